@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::apply::{Apply, CallBatcher};
 use crate::clock;
 use crate::config::Settings;
+use crate::consumers::{Consumers, LateRules};
 use crate::dispatch::{self, Dispatch};
 use crate::fleet::{self, Fleet, WakeUps};
 use crate::publisher::Publisher;
@@ -118,6 +119,7 @@ pub struct Bridge {
     /// The name of this instance in the namespace.
     instance: String,
     apply: Apply,
+    consumers: Consumers,
     store: Arc<Store>,
     /// Ingests and dispatchers: they are drained.
     workers: JoinSet<AgentEnd>,
@@ -179,7 +181,9 @@ impl Bridge {
                 ((opened.name.clone(), sender), (opened.name.clone(), receiver))
             })
             .unzip();
-        let wake_ups = WakeUps::new(store.clone(), head_senders, fleet.clone());
+        let rules = LateRules { late: settings.delivery.late, max_late_ms: settings.delivery.max_late_ms };
+        let consumers = Consumers::new(store.clone(), rules, Arc::new(metrics.clone()), stop.clone());
+        let wake_ups = WakeUps::new(store.clone(), head_senders, consumers.clone(), fleet.clone());
         let publishers: HashMap<String, Publisher> = opening.iter().map(|opened| (opened.name.clone(), opened.publisher.clone())).collect();
         let apply = Apply {
             store: store.clone(),
@@ -191,7 +195,8 @@ impl Bridge {
         };
         let ingests = if roles.ingest { ingests(settings, &publishers, &apply, &wait)? } else { Vec::new() };
 
-        let mut bridge = Bridge { instance, apply, store: store.clone(), workers: JoinSet::new(), helpers, stop, give_up, helpers_stop };
+        let mut bridge =
+            Bridge { instance, apply, consumers, store: store.clone(), workers: JoinSet::new(), helpers, stop, give_up, helpers_stop };
         for ingest in ingests {
             let (wait, stop, give_up) = (wait.clone(), bridge.stop.clone(), bridge.give_up.clone());
             bridge.workers.spawn(ingest.run(wait, stop, give_up));
@@ -270,6 +275,12 @@ impl Bridge {
     #[must_use]
     pub fn apply(&self) -> &Apply {
         &self.apply
+    }
+
+    /// Hands out the jobs of queues.
+    #[must_use]
+    pub fn consumers(&self) -> &Consumers {
+        &self.consumers
     }
 
     /// The name of this instance in the namespace.

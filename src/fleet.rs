@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::config::Redis;
+use crate::consumers::Consumers;
+use crate::job::queue_of_set;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::fleet::listen;
@@ -101,20 +103,28 @@ impl Fleet {
 #[derive(Clone)]
 pub struct WakeUps {
     dispatchers: Arc<HashMap<String, mpsc::UnboundedSender<WakeUp>>>,
+    consumers: Consumers,
     store: Arc<Store>,
     fleet: watch::Receiver<Fleet>,
 }
 
 impl WakeUps {
-    /// Makes wake-ups for the dispatchers of these brokers.
+    /// Makes wake-ups for the dispatchers of these brokers, and for the consumers of queues.
     #[must_use]
-    pub fn new(store: Arc<Store>, dispatchers: HashMap<String, mpsc::UnboundedSender<WakeUp>>, fleet: watch::Receiver<Fleet>) -> Self {
-        WakeUps { dispatchers: Arc::new(dispatchers), store, fleet }
+    pub fn new(
+        store: Arc<Store>,
+        dispatchers: HashMap<String, mpsc::UnboundedSender<WakeUp>>,
+        consumers: Consumers,
+        fleet: watch::Receiver<Fleet>,
+    ) -> Self {
+        WakeUps { dispatchers: Arc::new(dispatchers), consumers, store, fleet }
     }
 
-    /// Wakes the dispatcher of this process.
+    /// Wakes the dispatcher of this process, or the pops that wait for the queue.
     pub fn wake_own(&self, head: WakeUp) {
-        if let Some(dispatcher) = self.dispatchers.get(&head.broker) {
+        if queue_of_set(&head.broker).is_some() {
+            self.consumers.wake(&head);
+        } else if let Some(dispatcher) = self.dispatchers.get(&head.broker) {
             // A dispatcher that ended needs no wake-up.
             let _ = dispatcher.send(head);
         }
@@ -138,6 +148,7 @@ impl WakeUps {
     /// Makes the dispatchers of this process read every bucket: wake-ups of other instances may
     /// have been lost.
     fn wake_all(&self) {
+        self.consumers.look_again();
         for broker in self.dispatchers.keys() {
             for bucket in 0..self.store.keys().buckets() {
                 self.wake_own(WakeUp { bucket, due_ms: 0, broker: broker.clone() });

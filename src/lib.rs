@@ -78,7 +78,7 @@ cfg_if::cfg_if! {
     }
 }
 
-#[cfg(not(feature = "internals"))]
-use dwell_engine::{clock, job, retry, store};
 #[cfg(feature = "internals")]
-pub use dwell_engine::{clock, job, retry, store};
+pub use dwell_engine::{clock, consumers, job, retry, store};
+#[cfg(not(feature = "internals"))]
+use dwell_engine::{clock, consumers, job, retry, store};

@@ -13,7 +13,7 @@ use crate::clock::{self, Instant};
 use crate::config::Delivery;
 use crate::dispatch::lease_of;
 use crate::fleet::{Fleet, WakeUps};
-use crate::job::DeadReason;
+use crate::job::{DeadReason, OnTimeout, queue_of_set};
 use crate::reconnect::jitter;
 use crate::retry::{self, CRASHES_MAX, Next};
 use crate::store::Store;
@@ -140,17 +140,16 @@ impl Rescue {
                 Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why }
             });
             let mut buries: Vec<Bury> = broken.collect();
-            for (broker, leases) in by_broker(taken.jobs) {
-                self.settle(bucket, &broker, leases, &mut buries).await?;
+            for (set, leases) in by_set(taken.jobs) {
+                if let Some(queue) = queue_of_set(&set) {
+                    let mut buries = Vec::new();
+                    self.settle(bucket, &set, leases, &mut buries).await?;
+                    self.bury(bucket, Some(queue), &buries).await?;
+                } else {
+                    self.settle(bucket, &set, leases, &mut buries).await?;
+                }
             }
-            if !buries.is_empty() {
-                let stood = self.store.queue.bury(bucket, &buries).await?;
-                buries
-                    .iter()
-                    .zip(stood)
-                    .filter(|(_, stood)| *stood == SettleResult::Settled)
-                    .for_each(|(bury, _)| self.metrics.dead(bury.reason));
-            }
+            self.bury(bucket, None, &buries).await?;
             if !taken.more || none_taken {
                 let ahead_us = taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
                 return Ok(ahead_us.map(after));
@@ -158,6 +157,17 @@ impl Rescue {
         }
     }
 
+    async fn bury(&self, bucket: u16, queue: Option<&str>, buries: &[Bury]) -> Result<(), StoreError> {
+        if buries.is_empty() {
+            return Ok(());
+        }
+        let stood = self.store.queue.bury_of(bucket, queue, buries).await?;
+        let settled = buries.iter().zip(stood).filter(|(_, stood)| *stood == SettleResult::Settled);
+        settled.for_each(|(bury, _)| self.metrics.dead(bury.reason));
+        Ok(())
+    }
+
+    /// Sends back the jobs of one broker, or of `=` and a queue. Adds those that are to be buried.
     async fn settle(&self, bucket: u16, broker: &str, leases: Vec<Lease>, buries: &mut Vec<Bury>) -> Result<(), StoreError> {
         let (mut releases, mut retries) = (Vec::new(), Vec::new());
         for lease in leases {
@@ -169,7 +179,14 @@ impl Rescue {
                         Next::Wait(ms) => (ms, None),
                         Next::Dies(reason) => (0, Some(reason)),
                     };
-                retries.push(Retry { job, wait_ms, unpublished: false, dies, error });
+                match (&lease.record.job.queue, dies) {
+                    // No dead letter is published first.
+                    (Some(_), Some(reason)) => buries.push(Bury { job, reason, error }),
+                    (Some(_), None) if lease.record.job.on_timeout == OnTimeout::Ready => {
+                        retries.push(Retry { job, wait_ms: 0, unpublished: false, dies, error });
+                    }
+                    _ => retries.push(Retry { job, wait_ms, unpublished: false, dies, error }),
+                }
                 continue;
             }
             tracing::warn!(id = %lease.id, broker, crashes = lease.state.crashes, "the lease expired without a settlement, the job is taken over");
@@ -206,12 +223,14 @@ fn after(ahead_us: i64) -> Instant {
     clock::now() + clock::micros(ahead_us) + Duration::from_millis(1)
 }
 
-fn by_broker(leases: Vec<Lease>) -> Vec<(String, Vec<Lease>)> {
+/// Groups jobs by their broker, or by `=` and their queue.
+fn by_set(leases: Vec<Lease>) -> Vec<(String, Vec<Lease>)> {
     let mut groups: Vec<(String, Vec<Lease>)> = Vec::new();
     for lease in leases {
-        match groups.iter_mut().find(|(broker, _)| *broker == lease.record.job.broker) {
+        let set = lease.record.job.set();
+        match groups.iter_mut().find(|(known, _)| *known == *set) {
             Some((_, group)) => group.push(lease),
-            None => groups.push((lease.record.job.broker.clone(), vec![lease])),
+            None => groups.push((set.into_owned(), vec![lease])),
         }
     }
     groups

@@ -54,11 +54,14 @@ cfg_if::cfg_if! {
         #[doc(hidden)]
         pub mod clock;
         #[doc(hidden)]
+        pub mod consumers;
+        #[doc(hidden)]
         pub mod retry;
         #[doc(hidden)]
         pub mod store;
     } else {
         mod clock;
+        mod consumers;
         mod retry;
         mod store;
     }

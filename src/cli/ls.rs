@@ -41,6 +41,9 @@ pub struct Args {
     /// Only jobs for this target
     #[arg(long)]
     pub target: Option<String>,
+    /// Only jobs of this queue
+    #[arg(long)]
+    pub queue: Option<String>,
     /// Only jobs due at this time or later: 2026-01-31T12:00:00Z or epoch milliseconds
     #[arg(long, value_name = "TIME", value_parser = parse_time_ms, allow_negative_numbers = true)]
     pub from: Option<i64>,
@@ -60,6 +63,8 @@ pub struct Args {
 pub enum State {
     /// Waits for its due time or its next attempt.
     Scheduled,
+    /// Of a queue: due, and not fetched.
+    Ready,
     /// An attempt is in flight, or the job waits for its consumer.
     Reserved,
     /// Kept as a dead job.
@@ -70,6 +75,7 @@ impl From<State> for Place {
     fn from(state: State) -> Self {
         match state {
             State::Scheduled => Place::Scheduled,
+            State::Ready => Place::Ready,
             State::Reserved => Place::Reserved,
             State::Dead => Place::Dead,
         }
@@ -79,8 +85,14 @@ impl From<State> for Place {
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
-    let query =
-        Query { place: args.state.into(), from_ms: args.from, to_ms: args.to, target: args.target.clone(), after: None, limit: args.limit };
+    let query = Query {
+        queue: args.queue.clone(),
+        from_ms: args.from,
+        to_ms: args.to,
+        target: args.target.clone(),
+        limit: args.limit,
+        ..Query::new(args.state.into())
+    };
     let mut shown =
         Shown { common, default_retry_ms: &settings.delivery.retry_ms, watch: args.watch, lines: HashMap::new(), follows: false };
     if !args.watch {

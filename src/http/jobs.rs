@@ -26,7 +26,7 @@ const LONGEST_PAGE: usize = 1000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Filter {
-    /// `scheduled`, `reserved` or `dead`; by default `scheduled`
+    /// `scheduled`, `ready` (of queues: due, and not fetched), `reserved` or `dead`; by default `scheduled`
     #[param(schema_with = state_schema)]
     state: Option<String>,
     /// Only jobs due at this time or later: RFC 3339 with an offset, or epoch milliseconds
@@ -35,6 +35,8 @@ pub(super) struct Filter {
     to: Option<String>,
     /// Only jobs for this target: topic, subject or routing key; or exchange/routing key
     target: Option<String>,
+    /// Only jobs of this queue
+    queue: Option<String>,
     /// The maximum number of jobs; by default 100
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
@@ -45,7 +47,7 @@ pub(super) struct Filter {
 fn state_schema() -> utoipa::openapi::Object {
     utoipa::openapi::ObjectBuilder::new()
         .schema_type(utoipa::openapi::Type::String)
-        .enum_values(Some(["scheduled", "reserved", "dead"]))
+        .enum_values(Some(["scheduled", "ready", "reserved", "dead"]))
         .build()
 }
 
@@ -120,10 +122,10 @@ impl Filter {
     pub(super) fn read(self) -> Result<list::Query, Problem> {
         let place = match self.state.as_deref() {
             None => Place::Scheduled,
-            Some(word) => [Place::Scheduled, Place::Reserved, Place::Dead]
+            Some(word) => [Place::Scheduled, Place::Ready, Place::Reserved, Place::Dead]
                 .into_iter()
                 .find(|place| place.as_str() == word)
-                .ok_or_else(|| Problem::bad(format!("state: {} is not one of scheduled, reserved, dead", quote(word))))?,
+                .ok_or_else(|| Problem::bad(format!("state: {} is not one of scheduled, ready, reserved, dead", quote(word))))?,
         };
         let time = |name: &str, text: Option<String>| {
             text.map(|text| parse_time_ms(&text)).transpose().map_err(|why| Problem::bad(format!("{name}: {why}")))
@@ -141,6 +143,7 @@ impl Filter {
             from_ms: time("from", self.from)?,
             to_ms: time("to", self.to)?,
             target: self.target,
+            queue: self.queue,
             after: after.transpose()?,
             limit,
         })

@@ -28,6 +28,7 @@ use super::labels::{
     CANCEL_VERDICTS, DueWithin, DuplicateCause, IngestResult, JobState, Label, PauseReason, PublishOutcome, RedisErrorClass,
 };
 use super::recent::{LastError, Lateness, Reading};
+use crate::consumers::ConsumersObserver;
 use crate::job::{DeadReason, Verdict};
 use crate::store::Observer;
 use crate::store::error::Class;
@@ -285,6 +286,16 @@ impl Observer for Metrics {
 
     fn failed(&self, class: Class) {
         self.redis_errors.of(RedisErrorClass::from(class)).inc();
+    }
+}
+
+impl ConsumersObserver for Metrics {
+    fn late(&self, _: &str, is_dead: bool) {
+        if is_dead {
+            self.dead(DeadReason::Late);
+        } else {
+            self.late_dropped(1);
+        }
     }
 }
 

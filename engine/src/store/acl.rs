@@ -27,13 +27,14 @@ return denied";
 type Permit = (&'static str, &'static [&'static str]);
 
 /// The commands of the scripts on hashes and sorted sets.
-const ON_A_KEY: [Permit; 21] = [
+const ON_A_KEY: [Permit; 22] = [
     ("EXISTS", &[]),
     ("UNLINK", &[]),
     ("HDEL", &["f"]),
     ("HEXISTS", &["f"]),
     ("HGET", &["f"]),
     ("HGETALL", &[]),
+    ("HINCRBY", &["f", "1"]),
     ("HLEN", &[]),
     ("HMGET", &["f"]),
     ("HSET", &["f", "v"]),

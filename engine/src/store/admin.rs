@@ -3,11 +3,13 @@
 //! - [`sweep`]: forgets what is past its retention.
 //! - [`transfer`]: moves jobs from one broker to another.
 //! - [`fsck`]: finds and repairs damage; [`preflight`]: what a start would find.
+//! - [`queues`]: pauses and purges a queue.
 //! - `bare_set`: for measurements.
 
 mod bare_set;
 pub mod fsck;
 pub mod preflight;
+pub mod queues;
 pub mod sweep;
 pub mod transfer;
 

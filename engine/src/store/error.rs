@@ -77,7 +77,7 @@ impl StoreError {
     }
 
     /// Whether the call was not run and can be repeated at once, with what was missing.
-    pub(super) fn was_not_run(&self) -> bool {
+    pub(crate) fn was_not_run(&self) -> bool {
         matches!(self.class, Class::NoScript | Class::Moved | Class::Outdated)
     }
 

@@ -3,9 +3,13 @@
 
 use std::sync::Arc;
 
+use crate::job::queue_of_set;
+
 /// The number of keys that come first in every script call.
-pub(super) const FIXED: usize = 11;
-const NAMES: [&str; FIXED] = ["lent", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead", "leases", "left", "held"];
+pub(super) const FIXED: usize = 12;
+const NAMES: [&str; FIXED] = ["lent", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead", "leases", "left", "held", "queues"];
+/// The pops of consumers: two hashes that take turns.
+const POPS: [&str; 2] = ["pops", "pops_old"];
 /// The leases of schema 1; since schema 2 a hash that fails older instances.
 const OLD_LEASES: &str = "run";
 
@@ -23,8 +27,10 @@ pub struct Keys {
 pub enum Part {
     /// One of the fixed keys of a bucket.
     Fixed(u16),
-    /// The `due` of a broker.
+    /// The `due` of a broker, or of `=` and a queue.
     Due(u16, String),
+    /// Another key of a queue.
+    Queue(u16),
     /// A key of the whole namespace, or one in quarantine.
     Whole,
     /// Not a key of Dwell; in this bucket, if known.
@@ -58,10 +64,34 @@ impl Keys {
         &self.fixed[usize::from(bucket)]
     }
 
-    /// Jobs that wait for their due time, of one broker: zset id → due ms.
+    /// Jobs that wait for their due time, of one broker, or of `=` and a queue: zset id → due ms.
     #[must_use]
-    pub fn due(&self, bucket: u16, broker: &str) -> String {
-        format!("{{{}:{bucket:02}}}:due:{broker}", self.namespace)
+    pub fn due(&self, bucket: u16, set: &str) -> String {
+        format!("{{{}:{bucket:02}}}:due:{set}", self.namespace)
+    }
+
+    /// Dead jobs of a queue, by `=` and its name: zset id → time of death ms.
+    #[must_use]
+    pub fn dead_of(&self, bucket: u16, set: &str) -> String {
+        format!("{{{}:{bucket:02}}}:dead:{set}", self.namespace)
+    }
+
+    /// The sets of one broker or queue that a script may change.
+    pub(super) fn sets(&self, bucket: u16, set: &str) -> impl Iterator<Item = String> {
+        let dead = queue_of_set(set).map(|_| self.dead_of(bucket, set));
+        std::iter::once(self.due(bucket, set)).chain(dead)
+    }
+
+    /// What the pops of this bucket handed out: hash nonce → ids; the newer one, then the older one.
+    #[must_use]
+    pub fn pops(&self, bucket: u16) -> [String; 2] {
+        POPS.map(|name| format!("{{{}:{bucket:02}}}:{name}", self.namespace))
+    }
+
+    /// The queues: hash `=` and queue → number of held jobs; `!=` and queue → `1` while paused.
+    #[must_use]
+    pub fn queues(&self, bucket: u16) -> &str {
+        &self.fixed(bucket)[11]
     }
 
     /// Leases by deadline: zset nonce → lease deadline ms.
@@ -147,7 +177,8 @@ impl Keys {
         let is_ours = bucket < self.buckets && tag == format!("{bucket:02}");
         Some(match name.strip_prefix("due:") {
             _ if !is_ours => Part::Unknown(Some(bucket)),
-            Some(broker) => Part::Due(bucket, broker.to_owned()),
+            Some(set) => Part::Due(bucket, set.to_owned()),
+            None if name.starts_with("dead:=") || POPS.contains(&name) => Part::Queue(bucket),
             None if name == OLD_LEASES || name == "quarantine" || name.starts_with("quarantined:") => Part::Whole,
             None if self.fixed(bucket).iter().any(|fixed| fixed == key) => Part::Fixed(bucket),
             None => Part::Unknown(Some(bucket)),
@@ -205,6 +236,9 @@ mod tests {
         let keys = Keys::new("dwell", 16);
         for (key, part) in [
             ("{dwell:07}:due:main", Some(Part::Due(7, "main".to_owned()))),
+            ("{dwell:07}:due:=orders", Some(Part::Due(7, "=orders".to_owned()))),
+            ("{dwell:07}:dead:=orders", Some(Part::Queue(7))),
+            ("{dwell:07}:pops_old", Some(Part::Queue(7))),
             ("{dwell:07}:acts_old", Some(Part::Fixed(7))),
             ("{dwell:07}:quarantine", Some(Part::Whole)),
             (keys.aside("{dwell:07}:due:main", 5).as_str(), Some(Part::Whole)),

@@ -8,10 +8,12 @@ use super::error::{Class, StoreError};
 use super::keys::Keys;
 use super::upgrade;
 use crate::config::Redis;
+use crate::job::queue_of_set;
 
 /// The schema of the keys and records that this program writes.
 pub(super) const SCHEMA: &str = "2";
-pub(super) const BROKER_PREFIX: &str = "broker:";
+const BROKER_PREFIX: &str = "broker:";
+const QUEUE_PREFIX: &str = "queue:";
 /// Settings that hold for the whole namespace, ms.
 const DEAD_RETENTION: &str = "dead_retention";
 const DEDUPE_WINDOW: &str = "dedupe_window";
@@ -23,6 +25,8 @@ pub struct Meta {
     pub buckets: u16,
     /// Every broker to which any instance ever delivered, sorted.
     pub brokers: Vec<String>,
+    /// Every queue that ever had a job, sorted.
+    pub queues: Vec<String>,
     /// Random, created with the namespace. Another value means that the data was lost or restored.
     pub epoch: String,
     /// `delivery.dead_retention`, ms; `None` before the first instance stores it.
@@ -99,13 +103,25 @@ pub async fn adopt(settings: &Redis, rules: SweepRules) -> Result<(), StoreError
     link.command("HSET meta", &command).await.map(drop)
 }
 
+/// The field of a broker, or of a queue by `=` and its name.
+pub(super) fn field_of_set(set: &str) -> String {
+    match queue_of_set(set) {
+        Some(queue) => format!("{QUEUE_PREFIX}{queue}"),
+        None => format!("{BROKER_PREFIX}{set}"),
+    }
+}
+
+/// Adds a broker, or a queue by `=` and its name.
+pub(super) async fn add_set(link: &RedisClient, keys: &Keys, set: &str) -> Result<(), StoreError> {
+    link.command("HSETNX meta", redis::cmd("HSETNX").arg(keys.meta()).arg(field_of_set(set)).arg("1")).await.map(drop)
+}
+
 /// Adds a broker to an existing namespace.
 pub(super) async fn admit(link: &RedisClient, keys: &Keys, broker: &str) -> Result<(), StoreError> {
     if read_as(link, keys).await?.brokers.iter().any(|known| known == broker) {
         return Ok(());
     }
-    let field = format!("{BROKER_PREFIX}{broker}");
-    link.command("HSETNX meta", redis::cmd("HSETNX").arg(keys.meta()).arg(field).arg("1")).await.map(drop)
+    add_set(link, keys, broker).await
 }
 
 /// Refuses a namespace whose number of buckets differs from the settings.
@@ -161,8 +177,7 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
     let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
     let Some(schema) = field("schema") else { return Ok(None) };
     refuse_schema(key, schema)?;
-    let mut brokers: Vec<String> = fields.iter().filter_map(|(name, _)| name.strip_prefix(BROKER_PREFIX)).map(str::to_owned).collect();
-    brokers.sort();
+    let (brokers, queues) = sets_of(fields);
     let buckets = field("buckets").and_then(|text| text.parse().ok()).filter(|buckets| *buckets > 0);
     let Some(buckets) = buckets else {
         return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has no number of buckets"))
@@ -170,7 +185,17 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
     };
     let rule = |name| field(name).and_then(|text| text.parse().ok());
     let (dead_retention_ms, dedupe_window_ms) = (rule(DEAD_RETENTION), rule(DEDUPE_WINDOW));
-    Ok(Some(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned(), dead_retention_ms, dedupe_window_ms }))
+    Ok(Some(Meta { buckets, brokers, queues, epoch: field("epoch").unwrap_or_default().to_owned(), dead_retention_ms, dedupe_window_ms }))
+}
+
+/// The brokers and the queues of these fields, sorted.
+pub(super) fn sets_of(fields: &[(String, String)]) -> (Vec<String>, Vec<String>) {
+    let named = |prefix: &str| {
+        let mut names: Vec<String> = fields.iter().filter_map(|(name, _)| name.strip_prefix(prefix)).map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    (named(BROKER_PREFIX), named(QUEUE_PREFIX))
 }
 
 /// Refuses an unknown schema.

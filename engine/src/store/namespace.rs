@@ -14,6 +14,7 @@ use super::scripts::{Name, Scripts};
 use super::{answer, meta};
 use crate::clock::{self, Instant};
 use crate::config::Redis;
+use crate::job::{queue_of_set, set_of_queue};
 
 /// Receives an event for every call to Redis. The metrics implement it.
 pub trait Observer: Send + Sync {
@@ -44,6 +45,8 @@ pub struct Namespace {
     pub(super) joined: Option<(Redis, Box<[String]>)>,
     /// Every broker of the namespace, of all instances; each has a `due` key.
     pub(super) brokers: RwLock<Arc<[String]>>,
+    /// Every queue of the namespace that this store knows, sorted.
+    queues: RwLock<Arc<[String]>>,
     /// Redis's clock at its last answer, epoch µs, and the local time of that answer.
     clock: Mutex<Option<(i64, Instant)>>,
 }
@@ -58,6 +61,7 @@ impl Namespace {
             observer,
             joined: None,
             brokers: RwLock::new(known.brokers.into()),
+            queues: RwLock::new(known.queues.into()),
             clock: Mutex::new(None),
         }
     }
@@ -91,6 +95,49 @@ impl Namespace {
     #[must_use]
     pub fn brokers(&self) -> Arc<[String]> {
         self.brokers.read().clone()
+    }
+
+    /// Every queue of the namespace that ever had a job, as far as this store knows, sorted.
+    #[must_use]
+    pub fn queues(&self) -> Arc<[String]> {
+        self.queues.read().clone()
+    }
+
+    /// The names of all sets: the brokers, then `=` and each queue.
+    pub(super) fn sets(&self) -> Vec<String> {
+        let (brokers, queues) = (self.brokers(), self.queues());
+        brokers.iter().cloned().chain(queues.iter().map(|queue| set_of_queue(queue))).collect()
+    }
+
+    /// Remembers a set that this store did not know.
+    pub(super) fn learn(&self, set: &str) {
+        let (names, name) = match queue_of_set(set) {
+            Some(queue) => (&self.queues, queue),
+            None => (&self.brokers, set),
+        };
+        let mut names = names.write();
+        if let Err(at) = names.binary_search_by(|known| known.as_str().cmp(name)) {
+            let mut more = names.to_vec();
+            more.insert(at, name.to_owned());
+            *names = more.into();
+        }
+    }
+
+    /// Adds the queues that the namespace lacks, before their first job.
+    pub(super) async fn add_queues(&self, queues: impl Iterator<Item = &str>) -> Result<(), StoreError> {
+        for queue in queues {
+            if self.queues.read().binary_search_by(|known| known.as_str().cmp(queue)).is_err() {
+                let set = set_of_queue(queue);
+                meta::add_set(&self.link, &self.keys, &set).await?;
+                self.learn(&set);
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&self, meta: meta::Meta) {
+        *self.brokers.write() = meta.brokers.into();
+        *self.queues.write() = meta.queues.into();
     }
 
     /// Redis's clock now, epoch µs, computed from Redis's last answer. Before the first
@@ -133,14 +180,23 @@ impl Namespace {
         Ok(us)
     }
 
-    /// An EVALSHA with the bucket's keys and the `due` keys of these brokers. The caller adds the
-    /// arguments.
-    pub(super) fn script_call(&self, name: Name, bucket: u16, brokers: &[String]) -> Cmd {
+    /// An EVALSHA with the bucket's keys and the keys of these brokers, and of queues by `=` and
+    /// their names. The caller adds the arguments.
+    pub(super) fn script_call(&self, name: Name, bucket: u16, sets: &[String]) -> Cmd {
+        self.script_call_with(name, bucket, sets, &[])
+    }
+
+    /// The same, with more keys after those.
+    pub(super) fn script_call_with(&self, name: Name, bucket: u16, sets: &[String], more: &[String]) -> Cmd {
+        let of_queues = sets.iter().filter(|set| queue_of_set(set).is_some()).count();
         let mut call = redis::cmd("EVALSHA");
-        call.arg(self.scripts.hash(name)).arg(FIXED + brokers.len()).arg(self.keys.fixed(bucket).as_slice());
-        for broker in brokers {
-            call.arg(self.keys.due(bucket, broker));
+        call.arg(self.scripts.hash(name)).arg(FIXED + sets.len() + of_queues + more.len()).arg(self.keys.fixed(bucket).as_slice());
+        for set in sets {
+            for key in self.keys.sets(bucket, set) {
+                call.arg(key);
+            }
         }
+        call.arg(more);
         call
     }
 
@@ -168,10 +224,20 @@ impl Namespace {
     /// own brokers.
     pub async fn rejoin(&self) -> Result<(), StoreError> {
         let meta = match &self.joined {
-            Some((settings, brokers)) => meta::join(&self.link, settings, brokers).await?,
+            Some((settings, brokers)) => {
+                let mut meta = meta::join(&self.link, settings, brokers).await?;
+                // Their jobs may have been stored again already.
+                for queue in self.queues().iter() {
+                    if let Err(at) = meta.queues.binary_search(queue) {
+                        meta::add_set(&self.link, &self.keys, &set_of_queue(queue)).await?;
+                        meta.queues.insert(at, queue.clone());
+                    }
+                }
+                meta
+            }
             None => meta::read_as(&self.link, &self.keys).await?,
         };
-        *self.brokers.write() = meta.brokers.into();
+        self.follow(meta);
         Ok(())
     }
 
@@ -182,7 +248,7 @@ impl Namespace {
         if let Some((settings, _)) = &self.joined {
             meta::agree(&meta, settings)?;
         }
-        *self.brokers.write() = meta.brokers.into();
+        self.follow(meta);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`lookup`]: one job; [`list`]: pages of jobs.
 //! - `leases`: the jobs in leases.
-//! - [`counts`] and `horizon`: how many jobs, and when they fall due.
+//! - [`counts`], [`queues`] and `horizon`: how many jobs, and when they fall due.
 //! - [`redis_stats`]: what Redis spends.
 
 pub mod counts;
@@ -10,6 +10,7 @@ mod horizon;
 pub(in crate::store) mod leases;
 pub mod list;
 pub mod lookup;
+pub mod queues;
 pub mod redis_stats;
 
 use std::sync::Arc;

@@ -27,6 +27,10 @@ pub enum Name {
     Requeue,
     Move,
     Upgrade,
+    Pop,
+    Unpop,
+    Acknowledge,
+    Purge,
     FsckJobs,
     FsckAdopt,
     FsckKey,
@@ -42,7 +46,7 @@ const SETTLE: &str = include_str!("scripts/settle.lua");
 
 impl Name {
     /// Every script.
-    pub const ALL: [Name; 24] = [
+    pub const ALL: [Name; 28] = [
         Name::Schedule,
         Name::Claim,
         Name::Reclaim,
@@ -61,6 +65,10 @@ impl Name {
         Name::Requeue,
         Name::Move,
         Name::Upgrade,
+        Name::Pop,
+        Name::Unpop,
+        Name::Acknowledge,
+        Name::Purge,
         Name::FsckJobs,
         Name::FsckAdopt,
         Name::FsckKey,
@@ -96,6 +104,10 @@ impl Name {
             Name::Requeue => ("requeue", ACT, include_str!("scripts/requeue.lua")),
             Name::Move => ("move", "", include_str!("scripts/move.lua")),
             Name::Upgrade => ("upgrade", "", include_str!("scripts/upgrade.lua")),
+            Name::Pop => ("pop", "", include_str!("scripts/pop.lua")),
+            Name::Unpop => ("unpop", "", include_str!("scripts/unpop.lua")),
+            Name::Acknowledge => ("acknowledge", "", include_str!("scripts/acknowledge.lua")),
+            Name::Purge => ("purge", "", include_str!("scripts/purge.lua")),
             Name::FsckJobs => ("fsck_jobs", "", include_str!("scripts/fsck_jobs.lua")),
             Name::FsckAdopt => ("fsck_adopt", "", include_str!("scripts/fsck_adopt.lua")),
             Name::FsckKey => ("fsck_key", "", include_str!("scripts/fsck_key.lua")),

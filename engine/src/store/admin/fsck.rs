@@ -94,7 +94,7 @@ impl Fsck<'_> {
     /// Judges every key of a bucket as a whole. False if one has a wrong type still: every script
     /// fails on it.
     async fn keys_of(&mut self, bucket: u16) -> Result<bool, StoreError> {
-        let due: Vec<String> = self.store.brokers().iter().map(|broker| self.store.keys.due(bucket, broker)).collect();
+        let sets: Vec<String> = self.store.sets().iter().flat_map(|set| self.store.keys.sets(bucket, set)).collect();
         let mut keys: Vec<(String, &str)> = self.store.keys.fixed(bucket).iter().map(|key| (key.clone(), "hash")).collect();
         for (key, kind) in &mut keys {
             let keys = &self.store.keys;
@@ -102,7 +102,8 @@ impl Fsck<'_> {
                 *kind = "zset";
             }
         }
-        keys.extend(due.into_iter().map(|key| (key, "zset")));
+        keys.extend(sets.into_iter().map(|key| (key, "zset")));
+        keys.extend(self.store.keys.pops(bucket).map(|key| (key, "hash")));
         keys.push((self.store.keys.quarantine(bucket), "hash"));
         let mut is_sound = true;
         for (key, kind) in keys {

@@ -1,6 +1,7 @@
 //! `sweep`: what a bucket may forget, and the rules of it, which the namespace keeps. The verdict of
 //! a cancel depends on it.
 
+use crate::job::set_of_queue;
 use crate::store::admin::Admin;
 use crate::store::answer::Items;
 use crate::store::error::StoreError;
@@ -35,6 +36,28 @@ impl Admin {
     /// Stores these rules if the namespace has none, and answers the rules of the namespace.
     pub async fn keep(&self, own: SweepRules) -> Result<SweepRules, StoreError> {
         meta::keep(&self.namespace.link, &self.namespace.keys, own).await
+    }
+
+    /// Removes dead jobs of a queue in this bucket past its retention, ms. Returns their number.
+    pub async fn sweep_queue(&self, bucket: u16, queue: &str, dead_retention_ms: u64) -> Result<u64, StoreError> {
+        let mut call = self.namespace.script_call(Name::Sweep, bucket, &[set_of_queue(queue)]);
+        call.arg(dead_retention_ms).arg(0).arg(0).arg(CALL_JOBS);
+        let mut items = Items::new("sweep", self.namespace.call(Name::Sweep, &call).await?)?;
+        items.int().map(|dead| u64::try_from(dead).unwrap_or(0))
+    }
+
+    /// Of these queues: which have dead jobs in this bucket that died by then, epoch ms each.
+    pub async fn with_old_dead(&self, bucket: u16, queues: &[(String, i64)]) -> Result<Vec<bool>, StoreError> {
+        let mut pipeline = redis::Pipeline::new();
+        for (queue, by_ms) in queues {
+            let key = self.namespace.keys.dead_of(bucket, &set_of_queue(queue));
+            pipeline.cmd("ZCOUNT").arg(key).arg("-inf").arg(by_ms);
+        }
+        if pipeline.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = self.namespace.link.pipeline("counting old dead jobs", &pipeline).await?;
+        Ok(answers.into_iter().map(|count| !matches!(count, redis::Value::Int(0))).collect())
     }
 
     /// Removes expired entries of this bucket and records its current master. The verdict of a

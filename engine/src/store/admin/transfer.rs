@@ -115,7 +115,7 @@ impl Admin {
             }
         }
         let key = match place {
-            Place::Scheduled => self.namespace.keys.due(walk.bucket, &walk.brokers[0]),
+            Place::Scheduled | Place::Ready => self.namespace.keys.due(walk.bucket, &walk.brokers[0]),
             Place::Dead => self.namespace.keys.dead(walk.bucket).to_owned(),
             Place::Reserved => self.namespace.keys.held(walk.bucket).to_owned(),
         };

@@ -1,14 +1,14 @@
 //! A batch of schedules and actions, sent in one pass of the durability gate. Each request has its
 //! own answer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use redis::{Cmd, Value};
 
 use crate::clock::{self, Instant};
-use crate::job::Action;
+use crate::job::{Action, queue_of_set, set_of_queue};
 use crate::request::{Act, Request, Schedule};
 use crate::store::answer::Items;
 use crate::store::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
@@ -54,6 +54,14 @@ impl<'a> RequestRef<'a> {
             RequestRef::Act(act) => act.id.as_str(),
         }
     }
+
+    /// The queue of a new job.
+    fn queue(self) -> Option<&'a str> {
+        match self {
+            RequestRef::Schedule(schedule) => schedule.job.queue.as_deref(),
+            RequestRef::Act(_) => None,
+        }
+    }
 }
 
 /// The result of a batch.
@@ -95,6 +103,8 @@ struct Pass<'a> {
     wake_ups: Vec<WakeUp>,
     /// Per bucket: the earliest due time to which an action has moved a job.
     moved: BTreeMap<u16, i64>,
+    /// The queues, by `=` and their names, that scripts found jobs of.
+    met: BTreeSet<String>,
 }
 
 impl Queue {
@@ -106,6 +116,11 @@ impl Queue {
     pub async fn apply(&self, asked: &[RequestRef<'_>], default_retry: &[u64]) -> Applied {
         let mut pass = Pass::new(asked, &self.namespace.keys);
         let (mut loaded, mut attempts, mut moves) = (false, 0, Redirects::default());
+        let queues: BTreeSet<&str> = asked.iter().filter_map(|asked| asked.queue()).collect();
+        if let Err(error) = self.namespace.add_queues(queues.into_iter()).await {
+            pass.fail(&error);
+            return pass.applied(&[]);
+        }
         while !pass.open.is_empty() {
             let steps = match self.steps(&pass, default_retry).await {
                 Ok(steps) => steps,
@@ -117,7 +132,7 @@ impl Queue {
             let waves = pass.waves();
             let brokers = self.namespace.brokers();
             let deadline_us = self.deadline_us();
-            let call = |group: &Group| self.call_of(group, &pass.items, &steps, &brokers, deadline_us);
+            let call = |group: &Group| self.call_of(group, &pass, &steps, &brokers, deadline_us);
             let calls: Vec<Vec<Cmd>> = waves.iter().map(|groups| groups.iter().map(call).collect()).collect();
             let begun = clock::now();
             let link = self.namespace.gate.link();
@@ -146,7 +161,7 @@ impl Queue {
                 }
                 Class::Outdated if attempts < ATTEMPTS => {
                     attempts += 1;
-                    self.learn_broker(&error).await.map(|()| true)
+                    self.learn_sets(&mut pass).await.map(|()| true)
                 }
                 _ => Ok(false),
             };
@@ -194,21 +209,17 @@ impl Queue {
     /// Until when a call that is made now may be carried out, epoch µs by Redis's clock; `None` if
     /// the clock is unknown. A call can be stuck on its way until its caller gives it up. Then the
     /// same message, and later ones, may arrive by another way before that call continues.
-    fn deadline_us(&self) -> Option<i64> {
+    pub(super) fn deadline_us(&self) -> Option<i64> {
         self.namespace.has_seen_clock().then(|| self.namespace.now_us().saturating_add(i64::try_from(LATE.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    fn call_of(
-        &self,
-        group: &Group,
-        items: &[Item<'_>],
-        steps: &HashMap<usize, Step>,
-        brokers: &[String],
-        deadline_us: Option<i64>,
-    ) -> Cmd {
-        let mut call = self.namespace.script_call(group.name, group.bucket, brokers);
+    fn call_of(&self, group: &Group, pass: &Pass<'_>, steps: &HashMap<usize, Step>, brokers: &[String], deadline_us: Option<i64>) -> Cmd {
+        let queues = group.members.iter().filter_map(|at| pass.items[*at].asked.queue()).map(set_of_queue);
+        let queues: BTreeSet<String> = queues.chain(pass.met.iter().cloned()).collect();
+        let sets: Vec<String> = brokers.iter().cloned().chain(queues).collect();
+        let mut call = self.namespace.script_call(group.name, group.bucket, &sets);
         for at in &group.members {
-            let item = &items[*at];
+            let item = &pass.items[*at];
             match item.asked {
                 RequestRef::Schedule(schedule) => schedule_arguments(&mut call, schedule, &item.record),
                 RequestRef::Act(act) => act_arguments(&mut call, act, item.generation, steps.get(at), deadline_us),
@@ -246,16 +257,18 @@ impl Queue {
         }
     }
 
-    /// A script met a broker that was missing in its keys: the broker is new in the namespace, or
-    /// the namespace lost it.
-    async fn learn_broker(&self, error: &StoreError) -> Result<(), StoreError> {
-        let Some((_, name)) = error.message.rsplit_once("DWELL_BROKER") else { return Ok(()) };
-        let name = name.trim_matches(['"', ':', ' ']);
-        self.namespace.rejoin().await?;
-        let mut brokers = self.namespace.brokers.write();
-        if !brokers.iter().any(|broker| broker == name) {
-            *brokers = brokers.iter().cloned().chain([name.to_owned()]).collect();
+    /// Scripts met brokers or queues that were missing in their keys. A queue always is, unless the
+    /// request names it. A broker is new in the namespace, or the namespace lost it.
+    async fn learn_sets(&self, pass: &mut Pass<'_>) -> Result<(), StoreError> {
+        let errors = pass.open.iter().filter_map(|at| pass.items[*at].answer.as_ref().err());
+        let met = errors.filter_map(|error| Some(error.message.rsplit_once("DWELL_BROKER")?.1.trim_matches(['"', ':', ' '])));
+        let met: BTreeSet<String> = met.map(str::to_owned).collect();
+        let known = self.namespace.sets();
+        if met.iter().any(|set| !known.contains(set)) {
+            self.namespace.rejoin().await?;
+            met.iter().for_each(|set| self.namespace.learn(set));
         }
+        pass.met.extend(met.into_iter().filter(|set| queue_of_set(set).is_some()));
         Ok(())
     }
 
@@ -297,7 +310,13 @@ impl<'a> Pass<'a> {
             };
             Item { asked: *asked, bucket: keys.bucket_of(asked.id()), record, generation: rand::random(), answer: unsent() }
         };
-        Pass { items: asked.iter().map(item).collect(), open: (0..asked.len()).collect(), wake_ups: Vec::new(), moved: BTreeMap::new() }
+        Pass {
+            items: asked.iter().map(item).collect(),
+            open: (0..asked.len()).collect(),
+            wake_ups: Vec::new(),
+            moved: BTreeMap::new(),
+            met: BTreeSet::new(),
+        }
     }
 
     /// Puts the second request for an id into the second wave, and so on. A wave is sent only when
@@ -375,7 +394,8 @@ impl<'a> Pass<'a> {
 
     fn applied(mut self, brokers: &[String]) -> Applied {
         for (bucket, due_ms) in self.moved {
-            self.wake_ups.extend(brokers.iter().map(|broker| WakeUp { bucket, broker: broker.clone(), due_ms }));
+            let sets = brokers.iter().chain(&self.met);
+            self.wake_ups.extend(sets.map(|set| WakeUp { bucket, broker: set.clone(), due_ms }));
         }
         Applied { answers: self.items.into_iter().map(|item| item.answer).collect(), wake_ups: self.wake_ups }
     }

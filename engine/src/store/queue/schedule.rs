@@ -30,7 +30,7 @@ pub struct Answer {
 pub struct WakeUp {
     /// The bucket.
     pub bucket: u16,
-    /// The broker.
+    /// The broker, or `=` and the queue.
     pub broker: String,
     /// Epoch ms by Redis's clock.
     pub due_ms: i64,

@@ -2,7 +2,7 @@
 
 use redis::Cmd;
 
-use crate::job::{DeadReason, JobId};
+use crate::job::{DeadReason, JobId, set_of_queue};
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
@@ -135,7 +135,7 @@ impl Queue {
         .await
     }
 
-    /// Returns the jobs to `due` of this broker at the same step; one result per job.
+    /// Returns the jobs to `due` of this broker, or of `=` and a queue, at the same step; one result per job.
     pub async fn release(&self, bucket: u16, broker: &str, jobs: &[Release]) -> Result<Vec<SettleResult>, StoreError> {
         let call = self.namespace.script_call(Name::Release, bucket, &[broker.to_owned()]);
         self.settle(
@@ -159,7 +159,7 @@ impl Queue {
         .await
     }
 
-    /// Records failed attempts: each job returns to `due` of this broker, at the next step or on
+    /// Records failed attempts: each job returns to `due` of this broker, or of `=` and a queue, at the next step or on
     /// its way to the dead letters. One result per job.
     pub async fn retry(&self, bucket: u16, broker: &str, jobs: &[Retry]) -> Result<Vec<SettleResult>, StoreError> {
         let call = self.namespace.script_call(Name::Retry, bucket, &[broker.to_owned()]);
@@ -178,7 +178,13 @@ impl Queue {
 
     /// Moves the jobs to the dead letters; one result per job.
     pub async fn bury(&self, bucket: u16, jobs: &[Bury]) -> Result<Vec<SettleResult>, StoreError> {
-        let call = self.namespace.script_call(Name::Bury, bucket, &[]);
+        self.bury_of(bucket, None, jobs).await
+    }
+
+    /// Moves the jobs of a queue, or of brokers (`None`), to their dead.
+    pub async fn bury_of(&self, bucket: u16, queue: Option<&str>, jobs: &[Bury]) -> Result<Vec<SettleResult>, StoreError> {
+        let sets: Vec<String> = queue.map(set_of_queue).into_iter().collect();
+        let call = self.namespace.script_call(Name::Bury, bucket, &sets);
         self.settle(
             Name::Bury,
             call,

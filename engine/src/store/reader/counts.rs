@@ -2,6 +2,7 @@
 
 use redis::{Pipeline, Value};
 
+use crate::job::set_of_queue;
 use crate::store::error::StoreError;
 use crate::store::reader::Reader;
 use crate::store::reader::leases;
@@ -10,15 +11,17 @@ use crate::store::reader::lookup::score;
 /// Counts of a namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Jobs in `due`, per bucket.
+    /// Jobs in `due`, per bucket, without those of queues that are due.
     pub scheduled: Vec<u64>,
-    /// Jobs in leases or held for their consumers, per bucket.
+    /// Jobs of queues that are due and not fetched, per bucket.
+    pub ready: Vec<u64>,
+    /// Jobs in leases, held for their consumers or fetched from a queue, per bucket.
     pub reserved: Vec<u64>,
     /// Jobs in `dead`, per bucket.
     pub dead: Vec<u64>,
     /// Jobs in `due` per broker.
     pub brokers: Vec<(String, u64)>,
-    /// Jobs in `due` whose due time has passed.
+    /// Jobs in `due` whose due time has passed, without those of queues.
     pub overdue: u64,
     /// Jobs due within each of the requested spans from now, in the order of the spans.
     pub within: Vec<u64>,
@@ -32,7 +35,7 @@ impl Reader {
     /// Counts all jobs. `within`: spans from now, seconds.
     pub async fn counts(&self, within: &[u64]) -> Result<Counts, StoreError> {
         let now_ms = self.namespace.read_clock().await? / 1000;
-        let brokers = self.namespace.brokers();
+        let (brokers, queues) = (self.namespace.brokers(), self.namespace.queues());
         let mut counts = Counts {
             within: vec![0; within.len()],
             brokers: brokers.iter().map(|name| (name.clone(), 0)).collect(),
@@ -44,14 +47,18 @@ impl Reader {
             pipeline.cmd("HGETALL").arg(self.namespace.keys.left(bucket));
             pipeline.cmd("ZCARD").arg(self.namespace.keys.held(bucket));
             pipeline.cmd("ZCARD").arg(self.namespace.keys.dead(bucket));
-            for broker in brokers.iter() {
-                let due = self.namespace.keys.due(bucket, broker);
+            let sets = brokers.iter().cloned().chain(queues.iter().map(|queue| set_of_queue(queue)));
+            for set in sets {
+                let due = self.namespace.keys.due(bucket, &set);
                 pipeline.cmd("ZCARD").arg(&due);
                 pipeline.cmd("ZCOUNT").arg(&due).arg("-inf").arg(now_ms);
                 pipeline.cmd("ZRANGE").arg(&due).arg(0).arg(0).arg("WITHSCORES");
                 for seconds in within {
                     pipeline.cmd("ZCOUNT").arg(&due).arg("-inf").arg(now_ms + i64::try_from(seconds * 1000).unwrap_or(i64::MAX / 2));
                 }
+            }
+            for queue in queues.iter() {
+                pipeline.cmd("ZCARD").arg(self.namespace.keys.dead_of(bucket, &set_of_queue(queue)));
             }
             let mut answers = self.namespace.link.pipeline("counting", &pipeline).await?.into_iter();
             let lent = answers.next().map_or(0, leases::count);
@@ -60,17 +67,25 @@ impl Reader {
                 _ => 0,
             };
             counts.reserved.push(lent + number());
-            counts.dead.push(number());
-            let mut scheduled = 0;
-            for (_, of_broker) in &mut counts.brokers {
-                let waiting = match answers.next() {
+            let mut dead = number();
+            let (mut scheduled, mut ready) = (0, 0);
+            let of_brokers = counts.brokers.iter_mut().map(|(_, count)| Some(count));
+            for of_broker in of_brokers.chain(queues.iter().map(|_| None)) {
+                let mut number = || match answers.next() {
                     Some(Value::Int(number)) => u64::try_from(number).unwrap_or(0),
                     _ => 0,
                 };
-                scheduled += waiting;
-                *of_broker += waiting;
-                if let Some(Value::Int(overdue)) = answers.next() {
-                    counts.overdue += u64::try_from(overdue).unwrap_or(0);
+                let (waiting, past) = (number(), number());
+                match of_broker {
+                    Some(of_broker) => {
+                        scheduled += waiting;
+                        *of_broker += waiting;
+                        counts.overdue += past;
+                    }
+                    None => {
+                        scheduled += waiting.saturating_sub(past);
+                        ready += past;
+                    }
                 }
                 if let Some(Value::Array(head)) = answers.next()
                     && let Some(ms) = head.into_iter().nth(1).and_then(score)
@@ -83,7 +98,14 @@ impl Reader {
                     }
                 }
             }
+            for _ in queues.iter() {
+                if let Some(Value::Int(number)) = answers.next() {
+                    dead += u64::try_from(number).unwrap_or(0);
+                }
+            }
+            counts.dead.push(dead);
             counts.scheduled.push(scheduled);
+            counts.ready.push(ready);
         }
         Ok(counts)
     }

@@ -12,11 +12,11 @@ impl Reader {
         let now_ms = self.namespace.read_clock().await? / 1000;
         let begin = |step: u32| now_ms.saturating_add_unsigned(step_ms.saturating_mul(step.into()));
         let mut counts: Vec<(i64, u64)> = (0..steps).map(|step| (begin(step), 0)).collect();
-        let brokers = self.namespace.brokers();
+        let sets = self.namespace.sets();
         for bucket in 0..self.namespace.keys.buckets() {
             let mut pipeline = Pipeline::new();
-            for broker in brokers.iter() {
-                let due = self.namespace.keys.due(bucket, broker);
+            for set in &sets {
+                let due = self.namespace.keys.due(bucket, set);
                 for step in 0..steps {
                     pipeline.cmd("ZCOUNT").arg(&due).arg(begin(step)).arg(format!("({}", begin(step + 1)));
                 }

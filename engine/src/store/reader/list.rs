@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
 use self::run::Run;
-use crate::job::JobId;
+use crate::job::{JobId, queue_of_set, set_of_queue};
 use crate::store::error::StoreError;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::reader::Reader;
@@ -38,6 +38,8 @@ pub struct Query {
     pub to_ms: Option<i64>,
     /// Only jobs for this target: a subject, topic or routing key, or `exchange/routing key`.
     pub target: Option<String>,
+    /// Only jobs of this queue.
+    pub queue: Option<String>,
     /// Only jobs after this one: the `next` of the previous page.
     pub after: Option<Cursor>,
     /// The most jobs in the page.
@@ -48,7 +50,7 @@ impl Query {
     /// The first 100 jobs in this state, by due time.
     #[must_use]
     pub fn new(place: Place) -> Self {
-        Query { place, from_ms: None, to_ms: None, target: None, after: None, limit: 100 }
+        Query { place, from_ms: None, to_ms: None, target: None, queue: None, after: None, limit: 100 }
     }
 }
 
@@ -94,18 +96,29 @@ impl Reader {
             return Ok(Page::default());
         }
         match query.place {
-            Place::Scheduled => self.merge(query).await,
+            Place::Scheduled | Place::Ready => self.merge(query).await,
             Place::Reserved | Place::Dead => self.select(query).await,
         }
     }
 
-    /// The `due` sets of all buckets and brokers, merged.
+    /// The `due` sets of all buckets, brokers and queues, merged.
     async fn merge(&self, query: &Query) -> Result<Page, StoreError> {
-        let brokers = self.namespace.brokers();
+        let sets = match &query.queue {
+            Some(queue) => vec![set_of_queue(queue)],
+            None => self.namespace.sets(),
+        };
+        let ready_to = self.namespace.read_clock().await? / 1000 + 1;
+        let is_ready = query.place == Place::Ready;
         let mut runs: Vec<Run> = (0..self.namespace.keys.buckets())
-            .flat_map(|bucket| brokers.iter().map(move |broker| (bucket, broker)))
-            .map(|(bucket, broker)| {
-                Run::new(bucket, self.namespace.keys.due(bucket, broker), query.from_ms, query.to_ms, query.after.as_ref())
+            .flat_map(|bucket| sets.iter().map(move |set| (bucket, set)))
+            .filter_map(|(bucket, set)| {
+                let (from, to) = match queue_of_set(set) {
+                    Some(_) if is_ready => (query.from_ms, Some(query.to_ms.map_or(ready_to, |to| to.min(ready_to)))),
+                    Some(_) => (Some(query.from_ms.map_or(ready_to, |from| from.max(ready_to))), query.to_ms),
+                    None if is_ready => return None,
+                    None => (query.from_ms, query.to_ms),
+                };
+                Some(Run::new(bucket, self.namespace.keys.due(bucket, set), from, to, query.after.as_ref()))
             })
             .collect();
         // The expected share of each set in the page if the ids are spread evenly.
@@ -116,7 +129,7 @@ impl Reader {
             runs.iter_mut().enumerate().filter_map(|(at, run)| Some(Reverse((run.ahead.pop_front()?, at)))).collect();
         let mut page = Page::default();
         loop {
-            let wanted = if query.target.is_some() { PAGE } else { PAGE.min(query.limit - page.jobs.len()) };
+            let wanted = if query.has_filter() { PAGE } else { PAGE.min(query.limit - page.jobs.len()) };
             let mut batch = Vec::with_capacity(wanted);
             while batch.len() < wanted
                 && let Some(Reverse((spot, at))) = wake_ups.pop()
@@ -138,10 +151,9 @@ impl Reader {
         let mut earliest: BinaryHeap<Candidate> = BinaryHeap::new();
         let mut more = false;
         let mut page = Page::default();
-        for bucket in 0..self.namespace.keys.buckets() {
-            let is_dead = query.place == Place::Dead;
-            let key = if is_dead { self.namespace.keys.dead(bucket) } else { self.namespace.keys.held(bucket) };
-            let mut run = Run::new(bucket, key.to_owned(), None, None, None);
+        let is_dead = query.place == Place::Dead;
+        for (bucket, key) in self.keys_of(query) {
+            let mut run = Run::new(bucket, key, None, None, None);
             let mut lent = if is_dead { Vec::new() } else { self.namespace.lent(bucket).await? };
             loop {
                 let members: Vec<Candidate> = if lent.is_empty() {
@@ -162,7 +174,7 @@ impl Reader {
                 }
                 let mut batch = self.with_due_times(bucket, members).await?;
                 batch.retain(|candidate| query.spans(&candidate.spot));
-                if query.target.is_some() {
+                if query.has_filter() {
                     let mut fitting = Page::default();
                     let all = Query { limit: usize::MAX, ..query.clone() };
                     self.add(&mut fitting, &batch, &all, false).await?;
@@ -192,6 +204,25 @@ impl Reader {
             page.next = candidates.last().map(|candidate| candidate.spot.clone());
         }
         Ok(page)
+    }
+
+    /// The sets of the reserved or dead jobs, with their buckets.
+    fn keys_of(&self, query: &Query) -> Vec<(u16, String)> {
+        let keys = &self.namespace.keys;
+        let queues = match &query.queue {
+            Some(queue) => std::slice::from_ref(queue).into(),
+            None => self.namespace.queues(),
+        };
+        let of_bucket = |bucket: u16| -> Vec<String> {
+            match query.place {
+                Place::Dead => {
+                    let of_brokers = query.queue.is_none().then(|| keys.dead(bucket).to_owned());
+                    of_brokers.into_iter().chain(queues.iter().map(|queue| keys.dead_of(bucket, &set_of_queue(queue)))).collect()
+                }
+                _ => vec![keys.held(bucket).to_owned()],
+            }
+        };
+        (0..keys.buckets()).flat_map(|bucket| of_bucket(bucket).into_iter().map(move |key| (bucket, key))).collect()
     }
 
     /// Fetches these jobs and adds the matching ones, up to the limit. True if the page is full.
@@ -308,7 +339,13 @@ impl Query {
     }
 
     fn is_for(&self, found: &StoredJob) -> bool {
-        let to = &found.record.job.to;
-        self.target.as_ref().is_none_or(|target| *target == to.address || *target == to.to_string())
+        let job = &found.record.job;
+        let is_for = |target: &String| job.queue.is_none() && (*target == job.to.address || *target == job.to.to_string());
+        self.target.as_ref().is_none_or(is_for) && self.queue.as_ref().is_none_or(|queue| job.queue.as_ref() == Some(queue))
+    }
+
+    /// Whether only the record tells if a job is wanted.
+    fn has_filter(&self) -> bool {
+        self.target.is_some() || self.queue.is_some()
     }
 }

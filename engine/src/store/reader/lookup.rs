@@ -12,8 +12,10 @@ use crate::store::record::{self, Record, State};
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// In `due`.
+    /// In `due`; of a queue: due later than now.
     Scheduled,
+    /// Of a queue: due, and not fetched.
+    Ready,
     /// In a lease, or held for its consumer.
     Reserved,
     /// In `dead`.
@@ -26,6 +28,7 @@ impl Place {
     pub fn as_str(self) -> &'static str {
         match self {
             Place::Scheduled => "scheduled",
+            Place::Ready => "ready",
             Place::Reserved => "reserved",
             Place::Dead => "dead",
         }
@@ -75,7 +78,7 @@ impl StoredJob {
     pub fn due_ms(&self) -> i64 {
         match (self.place, &self.state) {
             (Place::Reserved | Place::Dead, Some(state)) => state.due_ms,
-            (Place::Scheduled, _) | (Place::Reserved | Place::Dead, None) => self.score_ms,
+            (Place::Scheduled | Place::Ready, _) | (Place::Reserved | Place::Dead, None) => self.score_ms,
         }
     }
 }
@@ -117,11 +120,20 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
         _ => None,
     };
     let mut scores = answers.map(score);
-    let (held, dead) = (scores.next().flatten(), scores.next().flatten());
-    let due = scores.flatten().next();
+    let (held, mut dead) = (scores.next().flatten(), scores.next().flatten());
+    let mut due = scores.flatten().next();
+    if record.job.queue.is_some() {
+        let mut pipeline = Pipeline::new();
+        for key in namespace.keys.sets(bucket, &record.job.set()) {
+            pipeline.cmd("ZSCORE").arg(key).arg(id.as_str());
+        }
+        let mut scores = namespace.link.pipeline("looking a job up", &pipeline).await?.into_iter().map(score);
+        (due, dead) = (scores.next().flatten(), scores.next().flatten());
+    }
     let (place, score_ms) = match (held, dead, due) {
         (Some(ms), _, _) => (Place::Reserved, ms),
         (_, Some(ms), _) => (Place::Dead, ms),
+        (_, _, Some(ms)) if record.job.queue.is_some() && ms <= namespace.now_ms() => (Place::Ready, ms),
         (_, _, Some(ms)) => (Place::Scheduled, ms),
         (None, None, None) => match namespace.lent(bucket).await?.into_iter().find(|lent| lent.id == id.as_str()) {
             Some(lent) => {

@@ -34,12 +34,12 @@ impl Reader {
     /// The number of jobs in `due`, by the cheapest query, so that polling it does not disturb a
     /// measurement.
     pub async fn waiting(&self) -> Result<u64, StoreError> {
-        let brokers = self.namespace.brokers();
+        let sets = self.namespace.sets();
         let mut waiting = 0;
         for bucket in 0..self.namespace.keys.buckets() {
             let mut pipeline = Pipeline::new();
-            for broker in brokers.iter() {
-                pipeline.cmd("ZCARD").arg(self.namespace.keys.due(bucket, broker));
+            for set in &sets {
+                pipeline.cmd("ZCARD").arg(self.namespace.keys.due(bucket, set));
             }
             for answer in self.namespace.link.pipeline("counting what is due", &pipeline).await? {
                 if let Value::Int(number) = answer {

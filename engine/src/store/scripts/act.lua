@@ -7,7 +7,7 @@
 --        and has the same answer. The verdict of an action that changed nothing is remembered only if
 --        its repeat could change a newer job, and never for a call: a call is repeated only before its
 --        answer, and a later request waits for that answer.
--- Errors 'DWELL_BROKER name': KEYS lack this broker; 'DWELL_VERSION id': this version cannot read the
+-- Errors 'DWELL_BROKER set': KEYS lack this broker or queue; 'DWELL_VERSION id': this version cannot read the
 --        record; 'DWELL_LATE now us': the deadline has passed. Nothing was written.
 local id, fingerprint, bits = ARGV[1], ARGV[2], tonumber(string.match(ARGV[3], '^%d+'))
 if is_late(tonumber(string.match(ARGV[3], ':(%d+)$') or nil)) then return late() end
@@ -21,11 +21,11 @@ end
 
 local record = call('HGET', JOBS, id)
 local state_bytes = record and call('HGET', STATE, id)
-if record and not (is_known(record) and names_broker(record) and is_readable(state_bytes)) then return redis.error_reply('DWELL_VERSION ' .. id) end
-if record and not DUE[broker_of(record)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(record)) end
-local due_key = record and DUE[broker_of(record)]
+if record and not (is_known(record) and names_owner(record) and is_readable(state_bytes)) then return redis.error_reply('DWELL_VERSION ' .. id) end
+if record and not DUE[set_of(record)] then return redis.error_reply('DWELL_BROKER ' .. set_of(record)) end
+local due_key, dead_key = record and DUE[set_of(record)], record and dead_of(set_of(record))
 local waits = record and call('ZSCORE', due_key, id)
-local dead = record and call('ZSCORE', DEAD, id)
+local dead = record and call('ZSCORE', dead_key, id)
 local runs = record and not waits and not dead
 local is_held = runs and call('ZSCORE', HELD, id)
 local lent, lent_due = {}, nil
@@ -64,10 +64,11 @@ end
 
 local function leave()
   call('ZREM', due_key, id)
-  call('ZREM', DEAD, id)
+  call('ZREM', dead_key, id)
   call('HDEL', JOBS, id)
   call('HDEL', STATE, id)
   call('ZREM', HELD, id)
+  if is_held then count_unheld(record) end
   take_all_out(lent)
   if #lent > 0 then close_leases(ALL_LEASES) end
 end
@@ -75,10 +76,11 @@ end
 -- Moves the job to due at this time. A waiting job is not removed first: while a slot migrates, its
 -- master refuses a key that became empty.
 local function wait_until(due)
-  call('ZREM', DEAD, id)
+  call('ZREM', dead_key, id)
   call('ZADD', due_key, int(due), id)
   call('HSET', STATE, id, write_state(state))
   call('ZREM', HELD, id)
+  if is_held then count_unheld(record) end
   take_all_out(lent)
   if #lent > 0 then close_leases(ALL_LEASES) end
 end

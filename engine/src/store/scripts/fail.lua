@@ -3,8 +3,8 @@
 -- ARGV   as in act.lua, then due ms of the schedule and attempt that the consumer names ('' any),
 --        generation and step that the caller read, wait ms of that step ('' after the last one), last
 --        error, code of the reason `failed`.
--- Answer failed | stale | waiting (no attempt is in flight) | dead | fired | not_found (also: never
---        attempted).
+-- Answer failed | stale | waiting (no attempt is in flight) | dead (also, of a queue's job: dead by this
+--        call; then without a due) | fired | not_found (also: never attempted).
 -- Errors as in act.lua, and 'DWELL_AGAIN id': the job has changed since the caller read it. Nothing was
 --        written: read and call again.
 -- Work   one job. First write ZREM.
@@ -25,6 +25,16 @@ else
   state.step = state.step + 1
   at = after(tonumber(ARGV[8]))
 end
-state.flags, state.crashes, state.error = 0, 0, ARGV[9]
+state.flags, state.crashes, state.error, state.pop = 0, 0, ARGV[9], NO_POP
+-- A job of a queue has no dead letter to publish first.
+if state.reason ~= 0 and is_of_queue(record) then
+  call('ZREM', HELD, id)
+  call('HSET', STATE, id, write_state(state))
+  call('ZADD', dead_key, int(NOW), id)
+  if is_held then count_unheld(record) end
+  take_all_out(lent)
+  if #lent > 0 then close_leases(ALL_LEASES) end
+  return applied('dead')
+end
 wait_until(at)
 return applied('failed', at)

@@ -13,6 +13,6 @@ if call('HEXISTS', JOBS, id) == 1 then return 'taken' end
 call('HSET', QUARANTINE, mark, '1 taken_in - - 0 0\n')
 call('HSET', JOBS, id, record)
 if state ~= '' then call('HSET', STATE, id, state) else call('HDEL', STATE, id) end
-local key = (place == 'held' or place == 'run' or place == 'lease') and HELD or place == 'dead' and DEAD or DUE[string.match(place, '^due:(.*)$')]
+local key = (place == 'held' or place == 'run' or place == 'lease') and HELD or place == 'dead' and dead_of(set_of(record)) or DUE[string.match(place, '^due:(.*)$')]
 if key then call('ZADD', key, score, id) end
 return 'done'

@@ -19,8 +19,9 @@ local INVALID = 2
 
 local function is_time(score) return score == math.floor(score) and score > -SCORE_MAX and score < SCORE_MAX end
 
-local function leave_all(places, id)
+local function leave_all(places, id, record)
   for _, place in ipairs(places) do
+    if place.key == HELD and record and is_known(record) then count_unheld(record) end
     if place.key then call('ZREM', place.key, id) else take_out(place.lease, place.position) end
   end
   close_leases(all_leases())
@@ -37,22 +38,22 @@ end
 
 local function put_all_aside(problem, id, places, state_bytes, record)
   local field = put_aside(problem, id, places[1], state_bytes or '', record)
-  leave_all(places, id)
+  leave_all(places, id, record)
   call('HDEL', JOBS, id)
   call('HDEL', STATE, id)
   return field
 end
 
-local function bury(places, id, state, why)
+local function bury(places, id, record, state, why)
   state.flags = 0
   if state.reason == 0 then state.reason, state.error = INVALID, why end
-  leave_all(places, id)
+  leave_all(places, id, record)
   call('HSET', STATE, id, write_state(state))
-  call('ZADD', DEAD, int(NOW), id)
+  call('ZADD', dead_of(set_of(record)), int(NOW), id)
 end
 
-local function wait_again(places, id, state, due_key, due)
-  leave_all(places, id)
+local function wait_again(places, id, record, state, due_key, due)
+  leave_all(places, id, record)
   if state then
     state.flags = 0
     call('HSET', STATE, id, write_state(state))
@@ -68,6 +69,7 @@ local function find_places(id)
   end
   look(HELD, 'held')
   look(DEAD, 'dead')
+  for _, key in pairs(DEAD_OF) do look(key, 'dead') end
   for name, key in pairs(DUE) do look(key, 'due:' .. name) end
   for _, one in ipairs(find_lent(id)) do
     local deadline = call('ZSCORE', LENT, one.lease.nonce) or '0'
@@ -105,16 +107,16 @@ local function judge(id, odd, unreadable)
   end
 
   -- A record of another version cannot be checked: an instance of that version may be running.
-  if #record > 0 and string.byte(record, 1) ~= RECORD_VERSION then return 'unknown_version', false end
+  if #record > 0 and not is_version(string.byte(record, 1)) then return 'unknown_version', false end
   local function aside(problem)
     return problem, repair, repair and put_all_aside(problem, id, places, state_bytes, record) or nil
   end
   if not is_known(record) or record == unreadable then return aside('unreadable_record') end
   if odd == 'id' then return aside('bad_id') end
   if state_bytes and #state_bytes > 0 and string.byte(state_bytes, 1) ~= STATE_VERSION then return 'unknown_version', false end
-  local broker = broker_of(record)
-  local own, due_key = 'due:' .. broker, DUE[broker]
-  if not due_key then return 'meta_broker', false, broker end
+  local set = set_of(record)
+  local own, due_key = 'due:' .. set, DUE[set]
+  if not due_key then return 'meta_broker', false, set end
 
   if not is_readable(state_bytes) then
     if repair then
@@ -141,17 +143,18 @@ local function judge(id, odd, unreadable)
   if #places == 0 then
     if repair then
       if state and state.reason ~= 0 then
-        bury(places, id, state)
+        bury(places, id, record, state)
       elseif is_held then
         -- The consumer may still finish the job.
         local ttr = (struct.unpack('>I4', record, 3))
         call('ZADD', HELD, int(NOW + (state.flags == FLAG_HELD and ttr or lease)), id)
+        if is_of_queue(record) then count_held(set, 1) end
       elseif state then
         -- Its last owner may have published it.
         if not has(state.marks, DOUBT) then state.marks = state.marks + DOUBT end
-        wait_again(places, id, state, due_key, state.due)
+        wait_again(places, id, record, state, due_key, state.due)
       else
-        bury(places, id, new_state(record, NOW), 'found without its due time, which is lost: requeue it to publish it now')
+        bury(places, id, record, new_state(record, NOW), 'found without its due time, which is lost: requeue it to publish it now')
       end
     end
     return 'record_without_index', repair
@@ -163,7 +166,7 @@ local function judge(id, odd, unreadable)
       for _, place in ipairs(places) do
         if place ~= stays then push(others, place) end
       end
-      leave_all(others, id)
+      leave_all(others, id, record)
       if string.sub(stays.name, 1, 4) == 'due:' then
         call('ZREM', stays.key, id)
         call('ZADD', due_key, stays.text, id)
@@ -176,7 +179,7 @@ local function judge(id, odd, unreadable)
   local waits = string.sub(place.name, 1, 4) == 'due:'
   if waits and place.name ~= own then
     if repair then
-      leave_all(places, id)
+      leave_all(places, id, record)
       call('ZADD', due_key, place.text, id)
     end
     return 'wrong_broker', repair
@@ -185,7 +188,7 @@ local function judge(id, odd, unreadable)
   if not is_time(place.score) or place.name == 'dead' and place.score > NOW + SKEW then
     if repair then
       if place.name == 'dead' then
-        call('ZADD', DEAD, int(NOW), id)
+        call('ZADD', place.key, int(NOW), id)
       elseif place.name == 'held' then
         call('ZADD', HELD, int(NOW + lease), id)
       elseif place.name == 'lease' then
@@ -193,7 +196,7 @@ local function judge(id, odd, unreadable)
       elseif state then
         call('ZADD', due_key, int(state.due), id)
       else
-        bury(places, id, new_state(record, NOW), 'its due time was no time: requeue it to publish it now')
+        bury(places, id, record, new_state(record, NOW), 'its due time was no time: requeue it to publish it now')
       end
     end
     return 'bad_score', repair
@@ -204,7 +207,7 @@ local function judge(id, odd, unreadable)
       -- Its last owner may have published it.
       state = state or new_state(record, NOW)
       count_attempt(state)
-      wait_again(places, id, state, due_key, state.due)
+      wait_again(places, id, record, state, due_key, state.due)
     end
     return 'lease_without_owner', repair
   end
@@ -217,7 +220,7 @@ local function judge(id, odd, unreadable)
         -- A crash that the state counts is not counted again.
         if state.flags == 0 then state.crashes = math.min(state.crashes + 1, 255) end
         count_attempt(state)
-        wait_again(places, id, state, due_key, NOW)
+        wait_again(places, id, record, state, due_key, NOW)
       end
       return 'lease_expired', repair
     end
@@ -235,7 +238,8 @@ local function judge(id, odd, unreadable)
   end
 
   if place.name == 'dead' then
-    if place.score < NOW - retention - SWEEP_GRACE then
+    -- A queue has a retention of its own.
+    if place.score < NOW - retention - SWEEP_GRACE and not is_of_queue(record) then
       if repair then
         leave_all(places, id)
         call('HDEL', JOBS, id)

@@ -16,8 +16,8 @@ local lent = pairs_of(call('ZRANGE', LENT, 0, -1, 'WITHSCORES'))
 local answer, late, over = {}, {}, {}
 -- Whether a job has left the lease: without the bits only its place says so.
 local function is_elsewhere(id, record)
-  local due_key = DUE[broker_of(record)]
-  return not due_key or call('ZSCORE', due_key, id) or call('ZSCORE', DEAD, id) or call('ZSCORE', HELD, id) or #find_lent(id) > 0
+  local due_key = DUE[set_of(record)]
+  return not due_key or call('ZSCORE', due_key, id) or call('ZSCORE', dead_of(set_of(record)), id) or call('ZSCORE', HELD, id) or #find_lent(id) > 0
 end
 local nonces = {}
 for _, part in ipairs({ texts, left, lent }) do
@@ -36,7 +36,7 @@ for nonce in pairs(nonces) do
     local held, written = {}, {}
     for id, due in string.gmatch(not bits and text or '', '%z([^%z\1]*)\1([^%z\1]*)') do
       local record, state = call('HGET', JOBS, id), call('HGET', STATE, id)
-      if record and is_known(record) and names_broker(record) and is_readable(state) and not is_elsewhere(id, record) then
+      if record and is_known(record) and names_owner(record) and is_readable(state) and not is_elsewhere(id, record) then
         local s = state and read_state(state) or new_state(record, tonumber(due) or NOW)
         count_attempt(s)
         if s.flags == 0 then s.flags, s.crashes = FLAG_COUNTED, math.min(s.crashes + 1, 255) end

@@ -13,7 +13,7 @@ for i, id in ipairs(ids) do
   local was, record = records[i], ARGV[2 * i]
   if not (was and is_known(was) and generation_of(was) == generation_of(record)) then
     answer[i] = 'changed'
-  elseif broker_of(was) == broker_of(record) then
+  elseif set_of(was) == set_of(record) then
     answer[i] = 'moved'
   else
     local due = call('ZSCORE', from_key, id)

@@ -1,11 +1,11 @@
 -- Shared definitions: the keys by name, Redis's clock, and the layout of record prefix, state, gone
 -- and acts. scripts/needed.rs puts those that a script needs in front of it; each definition begins
 -- with `local` at the start of a line.
--- KEYS: lent jobs state gone gone_old acts acts_old dead leases left held, then due:<broker> of each
---       broker that the script may change.
+-- KEYS: lent jobs state gone gone_old acts acts_old dead leases left held queues, then due:<broker> of
+--       each broker, and due:=<queue> and dead:=<queue> of each queue, that the script may change.
 local LENT, JOBS, STATE, GONE, GONE_OLD, ACTS, ACTS_OLD, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local LEASES, LEFT, HELD = KEYS[9], KEYS[10], KEYS[11]
-local FIRST_DUE = 12
+local LEASES, LEFT, HELD, QUEUES = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local FIRST_DUE = 13
 local call = redis.call
 local byte, sub, floor = string.byte, string.sub, math.floor
 
@@ -38,26 +38,35 @@ local function relative_time(text)
   return after(tonumber(string.sub(text, 2)))
 end
 
--- The key due:<broker> by the broker's name.
-local DUE = {}
+-- The keys due:<set> and dead:<set> by the set: a broker, or '=' and a queue. The dead jobs of all
+-- brokers are in one set.
+local DUE, DEAD_OF = {}, {}
 for i = FIRST_DUE, #KEYS do
-  local broker = string.match(KEYS[i], '}:due:(.*)$')
-  if broker then DUE[broker] = KEYS[i] end
+  local kind, set = string.match(KEYS[i], '}:(%l+):(.*)$')
+  if kind == 'due' then DUE[set] = KEYS[i] elseif kind == 'dead' then DEAD_OF[set] = KEYS[i] end
 end
+local function dead_of(set) return DEAD_OF[set] or DEAD end
 
 -- Record prefix (store/record.rs): version, flags, ttr(4), generation(8), fingerprint(8), digest(8),
--- length of broker, broker.
-local RECORD_VERSION = 1
+-- length of owner, owner: a broker, or a queue in a record of the second version.
+local RECORD_VERSION, QUEUE_VERSION = 1, 2
 local FLAG_GENERATED, FLAG_REPLACED, FLAG_FIRST = 2, 4, 8
 local function has(flags, bit) return floor(flags / bit) % 2 == 1 end
--- A prefix has 31 bytes and the broker. Anything shorter is not a record.
-local function is_known(record) return #record > 31 and byte(record, 1) == RECORD_VERSION end
--- Whether the broker has a valid name. No key contains any other name.
-local function names_broker(record) return string.find(sub(record, 32, 31 + byte(record, 31)), '^[%l%d_%-]+$') end
+local function is_version(byte) return byte == RECORD_VERSION or byte == QUEUE_VERSION end
+-- A prefix has 31 bytes and the owner. Anything shorter is not a record.
+local function is_known(record) return #record > 31 and is_version(byte(record, 1)) end
+local function is_of_queue(record) return byte(record, 1) == QUEUE_VERSION end
+-- Whether the owner has a valid name. No key contains any other name.
+local function names_owner(record)
+  return string.find(sub(record, 32, 31 + byte(record, 31)), is_of_queue(record) and '^[%w._%-]+$' or '^[%l%d_%-]+$')
+end
 local function generation_of(record) return string.sub(record, 7, 14) end
 local function fingerprint_of(record) return string.sub(record, 15, 22) end
 local function digest_of(record) return string.sub(record, 23, 30) end
-local function broker_of(record) return sub(record, 32, 31 + byte(record, 31)) end
+local function set_of(record)
+  local owner = sub(record, 32, 31 + byte(record, 31))
+  return is_of_queue(record) and '=' .. owner or owner
+end
 local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
 
 -- State (store/record.rs): the mutable part of a job that was attempted or changed. The attempt of a
@@ -66,26 +75,36 @@ local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
 -- COUNTED: held for its consumer, or left by an instance of schema 1.
 local FLAG_HELD, FLAG_COUNTED = 1, 2
 -- Marks. REPLACED: the job replaced another one. DOUBT: a lost master may have seen further attempts.
--- FIRST: only the generation identifies the call that scheduled the job.
-local REPLACED, DOUBT, FIRST = 1, 2, 4
+-- FIRST: only the generation identifies the call that scheduled the job. FAILED, RELEASED: the consumer
+-- of the last pop ended its lease so.
+local REPLACED, DOUBT, FIRST, FAILED, RELEASED = 1, 2, 4, 8, 16
 local function marks_of(record)
   local flags = byte(record, 2)
   return (has(flags, FLAG_REPLACED) and REPLACED or 0) + (has(flags, FLAG_FIRST) and FIRST or 0)
 end
--- Once the proof of a lease, and unused since schema 2.
-local UNUSED = string.rep('\0', 8)
+-- queues: set of a queue -> how many of its jobs are held; '!' and set -> '1' while it is paused.
+local function count_held(set, change)
+  if change ~= 0 then call('HINCRBY', QUEUES, set, change) end
+end
+-- Counts a job that is no longer held.
+local function count_unheld(record)
+  if is_of_queue(record) then count_held(set_of(record), -1) end
+end
+
+-- The nonce of the pop that handed the job out last; of a job of a broker, zero.
+local NO_POP = string.rep('\0', 8)
 local function new_state(record, due)
   return { flags = 0, crashes = 0, attempt = 0, step = 0, due = due, generation = generation_of(record),
-           fingerprint = fingerprint_of(record), marks = marks_of(record), reason = 0, error = '' }
+           fingerprint = fingerprint_of(record), marks = marks_of(record), reason = 0, error = '', pop = NO_POP }
 end
 local function read_state(bytes)
   local s, _, at = {}, nil, nil
-  _, s.flags, s.crashes, s.attempt, s.step, s.due, _, s.generation, s.fingerprint, s.marks, s.reason, at = struct.unpack(STATE_FIXED, bytes)
+  _, s.flags, s.crashes, s.attempt, s.step, s.due, s.pop, s.generation, s.fingerprint, s.marks, s.reason, at = struct.unpack(STATE_FIXED, bytes)
   s.error = string.sub(bytes, at)
   return s
 end
 local function write_state(s)
-  return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, UNUSED, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
+  return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.pop, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
 end
 -- Counts the attempt of a job that was in a lease. A job on its way to the dead letters has no new one.
 local function count_attempt(state)
@@ -301,4 +320,22 @@ local function answer_again(nonce, left)
     position = position + 1
   end
   return answer
+end
+
+-- pops: nonce -> the ids that this pop handed out, each after '\0'. A repeat of the pop finds them here.
+-- Two hashes take turns, as gone does; the pops of the last 10 s are remembered.
+local POPS_MAX = 1024
+local function remember_pop(pops, pops_old, nonce, text)
+  call('HSETNX', pops, '', wide(NOW))
+  call('HSET', pops, nonce, text)
+  if call('HLEN', pops) > POPS_MAX then
+    local begun = tonumber(call('HGET', pops, '') or nil)
+    if not begun or begun < NOW - 10000 then turn(pops, pops_old) end
+  end
+end
+local function popped(pops, pops_old, nonce) return call('HGET', pops, nonce) or call('HGET', pops_old, nonce) end
+-- Whether this pop still has the job.
+local function has_popped(id, nonce)
+  local bytes = call('HGET', STATE, id)
+  return bytes and is_readable(bytes) and byte(bytes, 2) == FLAG_HELD and sub(bytes, 18, 25) == nonce and bytes
 end

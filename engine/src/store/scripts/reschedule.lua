@@ -11,6 +11,6 @@ if runs then return unchanged('in_flight', state.due) end
 local due = time_of(ARGV[4])
 begin_acts()
 if state.attempt == 0 and not has(state.marks, DOUBT) and is_doubtful() then state.marks = state.marks + DOUBT end
-state.due, state.generation, state.step, state.crashes = due, ARGV[5], 0, 0
+state.due, state.generation, state.step, state.crashes, state.pop = due, ARGV[5], 0, 0, NO_POP
 wait_until(due)
 return applied('rescheduled', due, push_generation({}, record, due))

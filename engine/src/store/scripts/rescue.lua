@@ -11,11 +11,11 @@ local before = LEASE_COUNT > 0 and call('HGET', LEFT, nonce)
 if before then return answer_again(nonce, before) end
 local LEASES_MAX = 32
 local answer = { NOW_US, '', 0, 0, '', '', 0, BORN }
-local entries, seen, orphans, held_over, later = {}, {}, {}, {}, {}
+local entries, seen, orphans, held_over, later, unheld = {}, {}, {}, {}, {}, {}
 local bytes, more, unknown, last_unknown, count = 0, 0, 0, '', 0
 
 -- Returns whether the job leaves its place: it is in the new lease, or has no record.
-local function take_over(id, due)
+local function take_over(id, due, is_held)
   if seen[id] then return true end
   local length = call('HSTRLEN', JOBS, id)
   if length == 0 then
@@ -32,6 +32,7 @@ local function take_over(id, due)
     return false
   end
   count, bytes, seen[id] = count + 1, bytes + length, true
+  if is_held and is_of_queue(record) then unheld[set_of(record)] = (unheld[set_of(record)] or 0) + 1 end
   due = due or state and int(read_state(state).due) or int(NOW)
   entries[count] = lease_entry(id, due)
   push(answer, id, state or '', record)
@@ -62,7 +63,7 @@ if #waited > most then more, waited[#waited] = 1, nil end
 local again = {}
 for _, id in ipairs(waited) do
   local was_full, unread = more, unknown
-  if take_over(id) then push(held_over, id)
+  if take_over(id, nil, true) then push(held_over, id)
   elseif unknown > unread then push(again, int(NOW + lease), id)
   elseif more > was_full then break end
 end
@@ -77,6 +78,7 @@ many('HDEL', STATE, orphans)
 if count > 0 then write_lease(nonce, NOW + lease, count, entries) end
 many('ZADD', HELD, again)
 many('ZREM', HELD, held_over)
+for set, number in pairs(unheld) do count_held(set, -number) end
 many('ZADD', LENT, later)
 close_leases(old)
 return answer

@@ -1,5 +1,5 @@
 -- schedule: stores a batch of jobs of this bucket.
--- KEYS   as in prelude.lua, with the due of every broker in meta.
+-- KEYS   as in prelude.lua, with the due of every broker in meta, and the sets of the jobs' queues.
 -- ARGV   none (changes nothing), or five per job: id, record, time ('=' epoch ms | '+' ms from now | '<'
 --        epoch ms, space, ms from now: the earlier), policy (replace | keep | reject | other: if the id
 --        is or was used, then by another message, and the answer is duplicate), check (1: look up the
@@ -9,7 +9,7 @@
 --        that has a new earliest job }. Verdicts: added duplicate replaced kept conflict, or the earlier
 --        verdict if this inbound message was applied before; or unreadable: the existing job is damaged
 --        or of a later version, and nothing changed.
--- Errors 'DWELL_BROKER name': KEYS lack this broker; 'DWELL_LATE now us': the deadline has passed.
+-- Errors 'DWELL_BROKER set': KEYS lack this broker or queue; 'DWELL_LATE now us': the deadline has passed.
 --        Nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three per job whose id exists.
 --        First write HSET: a full Redis refuses the call before any change.
@@ -25,7 +25,7 @@ end
 local ids, brokers = {}, {}
 for i = 1, count do
   local record = ARGV[(i - 1) * WIDTH + 2]
-  local broker = broker_of(record)
+  local broker = set_of(record)
   ids[i], brokers[i] = ARGV[(i - 1) * WIDTH + 1], broker
   if not DUE[broker] then return redis.error_reply('DWELL_BROKER ' .. broker) end
 end
@@ -33,7 +33,7 @@ local live = call('HMGET', JOBS, unpack(ids))
 for i = 1, count do
   -- The existing job may wait for another broker, whose due must be in KEYS.
   local was = live[i]
-  if was and is_known(was) and names_broker(was) and not DUE[broker_of(was)] then return redis.error_reply('DWELL_BROKER ' .. broker_of(was)) end
+  if was and is_known(was) and names_owner(was) and not DUE[set_of(was)] then return redis.error_reply('DWELL_BROKER ' .. set_of(was)) end
 end
 local is_new = call('HEXISTS', STATE, '') == 0 and call('EXISTS', JOBS) == 0
 -- These tables seldom exist: EXISTS saves the HMGET.
@@ -62,6 +62,7 @@ local acts, acts_old = remembered(ACTS, names), remembered(ACTS_OLD, names)
 
 local NONE = {}
 local records, applied, leave_held, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
+local unheld = {}
 local leave_due, enter_due, added = {}, {}, 0
 local answer = { NOW_US, count }
 
@@ -80,14 +81,16 @@ for i = 1, count do
   local verdict
 
   -- The existing job.
-  local dead, state, was_due, unreadable, lent = false, nil, nil, false, NONE
+  local dead, state, was_due, unreadable, lent, dead_key, is_held = false, nil, nil, false, NONE, DEAD, false
   if was then
-    dead = call('ZSCORE', DEAD, id)
     state = call('HGET', STATE, id)
-    unreadable = not (is_known(was) and names_broker(was) and is_readable(state))
+    unreadable = not (is_known(was) and names_owner(was) and is_readable(state))
+    dead_key = unreadable and DEAD or dead_of(set_of(was))
+    dead = call('ZSCORE', dead_key, id)
     if not unreadable then
-      was_due = tonumber(call('ZSCORE', DUE[broker_of(was)], id) or nil)
-      if not was_due and not dead and not call('ZSCORE', HELD, id) then
+      was_due = tonumber(call('ZSCORE', DUE[set_of(was)], id) or nil)
+      is_held = not was_due and not dead and call('ZSCORE', HELD, id)
+      if not was_due and not dead and not is_held then
         local lent_due
         lent, lent_due = find_lent(id)
         was_due = lent_due
@@ -144,8 +147,10 @@ for i = 1, count do
     if was then
       push_schedule(applied, was, was_due)
       push(leave_held, id)
+      if is_held and is_of_queue(was) then unheld[set_of(was)] = (unheld[set_of(was)] or 0) + 1 end
       take_all_out(lent)
-      push(leave_dead, id)
+      leave_dead[dead_key] = leave_dead[dead_key] or {}
+      push(leave_dead[dead_key], id)
       if state then push(forget, id) end
       for name, key in pairs(DUE) do
         if name ~= broker then
@@ -180,12 +185,13 @@ end
 many('HSET', JOBS, records)
 remember_acts(applied)
 if #records == 0 and #applied == 0 then touch() end
-many('ZREM', DEAD, leave_dead)
+for key, list in pairs(leave_dead) do many('ZREM', key, list) end
 many('HDEL', STATE, forget)
 many('HDEL', GONE, outdated)
 many('HDEL', GONE_OLD, outdated)
 for key, list in pairs(leave_due) do many('ZREM', key, list) end
 many('ZREM', HELD, leave_held)
+for set, number in pairs(unheld) do count_held(set, -number) end
 for broker, list in pairs(enter_due) do many('ZADD', DUE[broker], list) end
 if ALL_LEASES then close_leases(ALL_LEASES) end
 if is_new then see_master(true) end

@@ -12,4 +12,5 @@ call('HLEN', LEASES)
 local LEASE_COUNT = call('HLEN', LEFT)
 call('ZCARD', LENT)
 call('ZCARD', HELD)
-for i = FIRST_DUE, #KEYS do call('ZCARD', KEYS[i]) end
+call('HLEN', QUEUES)
+for i = FIRST_DUE, #KEYS do call(string.find(KEYS[i], '}:pops', 1, true) and 'HLEN' or 'ZCARD', KEYS[i]) end

@@ -1,13 +1,15 @@
 -- sweep: removes dead jobs past their retention, turns gone and acts, and detects a change of master.
--- KEYS   as in prelude.lua, no due.
+-- KEYS   as in prelude.lua; with due and dead of a queue: removes the dead jobs of that queue, no more.
 -- ARGV   dead retention ms, dedupe window ms, turn of acts ms, limit of dead jobs to remove.
 -- Answer { removed dead jobs, turned or removed tables, 1 if the master has changed or restarted }.
 -- Work   <= 128 dead jobs; whole tables are renamed or unlinked. First write ZREM, HDEL or UNLINK.
 local retention, window, acts_turn, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local over = call('ZRANGEBYSCORE', DEAD, '-inf', NOW - retention, 'LIMIT', 0, most)
-many('ZREM', DEAD, over)
+local dead_key = KEYS[FIRST_DUE + 1] or DEAD
+local over = call('ZRANGEBYSCORE', dead_key, '-inf', NOW - retention, 'LIMIT', 0, most)
+many('ZREM', dead_key, over)
 many('HDEL', JOBS, over)
 many('HDEL', STATE, over)
+if dead_key ~= DEAD then return { #over, 0, 0 } end
 
 local turned = 0
 -- An entry lasts for at least one `age`: its time in the newer table, and one `age` in the older.

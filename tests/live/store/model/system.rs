@@ -76,7 +76,7 @@ impl System {
 
     fn call_once(&mut self, name: Name, arguments: &[&[u8]]) -> Value {
         let mut call = redis::cmd("EVALSHA");
-        call.arg(redis::Script::new(&name.source()).get_hash()).arg(12).arg(self.keys.fixed(0).as_slice()).arg(self.keys.due(0, MAIN));
+        call.arg(redis::Script::new(&name.source()).get_hash()).arg(13).arg(self.keys.fixed(0).as_slice()).arg(self.keys.due(0, MAIN));
         for argument in arguments {
             call.arg(*argument);
         }
@@ -261,7 +261,7 @@ impl System {
     /// Every key with all it holds, but the times at which turns began and the master that was
     /// seen.
     pub(crate) fn dump(&mut self) -> Dump {
-        let names = ["lent", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead", "leases", "left", "held", "due"];
+        let names = ["lent", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead", "leases", "left", "held", "queues", "due"];
         let mut pipeline = redis::pipe();
         for (name, key) in names.iter().zip(self.all_keys()) {
             if ["lent", "held", "dead", "due"].contains(name) {

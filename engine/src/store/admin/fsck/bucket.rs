@@ -6,12 +6,11 @@ use redis::Value;
 
 use super::scan::Scan;
 use super::{Fsck, Problem, bytes};
-use crate::job::{DeadReason, JobId};
+use crate::job::{DeadReason, JobId, OnTimeout};
 use crate::retry::{self, Next};
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
-use crate::store::keys::FIXED;
-use crate::store::meta::BROKER_PREFIX;
+use crate::store::meta;
 use crate::store::namespace::Namespace;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::queue::settle::failed;
@@ -66,12 +65,12 @@ impl Fsck<'_> {
         }
         let lent: Vec<_> = self.store.lent(bucket).await?.into_iter().map(|lent| lent.id.into_bytes()).filter(|id| is_new(id)).collect();
         self.judge(bucket, lent.into_iter().map(|id| Suspect { id, unreadable: Vec::new(), rounds: 0 }).collect()).await?;
-        let due = self.store.brokers();
-        let due = due.iter().map(|broker| ("ZSCAN", self.store.keys.due(bucket, broker)));
         let keys = &self.store.keys;
+        let of_sets = self.store.sets();
+        let of_sets = of_sets.iter().flat_map(|set| keys.sets(bucket, set)).map(|key| ("ZSCAN", key));
         let sets =
             [("ZSCAN", keys.held(bucket).to_owned()), ("ZSCAN", keys.dead(bucket).to_owned()), ("HSCAN", keys.state(bucket).to_owned())];
-        for (command, key) in sets.into_iter().chain(due).collect::<Vec<_>>() {
+        for (command, key) in sets.into_iter().chain(of_sets).collect::<Vec<_>>() {
             let mut scan = Scan::of(command, &key);
             while let Some(page) = scan.next(&self.store.link).await? {
                 // The empty field of state holds the last known master.
@@ -179,7 +178,7 @@ impl Fsck<'_> {
 
     /// Judges the leases of a bucket: each needs its jobs, their bits and a deadline.
     pub(super) async fn leases(&mut self, bucket: u16) -> Result<(), StoreError> {
-        let mut call = self.store.script_call(Name::FsckLeases, bucket, &self.store.brokers());
+        let mut call = self.store.script_call(Name::FsckLeases, bucket, &self.store.sets());
         call.arg(u8::from(self.rules.repair)).arg(self.rules.lease_ms);
         let mut items = Items::new("fsck_leases", self.store.call(Name::FsckLeases, &call).await?)?;
         while items.left() > 0 {
@@ -200,8 +199,9 @@ impl Fsck<'_> {
             Next::Wait(ms) => (ms, None),
             Next::Dies(reason) => (0, Some(reason)),
         };
+        let wait_ms = if record.job.queue.is_some() && record.job.on_timeout == OnTimeout::Ready { 0 } else { wait_ms };
         let failed = failed(held, dies, "the consumer did not finish it within the ttr");
-        let mut call = self.store.script_call(Name::FsckHold, bucket, std::slice::from_ref(&record.job.broker));
+        let mut call = self.store.script_call(Name::FsckHold, bucket, &[record.job.set().into_owned()]);
         call.arg(id).arg(state).arg(wait_ms).arg(failed.encode());
         Ok(self.store.call(Name::FsckHold, &call).await? == Value::Int(1))
     }
@@ -254,14 +254,7 @@ impl Fsck<'_> {
     }
 
     fn call_with_quarantine(&self, name: Name, bucket: u16) -> redis::Cmd {
-        let brokers = self.store.brokers();
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(self.store.scripts.hash(name)).arg(FIXED + 1 + brokers.len()).arg(self.store.keys.fixed(bucket).as_slice());
-        for broker in brokers.iter() {
-            call.arg(self.store.keys.due(bucket, broker));
-        }
-        call.arg(self.store.keys.quarantine(bucket));
-        call
+        self.store.script_call_with(name, bucket, &self.store.sets(), &[self.store.keys.quarantine(bucket)])
     }
 }
 
@@ -290,23 +283,20 @@ impl<'a> Aside<'a> {
 }
 
 impl Namespace {
-    /// Whether the namespace has this broker now; if so, adds it to this store.
-    async fn has_joined(&self, broker: &str) -> Result<bool, StoreError> {
-        let field = format!("{BROKER_PREFIX}{broker}");
+    /// Whether the namespace has this broker or queue now; if so, adds it to this store.
+    async fn has_joined(&self, set: &str) -> Result<bool, StoreError> {
+        let field = meta::field_of_set(set);
         let has = self.link.command("HEXISTS meta", redis::cmd("HEXISTS").arg(self.keys.meta()).arg(field)).await?;
         let has = matches!(has, Value::Int(1) | Value::Boolean(true));
-        if has && !self.brokers().iter().any(|known| known == broker) {
-            let mut brokers = self.brokers().to_vec();
-            brokers.push(broker.to_owned());
-            *self.brokers.write() = brokers.into();
+        if has {
+            self.learn(set);
         }
         Ok(has)
     }
 
-    /// Adds a broker to the namespace.
-    pub(super) async fn add_broker(&self, broker: &str) -> Result<(), StoreError> {
-        let field = format!("{BROKER_PREFIX}{broker}");
-        self.link.command("HSETNX meta", redis::cmd("HSETNX").arg(self.keys.meta()).arg(field).arg("1")).await?;
+    /// Adds a broker or a queue to the namespace.
+    pub(super) async fn add_broker(&self, set: &str) -> Result<(), StoreError> {
+        meta::add_set(&self.link, &self.keys, set).await?;
         self.rejoin().await
     }
 }

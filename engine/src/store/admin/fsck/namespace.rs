@@ -12,7 +12,7 @@ use crate::store::client::RedisClient;
 use crate::store::error::StoreError;
 use crate::store::gate::{self, Gate};
 use crate::store::keys::{Keys, Part};
-use crate::store::meta::{self, BROKER_PREFIX, Meta};
+use crate::store::meta::{self, Meta};
 use crate::store::namespace::Namespace;
 use crate::store::server_facts;
 use crate::store::{Store, Unobserved, acl};
@@ -28,13 +28,13 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>
     if rules.repair {
         server_facts::refuse_replica(settings, &facts)?;
     }
-    let over = |buckets: u16, brokers: Vec<String>| {
+    let over = |buckets: u16, (brokers, queues): (Vec<String>, Vec<String>)| {
         let settings = Redis { buckets, ..settings.clone() };
-        let known = Meta { buckets, brokers, ..Meta::default() };
+        let known = Meta { buckets, brokers, queues, ..Meta::default() };
         let gate = Gate::new(&settings, gate::waits_of(&settings, &facts));
         Store::over(Namespace::new(&settings, link.clone(), gate, known, Arc::new(Unobserved)))
     };
-    let store = over(settings.buckets, Vec::new());
+    let store = over(settings.buckets, Default::default());
     acl::refuse_unpermitted_fsck(&link, &store.keys).await?;
     // Before anything is checked or repaired: keys of another version may have other types. A meta
     // key of a wrong type is damage, which is reported below.
@@ -72,12 +72,12 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>
         }
     }
 
-    let store = over(buckets, brokers_of(&meta::fields(&link, &store.keys.meta()).await?));
+    let store = over(buckets, meta::sets_of(&meta::fields(&link, &store.keys.meta()).await?));
     let mut unknown = BTreeSet::new();
     for key in &keys {
         match store.keys.part_of(key) {
-            Some(Part::Due(_, broker)) if !store.brokers().contains(&broker) => {
-                unknown.insert(broker);
+            Some(Part::Due(_, set)) if !store.sets().contains(&set) => {
+                unknown.insert(set);
             }
             Some(Part::Unknown(bucket)) => {
                 found(Finding { bucket, id: key.clone(), problem: Problem::UnknownKey, repaired: false });
@@ -90,19 +90,11 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>
             store.add_broker(&broker).await?;
         } else {
             // The jobs of the broker are checked all the same.
-            let mut brokers = store.brokers().to_vec();
-            brokers.push(broker.clone());
-            *store.brokers.write() = brokers.into();
+            store.learn(&broker);
         }
         found(Finding { bucket: None, id: broker, problem: Problem::MetaBroker, repaired: rules.repair });
     }
     Ok(Some(store))
-}
-
-fn brokers_of(fields: &[(String, String)]) -> Vec<String> {
-    let mut brokers: Vec<String> = fields.iter().filter_map(|(name, _)| name.strip_prefix(BROKER_PREFIX)).map(str::to_owned).collect();
-    brokers.sort();
-    brokers
 }
 
 /// Every key of the namespace, from every master.

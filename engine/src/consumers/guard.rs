@@ -1,0 +1,112 @@
+//! Jobs that were popped and have not reached their consumer.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use super::{Consumers, PopRequest};
+use crate::clock;
+use crate::job::{JobId, set_of_queue};
+use crate::store::queue::pop::Popped;
+use crate::store::queue::schedule::WakeUp;
+use crate::store::record::Nonce;
+
+/// The tries to give jobs back while Redis is away; then their leases end.
+const TRIES: u32 = 8;
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The jobs of a pop. Dropped before [`sent`](PoppedJobs::sent), they are due again at once.
+pub struct PoppedJobs {
+    jobs: Vec<Popped>,
+    bytes: usize,
+    consumers: Consumers,
+    /// The calls that handed the jobs out, each with the number of its jobs.
+    calls: Vec<Call>,
+}
+
+struct Call {
+    nonce: Nonce,
+    bucket: u16,
+    queue: String,
+    jobs: usize,
+}
+
+impl PoppedJobs {
+    pub(super) fn none(consumers: &Consumers) -> PoppedJobs {
+        PoppedJobs { jobs: Vec::new(), bytes: 0, consumers: consumers.clone(), calls: Vec::new() }
+    }
+
+    pub(super) fn of(consumers: &Consumers, nonce: Nonce, bucket: u16, queue: &str, jobs: Vec<Popped>) -> PoppedJobs {
+        let bytes = jobs.iter().map(|job| job.size).sum();
+        let calls = vec![Call { nonce, bucket, queue: queue.to_owned(), jobs: jobs.len() }];
+        PoppedJobs { jobs, bytes, consumers: consumers.clone(), calls }
+    }
+
+    pub(super) fn add(&mut self, mut other: PoppedJobs) {
+        self.bytes += other.bytes;
+        self.jobs.append(&mut other.jobs);
+        self.calls.append(&mut other.calls);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn has_room(&self, asked: &PopRequest) -> bool {
+        self.jobs.len() < asked.max && (self.jobs.is_empty() || self.bytes < asked.max_bytes)
+    }
+
+    /// The jobs have reached their consumer: they are its own until their leases end.
+    #[must_use]
+    pub fn sent(mut self) -> Vec<Popped> {
+        self.calls.clear();
+        std::mem::take(&mut self.jobs)
+    }
+}
+
+impl Deref for PoppedJobs {
+    type Target = [Popped];
+
+    fn deref(&self) -> &[Popped] {
+        &self.jobs
+    }
+}
+
+impl std::fmt::Debug for PoppedJobs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("PoppedJobs").field(&self.jobs).finish()
+    }
+}
+
+impl Drop for PoppedJobs {
+    fn drop(&mut self) {
+        let mut jobs = std::mem::take(&mut self.jobs).into_iter();
+        for Call { nonce, bucket, queue, jobs: count } in std::mem::take(&mut self.calls) {
+            let ids: Vec<JobId> = jobs.by_ref().take(count).map(|job| job.id).collect();
+            if !ids.is_empty() {
+                give_back_later(self.consumers.clone(), nonce, bucket, queue, ids);
+            }
+        }
+    }
+}
+
+/// Gives jobs of a pop back in the background: these, or all (empty).
+pub(super) fn give_back_later(consumers: Consumers, nonce: Nonce, bucket: u16, queue: String, ids: Vec<JobId>) {
+    // Without a runtime the process ends, and so do the leases.
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    runtime.spawn(async move {
+        for _ in 0..TRIES {
+            match consumers.inner.store.queue.unpop(nonce, bucket, &queue, &ids).await {
+                Ok(0) => return,
+                Ok(_) => {
+                    let due_ms = consumers.inner.store.now_ms();
+                    consumers.wake_all(vec![WakeUp { bucket, broker: set_of_queue(&queue), due_ms }]).await;
+                    return;
+                }
+                Err(error) => tracing::debug!(queue, bucket, %error, "jobs of a consumer that went away could not be given back yet"),
+            }
+            clock::sleep(PAUSE).await;
+        }
+        tracing::warn!(queue, bucket, "jobs of a consumer that went away stay reserved until their leases end");
+    });
+}

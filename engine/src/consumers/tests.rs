@@ -1,0 +1,294 @@
+//! Pops, words on leases and counts, on a private Redis.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use dwell_testkit::servers::{RedisOptions, RedisServer};
+
+use super::*;
+use crate::config::Redis;
+use crate::job::{Action, Due, Job, JobId, OnTimeout, Verdict};
+use crate::request::{Act, Schedule};
+use crate::store::Unobserved;
+use crate::store::queue::acknowledge::LeaseVerdict;
+use crate::store::queue::pop::PopToken;
+use crate::store::reader::lookup::Place;
+use crate::store::reader::queues::QueueCounts;
+
+const QUEUE: &str = "orders.Close-1";
+const FAR: Due = Due::In(3_600_000);
+
+struct Fixture {
+    _server: RedisServer,
+    store: Arc<Store>,
+    consumers: Consumers,
+}
+
+impl Fixture {
+    async fn new() -> Fixture {
+        Fixture::with(LateRules::default()).await
+    }
+
+    async fn with(rules: LateRules) -> Fixture {
+        let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+        let store = Arc::new(Store::open(&Redis::new(server.url()), &["main".to_owned()], Arc::new(Unobserved)).await.unwrap());
+        let consumers = Consumers::new(store.clone(), rules, Arc::new(UnobservedConsumers), CancellationToken::new());
+        Fixture { _server: server, store, consumers }
+    }
+
+    async fn add(&self, id: &str, due: Due) -> Schedule {
+        let job = Job { retry: Some(vec![3_600_000]), ..Job::for_queue(QUEUE, id.to_owned()) };
+        self.schedule(Schedule::new(job, due).id(id.parse().unwrap())).await
+    }
+
+    async fn schedule(&self, schedule: Schedule) -> Schedule {
+        let scheduled = self.store.queue.schedule(std::slice::from_ref(&schedule)).await.unwrap();
+        assert!(matches!(scheduled.answers[0].verdict, Verdict::Added | Verdict::Replaced), "{scheduled:?}");
+        self.consumers.wake_all(scheduled.wake_ups).await;
+        schedule
+    }
+
+    async fn pop(&self, max: usize, wait: Duration) -> PoppedJobs {
+        self.consumers.pop(&request(max, wait)).await.unwrap()
+    }
+
+    /// One job, which the consumer keeps.
+    async fn take(&self) -> Popped {
+        let mut jobs = self.pop(1, Duration::ZERO).await.sent();
+        assert_eq!(jobs.len(), 1);
+        jobs.remove(0)
+    }
+
+    async fn say(&self, job: &Popped, word: Word) -> Acknowledged {
+        let word = Acknowledge { id: job.id.clone(), lease: job.lease.clone(), word };
+        self.consumers.acknowledge(&[word]).await.remove(0).unwrap()
+    }
+
+    async fn verdict(&self, job: &Popped, word: Word) -> LeaseVerdict {
+        self.say(job, word).await.verdict
+    }
+
+    async fn act(&self, action: Action, id: &str) -> Verdict {
+        self.store.queue.act(&Act::new(action, id.parse().unwrap()), &[]).await.unwrap().verdict
+    }
+
+    /// scheduled, ready, reserved, dead.
+    async fn counts(&self) -> [u64; 4] {
+        let counts = self.store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap().remove(0);
+        let QueueCounts { scheduled, ready, reserved, dead, .. } = counts;
+        [scheduled, ready, reserved, dead]
+    }
+}
+
+fn request(max: usize, wait: Duration) -> PopRequest {
+    PopRequest { queues: vec![QUEUE.to_owned()], max, max_bytes: 1 << 23, wait, ttr_ms: None, max_ttr_ms: 43_200_000 }
+}
+
+fn fail(wait_ms: Option<u64>) -> Word {
+    Word::Fail { wait_ms, error: "no".to_owned() }
+}
+
+#[tokio::test]
+async fn a_due_job_is_fetched_once_and_finished() {
+    let fixture = Fixture::new().await;
+    fixture.add("later", FAR).await;
+    assert!(fixture.pop(10, Duration::ZERO).await.is_empty());
+    fixture.add("now", Due::In(0)).await;
+    assert_eq!(fixture.counts().await, [1, 1, 0, 0]);
+    let job = fixture.take().await;
+    assert_eq!((job.id.as_str(), job.state.attempt, &job.record.job.body[..]), ("now", 1, &b"now"[..]));
+    assert!(job.lease.ttr_ms.abs_diff(30_000) < 100 && job.lease.wait_ms == Some(3_600_000), "{:?}", job.lease);
+    assert!(fixture.pop(10, Duration::ZERO).await.is_empty());
+    assert_eq!(fixture.counts().await, [1, 0, 1, 0]);
+    assert_eq!(fixture.store.reader.find(&job.id).await.unwrap().unwrap().place, Place::Reserved);
+    assert_eq!(fixture.verdict(&job, Word::Finish).await, LeaseVerdict::Finished);
+    assert_eq!(fixture.verdict(&job, Word::Finish).await, LeaseVerdict::Fired);
+    assert_eq!((fixture.counts().await, fixture.act(Action::Cancel, "now").await), ([1, 0, 0, 0], Verdict::Fired));
+    // A later job of the id is another one.
+    fixture.add("now", Due::In(0)).await;
+    assert_eq!(fixture.verdict(&job, Word::Finish).await, LeaseVerdict::Stale);
+    assert_eq!(fixture.take().await.state.attempt, 1);
+}
+
+#[tokio::test]
+async fn a_failed_job_waits_and_is_dead_at_the_end_of_its_array() {
+    let fixture = Fixture::new().await;
+    fixture.add("x", Due::In(0)).await;
+    let first = fixture.take().await;
+    for _ in 0..2 {
+        let failed = fixture.say(&first, fail(Some(0))).await;
+        assert_eq!((failed.verdict, failed.ms.is_some()), (LeaseVerdict::Failed, true), "a repeat answers the same");
+    }
+    assert_eq!(fixture.verdict(&first, Word::Finish).await, LeaseVerdict::Stale, "another word does not");
+    let second = fixture.take().await;
+    assert_eq!((second.state.attempt, second.state.step, second.lease.wait_ms, second.due_ms()), (2, 1, None, first.due_ms()));
+    assert_eq!(fixture.verdict(&first, fail(Some(0))).await, LeaseVerdict::Stale);
+    for _ in 0..2 {
+        assert_eq!(fixture.say(&second, fail(None)).await, Acknowledged { verdict: LeaseVerdict::Dead, ms: None });
+    }
+    assert_eq!(fixture.counts().await, [0, 0, 0, 1]);
+    let found = fixture.store.reader.find(&second.id).await.unwrap().unwrap();
+    assert_eq!((found.place, found.last_error()), (Place::Dead, "no"));
+    assert_eq!(fixture.act(Action::Requeue, "x").await, Verdict::Requeued);
+    assert_eq!((fixture.counts().await, fixture.take().await.state.attempt), ([0, 1, 0, 0], 1));
+}
+
+#[tokio::test]
+async fn a_released_job_keeps_its_step_and_a_touched_one_its_lease() {
+    let fixture = Fixture::new().await;
+    fixture.add("x", Due::In(0)).await;
+    let first = fixture.take().await;
+    let touched = fixture.say(&first, Word::Touch { ttr_ms: 90_000 }).await;
+    assert!(touched.verdict == LeaseVerdict::Touched && touched.ms.unwrap() > first.deadline_ms + 50_000, "{touched:?}");
+    for _ in 0..2 {
+        assert_eq!(fixture.verdict(&first, Word::Release { wait_ms: 0 }).await, LeaseVerdict::Released);
+    }
+    let second = fixture.take().await;
+    assert_eq!((second.state.attempt, second.state.step), (2, 0));
+    assert_eq!(fixture.verdict(&first, Word::Release { wait_ms: 0 }).await, LeaseVerdict::Stale);
+    assert_eq!(fixture.verdict(&second, Word::Release { wait_ms: 3_600_000 }).await, LeaseVerdict::Released);
+    assert_eq!(fixture.counts().await, [1, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn what_nobody_got_is_due_again_and_a_repeat_of_a_pop_is_the_pop() {
+    let fixture = Fixture::new().await;
+    for at in 0..20 {
+        fixture.add(&format!("job-{at}"), Due::In(0)).await;
+    }
+    let jobs = fixture.pop(12, Duration::ZERO).await;
+    assert_eq!((jobs.len(), fixture.counts().await), (12, [0, 8, 12, 0]));
+    drop(jobs);
+    let jobs = fixture.pop(20, Duration::from_secs(20)).await;
+    let again = fixture.pop(20, Duration::from_secs(20)).await;
+    assert_eq!(jobs.len() + again.len(), 20, "given back in parts, or at once");
+    drop((jobs.sent(), again.sent()));
+
+    fixture.add("one", Due::In(0)).await;
+    let (bucket, nonce) = (fixture.store.keys().bucket_of("one"), [7; 8]);
+    let limits = PopLimits { ttr_ms: Some(5000), max_ttr_ms: 10_000, most: 10, most_bytes: 1000 };
+    let pop = || fixture.store.queue.pop(nonce, bucket, QUEUE, limits);
+    let first = pop().await.unwrap();
+    fixture.add("two-of-the-bucket", Due::In(0)).await;
+    let second = pop().await.unwrap();
+    let of = |answer: &crate::store::queue::pop::PopAnswer| {
+        answer.jobs.iter().map(|job| (job.id.clone(), job.state.attempt)).collect::<Vec<_>>()
+    };
+    assert_eq!((of(&first), of(&second)), (vec![("one".parse::<JobId>().unwrap(), 1)], vec![("one".parse().unwrap(), 1)]));
+    for left in [1, 0] {
+        assert_eq!(fixture.store.queue.unpop(nonce, bucket, QUEUE, &[]).await.unwrap(), left);
+    }
+    assert!(pop().await.unwrap().jobs.is_empty(), "a late copy of the pop hands nothing out");
+    assert_eq!(fixture.store.queue.unpop([8; 8], bucket, QUEUE, &[]).await.unwrap(), 0);
+    let unsent = fixture.store.queue.pop([8; 8], bucket, QUEUE, limits).await.unwrap();
+    assert!(unsent.jobs.is_empty(), "nor one that arrives after the jobs were asked back");
+}
+
+#[tokio::test]
+async fn a_waiting_pop_gets_the_job_when_it_is_due() {
+    let fixture = Fixture::new().await;
+    let waiting = tokio::spawn({
+        let consumers = fixture.consumers.clone();
+        async move { consumers.pop(&request(5, Duration::from_secs(60))).await.unwrap().sent() }
+    });
+    while fixture.consumers.waiting(QUEUE) == 0 {
+        tokio::task::yield_now().await;
+    }
+    fixture.add("soon", Due::In(150)).await;
+    let jobs = waiting.await.unwrap();
+    assert_eq!((jobs.len(), fixture.consumers.waiting(QUEUE)), (1, 0));
+    assert!(jobs[0].late_us(fixture.store.now_us()) >= 0);
+    // Nothing comes: the wait ends.
+    assert!(fixture.pop(1, Duration::from_millis(20)).await.is_empty());
+}
+
+#[tokio::test]
+async fn verdicts_know_whether_a_job_was_handed_out() {
+    let fixture = Fixture::new().await;
+    for id in ["a", "b", "c", "d"] {
+        fixture.add(id, Due::In(0)).await;
+    }
+    assert_eq!((fixture.act(Action::Finish, "a").await, fixture.act(Action::Cancel, "a").await), (Verdict::NotFound, Verdict::Cancelled));
+    let held = fixture.pop(3, Duration::ZERO).await.sent();
+    assert_eq!((held.len(), fixture.counts().await), (3, [0, 0, 3, 0]));
+    let (one, two, three) = (held[0].id.as_str(), held[1].id.as_str(), held[2].id.as_str());
+    assert_eq!(fixture.act(Action::Cancel, one).await, Verdict::CancelledAfterAttempt);
+    assert_eq!((fixture.act(Action::Fire, two).await, fixture.act(Action::Finish, two).await), (Verdict::InFlight, Verdict::Finished));
+    assert_eq!(fixture.act(Action::Fail, three).await, Verdict::Failed);
+    assert_eq!(fixture.counts().await, [1, 0, 0, 0]);
+    assert_eq!(fixture.act(Action::Fire, three).await, Verdict::Firing);
+    let last = fixture.take().await;
+    assert_eq!((last.id.as_str(), fixture.act(Action::Fail, three).await), (three, Verdict::Dead), "the end of the array");
+    assert_eq!(fixture.counts().await, [0, 0, 0, 1]);
+    // A dead job of the id is over, and a reserved one is replaced.
+    fixture.add(three, Due::In(0)).await;
+    let held = fixture.take().await;
+    fixture.add(three, FAR).await;
+    assert_eq!((fixture.counts().await, fixture.verdict(&held, Word::Finish).await), ([1, 0, 0, 0], LeaseVerdict::Stale));
+    // Into another queue, and back to a broker.
+    let moved = Schedule::new(Job::for_queue("other", "x"), FAR).id(three.parse().unwrap());
+    fixture.schedule(moved).await;
+    assert_eq!(fixture.counts().await, [0, 0, 0, 0]);
+    fixture.schedule(Schedule::new(Job::new("main", dwell_core::Destination::new("t"), "x"), FAR).id(three.parse().unwrap())).await;
+    assert_eq!(fixture.store.reader.find(&three.parse().unwrap()).await.unwrap().unwrap().record.job.broker, "main");
+}
+
+#[tokio::test]
+async fn a_paused_queue_gives_nothing_and_a_purged_one_has_nothing() {
+    let fixture = Fixture::new().await;
+    for at in 0..300 {
+        fixture.add(&format!("job-{at}"), if at % 3 == 0 { FAR } else { Due::In(0) }).await;
+    }
+    fixture.store.admin.pause(QUEUE).await.unwrap();
+    assert!(fixture.pop(10, Duration::from_millis(30)).await.is_empty());
+    assert!(fixture.store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap()[0].paused);
+    fixture.store.admin.resume(QUEUE).await.unwrap();
+    assert_eq!(fixture.store.reader.peek(QUEUE, 7).await.unwrap().len(), 7);
+    assert_eq!(fixture.pop(150, Duration::ZERO).await.sent().len(), 150);
+    let counts = fixture.store.reader.counts(&[]).await.unwrap();
+    let sums = [&counts.scheduled, &counts.ready, &counts.reserved].map(|counts| counts.iter().sum::<u64>());
+    assert_eq!(sums, [100, 50, 150]);
+    assert_eq!(fixture.store.admin.purge(QUEUE, Place::Ready).await.unwrap(), 50);
+    assert_eq!(fixture.store.admin.purge(QUEUE, Place::Scheduled).await.unwrap(), 100);
+    assert_eq!((fixture.store.admin.purge(QUEUE, Place::Dead).await.unwrap(), fixture.counts().await), (0, [0, 0, 150, 0]));
+}
+
+#[tokio::test]
+async fn late_jobs_and_those_past_their_end_are_not_handed_out() {
+    let fixture = Fixture::with(LateRules { late: Late::Drop, max_late_ms: Some(60_000) }).await;
+    let due = |ago: i64| Due::At(crate::clock::wall_ms() - ago);
+    let job = || Job { on_timeout: OnTimeout::Retry, ..Job::for_queue(QUEUE, "x") };
+    for (id, job, ago) in [
+        ("dropped", job(), 120_000),
+        ("dead", Job { late: Some(Late::Dead), ..job() }, 120_000),
+        ("ended", Job { ends_ms: Some(1), ..job() }, 0),
+        ("fires", Job { late: Some(Late::Fire), ..job() }, 120_000),
+        ("in time", job(), 1000),
+    ] {
+        fixture.schedule(Schedule::new(job, due(ago)).id(id.parse().unwrap())).await;
+    }
+    let jobs = fixture.pop(10, Duration::ZERO).await.sent();
+    let mut ids: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
+    ids.sort_unstable();
+    assert_eq!((ids, fixture.counts().await), (vec!["fires", "in time"], [0, 0, 2, 1]));
+}
+
+#[tokio::test]
+async fn words_are_answered_in_their_order_whatever_their_bucket() {
+    let fixture = Fixture::new().await;
+    for at in 0..40 {
+        fixture.add(&format!("job-{at}"), Due::In(0)).await;
+    }
+    let jobs = fixture.pop(40, Duration::ZERO).await.sent();
+    let strange = Acknowledge {
+        id: "nobody".parse().unwrap(),
+        lease: PopToken { nonce: [0; 8], ttr_ms: 1, wait_ms: None, queue: QUEUE.to_owned() },
+        word: Word::Finish,
+    };
+    let finish = |job: &Popped| Acknowledge { id: job.id.clone(), lease: job.lease.clone(), word: Word::Finish };
+    let mut words: Vec<Acknowledge> = jobs.iter().map(finish).collect();
+    words.push(strange);
+    words.push(Acknowledge { word: Word::Touch { ttr_ms: 5 }, ..finish(&jobs[0]) });
+    let verdicts: Vec<LeaseVerdict> =
+        fixture.consumers.acknowledge(&words).await.into_iter().map(|answer| answer.unwrap().verdict).collect();
+    assert!(verdicts[..40].iter().all(|verdict| *verdict == LeaseVerdict::Finished));
+    assert_eq!(verdicts[40..], [LeaseVerdict::NotFound, LeaseVerdict::Fired]);
+}

@@ -1,0 +1,62 @@
+//! Pauses and purges a queue.
+
+use redis::Value;
+
+use crate::job::set_of_queue;
+use crate::store::admin::Admin;
+use crate::store::answer::Items;
+use crate::store::error::StoreError;
+use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
+use crate::store::reader::lookup::Place;
+use crate::store::scripts::Name;
+
+impl Admin {
+    /// Makes a queue hand nothing out until it is resumed. Leases and their rescue go on. Repeat the
+    /// call after an error.
+    pub async fn pause(&self, queue: &str) -> Result<(), StoreError> {
+        self.mark_paused(queue, |field, key| {
+            let mut command = redis::cmd("HSET");
+            command.arg(key).arg(field).arg(1);
+            command
+        })
+        .await
+    }
+
+    /// Ends a pause.
+    pub async fn resume(&self, queue: &str) -> Result<(), StoreError> {
+        self.mark_paused(queue, |field, key| {
+            let mut command = redis::cmd("HDEL");
+            command.arg(key).arg(field);
+            command
+        })
+        .await
+    }
+
+    async fn mark_paused(&self, queue: &str, command: impl Fn(&str, &str) -> redis::Cmd) -> Result<(), StoreError> {
+        let field = format!("!{}", set_of_queue(queue));
+        for bucket in 0..self.namespace.keys.buckets() {
+            let command = command(&field, self.namespace.keys.queues(bucket));
+            self.namespace.link.command("pausing a queue", &command).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the jobs of a queue in this state, but those that are reserved. Returns their number.
+    pub async fn purge(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
+        let sets = [set_of_queue(queue)];
+        let mut removed = 0;
+        for bucket in 0..self.namespace.keys.buckets() {
+            loop {
+                let mut call = self.namespace.script_call(Name::Purge, bucket, &sets);
+                call.arg(place.as_str()).arg(CALL_JOBS).arg(CALL_BYTES);
+                let answer: Value = self.namespace.call(Name::Purge, &call).await?;
+                let mut items = Items::new("purge", answer)?;
+                removed += u64::try_from(items.int()?).unwrap_or(0);
+                if items.int()? != 1 {
+                    break;
+                }
+            }
+        }
+        Ok(removed)
+    }
+}

@@ -1,0 +1,246 @@
+//! `acknowledge` ends the leases of jobs that consumers fetched, or prolongs them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use redis::Cmd;
+
+use crate::clock;
+use crate::job::{DeadReason, JobId, Verdict, set_of_queue};
+use crate::store::answer::Items;
+use crate::store::client::Redirects;
+use crate::store::error::{Class, StoreError};
+use crate::store::queue::Queue;
+use crate::store::queue::pop::PopToken;
+use crate::store::queue::schedule::CALL_JOBS;
+use crate::store::record;
+use crate::store::scripts::Name;
+
+/// What becomes of a job that a consumer holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Word {
+    /// The job is done.
+    Finish,
+    /// The attempt failed: the next wait begins, ms; `None`: the job is dead.
+    Fail {
+        /// The wait before the next attempt, ms.
+        wait_ms: Option<u64>,
+        /// Why.
+        error: String,
+    },
+    /// The consumer gives the job back, which burns nothing: it is due in so many ms.
+    Release {
+        /// ms from now.
+        wait_ms: u64,
+    },
+    /// The lease lasts so many ms from now.
+    Touch {
+        /// ms from now.
+        ttr_ms: u64,
+    },
+    /// The job is too late, and is dropped.
+    Drop,
+    /// The job is dead for this reason.
+    Bury {
+        /// Why.
+        reason: DeadReason,
+        /// The last error.
+        error: String,
+    },
+}
+
+/// A word on one lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acknowledge {
+    /// The job's id.
+    pub id: JobId,
+    /// The lease.
+    pub lease: PopToken,
+    /// What becomes of the job.
+    pub word: Word,
+}
+
+/// The answer to a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// What the word did.
+    pub verdict: LeaseVerdict,
+    /// When the job is due again, or until when its lease lasts now, epoch ms.
+    pub ms: Option<i64>,
+}
+
+/// What a word on a lease did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LeaseVerdict {
+    /// The job is done.
+    Finished,
+    /// The job waits for its next attempt.
+    Failed,
+    /// The job is dead by this word.
+    Dead,
+    /// The job is due again.
+    Released,
+    /// The lease lasts longer.
+    Touched,
+    /// The job was dropped.
+    Dropped,
+    /// Nothing changed: the lease is another's by now, or over.
+    Stale,
+    /// Nothing changed: the job was finished before.
+    Fired,
+    /// Nothing changed: there is no such job.
+    NotFound,
+}
+
+impl LeaseVerdict {
+    /// Every verdict.
+    pub const ALL: [LeaseVerdict; 9] = [
+        LeaseVerdict::Finished,
+        LeaseVerdict::Failed,
+        LeaseVerdict::Dead,
+        LeaseVerdict::Released,
+        LeaseVerdict::Touched,
+        LeaseVerdict::Dropped,
+        LeaseVerdict::Stale,
+        LeaseVerdict::Fired,
+        LeaseVerdict::NotFound,
+    ];
+
+    /// The word of the contract.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LeaseVerdict::Finished => "finished",
+            LeaseVerdict::Failed => "failed",
+            LeaseVerdict::Dead => "dead",
+            LeaseVerdict::Released => "released",
+            LeaseVerdict::Touched => "touched",
+            LeaseVerdict::Dropped => "dropped",
+            LeaseVerdict::Stale => "stale",
+            LeaseVerdict::Fired => "fired",
+            LeaseVerdict::NotFound => "not_found",
+        }
+    }
+
+    /// Whether the word did what it says.
+    #[must_use]
+    pub fn is_done(self) -> bool {
+        !matches!(self, LeaseVerdict::Stale | LeaseVerdict::Fired | LeaseVerdict::NotFound)
+    }
+}
+
+impl From<LeaseVerdict> for Verdict {
+    /// The verdict of an action on a job; `Released`, `Touched` and `Dropped` have none of their own.
+    fn from(verdict: LeaseVerdict) -> Verdict {
+        match verdict {
+            LeaseVerdict::Finished | LeaseVerdict::Dropped => Verdict::Finished,
+            LeaseVerdict::Failed | LeaseVerdict::Released | LeaseVerdict::Touched => Verdict::Failed,
+            LeaseVerdict::Dead => Verdict::Dead,
+            LeaseVerdict::Stale => Verdict::Stale,
+            LeaseVerdict::Fired => Verdict::Fired,
+            LeaseVerdict::NotFound => Verdict::NotFound,
+        }
+    }
+}
+
+/// How often a call is repeated that Redis did not run.
+const ATTEMPTS: usize = 8;
+
+/// One script call.
+struct Group {
+    bucket: u16,
+    /// Indices of the words.
+    members: Vec<usize>,
+}
+
+impl Queue {
+    /// Carries out words on leases, those for one id in their order, behind the durability gate. One
+    /// answer per word, in their order. A word whose call failed may have been carried out: send it
+    /// again.
+    pub async fn acknowledge(&self, words: &[Acknowledge]) -> Vec<Result<Acknowledged, StoreError>> {
+        let unsent = || Err(StoreError::new(Class::Other, "redis: a word was not sent"));
+        let mut answers: Vec<Result<Acknowledged, StoreError>> = words.iter().map(|_| unsent()).collect();
+        let mut open: Vec<usize> = (0..words.len()).collect();
+        let mut moves = Redirects::default();
+        for attempt in 0..ATTEMPTS {
+            let waves = self.waves(words, &open);
+            let calls: Vec<Vec<Cmd>> =
+                waves.iter().map(|groups| groups.iter().map(|group| self.call_of_words(group, words)).collect()).collect();
+            let (link, begun) = (self.namespace.gate.link(), clock::now());
+            let passed = self.namespace.gate.pass(link, Name::Acknowledge.as_str(), &calls).await;
+            for (group, answer) in waves.iter().flatten().zip(passed) {
+                self.namespace.observe(Name::Acknowledge, begun, &answer);
+                let read = answer.and_then(|value| read_words(Items::new("acknowledge", value)?, group.members.len()));
+                for (place, at) in group.members.iter().enumerate() {
+                    answers[*at] = read.as_ref().map(|read| read[place]).map_err(Clone::clone);
+                }
+            }
+            open.retain(|at| matches!(&answers[*at], Err(error) if error.was_not_run()));
+            let Some(error) = open.iter().find_map(|at| answers[*at].as_ref().err().cloned()) else { break };
+            let is_repaired = match error.class {
+                Class::Moved => moves.follow(&error).await,
+                Class::NoScript if attempt < ATTEMPTS - 1 => link.load(&Name::Acknowledge.source(), calls.iter().flatten()).await.is_ok(),
+                _ => false,
+            };
+            if !is_repaired {
+                break;
+            }
+        }
+        answers
+    }
+
+    /// Puts the words into calls. The second word for an id belongs to the second wave, and so on.
+    fn waves(&self, words: &[Acknowledge], open: &[usize]) -> Vec<Vec<Group>> {
+        let mut waves: Vec<Vec<Group>> = Vec::new();
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for &at in open {
+            let (id, bucket) = (words[at].id.as_str(), self.namespace.keys.bucket_of(words[at].id.as_str()));
+            let times = seen.entry(id).or_default();
+            let wave = *times;
+            *times += 1;
+            if waves.len() == wave {
+                waves.push(Vec::new());
+            }
+            let has_room = |group: &&mut Group| group.bucket == bucket && group.members.len() < CALL_JOBS;
+            match waves[wave].iter_mut().find(has_room) {
+                Some(group) => group.members.push(at),
+                None => waves[wave].push(Group { bucket, members: vec![at] }),
+            }
+        }
+        waves
+    }
+
+    fn call_of_words(&self, group: &Group, words: &[Acknowledge]) -> Cmd {
+        let of_group = || group.members.iter().map(|at| &words[*at]);
+        let sets: BTreeSet<String> = of_group().map(|word| set_of_queue(&word.lease.queue)).collect();
+        let sets: Vec<String> = sets.into_iter().collect();
+        let mut call = self.namespace.script_call(Name::Acknowledge, group.bucket, &sets);
+        for Acknowledge { id, lease, word } in of_group() {
+            let ms = |ms: &Option<u64>| ms.map(|ms| ms.to_string()).unwrap_or_default();
+            let (name, more) = match word {
+                Word::Finish => ("finish", String::new()),
+                Word::Fail { wait_ms, error } => ("fail", format!("{}:{}", ms(wait_ms), record::short_error(error))),
+                Word::Release { wait_ms } => ("release", wait_ms.to_string()),
+                Word::Touch { ttr_ms } => ("touch", ttr_ms.to_string()),
+                Word::Drop => ("drop", String::new()),
+                Word::Bury { reason, error } => {
+                    ("bury", format!("{}:{}", record::code_of_reason(Some(*reason)), record::short_error(error)))
+                }
+            };
+            call.arg(name).arg(id.as_str()).arg(set_of_queue(&lease.queue)).arg(&lease.nonce[..]).arg(more);
+        }
+        call
+    }
+}
+
+fn read_words(mut items: Items, count: usize) -> Result<Vec<Acknowledged>, StoreError> {
+    (0..count)
+        .map(|_| {
+            let word = items.text()?;
+            let verdict = LeaseVerdict::ALL
+                .into_iter()
+                .find(|verdict| verdict.as_str() == word)
+                .ok_or_else(|| StoreError::new(Class::Script, format!("redis: acknowledge answered the unknown verdict `{word}`")))?;
+            Ok(Acknowledged { verdict, ms: items.maybe_number()? })
+        })
+        .collect()
+}

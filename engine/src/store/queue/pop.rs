@@ -1,0 +1,249 @@
+//! `pop` hands jobs of a queue to a consumer, and `unpop` takes them back. [`acknowledge`] ends what
+//! a pop began.
+//!
+//! [`acknowledge`]: super::acknowledge
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use redis::{Pipeline, Value};
+
+use crate::job::{DeadReason, JobId, is_queue_name, set_of_queue};
+use crate::retry::{self, Next};
+use crate::store::answer::{Items, micros_of};
+use crate::store::error::StoreError;
+use crate::store::queue::Queue;
+use crate::store::queue::schedule::CALL_JOBS;
+use crate::store::reader::lookup::score;
+use crate::store::record::{self, Nonce, Record, State};
+use crate::store::scripts::Name;
+
+/// What a pop asks of one bucket of a queue.
+#[derive(Debug, Clone, Copy)]
+pub struct PopLimits {
+    /// The lease, ms; `None`: the TTR of each job.
+    pub ttr_ms: Option<u64>,
+    /// The longest lease, ms.
+    pub max_ttr_ms: u64,
+    /// The most jobs, up to [`CALL_JOBS`].
+    pub most: usize,
+    /// The most bytes of records; one job is always handed out.
+    pub most_bytes: usize,
+}
+
+/// A job that a consumer holds until its deadline.
+#[derive(Debug, Clone)]
+pub struct Popped {
+    /// The job's id.
+    pub id: JobId,
+    /// The lease: what the consumer ends it by.
+    pub lease: PopToken,
+    /// The end of the lease, epoch ms by Redis's clock.
+    pub deadline_ms: i64,
+    /// The mutable part of the job; this hand-out counts as an attempt.
+    pub state: State,
+    /// The immutable part of the job.
+    pub record: Record,
+    /// Bytes of the record.
+    pub size: usize,
+}
+
+/// What one pop of one bucket found.
+#[derive(Debug, Default)]
+pub struct PopAnswer {
+    /// The jobs.
+    pub jobs: Vec<Popped>,
+    /// When the next job of the bucket is due, epoch ms.
+    pub next_ms: Option<i64>,
+    /// More jobs are due.
+    pub more: bool,
+    /// The queue is paused: nothing was looked at.
+    pub paused: bool,
+    /// Unreadable jobs that stay in the queue: run `dwell fsck`.
+    pub unknown: u32,
+    /// Redis's clock at the pop, epoch µs.
+    pub now_us: i64,
+}
+
+/// The lease of a job that was handed out, as its consumer names it. Opaque to consumers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PopToken {
+    /// Of the pop.
+    pub nonce: Nonce,
+    /// The span of the lease, ms.
+    pub ttr_ms: u32,
+    /// The wait that a `fail` begins, ms; `None`: the retry array is at its end.
+    pub wait_ms: Option<u64>,
+    /// The queue.
+    pub queue: String,
+}
+
+/// The first bytes of a token: nonce, span, wait.
+const HEAD: usize = 8 + 4 + 6;
+/// No wait.
+const AT_END: u64 = (1 << 48) - 1;
+
+impl PopToken {
+    /// Reads the text of a token. `None` if it is none.
+    #[must_use]
+    pub fn read(text: &str) -> Option<PopToken> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (head, queue) = bytes.split_at_checked(HEAD)?;
+        let mut wait = [0; 8];
+        wait[2..].copy_from_slice(&head[12..]);
+        let wait = u64::from_be_bytes(wait);
+        Some(PopToken {
+            nonce: head[..8].try_into().ok()?,
+            ttr_ms: u32::from_be_bytes(head[8..12].try_into().ok()?),
+            wait_ms: (wait != AT_END).then_some(wait),
+            queue: String::from_utf8(queue.to_vec()).ok().filter(|queue| is_queue_name(queue))?,
+        })
+    }
+
+    /// The text of the token, of `A-Z a-z 0-9 _ -`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let wait = self.wait_ms.map_or(AT_END, |ms| ms.min(AT_END - 1)).to_be_bytes();
+        let parts = [&self.nonce[..], &self.ttr_ms.to_be_bytes(), &wait[2..], self.queue.as_bytes()];
+        URL_SAFE_NO_PAD.encode(parts.concat())
+    }
+}
+
+impl Queue {
+    /// Hands out due jobs of one bucket of a queue. `nonce`: random, for this call alone; a repeat
+    /// answers the jobs that this pop still holds. After an error, jobs may be handed out to nobody:
+    /// [`unpop`](Queue::unpop) takes them back.
+    pub async fn pop(&self, nonce: Nonce, bucket: u16, queue: &str, limits: PopLimits) -> Result<PopAnswer, StoreError> {
+        let PopLimits { ttr_ms, max_ttr_ms, most, most_bytes } = limits;
+        let longest = max_ttr_ms.min(u32::MAX.into());
+        let call = |deadline_us: Option<i64>| {
+            let mut call = self.call_with_pops(Name::Pop, bucket, queue);
+            call.arg(&nonce[..]).arg(deadline_us.map(|us| us.to_string()).unwrap_or_default());
+            call.arg(ttr_ms.map(|ms| ms.to_string()).unwrap_or_default()).arg(longest).arg(most.min(CALL_JOBS)).arg(most_bytes);
+            call
+        };
+        let mut answer = self.namespace.call(Name::Pop, &call(self.deadline_us())).await;
+        // The clock that the deadline was computed from was too old. Redis's answer carries the new one.
+        if let Err(Some(us)) = answer.as_ref().map_err(StoreError::late) {
+            self.namespace.saw_clock(us);
+            answer = self.namespace.call(Name::Pop, &call(self.deadline_us())).await;
+        }
+        self.read_popped(nonce, bucket, queue, answer?)
+    }
+
+    fn read_popped(&self, nonce: Nonce, bucket: u16, queue: &str, value: Value) -> Result<PopAnswer, StoreError> {
+        let mut items = Items::new("pop", value)?;
+        let mut answer =
+            PopAnswer { now_us: items.int()?, next_ms: items.maybe_number()?, more: items.int()? == 1, ..PopAnswer::default() };
+        answer.paused = items.int()? == 1;
+        answer.unknown = u32::try_from(items.int()?).unwrap_or(u32::MAX);
+        let orphans = items.int()?;
+        self.namespace.saw_clock(answer.now_us);
+        if orphans > 0 {
+            tracing::error!(queue, bucket, orphans, "ids without a record were removed; run `dwell fsck`");
+        }
+        if answer.unknown > 0 {
+            tracing::error!(queue, bucket, jobs = answer.unknown, "jobs of a queue cannot be read and stay; run `dwell fsck`");
+        }
+        answer.jobs.reserve_exact(items.left() / 4);
+        while items.left() >= 4 {
+            let (id, state, bytes) = (items.text()?, items.bytes()?, items.bytes()?);
+            let deadline_ms = items.maybe_number()?.unwrap_or_default();
+            match self.read_job(nonce, queue, (id.clone(), deadline_ms), &state, bytes) {
+                Ok(job) => answer.jobs.push(Popped { deadline_ms, ..job }),
+                // Its lease ends, and the rescue keeps it among the dead.
+                Err(why) => tracing::error!(id, queue, bucket, why, "a stored job cannot be read"),
+            }
+        }
+        Ok(answer)
+    }
+
+    fn read_job(&self, nonce: Nonce, queue: &str, (id, deadline_ms): (String, i64), state: &[u8], bytes: Bytes) -> Result<Popped, String> {
+        let (id, size) = (JobId::new(id)?, bytes.len());
+        let state = State::decode(state).map_err(|why| why.to_string())?;
+        let record = record::decode(bytes).map_err(|why| why.to_string())?;
+        let wait_ms = match retry::next(&record.job, state.step, &[], DeadReason::Failed) {
+            Next::Wait(ms) => Some(ms),
+            Next::Dies(_) => None,
+        };
+        // Rounded up by less than a ms when the deadline was computed.
+        let span = deadline_ms.saturating_sub(self.namespace.now_ms()).max(0);
+        let lease = PopToken { nonce, ttr_ms: u32::try_from(span).unwrap_or(u32::MAX), wait_ms, queue: queue.to_owned() };
+        Ok(Popped { id, lease, deadline_ms, state, record, size })
+    }
+
+    /// Takes back the jobs that this pop still holds, `ids` or all (empty): they are due as before.
+    /// Returns their number. A copy of the pop that arrives later hands nothing out.
+    pub async fn unpop(&self, nonce: Nonce, bucket: u16, queue: &str, ids: &[JobId]) -> Result<u64, StoreError> {
+        let mut call = self.call_with_pops(Name::Unpop, bucket, queue);
+        call.arg(&nonce[..]).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+        match self.namespace.call(Name::Unpop, &call).await? {
+            Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),
+            _ => Ok(0),
+        }
+    }
+
+    /// When the first job of a queue is due in each bucket, µs from now by the clock of its master;
+    /// negative if it is due; `None` without a job.
+    pub async fn heads(&self, queue: &str) -> Result<Vec<Option<i64>>, StoreError> {
+        let (keys, set) = (&self.namespace.keys, set_of_queue(queue));
+        let part = |buckets: Vec<u16>| {
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("TIME");
+            for bucket in buckets {
+                pipeline.cmd("ZRANGE").arg(keys.due(bucket, &set)).arg(0).arg(0).arg("WITHSCORES");
+            }
+            async move {
+                let mut answers = self.namespace.link.pipeline("looking for due jobs", &pipeline).await?.into_iter();
+                let now_us = answers.next().map_or(Ok(0), micros_of)?;
+                self.namespace.saw_clock(now_us);
+                let ahead = |head| match head {
+                    Value::Array(head) => head.into_iter().nth(1).and_then(score).map(|ms| ms.saturating_mul(1000).saturating_sub(now_us)),
+                    _ => None,
+                };
+                Ok::<Vec<Option<i64>>, StoreError>(answers.map(ahead).collect())
+            }
+        };
+        let buckets = 0..keys.buckets();
+        // In a cluster, a pipeline reaches one master.
+        if self.namespace.is_cluster() {
+            return Ok(try_join_all(buckets.map(|bucket| part(vec![bucket]))).await?.concat());
+        }
+        part(buckets.collect()).await
+    }
+
+    fn call_with_pops(&self, name: Name, bucket: u16, queue: &str) -> redis::Cmd {
+        self.namespace.script_call_with(name, bucket, &[set_of_queue(queue)], &self.namespace.keys.pops(bucket))
+    }
+}
+
+impl Popped {
+    /// When the job was due first in its schedule, epoch ms; the same over its retries.
+    #[must_use]
+    pub fn due_ms(&self) -> i64 {
+        self.state.due_ms
+    }
+
+    /// µs from its due time to now; negative before.
+    #[must_use]
+    pub fn late_us(&self, now_us: i64) -> i64 {
+        now_us.saturating_sub(self.state.due_ms.saturating_mul(1000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_as_it_was_written() {
+        for wait_ms in [None, Some(0), Some(54_000_000)] {
+            let token = PopToken { nonce: [9; 8], ttr_ms: 30_000, wait_ms, queue: "orders.close".to_owned() };
+            assert_eq!(PopToken::read(&token.text()), Some(token));
+        }
+        for text in ["", "x", "AAAA", "====", "\u{fc}", &"A".repeat(24), &"A".repeat(400)] {
+            assert_eq!(PopToken::read(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The queues: their counts, and their ready jobs without a lease.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::try_join_all;
+use redis::{Pipeline, Value};
+
+use crate::job::set_of_queue;
+use crate::store::error::StoreError;
+use crate::store::reader::Reader;
+use crate::store::reader::list::Query;
+use crate::store::reader::lookup::{Place, StoredJob, score};
+
+/// The jobs of a queue by state.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// The queue.
+    pub queue: String,
+    /// Due later than now, those that wait for a retry included.
+    pub scheduled: u64,
+    /// Due, and not fetched.
+    pub ready: u64,
+    /// Fetched, with a lease.
+    pub reserved: u64,
+    /// Dead.
+    pub dead: u64,
+    /// Since when the oldest ready job has been due, epoch ms.
+    pub oldest_ready_ms: Option<i64>,
+    /// The queue hands nothing out.
+    pub paused: bool,
+}
+
+/// The commands of one queue in one bucket.
+const COMMANDS: usize = 6;
+/// The most queues in one pipeline.
+const QUEUES: usize = 64;
+
+impl Reader {
+    /// The queues that ever had a job, as far as Redis knows, sorted.
+    pub async fn queues(&self) -> Result<BTreeSet<String>, StoreError> {
+        self.namespace.reread().await?;
+        Ok(self.namespace.queues().iter().cloned().collect())
+    }
+
+    /// Counts the jobs of these queues, in their order. Not atomic: a job that moves meanwhile may
+    /// count twice or not at all.
+    pub async fn queue_counts(&self, queues: &[String]) -> Result<Vec<QueueCounts>, StoreError> {
+        let now_ms = self.namespace.read_clock().await? / 1000;
+        let mut counts: Vec<QueueCounts> =
+            queues.iter().map(|queue| QueueCounts { queue: queue.clone(), ..QueueCounts::default() }).collect();
+        for counts in counts.chunks_mut(QUEUES) {
+            let sets: Vec<String> = counts.iter().map(|counts| set_of_queue(&counts.queue)).collect();
+            let buckets = (0..self.namespace.keys.buckets()).map(|bucket| self.count_in(bucket, &sets, now_ms));
+            for answers in try_join_all(buckets).await? {
+                for (counts, answers) in counts.iter_mut().zip(answers.chunks(COMMANDS)) {
+                    counts.add(answers);
+                }
+            }
+        }
+        for counts in &mut counts {
+            counts.oldest_ready_ms = counts.oldest_ready_ms.filter(|ms| *ms <= now_ms);
+        }
+        Ok(counts)
+    }
+
+    async fn count_in(&self, bucket: u16, sets: &[String], now_ms: i64) -> Result<Vec<Value>, StoreError> {
+        let keys = &self.namespace.keys;
+        let mut pipeline = Pipeline::new();
+        for set in sets {
+            let due = keys.due(bucket, set);
+            pipeline.cmd("ZCARD").arg(&due);
+            pipeline.cmd("ZCOUNT").arg(&due).arg("-inf").arg(now_ms);
+            pipeline.cmd("HGET").arg(keys.queues(bucket)).arg(set);
+            pipeline.cmd("ZCARD").arg(keys.dead_of(bucket, set));
+            pipeline.cmd("ZRANGE").arg(&due).arg(0).arg(0).arg("WITHSCORES");
+            pipeline.cmd("HGET").arg(keys.queues(bucket)).arg(format!("!{set}"));
+        }
+        if pipeline.is_empty() { Ok(Vec::new()) } else { self.namespace.link.pipeline("counting the queues", &pipeline).await }
+    }
+
+    /// The ready jobs of a queue, the oldest first over all buckets, with their bodies. No job is
+    /// fetched.
+    pub async fn peek(&self, queue: &str, most: usize) -> Result<Vec<StoredJob>, StoreError> {
+        let query = Query { queue: Some(queue.to_owned()), limit: most, ..Query::new(Place::Ready) };
+        self.with_bodies(self.list(&query).await?.jobs).await
+    }
+
+    /// These jobs again, each with its body. A job that left meanwhile is left out.
+    pub async fn with_bodies(&self, jobs: Vec<StoredJob>) -> Result<Vec<StoredJob>, StoreError> {
+        let mut found = Vec::with_capacity(jobs.len());
+        for jobs in jobs.chunks(QUEUES) {
+            let looked = try_join_all(jobs.iter().map(|job| self.find(&job.id))).await?;
+            let same = looked.into_iter().flatten().zip(jobs).filter(|(now, then)| now.place == then.place);
+            found.extend(same.map(|(now, _)| now));
+        }
+        Ok(found)
+    }
+}
+
+impl QueueCounts {
+    /// Adds the answers of one bucket.
+    fn add(&mut self, answers: &[Value]) {
+        let number = |at: usize| match answers.get(at) {
+            Some(Value::Int(number)) => u64::try_from(*number).unwrap_or(0),
+            Some(Value::BulkString(text)) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0),
+            _ => 0,
+        };
+        let ready = number(1);
+        self.scheduled += number(0).saturating_sub(ready);
+        self.ready += ready;
+        self.reserved += number(2);
+        self.dead += number(3);
+        if let Some(Value::Array(head)) = answers.get(4) {
+            let oldest = head.get(1).cloned().and_then(score);
+            self.oldest_ready_ms = self.oldest_ready_ms.into_iter().chain(oldest).min();
+        }
+        self.paused |= matches!(answers.get(5), Some(Value::BulkString(_)));
+    }
+}

@@ -1,0 +1,106 @@
+-- acknowledge: the consumers of a queue end the leases of their jobs, or prolong them.
+-- KEYS   as in prelude.lua, with due and dead of each queue of the jobs.
+-- ARGV   five per job: word, id, set of the queue, nonce of its pop, and by the word:
+--          finish   ''
+--          fail     wait ms ('' the retry array is at its end: dead), ':', error
+--          release  wait ms
+--          touch    lease ms from now
+--          drop     '' (the job is over, and remembered as dropped)
+--          bury     code of the reason, ':', error
+--        The ids of one call are distinct.
+-- Answer per job: verdict, ms: finished | failed, due | dead | released, due | touched, deadline | dropped |
+--        stale (the lease is another's, or over) | fired (the job was finished before) | not_found. The
+--        last three changed nothing. A repeated fail or release answers as before.
+-- Work   <= 128 jobs. First write HDEL, so that a full Redis accepts the call.
+local REASON_FAILED = 4
+local answer, over, finished, unheld = {}, {}, {}, {}
+local states, held, leave = {}, {}, {}
+local dues, deads = {}, {}
+
+local function is_gone(id)
+  local entry = call('HGET', GONE, id) or call('HGET', GONE_OLD, id)
+  local outcome = entry and gone_outcome(entry)
+  return outcome == 'f' or outcome == 'n'
+end
+local function put(list, key, score, id)
+  list[key] = list[key] or {}
+  push(list[key], int(score), id)
+end
+local function leaves(id, set)
+  push(leave, id)
+  unheld[set] = (unheld[set] or 0) + 1
+end
+
+for i = 1, #ARGV, 5 do
+  local word, id, set, nonce, more = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  local bytes = call('HGET', STATE, id)
+  local deadline = bytes and call('ZSCORE', HELD, id)
+  local state = bytes and is_readable(bytes) and read_state(bytes)
+  local verdict, ms = 'stale', nil
+  local holds = state and state.pop == nonce and DUE[set]
+  if not bytes and call('HEXISTS', JOBS, id) == 0 then
+    verdict = is_gone(id) and 'fired' or 'not_found'
+  elseif holds and not deadline then
+    -- What this lease ended with; the state forgets it when the job is handed out again.
+    local dead = state.reason ~= 0
+    if word == 'fail' and has(state.marks, FAILED) then
+      verdict, ms = dead and 'dead' or 'failed', not dead and call('ZSCORE', DUE[set], id) or nil
+    elseif word == 'release' and has(state.marks, RELEASED) then
+      verdict, ms = 'released', call('ZSCORE', DUE[set], id) or nil
+    end
+    ms = ms and tonumber(ms)
+  elseif holds and deadline and tonumber(deadline) > NOW then
+    if word == 'touch' then
+      verdict, ms = 'touched', after(tonumber(more))
+      push(held, int(ms), id)
+    elseif word == 'finish' or word == 'drop' then
+      verdict = word == 'finish' and 'finished' or 'dropped'
+      push(finished, id)
+      push(over, id, gone_entry(word == 'finish' and 'n' or 'd', state))
+      leaves(id, set)
+    else
+      state.flags, state.crashes = 0, 0
+      if word == 'release' then
+        verdict, ms = 'released', after(tonumber(more))
+        state.marks = state.marks + RELEASED
+      elseif word == 'fail' then
+        local wait, why = string.match(more, '^(%d*):(.*)$')
+        state.error, state.marks = why, state.marks + FAILED
+        if wait == '' then
+          state.reason = REASON_FAILED
+        else
+          verdict, ms = 'failed', after(tonumber(wait))
+          state.step = math.min(state.step + 1, 65535)
+        end
+      elseif word == 'bury' then
+        local code, why = string.match(more, '^(%d+):(.*)$')
+        state.reason, state.error = tonumber(code), why
+      end
+      if state.reason ~= 0 then
+        verdict = 'dead'
+        put(deads, dead_of(set), NOW, id)
+      else
+        put(dues, DUE[set], ms, id)
+      end
+      push(states, id, write_state(state))
+      leaves(id, set)
+    end
+  end
+  push(answer, verdict, ms and int(ms) or '')
+end
+
+if #states == 0 and #finished == 0 and #held == 0 then
+  touch()
+  return answer
+end
+call('HDEL', ACTS, '-')
+many('HDEL', JOBS, finished)
+many('HDEL', STATE, finished)
+many('HSET', STATE, states)
+for key, list in pairs(dues) do many('ZADD', key, list) end
+for key, list in pairs(deads) do many('ZADD', key, list) end
+many('ZADD', HELD, held)
+many('ZREM', HELD, leave)
+for set, number in pairs(unheld) do count_held(set, -number) end
+remember_gone(over)
+return answer

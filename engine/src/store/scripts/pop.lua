@@ -1,0 +1,100 @@
+-- pop: hands due jobs of one queue to a consumer: claims and holds them in one step, each until its
+--      deadline.
+-- KEYS   as in prelude.lua, with due and dead of the queue, then pops and pops_old.
+-- ARGV   nonce (8 random bytes), deadline of the call, epoch us ('' unknown), lease ms ('' that of the
+--        record), the longest lease ms, limit of jobs, limit of bytes of records (at least one job is
+--        handed out).
+-- Answer { now us, next due ms of the queue ('' none), 1 if more are due, 1 if the queue is paused, count
+--        of unreadable jobs that were left in place, count of removed ids without a record, then per job:
+--        id, state, record, deadline ms }. A repeat of the call answers the jobs that this pop still
+--        holds, and changes nothing.
+-- Errors 'DWELL_LATE now us': the deadline of the call has passed. Nothing was written.
+-- Work   <= 128 jobs or 1 MiB; looks at <= 256 ids. First write HDEL: a full Redis still hands out.
+local nonce, lease, longest, most, most_bytes = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+if is_late(tonumber(ARGV[2])) then return late() end
+local due_key, pops, pops_old = KEYS[FIRST_DUE], KEYS[FIRST_DUE + 2], KEYS[FIRST_DUE + 3]
+local set = string.match(due_key, '}:due:(.*)$')
+local answer = { NOW_US, '', 0, 0, 0, 0 }
+local before = popped(pops, pops_old, nonce)
+if before then
+  for id in string.gmatch(before, '%z([^%z]*)') do
+    local state, deadline = has_popped(id, nonce), call('ZSCORE', HELD, id)
+    local record = state and deadline and call('HGET', JOBS, id)
+    if record then
+      push(answer, id, state, record)
+      push(answer, int(tonumber(deadline)))
+    end
+  end
+  answer[3] = 1
+  return answer
+end
+if call('HGET', QUEUES, '!' .. set) then
+  answer[4] = 1
+  return answer
+end
+
+local LOOKED_MAX, SLICE = 256, 16
+local ids, states, held, text, orphans = {}, {}, {}, {}, {}
+local bytes, looked, count, unknown, is_cut = 0, 0, 0, 0, false
+local slice = math.min(4, most)
+while count < most and looked < LOOKED_MAX and not is_cut do
+  -- Ids that were looked at and stay are still in the set.
+  local page = call('ZRANGEBYSCORE', due_key, '-inf', NOW, 'WITHSCORES', 'LIMIT', looked, math.min(slice, most - count))
+  if #page == 0 then break end
+  local page_ids = {}
+  for i = 1, #page, 2 do push(page_ids, page[i]) end
+  local records, page_states = call('HMGET', JOBS, unpack(page_ids)), call('HMGET', STATE, unpack(page_ids))
+  local largest = 1
+  for i, id in ipairs(page_ids) do
+    local record, state = records[i], page_states[i]
+    local size = record and #record or 0
+    if size > largest then largest = size end
+    if size == 0 then
+      push(orphans, id)
+    elseif not (is_known(record) and is_readable(state)) or string.find(id, '%z') then
+      unknown = unknown + 1
+    elseif count > 0 and bytes + size > most_bytes then
+      is_cut = true
+      break
+    else
+      count, bytes = count + 1, bytes + size
+      if state then
+        local _, flags, crashes, attempt = struct.unpack('>BBBI4', state)
+        local marks = byte(state, 42)
+        for _, mark in ipairs({ FAILED, RELEASED }) do
+          if has(marks, mark) then marks = marks - mark end
+        end
+        state = struct.pack('>BBBI4', STATE_VERSION, FLAG_HELD, 0, attempt + 1) .. sub(state, 8, 17) .. nonce .. sub(state, 26, 41) .. string.char(marks) .. sub(state, 43)
+      else
+        local fresh = new_state(record, tonumber(page[2 * i]))
+        fresh.flags, fresh.attempt, fresh.pop = FLAG_HELD, 1, nonce
+        state = write_state(fresh)
+      end
+      local span = math.min(lease or struct.unpack('>I4', record, 3), longest)
+      local deadline = int(after(span))
+      ids[count] = id
+      push(text, '\0', id)
+      push(states, id, state)
+      push(held, deadline, id)
+      push(answer, id, state, record)
+      push(answer, deadline)
+    end
+    looked = looked + 1
+  end
+  slice = math.max(1, math.min(4 * slice, SLICE, floor((most_bytes - bytes) / largest)))
+end
+many('HDEL', STATE, orphans)
+if count > 0 then
+  call('HDEL', ACTS, '-')
+  many('HSET', STATE, states)
+  many('ZADD', HELD, held)
+  count_held(set, count)
+end
+many('ZREM', due_key, ids)
+many('ZREM', due_key, orphans)
+-- The head after this call; unreadable jobs stay there.
+local head = call('ZRANGEBYSCORE', due_key, '-inf', '+inf', 'WITHSCORES', 'LIMIT', unknown, 1)
+answer[2], answer[5], answer[6] = head[2] and int(tonumber(head[2])) or '', unknown, #orphans
+answer[3] = (is_cut or head[2] and tonumber(head[2]) <= NOW) and 1 or 0
+if count > 0 then remember_pop(pops, pops_old, nonce, table.concat(text)) end
+return answer

@@ -1,0 +1,34 @@
+-- unpop: the answer of a pop was lost, or its consumer went away before it got the answer: moves the jobs
+--        that this pop still holds back to due, where they were first in order. Burns nothing; the
+--        hand-out counts as an attempt.
+-- KEYS   as in prelude.lua, with due and dead of the queue, then pops and pops_old.
+-- ARGV   nonce of the pop, then the ids to give back (none: all of the pop).
+-- Answer count of moved jobs. A copy of the pop that arrives later hands nothing out.
+-- Work   <= 128 jobs. First write HDEL, so that a full Redis accepts the call.
+local nonce = ARGV[1]
+local due_key, pops, pops_old = KEYS[FIRST_DUE], KEYS[FIRST_DUE + 2], KEYS[FIRST_DUE + 3]
+local set = string.match(due_key, '}:due:(.*)$')
+local before = popped(pops, pops_old, nonce)
+local ids = {}
+for i = 2, #ARGV do ids[i - 1] = ARGV[i] end
+if #ids == 0 then
+  for id in string.gmatch(before or '', '%z([^%z]*)') do push(ids, id) end
+end
+local back, left, states = {}, {}, {}
+for _, id in ipairs(ids) do
+  local bytes = has_popped(id, nonce)
+  if bytes and call('ZSCORE', HELD, id) then
+    local state = read_state(bytes)
+    state.flags, state.pop = 0, NO_POP
+    push(left, id)
+    push(back, int(math.min(NOW, state.due)), id)
+    push(states, id, write_state(state))
+  end
+end
+call('HDEL', ACTS, '-')
+many('ZADD', due_key, back)
+many('HSET', STATE, states)
+many('ZREM', HELD, left)
+count_held(set, -#left)
+if not before then remember_pop(pops, pops_old, nonce, '') end
+return #left
