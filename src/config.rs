@@ -6,6 +6,7 @@
 
 mod layers;
 pub mod problem;
+mod queues;
 pub mod raw;
 mod resolve;
 mod rules;
@@ -14,17 +15,21 @@ mod shape;
 #[cfg(all(test, feature = "nats", feature = "kafka"))]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests;
+mod tokens;
 mod walk;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dwell_connectors::{BrokerConfig, Start};
 use dwell_engine::store::admin::sweep::SweepRules;
 
 pub use dwell_engine::config::{Durability, Redis, RedisMode};
 pub use problem::Problem;
+pub use queues::{QueueRules, Queues};
 pub(crate) use secret::read as read_secret;
+pub use tokens::{Scope, Secret, Token};
 
 use crate::job::{Confirm, Late};
 
@@ -105,16 +110,28 @@ pub struct Settings {
     pub brokers: BTreeMap<String, Broker>,
     /// `[ingest.NAME]`
     pub ingest: BTreeMap<String, Ingest>,
+    /// `[queues.NAME]`
+    pub queues: Arc<Queues>,
     /// `[delivery]`
     pub delivery: Delivery,
     /// `[limits]`
     pub limits: Limits,
     /// `[http]`
     pub http: Http,
+    /// `[compat]`
+    pub compat: Compat,
     /// `[probes]`
     pub probes: Probes,
     /// `[shutdown]`
     pub shutdown: Shutdown,
+}
+
+impl Settings {
+    /// The rules of this queue; `None` if the settings have neither its name nor a pattern for it.
+    #[must_use]
+    pub fn queue(&self, name: &str) -> Option<&QueueRules> {
+        self.queues.get(name)
+    }
 }
 
 /// `[brokers.NAME]`
@@ -135,6 +152,8 @@ pub struct Ingest {
     pub group: String,
     /// `format = "envelope"`
     pub envelope: bool,
+    /// `deliver_to = "queue"`: the `topic` of an envelope is a queue.
+    pub to_queue: bool,
     /// `delay_from = "receipt"`
     pub from_receipt: bool,
     pub declare: bool,
@@ -194,7 +213,18 @@ pub struct Limits {
 #[allow(missing_docs, reason = "`raw` documents the settings")]
 pub struct Http {
     pub listen: String,
+    /// The token that may do everything.
     pub token_file: Option<PathBuf>,
+    /// `[http.tokens.NAME]`, with the secrets read.
+    pub tokens: BTreeMap<String, Token>,
+}
+
+/// `[compat]`; `None`: off.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs, reason = "`raw` documents the settings")]
+pub struct Compat {
+    pub delay_queue: Option<String>,
+    pub lmstfy: Option<String>,
 }
 
 /// `[probes]`

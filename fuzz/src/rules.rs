@@ -49,6 +49,7 @@ pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> Rules {
             topic: "delay.in".to_owned(),
             group: "dwell".to_owned(),
             envelope,
+            to_queue: false,
             from_receipt: false,
             declare: false,
             expired_queue: None,

@@ -132,7 +132,9 @@ fn settings_read(common: &Common, settings: &Settings) -> Check {
     let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let brokers = names(settings.brokers.keys().map(String::as_str).collect());
     let ingests = names(settings.ingest.keys().map(String::as_str).collect());
-    Check::good("settings", format!("{from}; brokers: {brokers}; ingests: {ingests}"))
+    let queues: Vec<&str> = settings.queues.iter().map(|rules| rules.name.as_str()).collect();
+    let queues = if queues.is_empty() { String::new() } else { format!("; queues: {}", names(queues)) };
+    Check::good("settings", format!("{from}; brokers: {brokers}; ingests: {ingests}{queues}"))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl Layers {
         figment = figment.merge(Layer { name: ENVIRONMENT, dict: environment(env) });
         let mut flags = Dict::new();
         for (key, text) in &overrides.set {
-            insert(&mut flags, &key.split('.').map(str::to_owned).collect::<Vec<_>>(), text);
+            insert(&mut flags, &levels(key), text);
         }
         figment = figment.merge(Layer { name: FLAGS, dict: flags });
         let value = figment.find_value("").unwrap_or_else(|_| Dict::new().into());
@@ -68,7 +68,7 @@ impl Layers {
         }
         match leaves.first().map(|(leaf, tag)| (leaf, self.layer(*tag))) {
             Some((leaf, Some(ENVIRONMENT))) => variable(leaf),
-            Some((leaf, Some(FLAGS))) => format!("--set {}", leaf.join(".")),
+            Some((leaf, Some(FLAGS))) => format!("--set {}", key(leaf)),
             Some(_) => "default".to_owned(),
             // Only a file can hold an empty table.
             None => self.place(path),
@@ -101,6 +101,26 @@ impl Layers {
             None => file.to_string(),
         }
     }
+}
+
+/// The setting as a user writes it: a name that TOML quotes is quoted.
+pub(super) fn key<T: AsRef<str>>(path: &[T]) -> String {
+    let bare = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    let quoted = path.iter().map(AsRef::as_ref).map(|name| if bare(name) { name.to_owned() } else { format!("\"{name}\"") });
+    quoted.collect::<Vec<_>>().join(".")
+}
+
+/// The names of a setting with dots between them; dots within quotes are part of a name.
+fn levels(key: &str) -> Vec<String> {
+    let (mut names, mut quoted) = (vec![String::new()], false);
+    for c in key.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            '.' if !quoted => names.push(String::new()),
+            _ => names.iter_mut().last().into_iter().for_each(|name| name.push(c)),
+        }
+    }
+    names
 }
 
 /// Whether a variable of this name is a setting.

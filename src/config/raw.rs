@@ -1,6 +1,9 @@
 //! The settings as written: durations and sizes are text. `dwell schema` prints the docs of the
 //! fields as the manual.
 
+mod listeners;
+mod queues;
+
 use std::collections::BTreeMap;
 
 use dwell_connectors::BrokerConfig;
@@ -11,6 +14,9 @@ use super::{Durability, RedisMode};
 use crate::job::{Confirm, DEFAULT_TTR_MS, Late};
 use crate::retry;
 use crate::units::show_duration_ms;
+
+pub use listeners::{Compat, Http, Probes, Scope, Token};
+pub use queues::Queue;
 
 /// Settings of Dwell: a TOML file, then environment variables (`DWELL_REDIS__NAMESPACE`), then
 /// `--set redis.namespace=…`.
@@ -25,12 +31,19 @@ pub struct Settings {
     /// The topics with delay requests, each with a name: up to 64 lower-case letters, digits, `-`
     /// and `_`.
     pub ingest: BTreeMap<String, Ingest>,
+    /// The queues from which consumers fetch jobs, each with a name of 1 to 255 letters, digits, `.`,
+    /// `_` and `-`; or a pattern, where `*` is any characters. An exact name applies before a
+    /// pattern, and of several patterns the one with the most characters besides `*`.
+    pub queues: BTreeMap<String, Queue>,
     /// How due jobs are published.
     pub delivery: Delivery,
     /// The limits of a request.
     pub limits: Limits,
     /// Admin API and dashboard.
     pub http: Http,
+    /// Listeners that speak the protocols of other delay queues, so that their clients need no
+    /// change.
+    pub compat: Compat,
     /// `/livez`, `/readyz` and `/metrics`.
     pub probes: Probes,
     /// The drain after SIGTERM.
@@ -97,6 +110,8 @@ pub struct Ingest {
     pub group: String,
     /// The format of a request: `delay-*` headers, or a JSON envelope around the body.
     pub format: Format,
+    /// What the `topic` of an envelope names.
+    pub deliver_to: DeliverTo,
     /// The start of `delay-for`: the message's own timestamp, or its receipt.
     pub delay_from: DelayFrom,
     /// Create what is missing: the topic, quorum queue or stream of the ingest, `rejected` and
@@ -134,6 +149,7 @@ impl Default for Ingest {
             topic: "delay.in".to_owned(),
             group: "dwell".to_owned(),
             format: Format::Headers,
+            deliver_to: DeliverTo::Target,
             delay_from: DelayFrom::Message,
             declare: false,
             expired_queue: String::new(),
@@ -161,6 +177,16 @@ pub enum Format {
     Headers,
     /// The body is JSON with the fields of the request and the body to publish.
     Envelope,
+}
+
+/// What the `topic` of an envelope names.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeliverTo {
+    /// A target on the broker, as `delay-target` does.
+    Target,
+    /// A queue of Dwell, as `delay-queue` does.
+    Queue,
 }
 
 /// The start of `delay-for`.
@@ -276,36 +302,6 @@ impl Default for Limits {
             max_ttr: "12h".to_owned(),
             max_inbound_bytes: String::new(),
         }
-    }
-}
-
-/// Admin API and dashboard.
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Http {
-    /// The IP address and port to listen on. Without a token only a loopback address.
-    pub listen: String,
-    /// A file with the bearer token. Empty: no token.
-    pub token_file: String,
-}
-
-impl Default for Http {
-    fn default() -> Self {
-        Http { listen: "127.0.0.1:7464".to_owned(), token_file: String::new() }
-    }
-}
-
-/// `/livez`, `/readyz` and `/metrics`.
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Probes {
-    /// The IP address and port to listen on.
-    pub listen: String,
-}
-
-impl Default for Probes {
-    fn default() -> Self {
-        Probes { listen: "0.0.0.0:9464".to_owned() }
     }
 }
 

@@ -1,19 +1,23 @@
 //! Turns the settings as written into [`Settings`]: units, names, references and secrets. Collects
 //! every mistake.
 
+mod listeners;
+mod queues;
 mod routes;
 mod sections;
+
+use std::sync::Arc;
 
 use figment::error::Kind;
 use figment::value::Value;
 use serde::de::DeserializeOwned;
 
-use super::layers::Layers;
+use super::layers::{self, Layers};
 use super::rules::Wrong;
 use super::{Problem, Settings, secret};
 
 /// The sections in the order of the file.
-const SECTIONS: [&str; 8] = ["redis", "brokers", "ingest", "delivery", "limits", "http", "probes", "shutdown"];
+const SECTIONS: [&str; 10] = ["redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes", "shutdown"];
 
 /// The settings, or every problem, including those found before.
 pub(super) fn resolve(layers: &Layers, value: &Value, problems: Vec<Problem>) -> Result<Settings, Vec<Problem>> {
@@ -23,7 +27,8 @@ pub(super) fn resolve(layers: &Layers, value: &Value, problems: Vec<Problem>) ->
     let ingest = resolver.ingests(&brokers);
     let limits = resolver.limits();
     let delivery = resolver.delivery(limits.as_ref(), &brokers, &ingest);
-    let (http, probes) = resolver.listeners();
+    let queues = resolver.queues(limits.as_ref(), delivery.as_ref());
+    let (http, compat, probes) = resolver.listeners();
     let shutdown = resolver.shutdown();
 
     let mut problems = resolver.problems;
@@ -31,9 +36,9 @@ pub(super) fn resolve(layers: &Layers, value: &Value, problems: Vec<Problem>) ->
         problems.sort_by_key(|problem| SECTIONS.iter().position(|section| problem.key.split('.').next() == Some(section)));
         return Err(problems);
     }
-    match (redis, delivery, limits, http, probes, shutdown) {
-        (Some(redis), Some(delivery), Some(limits), Some(http), Some(probes), Some(shutdown)) => {
-            Ok(Settings { redis, brokers, ingest, delivery, limits, http, probes, shutdown })
+    match (redis, delivery, limits, http, compat, probes, shutdown) {
+        (Some(redis), Some(delivery), Some(limits), Some(http), Some(compat), Some(probes), Some(shutdown)) => {
+            Ok(Settings { redis, brokers, ingest, queues: Arc::new(queues), delivery, limits, http, compat, probes, shutdown })
         }
         // Without problems every section exists.
         _ => Err(problems),
@@ -74,6 +79,16 @@ impl Resolver<'_> {
 
     fn check<T>(&mut self, key: &str, result: Result<T, Wrong>) -> Option<T> {
         result.map_err(|wrong| self.note(key, wrong)).ok()
+    }
+
+    /// As [`Resolver::check`], for a setting whose name may have dots.
+    fn check_at<T>(&mut self, path: &[&str], result: Result<T, Wrong>) -> Option<T> {
+        result.map_err(|wrong| self.note_at(path, wrong)).ok()
+    }
+
+    fn note_at(&mut self, path: &[&str], (message, hint): Wrong) {
+        let levels: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
+        self.problems.push(Problem { key: layers::key(path), source: self.layers.source(&levels), message, hint });
     }
 
     fn note(&mut self, key: &str, (message, hint): Wrong) {

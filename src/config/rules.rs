@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use dwell_connectors::Start;
 use dwell_engine::config;
 
+use crate::job::is_queue_name;
 use crate::units;
 
 /// A hundred years: Redis counts sums of such times exactly.
@@ -20,6 +21,14 @@ pub(super) fn wrong<T>(message: impl Into<String>, hint: impl Into<String>) -> R
 /// The name of a broker or an ingest.
 pub(super) fn name(name: &str) -> Result<(), Wrong> {
     config::check_broker_name(name).map_err(|(message, hint)| (message, hint.to_owned()))
+}
+
+/// The name of a queue, or a pattern of such names.
+pub(super) fn queue(name: &str) -> Result<(), Wrong> {
+    if is_queue_name(&name.replace('*', "a")) {
+        return Ok(());
+    }
+    wrong("this name cannot be used", "write 1 to 255 of A-Z a-z 0-9 . _ -, and * for any characters")
 }
 
 /// A namespace.

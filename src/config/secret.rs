@@ -35,7 +35,8 @@ pub(super) fn without_passwords(text: &str) -> String {
 /// Whether the value of a setting of this name is secret.
 pub(super) fn is_secret(key: &str) -> bool {
     let named = ["url", "password", "token", "secret", "seed", "properties"].iter().any(|word| key.contains(word));
-    named && !key.ends_with("_file")
+    // `tokens` is the table of `[http.tokens.NAME]`.
+    named && key != "tokens" && !key.ends_with("_file")
 }
 
 /// The content of a secret's file, trimmed; or why the file cannot be read.

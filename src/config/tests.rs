@@ -1,8 +1,10 @@
-//! Tests of the settings as a whole: precedence and sources; their rules, mistakes, secrets and
-//! files each in a module.
+//! Tests of the settings as a whole: precedence and sources; their rules, mistakes, secrets, files,
+//! queues and listeners each in a module.
 
 mod files;
+mod listeners;
 mod mistakes;
+mod queues;
 mod rules;
 mod secrets;
 

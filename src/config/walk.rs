@@ -132,7 +132,7 @@ impl Walk<'_> {
             let doc = keys.get(name).map_or("", |key| key.doc.as_str());
             let source = self.layers.source_around(path);
             self.problems.push(Problem {
-                key: path.join("."),
+                key: layers::key(path),
                 source,
                 message: "this setting is missing".to_owned(),
                 hint: format!("add it: {doc}"),
@@ -167,7 +167,7 @@ impl Walk<'_> {
     }
 
     fn wrong(&mut self, path: &[String], message: String, hint: String) {
-        self.problems.push(Problem { key: path.join("."), source: self.layers.source(path), message, hint });
+        self.problems.push(Problem { key: layers::key(path), source: self.layers.source(path), message, hint });
     }
 }
 

@@ -81,7 +81,8 @@ impl Api {
             ingests: ingests.map(|(name, ingest)| (name.clone(), (ingest.broker.clone(), ingest.topic.clone()))).collect(),
         };
         let rules = Rules::direct(settings);
-        let inner = Inner { apply, rules, rates, readiness, about, feed: Feed::new(stop), guard: Guard::new(token) };
+        let guard = if token.is_none() && !settings.http.tokens.is_empty() { Guard::closed() } else { Guard::new(token) };
+        let inner = Inner { apply, rules, rates, readiness, about, feed: Feed::new(stop), guard };
         Api { inner: Arc::new(inner) }
     }
 }

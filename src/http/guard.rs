@@ -21,6 +21,12 @@ impl Guard {
         Guard(Arc::new(token.map(|token| blake3::hash(token.as_bytes()))))
     }
 
+    /// Lets nobody in: the settings have tokens of applications, but none that may everything.
+    pub(super) fn closed() -> Self {
+        // A random hash: no token has it.
+        Guard(Arc::new(Some(blake3::Hash::from_bytes(rand::random()))))
+    }
+
     fn refuses(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
         let Some(token) = &*self.0 else { return refuses_open(method, uri, headers) };
         if bears(headers, token) {
@@ -144,5 +150,8 @@ mod tests {
             assert_eq!(status(&guard, Method::POST, &[from, ("authorization", sent)]), wanted, "{sent}");
         }
         assert_eq!(status(&guard, Method::GET, &[from]), 401);
+        for sent in ["Bearer hush", "Bearer "] {
+            assert_eq!(status(&Guard::closed(), Method::GET, &[("host", "localhost"), ("authorization", sent)]), 401, "{sent}");
+        }
     }
 }

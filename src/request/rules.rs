@@ -59,6 +59,7 @@ impl Rules {
             topic: String::new(),
             group: String::new(),
             envelope: false,
+            to_queue: false,
             from_receipt: true,
             declare: false,
             expired_queue: None,

@@ -67,6 +67,7 @@ fn rules(kind: Kind) -> Rules {
             topic: "delay.in".to_owned(),
             group: "dwell".to_owned(),
             envelope: false,
+            to_queue: false,
             from_receipt: false,
             declare: false,
             expired_queue: None,

@@ -22,7 +22,7 @@ fn the_page_of_settings_is_current() {
     let mut page = HEAD.to_owned();
     let sections = schema["properties"].as_object().unwrap();
     // In the order of a request's way, as in config/default.toml.
-    let order = ["redis", "brokers", "ingest", "delivery", "limits", "http", "probes", "shutdown"];
+    let order = ["redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes", "shutdown"];
     let more = sections.keys().map(String::as_str).filter(|name| !order.contains(name));
     for name in order.into_iter().filter(|name| sections.contains_key(*name)).chain(more) {
         add_section(&mut page, &schema, name, &sections[name]);
@@ -43,6 +43,15 @@ fn add_section(page: &mut String, schema: &Value, name: &str, section: &Value) {
         let _ = write!(page, "\n### `type = \"{kind}\"`\n\n{}\n", text(&variant["description"]));
         add_keys(page, schema, variant);
     }
+    // Tables with names of their own: `[http.tokens.NAME]`.
+    for (key, inner) in table["properties"].as_object().into_iter().flatten().filter(|(_, inner)| is_section(inner)) {
+        add_section(page, schema, &format!("{name}.{key}"), inner);
+    }
+}
+
+/// Whether a key is a table of named tables.
+fn is_section(key: &Value) -> bool {
+    key["additionalProperties"]["$ref"].is_string()
 }
 
 fn add_keys(page: &mut String, schema: &Value, table: &Value) {
@@ -50,13 +59,18 @@ fn add_keys(page: &mut String, schema: &Value, table: &Value) {
     let keys = table["properties"].as_object().unwrap_or(&no_keys);
     let required = |key: &str| table["required"].as_array().is_some_and(|names| names.iter().any(|name| name == key));
     let _ = write!(page, "\n| key | default | meaning |\n|---|---|---|\n");
-    for (key, value) in keys.iter().filter(|(key, _)| *key != "type") {
+    for (key, value) in keys.iter().filter(|(key, value)| *key != "type" && !is_section(value)) {
         let default = match value.get("default") {
             Some(default) => format!("`{default}`"),
             None if required(key) => "required".to_owned(),
             None => "–".to_owned(),
         };
-        let _ = writeln!(page, "| `{key}` | {default} | {}{} |", text(&value["description"]), words(resolved(schema, value)));
+        let _ = writeln!(
+            page,
+            "| `{key}` | {default} | {}{} |",
+            text(&value["description"]),
+            words(resolved(schema, value.get("items").unwrap_or(value)))
+        );
     }
 }
 

@@ -12,13 +12,15 @@ impl Resolver<'_> {
     pub(super) fn brokers(&mut self) -> BTreeMap<String, Broker> {
         let mut brokers = BTreeMap::new();
         let names = self.names("brokers");
-        if names.is_empty() && !self.problems.iter().any(|problem| problem.key.starts_with("brokers")) {
+        let told = self.problems.iter().any(|problem| ["brokers", "queues"].iter().any(|section| problem.key.starts_with(section)));
+        if names.is_empty() && self.names("queues").is_empty() && !told {
             let source = self.layers.source_around(&["brokers".to_owned(), String::new()]);
-            let hint = "add [brokers.main] with type, url and allow (config/ has examples), and name the file with --config";
+            let hint = "add [brokers.main] with type, url and allow, or [queues.NAME] for consumers that fetch (config/ has examples), and \
+                        name the file with --config";
             self.problems.push(Problem {
                 key: "brokers".to_owned(),
                 source,
-                message: "there is no broker".to_owned(),
+                message: "there is neither a broker nor a queue".to_owned(),
                 hint: hint.to_owned(),
             });
         }
@@ -56,12 +58,16 @@ impl Resolver<'_> {
             let Some(raw) = self.entry::<raw::Ingest>(&key, false) else { continue };
             if self.layers.is_set(&["ingest", &name, "broker"]) && !known.contains(&raw.broker) {
                 let like = nearest(&raw.broker, known.iter().map(String::as_str)).map(|like| format!("did you mean \"{like}\"?"));
-                let hint = like.unwrap_or_else(|| format!("add [brokers.{}], or name one of: {}", raw.broker, known.join(", ")));
+                let hint = like.unwrap_or_else(|| match known.is_empty() {
+                    true => format!("add [brokers.{}]", raw.broker),
+                    false => format!("add [brokers.{}], or name one of: {}", raw.broker, known.join(", ")),
+                });
                 self.note(&format!("{key}.broker"), (format!("there is no broker \"{}\"", raw.broker), hint));
             }
             for (field, text) in [("topic", &raw.topic), ("group", &raw.group), ("rejected", &raw.rejected)] {
                 self.check(&format!("{key}.{field}"), rules::address(text));
             }
+            self.check_queue_topic(&format!("{key}.deliver_to"), &raw);
             let connector = brokers.get(&raw.broker).map(|broker| &broker.connector);
             for (field, text) in [("rejected", &raw.rejected), ("target", &raw.target)] {
                 self.check_destination(&format!("{key}.{field}"), text, connector);
@@ -86,6 +92,7 @@ impl Resolver<'_> {
                 topic: raw.topic,
                 group: raw.group,
                 envelope: raw.format == raw::Format::Envelope,
+                to_queue: raw.deliver_to == raw::DeliverTo::Queue,
                 from_receipt: raw.delay_from == raw::DelayFrom::Receipt,
                 declare: raw.declare,
                 expired_queue,
@@ -108,6 +115,20 @@ impl Resolver<'_> {
             }
         }
         ingests
+    }
+
+    /// Reports a `deliver_to = "queue"` that no request can obey.
+    fn check_queue_topic(&mut self, key: &str, raw: &raw::Ingest) {
+        if raw.deliver_to != raw::DeliverTo::Queue {
+            return;
+        }
+        if raw.format != raw::Format::Envelope {
+            let wrong = "only the topic of an envelope can be a queue, and format is \"headers\"".to_owned();
+            self.note(key, (wrong, "remove it, and send delay-queue; or set format to envelope".to_owned()));
+        } else if self.names("queues").is_empty() {
+            let wrong = "there is no queue: every new job would be rejected".to_owned();
+            self.note(key, (wrong, "add [queues.NAME], or [queues.\"*\"] for any name".to_owned()));
+        }
     }
 
     /// Settings of an ingest that its kind of broker does not have.

@@ -1,11 +1,11 @@
-//! The sections without names: Redis, delivery, limits, listeners, shutdown.
+//! The sections without names: Redis, delivery, limits, shutdown.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Resolver;
 use crate::config::rules::{self, LONGEST_MS, Wrong};
-use crate::config::{Broker, Delivery, Http, Ingest, Limits, Probes, Redis, RedisMode, Shutdown, raw, secret};
+use crate::config::{Broker, Delivery, Ingest, Limits, Redis, RedisMode, Shutdown, raw, secret};
 
 /// 49 days: a record stores the TTR in 32 bits.
 const LONGEST_TTR_MS: u64 = 49 * 24 * 3600 * 1000;
@@ -103,19 +103,9 @@ impl Resolver<'_> {
         ingests: &BTreeMap<String, Ingest>,
     ) -> Option<Delivery> {
         let raw: raw::Delivery = self.section("delivery")?;
-        let max_ttr_ms = limits.map_or(LONGEST_TTR_MS, |limits| limits.max_ttr_ms.into());
-        let beyond =
-            |(message, hint): Wrong| (message, if hint.contains("at most") { format!("{hint}, or raise limits.max_ttr") } else { hint });
-        let ttr = self.check("delivery.ttr", rules::duration(&raw.ttr, 1, max_ttr_ms).map_err(beyond));
+        let ttr_ms = self.ttr(&["delivery", "ttr"], &raw.ttr, limits);
         let publish_timeout = self.check("delivery.publish_timeout", rules::duration(&raw.publish_timeout, 100, 600_000));
-        let steps: Vec<Option<u64>> =
-            raw.retry.iter().map(|step| self.check("delivery.retry", rules::duration(step, 0, LONGEST_MS))).collect();
-        if let Some(most) = limits.map(|limits| limits.max_retries).filter(|most| steps.len() > *most) {
-            self.note(
-                "delivery.retry",
-                (format!("{} steps, but limits.max_retries is {most}", steps.len()), "write fewer, or raise limits.max_retries".to_owned()),
-            );
-        }
+        let retry_ms = self.retry(&["delivery", "retry"], &raw.retry, limits);
         let max_late = match raw.max_late.trim() {
             "" => Some(None),
             text => self.check("delivery.max_late", rules::duration(text, 0, LONGEST_MS)).map(Some),
@@ -133,9 +123,9 @@ impl Resolver<'_> {
         let bytes = rules::size(&raw.max_in_flight_bytes, least, u64::MAX >> 11).map_err(at_least_a_body);
         let bytes = self.check("delivery.max_in_flight_bytes", bytes);
         Some(Delivery {
-            ttr_ms: ttr.and_then(|ms| u32::try_from(ms).ok())?,
+            ttr_ms: ttr_ms?,
             publish_timeout_ms: publish_timeout?,
-            retry_ms: steps.into_iter().collect::<Option<_>>()?,
+            retry_ms: retry_ms?,
             confirm: raw.confirm,
             late: raw.late,
             max_late_ms: max_late?,
@@ -147,26 +137,23 @@ impl Resolver<'_> {
         })
     }
 
-    pub(super) fn listeners(&mut self) -> (Option<Http>, Option<Probes>) {
-        let (Some(http), Some(probes)) = (self.section::<raw::Http>("http"), self.section::<raw::Probes>("probes")) else {
-            return (None, None);
-        };
-        let admin = self.check("http.listen", rules::listen(&http.listen));
-        let probe = self.check("probes.listen", rules::listen(&probes.listen));
-        let has_token = !http.token_file.is_empty();
-        if let Some(address) = admin.filter(|address| !has_token && !address.ip().is_loopback()) {
-            let hint = format!("listen on 127.0.0.1:{}, or set http.token_file", address.port());
-            self.note("http.listen", (format!("`{address}` is reachable from other hosts, and there is no token"), hint));
+    /// A time to run, ms.
+    pub(super) fn ttr(&mut self, path: &[&str], text: &str, limits: Option<&Limits>) -> Option<u32> {
+        let max_ms = limits.map_or(LONGEST_TTR_MS, |limits| limits.max_ttr_ms.into());
+        let beyond =
+            |(message, hint): Wrong| (message, if hint.contains("at most") { format!("{hint}, or raise limits.max_ttr") } else { hint });
+        let ms = self.check_at(path, rules::duration(text, 1, max_ms).map_err(beyond))?;
+        u32::try_from(ms).ok()
+    }
+
+    /// The waits between attempts, ms.
+    pub(super) fn retry(&mut self, path: &[&str], waits: &[String], limits: Option<&Limits>) -> Option<Vec<u64>> {
+        let steps: Vec<Option<u64>> = waits.iter().map(|wait| self.check_at(path, rules::duration(wait, 0, LONGEST_MS))).collect();
+        if let Some(most) = limits.map(|limits| limits.max_retries).filter(|most| steps.len() > *most) {
+            let wrong = format!("{} steps, but limits.max_retries is {most}", steps.len());
+            self.note_at(path, (wrong, "write fewer, or raise limits.max_retries".to_owned()));
         }
-        if has_token {
-            let hint = "name a file that holds the token".to_owned();
-            self.check("http.token_file", secret::read(Path::new(&http.token_file)).map_err(|message| (message, hint)));
-        }
-        if admin.is_some_and(|address| address.port() != 0) && admin == probe {
-            self.note("probes.listen", ("http.listen is the same address".to_owned(), "choose another port".to_owned()));
-        }
-        let token_file = has_token.then(|| http.token_file.into());
-        (admin.map(|_| Http { listen: http.listen, token_file }), probe.map(|_| Probes { listen: probes.listen }))
+        steps.into_iter().collect()
     }
 
     pub(super) fn shutdown(&mut self) -> Option<Shutdown> {

@@ -8,11 +8,13 @@ fn the_file_of_defaults_equals_the_code() {
     let text = include_str!("../../../config/default.toml");
     let mut written: raw::Settings = toml::from_str(text).unwrap();
     let ingest = written.ingest.remove("main").unwrap();
+    let queue = written.queues.remove("main").unwrap();
     written.brokers.clear();
     let json = |value: &dyn Fn() -> serde_json::Result<serde_json::Value>| value().unwrap();
     assert_eq!(json(&|| serde_json::to_value(&written)), json(&|| serde_json::to_value(raw::Settings::default())));
     let default = raw::Ingest { broker: "main".to_owned(), ..raw::Ingest::default() };
     assert_eq!(json(&|| serde_json::to_value(&ingest)), json(&|| serde_json::to_value(&default)));
+    assert_eq!(json(&|| serde_json::to_value(&queue)), json(&|| serde_json::to_value(raw::Queue::default())));
     // With its examples the file is valid.
     Given::file(text).settings();
 }
@@ -24,9 +26,10 @@ fn the_file_of_defaults_names_every_setting() {
     let mut named = Vec::new();
     let mut section = String::new();
     for line in include_str!("../../../config/default.toml").lines() {
+        let line = line.trim_start_matches("# ");
         if let Some(header) = line.strip_prefix('[') {
             section = header.split(']').next().unwrap_or_default().replace(".main", ".*");
-        } else if let Some((key, rest)) = line.trim_start_matches("# ").split_once(" = ").filter(|_| !section.is_empty()) {
+        } else if let Some((key, rest)) = line.split_once(" = ").filter(|_| !section.is_empty()) {
             named.push(format!("{section}.{key}"));
             assert!(rest.split_once("# ").is_some_and(|(_, words)| words.len() > 10), "a word on {key}");
         }

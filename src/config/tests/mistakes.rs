@@ -105,7 +105,8 @@ fn nothing_at_all_says_where_to_begin() {
 
 #[test]
 fn an_empty_table_of_brokers_is_told_too() {
-    assert_eq!(Given::file("[brokers]").problem().message, "there is no broker");
+    assert_eq!(Given::file("[brokers]").problem().message, "there is neither a broker nor a queue");
+    assert_eq!(Given::file("[queues]\n[brokers]").problem().key, "brokers");
 }
 
 /// Any value at any key causes at most problems, never a panic, and never shows a secret.
@@ -134,7 +135,9 @@ fn nothing_that_is_written_breaks_the_reader() {
     for value in written {
         let mut problems = Vec::new();
         let lines: Vec<_> = leaves.iter().map(|path| format!("{} = {value}", path.join("."))).collect();
-        let tables = ["redis", "brokers", "brokers.other", "ingest", "ingest.other"].map(|table| format!("{table} = {value}"));
+        let tables =
+            ["redis", "brokers", "brokers.other", "ingest", "ingest.other", "queues", "queues.other", "http.tokens", "http.tokens.other"]
+                .map(|table| format!("{table} = {value}"));
         for text in [lines.join("\n")].iter().chain(&tables) {
             given.write(text);
             problems.extend(given.load().err().unwrap_or_default());

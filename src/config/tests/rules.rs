@@ -187,16 +187,6 @@ fn an_exchange_that_no_request_may_reach_is_a_mistake() {
 }
 
 #[test]
-fn a_token_opens_the_admin_api_to_others() {
-    let given = Given::least("").also("token", "hush\n");
-    let token = given.path("token").display().to_string();
-    let given = given.set("http.listen", "0.0.0.0:7464").set("http.token_file", &token);
-    assert_eq!(given.settings().http.token_file, Some(token.into()));
-    let problem = given.also("token", "\n").problem();
-    assert!(problem.message.contains("is empty"), "{problem}");
-}
-
-#[test]
 fn properties_of_kafka_have_any_names_and_some_are_refused() {
     let with = |properties: &str| {
         format!(

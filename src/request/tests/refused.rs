@@ -201,6 +201,7 @@ fn settings_without_the_ingest_are_told() {
         },
         brokers: BTreeMap::new(),
         ingest: BTreeMap::from([("main".to_owned(), rules(Kind::Nats).ingest)]),
+        queues: Arc::default(),
         delivery: crate::config::Delivery {
             ttr_ms: 1,
             publish_timeout_ms: 1,
@@ -215,7 +216,8 @@ fn settings_without_the_ingest_are_told() {
             max_in_flight_bytes: 1,
         },
         limits: rules(Kind::Nats).limits,
-        http: crate::config::Http { listen: String::new(), token_file: None },
+        http: crate::config::Http { listen: String::new(), token_file: None, tokens: BTreeMap::new() },
+        compat: crate::config::Compat::default(),
         probes: crate::config::Probes { listen: String::new() },
         shutdown: crate::config::Shutdown { drain_ms: 1 },
     };

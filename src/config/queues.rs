@@ -1,0 +1,188 @@
+//! The rules of queues, and which of them apply to a name.
+
+use std::collections::BTreeMap;
+
+use crate::job::OnTimeout;
+
+/// `[queues.NAME]`: the rules of one queue, or of all queues that match a pattern.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueueRules {
+    /// The name or pattern in the settings: the label of metrics.
+    pub name: String,
+    /// The lease of a fetched job where neither the fetch nor the job says, ms.
+    pub ttr_ms: u32,
+    /// The waits after failed attempts, ms; empty: a single attempt.
+    pub retry_ms: Vec<u64>,
+    /// What follows a lease that ran out.
+    pub on_timeout: OnTimeout,
+    /// The most jobs of each queue, dead ones not counted; `None`: no maximum.
+    pub max_jobs: Option<u64>,
+    /// How long dead jobs stay in Redis, ms.
+    pub dead_retention_ms: u64,
+}
+
+/// `[queues]`: the rules of all queues.
+#[derive(Debug, Clone, Default)]
+pub struct Queues {
+    exact: BTreeMap<String, QueueRules>,
+    /// The one with the most characters besides `*` first.
+    patterns: Vec<QueueRules>,
+}
+
+impl Queues {
+    /// The rules of these names and patterns.
+    #[must_use]
+    pub fn new(rules: impl IntoIterator<Item = QueueRules>) -> Self {
+        let (mut patterns, exact): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rules| is_pattern(&rules.name));
+        patterns.sort_by_key(|rules| std::cmp::Reverse(weight(&rules.name)));
+        Queues { exact: exact.into_iter().map(|rules| (rules.name.clone(), rules)).collect(), patterns }
+    }
+
+    /// The rules of this queue; `None` if the settings have neither its name nor a pattern for it.
+    #[must_use]
+    pub fn get(&self, queue: &str) -> Option<&QueueRules> {
+        self.exact.get(queue).or_else(|| self.patterns.iter().find(|rules| matches(&rules.name, queue)))
+    }
+
+    /// Whether there are no queues.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.patterns.is_empty()
+    }
+
+    /// The queues that the settings name, by name.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.exact.keys().map(String::as_str)
+    }
+
+    /// All rules: first those of names, then those of patterns, the most specific first.
+    pub fn iter(&self) -> impl Iterator<Item = &QueueRules> {
+        self.exact.values().chain(&self.patterns)
+    }
+}
+
+/// Whether this is a pattern, not a name.
+fn is_pattern(name: &str) -> bool {
+    name.contains('*')
+}
+
+/// The number of characters besides `*`.
+fn weight(pattern: &str) -> usize {
+    pattern.bytes().filter(|byte| *byte != b'*').count()
+}
+
+/// Whether the pattern matches this text; `*` is any characters, also none.
+#[must_use]
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
+    overlap(pattern.as_bytes(), text.as_bytes())
+}
+
+/// Whether two patterns apply equally to some name, so that neither wins.
+pub(super) fn tie(one: &str, other: &str) -> bool {
+    is_pattern(one) && is_pattern(other) && weight(one) == weight(other) && overlap(one.as_bytes(), other.as_bytes())
+}
+
+/// Whether some text matches both patterns. A text without `*` is a pattern that matches itself.
+fn overlap(one: &[u8], other: &[u8]) -> bool {
+    // meets[j]: whether the rest of `one` and the rest of `other` from j on match a common text.
+    let mut meets = vec![false; other.len() + 1];
+    for i in (0..=one.len()).rev() {
+        // The value of meets[j + 1] for the rest of `one` that is a character shorter.
+        let mut shorter = false;
+        for j in (0..=other.len()).rev() {
+            let before = meets[j];
+            meets[j] = match (one.get(i), other.get(j)) {
+                (None, None) => true,
+                (Some(b'*'), theirs) => before || (theirs.is_some() && meets[j + 1]),
+                (ours, Some(b'*')) => meets[j + 1] || (ours.is_some() && before),
+                (Some(ours), Some(theirs)) => ours == theirs && shorter,
+                _ => false,
+            };
+            shorter = before;
+        }
+    }
+    meets[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queues(names: &[&str]) -> Queues {
+        let rules = |name: &&str| QueueRules {
+            name: (*name).to_owned(),
+            ttr_ms: 1,
+            retry_ms: vec![],
+            on_timeout: OnTimeout::Ready,
+            max_jobs: None,
+            dead_retention_ms: 1,
+        };
+        Queues::new(names.iter().map(rules))
+    }
+
+    #[test]
+    fn a_star_is_any_characters() {
+        for (pattern, text) in [("*", "a"), ("a.*", "a.b.c"), ("a.*", "a."), ("*a*", "bab"), ("a*b*c", "abbc"), ("a**", "a"), ("a", "a")] {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("a.*", "a"), ("*b", "ba"), ("a*b*c", "acb"), ("a", "A"), ("a", ""), ("*a*a*", "a")] {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn an_exact_name_wins_and_then_the_most_characters() {
+        let queues = queues(&["*", "orders.*", "orders.eu", "*.urgent", "orders.*.urgent"]);
+        let of = |queue: &str| queues.get(queue).map(|rules| rules.name.as_str());
+        for (queue, rules) in [
+            ("orders.eu", "orders.eu"),
+            ("orders.us", "orders.*"),
+            ("bills.urgent", "*.urgent"),
+            ("orders.us.urgent", "orders.*.urgent"),
+            ("else", "*"),
+        ] {
+            assert_eq!(of(queue), Some(rules), "{queue}");
+        }
+        assert_eq!(queues.names().collect::<Vec<_>>(), ["orders.eu"]);
+        assert_eq!((queues.iter().count(), queues.is_empty(), Queues::default().is_empty()), (5, false, true));
+        assert!(Queues::default().get("a").is_none());
+    }
+
+    #[test]
+    fn patterns_of_one_length_that_share_a_name_tie() {
+        for (one, other) in [("*", "**"), ("a*", "*a"), ("a.*", "*.b"), ("a*c", "*bc"), ("ab*", "a*b")] {
+            assert!(tie(one, other) && tie(other, one), "{one} {other}");
+        }
+        for (one, other) in [("a.*", "b.*"), ("a*", "ab*"), ("*a", "*b"), ("a*", "aa"), ("a", "a"), ("a*c", "b*c")] {
+            assert!(!tie(one, other) && !tie(other, one), "{one} {other}");
+        }
+    }
+
+    /// The table says what the definition says.
+    #[test]
+    fn an_overlap_is_a_text_that_both_match() {
+        fn both(one: &[u8], other: &[u8]) -> bool {
+            match (one, other) {
+                ([], []) => true,
+                ([b'*', rest @ ..], _) if both(rest, other) => true,
+                (_, [b'*', rest @ ..]) if both(one, rest) => true,
+                ([b'*', ..], [_, theirs @ ..]) => both(one, theirs),
+                ([_, ours @ ..], [b'*', ..]) => both(ours, other),
+                ([ours, one @ ..], [theirs, other @ ..]) => ours == theirs && both(one, other),
+                _ => false,
+            }
+        }
+        let mut patterns = vec![String::new()];
+        for _ in 0..4 {
+            let longer: Vec<String> = patterns.iter().flat_map(|start| ["a", "b", "*"].map(|end| format!("{start}{end}"))).collect();
+            patterns.extend(longer);
+            patterns.sort();
+            patterns.dedup();
+        }
+        for one in &patterns {
+            for other in &patterns {
+                assert_eq!(overlap(one.as_bytes(), other.as_bytes()), both(one.as_bytes(), other.as_bytes()), "{one} {other}");
+            }
+        }
+    }
+}
