@@ -6,7 +6,8 @@
 //!   headers that set them.
 //! - `dialect`: the headers of other schedulers; `etf1`: one scheduler's use of message keys;
 //!   `envelope`: a JSON body.
-//! - `target`: the target and whether it is allowed; `headers`: which headers pass to the target.
+//! - `target`: the target and whether it is allowed; `queue`, `gauge`: the queue instead of a target,
+//!   and whether it is full; `headers`: which headers pass on.
 //! - `origin`: the identity of a message; `rounds`: how often a message returned; `moved`: jobs
 //!   that move to another broker.
 //! - `rules`: the settings that apply; `reject`: why a request is rejected.
@@ -15,10 +16,12 @@ mod control;
 mod dialect;
 mod envelope;
 mod etf1;
+mod gauge;
 mod headers;
 mod moved;
 mod origin;
 mod parse;
+mod queue;
 mod reject;
 mod rounds;
 mod rules;
@@ -26,6 +29,7 @@ mod target;
 #[cfg(all(test, feature = "amqp", feature = "kafka", feature = "nats"))]
 mod tests;
 
+pub use gauge::QueueGauge;
 pub use moved::Moving;
 pub use parse::{act_on, dead_job, due_within, from_fields, parse};
 pub use reject::{Code, Rejection};

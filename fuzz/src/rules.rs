@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use dwell::config::{Ingest, Limits};
-use dwell::job::Confirm;
-use dwell::request::{BrokerRules, Rules};
+use dwell::config::{Ingest, Limits, QueueRules, Queues};
+use dwell::job::{Confirm, OnTimeout};
+use dwell::request::{BrokerRules, QueueGauge, Rules};
 use dwell_connectors::{BrokerConfig, Start, amqp, kafka, nats};
 
 /// Redis's time: 2026-01-31T12:00:00Z.
@@ -36,6 +36,18 @@ static BROKERS: LazyLock<BTreeMap<String, BrokerRules>> = LazyLock::new(|| {
         known("kafka", &["orders*", "*.replies", "__*"], &["delay-in"]),
         known("amqp", &["/orders*", "shop/close.*", "fan/", "amq.*/*", "*/x"], &["delay.in"]),
     ])
+});
+
+static QUEUES: LazyLock<Arc<Queues>> = LazyLock::new(|| {
+    let rules = |name: &str| QueueRules {
+        name: name.to_owned(),
+        ttr_ms: 30_000,
+        retry_ms: vec![1_000],
+        on_timeout: OnTimeout::Ready,
+        max_jobs: None,
+        dead_retention_ms: DAY,
+    };
+    Arc::new(Queues::new([rules("emails"), rules("orders.*")]))
 });
 
 /// An ingest on the broker of this kind; on none: requests by HTTP.
@@ -73,5 +85,7 @@ pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> Rules {
             max_inbound_bytes: 64 << 20,
         },
         brokers: BROKERS.clone(),
+        queues: QUEUES.clone(),
+        gauge: QueueGauge::default(),
     }
 }

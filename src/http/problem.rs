@@ -65,6 +65,7 @@ impl From<Rejection> for Problem {
         let status = match rejection.code {
             Code::Conflict => StatusCode::CONFLICT,
             Code::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Code::QueueFull => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::BAD_REQUEST,
         };
         Problem { code: Some(rejection.code.as_str()), ..Problem::new(status, rejection.detail) }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use dwell_connectors::{Headers, Value};
 
+use super::queue;
 use super::reject::{Code, Rejection};
 use crate::job::{Action, Confirm, Conflict, JobId, Late};
 use crate::units::{parse_duration_ms, parse_durations_ms, parse_time_ms, quote};
@@ -20,6 +21,7 @@ pub(super) struct Control {
     pub(super) target: Option<String>,
     pub(super) exchange: Option<String>,
     pub(super) broker: Option<String>,
+    pub(super) queue: Option<String>,
     /// The key of the delivered message; no `delay-*` header sets it.
     pub(super) key: Key,
     pub(super) ttr_ms: Option<u64>,
@@ -76,12 +78,13 @@ impl ControlHeader {
 }
 
 /// The control headers. A header that is not in this table is rejected.
-const HEADERS: [ControlHeader; 14] = [
+const HEADERS: [ControlHeader; 15] = [
     ControlHeader::new("for", Code::BadDelay, |control, value| put(&mut control.delay_for, parse_duration_ms(value))),
     ControlHeader::new("until", Code::BadDelay, |control, value| put(&mut control.delay_until, parse_time_ms(value))),
     ControlHeader::new("target", Code::BadHeader, |control, value| put(&mut control.target, Ok(value.to_owned()))),
     ControlHeader::new("exchange", Code::BadHeader, |control, value| put(&mut control.exchange, Ok(value.to_owned()))),
     ControlHeader::new("broker", Code::UnknownBroker, |control, value| put(&mut control.broker, Ok(value.trim().to_owned()))),
+    ControlHeader::new("queue", Code::BadQueue, |control, value| put(&mut control.queue, queue::name(value))),
     ControlHeader::new("id", Code::BadId, |control, value| put(&mut control.id, JobId::new(value))),
     ControlHeader::new("ttr", Code::BadTtr, |control, value| put(&mut control.ttr_ms, parse_duration_ms(value))),
     ControlHeader::new("confirm", Code::BadHeader, |control, value| put(&mut control.confirm, word(value, &CONFIRM))),

@@ -20,7 +20,7 @@ pub(super) fn fill(control: &mut Control, headers: &Headers, immediate: bool) ->
         time(control, headers, immediate)?;
     }
     reject_options(headers)?;
-    if control.target.is_none() {
+    if control.target.is_none() && control.queue.is_none() {
         control.target = target(headers)?;
     }
     if let Some(key) = etf1::target_key(headers)? {

@@ -7,7 +7,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::control::Control;
+use super::queue;
 use super::reject::{Code, Rejection};
+use super::rules::Rules;
 use crate::job::{Action, JobId};
 use crate::units::{parse_duration_ms, parse_time_ms, quote};
 
@@ -37,7 +39,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 
 /// Sets the fields that no control header sets. Returns the body to publish, empty for `delete` and
 /// `finish`.
-pub(super) fn fill(control: &mut Control, message: &Message) -> Result<Bytes, Rejection> {
+pub(super) fn fill(control: &mut Control, message: &Message, rules: &Rules) -> Result<Bytes, Rejection> {
     let envelope: Envelope = serde_json::from_slice(&message.body).map_err(|error| {
         // The error's own text may quote the body.
         let what = match error.classify() {
@@ -69,8 +71,16 @@ pub(super) fn fill(control: &mut Control, message: &Message) -> Result<Bytes, Re
     if control.ttr_ms.is_none() {
         control.ttr_ms = envelope.ttr.as_ref().map(|value| seconds(value, "TTR", Code::BadTtr)).transpose()?;
     }
-    if control.target.is_none() {
-        control.target = envelope.topic.as_ref().map(topic).transpose()?;
+    if control.target.is_none() && control.queue.is_none() {
+        let topic = envelope.topic.as_ref().map(topic).transpose()?;
+        match (topic, rules.ingest.to_queue) {
+            (topic, false) => control.target = topic,
+            (Some(topic), true) => control.queue = Some(queue(&topic)?),
+            (None, true) if rules.ingest.target.is_empty() => {
+                return Err(Rejection::new(Code::MissingTarget, "the envelope has no topic: name the queue in it"));
+            }
+            (None, true) => {}
+        }
     }
     let body =
         envelope.body.ok_or_else(|| Rejection::new(Code::BadEnvelope, "the envelope has no body: write \"body\":\"\" for an empty one"))?;
@@ -121,6 +131,10 @@ fn topic(value: &Value) -> Result<String, Rejection> {
         Value::String(text) => Ok(text.clone()),
         other => Err(Rejection::new(Code::MissingTarget, format!("topic {} is not text", shown(other)))),
     }
+}
+
+fn queue(topic: &str) -> Result<String, Rejection> {
+    queue::name(topic).map_err(|why| Rejection::new(Code::BadQueue, format!("topic: {why}")))
 }
 
 /// A number of seconds, or the same as text.

@@ -36,12 +36,7 @@ pub(super) fn passed(
     // Repeated names from the same kind of broker are left to the client library.
     let mut names = (capabilities.unique_headers && !is_own).then(HashSet::new);
     for header in headers.iter().chain(stand_ins) {
-        // `delay-` is input, and `control` rejects unknown names. `delayed-` is Dwell's output: frameworks
-        // copy headers of a received message to the next one, so these are left out whatever they say.
-        if has_prefix(header, "delay-") || has_prefix(header, "delayed-") || dialect::owns(&header.name) {
-            continue;
-        }
-        if !broker.connector.carries(header, is_own).map_err(|why| refuse(header, &why))? {
+        if speaks_to_dwell(header) || !broker.connector.carries(header, is_own).map_err(|why| refuse(header, &why))? {
             continue;
         }
         if capabilities.copy_headers.contains(&header.name.as_str()) {
@@ -54,6 +49,23 @@ pub(super) fn passed(
         passed.push(header.name.clone(), header.value.clone());
     }
     Ok(passed)
+}
+
+/// The headers that pass to the consumers of a queue, in order, followed by the stand-ins. Each
+/// passes as it is: it is not published.
+pub(super) fn kept(headers: &Headers, stand_ins: &[Header]) -> Headers {
+    let mut kept = Headers::default();
+    for header in headers.iter().chain(stand_ins).filter(|header| !speaks_to_dwell(header)) {
+        kept.push(header.name.clone(), header.value.clone());
+    }
+    kept
+}
+
+/// Whether a header does not pass on, wherever the job goes. `delay-` is input, and `control` rejects
+/// unknown names. `delayed-` is Dwell's output: frameworks copy headers of a received message to the
+/// next one, so these are left out whatever they say.
+fn speaks_to_dwell(header: &Header) -> bool {
+    has_prefix(header, "delay-") || has_prefix(header, "delayed-") || dialect::owns(&header.name)
 }
 
 /// Each routing key of a copy header must be allowed like a target.

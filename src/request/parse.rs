@@ -6,7 +6,7 @@ use dwell_connectors::{Destination, Message};
 use super::control::{self, Control, Key};
 use super::reject::{Code, Rejection};
 use super::rules::Rules;
-use super::{Act, Request, Schedule, dialect, envelope, etf1, headers, origin, rounds, target};
+use super::{Act, Request, Schedule, dialect, envelope, etf1, headers, origin, queue, rounds, target};
 use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late, OnTimeout};
 use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
@@ -22,7 +22,7 @@ pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, R
     }
     let mut body = None;
     if rules.ingest.envelope && control.action.is_none_or(|action| action == Action::Schedule) {
-        body = Some(envelope::fill(&mut control, message)?);
+        body = Some(envelope::fill(&mut control, message, rules)?);
     }
     if control.id.is_none() && rules.ingest.id_from_key {
         control.id = Some(etf1::id(message, rules)?);
@@ -56,6 +56,22 @@ pub fn act_on(action: Action, id: JobId, due: Option<Due>) -> Act {
     Act { due, ..Act::new(action, id) }
 }
 
+/// Where a job goes.
+enum Receiver<'a> {
+    Target(target::Target<'a>),
+    Queue(queue::Queue<'a>),
+}
+
+impl Receiver<'_> {
+    /// The TTR of a job whose request names none.
+    fn ttr_ms(&self, rules: &Rules) -> u32 {
+        match self {
+            Receiver::Target(_) => rules.ttr_ms,
+            Receiver::Queue(queue) => queue.rules.ttr_ms,
+        }
+    }
+}
+
 /// A new job. `body`: the body in the envelope.
 fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rules: &Rules, now_ms: i64) -> Result<Schedule, Rejection> {
     let round = rounds::of(message, rules)?;
@@ -66,12 +82,15 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         None if rules.ingest.missing_delay_immediate => Due::In(0),
         None => return Err(missing_delay()),
     };
-    let target = target::resolve(&control, message, rules)?;
-    if asked.is_none() && round > 0 {
-        rounds::leads_on(message, &target, rules)?;
+    let receiver = match queue::resolve(&control, rules)? {
+        Some(queue) => Receiver::Queue(queue),
+        None => Receiver::Target(target::resolve(&control, message, rules)?),
+    };
+    if let (Receiver::Target(target), None, 1..) = (&receiver, asked, round) {
+        rounds::leads_on(message, target, rules)?;
     }
     let reply_to = target::reply_to(&control, rules)?;
-    let ttr_ms = ttr(&control, rules)?;
+    let ttr_ms = ttr(&control, receiver.ttr_ms(rules), rules)?;
     check_retry(&control, rules)?;
     let (body, has_body) = match body {
         Some(body) => (body, true),
@@ -91,9 +110,13 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         Key::Own => message.key.clone(),
         Key::Named(key) => key,
     };
-    let capabilities = target.rules.capabilities();
-    let stand_ins = stand_ins(key.as_deref(), has_body, message.properties.as_deref(), capabilities);
-    let mut passed = headers::passed(&message.headers, &stand_ins, rules.origin(), target.rules, &target.to)?;
+    let mut passed = match &receiver {
+        Receiver::Queue(_) => queue::headers(message, key.as_ref(), has_body),
+        Receiver::Target(target) => {
+            let stand_ins = stand_ins(key.as_deref(), has_body, message.properties.as_deref(), target.rules.capabilities());
+            headers::passed(&message.headers, &stand_ins, rules.origin(), target.rules, &target.to)?
+        }
+    };
     if let Some(id) = &control.id {
         etf1::stamp(&mut passed, id, message, rules);
     }
@@ -102,6 +125,45 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
     let apart = generated && origin::is_first(message, rules);
     // A generated id belongs to this message alone and replaces nothing.
     let conflict = if generated { Conflict::Keep } else { control.conflict.unwrap_or_default() };
+    let mut job = Job {
+        broker: String::new(),
+        queue: None,
+        to: Destination::default(),
+        key: None,
+        headers: passed,
+        properties: None,
+        ttr_ms,
+        confirm: Confirm::Broker,
+        retry: control.retry_ms,
+        late: control.late,
+        max_late_ms: control.max_late_ms,
+        on_timeout: OnTimeout::Ready,
+        tries: None,
+        ends_ms: None,
+        created_ms: now_ms,
+        origin: rules.origin().to_owned(),
+        trace: None,
+        round,
+        has_body,
+        body,
+    };
+    match receiver {
+        Receiver::Queue(queue) => {
+            queue.check_room(rules)?;
+            job.queue = Some(queue.name);
+            // Kept in the job, so that any instance can take over an ended lease.
+            job.retry.get_or_insert_with(|| queue.rules.retry_ms.clone());
+            job.on_timeout = queue.rules.on_timeout;
+        }
+        Receiver::Target(target) => {
+            let capabilities = target.rules.capabilities();
+            target.broker.clone_into(&mut job.broker);
+            job.to = target.to;
+            job.key = key.filter(|_| capabilities.keys);
+            job.properties = message.properties.clone().filter(|_| capabilities.properties);
+            job.confirm = control.confirm.unwrap_or(rules.confirm);
+        }
+    }
     Ok(Schedule {
         id: control.id.unwrap_or_else(|| origin::generated_id(message, rules)),
         generated,
@@ -109,28 +171,7 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         apart,
         due,
         conflict,
-        job: Job {
-            broker: target.broker.to_owned(),
-            queue: None,
-            to: target.to,
-            key: key.filter(|_| capabilities.keys),
-            headers: passed,
-            properties: message.properties.clone().filter(|_| capabilities.properties),
-            ttr_ms,
-            confirm: control.confirm.unwrap_or(rules.confirm),
-            retry: control.retry_ms,
-            late: control.late,
-            max_late_ms: control.max_late_ms,
-            on_timeout: OnTimeout::Ready,
-            tries: None,
-            ends_ms: None,
-            created_ms: now_ms,
-            origin: rules.origin().to_owned(),
-            trace: None,
-            round,
-            has_body,
-            body,
-        },
+        job,
         origin,
         reply_to,
     })
@@ -250,8 +291,8 @@ fn check_age(message: &Message, rules: &Rules, now_ms: i64) -> Result<(), Reject
     Err(Rejection::new(Code::TooOld, detail))
 }
 
-fn ttr(control: &Control, rules: &Rules) -> Result<u32, Rejection> {
-    let Some(ms) = control.ttr_ms else { return Ok(rules.ttr_ms) };
+fn ttr(control: &Control, default_ms: u32, rules: &Rules) -> Result<u32, Rejection> {
+    let Some(ms) = control.ttr_ms else { return Ok(default_ms) };
     u32::try_from(ms).ok().filter(|ms| (1..=rules.limits.max_ttr_ms).contains(ms)).ok_or_else(|| {
         let most = show_duration_ms(rules.limits.max_ttr_ms.into());
         Rejection::new(Code::BadTtr, format!("a time to run of {} is not from 1ms to limits.max_ttr, {most}", show_duration_ms(ms)))

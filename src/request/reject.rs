@@ -39,6 +39,12 @@ codes! {
     TargetNotAllowed = "target_not_allowed";
     /// The settings have no broker of this name.
     UnknownBroker = "unknown_broker";
+    /// The queue's name is not 1 to 255 of letters, digits, `.`, `_` and `-`.
+    BadQueue = "bad_queue";
+    /// The settings have neither this queue nor a pattern for it.
+    UnknownQueue = "unknown_queue";
+    /// The queue has `max_jobs` jobs.
+    QueueFull = "queue_full";
     /// The id is not 1 to 256 bytes of UTF-8 without control characters.
     BadId = "bad_id";
     /// The retry array cannot be read, or exceeds `limits.max_retries`.

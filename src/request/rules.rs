@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use dwell_connectors::{BrokerConfig, Capabilities, Destination, Start};
 
-use crate::config::{self, Limits, Settings};
+use super::gauge::QueueGauge;
+use crate::config::{self, Limits, Queues, Settings};
 use crate::job::Confirm;
 
 /// The settings that apply to the requests of one ingest.
@@ -26,6 +27,11 @@ pub struct Rules {
     pub limits: Limits,
     /// `[brokers.NAME]`
     pub brokers: BTreeMap<String, BrokerRules>,
+    /// `[queues.NAME]`
+    pub queues: Arc<Queues>,
+    /// The queues that take no new jobs. The default says that all do: who counts the jobs puts the
+    /// shared gauge here.
+    pub gauge: QueueGauge,
 }
 
 impl Rules {
@@ -45,6 +51,8 @@ impl Rules {
             confirm: settings.delivery.confirm,
             limits: settings.limits.clone(),
             brokers,
+            queues: settings.queues.clone(),
+            gauge: QueueGauge::default(),
         })
     }
 
@@ -80,6 +88,8 @@ impl Rules {
             confirm: settings.delivery.confirm,
             limits: settings.limits.clone(),
             brokers: brokers(settings),
+            queues: settings.queues.clone(),
+            gauge: QueueGauge::default(),
         }
     }
 

@@ -19,6 +19,9 @@ pub(super) struct Target<'a> {
 /// request message.
 pub(super) fn resolve<'a>(control: &Control, message: &Message, rules: &'a Rules) -> Result<Target<'a>, Rejection> {
     let name = control.broker.as_deref().unwrap_or(&rules.ingest.broker);
+    if rules.brokers.is_empty() && control.target.is_none() && control.broker.is_none() {
+        return Err(Rejection::new(Code::MissingTarget, "the request names no queue: add `queue`"));
+    }
     let (broker, known) = rules.brokers.get_key_value(name).ok_or_else(|| unknown_broker(name, rules))?;
     let exchange = control.exchange.as_deref().filter(|exchange| !exchange.is_empty());
     if let (Some(exchange), false) = (exchange, known.capabilities().exchanges) {
@@ -93,7 +96,7 @@ fn address(control: &Control, message: &Message, rules: &Rules, broker: &BrokerR
         return Err(Rejection::new(Code::MissingTarget, "the request has delay-exchange without delay-target: send the routing key too"));
     }
     if rules.source.is_none() {
-        return Err(Rejection::new(Code::MissingTarget, "the request names no target: add `target`"));
+        return Err(Rejection::new(Code::MissingTarget, "the request names no target: add `target` or `queue`"));
     }
     Err(Rejection::new(
         Code::MissingTarget,
@@ -118,6 +121,9 @@ fn not_allowed(what: &str, to: &Destination, broker: &str) -> Rejection {
 
 fn unknown_broker(name: &str, rules: &Rules) -> Rejection {
     let known: Vec<&str> = rules.brokers.keys().map(String::as_str).collect();
+    if known.is_empty() {
+        return Rejection::new(Code::UnknownBroker, "the settings have no broker: name a queue instead");
+    }
     if name.is_empty() {
         return Rejection::new(
             Code::UnknownBroker,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use dwell_connectors::{BrokerConfig, Destination, Message, Position, Start, Value, amqp, kafka, memory, nats};
 
 use super::*;
-use crate::config::{Ingest, Limits};
-use crate::job::Confirm;
+use crate::config::{Ingest, Limits, QueueRules, Queues};
+use crate::job::{Confirm, OnTimeout};
 
 mod accepted;
 mod actions;
@@ -20,6 +20,7 @@ mod foreign;
 mod moved;
 mod origins;
 mod props;
+mod queues;
 mod refused;
 
 /// Redis's time in every test: 2026-01-31T12:00:00Z.
@@ -49,6 +50,18 @@ fn connector(kind: Kind) -> BrokerConfig {
 fn broker(kind: Kind, allow: &[&str], topics: &[&str]) -> BrokerRules {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
     BrokerRules { connector: Arc::new(connector(kind)), allow: owned(allow), ingest_topics: owned(topics) }
+}
+
+/// The rules of a queue, or of queues: one retry, and `on_timeout = "retry"`.
+fn queue(name: &str) -> QueueRules {
+    QueueRules {
+        name: name.to_owned(),
+        ttr_ms: 20_000,
+        retry_ms: vec![MINUTE],
+        on_timeout: OnTimeout::Retry,
+        max_jobs: Some(5),
+        dead_retention_ms: DAY,
+    }
 }
 
 /// An ingest `main` on the broker of this kind, and one broker of each kind beside it.
@@ -91,6 +104,8 @@ fn rules(kind: Kind) -> Rules {
             max_inbound_bytes: 64 << 20,
         },
         brokers,
+        queues: Arc::new(Queues::new([queue("emails"), queue("orders.*")])),
+        gauge: QueueGauge::default(),
     }
 }
 

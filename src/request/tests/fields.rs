@@ -40,7 +40,7 @@ fn what_is_wrong_is_told_by_the_name_of_the_field() {
     let refused = code(&[("for", "1h"), ("target", "orders.a"), ("max-late", "soon")], &empty, "nats");
     assert!(refused.code == Code::BadHeader && refused.detail.starts_with("max_late: "), "{refused}");
     let refused = code(&[("for", "1h")], &empty, "amqp");
-    assert_eq!(refused.to_string(), "missing_target: the request names no target: add `target`");
+    assert_eq!(refused.to_string(), "missing_target: the request names no target: add `target` or `queue`");
     let refused = code(&[("for", "1h"), ("target", "orders.a")], &empty, "");
     assert_eq!(
         refused.to_string(),

@@ -1,0 +1,66 @@
+//! The queue of a request, and the parts of its job that consumers of a queue get.
+
+use bytes::Bytes;
+use dwell_connectors::stand_ins::stand_ins;
+use dwell_connectors::{Capabilities, Headers, Message};
+
+use super::control::Control;
+use super::headers;
+use super::reject::{Code, Rejection};
+use super::rules::Rules;
+use crate::config::QueueRules;
+use crate::job::is_queue_name;
+use crate::units::quote;
+
+/// What a queue holds of a message: headers of any name, number and type; neither key nor properties.
+const HOLDS: Capabilities = Capabilities { typed_headers: true, byte_headers: true, ..Capabilities::new("queue", "HTTP", "queue") };
+
+/// The queue of a job.
+#[derive(Debug)]
+pub(super) struct Queue<'a> {
+    pub(super) name: String,
+    pub(super) rules: &'a QueueRules,
+}
+
+/// The name of a queue in a request, or why it is none.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if is_queue_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{} is not the name of a queue: write 1 to 255 of A-Z a-z 0-9 . _ -", quote(text)))
+}
+
+/// The queue that the request names instead of a target, if any.
+pub(super) fn resolve<'a>(control: &Control, rules: &'a Rules) -> Result<Option<Queue<'a>>, Rejection> {
+    let Some(name) = control.queue.as_deref() else { return Ok(None) };
+    let beside = [("target", &control.target), ("exchange", &control.exchange), ("broker", &control.broker)];
+    if let Some((other, _)) = beside.into_iter().find(|(_, value)| value.is_some()) {
+        let prefix = if rules.source.is_some() { "delay-" } else { "" };
+        let detail = format!("the request names the queue {} and has {prefix}{other} too: send one", quote(name));
+        return Err(Rejection::new(Code::BadHeader, detail));
+    }
+    let known = rules.queues.get(name).ok_or_else(|| {
+        Rejection::new(Code::UnknownQueue, format!("no name or pattern of [queues] in the settings is for the queue {}", quote(name)))
+    })?;
+    Ok(Some(Queue { name: name.to_owned(), rules: known }))
+}
+
+impl Queue<'_> {
+    /// Refuses a job that a full queue does not take.
+    pub(super) fn check_room(&self, rules: &Rules) -> Result<(), Rejection> {
+        if !rules.gauge.is_full(&self.name) {
+            return Ok(());
+        }
+        let most = self.rules.max_jobs.map_or_else(String::new, |most| format!(", {most}"));
+        let detail = format!("the queue {} has max_jobs of queues.\"{}\"{most}: send it again later", quote(&self.name), self.rules.name);
+        Err(Rejection::new(Code::QueueFull, detail))
+    }
+}
+
+/// The headers that consumers get: those of the message, and what stands for its key, missing body
+/// and properties.
+pub(super) fn headers(message: &Message, key: Option<&Bytes>, has_body: bool) -> Headers {
+    let stand_ins = stand_ins(key.map(AsRef::as_ref), has_body, message.properties.as_deref(), &HOLDS);
+    headers::kept(&message.headers, &stand_ins)
+}
