@@ -24,7 +24,9 @@ use crate::consumers::{Consumers, LateRules};
 use crate::dispatch::{self, Dispatch};
 use crate::fleet::{self, Fleet, WakeUps};
 use crate::publisher::Publisher;
+use crate::queues::QueueUpkeep;
 use crate::readiness::Readiness;
+use crate::request::QueueGauge;
 use crate::rescue::Rescue;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
@@ -120,6 +122,8 @@ pub struct Bridge {
     instance: String,
     apply: Apply,
     consumers: Consumers,
+    /// Which queues are full.
+    gauge: QueueGauge,
     store: Arc<Store>,
     /// Ingests and dispatchers: they are drained.
     workers: JoinSet<AgentEnd>,
@@ -193,10 +197,21 @@ impl Bridge {
             retry_ms: settings.delivery.retry_ms.clone(),
             batcher: CallBatcher::default(),
         };
-        let ingests = if roles.ingest { ingests(settings, &publishers, &apply, &wait)? } else { Vec::new() };
+        let gauge = QueueGauge::default();
+        let ingests = if roles.ingest { ingests(settings, &publishers, &apply, &gauge, &wait)? } else { Vec::new() };
 
-        let mut bridge =
-            Bridge { instance, apply, consumers, store: store.clone(), workers: JoinSet::new(), helpers, stop, give_up, helpers_stop };
+        let mut bridge = Bridge {
+            instance,
+            apply,
+            consumers,
+            gauge,
+            store: store.clone(),
+            workers: JoinSet::new(),
+            helpers,
+            stop,
+            give_up,
+            helpers_stop,
+        };
         for ingest in ingests {
             let (wait, stop, give_up) = (wait.clone(), bridge.stop.clone(), bridge.give_up.clone());
             bridge.workers.spawn(ingest.run(wait, stop, give_up));
@@ -243,10 +258,19 @@ impl Bridge {
             sweep.run(stop).await;
             Ok("the sweep")
         });
+        if !settings.queues.is_empty() {
+            let upkeep = QueueUpkeep::new(self.store.clone(), settings.queues.clone(), self.gauge.clone(), metrics.clone(), fleet.clone());
+            let stop = self.helpers_stop.clone();
+            self.helpers.spawn(async move {
+                upkeep.run(stop).await;
+                Ok("the upkeep of queues")
+            });
+        }
         if !roles.dispatch {
             return;
         }
         let rescue = Rescue::new(self.store.clone(), settings.delivery.clone(), metrics.clone(), fleet, wake_ups.clone());
+        let rescue = rescue.with_queues(settings.queues.clone());
         // The rescue settles what it takes over before the drain, so it stops with the workers.
         let stop = self.stop.clone();
         self.workers.spawn(async move {
@@ -281,6 +305,12 @@ impl Bridge {
     #[must_use]
     pub fn consumers(&self) -> &Consumers {
         &self.consumers
+    }
+
+    /// Which queues are full.
+    #[must_use]
+    pub fn gauge(&self) -> &QueueGauge {
+        &self.gauge
     }
 
     /// The name of this instance in the namespace.

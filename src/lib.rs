@@ -45,6 +45,7 @@ cfg_if::cfg_if! {
         pub mod ingest;
         pub mod outgoing;
         pub mod publisher;
+        pub mod queues;
         pub mod readiness;
         pub mod reconnect;
         pub mod request;
@@ -66,6 +67,7 @@ cfg_if::cfg_if! {
         mod ingest;
         mod outgoing;
         mod publisher;
+        mod queues;
         mod readiness;
         mod reconnect;
         mod request;

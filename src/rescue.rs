@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, Instant};
-use crate::config::Delivery;
+use crate::config::{Delivery, Queues};
 use crate::dispatch::lease_of;
 use crate::fleet::{Fleet, WakeUps};
 use crate::job::{DeadReason, OnTimeout, queue_of_set};
@@ -21,7 +21,7 @@ use crate::store::error::{Class, StoreError};
 use crate::store::queue::lease::Lease;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
 use crate::store::queue::settle::{Bury, Release, Retry, SettleResult};
-use crate::telemetry::{DuplicateCause, Metrics};
+use crate::telemetry::{DuplicateCause, LeaseEnd, Metrics};
 
 /// How often the preferred reader of a bucket looks for expired leases: the delay that a crash adds
 /// to the lease.
@@ -37,6 +37,8 @@ const DEFERENCE: Duration = Duration::from_millis(250);
 pub struct Rescue {
     store: Arc<Store>,
     rules: Delivery,
+    /// For the labels of metrics.
+    queues: Arc<Queues>,
     metrics: Metrics,
     fleet: watch::Receiver<Fleet>,
     wake_ups: WakeUps,
@@ -46,7 +48,13 @@ impl Rescue {
     /// Makes an agent; [`Rescue::run`] starts it.
     #[must_use]
     pub fn new(store: Arc<Store>, rules: Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>, wake_ups: WakeUps) -> Self {
-        Rescue { store, rules, metrics, fleet, wake_ups }
+        Rescue { store, rules, queues: Arc::default(), metrics, fleet, wake_ups }
+    }
+
+    /// The same with the queues of the settings.
+    #[must_use]
+    pub fn with_queues(self, queues: Arc<Queues>) -> Self {
+        Rescue { queues, ..self }
     }
 
     /// Takes over expired leases until told to stop.
@@ -179,6 +187,9 @@ impl Rescue {
                         Next::Wait(ms) => (ms, None),
                         Next::Dies(reason) => (0, Some(reason)),
                     };
+                if let Some(metrics) = lease.record.job.queue.as_ref().and_then(|queue| self.metrics.queue(&self.queues.get(queue)?.name)) {
+                    metrics.ended(LeaseEnd::Timeout, 1);
+                }
                 match (&lease.record.job.queue, dies) {
                     // No dead letter is published first.
                     (Some(_), Some(reason)) => buries.push(Bury { job, reason, error }),

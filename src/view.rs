@@ -26,7 +26,7 @@ pub use stats::{Broker, Bucket, ErrorSeen, Horizon, Ingest, Instance, Lateness, 
 #[allow(missing_docs, reason = "docs/reference/http.md explains the others")]
 pub struct Job {
     pub id: String,
-    /// `scheduled`, `reserved` or `dead`.
+    /// `scheduled`, `ready` (of a queue: due, and not fetched), `reserved` or `dead`.
     #[schema(schema_with = state_schema)]
     pub state: &'static str,
     /// The next due time, RFC 3339 in UTC; for a reserved or dead job, the time when it was due.
@@ -150,7 +150,7 @@ impl ActionResult {
     }
 }
 
-fn headers(headers: &Headers) -> serde_json::Map<String, serde_json::Value> {
+pub(crate) fn headers(headers: &Headers) -> serde_json::Map<String, serde_json::Value> {
     // In one pass: a message may have a hundred thousand headers.
     let mut by_name: HashMap<&str, Vec<serde_json::Value>> = HashMap::new();
     for header in headers.iter() {
@@ -188,7 +188,7 @@ fn value(header: &Value) -> serde_json::Value {
 }
 
 fn state_schema() -> Object {
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["scheduled", "reserved", "dead"])).build()
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["scheduled", "ready", "reserved", "dead"])).build()
 }
 
 fn key_schema() -> Object {

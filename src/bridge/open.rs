@@ -16,7 +16,7 @@ use crate::config::{Broker, Settings};
 use crate::ingest::{self, Ingest};
 use crate::publisher::{Publisher, Reports};
 use crate::readiness::Waiting;
-use crate::request::Rules;
+use crate::request::{QueueGauge, Rules};
 use crate::store::{Observer, Store};
 use crate::telemetry::{Metrics, PauseReason};
 
@@ -116,6 +116,7 @@ pub(super) fn ingests(
     settings: &Settings,
     publishers: &HashMap<String, Publisher>,
     apply: &Apply,
+    gauge: &QueueGauge,
     wait: &StartWait,
 ) -> Result<Vec<UnopenedIngest>, StartError> {
     let bad = |message: String| StartError { cause: Cause::Settings, message, hint: String::new() };
@@ -127,7 +128,7 @@ pub(super) fn ingests(
         let publisher =
             publishers.get(&ingest.broker).ok_or_else(|| bad(format!("ingest.{name}: no connection to `{}`", ingest.broker)))?;
         let agent = Ingest::new(ingest::Parts {
-            rules: Rules::new(settings, name).map_err(bad)?,
+            rules: Rules { gauge: gauge.clone(), ..Rules::new(settings, name).map_err(bad)? },
             source: broker.connector.clone(),
             rejected: broker.connector.destination(&ingest.rejected),
             publisher: publisher.clone(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
 
 use super::common::Common;
@@ -10,7 +11,9 @@ use super::exit::{Exit, Stop};
 use crate::bridge::{Bridge, Failure, Roles, StartError};
 use crate::config::read_secret;
 use crate::http::api::{self, Api};
+use crate::http::listener::CONSUMERS_MAX;
 use crate::http::{Listener, Rates, StartGate, probes, router};
+use crate::queues::QueueService;
 use crate::readiness::Readiness;
 use crate::shutdown::Signals;
 use crate::telemetry::trace::Traces;
@@ -58,12 +61,19 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let traces = Traces::from_environment().map_err(|error| {
         Stop::because(Exit::Settings, error.to_string(), "write the URL of an OTLP collector, as http://127.0.0.1:4317")
     })?;
-    let metrics = Metrics::new(settings.brokers.keys().map(String::as_str), settings.ingest.keys().map(String::as_str));
+    let metrics = Metrics::new(settings.brokers.keys().map(String::as_str), settings.ingest.keys().map(String::as_str))
+        .with_queues(settings.queues.iter().map(|rules| rules.name.as_str()));
     let read = settings.ingest.keys().filter(|_| !args.no_ingest).map(String::as_str);
     let readiness = Readiness::new(read);
     let listener = bind("probes.listen", &settings.probes.listen).await?;
     tracing::info!(address = %listener.address(), "probes");
     let admin = bind("http.listen", &settings.http.listen).await?;
+    let admin = if settings.queues.is_empty() {
+        admin
+    } else {
+        allow_connections();
+        admin.for_consumers()
+    };
     let token = match &settings.http.token_file {
         Some(file) => Some(read_secret(file).map_err(|why| Stop::because(Exit::Settings, format!("http.token_file: {why}"), ""))?),
         None => None,
@@ -91,6 +101,8 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         roles,
         instance: bridge.instance(),
         apply: bridge.apply().clone(),
+        queues: QueueService::new(settings.queues.clone(), bridge.consumers().clone(), metrics.clone(), settings.limits.max_ttr_ms.into()),
+        gauge: bridge.gauge().clone(),
         rates: rates.clone(),
         readiness: readiness.clone(),
         token: token.as_deref(),
@@ -124,6 +136,18 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     // Open requests are answered, for a second at most.
     let _ = tokio::join!(http, admin, sampling);
     failed.map_or(Ok(Exit::Ok), |failed| Err(failed.into()))
+}
+
+/// Raises the limit of open files to what the system allows: each waiting consumer has a connection.
+fn allow_connections() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = CONSUMERS_MAX as u64 + 1024;
+    if limit.current.is_some_and(|current| current < wanted) {
+        let current = limit.maximum.map_or(wanted, |most| most.min(wanted));
+        if setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit }).is_err() || current < wanted {
+            tracing::warn!(files = current, wanted, "the system's limit of open files is low for waiting consumers: raise it (ulimit -n)");
+        }
+    }
 }
 
 async fn bind(setting: &'static str, listen: &str) -> Result<Listener, Stop> {

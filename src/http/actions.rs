@@ -11,9 +11,11 @@ use utoipa::ToSchema;
 use super::Problem;
 use super::api::Api;
 use super::extract::{Id, InPath, Json as Body, MaybeJson};
+use super::leases;
 use super::text::Text;
 use crate::job::{Action, JobId};
 use crate::request::{Act, Code, Rejection, Request, act_on, due_within};
+use crate::store::queue::acknowledge::Word;
 use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
 
@@ -32,7 +34,7 @@ pub(super) struct NewTime {
 /// What a consumer returns from the message that it received, so that the action applies to that
 /// message only.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Seen {
     /// The `delayed-due` of the message; if the job has another schedule, the verdict is `stale`
     due_ms: Option<i64>,
@@ -40,6 +42,13 @@ pub(super) struct Seen {
     /// verdict is `stale`
     #[schema(value_type = Option<u64>, maximum = 4_294_967_295_u64)]
     attempt: Option<u32>,
+    /// Of a job that was fetched from a queue: its lease. Without it, whoever holds the job
+    lease: Option<String>,
+    /// With a lease, for `fail`: the wait before the next attempt
+    #[serde(rename = "for")]
+    wait: Option<Text>,
+    /// With a lease, for `fail`: why
+    error: Option<String>,
 }
 
 /// A result with its status.
@@ -95,7 +104,7 @@ pub(super) async fn fire(State(api): State<Api>, Id(id): Id) -> Result<Response,
     (status = 409, body = view::ActionResult, description = "`stale`, or `fired`"),
 ))]
 pub(super) async fn finish(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
-    api.act_for_consumer(Action::Finish, id, &seen).await
+    api.act_for_consumer(Action::Finish, id, seen).await
 }
 
 /// Fail an attempt for its consumer
@@ -105,7 +114,7 @@ pub(super) async fn finish(State(api): State<Api>, Id(id): Id, MaybeJson(seen): 
     (status = 409, body = view::ActionResult, description = "`waiting` (no attempt is in flight), `stale`, `dead`, or `fired`"),
 ))]
 pub(super) async fn fail(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
-    api.act_for_consumer(Action::Fail, id, &seen).await
+    api.act_for_consumer(Action::Fail, id, seen).await
 }
 
 /// Schedule a dead job again, with attempts from 1
@@ -119,7 +128,24 @@ pub(super) async fn requeue(State(api): State<Api>, Id(id): Id) -> Result<Respon
 }
 
 impl Api {
-    async fn act_for_consumer(&self, action: Action, id: JobId, seen: &Seen) -> Result<Response, Problem> {
+    async fn act_for_consumer(&self, action: Action, id: JobId, seen: Seen) -> Result<Response, Problem> {
+        if let Some(lease) = &seen.lease {
+            if seen.due_ms.is_some() || seen.attempt.is_some() {
+                return Err(Problem::bad("a lease names its attempt: send neither `due_ms` nor `attempt` with it"));
+            }
+            let id = id.as_str().to_owned();
+            let said = match action {
+                Action::Fail => leases::fail(id, lease, seen.wait, seen.error)?,
+                _ => leases::read(id, lease, "finish", |_| Word::Finish)?,
+            };
+            let mut results = leases::carry_out(&self.inner.queues, vec![said]).await?;
+            let result = results.pop().ok_or_else(|| Problem::bad("the lease has no answer"))?;
+            let status = StatusCode::from_u16(result.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            return Ok((status, Json(result)).into_response());
+        }
+        if seen.wait.is_some() || seen.error.is_some() {
+            return Err(Problem::bad("`for` and `error` need the `lease` of the job"));
+        }
         self.act(Act { seen_due: seen.due_ms, seen_attempt: seen.attempt, ..act_on(action, id, None) }).await
     }
 

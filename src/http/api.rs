@@ -12,8 +12,9 @@ use crate::apply::Apply;
 use crate::bridge::Roles;
 use crate::clock;
 use crate::config::Settings;
+use crate::queues::QueueService;
 use crate::readiness::Readiness;
-use crate::request::Rules;
+use crate::request::{QueueGauge, Rules};
 
 /// The state of the calls. Clones share it.
 #[derive(Clone)]
@@ -23,6 +24,7 @@ pub struct Api {
 
 pub(super) struct Inner {
     pub(super) apply: Apply,
+    pub(super) queues: QueueService,
     pub(super) rules: Rules,
     pub(super) rates: Rates,
     pub(super) readiness: Readiness,
@@ -54,6 +56,10 @@ pub struct Parts<'a> {
     pub instance: &'a str,
     /// Applies requests to the store.
     pub apply: Apply,
+    /// The queues, and who fetches from them.
+    pub queues: QueueService,
+    /// Which queues are full.
+    pub gauge: QueueGauge,
     /// Counts per second.
     pub rates: Rates,
     /// What `/readyz` says.
@@ -68,7 +74,7 @@ impl Api {
     /// The API of an instance.
     #[must_use]
     pub fn new(parts: Parts<'_>) -> Self {
-        let Parts { settings, roles, instance, apply, rates, readiness, token, stop } = parts;
+        let Parts { settings, roles, instance, apply, queues, gauge, rates, readiness, token, stop } = parts;
         let linked = |name: &String| roles.dispatch || settings.ingest.values().any(|ingest| ingest.broker == *name);
         let brokers = settings.brokers.iter().map(|(name, broker)| (name.clone(), (broker.connector.kind(), linked(name))));
         let ingests = settings.ingest.iter().filter(|_| roles.ingest);
@@ -80,9 +86,9 @@ impl Api {
             brokers: brokers.collect(),
             ingests: ingests.map(|(name, ingest)| (name.clone(), (ingest.broker.clone(), ingest.topic.clone()))).collect(),
         };
-        let rules = Rules::direct(settings);
+        let rules = Rules { gauge, ..Rules::direct(settings) };
         let guard = if token.is_none() && !settings.http.tokens.is_empty() { Guard::closed() } else { Guard::new(token) };
-        let inner = Inner { apply, rules, rates, readiness, about, feed: Feed::new(stop), guard };
+        let inner = Inner { apply, queues, rules, rates, readiness, about, feed: Feed::new(stop), guard };
         Api { inner: Arc::new(inner) }
     }
 }

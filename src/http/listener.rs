@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use connection::{AnswerBody, TimedIo};
-use slots::{BusyGuard, Slot, Slots};
+use slots::{BusyGuard, CONNECTIONS_MAX, Slot, Slots};
 
 /// How long the end waits for slow clients.
 pub const GRACE: Duration = Duration::from_secs(1);
@@ -37,6 +37,8 @@ const HEAD_BYTES: usize = 16 << 10;
 /// megabytes a connection, which count as memory of the container: clients that send requests and
 /// never read would fill it.
 const SEND_BYTES: usize = 64 << 10;
+/// The most connections of a listener for consumers, each of which may wait for a minute.
+pub const CONSUMERS_MAX: usize = 16_384;
 /// The pause after a failed accept: no file descriptor is left, or all connections are busy.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -85,6 +87,8 @@ impl ListenError {
 pub struct Listener {
     listener: TcpListener,
     address: SocketAddr,
+    most: usize,
+    most_of_peer: usize,
 }
 
 impl Listener {
@@ -94,7 +98,7 @@ impl Listener {
         let bound = async {
             let listener = TcpListener::bind(listen).await?;
             let address = listener.local_addr()?;
-            Ok(Listener { listener, address })
+            Ok(Listener { listener, address, most: CONNECTIONS_MAX, most_of_peer: CONNECTIONS_MAX / 2 })
         };
         bound.await.map_err(|error: io::Error| {
             let listen = listen.to_owned();
@@ -113,6 +117,13 @@ impl Listener {
         })
     }
 
+    /// The same for consumers that wait: at most [`CONSUMERS_MAX`] connections, three quarters of them
+    /// of one peer.
+    #[must_use]
+    pub fn for_consumers(self) -> Self {
+        Listener { most: CONSUMERS_MAX, most_of_peer: CONSUMERS_MAX / 4 * 3, ..self }
+    }
+
     /// The address with its real port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -124,7 +135,7 @@ impl Listener {
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
         // Dropping the set closes the remaining connections.
         let mut connections = JoinSet::new();
-        let mut slots = Slots::default();
+        let mut slots = Slots::new(self.most, self.most_of_peer);
         loop {
             let has_room = slots.has_room();
             tokio::select! {

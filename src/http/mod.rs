@@ -4,8 +4,8 @@
 //!   store is reached.
 //! - [`api`]: the state of the calls; [`router`]: the router of `/v1` with its middleware: `trace`,
 //!   `guard`.
-//! - `routes`: the calls, a file a resource: `jobs`, `schedule`, `actions`, `horizon`, `stats`,
-//!   `events`; `extract` reads their arguments, [`problem`] has their errors, [`openapi`] describes
+//! - `routes`: the calls, a file a resource: `jobs`, `schedule`, `actions`, `pop`, `leases`,
+//!   `queues`, `horizon`, `stats`, `events`; `extract` reads their arguments, [`problem`] has their errors, [`openapi`] describes
 //!   them.
 //! - `dashboard`: `/`, the pages, which use these calls; `assets`, `bundle` and `page` put them
 //!   together.
@@ -25,11 +25,15 @@ pub(crate) mod fuzz;
 mod guard;
 mod horizon;
 mod jobs;
+mod leases;
 pub mod listener;
 pub mod openapi;
 mod page;
+mod pop;
 pub mod probes;
 pub mod problem;
+mod queue_name;
+mod queues;
 pub mod rates;
 pub mod router;
 mod routes;

@@ -52,6 +52,13 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// The same with this status.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Self {
+        let title = status.canonical_reason().unwrap_or_default().to_owned();
+        Problem { title, status: status.as_u16(), ..self }
+    }
+
     /// Adds the existing job.
     #[must_use]
     pub fn job(mut self, job: Option<view::Job>) -> Self {
@@ -84,7 +91,8 @@ impl From<StoreError> for Problem {
                 StatusCode::SERVICE_UNAVAILABLE
             }
         };
-        Problem::new(status, error.message)
+        let code = (status == StatusCode::SERVICE_UNAVAILABLE).then_some("redis");
+        Problem { code, ..Problem::new(status, error.message) }
     }
 }
 
@@ -93,6 +101,9 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(self)).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

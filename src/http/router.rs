@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::StatusCode;
-use axum::middleware;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::timeout::TimeoutLayer;
 
 use super::api::Api;
 use super::guard::{self, Guard};
 use super::{Problem, dashboard, openapi, problem, routes, trace};
+use crate::clock;
+use crate::queues::WAIT_MAX;
 
 /// How long a call may take: longer than all tries of the store.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,10 +32,17 @@ pub fn router(api: Api) -> Router {
     guarded(router, api.inner.guard.clone()).with_state(api)
 }
 
+/// Ends a call that takes too long. A pop may wait before.
+async fn limit_time(request: Request, next: Next) -> Response {
+    let waits = request.uri().path().ends_with("/pop");
+    let limit = if waits { TIMEOUT + WAIT_MAX } else { TIMEOUT };
+    clock::timeout(limit, next.run(request)).await.unwrap_or_else(|| StatusCode::GATEWAY_TIMEOUT.into_response())
+}
+
 /// Adds the middleware of every call.
 fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>, guard: Guard) -> Router<S> {
     router
-        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, TIMEOUT))
+        .layer(middleware::from_fn(limit_time))
         .layer(middleware::from_fn_with_state(guard, guard::check))
         // The pages need no token: they get their data through the calls.
         .merge(dashboard::router())
@@ -51,7 +60,6 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::clock;
     use crate::http::Listener;
 
     /// The whole answer to `GET path`.

@@ -4,7 +4,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::api::Api;
-use super::{actions, events, horizon, jobs, schedule, stats};
+use super::{actions, events, horizon, jobs, leases, pop, queues, schedule, stats};
 
 /// The calls of `/v1` and their documentation.
 pub(super) fn calls() -> OpenApiRouter<Api> {
@@ -15,6 +15,14 @@ pub(super) fn calls() -> OpenApiRouter<Api> {
         .routes(routes!(actions::finish))
         .routes(routes!(actions::fail))
         .routes(routes!(actions::requeue))
+        .routes(routes!(pop::pop))
+        .routes(routes!(leases::leases))
+        .routes(routes!(queues::list))
+        .routes(routes!(queues::show))
+        .routes(routes!(queues::peek))
+        .routes(routes!(queues::pause))
+        .routes(routes!(queues::resume))
+        .routes(routes!(queues::purge))
         .routes(routes!(stats::stats))
         .routes(routes!(horizon::horizon))
         .routes(routes!(events::events))

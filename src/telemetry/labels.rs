@@ -46,10 +46,40 @@ macro_rules! labels {
 }
 
 labels! {
+    /// `dwell_queue_jobs{state}`
+    QueueState {
+        /// Due later than now.
+        Scheduled = "scheduled",
+        /// Due, and not fetched.
+        Ready = "ready",
+        /// Fetched, with a lease.
+        Reserved = "reserved",
+        /// A dead job.
+        Dead = "dead",
+    }
+}
+
+labels! {
+    /// `dwell_lease_ends_total{end}`
+    LeaseEnd {
+        /// The consumer finished the job.
+        Finished = "finished",
+        /// The consumer failed it.
+        Failed = "failed",
+        /// The consumer gave it back.
+        Released = "released",
+        /// The consumer did neither in time.
+        Timeout = "timeout",
+    }
+}
+
+labels! {
     /// `dwell_jobs{state}`
     JobState {
         /// Waits for its due time or a retry.
         Scheduled = "scheduled",
+        /// Of a queue: due, and not fetched.
+        Ready = "ready",
         /// Claimed, or held for its consumer.
         Reserved = "reserved",
         /// A dead job.

@@ -16,11 +16,13 @@ use prometheus_client::registry::{Registry, Unit};
 mod exposition;
 mod family;
 mod handles;
+mod queues;
 mod stranded;
 
 pub use exposition::Exposition;
 use family::{PerLabel, add, add_in, gauge_value, histogram, one};
 pub use handles::{BrokerMetrics, IngestMetrics, Paused};
+pub use queues::QueueMetrics;
 pub use stranded::Stranded;
 
 use super::gauges::Gauges;
@@ -60,6 +62,7 @@ pub struct Metrics {
     possible_duplicates: PerLabel<Counter>,
     leases_lost: Counter,
     cancelled: Arc<[(Verdict, Counter)]>,
+    queues: queues::Queues,
     redis_seconds: PerLabel<Histogram>,
     redis_errors: PerLabel<Counter>,
     ingest_paused: PerLabel<Gauge>,
@@ -118,6 +121,7 @@ impl Metrics {
         let due_within = add(&mut r, "due_within_jobs", "Jobs due within this many seconds", Family::<Labels, Gauge>::default());
         let stranded =
             add(&mut r, "stranded_jobs", "Jobs that wait for a broker that no instance delivers to", Family::<Labels, Gauge>::default());
+        let queues = queues::Queues::new(&mut r);
         r.register("build", "The running version", Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));
 
         let names: Vec<&str> = brokers.into_iter().collect();
@@ -154,6 +158,7 @@ impl Metrics {
                 .iter()
                 .map(|verdict| (*verdict, cancelled.get_or_create_owned(&one("verdict", verdict.as_str()))))
                 .collect(),
+            queues,
             redis_seconds: PerLabel::new(|value: Name| redis_seconds.get_or_create_owned(&one("script", value.word()))),
             redis_errors: PerLabel::new(|value: RedisErrorClass| redis_errors.get_or_create_owned(&one("class", value.word()))),
             ingest_paused: PerLabel::new(|value: PauseReason| ingest_paused.get_or_create_owned(&one("reason", value.word()))),
@@ -163,6 +168,19 @@ impl Metrics {
             stranded: Stranded::new(stranded, &names),
             registry: Arc::new(r),
         }
+    }
+
+    /// The same with the queues of the settings, by these names and patterns.
+    #[must_use]
+    pub fn with_queues<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        Metrics { queues: self.queues.of(names), ..self }
+    }
+
+    /// The handle of a queue, by its name or pattern in the settings; `None` for one that
+    /// `with_queues` did not get.
+    #[must_use]
+    pub fn queue(&self, name: &str) -> Option<&QueueMetrics> {
+        self.queues.get(name)
     }
 
     /// The handle of a broker, to be fetched once and kept; `None` for a name that `new` did not

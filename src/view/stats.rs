@@ -13,7 +13,9 @@ use crate::telemetry::{Metrics, recent};
 pub struct Stats {
     /// Jobs that wait for their due time or their next attempt.
     pub scheduled: u64,
-    /// Jobs with an attempt in flight, or that wait for their consumer.
+    /// Jobs of queues that are due and not fetched.
+    pub ready: u64,
+    /// Jobs with an attempt in flight, or that wait for their consumer, or are fetched from a queue.
     pub reserved: u64,
     /// Dead letters in Redis.
     pub dead: u64,
@@ -46,6 +48,7 @@ pub struct Stats {
 #[allow(missing_docs, reason = "docs/reference/http.md explains the words")]
 pub struct Bucket {
     pub scheduled: u64,
+    pub ready: u64,
     pub reserved: u64,
     pub dead: u64,
 }
@@ -150,17 +153,25 @@ impl Stats {
     /// The counts without those of an instance.
     #[must_use]
     pub fn of(counts: &Counts) -> Self {
-        let of_bucket =
-            |((scheduled, reserved), dead): ((&u64, &u64), &u64)| Bucket { scheduled: *scheduled, reserved: *reserved, dead: *dead };
+        let of_bucket = |at: usize| {
+            let count = |counts: &[u64]| counts.get(at).copied().unwrap_or(0);
+            Bucket {
+                scheduled: count(&counts.scheduled),
+                ready: count(&counts.ready),
+                reserved: count(&counts.reserved),
+                dead: count(&counts.dead),
+            }
+        };
         let of_broker = |scheduled| Broker { scheduled, kind: None, connected: None, paused: None, last_error: None, stranded: None };
         Stats {
             scheduled: counts.scheduled.iter().sum(),
+            ready: counts.ready.iter().sum(),
             reserved: counts.reserved.iter().sum(),
             dead: counts.dead.iter().sum(),
             overdue: counts.overdue,
             next_due_ms: counts.next_due_ms,
             now_ms: counts.now_ms,
-            buckets: counts.scheduled.iter().zip(&counts.reserved).zip(&counts.dead).map(of_bucket).collect(),
+            buckets: (0..counts.scheduled.len()).map(of_bucket).collect(),
             brokers: counts.brokers.iter().map(|(name, scheduled)| (name.clone(), of_broker(*scheduled))).collect(),
             ingests: BTreeMap::new(),
             rates: BTreeMap::new(),

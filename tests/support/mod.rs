@@ -62,3 +62,9 @@ pub(crate) fn python_libraries() -> PathBuf {
     assert!(folder.is_dir(), "no clients at {}: run `make clients`", folder.display());
     folder
 }
+
+/// The consumers of a store: of no queue.
+pub(crate) fn consumers(store: &std::sync::Arc<dwell::store::Store>) -> dwell::consumers::Consumers {
+    use dwell::consumers::{Consumers, UnobservedConsumers};
+    Consumers::new(store.clone(), Default::default(), std::sync::Arc::new(UnobservedConsumers), Default::default())
+}

@@ -10,8 +10,6 @@ use tokio::task::{AbortHandle, Id};
 
 /// The most connections.
 pub(super) const CONNECTIONS_MAX: usize = 512;
-/// The most connections of one peer, so that other peers find room.
-pub(super) const CONNECTIONS_PER_PEER: usize = CONNECTIONS_MAX / 2;
 
 /// The state of a connection, as reported by its task.
 #[derive(Debug)]
@@ -65,13 +63,24 @@ impl Drop for BusyGuard {
 }
 
 /// The connections of a listener.
-#[derive(Debug, Default)]
-pub(super) struct Slots(HashMap<Id, (Arc<Slot>, AbortHandle)>);
+#[derive(Debug)]
+pub(super) struct Slots {
+    taken: HashMap<Id, (Arc<Slot>, AbortHandle)>,
+    /// The most connections.
+    most: usize,
+    /// The most connections of one peer, so that other peers find room.
+    most_of_peer: usize,
+}
 
 impl Slots {
+    /// No connection yet.
+    pub(super) fn new(most: usize, most_of_peer: usize) -> Slots {
+        Slots { taken: HashMap::new(), most, most_of_peer }
+    }
+
     /// Whether another connection can be accepted, possibly by closing one.
     pub(super) fn has_room(&self) -> bool {
-        self.0.len() < CONNECTIONS_MAX || self.0.values().any(|(slot, _)| slot.waits_for_client())
+        self.taken.len() < self.most || self.taken.values().any(|(slot, _)| slot.waits_for_client())
     }
 
     /// Adds a connection. If its peer is at its limit, a waiting connection of that peer is closed,
@@ -79,32 +88,34 @@ impl Slots {
     /// the most connections is closed: the one whose last request is the oldest.
     pub(super) fn add(&mut self, slot: Arc<Slot>, task: AbortHandle) {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        if self.0.len() >= CONNECTIONS_PER_PEER {
-            self.0.values().for_each(|(slot, _)| *counts.entry(slot.peer).or_default() += 1);
+        if self.taken.len() >= self.most_of_peer {
+            self.taken.values().for_each(|(slot, _)| *counts.entry(slot.peer).or_default() += 1);
         }
         let of = |peer: &IpAddr| counts.get(peer).copied().unwrap_or(0);
-        let (is_full, is_peer_full) = (self.0.len() >= CONNECTIONS_MAX, of(&slot.peer) >= CONNECTIONS_PER_PEER);
+        let (is_full, is_peer_full) = (self.taken.len() >= self.most, of(&slot.peer) >= self.most_of_peer);
         if is_full || is_peer_full {
-            let may_go = self.0.iter().filter(|(_, (other, _))| other.waits_for_client() && (!is_peer_full || other.peer == slot.peer));
+            let may_go = self.taken.iter().filter(|(_, (other, _))| other.waits_for_client() && (!is_peer_full || other.peer == slot.peer));
             let goes = may_go.max_by_key(|(_, (other, _))| (of(&other.peer), Reverse(other.turn.load(Ordering::Relaxed))));
-            match goes.map(|(id, _)| *id).and_then(|id| self.0.remove(&id)) {
+            match goes.map(|(id, _)| *id).and_then(|id| self.taken.remove(&id)) {
                 Some((_, other)) => other.abort(),
                 None if is_peer_full => return task.abort(),
                 None => {}
             }
         }
-        self.0.insert(task.id(), (slot, task));
+        self.taken.insert(task.id(), (slot, task));
     }
 
     /// Removes a connection.
     pub(super) fn remove(&mut self, id: Id) {
-        self.0.remove(&id);
+        self.taken.remove(&id);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const CONNECTIONS_PER_PEER: usize = CONNECTIONS_MAX / 2;
 
     const CROWD: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
@@ -119,13 +130,13 @@ mod tests {
         }
 
         fn has(&self, slot: &Arc<Slot>) -> bool {
-            self.0.0.values().any(|(other, _)| Arc::ptr_eq(other, slot))
+            self.0.taken.values().any(|(other, _)| Arc::ptr_eq(other, slot))
         }
     }
 
     #[tokio::test]
     async fn a_peer_at_its_limit_loses_its_least_recent_connection() {
-        let mut table = Table(Slots::default(), tokio::task::JoinSet::new());
+        let mut table = Table(Slots::new(CONNECTIONS_MAX, CONNECTIONS_PER_PEER), tokio::task::JoinSet::new());
         let other = table.add(OTHER);
         let crowd: Vec<_> = (0..CONNECTIONS_PER_PEER).map(|_| table.add(CROWD)).collect();
         drop(BusyGuard::new(&crowd[0]));
@@ -146,7 +157,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_at_its_limit_with_busy_connections_gets_no_more() {
-        let mut table = Table(Slots::default(), tokio::task::JoinSet::new());
+        let mut table = Table(Slots::new(CONNECTIONS_MAX, CONNECTIONS_PER_PEER), tokio::task::JoinSet::new());
         let other = table.add(OTHER);
         let _works: Vec<BusyGuard> = (0..CONNECTIONS_PER_PEER).map(|_| BusyGuard::new(&table.add(CROWD))).collect();
         for _ in 0..CONNECTIONS_MAX {
@@ -158,7 +169,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_busy_connection_is_never_closed_for_a_new_one() {
-        let mut table = Table(Slots::default(), tokio::task::JoinSet::new());
+        let mut table = Table(Slots::new(CONNECTIONS_MAX, CONNECTIONS_PER_PEER), tokio::task::JoinSet::new());
         let mut works = Vec::new();
         let waits = table.add(OTHER);
         for n in 1..CONNECTIONS_MAX {

@@ -10,12 +10,14 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::Labels;
 use super::family::{gauge_value, one};
+use crate::job::set_of_queue;
 
 /// How many there are, by broker.
 #[derive(Debug, Clone)]
 pub struct Stranded {
     gauges: Family<Labels, Gauge>,
     now: Arc<Mutex<BTreeMap<String, u64>>>,
+    queues: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl Stranded {
@@ -24,12 +26,21 @@ impl Stranded {
         for name in brokers {
             gauges.get_or_create_owned(&one("broker", name));
         }
-        Stranded { gauges, now: Arc::default() }
+        Stranded { gauges, now: Arc::default(), queues: Arc::default() }
     }
 
     /// Sets the counts; other brokers become zero.
     pub fn set(&self, counts: BTreeMap<String, u64>) {
-        let mut now = self.now.lock();
+        self.replace(&self.now, counts);
+    }
+
+    /// Sets the counts of queues that the settings do not declare; their label is `=` and the name.
+    pub fn set_queues(&self, counts: BTreeMap<String, u64>) {
+        self.replace(&self.queues, counts.into_iter().map(|(queue, count)| (set_of_queue(&queue), count)).collect());
+    }
+
+    fn replace(&self, counted: &Mutex<BTreeMap<String, u64>>, counts: BTreeMap<String, u64>) {
+        let mut now = counted.lock();
         for name in now.keys().filter(|name| !counts.contains_key(*name)) {
             self.gauges.get_or_create_owned(&one("broker", name)).set(0);
         }

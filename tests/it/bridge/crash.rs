@@ -21,7 +21,8 @@ use crate::support::wait_until;
 async fn crash_on(env: &Environment, id: &str, times: usize) {
     let store = std::sync::Arc::new(env.store().await);
     let (_, fleet) = watch::channel(Fleet::alone("test"));
-    let wake_ups = WakeUps::new(store.clone(), Default::default(), fleet.clone());
+    let consumers = crate::support::consumers(&store);
+    let wake_ups = WakeUps::new(store.clone(), Default::default(), consumers, fleet.clone());
     let rescue = Rescue::new(store.clone(), env.settings.delivery.clone(), env.metrics.clone(), fleet, wake_ups);
     let id = JobId::new(id).unwrap();
     let bucket = store.keys().bucket_of(id.as_str());

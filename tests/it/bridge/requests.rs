@@ -222,13 +222,14 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
     let (_, fleet) = watch::channel(Fleet::alone("test"));
     let source = env.settings.brokers["main"].connector.clone();
     let (publisher, _reports) = Publisher::new("main", source.clone(), Duration::from_secs(20), None);
+    let consumers = crate::support::consumers(&store);
     let ingest = Ingest::new(Parts {
         rules: Rules::new(&env.settings, "main").unwrap(),
         source,
         rejected: Destination::new("delay.rejected"),
         publisher: publisher.clone(),
         apply: Apply {
-            wake_ups: WakeUps::new(store.clone(), Default::default(), fleet),
+            wake_ups: WakeUps::new(store.clone(), Default::default(), consumers, fleet),
             store,
             retry_ms: Vec::new(),
             metrics: env.metrics.clone(),

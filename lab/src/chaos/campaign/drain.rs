@@ -85,7 +85,7 @@ impl Campaign<'_> {
 
     async fn dead(&self, store: &Store) -> Result<Vec<DeadJob>, StoreError> {
         let mut dead = Vec::new();
-        let mut query = Query { place: Place::Dead, from_ms: None, to_ms: None, target: None, after: None, limit: 500 };
+        let mut query = Query { limit: 500, ..Query::new(Place::Dead) };
         loop {
             let page = store.reader.list(&query).await?;
             dead.extend(page.jobs.iter().map(|found| DeadJob {

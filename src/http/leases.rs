@@ -1,0 +1,199 @@
+//! `POST /v1/leases`: what consumers say of the jobs that they fetched.
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Problem;
+use super::api::Api;
+use super::extract::Json as Body;
+use super::pop::span;
+use super::text::Text;
+use crate::job::JobId;
+use crate::queues::{QueueService, WORDS_MAX};
+use crate::request::{Code, Rejection};
+use crate::store::error::StoreError;
+use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, LeaseVerdict, Word};
+use crate::store::queue::pop::PopToken;
+
+/// The words on leases; at most 1000 together.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Words {
+    /// These jobs are done
+    #[serde(default)]
+    #[schema(required = false)]
+    finish: Vec<Finish>,
+    /// These attempts failed: the next wait of the retry array begins, or the job is dead
+    #[serde(default)]
+    #[schema(required = false)]
+    fail: Vec<Fail>,
+    /// These jobs go back, and nothing is burned
+    #[serde(default)]
+    #[schema(required = false)]
+    release: Vec<Release>,
+    /// These leases last longer
+    #[serde(default)]
+    #[schema(required = false)]
+    touch: Vec<Touch>,
+}
+
+/// A lease
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Finish {
+    /// The job's id
+    id: String,
+    /// The lease of the pop
+    lease: String,
+}
+
+/// A failed attempt
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fail {
+    /// The job's id
+    id: String,
+    /// The lease of the pop
+    lease: String,
+    /// The wait before the next attempt, instead of that of the retry array
+    #[serde(rename = "for")]
+    wait: Option<Text>,
+    /// Why: becomes the last error of the job
+    error: Option<String>,
+}
+
+/// A job that goes back
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Release {
+    /// The job's id
+    id: String,
+    /// The lease of the pop
+    lease: String,
+    /// When the job is due again; by default now
+    #[serde(rename = "for")]
+    wait: Option<Text>,
+}
+
+/// A longer lease
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Touch {
+    /// The job's id
+    id: String,
+    /// The lease of the pop
+    lease: String,
+    /// How long the lease lasts from now; by default as long as it was given
+    ttr: Option<Text>,
+}
+
+/// The answers.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Results {
+    /// First those of `finish`, then `fail`, `release` and `touch`, each in its order.
+    results: Vec<LeaseResult>,
+}
+
+/// The answer to a word on a lease.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct LeaseResult {
+    /// The job's id.
+    id: String,
+    /// `finish`, `fail`, `release` or `touch`.
+    #[schema(value_type = String)]
+    action: &'static str,
+    /// `finished`, `failed`, `dead`, `released`, `touched`; or `stale`, `fired`, `not_found`: nothing
+    /// changed.
+    #[schema(value_type = String)]
+    verdict: &'static str,
+    /// When the job is due again, epoch ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_ms: Option<i64>,
+    /// Until when the lease lasts, epoch ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_ms: Option<i64>,
+}
+
+impl LeaseResult {
+    /// Whether the word did what it says.
+    pub(super) fn status(&self) -> u16 {
+        match self.verdict {
+            "not_found" => 404,
+            "stale" | "fired" => 409,
+            _ => 200,
+        }
+    }
+}
+
+/// A word that was read.
+pub(super) struct Said {
+    pub(super) id: String,
+    pub(super) action: &'static str,
+    /// `None`: no lease of this server, or no id of a job.
+    pub(super) word: Option<Acknowledge>,
+}
+
+/// End or prolong leases
+#[utoipa::path(post, path = "/v1/leases", tag = "queues", request_body = Words, responses(
+    (status = 200, body = Results, description = "A verdict for each lease"),
+    (status = 400, body = Problem, content_type = "application/problem+json", description = "The call is malformed: nothing changed"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: send the call again"),
+))]
+pub(super) async fn leases(State(api): State<Api>, Body(words): Body<Words>) -> Result<Json<Results>, Problem> {
+    let queues = &api.inner.queues;
+    let count = words.finish.len() + words.fail.len() + words.release.len() + words.touch.len();
+    if count > WORDS_MAX {
+        return Err(Problem::bad(format!("{count} leases in one call: at most {WORDS_MAX}")));
+    }
+    let mut said = Vec::with_capacity(count);
+    for Finish { id, lease } in words.finish {
+        said.push(read(id, &lease, "finish", |_| Word::Finish)?);
+    }
+    for Fail { id, lease, wait, error } in words.fail {
+        said.push(fail(id, &lease, wait, error)?);
+    }
+    for Release { id, lease, wait } in words.release {
+        let wait_ms = span("for", wait)?.unwrap_or(0);
+        said.push(read(id, &lease, "release", |_| Word::Release { wait_ms })?);
+    }
+    for Touch { id, lease, ttr } in words.touch {
+        let ttr_ms = span("ttr", ttr)?;
+        if ttr_ms == Some(0) {
+            return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
+        }
+        let longest = queues.max_ttr_ms();
+        said.push(read(id, &lease, "touch", |token| Word::Touch { ttr_ms: ttr_ms.unwrap_or(token.ttr_ms.into()).min(longest) })?);
+    }
+    Ok(Json(Results { results: carry_out(queues, said).await? }))
+}
+
+/// Reads a word. A bad id is an error; an unreadable lease is stale.
+pub(super) fn read(id: String, lease: &str, action: &'static str, word: impl FnOnce(&PopToken) -> Word) -> Result<Said, Problem> {
+    let job = JobId::new(id.as_str()).map_err(|why| Problem::from(Rejection::new(Code::BadId, why)))?;
+    let word = PopToken::read(lease).map(|lease| Acknowledge { id: job, word: word(&lease), lease });
+    Ok(Said { id, action, word })
+}
+
+/// Reads a `fail`: the wait of the call replaces that of the array, unless the array is at its end.
+pub(super) fn fail(id: String, lease: &str, wait: Option<Text>, error: Option<String>) -> Result<Said, Problem> {
+    let wait_ms = span("for", wait)?;
+    let error = error.filter(|error| !error.is_empty()).unwrap_or_else(|| "the consumer said `fail`".to_owned());
+    read(id, lease, "fail", |token| Word::Fail { wait_ms: token.wait_ms.map(|of_array| wait_ms.unwrap_or(of_array)), error })
+}
+
+/// Carries out words, in their order.
+pub(super) async fn carry_out(queues: &QueueService, said: Vec<Said>) -> Result<Vec<LeaseResult>, StoreError> {
+    let words: Vec<Acknowledge> = said.iter().filter_map(|said| said.word.clone()).collect();
+    let mut answers = queues.acknowledge(&words).await.into_iter();
+    let stale = Acknowledged { verdict: LeaseVerdict::Stale, ms: None };
+    said.into_iter()
+        .map(|Said { id, action, word }| {
+            let answered = if word.is_some() { answers.next().unwrap_or(Ok(stale)) } else { Ok(stale) };
+            let Acknowledged { verdict, ms } = answered?;
+            let (due_ms, deadline_ms) = if verdict == LeaseVerdict::Touched { (None, ms) } else { (ms, None) };
+            Ok(LeaseResult { id, action, verdict: verdict.as_str(), due_ms, deadline_ms })
+        })
+        .collect()
+}

@@ -1,0 +1,177 @@
+//! `POST /v1/queues/{queue}/pop`
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::body::{Frame, SizeHint};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Problem;
+use super::api::Api;
+use super::extract::MaybeJson;
+use super::queue_name::{InPath, QueueNames};
+use super::text::Text;
+use crate::consumers::PoppedJobs;
+use crate::job::Job;
+use crate::queues::{POP_MAX, QueueService, WAIT_MAX};
+use crate::units::parse_duration_ms;
+use crate::view;
+
+/// What to fetch. All fields are optional.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    /// The most jobs; by default 1
+    #[schema(minimum = 1, maximum = 1000)]
+    max: Option<usize>,
+    /// How long to wait for the first job: `20s`, or milliseconds; at most 60s, by default not at all
+    #[schema(example = "20s")]
+    wait: Option<Text>,
+    /// The lease: how long the jobs are reserved; by default the TTR of each job
+    ttr: Option<Text>,
+}
+
+/// The fetched jobs.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Fetched<'a> {
+    /// The jobs; empty if none was there within the wait.
+    jobs: Vec<FetchedJob<'a>>,
+}
+
+/// A fetched job. Its consumer ends the lease by `POST /v1/leases`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FetchedJob<'a> {
+    /// The job's id.
+    id: &'a str,
+    /// The queue that the job came from.
+    queue: &'a str,
+    /// The lease: an opaque text. Absent in a peek.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<String>,
+    /// How often the job was handed out, this time included.
+    #[schema(value_type = u64)]
+    attempt: u32,
+    /// When the job was due, epoch ms; the same over its retries.
+    due_ms: i64,
+    /// The end of the lease, epoch ms. Absent in a peek.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_ms: Option<i64>,
+    /// The headers by name; a repeated name has a list of values.
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
+    headers: serde_json::Map<String, serde_json::Value>,
+    /// The body, if it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<&'a str>,
+    /// The body in base64, if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+}
+
+impl<'a> FetchedJob<'a> {
+    /// A ready job, without a lease.
+    pub(super) fn peeked(id: &'a str, job: &'a Job, attempt: u32, due_ms: i64) -> FetchedJob<'a> {
+        let body = std::str::from_utf8(&job.body).ok();
+        FetchedJob {
+            id,
+            queue: job.queue.as_deref().unwrap_or_default(),
+            lease: None,
+            attempt,
+            due_ms,
+            deadline_ms: None,
+            headers: view::headers(&job.headers),
+            body,
+            body_base64: body.is_none().then(|| STANDARD.encode(&job.body)),
+        }
+    }
+}
+
+impl<'a> Fetched<'a> {
+    pub(super) fn of(jobs: Vec<FetchedJob<'a>>) -> Self {
+        Fetched { jobs }
+    }
+}
+
+/// Fetch jobs of a queue
+///
+/// Reserves due jobs for the caller and answers them. Several queues, separated by commas, are served
+/// in their order. A call whose client goes away before the answer is written gives its jobs back.
+#[utoipa::path(post, path = "/v1/queues/{queue}/pop", tag = "queues", params(InPath), request_body = Option<Asked>, responses(
+    (status = 200, body = Fetched<'_>, description = "The jobs, none if there are none within the wait"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: Redis does not answer"),
+))]
+pub(super) async fn pop(State(api): State<Api>, names: QueueNames, MaybeJson(asked): MaybeJson<Asked>) -> Result<Response, Problem> {
+    let queues = &api.inner.queues;
+    let max = asked.max.unwrap_or(1);
+    if !(1..=POP_MAX).contains(&max) {
+        return Err(Problem::bad(format!("max: {max} is not from 1 to {POP_MAX}")));
+    }
+    let wait = Duration::from_millis(span("wait", asked.wait)?.unwrap_or(0));
+    if wait > WAIT_MAX {
+        return Err(Problem::bad(format!("wait: at most {} s", WAIT_MAX.as_secs())));
+    }
+    let ttr_ms = span("ttr", asked.ttr)?;
+    if ttr_ms == Some(0) {
+        return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
+    }
+    let jobs = queues.pop(names.0, max, wait, ttr_ms).await?;
+    Ok(answer(jobs, queues.clone(), api.inner.apply.store.now_us()))
+}
+
+/// A duration of a body.
+pub(super) fn span(name: &str, text: Option<Text>) -> Result<Option<u64>, Problem> {
+    text.map(|text| parse_duration_ms(&text.0)).transpose().map_err(|why| Problem::bad(format!("{name}: {why}")))
+}
+
+fn answer(jobs: PoppedJobs, queues: QueueService, now_us: i64) -> Response {
+    let fetched = Fetched {
+        jobs: jobs
+            .iter()
+            .map(|popped| FetchedJob {
+                lease: Some(popped.lease.text()),
+                deadline_ms: Some(popped.deadline_ms),
+                ..FetchedJob::peeked(popped.id.as_str(), &popped.record.job, popped.state.attempt, popped.due_ms())
+            })
+            .collect(),
+    };
+    let bytes = serde_json::to_vec(&fetched).unwrap_or_default();
+    let body = UnsentBody { bytes: Some(bytes.into()), jobs: Some((jobs, queues, now_us)) };
+    let mut response = Body::new(body).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// An answer with jobs. Dropped before the connection takes it, it gives the jobs back.
+struct UnsentBody {
+    bytes: Option<Bytes>,
+    jobs: Option<(PoppedJobs, QueueService, i64)>,
+}
+
+impl hyper::body::Body for UnsentBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let Some(bytes) = self.bytes.take() else { return Poll::Ready(None) };
+        if let Some((jobs, queues, now_us)) = self.jobs.take() {
+            queues.sent(jobs, now_us);
+        }
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, Bytes::len) as u64)
+    }
+}

@@ -1,0 +1,68 @@
+//! The names of queues in a path.
+
+use axum::extract::{FromRequestParts, Path};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+
+use super::Problem;
+use super::api::Api;
+use crate::job::is_queue_name;
+use crate::queues::QUEUES_MAX;
+use crate::request::{Code, Rejection};
+use crate::units::quote;
+
+/// The OpenAPI description of queue names.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Path)]
+#[allow(dead_code, reason = "only described")]
+pub(super) struct InPath {
+    /// The queue; for a pop, up to 100 queues, separated by commas
+    #[param(pattern = r"^[A-Za-z0-9._-]{1,255}(,[A-Za-z0-9._-]{1,255}){0,99}$")]
+    queue: String,
+}
+
+/// The queues in the path, each declared.
+pub(super) struct QueueNames(pub(super) Vec<String>);
+
+/// The one queue in the path, declared.
+pub(super) struct QueueName(pub(super) String);
+
+/// A name that no queue has, or none that the settings have.
+pub(super) fn refuse_unknown(api: &Api, name: &str) -> Result<(), Problem> {
+    let (code, why) = if !is_queue_name(name) {
+        (Code::BadQueue, format!("{} is no name of a queue: use 1 to 255 of A-Z a-z 0-9 . _ -", quote(name)))
+    } else if api.inner.queues.of(name).is_none() {
+        (Code::UnknownQueue, format!("no [queues] of the settings fits {}: add its name or a pattern", quote(name)))
+    } else {
+        return Ok(());
+    };
+    Err(Problem::from(Rejection::new(code, why)).with_status(StatusCode::NOT_FOUND))
+}
+
+async fn path(parts: &mut Parts, api: &Api) -> Result<String, Problem> {
+    let Path(text): Path<String> = Path::from_request_parts(parts, api).await.map_err(|rejection| Problem::bad(rejection.body_text()))?;
+    Ok(text)
+}
+
+impl FromRequestParts<Api> for QueueNames {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let names: Vec<String> = path(parts, api).await?.split(',').map(str::to_owned).collect();
+        if names.len() > QUEUES_MAX {
+            return Err(Problem::bad(format!("{} queues in one call: at most {QUEUES_MAX}", names.len())));
+        }
+        names.iter().try_for_each(|name| refuse_unknown(api, name))?;
+        Ok(QueueNames(names))
+    }
+}
+
+impl FromRequestParts<Api> for QueueName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let name = path(parts, api).await?;
+        refuse_unknown(api, &name)?;
+        Ok(QueueName(name))
+    }
+}

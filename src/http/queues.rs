@@ -1,0 +1,159 @@
+//! `GET /v1/queues`, `GET /v1/queues/{queue}` with `peek`, `pause`, `resume` and `purge`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::Problem;
+use super::api::Api;
+use super::extract::{Json as Body, Query};
+use super::pop::{Fetched, FetchedJob};
+use super::queue_name::{InPath, QueueName};
+use crate::queues::POP_MAX;
+use crate::store::reader::lookup::Place;
+use crate::store::reader::queues::QueueCounts;
+use crate::units::quote;
+
+/// The default number of jobs of a peek.
+const PEEK: usize = 10;
+
+/// A queue and its jobs by state.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Queue {
+    /// The queue.
+    queue: String,
+    /// Jobs that are due later.
+    scheduled: u64,
+    /// Jobs that are due and not fetched.
+    ready: u64,
+    /// Fetched jobs with a lease.
+    reserved: u64,
+    /// Dead jobs.
+    dead: u64,
+    /// Since when the oldest ready job has been due, epoch ms; null without one.
+    oldest_ready_ms: Option<i64>,
+    /// The pops that wait at the answering instance.
+    waiting: usize,
+    /// Whether the queue hands nothing out.
+    paused: bool,
+}
+
+/// All queues.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct QueueList {
+    /// Those that the settings name, and all that ever had a job, by name.
+    queues: Vec<Queue>,
+}
+
+impl Api {
+    fn queue(&self, counts: QueueCounts) -> Queue {
+        let QueueCounts { queue, scheduled, ready, reserved, dead, oldest_ready_ms, paused } = counts;
+        Queue { waiting: self.inner.queues.waiting(&queue), queue, scheduled, ready, reserved, dead, oldest_ready_ms, paused }
+    }
+
+    async fn counts_of(&self, queue: String) -> Result<Json<Queue>, Problem> {
+        let counts = self.inner.apply.store.reader.queue_counts(&[queue]).await?;
+        counts.into_iter().next().map(|counts| Json(self.queue(counts))).ok_or_else(|| Problem::bad("no queue was counted"))
+    }
+}
+
+/// List the queues
+#[utoipa::path(get, path = "/v1/queues", tag = "queues", responses((status = 200, body = QueueList, description = "The queues")))]
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<QueueList>, Problem> {
+    let reader = &api.inner.apply.store.reader;
+    let mut names = reader.queues().await?;
+    names.extend(api.inner.queues.rules().names().map(str::to_owned));
+    let names: Vec<String> = names.into_iter().collect();
+    let counts = reader.queue_counts(&names).await?;
+    Ok(Json(QueueList { queues: counts.into_iter().map(|counts| api.queue(counts)).collect() }))
+}
+
+/// Show a queue
+#[utoipa::path(get, path = "/v1/queues/{queue}", tag = "queues", params(InPath), responses(
+    (status = 200, body = Queue, description = "The queue"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
+))]
+pub(super) async fn show(State(api): State<Api>, QueueName(queue): QueueName) -> Result<Json<Queue>, Problem> {
+    api.counts_of(queue).await
+}
+
+/// How many jobs to show.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Peeked {
+    /// The most jobs; by default 10
+    #[param(minimum = 1, maximum = 1000)]
+    max: Option<usize>,
+}
+
+/// Show ready jobs without fetching them
+#[utoipa::path(get, path = "/v1/queues/{queue}/peek", tag = "queues", params(InPath, Peeked), responses(
+    (status = 200, body = Fetched<'_>, description = "The ready jobs, the oldest first; without a lease"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
+))]
+pub(super) async fn peek(State(api): State<Api>, QueueName(queue): QueueName, Query(peeked): Query<Peeked>) -> Result<Response, Problem> {
+    let max = peeked.max.unwrap_or(PEEK);
+    if !(1..=POP_MAX).contains(&max) {
+        return Err(Problem::bad(format!("max: {max} is not from 1 to {POP_MAX}")));
+    }
+    let found = api.inner.apply.store.reader.peek(&queue, max).await?;
+    let due_ms = |at: usize| found[at].state.as_ref().map_or(found[at].score_ms, |state| state.due_ms);
+    let jobs = found.iter().enumerate().map(|(at, job)| FetchedJob::peeked(job.id.as_str(), job.job(), job.attempts(), due_ms(at)));
+    Ok(Json(Fetched::of(jobs.collect())).into_response())
+}
+
+/// Pause a queue
+///
+/// The queue hands nothing out until it is resumed. Leases go on.
+#[utoipa::path(post, path = "/v1/queues/{queue}/pause", tag = "queues", params(InPath), responses(
+    (status = 200, body = Queue, description = "The queue"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
+))]
+pub(super) async fn pause(State(api): State<Api>, QueueName(queue): QueueName) -> Result<Json<Queue>, Problem> {
+    api.inner.apply.store.admin.pause(&queue).await?;
+    api.counts_of(queue).await
+}
+
+/// Resume a queue
+#[utoipa::path(post, path = "/v1/queues/{queue}/resume", tag = "queues", params(InPath), responses(
+    (status = 200, body = Queue, description = "The queue"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
+))]
+pub(super) async fn resume(State(api): State<Api>, QueueName(queue): QueueName) -> Result<Json<Queue>, Problem> {
+    api.inner.apply.store.admin.resume(&queue).await?;
+    api.inner.queues.look_again().await;
+    api.counts_of(queue).await
+}
+
+/// Which jobs to remove
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PurgedState {
+    /// `scheduled`, `ready` or `dead`
+    state: String,
+}
+
+/// What was removed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Purged {
+    /// The number of removed jobs.
+    removed: u64,
+}
+
+/// Remove the jobs of a queue
+#[utoipa::path(post, path = "/v1/queues/{queue}/purge", tag = "queues", params(InPath), request_body = PurgedState, responses(
+    (status = 200, body = Purged, description = "The jobs of this state are removed"),
+    (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
+))]
+pub(super) async fn purge(
+    State(api): State<Api>,
+    QueueName(queue): QueueName,
+    Body(PurgedState { state }): Body<PurgedState>,
+) -> Result<Json<Purged>, Problem> {
+    let place = [Place::Scheduled, Place::Ready, Place::Dead].into_iter().find(|place| place.as_str() == state);
+    let place = place.ok_or_else(|| Problem::bad(format!("state: {} is not one of scheduled, ready, dead", quote(&state))))?;
+    Ok(Json(Purged { removed: api.inner.apply.store.admin.purge(&queue, place).await? }))
+}

@@ -1,0 +1,122 @@
+//! The queues of an instance: their rules, who fetches from them, and what is counted. HTTP and the
+//! drop-in listeners stand on this.
+
+mod upkeep;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock;
+use crate::config::{QueueRules, Queues};
+use crate::consumers::{Consumers, PopRequest, PoppedJobs};
+use crate::store::error::StoreError;
+use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, LeaseVerdict};
+use crate::store::queue::pop::Popped;
+use crate::telemetry::{LeaseEnd, Metrics, QueueMetrics};
+pub use upkeep::QueueUpkeep;
+
+/// The most jobs of one pop.
+pub const POP_MAX: usize = 1000;
+/// The most bytes of bodies in the answer to a pop; one job is always handed out.
+pub const POP_BYTES: usize = 8 << 20;
+/// The longest wait of a pop.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The most queues of one pop.
+pub const QUEUES_MAX: usize = 100;
+/// The most words of one call on leases.
+pub const WORDS_MAX: usize = 1000;
+
+/// The queues of an instance. Cheap to clone.
+#[derive(Clone)]
+pub struct QueueService {
+    rules: Arc<Queues>,
+    consumers: Consumers,
+    metrics: Metrics,
+    max_ttr_ms: u64,
+}
+
+impl QueueService {
+    /// Makes the queues of these settings.
+    #[must_use]
+    pub fn new(rules: Arc<Queues>, consumers: Consumers, metrics: Metrics, max_ttr_ms: u64) -> QueueService {
+        QueueService { rules, consumers, metrics, max_ttr_ms }
+    }
+
+    /// The rules of the settings.
+    #[must_use]
+    pub fn rules(&self) -> &Queues {
+        &self.rules
+    }
+
+    /// The rules of a queue; `None` if it is not declared.
+    #[must_use]
+    pub fn of(&self, queue: &str) -> Option<&QueueRules> {
+        self.rules.get(queue)
+    }
+
+    /// The pops that wait for this queue at this instance.
+    #[must_use]
+    pub fn waiting(&self, queue: &str) -> usize {
+        self.consumers.waiting(queue)
+    }
+
+    /// Makes the waiting pops of all instances look at their queues again.
+    pub async fn look_again(&self) {
+        self.consumers.look_again();
+    }
+
+    /// The longest lease, ms.
+    #[must_use]
+    pub fn max_ttr_ms(&self) -> u64 {
+        self.max_ttr_ms
+    }
+
+    /// Hands out jobs of declared queues, as [`Consumers::pop`] does. [`QueueService::sent`] counts
+    /// them.
+    ///
+    /// # Errors
+    /// Redis does not answer or refuses.
+    pub async fn pop(&self, queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> Result<PoppedJobs, StoreError> {
+        queues.iter().filter_map(|queue| self.metrics_of(queue)).for_each(QueueMetrics::pop);
+        let asked = PopRequest { queues, max: max.min(POP_MAX), max_bytes: POP_BYTES, wait, ttr_ms, max_ttr_ms: self.max_ttr_ms };
+        self.consumers.pop(&asked).await
+    }
+
+    /// The jobs of a pop are written to their consumer: they are its own until their leases end.
+    pub fn sent(&self, jobs: PoppedJobs, now_us: i64) -> Vec<Popped> {
+        let jobs = jobs.sent();
+        for job in &jobs {
+            if let Some(metrics) = self.metrics_of(&job.lease.queue) {
+                let is_first = job.state.attempt == 1;
+                metrics.popped(is_first.then(|| clock::micros(job.late_us(now_us))));
+            }
+        }
+        jobs
+    }
+
+    /// Carries out words on leases and counts them.
+    pub async fn acknowledge(&self, words: &[Acknowledge]) -> Vec<Result<Acknowledged, StoreError>> {
+        let answers = self.consumers.acknowledge(words).await;
+        let mut ends: HashMap<(&str, LeaseEnd), u64> = HashMap::new();
+        for (word, answer) in words.iter().zip(&answers) {
+            let end = match answer.as_ref().map(|answer| answer.verdict) {
+                Ok(LeaseVerdict::Finished) => LeaseEnd::Finished,
+                Ok(LeaseVerdict::Failed | LeaseVerdict::Dead) => LeaseEnd::Failed,
+                Ok(LeaseVerdict::Released) => LeaseEnd::Released,
+                _ => continue,
+            };
+            *ends.entry((&word.lease.queue, end)).or_default() += 1;
+        }
+        for ((queue, end), count) in ends {
+            if let Some(metrics) = self.metrics_of(queue) {
+                metrics.ended(end, count);
+            }
+        }
+        answers
+    }
+
+    fn metrics_of(&self, queue: &str) -> Option<&QueueMetrics> {
+        self.metrics.queue(&self.rules.get(queue)?.name)
+    }
+}

@@ -1,0 +1,97 @@
+//! The metrics of queues, by the name or pattern of the settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::family::{PerLabel, add, add_in, gauge_value, histogram, one};
+use super::{LATENESS_SECONDS, Labels};
+use crate::store::reader::queues::QueueCounts;
+use crate::telemetry::labels::{Label, LeaseEnd, QueueState};
+
+/// The metrics of one `[queues.NAME]`.
+#[derive(Debug, Clone)]
+pub struct QueueMetrics {
+    jobs: PerLabel<Gauge>,
+    pops: Counter,
+    popped: Counter,
+    ends: PerLabel<Counter>,
+    lateness: Histogram,
+}
+
+impl QueueMetrics {
+    /// A call asked this queue for jobs.
+    pub fn pop(&self) {
+        self.pops.inc();
+    }
+
+    /// A job was handed out. `late`: from its due time, if this is its first hand-out.
+    pub fn popped(&self, late: Option<Duration>) {
+        self.popped.inc();
+        if let Some(late) = late {
+            self.lateness.observe(late.as_secs_f64());
+        }
+    }
+
+    /// Leases ended so.
+    pub fn ended(&self, end: LeaseEnd, count: u64) {
+        self.ends.of(end).inc_by(count);
+    }
+
+    /// The jobs of the queues that the name or pattern fits, together.
+    pub fn jobs<'a>(&self, queues: impl Iterator<Item = &'a QueueCounts> + Clone) {
+        let sum = |of: fn(&QueueCounts) -> u64| gauge_value(queues.clone().map(of).sum());
+        self.jobs.of(QueueState::Scheduled).set(sum(|counts| counts.scheduled));
+        self.jobs.of(QueueState::Ready).set(sum(|counts| counts.ready));
+        self.jobs.of(QueueState::Reserved).set(sum(|counts| counts.reserved));
+        self.jobs.of(QueueState::Dead).set(sum(|counts| counts.dead));
+    }
+}
+
+/// The families, and the handles of the queues in the settings.
+#[derive(Debug, Clone)]
+pub(super) struct Queues {
+    jobs: Family<Labels, Gauge>,
+    pops: Family<Labels, Counter>,
+    popped: Family<Labels, Counter>,
+    ends: Family<Labels, Counter>,
+    lateness: Histogram,
+    handles: Arc<[(String, QueueMetrics)]>,
+}
+
+impl Queues {
+    pub(super) fn new(r: &mut Registry) -> Queues {
+        Queues {
+            jobs: add(r, "queue_jobs", "Jobs of queues, by state", Family::default()),
+            pops: add(r, "pop", "Calls that ask a queue for jobs, empty ones included", Family::default()),
+            popped: add(r, "popped_jobs", "Jobs that were handed out to consumers", Family::default()),
+            ends: add(r, "lease_ends", "Leases of consumers that ended, by how", Family::default()),
+            lateness: add_in(r, Unit::Seconds, "pop_lateness", "Hand-out minus due time of first hand-outs", histogram(&LATENESS_SECONDS)),
+            handles: Arc::new([]),
+        }
+    }
+
+    /// The same with these names and patterns, each at zero.
+    pub(super) fn of<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Queues {
+        let handle = |name: &str| {
+            let with = |label: &'static str, word: &str| vec![("queue", name.to_owned()), (label, word.to_owned())];
+            QueueMetrics {
+                jobs: PerLabel::new(|state: QueueState| self.jobs.get_or_create_owned(&with("state", state.word()))),
+                pops: self.pops.get_or_create_owned(&one("queue", name)),
+                popped: self.popped.get_or_create_owned(&one("queue", name)),
+                ends: PerLabel::new(|end: LeaseEnd| self.ends.get_or_create_owned(&with("end", end.word()))),
+                lateness: self.lateness.clone(),
+            }
+        };
+        Queues { handles: names.into_iter().map(|name| (name.to_owned(), handle(name))).collect(), ..self.clone() }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&QueueMetrics> {
+        self.handles.iter().find(|(known, _)| known == name).map(|(_, metrics)| metrics)
+    }
+}
