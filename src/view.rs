@@ -33,10 +33,14 @@ pub struct Job {
     pub due: String,
     /// The same in epoch ms.
     pub due_ms: i64,
-    pub broker: String,
-    /// The AMQP exchange; empty for other brokers.
-    pub exchange: String,
-    pub target: String,
+    /// The broker; null for a job of a queue.
+    pub broker: Option<String>,
+    /// The AMQP exchange; empty for other brokers; null for a job of a queue.
+    pub exchange: Option<String>,
+    /// The topic, subject or routing key; null for a job of a queue.
+    pub target: Option<String>,
+    /// The queue from which consumers fetch the job; null for a job of a broker.
+    pub queue: Option<String>,
     /// The Kafka key: text, or `{"base64": "…"}` if it is not UTF-8; null without a key.
     #[schema(schema_with = key_schema)]
     pub key: serde_json::Value,
@@ -77,14 +81,16 @@ impl Job {
         let job = &found.record.job;
         let state = found.state.as_ref();
         let due_ms = found.due_ms();
+        let of_broker = |text: &String| job.queue.is_none().then(|| text.clone());
         Job {
             id: found.id.as_str().to_owned(),
             state: found.place.as_str(),
             due: show_time_ms(due_ms),
             due_ms,
-            broker: job.broker.clone(),
-            exchange: job.to.exchange.clone(),
-            target: job.to.address.clone(),
+            broker: of_broker(&job.broker),
+            exchange: of_broker(&job.to.exchange),
+            target: of_broker(&job.to.address),
+            queue: job.queue.clone(),
             key: job.key.as_ref().map_or(serde_json::Value::Null, |key| text_or_base64(key)),
             headers: headers(&job.headers),
             attempt: state.map_or(0, |state| state.attempt),
@@ -246,13 +252,22 @@ mod tests {
             json,
             concat!(
                 r#"{"id":"x","state":"scheduled","due":"2027-01-15T08:00:00.000Z","due_ms":1800000000000,"broker":"main","exchange":"","#,
-                r#""target":"orders.close","key":{"base64":"/w=="},"headers":{"a":["1","3"],"b":"2"},"attempt":0,"retry":["2m"],"ttr_ms":30000,"#,
+                r#""target":"orders.close","queue":null,"key":{"base64":"/w=="},"headers":{"a":["1","3"],"b":"2"},"attempt":0,"retry":["2m"],"ttr_ms":30000,"#,
                 r#""confirm":"broker","awaiting_finish":false,"size":5,"created_ms":1,"last_error":null,"#,
                 r#""dead_reason":null,"deadline_ms":null}"#
             )
         );
         let with_body = serde_json::to_value(Job::of(&found, &[]).with_body(&found)).unwrap();
         assert_eq!((&with_body["body_base64"], &with_body["retry"]), (&json!("aGVsbG8="), &json!([])));
+    }
+
+    #[test]
+    fn a_job_of_a_queue_has_no_broker() {
+        let mut found = found();
+        found.record.job = job::Job::for_queue("emails", "hello");
+        let json = serde_json::to_value(Job::of(&found, &[])).unwrap();
+        assert_eq!(json["queue"], "emails");
+        assert!(["broker", "exchange", "target"].iter().all(|name| json[*name].is_null()), "{json}");
     }
 
     #[test]

@@ -157,10 +157,19 @@ impl Shown<'_> {
     fn text(&mut self, page: &Page, query: &Query, now_ms: i64) -> Result<(), Stop> {
         let rows = page.jobs.iter().map(|found| {
             let job = view::Job::of(found, self.default_retry_ms);
-            let target = found.record.job.to.to_string();
+            let target = job.queue.unwrap_or_else(|| found.record.job.to.to_string());
             let error = job.last_error.unwrap_or_default();
             let when = relative(job.due_ms, now_ms);
-            [local(job.due_ms), when, job.id, job.broker, target, job.attempt.to_string(), show_size(job.size as u64), error]
+            [
+                local(job.due_ms),
+                when,
+                job.id,
+                job.broker.unwrap_or_default(),
+                target,
+                job.attempt.to_string(),
+                show_size(job.size as u64),
+                error,
+            ]
         });
         let mut text = match page.jobs.len() {
             0 => format!("no {} jobs", query.place.as_str()),

@@ -54,8 +54,6 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
         ("id", job.id.clone()),
         ("state", state),
         ("due", time(job.due_ms)),
-        ("broker", job.broker.clone()),
-        ("target", found.record.job.to.to_string()),
         ("attempts", job.attempt.to_string()),
         ("retry", if job.retry.is_empty() { "none".to_owned() } else { job.retry.join(", ") }),
         ("ttr", show_duration_ms(job.ttr_ms.into())),
@@ -63,6 +61,11 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
         ("size", show_size(job.size as u64)),
         ("created", time(job.created_ms)),
     ];
+    let place = match (&job.queue, &job.broker) {
+        (None, broker) => vec![("broker", broker.clone().unwrap_or_default()), ("target", found.record.job.to.to_string())],
+        (Some(queue), _) => vec![("queue", queue.clone())],
+    };
+    lines.splice(3..3, place);
     if !job.key.is_null() {
         lines.push(("key", job.key.as_str().map_or_else(|| job.key.to_string(), str::to_owned)));
     }

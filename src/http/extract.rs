@@ -25,11 +25,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        if !is_json(request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes)) {
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the body as `content-type: application/json`"));
-        }
-        read(&body(request, state).await?).map(Json)
+        read(&json(request, state).await?).map(Json)
     }
+}
+
+/// The bytes of a JSON body, not read yet.
+pub(super) async fn json<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    if !is_json(request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes)) {
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the body as `content-type: application/json`"));
+    }
+    body(request, state).await
 }
 
 /// A JSON body, or none.

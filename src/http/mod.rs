@@ -5,7 +5,8 @@
 //! - [`api`]: the state of the calls; [`router`]: the router of `/v1` with its middleware: `trace`,
 //!   `guard`.
 //! - `routes`: the calls, a file a resource: `jobs`, `schedule`, `actions`, `pop`, `leases`,
-//!   `queues`, `horizon`, `stats`, `events`; `extract` reads their arguments, [`problem`] has their errors, [`openapi`] describes
+//!   `queues`, `horizon`, `stats`, `events`; `extract`, `one_or_many` and `queue_name` read their
+//!   arguments, [`problem`] has their errors, [`openapi`] describes
 //!   them.
 //! - `dashboard`: `/`, the pages, which use these calls; `assets`, `bundle` and `page` put them
 //!   together.
@@ -27,6 +28,7 @@ mod horizon;
 mod jobs;
 mod leases;
 pub mod listener;
+mod one_or_many;
 pub mod openapi;
 mod page;
 mod pop;

@@ -13,6 +13,7 @@ use super::api::Api;
 use super::guard::{self, Guard};
 use super::{Problem, dashboard, openapi, problem, routes, trace};
 use crate::clock;
+use crate::config::Limits;
 use crate::queues::WAIT_MAX;
 
 /// How long a call may take: longer than all tries of the store.
@@ -23,7 +24,7 @@ const ENVELOPE: u64 = 64 << 10;
 /// The calls behind their middleware: request id and log line, errors as problems, authentication,
 /// time-outs.
 pub fn router(api: Api) -> Router {
-    let body = api.inner.rules.limits.max_body / 3 * 4 + ENVELOPE;
+    let body = largest_body(&api.inner.rules.limits);
     let (router, _) = routes::calls().split_for_parts();
     let router = router
         .route("/openapi.json", axum::routing::get(openapi::document))
@@ -37,6 +38,11 @@ async fn limit_time(request: Request, next: Next) -> Response {
     let waits = request.uri().path().ends_with("/pop");
     let limit = if waits { TIMEOUT + WAIT_MAX } else { TIMEOUT };
     clock::timeout(limit, next.run(request)).await.unwrap_or_else(|| StatusCode::GATEWAY_TIMEOUT.into_response())
+}
+
+/// The most bytes of a call's body, which may hold one job in base64.
+pub(super) fn largest_body(limits: &Limits) -> u64 {
+    limits.max_body / 3 * 4 + ENVELOPE
 }
 
 /// Adds the middleware of every call.

@@ -8,16 +8,24 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use dwell_connectors::Message;
-use serde::Deserialize;
-use utoipa::ToSchema;
+use futures_util::{StreamExt, stream};
+use serde::{Deserialize, Serialize};
+use utoipa::openapi::schema::{AnyOfBuilder, OneOfBuilder, SchemaType};
+use utoipa::openapi::{ArrayBuilder, ObjectBuilder, Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::Problem;
-use super::api::Api;
-use super::extract::Json as Body;
+use super::api::{Api, Inner};
+use super::one_or_many::{self, OneOrMany};
 use super::text::{Text, TextOrBytes, decode, header_values};
-use crate::job::Verdict;
+use crate::apply::{Apply, BoundedRetry};
+use crate::job::{Job, JobId, Verdict};
 use crate::request::{Code, Rejection, Request, Rules, Schedule, from_fields};
+use crate::store::queue::schedule::Answer;
 use crate::view;
+
+/// How many jobs of an array are read from the store at once.
+const LOOKUPS: usize = 32;
 
 /// A new job. Values have the form of the `delay-*` headers of a message and obey the same rules.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -40,6 +48,9 @@ pub(super) struct NewJob {
     exchange: Option<String>,
     /// The `[brokers.NAME]` to publish to; optional if the settings have one ingest or one broker
     broker: Option<String>,
+    /// The queue from which consumers fetch the job, instead of `target`, `exchange` and `broker`
+    #[schema(min_length = 1, max_length = 255, pattern = r"^[A-Za-z0-9._-]+$")]
+    queue: Option<String>,
     /// The Kafka key: text, or `{"base64": "…"}`
     key: Option<TextOrBytes>,
     /// The headers by name: text, a number, a boolean, null, `{"base64": "…"}`, or a list of these
@@ -65,23 +76,120 @@ pub(super) struct NewJob {
     body_base64: Option<String>,
 }
 
-/// Schedule a job
+/// A new job, or an array. The array may hold anything: each element has its own answer.
+pub(super) struct NewJobs;
+
+impl PartialSchema for NewJobs {
+    fn schema() -> RefOr<Schema> {
+        let job = || RefOr::<Schema>::from(Ref::from_schema_name(NewJob::name()));
+        let anything = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
+        let element = AnyOfBuilder::new().item(job()).item(anything);
+        let array = ArrayBuilder::new().items(RefOr::T(element.into())).max_items(Some(one_or_many::MOST));
+        OneOfBuilder::new().item(job()).item(array).into()
+    }
+}
+
+impl ToSchema for NewJobs {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((NewJob::name().into_owned(), NewJob::schema()));
+        NewJob::schemas(schemas);
+    }
+}
+
+/// A job; or for an array what became of each element.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only described")]
+pub(super) enum Scheduled {
+    One(Box<view::Job>),
+    Many(Vec<Element>),
+}
+
+/// What became of one element: its job, or why there is none.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Element {
+    Job(Box<view::Job>),
+    Problem(Box<Problem>),
+}
+
+/// Schedule a job, or several
 ///
-/// Answers the current job: for `kept`, `duplicate` and `conflict` the existing one.
-#[utoipa::path(post, path = "/v1/jobs", tag = "jobs", request_body = NewJob, responses(
+/// Answers the current job: for `kept`, `duplicate` and `conflict` the existing one. An array of at
+/// most 1000 jobs is answered with 200 and an array in the same order: of each element the job, or
+/// the problem. The elements are independent of each other.
+#[utoipa::path(post, path = "/v1/jobs", tag = "jobs", request_body = NewJobs, responses(
     (status = 201, body = view::Job, description = "`added` or `replaced`", headers(("location" = String, description = "The job"))),
-    (status = 200, body = view::Job, description = "`duplicate` or `kept`: nothing changed"),
+    (status = 200, body = Scheduled, description = "`duplicate` or `kept`: nothing changed; or the answers to an array"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: the id exists, and `on_conflict` is `reject`"),
     (status = 413, body = Problem, content_type = "application/problem+json", description = "`body_too_large`"),
+    (status = 429, body = Problem, content_type = "application/problem+json", description = "`queue_full`: the queue has `max_jobs` jobs"),
 ))]
-pub(super) async fn schedule(State(api): State<Api>, Body(new): Body<NewJob>) -> Result<Response, Problem> {
-    let inner = &api.inner;
-    let store = &inner.apply.store;
-    let schedule = new.read(&inner.rules, store.now_ms())?;
+pub(super) async fn schedule(State(api): State<Api>, new: OneOrMany<NewJob>) -> Result<Response, Problem> {
+    match new {
+        OneOrMany::One(new) => one(&api, new).await,
+        OneOrMany::Many(new) => Ok(Json(many(&api, new).await).into_response()),
+    }
+}
+
+async fn one(api: &Api, new: NewJob) -> Result<Response, Problem> {
+    let Inner { apply, rules, .. } = &*api.inner;
+    let schedule = new.read(rules, apply.store.now_ms())?;
     let (id, job) = (schedule.id.clone(), schedule.job.clone());
-    let answer = inner.apply.one(Request::Schedule(Box::new(schedule))).await?;
-    let retry_ms = &inner.apply.retry_ms;
-    let found = match (store.reader.find(&id).await, answer.verdict) {
+    let answer = apply.one(Request::Schedule(Box::new(schedule))).await?;
+    let shown = stored(api, &id, job, answer).await?;
+    match answer.verdict {
+        Verdict::Added | Verdict::Replaced => {
+            Ok((StatusCode::CREATED, [(header::LOCATION, location(id.as_str()))], Json(shown)).into_response())
+        }
+        _ => Ok(Json(shown).into_response()),
+    }
+}
+
+/// Schedules the jobs that can be read, in one pass of the durability gate.
+async fn many(api: &Api, new: Vec<Result<NewJob, Problem>>) -> Vec<Element> {
+    let Inner { apply, rules, .. } = &*api.inner;
+    let now_ms = apply.store.now_ms();
+    let (mut requests, mut jobs) = (Vec::new(), Vec::new());
+    let read = new.into_iter().map(|new| {
+        let schedule = new.and_then(|new| new.read(rules, now_ms))?;
+        jobs.push(schedule.job.clone());
+        requests.push(Request::Schedule(Box::new(schedule)));
+        Ok(())
+    });
+    let read: Vec<Result<(), Problem>> = read.collect();
+    // The caller may go away: the jobs are stored and the dispatchers woken all the same.
+    let applying = apply.clone();
+    let applied = tokio::spawn(async move {
+        let answers = applying.all(&mut requests, &mut BoundedRetry::default()).await;
+        requests.into_iter().zip(answers).collect::<Vec<_>>()
+    });
+    let answers = applied.await.unwrap_or_default();
+    let looked_up = answers.into_iter().zip(jobs).map(async |((request, answer), job)| match request {
+        Request::Schedule(schedule) => stored(api, &schedule.id, job, answer?).await,
+        Request::Act(_) => Err(lost()),
+    });
+    let mut looked_up = stream::iter(looked_up).buffered(LOOKUPS);
+    let mut elements = Vec::new();
+    for read in read {
+        let shown = match read {
+            Ok(()) => looked_up.next().await.unwrap_or_else(|| Err(lost())),
+            Err(problem) => Err(problem),
+        };
+        elements.push(shown.map_or_else(|problem| Element::Problem(Box::new(problem)), |job| Element::Job(Box::new(job))));
+    }
+    elements
+}
+
+/// The store has answered nothing about a job.
+fn lost() -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "there was no answer about this job: it may have been stored")
+}
+
+/// The job as it is in the store after this answer. `job`: as requested.
+async fn stored(api: &Api, id: &JobId, job: Job, answer: Answer) -> Result<view::Job, Problem> {
+    let Apply { store, retry_ms, .. } = &api.inner.apply;
+    let found = match (store.reader.find(id).await, answer.verdict) {
         (Ok(found), _) => found.map(|found| view::Job::of(&found, retry_ms)),
         // The job is stored, even if it cannot be read now.
         (Err(error), Verdict::Added | Verdict::Replaced) => {
@@ -91,16 +199,10 @@ pub(super) async fn schedule(State(api): State<Api>, Body(new): Body<NewJob>) ->
         (Err(error), _) => return Err(error.into()),
     };
     if answer.verdict == Verdict::Conflict {
-        return Err(Problem::from(Rejection::conflict(&id)).job(found));
+        return Err(Problem::from(Rejection::conflict(id)).job(found));
     }
     // A job that is due now may be gone already.
-    let job = found.unwrap_or_else(|| view::Job::asked(&id, job, answer.due_ms.unwrap_or_default(), retry_ms));
-    match answer.verdict {
-        Verdict::Added | Verdict::Replaced => {
-            Ok((StatusCode::CREATED, [(header::LOCATION, location(id.as_str()))], Json(job)).into_response())
-        }
-        _ => Ok(Json(job).into_response()),
-    }
+    Ok(found.unwrap_or_else(|| view::Job::asked(id, job, answer.due_ms.unwrap_or_default(), retry_ms)))
 }
 
 /// The path of a job; reserved characters are escaped.
@@ -122,7 +224,7 @@ impl NewJob {
             (None, None) => Bytes::new(),
         };
         let broker = self.broker.as_deref().unwrap_or(&rules.ingest.broker);
-        let has_lists = rules.brokers.get(broker).is_some_and(|broker| broker.capabilities().typed_headers);
+        let has_lists = self.queue.is_none() && rules.brokers.get(broker).is_some_and(|broker| broker.capabilities().typed_headers);
         let mut message = Message::new(body);
         message.key = self.key.map(|key| key.0);
         for (name, value) in self.headers {
@@ -142,6 +244,7 @@ impl NewJob {
             ("target", self.target),
             ("exchange", self.exchange),
             ("broker", self.broker),
+            ("queue", self.queue),
             ("ttr", text(self.ttr)),
             ("retry", retry),
             ("confirm", self.confirm),

@@ -165,8 +165,8 @@ function detailsOf(found) {
       'dl',
       { class: 'pairs' },
       fact(due, moment(found.due_ms)),
-      fact('Target', code(targetOf(found))),
-      fact('Broker', code(found.broker)),
+      fact(found.queue ? 'Queue' : 'Target', code(targetOf(found))),
+      ...(found.queue ? [] : [fact('Broker', code(found.broker))]),
       found.key !== null && fact('Key', code(valueText(found.key))),
       fact('Attempts', found.attempt === 0 ? 'None' : plural(found.attempt, 'attempt started', 'attempts started')),
       fact(

@@ -14,7 +14,7 @@ const ID = {
   cell: (job) => el('a', { href: jobHref(job.id), class: 'mono', data: { focus: 'id' } }, job.id),
 };
 const TARGET = { head: 'Target', class: 'target', cell: (job) => el('span', { class: 'mono' }, targetOf(job)) };
-const BROKER = { head: 'Broker', class: 'broker', cell: (job) => job.broker };
+const BROKER = { head: 'Broker', class: 'broker', cell: (job) => job.broker ?? '' };
 const ATTEMPTS = { head: 'Attempts', class: 'number', cell: (job) => String(job.attempt) };
 const SIZE = { head: 'Size', class: 'number', cell: (job) => bytes(job.size) };
 const STATE = { head: 'State', class: 'state', cell: (job) => status(...stateOf(job)) };
@@ -24,8 +24,8 @@ const ERROR = { head: 'Last error', class: 'last-error', cell: (job) => job.last
 /** The least height of a row, px. */
 const ROW = 40;
 
-/** The target of a job: on AMQP the exchange, if any, and the routing key. */
-export const targetOf = (job) => (job.exchange ? `${job.exchange}/${job.target}` : job.target);
+/** The target of a job: its queue; or on AMQP the exchange, if any, and the routing key. */
+export const targetOf = (job) => job.queue ?? (job.exchange ? `${job.exchange}/${job.target}` : job.target);
 
 /** The level and the word for a job's state. */
 export function stateOf(job) {
@@ -123,6 +123,7 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
           job.dead_reason,
           job.broker,
           job.target,
+          job.queue,
           job.size,
         ]),
       make,

@@ -95,7 +95,7 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
     let scheduled = listed.run(&["ls", "-o", "json"]).object();
     let wanted = json!({
         "id": "s", "state": "scheduled", "due": "2096-10-02T07:06:40.000Z", "due_ms": T, "broker": "main", "exchange": "",
-        "target": "orders.close", "key": {"base64": "/w=="}, "headers": {"n": ["1", "2"]}, "attempt": 0,
+        "target": "orders.close", "queue": null, "key": {"base64": "/w=="}, "headers": {"n": ["1", "2"]}, "attempt": 0,
         "retry": ["2m", "10m", "10m", "1h", "2h", "6h", "15h"], "ttr_ms": 30_000, "confirm": "broker", "awaiting_finish": false,
         "size": 6, "created_ms": 0, "last_error": null, "dead_reason": null, "deadline_ms": null,
     });

@@ -107,7 +107,7 @@ async fn what_makes_no_sense_is_a_problem_that_says_why() {
     let fixture = Fixture::new().await;
     let sidecar = Sidecar::start(&fixture, "").await;
     for (line, says) in [
-        ("GET /v1/jobs?state=lost", "state: `lost` is not one of scheduled, reserved, dead"),
+        ("GET /v1/jobs?state=lost", "state: `lost` is not one of scheduled, ready, reserved, dead"),
         ("GET /v1/jobs?limit=0", "limit: 0 is not from 1 to 1000"),
         ("GET /v1/jobs?limit=1001", "limit"),
         ("GET /v1/jobs?limit=many", "limit"),
@@ -128,7 +128,7 @@ async fn what_makes_no_sense_is_a_problem_that_says_why() {
     for (body, says) in [
         ("", "EOF"),
         ("{", "line 1"),
-        ("[null,\"1h\"]", "a JSON object"),
+        ("[{}", "EOF"),
         ("null", "a JSON object"),
         (r#"{"delay":"1h"}"#, "unknown field `delay`"),
         (r#"{"for":"1h","for":"2h"}"#, "duplicate field `for`"),

@@ -2,13 +2,14 @@
 //!
 //! - `sidecar`: a `dwell run` and a client of its API.
 //! - `verdicts`: each verdict by each interface; `calls`: each call and its statuses; `pages`:
-//!   lists that stand still while jobs come and go.
+//!   lists that stand still while jobs come and go; `arrays`: several jobs in one call.
 //! - `dashboard`: what people do in it, through `browser`.
 //! - `flood`: clients that only hold connections.
 //! - `guard`: tokens, addresses, other origins; `schema`: what a validator and a fuzzer say of
 //!   openapi.json.
 
 mod access;
+mod arrays;
 mod browser;
 mod calls;
 mod dashboard;
