@@ -1,7 +1,7 @@
 //! What is promised of every request that is accepted, by whichever door it came.
 
 use bytes::Bytes;
-use dwell::job::Due;
+use dwell::job::{Due, Job, is_queue_name};
 use dwell::outgoing;
 use dwell::request::{Rules, Schedule};
 use dwell::store::queue::lease::Lease;
@@ -50,19 +50,11 @@ fn passes(header: &Header, kind: &str) {
 /// Everything that an accepted request promises; `from`: the kind of broker that it came from, empty for HTTP.
 pub(crate) fn kept(schedule: &Schedule, rules: &Rules, from: &str) {
     let job = &schedule.job;
-    let kind = rules.brokers[&job.broker].connector.kind();
-    reachable(&job.to, &job.broker, rules);
     if let Some(to) = &schedule.reply_to {
         reachable(to, &rules.ingest.broker, rules);
     }
+    let kind = if job.queue.is_some() { for_queue(job, rules) } else { for_broker(job, rules) };
     job.headers.iter().for_each(|header| passes(header, kind));
-    for header in job.headers.iter().filter(|header| kind == "amqp" && ["CC", "BCC"].contains(&header.name.as_str())) {
-        let dwell_connectors::Value::List(keys) = &header.value else { panic!("{header:?}") };
-        for key in keys {
-            let address = key.as_text().expect("a copy's routing key is text").to_owned();
-            reachable(&Destination { exchange: job.to.exchange.clone(), address }, &job.broker, rules);
-        }
-    }
     assert!(job.body.len() as u64 <= rules.limits.max_body);
     assert!((1..=rules.limits.max_ttr_ms).contains(&job.ttr_ms));
     assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));
@@ -71,10 +63,36 @@ pub(crate) fn kept(schedule: &Schedule, rules: &Rules, from: &str) {
         Due::At(at_ms) => assert!(at_ms >= 0 && i128::from(at_ms) - i128::from(NOW) <= i128::from(rules.limits.max_delay_ms)),
     }
     comes_back(schedule);
+    if job.queue.is_some() {
+        return;
+    }
     let record = record::decode(Bytes::from(record::encode(schedule, *b"generate"))).expect("what was written is read");
     if let Err(why) = dwell_connectors::fuzz::publishable(kind, attempt(record, &schedule.id), FRAME) {
         panic!("accepted from {from:?} to {kind}, and can never be published: {why}: {:?}", job.headers);
     }
+}
+
+/// The target of a job is allowed, with all its copies. Returns the kind of its broker.
+fn for_broker(job: &Job, rules: &Rules) -> &'static str {
+    let kind = rules.brokers[&job.broker].connector.kind();
+    reachable(&job.to, &job.broker, rules);
+    for header in job.headers.iter().filter(|header| kind == "amqp" && ["CC", "BCC"].contains(&header.name.as_str())) {
+        let dwell_connectors::Value::List(keys) = &header.value else { panic!("{header:?}") };
+        for key in keys {
+            let address = key.as_text().expect("a copy's routing key is text").to_owned();
+            reachable(&Destination { exchange: job.to.exchange.clone(), address }, &job.broker, rules);
+        }
+    }
+    kind
+}
+
+/// The queue of a job is declared, and the job has nothing of a broker. A queue is of no kind.
+fn for_queue(job: &Job, rules: &Rules) -> &'static str {
+    let queue = job.queue.as_deref().expect("a job of a queue has its name");
+    assert!(is_queue_name(queue) && (queue == "emails" || queue.starts_with("orders.")), "{queue} is not declared");
+    assert!(rules.queues.get(queue).is_some() && job.retry.is_some());
+    assert!(job.broker.is_empty() && job.to == Destination::default() && job.key.is_none() && job.properties.is_none(), "{job:?}");
+    ""
 }
 
 /// A job comes out of its record as it went in: written again, it is the same to the byte.
