@@ -34,7 +34,7 @@ async fn each_request_for_a_job_of_a_later_version_is_rejected_alone() {
     let jobs = |id: &str| store.keys().jobs(store.keys().bucket_of(id)).as_bytes().to_vec();
     // A later version's, one that is cut off, and one whose broker nobody can have named.
     let garbled = [&b"\x01\x00"[..], &[0; 28], b"\x04\xff\x00.!", &[0; 40]].concat();
-    for (id, record) in [("later", &b"\x02 of a later version"[..]), ("cut", b"\x01\x00"), ("garbled", &garbled)] {
+    for (id, record) in [("later", &b"\x03 of a later version"[..]), ("cut", b"\x01\x00"), ("garbled", &garbled)] {
         redis(&env, &[b"HSET", &jobs(id), id.as_bytes(), record]).await;
         for what in ACTIONS {
             let message = action(what, id);

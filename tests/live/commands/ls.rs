@@ -130,7 +130,8 @@ async fn a_job_has_the_shape_of_the_contract_in_each_state() {
 
     let stats = listed.run(&["stats", "-o", "json"]).object();
     let keys: Vec<&String> = stats.as_object().unwrap().keys().collect();
-    let all = ["brokers", "buckets", "dead", "ingests", "instance", "lateness", "next_due_ms", "now_ms", "overdue", "rates", "reserved"];
+    let all =
+        ["brokers", "buckets", "dead", "ingests", "instance", "lateness", "next_due_ms", "now_ms", "overdue", "rates", "ready", "reserved"];
     assert_eq!(keys, [&all[..], &["scheduled"]].concat());
     assert_eq!((&stats["scheduled"], &stats["reserved"], &stats["dead"], &stats["overdue"]), (&json!(1), &json!(1), &json!(1), &json!(0)));
     assert_eq!((&stats["next_due_ms"], &stats["buckets"].as_array().unwrap().len()), (&json!(T), &4));

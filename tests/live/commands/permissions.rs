@@ -35,7 +35,11 @@ async fn a_redis_user_without_what_the_scripts_need() {
     for (name, rules, detail) in [
         ("reader", &["~*", "&*", "+@read", "+@connection", "+info", "+time"][..], "'eval'"),
         ("scriptless", &["~*", "&*", "+@all", "-@scripting"], "'eval'"),
-        ("hashless", &["~*", "&*", "+@all", "-@hash"], "may not run HDEL, HEXISTS, HGET, HGETALL, HLEN, HMGET, HSET, HSETNX, HSTRLEN on"),
+        (
+            "hashless",
+            &["~*", "&*", "+@all", "-@hash"],
+            "may not run HDEL, HEXISTS, HGET, HGETALL, HINCRBY, HLEN, HMGET, HSET, HSETNX, HSTRLEN on",
+        ),
         ("renameless", &["~*", "&*", "+@all", "-rename", "-evalsha"], "may not run RENAME, EVALSHA on"),
         ("readonly", &["%R~*", "&*", "+@all"], "to access one of the keys"),
         ("stranger", &["~other:*", "&*", "+@all"], "to access one of the keys"),

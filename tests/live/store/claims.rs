@@ -204,7 +204,7 @@ async fn recent_jobs_that_cannot_be_read_hide_nothing_and_none_is_claimed_twice(
     let recent: Vec<_> = (0..8).map(|n| request(&format!("new-{n}"), 100 + n, NOW)).collect();
     fixture.store.queue.schedule(&recent).await.unwrap();
     for id in ["new-0", "new-2", "old-00", "old-01", "old-03"] {
-        fixture.redis(&["HSET", &fixture.key("jobs"), id, "\x02 of a later version"]).await;
+        fixture.redis(&["HSET", &fixture.key("jobs"), id, "\x03 of a later version"]).await;
     }
     fixture.redis(&["HDEL", &fixture.key("jobs"), "old-02"]).await;
     let (mut came, mut claims) = (Vec::new(), 0);
@@ -244,7 +244,7 @@ async fn each_job_is_claimed_once_in_order_whatever_its_size_and_what_stands_bet
         fixture.redis(&["HDEL", &fixture.key("jobs"), &name(n)]).await;
     }
     for &n in later.iter().filter(|n| !orphans.contains(n)) {
-        fixture.redis(&["HSET", &fixture.key("jobs"), &name(n), "\x02 of a later version"]).await;
+        fixture.redis(&["HSET", &fixture.key("jobs"), &name(n), "\x03 of a later version"]).await;
     }
     let mut came = Vec::new();
     loop {
@@ -282,7 +282,7 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     let batch: Vec<_> = (0..400).map(|n| request(&format!("later-{n:03}"), n, Due::At(n.cast_signed()))).collect();
     fixture.store.queue.schedule(&batch).await.unwrap();
     for n in 0..400 {
-        fixture.redis(&["HSET", &fixture.key("jobs"), &format!("later-{n:03}"), "\x02 of a later version"]).await;
+        fixture.redis(&["HSET", &fixture.key("jobs"), &format!("later-{n:03}"), "\x03 of a later version"]).await;
     }
     fixture.put(request("known", 1000, Due::At(500))).await;
     let taken = fixture.claim().await;
@@ -298,7 +298,7 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
         assert!(error.is_unreadable(), "{error}");
     }
     let before = fixture.redis(&["HGET", &fixture.key("jobs"), "later-000"]).await;
-    assert_eq!(before, redis::Value::BulkString(b"\x02 of a later version".to_vec()));
+    assert_eq!(before, redis::Value::BulkString(b"\x03 of a later version".to_vec()));
     assert_eq!(fixture.place("later-000").await, "due:main");
 }
 
@@ -312,7 +312,7 @@ async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_
         fixture.store.queue.schedule(&batch).await.unwrap();
     }
     for n in 0..LATER {
-        fixture.redis(&["HSET", &fixture.key("jobs"), &later(n), "\x02 of a later version"]).await;
+        fixture.redis(&["HSET", &fixture.key("jobs"), &later(n), "\x03 of a later version"]).await;
     }
     fixture.put(request("behind", 5000, Due::At(90_000))).await;
     let until_nothing = async || {
@@ -359,7 +359,7 @@ async fn any_number_of_leases_of_a_later_version_hides_none_that_is_over() {
     }
     while fixture.claim_for(Duration::ZERO).await.more {}
     for n in 0..1200 {
-        fixture.redis(&["HSET", &fixture.key("jobs"), &format!("job-{n:04}"), "\x02 of a later version"]).await;
+        fixture.redis(&["HSET", &fixture.key("jobs"), &format!("job-{n:04}"), "\x03 of a later version"]).await;
     }
     // Leases that end later.
     fixture.put(request("behind", 5000, PAST)).await;

@@ -17,7 +17,7 @@ async fn leases_of_a_later_version_stay_and_hide_nothing() {
         fixture.claim_for(Duration::ZERO).await;
     }
     for n in 0..299 {
-        fixture.redis(&["HSET", &fixture.key("jobs"), &format!("job-{n:03}"), "\x02"]).await;
+        fixture.redis(&["HSET", &fixture.key("jobs"), &format!("job-{n:03}"), "\x03"]).await;
     }
     let taken = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.unknown), (1, 299));

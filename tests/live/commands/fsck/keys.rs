@@ -63,7 +63,7 @@ async fn what_another_program_wrote_is_named_and_left_in_place() {
     d.healthy().await;
     d.scheduled("newer").await;
     let mut record = d.bytes("newer", "jobs").await;
-    record[0] = 2;
+    record[0] = 3;
     d.redis("HSET", &d.key("newer", "jobs"), ("newer", record)).await;
     let foreign = d.key_in(1, "mine");
     d.redis("SET", &foreign, "x").await;
