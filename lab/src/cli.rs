@@ -3,6 +3,7 @@
 mod bench;
 mod chaos;
 mod demo;
+mod queue;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,8 @@ enum Command {
     /// Inject faults into Dwell, Redis and the broker under load, and check that no promise is
     /// broken
     Chaos(chaos::Args),
+    /// Fetch jobs from queues under faults, or measure it
+    Queue(queue::Args),
 }
 
 /// Runs the program, from its command line to its exit code.
@@ -40,6 +43,7 @@ pub async fn main() -> ExitCode {
     cli::finish(match command {
         Command::Demo(args) => Box::pin(demo::run(&common, &args)).await,
         Command::Bench(args) => Box::pin(bench::run(&common, &args)).await,
+        Command::Queue(args) => Box::pin(queue::run(&common, &args)).await,
         Command::Chaos(args) => return Box::pin(chaos::run(args)).await,
     })
 }

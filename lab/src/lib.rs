@@ -3,6 +3,7 @@
 //! - [`demo`]: the demo, `make demo`.
 //! - [`mod@bench`]: the load generator, `make bench`.
 //! - [`chaos`]: faults under load, and a checker of the results, `make chaos`.
+//! - [`queue`]: consumers that fetch, under faults and measured.
 //! - [`cli`]: the commands of `dwell-lab`.
 
 pub mod bench;
@@ -10,3 +11,4 @@ pub mod chaos;
 pub mod cli;
 pub mod demo;
 pub mod markers;
+pub mod queue;

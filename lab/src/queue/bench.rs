@@ -1,0 +1,211 @@
+//! How fast jobs are fetched and finished over HTTP, how late a waiting consumer gets its job, and
+//! what consumers cost that only wait.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::http::{Fetched, Link};
+use super::place::Place;
+use crate::bench::percentiles::{Latencies, Percentiles};
+use dwell::clock;
+use dwell_testkit::environment::Failure;
+use dwell_testkit::servers::{AppendFsync, find};
+use dwell_testkit::usage::Usage;
+
+const QUEUE: &str = "lab.jobs";
+
+/// The options.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Jobs to fetch and finish as fast as possible.
+    pub jobs: u64,
+    /// Jobs of one pop.
+    pub batch: usize,
+    /// Consumers that fetch at a time.
+    pub consumers: usize,
+    /// Consumers that wait for the jobs of a steady rate.
+    pub waiting: usize,
+    /// Jobs due a second, for the lateness.
+    pub rate: u64,
+    /// How long the rate lasts, s.
+    pub secs: u64,
+    /// Consumers that wait for nothing.
+    pub idle: usize,
+    /// Bytes of each body.
+    pub body: usize,
+    /// Prints progress.
+    pub say: fn(&str),
+}
+
+/// The figures.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Figures {
+    /// Jobs fetched and finished a second.
+    pub drain_per_s: f64,
+    /// CPU of Dwell and Redis for one of them, µs.
+    pub dwell_us: f64,
+    /// The same of Redis.
+    pub redis_us: f64,
+    /// From due to the answer of a waiting pop.
+    pub late: Percentiles,
+    /// CPU of an instance with consumers that wait for nothing, percent of one core.
+    pub idle_percent: f64,
+    /// Its resident memory, MiB.
+    pub idle_rss_mib: f64,
+    /// The same without consumers, MiB.
+    pub base_rss_mib: f64,
+}
+
+/// Measures.
+///
+/// # Errors
+/// The servers failed.
+pub async fn run(options: Options) -> Result<Figures, Failure> {
+    let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, "ttr = \"60s\"").await?;
+    let port = place.ports()[0];
+    let mut figures = Figures { base_rss_mib: mib(usage(&place.dwells[0].pid())), ..Figures::default() };
+    drain(&place, port, options, &mut figures).await?;
+    (options.say)(&format!("{:.0} jobs a second", figures.drain_per_s));
+    figures.late = lateness(port, options).await?;
+    (options.say)(&format!("late p50 {} ms, p99 {} ms", figures.late.p50_ms, figures.late.p99_ms));
+    idle(&place, port, options, &mut figures).await?;
+    Ok(figures)
+}
+
+fn usage(pid: &Option<u32>) -> Usage {
+    Usage::of(*pid).unwrap_or_default()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "bytes of a process")]
+fn mib(usage: Usage) -> f64 {
+    usage.rss as f64 / f64::from(1 << 20)
+}
+
+/// Schedules so many jobs from the number `from` on; each batch has one due time.
+async fn schedule(port: u16, from: u64, dues_ms: impl Iterator<Item = i64>, body: &str) -> Result<(), Failure> {
+    let mut link = Link::to(port);
+    let dues: Vec<i64> = dues_ms.collect();
+    for (at, dues) in dues.chunks(500).enumerate() {
+        let first = from + at as u64 * 500;
+        let jobs: Vec<_> =
+            (first..).zip(dues).map(|(n, due)| json!({ "id": format!("job-{n}"), "queue": QUEUE, "until": due, "body": body })).collect();
+        let asked = serde_json::to_vec(&jobs).unwrap_or_default();
+        let (status, answer) = link.post("/v1/jobs", &asked).await.map_err(|error| Failure::Unexpected(error.to_string()))?;
+        if status != 200 {
+            return Err(Failure::Unexpected(String::from_utf8_lossy(&answer).into_owned()));
+        }
+    }
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss, reason = "jobs and seconds of one run")]
+async fn drain(place: &Place, port: u16, options: Options, figures: &mut Figures) -> Result<(), Failure> {
+    let due = clock::wall_ms();
+    schedule(port, 0, (0..options.jobs).map(|_| due), &"x".repeat(options.body)).await?;
+    let before = (usage(&place.dwells[0].pid()), usage(&place.redis.pid()));
+    let (began, left) = (clock::now(), Arc::new(AtomicU64::new(options.jobs)));
+    let mut consumers = JoinSet::new();
+    for _ in 0..options.consumers {
+        let left = left.clone();
+        consumers.spawn(async move {
+            let mut link = Link::to(port);
+            let (path, ask) = (format!("/v1/queues/{QUEUE}/pop"), json!({ "max": options.batch }).to_string());
+            while left.load(Ordering::Relaxed) > 0 {
+                let Ok((200, body)) = link.post(&path, ask.as_bytes()).await else { continue };
+                let Ok(Fetched { jobs }) = serde_json::from_slice::<Fetched<'_>>(&body) else { continue };
+                let finish: Vec<_> = jobs.iter().map(|job| BTreeMap::from([("id", &*job.id), ("lease", &*job.lease)])).collect();
+                if finish.is_empty() {
+                    break;
+                }
+                if let Ok((200, _)) = link.post("/v1/leases", json!({ "finish": finish }).to_string().as_bytes()).await {
+                    left.fetch_sub(jobs.len() as u64, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+    while consumers.join_next().await.is_some() {}
+    let done = options.jobs - left.load(Ordering::Relaxed).min(options.jobs);
+    figures.drain_per_s = done as f64 / clock::now().duration_since(began).as_secs_f64();
+    let each = |usage: Usage| usage.cpu_s() * 1e6 / options.jobs.max(1) as f64;
+    figures.dwell_us = each(usage(&place.dwells[0].pid()) - before.0);
+    figures.redis_us = each(usage(&place.redis.pid()) - before.1);
+    Ok(())
+}
+
+async fn lateness(port: u16, options: Options) -> Result<Percentiles, Failure> {
+    let (late, stop) = (Arc::new(Mutex::new(Latencies::new())), CancellationToken::new());
+    let mut consumers = JoinSet::new();
+    for _ in 0..options.waiting {
+        let (late, stop) = (late.clone(), stop.clone());
+        consumers.spawn(async move {
+            let mut link = Link::to(port);
+            let (path, ask) = (format!("/v1/queues/{QUEUE}/pop"), json!({ "wait": "5s" }).to_string());
+            while !stop.is_cancelled() {
+                let Ok((200, body)) = link.post(&path, ask.as_bytes()).await else { continue };
+                let at_us = clock::wall_us();
+                let Ok(Fetched { jobs }) = serde_json::from_slice::<Fetched<'_>>(&body) else { continue };
+                for job in jobs {
+                    late.lock().add(at_us - job.due_ms * 1000);
+                    let finish = json!({ "finish": [{ "id": job.id, "lease": job.lease }] }).to_string();
+                    let _ = link.post("/v1/leases", finish.as_bytes()).await;
+                }
+            }
+        });
+    }
+    let from_ms = clock::wall_ms() + 3000;
+    let count = options.rate * options.secs;
+    let due = move |n: u64| from_ms + i64::try_from(n * 1000 / options.rate.max(1)).unwrap_or(0);
+    schedule(port, options.jobs, (0..count).map(due), "x").await?;
+    let ends_ms = due(count) + 2000;
+    clock::sleep(clock::micros((ends_ms - clock::wall_ms()) * 1000)).await;
+    stop.cancel();
+    consumers.abort_all();
+    while consumers.join_next().await.is_some() {}
+    let late = late.lock().percentiles();
+    if late.count < count {
+        return Err(Failure::Unexpected(format!("{} of {count} jobs were fetched", late.count)));
+    }
+    Ok(late)
+}
+
+async fn idle(place: &Place, port: u16, options: Options, figures: &mut Figures) -> Result<(), Failure> {
+    let mut consumers = JoinSet::new();
+    for at in 0..options.idle {
+        consumers.spawn(async move {
+            let mut link = Link::to(port);
+            loop {
+                let path = "/v1/queues/lab.idle/pop";
+                if link.post(path, br#"{"wait":"60s"}"#).await.is_err() {
+                    clock::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        });
+        if at % 200 == 199 {
+            clock::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let mut look = Link::to(port);
+    for _ in 0..600 {
+        let (_, answer) = look.get("/v1/queues/lab.idle").await.map_err(|error| Failure::Unexpected(error.to_string()))?;
+        let shown: serde_json::Value = serde_json::from_slice(&answer).unwrap_or_default();
+        if shown["waiting"].as_u64() == Some(options.idle as u64) {
+            break;
+        }
+        clock::sleep(Duration::from_millis(100)).await;
+    }
+    clock::sleep(Duration::from_secs(2)).await;
+    let (before, began) = (usage(&place.dwells[0].pid()), clock::now());
+    clock::sleep(Duration::from_secs(10)).await;
+    let now = usage(&place.dwells[0].pid());
+    figures.idle_percent = (now - before).cpu_s() * 100.0 / clock::now().duration_since(began).as_secs_f64();
+    figures.idle_rss_mib = mib(now);
+    Ok(())
+}
