@@ -35,7 +35,7 @@ pub(super) async fn request(mut request: Request, next: Next) -> Response {
     span.in_scope(|| {
         if status >= 500 {
             tracing::warn!(%method, path, status, took_ms, "request failed");
-        } else if matches!(method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        } else if matches!(method, Method::GET | Method::HEAD | Method::OPTIONS) || status < 300 && is_of_consumers(&path) {
             tracing::debug!(%method, path, status, took_ms, "request");
         } else {
             tracing::info!(%method, path, status, took_ms, "request");
@@ -46,6 +46,11 @@ pub(super) async fn request(mut request: Request, next: Next) -> Response {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+/// Whether consumers make this call all the time.
+fn is_of_consumers(path: &str) -> bool {
+    path == "/v1/leases" || path.starts_with("/v1/queues/") && path.ends_with("/pop")
 }
 
 fn is_fit(id: &HeaderValue) -> bool {

@@ -139,30 +139,31 @@ pub async fn run(options: Options) -> Result<Summary, Failure> {
     })
 }
 
-/// Schedules the jobs, due within two seconds; a request without an answer is sent again.
+/// Schedules the jobs, due within two seconds. A request without an answer may have been carried out,
+/// and its jobs may be over by now: the next one has other ids.
 async fn produce(shared: Arc<Shared>, options: Options) {
     let mut random = StdRng::seed_from_u64(options.seed.wrapping_add(7));
     let mut link = Link::to(shared.ports[0]);
     let mut at = 0;
     while at < options.jobs {
-        let batch: Vec<String> = (at..options.jobs.min(at + BATCH)).map(|job| format!("job-{job}")).collect();
-        let due_ms = clock::wall_ms() + random.random_range(0..2000);
-        let body: Vec<_> = batch.iter().map(|id| json!({ "id": id, "queue": QUEUE, "until": due_ms, "body": id })).collect();
-        let body = serde_json::to_vec(&body).unwrap_or_default();
-        loop {
-            match link.post("/v1/jobs", &body).await {
-                Ok((200, answer)) if !String::from_utf8_lossy(&answer).contains("\"status\":5") => break,
-                _ => {
-                    link = Link::to(shared.ports[random.random_range(0..shared.ports.len())]);
-                    clock::sleep(Duration::from_millis(50)).await;
-                }
+        for attempt in 0.. {
+            let batch: Vec<String> = (at..options.jobs.min(at + BATCH)).map(|job| format!("job-{job}-{attempt}")).collect();
+            let due_ms = clock::wall_ms() + random.random_range(0..2000);
+            let body: Vec<_> = batch.iter().map(|id| json!({ "id": id, "queue": QUEUE, "until": due_ms, "body": id })).collect();
+            let body = serde_json::to_vec(&body).unwrap_or_default();
+            batch.iter().for_each(|id| shared.ledger.lock().sent(id, due_ms));
+            if let Ok((200, answer)) = link.post("/v1/jobs", &body).await
+                && !String::from_utf8_lossy(&answer).contains("\"status\":5")
+            {
+                batch.iter().for_each(|id| shared.ledger.lock().accepted(id));
+                break;
             }
             if shared.stop.is_cancelled() {
                 return;
             }
+            link = Link::to(shared.ports[random.random_range(0..shared.ports.len())]);
+            clock::sleep(Duration::from_millis(50)).await;
         }
-        let mut ledger = shared.ledger.lock();
-        batch.iter().for_each(|id| ledger.accepted(id, due_ms));
         at += BATCH;
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct HandOut {
 #[derive(Debug, Default)]
 pub(super) struct Life {
     pub(super) due_ms: i64,
+    /// Without the answer, the job may be stored or not.
+    pub(super) is_accepted: bool,
     pub(super) hand_outs: Vec<HandOut>,
     /// A consumer was told that the job had been finished before.
     pub(super) was_fired: bool,
@@ -44,9 +46,14 @@ pub(super) struct Sums {
 }
 
 impl Ledger {
-    /// A job was accepted, or its acceptance may have been lost.
-    pub(super) fn accepted(&mut self, id: &str, due_ms: i64) {
+    /// A job is sent to be stored.
+    pub(super) fn sent(&mut self, id: &str, due_ms: i64) {
         self.jobs.entry(id.to_owned()).or_default().due_ms = due_ms;
+    }
+
+    /// The storing of a job was answered.
+    pub(super) fn accepted(&mut self, id: &str) {
+        self.jobs.entry(id.to_owned()).or_default().is_accepted = true;
     }
 
     pub(super) fn handed_out(&mut self, id: &str, hand_out: HandOut) {
@@ -77,12 +84,12 @@ impl Ledger {
 
     /// How many jobs are finished, as far as a consumer knows.
     pub(super) fn finished(&self) -> usize {
-        self.jobs.values().filter(|life| life.is_over()).count()
+        self.jobs.values().filter(|life| life.is_accepted && life.is_over()).count()
     }
 
     pub(super) fn sums(&self) -> Sums {
         let hand_outs = self.jobs.values().map(|life| life.hand_outs.len()).sum();
-        Sums { jobs: self.jobs.len(), hand_outs }
+        Sums { jobs: self.jobs.values().filter(|life| life.is_accepted).count(), hand_outs }
     }
 
     /// What breaks a promise; a line each.
@@ -103,7 +110,7 @@ impl Life {
         if self.is_damaged {
             wrong.push("another body".to_owned());
         }
-        if !self.is_over() {
+        if self.is_accepted && !self.is_over() {
             wrong.push("nobody finished it".to_owned());
         }
         if by_attempt.iter().filter(|hand_out| hand_out.is_finished).count() > 1 {
@@ -141,7 +148,7 @@ mod tests {
             is_finished: *is_finished,
             is_unsure: false,
         };
-        Life { due_ms: 100, hand_outs: hand_outs.iter().map(of).collect(), was_fired: false, is_damaged: false }
+        Life { due_ms: 100, is_accepted: true, hand_outs: hand_outs.iter().map(of).collect(), was_fired: false, is_damaged: false }
     }
 
     #[test]
