@@ -302,8 +302,8 @@ mod tests {
         assert_eq!(
             serde_json::to_value(Stats::of(&counts)).unwrap(),
             json!({
-                "scheduled": 2, "reserved": 1, "dead": 0, "overdue": 1, "next_due_ms": 7, "now_ms": 5,
-                "buckets": [{"scheduled": 2, "reserved": 0, "dead": 0}, {"scheduled": 0, "reserved": 1, "dead": 0}],
+                "scheduled": 2, "ready": 0, "reserved": 1, "dead": 0, "overdue": 1, "next_due_ms": 7, "now_ms": 5,
+                "buckets": [{"scheduled": 2, "ready": 0, "reserved": 0, "dead": 0}, {"scheduled": 0, "ready": 0, "reserved": 1, "dead": 0}],
                 "brokers": {"main": unknown}, "ingests": {}, "rates": {}, "lateness": null, "instance": null,
             })
         );

@@ -4,7 +4,7 @@ use super::*;
 use std::collections::BTreeSet;
 
 fn metrics() -> Metrics {
-    Metrics::new(["main", "other"], ["in"])
+    Metrics::new(["main", "other"], ["in"]).with_queues(["emails", "orders.*"])
 }
 
 #[test]
@@ -23,10 +23,15 @@ fn a_scrape_has_exactly_the_families_of_the_contract() {
         "dwell_jobs gauge",
         "dwell_late_dropped counter",
         "dwell_lateness_seconds histogram",
+        "dwell_lease_ends counter",
         "dwell_leases_lost counter",
         "dwell_oldest_overdue_seconds gauge",
+        "dwell_pop counter",
+        "dwell_pop_lateness_seconds histogram",
+        "dwell_popped_jobs counter",
         "dwell_possible_duplicates counter",
         "dwell_publish counter",
+        "dwell_queue_jobs gauge",
         "dwell_redis_errors counter",
         "dwell_redis_seconds histogram",
         "dwell_replies counter",
@@ -58,6 +63,12 @@ fn every_series_is_there_at_zero_before_anything_happened() {
         "dwell_target_paused{broker=\"main\"} 0",
         "dwell_ingest_paused{reason=\"redis_full\"} 0",
         "dwell_due_within_jobs{seconds=\"3600\"} 0",
+        "dwell_jobs{state=\"ready\"} 0",
+        "dwell_queue_jobs{queue=\"orders.*\",state=\"ready\"} 0",
+        "dwell_pop_total{queue=\"orders.*\"} 0",
+        "dwell_popped_jobs_total{queue=\"emails\"} 0",
+        "dwell_lease_ends_total{queue=\"emails\",end=\"timeout\"} 0",
+        "dwell_pop_lateness_seconds_count 0",
         concat!("dwell_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
     ] {
         assert!(text.lines().any(|there| there == line), "no line {line} in:\n{text}");
