@@ -39,7 +39,9 @@ impl Token {
 pub struct Secret(String);
 
 impl Secret {
-    pub(super) fn new(text: String) -> Self {
+    /// A secret of this text.
+    #[must_use]
+    pub fn new(text: String) -> Self {
         Secret(text)
     }
 

@@ -10,12 +10,14 @@ use utoipa::ToSchema;
 
 use super::Problem;
 use super::api::Api;
+use super::caller::Caller;
 use super::extract::{Id, InPath, Json as Body, MaybeJson};
 use super::leases;
 use super::text::Text;
-use crate::job::{Action, JobId};
+use crate::job::{Action, JobId, Verdict};
 use crate::request::{Act, Code, Rejection, Request, act_on, due_within};
 use crate::store::queue::acknowledge::Word;
+use crate::store::queue::schedule::Answer;
 use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
 
@@ -67,8 +69,8 @@ impl IntoResponse for Answered {
     (status = 404, body = view::ActionResult, description = "`not_found`"),
     (status = 409, body = view::ActionResult, description = "`in_flight` (cancelled, but the attempt in flight may arrive), or `fired`"),
 ))]
-pub(super) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
-    api.act(act_on(Action::Cancel, id, None)).await
+pub(super) async fn cancel(State(api): State<Api>, caller: Caller, Id(id): Id) -> Result<Response, Problem> {
+    api.act(&caller, act_on(Action::Cancel, id, None)).await
 }
 
 /// Give a job a new due time
@@ -77,14 +79,14 @@ pub(super) async fn cancel(State(api): State<Api>, Id(id): Id) -> Result<Respons
     (status = 404, body = view::ActionResult, description = "`not_found`"),
     (status = 409, body = view::ActionResult, description = "`in_flight` (nothing changed), `dead`, or `fired`"),
 ))]
-pub(super) async fn reschedule(State(api): State<Api>, Id(id): Id, Body(time): Body<NewTime>) -> Result<Response, Problem> {
+pub(super) async fn reschedule(State(api): State<Api>, caller: Caller, Id(id): Id, Body(time): Body<NewTime>) -> Result<Response, Problem> {
     let bad = |field| move |why: String| Rejection::new(Code::BadDelay, format!("{field}: {why}"));
     let delay_for = time.delay_for.map(|text| parse_duration_ms(&text.0)).transpose().map_err(bad("for"))?;
     let until = time.until.map(|text| parse_time_ms(&text.0)).transpose().map_err(bad("until"))?;
     let max_ms = api.inner.rules.limits.max_delay_ms;
     let due = due_within(delay_for, until, None, max_ms, api.inner.apply.store.now_ms())?
         .ok_or_else(|| Rejection::new(Code::MissingDelay, "the request has no time: send `for` (5m) or `until` (2026-01-31T12:00:00Z)"))?;
-    api.act(act_on(Action::Reschedule, id, Some(due))).await
+    api.act(&caller, act_on(Action::Reschedule, id, Some(due))).await
 }
 
 /// Publish a job now
@@ -93,8 +95,8 @@ pub(super) async fn reschedule(State(api): State<Api>, Id(id): Id, Body(time): B
     (status = 404, body = view::ActionResult, description = "`not_found`"),
     (status = 409, body = view::ActionResult, description = "`in_flight`, `dead`, or `fired`"),
 ))]
-pub(super) async fn fire(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
-    api.act(act_on(Action::Fire, id, None)).await
+pub(super) async fn fire(State(api): State<Api>, caller: Caller, Id(id): Id) -> Result<Response, Problem> {
+    api.act(&caller, act_on(Action::Fire, id, None)).await
 }
 
 /// Finish a job for its consumer
@@ -103,8 +105,13 @@ pub(super) async fn fire(State(api): State<Api>, Id(id): Id) -> Result<Response,
     (status = 404, body = view::ActionResult, description = "`not_found`, also for a schedule that was never attempted"),
     (status = 409, body = view::ActionResult, description = "`stale`, or `fired`"),
 ))]
-pub(super) async fn finish(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
-    api.act_for_consumer(Action::Finish, id, seen).await
+pub(super) async fn finish(
+    State(api): State<Api>,
+    caller: Caller,
+    Id(id): Id,
+    MaybeJson(seen): MaybeJson<Seen>,
+) -> Result<Response, Problem> {
+    api.act_for_consumer(&caller, Action::Finish, id, seen).await
 }
 
 /// Fail an attempt for its consumer
@@ -113,8 +120,13 @@ pub(super) async fn finish(State(api): State<Api>, Id(id): Id, MaybeJson(seen): 
     (status = 404, body = view::ActionResult, description = "`not_found`, also for a schedule that was never attempted"),
     (status = 409, body = view::ActionResult, description = "`waiting` (no attempt is in flight), `stale`, `dead`, or `fired`"),
 ))]
-pub(super) async fn fail(State(api): State<Api>, Id(id): Id, MaybeJson(seen): MaybeJson<Seen>) -> Result<Response, Problem> {
-    api.act_for_consumer(Action::Fail, id, seen).await
+pub(super) async fn fail(
+    State(api): State<Api>,
+    caller: Caller,
+    Id(id): Id,
+    MaybeJson(seen): MaybeJson<Seen>,
+) -> Result<Response, Problem> {
+    api.act_for_consumer(&caller, Action::Fail, id, seen).await
 }
 
 /// Schedule a dead job again, with attempts from 1
@@ -123,20 +135,20 @@ pub(super) async fn fail(State(api): State<Api>, Id(id): Id, MaybeJson(seen): Ma
     (status = 404, body = view::ActionResult, description = "`not_found`"),
     (status = 409, body = view::ActionResult, description = "`waiting` (the job is not dead), or `fired`"),
 ))]
-pub(super) async fn requeue(State(api): State<Api>, Id(id): Id) -> Result<Response, Problem> {
-    api.act(act_on(Action::Requeue, id, None)).await
+pub(super) async fn requeue(State(api): State<Api>, caller: Caller, Id(id): Id) -> Result<Response, Problem> {
+    api.act(&caller, act_on(Action::Requeue, id, None)).await
 }
 
 impl Api {
-    async fn act_for_consumer(&self, action: Action, id: JobId, seen: Seen) -> Result<Response, Problem> {
+    async fn act_for_consumer(&self, caller: &Caller, action: Action, id: JobId, seen: Seen) -> Result<Response, Problem> {
         if let Some(lease) = &seen.lease {
             if seen.due_ms.is_some() || seen.attempt.is_some() {
                 return Err(Problem::bad("a lease names its attempt: send neither `due_ms` nor `attempt` with it"));
             }
             let id = id.as_str().to_owned();
             let said = match action {
-                Action::Fail => leases::fail(id, lease, seen.wait, seen.error)?,
-                _ => leases::read(id, lease, "finish", |_| Word::Finish)?,
+                Action::Fail => leases::fail(caller, id, lease, seen.wait, seen.error)?,
+                _ => leases::read(caller, id, lease, "finish", |_| Word::Finish)?,
             };
             let mut results = leases::carry_out(&self.inner.queues, vec![said]).await?;
             let result = results.pop().ok_or_else(|| Problem::bad("the lease has no answer"))?;
@@ -146,12 +158,28 @@ impl Api {
         if seen.wait.is_some() || seen.error.is_some() {
             return Err(Problem::bad("`for` and `error` need the `lease` of the job"));
         }
-        self.act(Act { seen_due: seen.due_ms, seen_attempt: seen.attempt, ..act_on(action, id, None) }).await
+        self.act(caller, Act { seen_due: seen.due_ms, seen_attempt: seen.attempt, ..act_on(action, id, None) }).await
     }
 
-    async fn act(&self, act: Act) -> Result<Response, Problem> {
+    async fn act(&self, caller: &Caller, act: Act) -> Result<Response, Problem> {
         let (id, action) = (act.id.clone(), act.action);
-        let answer = self.inner.apply.one(Request::Act(act)).await?;
+        let answer = if self.is_of(caller, &id).await? {
+            self.inner.apply.one(Request::Act(act)).await?
+        } else {
+            let verdict = Verdict::NotFound;
+            if action == Action::Cancel {
+                self.inner.apply.metrics.cancelled(verdict);
+            }
+            Answer { verdict, due_ms: None }
+        };
         Ok(Answered(view::ActionResult::of(id.as_str(), action, answer)).into_response())
+    }
+
+    /// Whether the caller may act on this id. A job that is gone was anybody's.
+    async fn is_of(&self, caller: &Caller, id: &JobId) -> Result<bool, Problem> {
+        if !caller.is_restricted() {
+            return Ok(true);
+        }
+        Ok(self.inner.apply.store.reader.find(id).await?.is_some_and(|found| caller.sees(found.job())))
     }
 }

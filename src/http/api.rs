@@ -64,7 +64,8 @@ pub struct Parts<'a> {
     pub rates: Rates,
     /// What `/readyz` says.
     pub readiness: Readiness,
-    /// The token of `http.token_file`. Without a token, every caller on this host is allowed.
+    /// The token of `http.token_file`. Without this and those of the settings, every caller on this
+    /// host is allowed.
     pub token: Option<&'a str>,
     /// Ends the event streams.
     pub stop: CancellationToken,
@@ -87,7 +88,7 @@ impl Api {
             ingests: ingests.map(|(name, ingest)| (name.clone(), (ingest.broker.clone(), ingest.topic.clone()))).collect(),
         };
         let rules = Rules { gauge, ..Rules::direct(settings) };
-        let guard = if token.is_none() && !settings.http.tokens.is_empty() { Guard::closed() } else { Guard::new(token) };
+        let guard = Guard::new(token, &settings.http.tokens);
         let inner = Inner { apply, queues, rules, rates, readiness, about, feed: Feed::new(stop), guard };
         Api { inner: Arc::new(inner) }
     }

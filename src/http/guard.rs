@@ -1,53 +1,78 @@
-//! Authentication. With a token, only its bearer may call. Without one, only callers that address
-//! this host by a loopback name: DNS rebinding leads a page here under its own name. Pages of other
-//! origins cannot read and may not write.
+//! Authentication. With tokens, only their bearers may call, each what its token allows. Without
+//! one, only callers that address this host by a loopback name: DNS rebinding leads a page here under
+//! its own name. Pages of other origins cannot read and may not write.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::Problem;
+use super::caller::Caller;
+use crate::config::{Scope, Token};
 
-/// The hash of the token: comparing hashes takes constant time for any input length.
+/// Each token by its hash, with its bearer. Comparing hashes takes constant time for any input
+/// length.
 #[derive(Clone)]
-pub(super) struct Guard(Arc<Option<blake3::Hash>>);
+pub(super) struct Guard(Arc<[(blake3::Hash, Caller)]>);
 
 impl Guard {
-    pub(super) fn new(token: Option<&str>) -> Self {
-        Guard(Arc::new(token.map(|token| blake3::hash(token.as_bytes()))))
+    /// `master`: the token that may everything. Without any token, every caller on this host may.
+    pub(super) fn new(master: Option<&str>, tokens: &BTreeMap<String, Token>) -> Self {
+        let hash = |secret: &str| blake3::hash(secret.as_bytes());
+        let master = master.map(|secret| (hash(secret), Caller::anyone()));
+        let bearers = tokens.iter().map(|(name, token)| (hash(token.secret.expose()), Caller::bearer(name, token.clone())));
+        Guard(master.into_iter().chain(bearers).collect())
     }
 
-    /// Lets nobody in: the settings have tokens of applications, but none that may everything.
-    pub(super) fn closed() -> Self {
-        // A random hash: no token has it.
-        Guard(Arc::new(Some(blake3::Hash::from_bytes(rand::random()))))
-    }
-
-    fn refuses(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
-        let Some(token) = &*self.0 else { return refuses_open(method, uri, headers) };
-        if bears(headers, token) {
-            return None;
+    /// Who calls, or why nobody may.
+    fn admit(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Caller, Problem> {
+        if self.0.is_empty() {
+            return refuses_open(method, uri, headers).map_or(Ok(Caller::anyone()), Err);
         }
-        Some(Problem::new(StatusCode::UNAUTHORIZED, "send `Authorization: Bearer` with the token of http.token_file"))
+        let sent = sent_token(headers).map(blake3::hash);
+        // To the end, so that the time does not tell which token it is.
+        let found = self.0.iter().fold(None, |found, (hash, caller)| if Some(*hash) == sent { Some(caller) } else { found });
+        found.cloned().ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "send `Authorization: Bearer` with a token of [http]"))
     }
 }
 
-/// Lets the request through, or returns why not.
-pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    match guard.refuses(request.method(), request.uri(), request.headers()) {
-        None => next.run(request).await,
-        Some(problem) => problem.into_response(),
+/// Lets the request through with its caller, or returns why not.
+pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let caller = match guard.admit(request.method(), request.uri(), request.headers()) {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
+    };
+    if let Some(name) = caller.name() {
+        tracing::Span::current().record("token", name);
+    }
+    // Nothing is at other paths.
+    if let Some(path) = request.extensions().get::<MatchedPath>()
+        && let Err(problem) = caller.check_scope(scope_of(request.method(), path.as_str()))
+    {
+        return problem.into_response();
+    }
+    request.extensions_mut().insert(caller);
+    next.run(request).await
+}
+
+/// What a token must allow for a call, by the path of its route.
+fn scope_of(method: &Method, path: &str) -> Scope {
+    match (method.as_str(), path) {
+        ("GET" | "HEAD" | "OPTIONS", _) => Scope::Read,
+        ("POST", "/v1/jobs") => Scope::Schedule,
+        ("POST", "/v1/queues/{queue}/pop" | "/v1/leases" | "/v1/jobs/{id}/finish" | "/v1/jobs/{id}/fail") => Scope::Consume,
+        _ => Scope::Act,
     }
 }
 
-fn bears(headers: &HeaderMap, token: &blake3::Hash) -> bool {
-    let sent = headers.get(header::AUTHORIZATION).map_or(&[][..], |value| value.as_bytes());
-    let (scheme, sent) = sent.split_at(sent.len().min("Bearer ".len()));
-    scheme.eq_ignore_ascii_case(b"Bearer ") && blake3::hash(sent) == *token
+fn sent_token(headers: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.as_bytes().split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token)
 }
 
 fn refuses_open(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
@@ -56,7 +81,7 @@ fn refuses_open(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Probl
     let asked = [Some(host), uri.authority().map(|authority| authority.as_str())];
     if !asked.into_iter().flatten().all(is_loopback) {
         let detail =
-            "without http.token_file only requests for localhost, 127.0.0.1 or [::1] are answered: use one of these names, or set a token";
+            "without a token only requests for localhost, 127.0.0.1 or [::1] are answered: use one of these names, or set http.token_file";
         return Some(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
     }
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
@@ -85,18 +110,24 @@ fn is_loopback(authority: &str) -> bool {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::config::Secret;
 
     fn status(guard: &Guard, method: Method, headers: &[(&'static str, &'static str)]) -> u16 {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, value.parse().unwrap());
         }
-        guard.refuses(&method, &"/v1/stats".parse().unwrap(), &map).map_or(200, |problem| problem.into_response().status().as_u16())
+        let admitted = guard.admit(&method, &"/v1/stats".parse().unwrap(), &map);
+        admitted.map_or_else(|problem| problem.into_response().status().as_u16(), |_| 200)
+    }
+
+    fn open() -> Guard {
+        Guard::new(None, &BTreeMap::new())
     }
 
     #[test]
     fn without_a_token_only_loopback_names_are_answered() {
-        let open = Guard::new(None);
+        let open = open();
         for host in ["localhost", "LocalHost:7464", "127.0.0.1:7464", "127.1.2.3", "[::1]:7464", "[::1]"] {
             assert_eq!(status(&open, Method::GET, &[("host", host)]), 200, "{host}");
         }
@@ -117,12 +148,12 @@ mod tests {
         assert_eq!(status(&open, Method::GET, &[]), 421, "no host at all");
         let uri: Uri = "http://evil.example/v1/stats".parse().unwrap();
         let headers = HeaderMap::from_iter([(header::HOST, "localhost".parse().unwrap())]);
-        assert!(open.refuses(&Method::GET, &uri, &headers).is_some());
+        assert!(open.admit(&Method::GET, &uri, &headers).is_err());
     }
 
     #[test]
     fn a_page_of_another_origin_changes_nothing() {
-        let open = Guard::new(None);
+        let open = open();
         let host = ("host", "localhost:7464");
         for fine in [("origin", "http://localhost:7464"), ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "none")] {
             assert_eq!(status(&open, Method::POST, &[host, fine]), 200, "{fine:?}");
@@ -144,14 +175,52 @@ mod tests {
 
     #[test]
     fn with_a_token_only_its_bearer_is_answered_from_anywhere() {
-        let guard = Guard::new(Some("hush"));
+        let guard = Guard::new(Some("hush"), &BTreeMap::new());
         let from = ("host", "dwell.example");
         for (sent, wanted) in [("Bearer hush", 200), ("bearer hush", 200), ("Bearer hush ", 401), ("Bearer", 401), ("Basic hush", 401)] {
             assert_eq!(status(&guard, Method::POST, &[from, ("authorization", sent)]), wanted, "{sent}");
         }
         assert_eq!(status(&guard, Method::GET, &[from]), 401);
-        for sent in ["Bearer hush", "Bearer "] {
-            assert_eq!(status(&Guard::closed(), Method::GET, &[("host", "localhost"), ("authorization", sent)]), 401, "{sent}");
+    }
+
+    #[test]
+    fn a_bearer_is_known_by_its_token() {
+        let token = |secret: &str| Token { secret: Secret::new(secret.to_owned()), may: vec![Scope::Read], queues: vec!["*".to_owned()] };
+        let tokens = BTreeMap::from([("shop".to_owned(), token("open")), ("till".to_owned(), token("sesame"))]);
+        let name = |guard: &Guard, sent: &str| {
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, sent.parse().unwrap())]);
+            let caller = guard.admit(&Method::GET, &"/v1/stats".parse().unwrap(), &headers).ok()?;
+            Some(caller.name().map(str::to_owned))
+        };
+        let (alone, with_master) = (Guard::new(None, &tokens), Guard::new(Some("hush"), &tokens));
+        for guard in [&alone, &with_master] {
+            assert_eq!(name(guard, "Bearer open"), Some(Some("shop".to_owned())));
+            assert_eq!(name(guard, "bearer sesame"), Some(Some("till".to_owned())));
+            assert_eq!((name(guard, "Bearer "), name(guard, "Bearer shop"), name(guard, "")), (None, None, None));
         }
+        assert_eq!((name(&alone, "Bearer hush"), name(&with_master, "Bearer hush")), (None, Some(None)));
+        assert_eq!(status(&alone, Method::GET, &[("host", "localhost")]), 401, "a token of an application closes the rest");
+    }
+
+    #[test]
+    fn each_call_has_its_scope() {
+        let api = crate::http::routes::calls().to_openapi();
+        let mut scopes: BTreeMap<Scope, Vec<String>> = BTreeMap::new();
+        for (path, item) in &api.paths.paths {
+            for (method, operation) in
+                [("GET", &item.get), ("POST", &item.post), ("PATCH", &item.patch), ("DELETE", &item.delete), ("PUT", &item.put)]
+            {
+                if operation.is_some() {
+                    scopes.entry(scope_of(&method.parse().unwrap(), path)).or_default().push(format!("{method} {path}"));
+                }
+            }
+        }
+        assert!(scopes.remove(&Scope::Read).unwrap().iter().all(|call| call.starts_with("GET ")));
+        assert_eq!(scopes.remove(&Scope::Schedule).unwrap(), ["POST /v1/jobs"]);
+        let consume = ["POST /v1/jobs/{id}/fail", "POST /v1/jobs/{id}/finish", "POST /v1/leases", "POST /v1/queues/{queue}/pop"];
+        assert_eq!(scopes.remove(&Scope::Consume).unwrap(), consume);
+        let act = ["PATCH /v1/jobs/{id}", "DELETE /v1/jobs/{id}", "POST /v1/jobs/{id}/fire", "POST /v1/jobs/{id}/requeue"];
+        let of_queues = ["pause", "purge", "resume"].map(|call| format!("POST /v1/queues/{{queue}}/{call}"));
+        assert_eq!(scopes.remove(&Scope::Act).unwrap(), [&act.map(str::to_owned)[..], &of_queues].concat());
     }
 }

@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Problem;
 use super::api::Api;
+use super::caller::Caller;
 use super::extract::{Id, InPath, Query};
 use crate::store::reader::list::{self, Cursor};
 use crate::store::reader::lookup::Place;
@@ -76,12 +77,14 @@ pub(super) struct Unreadable {
 ///
 /// Sorted by due time. A job that does not change is in exactly one page, whatever other jobs do.
 #[utoipa::path(get, path = "/v1/jobs", tag = "jobs", params(Filter), responses((status = 200, body = Page, description = "A page")))]
-pub(super) async fn list(State(api): State<Api>, Query(filter): Query<Filter>) -> Result<Json<Page>, Problem> {
-    let query = filter.read()?;
+pub(super) async fn list(State(api): State<Api>, caller: Caller, Query(filter): Query<Filter>) -> Result<Json<Page>, Problem> {
+    let query = list::Query { queues: caller.queue_filter(), ..filter.read()? };
     let place = query.place;
     let page = api.inner.apply.store.reader.list(&query).await?;
     let jobs = page.jobs.iter().map(|found| view::Job::of(found, &api.inner.apply.retry_ms)).collect();
-    let unreadable = page.unreadable.into_iter().map(|(id, why)| Unreadable { id, why }).collect();
+    // Nothing says whose job it is.
+    let unreadable = if caller.is_restricted() { Vec::new() } else { page.unreadable };
+    let unreadable = unreadable.into_iter().map(|(id, why)| Unreadable { id, why }).collect();
     Ok(Json(Page { jobs, next: page.next.map(|spot| cursor(place, &spot)), unreadable }))
 }
 
@@ -104,13 +107,18 @@ fn flag_schema() -> utoipa::openapi::Object {
     (status = 200, body = view::Job, description = "The job"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "There is no such job: completed jobs are not kept"),
 ))]
-pub(super) async fn show(State(api): State<Api>, Id(id): Id, Query(shown): Query<Shown>) -> Result<Json<view::Job>, Problem> {
+pub(super) async fn show(
+    State(api): State<Api>,
+    caller: Caller,
+    Id(id): Id,
+    Query(shown): Query<Shown>,
+) -> Result<Json<view::Job>, Problem> {
     let with_body = match shown.body.as_deref() {
         None | Some("0") => false,
         Some("1") => true,
         Some(other) => return Err(Problem::bad(format!("body: {} is neither 1 nor 0", quote(other)))),
     };
-    let found = api.inner.apply.store.reader.find(&id).await?.ok_or_else(|| {
+    let found = api.inner.apply.store.reader.find(&id).await?.filter(|found| caller.sees(found.job())).ok_or_else(|| {
         let detail = format!("there is no job {}: published, finished and cancelled jobs are not kept", quote(id.as_str()));
         Problem::new(StatusCode::NOT_FOUND, detail)
     })?;
@@ -144,6 +152,7 @@ impl Filter {
             to_ms: time("to", self.to)?,
             target: self.target,
             queue: self.queue,
+            queues: None,
             after: after.transpose()?,
             limit,
         })

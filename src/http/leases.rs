@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::Problem;
 use super::api::Api;
+use super::caller::Caller;
 use super::extract::Json as Body;
 use super::pop::span;
 use super::text::Text;
@@ -131,8 +132,8 @@ impl LeaseResult {
 pub(super) struct Said {
     pub(super) id: String,
     pub(super) action: &'static str,
-    /// `None`: no lease of this server, or no id of a job.
-    pub(super) word: Option<Acknowledge>,
+    /// Or the verdict on a lease that cannot be read (`stale`) or is for a job of others (`not_found`).
+    pub(super) word: Result<Acknowledge, LeaseVerdict>,
 }
 
 /// End or prolong leases
@@ -141,7 +142,7 @@ pub(super) struct Said {
     (status = 400, body = Problem, content_type = "application/problem+json", description = "The call is malformed: nothing changed"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: send the call again"),
 ))]
-pub(super) async fn leases(State(api): State<Api>, Body(words): Body<Words>) -> Result<Json<Results>, Problem> {
+pub(super) async fn leases(State(api): State<Api>, caller: Caller, Body(words): Body<Words>) -> Result<Json<Results>, Problem> {
     let queues = &api.inner.queues;
     let count = words.finish.len() + words.fail.len() + words.release.len() + words.touch.len();
     if count > WORDS_MAX {
@@ -149,14 +150,14 @@ pub(super) async fn leases(State(api): State<Api>, Body(words): Body<Words>) -> 
     }
     let mut said = Vec::with_capacity(count);
     for Finish { id, lease } in words.finish {
-        said.push(read(id, &lease, "finish", |_| Word::Finish)?);
+        said.push(read(&caller, id, &lease, "finish", |_| Word::Finish)?);
     }
     for Fail { id, lease, wait, error } in words.fail {
-        said.push(fail(id, &lease, wait, error)?);
+        said.push(fail(&caller, id, &lease, wait, error)?);
     }
     for Release { id, lease, wait } in words.release {
         let wait_ms = span("for", wait)?.unwrap_or(0);
-        said.push(read(id, &lease, "release", |_| Word::Release { wait_ms })?);
+        said.push(read(&caller, id, &lease, "release", |_| Word::Release { wait_ms })?);
     }
     for Touch { id, lease, ttr } in words.touch {
         let ttr_ms = span("ttr", ttr)?;
@@ -164,34 +165,47 @@ pub(super) async fn leases(State(api): State<Api>, Body(words): Body<Words>) -> 
             return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
         }
         let longest = queues.max_ttr_ms();
-        said.push(read(id, &lease, "touch", |token| Word::Touch { ttr_ms: ttr_ms.unwrap_or(token.ttr_ms.into()).min(longest) })?);
+        let word = |token: &PopToken| Word::Touch { ttr_ms: ttr_ms.unwrap_or(token.ttr_ms.into()).min(longest) };
+        said.push(read(&caller, id, &lease, "touch", word)?);
     }
     Ok(Json(Results { results: carry_out(queues, said).await? }))
 }
 
 /// Reads a word. A bad id is an error; an unreadable lease is stale.
-pub(super) fn read(id: String, lease: &str, action: &'static str, word: impl FnOnce(&PopToken) -> Word) -> Result<Said, Problem> {
+pub(super) fn read(
+    caller: &Caller,
+    id: String,
+    lease: &str,
+    action: &'static str,
+    word: impl FnOnce(&PopToken) -> Word,
+) -> Result<Said, Problem> {
     let job = JobId::new(id.as_str()).map_err(|why| Problem::from(Rejection::new(Code::BadId, why)))?;
-    let word = PopToken::read(lease).map(|lease| Acknowledge { id: job, word: word(&lease), lease });
+    let word = match PopToken::read(lease) {
+        None => Err(LeaseVerdict::Stale),
+        Some(lease) if !caller.has_queue(&lease.queue) => Err(LeaseVerdict::NotFound),
+        Some(lease) => Ok(Acknowledge { id: job, word: word(&lease), lease }),
+    };
     Ok(Said { id, action, word })
 }
 
 /// Reads a `fail`: the wait of the call replaces that of the array, unless the array is at its end.
-pub(super) fn fail(id: String, lease: &str, wait: Option<Text>, error: Option<String>) -> Result<Said, Problem> {
+pub(super) fn fail(caller: &Caller, id: String, lease: &str, wait: Option<Text>, error: Option<String>) -> Result<Said, Problem> {
     let wait_ms = span("for", wait)?;
     let error = error.filter(|error| !error.is_empty()).unwrap_or_else(|| "the consumer said `fail`".to_owned());
-    read(id, lease, "fail", |token| Word::Fail { wait_ms: token.wait_ms.map(|of_array| wait_ms.unwrap_or(of_array)), error })
+    read(caller, id, lease, "fail", |token| Word::Fail { wait_ms: token.wait_ms.map(|of_array| wait_ms.unwrap_or(of_array)), error })
 }
 
 /// Carries out words, in their order.
 pub(super) async fn carry_out(queues: &QueueService, said: Vec<Said>) -> Result<Vec<LeaseResult>, StoreError> {
-    let words: Vec<Acknowledge> = said.iter().filter_map(|said| said.word.clone()).collect();
+    let words: Vec<Acknowledge> = said.iter().filter_map(|said| said.word.clone().ok()).collect();
     let mut answers = queues.acknowledge(&words).await.into_iter();
-    let stale = Acknowledged { verdict: LeaseVerdict::Stale, ms: None };
+    let refused = |verdict| Acknowledged { verdict, ms: None };
     said.into_iter()
         .map(|Said { id, action, word }| {
-            let answered = if word.is_some() { answers.next().unwrap_or(Ok(stale)) } else { Ok(stale) };
-            let Acknowledged { verdict, ms } = answered?;
+            let Acknowledged { verdict, ms } = match word {
+                Ok(_) => answers.next().unwrap_or(Ok(refused(LeaseVerdict::Stale)))?,
+                Err(verdict) => refused(verdict),
+            };
             let (due_ms, deadline_ms) = if verdict == LeaseVerdict::Touched { (None, ms) } else { (ms, None) };
             Ok(LeaseResult { id, action, verdict: verdict.as_str(), due_ms, deadline_ms })
         })

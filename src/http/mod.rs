@@ -3,7 +3,7 @@
 //! - [`listener`]: binds an address and serves a router on it; [`StartGate`] answers before the
 //!   store is reached.
 //! - [`api`]: the state of the calls; [`router`]: the router of `/v1` with its middleware: `trace`,
-//!   `guard`.
+//!   `guard`; `caller`: who calls, and what the token allows.
 //! - `routes`: the calls, a file a resource: `jobs`, `schedule`, `actions`, `pop`, `leases`,
 //!   `queues`, `horizon`, `stats`, `events`; `extract`, `one_or_many` and `queue_name` read their
 //!   arguments, [`problem`] has their errors, [`openapi`] describes
@@ -17,6 +17,7 @@ mod actions;
 pub mod api;
 mod assets;
 mod bundle;
+mod caller;
 mod dashboard;
 mod events;
 mod extract;

@@ -32,7 +32,7 @@ fn api() -> OpenApi {
     let mut license = License::new("Apache-2.0");
     license.identifier = Some("Apache-2.0".to_owned());
     api.info.license = Some(license);
-    api.tags = Some(vec![Tag::new("jobs"), Tag::new("state")]);
+    api.tags = Some(vec![Tag::new("jobs"), Tag::new("queues"), Tag::new("state")]);
     let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     let components = api.components.get_or_insert_default();
     components.security_schemes.insert("token".to_owned(), RefOr::T(bearer));
@@ -45,6 +45,7 @@ fn api() -> OpenApi {
             for (status, description) in [
                 ("400", "The request is not valid; `code` names the violated rule of requests"),
                 ("401", "The token is missing or wrong"),
+                ("403", "`forbidden`: the token does not allow the call"),
                 ("503", "Redis is unreachable or full"),
                 ("default", "Another problem"),
             ] {

@@ -30,7 +30,7 @@ pub struct Problem {
     /// What went wrong and what to do, for people.
     detail: String,
     /// The violated rule of requests: `missing_delay`, `bad_delay`, `target_not_allowed`,
-    /// and so on.
+    /// and so on; `forbidden`: the token does not allow the call; `redis`: Redis does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
     /// For `conflict`: the existing job.
@@ -50,6 +50,12 @@ impl Problem {
     #[must_use]
     pub fn bad(detail: impl Into<String>) -> Self {
         Problem::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// The token does not allow the call.
+    #[must_use]
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Problem { code: Some("forbidden"), ..Problem::new(StatusCode::FORBIDDEN, detail) }
     }
 
     /// The same with this status.

@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 
 use super::Problem;
 use super::api::Api;
+use super::caller::Caller;
 use crate::job::is_queue_name;
 use crate::queues::QUEUES_MAX;
 use crate::request::{Code, Rejection};
@@ -21,22 +22,24 @@ pub(super) struct InPath {
     queue: String,
 }
 
-/// The queues in the path, each declared.
+/// The queues in the path, each declared and the caller's.
 pub(super) struct QueueNames(pub(super) Vec<String>);
 
-/// The one queue in the path, declared.
+/// The one queue in the path, declared and the caller's.
 pub(super) struct QueueName(pub(super) String);
 
-/// A name that no queue has, or none that the settings have.
-pub(super) fn refuse_unknown(api: &Api, name: &str) -> Result<(), Problem> {
-    let (code, why) = if !is_queue_name(name) {
-        (Code::BadQueue, format!("{} is no name of a queue: use 1 to 255 of A-Z a-z 0-9 . _ -", quote(name)))
-    } else if api.inner.queues.of(name).is_none() {
-        (Code::UnknownQueue, format!("no [queues] of the settings fits {}: add its name or a pattern", quote(name)))
-    } else {
-        return Ok(());
-    };
-    Err(Problem::from(Rejection::new(code, why)).with_status(StatusCode::NOT_FOUND))
+/// Refuses a name that no queue has, a queue of others, and one that the settings do not have.
+fn check(api: &Api, caller: &Caller, name: &str) -> Result<(), Problem> {
+    let not_found = |code, why: String| Err(Problem::from(Rejection::new(code, why)).with_status(StatusCode::NOT_FOUND));
+    if !is_queue_name(name) {
+        return not_found(Code::BadQueue, format!("{} is no name of a queue: use 1 to 255 of A-Z a-z 0-9 . _ -", quote(name)));
+    }
+    // First, so that the names of others are not told.
+    caller.check_queue(name)?;
+    if api.inner.queues.of(name).is_none() {
+        return not_found(Code::UnknownQueue, format!("no [queues] of the settings fits {}: add its name or a pattern", quote(name)));
+    }
+    Ok(())
 }
 
 async fn path(parts: &mut Parts, api: &Api) -> Result<String, Problem> {
@@ -52,7 +55,8 @@ impl FromRequestParts<Api> for QueueNames {
         if names.len() > QUEUES_MAX {
             return Err(Problem::bad(format!("{} queues in one call: at most {QUEUES_MAX}", names.len())));
         }
-        names.iter().try_for_each(|name| refuse_unknown(api, name))?;
+        let caller = Caller::from_request_parts(parts, api).await?;
+        names.iter().try_for_each(|name| check(api, &caller, name))?;
         Ok(QueueNames(names))
     }
 }
@@ -62,7 +66,8 @@ impl FromRequestParts<Api> for QueueName {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let name = path(parts, api).await?;
-        refuse_unknown(api, &name)?;
+        let caller = Caller::from_request_parts(parts, api).await?;
+        check(api, &caller, &name)?;
         Ok(QueueName(name))
     }
 }

@@ -8,6 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Problem;
 use super::api::Api;
+use super::caller::Caller;
 use super::extract::{Json as Body, Query};
 use super::pop::{Fetched, FetchedJob};
 use super::queue_name::{InPath, QueueName};
@@ -60,18 +61,18 @@ impl Api {
 }
 
 /// List the queues
-#[utoipa::path(get, path = "/v1/queues", tag = "queues", responses((status = 200, body = QueueList, description = "The queues")))]
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<QueueList>, Problem> {
+#[utoipa::path(get, path = "/v1/queues", operation_id = "list_queues", tag = "queues", responses((status = 200, body = QueueList, description = "The queues")))]
+pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<QueueList>, Problem> {
     let reader = &api.inner.apply.store.reader;
     let mut names = reader.queues().await?;
     names.extend(api.inner.queues.rules().names().map(str::to_owned));
-    let names: Vec<String> = names.into_iter().collect();
+    let names: Vec<String> = names.into_iter().filter(|name| caller.has_queue(name)).collect();
     let counts = reader.queue_counts(&names).await?;
     Ok(Json(QueueList { queues: counts.into_iter().map(|counts| api.queue(counts)).collect() }))
 }
 
 /// Show a queue
-#[utoipa::path(get, path = "/v1/queues/{queue}", tag = "queues", params(InPath), responses(
+#[utoipa::path(get, path = "/v1/queues/{queue}", operation_id = "show_queue", tag = "queues", params(InPath), responses(
     (status = 200, body = Queue, description = "The queue"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
 ))]

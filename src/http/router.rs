@@ -60,6 +60,8 @@ fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>, guard: Guard) ->
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::collections::BTreeMap;
+
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
@@ -89,7 +91,7 @@ mod tests {
         async fn panics() {
             assert_eq!(1, 2, "a secret of the call");
         }
-        let router = guarded(Router::new().route("/hangs", get(hangs)).route("/panics", get(panics)), Guard::new(None));
+        let router = guarded(Router::new().route("/hangs", get(hangs)).route("/panics", get(panics)), Guard::new(None, &BTreeMap::new()));
         let answer = ask(&router, "/panics").await;
         assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("x-request-id\"") && !answer.contains("secret"), "{answer}");
         let answer = ask(&router, "/hangs").await;

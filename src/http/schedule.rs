@@ -16,6 +16,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use super::Problem;
 use super::api::{Api, Inner};
+use super::caller::Caller;
 use super::one_or_many::{self, OneOrMany};
 use super::text::{Text, TextOrBytes, decode, header_values};
 use crate::apply::{Apply, BoundedRetry};
@@ -125,19 +126,19 @@ pub(super) enum Element {
     (status = 413, body = Problem, content_type = "application/problem+json", description = "`body_too_large`"),
     (status = 429, body = Problem, content_type = "application/problem+json", description = "`queue_full`: the queue has `max_jobs` jobs"),
 ))]
-pub(super) async fn schedule(State(api): State<Api>, new: OneOrMany<NewJob>) -> Result<Response, Problem> {
+pub(super) async fn schedule(State(api): State<Api>, caller: Caller, new: OneOrMany<NewJob>) -> Result<Response, Problem> {
     match new {
-        OneOrMany::One(new) => one(&api, new).await,
-        OneOrMany::Many(new) => Ok(Json(many(&api, new).await).into_response()),
+        OneOrMany::One(new) => one(&api, &caller, new).await,
+        OneOrMany::Many(new) => Ok(Json(many(&api, &caller, new).await).into_response()),
     }
 }
 
-async fn one(api: &Api, new: NewJob) -> Result<Response, Problem> {
-    let Inner { apply, rules, .. } = &*api.inner;
-    let schedule = new.read(rules, apply.store.now_ms())?;
+async fn one(api: &Api, caller: &Caller, new: NewJob) -> Result<Response, Problem> {
+    let apply = &api.inner.apply;
+    let schedule = allowed(api, caller, new, apply.store.now_ms()).await?;
     let (id, job) = (schedule.id.clone(), schedule.job.clone());
     let answer = apply.one(Request::Schedule(Box::new(schedule))).await?;
-    let shown = stored(api, &id, job, answer).await?;
+    let shown = stored(api, caller, &id, job, answer).await?;
     match answer.verdict {
         Verdict::Added | Verdict::Replaced => {
             Ok((StatusCode::CREATED, [(header::LOCATION, location(id.as_str()))], Json(shown)).into_response())
@@ -147,17 +148,18 @@ async fn one(api: &Api, new: NewJob) -> Result<Response, Problem> {
 }
 
 /// Schedules the jobs that can be read, in one pass of the durability gate.
-async fn many(api: &Api, new: Vec<Result<NewJob, Problem>>) -> Vec<Element> {
-    let Inner { apply, rules, .. } = &*api.inner;
+async fn many(api: &Api, caller: &Caller, new: Vec<Result<NewJob, Problem>>) -> Vec<Element> {
+    let apply = &api.inner.apply;
     let now_ms = apply.store.now_ms();
-    let (mut requests, mut jobs) = (Vec::new(), Vec::new());
-    let read = new.into_iter().map(|new| {
-        let schedule = new.and_then(|new| new.read(rules, now_ms))?;
-        jobs.push(schedule.job.clone());
-        requests.push(Request::Schedule(Box::new(schedule)));
-        Ok(())
-    });
-    let read: Vec<Result<(), Problem>> = read.collect();
+    let (mut requests, mut jobs, mut read) = (Vec::new(), Vec::new(), Vec::new());
+    let mut schedules = stream::iter(new).map(async |new| allowed(api, caller, new?, now_ms).await).buffered(LOOKUPS);
+    while let Some(schedule) = schedules.next().await {
+        read.push(schedule.map(|schedule| {
+            jobs.push(schedule.job.clone());
+            requests.push(Request::Schedule(Box::new(schedule)));
+        }));
+    }
+    drop(schedules);
     // The caller may go away: the jobs are stored and the dispatchers woken all the same.
     let applying = apply.clone();
     let applied = tokio::spawn(async move {
@@ -166,7 +168,7 @@ async fn many(api: &Api, new: Vec<Result<NewJob, Problem>>) -> Vec<Element> {
     });
     let answers = applied.await.unwrap_or_default();
     let looked_up = answers.into_iter().zip(jobs).map(async |((request, answer), job)| match request {
-        Request::Schedule(schedule) => stored(api, &schedule.id, job, answer?).await,
+        Request::Schedule(schedule) => stored(api, caller, &schedule.id, job, answer?).await,
         Request::Act(_) => Err(lost()),
     });
     let mut looked_up = stream::iter(looked_up).buffered(LOOKUPS);
@@ -181,16 +183,34 @@ async fn many(api: &Api, new: Vec<Result<NewJob, Problem>>) -> Vec<Element> {
     elements
 }
 
+/// The request as the rules have it, if the caller may send it.
+async fn allowed(api: &Api, caller: &Caller, new: NewJob, now_ms: i64) -> Result<Schedule, Problem> {
+    match &new.queue {
+        Some(queue) => caller.check_queue(queue.trim())?,
+        None => caller.check_targets()?,
+    }
+    let Inner { apply, rules, .. } = &*api.inner;
+    let schedule = new.read(rules, now_ms)?;
+    if caller.is_restricted() && !schedule.generated {
+        // A job of others is neither replaced nor shown.
+        let existing = apply.store.reader.find(&schedule.id).await?;
+        if existing.is_some_and(|found| !caller.sees(found.job())) {
+            return Err(Rejection::taken(&schedule.id).into());
+        }
+    }
+    Ok(schedule)
+}
+
 /// The store has answered nothing about a job.
 fn lost() -> Problem {
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "there was no answer about this job: it may have been stored")
 }
 
 /// The job as it is in the store after this answer. `job`: as requested.
-async fn stored(api: &Api, id: &JobId, job: Job, answer: Answer) -> Result<view::Job, Problem> {
+async fn stored(api: &Api, caller: &Caller, id: &JobId, job: Job, answer: Answer) -> Result<view::Job, Problem> {
     let Apply { store, retry_ms, .. } = &api.inner.apply;
     let found = match (store.reader.find(id).await, answer.verdict) {
-        (Ok(found), _) => found.map(|found| view::Job::of(&found, retry_ms)),
+        (Ok(found), _) => found.filter(|found| caller.sees(found.job())).map(|found| view::Job::of(&found, retry_ms)),
         // The job is stored, even if it cannot be read now.
         (Err(error), Verdict::Added | Verdict::Replaced) => {
             tracing::warn!(%error, "a job was stored, but reading it failed");

@@ -27,7 +27,8 @@ pub(super) async fn request(mut request: Request, next: Next) -> Response {
     });
     let method = request.method().clone();
     let path: String = request.uri().path().chars().take(LONGEST_PATH).collect();
-    let span = tracing::info_span!("http", request_id = id.to_str().unwrap_or_default());
+    // The guard fills in the name of the token.
+    let span = tracing::info_span!("http", request_id = id.to_str().unwrap_or_default(), token = tracing::field::Empty);
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let mut response = next.run(request).instrument(span.clone()).await;
     let status = response.status().as_u16();

@@ -95,6 +95,13 @@ impl Rejection {
         Rejection::new(Code::UnreadableJob, format!("the stored job {id} cannot be read, and nothing changed: {message}; {hint}"))
     }
 
+    /// The rejection of an id that a job has which the caller must not know.
+    #[must_use]
+    pub fn taken(id: &JobId) -> Self {
+        let id = crate::units::quote(id.as_str());
+        Rejection::new(Code::Conflict, format!("a job with the id {id} exists, and this token has not its queue: send another id"))
+    }
+
     /// The rejection of a `delay-on-conflict: reject` whose id exists, as the store reports.
     #[must_use]
     pub fn conflict(id: &JobId) -> Self {

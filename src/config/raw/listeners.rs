@@ -63,6 +63,22 @@ pub enum Scope {
     Act,
 }
 
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Scope; 4] = [Scope::Schedule, Scope::Consume, Scope::Read, Scope::Act];
+
+    /// The word in the settings.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scope::Schedule => "schedule",
+            Scope::Consume => "consume",
+            Scope::Read => "read",
+            Scope::Act => "act",
+        }
+    }
+}
+
 /// Listeners that speak the protocols of other delay queues, so that their clients need no change.
 #[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

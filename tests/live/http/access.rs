@@ -15,8 +15,8 @@ async fn stats_are_counts_and_the_rates_of_this_instance() {
     let stats = answer.json();
     assert_eq!((answer.status, answer.head.contains("content-type: application/json")), (200, true), "{answer:?}");
     let keys: Vec<&String> = stats.as_object().unwrap().keys().collect();
-    let all = ["brokers", "buckets", "dead", "ingests", "instance", "lateness", "next_due_ms", "now_ms", "overdue", "rates", "reserved"];
-    assert_eq!(keys, [&all[..], &["scheduled"]].concat());
+    let all = ["brokers", "buckets", "dead", "ingests", "instance", "lateness", "next_due_ms", "now_ms", "overdue", "rates", "ready"];
+    assert_eq!(keys, [&all[..], &["reserved", "scheduled"]].concat());
     let instance = &stats["instance"];
     assert_eq!((&instance["ready"], &instance["namespace"]), (&json!(true), &json!("dwell")), "{instance}");
     let main = json!({"broker": "main", "topic": "delay.in", "reads": true, "paused": null, "last_error": null});
@@ -58,7 +58,7 @@ async fn with_a_token_only_who_bears_it_is_answered() {
         for line in ["GET /v1/stats", "GET /v1/nothing", "POST /v1/stats", "POST /v1/jobs", "GET /openapi.json", "GET /v1/events"] {
             let answer = sidecar.send(line, headers, b"");
             assert!(answer.head.contains("\r\nwww-authenticate: bearer\r\n"), "{line} {headers}: {answer:?}");
-            let detail = "send `Authorization: Bearer` with the token of http.token_file";
+            let detail = "send `Authorization: Bearer` with a token of [http]";
             assert_eq!(answer.problem(401), json!({"type": "about:blank", "title": "Unauthorized", "status": 401, "detail": detail}));
         }
     }

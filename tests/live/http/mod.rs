@@ -5,8 +5,8 @@
 //!   lists that stand still while jobs come and go; `arrays`: several jobs in one call.
 //! - `dashboard`: what people do in it, through `browser`.
 //! - `flood`: clients that only hold connections.
-//! - `guard`: tokens, addresses, other origins; `schema`: what a validator and a fuzzer say of
-//!   openapi.json.
+//! - `access`: tokens, addresses, other origins; `tokens`: the tokens of applications; `schema`: what
+//!   a validator and a fuzzer say of openapi.json.
 
 mod access;
 mod arrays;
@@ -19,4 +19,5 @@ mod pages;
 mod schema;
 mod sidecar;
 mod speed;
+mod tokens;
 mod verdicts;

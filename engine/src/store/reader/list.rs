@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -40,6 +41,8 @@ pub struct Query {
     pub target: Option<String>,
     /// Only jobs of this queue.
     pub queue: Option<String>,
+    /// Only jobs of these queues, and none of brokers.
+    pub queues: Option<QueueFilter>,
     /// Only jobs after this one: the `next` of the previous page.
     pub after: Option<Cursor>,
     /// The most jobs in the page.
@@ -50,7 +53,28 @@ impl Query {
     /// The first 100 jobs in this state, by due time.
     #[must_use]
     pub fn new(place: Place) -> Self {
-        Query { place, from_ms: None, to_ms: None, target: None, queue: None, after: None, limit: 100 }
+        Query { place, from_ms: None, to_ms: None, target: None, queue: None, queues: None, after: None, limit: 100 }
+    }
+}
+
+/// Says for the name of a queue whether its jobs are wanted.
+#[derive(Clone)]
+pub struct QueueFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl QueueFilter {
+    /// The queues for which this holds.
+    pub fn new(is_wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        QueueFilter(Arc::new(is_wanted))
+    }
+
+    fn wants(&self, queue: &str) -> bool {
+        (self.0)(queue)
+    }
+}
+
+impl std::fmt::Debug for QueueFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("QueueFilter")
     }
 }
 
@@ -103,10 +127,11 @@ impl Reader {
 
     /// The `due` sets of all buckets, brokers and queues, merged.
     async fn merge(&self, query: &Query) -> Result<Page, StoreError> {
-        let sets = match &query.queue {
+        let mut sets = match &query.queue {
             Some(queue) => vec![set_of_queue(queue)],
             None => self.namespace.sets(),
         };
+        sets.retain(|set| query.wants(queue_of_set(set)));
         let ready_to = self.namespace.read_clock().await? / 1000 + 1;
         let is_ready = query.place == Place::Ready;
         let mut runs: Vec<Run> = (0..self.namespace.keys.buckets())
@@ -213,10 +238,11 @@ impl Reader {
             Some(queue) => std::slice::from_ref(queue).into(),
             None => self.namespace.queues(),
         };
+        let queues: Vec<&String> = queues.iter().filter(|queue| query.wants(Some(queue))).collect();
         let of_bucket = |bucket: u16| -> Vec<String> {
             match query.place {
                 Place::Dead => {
-                    let of_brokers = query.queue.is_none().then(|| keys.dead(bucket).to_owned());
+                    let of_brokers = (query.queue.is_none() && query.wants(None)).then(|| keys.dead(bucket).to_owned());
                     of_brokers.into_iter().chain(queues.iter().map(|queue| keys.dead_of(bucket, &set_of_queue(queue)))).collect()
                 }
                 _ => vec![keys.held(bucket).to_owned()],
@@ -341,11 +367,18 @@ impl Query {
     fn is_for(&self, found: &StoredJob) -> bool {
         let job = &found.record.job;
         let is_for = |target: &String| job.queue.is_none() && (*target == job.to.address || *target == job.to.to_string());
-        self.target.as_ref().is_none_or(is_for) && self.queue.as_ref().is_none_or(|queue| job.queue.as_ref() == Some(queue))
+        self.wants(job.queue.as_deref())
+            && self.target.as_ref().is_none_or(is_for)
+            && self.queue.as_ref().is_none_or(|queue| job.queue.as_ref() == Some(queue))
+    }
+
+    /// Whether jobs of this queue are wanted; `None`: those of brokers.
+    fn wants(&self, queue: Option<&str>) -> bool {
+        self.queues.as_ref().is_none_or(|filter| queue.is_some_and(|queue| filter.wants(queue)))
     }
 
     /// Whether only the record tells if a job is wanted.
     fn has_filter(&self) -> bool {
-        self.target.is_some() || self.queue.is_some()
+        self.target.is_some() || self.queue.is_some() || self.queues.is_some()
     }
 }

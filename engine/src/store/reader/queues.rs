@@ -90,7 +90,8 @@ impl Reader {
         let mut found = Vec::with_capacity(jobs.len());
         for jobs in jobs.chunks(QUEUES) {
             let looked = try_join_all(jobs.iter().map(|job| self.find(&job.id))).await?;
-            let same = looked.into_iter().flatten().zip(jobs).filter(|(now, then)| now.place == then.place);
+            let same =
+                looked.into_iter().flatten().zip(jobs).filter(|(now, then)| now.place == then.place && now.job().queue == then.job().queue);
             found.extend(same.map(|(now, _)| now));
         }
         Ok(found)
