@@ -19,8 +19,13 @@ use crate::telemetry::Metrics;
 
 /// How often the jobs are counted where a queue has `max_jobs`: a queue may be over it for as long.
 const COUNT_BOUNDED: Duration = Duration::from_secs(1);
-/// How often they are counted else: the age of the gauges.
+/// How often they are counted else, by a fleet of up to [`SMALL_FLEET`] instances: the age of the
+/// gauges.
 const COUNT: Duration = Duration::from_secs(5);
+/// The longest time between two counts of one instance in a larger fleet.
+const COUNT_MAX: Duration = Duration::from_secs(15);
+/// In a fleet of up to this size, each instance counts as often as a single one.
+const SMALL_FLEET: u32 = 10;
 /// How often dead jobs are removed, by a fleet of any size together.
 const SWEEP: Duration = Duration::from_secs(30);
 
@@ -43,7 +48,6 @@ impl QueueUpkeep {
     /// Counts and sweeps until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let is_bounded = self.rules.iter().any(|rules| rules.max_jobs.is_some());
-        let every = if is_bounded { COUNT_BOUNDED } else { COUNT };
         let (mut sweep_at, mut undeclared) = (clock::now(), BTreeSet::new());
         loop {
             match self.count(&mut undeclared).await {
@@ -56,9 +60,10 @@ impl QueueUpkeep {
                 Ok(_) => {}
                 Err(error) => tracing::debug!(%error, "the jobs of queues could not be counted"),
             }
+            let every = self.fleet.borrow().shared(COUNT / SMALL_FLEET).clamp(COUNT, COUNT_MAX);
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = clock::sleep(every) => {}
+                () = clock::sleep(if is_bounded { COUNT_BOUNDED } else { every }) => {}
             }
         }
     }

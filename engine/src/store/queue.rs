@@ -30,10 +30,18 @@ pub struct Queue {
     lost_claims: Mutex<Vec<lease::LostClaim>>,
     /// By bucket and set: the unreadable jobs at the head of the set.
     unread: Mutex<HashMap<(u16, String), lease::Unread>>,
+    /// When unreadable jobs of queues were last reported.
+    unread_told: Mutex<Option<Instant>>,
 }
 
 impl Queue {
     pub(super) fn new(namespace: Arc<Namespace>) -> Queue {
-        Queue { namespace, unanswered_until: Mutex::default(), lost_claims: Mutex::default(), unread: Mutex::default() }
+        Queue {
+            namespace,
+            unanswered_until: Mutex::default(),
+            lost_claims: Mutex::default(),
+            unread: Mutex::default(),
+            unread_told: Mutex::default(),
+        }
     }
 }

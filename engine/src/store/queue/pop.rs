@@ -3,12 +3,15 @@
 //!
 //! [`acknowledge`]: super::acknowledge
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
+use crate::clock;
 use crate::job::{DeadReason, JobId, is_queue_name, set_of_queue};
 use crate::retry::{self, Next};
 use crate::store::answer::{Items, micros_of};
@@ -79,6 +82,8 @@ pub struct PopToken {
     pub queue: String,
 }
 
+/// How often unreadable jobs are reported.
+const TELL_UNREAD: Duration = Duration::from_secs(60);
 /// The first bytes of a token: nonce, span, wait.
 const HEAD: usize = 8 + 4 + 6;
 /// No wait.
@@ -143,7 +148,7 @@ impl Queue {
         if orphans > 0 {
             tracing::error!(queue, bucket, orphans, "ids without a record were removed; run `dwell fsck`");
         }
-        if answer.unknown > 0 {
+        if answer.unknown > 0 && self.may_tell_unread() {
             tracing::error!(queue, bucket, jobs = answer.unknown, "jobs of a queue cannot be read and stay; run `dwell fsck`");
         }
         answer.jobs.reserve_exact(items.left() / 4);
@@ -157,6 +162,16 @@ impl Queue {
             }
         }
         Ok(answer)
+    }
+
+    /// At most once a minute: each pop of the bucket meets these jobs.
+    fn may_tell_unread(&self) -> bool {
+        let mut told = self.unread_told.lock();
+        let is_new = told.is_none_or(|at| at.elapsed() > TELL_UNREAD);
+        if is_new {
+            *told = Some(clock::now());
+        }
+        is_new
     }
 
     fn read_job(&self, nonce: Nonce, queue: &str, (id, deadline_ms): (String, i64), state: &[u8], bytes: Bytes) -> Result<Popped, String> {
