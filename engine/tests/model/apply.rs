@@ -1,0 +1,292 @@
+//! Carries out a call of somebody in a world, follows with the ghosts, and checks what the call may
+//! do.
+
+use std::rc::Rc;
+
+use dwell_engine::job::DeadReason;
+use dwell_engine::store::record::State;
+use dwell_engine::store::scripts::Name;
+
+use crate::call::{Call, IDS, job};
+use crate::reply::Reply;
+use crate::runner::{Broken, Runner};
+use crate::scene::{Door, Scene};
+use crate::view::{LeaseName, Place, View};
+use crate::world::{FIRST_DOOR, How, Op, Phase, SPAN, Stored, Token, World, at};
+
+/// The number of a generation.
+fn number_of(generation: [u8; 8]) -> u8 {
+    generation[7]
+}
+
+/// The world after a call, and the jobs that it answered.
+pub(crate) struct Applied {
+    pub(crate) world: World,
+    pub(crate) taken: Vec<Token>,
+}
+
+impl Runner {
+    /// Carries out a call.
+    pub(crate) fn apply(&mut self, scene: &Scene, world: &World, op: &Op) -> Result<Applied, Broken> {
+        let mut world = world.clone();
+        if matches!(op, Op::Claim { .. } | Op::Rescue { .. }) {
+            world.stamp += 1;
+        }
+        let before = world.stored.clone();
+        let seen = self.view(before.store);
+        let call = self.call_of(scene, &world, op, &seen);
+        let (after, reply) = self.run(before.store, &world.moment(), call)?;
+        world.stored.store = after;
+        let mut taken = Vec::new();
+        match op {
+            Op::Claim { .. } | Op::Rescue { .. } => taken = self.follow_claim(scene, &mut world, op, &seen, &reply)?,
+            Op::Settle { how, tokens } => follow_settle(&mut world, *how, tokens, &before, &seen, &reply)?,
+            Op::Door { again: true, .. } => {
+                let jobs = |store: u32| self.store(store).without(|key| key.ends_with(b":acts"));
+                if jobs(before.store) != jobs(after) {
+                    return Err("a message that came again changes something".to_owned());
+                }
+            }
+            Op::Door { index, .. } => follow_door(scene, &mut world, *index, &seen, &reply)?,
+            Op::Reclaim { .. } | Op::Sweep => {}
+        }
+        let view = self.view(after);
+        world.stored.lent.retain(|(name, _)| view.lease(*name).is_some());
+        let is_gated = matches!(op, Op::Door { .. });
+        if is_gated {
+            world.history.clear();
+        } else if scene.budget.failovers > 0 && world.stored != before {
+            world.history.push(before);
+            let more = world.history.len().saturating_sub(2);
+            world.history.drain(..more);
+        }
+        Ok(Applied { world, taken })
+    }
+
+    fn call_of(&self, scene: &Scene, world: &World, op: &Op, seen: &View) -> Call {
+        match op {
+            Op::Claim { nonce, most, ahead_ms } => Call::claim(*nonce, SPAN, *most, *ahead_ms),
+            Op::Rescue { nonce, most } => Call::rescue(*nonce, SPAN, *most),
+            Op::Reclaim { nonce } => Call::reclaim(*nonce),
+            Op::Settle { how, tokens } => settle_call(*how, tokens),
+            Op::Door { index, again } => door_call(scene, world, *index, *again, seen),
+            Op::Sweep => Call::sweep(),
+        }
+    }
+
+    /// A claim or a rescue answers its lease, and writes no second one.
+    fn follow_claim(&self, scene: &Scene, world: &mut World, op: &Op, seen: &View, reply: &Rc<Reply>) -> Result<Vec<Token>, Broken> {
+        let items = reply.items();
+        let mut nonce = [0; 8];
+        let (Op::Claim { nonce: number, .. } | Op::Rescue { nonce: number, .. }) = op else { return Ok(Vec::new()) };
+        nonce[7] = *number;
+        let born: [u8; 8] = items[7].bytes().try_into().map_err(|_| "a claim without `born`".to_owned())?;
+        let name: LeaseName = (nonce, born);
+        let view = self.view(world.stored.store);
+        if let Some(lease) = view.lease(name).filter(|_| seen.lease(name).is_none()) {
+            if seen.leases.iter().any(|other| other.name.0 == nonce) {
+                return Err("a claim wrote over the lease of its nonce".to_owned());
+            }
+            let generation = |id: &u8| seen.jobs[usize::from(*id)].as_ref().map_or(0, |job| number_of(job.generation));
+            let numbers: Vec<u8> = lease.jobs.iter().map(|(id, _)| generation(id)).collect();
+            if matches!(op, Op::Claim { .. }) && scene.held {
+                numbers.iter().for_each(|number| world.claims[world.life(*number)] += 1);
+            }
+            world.stored.lent.push((name, numbers));
+            world.stored.lent.sort();
+        }
+        let mut taken = Vec::new();
+        for (position, job) in items[8..].chunks_exact(4).enumerate() {
+            if job[0].bytes().is_empty() {
+                continue;
+            }
+            let position = u8::try_from(position).unwrap_or(u8::MAX);
+            let lease = view.lease(name).ok_or("a claim answered jobs of a lease that is not there")?;
+            let (id, has_left) = *lease.jobs.get(usize::from(position)).ok_or("a claim answered a position that is not there")?;
+            if IDS[usize::from(id)].as_bytes() != job[0].bytes() || has_left {
+                return Err(format!("a claim answered {} in place of {}", job[0].text(), IDS[usize::from(id)]));
+            }
+            let ready = job[3].number().ok_or("a claim answered no due time")?;
+            let has_state = !job[1].bytes().is_empty();
+            let of_record = || State::of_record(job[2].bytes(), ready);
+            let mut state = if has_state { State::decode(job[1].bytes()).ok() } else { of_record() }.ok_or("a claim answered no record")?;
+            let is_claim = matches!(op, Op::Claim { .. });
+            if !is_claim && !state.held && !state.counted {
+                state.crashes = state.crashes.saturating_add(1);
+            }
+            taken.push(Token {
+                lease: name,
+                position,
+                id,
+                has_state,
+                number: number_of(state.generation),
+                state: state.encode(),
+                ready: if is_claim { ready } else { 0 },
+                deadline: world.now_ms() + SPAN,
+                phase: if is_claim { Phase::Claimed } else { Phase::Rescued },
+            });
+        }
+        Ok(taken)
+    }
+}
+
+/// The arguments as `store/queue/settle.rs` builds them.
+fn settle_call(how: How, tokens: &[Token]) -> Call {
+    let lease = tokens[0].lease;
+    if how == How::Complete {
+        let jobs: Vec<_> = tokens.iter().map(|token| (token.id, token.position, token.has_state, token.state())).collect();
+        return Call::complete(lease, &jobs);
+    }
+    let idle = |token: &Token, unpublished| {
+        let state = if unpublished { token.state() } else { token.state().in_flight() };
+        State { held: false, counted: false, ..state }
+    };
+    let jobs = tokens.iter().map(|token| {
+        let (time, state) = match how {
+            How::Hold => (format!("+{SPAN}"), Some(State { held: true, crashes: 0, ..token.state().in_flight() })),
+            How::Release { pause_ms, unpublished } => {
+                let mut state = idle(token, unpublished);
+                if unpublished {
+                    state.crashes = 0;
+                }
+                match (state.attempt, pause_ms) {
+                    (0, 0) if !token.has_state => (format!("={}", state.due_ms), None),
+                    (0, _) => (format!(">{} {pause_ms}", state.due_ms), Some(state)),
+                    _ => (format!("+{pause_ms}"), Some(state)),
+                }
+            }
+            How::Retry | How::Die => {
+                let state = idle(token, false);
+                let reason = state.reason.or((how == How::Die).then_some(DeadReason::RetriesExhausted));
+                let step = if reason.is_none() { state.step.saturating_add(1) } else { state.step };
+                let wait = if how == How::Die { 0 } else { SPAN };
+                (format!("+{wait}"), Some(State { crashes: 0, reason, step, ..state }))
+            }
+            How::Bury | How::Complete => {
+                let state = idle(token, false);
+                let reason = state.reason.or(Some(DeadReason::Invalid));
+                ("+0".to_owned(), Some(State { reason, crashes: 0, ..state }))
+            }
+        };
+        (token.id, token.position, time, state)
+    });
+    let name = match how {
+        How::Hold => Name::Hold,
+        How::Release { .. } => Name::Release,
+        How::Retry | How::Die => Name::Retry,
+        How::Bury | How::Complete => Name::Bury,
+    };
+    Call::settle(name, lease, &jobs.collect::<Vec<_>>())
+}
+
+/// A settle changes the schedule that it published, or nothing.
+fn follow_settle(world: &mut World, how: How, tokens: &[Token], before: &Stored, seen: &View, reply: &Reply) -> Result<(), Broken> {
+    let mut done = 0;
+    for (token, answer) in tokens.iter().zip(reply.items()) {
+        let id = IDS[usize::from(token.id)];
+        let is_out = seen.lease(token.lease).is_some_and(|lease| lease.jobs[usize::from(token.position)] == (token.id, false));
+        if is_out != (answer.text() == "done") {
+            return Err(format!(
+                "a settle of {id} answers {}, and its lease {}",
+                answer.text(),
+                if is_out { "has it" } else { "has it not" }
+            ));
+        }
+        if !is_out {
+            continue;
+        }
+        done += 1;
+        if before.lives[usize::from(token.id)] != token.number {
+            return Err(format!("{how:?} of schedule {} of {id} acts on {}", token.number, before.lives[usize::from(token.id)]));
+        }
+        match how {
+            How::Complete => world.stored.lives[usize::from(token.id)] = 0,
+            How::Retry => world.stored.earliest[usize::from(token.number)] = world.now_ms() + SPAN,
+            _ => {}
+        }
+    }
+    if done == 0 && world.stored.store != before.store {
+        return Err("a settle that answers that the lease is lost changes something".to_owned());
+    }
+    Ok(())
+}
+
+fn door_call(scene: &Scene, world: &World, index: u8, again: bool, seen: &View) -> Call {
+    let number = FIRST_DOOR + index;
+    // What the next delivery would draw.
+    let generation = if again { 0x80 | number } else { number };
+    match scene.doors[usize::from(index)] {
+        Door::Schedule(id, tick) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, scene.held)),
+        Door::Cancel(id) => Call::act(Name::Cancel, id, number),
+        Door::Reschedule(id, tick) => Call::reschedule(id, number, generation, at(tick)),
+        Door::Fire(id) => Call::act(Name::Fire, id, number),
+        Door::Finish(id) => Call::finish(id, number),
+        Door::Requeue(id) => Call::requeue(id, number, generation),
+        Door::Fail(id) => {
+            let live = seen.jobs[usize::from(id)].as_ref();
+            let state = live.and_then(|live| live.state.as_ref());
+            let due = state.map_or(at(scene.due[usize::from(id)]), |state| state.due_ms);
+            let read = (live.map_or([0; 8], |live| live.generation), state.map_or(0, |state| state.step));
+            let attempt = world.published[world.life(world.stored.lives[usize::from(id)])];
+            // A single wait.
+            Call::fail(id, number, (due, attempt.into()), read, (read.1 == 0).then_some(SPAN))
+        }
+    }
+}
+
+/// The verdict is true.
+fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &View, reply: &Reply) -> Result<(), Broken> {
+    let door = scene.doors[usize::from(index)];
+    let (id, number) = (usize::from(door.id()), FIRST_DOOR + index);
+    let was = world.stored.lives[id];
+    let life = world.life(was);
+    let now = world.now_ms();
+    let items = reply.items();
+    let items = if matches!(door, Door::Schedule(..)) { &items[2..] } else { items };
+    let (verdict, due) = (items[0].text(), items[1].number());
+    let earliest = |world: &mut World, number: u8, at| world.stored.earliest[usize::from(number)] = at;
+    let is_there = seen.jobs[id].is_some();
+    match (door, verdict) {
+        (Door::Schedule(_, tick), "added" | "replaced") => {
+            world.stored.lives[id] = number;
+            earliest(world, number, at(tick));
+        }
+        (Door::Cancel(_), "cancelled" | "cancelled_after_attempt" | "in_flight") if is_there => {
+            world.stored.lives[id] = 0;
+            if verdict == "cancelled" && world.published[life] > 0 {
+                return Err(format!("`cancelled` says that {} was never published, and it was", IDS[id]));
+            }
+            // An instance may have a claim that the failover took back: then only `cancelled` is definite.
+            if verdict == "cancelled" || verdict == "cancelled_after_attempt" && !world.rolled {
+                world.end_life(life);
+            }
+        }
+        (Door::Finish(_), "finished") if is_there => world.stored.lives[id] = 0,
+        (Door::Reschedule(_, tick), "rescheduled") if is_there => {
+            world.stored.lives[id] = number;
+            world.stored.life[usize::from(number)] = world.stored.life[usize::from(was)];
+            earliest(world, number, at(tick));
+        }
+        (Door::Fire(_), "firing") if is_there => earliest(world, was, now),
+        (Door::Requeue(_), "requeued") if is_there => {
+            world.stored.lives[id] = number;
+            earliest(world, number, now);
+        }
+        (Door::Fail(_), "failed") if is_there => {
+            let due = due.ok_or("`failed` says no time")?;
+            earliest(world, was, due);
+        }
+        (_, "not_found" | "fired") if !is_there => {}
+        // Never attempted.
+        (Door::Finish(_) | Door::Fail(_), "not_found") => {}
+        (_, "in_flight" | "stale" | "waiting" | "dead") if is_there => {}
+        (_, other) => return Err(format!("{} of {} answers `{other}`", door.verb(), IDS[id])),
+    }
+    if let Some(live) = seen.jobs[id].as_ref() {
+        let is_lent = matches!(live.place, Place::Lease(_));
+        if matches!(door, Door::Reschedule(..) | Door::Fire(_)) && is_lent != (verdict == "in_flight") && verdict != "dead" {
+            return Err(format!("{} answers `{verdict}` for a job in {:?}", door.verb(), live.place));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! A call of a script: its KEYS and ARGV, as the engine builds them (`store/queue`).
+
+use dwell_core::Destination;
+use dwell_engine::job::{Confirm, DeadReason, Due, Job, JobId};
+use dwell_engine::request::{Origin, Schedule};
+use dwell_engine::store::keys::Keys;
+use dwell_engine::store::record::{self, State};
+use dwell_engine::store::scripts::Name;
+
+/// One call, ready for Redis.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Call {
+    pub(crate) name: Name,
+    pub(crate) arguments: Vec<Vec<u8>>,
+}
+
+/// The names of the jobs.
+pub(crate) const IDS: [&str; 2] = ["x", "y"];
+pub(crate) const MAIN: &str = "main";
+/// The second broker, of `move` alone.
+pub(crate) const OTHER: &str = "other";
+/// More than all records have.
+const BYTES: &str = "1000000";
+
+/// Identifies a schedule or an inbound message: a small number.
+pub(crate) fn eight(number: u8) -> [u8; 8] {
+    [0, 0, 0, 0, 0, 0, 0, number]
+}
+
+pub(crate) fn keys() -> Keys {
+    Keys::new("model", 1)
+}
+
+/// KEYS of a script.
+pub(crate) fn keys_of(name: Name) -> Vec<Vec<u8>> {
+    let keys = keys();
+    let main = keys.due(0, MAIN);
+    let more = match name {
+        Name::Claim | Name::Reclaim | Name::Release | Name::Retry | Name::FsckHold => vec![main],
+        Name::Rescue | Name::Complete | Name::Hold | Name::Bury | Name::Sweep | Name::FsckMemories => Vec::new(),
+        Name::Schedule | Name::Cancel | Name::Reschedule | Name::Fire | Name::Finish | Name::Fail | Name::Requeue | Name::FsckLeases => {
+            vec![main]
+        }
+        Name::FsckJobs | Name::FsckAdopt => vec![main, keys.quarantine(0)],
+        Name::Move => vec![main, keys.due(0, OTHER)],
+        Name::Upgrade => vec![keys.lent(0).replace(":lent", ":run")],
+        Name::FsckKey => return vec![main.clone().into_bytes(), keys.aside(&main, 0).into_bytes()],
+    };
+    keys.fixed(0).iter().cloned().chain(more).map(String::into_bytes).collect()
+}
+
+impl Call {
+    fn new(name: Name, words: &[&[u8]]) -> Call {
+        Call { name, arguments: words.iter().map(|word| word.to_vec()).collect() }
+    }
+
+    fn and(mut self, word: impl AsRef<[u8]>) -> Call {
+        self.arguments.push(word.as_ref().to_vec());
+        self
+    }
+
+    /// `ahead_ms`: jobs due within it are claimed too.
+    pub(crate) fn claim(nonce: u8, lease_ms: i64, most: u8, ahead_ms: i64) -> Call {
+        let words = [lease_ms.to_string(), most.to_string(), BYTES.to_owned(), ahead_ms.to_string(), "0".to_owned()];
+        let call = words.into_iter().fold(Call::new(Name::Claim, &[&eight(nonce)]), Call::and);
+        call.and("").and("")
+    }
+
+    pub(crate) fn rescue(nonce: u8, lease_ms: i64, most: u8) -> Call {
+        Call::new(Name::Rescue, &[&eight(nonce)]).and(lease_ms.to_string()).and(most.to_string()).and(BYTES)
+    }
+
+    pub(crate) fn reclaim(nonce: u8) -> Call {
+        Call::new(Name::Reclaim, &[&eight(nonce)])
+    }
+
+    /// A message schedules this id, due at this time, epoch ms.
+    pub(crate) fn schedule(id: u8, number: u8, generation: u8, due_ms: i64, job: Job) -> Call {
+        let record = record::encode(&request(id, number, due_ms, job), eight(generation));
+        let time = format!("={due_ms}");
+        Call::new(Name::Schedule, &[IDS[usize::from(id)].as_bytes(), &record]).and(time).and("replace").and("1")
+    }
+
+    /// A message acts on this id. The caller adds what the action needs.
+    pub(crate) fn act(name: Name, id: u8, number: u8) -> Call {
+        Call::new(name, &[IDS[usize::from(id)].as_bytes(), &eight(number), b"3"])
+    }
+
+    pub(crate) fn reschedule(id: u8, number: u8, generation: u8, due_ms: i64) -> Call {
+        Call::act(Name::Reschedule, id, number).and(format!("={due_ms}")).and(eight(generation))
+    }
+
+    pub(crate) fn requeue(id: u8, number: u8, generation: u8) -> Call {
+        Call::act(Name::Requeue, id, number).and(eight(generation))
+    }
+
+    pub(crate) fn finish(id: u8, number: u8) -> Call {
+        Call::act(Name::Finish, id, number).and("")
+    }
+
+    /// `seen`: due and attempt as the consumer saw them; `read`: generation and step as the caller
+    /// read them; `wait_ms`: of that step.
+    pub(crate) fn fail(id: u8, number: u8, seen: (i64, u32), read: ([u8; 8], u16), wait_ms: Option<i64>) -> Call {
+        let wait = wait_ms.map(|ms| ms.to_string()).unwrap_or_default();
+        let call = Call::act(Name::Fail, id, number).and(seen.0.to_string()).and(seen.1.to_string());
+        let call = call.and(read.0).and(read.1.to_string()).and(wait);
+        call.and("failed").and(record::code_of_reason(Some(DeadReason::Failed)).to_string())
+    }
+
+    /// Per job: id, position, whether it has a state, its state.
+    pub(crate) fn complete(lease: ([u8; 8], [u8; 8]), jobs: &[(u8, u8, bool, State)]) -> Call {
+        let places: Vec<u8> = jobs.iter().flat_map(|(_, position, has_state, _)| [*position, u8::from(*has_state)]).collect();
+        let call = Call::new(Name::Complete, &[&lease.0, &lease.1]).and(jobs.len().to_string()).and(places);
+        jobs.iter().fold(call, |call, (id, _, _, state)| call.and(IDS[usize::from(*id)]).and([&b"f"[..], &state.gone_entry()].concat()))
+    }
+
+    /// `hold`, `release`, `retry` or `bury`. Per job: id, position, time, new state.
+    pub(crate) fn settle(name: Name, lease: ([u8; 8], [u8; 8]), jobs: &[(u8, u8, String, Option<State>)]) -> Call {
+        let call = Call::new(name, &[&lease.0, &lease.1]).and(jobs.len().to_string());
+        jobs.iter().fold(call, |call, (id, position, time, state)| {
+            let state = state.as_ref().map(State::encode).unwrap_or_default();
+            call.and(IDS[usize::from(*id)]).and([*position]).and(time).and(state)
+        })
+    }
+
+    pub(crate) fn sweep() -> Call {
+        Call::new(Name::Sweep, &[b"1000000", b"1000000", b"1000000", b"128"])
+    }
+
+    pub(crate) fn fsck_leases(repair: bool, lease_ms: i64) -> Call {
+        Call::new(Name::FsckLeases, &[if repair { b"1" } else { b"0" }]).and(lease_ms.to_string())
+    }
+
+    pub(crate) fn fsck_jobs(repair: bool, lease_ms: i64) -> Call {
+        let call = Call::new(Name::FsckJobs, &[if repair { b"1" } else { b"0" }]).and(lease_ms.to_string()).and("1000000").and(BYTES);
+        IDS.iter().fold(call, |call, id| call.and(id).and("").and(""))
+    }
+
+    /// Any script with any arguments.
+    pub(crate) fn of(name: Name, arguments: Vec<Vec<u8>>) -> Call {
+        Call { name, arguments }
+    }
+}
+
+/// A job whose body tells it from those of other schedules.
+pub(crate) fn job(number: u8, ttr_ms: u32, is_held: bool) -> Job {
+    let mut job = Job::new(MAIN, Destination::new("q"), vec![number]);
+    job.ttr_ms = ttr_ms;
+    job.confirm = if is_held { Confirm::Consumer } else { Confirm::Broker };
+    job
+}
+
+pub(crate) fn request(id: u8, number: u8, due_ms: i64, job: Job) -> Schedule {
+    let id: JobId = IDS[usize::from(id)].parse().expect("a valid id");
+    let mut schedule = Schedule::new(job, Due::At(due_ms)).id(id);
+    schedule.origin = Origin { fingerprint: eight(number), check: true, is_message: true };
+    schedule
+}

@@ -1,0 +1,116 @@
+//! The breadth-first exploration of a scene: the first counterexample is a shortest one.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::hash::Hash as _;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use crate::call::{Call, job};
+use crate::redis::Store;
+use crate::runner::{Broken, Runner};
+use crate::scene::Scene;
+use crate::steps::{Label, steps};
+use crate::world::{SPAN, World, at, moment};
+
+/// What an exploration found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) states: usize,
+    pub(crate) transitions: usize,
+    /// Not every state was visited.
+    pub(crate) is_cut: bool,
+    /// The broken rule, and the steps that lead to it.
+    pub(crate) counterexample: Option<(Broken, Trace)>,
+}
+
+/// Steps from the beginning.
+#[derive(Debug)]
+pub(crate) struct Trace(Vec<Label>);
+
+impl fmt::Display for Trace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = |label: &Label| {
+            let words = [label.who, label.what, label.which];
+            words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+        };
+        out.write_str(&self.0.iter().map(words).collect::<Vec<_>>().join(" > "))
+    }
+}
+
+/// States by a hash of 128 bits: two different ones do not share it.
+struct Seen {
+    hashers: [RandomState; 2],
+    seen: HashSet<[u64; 2]>,
+}
+
+impl Seen {
+    fn is_new(&mut self, world: &World) -> bool {
+        let hash = |state: &RandomState| {
+            let mut hasher = state.build_hasher();
+            world.hash(&mut hasher);
+            hasher.finish()
+        };
+        self.seen.insert([hash(&self.hashers[0]), hash(&self.hashers[1])])
+    }
+}
+
+/// The store with x and y, scheduled by the script itself.
+pub(crate) fn begin(runner: &mut Runner, scene: &Scene) -> Result<World, Broken> {
+    let mut store = runner.number(Store::default())?;
+    for id in 0..2 {
+        let number = id + 1;
+        let call = Call::schedule(id, number, number, at(scene.due[usize::from(id)]), job(number, SPAN as u32, scene.held));
+        store = runner.run(store, &moment(at(0), 1, false), call)?.0;
+    }
+    Ok(World::begin(scene, store))
+}
+
+/// Visits every state of a scene, or this many.
+pub(crate) fn explore(runner: &mut Runner, scene: &Scene, most: usize) -> Found {
+    let mut found = Found::default();
+    let first = match begin(runner, scene) {
+        Ok(first) => first,
+        Err(why) => return Found { counterexample: Some((why, Trace(Vec::new()))), ..found },
+    };
+    let mut seen = Seen { hashers: Default::default(), seen: HashSet::new() };
+    seen.is_new(&first);
+    // Per state: the one before, and the step.
+    let mut paths: Vec<(usize, Option<Label>)> = vec![(0, None)];
+    let mut queue = VecDeque::from([(0, first)]);
+    while let Some((at, world)) = queue.pop_front() {
+        if found.states == most {
+            found.is_cut = true;
+            break;
+        }
+        found.states += 1;
+        let next = runner
+            .check(&world)
+            .map_err(|why| (None, why))
+            .and_then(|()| steps(runner, scene, &world).map_err(|(label, why)| (Some(label), why)));
+        let next = match next {
+            Ok(next) => next,
+            Err((label, why)) => {
+                found.counterexample = Some((why, trace(&paths, at, label)));
+                break;
+            }
+        };
+        found.transitions += next.len();
+        for (label, after) in next {
+            if seen.is_new(&after) {
+                paths.push((at, Some(label)));
+                queue.push_back((paths.len() - 1, after));
+            }
+        }
+    }
+    found
+}
+
+fn trace(paths: &[(usize, Option<Label>)], mut at: usize, last: Option<Label>) -> Trace {
+    let mut labels: Vec<Label> = last.into_iter().collect();
+    while let (before, Some(label)) = paths[at] {
+        labels.push(label);
+        at = before;
+    }
+    labels.reverse();
+    Trace(labels)
+}

@@ -1,0 +1,51 @@
+//! The scripts of the store, explored exhaustively: the real Lua text over a small Redis in memory.
+#![allow(missing_docs, reason = "tests")]
+
+mod apply;
+mod call;
+mod check;
+mod explore;
+mod lua;
+mod packing;
+mod redis;
+mod reply;
+mod runner;
+mod scene;
+mod steps;
+mod view;
+mod world;
+
+use std::time::Instant;
+
+use dwell_engine::store::scripts::Name;
+
+use explore::explore;
+use runner::Runner;
+use scene::scenes;
+
+#[test]
+fn every_path_keeps_the_rules() {
+    let is_full = std::env::var_os("DWELL_MODEL").is_some_and(|value| value == "full");
+    let (begun, mut states, mut transitions) = (Instant::now(), 0, 0);
+    for scene in scenes() {
+        let begun = Instant::now();
+        let mut runner = Runner::new(Name::source);
+        let found = explore(&mut runner, &scene, if is_full { usize::MAX } else { 3_000 });
+        println!(
+            "{}: {} states{}, {} transitions, {} stores, {} script runs, {:.1} s",
+            scene.name,
+            found.states,
+            if found.is_cut { " (cut)" } else { "" },
+            found.transitions,
+            runner.stores(),
+            runner.runs,
+            begun.elapsed().as_secs_f64()
+        );
+        if let Some((why, trace)) = found.counterexample {
+            panic!("{}: {why}\n{trace}", scene.name);
+        }
+        states += found.states;
+        transitions += found.transitions;
+    }
+    println!("{states} states, {transitions} transitions, {:.1} s", begun.elapsed().as_secs_f64());
+}

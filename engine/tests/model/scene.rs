@@ -1,0 +1,143 @@
+//! The initial programs: which requests come, and what may go wrong how often.
+
+/// A request of a producer, an operator or a consumer, by a message. `x` and `y` are 0 and 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Door {
+    /// Due at this tick.
+    Schedule(u8, i64),
+    Cancel(u8),
+    /// Due at this tick.
+    Reschedule(u8, i64),
+    Fire(u8),
+    Finish(u8),
+    Fail(u8),
+    Requeue(u8),
+}
+
+impl Door {
+    pub(crate) fn id(self) -> u8 {
+        match self {
+            Door::Schedule(id, _) | Door::Cancel(id) | Door::Reschedule(id, _) => id,
+            Door::Fire(id) | Door::Finish(id) | Door::Fail(id) | Door::Requeue(id) => id,
+        }
+    }
+
+    pub(crate) fn verb(self) -> &'static str {
+        match self {
+            Door::Schedule(..) => "schedule",
+            Door::Cancel(_) => "cancel",
+            Door::Reschedule(..) => "reschedule",
+            Door::Fire(_) => "fire",
+            Door::Finish(_) => "finish",
+            Door::Fail(_) => "fail",
+            Door::Requeue(_) => "requeue",
+        }
+    }
+}
+
+/// How often each of these may still happen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Budget {
+    /// Claims and rescues.
+    pub(crate) claims: u8,
+    /// The clock moves on: leases and TTRs end, waits are over.
+    pub(crate) ticks: u8,
+    /// A call is carried out once more, at any later moment.
+    pub(crate) repeats: u8,
+    /// An instance is killed.
+    pub(crate) crashes: u8,
+    /// The answer of a claim is lost.
+    pub(crate) losses: u8,
+    /// The master is lost, and with it the last writes.
+    pub(crate) failovers: u8,
+    pub(crate) sweeps: u8,
+    /// A message comes again, at any later moment.
+    pub(crate) redeliveries: u8,
+}
+
+/// A scene.
+#[derive(Debug, Clone)]
+pub(crate) struct Scene {
+    pub(crate) name: &'static str,
+    pub(crate) doors: &'static [Door],
+    pub(crate) budget: Budget,
+    /// When x and y are due, ticks.
+    pub(crate) due: [i64; 2],
+    /// Claims may take jobs before their time, and give them back.
+    pub(crate) early: bool,
+    /// Attempts may fail, and jobs die.
+    pub(crate) fails: bool,
+    /// Brokers may refuse a message.
+    pub(crate) refuses: bool,
+    /// The consumer confirms.
+    pub(crate) held: bool,
+    /// A claim or a rescue may take one job only.
+    pub(crate) pieces: bool,
+}
+
+const X: u8 = 0;
+const Y: u8 = 1;
+const NEXT: i64 = 1;
+const NOW: i64 = 0;
+
+fn scene(name: &'static str, doors: &'static [Door], budget: Budget) -> Scene {
+    Scene { name, doors, budget, due: [NOW, NOW], early: false, fails: false, refuses: false, held: false, pieces: false }
+}
+
+const NONE: Budget = Budget { claims: 3, ticks: 0, repeats: 0, crashes: 0, losses: 0, failovers: 0, sweeps: 0, redeliveries: 0 };
+
+/// Every scene.
+pub(crate) fn scenes() -> Vec<Scene> {
+    use Door::{Cancel, Fail, Finish, Fire, Requeue, Reschedule, Schedule};
+    vec![
+        scene(
+            "settles in pieces, repeated, cancel and schedule anew",
+            &[Cancel(X), Schedule(X, NOW)],
+            Budget { repeats: 1, ticks: 1, crashes: 1, ..NONE },
+        ),
+        scene("replaced twice while out", &[Schedule(X, NOW), Schedule(X, NOW)], Budget { repeats: 1, ticks: 1, ..NONE }),
+        scene(
+            "replace, cancel, schedule of one id",
+            &[Schedule(X, NOW), Cancel(X), Schedule(X, NOW)],
+            Budget { claims: 2, repeats: 1, ..NONE },
+        ),
+        Scene {
+            pieces: true,
+            ..scene("rescue of a lease in pieces, and repeated", &[Cancel(Y)], Budget { ticks: 2, repeats: 1, crashes: 1, ..NONE })
+        },
+        scene(
+            "the owner of a half settled lease dies",
+            &[Cancel(X), Schedule(X, NEXT)],
+            Budget { claims: 4, ticks: 2, crashes: 2, ..NONE },
+        ),
+        Scene {
+            fails: true,
+            refuses: true,
+            ..scene("retry, bury, release", &[Schedule(X, NOW), Requeue(Y)], Budget { claims: 2, repeats: 1, ticks: 1, ..NONE })
+        },
+        Scene {
+            held: true,
+            ..scene("held for its consumer: finish, fail", &[Finish(X), Fail(Y)], Budget { ticks: 2, repeats: 1, ..NONE })
+        },
+        Scene {
+            held: true,
+            ..scene("held, finished, scheduled anew", &[Finish(X), Schedule(X, NOW)], Budget { ticks: 1, repeats: 1, ..NONE })
+        },
+        Scene { held: true, ..scene("held, its owner dies, failed", &[Fail(X)], Budget { claims: 4, ticks: 3, crashes: 1, ..NONE }) },
+        scene("a claim whose answer is lost", &[Schedule(X, NOW), Cancel(Y)], Budget { repeats: 1, ticks: 1, losses: 1, ..NONE }),
+        Scene {
+            due: [NEXT, NOW],
+            early: true,
+            ..scene("claimed early and given back", &[Reschedule(X, NEXT), Fire(Y)], Budget { claims: 2, repeats: 1, ticks: 1, ..NONE })
+        },
+        scene("one failover, cancel and schedule anew", &[Cancel(X), Schedule(X, NOW)], Budget { failovers: 1, ticks: 1, ..NONE }),
+        scene(
+            "one failover, a sweep, a reschedule and a cancel",
+            &[Reschedule(X, NOW), Cancel(X)],
+            Budget { failovers: 1, sweeps: 1, ticks: 1, ..NONE },
+        ),
+        scene("one failover while a lease is rescued", &[Schedule(X, NOW)], Budget { failovers: 1, ticks: 1, ..NONE }),
+        scene("messages that come again", &[Cancel(X), Schedule(X, NOW), Cancel(X)], Budget { claims: 2, redeliveries: 1, ..NONE }),
+        scene("two repeats", &[Schedule(X, NOW)], Budget { claims: 2, repeats: 2, ..NONE }),
+    ]
+}

@@ -1,0 +1,124 @@
+//! What a store holds, read once: where each id is, and the leases. A store that breaks a rule of
+//! structure cannot be read.
+
+use dwell_engine::store::record::State;
+
+use crate::call::{IDS, MAIN, keys};
+use crate::redis::Store;
+
+/// A lease by its name.
+pub(crate) type LeaseName = ([u8; 8], [u8; 8]);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Due(i64),
+    Dead,
+    Held(i64),
+    /// With an unset bit.
+    Lease(LeaseName),
+}
+
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) name: LeaseName,
+    pub(crate) deadline: i64,
+    /// Per position: the index of the id, and whether the job has left the lease.
+    pub(crate) jobs: Vec<(u8, bool)>,
+}
+
+/// A job that is there.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// Of the current schedule.
+    pub(crate) generation: [u8; 8],
+    pub(crate) state: Option<State>,
+    pub(crate) place: Place,
+}
+
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) jobs: [Option<Live>; 2],
+    pub(crate) leases: Vec<Lease>,
+}
+
+impl View {
+    /// Reads a store.
+    pub(crate) fn of(store: &Store) -> Result<View, String> {
+        let keys = keys();
+        let leases = leases(store)?;
+        let state = store.hash(keys.state(0).as_bytes())?;
+        let records = store.hash(keys.jobs(0).as_bytes())?;
+        let mut jobs = [None, None];
+        for (index, id) in IDS.iter().enumerate() {
+            let score =
+                |key: &str| Ok::<_, String>(store.zset(key.as_bytes())?.and_then(|zset| zset.get(id.as_bytes())).map(|score| score.0));
+            let mut places = Vec::new();
+            places.extend(score(&keys.due(0, MAIN))?.map(Place::Due));
+            places.extend(score(keys.dead(0))?.map(|_| Place::Dead));
+            places.extend(score(keys.held(0))?.map(Place::Held));
+            for lease in &leases {
+                let out = lease.jobs.iter().filter(|(job, has_left)| usize::from(*job) == index && !has_left);
+                places.extend(out.map(|_| Place::Lease(lease.name)));
+            }
+            let state = state.and_then(|state| state.get(id.as_bytes()));
+            let Some(record) = records.and_then(|records| records.get(id.as_bytes())) else {
+                if !places.is_empty() || state.is_some() {
+                    return Err(format!("{id} has no record, and yet a state or a place: {places:?}"));
+                }
+                continue;
+            };
+            let [place] = places[..] else { return Err(format!("{id} is not in one place: {places:?}")) };
+            let state = state.map(|bytes| State::decode(bytes).map_err(|error| format!("{id}: {error}"))).transpose()?;
+            let generation = record.get(6..14).and_then(|part| part.try_into().ok()).ok_or("a record too short")?;
+            let generation = state.as_ref().map_or(generation, |state| state.generation);
+            jobs[index] = Some(Live { generation, state, place });
+        }
+        Ok(View { jobs, leases })
+    }
+
+    /// A lease by its name.
+    pub(crate) fn lease(&self, name: LeaseName) -> Option<&Lease> {
+        self.leases.iter().find(|lease| lease.name == name)
+    }
+
+    /// Whether a rescue at this time has something to do.
+    pub(crate) fn has_ended(&self, now_ms: i64) -> bool {
+        let held = self.jobs.iter().flatten().any(|job| matches!(job.place, Place::Held(until) if until <= now_ms));
+        held || self.leases.iter().any(|lease| lease.deadline <= now_ms)
+    }
+}
+
+fn leases(store: &Store) -> Result<Vec<Lease>, String> {
+    let keys = keys();
+    let texts = store.hash(keys.leases(0).as_bytes())?;
+    let lefts = store.hash(keys.left(0).as_bytes())?;
+    let lent = store.zset(keys.lent(0).as_bytes())?;
+    let count = lefts.map_or(0, |lefts| lefts.len());
+    if texts.map_or(0, |texts| texts.len()) != count || lent.map_or(0, |lent| lent.len()) != count {
+        return Err("a lease lacks one of its three parts".to_owned());
+    }
+    let mut leases = Vec::new();
+    for (nonce, left) in lefts.into_iter().flatten() {
+        let text = texts.and_then(|texts| texts.get(nonce)).ok_or("a lease without its text")?;
+        let deadline = lent.and_then(|lent| lent.get(nonce)).ok_or("a lease without its deadline")?.0;
+        let (born, bits) = left.split_at_checked(8).ok_or("a lease without its bits")?;
+        let ids = text.split(|byte| *byte == 0).skip(1).map(|entry| entry.split(|byte| *byte == 1).next().unwrap_or_default());
+        let mut jobs = Vec::new();
+        for (at, id) in ids.enumerate() {
+            let index = IDS.iter().position(|known| known.as_bytes() == id).ok_or("a lease of an unknown id")?;
+            let bit = bits.get(at / 8).ok_or("a lease with too few bits")? >> (at % 8) & 1;
+            jobs.push((u8::try_from(index).unwrap_or(u8::MAX), bit == 1));
+        }
+        let rest: u32 = bits.iter().map(|byte| byte.count_zeros()).sum();
+        let out = jobs.iter().filter(|(_, has_left)| !has_left).count();
+        if usize::try_from(rest) != Ok(out) || bits.len() != jobs.len().div_ceil(8) {
+            return Err("the bits of a lease do not fit its jobs".to_owned());
+        }
+        if out == 0 {
+            return Err("a lease stays, although all its bits are set".to_owned());
+        }
+        let eight = |bytes: &[u8]| bytes.try_into().map_err(|_| "a nonce or a born of another length".to_owned());
+        leases.push(Lease { name: (eight(nonce)?, eight(born)?), deadline, jobs });
+    }
+    Ok(leases)
+}

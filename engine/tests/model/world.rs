@@ -1,0 +1,202 @@
+//! A state of the exploration: what Redis holds, what everybody knows, and what may still happen.
+//! A ghost is known to the checks alone: no script and no instance reads it.
+
+use dwell_engine::store::record::State;
+
+use crate::redis::Moment;
+use crate::scene::{Budget, Scene};
+use crate::view::LeaseName;
+
+/// Numbers of schedules and messages: 1 and 2 are those of x and y, the doors follow. 0 is none.
+pub(crate) const NUMBERS: usize = 8;
+/// The number of the first door.
+pub(crate) const FIRST_DOOR: u8 = 3;
+
+/// The beginning, epoch ms, and what the clock moves on by. Everything that ends does so within one
+/// tick, and nothing of it within the same.
+const BEGIN: i64 = 1_700_000_000_000;
+pub(crate) const TICK: i64 = 10_000;
+/// A lease, a wait, a pause or a TTR, ms.
+pub(crate) const SPAN: i64 = 9_000;
+
+/// This tick, epoch ms.
+pub(crate) fn at(tick: i64) -> i64 {
+    BEGIN + tick * TICK
+}
+
+/// What a failover takes back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Stored {
+    /// The store, by its number.
+    pub(crate) store: u32,
+    /// Ghost. The schedules that must be there, by id; 0: none.
+    pub(crate) lives: [u8; 2],
+    /// Ghost. The schedules that each lease stands for.
+    pub(crate) lent: Vec<(LeaseName, Vec<u8>)>,
+    /// Ghost. When the next attempt of a schedule may be published, epoch ms.
+    pub(crate) earliest: [i64; NUMBERS],
+    /// Ghost. The life of a schedule: what a reschedule begins belongs to the life before.
+    pub(crate) life: [u8; NUMBERS],
+}
+
+/// How far an instance is with a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Claimed,
+    Published,
+    /// Taken over: it is sent back.
+    Rescued,
+}
+
+/// A job in the hands of an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Token {
+    pub(crate) lease: LeaseName,
+    pub(crate) position: u8,
+    pub(crate) id: u8,
+    pub(crate) has_state: bool,
+    /// As encoded: when the lease began.
+    pub(crate) state: Vec<u8>,
+    /// Not published before, epoch ms.
+    pub(crate) ready: i64,
+    /// Not published from then on, epoch ms.
+    pub(crate) deadline: i64,
+    /// Ghost. The schedule.
+    pub(crate) number: u8,
+    pub(crate) phase: Phase,
+}
+
+impl Token {
+    pub(crate) fn state(&self) -> State {
+        State::decode(&self.state).expect("encoded by the answer of a claim")
+    }
+}
+
+/// An instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    pub(crate) tokens: Vec<Token>,
+    /// The nonce of a claim whose answer was lost.
+    pub(crate) lost: Option<u8>,
+}
+
+impl Owner {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.tokens.is_empty() && self.lost.is_none()
+    }
+}
+
+/// How jobs leave their lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum How {
+    Complete,
+    Hold,
+    Release { pause_ms: i64, unpublished: bool },
+    Retry,
+    Die,
+    Bury,
+}
+
+/// A call of somebody.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Op {
+    Claim {
+        nonce: u8,
+        most: u8,
+        ahead_ms: i64,
+    },
+    Rescue {
+        nonce: u8,
+        most: u8,
+    },
+    Reclaim {
+        nonce: u8,
+    },
+    Settle {
+        how: How,
+        tokens: Vec<Token>,
+    },
+    /// The index of a door, and whether the message came before.
+    Door {
+        index: u8,
+        again: bool,
+    },
+    Sweep,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    pub(crate) stored: Stored,
+    /// The states since the last write that waited for replicas: a failover may go back to them.
+    pub(crate) history: Vec<Stored>,
+    pub(crate) tick: u8,
+    /// µs of the clock, so that no two leases have one `born`.
+    pub(crate) stamp: u8,
+    pub(crate) rolled: bool,
+    pub(crate) owners: [Owner; 2],
+    /// Bits of the doors that were used.
+    pub(crate) used: u8,
+    pub(crate) budget: Budget,
+    /// A call that is still under way, or is carried out once more.
+    pub(crate) later: Option<Op>,
+    pub(crate) nonces: u8,
+    /// Ghost. The last published attempt of each life.
+    pub(crate) published: [u8; NUMBERS],
+    /// Ghost. Claims of each life.
+    pub(crate) claims: [u8; NUMBERS],
+    /// Ghost. Bits of the lives of which nothing may be published any more.
+    pub(crate) over: u8,
+}
+
+impl World {
+    /// The state before anything happened.
+    pub(crate) fn begin(scene: &Scene, store: u32) -> World {
+        let mut life = [0; NUMBERS];
+        (0..).zip(&mut life).for_each(|(number, life)| *life = number);
+        let mut earliest = [0; NUMBERS];
+        (earliest[1], earliest[2]) = (at(scene.due[0]), at(scene.due[1]));
+        World {
+            stored: Stored { store, lives: [1, 2], lent: Vec::new(), earliest, life },
+            history: Vec::new(),
+            tick: 0,
+            stamp: 1,
+            rolled: false,
+            owners: Default::default(),
+            used: 0,
+            budget: scene.budget,
+            later: None,
+            nonces: 0,
+            published: [0; NUMBERS],
+            claims: [0; NUMBERS],
+            over: 0,
+        }
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        at(self.tick.into())
+    }
+
+    pub(crate) fn moment(&self) -> Moment {
+        moment(self.now_ms(), self.stamp, self.rolled)
+    }
+
+    /// The life of a schedule.
+    pub(crate) fn life(&self, number: u8) -> usize {
+        self.stored.life[usize::from(number)].into()
+    }
+
+    /// Nothing of this life may be published from now on.
+    pub(crate) fn end_life(&mut self, life: usize) {
+        self.over |= 1 << life;
+    }
+
+    pub(crate) fn is_over(&self, life: usize) -> bool {
+        self.over >> life & 1 == 1
+    }
+}
+
+/// `is_other`: another master answers.
+pub(crate) fn moment(now_ms: i64, stamp: u8, is_other: bool) -> Moment {
+    let info = if is_other { "run_id:b\r\nmaster_replid2:c\r\n" } else { "run_id:a\r\nmaster_replid2:0\r\n" };
+    Moment { now_us: now_ms * 1000 + i64::from(stamp), info }
+}
