@@ -11,7 +11,7 @@ use crate::call::{Call, IDS, job};
 use crate::reply::Reply;
 use crate::runner::{Broken, Runner};
 use crate::scene::{Door, Scene};
-use crate::view::{LeaseName, Place, View};
+use crate::view::{LeaseName, Live, Place, View};
 use crate::world::{FIRST_DOOR, How, Op, Phase, SPAN, Stored, Token, World, at};
 
 /// The number of a generation.
@@ -29,13 +29,10 @@ impl Runner {
     /// Carries out a call.
     pub(crate) fn apply(&mut self, scene: &Scene, world: &World, op: &Op) -> Result<Applied, Broken> {
         let mut world = world.clone();
-        if matches!(op, Op::Claim { .. } | Op::Rescue { .. }) {
-            world.stamp += 1;
-        }
         let before = world.stored.clone();
         let seen = self.view(before.store);
         let call = self.call_of(scene, &world, op, &seen);
-        let (after, reply) = self.run(before.store, &world.moment(), call)?;
+        let (after, reply) = self.run(before.store, &world.moment(Some(op)), call)?;
         world.stored.store = after;
         let mut taken = Vec::new();
         match op {
@@ -120,7 +117,7 @@ impl Runner {
                 id,
                 has_state,
                 number: number_of(state.generation),
-                state: state.encode(),
+                state: state.encode().into(),
                 ready: if is_claim { ready } else { 0 },
                 deadline: world.now_ms() + SPAN,
                 phase: if is_claim { Phase::Claimed } else { Phase::Rescued },
@@ -234,6 +231,21 @@ fn door_call(scene: &Scene, world: &World, index: u8, again: bool, seen: &View) 
     }
 }
 
+/// The attempt that a job is at.
+fn attempt_of(live: &Live) -> u32 {
+    let is_lent = matches!(live.place, Place::Lease(_));
+    match live.state.clone() {
+        None => is_lent.into(),
+        Some(state) => {
+            if is_lent {
+                state.in_flight().attempt
+            } else {
+                state.attempt
+            }
+        }
+    }
+}
+
 /// The verdict is true.
 fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &View, reply: &Reply) -> Result<(), Broken> {
     let door = scene.doors[usize::from(index)];
@@ -243,7 +255,7 @@ fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &View, reply: 
     let now = world.now_ms();
     let items = reply.items();
     let items = if matches!(door, Door::Schedule(..)) { &items[2..] } else { items };
-    let (verdict, due) = (items[0].text(), items[1].number());
+    let verdict = items[0].text();
     let earliest = |world: &mut World, number: u8, at| world.stored.earliest[usize::from(number)] = at;
     let is_there = seen.jobs[id].is_some();
     match (door, verdict) {
@@ -273,12 +285,16 @@ fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &View, reply: 
             earliest(world, number, now);
         }
         (Door::Fail(_), "failed") if is_there => {
-            let due = due.ok_or("`failed` says no time")?;
-            earliest(world, was, due);
+            // A single wait.
+            let is_first = seen.jobs[id].as_ref().and_then(|live| live.state.as_ref()).is_none_or(|state| state.step == 0);
+            earliest(world, was, if is_first { now + SPAN } else { now });
         }
         (_, "not_found" | "fired") if !is_there => {}
         // Never attempted.
-        (Door::Finish(_) | Door::Fail(_), "not_found") => {}
+        (Door::Finish(_) | Door::Fail(_), "not_found") if world.published[life] == 0 || world.rolled => {}
+        (Door::Fail(_), "stale") if seen.jobs[id].as_ref().is_some_and(|live| attempt_of(live) == u32::from(world.published[life])) => {
+            return Err("a fail that names the attempt is stale".to_owned());
+        }
         (_, "in_flight" | "stale" | "waiting" | "dead") if is_there => {}
         (_, other) => return Err(format!("{} of {} answers `{other}`", door.verb(), IDS[id])),
     }

@@ -24,7 +24,7 @@ impl Runner {
                 }
             }
         }
-        self.judge(world.stored.store, &world.moment())
+        self.judge(world.stored.store, &world.moment(None))
     }
 }
 

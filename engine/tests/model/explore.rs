@@ -45,6 +45,7 @@ struct Seen {
 
 impl Seen {
     fn is_new(&mut self, world: &World) -> bool {
+        let world = world.canonical();
         let hash = |state: &RandomState| {
             let mut hasher = state.build_hasher();
             world.hash(&mut hasher);
@@ -95,6 +96,9 @@ pub(crate) fn explore(runner: &mut Runner, scene: &Scene, most: usize) -> Found 
             }
         };
         found.transitions += next.len();
+        if std::env::var_os("DWELL_PROGRESS").is_some() && found.states % 100_000 == 0 {
+            eprintln!("{}: {} states, {} queued, {} stores", scene.name, found.states, queue.len(), runner.stores());
+        }
         for (label, after) in next {
             if seen.is_new(&after) {
                 paths.push((at, Some(label)));

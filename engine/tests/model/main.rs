@@ -6,6 +6,7 @@ mod call;
 mod check;
 mod explore;
 mod lua;
+mod mutants;
 mod packing;
 mod redis;
 mod reply;
@@ -20,6 +21,7 @@ use std::time::Instant;
 use dwell_engine::store::scripts::Name;
 
 use explore::explore;
+use mutants::MUTANTS;
 use runner::Runner;
 use scene::scenes;
 
@@ -48,4 +50,26 @@ fn every_path_keeps_the_rules() {
         transitions += found.transitions;
     }
     println!("{states} states, {transitions} transitions, {:.1} s", begun.elapsed().as_secs_f64());
+}
+
+#[test]
+fn without_any_rule_a_path_breaks() {
+    let scenes = scenes();
+    let mut alive = Vec::new();
+    for mutant in MUTANTS {
+        let begun = Instant::now();
+        let found = mutant.scenes.iter().find_map(|name| {
+            let scene = scenes.iter().find(|scene| scene.name == *name).unwrap_or_else(|| panic!("no scene `{name}`"));
+            let found = explore(&mut Runner::new(|name| mutant.source(name)), scene, 60_000);
+            found.counterexample.map(|(why, trace)| (found.states, why, trace))
+        });
+        match found {
+            Some((states, why, trace)) => {
+                println!("{}: {why}, after {states} states, {:.1} s\n    {trace}", mutant.rule, begun.elapsed().as_secs_f64())
+            }
+            None => alive.push(mutant.rule),
+        }
+    }
+    println!("{} of {} mutants killed", MUTANTS.len() - alive.len(), MUTANTS.len());
+    assert!(alive.is_empty(), "no counterexample without: {alive:#?}");
 }

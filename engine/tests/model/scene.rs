@@ -133,11 +133,16 @@ pub(crate) fn scenes() -> Vec<Scene> {
         scene("one failover, cancel and schedule anew", &[Cancel(X), Schedule(X, NOW)], Budget { failovers: 1, ticks: 1, ..NONE }),
         scene(
             "one failover, a sweep, a reschedule and a cancel",
-            &[Reschedule(X, NOW), Cancel(X)],
+            &[Reschedule(X, NEXT), Cancel(X)],
             Budget { failovers: 1, sweeps: 1, ticks: 1, ..NONE },
         ),
         scene("one failover while a lease is rescued", &[Schedule(X, NOW)], Budget { failovers: 1, ticks: 1, ..NONE }),
-        scene("messages that come again", &[Cancel(X), Schedule(X, NOW), Cancel(X)], Budget { claims: 2, redeliveries: 1, ..NONE }),
+        scene("a cancel that comes again", &[Schedule(X, NOW), Cancel(X), Schedule(X, NOW)], Budget { claims: 2, redeliveries: 1, ..NONE }),
+        scene(
+            "a schedule that comes again",
+            &[Schedule(X, NOW), Schedule(X, NOW), Fire(Y)],
+            Budget { claims: 2, redeliveries: 1, ticks: 1, ..NONE },
+        ),
         scene("two repeats", &[Schedule(X, NOW)], Budget { claims: 2, repeats: 2, ..NONE }),
     ]
 }

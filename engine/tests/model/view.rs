@@ -1,6 +1,8 @@
 //! What a store holds, read once: where each id is, and the leases. A store that breaks a rule of
 //! structure cannot be read.
 
+use std::fmt;
+
 use dwell_engine::store::record::State;
 
 use crate::call::{IDS, MAIN, keys};
@@ -9,13 +11,24 @@ use crate::redis::Store;
 /// A lease by its name.
 pub(crate) type LeaseName = ([u8; 8], [u8; 8]);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Due(i64),
     Dead,
     Held(i64),
     /// With an unset bit.
     Lease(LeaseName),
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Due(at) => write!(out, "due at {at}"),
+            Place::Dead => out.write_str("dead"),
+            Place::Held(until) => write!(out, "held until {until}"),
+            Place::Lease((nonce, _)) => write!(out, "lease {}", nonce[7]),
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -1,6 +1,8 @@
 //! A state of the exploration: what Redis holds, what everybody knows, and what may still happen.
 //! A ghost is known to the checks alone: no script and no instance reads it.
 
+use std::rc::Rc;
+
 use dwell_engine::store::record::State;
 
 use crate::redis::Moment;
@@ -40,7 +42,7 @@ pub(crate) struct Stored {
 }
 
 /// How far an instance is with a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Claimed,
     Published,
@@ -49,14 +51,14 @@ pub(crate) enum Phase {
 }
 
 /// A job in the hands of an instance.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Token {
     pub(crate) lease: LeaseName,
     pub(crate) position: u8,
     pub(crate) id: u8,
     pub(crate) has_state: bool,
     /// As encoded: when the lease began.
-    pub(crate) state: Vec<u8>,
+    pub(crate) state: Rc<[u8]>,
     /// Not published before, epoch ms.
     pub(crate) ready: i64,
     /// Not published from then on, epoch ms.
@@ -73,7 +75,7 @@ impl Token {
 }
 
 /// An instance.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Owner {
     pub(crate) tokens: Vec<Token>,
     /// The nonce of a claim whose answer was lost.
@@ -130,8 +132,6 @@ pub(crate) struct World {
     /// The states since the last write that waited for replicas: a failover may go back to them.
     pub(crate) history: Vec<Stored>,
     pub(crate) tick: u8,
-    /// µs of the clock, so that no two leases have one `born`.
-    pub(crate) stamp: u8,
     pub(crate) rolled: bool,
     pub(crate) owners: [Owner; 2],
     /// Bits of the doors that were used.
@@ -159,7 +159,6 @@ impl World {
             stored: Stored { store, lives: [1, 2], lent: Vec::new(), earliest, life },
             history: Vec::new(),
             tick: 0,
-            stamp: 1,
             rolled: false,
             owners: Default::default(),
             used: 0,
@@ -176,8 +175,48 @@ impl World {
         at(self.tick.into())
     }
 
-    pub(crate) fn moment(&self) -> Moment {
-        moment(self.now_ms(), self.stamp, self.rolled)
+    /// When this call is carried out. No two leases have one `born`: the µs tell the calls that write
+    /// one apart, and the first copy of a call from the second.
+    pub(crate) fn moment(&self, op: Option<&Op>) -> Moment {
+        let copy = u8::from(op.is_some() && self.later.as_ref() == op);
+        let stamp = match op {
+            Some(Op::Claim { nonce, .. } | Op::Rescue { nonce, .. }) => 2 + 2 * nonce + copy,
+            _ => 1,
+        };
+        moment(self.now_ms(), stamp, self.rolled)
+    }
+
+    /// The same for every purpose: without what nobody can tell apart any more.
+    pub(crate) fn canonical(&self) -> World {
+        let mut world = self.clone();
+        // Both instances are alike.
+        world.owners.sort();
+        let mut known = [false; NUMBERS];
+        for stored in std::iter::once(&self.stored).chain(&self.history) {
+            let lent = stored.lent.iter().flat_map(|(_, numbers)| numbers);
+            stored.lives.iter().chain(lent).for_each(|number| known[usize::from(*number)] = true);
+        }
+        let later = match &self.later {
+            Some(Op::Settle { tokens, .. }) => &tokens[..],
+            _ => &[],
+        };
+        for token in self.owners.iter().flat_map(|owner| &owner.tokens).chain(later) {
+            known[usize::from(token.number)] = true;
+        }
+        let mut is_life = [false; NUMBERS];
+        for number in (0..NUMBERS).filter(|number| known[*number]) {
+            is_life[usize::from(self.stored.life[number])] = true;
+        }
+        for stored in std::iter::once(&mut world.stored).chain(&mut world.history) {
+            for number in (0..NUMBERS).filter(|number| !known[*number]) {
+                (stored.earliest[number], stored.life[number]) = (0, 0);
+            }
+        }
+        for life in (0..NUMBERS).filter(|life| !is_life[*life]) {
+            (world.published[life], world.claims[life]) = (0, 0);
+            world.over &= !(1 << life);
+        }
+        world
     }
 
     /// The life of a schedule.
