@@ -7,10 +7,11 @@ use dwell_engine::job::DeadReason;
 use dwell_engine::store::record::State;
 use dwell_engine::store::scripts::Name;
 
-use crate::call::{Call, IDS, job};
+use crate::call::{Call, IDS, eight, job};
 use crate::reply::Reply;
 use crate::runner::{Broken, Runner};
 use crate::scene::{Door, Scene};
+use crate::taken::{Taken, taken};
 use crate::view::{LeaseName, Live, Place, View};
 use crate::world::{FIRST_DOOR, How, Op, Phase, SPAN, Stored, Token, World, at};
 
@@ -73,12 +74,10 @@ impl Runner {
 
     /// A claim or a rescue answers its lease, and writes no second one.
     fn follow_claim(&self, scene: &Scene, world: &mut World, op: &Op, seen: &View, reply: &Rc<Reply>) -> Result<Vec<Token>, Broken> {
-        let items = reply.items();
-        let mut nonce = [0; 8];
-        let (Op::Claim { nonce: number, .. } | Op::Rescue { nonce: number, .. }) = op else { return Ok(Vec::new()) };
-        nonce[7] = *number;
-        let born: [u8; 8] = items[7].bytes().try_into().map_err(|_| "a claim without `born`".to_owned())?;
-        let name: LeaseName = (nonce, born);
+        let (Op::Claim { nonce, .. } | Op::Rescue { nonce, .. }) = op else { return Ok(Vec::new()) };
+        let nonce = eight(*nonce);
+        let jobs = taken(nonce, reply)?;
+        let name: LeaseName = (nonce, reply.items()[7].bytes().try_into().unwrap_or_default());
         let view = self.view(world.stored.store);
         if let Some(lease) = view.lease(name).filter(|_| seen.lease(name).is_none()) {
             if seen.leases.iter().any(|other| other.name.0 == nonce) {
@@ -92,43 +91,34 @@ impl Runner {
             world.stored.lent.push((name, numbers));
             world.stored.lent.sort();
         }
-        let mut taken = Vec::new();
-        for (position, job) in items[8..].chunks_exact(4).enumerate() {
-            if job[0].bytes().is_empty() {
-                continue;
+        let is_claim = matches!(op, Op::Claim { .. });
+        let mut tokens = Vec::new();
+        for Taken { lease, position, id, has_state, mut state, due } in jobs {
+            let place = view.lease(name).and_then(|lease| lease.jobs.get(usize::from(position)));
+            if place != Some(&(id, false)) {
+                return Err(format!("a claim answered {}, which has left its lease or was never there", IDS[usize::from(id)]));
             }
-            let position = u8::try_from(position).unwrap_or(u8::MAX);
-            let lease = view.lease(name).ok_or("a claim answered jobs of a lease that is not there")?;
-            let (id, has_left) = *lease.jobs.get(usize::from(position)).ok_or("a claim answered a position that is not there")?;
-            if IDS[usize::from(id)].as_bytes() != job[0].bytes() || has_left {
-                return Err(format!("a claim answered {} in place of {}", job[0].text(), IDS[usize::from(id)]));
-            }
-            let ready = job[3].number().ok_or("a claim answered no due time")?;
-            let has_state = !job[1].bytes().is_empty();
-            let of_record = || State::of_record(job[2].bytes(), ready);
-            let mut state = if has_state { State::decode(job[1].bytes()).ok() } else { of_record() }.ok_or("a claim answered no record")?;
-            let is_claim = matches!(op, Op::Claim { .. });
             if !is_claim && !state.held && !state.counted {
                 state.crashes = state.crashes.saturating_add(1);
             }
-            taken.push(Token {
-                lease: name,
+            tokens.push(Token {
+                lease,
                 position,
                 id,
                 has_state,
                 number: number_of(state.generation),
                 state: state.encode().into(),
-                ready: if is_claim { ready } else { 0 },
+                ready: if is_claim { due } else { 0 },
                 deadline: world.now_ms() + SPAN,
                 phase: if is_claim { Phase::Claimed } else { Phase::Rescued },
             });
         }
-        Ok(taken)
+        Ok(tokens)
     }
 }
 
 /// The arguments as `store/queue/settle.rs` builds them.
-fn settle_call(how: How, tokens: &[Token]) -> Call {
+pub(crate) fn settle_call(how: How, tokens: &[Token]) -> Call {
     let lease = tokens[0].lease;
     if how == How::Complete {
         let jobs: Vec<_> = tokens.iter().map(|token| (token.id, token.position, token.has_state, token.state())).collect();

@@ -4,15 +4,20 @@
 mod apply;
 mod call;
 mod check;
+mod differential;
+mod drain;
 mod explore;
 mod lua;
 mod mutants;
 mod packing;
+mod random;
+mod real;
 mod redis;
 mod reply;
 mod runner;
 mod scene;
 mod steps;
+mod taken;
 mod view;
 mod world;
 

@@ -36,11 +36,6 @@ type Zset = BTreeMap<Vec<u8>, Score>;
 type Answer = Result<Reply, String>;
 
 impl Store {
-    /// Every key with its value.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Vec<u8>, &Entry)> {
-        self.0.iter().map(|(key, entry)| (key, &**entry))
-    }
-
     /// A copy without these keys.
     pub(crate) fn without(&self, is_left_out: impl Fn(&[u8]) -> bool) -> Store {
         Store(self.0.iter().filter(|(key, _)| !is_left_out(key)).map(|(key, entry)| (key.clone(), entry.clone())).collect())
@@ -231,7 +226,9 @@ fn listed(mut found: Vec<(Vec<u8>, Score)>, options: &[Vec<u8>]) -> Answer {
             b"WITHSCORES" => (scores, at) = (true, at + 1),
             b"LIMIT" => {
                 let (offset, count) = (number(&options[at + 1])?, number(&options[at + 2])?);
-                found = cut(found, offset, if count < 0 { -1 } else { offset + count - 1 });
+                let skipped = found.into_iter().skip(usize::try_from(offset).unwrap_or(usize::MAX));
+                // A negative count is none.
+                found = skipped.take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
                 at += 3;
             }
             other => return Err(format!("ERR option {}", String::from_utf8_lossy(other))),

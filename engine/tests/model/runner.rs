@@ -7,6 +7,7 @@ use std::rc::Rc;
 use dwell_engine::store::scripts::Name;
 
 use crate::call::Call;
+use crate::drain::drain;
 use crate::lua::Scripts;
 use crate::redis::{Moment, Store};
 use crate::reply::Reply;
@@ -23,6 +24,7 @@ pub(crate) struct Runner {
     calls: HashMap<Call, u32>,
     known: HashMap<(u32, Moment, u32), (u32, Rc<Reply>)>,
     judged: HashSet<(u32, i64)>,
+    drained: HashSet<u32>,
     /// How many scripts ran.
     pub(crate) runs: u64,
 }
@@ -36,6 +38,7 @@ impl Runner {
             calls: HashMap::new(),
             known: HashMap::new(),
             judged: HashSet::new(),
+            drained: HashSet::new(),
             runs: 0,
         }
     }
@@ -91,7 +94,7 @@ impl Runner {
         Ok((after, reply))
     }
 
-    /// `fsck` finds no damage at this time.
+    /// `fsck` finds no damage at this time, and nothing is lost.
     pub(crate) fn judge(&mut self, store: u32, moment: &Moment) -> Result<(), Broken> {
         if !self.judged.insert((store, moment.now_us / 1000)) {
             return Ok(());
@@ -102,6 +105,9 @@ impl Runner {
         if leases != Reply::Array(Vec::new()) || jobs != Reply::Array(vec![Reply::Int(2)]) {
             let words = jobs.items().iter().map(Reply::text).filter(|word| !word.is_empty()).collect::<Vec<_>>();
             return Err(format!("fsck finds {} damaged leases, and of the jobs: {}", leases.items().len(), words.join(" ")));
+        }
+        if self.drained.insert(store) {
+            self.runs += drain(&self.scripts, self.store(store), &self.view(store))?;
         }
         Ok(())
     }

@@ -1,0 +1,39 @@
+//! Nothing is lost: whatever happened so far, instances that go on bring every job to a claim.
+
+use dwell_engine::store::record::State;
+use dwell_engine::store::scripts::Name;
+
+use crate::call::{Call, IDS, eight};
+use crate::lua::Scripts;
+use crate::redis::Store;
+use crate::taken::taken;
+use crate::view::{Place, View};
+use crate::world::{SPAN, at, moment};
+
+/// Long after everything ended.
+const LATER: i64 = 100;
+
+/// Rescues, sends back and claims until nothing is left. Each live job must be claimed once, unless
+/// it is dead.
+pub(crate) fn drain(scripts: &Scripts, store: &Store, view: &View) -> Result<u64, String> {
+    let moment = moment(at(LATER), 1, false);
+    let (nonce, mut runs) = (u8::MAX, 2);
+    let (mut store, reply) = scripts.run(store, &moment, &Call::rescue(nonce, SPAN, 100));
+    for job in taken(eight(nonce), &reply)? {
+        let state = State { held: false, counted: false, ..job.state.in_flight() };
+        let call = Call::settle(Name::Release, job.lease, &[(job.id, job.position, "+0".to_owned(), Some(state))]);
+        store = scripts.run(&store, &moment, &call).0;
+        runs += 1;
+    }
+    let nonce = nonce - 1;
+    let (_, reply) = scripts.run(&store, &moment, &Call::claim(nonce, SPAN, 100, 0));
+    let mut claimed = [0; 2];
+    taken(eight(nonce), &reply)?.iter().for_each(|job| claimed[usize::from(job.id)] += 1);
+    for (id, live) in view.jobs.iter().enumerate() {
+        let expected = u8::from(live.as_ref().is_some_and(|live| live.place != Place::Dead));
+        if claimed[id] != expected {
+            return Err(format!("{} is claimed {} times by those who go on, not {expected}", IDS[id], claimed[id]));
+        }
+    }
+    Ok(runs)
+}

@@ -1,0 +1,213 @@
+//! Random calls of every script, and random damage, for the comparison with a real Redis.
+
+use dwell_engine::store::record;
+use dwell_engine::store::scripts::Name;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::apply::settle_call;
+use crate::call::{Call, IDS, MAIN, OTHER, eight, job, keys, request};
+use crate::reply::Reply;
+use crate::taken::{Taken, taken};
+use crate::world::{How, Phase, SPAN, Token, at};
+
+/// Draws calls; knows the answers of earlier claims.
+pub(crate) struct Random {
+    rng: StdRng,
+    /// Redis's clock, epoch µs.
+    pub(crate) now_us: i64,
+    nonces: u8,
+    tokens: Vec<Token>,
+}
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random { rng: StdRng::seed_from_u64(seed), now_us: at(0) * 1000 + 1, nonces: 0, tokens: Vec::new() }
+    }
+
+    pub(crate) fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.rng.random_range(0..list.len())]
+    }
+
+    pub(crate) fn is_one_in(&mut self, count: u8) -> bool {
+        self.below(count) == 0
+    }
+
+    fn below(&mut self, end: u8) -> u8 {
+        self.rng.random_range(0..end)
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.now_us / 1000
+    }
+
+    /// A moment near now, ms.
+    fn near(&mut self) -> i64 {
+        self.now_ms() + self.one_of(&[-SPAN, -1, 0, 1, 3, SPAN])
+    }
+
+    /// Redis's clock goes on.
+    pub(crate) fn pass(&mut self) {
+        self.now_us += self.one_of(&[1, 1, 500, 1000, SPAN * 1000, SPAN * 1001, 700_000_000]);
+    }
+
+    fn time(&mut self) -> String {
+        match self.below(3) {
+            0 => format!("={}", self.near()),
+            1 => format!("+{}", self.one_of(&[0, 1, SPAN])),
+            _ => format!("<{} {}", self.near(), self.one_of(&[0, SPAN])),
+        }
+    }
+
+    /// A new nonce, or one that was used.
+    fn nonce(&mut self) -> u8 {
+        if self.nonces > 0 && self.below(3) == 0 {
+            return self.below(self.nonces);
+        }
+        self.nonces = self.nonces.wrapping_add(1);
+        self.nonces
+    }
+
+    /// A call of this script.
+    pub(crate) fn call(&mut self, name: Name) -> Call {
+        let (id, number) = (self.below(2), self.below(20));
+        let flag = |is: bool| if is { "1" } else { "0" }.to_owned();
+        match name {
+            Name::Schedule => {
+                let mut words = Vec::new();
+                for id in self.one_of(&[&[0_u8, 1][..], &[0], &[1], &[]]) {
+                    let (number, generation) = (self.below(20), self.below(40));
+                    let mut asked = request(*id, number, 0, job(self.below(3), SPAN as u32, number % 2 == 0));
+                    asked.generated = self.below(5) == 0;
+                    asked.first = (self.below(3) == 0).then(|| eight(generation));
+                    let policy = self.one_of(&["replace", "replace", "keep", "reject", "other"]);
+                    let (record, time) = (record::encode(&asked, eight(generation)), self.time());
+                    let check = flag(self.below(2) == 0);
+                    words.extend([IDS[usize::from(*id)].into(), record, time.into_bytes(), policy.into(), check.into_bytes()]);
+                }
+                words.extend(self.deadline().map(String::into_bytes));
+                Call::of(name, words)
+            }
+            Name::Claim => Call::claim(self.nonce(), self.one_of(&[0, SPAN]), self.one_of(&[1, 2, 100]), self.one_of(&[0, 5, SPAN])),
+            Name::Rescue => Call::rescue(self.nonce(), self.one_of(&[0, SPAN]), self.one_of(&[1, 2, 100])),
+            Name::Reclaim => Call::reclaim(self.nonce()),
+            Name::Complete => self.settle(How::Complete),
+            Name::Hold => self.settle(How::Hold),
+            Name::Release => {
+                let (pause_ms, unpublished) = (self.one_of(&[0, SPAN]), self.below(2) == 0);
+                self.settle(How::Release { pause_ms, unpublished })
+            }
+            Name::Retry => {
+                let how = self.one_of(&[How::Retry, How::Die]);
+                self.settle(how)
+            }
+            Name::Bury => self.settle(How::Bury),
+            Name::Sweep => {
+                let words = [self.one_of(&[0, SPAN, 1 << 40]), self.one_of(&[0, 1 << 40]), self.one_of(&[0, 1 << 40]), 128];
+                Call::of(name, words.map(|word: i64| word.to_string().into_bytes()).to_vec())
+            }
+            Name::Cancel | Name::Fire | Name::Finish | Name::Reschedule | Name::Requeue | Name::Fail => self.act(name, id, number),
+            Name::Move => {
+                let mut asked = request(id, number, 0, job(0, 0, false));
+                asked.job.broker = self.one_of(&[MAIN, OTHER]).to_owned();
+                let record = record::encode(&asked, eight(self.below(40)));
+                Call::of(name, vec![IDS[usize::from(id)].into(), record])
+            }
+            Name::Upgrade => Call::of(name, vec![b"10".to_vec()]),
+            Name::FsckJobs => Call::fsck_jobs(self.below(2) == 0, SPAN),
+            Name::FsckLeases => Call::fsck_leases(self.below(2) == 0, SPAN),
+            Name::FsckMemories => {
+                let repair = flag(self.below(2) == 0);
+                Call::of(name, vec![repair.into_bytes(), b"1000".to_vec(), b"1000".to_vec()])
+            }
+            Name::FsckKey => Call::of(name, vec![flag(self.below(2) == 0).into_bytes(), self.one_of(&["zset", "zset", "hash"]).into()]),
+            Name::FsckHold => {
+                let state = self.token().map(|token| token.state.to_vec()).unwrap_or_default();
+                Call::of(name, vec![IDS[usize::from(id)].into(), state.clone(), b"5".to_vec(), state])
+            }
+            Name::FsckAdopt => {
+                let record = record::encode(&request(id, number, 0, job(0, 0, false)), eight(40));
+                let place = self.one_of(&["held", "dead", "due:main", "-"]);
+                let (score, mark) = (self.near().to_string(), format!("taken_in {number}"));
+                Call::of(name, vec![IDS[usize::from(id)].into(), record, Vec::new(), place.into(), score.into(), mark.into()])
+            }
+        }
+    }
+
+    /// None, one that has passed, or one that has not.
+    fn deadline(&mut self) -> Option<String> {
+        let us = self.now_us;
+        self.one_of(&[None, None, Some(us - 1), Some(us + 1)]).map(|us| us.to_string())
+    }
+
+    fn act(&mut self, name: Name, id: u8, number: u8) -> Call {
+        let bits = self.below(4).to_string();
+        let bits = self.deadline().map_or(bits.clone(), |us| format!("{bits}:{us}"));
+        let mut words = vec![IDS[usize::from(id)].into(), eight(number).to_vec(), bits.into_bytes()];
+        let seen = if self.below(2) == 0 { String::new() } else { self.near().to_string() };
+        let generation = eight(self.below(40)).to_vec();
+        match name {
+            Name::Reschedule => words.extend([self.time().into_bytes(), generation]),
+            Name::Requeue => words.push(generation),
+            Name::Finish => words.push(seen.into_bytes()),
+            Name::Fail => {
+                let token = self.token();
+                let generation = token.as_ref().map_or(generation, |token| token.state().generation.to_vec());
+                let step = token.map_or(0, |token| token.state().step).to_string();
+                let wait = self.one_of(&["", "0", "9000"]);
+                words.extend([seen.into_bytes(), Vec::new(), generation, step.into(), wait.into(), b"why".to_vec(), b"4".to_vec()]);
+            }
+            _ => {}
+        }
+        Call::of(name, words)
+    }
+
+    fn token(&mut self) -> Option<Token> {
+        let at = self.rng.random_range(0..self.tokens.len().max(1));
+        self.tokens.get(at).cloned()
+    }
+
+    fn settle(&mut self, how: How) -> Call {
+        let Some(mut token) = self.token() else { return Call::claim(self.nonce(), SPAN, 2, SPAN) };
+        if self.below(8) == 0 {
+            token.lease.1 = eight(1);
+        }
+        settle_call(how, &[token])
+    }
+
+    /// Remembers the jobs of a claim or a rescue.
+    pub(crate) fn saw(&mut self, call: &Call, reply: &Reply) {
+        if !matches!(call.name, Name::Claim | Name::Rescue) {
+            return;
+        }
+        let nonce = <[u8; 8]>::try_from(&call.arguments[0][..]).expect("a nonce has 8 bytes");
+        for Taken { lease, position, id, has_state, state, .. } in taken(nonce, reply).unwrap_or_default() {
+            let (state, phase) = (state.encode().into(), Phase::Claimed);
+            self.tokens.push(Token { lease, position, id, has_state, state, ready: 0, deadline: 0, number: 0, phase });
+        }
+    }
+
+    /// A command that damages a bucket, or leaves a job of schema 1.
+    pub(crate) fn damage(&mut self) -> Vec<Vec<u8>> {
+        let keys = keys();
+        let (id, number) = (IDS[usize::from(self.below(2))], self.below(self.nonces.max(1)));
+        let (score, nonce, due) = (self.near().to_string(), eight(number), keys.due(0, MAIN));
+        let run = keys.lent(0).replace(":lent", ":run");
+        let words: [&[&[u8]]; 12] = [
+            &[b"HDEL", keys.leases(0).as_bytes(), &nonce],
+            &[b"HDEL", keys.left(0).as_bytes(), &nonce],
+            &[b"ZREM", keys.lent(0).as_bytes(), &nonce],
+            &[b"ZADD", keys.held(0).as_bytes(), score.as_bytes(), id.as_bytes()],
+            &[b"ZADD", keys.dead(0).as_bytes(), score.as_bytes(), id.as_bytes()],
+            &[b"ZADD", due.as_bytes(), score.as_bytes(), id.as_bytes()],
+            &[b"ZREM", due.as_bytes(), id.as_bytes()],
+            &[b"HDEL", keys.jobs(0).as_bytes(), id.as_bytes()],
+            &[b"HSET", keys.jobs(0).as_bytes(), id.as_bytes(), b"\x01short"],
+            &[b"HSET", keys.state(0).as_bytes(), id.as_bytes(), b"\x02of another version"],
+            &[b"HSETNX", keys.state(0).as_bytes(), b"", b"b:0"],
+            &[b"ZADD", run.as_bytes(), score.as_bytes(), id.as_bytes()],
+        ];
+        let at = usize::from(self.below(12));
+        words[at].iter().map(|word| word.to_vec()).collect()
+    }
+}

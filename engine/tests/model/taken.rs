@@ -1,0 +1,41 @@
+//! The answer of a claim or a rescue.
+
+use dwell_engine::store::record::State;
+
+use crate::call::IDS;
+use crate::reply::Reply;
+use crate::view::LeaseName;
+
+/// A job that was taken.
+#[derive(Debug, Clone)]
+pub(crate) struct Taken {
+    pub(crate) lease: LeaseName,
+    pub(crate) position: u8,
+    pub(crate) id: u8,
+    pub(crate) has_state: bool,
+    /// As Redis has it; of the record if there is none.
+    pub(crate) state: State,
+    /// Epoch ms.
+    pub(crate) due: i64,
+}
+
+/// The jobs in the answer of a claim or rescue under this nonce, as `store/queue/lease.rs` reads it.
+pub(crate) fn taken(nonce: [u8; 8], reply: &Reply) -> Result<Vec<Taken>, String> {
+    let born = reply.items().get(7).ok_or("a claim answered too few items")?.bytes();
+    let lease = (nonce, born.try_into().map_err(|_| "a claim answered a `born` of another length")?);
+    let mut list = Vec::new();
+    for (position, job) in (0..).zip(reply.items()[8..].chunks_exact(4)) {
+        // Has left the lease.
+        if job[0].bytes().is_empty() {
+            continue;
+        }
+        let id = IDS.iter().position(|id| id.as_bytes() == job[0].bytes()).ok_or("a claim answered an unknown id")?;
+        let due = job[3].number().ok_or("a claim answered no due time")?;
+        let has_state = !job[1].bytes().is_empty();
+        let of_record = || State::of_record(job[2].bytes(), due);
+        let state = if has_state { State::decode(job[1].bytes()).ok() } else { None };
+        let state = state.or_else(of_record).ok_or("a claim answered no record")?;
+        list.push(Taken { lease, position, id: u8::from(id == 1), has_state, state, due });
+    }
+    Ok(list)
+}
