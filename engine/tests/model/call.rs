@@ -145,7 +145,7 @@ impl Call {
 /// A job whose body tells it from those of other schedules.
 pub(crate) fn job(number: u8, ttr_ms: u32, is_held: bool) -> Job {
     let mut job = Job::new(MAIN, Destination::new("q"), vec![number]);
-    job.ttr_ms = ttr_ms;
+    (job.ttr_ms, job.created_ms) = (ttr_ms, 0);
     job.confirm = if is_held { Confirm::Consumer } else { Confirm::Broker };
     job
 }
