@@ -107,6 +107,7 @@ impl Runner {
                 id,
                 has_state,
                 number: number_of(state.generation),
+                earliest: world.stored.earliest.get(usize::from(number_of(state.generation))).copied().unwrap_or(i64::MAX),
                 state: state.encode().into(),
                 ready: if is_claim { due } else { 0 },
                 deadline: world.now_ms() + SPAN,
@@ -269,12 +270,19 @@ fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &View, reply: 
             world.stored.life[usize::from(number)] = world.stored.life[usize::from(was)];
             earliest(world, number, at(tick));
         }
-        (Door::Fire(_), "firing") if is_there => earliest(world, was, now),
+        (Door::Fire(_), "firing") if is_there => {
+            let at = world.stored.earliest[usize::from(was)];
+            earliest(world, was, at.min(now));
+        }
         (Door::Requeue(_), "requeued") if is_there => {
             world.stored.lives[id] = number;
             earliest(world, number, now);
         }
         (Door::Fail(_), "failed") if is_there => {
+            let at = seen.jobs[id].as_ref().map(attempt_of);
+            if at != Some(world.published[life].into()) {
+                return Err(format!("a fail of attempt {} acts on {at:?}", world.published[life]));
+            }
             // A single wait.
             let is_first = seen.jobs[id].as_ref().and_then(|live| live.state.as_ref()).is_none_or(|state| state.step == 0);
             earliest(world, was, if is_first { now + SPAN } else { now });

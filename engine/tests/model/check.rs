@@ -2,6 +2,7 @@
 
 use crate::call::IDS;
 use crate::runner::{Broken, Runner};
+use crate::view::Place;
 use crate::world::{Token, World};
 
 impl Runner {
@@ -13,6 +14,12 @@ impl Runner {
             let expected = world.stored.lives[id];
             if number != expected {
                 return Err(format!("schedule {expected} of {} must be there, {number} is (0: none)", IDS[id]));
+            }
+        }
+        for live in view.jobs.iter().flatten() {
+            let earliest = world.stored.earliest[usize::from(live.generation[7])];
+            if matches!(live.place, Place::Due(due) if due < earliest) {
+                return Err(format!("schedule {} is {:?}, before its time {earliest}", live.generation[7], live.place));
             }
         }
         for lease in &view.leases {
@@ -37,7 +44,7 @@ pub(crate) fn publish(world: &mut World, token: &Token) -> Result<(), Broken> {
     if world.is_over(life) {
         return Err(format!("{id} is published after its cancel was told to be definite"));
     }
-    if world.now_ms() < world.stored.earliest[usize::from(token.number)] {
+    if world.now_ms() < token.earliest {
         return Err(format!("{id} is published before its time"));
     }
     if attempt <= last && !world.rolled {

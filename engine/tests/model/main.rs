@@ -37,7 +37,7 @@ fn every_path_keeps_the_rules() {
     for scene in scenes() {
         let begun = Instant::now();
         let mut runner = Runner::new(Name::source);
-        let found = explore(&mut runner, &scene, if is_full { usize::MAX } else { 3_000 });
+        let found = explore(&mut runner, &scene, if is_full { usize::MAX } else { 6_000 });
         println!(
             "{}: {} states{}, {} transitions, {} stores, {} script runs, {:.1} s",
             scene.name,

@@ -281,6 +281,30 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        rule: "a job that was refused is not due before its time",
+        scenes: &[EARLY],
+        edits: &[Edit(&[Name::Release], "return math.max(tonumber(at), after(tonumber(span)))", "return after(tonumber(span))")],
+    },
+    Mutant {
+        rule: "a fail applies to the attempt that it names",
+        scenes: &[HELD_DIES],
+        edits: &[Edit(
+            &[Name::Fail],
+            "if ARGV[5] ~= '' and tonumber(ARGV[5]) ~= state.attempt then return unchanged('stale', state.due, names_attempt) end\n",
+            "",
+        )],
+    },
+    Mutant {
+        rule: "a schedule of an id that is over forgets its outcome",
+        scenes: &[TWICE],
+        edits: &[Edit(&[Name::Schedule], "    if over then push(outdated, id) end\n", "")],
+    },
+    Mutant {
+        rule: "and remembers the message of that outcome",
+        scenes: &[AGAIN_SCHEDULE],
+        edits: &[Edit(&[Name::Schedule], "    if gone[i] then push_over(applied, gone[i]) end\n", "")],
+    },
+    Mutant {
         rule: "a retry waits",
         scenes: &[FAILS],
         edits: &[Edit(&[Name::Retry], "  return after(tonumber(sub(time, 2)))\nend\n\n-- Moves", "  return NOW\nend\n\n-- Moves")],

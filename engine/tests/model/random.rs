@@ -183,7 +183,7 @@ impl Random {
         let nonce = <[u8; 8]>::try_from(&call.arguments[0][..]).expect("a nonce has 8 bytes");
         for Taken { lease, position, id, has_state, state, .. } in taken(nonce, reply).unwrap_or_default() {
             let (state, phase) = (state.encode().into(), Phase::Claimed);
-            self.tokens.push(Token { lease, position, id, has_state, state, ready: 0, deadline: 0, number: 0, phase });
+            self.tokens.push(Token { lease, position, id, has_state, state, ready: 0, deadline: 0, number: 0, earliest: 0, phase });
         }
     }
 

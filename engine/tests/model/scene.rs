@@ -127,6 +127,7 @@ pub(crate) fn scenes() -> Vec<Scene> {
         scene("a claim whose answer is lost", &[Schedule(X, NOW), Cancel(Y)], Budget { repeats: 1, ticks: 1, losses: 1, ..NONE }),
         Scene {
             due: [NEXT, NOW],
+            refuses: true,
             early: true,
             ..scene("claimed early and given back", &[Reschedule(X, NEXT), Fire(Y)], Budget { claims: 2, repeats: 1, ticks: 1, ..NONE })
         },
@@ -143,6 +144,20 @@ pub(crate) fn scenes() -> Vec<Scene> {
             &[Schedule(X, NOW), Schedule(X, NOW), Fire(Y)],
             Budget { claims: 2, redeliveries: 1, ticks: 1, ..NONE },
         ),
-        scene("two repeats", &[Schedule(X, NOW)], Budget { claims: 2, repeats: 2, ..NONE }),
+        scene("two repeats", &[Schedule(X, NOW), Cancel(Y)], Budget { repeats: 2, ticks: 1, ..NONE }),
+        scene("one failover, and a repeat", &[Cancel(X), Schedule(X, NOW)], Budget { failovers: 1, repeats: 1, ticks: 1, ..NONE }),
+        scene(
+            "one failover, and a message that comes again",
+            &[Cancel(X), Schedule(X, NOW)],
+            Budget { failovers: 1, redeliveries: 1, sweeps: 1, ticks: 1, ..NONE },
+        ),
+        Scene {
+            fails: true,
+            ..scene("one failover, attempts that fail", &[Cancel(X), Requeue(Y)], Budget { failovers: 1, ticks: 1, ..NONE })
+        },
+        Scene {
+            held: true,
+            ..scene("one failover, held for its consumer", &[Finish(X), Fail(Y)], Budget { failovers: 1, ticks: 1, ..NONE })
+        },
     ]
 }

@@ -65,6 +65,8 @@ pub(crate) struct Token {
     pub(crate) deadline: i64,
     /// Ghost. The schedule.
     pub(crate) number: u8,
+    /// Ghost. When this attempt may be published, epoch ms.
+    pub(crate) earliest: i64,
     pub(crate) phase: Phase,
 }
 
