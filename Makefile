@@ -3,7 +3,7 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench chaos fuzz upgrade test test-fast test-newer newer check fmt lint links docs docs-site deny features tools servers kafka rabbitmq promtool \
+.PHONY: help demo bench chaos model fuzz upgrade test test-fast test-newer newer check fmt lint links docs docs-site deny features tools servers kafka rabbitmq promtool \
 	clients browser openapi reference clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
@@ -60,6 +60,10 @@ chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under l
 		$(SERVERS) $(KAFKA) $(RABBITMQ) '$(BUILT)/debug/dwell-lab' chaos run --broker $$broker --redis $(REDIS) --duration $(DURATION) $(if $(SEED),--seed $(SEED)) $(if $(DENSE),--dense) \
 			--out '$(CHAOS_OUT)' || failed=1; \
 	done; exit $$failed
+
+# `make test` visits a part of the states.
+model: tools servers ## run the scripts of the store through every state of every scene, in memory: about two minutes once built
+	$(SERVERS) DWELL_MODEL=full cargo test --locked --release --package dwell-engine --test model -- --nocapture
 
 # Tests wait for servers most of their time: two a core run side by side.
 export RUST_TEST_THREADS ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")

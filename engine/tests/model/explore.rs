@@ -2,8 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
-use std::hash::Hash as _;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::hash::{BuildHasher as _, RandomState};
 
 use crate::call::{Call, job};
 use crate::redis::Store;
@@ -46,12 +45,7 @@ struct Seen {
 impl Seen {
     fn is_new(&mut self, world: &World) -> bool {
         let world = world.canonical();
-        let hash = |state: &RandomState| {
-            let mut hasher = state.build_hasher();
-            world.hash(&mut hasher);
-            hasher.finish()
-        };
-        self.seen.insert([hash(&self.hashers[0]), hash(&self.hashers[1])])
+        self.seen.insert(self.hashers.each_ref().map(|hasher| hasher.hash_one(&world)))
     }
 }
 
@@ -96,9 +90,6 @@ pub(crate) fn explore(runner: &mut Runner, scene: &Scene, most: usize) -> Found 
             }
         };
         found.transitions += next.len();
-        if std::env::var_os("DWELL_PROGRESS").is_some() && found.states % 100_000 == 0 {
-            eprintln!("{}: {} states, {} queued, {} stores", scene.name, found.states, queue.len(), runner.stores());
-        }
         for (label, after) in next {
             if seen.is_new(&after) {
                 paths.push((at, Some(label)));

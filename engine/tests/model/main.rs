@@ -1,10 +1,29 @@
-//! The scripts of the store, explored exhaustively: the real Lua text over a small Redis in memory.
+//! An exhaustive model of the store: breadth first through all states of small scenes, where each
+//! step runs the real Lua text over a small Redis in memory.
+//!
+//! Two jobs of one bucket, two instances. Everything between two calls may fail: an instance dies, an
+//! answer is lost, a call is carried out once more at any later moment, a message comes again, leases
+//! end, and a failover takes the last writes back.
+//!
+//! - `redis`, `reply`: the data and its commands; `lua`, `packing`: the scripts; `call`: their
+//!   arguments, as the engine builds them; `taken`: the answer of a claim.
+//! - `differential`, `real`, `random`: the Redis in memory against a real one.
+//! - `scene`: the initial programs; `world`: a state; `steps`: what may happen next; `apply`, `door`: what
+//!   a call does; `runner`: each call on each store once; `explore`: the search.
+//! - `view`, `check`, `drain`: the rules. `mutants`: each rule taken away must be missed.
+//!
+//! Tests run a part of each scene; `DWELL_MODEL=full` runs all, as `make model` does.
+//!
+//! A new command of Redis: `redis.rs`. A new script: its keys in `call.rs`, its arguments in
+//! `random.rs`; the compiler names both places. To explore it: an `Op` or a `Door`, with what it may
+//! do in `apply.rs`, and a scene. A new fixed key that holds jobs: a `Place` in `view.rs`.
 #![allow(missing_docs, reason = "tests")]
 
 mod apply;
 mod call;
 mod check;
 mod differential;
+mod door;
 mod drain;
 mod explore;
 mod lua;
@@ -21,8 +40,7 @@ mod taken;
 mod view;
 mod world;
 
-use std::time::Instant;
-
+use dwell_engine::clock;
 use dwell_engine::store::scripts::Name;
 
 use explore::explore;
@@ -33,9 +51,9 @@ use scene::scenes;
 #[test]
 fn every_path_keeps_the_rules() {
     let is_full = std::env::var_os("DWELL_MODEL").is_some_and(|value| value == "full");
-    let (begun, mut states, mut transitions) = (Instant::now(), 0, 0);
+    let (begun, mut states, mut transitions) = (clock::now(), 0, 0);
     for scene in scenes() {
-        let begun = Instant::now();
+        let begun = clock::now();
         let mut runner = Runner::new(Name::source);
         let found = explore(&mut runner, &scene, if is_full { usize::MAX } else { 6_000 });
         println!(
@@ -62,7 +80,7 @@ fn without_any_rule_a_path_breaks() {
     let scenes = scenes();
     let mut alive = Vec::new();
     for mutant in MUTANTS {
-        let begun = Instant::now();
+        let begun = clock::now();
         let found = mutant.scenes.iter().find_map(|name| {
             let scene = scenes.iter().find(|scene| scene.name == *name).unwrap_or_else(|| panic!("no scene `{name}`"));
             let found = explore(&mut Runner::new(|name| mutant.source(name)), scene, 60_000);

@@ -99,13 +99,17 @@ impl Runner {
         if !self.judged.insert((store, moment.now_us / 1000)) {
             return Ok(());
         }
-        let (_, leases) = self.scripts.run(self.store(store), moment, &Call::fsck_leases(false, SPAN));
-        let (_, jobs) = self.scripts.run(self.store(store), moment, &Call::fsck_jobs(false, SPAN));
-        self.runs += 2;
+        let before = self.store(store);
+        let (between, leases) = self.scripts.run(before, moment, &Call::fsck_leases(true, SPAN));
+        let (after, jobs) = self.scripts.run(&between, moment, &Call::fsck_jobs(true, SPAN));
         if leases != Reply::Array(Vec::new()) || jobs != Reply::Array(vec![Reply::Int(2)]) {
             let words = jobs.items().iter().map(Reply::text).filter(|word| !word.is_empty()).collect::<Vec<_>>();
             return Err(format!("fsck finds {} damaged leases, and of the jobs: {}", leases.items().len(), words.join(" ")));
         }
+        if after != *before {
+            return Err("fsck finds no damage, and changes something".to_owned());
+        }
+        self.runs += 2;
         if self.drained.insert(store) {
             self.runs += drain(&self.scripts, self.store(store), &self.view(store))?;
         }

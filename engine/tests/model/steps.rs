@@ -138,21 +138,7 @@ impl Steps<'_> {
         for at in 0..mine.tokens.len() {
             self.goes_on(owner, who, at)?;
         }
-        if let [first, rest @ ..] = &mine.tokens[..] {
-            if !rest.is_empty() && rest.iter().all(|token| token.phase == first.phase) {
-                let how = match first.phase {
-                    Phase::Published if !self.scene.held => Some(How::Complete),
-                    Phase::Published => Some(How::Hold),
-                    Phase::Rescued => Some(How::Release { pause_ms: 0, unpublished: false }),
-                    Phase::Claimed => None,
-                };
-                let same = |token: &Token| !(token.phase == Phase::Rescued && token.state().held);
-                if let Some(how) = how.filter(|_| mine.tokens.iter().all(same)) {
-                    let op = Op::Settle { how, tokens: mine.tokens.clone() };
-                    self.call(label(who, "settles", "both"), world, &op, |after, _| after.owners[owner].tokens.clear())?;
-                }
-            }
-        }
+        self.settles_both(owner, who)?;
         if world.budget.crashes > 0 {
             let mut after = world.clone();
             after.budget.crashes -= 1;
@@ -160,6 +146,23 @@ impl Steps<'_> {
             self.found.push((label(who, "is killed", ""), after));
         }
         Ok(())
+    }
+
+    /// An instance that is equally far with two jobs settles both in one call.
+    fn settles_both(&mut self, owner: usize, who: &'static str) -> Outcome {
+        let tokens = &self.world.owners[owner].tokens;
+        let [first, second] = &tokens[..] else { return Ok(()) };
+        let how = match first.phase {
+            Phase::Published if !self.scene.held => How::Complete,
+            Phase::Published => How::Hold,
+            Phase::Rescued if !tokens.iter().any(|token| token.state().held) => How::Release { pause_ms: 0, unpublished: false },
+            Phase::Claimed | Phase::Rescued => return Ok(()),
+        };
+        if first.phase != second.phase {
+            return Ok(());
+        }
+        let op = Op::Settle { how, tokens: tokens.clone() };
+        self.call(label(who, "settles", "both"), self.world, &op, |after, _| after.owners[owner].tokens.clear())
     }
 
     /// An idle instance claims or rescues.

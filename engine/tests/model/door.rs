@@ -1,0 +1,117 @@
+//! The requests that come by messages: their calls, and whether their verdicts are true.
+
+use dwell_engine::store::scripts::Name;
+
+use crate::call::{Call, IDS, job};
+use crate::reply::Reply;
+use crate::runner::Broken;
+use crate::scene::{Door, Scene};
+use crate::view::{Live, Place, View};
+use crate::world::{FIRST_DOOR, SPAN, World, at};
+
+/// `again`: the message came before.
+pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, seen: &View) -> Call {
+    let number = FIRST_DOOR + index;
+    // What the next delivery would draw.
+    let generation = if again { 0x80 | number } else { number };
+    match scene.doors[usize::from(index)] {
+        Door::Schedule(id, tick) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, scene.held)),
+        Door::Cancel(id) => Call::act(Name::Cancel, id, number),
+        Door::Reschedule(id, tick) => Call::reschedule(id, number, generation, at(tick)),
+        Door::Fire(id) => Call::act(Name::Fire, id, number),
+        Door::Finish(id) => Call::finish(id, number),
+        Door::Requeue(id) => Call::requeue(id, number, generation),
+        Door::Fail(id) => {
+            let live = seen.jobs[usize::from(id)].as_ref();
+            let state = live.and_then(|live| live.state.as_ref());
+            let due = state.map_or(at(scene.due[usize::from(id)]), |state| state.due_ms);
+            let read = (live.map_or([0; 8], |live| live.generation), state.map_or(0, |state| state.step));
+            let attempt = world.published[world.life(world.stored.lives[usize::from(id)])];
+            // A single wait.
+            Call::fail(id, number, (due, attempt.into()), read, (read.1 == 0).then_some(SPAN))
+        }
+    }
+}
+
+/// The attempt that a job is at.
+fn attempt_of(live: &Live) -> u32 {
+    let is_lent = matches!(live.place, Place::Lease(_));
+    match live.state.clone() {
+        None => is_lent.into(),
+        Some(state) => {
+            if is_lent {
+                state.in_flight().attempt
+            } else {
+                state.attempt
+            }
+        }
+    }
+}
+
+/// The verdict is true.
+pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &View, reply: &Reply) -> Result<(), Broken> {
+    let door = scene.doors[usize::from(index)];
+    let (id, number) = (usize::from(door.id()), FIRST_DOOR + index);
+    let was = world.stored.lives[id];
+    let life = world.life(was);
+    let now = world.now_ms();
+    let items = reply.items();
+    let items = if matches!(door, Door::Schedule(..)) { &items[2..] } else { items };
+    let verdict = items[0].text();
+    let earliest = |world: &mut World, number: u8, at| world.stored.earliest[usize::from(number)] = at;
+    let is_there = seen.jobs[id].is_some();
+    match (door, verdict) {
+        (Door::Schedule(_, tick), "added" | "replaced") => {
+            world.stored.lives[id] = number;
+            earliest(world, number, at(tick));
+        }
+        (Door::Cancel(_), "cancelled" | "cancelled_after_attempt" | "in_flight") if is_there => {
+            world.stored.lives[id] = 0;
+            if verdict == "cancelled" && world.published[life] > 0 {
+                return Err(format!("`cancelled` says that {} was never published, and it was", IDS[id]));
+            }
+            // An instance may have a claim that the failover took back: then only `cancelled` is definite.
+            if verdict == "cancelled" || verdict == "cancelled_after_attempt" && !world.rolled {
+                world.end_life(life);
+            }
+        }
+        (Door::Finish(_), "finished") if is_there => world.stored.lives[id] = 0,
+        (Door::Reschedule(_, tick), "rescheduled") if is_there => {
+            world.stored.lives[id] = number;
+            world.stored.life[usize::from(number)] = world.stored.life[usize::from(was)];
+            earliest(world, number, at(tick));
+        }
+        (Door::Fire(_), "firing") if is_there => {
+            let at = world.stored.earliest[usize::from(was)];
+            earliest(world, was, at.min(now));
+        }
+        (Door::Requeue(_), "requeued") if is_there => {
+            world.stored.lives[id] = number;
+            earliest(world, number, now);
+        }
+        (Door::Fail(_), "failed") if is_there => {
+            let at = seen.jobs[id].as_ref().map(attempt_of);
+            if at != Some(world.published[life].into()) {
+                return Err(format!("a fail of attempt {} acts on {at:?}", world.published[life]));
+            }
+            // A single wait.
+            let is_first = seen.jobs[id].as_ref().and_then(|live| live.state.as_ref()).is_none_or(|state| state.step == 0);
+            earliest(world, was, if is_first { now + SPAN } else { now });
+        }
+        (_, "not_found" | "fired") if !is_there => {}
+        // Never attempted.
+        (Door::Finish(_) | Door::Fail(_), "not_found") if world.published[life] == 0 || world.rolled => {}
+        (Door::Fail(_), "stale") if seen.jobs[id].as_ref().is_some_and(|live| attempt_of(live) == u32::from(world.published[life])) => {
+            return Err("a fail that names the attempt is stale".to_owned());
+        }
+        (_, "in_flight" | "stale" | "waiting" | "dead") if is_there => {}
+        (_, other) => return Err(format!("{} of {} answers `{other}`", door.verb(), IDS[id])),
+    }
+    if let Some(live) = seen.jobs[id].as_ref() {
+        let is_lent = matches!(live.place, Place::Lease(_));
+        if matches!(door, Door::Reschedule(..) | Door::Fire(_)) && is_lent != (verdict == "in_flight") && verdict != "dead" {
+            return Err(format!("{} answers `{verdict}` for a job in {:?}", door.verb(), live.place));
+        }
+    }
+    Ok(())
+}
