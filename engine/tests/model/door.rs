@@ -108,8 +108,8 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
         (_, other) => return Err(format!("{} of {} answers `{other}`", door.verb(), IDS[id])),
     }
     if let Some(live) = seen.jobs[id].as_ref() {
-        let is_lent = matches!(live.place, Place::Lease(_));
-        if matches!(door, Door::Reschedule(..) | Door::Fire(_)) && is_lent != (verdict == "in_flight") && verdict != "dead" {
+        let is_busy = matches!(live.place, Place::Lease(_) | Place::Held(_));
+        if matches!(door, Door::Reschedule(..) | Door::Fire(_)) && is_busy != (verdict == "in_flight") && verdict != "dead" {
             return Err(format!("{} answers `{verdict}` for a job in {:?}", door.verb(), live.place));
         }
     }

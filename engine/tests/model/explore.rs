@@ -4,6 +4,9 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+
 use crate::call::{Call, job};
 use crate::redis::Store;
 use crate::runner::{Broken, Runner};
@@ -108,4 +111,35 @@ fn trace(paths: &[(usize, Option<Label>)], mut at: usize, last: Option<Label>) -
     }
     labels.reverse();
     Trace(labels)
+}
+
+/// Walks at random, to where nothing more may happen.
+pub(crate) fn walk(runner: &mut Runner, scene: &Scene, rng: &mut StdRng) -> Found {
+    let mut found = Found::default();
+    let mut labels = Vec::new();
+    let broken = |why, labels| Some((why, Trace(labels)));
+    let mut world = match begin(runner, scene) {
+        Ok(first) => first,
+        Err(why) => return Found { counterexample: broken(why, labels), ..found },
+    };
+    loop {
+        if let Err(why) = runner.check(&world) {
+            return Found { counterexample: broken(why, labels), ..found };
+        }
+        let mut next = match steps(runner, scene, &world) {
+            Ok(next) => next,
+            Err((label, why)) => {
+                labels.push(label);
+                return Found { counterexample: broken(why, labels), ..found };
+            }
+        };
+        found.states += 1;
+        found.transitions += next.len();
+        if next.is_empty() {
+            return found;
+        }
+        let label;
+        (label, world) = next.swap_remove(rng.random_range(0..next.len()));
+        labels.push(label);
+    }
 }

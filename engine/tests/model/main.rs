@@ -42,15 +42,21 @@ mod world;
 
 use dwell_engine::clock;
 use dwell_engine::store::scripts::Name;
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
 
-use explore::explore;
+use explore::{explore, walk};
 use mutants::MUTANTS;
 use runner::Runner;
-use scene::scenes;
+use scene::{everything, scenes};
+
+fn is_full() -> bool {
+    std::env::var_os("DWELL_MODEL").is_some_and(|value| value == "full")
+}
 
 #[test]
 fn every_path_keeps_the_rules() {
-    let is_full = std::env::var_os("DWELL_MODEL").is_some_and(|value| value == "full");
+    let is_full = is_full();
     let (begun, mut states, mut transitions) = (clock::now(), 0, 0);
     for scene in scenes() {
         let begun = clock::now();
@@ -73,6 +79,27 @@ fn every_path_keeps_the_rules() {
         transitions += found.transitions;
     }
     println!("{states} states, {transitions} transitions, {:.1} s", begun.elapsed().as_secs_f64());
+}
+
+#[test]
+fn long_random_paths_keep_the_rules() {
+    let walks = if is_full() { 20_000 } else { 400 };
+    for held in [false, true] {
+        let (begun, mut states) = (clock::now(), 0);
+        let mut runner = Runner::new(Name::source);
+        for seed in 0..walks {
+            // Bounds the memory: paths this long have little in common.
+            if runner.stores() > 100_000 {
+                runner = Runner::new(Name::source);
+            }
+            let found = walk(&mut runner, &everything(held), &mut StdRng::seed_from_u64(seed));
+            if let Some((why, trace)) = found.counterexample {
+                panic!("seed {seed}: {why}\n{trace}");
+            }
+            states += found.states;
+        }
+        println!("{walks} walks, {states} states, {:.1} s", begun.elapsed().as_secs_f64());
+    }
 }
 
 #[test]

@@ -161,3 +161,15 @@ pub(crate) fn scenes() -> Vec<Scene> {
         },
     ]
 }
+
+/// More than can be explored: for random walks.
+pub(crate) fn everything(held: bool) -> Scene {
+    use Door::{Cancel, Fail, Finish, Fire, Reschedule, Schedule};
+    let doors: &[Door] = if held {
+        &[Fail(X), Schedule(Y, NEXT), Finish(Y), Fire(Y), Cancel(X)]
+    } else {
+        &[Cancel(X), Schedule(X, NOW), Schedule(Y, NEXT), Reschedule(Y, NEXT), Cancel(Y)]
+    };
+    let budget = Budget { claims: 9, ticks: 5, repeats: 3, crashes: 2, losses: 2, failovers: 2, sweeps: 2, redeliveries: 2 };
+    Scene { due: [NOW, NEXT], early: true, fails: !held, refuses: true, held, pieces: true, ..scene("everything", doors, budget) }
+}
