@@ -47,10 +47,10 @@ pub(crate) fn publish(world: &mut World, token: &Token) -> Result<(), Broken> {
     if world.now_ms() < token.earliest {
         return Err(format!("{id} is published before its time"));
     }
-    if attempt <= last && !world.rolled {
+    if attempt <= last && !world.is_rolled() {
         return Err(format!("attempt {attempt} of {id} is published after attempt {last}"));
     }
-    if world.claims[life] > 0 && attempt > world.claims[life] && !world.rolled {
+    if world.claims[life] > 0 && attempt > world.claims[life] && !world.is_rolled() {
         return Err(format!("attempt {attempt} of {id} is only its claim number {}", world.claims[life]));
     }
     world.published[life] = last.max(attempt);

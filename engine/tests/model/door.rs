@@ -71,7 +71,7 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
                 return Err(format!("`cancelled` says that {} was never published, and it was", IDS[id]));
             }
             // An instance may have a claim that the failover took back: then only `cancelled` is definite.
-            if verdict == "cancelled" || verdict == "cancelled_after_attempt" && !world.rolled {
+            if verdict == "cancelled" || verdict == "cancelled_after_attempt" && !world.is_rolled() {
                 world.end_life(life);
             }
         }
@@ -100,7 +100,7 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
         }
         (_, "not_found" | "fired") if !is_there => {}
         // Never attempted.
-        (Door::Finish(_) | Door::Fail(_), "not_found") if world.published[life] == 0 || world.rolled => {}
+        (Door::Finish(_) | Door::Fail(_), "not_found") if world.published[life] == 0 || world.is_rolled() => {}
         (Door::Fail(_), "stale") if seen.jobs[id].as_ref().is_some_and(|live| attempt_of(live) == u32::from(world.published[life])) => {
             return Err("a fail that names the attempt is stale".to_owned());
         }

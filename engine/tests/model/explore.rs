@@ -58,7 +58,7 @@ pub(crate) fn begin(runner: &mut Runner, scene: &Scene) -> Result<World, Broken>
     for id in 0..2 {
         let number = id + 1;
         let call = Call::schedule(id, number, number, at(scene.due[usize::from(id)]), job(number, SPAN as u32, scene.held));
-        store = runner.run(store, &moment(at(0), 1, false), call)?.0;
+        store = runner.run(store, &moment(at(0), 1, 0), call)?.0;
     }
     Ok(World::begin(scene, store))
 }

@@ -83,7 +83,7 @@ fn every_path_keeps_the_rules() {
 
 #[test]
 fn long_random_paths_keep_the_rules() {
-    let walks = if is_full() { 20_000 } else { 400 };
+    let walks = if is_full() { 8_000 } else { 400 };
     for held in [false, true] {
         let (begun, mut states) = (clock::now(), 0);
         let mut runner = Runner::new(Name::source);

@@ -82,7 +82,7 @@ impl Steps<'_> {
             after.tick += 1;
             self.found.push((label("", "time passes", ""), after));
         }
-        if world.budget.sweeps > 0 && world.rolled {
+        if world.budget.sweeps > 0 && world.is_rolled() {
             let label = label("", "a sweep", "");
             let mut after = self.apply(label, world, &Op::Sweep)?.world;
             after.budget.sweeps -= 1;
@@ -92,7 +92,8 @@ impl Steps<'_> {
             for old in &world.history {
                 let mut after = world.clone();
                 after.budget.failovers -= 1;
-                (after.stored, after.history, after.rolled) = (old.clone(), Vec::new(), true);
+                (after.stored, after.history) = (old.clone(), Vec::new());
+                after.failovers += 1;
                 self.found.push((label("", "FAILOVER", ""), after));
             }
         }

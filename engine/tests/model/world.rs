@@ -134,7 +134,8 @@ pub(crate) struct World {
     /// The states since the last write that waited for replicas: a failover may go back to them.
     pub(crate) history: Vec<Stored>,
     pub(crate) tick: u8,
-    pub(crate) rolled: bool,
+    /// How often the master was lost.
+    pub(crate) failovers: u8,
     pub(crate) owners: [Owner; 2],
     /// Bits of the doors that were used.
     pub(crate) used: u8,
@@ -161,7 +162,7 @@ impl World {
             stored: Stored { store, lives: [1, 2], lent: Vec::new(), earliest, life },
             history: Vec::new(),
             tick: 0,
-            rolled: false,
+            failovers: 0,
             owners: Default::default(),
             used: 0,
             budget: scene.budget,
@@ -185,7 +186,7 @@ impl World {
             Some(Op::Claim { nonce, .. } | Op::Rescue { nonce, .. }) => 2 + 2 * nonce + copy,
             _ => 1,
         };
-        moment(self.now_ms(), stamp, self.rolled)
+        moment(self.now_ms(), stamp, self.failovers)
     }
 
     /// The same for every purpose: without what nobody can tell apart any more.
@@ -221,6 +222,11 @@ impl World {
         world
     }
 
+    /// Whether a failover may have taken a claim back that an instance still works on.
+    pub(crate) fn is_rolled(&self) -> bool {
+        self.failovers > 0
+    }
+
     /// The life of a schedule.
     pub(crate) fn life(&self, number: u8) -> usize {
         self.stored.life[usize::from(number)].into()
@@ -236,8 +242,9 @@ impl World {
     }
 }
 
-/// `is_other`: another master answers.
-pub(crate) fn moment(now_ms: i64, stamp: u8, is_other: bool) -> Moment {
-    let info = if is_other { "run_id:b\r\nmaster_replid2:c\r\n" } else { "run_id:a\r\nmaster_replid2:0\r\n" };
-    Moment { now_us: now_ms * 1000 + i64::from(stamp), info }
+/// `failovers`: how many masters came before.
+pub(crate) fn moment(now_ms: i64, stamp: u8, failovers: u8) -> Moment {
+    const MASTERS: [&str; 3] =
+        ["run_id:a\r\nmaster_replid2:0\r\n", "run_id:b\r\nmaster_replid2:b1\r\n", "run_id:c\r\nmaster_replid2:c1\r\n"];
+    Moment { now_us: now_ms * 1000 + i64::from(stamp), info: MASTERS[usize::from(failovers)] }
 }
