@@ -61,7 +61,7 @@ fn every_path_keeps_the_rules() {
     for scene in scenes() {
         let begun = clock::now();
         let mut runner = Runner::new(Name::source);
-        let found = explore(&mut runner, &scene, if is_full { usize::MAX } else { 6_000 });
+        let found = explore(&mut runner, &scene, if is_full { usize::MAX } else { 5_000 });
         println!(
             "{}: {} states{}, {} transitions, {} stores, {} script runs, {:.1} s",
             scene.name,
@@ -83,7 +83,7 @@ fn every_path_keeps_the_rules() {
 
 #[test]
 fn long_random_paths_keep_the_rules() {
-    let walks = if is_full() { 8_000 } else { 400 };
+    let walks = if is_full() { 8_000 } else { 300 };
     for held in [false, true] {
         let (begun, mut states) = (clock::now(), 0);
         let mut runner = Runner::new(Name::source);
