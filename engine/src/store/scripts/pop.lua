@@ -19,7 +19,7 @@ local before = popped(pops, pops_old, nonce)
 if before then
   for id in string.gmatch(before, '%z([^%z]*)') do
     local state, deadline = has_popped(id, nonce), call('ZSCORE', HELD, id)
-    local record = state and deadline and call('HGET', JOBS, id)
+    local record = state and deadline and tonumber(deadline) > NOW and call('HGET', JOBS, id)
     if record then
       push(answer, id, state, record)
       push(answer, int(tonumber(deadline)))
