@@ -15,4 +15,5 @@ call('HSET', JOBS, id, record)
 if state ~= '' then call('HSET', STATE, id, state) else call('HDEL', STATE, id) end
 local key = (place == 'held' or place == 'run' or place == 'lease') and HELD or place == 'dead' and dead_of(set_of(record)) or DUE[string.match(place, '^due:(.*)$')]
 if key then call('ZADD', key, score, id) end
+if key == HELD and is_known(record) and is_of_queue(record) then count_held(set_of(record), 1) end
 return 'done'

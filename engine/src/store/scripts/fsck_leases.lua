@@ -33,7 +33,7 @@ for nonce in pairs(nonces) do
   elseif not is_whole then
     push(answer, nonce)
     push(over, nonce)
-    local held, written = {}, {}
+    local held, written, counts = {}, {}, {}
     for id, due in string.gmatch(not bits and text or '', '%z([^%z\1]*)\1([^%z\1]*)') do
       local record, state = call('HGET', JOBS, id), call('HGET', STATE, id)
       if record and is_known(record) and names_owner(record) and is_readable(state) and not is_elsewhere(id, record) then
@@ -41,6 +41,7 @@ for nonce in pairs(nonces) do
         count_attempt(s)
         if s.flags == 0 then s.flags, s.crashes = FLAG_COUNTED, math.min(s.crashes + 1, 255) end
         push(held, int(NOW), id)
+        if is_of_queue(record) then counts[set_of(record)] = (counts[set_of(record)] or 0) + 1 end
         push(written, id, write_state(s))
       end
     end
@@ -49,6 +50,7 @@ for nonce in pairs(nonces) do
       call('HDEL', ACTS, '-')
       many('ZADD', HELD, held)
       many('HSET', STATE, written)
+      for set, number in pairs(counts) do count_held(set, number) end
     end
   end
 end
