@@ -7,8 +7,10 @@ use dwell_engine::job::DeadReason;
 use dwell_engine::store::record::State;
 use dwell_engine::store::scripts::Name;
 
-use crate::call::{Call, IDS, eight};
+use crate::call::{Call, IDS, Set, Sets, eight};
 use crate::door::{door_call, follow_door};
+use crate::fetch::{pop_call, word_call};
+use crate::hand::Hand;
 use crate::reply::Reply;
 use crate::runner::{Broken, Runner};
 use crate::scene::Scene;
@@ -25,6 +27,7 @@ fn number_of(generation: [u8; 8]) -> u8 {
 pub(crate) struct Applied {
     pub(crate) world: World,
     pub(crate) taken: Vec<Token>,
+    pub(crate) popped: Vec<Hand>,
 }
 
 impl Runner {
@@ -36,7 +39,7 @@ impl Runner {
         let call = self.call_of(scene, &world, op, &seen);
         let (after, reply) = self.run(before.store, &world.moment(Some(op)), call)?;
         world.stored.store = after;
-        let mut taken = Vec::new();
+        let (mut taken, mut popped) = (Vec::new(), Vec::new());
         match op {
             Op::Claim { .. } | Op::Rescue { .. } => taken = self.follow_claim(scene, &mut world, op, &seen, &reply)?,
             Op::Settle { how, tokens } => follow_settle(&mut world, *how, tokens, &before, &seen, &reply)?,
@@ -47,11 +50,15 @@ impl Runner {
                 }
             }
             Op::Door { index, .. } => follow_door(scene, &mut world, *index, &seen, &reply)?,
+            Op::Pop { nonce, set, until, .. } => popped = self.follow_pop(scene, &mut world, (*nonce, *set, *until), &seen, &reply)?,
+            Op::Unpop { nonce, ids, .. } => self.follow_unpop(&mut world, (*nonce, ids), &seen, &reply)?,
+            Op::Word { word, hands } => self.follow_word(&mut world, *word, hands, &seen, &reply)?,
+            Op::Purge(state) => self.follow_purge(&mut world, state, &seen, &reply)?,
             Op::Reclaim { .. } | Op::Sweep => {}
         }
         let view = self.view(after);
         world.stored.lent.retain(|(name, _)| view.lease(*name).is_some());
-        let is_gated = matches!(op, Op::Door { .. });
+        let is_gated = matches!(op, Op::Door { .. } | Op::Word { .. });
         if is_gated {
             world.history.clear();
         } else if scene.budget.failovers > 0 && world.stored != before {
@@ -59,7 +66,7 @@ impl Runner {
             let more = world.history.len().saturating_sub(2);
             world.history.drain(..more);
         }
-        Ok(Applied { world, taken })
+        Ok(Applied { world, taken, popped })
     }
 
     fn call_of(&self, scene: &Scene, world: &World, op: &Op, seen: &View) -> Call {
@@ -70,6 +77,10 @@ impl Runner {
             Op::Settle { how, tokens } => settle_call(*how, tokens),
             Op::Door { index, again } => door_call(scene, world, *index, *again, seen),
             Op::Sweep => Call::sweep(),
+            Op::Pop { nonce, set, most, until } => pop_call(scene, *nonce, *set, *until, *most),
+            Op::Unpop { nonce, set, ids } => Call::unpop(*nonce, *set, ids),
+            Op::Word { word, hands } => word_call(*word, hands),
+            Op::Purge(state) => Call::purge(Set::Queue, state),
         }
     }
 
@@ -94,7 +105,7 @@ impl Runner {
         }
         let is_claim = matches!(op, Op::Claim { .. });
         let mut tokens = Vec::new();
-        for Taken { lease, position, id, has_state, mut state, due } in jobs {
+        for Taken { lease, position, id, set, has_state, mut state, due } in jobs {
             let place = view.lease(name).and_then(|lease| lease.jobs.get(usize::from(position)));
             if place != Some(&(id, false)) {
                 return Err(format!("a claim answered {}, which has left its lease or was never there", IDS[usize::from(id)]));
@@ -106,6 +117,7 @@ impl Runner {
                 lease,
                 position,
                 id,
+                set,
                 has_state,
                 number: number_of(state.generation),
                 earliest: world.stored.earliest.get(usize::from(number_of(state.generation))).copied().unwrap_or(i64::MAX),
@@ -144,11 +156,11 @@ pub(crate) fn settle_call(how: How, tokens: &[Token]) -> Call {
                     _ => (format!("+{pause_ms}"), Some(state)),
                 }
             }
-            How::Retry | How::Die => {
+            How::Retry | How::Again | How::Die => {
                 let state = idle(token, false);
                 let reason = state.reason.or((how == How::Die).then_some(DeadReason::RetriesExhausted));
                 let step = if reason.is_none() { state.step.saturating_add(1) } else { state.step };
-                let wait = if how == How::Die { 0 } else { SPAN };
+                let wait = if how == How::Retry { SPAN } else { 0 };
                 (format!("+{wait}"), Some(State { crashes: 0, reason, step, ..state }))
             }
             How::Bury | How::Complete => {
@@ -162,10 +174,11 @@ pub(crate) fn settle_call(how: How, tokens: &[Token]) -> Call {
     let name = match how {
         How::Hold => Name::Hold,
         How::Release { .. } => Name::Release,
-        How::Retry | How::Die => Name::Retry,
+        How::Retry | How::Again | How::Die => Name::Retry,
         How::Bury | How::Complete => Name::Bury,
     };
-    Call::settle(name, lease, &jobs.collect::<Vec<_>>())
+    let sets = if name == Name::Hold { Set::Main } else { tokens[0].set };
+    Call::settle(name, lease, &jobs.collect::<Vec<_>>()).on(Sets::Of(sets))
 }
 
 /// A settle changes the schedule that it published, or nothing.
@@ -189,7 +202,10 @@ fn follow_settle(world: &mut World, how: How, tokens: &[Token], before: &Stored,
             return Err(format!("{how:?} of schedule {} of {id} acts on {}", token.number, before.lives[usize::from(token.id)]));
         }
         match how {
-            How::Complete => world.stored.lives[usize::from(token.id)] = 0,
+            How::Complete => {
+                world.replace(usize::from(token.id), 0);
+                world.stored.finished |= 1 << token.id;
+            }
             How::Retry => world.stored.earliest[usize::from(token.number)] = world.now_ms() + SPAN,
             _ => {}
         }

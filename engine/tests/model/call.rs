@@ -1,7 +1,7 @@
 //! A call of a script: its KEYS and ARGV, as the engine builds them (`store/queue`).
 
 use dwell_core::Destination;
-use dwell_engine::job::{Confirm, DeadReason, Due, Job, JobId};
+use dwell_engine::job::{Confirm, DeadReason, Due, Job, JobId, queue_of_set};
 use dwell_engine::request::{Origin, Schedule};
 use dwell_engine::store::keys::Keys;
 use dwell_engine::store::record::{self, State};
@@ -11,12 +11,63 @@ use dwell_engine::store::scripts::Name;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Call {
     pub(crate) name: Name,
+    /// Whose sets are in KEYS.
+    pub(crate) sets: Sets,
     pub(crate) arguments: Vec<Vec<u8>>,
 }
 
 /// The names of the jobs.
 pub(crate) const IDS: [&str; 2] = ["x", "y"];
 pub(crate) const MAIN: &str = "main";
+
+/// Whom a job belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Set {
+    /// The broker.
+    Main,
+    Queue,
+    OtherQueue,
+}
+
+/// The sets that a call may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Sets {
+    Of(Set),
+    All,
+}
+
+impl Set {
+    pub(crate) const ALL: [Set; 3] = [Set::Main, Set::Queue, Set::OtherQueue];
+
+    /// As in the names of keys.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Set::Main => MAIN,
+            Set::Queue => "=q",
+            Set::OtherQueue => "=r",
+        }
+    }
+
+    pub(crate) fn is_queue(self) -> bool {
+        self != Set::Main
+    }
+
+    fn keys(self, keys: &Keys) -> Vec<String> {
+        let dead = self.is_queue().then(|| keys.dead_of(0, self.name()));
+        std::iter::once(keys.due(0, self.name())).chain(dead).collect()
+    }
+}
+
+impl Sets {
+    pub(crate) const EACH: [Sets; 4] = [Sets::Of(Set::Main), Sets::Of(Set::Queue), Sets::Of(Set::OtherQueue), Sets::All];
+
+    fn keys(self, keys: &Keys) -> Vec<String> {
+        match self {
+            Sets::Of(set) => set.keys(keys),
+            Sets::All => Set::ALL.iter().flat_map(|set| set.keys(keys)).collect(),
+        }
+    }
+}
 /// The second broker, of `move` alone.
 pub(crate) const OTHER: &str = "other";
 /// More than all records have.
@@ -27,21 +78,27 @@ pub(crate) fn eight(number: u8) -> [u8; 8] {
     [0, 0, 0, 0, 0, 0, 0, number]
 }
 
+/// Never zero, which is no pop.
+fn nonce_of_pop(number: u8) -> [u8; 8] {
+    [1, 0, 0, 0, 0, 0, 0, number]
+}
+
 pub(crate) fn keys() -> Keys {
     Keys::new("model", 1)
 }
 
 /// KEYS of a script.
-pub(crate) fn keys_of(name: Name) -> Vec<Vec<u8>> {
+pub(crate) fn keys_of(name: Name, sets: Sets) -> Vec<Vec<u8>> {
     let keys = keys();
     let main = keys.due(0, MAIN);
+    let own = sets.keys(&keys);
     let more = match name {
-        Name::Claim | Name::Reclaim | Name::Release | Name::Retry | Name::FsckHold => vec![main],
+        Name::Claim | Name::Reclaim | Name::Release | Name::Retry | Name::FsckHold | Name::Acknowledge | Name::Purge => own,
+        Name::Schedule | Name::Cancel | Name::Reschedule | Name::Fire | Name::Finish | Name::Fail | Name::Requeue | Name::FsckLeases => own,
+        Name::Bury | Name::Sweep if sets != Sets::Of(Set::Main) => own,
         Name::Rescue | Name::Complete | Name::Hold | Name::Bury | Name::Sweep | Name::FsckMemories => Vec::new(),
-        Name::Schedule | Name::Cancel | Name::Reschedule | Name::Fire | Name::Finish | Name::Fail | Name::Requeue | Name::FsckLeases => {
-            vec![main]
-        }
-        Name::FsckJobs | Name::FsckAdopt => vec![main, keys.quarantine(0)],
+        Name::Pop | Name::Unpop => own.into_iter().chain(keys.pops(0)).collect(),
+        Name::FsckJobs | Name::FsckAdopt => own.into_iter().chain([keys.quarantine(0)]).collect(),
         Name::Move => vec![main, keys.due(0, OTHER)],
         Name::Upgrade => vec![keys.lent(0).replace(":lent", ":run")],
         Name::FsckKey => return vec![main.clone().into_bytes(), keys.aside(&main, 0).into_bytes()],
@@ -51,7 +108,13 @@ pub(crate) fn keys_of(name: Name) -> Vec<Vec<u8>> {
 
 impl Call {
     fn new(name: Name, words: &[&[u8]]) -> Call {
-        Call { name, arguments: words.iter().map(|word| word.to_vec()).collect() }
+        Call::of(name, words.iter().map(|word| word.to_vec()).collect())
+    }
+
+    /// The same with these sets in KEYS.
+    pub(crate) fn on(mut self, sets: Sets) -> Call {
+        self.sets = sets;
+        self
     }
 
     fn and(mut self, word: impl AsRef<[u8]>) -> Call {
@@ -138,13 +201,39 @@ impl Call {
 
     /// Any script with any arguments.
     pub(crate) fn of(name: Name, arguments: Vec<Vec<u8>>) -> Call {
-        Call { name, arguments }
+        Call { name, sets: Sets::Of(Set::Main), arguments }
+    }
+
+    /// `deadline_us`: of the call.
+    pub(crate) fn pop(nonce: u8, set: Set, deadline_us: Option<i64>, lease_ms: i64, most: u8) -> Call {
+        let call = Call::new(Name::Pop, &[&nonce_of_pop(nonce)]).and(deadline_us.map(|us| us.to_string()).unwrap_or_default());
+        call.and(lease_ms.to_string()).and("1000000").and(most.to_string()).and(BYTES).on(Sets::Of(set))
+    }
+
+    /// No ids: all of the pop.
+    pub(crate) fn unpop(nonce: u8, set: Set, ids: &[u8]) -> Call {
+        let call = Call::new(Name::Unpop, &[&nonce_of_pop(nonce)]).on(Sets::Of(set));
+        ids.iter().fold(call, |call, id| call.and(IDS[usize::from(*id)]))
+    }
+
+    /// Per job: word, id, nonce of the pop, what the word adds.
+    pub(crate) fn acknowledge(set: Set, words: &[(&str, u8, u8, String)]) -> Call {
+        words.iter().fold(Call::new(Name::Acknowledge, &[]).on(Sets::Of(set)), |call, (word, id, nonce, more)| {
+            call.and(word).and(IDS[usize::from(*id)]).and(set.name()).and(nonce_of_pop(*nonce)).and(more)
+        })
+    }
+
+    pub(crate) fn purge(set: Set, state: &str) -> Call {
+        Call::new(Name::Purge, &[state.as_bytes(), b"128"]).and(BYTES).on(Sets::Of(set))
     }
 }
 
 /// A job whose body tells it from those of other schedules.
-pub(crate) fn job(number: u8, ttr_ms: u32, is_held: bool) -> Job {
-    let mut job = Job::new(MAIN, Destination::new("q"), vec![number]);
+pub(crate) fn job(number: u8, ttr_ms: u32, set: Set, is_held: bool) -> Job {
+    let mut job = match queue_of_set(set.name()) {
+        Some(queue) => Job::for_queue(queue, vec![number]),
+        None => Job::new(MAIN, Destination::new("q"), vec![number]),
+    };
     (job.ttr_ms, job.created_ms) = (ttr_ms, 0);
     job.confirm = if is_held { Confirm::Consumer } else { Confirm::Broker };
     job

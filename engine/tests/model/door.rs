@@ -14,8 +14,9 @@ pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, se
     let number = FIRST_DOOR + index;
     // What the next delivery would draw.
     let generation = if again { 0x80 | number } else { number };
-    match scene.doors[usize::from(index)] {
-        Door::Schedule(id, tick) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, scene.held)),
+    let call = match scene.doors[usize::from(index)] {
+        Door::Schedule(id, tick) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, scene.set, scene.held)),
+        Door::Into(id, tick, set) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, set, scene.held)),
         Door::Cancel(id) => Call::act(Name::Cancel, id, number),
         Door::Reschedule(id, tick) => Call::reschedule(id, number, generation, at(tick)),
         Door::Fire(id) => Call::act(Name::Fire, id, number),
@@ -30,7 +31,8 @@ pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, se
             // A single wait.
             Call::fail(id, number, (due, attempt.into()), read, (read.1 == 0).then_some(SPAN))
         }
-    }
+    };
+    call.on(scene.sets())
 }
 
 /// The attempt that a job is at.
@@ -48,6 +50,10 @@ fn attempt_of(live: &Live) -> u32 {
     }
 }
 
+fn is_dying(live: &Live) -> bool {
+    live.state.as_ref().is_some_and(|state| state.reason.is_some())
+}
+
 /// The verdict is true.
 pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &View, reply: &Reply) -> Result<(), Broken> {
     let door = scene.doors[usize::from(index)];
@@ -56,17 +62,21 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
     let life = world.life(was);
     let now = world.now_ms();
     let items = reply.items();
-    let items = if matches!(door, Door::Schedule(..)) { &items[2..] } else { items };
+    let items = if matches!(door, Door::Schedule(..) | Door::Into(..)) { &items[2..] } else { items };
     let verdict = items[0].text();
     let earliest = |world: &mut World, number: u8, at| world.stored.earliest[usize::from(number)] = at;
     let is_there = seen.jobs[id].is_some();
     match (door, verdict) {
-        (Door::Schedule(_, tick), "added" | "replaced") => {
-            world.stored.lives[id] = number;
+        (Door::Schedule(_, tick) | Door::Into(_, tick, _), "added" | "replaced") => {
+            world.replace(id, number);
             earliest(world, number, at(tick));
         }
         (Door::Cancel(_), "cancelled" | "cancelled_after_attempt" | "in_flight") if is_there => {
-            world.stored.lives[id] = 0;
+            world.replace(id, 0);
+            let is_queue = seen.jobs[id].as_ref().is_some_and(|live| live.set.is_queue());
+            if is_queue && verdict != "cancelled" && world.published[life] == 0 && !world.is_rolled() {
+                return Err(format!("`{verdict}`, and {} was never handed out", IDS[id]));
+            }
             if verdict == "cancelled" && world.published[life] > 0 {
                 return Err(format!("`cancelled` says that {} was never published, and it was", IDS[id]));
             }
@@ -75,9 +85,16 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
                 world.end_life(life);
             }
         }
-        (Door::Finish(_), "finished") if is_there => world.stored.lives[id] = 0,
+        (Door::Finish(_), "finished") if is_there => {
+            let is_queue = seen.jobs[id].as_ref().is_some_and(|live| live.set.is_queue());
+            if is_queue && world.published[life] == 0 {
+                return Err(format!("{} is finished, and was never handed out", IDS[id]));
+            }
+            world.replace(id, 0);
+            world.stored.finished |= 1 << id;
+        }
         (Door::Reschedule(_, tick), "rescheduled") if is_there => {
-            world.stored.lives[id] = number;
+            world.replace(id, number);
             world.stored.life[usize::from(number)] = world.stored.life[usize::from(was)];
             earliest(world, number, at(tick));
         }
@@ -86,10 +103,11 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
             earliest(world, was, at.min(now));
         }
         (Door::Requeue(_), "requeued") if is_there => {
-            world.stored.lives[id] = number;
+            world.replace(id, number);
             earliest(world, number, now);
         }
-        (Door::Fail(_), "failed") if is_there => {
+        (Door::Fail(_), "failed" | "dead") if seen.jobs[id].as_ref().is_some_and(|live| live.place != Place::Dead && !is_dying(live)) => {
+            world.stored.outs[id] = None;
             let at = seen.jobs[id].as_ref().map(attempt_of);
             if at != Some(world.published[life].into()) {
                 return Err(format!("a fail of attempt {} acts on {at:?}", world.published[life]));

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use dwell_engine::store::scripts::Name;
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
-use crate::call::{Call, keys_of};
+use crate::call::{Call, Sets, keys_of};
 use crate::packing;
 use crate::redis::{Moment, Store};
 use crate::reply::Reply;
@@ -17,8 +17,8 @@ use crate::reply::Reply;
 pub(crate) struct Scripts {
     lua: Lua,
     server: Rc<RefCell<(Store, Moment)>>,
-    /// The function and its KEYS.
-    compiled: HashMap<Name, (Function, Table)>,
+    compiled: HashMap<Name, Function>,
+    keys: HashMap<(Name, Sets), Table>,
 }
 
 impl Scripts {
@@ -47,13 +47,16 @@ impl Scripts {
         packed.set("unpack", lua.create_function(packing::unpack)?)?;
         lua.globals().set("redis", redis)?;
         lua.globals().set("struct", packed)?;
-        let mut compiled = HashMap::new();
+        let (mut compiled, mut keys) = (HashMap::new(), HashMap::new());
         for name in Name::ALL {
             let function = lua.load(source(name)).set_name(name.as_str()).into_function()?;
-            let keys: Vec<mlua::String> = keys_of(name).iter().map(|key| lua.create_string(key)).collect::<mlua::Result<_>>()?;
-            compiled.insert(name, (function, lua.create_sequence_from(keys)?));
+            compiled.insert(name, function);
+            for sets in Sets::EACH {
+                let words: Vec<mlua::String> = keys_of(name, sets).iter().map(|key| lua.create_string(key)).collect::<mlua::Result<_>>()?;
+                keys.insert((name, sets), lua.create_sequence_from(words)?);
+            }
         }
-        Ok(Scripts { lua, server, compiled })
+        Ok(Scripts { lua, server, compiled, keys })
     }
 
     /// Runs one call. A failed script keeps what it wrote, as in Redis.
@@ -64,7 +67,7 @@ impl Scripts {
     }
 
     fn evaluate(&self, call: &Call) -> mlua::Result<Reply> {
-        let (function, keys) = &self.compiled[&call.name];
+        let (function, keys) = (&self.compiled[&call.name], &self.keys[&(call.name, call.sets)]);
         let arguments = self.lua.create_table_with_capacity(call.arguments.len(), 0)?;
         for argument in &call.arguments {
             arguments.raw_push(self.lua.create_string(argument)?)?;

@@ -22,17 +22,23 @@
 mod apply;
 mod call;
 mod check;
+mod consumer;
 mod differential;
 mod door;
 mod drain;
 mod explore;
+mod fetch;
+mod hand;
 mod lua;
 mod mutants;
 mod packing;
+mod queues;
 mod random;
 mod real;
 mod redis;
+mod repair;
 mod reply;
+mod rules;
 mod runner;
 mod scene;
 mod steps;
@@ -47,18 +53,25 @@ use rand::rngs::StdRng;
 
 use explore::{explore, walk};
 use mutants::MUTANTS;
+use queues::{everything_of_queues, queue_scenes};
+use rules::RULES;
 use runner::Runner;
-use scene::{everything, scenes};
+use scene::{Scene, everything, scenes};
 
 fn is_full() -> bool {
     std::env::var_os("DWELL_MODEL").is_some_and(|value| value == "full")
+}
+
+/// `DWELL_SCENE`: a part of the names of the scenes to explore.
+fn is_asked_for(scene: &Scene) -> bool {
+    std::env::var("DWELL_SCENE").map_or(true, |part| scene.name.contains(&part))
 }
 
 #[test]
 fn every_path_keeps_the_rules() {
     let is_full = is_full();
     let (begun, mut states, mut transitions) = (clock::now(), 0, 0);
-    for scene in scenes() {
+    for scene in scenes().into_iter().chain(queue_scenes()).filter(is_asked_for) {
         let begun = clock::now();
         let mut runner = Runner::new(Name::source);
         let found = explore(&mut runner, &scene, if is_full { usize::MAX } else { 5_000 });
@@ -84,7 +97,7 @@ fn every_path_keeps_the_rules() {
 #[test]
 fn long_random_paths_keep_the_rules() {
     let walks = if is_full() { 8_000 } else { 300 };
-    for held in [false, true] {
+    for everything in [everything(false), everything(true), everything_of_queues(false), everything_of_queues(true)] {
         let (begun, mut states) = (clock::now(), 0);
         let mut runner = Runner::new(Name::source);
         for seed in 0..walks {
@@ -92,7 +105,7 @@ fn long_random_paths_keep_the_rules() {
             if runner.stores() > 100_000 {
                 runner = Runner::new(Name::source);
             }
-            let found = walk(&mut runner, &everything(held), &mut StdRng::seed_from_u64(seed));
+            let found = walk(&mut runner, &everything, &mut StdRng::seed_from_u64(seed));
             if let Some((why, trace)) = found.counterexample {
                 panic!("seed {seed}: {why}\n{trace}");
             }
@@ -104,9 +117,11 @@ fn long_random_paths_keep_the_rules() {
 
 #[test]
 fn without_any_rule_a_path_breaks() {
-    let scenes = scenes();
+    let scenes: Vec<_> = scenes().into_iter().chain(queue_scenes()).collect();
     let mut alive = Vec::new();
-    for mutant in MUTANTS {
+    let asked = std::env::var("DWELL_RULE").unwrap_or_default();
+    let mutants: Vec<_> = MUTANTS.iter().chain(RULES).filter(|mutant| mutant.rule.contains(&asked)).collect();
+    for mutant in &mutants {
         let begun = clock::now();
         let found = mutant.scenes.iter().find_map(|name| {
             let scene = scenes.iter().find(|scene| scene.name == *name).unwrap_or_else(|| panic!("no scene `{name}`"));
@@ -120,6 +135,6 @@ fn without_any_rule_a_path_breaks() {
             None => alive.push(mutant.rule),
         }
     }
-    println!("{} of {} mutants killed", MUTANTS.len() - alive.len(), MUTANTS.len());
+    println!("{} of {} mutants killed", mutants.len() - alive.len(), mutants.len());
     assert!(alive.is_empty(), "no counterexample without: {alive:#?}");
 }

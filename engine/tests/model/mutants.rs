@@ -9,11 +9,11 @@ pub(crate) struct Mutant {
     pub(crate) rule: &'static str,
     /// The scenes that show why, in this order.
     pub(crate) scenes: &'static [&'static str],
-    edits: &'static [Edit],
+    pub(crate) edits: &'static [Edit],
 }
 
 /// In each of these scripts the text stands once.
-struct Edit(&'static [Name], &'static str, &'static str);
+pub(crate) struct Edit(pub(crate) &'static [Name], pub(crate) &'static str, pub(crate) &'static str);
 
 const SETTLES: &[Name] = &[Name::Hold, Name::Release, Name::Retry, Name::Bury];
 const PIECES: &str = "settles in pieces, repeated, cancel and schedule anew";
@@ -118,8 +118,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         scenes: &[ANEW],
         edits: &[Edit(
             &[Name::Cancel],
-            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  take_all_out(lent)\n",
-            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n",
+            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n  take_all_out(lent)\n",
+            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n",
         )],
     },
     Mutant {
@@ -127,8 +127,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         scenes: &[HELD],
         edits: &[Edit(
             &[Name::Finish],
-            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  take_all_out(lent)\n",
-            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n",
+            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n  take_all_out(lent)\n",
+            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n",
         )],
     },
     Mutant {
@@ -136,8 +136,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         scenes: &[HELD],
         edits: &[Edit(
             &[Name::Fail],
-            "write_state(state))\n  call('ZREM', HELD, id)\n  take_all_out(lent)\n",
-            "write_state(state))\n  call('ZREM', HELD, id)\n",
+            "write_state(state))\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n  take_all_out(lent)\n",
+            "write_state(state))\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n",
         )],
     },
     Mutant {

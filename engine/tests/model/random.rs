@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use crate::apply::settle_call;
-use crate::call::{Call, IDS, MAIN, OTHER, eight, job, keys, request};
+use crate::call::{Call, IDS, MAIN, OTHER, Set, Sets, eight, job, keys, request};
 use crate::reply::Reply;
 use crate::taken::{Taken, taken};
 use crate::world::{How, Phase, SPAN, Token, at};
@@ -18,11 +18,13 @@ pub(crate) struct Random {
     pub(crate) now_us: i64,
     nonces: u8,
     tokens: Vec<Token>,
+    /// The last pop of each id.
+    pops: [u8; 2],
 }
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random { rng: StdRng::seed_from_u64(seed), now_us: at(0) * 1000 + 1, nonces: 0, tokens: Vec::new() }
+        Random { rng: StdRng::seed_from_u64(seed), now_us: at(0) * 1000 + 1, nonces: 0, tokens: Vec::new(), pops: [0, 0] }
     }
 
     pub(crate) fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
@@ -76,8 +78,8 @@ impl Random {
             Name::Schedule => {
                 let mut words = Vec::new();
                 for id in self.one_of(&[&[0_u8, 1][..], &[0], &[1], &[]]) {
-                    let (number, generation) = (self.below(20), self.below(40));
-                    let mut asked = request(*id, number, 0, job(self.below(3), SPAN as u32, number % 2 == 0));
+                    let (number, generation, set) = (self.below(20), self.below(40), self.set());
+                    let mut asked = request(*id, number, 0, job(self.below(3), SPAN as u32, set, number % 2 == 0));
                     asked.generated = self.below(5) == 0;
                     asked.first = (self.below(3) == 0).then(|| eight(generation));
                     let policy = self.one_of(&["replace", "replace", "keep", "reject", "other"]);
@@ -86,8 +88,25 @@ impl Random {
                     words.extend([IDS[usize::from(*id)].into(), record, time.into_bytes(), policy.into(), check.into_bytes()]);
                 }
                 words.extend(self.deadline().map(String::into_bytes));
-                Call::of(name, words)
+                Call::of(name, words).on(self.sets())
             }
+            Name::Pop => {
+                let call = Call::pop(self.nonce(), self.queue(), self.deadline_us(), self.one_of(&[0, SPAN]), self.one_of(&[1, 2, 100]));
+                let mut words = call.arguments;
+                if self.below(3) == 0 {
+                    words[2] = Vec::new();
+                }
+                if self.below(5) == 0 {
+                    words[3] = b"1".to_vec();
+                }
+                Call { arguments: words, ..call }
+            }
+            Name::Unpop => {
+                let ids = self.one_of(&[&[][..], &[], &[0_u8], &[1], &[0, 1]]);
+                Call::unpop(self.nonce(), self.queue(), ids)
+            }
+            Name::Acknowledge => self.acknowledge(),
+            Name::Purge => Call::purge(self.queue(), self.one_of(&["scheduled", "ready", "dead"])),
             Name::Claim => Call::claim(self.nonce(), self.one_of(&[0, SPAN]), self.one_of(&[1, 2, 100]), self.one_of(&[0, 5, SPAN])),
             Name::Rescue => Call::rescue(self.nonce(), self.one_of(&[0, SPAN]), self.one_of(&[1, 2, 100])),
             Name::Reclaim => Call::reclaim(self.nonce()),
@@ -104,18 +123,18 @@ impl Random {
             Name::Bury => self.settle(How::Bury),
             Name::Sweep => {
                 let words = [self.one_of(&[0, SPAN, 1 << 40]), self.one_of(&[0, 1 << 40]), self.one_of(&[0, 1 << 40]), 128];
-                Call::of(name, words.map(|word: i64| word.to_string().into_bytes()).to_vec())
+                Call::of(name, words.map(|word: i64| word.to_string().into_bytes()).to_vec()).on(Sets::Of(self.set()))
             }
             Name::Cancel | Name::Fire | Name::Finish | Name::Reschedule | Name::Requeue | Name::Fail => self.act(name, id, number),
             Name::Move => {
-                let mut asked = request(id, number, 0, job(0, 0, false));
+                let mut asked = request(id, number, 0, job(0, 0, Set::Main, false));
                 asked.job.broker = self.one_of(&[MAIN, OTHER]).to_owned();
                 let record = record::encode(&asked, eight(self.below(40)));
                 Call::of(name, vec![IDS[usize::from(id)].into(), record])
             }
             Name::Upgrade => Call::of(name, vec![b"10".to_vec()]),
-            Name::FsckJobs => Call::fsck_jobs(self.below(2) == 0, SPAN),
-            Name::FsckLeases => Call::fsck_leases(self.below(2) == 0, SPAN),
+            Name::FsckJobs => Call::fsck_jobs(self.below(2) == 0, SPAN).on(self.sets()),
+            Name::FsckLeases => Call::fsck_leases(self.below(2) == 0, SPAN).on(self.sets()),
             Name::FsckMemories => {
                 let repair = flag(self.below(2) == 0);
                 Call::of(name, vec![repair.into_bytes(), b"1000".to_vec(), b"1000".to_vec()])
@@ -123,21 +142,26 @@ impl Random {
             Name::FsckKey => Call::of(name, vec![flag(self.below(2) == 0).into_bytes(), self.one_of(&["zset", "zset", "hash"]).into()]),
             Name::FsckHold => {
                 let state = self.token().map(|token| token.state.to_vec()).unwrap_or_default();
-                Call::of(name, vec![IDS[usize::from(id)].into(), state.clone(), b"5".to_vec(), state])
+                Call::of(name, vec![IDS[usize::from(id)].into(), state.clone(), b"5".to_vec(), state]).on(Sets::Of(self.set()))
             }
             Name::FsckAdopt => {
-                let record = record::encode(&request(id, number, 0, job(0, 0, false)), eight(40));
-                let place = self.one_of(&["held", "dead", "due:main", "-"]);
+                let record = record::encode(&request(id, number, 0, job(0, 0, self.set(), false)), eight(40));
+                let place = self.one_of(&["held", "dead", "due:main", "due:=q", "-"]);
                 let (score, mark) = (self.near().to_string(), format!("taken_in {number}"));
                 Call::of(name, vec![IDS[usize::from(id)].into(), record, Vec::new(), place.into(), score.into(), mark.into()])
+                    .on(self.sets())
             }
         }
     }
 
     /// None, one that has passed, or one that has not.
     fn deadline(&mut self) -> Option<String> {
+        self.deadline_us().map(|us| us.to_string())
+    }
+
+    fn deadline_us(&mut self) -> Option<i64> {
         let us = self.now_us;
-        self.one_of(&[None, None, Some(us - 1), Some(us + 1)]).map(|us| us.to_string())
+        self.one_of(&[None, None, Some(us - 1), Some(us + 1)])
     }
 
     fn act(&mut self, name: Name, id: u8, number: u8) -> Call {
@@ -159,7 +183,40 @@ impl Random {
             }
             _ => {}
         }
-        Call::of(name, words)
+        Call::of(name, words).on(self.sets())
+    }
+
+    /// Mostly all.
+    fn sets(&mut self) -> Sets {
+        self.one_of(&[Sets::All, Sets::All, Sets::All, Sets::Of(Set::Main), Sets::Of(Set::Queue)])
+    }
+
+    fn set(&mut self) -> Set {
+        self.one_of(&[Set::Main, Set::Main, Set::Queue, Set::Queue, Set::OtherQueue])
+    }
+
+    fn queue(&mut self) -> Set {
+        self.one_of(&[Set::Queue, Set::Queue, Set::Queue, Set::OtherQueue])
+    }
+
+    /// Words on one or two jobs of the same queue.
+    fn acknowledge(&mut self) -> Call {
+        let set = self.queue();
+        let mut words = Vec::new();
+        for id in self.one_of(&[&[0_u8][..], &[1], &[0, 1], &[]]) {
+            let last = self.pops[usize::from(*id)];
+            let nonce = if self.below(4) == 0 { self.nonce() } else { last };
+            let word = self.one_of(&["finish", "fail", "fail", "release", "touch", "touch", "drop", "bury"]);
+            let more = match word {
+                "fail" => self.one_of(&["9000:why", "0:why", ":why"]),
+                "release" | "touch" => self.one_of(&["0", "9000"]),
+                "bury" => "3:why",
+                _ => "",
+            };
+            words.push((word, *id, nonce, more.to_owned()));
+        }
+        let call = Call::acknowledge(set, &words);
+        if self.below(4) == 0 { call.on(Sets::All) } else { call }
     }
 
     fn token(&mut self) -> Option<Token> {
@@ -177,13 +234,18 @@ impl Random {
 
     /// Remembers the jobs of a claim or a rescue.
     pub(crate) fn saw(&mut self, call: &Call, reply: &Reply) {
+        if call.name == Name::Pop {
+            for job in reply.items().get(6..).unwrap_or_default().chunks_exact(4) {
+                self.pops[usize::from(job[0].bytes() == IDS[1].as_bytes())] = call.arguments[0][7];
+            }
+        }
         if !matches!(call.name, Name::Claim | Name::Rescue) {
             return;
         }
         let nonce = <[u8; 8]>::try_from(&call.arguments[0][..]).expect("a nonce has 8 bytes");
-        for Taken { lease, position, id, has_state, state, .. } in taken(nonce, reply).unwrap_or_default() {
+        for Taken { lease, position, id, set, has_state, state, .. } in taken(nonce, reply).unwrap_or_default() {
             let (state, phase) = (state.encode().into(), Phase::Claimed);
-            self.tokens.push(Token { lease, position, id, has_state, state, ready: 0, deadline: 0, number: 0, earliest: 0, phase });
+            self.tokens.push(Token { lease, position, id, set, has_state, state, ready: 0, deadline: 0, number: 0, earliest: 0, phase });
         }
     }
 
@@ -193,7 +255,8 @@ impl Random {
         let (id, number) = (IDS[usize::from(self.below(2))], self.below(self.nonces.max(1)));
         let (score, nonce, due) = (self.near().to_string(), eight(number), keys.due(0, MAIN));
         let run = keys.lent(0).replace(":lent", ":run");
-        let words: [&[&[u8]]; 12] = [
+        let (due_q, dead_q, pops) = (keys.due(0, Set::Queue.name()), keys.dead_of(0, Set::Queue.name()), keys.pops(0));
+        let words: [&[&[u8]]; 17] = [
             &[b"HDEL", keys.leases(0).as_bytes(), &nonce],
             &[b"HDEL", keys.left(0).as_bytes(), &nonce],
             &[b"ZREM", keys.lent(0).as_bytes(), &nonce],
@@ -206,8 +269,13 @@ impl Random {
             &[b"HSET", keys.state(0).as_bytes(), id.as_bytes(), b"\x02of another version"],
             &[b"HSETNX", keys.state(0).as_bytes(), b"", b"b:0"],
             &[b"ZADD", run.as_bytes(), score.as_bytes(), id.as_bytes()],
+            &[b"ZADD", due_q.as_bytes(), score.as_bytes(), id.as_bytes()],
+            &[b"ZADD", dead_q.as_bytes(), score.as_bytes(), id.as_bytes()],
+            &[b"UNLINK", pops[0].as_bytes()],
+            &[b"HSET", keys.queues(0).as_bytes(), b"!=q", b"1"],
+            &[b"HDEL", keys.queues(0).as_bytes(), b"!=q"],
         ];
-        let at = usize::from(self.below(12));
+        let at = usize::from(self.below(17));
         words[at].iter().map(|word| word.to_vec()).collect()
     }
 }

@@ -35,7 +35,7 @@ impl Real {
 
     /// One call of a script.
     pub(crate) fn run(&mut self, call: &Call) -> Reply {
-        let keys = keys_of(call.name);
+        let keys = keys_of(call.name, call.sets);
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.hashes[&call.name]).arg(keys.len()).arg(keys).arg(&call.arguments);
         self.query(&command)

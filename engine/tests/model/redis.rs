@@ -120,6 +120,11 @@ impl Store {
             b"HSET" => self.hset(key, &args[1..]),
             b"HSETNX" if self.hash(key)?.is_some_and(|hash| hash.contains_key(field)) => Ok(Reply::Int(0)),
             b"HSETNX" => self.hset(key, &args[1..]),
+            b"HINCRBY" => {
+                let sum = self.hash(key)?.and_then(|hash| hash.get(field)).map_or(Ok(0), |text| number(text))? + number(&args[2])?;
+                self.change_hash(key)?.insert(field.to_vec(), sum.to_string().into_bytes());
+                Ok(Reply::Int(sum))
+            }
             b"HDEL" => self.remove(key, &args[1..], false),
             b"ZREM" => self.remove(key, &args[1..], true),
             b"ZADD" => self.zadd(key, &args[1..]),

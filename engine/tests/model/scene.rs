@@ -1,10 +1,15 @@
 //! The initial programs: which requests come, and what may go wrong how often.
 
+use crate::call::{Set, Sets};
+use crate::hand::Word;
+
 /// A request of a producer, an operator or a consumer, by a message. `x` and `y` are 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Door {
-    /// Due at this tick.
+    /// Due at this tick, for whom the scene is about.
     Schedule(u8, i64),
+    /// Due at this tick, for somebody else.
+    Into(u8, i64, Set),
     Cancel(u8),
     /// Due at this tick.
     Reschedule(u8, i64),
@@ -17,7 +22,7 @@ pub(crate) enum Door {
 impl Door {
     pub(crate) fn id(self) -> u8 {
         match self {
-            Door::Schedule(id, _) | Door::Cancel(id) | Door::Reschedule(id, _) => id,
+            Door::Schedule(id, _) | Door::Into(id, ..) | Door::Cancel(id) | Door::Reschedule(id, _) => id,
             Door::Fire(id) | Door::Finish(id) | Door::Fail(id) | Door::Requeue(id) => id,
         }
     }
@@ -25,6 +30,8 @@ impl Door {
     pub(crate) fn verb(self) -> &'static str {
         match self {
             Door::Schedule(..) => "schedule",
+            Door::Into(_, _, Set::Main) => "schedule for a broker",
+            Door::Into(..) => "schedule for another queue",
             Door::Cancel(_) => "cancel",
             Door::Reschedule(..) => "reschedule",
             Door::Fire(_) => "fire",
@@ -53,6 +60,7 @@ pub(crate) struct Budget {
     pub(crate) sweeps: u8,
     /// A message comes again, at any later moment.
     pub(crate) redeliveries: u8,
+    pub(crate) purges: u8,
 }
 
 /// A scene.
@@ -73,18 +81,55 @@ pub(crate) struct Scene {
     pub(crate) held: bool,
     /// A claim or a rescue may take one job only.
     pub(crate) pieces: bool,
+    /// Whom x and y belong to.
+    pub(crate) set: Set,
+    /// What consumers say; the first one also of two jobs in one call.
+    pub(crate) words: &'static [Word],
+    /// Leases of consumers last longer than a tick.
+    pub(crate) long: bool,
+    /// Consumers may go away before a job reached them.
+    pub(crate) gives_back: bool,
+    /// Pops have a deadline, within their tick.
+    pub(crate) hurries: bool,
+    /// A job whose consumer said nothing is due again at once.
+    pub(crate) again: bool,
 }
 
-const X: u8 = 0;
-const Y: u8 = 1;
-const NEXT: i64 = 1;
-const NOW: i64 = 0;
-
-fn scene(name: &'static str, doors: &'static [Door], budget: Budget) -> Scene {
-    Scene { name, doors, budget, due: [NOW, NOW], early: false, fails: false, refuses: false, held: false, pieces: false }
+impl Scene {
+    /// The sets that requests may change.
+    pub(crate) fn sets(&self) -> Sets {
+        let has_queue = self.set.is_queue() || self.doors.iter().any(|door| matches!(door, Door::Into(..)));
+        if has_queue { Sets::All } else { Sets::Of(self.set) }
+    }
 }
 
-const NONE: Budget = Budget { claims: 3, ticks: 0, repeats: 0, crashes: 0, losses: 0, failovers: 0, sweeps: 0, redeliveries: 0 };
+pub(crate) const X: u8 = 0;
+pub(crate) const Y: u8 = 1;
+pub(crate) const NEXT: i64 = 1;
+pub(crate) const NOW: i64 = 0;
+
+pub(crate) fn scene(name: &'static str, doors: &'static [Door], budget: Budget) -> Scene {
+    Scene {
+        name,
+        doors,
+        budget,
+        due: [NOW, NOW],
+        early: false,
+        fails: false,
+        refuses: false,
+        held: false,
+        pieces: false,
+        set: Set::Main,
+        words: &[],
+        long: false,
+        gives_back: false,
+        hurries: false,
+        again: false,
+    }
+}
+
+pub(crate) const NONE: Budget =
+    Budget { claims: 3, ticks: 0, repeats: 0, crashes: 0, losses: 0, failovers: 0, sweeps: 0, redeliveries: 0, purges: 0 };
 
 /// Every scene.
 pub(crate) fn scenes() -> Vec<Scene> {
@@ -170,6 +215,6 @@ pub(crate) fn everything(held: bool) -> Scene {
     } else {
         &[Cancel(X), Schedule(X, NOW), Schedule(Y, NEXT), Reschedule(Y, NEXT), Cancel(Y)]
     };
-    let budget = Budget { claims: 9, ticks: 5, repeats: 3, crashes: 2, losses: 2, failovers: 2, sweeps: 2, redeliveries: 2 };
+    let budget = Budget { claims: 9, ticks: 5, repeats: 3, crashes: 2, losses: 2, failovers: 2, sweeps: 2, redeliveries: 2, purges: 0 };
     Scene { due: [NOW, NEXT], early: true, fails: !held, refuses: true, held, pieces: true, ..scene("everything", doors, budget) }
 }

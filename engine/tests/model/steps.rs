@@ -1,7 +1,9 @@
 //! All that may happen next.
 
 use crate::apply::Applied;
+use crate::call::Set;
 use crate::check::publish;
+use crate::hand::Hand;
 use crate::runner::{Broken, Runner};
 use crate::scene::Scene;
 use crate::view::Place;
@@ -17,15 +19,15 @@ pub(crate) struct Label {
 
 /// The steps from one world.
 pub(crate) struct Steps<'a> {
-    runner: &'a mut Runner,
-    scene: &'a Scene,
-    world: &'a World,
-    found: Vec<(Label, World)>,
+    pub(crate) runner: &'a mut Runner,
+    pub(crate) scene: &'a Scene,
+    pub(crate) world: &'a World,
+    pub(crate) found: Vec<(Label, World)>,
 }
 
-type Outcome = Result<(), (Label, Broken)>;
+pub(crate) type Outcome = Result<(), (Label, Broken)>;
 
-fn label(who: &'static str, what: &'static str, which: &'static str) -> Label {
+pub(crate) fn label(who: &'static str, what: &'static str, which: &'static str) -> Label {
     Label { who, what, which }
 }
 
@@ -38,6 +40,9 @@ pub(crate) fn steps(runner: &mut Runner, scene: &Scene, world: &World) -> Result
     for owner in 0..2 {
         steps.of_an_owner(owner)?;
     }
+    for consumer in 0..2 {
+        steps.of_a_consumer(consumer)?;
+    }
     Ok(steps.found)
 }
 
@@ -48,8 +53,21 @@ impl Steps<'_> {
 
     /// A call is carried out; or carried out, and once more at any later time.
     fn call(&mut self, label: Label, world: &World, op: &Op, then: impl Fn(&mut World, &[Token])) -> Outcome {
-        let Applied { world: mut after, taken } = self.apply(label, world, op)?;
+        let Applied { world: mut after, taken, .. } = self.apply(label, world, op)?;
         then(&mut after, &taken);
+        self.carried_out(label, after, op);
+        Ok(())
+    }
+
+    /// The same of a consumer.
+    pub(crate) fn say(&mut self, label: Label, world: &World, op: &Op, then: impl Fn(&mut World, &[Hand])) -> Outcome {
+        let Applied { world: mut after, popped, .. } = self.apply(label, world, op)?;
+        then(&mut after, &popped);
+        self.carried_out(label, after, op);
+        Ok(())
+    }
+
+    fn carried_out(&mut self, label: Label, after: World, op: &Op) {
         if after.later.is_none() && after.budget.repeats > 0 {
             let mut again = after.clone();
             again.budget.repeats -= 1;
@@ -57,7 +75,6 @@ impl Steps<'_> {
             self.found.push((label, again));
         }
         self.found.push((label, after));
-        Ok(())
     }
 
     fn of_the_world(&mut self) -> Outcome {
@@ -70,6 +87,10 @@ impl Steps<'_> {
                 Op::Settle { .. } => "the settle arrives once more",
                 Op::Door { .. } => "the message arrives once more",
                 Op::Sweep => "the sweep arrives once more",
+                Op::Pop { .. } => "the pop arrives once more",
+                Op::Unpop { .. } => "the taking back arrives once more",
+                Op::Word { .. } => "the word arrives once more",
+                Op::Purge(_) => "the purge arrives once more",
             };
             let label = label("", what, "");
             let mut after = self.apply(label, world, op)?.world;
@@ -87,6 +108,13 @@ impl Steps<'_> {
             let mut after = self.apply(label, world, &Op::Sweep)?.world;
             after.budget.sweeps -= 1;
             self.found.push((label, after));
+        }
+        if world.budget.purges > 0 {
+            let mut purged = world.clone();
+            purged.budget.purges -= 1;
+            for state in ["ready", "scheduled", "dead"] {
+                self.say(label("", "a purge of", state), &purged, &Op::Purge(state), |_, _| {})?;
+            }
         }
         if world.budget.failovers > 0 {
             for old in &world.history {
@@ -177,7 +205,12 @@ impl Steps<'_> {
         let sizes: &[u8] = if self.scene.pieces { &[2, 1] } else { &[2] };
         let aheads: &[i64] = if self.scene.early { &[0, TICK] } else { &[0] };
         for ahead_ms in aheads {
-            let count = view.jobs.iter().flatten().filter(|job| matches!(job.place, Place::Due(due) if due <= now + ahead_ms)).count();
+            let count = view
+                .jobs
+                .iter()
+                .flatten()
+                .filter(|job| job.set == Set::Main && matches!(job.place, Place::Due(due) if due <= now + ahead_ms))
+                .count();
             for most in sizes.iter().take(count) {
                 let op = Op::Claim { nonce, most: *most, ahead_ms: *ahead_ms };
                 self.call(label(who, "claims", ""), &world, &op, takes)?;
@@ -232,6 +265,9 @@ impl Steps<'_> {
                 }
             }
             // As src/rescue.rs does, with one wait.
+            // Of a queue, by its `on_timeout`; the second time at the end of the retry array.
+            Phase::Rescued if state.held && token.set.is_queue() && state.step > 0 => ways.push(("buries", How::Bury)),
+            Phase::Rescued if state.held && token.set.is_queue() && scene.again => ways.push(("sends back", How::Again)),
             Phase::Rescued if state.held && state.step == 0 => ways.push(("retries", How::Retry)),
             Phase::Rescued if state.held => ways.push(("gives up", How::Die)),
             Phase::Rescued => ways.push(("sends back", How::Release { pause_ms: 0, unpublished: false })),

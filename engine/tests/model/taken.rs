@@ -2,9 +2,9 @@
 
 use dwell_engine::store::record::State;
 
-use crate::call::IDS;
+use crate::call::{IDS, Set};
 use crate::reply::Reply;
-use crate::view::LeaseName;
+use crate::view::{LeaseName, set_of};
 
 /// A job that was taken.
 #[derive(Debug, Clone)]
@@ -12,6 +12,7 @@ pub(crate) struct Taken {
     pub(crate) lease: LeaseName,
     pub(crate) position: u8,
     pub(crate) id: u8,
+    pub(crate) set: Set,
     pub(crate) has_state: bool,
     /// As Redis has it; of the record if there is none.
     pub(crate) state: State,
@@ -35,7 +36,8 @@ pub(crate) fn taken(nonce: [u8; 8], reply: &Reply) -> Result<Vec<Taken>, String>
         let of_record = || State::of_record(job[2].bytes(), due);
         let state = if has_state { State::decode(job[1].bytes()).ok() } else { None };
         let state = state.or_else(of_record).ok_or("a claim answered no record")?;
-        list.push(Taken { lease, position, id: u8::from(id == 1), has_state, state, due });
+        let set = set_of(job[2].bytes()).ok_or("a claim answered a record of nobody")?;
+        list.push(Taken { lease, position, id: u8::from(id == 1), set, has_state, state, due });
     }
     Ok(list)
 }

@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use dwell_engine::store::record::State;
+use dwell_engine::store::record::{self, State};
 
-use crate::call::{IDS, MAIN, keys};
+use crate::call::{IDS, Set, Sets, keys};
 use crate::redis::Store;
 
 /// A lease by its name.
@@ -46,6 +46,7 @@ pub(crate) struct Live {
     pub(crate) generation: [u8; 8],
     pub(crate) state: Option<State>,
     pub(crate) place: Place,
+    pub(crate) set: Set,
 }
 
 #[derive(Debug)]
@@ -66,8 +67,14 @@ impl View {
             let score =
                 |key: &str| Ok::<_, String>(store.zset(key.as_bytes())?.and_then(|zset| zset.get(id.as_bytes())).map(|score| score.0));
             let mut places = Vec::new();
-            places.extend(score(&keys.due(0, MAIN))?.map(Place::Due));
-            places.extend(score(keys.dead(0))?.map(|_| Place::Dead));
+            // Held jobs and leases know no set.
+            let mut sets = Vec::new();
+            for set in Set::ALL {
+                let dead = if set.is_queue() { keys.dead_of(0, set.name()) } else { keys.dead(0).to_owned() };
+                places.extend(score(&keys.due(0, set.name()))?.map(Place::Due));
+                places.extend(score(&dead)?.map(|_| Place::Dead));
+                sets.resize(places.len(), set);
+            }
             places.extend(score(keys.held(0))?.map(Place::Held));
             for lease in &leases {
                 let out = lease.jobs.iter().filter(|(job, has_left)| usize::from(*job) == index && !has_left);
@@ -84,9 +91,39 @@ impl View {
             let state = state.map(|bytes| State::decode(bytes).map_err(|error| format!("{id}: {error}"))).transpose()?;
             let generation = record.get(6..14).and_then(|part| part.try_into().ok()).ok_or("a record too short")?;
             let generation = state.as_ref().map_or(generation, |state| state.generation);
-            jobs[index] = Some(Live { generation, state, place });
+            let set = set_of(record).ok_or("a record of nobody")?;
+            if sets.iter().any(|other| *other != set) {
+                return Err(format!("{id} of {} is in a set of {}", set.name(), sets[0].name()));
+            }
+            // There is no dead letter to publish first.
+            if set.is_queue() && matches!(place, Place::Due(_)) && state.as_ref().is_some_and(|state| state.reason.is_some()) {
+                return Err(format!("{id} of a queue is dying, and waits"));
+            }
+            jobs[index] = Some(Live { generation, state, place, set });
         }
-        Ok(View { jobs, leases })
+        let view = View { jobs, leases };
+        view.counts_right(store)?;
+        Ok(view)
+    }
+
+    /// `queues` has the number of held jobs of each queue.
+    fn counts_right(&self, store: &Store) -> Result<(), String> {
+        let counts = store.hash(keys().queues(0).as_bytes())?;
+        for set in Set::ALL {
+            let text = counts.and_then(|counts| counts.get(set.name().as_bytes())).map_or(&b"0"[..], Vec::as_slice);
+            let is_held = |job: &&Live| set.is_queue() && job.set == set && matches!(job.place, Place::Held(_));
+            let held = self.jobs.iter().flatten().filter(is_held).count();
+            if text != held.to_string().as_bytes() {
+                return Err(format!("`queues` counts {} held jobs of {}, there are {held}", text.escape_ascii(), set.name()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The sets that a check of all jobs needs.
+    pub(crate) fn sets(&self) -> Sets {
+        let has_queue = self.jobs.iter().flatten().any(|job| job.set.is_queue());
+        if has_queue { Sets::All } else { Sets::Of(Set::Main) }
     }
 
     /// A lease by its name.
@@ -99,6 +136,14 @@ impl View {
         let held = self.jobs.iter().flatten().any(|job| matches!(job.place, Place::Held(until) if until <= now_ms));
         held || self.leases.iter().any(|lease| lease.deadline <= now_ms)
     }
+}
+
+/// Whom a record belongs to.
+pub(crate) fn set_of(record: &[u8]) -> Option<Set> {
+    let length = usize::from(*record.get(30)?);
+    let owner = record.get(31..31 + length)?;
+    let is_queue = record[0] == record::VERSION_QUEUE;
+    Set::ALL.into_iter().find(|set| set.is_queue() == is_queue && set.name().trim_start_matches('=').as_bytes() == owner)
 }
 
 fn leases(store: &Store) -> Result<Vec<Lease>, String> {

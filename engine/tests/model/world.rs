@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use dwell_engine::store::record::State;
 
+use crate::call::Set;
+use crate::hand::{Consumer, Hand, Out, Word};
 use crate::redis::Moment;
 use crate::scene::{Budget, Scene};
 use crate::view::LeaseName;
@@ -39,6 +41,14 @@ pub(crate) struct Stored {
     pub(crate) earliest: [i64; NUMBERS],
     /// Ghost. The life of a schedule: what a reschedule begins belongs to the life before.
     pub(crate) life: [u8; NUMBERS],
+    /// Ghost. The last hand-out of each job of a queue to a consumer.
+    pub(crate) outs: [Option<Out>; 2],
+    /// Ghost. Bits of the nonces under which something was handed out.
+    pub(crate) popped: u16,
+    /// Ghost. Bits of the nonces of which all was taken back.
+    pub(crate) unpopped: u16,
+    /// Ghost. Bits of the ids whose last job was finished.
+    pub(crate) finished: u8,
 }
 
 /// How far an instance is with a job.
@@ -56,6 +66,7 @@ pub(crate) struct Token {
     pub(crate) lease: LeaseName,
     pub(crate) position: u8,
     pub(crate) id: u8,
+    pub(crate) set: Set,
     pub(crate) has_state: bool,
     /// As encoded: when the lease began.
     pub(crate) state: Rc<[u8]>,
@@ -95,8 +106,13 @@ impl Owner {
 pub(crate) enum How {
     Complete,
     Hold,
-    Release { pause_ms: i64, unpublished: bool },
+    Release {
+        pause_ms: i64,
+        unpublished: bool,
+    },
     Retry,
+    /// Due again at once, at the next step.
+    Again,
     Die,
     Bury,
 }
@@ -126,6 +142,25 @@ pub(crate) enum Op {
         again: bool,
     },
     Sweep,
+    /// `until`: the tick after which the caller has given the call up.
+    Pop {
+        nonce: u8,
+        set: Set,
+        most: u8,
+        until: Option<u8>,
+    },
+    /// No ids: all of the pop.
+    Unpop {
+        nonce: u8,
+        set: Set,
+        ids: Vec<u8>,
+    },
+    Word {
+        word: Word,
+        hands: Vec<Hand>,
+    },
+    /// The state: `scheduled`, `ready` or `dead`.
+    Purge(&'static str),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -137,6 +172,7 @@ pub(crate) struct World {
     /// How often the master was lost.
     pub(crate) failovers: u8,
     pub(crate) owners: [Owner; 2],
+    pub(crate) consumers: [Consumer; 2],
     /// Bits of the doors that were used.
     pub(crate) used: u8,
     pub(crate) budget: Budget,
@@ -145,7 +181,7 @@ pub(crate) struct World {
     pub(crate) nonces: u8,
     /// Ghost. The last published attempt of each life.
     pub(crate) published: [u8; NUMBERS],
-    /// Ghost. Claims of each life.
+    /// Ghost. Claims of each life, or its hand-outs to consumers.
     pub(crate) claims: [u8; NUMBERS],
     /// Ghost. Bits of the lives of which nothing may be published any more.
     pub(crate) over: u8,
@@ -159,11 +195,22 @@ impl World {
         let mut earliest = [0; NUMBERS];
         (earliest[1], earliest[2]) = (at(scene.due[0]), at(scene.due[1]));
         World {
-            stored: Stored { store, lives: [1, 2], lent: Vec::new(), earliest, life },
+            stored: Stored {
+                store,
+                lives: [1, 2],
+                lent: Vec::new(),
+                earliest,
+                life,
+                outs: [None, None],
+                popped: 0,
+                unpopped: 0,
+                finished: 0,
+            },
             history: Vec::new(),
             tick: 0,
             failovers: 0,
             owners: Default::default(),
+            consumers: Default::default(),
             used: 0,
             budget: scene.budget,
             later: None,
@@ -192,17 +239,23 @@ impl World {
     /// The same for every purpose: without what nobody can tell apart any more.
     pub(crate) fn canonical(&self) -> World {
         let mut world = self.clone();
-        // Both instances are alike.
+        // Both instances are alike, and both consumers.
         world.owners.sort();
+        world.consumers.sort();
         let mut known = [false; NUMBERS];
         for stored in std::iter::once(&self.stored).chain(&self.history) {
             let lent = stored.lent.iter().flat_map(|(_, numbers)| numbers);
             stored.lives.iter().chain(lent).for_each(|number| known[usize::from(*number)] = true);
         }
-        let later = match &self.later {
-            Some(Op::Settle { tokens, .. }) => &tokens[..],
-            _ => &[],
-        };
+        let (mut later, mut said): (&[Token], &[Hand]) = (&[], &[]);
+        match &self.later {
+            Some(Op::Settle { tokens, .. }) => later = tokens,
+            Some(Op::Word { hands, .. }) => said = hands,
+            _ => {}
+        }
+        for hand in self.consumers.iter().flat_map(|consumer| &consumer.hands).chain(said) {
+            known[usize::from(hand.number)] = true;
+        }
         for token in self.owners.iter().flat_map(|owner| &owner.tokens).chain(later) {
             known[usize::from(token.number)] = true;
         }
@@ -235,6 +288,12 @@ impl World {
     /// Nothing of this life may be published from now on.
     pub(crate) fn end_life(&mut self, life: usize) {
         self.over |= 1 << life;
+    }
+
+    /// Another job has this id, or none (0).
+    pub(crate) fn replace(&mut self, id: usize, number: u8) {
+        (self.stored.lives[id], self.stored.outs[id]) = (number, None);
+        self.stored.finished &= !(1 << id);
     }
 
     pub(crate) fn is_over(&self, life: usize) -> bool {

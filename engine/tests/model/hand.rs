@@ -1,0 +1,121 @@
+//! What the consumers of queues have and say.
+
+use crate::call::Set;
+use crate::world::SPAN;
+
+/// A job in the hands of a consumer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Hand {
+    /// The lease: the nonce of the pop.
+    pub(crate) nonce: u8,
+    pub(crate) set: Set,
+    pub(crate) id: u8,
+    /// Ghost. The schedule.
+    pub(crate) number: u8,
+    /// The place in the retry array, which has one wait.
+    pub(crate) step: u16,
+}
+
+/// A consumer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Consumer {
+    pub(crate) hands: Vec<Hand>,
+    /// A pop whose answer was lost.
+    pub(crate) lost: Option<(u8, Set)>,
+}
+
+impl Consumer {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.hands.is_empty() && self.lost.is_none()
+    }
+}
+
+/// What a word on a lease ended it with, if a repeat is answered alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum End {
+    Failed,
+    Dead,
+    Released,
+}
+
+/// The last hand-out of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Out {
+    pub(crate) nonce: u8,
+    /// The end of the lease, epoch ms.
+    pub(crate) until: i64,
+    pub(crate) end: Option<End>,
+}
+
+/// A word of a consumer on a lease. The last two are those of the engine, on jobs that it popped too
+/// late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Word {
+    Finish,
+    Fail,
+    /// In so many ms.
+    Release(i64),
+    Touch,
+    Drop,
+    Bury,
+}
+
+impl Word {
+    pub(crate) fn verb(self) -> &'static str {
+        match self {
+            Word::Finish => "finish",
+            Word::Fail => "fail",
+            Word::Release(_) => "release",
+            Word::Touch => "touch",
+            Word::Drop => "drop",
+            Word::Bury => "bury",
+        }
+    }
+
+    /// In a trace.
+    pub(crate) fn says(self) -> &'static str {
+        match self {
+            Word::Finish => "finishes",
+            Word::Fail => "fails",
+            Word::Release(0) => "releases",
+            Word::Release(_) => "releases for later",
+            Word::Touch => "touches",
+            Word::Drop => "drops",
+            Word::Bury => "buries as late",
+        }
+    }
+
+    /// What the word adds in a call.
+    pub(crate) fn more(self, hand: &Hand) -> String {
+        match self {
+            Word::Finish | Word::Drop => String::new(),
+            Word::Fail if hand.step == 0 => format!("{SPAN}:failed"),
+            Word::Fail => ":failed".to_owned(),
+            Word::Release(wait_ms) => wait_ms.to_string(),
+            Word::Touch => SPAN.to_string(),
+            Word::Bury => "3:late".to_owned(),
+        }
+    }
+
+    /// The verdict for a consumer that holds the job.
+    pub(crate) fn verdict(self, hand: &Hand) -> &'static str {
+        match self {
+            Word::Finish => "finished",
+            Word::Fail if hand.step == 0 => "failed",
+            Word::Fail | Word::Bury => "dead",
+            Word::Release(_) => "released",
+            Word::Touch => "touched",
+            Word::Drop => "dropped",
+        }
+    }
+
+    /// The verdict once the lease has ended so, until the job is handed out again.
+    pub(crate) fn repeated(self, end: Option<End>) -> Option<&'static str> {
+        match (self, end?) {
+            (Word::Fail, End::Failed) => Some("failed"),
+            (Word::Fail, End::Dead) => Some("dead"),
+            (Word::Release(_), End::Released) => Some("released"),
+            _ => None,
+        }
+    }
+}
