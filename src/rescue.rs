@@ -143,11 +143,15 @@ impl Rescue {
         loop {
             let taken = self.store.queue.rescue(bucket, lease_of(&self.rules), CALL_JOBS, CALL_BYTES).await?;
             let none_taken = taken.jobs.is_empty() && taken.broken.is_empty();
-            let broken = taken.broken.into_iter().map(|broken| {
+            let mut buries = Vec::new();
+            for broken in taken.broken {
                 tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
-                Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why }
-            });
-            let mut buries: Vec<Bury> = broken.collect();
+                let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why };
+                match &broken.queue {
+                    Some(queue) => self.bury(bucket, Some(queue), &[bury]).await?,
+                    None => buries.push(bury),
+                }
+            }
             for (set, leases) in by_set(taken.jobs) {
                 if let Some(queue) = queue_of_set(&set) {
                     let mut buries = Vec::new();

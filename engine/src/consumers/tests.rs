@@ -10,6 +10,7 @@ use crate::request::{Act, Schedule};
 use crate::store::Unobserved;
 use crate::store::queue::acknowledge::LeaseVerdict;
 use crate::store::queue::pop::PopToken;
+use crate::store::queue::settle::{Bury, SettleResult};
 use crate::store::reader::lookup::Place;
 use crate::store::reader::queues::QueueCounts;
 
@@ -17,7 +18,7 @@ const QUEUE: &str = "orders.Close-1";
 const FAR: Due = Due::In(3_600_000);
 
 struct Fixture {
-    _server: RedisServer,
+    server: RedisServer,
     store: Arc<Store>,
     consumers: Consumers,
 }
@@ -31,7 +32,7 @@ impl Fixture {
         let server = RedisServer::start(RedisOptions::default()).await.unwrap();
         let store = Arc::new(Store::open(&Redis::new(server.url()), &["main".to_owned()], Arc::new(Unobserved)).await.unwrap());
         let consumers = Consumers::new(store.clone(), rules, Arc::new(UnobservedConsumers), CancellationToken::new());
-        Fixture { _server: server, store, consumers }
+        Fixture { server, store, consumers }
     }
 
     async fn add(&self, id: &str, due: Due) -> Schedule {
@@ -84,6 +85,34 @@ fn request(max: usize, wait: Duration) -> PopRequest {
 
 fn fail(wait_ms: Option<u64>) -> Word {
     Word::Fail { wait_ms, error: "no".to_owned() }
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_read_dies_among_the_dead_of_its_queue() {
+    let fixture = Fixture::new().await;
+    fixture.add("x", Due::In(0)).await;
+    let asked = PopRequest { max_ttr_ms: 1, ..request(1, Duration::ZERO) };
+    assert_eq!(fixture.consumers.pop(&asked).await.unwrap().sent().len(), 1);
+    let bucket = fixture.store.keys().bucket_of("x");
+    let mut raw = redis::Client::open(fixture.server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let jobs = fixture.store.keys().jobs(bucket);
+    let mut record: Vec<u8> = redis::cmd("HGET").arg(jobs).arg("x").query_async(&mut raw).await.unwrap();
+    // Into the metadata.
+    record.truncate(60);
+    redis::cmd("HSET").arg(jobs).arg("x").arg(record).exec_async(&mut raw).await.unwrap();
+    let broken = loop {
+        let taken = fixture.store.queue.rescue(bucket, Duration::from_secs(9), 10, 1 << 20).await.unwrap();
+        if let Some(broken) = taken.broken.into_iter().next() {
+            break broken;
+        }
+    };
+    assert_eq!(broken.queue.as_deref(), Some(QUEUE));
+    let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why.clone() };
+    assert_eq!(fixture.store.queue.bury_of(bucket, broken.queue.as_deref(), &[bury]).await.unwrap(), [SettleResult::Settled]);
+    // Among those of the brokers, no action would find it, and the sweep would remove a later job of its id.
+    assert_eq!((fixture.counts().await, fixture.act(Action::Fire, "x").await), ([0, 0, 0, 1], Verdict::Dead));
+    fixture.add("x", FAR).await;
+    assert_eq!(fixture.counts().await, [1, 0, 0, 0]);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@
 use bytes::Bytes;
 use serde::Deserialize as _;
 
-use crate::job::{Confirm, DeadReason, Job};
+use crate::job::{Confirm, DeadReason, Job, is_queue_name};
 use crate::request::Schedule;
 
 /// The version of records and states.
@@ -154,6 +154,14 @@ pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
     job.confirm = if flags & FLAG_CONSUMER != 0 { Confirm::Consumer } else { Confirm::Broker };
     job.body = bytes.slice(body_at..);
     Ok(Record { job, generated: flags & FLAG_GENERATED != 0, generation, fingerprint })
+}
+
+/// The queue of a job, if it is one of a queue; also of a record whose other parts cannot be read.
+#[must_use]
+pub fn queue_of(bytes: &[u8]) -> Option<&str> {
+    let owner = bytes.get(31..31 + usize::from(*bytes.get(30)?))?;
+    let name = std::str::from_utf8(owner).ok().filter(|name| is_queue_name(name))?;
+    (bytes[0] == VERSION_QUEUE).then_some(name)
 }
 
 /// Whether the job replaced another one (a flag that the `schedule` script sets).

@@ -57,6 +57,8 @@ pub struct UnreadableLease {
     pub id: JobId,
     /// Its bucket.
     pub bucket: u16,
+    /// Its queue, if it is a job of a queue: it is buried among the dead of that queue.
+    pub queue: Option<String>,
     /// The token that settles the job.
     pub token: LeaseToken,
     /// Why the record cannot be read.
@@ -329,7 +331,10 @@ impl Queue {
                     let state = token.state.clone().in_flight();
                     taken.jobs.push(Lease { id, bucket, token, deadline, taken_us: taken.now_us, ready, state, record, size })
                 }
-                Err(why) => taken.broken.push(UnreadableLease { id, bucket, token, why: why.to_string() }),
+                Err(why) => {
+                    let queue = record::queue_of(&bytes).map(str::to_owned);
+                    taken.broken.push(UnreadableLease { id, bucket, queue, token, why: why.to_string() });
+                }
             }
         }
         Ok((taken, last_unknown))
