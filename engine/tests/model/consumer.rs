@@ -37,7 +37,9 @@ impl Steps<'_> {
             // A part of a pop may have reached its consumer.
             let ids = vec![first.id];
             let op = Op::Unpop { nonce: first.nonce, set: first.set, ids };
-            let then = |after: &mut World, _: &[Hand]| drop(after.consumers[consumer].hands.remove(0));
+            let then = |after: &mut World, _: &[Hand]| {
+                after.consumers[consumer].hands.remove(0);
+            };
             self.say(label(who, "gives back", IDS[usize::from(first.id)]), world, &op, then)?;
         }
         Ok(())

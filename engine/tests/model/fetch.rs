@@ -78,14 +78,14 @@ impl Runner {
         }
         let view = self.view(world.stored.store);
         let jobs = popped(reply)?;
-        for id in 0..2 {
+        for (id, name) in IDS.iter().enumerate() {
             let (Some(ends), None) = (held_until(&view, id), held_until(seen, id)) else { continue };
             let live = view.jobs[id].as_ref().ok_or("no job is held")?;
             if !jobs.iter().any(|job| job.id == id) {
-                return Err(format!("a pop holds {}, and does not answer it", IDS[id]));
+                return Err(format!("a pop holds {}, and does not answer it", name));
             }
             if world.stored.popped >> nonce & 1 == 1 {
-                return Err(format!("a copy of a pop hands out {} besides", IDS[id]));
+                return Err(format!("a copy of a pop hands out {} besides", name));
             }
             hand_out(scene, world, (nonce, set, until), id, live, ends)?;
         }
@@ -110,24 +110,24 @@ impl Runner {
     pub(crate) fn follow_unpop(&self, world: &mut World, (nonce, ids): (u8, &[u8]), seen: &View, reply: &Reply) -> Result<(), Broken> {
         let view = self.view(world.stored.store);
         let mut moved = 0;
-        for id in 0..2 {
+        for (id, name) in IDS.iter().enumerate() {
             let is_meant = ids.is_empty() || ids.iter().any(|other| usize::from(*other) == id);
             let out = world.stored.outs[id].as_ref();
             let holds = held_until(seen, id).is_some() && out.is_some_and(|out| out.nonce == nonce && out.end.is_none());
             let (was, is) = (seen.jobs[id].as_ref(), view.jobs[id].as_ref());
             if was.map(|live| live.place) == is.map(|live| live.place) {
                 if holds && is_meant {
-                    return Err(format!("{} is not taken back", IDS[id]));
+                    return Err(format!("{} is not taken back", name));
                 }
                 continue;
             }
             if !holds || !is_meant {
-                return Err(format!("a pop takes back {}, which it does not hold", IDS[id]));
+                return Err(format!("a pop takes back {}, which it does not hold", name));
             }
             moved += 1;
             let due = was.and_then(|live| live.state.as_ref()).map_or(0, |state| state.due_ms).min(world.now_ms());
             if is.map(|live| live.place) != Some(Place::Due(due)) {
-                return Err(format!("{} is taken back to another time than {due}", IDS[id]));
+                return Err(format!("{} is taken back to another time than {due}", name));
             }
             let earliest = &mut world.stored.earliest[usize::from(world.stored.lives[id])];
             *earliest = due.min(*earliest);
@@ -185,7 +185,7 @@ impl Runner {
     pub(crate) fn follow_purge(&self, world: &mut World, state: &str, seen: &View, reply: &Reply) -> Result<(), Broken> {
         let (now, view) = (world.now_ms(), self.view(world.stored.store));
         let mut removed = 0;
-        for id in 0..2 {
+        for (id, name) in IDS.iter().enumerate() {
             let place = seen.jobs[id].as_ref().filter(|live| live.set == Set::Queue).map(|live| live.place);
             let is_meant = match place {
                 Some(Place::Due(due)) => state == if due <= now { "ready" } else { "scheduled" },
@@ -193,7 +193,7 @@ impl Runner {
                 _ => false,
             };
             if seen.jobs[id].is_some() && view.jobs[id].is_none() != is_meant {
-                return Err(format!("a purge of `{state}` {} {}", if is_meant { "leaves" } else { "removes" }, IDS[id]));
+                return Err(format!("a purge of `{state}` {} {}", if is_meant { "leaves" } else { "removes" }, name));
             }
             if is_meant {
                 removed += 1;
