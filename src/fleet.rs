@@ -1,103 +1,17 @@
-//! The instances of a namespace: which are alive, which reads which bucket first, and the wake-ups
-//! between them.
+//! The wake-ups of this process: to its dispatchers and its consumers, and between instances.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
+pub use dwell_engine::fleet::{Fleet, entry, heartbeat, serves};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
 use crate::config::Redis;
 use crate::consumers::Consumers;
 use crate::job::queue_of_set;
-use crate::reconnect::Backoff;
 use crate::store::Store;
-use crate::store::fleet::listen;
 use crate::store::queue::schedule::WakeUp;
-
-/// How often an instance sends its heartbeat: well under the 10 s after which it counts as dead.
-const BEAT: Duration = Duration::from_secs(3);
-/// The floor poll of a single instance. In a fleet of n, each polls n times more rarely, so that
-/// the load on Redis stays the same.
-const FLOOR_POLL: Duration = Duration::from_millis(250);
-/// A wake-up connection that lasted this long was healthy: the next one opens at once.
-const HEALTHY_AFTER: Duration = Duration::from_secs(10);
-
-/// The living instances, each by its [`entry`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fleet {
-    me: Arc<str>,
-    living: Vec<String>,
-}
-
-/// The entry of an instance: its name, and the brokers that it delivers to. Broker names have
-/// neither spaces nor commas.
-#[must_use]
-pub fn entry(name: &str, brokers: &[String]) -> String {
-    format!("{name} {}", brokers.join(","))
-}
-
-/// Whether the instance of this entry delivers to this broker. An older version gives its name
-/// alone; it may deliver to any broker.
-pub(crate) fn serves(entry: &str, broker: &str) -> bool {
-    entry.split_once(' ').is_none_or(|(_, brokers)| brokers.split(',').any(|name| name == broker))
-}
-
-impl Fleet {
-    /// The entry of this instance.
-    #[must_use]
-    pub fn me(&self) -> &str {
-        &self.me
-    }
-
-    /// A fleet of this instance alone.
-    #[must_use]
-    pub fn alone(me: &str) -> Self {
-        Fleet { me: me.into(), living: vec![me.to_owned()] }
-    }
-
-    /// The instances that deliver to this broker, with this one.
-    #[must_use]
-    pub fn serving(&self, broker: &str) -> Self {
-        let living = self.living.iter().filter(|entry| **entry == *self.me || serves(entry, broker));
-        Fleet { me: self.me.clone(), living: living.cloned().collect() }
-    }
-
-    /// Whether another instance delivers to this broker.
-    fn has_others(&self, broker: &str) -> bool {
-        self.living.iter().any(|entry| **entry != *self.me && serves(entry, broker))
-    }
-
-    /// By bucket: whether this instance reads it first. Rendezvous hashing, so that a change of the
-    /// fleet moves few buckets.
-    #[must_use]
-    pub fn preferred(&self, buckets: u16) -> Vec<bool> {
-        (0..buckets)
-            .map(|bucket| {
-                let weight = |name: &str| {
-                    let mut hasher = blake3::Hasher::new();
-                    hasher.update(name.as_bytes()).update(&bucket.to_le_bytes());
-                    *hasher.finalize().as_bytes()
-                };
-                self.living.iter().max_by_key(|name| weight(name)).is_none_or(|reader| **reader == *self.me)
-            })
-            .collect()
-    }
-
-    /// The interval of each instance for work that the fleet as a whole does once per `every`.
-    #[must_use]
-    pub fn shared(&self, every: Duration) -> Duration {
-        every.saturating_mul(u32::try_from(self.living.len().max(1)).unwrap_or(u32::MAX))
-    }
-
-    /// The longest time between two reads of a bucket.
-    #[must_use]
-    pub fn floor_poll(&self) -> Duration {
-        self.shared(FLOOR_POLL)
-    }
-}
 
 /// Sends wake-ups to the dispatchers of this process and to other instances.
 #[derive(Clone)]
@@ -157,101 +71,10 @@ impl WakeUps {
     }
 }
 
-/// Sends heartbeats and follows the fleet until told to stop, then leaves it.
-pub async fn heartbeat(store: Arc<Store>, fleet: watch::Sender<Fleet>, stop: CancellationToken) {
-    let me = fleet.borrow().me.clone();
-    loop {
-        match store.beat(&me).await {
-            Ok(living) => {
-                fleet.send_if_modified(|fleet| {
-                    let changed = fleet.living != living;
-                    if changed {
-                        tracing::info!(instances = living.len(), "the number of living instances changed");
-                        fleet.living = living;
-                    }
-                    changed
-                });
-            }
-            Err(error) => tracing::debug!(%error, "no heartbeat"),
-        }
-        tokio::select! {
-            () = stop.cancelled() => break,
-            () = clock::sleep(BEAT) => {}
-        }
-    }
-    if let Err(error) = store.leave(&me).await {
-        tracing::debug!(%error, "could not leave the fleet; this instance counts as alive for 10 s more");
-    }
-}
-
 /// Listens for wake-ups of other instances until told to stop. Reads every bucket after each gap in
 /// listening.
 pub async fn follow_wake_ups(settings: Redis, channel: String, wake_ups: WakeUps, stop: CancellationToken) {
-    let mut backoff = Backoff::link();
-    loop {
-        let began = clock::now();
-        let listening = || wake_ups.wake_all();
-        let heard = |head| wake_ups.wake_own(head);
-        tokio::select! {
-            () = stop.cancelled() => return,
-            ended = listen(&settings, &channel, listening, heard) => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "the connection for wake-ups failed, trying again");
-                }
-            }
-        }
-        if clock::now().duration_since(began) > HEALTHY_AFTER {
-            backoff.reset();
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = clock::sleep(backoff.pause()) => {}
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_bucket_has_exactly_one_preferred_reader_and_few_move() {
-        let names: Vec<String> = (0..4).map(|n| format!("instance-{n}")).collect();
-        let readers = |living: &[String]| -> Vec<usize> {
-            let of: Vec<Vec<bool>> =
-                living.iter().map(|me| Fleet { me: me.as_str().into(), living: living.to_vec() }.preferred(64)).collect();
-            (0..64)
-                .map(|bucket| {
-                    let mine: Vec<usize> = (0..living.len()).filter(|n| of[*n][bucket]).collect();
-                    assert_eq!(mine.len(), 1, "bucket {bucket}");
-                    mine[0]
-                })
-                .collect()
-        };
-        let (four, three) = (readers(&names), readers(&names[..3]));
-        for bucket in 0..64 {
-            assert!(four[bucket] == three[bucket] || four[bucket] == 3, "only the buckets of the instance that left may move");
-        }
-        assert!((0..4).all(|n| four.iter().filter(|reader| **reader == n).count() >= 6), "{four:?}");
-    }
-
-    #[test]
-    fn a_broker_has_its_readers_among_those_that_serve_it() {
-        let brokers = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let older = "older".to_owned();
-        let (one, both) = (entry("one", &brokers(&["main"])), entry("both", &brokers(&["other-main", "other"])));
-        let living = vec![both.clone(), older.clone(), one.clone()];
-        let of = |me: &str, broker: &str| Fleet { me: me.into(), living: living.clone() }.serving(broker);
-        assert_eq!([of(&one, "main").living, of(&both, "other").living], [vec![older.clone(), one.clone()], vec![both, older.clone()]]);
-        let readers = [of(&one, "main").preferred(64), of(&older, "main").preferred(64)];
-        assert!((0..64).all(|bucket| readers[0][bucket] != readers[1][bucket]), "one instance reads each bucket");
-        assert_eq!(of(&one, "main").floor_poll(), 2 * FLOOR_POLL);
-        assert!(of(&one, "main").has_others("main") && !Fleet::alone(&one).has_others("main"));
-    }
-
-    #[test]
-    fn a_larger_fleet_polls_more_rarely_each() {
-        let fleet = Fleet { me: "a".into(), living: vec!["a".to_owned(), "b".to_owned()] };
-        assert_eq!(fleet.floor_poll(), 2 * FLOOR_POLL);
-    }
+    let listening = || wake_ups.wake_all();
+    let heard = |head| wake_ups.wake_own(head);
+    dwell_engine::fleet::follow(settings, channel, listening, heard, stop).await;
 }

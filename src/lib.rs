@@ -21,7 +21,7 @@
 //! - [`cli`]: the commands, a file each.
 //! - `fuzz`: entry points to parsers for the package `fuzz`.
 //!
-//! `clock`, `job`, `retry` and `store` are modules of the package `dwell-engine`.
+//! `clock`, `consumers`, `job`, `reconnect`, `retry` and `store` are modules of the package `dwell-engine`.
 //!
 //! The program needs only [`cli::main`]. The feature `internals` makes everything else public, for
 //! tests and the laboratory. A Rust program that schedules jobs uses the package `dwell-engine`.
@@ -47,7 +47,6 @@ cfg_if::cfg_if! {
         pub mod publisher;
         pub mod queues;
         pub mod readiness;
-        pub mod reconnect;
         pub mod request;
         pub mod rescue;
         pub mod shutdown;
@@ -69,7 +68,6 @@ cfg_if::cfg_if! {
         mod publisher;
         mod queues;
         mod readiness;
-        mod reconnect;
         mod request;
         mod rescue;
         mod shutdown;
@@ -81,6 +79,6 @@ cfg_if::cfg_if! {
 }
 
 #[cfg(feature = "internals")]
-pub use dwell_engine::{clock, consumers, job, retry, store};
+pub use dwell_engine::{clock, consumers, job, reconnect, retry, store};
 #[cfg(not(feature = "internals"))]
-use dwell_engine::{clock, consumers, job, retry, store};
+use dwell_engine::{clock, consumers, job, reconnect, retry, store};

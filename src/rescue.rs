@@ -1,252 +1,85 @@
-//! Takes over expired leases: of instances that crashed, and of consumers that did not finish
-//! within the TTR.
+//! The engine's agent for expired leases, with the settings, metrics and wake-ups of the sidecar.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::join_all;
+use dwell_engine::rescue::{RescueObserver, RescueRules};
+use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::{self, Instant};
+use crate::clock::Instant;
 use crate::config::{Delivery, Queues};
 use crate::dispatch::lease_of;
 use crate::fleet::{Fleet, WakeUps};
-use crate::job::{DeadReason, OnTimeout, queue_of_set};
-use crate::reconnect::jitter;
-use crate::retry::{self, CRASHES_MAX, Next};
+use crate::job::DeadReason;
 use crate::store::Store;
-use crate::store::error::{Class, StoreError};
-use crate::store::queue::lease::Lease;
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
-use crate::store::queue::settle::{Bury, Release, Retry, SettleResult};
+use crate::store::error::StoreError;
+use crate::store::queue::schedule::WakeUp;
 use crate::telemetry::{DuplicateCause, LeaseEnd, Metrics};
-
-/// How often the preferred reader of a bucket looks for expired leases: the delay that a crash adds
-/// to the lease.
-const SCAN_INTERVAL: Duration = Duration::from_secs(1);
-/// In a fleet of up to this size, each instance scans every bucket this often, preferred or not; in
-/// a larger fleet each scans more rarely, so that the total stays the same. A killed reader counts
-/// as alive for ten seconds; its leases expire meanwhile.
-const SMALL_FLEET: u32 = 16;
-/// Other instances leave an expired lease to the preferred reader for this time.
-const DEFERENCE: Duration = Duration::from_millis(250);
 
 /// The agent that takes over expired leases.
 pub struct Rescue {
     store: Arc<Store>,
-    rules: Delivery,
+    rules: RescueRules,
+    observed: Observed,
+    fleet: watch::Receiver<Fleet>,
+}
+
+/// What becomes of the events of a rescue.
+#[derive(Clone)]
+struct Observed {
     /// For the labels of metrics.
     queues: Arc<Queues>,
     metrics: Metrics,
-    fleet: watch::Receiver<Fleet>,
     wake_ups: WakeUps,
+}
+
+impl RescueObserver for Observed {
+    fn timed_out(&self, queue: Option<&str>) {
+        if let Some(metrics) = queue.and_then(|queue| self.metrics.queue(&self.queues.get(queue)?.name)) {
+            metrics.ended(LeaseEnd::Timeout, 1);
+        }
+    }
+
+    fn taken_over(&self) {
+        self.metrics.possible_duplicates(DuplicateCause::Rescued, 1);
+    }
+
+    fn dead(&self, reason: DeadReason) {
+        self.metrics.dead(reason);
+    }
+
+    fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()> {
+        self.wake_ups.wake(vec![head]).boxed()
+    }
 }
 
 impl Rescue {
     /// Makes an agent; [`Rescue::run`] starts it.
     #[must_use]
     pub fn new(store: Arc<Store>, rules: Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>, wake_ups: WakeUps) -> Self {
-        Rescue { store, rules, queues: Arc::default(), metrics, fleet, wake_ups }
+        let rules = RescueRules { lease: lease_of(&rules), retry_ms: rules.retry_ms.into() };
+        Rescue { store, rules, observed: Observed { queues: Arc::default(), metrics, wake_ups }, fleet }
     }
 
     /// The same with the queues of the settings.
     #[must_use]
-    pub fn with_queues(self, queues: Arc<Queues>) -> Self {
-        Rescue { queues, ..self }
+    pub fn with_queues(mut self, queues: Arc<Queues>) -> Self {
+        self.observed.queues = queues;
+        self
     }
 
     /// Takes over expired leases until told to stop.
     pub async fn run(self, stop: CancellationToken) {
-        let mut all_at = clock::now();
-        loop {
-            let everything = clock::now() >= all_at;
-            let preferred = {
-                let fleet = self.fleet.borrow();
-                if everything {
-                    // Jitter: an outage that stopped all instances must not make them scan at the
-                    // same time.
-                    all_at = clock::now() + jitter(fleet.shared(SCAN_INTERVAL / SMALL_FLEET).max(SCAN_INTERVAL));
-                }
-                fleet.preferred(self.store.keys().buckets())
-            };
-            let buckets = (0..).zip(preferred).filter(|(_, preferred)| *preferred || everything);
-            // One pass for each master, side by side: a master that hangs must not delay the
-            // others.
-            let passes = self.by_master(buckets).into_iter().map(|buckets| self.pass(buckets, &stop));
-            let next = join_all(passes).await.into_iter().flatten().min();
-            let look = all_at.min(clock::now() + SCAN_INTERVAL);
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = clock::sleep_until(next.map_or(look, |next| next.min(look))) => {}
-            }
-        }
-    }
-
-    /// Groups buckets by their master, with whether each is preferred; without a cluster, one
-    /// group.
-    fn by_master(&self, buckets: impl Iterator<Item = (u16, bool)>) -> Vec<Vec<(u16, bool)>> {
-        let layout = self.store.layout();
-        let mut groups: HashMap<Option<String>, Vec<(u16, bool)>> = HashMap::new();
-        for (bucket, preferred) in buckets {
-            let home = layout.as_ref().and_then(|layout| self.store.master_of(layout, bucket));
-            groups.entry(home).or_default().push((bucket, preferred));
-        }
-        groups.into_values().collect()
-    }
-
-    /// One pass over the buckets of one master. Returns when the next lease in a preferred bucket
-    /// expires.
-    async fn pass(&self, mut buckets: Vec<(u16, bool)>, stop: &CancellationToken) -> Option<Instant> {
-        // A pass that ends early skips different buckets each time.
-        let first = rand::random_range(0..buckets.len().max(1));
-        buckets.rotate_left(first);
-        let is_away = |error: &StoreError| matches!(error.class, Class::Io | Class::Timeout);
-        let names: Vec<u16> = buckets.iter().map(|(bucket, _)| *bucket).collect();
-        let ahead = match self.store.queue.leases_end(&names).await {
-            Ok(ahead) => ahead,
-            Err(error) if is_away(&error) => return None,
-            // A bucket is damaged or has moved: look at each by itself.
-            Err(_) => vec![Some(i64::MIN); names.len()],
-        };
-        let mut next: Option<Instant> = None;
-        for ((bucket, preferred), ahead_us) in buckets.into_iter().zip(ahead) {
-            let Some(ahead_us) = ahead_us else { continue };
-            let deference = if preferred { Duration::ZERO } else { DEFERENCE };
-            if stop.is_cancelled() {
-                break;
-            }
-            if ahead_us.saturating_add(i64::try_from(deference.as_micros()).unwrap_or(0)) > 0 {
-                // Consumers wait for the redelivery of jobs that they did not finish: exact to the
-                // millisecond when near.
-                next = next.into_iter().chain(preferred.then(|| after(ahead_us))).min();
-                continue;
-            }
-            match self.run_once(bucket).await {
-                Ok(deadline) => next = next.into_iter().chain(deadline.filter(|_| preferred)).min(),
-                Err(error) => {
-                    tracing::debug!(bucket, %error, "rescuing failed, trying again");
-                    if self.store.is_cluster() && is_away(&error) {
-                        // The other buckets of this master would time out as well, and delay the
-                        // next pass of the other masters.
-                        break;
-                    }
-                }
-            }
-        }
-        next
+        self.agent().run(stop).await;
     }
 
     /// Handles one bucket until no lease in it has expired. Returns when the next one expires.
     pub async fn run_once(&self, bucket: u16) -> Result<Option<Instant>, StoreError> {
-        loop {
-            let taken = self.store.queue.rescue(bucket, lease_of(&self.rules), CALL_JOBS, CALL_BYTES).await?;
-            let none_taken = taken.jobs.is_empty() && taken.broken.is_empty();
-            let mut buries = Vec::new();
-            for broken in taken.broken {
-                tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
-                let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why };
-                match &broken.queue {
-                    Some(queue) => self.bury(bucket, Some(queue), &[bury]).await?,
-                    None => buries.push(bury),
-                }
-            }
-            for (set, leases) in by_set(taken.jobs) {
-                if let Some(queue) = queue_of_set(&set) {
-                    let mut buries = Vec::new();
-                    self.settle(bucket, &set, leases, &mut buries).await?;
-                    self.bury(bucket, Some(queue), &buries).await?;
-                } else {
-                    self.settle(bucket, &set, leases, &mut buries).await?;
-                }
-            }
-            self.bury(bucket, None, &buries).await?;
-            if !taken.more || none_taken {
-                let ahead_us = taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
-                return Ok(ahead_us.map(after));
-            }
-        }
+        self.agent().run_once(bucket).await
     }
 
-    async fn bury(&self, bucket: u16, queue: Option<&str>, buries: &[Bury]) -> Result<(), StoreError> {
-        if buries.is_empty() {
-            return Ok(());
-        }
-        let stood = self.store.queue.bury_of(bucket, queue, buries).await?;
-        let settled = buries.iter().zip(stood).filter(|(_, stood)| *stood == SettleResult::Settled);
-        settled.for_each(|(bury, _)| self.metrics.dead(bury.reason));
-        Ok(())
+    fn agent(&self) -> dwell_engine::rescue::Rescue {
+        dwell_engine::rescue::Rescue::new(self.store.clone(), self.rules.clone(), Arc::new(self.observed.clone()), self.fleet.clone())
     }
-
-    /// Sends back the jobs of one broker, or of `=` and a queue. Adds those that are to be buried.
-    async fn settle(&self, bucket: u16, broker: &str, leases: Vec<Lease>, buries: &mut Vec<Bury>) -> Result<(), StoreError> {
-        let (mut releases, mut retries) = (Vec::new(), Vec::new());
-        for lease in leases {
-            let job = lease.token();
-            if lease.state.held {
-                let error = "the consumer did not finish it within the ttr".to_owned();
-                let (wait_ms, dies) =
-                    match retry::next(&lease.record.job, lease.state.step, &self.rules.retry_ms, DeadReason::RetriesExhausted) {
-                        Next::Wait(ms) => (ms, None),
-                        Next::Dies(reason) => (0, Some(reason)),
-                    };
-                if let Some(metrics) = lease.record.job.queue.as_ref().and_then(|queue| self.metrics.queue(&self.queues.get(queue)?.name)) {
-                    metrics.ended(LeaseEnd::Timeout, 1);
-                }
-                match (&lease.record.job.queue, dies) {
-                    // No dead letter is published first.
-                    (Some(_), Some(reason)) => buries.push(Bury { job, reason, error }),
-                    (Some(_), None) if lease.record.job.on_timeout == OnTimeout::Ready => {
-                        retries.push(Retry { job, wait_ms: 0, unpublished: false, dies, error });
-                    }
-                    _ => retries.push(Retry { job, wait_ms, unpublished: false, dies, error }),
-                }
-                continue;
-            }
-            tracing::warn!(id = %lease.id, broker, crashes = lease.state.crashes, "the lease expired without a settlement, the job is taken over");
-            self.metrics.possible_duplicates(DuplicateCause::Rescued, 1);
-            let error = format!("{} crashes in a row of an instance that held it", lease.state.crashes);
-            if lease.state.crashes < CRASHES_MAX {
-                releases.push(Release { job, pause_ms: 0, unpublished: false });
-            } else if let Some(reason) = lease.state.reason {
-                // The instance crashed again while publishing the dead letter: keep the job without
-                // another try.
-                buries.push(Bury { job, reason, error: lease.state.last_error });
-            } else {
-                retries.push(Retry { job, wait_ms: 0, unpublished: false, dies: Some(DeadReason::Crashed), error });
-            }
-        }
-        if !releases.is_empty() {
-            self.store.queue.release(bucket, broker, &releases).await?;
-        }
-        if !retries.is_empty() {
-            self.store.queue.retry(bucket, broker, &retries).await?;
-        }
-        let soonest = retries.iter().map(|retry| retry.wait_ms).chain(releases.iter().map(|_| 0)).min();
-        if let Some(wait_ms) = soonest {
-            let due_ms = self.store.now_ms() + i64::try_from(wait_ms).unwrap_or(i64::MAX / 2);
-            self.wake_ups.wake(vec![WakeUp { bucket, broker: broker.to_owned(), due_ms }]).await;
-        }
-        Ok(())
-    }
-}
-
-/// When a lease that ends after `ahead_us` has expired: a ms later, because it still holds at its
-/// deadline.
-fn after(ahead_us: i64) -> Instant {
-    clock::now() + clock::micros(ahead_us) + Duration::from_millis(1)
-}
-
-/// Groups jobs by their broker, or by `=` and their queue.
-fn by_set(leases: Vec<Lease>) -> Vec<(String, Vec<Lease>)> {
-    let mut groups: Vec<(String, Vec<Lease>)> = Vec::new();
-    for lease in leases {
-        let set = lease.record.job.set();
-        match groups.iter_mut().find(|(known, _)| *known == *set) {
-            Some((_, group)) => group.push(lease),
-            None => groups.push((set.into_owned(), vec![lease])),
-        }
-    }
-    groups
 }

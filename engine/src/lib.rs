@@ -56,12 +56,21 @@ cfg_if::cfg_if! {
         #[doc(hidden)]
         pub mod consumers;
         #[doc(hidden)]
+        pub mod fleet;
+        #[doc(hidden)]
+        pub mod reconnect;
+        #[doc(hidden)]
+        pub mod rescue;
+        #[doc(hidden)]
         pub mod retry;
         #[doc(hidden)]
         pub mod store;
     } else {
         mod clock;
         mod consumers;
+        mod fleet;
+        mod reconnect;
+        mod rescue;
         mod retry;
         mod store;
     }
