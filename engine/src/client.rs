@@ -1,10 +1,18 @@
 //! The client for applications: schedules jobs, acts on them, reads them.
+//!
+//! - [`queues`]: fetches the jobs of queues.
+//! - `fetching`: the pops of this process, and its connection for wake-ups.
 
+mod fetching;
+pub(crate) mod queues;
+
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use self::fetching::Fetching;
 use crate::clock::{self, Instant};
 use crate::config::Redis;
 use crate::job::{Action, Due, JobId, Verdict};
@@ -45,16 +53,17 @@ const BROKERS_FRESH: Duration = Duration::from_secs(5);
 /// Every action answers [`Verdict::Fired`] where it came too late.
 #[derive(Clone)]
 pub struct Client {
-    store: Arc<Store>,
-    retry_ms: Arc<[u64]>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) retry_ms: Arc<[u64]>,
     brokers_read: Arc<Mutex<Instant>>,
+    pub(crate) fetching: Arc<Fetching>,
 }
 
 impl Client {
     /// Opens the namespace of `config`, creates it if it is new, and upgrades it from the schema of
     /// the former version: stop instances and programs of that version before. `brokers` are the
     /// names under which this program schedules jobs: the `[brokers.NAME]` of the instances that
-    /// deliver them. Makes ring the cryptography of rustls in this process, unless the program chose
+    /// deliver them; none where it uses queues alone. Makes ring the cryptography of rustls in this process, unless the program chose
     /// another.
     ///
     /// # Errors
@@ -68,13 +77,19 @@ impl Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let brokers: Vec<String> = brokers.iter().map(|broker| (*broker).to_owned()).collect();
         let store = Store::open(config, &brokers, Arc::new(Unobserved)).await?;
+        Ok(Client::over(store, config))
+    }
+
+    fn over(store: Store, config: &Redis) -> Client {
+        let store = Arc::new(store);
         let brokers_read = Arc::new(Mutex::new(clock::now()));
-        Ok(Client { store: Arc::new(store), retry_ms: retry::DEFAULT_MS.into(), brokers_read })
+        let fetching = Arc::new(Fetching::new(store.clone(), config));
+        Client { store, retry_ms: retry::DEFAULT_MS.into(), brokers_read, fetching }
     }
 
     /// The waits, ms, between the attempts of jobs without a retry array. [`fail`](Client::fail)
-    /// counts by them; give the `delivery.retry` of the instances. Default: 2m, 10m, 10m, 1h, 2h,
-    /// 6h, 15h.
+    /// counts by them; give the `delivery.retry` of the instances. A job of a queue is stored with
+    /// them. Default: 2m, 10m, 10m, 1h, 2h, 6h, 15h.
     #[must_use]
     pub fn default_retry(mut self, waits_ms: &[u64]) -> Self {
         self.retry_ms = waits_ms.into();
@@ -87,11 +102,19 @@ impl Client {
     ///
     /// # Errors
     /// [`Class::Other`] where nobody ever joined the namespace for the job's broker: no instance
-    /// would deliver the job. [`Class::Oom`] where Redis is full. Else as
+    /// would deliver the job; and where the name of its queue cannot be used. [`Class::Oom`] where Redis is full. Else as
     /// [`connect`](Client::connect).
     pub async fn schedule(&self, schedule: &Schedule) -> Result<Answer, StoreError> {
-        self.refuse_unknown_broker(&schedule.job.broker).await?;
-        self.apply(RequestRef::Schedule(schedule)).await
+        match &schedule.job.queue {
+            Some(queue) => {
+                queues::refuse_invalid_queue(queue)?;
+                if !self.has_fresh_brokers() {
+                    self.rejoin().await?;
+                }
+            }
+            None => self.refuse_unknown_broker(&schedule.job.broker).await?,
+        }
+        self.apply(RequestRef::Schedule(&self.with_rules(schedule))).await
     }
 
     /// Cancels a job. `Cancelled`: it was not delivered and will not be. `CancelledAfterAttempt`: it
@@ -210,9 +233,27 @@ impl Client {
             applied = self.store.queue.apply(&[request], &self.retry_ms).await;
         }
         // After a lost wake-up a job is late by the poll interval of its bucket at most.
-        let _ = self.store.wake_others(&applied.wake_ups).await;
+        self.fetching.consumers.wake_all(applied.wake_ups).await;
         let none = || Err(StoreError::new(Class::Other, "redis: a request has no answer"));
         applied.answers.into_iter().next().unwrap_or_else(none)
+    }
+
+    /// The same; a job of a queue carries its retry array, so that whoever rescues it knows the array.
+    fn with_rules<'a>(&self, schedule: &'a Schedule) -> Cow<'a, Schedule> {
+        if schedule.job.queue.is_none() || schedule.job.retry.is_some() || schedule.job.tries.is_some() {
+            return Cow::Borrowed(schedule);
+        }
+        let mut schedule = schedule.clone();
+        schedule.job.retry = Some(self.retry_ms.to_vec());
+        Cow::Owned(schedule)
+    }
+
+    /// Creates the namespace again where Redis lost it: a job outside of any namespace could not be
+    /// read.
+    async fn rejoin(&self) -> Result<(), StoreError> {
+        self.store.rejoin().await?;
+        *self.brokers_read.lock() = clock::now();
+        Ok(())
     }
 
     /// Reads the brokers of the namespace again where they are older than [`BROKERS_FRESH`].
@@ -229,15 +270,13 @@ impl Client {
         clock::now().duration_since(*self.brokers_read.lock()) < BROKERS_FRESH
     }
 
-    /// Refuses a broker that the namespace does not have. Creates the namespace again where Redis
-    /// lost it: a job outside of any namespace could not be read.
+    /// Refuses a broker that the namespace does not have.
     async fn refuse_unknown_broker(&self, broker: &str) -> Result<(), StoreError> {
         let is_known = || self.store.brokers().iter().any(|known| known == broker);
         if self.has_fresh_brokers() && is_known() {
             return Ok(());
         }
-        self.store.rejoin().await?;
-        *self.brokers_read.lock() = clock::now();
+        self.rejoin().await?;
         if is_known() {
             return Ok(());
         }

@@ -47,6 +47,8 @@ mod client;
 pub mod config;
 pub mod job;
 pub mod request;
+pub mod testing;
+pub mod worker;
 
 // A macro that rustfmt looks into.
 cfg_if::cfg_if! {
@@ -77,12 +79,16 @@ cfg_if::cfg_if! {
 }
 
 pub use client::Client;
+pub use client::queues::{Fetched, Pop};
 pub use config::{Durability, Redis, RedisMode};
 pub use dwell_core::{Destination, Header, Headers, Properties, Value};
 pub use job::{Action, Confirm, Conflict, DeadReason, Due, Job, JobId, Late, Verdict};
 pub use request::{Act, Attempt, Schedule};
 pub use store::error::{Class as ErrorKind, StoreError as Error};
+pub use store::queue::acknowledge::{Acknowledged, LeaseVerdict};
+pub use store::queue::pop::PopToken as Lease;
 pub use store::queue::schedule::Answer;
 pub use store::reader::counts::Counts;
 pub use store::reader::list::{Cursor, Page, Query};
 pub use store::reader::lookup::{Place, StoredJob};
+pub use worker::{Task, Worker};

@@ -41,8 +41,7 @@ impl Fixture {
         let config = Redis::new(server.url());
         let calls = Arc::new(Calls::default());
         let store = Store::open(&config, &["main".to_owned()], calls.clone()).await.unwrap();
-        let client =
-            Client { store: Arc::new(store), retry_ms: retry::DEFAULT_MS.into(), brokers_read: Arc::new(Mutex::new(clock::now())) };
+        let client = Client::over(store, &config);
         Fixture { _server: server, config, client, calls }
     }
 

@@ -38,6 +38,11 @@ impl Admin {
         meta::keep(&self.namespace.link, &self.namespace.keys, own).await
     }
 
+    /// The rules of the namespace; those of `own` that it does not keep. Stores nothing.
+    pub async fn rules_or(&self, own: SweepRules) -> Result<SweepRules, StoreError> {
+        Ok(meta::read_as(&self.namespace.link, &self.namespace.keys).await?.rules_or(own))
+    }
+
     /// Removes dead jobs of a queue in this bucket past its retention, ms. Returns their number.
     pub async fn sweep_queue(&self, bucket: u16, queue: &str, dead_retention_ms: u64) -> Result<u64, StoreError> {
         let mut call = self.namespace.script_call(Name::Sweep, bucket, &[set_of_queue(queue)]);

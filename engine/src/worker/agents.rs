@@ -1,0 +1,54 @@
+//! All agents of a worker together, from start to drain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::fetch::Fetch;
+use super::handler::release;
+use super::leases::Leases;
+use super::routes::Route;
+use super::upkeep::Upkeep;
+use super::{Rules, words};
+use crate::client::Client;
+use crate::clock;
+
+/// How long the last words may take; where Redis is away, their leases end instead.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Serves these queues until told to stop, and drains.
+pub(super) async fn run(client: Client, routes: Vec<Route>, rules: Rules, stop: CancellationToken) {
+    client.fetching.listen();
+    let consumers = client.fetching.consumers.clone();
+    let leases = Arc::new(Leases::default());
+    let (words, said) = words::channel();
+    // Dropping the set, with this future, ends every agent and every handler.
+    let mut agents = JoinSet::new();
+    let end = CancellationToken::new();
+    agents.spawn(leases.clone().keep(consumers.clone(), end.clone()));
+    let queues = routes.iter().map(|route| route.queue.to_string()).collect();
+    agents.spawn(Upkeep::new(&client, queues, rules.dead_retention).run(end.clone()));
+    let mut speaking = JoinSet::new();
+    speaking.spawn(words::send(consumers, said));
+
+    let mut fetching = JoinSet::new();
+    for route in routes {
+        let (client, leases, words) = (client.clone(), leases.clone(), words.clone());
+        let fetch = Fetch { client, route, concurrency: rules.concurrency, ttr: rules.ttr, leases, words };
+        fetching.spawn(fetch.run(stop.clone(), rules.drain));
+    }
+    while fetching.join_next().await.is_some() {}
+
+    for word in leases.give_up(&release(Duration::ZERO)) {
+        // The receiver lives until the last sender is dropped.
+        let _ = words.send(word).await;
+    }
+    drop(words);
+    if clock::timeout(LAST_WORDS, speaking.join_next()).await.is_none() {
+        tracing::warn!("the last words of the worker did not reach redis, the leases of their jobs end instead");
+    }
+    end.cancel();
+    while agents.join_next().await.is_some() {}
+}

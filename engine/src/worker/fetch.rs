@@ -1,0 +1,126 @@
+//! Pops the jobs of one queue and starts a handler for each, as many at a time as are allowed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::Context;
+use super::handler::{self, word};
+use super::leases::Leases;
+use super::routes::Route;
+use super::words::Words;
+use crate::client::Client;
+use crate::client::queues::Pop;
+use crate::clock::{self, micros};
+use crate::reconnect::Backoff;
+use crate::store::queue::acknowledge::Acknowledge;
+use crate::store::queue::pop::Popped;
+
+/// How long one pop waits for a job.
+const WAIT: Duration = Duration::from_secs(30);
+/// How long handlers may go on after they were cancelled.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The loop of one queue.
+pub(super) struct Fetch {
+    pub(super) client: Client,
+    pub(super) route: Route,
+    pub(super) concurrency: usize,
+    pub(super) ttr: Option<Duration>,
+    pub(super) leases: Arc<Leases>,
+    pub(super) words: Words,
+}
+
+impl Fetch {
+    /// Serves the queue until told to stop, then lets the handlers end, at most for `drain`, and aborts
+    /// the rest. Their leases are left.
+    pub(super) async fn run(self, stop: CancellationToken, drain: Duration) {
+        let mut handlers = JoinSet::new();
+        let mut backoff = Backoff::link();
+        while !stop.is_cancelled() {
+            self.wait_for_room(&mut handlers, &stop).await;
+            let mut pop = Pop::from_queue(&*self.route.queue).max(self.concurrency - handlers.len().min(self.concurrency)).wait(WAIT);
+            if let Some(ttr) = self.ttr {
+                pop = pop.ttr(ttr);
+            }
+            let request = pop.request();
+            let popped = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                popped = self.client.fetching.consumers.pop(&request) => popped,
+            };
+            match popped {
+                Ok(popped) => {
+                    backoff.reset();
+                    popped.sent().into_iter().for_each(|job| self.start(&mut handlers, job));
+                }
+                Err(error) => {
+                    tracing::warn!(queue = &*self.route.queue, %error, hint = error.hint, "fetching jobs failed, trying again");
+                    tokio::select! {
+                        () = stop.cancelled() => break,
+                        () = clock::sleep(backoff.pause()) => {}
+                    }
+                }
+            }
+        }
+        self.drain(handlers, drain).await;
+    }
+
+    /// Waits until another handler may start.
+    async fn wait_for_room(&self, handlers: &mut JoinSet<()>, stop: &CancellationToken) {
+        while handlers.try_join_next().is_some() {}
+        while handlers.len() >= self.concurrency && !stop.is_cancelled() {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                _ = handlers.join_next() => {
+                    // Others that are about to end make the next pop a larger one.
+                    tokio::task::yield_now().await;
+                    while handlers.try_join_next().is_some() {}
+                }
+            }
+        }
+    }
+
+    /// Starts the handler of a job.
+    fn start(&self, handlers: &mut JoinSet<()>, popped: Popped) {
+        let popped = self.client.with_wait(popped);
+        let ahead_us = popped.deadline_ms.saturating_mul(1000).saturating_sub(self.client.store.now_us());
+        let deadline = clock::now() + micros(ahead_us);
+        let times = (popped.due_ms(), popped.deadline_ms);
+        let Popped { id, lease, record, state, .. } = popped;
+        let context = Context::new(id, self.route.queue.clone(), state.attempt, times, record.job.headers.clone());
+        let key = self.leases.begin(lease, context.clone(), deadline);
+        let (leases, words, handler) = (self.leases.clone(), self.words.clone(), self.route.handler.clone());
+        handlers.spawn(async move {
+            let ended = handler::run(handler, record.job, context.clone()).await;
+            let Some(over) = leases.end(key) else { return };
+            if over.is_lost {
+                tracing::debug!(id = %context.id(), ?ended, "a handler ended whose job was not its own any more");
+                return;
+            }
+            let word = word(ended, &over.lease, over.is_draining);
+            // Only a worker that was dropped receives nothing.
+            let _ = words.send((Acknowledge { id: context.id().clone(), lease: over.lease, word }, over.deadline)).await;
+        });
+    }
+
+    async fn drain(&self, mut handlers: JoinSet<()>, limit: Duration) {
+        if !handlers.is_empty() {
+            tracing::info!(queue = &*self.route.queue, running = handlers.len(), "the worker waits for its handlers");
+        }
+        if clock::timeout(limit, all(&mut handlers)).await.is_some() {
+            return;
+        }
+        self.leases.cancel_all();
+        if clock::timeout(GRACE, all(&mut handlers)).await.is_none() {
+            tracing::warn!(queue = &*self.route.queue, running = handlers.len(), "handlers did not end in time, their jobs are given back");
+        }
+        // Dropping aborts them at once; a handler that blocks its thread goes on until it awaits.
+    }
+}
+
+async fn all(handlers: &mut JoinSet<()>) {
+    while handlers.join_next().await.is_some() {}
+}

@@ -1,0 +1,127 @@
+//! What a handler answers, and what follows from it.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::Context;
+use crate::client::queues::fail;
+use crate::job::Job;
+use crate::store::queue::acknowledge::Word;
+use crate::store::queue::pop::PopToken;
+
+/// How long a job that a handler or a layer gave back rests, so that it does not go round at once.
+const RELEASE_PAUSE: Duration = Duration::from_secs(1);
+
+/// What becomes of a job by its handler. An `Err` of the handler is a `Fail` with its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The job is done.
+    Finish,
+    /// The attempt failed: the next one follows after the next wait of the retry array. At the end of
+    /// the array the job is dead.
+    Fail,
+    /// The attempt failed: the next one follows after this time. At the end of the retry array the job
+    /// is dead all the same.
+    RetryIn(Duration),
+    /// The job goes back for any worker, due in a second. No attempt is burned.
+    Release,
+}
+
+/// Why a handler has no outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The handler answered an error, or panicked.
+    Handler(String),
+    /// A layer before the handler did not let the job through.
+    Rejected(String),
+}
+
+/// How one attempt ended.
+pub(crate) type Ended = Result<Outcome, Failure>;
+
+/// Handles the jobs of one queue.
+pub(crate) trait Handler: Send + Sync {
+    fn call(&self, job: Job, context: Context) -> BoxFuture<'static, Ended>;
+
+    /// The service of a handler with layers.
+    #[cfg(feature = "tower")]
+    fn service(&self) -> Option<super::service::HandlerService> {
+        None
+    }
+}
+
+impl<F> Handler for F
+where
+    F: Fn(Job, Context) -> BoxFuture<'static, Ended> + Send + Sync,
+{
+    fn call(&self, job: Job, context: Context) -> BoxFuture<'static, Ended> {
+        self(job, context)
+    }
+}
+
+/// Runs a handler. A panic is its failure.
+pub(crate) async fn run(handler: Arc<dyn Handler>, job: Job, context: Context) -> Ended {
+    // What a panic leaves behind belongs to the application: its handlers share it knowingly.
+    let call = AssertUnwindSafe(async move { handler.call(job, context).await });
+    call.catch_unwind().await.unwrap_or_else(|panic| Err(Failure::Handler(format!("the handler panicked: {}", text_of(&*panic)))))
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
+}
+
+/// The word that ends the lease. `is_draining`: the worker stops and has cancelled the handler, whose
+/// error is no fault of the job.
+pub(crate) fn word(ended: Ended, lease: &PopToken, is_draining: bool) -> Word {
+    match ended {
+        Ok(Outcome::Finish) => Word::Finish,
+        Ok(Outcome::Release) | Err(_) if is_draining => release(Duration::ZERO),
+        Ok(Outcome::Release) | Err(Failure::Rejected(_)) => release(RELEASE_PAUSE),
+        Ok(Outcome::Fail) => fail(lease, None, "the handler answered Fail"),
+        Ok(Outcome::RetryIn(wait)) => fail(lease, Some(wait), "the handler asked for another attempt"),
+        Err(Failure::Handler(error)) => fail(lease, None, &error),
+    }
+}
+
+/// Gives a job back, due after this pause.
+pub(crate) fn release(pause: Duration) -> Word {
+    Word::Release { wait_ms: crate::clock::whole_ms(pause) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word_of(ended: Ended, wait_ms: Option<u64>, is_draining: bool) -> Word {
+        word(ended, &PopToken { nonce: [0; 8], ttr_ms: 1, wait_ms, queue: "q".to_owned() }, is_draining)
+    }
+
+    #[test]
+    fn each_end_of_a_handler_is_one_word() {
+        let failed = |wait_ms, error: &str| Word::Fail { wait_ms, error: error.to_owned() };
+        assert_eq!(word_of(Ok(Outcome::Finish), Some(5), false), Word::Finish);
+        assert_eq!(word_of(Err(Failure::Handler("no".to_owned())), Some(5), false), failed(Some(5), "no"));
+        assert_eq!(word_of(Err(Failure::Handler("no".to_owned())), None, false), failed(None, "no"), "the end of the array");
+        let later = Ok(Outcome::RetryIn(Duration::from_secs(9)));
+        assert!(matches!(word_of(later.clone(), Some(5), false), Word::Fail { wait_ms: Some(9000), .. }));
+        assert!(matches!(word_of(later, None, false), Word::Fail { wait_ms: None, .. }), "nor does RetryIn prolong the array");
+        for given_back in [Ok(Outcome::Release), Err(Failure::Rejected("busy".to_owned()))] {
+            assert_eq!(word_of(given_back, Some(5), false), Word::Release { wait_ms: 1000 });
+        }
+    }
+
+    #[test]
+    fn a_drain_burns_no_attempt_of_what_it_cancelled() {
+        for ended in [Err(Failure::Handler("cancelled".to_owned())), Ok(Outcome::Release)] {
+            assert_eq!(word_of(ended, Some(5), true), Word::Release { wait_ms: 0 });
+        }
+        assert_eq!(word_of(Ok(Outcome::Finish), Some(5), true), Word::Finish);
+        assert!(matches!(word_of(Ok(Outcome::Fail), Some(5), true), Word::Fail { .. }), "the handler says so itself");
+    }
+}

@@ -1,0 +1,112 @@
+//! What keeps the namespace alive without a sidecar: the heartbeat, the rescue of expired leases, and
+//! the sweep of what is over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join3};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::clock::{self, whole_ms};
+use crate::consumers::Consumers;
+use crate::fleet::{Fleet, entry, heartbeat};
+use crate::rescue::{Rescue, RescueObserver, RescueRules};
+use crate::store::Store;
+use crate::store::admin::sweep::SweepRules;
+use crate::store::error::StoreError;
+use crate::store::queue::schedule::WakeUp;
+
+/// The lease of a rescue, as a sidecar with the default settings has it.
+const RESCUE_LEASE: Duration = Duration::from_secs(20);
+/// How often the buckets are swept. In a larger fleet each instance sweeps more rarely.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
+/// In a fleet of up to this size, each sweeps as often as a single one.
+const SMALL_FLEET: u32 = 10;
+/// What holds while no sidecar has stored its settings in the namespace: their defaults.
+const DEFAULT_RULES: SweepRules = SweepRules { dead_retention_ms: 14 * 24 * 3_600_000, dedupe_window_ms: 120_000 };
+
+/// The upkeep of a worker.
+pub(super) struct Upkeep {
+    store: Arc<Store>,
+    consumers: Consumers,
+    retry_ms: Arc<[u64]>,
+    queues: Vec<String>,
+    dead_retention_ms: u64,
+}
+
+/// Wakes whoever waits for what a rescue sent back.
+struct Waking(Consumers);
+
+impl RescueObserver for Waking {
+    fn timed_out(&self, queue: Option<&str>) {
+        tracing::debug!(queue, "a consumer did not finish its job within the ttr");
+    }
+
+    fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()> {
+        self.0.wake_all(vec![head]).boxed()
+    }
+}
+
+impl Upkeep {
+    pub(super) fn new(client: &Client, queues: Vec<String>, dead_retention: Duration) -> Upkeep {
+        let (store, consumers, retry_ms) = (client.store.clone(), client.fetching.consumers.clone(), client.retry_ms.clone());
+        Upkeep { store, consumers, retry_ms, queues, dead_retention_ms: whole_ms(dead_retention) }
+    }
+
+    /// Runs until told to stop.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        // A worker delivers to no broker.
+        let me = entry(&format!("worker-{}-{:08x}", std::process::id(), rand::random::<u32>()), &[]);
+        let (fleet, follows) = watch::channel(Fleet::alone(&me));
+        let rules = RescueRules { lease: RESCUE_LEASE, retry_ms: self.retry_ms.clone() };
+        let rescue = Rescue::new(self.store.clone(), rules, Arc::new(Waking(self.consumers.clone())), follows.clone());
+        join3(heartbeat(self.store.clone(), fleet, stop.clone()), rescue.run(stop.clone()), self.sweep_on(follows, stop.clone())).await;
+    }
+
+    async fn sweep_on(&self, fleet: watch::Receiver<Fleet>, stop: CancellationToken) {
+        loop {
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(%error, hint = error.hint, "sweeping failed, trying again");
+            }
+            let pause = fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET).max(SWEEP_INTERVAL);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = clock::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// One pass over all buckets. First makes a namespace again that Redis lost.
+    async fn sweep(&self) -> Result<(), StoreError> {
+        self.store.rejoin().await?;
+        let rules = self.store.admin.rules_or(DEFAULT_RULES).await?;
+        let mut result = Ok(());
+        for bucket in 0..self.store.keys().buckets() {
+            // A bucket that fails does not stop the sweep of the others.
+            result = result.and(self.sweep_bucket(bucket, rules).await);
+        }
+        result
+    }
+
+    async fn sweep_bucket(&self, bucket: u16, rules: SweepRules) -> Result<(), StoreError> {
+        loop {
+            let swept = self.store.admin.sweep(bucket, rules).await?;
+            if swept.master_changed {
+                tracing::warn!(bucket, "redis failed over or restarted: writes that were not replicated or fsynced are lost");
+            }
+            if swept.dead == 0 {
+                break;
+            }
+        }
+        let by_ms = self.store.now_ms().saturating_sub(i64::try_from(self.dead_retention_ms).unwrap_or(i64::MAX));
+        let asked: Vec<(String, i64)> = self.queues.iter().map(|queue| (queue.clone(), by_ms)).collect();
+        let old = self.store.admin.with_old_dead(bucket, &asked).await?;
+        for (queue, _) in self.queues.iter().zip(old).filter(|(_, has_old)| *has_old) {
+            while self.store.admin.sweep_queue(bucket, queue, self.dead_retention_ms).await? > 0 {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Sends what handlers answered. Words that come while a call is on its way share the next one.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::mpsc;
+
+use crate::clock::{self, Instant};
+use crate::consumers::Consumers;
+use crate::reconnect::Backoff;
+use crate::store::error::Class;
+use crate::store::queue::acknowledge::{Acknowledge, LeaseVerdict, Word};
+
+/// The most words of one call.
+const MOST: usize = 1024;
+/// The calls on their way. One alone would leave Redis idle while its answer travels.
+const CALLS: usize = 2;
+/// The words that wait. More handlers than these wait with their answers.
+const WAITING: usize = 8192;
+/// The pauses between two tries of one call.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+
+/// A word, and when its lease ends: then it changes nothing any more.
+pub(super) type Said = (Acknowledge, Instant);
+
+/// Where handlers leave their words. [`send`] carries them out until every clone is dropped.
+pub(super) type Words = mpsc::Sender<Said>;
+
+/// Makes the two ends.
+pub(super) fn channel() -> (Words, mpsc::Receiver<Said>) {
+    mpsc::channel(WAITING)
+}
+
+/// Sends words until there can be no more.
+pub(super) async fn send(consumers: Consumers, mut words: mpsc::Receiver<Said>) {
+    let mut calls = FuturesUnordered::new();
+    loop {
+        let mut batch = Vec::new();
+        tokio::select! {
+            count = words.recv_many(&mut batch, MOST), if calls.len() < CALLS => {
+                if count == 0 {
+                    break;
+                }
+                calls.push(send_batch(&consumers, batch));
+            }
+            Some(()) = calls.next(), if !calls.is_empty() => {}
+        }
+    }
+    while calls.next().await.is_some() {}
+}
+
+/// Sends these words until each has an answer, or its lease is over.
+async fn send_batch(consumers: &Consumers, mut batch: Vec<Said>) {
+    let [least, most] = PAUSES;
+    let mut backoff = Backoff::new(least, most);
+    loop {
+        let words: Vec<Acknowledge> = batch.iter().map(|(word, _)| word.clone()).collect();
+        let mut answers = consumers.acknowledge(&words).await.into_iter();
+        let now = clock::now();
+        batch.retain(|(said, deadline)| match answers.next() {
+            Some(Ok(answer)) => {
+                report(said, answer.verdict);
+                false
+            }
+            Some(Err(error)) if error.class == Class::Script || *deadline <= now => {
+                tracing::error!(id = %said.id, queue = said.lease.queue, %error, "what a handler answered did not reach redis, the job runs again");
+                false
+            }
+            Some(Err(error)) => {
+                tracing::debug!(id = %said.id, %error, "what a handler answered did not reach redis yet");
+                true
+            }
+            None => false,
+        });
+        if batch.is_empty() {
+            return;
+        }
+        clock::sleep(backoff.pause()).await;
+    }
+}
+
+/// Says what a word did where that is not as expected.
+fn report(said: &Acknowledge, verdict: LeaseVerdict) {
+    match (&said.word, verdict) {
+        (Word::Fail { error, .. }, LeaseVerdict::Dead) => {
+            tracing::warn!(id = %said.id, queue = said.lease.queue, error, "the last attempt failed, the job is dead");
+        }
+        (Word::Fail { error, .. }, LeaseVerdict::Failed) => {
+            tracing::debug!(id = %said.id, queue = said.lease.queue, error, "an attempt failed")
+        }
+        // A repeat of a word that was carried out, or a job that somebody else finished.
+        (_, LeaseVerdict::Fired | LeaseVerdict::NotFound) => {}
+        (_, LeaseVerdict::Stale) => {
+            tracing::warn!(id = %said.id, queue = said.lease.queue, "the lease was over before the handler answered, the job may run again");
+        }
+        _ => {}
+    }
+}
