@@ -3,9 +3,11 @@
 //!
 //! - [`plan`]: the requests and their expected fate; [`expectations`]: the actual fate; [`screen`]:
 //!   the output.
+//! - [`queues`]: the same without a broker: consumers fetch the jobs over HTTP.
 
 pub mod expectations;
 pub mod plan;
+pub mod queues;
 pub mod screen;
 
 use std::time::Duration;
@@ -24,7 +26,8 @@ use dwell::telemetry::trace::Traces;
 use dwell_testkit::environment::traffic::{Consumer, Producer};
 use dwell_testkit::environment::{Environment, Failure, Store};
 use dwell_testkit::servers::{BrokerKind, RedisOptions};
-use expectations::{Expectations, Place, Summary};
+use expectations::messages::Place;
+use expectations::{Expectations, Summary};
 use plan::{Fate, Planned};
 use screen::Screen;
 

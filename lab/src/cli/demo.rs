@@ -1,18 +1,44 @@
 //! `dwell-lab demo`: real servers, a bridge, jobs, and their lateness.
 
 use crate::demo;
+use crate::demo::expectations::Summary;
 use dwell::cli::common::{Common, Form};
 use dwell::cli::exit::{Exit, Stop};
 use dwell::shutdown::Signals;
 use dwell::telemetry::log;
+use dwell_testkit::environment::Failure;
 use dwell_testkit::servers::BrokerKind;
 
 /// `dwell-lab demo`
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Args {
-    /// The broker to show
+    /// The broker to show, or `queue`: consumers fetch the jobs over HTTP, and there is no broker
     #[arg(long, default_value = "nats")]
-    pub broker: BrokerKind,
+    pub broker: Shown,
+}
+
+/// What the demo shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Shown {
+    /// NATS JetStream
+    Nats,
+    /// Kafka
+    Kafka,
+    /// RabbitMQ
+    Amqp,
+    /// Queues of Dwell, without a broker
+    Queue,
+}
+
+impl Shown {
+    async fn play(self, silent: bool) -> Result<Summary, Failure> {
+        match self {
+            Shown::Nats => Box::pin(demo::run(BrokerKind::Nats, silent)).await,
+            Shown::Kafka => Box::pin(demo::run(BrokerKind::Kafka, silent)).await,
+            Shown::Amqp => Box::pin(demo::run(BrokerKind::Amqp, silent)).await,
+            Shown::Queue => Box::pin(demo::queues::run(silent)).await,
+        }
+    }
 }
 
 /// Starts the log only if `DWELL_LOG` is set: log lines would disturb the output.
@@ -31,7 +57,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     start_log()?;
     let mut signals = Signals::new()?;
     let summary = tokio::select! {
-        summary = Box::pin(demo::run(args.broker, common.output == Form::Json)) => summary?,
+        summary = Box::pin(args.broker.play(common.output == Form::Json)) => summary?,
         // The servers and their folders end with the future.
         signal = signals.next() => return Err(Stop::because(Exit::Failed, format!("{signal}: stopped"), "")),
     };

@@ -1,25 +1,27 @@
 //! The expected and the actual fate of every job of the demo. Pure.
+//!
+//! - [`messages`]: what a broker's message says of a job.
 
-use std::borrow::Cow;
+pub mod messages;
 
-use dwell_connectors::Message;
 use serde::Serialize;
 
 use super::plan::{Fate, Planned};
 use crate::bench::percentiles::{Latencies, Percentiles};
-use dwell::delayed_headers;
 
-/// The destination of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// At its target.
-    Target,
-    /// Among the dead letters.
-    Dead,
-    /// Among the rejected requests.
-    Rejected,
-    /// Where verdicts go.
-    Verdicts,
+/// A job at its target.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Where the job arrived.
+    pub target: &'a str,
+    /// Its body.
+    pub body: &'a [u8],
+    /// Its attempt, from 1.
+    pub attempt: u32,
+    /// Its due time, epoch ms.
+    pub due_ms: i64,
 }
 
 /// The expectations of the demo.
@@ -87,47 +89,19 @@ impl Expectations {
         Expectations { entries: plan.into_iter().map(entry).collect(), times: Latencies::new(), odd: Vec::new() }
     }
 
-    /// Records a message with its time of receipt (epoch µs). Returns a line for the screen.
-    pub fn saw(&mut self, place: Place, message: &Message, at_us: i64) -> String {
-        match place {
-            Place::Target => self.arrived(message, at_us),
-            Place::Dead => {
-                let reason = message.headers.text(delayed_headers::DEAD_REASON).unwrap_or("?").to_owned();
-                let error = message.headers.text(delayed_headers::LAST_ERROR).unwrap_or_default().to_owned();
-                let attempt = written(message, delayed_headers::ATTEMPT).unwrap_or_else(|| "?".to_owned());
-                let id = message.headers.text(delayed_headers::ID).unwrap_or("?").to_owned();
-                self.word(&id, &reason);
-                line("dead", &id, &format!("attempt {attempt}: {error}; {reason}"))
-            }
-            Place::Rejected => {
-                let code = message.headers.text(delayed_headers::ERROR).unwrap_or("?").to_owned();
-                let id = message.headers.text("delay-id").unwrap_or("?").to_owned();
-                self.word(&id, &code);
-                line("rejected", &id, &format!("{code}: {}", message.headers.text(delayed_headers::ERROR_DETAIL).unwrap_or_default()))
-            }
-            Place::Verdicts => {
-                let answer: serde_json::Value = serde_json::from_slice(&message.body).unwrap_or_default();
-                let (id, verdict) = (answer["id"].as_str().unwrap_or("?"), answer["verdict"].as_str().unwrap_or("?"));
-                self.word(id, verdict);
-                line("verdict", id, verdict)
-            }
-        }
-    }
-
-    fn arrived(&mut self, message: &Message, at_us: i64) -> String {
-        let id = message.headers.text(delayed_headers::ID).unwrap_or("?").to_owned();
-        let number = |name: &str| written(message, name).and_then(|text| text.parse::<i64>().ok());
-        let attempt = number(delayed_headers::ATTEMPT).and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(0);
-        let due_ms = number(delayed_headers::DUE).unwrap_or(0);
+    /// Records a job at its target, with its time of receipt (epoch µs). Returns a line for the
+    /// screen.
+    pub fn arrived(&mut self, arrival: &Arrival<'_>, at_us: i64) -> String {
+        let Arrival { id, target, body, attempt, due_ms } = *arrival;
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.planned.id == id) else {
             self.odd.push(format!("a message with the unknown id {id} arrived"));
-            return line("odd", &id, "nobody sent this");
+            return line("odd", id, "nobody sent this");
         };
-        if message.body != entry.planned.body() {
+        if body != entry.planned.body() {
             self.odd.push(format!("{id} arrived with another body"));
         }
-        if message.destination.address != entry.planned.target {
-            self.odd.push(format!("{id} arrived at {}, not at {}", message.destination, entry.planned.target));
+        if target != entry.planned.target {
+            self.odd.push(format!("{id} arrived at {target}, not at {}", entry.planned.target));
         }
         entry.arrivals += 1;
         entry.attempt = attempt;
@@ -137,10 +111,33 @@ impl Expectations {
         let asked = span(i64::try_from(entry.planned.delay_ms * 1000).unwrap_or(i64::MAX));
         if attempt == 1 {
             self.times.add(late_us);
-            line("arrived", &id, &format!("asked {asked}, {} late", span(late_us)))
+            line("arrived", id, &format!("asked {asked}, {} late", span(late_us)))
         } else {
-            line("arrived", &id, &format!("asked {asked}, {} late, with attempt {attempt}", span(late_us)))
+            line("arrived", id, &format!("asked {asked}, {} late, with attempt {attempt}", span(late_us)))
         }
+    }
+
+    /// Records a dead job.
+    pub fn died(&mut self, id: &str, attempt: &str, error: &str, reason: &str) -> String {
+        self.word(id, reason);
+        line("dead", id, &format!("attempt {attempt}: {error}; {reason}"))
+    }
+
+    /// Records a rejected request.
+    pub fn rejected(&mut self, id: &str, code: &str, detail: &str) -> String {
+        self.word(id, code);
+        line("rejected", id, &format!("{code}: {detail}"))
+    }
+
+    /// Records a verdict.
+    pub fn verdict(&mut self, id: &str, verdict: &str) -> String {
+        self.word(id, verdict);
+        line("verdict", id, verdict)
+    }
+
+    /// Records a deviation that no job names.
+    pub fn odd(&mut self, what: String) {
+        self.odd.push(what);
     }
 
     fn word(&mut self, id: &str, word: &str) {
@@ -256,23 +253,19 @@ impl std::fmt::Display for Summary {
     }
 }
 
-fn line(what: &str, id: &str, how: &str) -> String {
+/// A line for the screen.
+pub(super) fn line(what: &str, id: &str, how: &str) -> String {
     format!("{what:<9} {id:<10} {how}")
 }
 
 /// A duration for people, from µs.
 #[allow(clippy::cast_precision_loss, reason = "some seconds")]
-fn span(us: i64) -> String {
+pub(super) fn span(us: i64) -> String {
     let ms = us as f64 / 1000.0;
     match ms.abs() {
         ms_abs if ms_abs < 100.0 => format!("{ms:.1} ms"),
         _ => format!("{:.2} s", ms / 1000.0),
     }
-}
-
-/// A header, which is a number on AMQP and text elsewhere.
-fn written(message: &Message, name: &str) -> Option<String> {
-    message.headers.get(name)?.written().map(Cow::into_owned)
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! The requests of the demo: ordinary jobs, and one job of each fate.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use dwell_connectors::Message;
+use serde_json::{Value, json};
 
 use dwell::job::DeadReason;
 use dwell::request::Code;
@@ -11,6 +14,8 @@ pub const ORDERS: &str = "orders.close";
 pub const INVOICES: &str = "invoices.send";
 /// This target never exists.
 pub const PARCELS: &str = "parcels.track";
+/// The queue whose first consumer says nothing of its job.
+pub const REPORTS: &str = "reports.print";
 /// The destination of the cancel's verdict.
 pub const VERDICTS: &str = "demo.verdicts";
 /// The number of ordinary jobs.
@@ -52,14 +57,31 @@ pub struct Planned {
 /// All requests of the demo.
 #[must_use]
 pub fn plan() -> Vec<Planned> {
+    let mut plan = ordinary();
+    plan.push(one("invoice-1", INVOICES, 1000, Some("1s,1s,1s"), Fate::Arrives(3)));
+    plan.push(one("parcel-1", PARCELS, 1500, Some("500ms"), Fate::Dies(DeadReason::RetriesExhausted)));
+    plan
+}
+
+/// All requests of the demo of queues. A target is a queue, and an arrival is a job that its consumer
+/// finished.
+#[must_use]
+pub fn queues() -> Vec<Planned> {
+    let mut plan = ordinary();
+    plan.push(one("invoice-1", INVOICES, 1000, Some("1s,1s,1s"), Fate::Arrives(3)));
+    plan.push(one("parcel-1", PARCELS, 1500, Some("500ms"), Fate::Dies(DeadReason::Failed)));
+    plan.push(one("report-1", REPORTS, 2000, None, Fate::Arrives(2)));
+    plan
+}
+
+/// Ordinary jobs, one that is cancelled, and one that is rejected.
+fn ordinary() -> Vec<Planned> {
     let mut plan: Vec<Planned> = (0..ORDERS_COUNT)
         .map(|number| {
             let delay_ms = FIRST_MS + number * STEP_MS;
             one(&format!("order-{:02}", number + 1), ORDERS, delay_ms, None, Fate::Arrives(1))
         })
         .collect();
-    plan.push(one("invoice-1", INVOICES, 1000, Some("1s,1s,1s"), Fate::Arrives(3)));
-    plan.push(one("parcel-1", PARCELS, 1500, Some("500ms"), Fate::Dies(DeadReason::RetriesExhausted)));
     plan.push(one("trial-1", ORDERS, 5000, None, Fate::Cancelled));
     plan.push(Planned { delay: "tomorrow".to_owned(), ..one("typo-1", ORDERS, 0, None, Fate::Rejected(Code::BadDelay)) });
     plan
@@ -81,6 +103,17 @@ impl Planned {
             Some(retry) => message.with_header("delay-retry", retry),
             None => message,
         }
+    }
+
+    /// The request over HTTP, for a queue.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let body = STANDARD.encode(self.body());
+        let mut job = json!({ "id": self.id, "for": self.delay, "queue": self.target, "body_base64": body });
+        if let Some(retry) = self.retry {
+            job["retry"] = retry.split(',').collect();
+        }
+        job
     }
 
     /// The body: bytes that are not valid text.

@@ -3,6 +3,7 @@
 use dwell_connectors::{Destination, Message};
 
 use super::super::plan::{self, Fate, Planned};
+use super::messages::Place;
 use super::*;
 use dwell::job::DeadReason;
 use dwell::request::Code;

@@ -1,0 +1,158 @@
+//! A consumer of the demo: fetches the jobs of one queue and ends their leases.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use dwell::clock;
+use dwell_testkit::environment::Failure;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::api::Api;
+
+/// How long a pop is held until a job is there.
+const WAIT: &str = "20s";
+/// Why an attempt fails, as its consumer says.
+const ERROR: &str = "the printer has no paper";
+
+/// How a consumer treats its jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// Finishes each.
+    Finish,
+    /// Fails the attempts below this one.
+    FailBelow(u32),
+    /// Says nothing of a first attempt, and finishes that lease when it is over.
+    SilentAtFirst,
+}
+
+/// A fetched job.
+#[derive(Debug, Clone)]
+pub struct Fetched {
+    /// Its id.
+    pub id: String,
+    /// Its queue.
+    pub queue: String,
+    /// The lease.
+    pub lease: String,
+    /// Which hand-out this is, from 1.
+    pub attempt: u32,
+    /// Its due time, epoch ms.
+    pub due_ms: i64,
+    /// The end of the lease, epoch ms.
+    pub deadline_ms: i64,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+/// What became of a hand-out.
+#[derive(Debug)]
+#[allow(missing_docs, reason = "the fields are what the answer says")]
+pub enum End {
+    /// The consumer finished the job.
+    Finished,
+    /// The consumer failed the attempt; the next one is due then.
+    Failed { error: &'static str, due_ms: i64 },
+    /// The consumer failed the last attempt.
+    Dead { error: &'static str },
+    /// The consumer says nothing.
+    Silent,
+    /// The consumer finished a lease that was over.
+    Late { verdict: String },
+    /// Another answer than expected.
+    Odd { word: &'static str, verdict: String },
+}
+
+/// A hand-out and its end.
+#[derive(Debug)]
+pub struct Event {
+    /// The job.
+    pub job: Fetched,
+    /// When its consumer received it, epoch µs.
+    pub at_us: i64,
+    /// What became of it.
+    pub end: End,
+}
+
+/// Fetches and treats jobs until it is dropped.
+pub async fn run(api: Api, queue: &'static str, manner: Manner, seen: UnboundedSender<Event>) -> Result<(), Failure> {
+    let mut silent: Option<Fetched> = None;
+    loop {
+        let path = format!("/v1/queues/{queue}/pop");
+        let answer = api.post(&path, &json!({ "max": 10, "wait": WAIT })).await?;
+        let at_us = clock::wall_us();
+        let jobs = answer.json["jobs"].as_array().ok_or_else(|| answer.unexpected(&path))?;
+        for job in jobs {
+            let job = fetched(job).ok_or_else(|| answer.unexpected(&path))?;
+            if manner == Manner::SilentAtFirst && job.attempt == 1 {
+                silent = Some(job.clone());
+                // The receiver is gone once the demo has ended.
+                let _ = seen.send(Event { job, at_us, end: End::Silent });
+                continue;
+            }
+            if let Some(job) = silent.take() {
+                let verdict = say(&api, "finish", &job, None).await?.0;
+                let _ = seen.send(Event { job, at_us, end: End::Late { verdict } });
+            }
+            let end = treat(&api, manner, &job).await?;
+            let _ = seen.send(Event { job, at_us, end });
+        }
+    }
+}
+
+async fn treat(api: &Api, manner: Manner, job: &Fetched) -> Result<End, Failure> {
+    let word = if matches!(manner, Manner::FailBelow(attempt) if job.attempt < attempt) { "fail" } else { "finish" };
+    let (verdict, due_ms) = say(api, word, job, (word == "fail").then_some(ERROR)).await?;
+    Ok(match (word, verdict.as_str()) {
+        ("finish", "finished") => End::Finished,
+        ("fail", "failed") => End::Failed { error: ERROR, due_ms: due_ms.unwrap_or(0) },
+        ("fail", "dead") => End::Dead { error: ERROR },
+        _ => End::Odd { word, verdict },
+    })
+}
+
+/// A word on a lease: the verdict, and when the job is due again.
+async fn say(api: &Api, word: &str, job: &Fetched, error: Option<&str>) -> Result<(String, Option<i64>), Failure> {
+    let mut lease = json!({ "id": job.id, "lease": job.lease });
+    if let Some(error) = error {
+        lease["error"] = error.into();
+    }
+    let answer = api.post("/v1/leases", &json!({ word: [lease] })).await?;
+    let result = &answer.json["results"][0];
+    let verdict = result["verdict"].as_str().ok_or_else(|| answer.unexpected("POST /v1/leases"))?;
+    Ok((verdict.to_owned(), result["due_ms"].as_i64()))
+}
+
+fn fetched(job: &Value) -> Option<Fetched> {
+    let text = |name: &str| job[name].as_str().map(str::to_owned);
+    let body = match text("body") {
+        Some(body) => body.into_bytes(),
+        None => STANDARD.decode(text("body_base64")?).ok()?,
+    };
+    Some(Fetched {
+        id: text("id")?,
+        queue: text("queue")?,
+        lease: text("lease")?,
+        attempt: u32::try_from(job["attempt"].as_u64()?).ok()?,
+        due_ms: job["due_ms"].as_i64()?,
+        deadline_ms: job["deadline_ms"].as_i64()?,
+        body,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fetched_job_is_read_with_its_bytes() {
+        let mut job =
+            json!({ "id": "a", "queue": "q", "lease": "l", "attempt": 2, "due_ms": 5, "deadline_ms": 9, "headers": {}, "body": "x" });
+        assert_eq!(fetched(&job).unwrap().body, b"x");
+        job.as_object_mut().unwrap().remove("body");
+        assert!(fetched(&job).is_none(), "a job without a body");
+        job["body_base64"] = "AP8=".into();
+        let read = fetched(&job).unwrap();
+        assert_eq!((read.body, read.attempt, read.deadline_ms), (vec![0, 255], 2, 9));
+    }
+}
