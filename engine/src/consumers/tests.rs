@@ -272,9 +272,11 @@ async fn a_paused_queue_gives_nothing_and_a_purged_one_has_nothing() {
     fixture.store.admin.resume(QUEUE).await.unwrap();
     assert_eq!(fixture.store.reader.peek(QUEUE, 7).await.unwrap().len(), 7);
     assert_eq!(fixture.pop(150, Duration::ZERO).await.sent().len(), 150);
-    let counts = fixture.store.reader.counts(&[]).await.unwrap();
+    let counts = fixture.store.reader.counts(&[60, 7200]).await.unwrap();
     let sums = [&counts.scheduled, &counts.ready, &counts.reserved].map(|counts| counts.iter().sum::<u64>());
     assert_eq!(sums, [100, 50, 150]);
+    // A ready job waits for a consumer: nothing is overdue, and the next job is due later.
+    assert_eq!((counts.overdue, &counts.within, counts.next_due_ms.is_some_and(|ms| ms > counts.now_ms)), (0, &vec![0, 100], true));
     assert_eq!(fixture.store.admin.purge(QUEUE, Place::Ready).await.unwrap(), 50);
     assert_eq!(fixture.store.admin.purge(QUEUE, Place::Scheduled).await.unwrap(), 100);
     assert_eq!((fixture.store.admin.purge(QUEUE, Place::Dead).await.unwrap(), fixture.counts().await), (0, [0, 0, 150, 0]));

@@ -23,9 +23,10 @@ pub struct Counts {
     pub brokers: Vec<(String, u64)>,
     /// Jobs in `due` whose due time has passed, without those of queues.
     pub overdue: u64,
-    /// Jobs due within each of the requested spans from now, in the order of the spans.
+    /// Jobs due within each of the requested spans from now, in the order of the spans; overdue ones
+    /// too, but no ready ones.
     pub within: Vec<u64>,
-    /// The earliest due time, epoch ms.
+    /// The earliest due time, epoch ms; of an overdue job too, but of no ready one.
     pub next_due_ms: Option<i64>,
     /// Redis's clock at the count, epoch ms.
     pub now_ms: i64,
@@ -47,14 +48,15 @@ impl Reader {
             pipeline.cmd("HGETALL").arg(self.namespace.keys.left(bucket));
             pipeline.cmd("ZCARD").arg(self.namespace.keys.held(bucket));
             pipeline.cmd("ZCARD").arg(self.namespace.keys.dead(bucket));
-            let sets = brokers.iter().cloned().chain(queues.iter().map(|queue| set_of_queue(queue)));
-            for set in sets {
+            // What is due of a queue waits for a consumer, not for Dwell.
+            let of_queues = queues.iter().map(|queue| (set_of_queue(queue), format!("({now_ms}")));
+            for (set, from) in brokers.iter().map(|broker| (broker.clone(), "-inf".to_owned())).chain(of_queues) {
                 let due = self.namespace.keys.due(bucket, &set);
                 pipeline.cmd("ZCARD").arg(&due);
                 pipeline.cmd("ZCOUNT").arg(&due).arg("-inf").arg(now_ms);
-                pipeline.cmd("ZRANGE").arg(&due).arg(0).arg(0).arg("WITHSCORES");
+                pipeline.cmd("ZRANGEBYSCORE").arg(&due).arg(&from).arg("+inf").arg("WITHSCORES").arg("LIMIT").arg(0).arg(1);
                 for seconds in within {
-                    pipeline.cmd("ZCOUNT").arg(&due).arg("-inf").arg(now_ms + i64::try_from(seconds * 1000).unwrap_or(i64::MAX / 2));
+                    pipeline.cmd("ZCOUNT").arg(&due).arg(&from).arg(now_ms + i64::try_from(seconds * 1000).unwrap_or(i64::MAX / 2));
                 }
             }
             for queue in queues.iter() {
