@@ -58,7 +58,8 @@ pub(super) struct Fail {
     id: String,
     /// The lease of the pop
     lease: String,
-    /// The wait before the next attempt, instead of that of the retry array
+    /// The wait before the next attempt, instead of that of the retry array: `20s`, or milliseconds. At
+    /// the end of the array the job is dead all the same
     #[serde(rename = "for")]
     wait: Option<Text>,
     /// Why: becomes the last error of the job
@@ -73,7 +74,7 @@ pub(super) struct Release {
     id: String,
     /// The lease of the pop
     lease: String,
-    /// When the job is due again; by default now
+    /// How long until the job is due again: `20s`, or milliseconds; by default not at all
     #[serde(rename = "for")]
     wait: Option<Text>,
 }
@@ -86,7 +87,8 @@ pub(super) struct Touch {
     id: String,
     /// The lease of the pop
     lease: String,
-    /// How long the lease lasts from now; by default as long as it was given
+    /// How long the lease lasts from now: `20s`, or milliseconds; at most `limits.max_ttr`. By default as
+    /// long as it was given
     ttr: Option<Text>,
 }
 
@@ -105,8 +107,9 @@ pub(super) struct LeaseResult {
     /// `finish`, `fail`, `release` or `touch`.
     #[schema(value_type = String)]
     action: &'static str,
-    /// `finished`, `failed`, `dead`, `released`, `touched`; or `stale`, `fired`, `not_found`: nothing
-    /// changed.
+    /// `finished`, `failed`, `released`, `touched`: done. `dead`: the `fail` was at the end of the retry
+    /// array. Nothing changed: `stale` (the lease is over, or another's), `fired` (the job was finished
+    /// before), `not_found`.
     #[schema(value_type = String)]
     verdict: &'static str,
     /// When the job is due again, epoch ms.
@@ -137,6 +140,11 @@ pub(super) struct Said {
 }
 
 /// End or prolong leases
+///
+/// Takes at most 1000 words and carries out `finish` first, then `fail`, `release` and `touch`. The words
+/// are independent of each other: each has its own verdict. A word may be sent again: a repeated `fail`
+/// or `release` answers as before until the job is handed out again, a repeated `finish` answers
+/// `fired`. Answers once the durability level holds.
 #[utoipa::path(post, path = "/v1/leases", tag = "queues", request_body = Words, responses(
     (status = 200, body = Results, description = "A verdict for each lease"),
     (status = 400, body = Problem, content_type = "application/problem+json", description = "The call is malformed: nothing changed"),

@@ -28,7 +28,9 @@ pub fn text() -> String {
 fn api() -> OpenApi {
     let mut api = routes::calls().to_openapi();
     api.info = Info::new("Dwell", env!("CARGO_PKG_VERSION"));
-    api.info.description = Some("Delayed delivery for Kafka, RabbitMQ and NATS JetStream: the jobs of a namespace.".to_owned());
+    api.info.description = Some(
+        "Delayed delivery for Kafka, RabbitMQ and NATS JetStream, and delay queues without a broker: the jobs of a namespace.".to_owned(),
+    );
     let mut license = License::new("Apache-2.0");
     license.identifier = Some("Apache-2.0".to_owned());
     api.info.license = Some(license);

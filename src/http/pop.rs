@@ -35,7 +35,8 @@ pub(super) struct Asked {
     /// How long to wait for the first job: `20s`, or milliseconds; at most 60s, by default not at all
     #[schema(example = "20s")]
     wait: Option<Text>,
-    /// The lease: how long the jobs are reserved; by default the TTR of each job
+    /// The lease: how long the jobs are reserved, as `wait`; at most `limits.max_ttr`. By default the
+    /// TTR of each job, or else of its queue
     ttr: Option<Text>,
 }
 
@@ -53,7 +54,7 @@ pub(super) struct FetchedJob<'a> {
     id: &'a str,
     /// The queue that the job came from.
     queue: &'a str,
-    /// The lease: an opaque text. Absent in a peek.
+    /// The lease: an opaque text, to be sent back as it is. Absent in a peek.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<String>,
     /// How often the job was handed out, this time included.
@@ -101,8 +102,14 @@ impl<'a> Fetched<'a> {
 
 /// Fetch jobs of a queue
 ///
-/// Reserves due jobs for the caller and answers them. Several queues, separated by commas, are served
-/// in their order. A call whose client goes away before the answer is written gives its jobs back.
+/// Reserves due jobs for the caller and answers them, each with a lease. Nobody else gets a job until
+/// its `deadline_ms`; until then `POST /v1/leases` finishes, fails, releases or touches it. A lease that
+/// ran out makes the job ready again, or dead at the end of its retry array.
+///
+/// Several queues, separated by commas, are served in their order: the next one fills what is left of
+/// `max`. A paused queue is skipped. An answer has at most 8 MiB of bodies, and at least one job. With
+/// `wait` the call is held until a job is due. A call whose client goes away before the answer is
+/// written gives its jobs back at once.
 #[utoipa::path(post, path = "/v1/queues/{queue}/pop", tag = "queues", params(InPath), request_body = Option<Asked>, responses(
     (status = 200, body = Fetched<'_>, description = "The jobs, none if there are none within the wait"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),

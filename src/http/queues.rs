@@ -61,6 +61,9 @@ impl Api {
 }
 
 /// List the queues
+///
+/// Lists the names in the settings, and every queue that ever had a job, by name. A token with only some
+/// queues sees only these.
 #[utoipa::path(get, path = "/v1/queues", operation_id = "list_queues", tag = "queues", responses((status = 200, body = QueueList, description = "The queues")))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<QueueList>, Problem> {
     let reader = &api.inner.apply.store.reader;
@@ -91,6 +94,8 @@ pub(super) struct Peeked {
 }
 
 /// Show ready jobs without fetching them
+///
+/// The oldest first, over the whole queue, with their bodies.
 #[utoipa::path(get, path = "/v1/queues/{queue}/peek", tag = "queues", params(InPath, Peeked), responses(
     (status = 200, body = Fetched<'_>, description = "The ready jobs, the oldest first; without a lease"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
@@ -108,7 +113,8 @@ pub(super) async fn peek(State(api): State<Api>, QueueName(queue): QueueName, Qu
 
 /// Pause a queue
 ///
-/// The queue hands nothing out until it is resumed. Leases go on.
+/// The queue hands nothing out, at any instance, until it is resumed. Leases and their ends go on, and
+/// new jobs are taken. A paused queue may be paused again.
 #[utoipa::path(post, path = "/v1/queues/{queue}/pause", tag = "queues", params(InPath), responses(
     (status = 200, body = Queue, description = "The queue"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
@@ -119,6 +125,8 @@ pub(super) async fn pause(State(api): State<Api>, QueueName(queue): QueueName) -
 }
 
 /// Resume a queue
+///
+/// Waiting pops get what is ready. A queue that is not paused may be resumed.
 #[utoipa::path(post, path = "/v1/queues/{queue}/resume", tag = "queues", params(InPath), responses(
     (status = 200, body = Queue, description = "The queue"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
@@ -145,6 +153,9 @@ pub(super) struct Purged {
 }
 
 /// Remove the jobs of a queue
+///
+/// Removes all jobs in one state, which cannot be restored. Jobs that a consumer holds are in none of
+/// these states. Of a job that a message scheduled, a redelivery does not bring the job back.
 #[utoipa::path(post, path = "/v1/queues/{queue}/purge", tag = "queues", params(InPath), request_body = PurgedState, responses(
     (status = 200, body = Purged, description = "The jobs of this state are removed"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
