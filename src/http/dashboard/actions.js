@@ -2,11 +2,14 @@
 import { act } from './api.js';
 import { ask } from './confirm.js';
 import { el } from './dom.js';
-import { ACTIONS } from './words.js';
+import { ACTIONS, OF_QUEUES } from './words.js';
 
-/** Asks for confirmation of `action` on the job `id`, then calls the API. Returns the verdict; null if cancelled. */
-export function askAndAct(action, id) {
-  const { title, text, confirm, danger } = ACTIONS[action];
+/**
+ * Asks for confirmation of `action` on the job `id`, then calls the API. `queue`: of a job that consumers fetch.
+ * Returns the verdict; null if cancelled.
+ */
+export function askAndAct(action, id, queue) {
+  const { title, text, confirm, danger } = { ...ACTIONS[action], ...(queue ? OF_QUEUES[action] : {}) };
   const subject = el('p', { class: 'subject' }, el('code', {}, id));
   if (action !== 'reschedule') return ask({ title, text, confirm, danger, fields: [subject], act: () => act(action, id) });
   return ask({ title, confirm, fields: [subject, ...timeFields()], act: (form) => act(action, id, timeOf(form)) });

@@ -7,6 +7,7 @@ import { jobTable } from './job_table.js';
 import { live } from './live.js';
 import { keepAsking } from './pace.js';
 import { drawPager } from './pager.js';
+import { queueNote } from './queue_note.js';
 import { everyDead, requeueAll } from './requeue.js';
 import { go, listHref } from './router.js';
 import { targetSearch } from './target_search.js';
@@ -18,14 +19,17 @@ const EVERY_MS = 2000;
 export function dead(parent, { filters }, signal) {
   let busyRequeuing = false;
   const some = el('button', { type: 'button', class: 'primary', disabled: true }, 'Requeue selected');
-  const all = el('button', { type: 'button', class: 'secondary' }, filters.target ? 'Requeue all for this target' : 'Requeue all');
+  const { target, queue } = filters;
+  const all = el('button', { type: 'button', class: 'secondary' }, `Requeue all${queue ? ' of this queue' : target ? ' for this target' : ''}`);
   const everyBox = el('input', { type: 'checkbox', id: 'every' });
   const every = el('span', { class: 'tick-all' }, everyBox, el('label', { for: 'every' }, 'Select this page'));
   const table = jobTable({
     caption: 'Dead letters',
-    empty: filters.target
-      ? 'No dead letters for this target.'
-      : 'There are no dead letters. A job that has failed for good appears here with its reason.',
+    empty: queue
+      ? 'The queue has no dead jobs.'
+      : target
+        ? 'No dead letters for this target.'
+        : 'There are no dead letters. A job that has failed for good appears here with its reason.',
     dead: true,
     select: () => drawPicked(),
   });
@@ -36,9 +40,9 @@ export function dead(parent, { filters }, signal) {
     some.textContent = picked === 0 ? 'Requeue selected' : `Requeue ${plural(picked, 'job')}`;
     everyBox.checked = picked > 0 && picked === here;
     everyBox.indeterminate = picked > 0 && picked < here;
-    toolbar.hidden = here === 0 && !filters.target;
+    toolbar.hidden = here === 0 && !target && !queue;
   };
-  const search = targetSearch(filters.target, (target) => go(listHref('dead', { target })));
+  const search = targetSearch(target, (wanted) => go(listHref('dead', { target: wanted, queue })));
   const toolbar = el('div', { class: 'toolbar' }, el('div', { class: 'buttons' }, every, some, all), search);
   const reasons = el('p', { class: 'reasons' });
   const progress = el('div', { class: 'progress-of' });
@@ -46,6 +50,7 @@ export function dead(parent, { filters }, signal) {
   fill(
     parent,
     el('header', { class: 'head' }, el('h1', {}, 'Dead letters'), reasons),
+    queueNote('dead', filters),
     toolbar,
     progress,
     el('div', { class: 'card flush' }, table.element),
@@ -76,18 +81,18 @@ export function dead(parent, { filters }, signal) {
     requeue(`Requeue ${plural(picked.length, 'dead letter')}?`, () => ({ total: picked.length, ids: picked }));
   });
   all.addEventListener('click', () => {
-    const known = filters.target ? null : (live.stats?.dead ?? null);
-    const title = filters.target
-      ? `Requeue every dead letter for ${filters.target}?`
+    const known = target || queue ? null : (live.stats?.dead ?? null);
+    const title = target || queue
+      ? `Requeue every dead letter ${queue ? `of the queue ${queue}` : `for ${target}`}?`
       : known === null
         ? 'Requeue every dead letter?'
         : `Requeue ${known === 1 ? 'the one dead letter' : `all ${count(known)} dead letters`}?`;
-    requeue(title, () => ({ total: known, ids: everyDead(filters.target, signal) }));
+    requeue(title, () => ({ total: known, ids: everyDead({ target, queue }, signal) }));
   });
 
   const refresh = keepAsking({
     ask: async () => {
-      const page = await api.list({ state: 'dead', target: filters.target, cursor: filters.cursor, limit: LIMIT }, signal);
+      const page = await api.list({ state: 'dead', target, queue, cursor: filters.cursor, limit: LIMIT }, signal);
       table.show(page.jobs);
       drawReasons(reasons, page);
       drawPager(pager, 'dead', filters, page.next);

@@ -8,6 +8,7 @@ import { el, fill, status } from './dom.js';
 import { bytes, count, duration, plural } from './format.js';
 import { stateOf, targetOf } from './job_table.js';
 import { keepAsking } from './pace.js';
+import { queueHref } from './router.js';
 import { ACTIONS, REASONS, verdictWords } from './words.js';
 
 const EVERY_MS = 1000;
@@ -79,7 +80,7 @@ export function job(parent, { id }, signal) {
     else if (!shown) fill(facts, el('p', { class: 'error' }, `The job cannot be loaded now: ${problem.message}`));
   };
   const perform = async (action) => {
-    const answer = await askAndAct(action, id);
+    const answer = await askAndAct(action, id, shown?.queue);
     if (answer === null || signal.aborted) return;
     const [level, word, sentence] = verdictWords(action, answer.verdict);
     verdict.hidden = false;
@@ -105,6 +106,8 @@ export function job(parent, { id }, signal) {
 
 function lead(found) {
   if (found.state === 'dead') return (REASONS[found.dead_reason] ?? [])[1] ?? 'The job is kept until its retention ends.';
+  if (found.state === 'ready') return ['Ready to be fetched; due ', moment(found.due_ms)];
+  if (found.queue && found.state === 'reserved') return ['A consumer has the job. Its lease ends ', moment(found.deadline_ms ?? found.due_ms), '.'];
   if (found.awaiting_finish)
     return ['Published, waiting for the consumer to finish or fail it. Time-out ', moment(found.deadline_ms ?? found.due_ms), '.'];
   if (found.state === 'reserved')
@@ -117,6 +120,7 @@ function possible(found) {
   if (found.state === 'dead') return ['requeue', 'finish', 'cancel'];
   if (found.awaiting_finish) return ['finish', 'fail', 'cancel'];
   if (found.state === 'reserved') return ['cancel'];
+  if (found.state === 'ready') return ['reschedule', ...(found.attempt > 0 ? ['finish'] : []), 'cancel'];
   return ['fire', 'reschedule', ...(found.attempt > 0 ? ['finish'] : []), 'cancel'];
 }
 
@@ -156,7 +160,7 @@ function errorOf(found) {
 function detailsOf(found) {
   const fact = (name, ...value) => el('div', {}, el('dt', {}, name), el('dd', {}, ...value));
   const code = (text) => el('code', {}, text);
-  const due = { dead: 'Was due', reserved: 'Was due', scheduled: found.attempt > 0 ? 'Next attempt' : 'Due' }[found.state];
+  const due = { dead: 'Was due', reserved: 'Was due', ready: 'Due', scheduled: found.attempt > 0 ? 'Next attempt' : 'Due' }[found.state];
   return el(
     'section',
     { class: 'card', 'aria-labelledby': 'facts-title' },
@@ -165,7 +169,9 @@ function detailsOf(found) {
       'dl',
       { class: 'pairs' },
       fact(due, moment(found.due_ms)),
-      fact(found.queue ? 'Queue' : 'Target', code(targetOf(found))),
+      found.queue
+        ? fact('Queue', el('a', { href: queueHref(found.queue) }, code(found.queue)))
+        : fact('Target', code(targetOf(found))),
       ...(found.queue ? [] : [fact('Broker', code(found.broker))]),
       found.key !== null && fact('Key', code(valueText(found.key))),
       fact('Attempts', found.attempt === 0 ? 'None' : plural(found.attempt, 'attempt started', 'attempts started')),
@@ -179,8 +185,8 @@ function detailsOf(found) {
               found.retry.map((wait) => el('code', {}, wait)),
             ),
       ),
-      fact('Confirmed by', found.confirm === 'consumer' ? 'The consumer' : 'The broker'),
-      fact('Time to run', duration(found.ttr_ms)),
+      fact('Confirmed by', found.confirm === 'consumer' || found.queue ? 'The consumer' : 'The broker'),
+      fact(found.queue ? 'Lease' : 'Time to run', duration(found.ttr_ms)),
       found.deadline_ms !== null && fact('Time-out', moment(found.deadline_ms)),
       found.dead_reason && fact('Reason', status('bad', (REASONS[found.dead_reason] ?? [found.dead_reason])[0])),
       fact('Accepted', moment(found.created_ms)),

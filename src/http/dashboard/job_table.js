@@ -30,6 +30,7 @@ export const targetOf = (job) => job.queue ?? (job.exchange ? `${job.exchange}/$
 /** The level and the word for a job's state. */
 export function stateOf(job) {
   if (job.state === 'dead') return ['bad', 'Dead'];
+  if (job.state === 'ready') return ['info', 'Ready'];
   if (job.state === 'reserved') return job.awaiting_finish ? ['info', 'Waits for its consumer'] : ['info', 'In flight'];
   if (now() - job.due_ms >= LATE_MS) return ['warn', 'Overdue'];
   return job.attempt > 0 ? ['warn', 'Waits for a retry'] : ['off', 'Scheduled'];

@@ -9,11 +9,15 @@ import { job } from './job.js';
 import { jobs } from './jobs.js';
 import { connect, disconnect, live, onNews } from './live.js';
 import { overview } from './overview.js';
+import { queue } from './queue.js';
+import { queues } from './queues.js';
 import { go, jobHref, route } from './router.js';
 import { signIn } from './sign_in.js';
 import { startTheme } from './theme.js';
 
-const PAGES = { overview, jobs, job, dead, nowhere };
+const PAGES = { overview, jobs, job, queues, queue, dead, nowhere };
+/** The link at the top of the pages that have none of their own. */
+const ABOVE = { job: 'jobs', queue: 'queues' };
 const at = (id) => document.getElementById(id);
 const main = at('main');
 
@@ -28,7 +32,7 @@ function show({ first = false } = {}) {
   shown = new AbortController();
   const { page, ...where } = route();
   for (const link of document.querySelectorAll('[data-page]')) {
-    const current = link.dataset.page === (page === 'job' ? 'jobs' : page);
+    const current = link.dataset.page === (ABOVE[page] ?? page);
     if (current) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }

@@ -70,14 +70,17 @@ function counts() {
     ];
   };
   const [scheduled, scheduledItem] = number('#/jobs');
+  const [ready, readyItem] = number('#/jobs?state=ready');
   const [reserved, reservedItem] = number('#/jobs?state=reserved');
   const [dead, deadItem] = number('#/dead');
   const [coming, comingItem] = number();
   const [leaving, leavingItem] = number();
+  const ofQueues = readyItem('ready');
   const list = el(
     'ul',
     { class: 'figures' },
     scheduledItem('scheduled'),
+    ofQueues,
     reservedItem('reserved'),
     deadItem('dead'),
     comingItem('requests in'),
@@ -86,6 +89,9 @@ function counts() {
   const draw = (stats) => {
     if (!stats) return;
     setText(scheduled, count(stats.scheduled));
+    // Only queues have ready jobs.
+    ofQueues.hidden = stats.ready === 0;
+    setText(ready, count(stats.ready));
     setText(reserved, count(stats.reserved));
     setText(dead, count(stats.dead));
     setText(coming, rate(stats.rates.scheduled ?? 0));

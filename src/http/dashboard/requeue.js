@@ -12,11 +12,11 @@ const PAGE = 200;
 /** The most results that are listed; further ones are counted only. */
 const MOST_LINES = 500;
 
-/** The ids of all dead letters, or of those for a target, read page by page. */
-export async function* everyDead(target, signal) {
+/** The ids of all dead letters, or of those for a target or of a queue, read page by page. */
+export async function* everyDead({ target, queue }, signal) {
   let cursor;
   do {
-    const page = await api.list({ state: 'dead', target, cursor, limit: PAGE }, signal);
+    const page = await api.list({ state: 'dead', target, queue, cursor, limit: PAGE }, signal);
     yield* page.jobs.map((job) => job.id);
     cursor = page.next;
   } while (cursor);

@@ -7,12 +7,16 @@ export function route() {
   const filters = Object.fromEntries(new URLSearchParams(query));
   if (page === undefined) return { page: 'overview', filters };
   if (page === 'jobs' && id !== undefined) return { page: 'job', id: decoded(id), filters };
-  if (page === 'jobs' || page === 'dead') return { page, filters };
+  if (page === 'queues' && id !== undefined) return { page: 'queue', id: decoded(id), filters };
+  if (page === 'jobs' || page === 'dead' || page === 'queues') return { page, filters };
   return { page: 'nowhere', filters };
 }
 
 /** The address of a job's page. */
 export const jobHref = (id) => `#/jobs/${encodeURIComponent(id)}`;
+
+/** The address of a queue's page. */
+export const queueHref = (name) => `#/queues/${encodeURIComponent(name)}`;
 
 /** The address of a list, without empty filters. */
 export function listHref(page, filters) {

@@ -51,7 +51,7 @@ const VERDICTS = {
     not_found: GONE,
   },
   fire: {
-    firing: ['ok', 'Firing', 'The job is due now and will be published at once.'],
+    firing: ['ok', 'Firing', 'The job is due now and goes out at once.'],
     in_flight: BUSY,
     dead: DEAD,
     fired: LATE,
@@ -87,6 +87,12 @@ const VERDICTS = {
 export function verdictWords(action, verdict) {
   return VERDICTS[action]?.[verdict] ?? ['warn', verdict, 'This dashboard does not know this verdict.'];
 }
+
+/** Other texts of confirmations for the jobs of queues, which nobody publishes. */
+export const OF_QUEUES = {
+  fire: { title: 'Make this job ready now?', text: 'Consumers can fetch the job without waiting for its due time.' },
+  cancel: { text: 'No consumer will get the job, and the job cannot be restored.' },
+};
 
 /** The button of each action, and the texts of its confirmation. */
 export const ACTIONS = {

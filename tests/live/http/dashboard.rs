@@ -168,7 +168,7 @@ async fn everything_can_be_done_with_a_keyboard() {
 async fn every_page_is_accessible_in_either_theme_and_on_a_phone() {
     let fixture = Fixture::new().await;
     let settings = fixture.settings(true).replace("orders.>\"]", "orders.>\", \"lost.>\"]");
-    let sidecar = Sidecar::run(&settings, "", &[]).await;
+    let sidecar = Sidecar::run(&format!("{settings}[queues.\"q*\"]\n"), "", &[]).await;
     let long = "i".repeat(200);
     schedule(
         &sidecar,
@@ -176,7 +176,11 @@ async fn every_page_is_accessible_in_either_theme_and_on_a_phone() {
     );
     schedule(&sidecar, json!({"id": "dead", "for": "0", "target": format!("lost.{}", "t".repeat(100)), "retry": []}));
     reaches(&sidecar, "dead", "dead").await;
-    plain_story(&sidecar, "everywhere", &[&long, "dead"]).await;
+    let queue = "q".repeat(200);
+    for (id, body) in [("one", "w".repeat(500)), ("two", "two words".repeat(50))] {
+        schedule(&sidecar, json!({"id": id, "for": "0", "target": null, "queue": &queue, "body": body}));
+    }
+    plain_story(&sidecar, "everywhere", &[&long, "dead", &queue]).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 //! - `sidecar`: a `dwell run` and a client of its API.
 //! - `verdicts`: each verdict by each interface; `calls`: each call and its statuses; `pages`:
 //!   lists that stand still while jobs come and go; `arrays`: several jobs in one call.
-//! - `dashboard`: what people do in it, through `browser`.
+//! - `dashboard`, `queue_pages`: what people do in it, through `browser`.
 //! - `flood`: clients that only hold connections.
 //! - `access`: tokens, addresses, other origins; `tokens`: the tokens of applications; `schema`: what
 //!   a validator and a fuzzer say of openapi.json.
@@ -16,6 +16,7 @@ mod dashboard;
 mod flood;
 mod limits;
 mod pages;
+mod queue_pages;
 mod schema;
 mod sidecar;
 mod speed;
