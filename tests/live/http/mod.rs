@@ -4,7 +4,7 @@
 //! - `verdicts`: each verdict by each interface; `calls`: each call and its statuses; `pages`:
 //!   lists that stand still while jobs come and go; `arrays`: several jobs in one call.
 //! - `dashboard`, `queue_pages`: what people do in it, through `browser`.
-//! - `flood`: clients that only hold connections.
+//! - `flood`: clients that only hold connections; `tutorial`: the page on queues, as it is written.
 //! - `access`: tokens, addresses, other origins; `tokens`: the tokens of applications; `schema`: what
 //!   a validator and a fuzzer say of openapi.json.
 
@@ -21,4 +21,5 @@ mod schema;
 mod sidecar;
 mod speed;
 mod tokens;
+mod tutorial;
 mod verdicts;
