@@ -84,8 +84,8 @@ impl<'a> RequestBatch<'a> {
             for (at, answer) in std::mem::take(&mut sending).into_iter().zip(answers) {
                 match &answer {
                     Ok(Answer { verdict: Verdict::Duplicate, .. }) if self.requests[at].take_another_id() => sending.push(at),
-                    // An unreadable job fails again.
-                    Err(error) if !error.is_unreadable() => {
+                    // A refusal comes again.
+                    Err(error) if !error.is_refusal() => {
                         // The request may have been applied, and must not be applied twice.
                         self.requests[at].origin_mut().check = true;
                         self.open.push(at);
@@ -110,8 +110,7 @@ impl<'a> RequestBatch<'a> {
         self.open.first().and_then(|at| self.answers[*at].as_ref().err())
     }
 
-    /// An answer for each request, in their order. An unreadable job is an error of that request
-    /// alone; after any other error the request may have been applied or not.
+    /// An answer for each request, in their order. A refusal is an error of that request alone; after any other error the request may have been applied or not.
     #[must_use]
     pub fn answers(self) -> Vec<Result<Answer, StoreError>> {
         self.answers

@@ -73,7 +73,7 @@ impl From<StoreError> for StartError {
     fn from(error: StoreError) -> Self {
         let cause = match error.class {
             Class::Settings => Cause::Settings,
-            Class::Script | Class::Outdated | Class::Other => Cause::Refused,
+            Class::Script | Class::Outdated | Class::Other | Class::QueueFull => Cause::Refused,
             Class::Io | Class::Timeout | Class::Oom | Class::Readonly | Class::Moved | Class::Unserved | Class::NoScript => {
                 Cause::Unreachable
             }

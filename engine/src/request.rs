@@ -58,6 +58,9 @@ pub struct Schedule {
     /// A job with this id comes from another message, unless this call is a repeat: the id was
     /// generated from the content, and the broker reports a first delivery.
     pub apart: bool,
+    /// The job's queue has as many jobs as it may have: a job with a new id is refused, and nothing
+    /// changes.
+    pub queue_full: bool,
     /// When the job is due.
     pub due: Due,
     /// What happens if the id exists.
@@ -122,6 +125,7 @@ impl Schedule {
             generated: false,
             first: None,
             apart: false,
+            queue_full: false,
             due,
             conflict: Conflict::default(),
             job,

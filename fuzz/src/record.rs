@@ -24,6 +24,7 @@ pub(crate) fn target(bytes: &[u8]) {
         generated: read.generated,
         first: None,
         apart: false,
+        queue_full: false,
         due: Due::In(0),
         conflict: Conflict::Keep,
         job: read.job.clone(),

@@ -117,7 +117,7 @@ impl From<StoreError> for Stop {
                 let code = Code::UnreadableJob.as_str();
                 Stop::because(Exit::Failed, format!("{code}: {}", error.message), error.hint)
             }
-            Class::Script | Class::Outdated | Class::NoScript => Stop::because(Exit::Failed, error.message, error.hint),
+            Class::Script | Class::Outdated | Class::NoScript | Class::QueueFull => Stop::because(Exit::Failed, error.message, error.hint),
             _ => StartError::from(error).into(),
         }
     }

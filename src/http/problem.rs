@@ -92,6 +92,7 @@ impl From<StoreError> for Problem {
             return Problem { code: Some(Code::UnreadableJob.as_str()), ..Problem::new(StatusCode::CONFLICT, detail) };
         }
         let status = match error.class {
+            Class::QueueFull => return Rejection::new(Code::QueueFull, format!("{}: {}", error.message, error.hint)).into(),
             Class::Script | Class::Outdated | Class::NoScript | Class::Other => StatusCode::INTERNAL_SERVER_ERROR,
             Class::Io | Class::Timeout | Class::Oom | Class::Readonly | Class::Moved | Class::Unserved | Class::Settings => {
                 StatusCode::SERVICE_UNAVAILABLE

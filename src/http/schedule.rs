@@ -22,6 +22,7 @@ use super::text::{Text, TextOrBytes, decode, header_values};
 use crate::apply::{Apply, BoundedRetry};
 use crate::job::{Job, JobId, Verdict};
 use crate::request::{Code, Rejection, Request, Rules, Schedule, from_fields};
+use crate::store::error::{Class, StoreError};
 use crate::store::queue::schedule::Answer;
 use crate::view;
 
@@ -137,7 +138,7 @@ async fn one(api: &Api, caller: &Caller, new: NewJob) -> Result<Response, Proble
     let apply = &api.inner.apply;
     let schedule = allowed(api, caller, new, apply.store.now_ms()).await?;
     let (id, job) = (schedule.id.clone(), schedule.job.clone());
-    let answer = apply.one(Request::Schedule(Box::new(schedule))).await?;
+    let answer = apply.one(Request::Schedule(Box::new(schedule))).await.map_err(|error| refused(api, &job, error))?;
     let shown = stored(api, caller, &id, job, answer).await?;
     match answer.verdict {
         Verdict::Added | Verdict::Replaced => {
@@ -168,7 +169,10 @@ async fn many(api: &Api, caller: &Caller, new: Vec<Result<NewJob, Problem>>) -> 
     });
     let answers = applied.await.unwrap_or_default();
     let looked_up = answers.into_iter().zip(jobs).map(async |((request, answer), job)| match request {
-        Request::Schedule(schedule) => stored(api, caller, &schedule.id, job, answer?).await,
+        Request::Schedule(schedule) => {
+            let answer = answer.map_err(|error| refused(api, &job, error))?;
+            stored(api, caller, &schedule.id, job, answer).await
+        }
         Request::Act(_) => Err(lost()),
     });
     let mut looked_up = stream::iter(looked_up).buffered(LOOKUPS);
@@ -199,6 +203,14 @@ async fn allowed(api: &Api, caller: &Caller, new: NewJob, now_ms: i64) -> Result
         }
     }
     Ok(schedule)
+}
+
+/// The problem of a job that was not stored.
+fn refused(api: &Api, job: &Job, error: StoreError) -> Problem {
+    match &job.queue {
+        Some(queue) if error.class == Class::QueueFull => api.inner.rules.queue_full(queue).into(),
+        _ => error.into(),
+    }
 }
 
 /// The store has answered nothing about a job.

@@ -9,7 +9,7 @@ use super::reject::Rejections;
 use super::replies::{Replies, Reply};
 use crate::job::{Action, Verdict};
 use crate::request::{Rejection, Request, parse};
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::queue::schedule::Answer;
 use crate::telemetry::IngestResult;
 use crate::telemetry::trace::{About, Span};
@@ -59,15 +59,20 @@ impl Ingest {
         let Some(answers) = self.answers(&mut requests, give_up).await else { return false };
         let (mut replies, mut unreadable) = (Replies::new(), None);
         for ((request, answer), Original { message, span }) in requests.into_iter().zip(answers).zip(originals) {
-            let (id, action, reply_to) = match request {
-                Request::Schedule(schedule) => (schedule.id, Action::Schedule, schedule.reply_to),
-                Request::Act(act) => (act.id, act.action, act.reply_to),
+            let (id, action, queue, reply_to) = match request {
+                Request::Schedule(schedule) => (schedule.id, Action::Schedule, schedule.job.queue, schedule.reply_to),
+                Request::Act(act) => (act.id, act.action, None, act.reply_to),
             };
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) => {
-                    unreadable.get_or_insert_with(|| (id.clone(), error.clone()));
-                    let rejection = Rejection::unreadable(&id, &error);
+                    let rejection = match queue {
+                        Some(queue) if error.class == Class::QueueFull => self.rules.queue_full(&queue),
+                        _ => {
+                            unreadable.get_or_insert_with(|| (id.clone(), error.clone()));
+                            Rejection::unreadable(&id, &error)
+                        }
+                    };
                     span.failed(rejection.code.as_str(), &rejection.detail);
                     rejections.push((message, rejection));
                     continue;
@@ -97,12 +102,12 @@ impl Ingest {
         true
     }
 
-    /// Applies requests until each has its answer, or names an unreadable job; `None` if given up.
+    /// Applies requests until each has its answer or its refusal; `None` if given up.
     /// The batch is held until then: every other error may pass, and a rejection would lose the
     /// request.
     pub(super) async fn answers(&self, requests: &mut [Request], give_up: &CancellationToken) -> Option<Vec<Result<Answer, StoreError>>> {
         let answers = self.apply.all(requests, &mut StoreHold::new(self, give_up)).await;
-        let is_over = |answer: &Result<Answer, StoreError>| !matches!(answer, Err(error) if !error.is_unreadable());
+        let is_over = |answer: &Result<Answer, StoreError>| !matches!(answer, Err(error) if !error.is_refusal());
         answers.iter().all(is_over).then_some(answers)
     }
 }

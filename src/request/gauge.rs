@@ -9,7 +9,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub struct QueueGauge(Arc<RwLock<Arc<HashSet<String>>>>);
 
 impl QueueGauge {
-    /// Whether this queue takes no new jobs.
+    /// Whether this queue takes no new jobs. The store still takes a request that it has applied
+    /// before, or that replaces a job.
     #[must_use]
     pub fn is_full(&self, queue: &str) -> bool {
         self.full().contains(queue)

@@ -147,9 +147,10 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         has_body,
         body,
     };
+    let mut queue_full = false;
     match receiver {
         Receiver::Queue(queue) => {
-            queue.check_room(rules)?;
+            queue_full = rules.gauge.is_full(&queue.name);
             job.queue = Some(queue.name);
             // Kept in the job, so that any instance can take over an ended lease.
             job.retry.get_or_insert_with(|| queue.rules.retry_ms.clone());
@@ -169,6 +170,7 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         generated,
         first: (apart || !origin.check).then(rand::random),
         apart,
+        queue_full,
         due,
         conflict,
         job,
@@ -188,6 +190,7 @@ pub fn dead_job(request: &Message, message: Message, rejected: Destination, rule
         generated: true,
         first: (!origin.check).then(rand::random),
         apart: false,
+        queue_full: false,
         due: Due::At(0),
         conflict: Conflict::Keep,
         job: Job {

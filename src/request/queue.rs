@@ -46,15 +46,15 @@ pub(super) fn resolve<'a>(control: &Control, rules: &'a Rules) -> Result<Option<
     Ok(Some(Queue { name: name.to_owned(), rules: known }))
 }
 
-impl Queue<'_> {
-    /// Refuses a job that a full queue does not take.
-    pub(super) fn check_room(&self, rules: &Rules) -> Result<(), Rejection> {
-        if !rules.gauge.is_full(&self.name) {
-            return Ok(());
-        }
-        let most = self.rules.max_jobs.map_or_else(String::new, |most| format!(", {most}"));
-        let detail = format!("the queue {} has max_jobs of queues.\"{}\"{most}: send it again later", quote(&self.name), self.rules.name);
-        Err(Rejection::new(Code::QueueFull, detail))
+impl Rules {
+    /// The rejection of a new job of a full queue, as the store reports.
+    #[must_use]
+    pub fn queue_full(&self, queue: &str) -> Rejection {
+        let by = self.queues.get(queue).map_or_else(String::new, |rules| {
+            let most = rules.max_jobs.map_or_else(String::new, |most| format!(", {most}"));
+            format!(" of queues.\"{}\"{most}", rules.name)
+        });
+        Rejection::new(Code::QueueFull, format!("the queue {} has max_jobs{by}: send it again later", quote(queue)))
     }
 }
 

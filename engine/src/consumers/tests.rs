@@ -5,10 +5,11 @@ use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::*;
 use crate::config::Redis;
-use crate::job::{Action, Due, Job, JobId, OnTimeout, Verdict};
+use crate::job::{Action, Conflict, Due, Job, JobId, OnTimeout, Verdict};
 use crate::request::{Act, Schedule};
 use crate::store::Unobserved;
 use crate::store::queue::acknowledge::LeaseVerdict;
+use crate::store::queue::batch::RequestRef;
 use crate::store::queue::pop::PopToken;
 use crate::store::queue::settle::{Bury, SettleResult};
 use crate::store::reader::lookup::Place;
@@ -322,4 +323,40 @@ async fn words_are_answered_in_their_order_whatever_their_bucket() {
         fixture.consumers.acknowledge(&words).await.into_iter().map(|answer| answer.unwrap().verdict).collect();
     assert!(verdicts[..40].iter().all(|verdict| *verdict == LeaseVerdict::Finished));
     assert_eq!(verdicts[40..], [LeaseVerdict::NotFound, LeaseVerdict::Fired]);
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_new_jobs_and_nothing_else() {
+    let fixture = Fixture::new().await;
+    let refused = async |schedule: &Schedule| {
+        let answer = fixture.store.queue.schedule(std::slice::from_ref(schedule)).await;
+        answer.map(|scheduled| scheduled.answers[0].verdict).map_err(|error| (error.class, error.is_refusal()))
+    };
+    let full = (crate::store::error::Class::QueueFull, true);
+    let first = Schedule { queue_full: true, ..fixture.add("x", FAR).await };
+    assert_eq!(refused(&first).await, Ok(Verdict::Added), "a repeat of what was applied");
+    let job = |id: &str, body: &str| {
+        Schedule { queue_full: true, ..Schedule::new(Job::for_queue(QUEUE, body.to_owned()), FAR) }.id(id.parse().unwrap())
+    };
+    for (conflict, verdict) in
+        [(Conflict::Keep, Verdict::Kept), (Conflict::Reject, Verdict::Conflict), (Conflict::Replace, Verdict::Replaced)]
+    {
+        assert_eq!(refused(&job("x", "other").on_conflict(conflict)).await, Ok(verdict));
+    }
+    let new = job("y", "y");
+    assert_eq!((refused(&new).await, refused(&new).await, fixture.counts().await), (Err(full), Err(full), [1, 0, 0, 0]));
+    assert!(fixture.store.reader.find(&new.id).await.unwrap().is_none());
+    // With room the same request is stored; with others it is refused alone.
+    assert_eq!(refused(&Schedule { queue_full: false, ..new.clone() }).await, Ok(Verdict::Added));
+    assert_eq!(refused(&new).await, Ok(Verdict::Added));
+    let requests = [job("x", "third"), job("z", "z"), Schedule { queue_full: false, ..job("w", "w") }];
+    let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::Schedule).collect();
+    let answers = fixture.store.queue.apply(&asked, &[]).await.answers;
+    let told: Vec<_> = answers.iter().map(|answer| answer.as_ref().map(|answer| answer.verdict).map_err(|error| error.class)).collect();
+    assert_eq!(told, [Ok(Verdict::Replaced), Err(full.0), Ok(Verdict::Added)]);
+    // A dead job is over: a message with its id is a new job.
+    fixture.schedule(Schedule::new(Job { retry: Some(vec![]), ..Job::for_queue(QUEUE, "d") }, Due::In(0)).id("d".parse().unwrap())).await;
+    let held = fixture.take().await;
+    assert_eq!((fixture.verdict(&held, fail(None)).await, refused(&job("d", "d")).await), (LeaseVerdict::Dead, Err(full)));
+    assert_eq!((fixture.act(Action::Requeue, "d").await, fixture.counts().await), (Verdict::Requeued, [3, 1, 0, 0]));
 }

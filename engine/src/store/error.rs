@@ -53,6 +53,8 @@ pub enum Class {
     Other,
     /// The settings do not fit this Redis: stop at start, exit 78.
     Settings,
+    /// The queue of a new job is full. Concerns that request alone; nothing changed.
+    QueueFull,
 }
 
 impl Class {
@@ -65,7 +67,7 @@ impl Class {
             Class::Oom => "oom",
             Class::Readonly => "readonly",
             Class::Script | Class::Outdated | Class::NoScript => "script",
-            Class::Moved | Class::Unserved | Class::Other | Class::Settings => "other",
+            Class::Moved | Class::Unserved | Class::Other | Class::Settings | Class::QueueFull => "other",
         }
     }
 }
@@ -87,6 +89,13 @@ impl StoreError {
     pub fn is_unreadable(&self) -> bool {
         let words = ["DWELL_VERSION", "WRONGTYPE", "unreadable record"];
         self.class == Class::Script && words.iter().any(|word| self.message.contains(word))
+    }
+
+    /// Whether the store refuses this request alone, and would refuse it again: its job is unreadable
+    /// or its queue full. Nothing changed.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        self.class == Class::QueueFull || self.is_unreadable()
     }
 
     /// Redis's clock, epoch µs, if Redis refused the call because its deadline had passed.

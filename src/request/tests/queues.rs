@@ -137,16 +137,15 @@ fn key_tombstone_and_properties_become_headers() {
 }
 
 #[test]
-fn a_full_queue_takes_no_new_job_until_it_has_room() {
+fn a_request_says_whether_its_queue_is_full() {
     let (rules, gauge) = (rules(Kind::Nats), QueueGauge::default());
     let rules = Rules { gauge: gauge.clone(), ..rules };
     gauge.set(["orders.eu".to_owned()].into());
-    let refusal = parse(&request("orders.eu"), &rules, NOW).unwrap_err();
-    assert_eq!(refusal.to_string(), "queue_full: the queue `orders.eu` has max_jobs of queues.\"orders.*\", 5: send it again later");
-    scheduled(&request("orders.us"), &rules);
-    assert_eq!(refused(&request("orders.eu").with_header("delay-ttr", "long"), &rules), Code::BadTtr, "other mistakes come first");
+    assert!(scheduled(&request("orders.eu"), &rules).queue_full && !scheduled(&request("orders.us"), &rules).queue_full);
     gauge.set(std::collections::HashSet::new());
-    scheduled(&request("orders.eu"), &rules);
+    assert!(!scheduled(&request("orders.eu"), &rules).queue_full);
+    let refusal = rules.queue_full("orders.eu");
+    assert_eq!(refusal.to_string(), "queue_full: the queue `orders.eu` has max_jobs of queues.\"orders.*\", 5: send it again later");
 }
 
 #[test]

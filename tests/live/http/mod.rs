@@ -2,7 +2,8 @@
 //!
 //! - `sidecar`: a `dwell run` and a client of its API.
 //! - `verdicts`: each verdict by each interface; `calls`: each call and its statuses; `pages`:
-//!   lists that stand still while jobs come and go; `arrays`: several jobs in one call.
+//!   lists that stand still while jobs come and go; `arrays`: several jobs in one call; `bounds`:
+//!   full queues.
 //! - `dashboard`, `queue_pages`: what people do in it, through `browser`.
 //! - `flood`: clients that only hold connections; `tutorial`: the page on queues, as it is written.
 //! - `access`: tokens, addresses, other origins; `tokens`: the tokens of applications; `schema`: what
@@ -10,6 +11,7 @@
 
 mod access;
 mod arrays;
+mod bounds;
 mod browser;
 mod calls;
 mod dashboard;

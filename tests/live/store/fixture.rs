@@ -285,6 +285,7 @@ pub(crate) fn request(name: &str, message: u64, due: Due) -> Schedule {
         generated: false,
         first: None,
         apart: false,
+        queue_full: false,
         due,
         conflict: Conflict::Replace,
         job: job(format!("body {message}")),

@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 
 use crate::clock::{self, Instant};
 use crate::job::{Action, queue_of_set, set_of_queue};
-use crate::request::{Act, Request, Schedule};
+use crate::request::Act;
 use crate::store::answer::Items;
 use crate::store::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
 use crate::store::error::{Class, StoreError};
@@ -20,6 +20,10 @@ use crate::store::queue::schedule::{Answer, CALL_BYTES, CALL_JOBS, WakeUp, read_
 use crate::store::record::{self, Generation};
 use crate::store::scripts::Name;
 
+mod asked;
+
+pub use asked::RequestRef;
+
 /// How often a call is repeated because its job changed since it was read, or because its keys
 /// lacked a broker.
 const ATTEMPTS: usize = 16;
@@ -28,41 +32,6 @@ const ATTEMPTS: usize = 16;
 const LATE: Duration = Duration::from_secs(4);
 /// How many jobs are read at a time for `fail`: a record may be large.
 const READS: usize = 32;
-
-/// One request of a batch.
-#[derive(Debug, Clone, Copy)]
-pub enum RequestRef<'a> {
-    /// A new job.
-    Schedule(&'a Schedule),
-    /// An action on a job that exists.
-    Act(&'a Act),
-}
-
-impl<'a> From<&'a Request> for RequestRef<'a> {
-    fn from(request: &'a Request) -> Self {
-        match request {
-            Request::Schedule(schedule) => RequestRef::Schedule(schedule),
-            Request::Act(act) => RequestRef::Act(act),
-        }
-    }
-}
-
-impl<'a> RequestRef<'a> {
-    fn id(self) -> &'a str {
-        match self {
-            RequestRef::Schedule(schedule) => schedule.id.as_str(),
-            RequestRef::Act(act) => act.id.as_str(),
-        }
-    }
-
-    /// The queue of a new job.
-    fn queue(self) -> Option<&'a str> {
-        match self {
-            RequestRef::Schedule(schedule) => schedule.job.queue.as_deref(),
-            RequestRef::Act(_) => None,
-        }
-    }
-}
 
 /// The result of a batch.
 #[derive(Debug, Default)]

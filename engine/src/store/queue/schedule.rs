@@ -119,7 +119,8 @@ pub(super) fn schedule_arguments(call: &mut Cmd, request: &Schedule, record: &[u
         Conflict::Keep => "keep",
         Conflict::Reject => "reject",
     };
-    call.arg(request.id.as_str()).arg(record).arg(time_argument(request.due)).arg(policy).arg(u8::from(request.origin.check));
+    call.arg(request.id.as_str()).arg(record).arg(time_argument(request.due)).arg(policy);
+    call.arg(u8::from(request.origin.check) + 2 * u8::from(request.queue_full));
 }
 
 /// A due time in the notation of the scripts.
@@ -139,6 +140,10 @@ pub(super) fn read_answer(items: &mut Items) -> Result<Answer, StoreError> {
         return Err(
             StoreError::new(Class::Script, "redis: schedule: DWELL_VERSION: the job of this id has an unreadable record").hint(UNREADABLE)
         );
+    }
+    if word == "full" {
+        items.text()?;
+        return Err(StoreError::new(Class::QueueFull, "the queue has as many jobs as it may have").hint("send the request again later"));
     }
     let verdict = Verdict::parse(&word)
         .ok_or_else(|| StoreError::new(Class::Script, format!("redis: a script answered the unknown verdict `{word}`")))?;

@@ -13,6 +13,7 @@ fn schedule(job: Job, generated: bool) -> Schedule {
         generated,
         first: None,
         apart: false,
+        queue_full: false,
         due: Due::At(1_763_722_800_000),
         conflict: Conflict::Replace,
         job,

@@ -2,13 +2,13 @@
 -- KEYS   as in prelude.lua, with the due of every broker in meta, and the sets of the jobs' queues.
 -- ARGV   none (changes nothing), or five per job: id, record, time ('=' epoch ms | '+' ms from now | '<'
 --        epoch ms, space, ms from now: the earlier), policy (replace | keep | reject | other: if the id
---        is or was used, then by another message, and the answer is duplicate), check (1: look up the
---        fingerprint). The ids of one call are distinct. Then the deadline of the call, epoch us, if the
+--        is or was used, then by another message, and the answer is duplicate), flags (sum of 1: look up the
+--        fingerprint; 2: the queue is full, and a job with a new id is refused). The ids of one call are distinct. Then the deadline of the call, epoch us, if the
 --        caller knows Redis's clock.
 -- Answer { now us, number of jobs, then verdict, due ms ('' unknown) per job, then broker, due ms per due
 --        that has a new earliest job }. Verdicts: added duplicate replaced kept conflict, or the earlier
---        verdict if this inbound message was applied before; or unreadable: the existing job is damaged
---        or of a later version, and nothing changed.
+--        verdict if this inbound message was applied before. Or nothing changed: unreadable (the existing
+--        job is damaged or of a later version), full (a new job of a full queue).
 -- Errors 'DWELL_BROKER set': KEYS lack this broker or queue; 'DWELL_LATE now us': the deadline has passed.
 --        Nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three per job whose id exists.
@@ -68,7 +68,8 @@ local answer = { NOW_US, count }
 
 for i = 1, count do
   local at = (i - 1) * WIDTH
-  local id, record, time, policy, check = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5] == '1'
+  local id, record, time, policy, flags = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], tonumber(ARGV[at + 5])
+  local check, is_full = has(flags, 1), has(flags, 2)
   local broker, was = brokers[i], live[i]
   local due_text, due
   if byte(time, 1) == EQUALS then
@@ -141,6 +142,7 @@ for i = 1, count do
       due = was_due
     end
   end
+  if not verdict and is_full and (not was or dead) then verdict, due = 'full', nil end
 
   if not verdict then
     verdict = was and not dead and 'replaced' or 'added'
