@@ -2,6 +2,7 @@
 //! drop-in listeners stand on this.
 
 mod upkeep;
+pub mod words;
 
 use std::collections::HashMap;
 use std::sync::Arc;

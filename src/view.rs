@@ -17,8 +17,10 @@ use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::record::Record;
 use crate::units::{show_duration_ms, show_time_ms};
 
+mod fetched;
 mod stats;
 
+pub use fetched::{FetchedJob, LeaseResult, Queue};
 pub use stats::{Broker, Bucket, ErrorSeen, Horizon, Ingest, Instance, Lateness, Stats, Step};
 
 /// A job.

@@ -3,6 +3,7 @@
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
+use super::lease;
 use super::table::{clean, local};
 use crate::apply::{BoundedRetry, RequestBatch, RetryPolicy};
 use crate::job::{Action, JobId, Verdict};
@@ -31,6 +32,22 @@ pub struct ConsumerArgs {
     /// Only if this is the current attempt: the delayed-attempt of the message
     #[arg(long, value_name = "NUMBER")]
     pub attempt: Option<u32>,
+    /// The lease of a job that was fetched from a queue, as `dwell pop` prints it
+    #[arg(long, allow_hyphen_values = true, conflicts_with_all = ["due", "attempt"])]
+    pub lease: Option<String>,
+}
+
+/// `dwell fail`
+#[derive(Debug, Clone, clap::Args)]
+pub struct Fail {
+    #[command(flatten)]
+    consumer: ConsumerArgs,
+    /// With a lease: the wait before the next attempt, instead of that of the retry array
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration_ms, requires = "lease")]
+    wait_ms: Option<u64>,
+    /// With a lease: why, which becomes the last error of the job
+    #[arg(long, value_name = "TEXT", requires = "lease")]
+    error: Option<String>,
 }
 
 /// `dwell reschedule`
@@ -63,9 +80,21 @@ pub(super) async fn act(common: &Common, action: Action, args: Args) -> Result<E
     run(common, action, args.id, None, (None, None)).await
 }
 
-/// Applies the `finish` or `fail` of a job's consumer.
-pub(super) async fn act_for_consumer(common: &Common, action: Action, args: ConsumerArgs) -> Result<Exit, Stop> {
-    run(common, action, args.id, None, (args.due, args.attempt)).await
+/// Applies the `finish` of a job's consumer.
+pub(super) async fn finish(common: &Common, args: ConsumerArgs) -> Result<Exit, Stop> {
+    match &args.lease {
+        Some(lease) => lease::finish(common, args.id, lease).await,
+        None => run(common, Action::Finish, args.id, None, (args.due, args.attempt)).await,
+    }
+}
+
+/// Applies the `fail` of a job's consumer.
+pub(super) async fn fail(common: &Common, args: Fail) -> Result<Exit, Stop> {
+    let Fail { consumer, wait_ms, error } = args;
+    match &consumer.lease {
+        Some(lease) => lease::fail(common, consumer.id, lease, wait_ms, error).await,
+        None => run(common, Action::Fail, consumer.id, None, (consumer.due, consumer.attempt)).await,
+    }
 }
 
 /// Acts on a job and prints the verdict. Exits with 2 if it is not the verdict asked for. `when`: a

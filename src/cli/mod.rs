@@ -6,7 +6,10 @@ pub mod common;
 pub mod completions;
 pub mod exit;
 pub mod fsck;
+pub mod lease;
 pub mod ls;
+pub mod pop;
+pub mod queues;
 pub mod requeue;
 pub mod run;
 pub mod schema;
@@ -56,10 +59,18 @@ enum Command {
     Reschedule(act::Reschedule),
     /// Publish a job now
     Fire(act::Args),
-    /// Finish a job for its consumer
+    /// Finish a job for its consumer; with its lease, as the consumer of a queue
     Finish(act::ConsumerArgs),
-    /// Fail an attempt for its consumer
-    Fail(act::ConsumerArgs),
+    /// Fail an attempt for its consumer; with its lease, as the consumer of a queue
+    Fail(act::Fail),
+    /// Fetch jobs of a queue, each with its lease
+    Pop(pop::Args),
+    /// Give a fetched job back to its queue; no attempt is burned
+    Release(lease::Release),
+    /// Prolong the lease of a fetched job
+    Touch(lease::Touch),
+    /// Count the jobs of each queue, directly from Redis
+    Queues(queues::Args),
     /// Schedule a dead job again, with attempts from 1; or move the jobs of a broker to another
     Requeue(requeue::Args),
     /// Print the JSON Schema of the settings
@@ -135,8 +146,12 @@ impl Command {
             Command::Cancel(args) => Box::pin(act::act(common, Action::Cancel, args)).await,
             Command::Reschedule(args) => Box::pin(act::reschedule(common, args)).await,
             Command::Fire(args) => Box::pin(act::act(common, Action::Fire, args)).await,
-            Command::Finish(args) => Box::pin(act::act_for_consumer(common, Action::Finish, args)).await,
-            Command::Fail(args) => Box::pin(act::act_for_consumer(common, Action::Fail, args)).await,
+            Command::Finish(args) => Box::pin(act::finish(common, args)).await,
+            Command::Fail(args) => Box::pin(act::fail(common, args)).await,
+            Command::Pop(args) => Box::pin(pop::run(common, args)).await,
+            Command::Release(args) => Box::pin(lease::release(common, args)).await,
+            Command::Touch(args) => Box::pin(lease::touch(common, args)).await,
+            Command::Queues(args) => Box::pin(queues::run(common, &args)).await,
             Command::Requeue(args) => Box::pin(requeue::run(common, args)).await,
             Command::Schema(_) => schema::run(common),
             Command::Completions(args) => completions::run(&args),

@@ -50,6 +50,8 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
         (false, Some(reason)) => format!("{}, {}", job.state, reason.as_str()),
         (false, None) => job.state.to_owned(),
     };
+    // The consumer of a queue always confirms.
+    let confirm = if job.queue.is_some() { "consumer".to_owned() } else { format!("{:?}", job.confirm).to_lowercase() };
     let mut lines = vec![
         ("id", job.id.clone()),
         ("state", state),
@@ -57,7 +59,7 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
         ("attempts", job.attempt.to_string()),
         ("retry", if job.retry.is_empty() { "none".to_owned() } else { job.retry.join(", ") }),
         ("ttr", show_duration_ms(job.ttr_ms.into())),
-        ("confirm", format!("{:?}", job.confirm).to_lowercase()),
+        ("confirm", confirm),
         ("size", show_size(job.size as u64)),
         ("created", time(job.created_ms)),
     ];
@@ -79,7 +81,7 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
 }
 
 /// The beginning of a body: as text if it is text, else as hexadecimal.
-fn preview(body: &[u8]) -> String {
+pub(super) fn preview(body: &[u8]) -> String {
     let start = &body[..body.len().min(PREVIEW)];
     let cut = body.len() > start.len();
     let shown = match std::str::from_utf8(start) {

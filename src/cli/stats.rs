@@ -26,6 +26,7 @@ fn text(stats: &view::Stats, counts: &Counts, namespace: &str) -> String {
         ("namespace", format!("{namespace}, {} buckets", stats.buckets.len())),
         ("scheduled", stats.scheduled.to_string()),
         ("overdue", stats.overdue.to_string()),
+        ("ready", stats.ready.to_string()),
         ("reserved", stats.reserved.to_string()),
         ("dead", stats.dead.to_string()),
         ("next due", next),

@@ -12,11 +12,12 @@ use super::extract::Json as Body;
 use super::pop::span;
 use super::text::Text;
 use crate::job::JobId;
-use crate::queues::{QueueService, WORDS_MAX};
+use crate::queues::{QueueService, WORDS_MAX, words};
 use crate::request::{Code, Rejection};
 use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, LeaseVerdict, Word};
 use crate::store::queue::pop::PopToken;
+use crate::view::LeaseResult;
 
 /// The words on leases; at most 1000 together.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -99,38 +100,6 @@ pub(super) struct Results {
     results: Vec<LeaseResult>,
 }
 
-/// The answer to a word on a lease.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct LeaseResult {
-    /// The job's id.
-    id: String,
-    /// `finish`, `fail`, `release` or `touch`.
-    #[schema(value_type = String)]
-    action: &'static str,
-    /// `finished`, `failed`, `released`, `touched`: done. `dead`: the `fail` was at the end of the retry
-    /// array. Nothing changed: `stale` (the lease is over, or another's), `fired` (the job was finished
-    /// before), `not_found`.
-    #[schema(value_type = String)]
-    verdict: &'static str,
-    /// When the job is due again, epoch ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    due_ms: Option<i64>,
-    /// Until when the lease lasts, epoch ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    deadline_ms: Option<i64>,
-}
-
-impl LeaseResult {
-    /// Whether the word did what it says.
-    pub(super) fn status(&self) -> u16 {
-        match self.verdict {
-            "not_found" => 404,
-            "stale" | "fired" => 409,
-            _ => 200,
-        }
-    }
-}
-
 /// A word that was read.
 pub(super) struct Said {
     pub(super) id: String,
@@ -173,8 +142,7 @@ pub(super) async fn leases(State(api): State<Api>, caller: Caller, Body(words): 
             return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
         }
         let longest = queues.max_ttr_ms();
-        let word = |token: &PopToken| Word::Touch { ttr_ms: ttr_ms.unwrap_or(token.ttr_ms.into()).min(longest) };
-        said.push(read(&caller, id, &lease, "touch", word)?);
+        said.push(read(&caller, id, &lease, "touch", |token| words::touch(token, ttr_ms, longest))?);
     }
     Ok(Json(Results { results: carry_out(queues, said).await? }))
 }
@@ -199,8 +167,7 @@ pub(super) fn read(
 /// Reads a `fail`: the wait of the call replaces that of the array, unless the array is at its end.
 pub(super) fn fail(caller: &Caller, id: String, lease: &str, wait: Option<Text>, error: Option<String>) -> Result<Said, Problem> {
     let wait_ms = span("for", wait)?;
-    let error = error.filter(|error| !error.is_empty()).unwrap_or_else(|| "the consumer said `fail`".to_owned());
-    read(caller, id, lease, "fail", |token| Word::Fail { wait_ms: token.wait_ms.map(|of_array| wait_ms.unwrap_or(of_array)), error })
+    read(caller, id, lease, "fail", |token| words::fail(token, wait_ms, error))
 }
 
 /// Carries out words, in their order.
@@ -210,12 +177,11 @@ pub(super) async fn carry_out(queues: &QueueService, said: Vec<Said>) -> Result<
     let refused = |verdict| Acknowledged { verdict, ms: None };
     said.into_iter()
         .map(|Said { id, action, word }| {
-            let Acknowledged { verdict, ms } = match word {
+            let answer = match word {
                 Ok(_) => answers.next().unwrap_or(Ok(refused(LeaseVerdict::Stale)))?,
                 Err(verdict) => refused(verdict),
             };
-            let (due_ms, deadline_ms) = if verdict == LeaseVerdict::Touched { (None, ms) } else { (ms, None) };
-            Ok(LeaseResult { id, action, verdict: verdict.as_str(), due_ms, deadline_ms })
+            Ok(LeaseResult::of(id, action, answer))
         })
         .collect()
 }

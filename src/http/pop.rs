@@ -8,8 +8,6 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use hyper::body::{Frame, SizeHint};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -20,10 +18,9 @@ use super::extract::MaybeJson;
 use super::queue_name::{InPath, QueueNames};
 use super::text::Text;
 use crate::consumers::PoppedJobs;
-use crate::job::Job;
 use crate::queues::{POP_MAX, QueueService, WAIT_MAX};
 use crate::units::parse_duration_ms;
-use crate::view;
+use crate::view::FetchedJob;
 
 /// What to fetch. All fields are optional.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -45,53 +42,6 @@ pub(super) struct Asked {
 pub(super) struct Fetched<'a> {
     /// The jobs; empty if none was there within the wait.
     jobs: Vec<FetchedJob<'a>>,
-}
-
-/// A fetched job. Its consumer ends the lease by `POST /v1/leases`.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct FetchedJob<'a> {
-    /// The job's id.
-    id: &'a str,
-    /// The queue that the job came from.
-    queue: &'a str,
-    /// The lease: an opaque text, to be sent back as it is. Absent in a peek.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lease: Option<String>,
-    /// How often the job was handed out, this time included.
-    #[schema(value_type = u64)]
-    attempt: u32,
-    /// When the job was due, epoch ms; the same over its retries.
-    due_ms: i64,
-    /// The end of the lease, epoch ms. Absent in a peek.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    deadline_ms: Option<i64>,
-    /// The headers by name; a repeated name has a list of values.
-    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
-    headers: serde_json::Map<String, serde_json::Value>,
-    /// The body, if it is UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body: Option<&'a str>,
-    /// The body in base64, if it is not UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body_base64: Option<String>,
-}
-
-impl<'a> FetchedJob<'a> {
-    /// A ready job, without a lease.
-    pub(super) fn peeked(id: &'a str, job: &'a Job, attempt: u32, due_ms: i64) -> FetchedJob<'a> {
-        let body = std::str::from_utf8(&job.body).ok();
-        FetchedJob {
-            id,
-            queue: job.queue.as_deref().unwrap_or_default(),
-            lease: None,
-            attempt,
-            due_ms,
-            deadline_ms: None,
-            headers: view::headers(&job.headers),
-            body,
-            body_base64: body.is_none().then(|| STANDARD.encode(&job.body)),
-        }
-    }
 }
 
 impl<'a> Fetched<'a> {
@@ -139,16 +89,7 @@ pub(super) fn span(name: &str, text: Option<Text>) -> Result<Option<u64>, Proble
 }
 
 fn answer(jobs: PoppedJobs, queues: QueueService, now_us: i64) -> Response {
-    let fetched = Fetched {
-        jobs: jobs
-            .iter()
-            .map(|popped| FetchedJob {
-                lease: Some(popped.lease.text()),
-                deadline_ms: Some(popped.deadline_ms),
-                ..FetchedJob::peeked(popped.id.as_str(), &popped.record.job, popped.state.attempt, popped.due_ms())
-            })
-            .collect(),
-    };
+    let fetched = Fetched { jobs: jobs.iter().map(FetchedJob::popped).collect() };
     let bytes = serde_json::to_vec(&fetched).unwrap_or_default();
     let body = UnsentBody { bytes: Some(bytes.into()), jobs: Some((jobs, queues, now_us)) };
     let mut response = Body::new(body).into_response();

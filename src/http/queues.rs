@@ -10,36 +10,16 @@ use super::Problem;
 use super::api::Api;
 use super::caller::Caller;
 use super::extract::{Json as Body, Query};
-use super::pop::{Fetched, FetchedJob};
+use super::pop::Fetched;
 use super::queue_name::{InPath, QueueName};
 use crate::queues::POP_MAX;
 use crate::store::reader::lookup::Place;
 use crate::store::reader::queues::QueueCounts;
 use crate::units::quote;
+use crate::view::{FetchedJob, Queue};
 
 /// The default number of jobs of a peek.
 const PEEK: usize = 10;
-
-/// A queue and its jobs by state.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Queue {
-    /// The queue.
-    queue: String,
-    /// Jobs that are due later.
-    scheduled: u64,
-    /// Jobs that are due and not fetched.
-    ready: u64,
-    /// Fetched jobs with a lease.
-    reserved: u64,
-    /// Dead jobs.
-    dead: u64,
-    /// Since when the oldest ready job has been due, epoch ms; null without one.
-    oldest_ready_ms: Option<i64>,
-    /// The pops that wait at the answering instance.
-    waiting: usize,
-    /// Whether the queue hands nothing out.
-    paused: bool,
-}
 
 /// All queues.
 #[derive(Debug, Serialize, ToSchema)]
@@ -50,8 +30,8 @@ pub(super) struct QueueList {
 
 impl Api {
     fn queue(&self, counts: QueueCounts) -> Queue {
-        let QueueCounts { queue, scheduled, ready, reserved, dead, oldest_ready_ms, paused } = counts;
-        Queue { waiting: self.inner.queues.waiting(&queue), queue, scheduled, ready, reserved, dead, oldest_ready_ms, paused }
+        let waiting = self.inner.queues.waiting(&counts.queue);
+        Queue::of(counts, Some(waiting))
     }
 
     async fn counts_of(&self, queue: String) -> Result<Json<Queue>, Problem> {

@@ -10,7 +10,7 @@ Commands that show or change jobs work directly on Redis; no running sidecar is 
 | exit code | means |\n|---|---|\n\
 | 0 | done |\n\
 | 1 | failed; of `fsck`: damage is left |\n\
-| 2 | not found or too late: a verdict other than the one asked for ([verdicts](http.md#verdicts)) |\n\
+| 2 | not found or too late: a verdict other than the one asked for ([verdicts](http.md#verdicts)); of `pop`: no job |\n\
 | 64 | wrong command line |\n\
 | 69 | a server is unreachable, refuses, or lacks a destination |\n\
 | 78 | wrong settings |\n\n\

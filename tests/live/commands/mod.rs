@@ -7,6 +7,7 @@ pub(crate) mod fixture;
 mod fsck;
 mod ls;
 mod permissions;
+mod queues;
 mod send;
 mod show;
 mod start;
