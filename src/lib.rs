@@ -16,7 +16,8 @@
 //! - [`bridge`]: starts, runs and drains all agents; [`readiness`]: what the start waits for.
 //! - [`clock`]: the only module that reads time; [`alarm`]: an exact timer; [`reconnect`]: backoff;
 //!   [`shutdown`]: signals.
-//! - [`telemetry`]: logs, metrics and traces; [`http`]: probes, admin API and dashboard.
+//! - [`telemetry`]: logs, metrics and traces; [`http`]: probes, admin API and dashboard; [`compat`]:
+//!   listeners for clients of other delay queues.
 //! - [`view`]: jobs, verdicts and counts as JSON.
 //! - [`cli`]: the commands, a file each.
 //! - `fuzz`: entry points to parsers for the package `fuzz`.
@@ -37,6 +38,7 @@ cfg_if::cfg_if! {
         pub mod alarm;
         pub mod apply;
         pub mod bridge;
+        pub mod compat;
         pub mod config;
         pub mod delayed_headers;
         pub mod dispatch;
@@ -58,6 +60,7 @@ cfg_if::cfg_if! {
         mod alarm;
         mod apply;
         mod bridge;
+        mod compat;
         mod config;
         mod delayed_headers;
         mod dispatch;

@@ -29,6 +29,7 @@ mod target;
 #[cfg(all(test, feature = "amqp", feature = "kafka", feature = "nats"))]
 mod tests;
 
+pub(crate) use envelope::compact;
 pub use gauge::QueueGauge;
 pub use moved::Moving;
 pub use parse::{act_on, dead_job, due_within, from_fields, parse};

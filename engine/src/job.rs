@@ -60,7 +60,7 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "is_ready")]
     pub on_timeout: OnTimeout,
     /// Of a job of a queue: the most hand-outs, without a wait between them, instead of the retry
-    /// array. Only the drop-in listener for lmstfy sets this.
+    /// array; 0: no limit. Only the drop-in listeners set this: lmstfy's, and delay-queue's 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tries: Option<u16>,
     /// Of a job of a queue: the job ends without a trace from then on, in any state; epoch ms. Only

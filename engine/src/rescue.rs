@@ -20,7 +20,7 @@ use crate::store::Store;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::lease::Lease;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
-use crate::store::queue::settle::{Bury, SettleResult};
+use crate::store::queue::settle::{Bury, Completion, SettleResult};
 
 /// How often the preferred reader of a bucket looks for expired leases: the delay that a crash adds
 /// to the lease.
@@ -192,7 +192,8 @@ impl Rescue {
 
     /// Sends back the jobs of one broker, or of `=` and a queue. Adds those that are to be buried.
     async fn settle(&self, bucket: u16, set: &str, leases: Vec<Lease>, buries: &mut Vec<Bury>) -> Result<(), StoreError> {
-        let (mut releases, mut retries) = (Vec::new(), Vec::new());
+        let (mut releases, mut retries, mut over) = (Vec::new(), Vec::new(), Vec::new());
+        let now_ms = self.store.now_ms();
         for lease in leases {
             if lease.state.held {
                 self.observer.timed_out(lease.record.job.queue.as_deref());
@@ -200,11 +201,15 @@ impl Rescue {
                 tracing::warn!(id = %lease.id, broker = set, crashes = lease.state.crashes, "the lease expired without a settlement, the job is taken over");
                 self.observer.taken_over();
             }
-            match follow_up(&lease, &self.rules.retry_ms) {
+            match follow_up(&lease, &self.rules.retry_ms, now_ms) {
                 FollowUp::Release(release) => releases.push(release),
                 FollowUp::Retry(retry) => retries.push(retry),
                 FollowUp::Bury(bury) => buries.push(bury),
+                FollowUp::End(token) => over.push(token),
             }
+        }
+        if !over.is_empty() {
+            self.store.queue.complete(bucket, &over, Completion::Dropped).await?;
         }
         if !releases.is_empty() {
             self.store.queue.release(bucket, set, &releases).await?;

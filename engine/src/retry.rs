@@ -15,11 +15,11 @@ pub enum Next {
 }
 
 /// The wait at `step` of the job's retry array, or of `default_retry` if the job has none. After the
-/// last wait, or the last of [`Job::tries`], death with `reason`.
+/// last wait, or the last of [`Job::tries`], death with `reason`. No tries are no limit.
 #[must_use]
 pub fn next(job: &Job, step: u16, default_retry: &[u64], reason: DeadReason) -> Next {
     if let Some(tries) = job.tries {
-        return if u32::from(step) + 1 < u32::from(tries) { Next::Wait(0) } else { Next::Dies(reason) };
+        return if tries == 0 || u32::from(step) + 1 < u32::from(tries) { Next::Wait(0) } else { Next::Dies(reason) };
     }
     let waits = job.retry.as_deref().unwrap_or(default_retry);
     waits.get(usize::from(step)).map_or(Next::Dies(reason), |ms| Next::Wait(*ms))
@@ -48,5 +48,7 @@ mod tests {
         assert_eq!(next(Some(vec![]), 0), dies, "`none` is a single attempt");
         let tried = |step| super::next(&Job { tries: Some(2), ..job(None) }, step, &[7], DeadReason::RetriesExhausted);
         assert_eq!([tried(0), tried(1)], [Next::Wait(0), dies]);
+        let for_ever = Job { tries: Some(0), ..job(Some(vec![])) };
+        assert_eq!(super::next(&for_ever, u16::MAX, &[], DeadReason::RetriesExhausted), Next::Wait(0));
     }
 }

@@ -3,18 +3,22 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
+use futures_util::future::join_all;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
 use crate::bridge::{Bridge, Failure, Roles, StartError};
+use crate::compat::listeners::{self, Serving};
+use crate::compat::{Access, Service};
 use crate::config::read_secret;
 use crate::http::api::{self, Api};
 use crate::http::listener::CONSUMERS_MAX;
-use crate::http::{Listener, Rates, StartGate, probes, router};
+use crate::http::{ListenError, Listener, Rates, StartGate, probes, router};
 use crate::queues::QueueService;
 use crate::readiness::Readiness;
+use crate::request::Rules;
 use crate::shutdown::Signals;
 use crate::telemetry::trace::Traces;
 use crate::telemetry::{Metrics, log};
@@ -74,6 +78,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         allow_connections();
         admin.for_consumers()
     };
+    let compat = listeners::bind(&settings.compat).await.map_err(cannot_listen)?;
     let token = match &settings.http.token_file {
         Some(file) => Some(read_secret(file).map_err(|why| Stop::because(Exit::Settings, format!("http.token_file: {why}"), ""))?),
         None => None,
@@ -84,6 +89,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     tracing::info!(address = %admin.address(), "admin api");
     let gate = StartGate::default();
     let admin = tokio::spawn(admin.serve(gate.router(), http_stop.clone()));
+    let compat: Vec<Serving> = compat.into_iter().map(|bound| bound.serve(http_stop.clone())).collect();
 
     let roles = Roles { ingest: !args.no_ingest, dispatch: !args.no_dispatch };
     let max_wait = args.wait_ms.map(Duration::from_millis);
@@ -96,12 +102,14 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         }
     };
     let rates = Rates::new(metrics.clone());
+    let queues =
+        QueueService::new(settings.queues.clone(), bridge.consumers().clone(), metrics.clone(), settings.limits.max_ttr_ms.into());
     let api = Api::new(api::Parts {
         settings: &settings,
         roles,
         instance: bridge.instance(),
         apply: bridge.apply().clone(),
-        queues: QueueService::new(settings.queues.clone(), bridge.consumers().clone(), metrics.clone(), settings.limits.max_ttr_ms.into()),
+        queues: queues.clone(),
         gauge: bridge.gauge().clone(),
         rates: rates.clone(),
         readiness: readiness.clone(),
@@ -110,6 +118,9 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     });
     let sampling = tokio::spawn(rates.run(http_stop.clone()));
     gate.open(router::router(api));
+    let service = Service::new(bridge.apply().clone(), queues, Rules { gauge: bridge.gauge().clone(), ..Rules::direct(&settings) });
+    let access = Access::new(token.as_deref(), &settings.http.tokens);
+    compat.iter().for_each(|listener| listener.open(&service, &access));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
     let failed = tokio::select! {
         signal = signals.next() => {
@@ -134,7 +145,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     traces.stop().await;
     http_stop.cancel();
     // Open requests are answered, for a second at most.
-    let _ = tokio::join!(http, admin, sampling);
+    let _ = tokio::join!(http, admin, sampling, join_all(compat.into_iter().map(Serving::ended)));
     failed.map_or(Ok(Exit::Ok), |failed| Err(failed.into()))
 }
 
@@ -151,8 +162,11 @@ fn allow_connections() {
 }
 
 async fn bind(setting: &'static str, listen: &str) -> Result<Listener, Stop> {
-    Listener::bind(setting, listen).await.map_err(|error| {
-        let exit = if error.exit_code() == Exit::Settings.code() { Exit::Settings } else { Exit::Unavailable };
-        Stop::because(exit, error.to_string(), "")
-    })
+    Listener::bind(setting, listen).await.map_err(cannot_listen)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn cannot_listen(error: ListenError) -> Stop {
+    let exit = if error.exit_code() == Exit::Settings.code() { Exit::Settings } else { Exit::Unavailable };
+    Stop::because(exit, error.to_string(), "")
 }

@@ -16,7 +16,7 @@ use crate::job::JobId;
 use crate::request::{Code, Rejection};
 
 /// How long a body may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A JSON body.
 pub(super) struct Json<T>(pub(super) T);

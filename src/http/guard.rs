@@ -75,7 +75,8 @@ fn sent_token(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token)
 }
 
-fn refuses_open(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
+/// Why a call without a token is refused, if it is.
+pub(crate) fn refuses_open(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
     let text = |name| headers.get(name).map(|value: &header::HeaderValue| value.to_str().unwrap_or_default());
     let host = text(header::HOST).unwrap_or_default();
     let asked = [Some(host), uri.authority().map(|authority| authority.as_str())];

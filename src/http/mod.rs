@@ -20,11 +20,11 @@ mod bundle;
 mod caller;
 mod dashboard;
 mod events;
-mod extract;
+pub(crate) mod extract;
 mod feed;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
-mod guard;
+pub(crate) mod guard;
 mod horizon;
 mod jobs;
 mod leases;
@@ -44,7 +44,7 @@ mod schedule;
 mod start_gate;
 mod stats;
 mod text;
-mod trace;
+pub(crate) mod trace;
 
 pub use listener::{ListenError, Listener};
 pub use problem::Problem;

@@ -20,7 +20,7 @@ const LONGEST_PATH: usize = 300;
 
 /// Gives a request its id (the caller's, if usable), runs it, and logs one line without query,
 /// headers or body.
-pub(super) async fn request(mut request: Request, next: Next) -> Response {
+pub(crate) async fn request(mut request: Request, next: Next) -> Response {
     let begun = clock::now();
     let id = request.headers().get(&REQUEST_ID).filter(|id| is_fit(id)).cloned().unwrap_or_else(|| {
         HeaderValue::from_str(&format!("{:032x}", rand::random::<u128>())).expect("hexadecimal digits are a header's value")
@@ -60,7 +60,12 @@ fn is_fit(id: &HeaderValue) -> bool {
 
 /// The answer to a call that panicked.
 pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    note_panic(&*panic);
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "this is a bug in dwell: the log has details under this x-request-id").into_response()
+}
+
+/// Logs why a call panicked.
+pub(crate) fn note_panic(panic: &(dyn Any + Send)) {
     let why = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
     tracing::error!(why, "a call panicked: this is a bug in dwell");
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "this is a bug in dwell: the log has details under this x-request-id").into_response()
 }

@@ -98,7 +98,7 @@ fn published(body: &RawValue) -> Result<Bytes, Rejection> {
 }
 
 /// Valid JSON without the white space between its tokens; the tokens are unchanged.
-fn compact(json: &str) -> String {
+pub(crate) fn compact(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     let (mut quoted, mut escaped) = (false, false);
     for c in json.chars() {

@@ -3,7 +3,7 @@
 use crate::job::{DeadReason, OnTimeout};
 use crate::retry::{self, CRASHES_MAX, Next};
 use crate::store::queue::lease::Lease;
-use crate::store::queue::settle::{Bury, Release, Retry};
+use crate::store::queue::settle::{Bury, LeaseToken, Release, Retry};
 
 /// What becomes of the job.
 #[derive(Debug)]
@@ -14,10 +14,15 @@ pub(super) enum FollowUp {
     Retry(Retry),
     /// It is dead at once.
     Bury(Bury),
+    /// It is over by its own end.
+    End(LeaseToken),
 }
 
 /// What follows the end of this lease. `default_retry`: the waits of jobs without a retry array, ms.
-pub(super) fn follow_up(lease: &Lease, default_retry: &[u64]) -> FollowUp {
+pub(super) fn follow_up(lease: &Lease, default_retry: &[u64], now_ms: i64) -> FollowUp {
+    if lease.record.job.ends_ms.is_some_and(|ms| ms <= now_ms) {
+        return FollowUp::End(lease.token());
+    }
     if lease.state.held { after_timeout(lease, default_retry) } else { after_crash(lease) }
 }
 
@@ -83,19 +88,27 @@ mod tests {
     #[test]
     fn a_job_of_a_queue_is_ready_or_waits_and_is_dead_at_the_end_of_its_array() {
         let job = |on_timeout| Job { retry: Some(vec![700]), on_timeout, ..Job::for_queue("q", "") };
-        let held = |on_timeout, step| follow_up(&lease(job(on_timeout), |state| (state.held, state.step) = (true, step)), &[]);
+        let held = |on_timeout, step| follow_up(&lease(job(on_timeout), |state| (state.held, state.step) = (true, step)), &[], 0);
         assert!(matches!(held(OnTimeout::Ready, 0), FollowUp::Retry(Retry { wait_ms: 0, dies: None, .. })));
         assert!(matches!(held(OnTimeout::Retry, 0), FollowUp::Retry(Retry { wait_ms: 700, dies: None, .. })));
         assert!(matches!(held(OnTimeout::Ready, 1), FollowUp::Bury(Bury { reason: DeadReason::RetriesExhausted, .. })));
     }
 
     #[test]
+    fn a_job_that_is_over_by_its_own_end_leaves_no_trace() {
+        let job = || Job { tries: Some(1), ends_ms: Some(7), ..Job::for_queue("q", "") };
+        let held = |now_ms| follow_up(&lease(job(), |state| state.held = true), &[], now_ms);
+        assert!(matches!(held(7), FollowUp::End(_)));
+        assert!(matches!(held(6), FollowUp::Bury(_)));
+    }
+
+    #[test]
     fn a_job_of_a_broker_goes_by_its_array_and_by_its_dead_letter() {
         let job = || Job::new("main", Destination::new("t"), "");
-        let held = |step| follow_up(&lease(job(), |state| (state.held, state.step) = (true, step)), &[900]);
+        let held = |step| follow_up(&lease(job(), |state| (state.held, state.step) = (true, step)), &[900], 0);
         assert!(matches!(held(0), FollowUp::Retry(Retry { wait_ms: 900, dies: None, .. })));
         assert!(matches!(held(1), FollowUp::Retry(Retry { dies: Some(DeadReason::RetriesExhausted), .. })));
-        let crashed = |crashes, reason| follow_up(&lease(job(), |state| (state.crashes, state.reason) = (crashes, reason)), &[]);
+        let crashed = |crashes, reason| follow_up(&lease(job(), |state| (state.crashes, state.reason) = (crashes, reason)), &[], 0);
         assert!(matches!(crashed(1, None), FollowUp::Release(Release { pause_ms: 0, .. })));
         assert!(matches!(crashed(CRASHES_MAX, None), FollowUp::Retry(Retry { dies: Some(DeadReason::Crashed), .. })));
         assert!(matches!(crashed(CRASHES_MAX, Some(DeadReason::Failed)), FollowUp::Bury(Bury { reason: DeadReason::Failed, .. })));

@@ -4,15 +4,20 @@
 //! - `fixture`: a Kafka, a NATS, a Redis and a `dwell run` that takes each dialect on a topic of
 //!   its own.
 //! - `etf1`, `timebridge`, `sky_uk`: schedulers of Kafka; `nats_schedules`: those of NATS's server;
-//!   `delay_queue`: what clients of ouqiang's push.
+//!   `delay_queue`: what clients of ouqiang's push to a topic.
+//! - `lmstfy`, `delay_queue_server`: what clients of lmstfy and of ouqiang's delay-queue do, on the
+//!   `listeners` of `[compat]`.
 //! - `guides`: the pages that lead from them to Dwell, followed word by word; `guide`: how.
 //! - `rabbitmq_plugin`: RabbitMQ's delayed-message plugin, on servers of its own.
 
 mod delay_queue;
+mod delay_queue_server;
 mod etf1;
 mod fixture;
 mod guide;
 mod guides;
+mod listeners;
+mod lmstfy;
 mod nats_schedules;
 mod rabbitmq_plugin;
 mod sky_uk;

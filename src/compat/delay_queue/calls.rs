@@ -1,0 +1,93 @@
+//! `/push`, `/pop`, `/finish`, `/delete` and `/get`
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::job::{Form, Pushed, topics};
+use super::{Answer, Call, DelayQueue, Failed};
+use crate::compat::access::Caller;
+use crate::compat::handed::handed;
+use crate::compat::service::Refusal;
+use crate::config::Scope;
+use crate::consumers::PoppedJobs;
+
+/// How long a pop waits for a job: as long as delay-queue's, whose clients wait 200 s.
+const WAIT: Duration = Duration::from_secs(178);
+
+/// A job that is handed out.
+#[derive(Serialize)]
+struct Handed<'a> {
+    id: &'a str,
+    body: &'a str,
+}
+
+/// A job that is looked at.
+#[derive(Serialize)]
+struct Shown<'a> {
+    topic: &'a str,
+    id: &'a str,
+    /// When the job is due, epoch s.
+    delay: i64,
+    /// s
+    ttr: u32,
+    body: &'a str,
+}
+
+/// Stores a job.
+pub(super) async fn push(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
+    let pushed = Pushed::read(&call.fields, Form::Push)?;
+    call.caller.may(Scope::Schedule, &pushed.topic)?;
+    state.push(pushed).await?;
+    Ok(done())
+}
+
+/// Hands out one ready job of the first topic that has one. Waits until there is one.
+pub(super) async fn pop(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
+    let popped = state.pop(&call.caller, topics(&call.fields.text("topic")?)?).await?;
+    let Some(job) = popped.first() else { return Ok(done()) };
+    let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
+    Ok(handed(&Answer::done(Some(Handed { id: &id, body: &body })), popped))
+}
+
+/// Ends a job in any state. An unknown job is no error.
+pub(super) async fn delete(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
+    state.end(&call.caller, &call.fields.text("id")?).await?;
+    Ok(done())
+}
+
+/// Shows a job in any state.
+pub(super) async fn get(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
+    let Some(found) = state.find(&call.fields.text("id")?).await? else { return Ok(done()) };
+    let (job, due_ms) = (found.job(), found.state.as_ref().map_or(found.score_ms, |state| state.due_ms));
+    let topic = job.queue.as_deref().unwrap_or_default();
+    call.caller.may(Scope::Read, topic)?;
+    let body = String::from_utf8_lossy(&job.body);
+    let shown = Shown { topic, id: found.id.as_str(), delay: due_ms.div_euclid(1000), ttr: job.ttr_ms / 1000, body: &body };
+    Ok(Json(Answer::done(Some(shown))).into_response())
+}
+
+fn done() -> Response {
+    Json(Answer::<()>::done(None)).into_response()
+}
+
+impl DelayQueue {
+    pub(super) async fn pop(&self, caller: &Caller, topics: Vec<String>) -> Result<PoppedJobs, Failed> {
+        for topic in &topics {
+            caller.may(Scope::Consume, topic)?;
+            if self.service.queue(topic).is_none() {
+                return Err(Failed::new(Refusal::Undeclared.text(topic)));
+            }
+        }
+        Ok(self.service.pop(topics, 1, WAIT, None).await?)
+    }
+
+    pub(super) async fn end(&self, caller: &Caller, id: &str) -> Result<(), Failed> {
+        let Some(found) = self.find(id).await? else { return Ok(()) };
+        caller.may(Scope::Consume, found.job().queue.as_deref().unwrap_or_default())?;
+        Ok(self.service.end(&found.id).await?)
+    }
+}

@@ -1,0 +1,59 @@
+//! `/`: the older form, a single URL with a command in the body.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::job::{Form, Pushed, topics};
+use super::{Call, DelayQueue, Failed};
+use crate::compat::handed::handed;
+use crate::config::Scope;
+use crate::units::quote;
+
+/// What a command answers.
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    success: bool,
+    error: &'a str,
+    id: &'a str,
+    /// The body of a job that is handed out.
+    value: &'a str,
+}
+
+impl<'a> Answer<'a> {
+    fn done(id: &'a str, value: &'a str) -> Self {
+        Answer { success: true, error: "", id, value }
+    }
+}
+
+/// Carries out a command.
+pub(super) async fn call(State(state): State<DelayQueue>, call: Result<Call, Failed>) -> Response {
+    let answer = match call {
+        Ok(call) => carry_out(&state, &call).await,
+        Err(failed) => Err(failed),
+    };
+    answer.unwrap_or_else(|Failed { status, text }| {
+        (status, Json(Answer { success: false, error: &text, id: "", value: "" })).into_response()
+    })
+}
+
+async fn carry_out(state: &DelayQueue, Call { caller, fields }: &Call) -> Result<Response, Failed> {
+    let id = fields.text("id")?;
+    match fields.text("command")?.as_str() {
+        "add" => {
+            let pushed = Pushed::read(fields, Form::Classic)?;
+            caller.may(Scope::Schedule, &pushed.topic)?;
+            state.push(pushed).await?;
+        }
+        "pop" => {
+            let popped = state.pop(caller, topics(&fields.text("topic")?)?).await?;
+            let Some(job) = popped.first() else { return Ok(Json(Answer::done("", "")).into_response()) };
+            let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
+            return Ok(handed(&Answer::done(&id, &body), popped));
+        }
+        "finish" | "delete" => state.end(caller, &id).await?,
+        other => return Err(Failed::new(format!("command {} is not one of add, pop, finish, delete", quote(other)))),
+    }
+    Ok(Json(Answer::done(&id, "")).into_response())
+}

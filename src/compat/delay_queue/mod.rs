@@ -1,0 +1,156 @@
+//! The protocol of ouqiang/delay-queue, on `[compat] delay_queue`: JSON in the body of any method,
+//! and always status 200 with a `code`, but for callers without a right. A topic is a queue.
+//!
+//! - `calls`: `/push`, `/pop`, `/finish`, `/delete`, `/get`; `classic`: the same on the single URL
+//!   `/`, in the older form; `job`: a job in both.
+
+mod calls;
+mod classic;
+mod job;
+
+use std::any::Any;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use axum::{Json, Router, middleware};
+use serde::{Deserialize, Serialize};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use super::access::{self, Access, Caller, Denied};
+use super::fields::Fields;
+use super::service::Service;
+use crate::clock;
+use crate::http::extract::BODY_TIMEOUT;
+use crate::http::trace;
+use crate::store::error::StoreError;
+
+/// A character of a body may take six in JSON.
+const ESCAPED: u64 = 6;
+/// What a call may hold besides its body, bytes.
+const ENVELOPE: u64 = 64 << 10;
+
+/// What the calls share.
+#[derive(Clone)]
+pub(super) struct DelayQueue {
+    service: Service,
+    access: Access,
+}
+
+/// The calls of delay-queue.
+pub fn router(service: Service, access: Access) -> Router {
+    let limit = service.rules().limits.max_body.saturating_mul(ESCAPED).saturating_add(ENVELOPE);
+    let guard = access.clone();
+    Router::new()
+        .route("/push", any(calls::push))
+        .route("/pop", any(calls::pop))
+        .route("/finish", any(calls::delete))
+        .route("/delete", any(calls::delete))
+        .route("/get", any(calls::get))
+        .route("/", any(classic::call))
+        .fallback(async || (StatusCode::NOT_FOUND, "404 page not found\n"))
+        .layer(DefaultBodyLimit::max(usize::try_from(limit).unwrap_or(usize::MAX)))
+        .layer(middleware::from_fn_with_state(guard, access::guard))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(trace::request))
+        .with_state(DelayQueue { service, access })
+}
+
+/// A call: its fields, and who makes it.
+pub(super) struct Call {
+    caller: Caller,
+    fields: Fields,
+}
+
+#[derive(Deserialize)]
+struct InQuery {
+    token: Option<String>,
+}
+
+impl FromRequest<DelayQueue> for Call {
+    type Rejection = Failed;
+
+    async fn from_request(request: Request, state: &DelayQueue) -> Result<Self, Failed> {
+        let (mut parts, body) = request.into_parts();
+        let query: Result<Query<InQuery>, _> = Query::from_request_parts(&mut parts, &()).await;
+        let sent = query.ok().and_then(|Query(query)| query.token).unwrap_or_default();
+        let caller = state.access.caller(&sent)?;
+        if let Some(name) = caller.name() {
+            tracing::Span::current().record("token", name);
+        }
+        let body = match clock::timeout(BODY_TIMEOUT, Bytes::from_request(Request::from_parts(parts, body), &())).await {
+            Some(Ok(body)) => body,
+            Some(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                return Err(Failed::new("the call is larger than limits.max_body of the settings allows"));
+            }
+            _ => return Err(Failed::new("the body of the call could not be read to its end")),
+        };
+        Ok(Call { caller, fields: Fields::read(&body)? })
+    }
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone)]
+pub(super) struct Failed {
+    status: StatusCode,
+    text: String,
+}
+
+impl Failed {
+    fn new(text: impl Into<String>) -> Self {
+        Failed { status: StatusCode::OK, text: text.into() }
+    }
+}
+
+impl From<String> for Failed {
+    fn from(text: String) -> Self {
+        Failed::new(text)
+    }
+}
+
+impl From<Denied> for Failed {
+    fn from(denied: Denied) -> Self {
+        let (status, text) = match denied {
+            Denied::Missing => (StatusCode::UNAUTHORIZED, "the URL has no token: add ?token=".to_owned()),
+            Denied::Unknown => (StatusCode::UNAUTHORIZED, "no token of [http.tokens] is the one in the URL".to_owned()),
+            Denied::Forbidden(why) => (StatusCode::FORBIDDEN, why),
+        };
+        Failed { status, text }
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, hint = error.hint, "a call could not be carried out");
+        Failed::new(error.message)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        (self.status, Json(Answer::<()> { code: 1, message: &self.text, data: None })).into_response()
+    }
+}
+
+/// The answer to a call that panicked.
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    trace::note_panic(&*panic);
+    Failed::new("this is a bug in dwell: the log has details under this x-request-id").into_response()
+}
+
+/// What a call answers.
+#[derive(Debug, Serialize)]
+pub(super) struct Answer<'a, T> {
+    /// 0: done; 1: failed.
+    code: u8,
+    message: &'a str,
+    data: Option<T>,
+}
+
+impl<T> Answer<'_, T> {
+    fn done(data: Option<T>) -> Self {
+        Answer { code: 0, message: "ok", data }
+    }
+}

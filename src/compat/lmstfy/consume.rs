@@ -1,0 +1,70 @@
+//! `GET /api/:namespace/:queue[,:queue…]` and `DELETE /api/:namespace/:queue/job/:job_id`
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+
+use super::Lmstfy;
+use super::answer::{Error, View, left};
+use super::call::{Call, Consumption, Named};
+use super::query::Query;
+use crate::clock;
+use crate::compat::handed::handed;
+use crate::config::Scope;
+use crate::store::queue::pop::Popped;
+
+/// How long a consumer of a queue that is not declared waits for its answer, at most: consumers ask
+/// again at once.
+const BRAKE: Duration = Duration::from_secs(1);
+
+/// Hands out ready jobs: one as an object, or up to `count` as an array.
+pub(super) async fn consume(State(lmstfy): State<Lmstfy>, call: Consumption, method: Method, query: Query) -> Result<Response, Error> {
+    // Nobody would get the jobs.
+    if method == Method::HEAD {
+        return Err(Error::no_such_call());
+    }
+    let (ttr, timeout, count) = (query.ttr()?, query.timeout()?, query.count()?);
+    let wait = Duration::from_secs(timeout.into());
+    let queues: Vec<String> = call.queues.iter().map(Named::full).collect();
+    if let Some(queue) = queues.iter().find(|queue| lmstfy.service.queue(queue).is_none()) {
+        tracing::warn!(queue, "a consumer asks for a queue that the settings do not declare");
+        clock::sleep(wait.min(BRAKE)).await;
+        return Err(Error::undeclared(queue));
+    }
+    // A lease of no time is over at once.
+    let ttr_ms = (u64::from(ttr) * 1000).max(1);
+    let popped = lmstfy.service.pop(queues.clone(), count, wait, Some(ttr_ms)).await?;
+    let now_ms = lmstfy.service.now_ms();
+    // The queues in their order, and of each the oldest first: they come by buckets.
+    let mut in_order: Vec<&Popped> = popped.iter().collect();
+    in_order.sort_by_key(|job| (queues.iter().position(|queue| Some(queue) == job.record.job.queue.as_ref()), job.due_ms(), &job.id));
+    let views: Vec<View<'_>> = in_order
+        .iter()
+        .map(|job| View::new(&call.namespace, &job.id, &job.record.job, left(&job.record.job, job.state.step), now_ms).handed())
+        .collect();
+    let text = match views.first() {
+        None => return Err(Error::no_job()),
+        Some(view) if count == 1 => serde_json::value::to_raw_value(view),
+        Some(_) => serde_json::value::to_raw_value(&views),
+    };
+    Ok(handed(&text.map_err(|_| Error::no_such_call())?, popped))
+}
+
+/// Ends a job, in whatever state it is. Always 204: the job is not there afterwards.
+pub(super) async fn acknowledge(State(lmstfy): State<Lmstfy>, call: Call) -> Result<StatusCode, Error> {
+    let named = call.allow(Scope::Consume)?;
+    lmstfy.end(named, &call.job).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+impl Lmstfy {
+    /// Ends the job of this id if it belongs to this queue.
+    pub(super) async fn end(&self, named: &Named, id: &str) -> Result<(), Error> {
+        if let Some(found) = self.service.find(Some(&named.full()), id).await? {
+            self.service.end(&found.id).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! What the calls of all protocols do: jobs of queues, by the same way as those of the HTTP API.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::apply::Apply;
+use crate::config::QueueRules;
+use crate::consumers::PoppedJobs;
+use crate::job::{Action, Conflict, Due, Job, JobId, Verdict};
+use crate::queues::QueueService;
+use crate::request::{Request, Rules, Schedule, act_on};
+use crate::store::error::StoreError;
+use crate::store::reader::list::Query;
+use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::reader::queues::QueueCounts;
+
+/// How many ready jobs are looked at for one whose time to live is not over.
+const PEEKED: usize = 16;
+
+/// What a running instance does for the listeners. Clones share it.
+#[derive(Clone)]
+pub struct Service {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    apply: Apply,
+    queues: QueueService,
+    rules: Rules,
+}
+
+impl Service {
+    /// The service of an instance.
+    #[must_use]
+    pub fn new(apply: Apply, queues: QueueService, rules: Rules) -> Self {
+        Service { inner: Arc::new(Inner { apply, queues, rules }) }
+    }
+
+    /// The settings that apply to requests.
+    pub(super) fn rules(&self) -> &Rules {
+        &self.inner.rules
+    }
+
+    /// The rules of this queue; `None` if it is not declared.
+    pub(super) fn queue(&self, name: &str) -> Option<&QueueRules> {
+        self.inner.rules.queues.get(name)
+    }
+
+    /// Why a new job of this queue is refused, if it is.
+    pub(super) fn refuses(&self, name: &str, bytes: usize) -> Option<Refusal> {
+        let limits = &self.inner.rules.limits;
+        if bytes as u64 > limits.max_body {
+            return Some(Refusal::TooLarge);
+        }
+        if self.queue(name).is_none() {
+            return Some(Refusal::Undeclared);
+        }
+        self.inner.rules.gauge.is_full(name).then_some(Refusal::Full)
+    }
+
+    /// About Redis's time, epoch ms.
+    pub(super) fn now_ms(&self) -> i64 {
+        self.inner.apply.store.now_ms()
+    }
+
+    /// Stores a job, instead of one that has its id.
+    pub(super) async fn schedule(&self, id: JobId, job: Job, due: Due) -> Result<(), StoreError> {
+        self.store_job(id, job, due, Conflict::Replace).await.map(|_| ())
+    }
+
+    /// Stores a dead job anew, due now; false if it is not dead any more.
+    pub(super) async fn revive(&self, id: JobId, job: Job) -> Result<bool, StoreError> {
+        let verdict = self.store_job(id, job, Due::In(0), Conflict::Keep).await?;
+        Ok(matches!(verdict, Verdict::Added | Verdict::Replaced))
+    }
+
+    async fn store_job(&self, id: JobId, job: Job, due: Due, conflict: Conflict) -> Result<Verdict, StoreError> {
+        let schedule = Schedule::new(job, due).id(id).on_conflict(conflict);
+        self.inner.apply.one(Request::Schedule(Box::new(schedule))).await.map(|answer| answer.verdict)
+    }
+
+    /// Hands out ready jobs of these queues, in their order. Waits up to `wait` for the first one.
+    /// `ttr_ms`: the lease; `None`: that of each job.
+    pub(super) async fn pop(&self, queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> Result<PoppedJobs, StoreError> {
+        self.inner.queues.pop(queues, max, wait, ttr_ms).await
+    }
+
+    /// The job of this id, if it belongs to a queue, and to this one where a queue is named.
+    pub(super) async fn find(&self, queue: Option<&str>, id: &str) -> Result<Option<StoredJob>, StoreError> {
+        // What cannot be an id is not the id of a job.
+        let Ok(id) = JobId::new(id) else { return Ok(None) };
+        let found = self.inner.apply.store.reader.find(&id).await?;
+        let fits = |found: &StoredJob| found.job().queue.as_deref().is_some_and(|of| queue.is_none_or(|queue| of == queue));
+        Ok(found.filter(|found| fits(found) && !self.is_over(found)))
+    }
+
+    /// Whether the job's time to live is over, though it is still stored. A dead job stays.
+    fn is_over(&self, found: &StoredJob) -> bool {
+        found.place != Place::Dead && found.job().ends_ms.is_some_and(|ends_ms| ends_ms <= self.now_ms())
+    }
+
+    /// Ends a job for good, in any state: as its consumer, if it was ever handed out.
+    pub(super) async fn end(&self, id: &JobId) -> Result<(), StoreError> {
+        if self.act(Action::Finish, id).await? == Verdict::NotFound {
+            self.act(Action::Cancel, id).await?;
+        }
+        Ok(())
+    }
+
+    async fn act(&self, action: Action, id: &JobId) -> Result<Verdict, StoreError> {
+        self.inner.apply.one(Request::Act(act_on(action, id.clone(), None))).await.map(|answer| answer.verdict)
+    }
+
+    /// How many jobs of a queue are in which state.
+    pub(super) async fn counts(&self, queue: &str) -> Result<QueueCounts, StoreError> {
+        let counts = self.inner.apply.store.reader.queue_counts(&[queue.to_owned()]).await?;
+        Ok(counts.into_iter().next().unwrap_or_default())
+    }
+
+    /// The ready job that has waited the longest.
+    pub(super) async fn head(&self, queue: &str) -> Result<Option<StoredJob>, StoreError> {
+        let found = self.inner.apply.store.reader.peek(queue, PEEKED).await?;
+        Ok(found.into_iter().find(|found| !self.is_over(found)))
+    }
+
+    /// Dead jobs of a queue, without their bodies.
+    pub(super) async fn dead(&self, queue: &str, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+        let query = Query { queue: Some(queue.to_owned()), limit, ..Query::new(Place::Dead) };
+        Ok(self.inner.apply.store.reader.list(&query).await?.jobs)
+    }
+
+    /// Removes the ready jobs of a queue.
+    pub(super) async fn purge_ready(&self, queue: &str) -> Result<u64, StoreError> {
+        self.inner.apply.store.admin.purge(queue, Place::Ready).await
+    }
+}
+
+/// Why a new job is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The settings have neither the queue nor a pattern for it.
+    Undeclared,
+    /// The queue has as many jobs as it may have.
+    Full,
+    /// The body is larger than `limits.max_body`.
+    TooLarge,
+}
+
+impl Refusal {
+    /// The reason, and what to do.
+    pub(super) fn text(self, queue: &str) -> String {
+        match self {
+            Refusal::Undeclared => format!("no name or pattern of [queues] is for the queue {queue}: add one to the settings"),
+            Refusal::Full => format!("the queue {queue} has max_jobs jobs: send the job again later"),
+            Refusal::TooLarge => "body too large".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A `dwell run` with the listeners of `[compat]`, and a plain HTTP client.
+
+use std::process::{Child, Command, Stdio};
+
+use dwell_testkit::servers::{RedisOptions, RedisServer};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::routes::environment::program;
+use crate::support::{DEADLINE, wait_until};
+
+/// Dropped, it is killed.
+pub(super) struct Listeners {
+    child: Child,
+    folder: TempDir,
+    pub(super) redis: RedisServer,
+    /// `http://127.0.0.1:PORT` of each listener.
+    pub(super) delay_queue: String,
+    pub(super) lmstfy: String,
+}
+
+impl Listeners {
+    /// With these settings besides, ready.
+    pub(super) async fn start(settings: &str) -> Listeners {
+        let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
+        let folder = TempDir::new().unwrap();
+        let own = format!(
+            "[redis]\nurls = [\"{}\"]\n[compat]\ndelay_queue = \"127.0.0.1:0\"\nlmstfy = \"127.0.0.1:0\"\n[probes]\nlisten = \
+             \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n",
+            redis.url()
+        );
+        let (config, log) = (folder.path().join("dwell.toml"), folder.path().join("log"));
+        std::fs::write(&config, format!("{own}{settings}")).unwrap();
+        let err = std::fs::File::create(&log).unwrap();
+        let mut command = Command::new(program());
+        command.arg("-c").arg(&config).arg("run").env_clear();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(err).spawn().unwrap();
+        let mut started = Listeners { child, folder, redis, delay_queue: String::new(), lmstfy: String::new() };
+        wait_until("it runs", async || started.line("running")).await;
+        let address = |message: &str| format!("http://{}", started.line(message).unwrap()["address"].as_str().unwrap());
+        (started.delay_queue, started.lmstfy) = (address("listener for clients of delay-queue"), address("listener for clients of lmstfy"));
+        started
+    }
+
+    /// Everything that it has logged.
+    pub(super) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+
+    /// The first line of the log with this message.
+    fn line(&self, message: &str) -> Option<Value> {
+        self.log().lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find(|line| line["message"] == message)
+    }
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    /// In lower case.
+    pub(super) head: String,
+    pub(super) body: Vec<u8>,
+}
+
+impl Reply {
+    /// The body as JSON.
+    #[track_caller]
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?} {}", String::from_utf8_lossy(&self.body)))
+    }
+}
+
+/// One request: `line` is a method and a path; each header ends with a line end.
+pub(super) async fn call(server: &str, line: &str, headers: &str, body: &[u8]) -> Reply {
+    let asked = async {
+        let address = server.strip_prefix("http://").unwrap();
+        let mut link = TcpStream::connect(address).await.unwrap();
+        let host = if headers.contains("host:") { String::new() } else { format!("host: {address}\r\n") };
+        let head = format!("{line} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n{host}{headers}\r\n", body.len());
+        link.write_all(head.as_bytes()).await.unwrap();
+        // Who refuses a body early closes.
+        let _ = link.write_all(body).await;
+        let mut answer = Vec::new();
+        let _ = link.read_to_end(&mut answer).await;
+        answer
+    };
+    let answer = tokio::time::timeout(DEADLINE, asked).await.unwrap_or_else(|_| panic!("{line}: no answer"));
+    let end = answer.windows(4).position(|part| part == b"\r\n\r\n").unwrap_or_else(|| panic!("{line}: {answer:?}"));
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Reply { status, head: head.to_lowercase(), body: answer[end + 4..].to_vec() }
+}

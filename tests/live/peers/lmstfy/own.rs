@@ -1,0 +1,97 @@
+//! What lmstfy does not have: queues that are not declared, rights of tokens, and jobs that a client
+//! does not lose when its connection breaks.
+
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::TOKEN;
+use super::peer::Peer;
+use crate::peers::listeners::{Listeners, call};
+use crate::support::wait_until;
+
+/// A namespace that the settings do not have.
+pub(super) async fn undeclared_queues(peer: &Peer) {
+    let dwell = Listeners::start("[queues.\"client-ns.declared\"]\n").await;
+    for (line, status) in [
+        ("PUT /api/client-ns/other", 400),
+        ("PUT /api/client-ns/other/bulk", 400),
+        ("PUT /api/client-ns/other/deadletter", 400),
+        ("GET /api/client-ns/other", 404),
+        ("GET /api/client-ns/declared,other?count=2", 404),
+        ("GET /api/client-ns/other/peek", 404),
+        ("GET /api/client-ns/other/size", 404),
+        ("GET /api/client-ns/other/job/x", 404),
+        ("GET /api/client-ns/other/deadletter", 404),
+    ] {
+        let reply = call(&dwell.lmstfy, line, "", b"[1]").await;
+        assert_eq!(reply.status, status, "{line}");
+        assert!(reply.json()["error"].as_str().unwrap().contains("client-ns.other"), "{line}: {reply:?}");
+    }
+    for line in ["DELETE /api/client-ns/other", "DELETE /api/client-ns/other/job/x", "DELETE /api/client-ns/other/deadletter"] {
+        assert_eq!(call(&dwell.lmstfy, line, "", b"").await.status, 204, "{line}");
+    }
+    // Without tokens every token is fine, from this host alone.
+    assert_eq!(call(&dwell.lmstfy, "PUT /api/client-ns/declared", "x-token: any\r\n", b"x").await.status, 201);
+    assert_eq!(call(&dwell.lmstfy, "PUT /api/client-ns/declared", "host: evil.example\r\n", b"x").await.status, 421);
+    let page = "origin: http://evil.example\r\n";
+    assert_eq!(call(&dwell.lmstfy, "GET /api/client-ns/declared", page, b"").await.status, 403, "a fetch changes something");
+    let reply = peer.get("declared?timeout=600").await;
+    assert_eq!(reply.status, 400, "{reply:?}");
+}
+
+/// A token for one namespace, and tokens that may do some things only.
+pub(super) async fn scopes(dwell: &Listeners) {
+    let headers = format!("x-token: {TOKEN}\r\n");
+    let reply = call(&dwell.lmstfy, "PUT /api/other-ns/q", &headers, b"x").await;
+    assert_eq!(reply.status, 403, "{reply:?}");
+    let tokens = "[queues.\"n.*\"]\n[http.tokens.producer]\ntoken = \"of-the-producer\"\nmay = [\"schedule\"]\n[http.tokens.worker]\ntoken = \
+                  \"of-the-worker\"\nmay = [\"consume\"]\n";
+    let dwell = Listeners::start(tokens).await;
+    for (line, producer, worker) in [
+        ("PUT /api/n/q", 201, 403),
+        ("PUT /api/n/q/bulk", 201, 403),
+        ("PUT /api/n/q/job/x", 403, 403),
+        ("GET /api/n/q", 403, 200),
+        ("DELETE /api/n/q/job/x", 403, 204),
+        ("GET /api/n/q/peek", 403, 403),
+        ("GET /api/n/q/deadletter", 403, 403),
+        ("PUT /api/n/q/deadletter", 403, 403),
+        ("DELETE /api/n/q/deadletter", 403, 403),
+        ("DELETE /api/n/q", 403, 403),
+    ] {
+        for (token, status) in [("of-the-producer", producer), ("of-the-worker", worker)] {
+            let reply = call(&dwell.lmstfy, line, &format!("x-token: {token}\r\n"), b"[1]").await;
+            assert_eq!(reply.status, status, "{line} {token}: {reply:?}");
+        }
+    }
+    let log = dwell.log();
+    assert!(log.contains("\"producer\"") && !log.contains("of-the-"), "the name of a token is logged, not the token");
+}
+
+/// The id of a job of another queue shows and ends nothing.
+pub(super) async fn job_of_another_queue(peer: &Peer) {
+    let (mine, other) = (peer.queue("mine"), peer.queue("other"));
+    let id = peer.publish(&format!("{mine}?ttl=60"), "x").await;
+    assert_eq!(peer.get(&format!("{other}/job/{id}")).await.status, 404);
+    let new = peer.publish(&format!("{other}/job/{id}?ttl=60"), "y").await;
+    assert_eq!((peer.size(&format!("{mine}/size")).await, peer.size(&format!("{other}/size")).await), (1, 1));
+    assert_ne!(new, id);
+}
+
+/// A job whose consumer went away before it got it is ready again at once, and burns no try.
+pub(super) async fn clients_that_go_away(peer: &Peer) {
+    let queue = peer.queue("goes-away");
+    let address = peer.server.strip_prefix("http://").unwrap();
+    let mut link = TcpStream::connect(address).await.unwrap();
+    let head = format!("GET /api/client-ns/{queue}?ttr=60&timeout=60 HTTP/1.1\r\nhost: {address}\r\nx-token: {}\r\n\r\n", peer.token);
+    link.write_all(head.as_bytes()).await.unwrap();
+    drop(link);
+    let id = peer.publish(&format!("{queue}?ttl=0&tries=1"), "x").await;
+    let job = wait_until("the job for another consumer", async || {
+        let reply = peer.get(&format!("{queue}?ttr=60&timeout=1")).await;
+        (reply.status == 200).then(|| reply.json())
+    })
+    .await;
+    assert_eq!((&job["job_id"], &job["remain_tries"]), (&json!(id), &json!(0)));
+}
