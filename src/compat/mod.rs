@@ -1,8 +1,8 @@
 //! Listeners that speak the protocols of other delay queues, so that their clients need no change.
 //! They are thin: each call is a call of [`Service`], which the protocols share.
 //!
-//! - [`delay_queue`]: ouqiang/delay-queue, and the older form of it with a single URL.
-//! - [`lmstfy`]: bitleak/lmstfy.
+//! - [`delay_queue`]: that of ouqiang/delay-queue, and its older form with a single URL.
+//! - [`lmstfy`]: that of bitleak/lmstfy.
 //! - [`listeners`]: their addresses; [`access`]: who may call; [`service`]: what a call does;
 //!   `fields`: JSON as Go reads it; `handed`: an answer that hands out jobs.
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 use crate::apply::Apply;
 use crate::config::QueueRules;
 use crate::consumers::PoppedJobs;
-use crate::job::{Action, Conflict, Due, Job, JobId, Verdict};
+use crate::job::{Action, Conflict, Due, Job, JobId, Verdict, is_queue_name};
 use crate::queues::QueueService;
 use crate::request::{Request, Rules, Schedule, act_on};
 use crate::store::error::StoreError;
 use crate::store::reader::list::Query;
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::reader::queues::QueueCounts;
+use crate::units::quote;
 
 /// How many ready jobs are looked at for one whose time to live is not over.
 const PEEKED: usize = 16;
@@ -41,9 +42,10 @@ impl Service {
         &self.inner.rules
     }
 
-    /// The rules of this queue; `None` if it is not declared.
+    /// The rules of this queue; `None` if it is not declared, or the name is not that of a queue,
+    /// which a pattern may match all the same.
     pub(super) fn queue(&self, name: &str) -> Option<&QueueRules> {
-        self.inner.rules.queues.get(name)
+        self.inner.queues.of(name).filter(|_| is_queue_name(name))
     }
 
     /// Why a new job of this queue is refused, if it is.
@@ -150,8 +152,11 @@ impl Refusal {
     /// The reason, and what to do.
     pub(super) fn text(self, queue: &str) -> String {
         match self {
-            Refusal::Undeclared => format!("no name or pattern of [queues] is for the queue {queue}: add one to the settings"),
-            Refusal::Full => format!("the queue {queue} has max_jobs jobs: send the job again later"),
+            Refusal::Undeclared => {
+                let queue = quote(queue);
+                format!("no name or pattern of [queues] in the settings is for the queue {queue}, of 1 to 255 of A-Z a-z 0-9 . _ -")
+            }
+            Refusal::Full => format!("the queue {} has max_jobs jobs: send the job again later", quote(queue)),
             Refusal::TooLarge => "body too large".to_owned(),
         }
     }

@@ -15,7 +15,7 @@ use crate::support::{DEADLINE, wait_until};
 pub(super) struct Listeners {
     child: Child,
     folder: TempDir,
-    pub(super) redis: RedisServer,
+    _redis: RedisServer,
     /// `http://127.0.0.1:PORT` of each listener.
     pub(super) delay_queue: String,
     pub(super) lmstfy: String,
@@ -37,7 +37,7 @@ impl Listeners {
         let mut command = Command::new(program());
         command.arg("-c").arg(&config).arg("run").env_clear();
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(err).spawn().unwrap();
-        let mut started = Listeners { child, folder, redis, delay_queue: String::new(), lmstfy: String::new() };
+        let mut started = Listeners { child, folder, _redis: redis, delay_queue: String::new(), lmstfy: String::new() };
         wait_until("it runs", async || started.line("running")).await;
         let address = |message: &str| format!("http://{}", started.line(message).unwrap()["address"].as_str().unwrap());
         (started.delay_queue, started.lmstfy) = (address("listener for clients of delay-queue"), address("listener for clients of lmstfy"));
