@@ -37,6 +37,7 @@ pub use self::broker::{BrokerKind, BrokerServer};
 pub use self::dwell::DwellServer;
 pub use self::kafka::{KafkaOptions, KafkaServer};
 pub use self::nats::{NatsOptions, NatsServer};
+pub use self::port::Port;
 pub use self::rabbitmq::{RabbitOptions, RabbitServer};
 pub use self::redis::{AppendFsync, RedisOptions, RedisServer};
 pub use self::redis_cluster::RedisCluster;

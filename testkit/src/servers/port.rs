@@ -14,14 +14,14 @@ const RANGE: std::ops::Range<u16> = 15_000..32_000;
 
 /// A port, reserved by a lock on a file of that number while the value lives.
 #[derive(Debug)]
-pub(super) struct Port {
+pub struct Port {
     pub(super) number: u16,
     _lock: File,
 }
 
 impl Port {
     /// Finds a port without a listener that no other run has reserved.
-    pub(super) fn reserve() -> Result<Port, ServerError> {
+    pub fn reserve() -> Result<Port, ServerError> {
         let folder = env::temp_dir().join(format!("dwell-ports-{}", rustix::process::getuid().as_raw()));
         fs::create_dir_all(&folder).map_err(ServerError::prepare(format!("the folder {}", folder.display())))?;
         let mut tried = HashSet::new();
@@ -40,5 +40,11 @@ impl Port {
             what: "a free port".to_owned(),
             error: io::Error::other("tried 1000 of them on 127.0.0.1, all are taken"),
         })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.number
     }
 }
