@@ -67,7 +67,9 @@ impl<'a> View<'a> {
             Place::Reserved => left(found.job(), step),
             Place::Scheduled | Place::Ready => left(found.job(), step).saturating_add(1),
         };
-        View::new(namespace, &found.id, found.job(), left, now_ms)
+        let view = View::new(namespace, &found.id, found.job(), left, now_ms);
+        // A dead job stays until it is deleted or respawned.
+        if found.place == Place::Dead { View { ttl: 0, ..view } } else { view }
     }
 
     /// The same as the answer to a consumer.

@@ -66,7 +66,7 @@ async fn cases(peer: &Peer) {
 async fn the_cases_of_lmstfy_hold() {
     let dwell = Listeners::start(SETTINGS).await;
     let peer = Peer::new(&dwell.lmstfy, TOKEN);
-    cases(&peer).await;
+    Box::pin(cases(&peer)).await;
     own::undeclared_queues(&peer).await;
     own::scopes(&dwell).await;
     own::job_of_another_queue(&peer).await;
@@ -82,7 +82,8 @@ async fn the_cases_are_those_of_lmstfy() {
         return;
     };
     let (token, address) = url.strip_prefix("http://").and_then(|rest| rest.split_once('@')).expect("http://TOKEN@HOST:PORT");
-    cases(&Peer::new(&format!("http://{address}"), token)).await;
+    let peer = Peer::new(&format!("http://{address}"), token);
+    Box::pin(cases(&peer)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
