@@ -117,6 +117,13 @@ impl QueueService {
         answers
     }
 
+    /// A consumer finished a job without naming its lease.
+    pub fn finished(&self, queue: &str) {
+        if let Some(metrics) = self.metrics_of(queue) {
+            metrics.ended(LeaseEnd::Finished, 1);
+        }
+    }
+
     fn metrics_of(&self, queue: &str) -> Option<&QueueMetrics> {
         self.metrics.queue(&self.rules.get(queue)?.name)
     }

@@ -102,8 +102,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         }
     };
     let rates = Rates::new(metrics.clone());
-    let queues =
-        QueueService::new(settings.queues.clone(), bridge.consumers().clone(), metrics.clone(), settings.limits.max_ttr_ms.into());
+    let queues = QueueService::new(settings.queues.clone(), bridge.consumers().clone(), metrics.clone(), settings.limits.max_ttr_ms.into());
     let api = Api::new(api::Parts {
         settings: &settings,
         roles,

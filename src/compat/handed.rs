@@ -11,13 +11,14 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 
+use super::service::Service;
 use crate::consumers::PoppedJobs;
 
 /// Answers 200 with this JSON, and hands out these jobs.
-pub(super) fn handed(json: &impl Serialize, jobs: PoppedJobs) -> Response {
+pub(super) fn handed(json: &impl Serialize, jobs: PoppedJobs, service: &Service) -> Response {
     match serde_json::to_vec(json) {
         Ok(text) => {
-            let body = Body::new(Handed { text: Some(text.into()), jobs: Some(jobs) });
+            let body = Body::new(Handed { text: Some(text.into()), jobs: Some((jobs, service.clone())) });
             ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
         }
         // Dropped, the jobs go back.
@@ -30,7 +31,7 @@ pub(super) fn handed(json: &impl Serialize, jobs: PoppedJobs) -> Response {
 
 struct Handed {
     text: Option<Bytes>,
-    jobs: Option<PoppedJobs>,
+    jobs: Option<(PoppedJobs, Service)>,
 }
 
 impl hyper::body::Body for Handed {
@@ -39,8 +40,8 @@ impl hyper::body::Body for Handed {
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         // The connection asks for the text to write it.
-        if let Some(jobs) = self.jobs.take() {
-            drop(jobs.sent());
+        if let Some((jobs, service)) = self.jobs.take() {
+            service.sent(jobs);
         }
         Poll::Ready(self.text.take().map(|text| Ok(Frame::data(text))))
     }

@@ -34,12 +34,12 @@ pub struct Serving {
 pub async fn bind(settings: &Compat) -> Result<Vec<Bound>, ListenError> {
     let mut bound = Vec::new();
     if let Some(listen) = &settings.delay_queue {
-        let listener = Listener::bind("compat.delay_queue", listen).await?;
+        let listener = Listener::bind("compat.delay_queue", listen).await?.for_consumers();
         tracing::info!(address = %listener.address(), "listener for clients of delay-queue");
         bound.push(Bound { listener, router: delay_queue::router });
     }
     if let Some(listen) = &settings.lmstfy {
-        let listener = Listener::bind("compat.lmstfy", listen).await?;
+        let listener = Listener::bind("compat.lmstfy", listen).await?.for_consumers();
         tracing::info!(address = %listener.address(), "listener for clients of lmstfy");
         bound.push(Bound { listener, router: lmstfy::router });
     }

@@ -87,6 +87,11 @@ impl Service {
         self.inner.queues.pop(queues, max, wait, ttr_ms).await
     }
 
+    /// Counts the jobs of a pop as handed out: their answer is being written.
+    pub(super) fn sent(&self, jobs: PoppedJobs) {
+        self.inner.queues.sent(jobs, self.inner.apply.store.now_us());
+    }
+
     /// The job of this id, if it belongs to a queue, and to this one where a queue is named.
     pub(super) async fn find(&self, queue: Option<&str>, id: &str) -> Result<Option<StoredJob>, StoreError> {
         // What cannot be an id is not the id of a job.
@@ -102,9 +107,15 @@ impl Service {
     }
 
     /// Ends a job for good, in any state: as its consumer, if it was ever handed out.
-    pub(super) async fn end(&self, id: &JobId) -> Result<(), StoreError> {
-        if self.act(Action::Finish, id).await? == Verdict::NotFound {
-            self.act(Action::Cancel, id).await?;
+    pub(super) async fn end(&self, job: &StoredJob) -> Result<(), StoreError> {
+        match self.act(Action::Finish, &job.id).await? {
+            Verdict::NotFound => {
+                self.act(Action::Cancel, &job.id).await?;
+            }
+            Verdict::Finished if job.place == Place::Reserved => {
+                job.job().queue.iter().for_each(|queue| self.inner.queues.finished(queue));
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ pub(super) async fn pop(State(state): State<DelayQueue>, call: Call) -> Result<R
     let popped = state.pop(&call.caller, topics(&call.fields.text("topic")?)?).await?;
     let Some(job) = popped.first() else { return Ok(done()) };
     let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
-    Ok(handed(&Answer::done(Some(Handed { id: &id, body: &body })), popped))
+    Ok(handed(&Answer::done(Some(Handed { id: &id, body: &body })), popped, &state.service))
 }
 
 /// Ends a job in any state. An unknown job is no error.
@@ -88,6 +88,6 @@ impl DelayQueue {
     pub(super) async fn end(&self, caller: &Caller, id: &str) -> Result<(), Failed> {
         let Some(found) = self.find(id).await? else { return Ok(()) };
         caller.may(Scope::Consume, found.job().queue.as_deref().unwrap_or_default())?;
-        Ok(self.service.end(&found.id).await?)
+        Ok(self.service.end(&found).await?)
     }
 }

@@ -136,6 +136,11 @@ impl Error {
         Error::not_found("pool not found")
     }
 
+    /// A bug in dwell.
+    pub(super) fn bug() -> Self {
+        Error::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
+    }
+
     /// The queue is not declared: jobs cannot be fetched from it or read.
     pub(super) fn undeclared(queue: &str) -> Self {
         Error::not_found(Refusal::Undeclared.text(queue))
@@ -188,7 +193,7 @@ impl IntoResponse for Error {
 /// The answer to a call that panicked.
 pub(super) fn panicked(panic: Box<dyn Any + Send>) -> Response {
     trace::note_panic(&*panic);
-    Error::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error").into_response()
+    Error::bug().into_response()
 }
 
 #[cfg(test)]

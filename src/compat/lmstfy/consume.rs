@@ -49,7 +49,7 @@ pub(super) async fn consume(State(lmstfy): State<Lmstfy>, call: Consumption, met
         Some(view) if count == 1 => serde_json::value::to_raw_value(view),
         Some(_) => serde_json::value::to_raw_value(&views),
     };
-    Ok(handed(&text.map_err(|_| Error::no_such_call())?, popped))
+    Ok(handed(&text.map_err(|_| Error::bug())?, popped, &lmstfy.service))
 }
 
 /// Ends a job, in whatever state it is. Always 204: the job is not there afterwards.
@@ -63,7 +63,7 @@ impl Lmstfy {
     /// Ends the job of this id if it belongs to this queue.
     pub(super) async fn end(&self, named: &Named, id: &str) -> Result<(), Error> {
         if let Some(found) = self.service.find(Some(&named.full()), id).await? {
-            self.service.end(&found.id).await?;
+            self.service.end(&found).await?;
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ pub(super) async fn delete(State(lmstfy): State<Lmstfy>, call: Call, query: Quer
             break;
         }
         for dead in page {
-            lmstfy.service.end(&dead.id).await?;
+            lmstfy.service.end(&dead).await?;
             count += 1;
         }
     }
