@@ -3,13 +3,14 @@
 use std::process::{Child, Command, Stdio};
 
 use dwell_testkit::servers::{RedisOptions, RedisServer};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::routes::environment::program;
-use crate::support::{DEADLINE, wait_until};
+use crate::support::{DEADLINE, metric, wait_until};
 
 /// Dropped, it is killed.
 pub(super) struct Listeners {
@@ -19,6 +20,7 @@ pub(super) struct Listeners {
     /// `http://127.0.0.1:PORT` of each listener.
     pub(super) delay_queue: String,
     pub(super) lmstfy: String,
+    probes: String,
 }
 
 impl Listeners {
@@ -37,16 +39,31 @@ impl Listeners {
         let mut command = Command::new(program());
         command.arg("-c").arg(&config).arg("run").env_clear();
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(err).spawn().unwrap();
-        let mut started = Listeners { child, folder, _redis: redis, delay_queue: String::new(), lmstfy: String::new() };
+        let mut started =
+            Listeners { child, folder, _redis: redis, delay_queue: String::new(), lmstfy: String::new(), probes: String::new() };
         wait_until("it runs", async || started.line("running")).await;
         let address = |message: &str| format!("http://{}", started.line(message).unwrap()["address"].as_str().unwrap());
-        (started.delay_queue, started.lmstfy) = (address("listener for clients of delay-queue"), address("listener for clients of lmstfy"));
+        let addresses = ["listener for clients of delay-queue", "listener for clients of lmstfy", "probes"].map(address);
+        [started.delay_queue, started.lmstfy, started.probes] = addresses;
         started
     }
 
     /// Everything that it has logged.
     pub(super) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+
+    /// The value of a series of its metrics.
+    pub(super) async fn metric(&self, series: &str) -> f64 {
+        let scrape = call(&self.probes, "GET /metrics", "", b"").await;
+        metric(std::str::from_utf8(&scrape.body).unwrap(), series)
+    }
+
+    /// Tells it to stop; its end.
+    pub(super) async fn stop(mut self) {
+        kill_process(Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
+        let status = wait_until("its end", async || self.child.try_wait().unwrap()).await;
+        assert!(status.success(), "{status}");
     }
 
     /// The first line of the log with this message.

@@ -71,7 +71,9 @@ async fn the_cases_of_lmstfy_hold() {
     own::scopes(&dwell).await;
     own::job_of_another_queue(&peer).await;
     own::clients_that_go_away(&peer).await;
+    own::what_is_counted(&dwell, &peer).await;
     assert!(!dwell.log().contains(TOKEN), "no token is logged");
+    own::consumers_of_an_instance_that_stops(dwell, &peer).await;
 }
 
 /// The oracle: so that the cases say of lmstfy what is true.

@@ -95,3 +95,35 @@ pub(super) async fn clients_that_go_away(peer: &Peer) {
     .await;
     assert_eq!((&job["job_id"], &job["remain_tries"]), (&json!(id), &json!(0)));
 }
+
+/// Hand-outs and what ended leases are counted as those over HTTP are.
+pub(super) async fn what_is_counted(dwell: &Listeners, peer: &Peer) {
+    let read = async || {
+        let series = |name: &str, more: &str| format!("dwell_{name}_total{{queue=\"client-ns.*\"{more}}}");
+        let names = [series("pop", ""), series("popped_jobs", ""), series("lease_ends", ",end=\"finished\"")];
+        let [pops, popped, finished] = names.map(async |name| dwell.metric(&name).await);
+        [pops.await, popped.await, finished.await]
+    };
+    let before = read().await;
+    let queue = peer.queue("counted");
+    let id = peer.publish(&format!("{queue}?ttl=60"), "x").await;
+    peer.consume(&format!("{queue}?ttr=60&count=5")).await;
+    peer.get(&queue).await;
+    for _ in 0..2 {
+        peer.call("DELETE", &format!("{queue}/job/{id}"), "", b"").await;
+    }
+    let after = read().await;
+    assert_eq!([0, 1, 2].map(|at| after[at] - before[at]), [2.0, 1.0, 1.0]);
+}
+
+/// Waiting consumers get an answer at once.
+pub(super) async fn consumers_of_an_instance_that_stops(dwell: Listeners, peer: &Peer) {
+    let path = format!("{}?timeout=60", peer.queue("waits"));
+    let series = "dwell_pop_total{queue=\"client-ns.*\"}";
+    let before = dwell.metric(series).await;
+    let (reply, ()) = tokio::join!(peer.get(&path), async {
+        wait_until("the consumer waits", async || (dwell.metric(series).await > before).then_some(())).await;
+        dwell.stop().await;
+    });
+    assert_eq!((reply.status, reply.json()), (404, json!({"msg": "no job available"})));
+}
