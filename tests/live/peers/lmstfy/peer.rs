@@ -72,3 +72,10 @@ pub(super) fn data(job: &Value) -> String {
     let bytes = base64::engine::general_purpose::STANDARD.decode(job["data"].as_str().unwrap()).unwrap();
     String::from_utf8(bytes).unwrap()
 }
+
+/// Takes the time that a job lives on out of it: not more than so many seconds, and not much less.
+#[track_caller]
+pub(super) fn take_ttl(job: &mut Value, most: u64) {
+    let ttl = job.as_object_mut().unwrap().remove("ttl").unwrap();
+    assert!(ttl.as_u64().is_some_and(|ttl| (most - 8..=most).contains(&ttl)), "{ttl} of {most}");
+}
