@@ -80,6 +80,8 @@ impl<'de> Visitor<'de> for AsObject {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -99,6 +101,19 @@ mod tests {
             assert!(fields.integer("delay").is_err(), "{value}");
         }
         assert!(Fields::read(b"{\"id\":2}").unwrap().text("id").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_object_is_read_and_any_bytes_are_survived(topic in ".*", delay: i64, bytes: Vec<u8>) {
+            let json = serde_json::json!({"TOPIC": topic, "delay": delay});
+            let fields = Fields::read(json.to_string().as_bytes()).unwrap();
+            prop_assert_eq!(fields.text("topic"), Ok(topic.trim().to_owned()));
+            prop_assert_eq!(fields.integer("delay"), Ok(Some(delay)));
+            if let Ok(fields) = Fields::read(&bytes) {
+                let _ = (fields.text("id"), fields.integer("ttr"), fields.content("body"));
+            }
+        }
     }
 
     #[test]

@@ -48,8 +48,9 @@ impl Service {
         self.inner.queues.of(name).filter(|_| is_queue_name(name))
     }
 
-    /// Why a new job of this queue is refused, if it is.
-    pub(super) fn refuses(&self, name: &str, bytes: usize) -> Option<Refusal> {
+    /// Why a new job of this queue is refused, if it is. One that takes the place of another needs no
+    /// room.
+    pub(super) fn refuses(&self, name: &str, bytes: usize, replaces: bool) -> Option<Refusal> {
         let limits = &self.inner.rules.limits;
         if bytes as u64 > limits.max_body {
             return Some(Refusal::TooLarge);
@@ -57,7 +58,7 @@ impl Service {
         if self.queue(name).is_none() {
             return Some(Refusal::Undeclared);
         }
-        self.inner.rules.gauge.is_full(name).then_some(Refusal::Full)
+        (!replaces && self.inner.rules.gauge.is_full(name)).then_some(Refusal::Full)
     }
 
     /// About Redis's time, epoch ms.

@@ -39,16 +39,19 @@ pub(super) fn bulk_bytes(max_body: usize) -> usize {
 /// Publishes a job.
 pub(super) async fn publish(State(lmstfy): State<Lmstfy>, call: Call, query: Query, request: Request) -> Result<Response, Error> {
     let named = call.allow(Scope::Schedule)?;
-    lmstfy.publish(named, &query, request).await
+    lmstfy.publish(named, &query, request, false).await
 }
 
-/// Publishes a job under a new id, and ends the one in the path. A failure in between leaves two
-/// jobs, not none.
+/// Publishes a job under a new id, and ends the one in the path, if it belongs to the queue. A
+/// failure in between leaves two jobs, not none.
 pub(super) async fn publish_again(State(lmstfy): State<Lmstfy>, call: Call, query: Query, request: Request) -> Result<Response, Error> {
     call.allow(Scope::Consume)?;
     let named = call.allow(Scope::Schedule)?;
-    let answer = lmstfy.publish(named, &query, request).await?;
-    lmstfy.end(named, &call.job).await?;
+    let before = lmstfy.service.find(Some(&named.full()), &call.job).await?;
+    let answer = lmstfy.publish(named, &query, request, before.is_some()).await?;
+    if let Some(before) = before {
+        lmstfy.service.end(&before).await?;
+    }
     Ok(answer)
 }
 
@@ -67,7 +70,7 @@ pub(super) async fn bulk(State(lmstfy): State<Lmstfy>, call: Call, query: Query,
     }
     let jobs = bodies.iter().map(|json| {
         let json = json.get().as_bytes();
-        lmstfy.job(named, terms, &attributes, body.slice_ref(json))
+        lmstfy.job(named, terms, &attributes, body.slice_ref(json), false)
     });
     let jobs: Vec<(JobId, Job)> = jobs.collect::<Result<_, _>>()?;
     let ids: Vec<String> = jobs.iter().map(|(id, _)| id.as_str().to_owned()).collect();
@@ -78,18 +81,18 @@ pub(super) async fn bulk(State(lmstfy): State<Lmstfy>, call: Call, query: Query,
 }
 
 impl Lmstfy {
-    async fn publish(&self, named: &Named, query: &Query, request: Request) -> Result<Response, Error> {
+    async fn publish(&self, named: &Named, query: &Query, request: Request, replaces: bool) -> Result<Response, Error> {
         let terms = query.terms(self.service.rules().limits.max_delay_ms)?;
         let attributes = Attributes::of(request.headers())?;
-        let (id, job) = self.job(named, terms, &attributes, read(request).await?)?;
+        let (id, job) = self.job(named, terms, &attributes, read(request).await?, replaces)?;
         self.service.schedule(id.clone(), job, terms.due()).await?;
         Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": id.as_str() }))).into_response())
     }
 
     /// A new job with its id, unless its queue refuses it.
-    fn job(&self, named: &Named, terms: Terms, attributes: &Attributes, body: Bytes) -> Result<(JobId, Job), Error> {
+    fn job(&self, named: &Named, terms: Terms, attributes: &Attributes, body: Bytes, replaces: bool) -> Result<(JobId, Job), Error> {
         let queue = named.full();
-        if let Some(refusal) = self.service.refuses(&queue, body.len()) {
+        if let Some(refusal) = self.service.refuses(&queue, body.len(), replaces) {
             return Err(Error::refused(refusal, &queue));
         }
         let now_ms = self.service.now_ms();

@@ -69,6 +69,7 @@ async fn the_cases_of_lmstfy_hold() {
     Box::pin(cases(&peer)).await;
     own::undeclared_queues(&peer).await;
     own::scopes(&dwell).await;
+    own::full_queues().await;
     own::job_of_another_queue(&peer).await;
     own::clients_that_go_away(&peer).await;
     own::what_is_counted(&dwell, &peer).await;

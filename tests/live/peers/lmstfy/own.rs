@@ -69,6 +69,30 @@ pub(super) async fn scopes(dwell: &Listeners) {
     assert!(log.contains("\"producer\"") && !log.contains("of-the-"), "the name of a token is logged, not the token");
 }
 
+/// A full queue takes no new job, but one in the place of another.
+pub(super) async fn full_queues() {
+    let dwell = Listeners::start("[queues.\"full*\"]\nmax_jobs = 1\n").await;
+    let publish = async |path: &str| {
+        let reply = call(&dwell.lmstfy, &format!("PUT /api/full/{path}?delay=60"), "", b"x").await;
+        (reply.status, reply.json())
+    };
+    let (status, answer) = publish("q").await;
+    assert_eq!(status, 201, "{answer}");
+    let (_, refused) = wait_until("the queue is full", async || Some(publish("q").await).filter(|(status, _)| *status == 429)).await;
+    assert!(refused["error"].as_str().unwrap().contains("max_jobs"), "{refused}");
+    let again = format!("q/job/{}", answer["job_id"].as_str().unwrap());
+    assert_eq!(publish(&again).await.0, 201);
+    assert_eq!(publish("q/job/unknown").await.0, 429);
+
+    let push = async |id: &str| {
+        let job = json!({"topic": "full", "id": id, "delay": 60, "ttr": 1, "body": "x"}).to_string();
+        call(&dwell.delay_queue, "POST /push", "", job.as_bytes()).await.json()["code"].clone()
+    };
+    assert_eq!(push("a").await, 0);
+    wait_until("the topic is full", async || (push(&rand::random::<u32>().to_string()).await == 1).then_some(())).await;
+    assert_eq!(push("a").await, 0);
+}
+
 /// The id of a job of another queue shows and ends nothing.
 pub(super) async fn job_of_another_queue(peer: &Peer) {
     let (mine, other) = (peer.queue("mine"), peer.queue("other"));
