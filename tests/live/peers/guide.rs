@@ -14,6 +14,9 @@ use crate::routes::environment::program;
 use crate::routes::migration::blocks;
 use crate::support::python_libraries;
 
+/// The address of the HTTP API in the pages.
+const HTTP: &str = "127.0.0.1:7464";
+
 /// A page, from the next command that nobody has run yet.
 pub(super) struct Guide {
     folder: TempDir,
@@ -57,8 +60,13 @@ impl Guide {
         // One command alone takes the place of its shell, so that it gets the signals.
         let exec = if commands.trim_end().lines().count() == 1 { "exec " } else { "" };
         shell.arg("-ec").arg(format!("{exec}{commands}")).current_dir(self.folder.path()).env("PATH", path);
-        let listeners = [("DWELL_PROBES__LISTEN", "127.0.0.1:0"), ("DWELL_HTTP__LISTEN", "127.0.0.1:0")];
-        shell.envs(listeners).env("PYTHONPATH", python_libraries()).env("PYTHONDONTWRITEBYTECODE", "1");
+        // On a free port, unless the page calls it.
+        let http = Some(self.placed(HTTP)).filter(|ours| ours != HTTP).unwrap_or_else(|| "127.0.0.1:0".to_owned());
+        shell
+            .env("DWELL_PROBES__LISTEN", "127.0.0.1:0")
+            .env("DWELL_HTTP__LISTEN", http)
+            .env("PYTHONPATH", python_libraries())
+            .env("PYTHONDONTWRITEBYTECODE", "1");
         shell.stdin(Stdio::null()).kill_on_drop(true);
         shell
     }

@@ -57,3 +57,18 @@ async fn the_page_from_delay_queue_leads_to_dwell() {
     dwell.stop().await;
     guide.end();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_from_the_go_library_leads_to_dwell() {
+    let (redis, port) = (RedisServer::start(RedisOptions::default()).await.unwrap(), Port::reserve().unwrap());
+    let (mut guide, server) = open("migrate-from-redis-delayqueue", "queues", "127.0.0.1:7464", &redis, &port);
+    guide.follow("dwell check").await;
+    let dwell = guide.start("dwell run");
+    until_started(&server, "GET /v1/queues", 200).await;
+    let job = said(&guide.follow("curl -s").await);
+    assert_eq!((&job["queue"], &job["retry"]), (&json!("emails"), &json!(["0s"])));
+    let popped = said(&guide.follow("curl -s").await);
+    assert_eq!((&popped["jobs"][0]["id"], &popped["jobs"][0]["body"]), (&job["id"], &json!("payload")));
+    dwell.stop().await;
+    guide.end();
+}
