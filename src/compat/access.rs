@@ -1,8 +1,8 @@
-//! Who may call the listeners, and what. With tokens, their bearers. Without, callers on this host
-//! that address it by a loopback name, and no page of another origin: calls of these protocols
-//! change something by any method.
+//! Who may call the listeners, by the tokens of `[http]`, which these protocols send in their own
+//! ways. Without tokens, callers on this host that address it by a loopback name, and no page of
+//! another origin: calls of these protocols change something by any method.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use axum::extract::{Request, State};
 use axum::http::Method;
@@ -10,20 +10,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::config::{Scope, Token};
-use crate::http::guard;
+use crate::http::caller::Caller;
+use crate::http::guard::{Guard, refuses_open};
 
 /// The tokens. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct Access(Arc<Vec<Bearer>>);
-
-/// A token and what it is for.
-#[derive(Debug)]
-struct Bearer {
-    /// The hash of the token: comparing hashes takes constant time for any input length.
-    secret: blake3::Hash,
-    /// The name in the settings and the rights; `None` for the token that may do everything.
-    rights: Option<(String, Token)>,
-}
+#[derive(Clone)]
+pub struct Access(Guard);
 
 /// Why a call is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,76 +28,38 @@ pub(super) enum Denied {
     Forbidden(String),
 }
 
-/// Who makes a call.
-#[derive(Debug, Clone)]
-pub(super) struct Caller(Option<(Arc<Vec<Bearer>>, usize)>);
-
 impl Access {
     /// The token that may do everything, if there is one, and those of applications.
     #[must_use]
-    pub fn new<'a>(whole: Option<&str>, tokens: impl IntoIterator<Item = (&'a String, &'a Token)>) -> Self {
-        let hash = |text: &str| blake3::hash(text.as_bytes());
-        let whole = whole.map(|text| Bearer { secret: hash(text), rights: None });
-        let named = tokens
-            .into_iter()
-            .map(|(name, token)| Bearer { secret: hash(token.secret.expose()), rights: Some((name.clone(), token.clone())) });
-        Access(Arc::new(whole.into_iter().chain(named).collect()))
+    pub fn new(master: Option<&str>, tokens: &BTreeMap<String, Token>) -> Self {
+        Access(Guard::new(master, tokens))
     }
 
-    /// Whether every caller on this host may do everything.
-    pub(super) fn is_open(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The caller that sent this token.
+    /// The caller that sent this token. Notes the name of the token for the log.
     pub(super) fn caller(&self, sent: &str) -> Result<Caller, Denied> {
-        if self.is_open() {
-            return Ok(Caller(None));
+        if self.0.is_open() {
+            return Ok(Caller::anyone());
         }
         if sent.is_empty() {
             return Err(Denied::Missing);
         }
-        let sent = blake3::hash(sent.as_bytes());
-        let found = self.0.iter().position(|bearer| bearer.secret == sent).ok_or(Denied::Unknown)?;
-        Ok(Caller(Some((self.0.clone(), found))))
+        let caller = self.0.bearer(sent.as_bytes()).ok_or(Denied::Unknown)?;
+        if let Some(name) = caller.name() {
+            tracing::Span::current().record("token", name);
+        }
+        Ok(caller)
     }
 }
 
-impl Caller {
-    fn rights(&self) -> Option<&(String, Token)> {
-        self.0.as_ref().and_then(|(bearers, at)| bearers.get(*at)?.rights.as_ref())
-    }
-
-    /// The name of the caller's token in the settings.
-    pub(super) fn name(&self) -> Option<&str> {
-        self.rights().map(|(name, _)| name.as_str())
-    }
-
-    /// Whether the caller may make such calls for this queue.
-    pub(super) fn may(&self, scope: Scope, queue: &str) -> Result<(), Denied> {
-        let Some((name, token)) = self.rights() else { return Ok(()) };
-        if !token.may(scope) {
-            return Err(Denied::Forbidden(format!("http.tokens.{name}.may does not have {}", word(scope))));
-        }
-        if !token.has_queue(queue) {
-            return Err(Denied::Forbidden(format!("http.tokens.{name}.queues does not have {queue}")));
-        }
-        Ok(())
-    }
-}
-
-fn word(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Schedule => "`schedule`",
-        Scope::Consume => "`consume`",
-        Scope::Read => "`read`",
-        Scope::Act => "`act`",
-    }
+/// Whether the caller may make such calls for this queue.
+pub(super) fn allow(caller: &Caller, scope: Scope, queue: &str) -> Result<(), Denied> {
+    let checked = caller.check_scope(scope).and_then(|()| caller.check_queue(queue));
+    checked.map_err(|problem| Denied::Forbidden(problem.detail().to_owned()))
 }
 
 /// Refuses callers from elsewhere while there are no tokens.
 pub(super) async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
-    let problem = if access.is_open() { guard::refuses_open(&Method::POST, request.uri(), request.headers()) } else { None };
+    let problem = if access.0.is_open() { refuses_open(&Method::POST, request.uri(), request.headers()) } else { None };
     match problem {
         None => next.run(request).await,
         Some(problem) => problem.into_response(),

@@ -13,7 +13,7 @@ use crate::units::quote;
 
 /// Who calls. The guard puts it into the extensions of each request.
 #[derive(Debug, Clone)]
-pub(super) struct Caller(Option<Arc<Bearer>>);
+pub(crate) struct Caller(Option<Arc<Bearer>>);
 
 #[derive(Debug)]
 struct Bearer {
@@ -23,7 +23,7 @@ struct Bearer {
 
 impl Caller {
     /// May do everything: the bearer of `http.token_file`, or any caller where there is no token.
-    pub(super) fn anyone() -> Caller {
+    pub(crate) fn anyone() -> Caller {
         Caller(None)
     }
 
@@ -33,19 +33,19 @@ impl Caller {
     }
 
     /// The name of the token, if it is an application's.
-    pub(super) fn name(&self) -> Option<&str> {
+    pub(crate) fn name(&self) -> Option<&str> {
         self.0.as_ref().map(|bearer| bearer.name.as_str())
     }
 
     /// Refuses a call of this kind, unless the token allows it.
-    pub(super) fn check_scope(&self, scope: Scope) -> Result<(), Problem> {
+    pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), Problem> {
         let Some(bearer) = self.0.as_ref().filter(|bearer| !bearer.token.may(scope)) else { return Ok(()) };
         let word = scope.as_str();
         Err(Problem::forbidden(format!("the token `{}` may not `{word}`: add `{word}` to `may` of http.tokens.{0}", bearer.name)))
     }
 
     /// Refuses a queue that is not the token's.
-    pub(super) fn check_queue(&self, queue: &str) -> Result<(), Problem> {
+    pub(crate) fn check_queue(&self, queue: &str) -> Result<(), Problem> {
         let Some(bearer) = self.0.as_ref().filter(|bearer| !bearer.token.has_queue(queue)) else { return Ok(()) };
         let (name, queue) = (&bearer.name, quote(queue));
         Err(Problem::forbidden(format!(

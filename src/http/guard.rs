@@ -18,11 +18,11 @@ use crate::config::{Scope, Token};
 /// Each token by its hash, with its bearer. Comparing hashes takes constant time for any input
 /// length.
 #[derive(Clone)]
-pub(super) struct Guard(Arc<[(blake3::Hash, Caller)]>);
+pub(crate) struct Guard(Arc<[(blake3::Hash, Caller)]>);
 
 impl Guard {
     /// `master`: the token that may everything. Without any token, every caller on this host may.
-    pub(super) fn new(master: Option<&str>, tokens: &BTreeMap<String, Token>) -> Self {
+    pub(crate) fn new(master: Option<&str>, tokens: &BTreeMap<String, Token>) -> Self {
         let hash = |secret: &str| blake3::hash(secret.as_bytes());
         let master = master.map(|secret| (hash(secret), Caller::anyone()));
         let bearers = tokens.iter().map(|(name, token)| (hash(token.secret.expose()), Caller::bearer(name, token.clone())));
@@ -31,13 +31,24 @@ impl Guard {
 
     /// Who calls, or why nobody may.
     fn admit(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Caller, Problem> {
-        if self.0.is_empty() {
+        if self.is_open() {
             return refuses_open(method, uri, headers).map_or(Ok(Caller::anyone()), Err);
         }
-        let sent = sent_token(headers).map(blake3::hash);
+        sent_token(headers)
+            .and_then(|sent| self.bearer(sent))
+            .ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "send `Authorization: Bearer` with a token of [http]"))
+    }
+
+    /// Whether there is no token.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bearer of this token.
+    pub(crate) fn bearer(&self, sent: &[u8]) -> Option<Caller> {
+        let sent = blake3::hash(sent);
         // To the end, so that the time does not tell which token it is.
-        let found = self.0.iter().fold(None, |found, (hash, caller)| if Some(*hash) == sent { Some(caller) } else { found });
-        found.cloned().ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "send `Authorization: Bearer` with a token of [http]"))
+        self.0.iter().fold(None, |found, (hash, caller)| if *hash == sent { Some(caller) } else { found }).cloned()
     }
 }
 

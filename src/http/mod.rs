@@ -17,7 +17,7 @@ mod actions;
 pub mod api;
 mod assets;
 mod bundle;
-mod caller;
+pub(crate) mod caller;
 mod dashboard;
 mod events;
 pub(crate) mod extract;

@@ -65,6 +65,12 @@ impl Problem {
         Problem { title, status: status.as_u16(), ..self }
     }
 
+    /// What went wrong and what to do, for people.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Adds the existing job.
     #[must_use]
     pub fn job(mut self, job: Option<view::Job>) -> Self {

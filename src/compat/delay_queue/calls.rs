@@ -9,11 +9,12 @@ use serde::Serialize;
 
 use super::job::{Form, Pushed, topics};
 use super::{Answer, Call, DelayQueue, Failed};
-use crate::compat::access::Caller;
+use crate::compat::access::allow;
 use crate::compat::handed::handed;
 use crate::compat::service::Refusal;
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
+use crate::http::caller::Caller;
 
 /// How long a pop waits for a job: as long as delay-queue's, whose clients wait 200 s.
 const WAIT: Duration = Duration::from_secs(178);
@@ -40,7 +41,7 @@ struct Shown<'a> {
 /// Stores a job.
 pub(super) async fn push(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
     let pushed = Pushed::read(&call.fields, Form::Push)?;
-    call.caller.may(Scope::Schedule, &pushed.topic)?;
+    allow(&call.caller, Scope::Schedule, &pushed.topic)?;
     state.push(pushed).await?;
     Ok(done())
 }
@@ -64,7 +65,7 @@ pub(super) async fn get(State(state): State<DelayQueue>, call: Call) -> Result<R
     let Some(found) = state.find(&call.fields.text("id")?).await? else { return Ok(done()) };
     let (job, due_ms) = (found.job(), found.state.as_ref().map_or(found.score_ms, |state| state.due_ms));
     let topic = job.queue.as_deref().unwrap_or_default();
-    call.caller.may(Scope::Read, topic)?;
+    allow(&call.caller, Scope::Read, topic)?;
     let body = String::from_utf8_lossy(&job.body);
     let shown = Shown { topic, id: found.id.as_str(), delay: due_ms.div_euclid(1000), ttr: job.ttr_ms / 1000, body: &body };
     Ok(Json(Answer::done(Some(shown))).into_response())
@@ -77,7 +78,7 @@ fn done() -> Response {
 impl DelayQueue {
     pub(super) async fn pop(&self, caller: &Caller, topics: Vec<String>) -> Result<PoppedJobs, Failed> {
         for topic in &topics {
-            caller.may(Scope::Consume, topic)?;
+            allow(caller, Scope::Consume, topic)?;
             if self.service.queue(topic).is_none() {
                 return Err(Failed::new(Refusal::Undeclared.text(topic)));
             }
@@ -87,7 +88,7 @@ impl DelayQueue {
 
     pub(super) async fn end(&self, caller: &Caller, id: &str) -> Result<(), Failed> {
         let Some(found) = self.find(id).await? else { return Ok(()) };
-        caller.may(Scope::Consume, found.job().queue.as_deref().unwrap_or_default())?;
+        allow(caller, Scope::Consume, found.job().queue.as_deref().unwrap_or_default())?;
         Ok(self.service.end(&found).await?)
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::job::{Form, Pushed, topics};
 use super::{Call, DelayQueue, Failed};
+use crate::compat::access::allow;
 use crate::compat::handed::handed;
 use crate::config::Scope;
 use crate::units::quote;
@@ -43,7 +44,7 @@ async fn carry_out(state: &DelayQueue, Call { caller, fields }: &Call) -> Result
     match fields.text("command")?.as_str() {
         "add" => {
             let pushed = Pushed::read(fields, Form::Classic)?;
-            caller.may(Scope::Schedule, &pushed.topic)?;
+            allow(caller, Scope::Schedule, &pushed.topic)?;
             state.push(pushed).await?;
         }
         "pop" => {

@@ -19,10 +19,11 @@ use axum::{Json, Router, middleware};
 use serde::{Deserialize, Serialize};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::access::{self, Access, Caller, Denied};
+use super::access::{self, Access, Denied};
 use super::fields::Fields;
 use super::service::Service;
 use crate::clock;
+use crate::http::caller::Caller;
 use crate::http::extract::BODY_TIMEOUT;
 use crate::http::trace;
 use crate::store::error::StoreError;
@@ -77,9 +78,6 @@ impl FromRequest<DelayQueue> for Call {
         let query: Result<Query<InQuery>, _> = Query::from_request_parts(&mut parts, &()).await;
         let sent = query.ok().and_then(|Query(query)| query.token).unwrap_or_default();
         let caller = state.access.caller(&sent)?;
-        if let Some(name) = caller.name() {
-            tracing::Span::current().record("token", name);
-        }
         let body = match clock::timeout(BODY_TIMEOUT, Bytes::from_request(Request::from_parts(parts, body), &())).await {
             Some(Ok(body)) => body,
             Some(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {

@@ -7,8 +7,9 @@ use axum::http::request::Parts;
 
 use super::Lmstfy;
 use super::answer::Error;
-use crate::compat::access::{Caller, Denied};
+use crate::compat::access::{Denied, allow};
 use crate::config::Scope;
+use crate::http::caller::Caller;
 use crate::job::is_queue_name;
 
 /// The most bytes of a namespace or a queue.
@@ -69,7 +70,7 @@ pub(super) struct Call {
 impl Call {
     /// The names, if the caller may make such calls for this queue.
     pub(super) fn allow(&self, scope: Scope) -> Result<&Named, Error> {
-        self.caller.may(scope, &self.named.full()).map_err(Error::from)?;
+        allow(&self.caller, scope, &self.named.full())?;
         Ok(&self.named)
     }
 }
@@ -103,7 +104,7 @@ impl FromRequestParts<Lmstfy> for Consumption {
         let queues: Vec<Named> = list.split(',').filter(|queue| !queue.is_empty()).map(read).collect::<Result<_, _>>()?;
         let caller = caller(parts, lmstfy).await?;
         for queue in &queues {
-            caller.may(Scope::Consume, &queue.full()).map_err(Error::from)?;
+            allow(&caller, Scope::Consume, &queue.full())?;
         }
         if queues.is_empty() {
             return Err(Error::bad("invalid queue name(s)"));
@@ -137,15 +138,11 @@ async fn caller(parts: &mut Parts, lmstfy: &Lmstfy) -> Result<Caller, Error> {
         header
     };
     // A token may be written with its pool in front, or have been taken over as a whole.
-    let caller = match (lmstfy.access.caller(&sent), sent.split_once(':')) {
-        (Err(Denied::Unknown), Some((POOL, token))) => lmstfy.access.caller(token)?,
-        (Err(Denied::Unknown), Some(_)) => return Err(Error::no_such_pool()),
-        (known, _) => known?,
-    };
-    if let Some(name) = caller.name() {
-        tracing::Span::current().record("token", name);
+    match (lmstfy.access.caller(&sent), sent.split_once(':')) {
+        (Err(Denied::Unknown), Some((POOL, token))) => Ok(lmstfy.access.caller(token)?),
+        (Err(Denied::Unknown), Some(_)) => Err(Error::no_such_pool()),
+        (known, _) => Ok(known?),
     }
-    Ok(caller)
 }
 
 #[cfg(test)]
