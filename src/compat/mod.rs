@@ -4,12 +4,11 @@
 //! - [`delay_queue`]: that of ouqiang/delay-queue, and its older form with a single URL.
 //! - [`lmstfy`]: that of bitleak/lmstfy.
 //! - [`listeners`]: their addresses; [`access`]: who may call; [`service`]: what a call does;
-//!   `fields`: JSON as Go reads it; `handed`: an answer that hands out jobs.
+//!   `fields`: JSON as Go reads it.
 
 pub mod access;
 pub mod delay_queue;
 mod fields;
-mod handed;
 pub mod listeners;
 pub mod lmstfy;
 pub mod service;

@@ -3,9 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
 use crate::apply::Apply;
 use crate::config::QueueRules;
 use crate::consumers::PoppedJobs;
+use crate::http::pop::unsent;
 use crate::job::{Action, Conflict, Due, Job, JobId, Verdict, is_queue_name};
 use crate::queues::QueueService;
 use crate::request::{Request, Rules, Schedule, act_on};
@@ -88,9 +93,16 @@ impl Service {
         self.inner.queues.pop(queues, max, wait, ttr_ms).await
     }
 
-    /// Counts the jobs of a pop as handed out: their answer is being written.
-    pub(super) fn sent(&self, jobs: PoppedJobs) {
-        self.inner.queues.sent(jobs, self.inner.apply.store.now_us());
+    /// Answers 200 with this JSON, which hands out these jobs. They go back if the client went away
+    /// before.
+    pub(super) fn hand_out(&self, json: &impl Serialize, jobs: PoppedJobs) -> Response {
+        match serde_json::to_vec(json) {
+            Ok(json) => unsent(json, jobs, self.inner.queues.clone(), self.inner.apply.store.now_us()),
+            Err(error) => {
+                tracing::error!(%error, "jobs could not be written as JSON: this is a bug in dwell");
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            }
+        }
     }
 
     /// The job of this id, if it belongs to a queue, and to this one where a queue is named.

@@ -32,7 +32,7 @@ pub mod listener;
 mod one_or_many;
 pub mod openapi;
 mod page;
-mod pop;
+pub(crate) mod pop;
 pub mod probes;
 pub mod problem;
 mod queue_name;

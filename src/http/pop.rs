@@ -90,14 +90,19 @@ pub(super) fn span(name: &str, text: Option<Text>) -> Result<Option<u64>, Proble
 
 fn answer(jobs: PoppedJobs, queues: QueueService, now_us: i64) -> Response {
     let fetched = Fetched { jobs: jobs.iter().map(FetchedJob::popped).collect() };
-    let bytes = serde_json::to_vec(&fetched).unwrap_or_default();
-    let body = UnsentBody { bytes: Some(bytes.into()), jobs: Some((jobs, queues, now_us)) };
+    unsent(serde_json::to_vec(&fetched).unwrap_or_default(), jobs, queues, now_us)
+}
+
+/// An answer of this JSON that hands out these jobs. Dropped before the connection takes it, it gives
+/// the jobs back.
+pub(crate) fn unsent(json: Vec<u8>, jobs: PoppedJobs, queues: QueueService, now_us: i64) -> Response {
+    let body = UnsentBody { bytes: Some(json.into()), jobs: Some((jobs, queues, now_us)) };
     let mut response = Body::new(body).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// An answer with jobs. Dropped before the connection takes it, it gives the jobs back.
+/// The body of [`unsent`].
 struct UnsentBody {
     bytes: Option<Bytes>,
     jobs: Option<(PoppedJobs, QueueService, i64)>,

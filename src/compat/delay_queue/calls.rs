@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::job::{Form, Pushed, topics};
 use super::{Answer, Call, DelayQueue, Failed};
 use crate::compat::access::allow;
-use crate::compat::handed::handed;
 use crate::compat::service::Refusal;
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
@@ -51,7 +50,7 @@ pub(super) async fn pop(State(state): State<DelayQueue>, call: Call) -> Result<R
     let popped = state.pop(&call.caller, topics(&call.fields.text("topic")?)?).await?;
     let Some(job) = popped.first() else { return Ok(done()) };
     let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
-    Ok(handed(&Answer::done(Some(Handed { id: &id, body: &body })), popped, &state.service))
+    Ok(state.service.hand_out(&Answer::done(Some(Handed { id: &id, body: &body })), popped))
 }
 
 /// Ends a job in any state. An unknown job is no error.

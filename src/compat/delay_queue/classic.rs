@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::job::{Form, Pushed, topics};
 use super::{Call, DelayQueue, Failed};
 use crate::compat::access::allow;
-use crate::compat::handed::handed;
 use crate::config::Scope;
 use crate::units::quote;
 
@@ -51,7 +50,7 @@ async fn carry_out(state: &DelayQueue, Call { caller, fields }: &Call) -> Result
             let popped = state.pop(caller, topics(&fields.text("topic")?)?).await?;
             let Some(job) = popped.first() else { return Ok(Json(Answer::done("", "")).into_response()) };
             let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
-            return Ok(handed(&Answer::done(&id, &body), popped, &state.service));
+            return Ok(state.service.hand_out(&Answer::done(&id, &body), popped));
         }
         "finish" | "delete" => state.end(caller, &id).await?,
         other => return Err(Failed::new(format!("command {} is not one of add, pop, finish, delete", quote(other)))),

@@ -11,7 +11,6 @@ use super::answer::{Error, View, left};
 use super::call::{Call, Consumption, Named};
 use super::query::Query;
 use crate::clock;
-use crate::compat::handed::handed;
 use crate::config::Scope;
 use crate::store::queue::pop::Popped;
 
@@ -49,7 +48,7 @@ pub(super) async fn consume(State(lmstfy): State<Lmstfy>, call: Consumption, met
         Some(view) if count == 1 => serde_json::value::to_raw_value(view),
         Some(_) => serde_json::value::to_raw_value(&views),
     };
-    Ok(handed(&text.map_err(|_| Error::bug())?, popped, &lmstfy.service))
+    Ok(lmstfy.service.hand_out(&text.map_err(|_| Error::bug())?, popped))
 }
 
 /// Ends a job, in whatever state it is. Always 204: the job is not there afterwards.
