@@ -111,13 +111,16 @@ export const horizon = (step, to, signal) => call(`horizon${query({ step, to })}
 export const list = (filters, signal) => call(`jobs${query(filters)}`, { signal });
 export const show = async (id, { body, signal }) => call(jobPath(id, body ? '?body=1' : ''), { signal });
 
-const queuePath = (name, rest = '') => `queues/${encodeURIComponent(name)}${rest}`;
+function queuePath(name, rest = '') {
+  if (name === '.' || name === '..') throw new Problem(0, `A browser cannot request a queue with the name ${name}: use curl.`);
+  return `queues/${encodeURIComponent(name)}${rest}`;
+}
 
 export const queues = (signal) => call('queues', { signal });
-export const queue = (name, signal) => call(queuePath(name), { signal });
-export const peek = (name, signal) => call(queuePath(name, '/peek'), { signal });
+export const queue = async (name, signal) => call(queuePath(name), { signal });
+export const peek = async (name, signal) => call(queuePath(name, '/peek'), { signal });
 /** Pauses, resumes or purges a queue. Returns the counts, or what was removed. */
-export const onQueue = (name, action, body) => call(queuePath(name, `/${action}`), send('POST', body));
+export const onQueue = async (name, action, body) => call(queuePath(name, `/${action}`), send('POST', body));
 
 /** Performs an action on a job. Returns the verdict. `time`: the new time of a reschedule, `{for}` or `{until}`. */
 export async function act(action, id, time) {

@@ -53,11 +53,13 @@ export function queue(parent, { id: name }, signal) {
     [shown, stamp] = [found, now];
     pause.hidden = false;
     purge.hidden = false;
+    facts.hidden = false;
     setText(pause, found.paused ? 'Resume' : 'Pause');
     pause.className = found.paused ? 'primary' : 'secondary';
     drawFigures(found);
   };
   const gone = (problem) => {
+    [shown, stamp] = [null, ''];
     fill(head, status('off', 'Unknown'), ' ', el('span', { class: 'lead' }, problem.message));
     pause.hidden = true;
     purge.hidden = true;
@@ -71,8 +73,11 @@ export function queue(parent, { id: name }, signal) {
       ready.show(peeked.jobs);
     },
     failed: (problem) => {
-      if (problem.status === 404) gone(problem);
-      else if (!shown) fill(head, el('span', { class: 'error' }, `The queue cannot be loaded now: ${problem.message}`));
+      if (problem.status === 404) return gone(problem);
+      // Outdated counts are better than none.
+      if (shown) return;
+      fill(head, el('span', { class: 'error' }, 'The queue cannot be loaded now.'));
+      ready.fail(problem);
     },
     every: () => EVERY_MS,
     signal,
