@@ -125,7 +125,7 @@ async fn a_due_job_is_fetched_once_and_finished() {
     assert_eq!(fixture.counts().await, [1, 1, 0, 0]);
     let job = fixture.take().await;
     assert_eq!((job.id.as_str(), job.state.attempt, &job.record.job.body[..]), ("now", 1, &b"now"[..]));
-    assert!(job.lease.ttr_ms.abs_diff(30_000) < 100 && job.lease.wait_ms == Some(3_600_000), "{:?}", job.lease);
+    assert_eq!((job.lease.ttr_ms, job.lease.wait_ms), (30_000, Some(3_600_000)));
     assert!(fixture.pop(10, Duration::ZERO).await.is_empty());
     assert_eq!(fixture.counts().await, [1, 0, 1, 0]);
     assert_eq!(fixture.store.reader.find(&job.id).await.unwrap().unwrap().place, Place::Reserved);

@@ -155,7 +155,7 @@ impl Queue {
         while items.left() >= 4 {
             let (id, state, bytes) = (items.text()?, items.bytes()?, items.bytes()?);
             let deadline_ms = items.maybe_number()?.unwrap_or_default();
-            match self.read_job(nonce, queue, (id.clone(), deadline_ms), &state, bytes) {
+            match self.read_job(nonce, queue, (id.clone(), deadline_ms, answer.now_us), &state, bytes) {
                 Ok(job) => answer.jobs.push(Popped { deadline_ms, ..job }),
                 // Its lease ends, and the rescue keeps it among the dead.
                 Err(why) => tracing::error!(id, queue, bucket, why, "a stored job cannot be read"),
@@ -174,7 +174,14 @@ impl Queue {
         is_new
     }
 
-    fn read_job(&self, nonce: Nonce, queue: &str, (id, deadline_ms): (String, i64), state: &[u8], bytes: Bytes) -> Result<Popped, String> {
+    fn read_job(
+        &self,
+        nonce: Nonce,
+        queue: &str,
+        (id, deadline_ms, now_us): (String, i64, i64),
+        state: &[u8],
+        bytes: Bytes,
+    ) -> Result<Popped, String> {
         let (id, size) = (JobId::new(id)?, bytes.len());
         let state = State::decode(state).map_err(|why| why.to_string())?;
         let record = record::decode(bytes).map_err(|why| why.to_string())?;
@@ -182,8 +189,8 @@ impl Queue {
             Next::Wait(ms) => Some(ms),
             Next::Dies(_) => None,
         };
-        // Rounded up by less than a ms when the deadline was computed.
-        let span = deadline_ms.saturating_sub(self.namespace.now_ms()).max(0);
+        // The deadline was rounded up to a whole ms, from the clock of the answer.
+        let span = (deadline_ms.saturating_mul(1000).saturating_sub(now_us) / 1000).max(0);
         let lease = PopToken { nonce, ttr_ms: u32::try_from(span).unwrap_or(u32::MAX), wait_ms, queue: queue.to_owned() };
         Ok(Popped { id, lease, deadline_ms, state, record, size })
     }
