@@ -78,10 +78,11 @@ impl QueueUpkeep {
         names.extend(self.rules.names().map(str::to_owned));
         let names: Vec<String> = names.into_iter().collect();
         let counts = self.store.reader.queue_counts(&names).await?;
+        let now_ms = self.store.now_ms();
         for rules in self.rules.iter() {
             let of_rules = counts.iter().filter(|counts| self.rules.get(&counts.queue).is_some_and(|found| found.name == rules.name));
             if let Some(metrics) = self.metrics.queue(&rules.name) {
-                metrics.jobs(of_rules);
+                metrics.jobs(of_rules, now_ms);
             }
         }
         let is_full = |counts: &&QueueCounts| {

@@ -1,11 +1,14 @@
 //! The checks of Redis: all that a start needs, and further warnings.
 
 use super::Check;
-use crate::config::{Durability, Redis, RedisMode, Settings};
+use crate::config::{Durability, Queues, Redis, RedisMode, Settings};
+use crate::store::Store;
 use crate::store::admin::preflight::{Preflight, preflight};
 use crate::store::admin::sweep::SweepRules;
 use crate::store::client::place;
+use crate::store::error::StoreError;
 use crate::store::gate::Wait;
+use crate::store::reader::queues::QueueCounts;
 use crate::store::server_facts::ServerFacts;
 use crate::units::show_duration_ms;
 
@@ -25,6 +28,10 @@ pub(super) async fn checks(all: &Settings) -> Vec<Check> {
             return [away].into_iter().chain(others).collect();
         }
     };
+    let stranded_queues = match &preflight.namespace {
+        Ok(Some(_)) => queues(settings, &all.queues).await.unwrap_or_else(|error| vec![Check::of_error("redis.stranded", error)]),
+        _ => Vec::new(),
+    };
     vec![
         server(settings, &preflight),
         permissions(&preflight),
@@ -36,7 +43,21 @@ pub(super) async fn checks(all: &Settings) -> Vec<Check> {
     ]
     .into_iter()
     .chain(stranded(&preflight, &brokers))
+    .chain(stranded_queues)
     .collect()
+}
+
+/// Jobs of queues that these settings do not declare. Another instance may hand them out.
+async fn queues(settings: &Redis, declared: &Queues) -> Result<Vec<Check>, StoreError> {
+    let store = Store::attach(settings).await?;
+    let names: Vec<String> = store.reader.queues().await?.into_iter().filter(|name| declared.get(name).is_none()).collect();
+    let counts = store.reader.queue_counts(&names).await?;
+    let alive = |counts: &QueueCounts| counts.scheduled + counts.ready + counts.reserved;
+    let check = |counts: &QueueCounts| {
+        let detail = format!("{} jobs wait in the queue `{}`, which these settings do not declare", alive(counts), counts.queue);
+        Check::warning("redis.stranded", detail, "if no other instance has this queue, declare it in [queues] again, or cancel its jobs")
+    };
+    Ok(counts.iter().filter(|counts| alive(counts) > 0).map(check).collect())
 }
 
 /// Jobs of brokers that these settings do not name. Another instance may deliver them.

@@ -10,7 +10,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::family::{PerLabel, add, add_in, gauge_value, histogram, one};
-use super::{LATENESS_SECONDS, Labels};
+use super::{LATENESS_SECONDS, Labels, Seconds};
 use crate::store::reader::queues::QueueCounts;
 use crate::telemetry::labels::{Label, LeaseEnd, QueueState};
 
@@ -18,6 +18,7 @@ use crate::telemetry::labels::{Label, LeaseEnd, QueueState};
 #[derive(Debug, Clone)]
 pub struct QueueMetrics {
     jobs: PerLabel<Gauge>,
+    oldest: Seconds,
     pops: Counter,
     popped: Counter,
     ends: PerLabel<Counter>,
@@ -43,8 +44,11 @@ impl QueueMetrics {
         self.ends.of(end).inc_by(count);
     }
 
-    /// The jobs of the queues that the name or pattern fits, together.
-    pub fn jobs<'a>(&self, queues: impl Iterator<Item = &'a QueueCounts> + Clone) {
+    /// The jobs of the queues that the name or pattern fits, together. `now_ms`: when they were counted.
+    pub fn jobs<'a>(&self, queues: impl Iterator<Item = &'a QueueCounts> + Clone, now_ms: i64) {
+        let oldest_ms = queues.clone().filter_map(|counts| counts.oldest_ready_ms).min().filter(|ms| *ms <= now_ms);
+        let waited_ms = oldest_ms.map_or(0, |ms| u64::try_from(now_ms.saturating_sub(ms)).unwrap_or(0));
+        self.oldest.set(Duration::from_millis(waited_ms).as_secs_f64());
         let sum = |of: fn(&QueueCounts) -> u64| gauge_value(queues.clone().map(of).sum());
         self.jobs.of(QueueState::Scheduled).set(sum(|counts| counts.scheduled));
         self.jobs.of(QueueState::Ready).set(sum(|counts| counts.ready));
@@ -57,6 +61,7 @@ impl QueueMetrics {
 #[derive(Debug, Clone)]
 pub(super) struct Queues {
     jobs: Family<Labels, Gauge>,
+    oldest: Family<Labels, Seconds>,
     pops: Family<Labels, Counter>,
     popped: Family<Labels, Counter>,
     ends: Family<Labels, Counter>,
@@ -68,6 +73,7 @@ impl Queues {
     pub(super) fn new(r: &mut Registry) -> Queues {
         Queues {
             jobs: add(r, "queue_jobs", "Jobs of queues, by state", Family::default()),
+            oldest: add_in(r, Unit::Seconds, "queue_oldest_ready", "How long the oldest ready job has waited", Family::default()),
             pops: add(r, "pop", "Calls that ask a queue for jobs, empty ones included", Family::default()),
             popped: add(r, "popped_jobs", "Jobs that were handed out to consumers", Family::default()),
             ends: add(r, "lease_ends", "Leases of consumers that ended, by how", Family::default()),
@@ -82,6 +88,7 @@ impl Queues {
             let with = |label: &'static str, word: &str| vec![("queue", name.to_owned()), (label, word.to_owned())];
             QueueMetrics {
                 jobs: PerLabel::new(|state: QueueState| self.jobs.get_or_create_owned(&with("state", state.word()))),
+                oldest: self.oldest.get_or_create_owned(&one("queue", name)),
                 pops: self.pops.get_or_create_owned(&one("queue", name)),
                 popped: self.popped.get_or_create_owned(&one("queue", name)),
                 ends: PerLabel::new(|end: LeaseEnd| self.ends.get_or_create_owned(&with("end", end.word()))),

@@ -146,3 +146,18 @@ async fn a_message_for_a_queue_is_sent_through_the_broker() {
     wait_until("its state", async || (run(&["ls", "--state", "reserved", "--queue", "emails"]).out.lines().count() == 2).then_some(()))
         .await;
 }
+
+#[tokio::test]
+async fn queues_alone_pass_the_checks_and_jobs_of_others_are_told_of() {
+    let queues = Queues::new().await;
+    queues.add("a", "gone.eu", b"x", Due::In(0)).await;
+    queues.add("b", "emails.eu", b"x", Due::In(0)).await;
+    let said = queues.run(&["check", "-o", "json"]);
+    let names: Vec<Value> = said.lines().iter().map(|line| line["check"].clone()).collect();
+    let of_redis =
+        ["permissions", "namespace", "rules", "durability", "maxmemory-policy", "memory", "stranded"].map(|name| format!("redis.{name}"));
+    assert_eq!((said.code, json!(names)), (0, json!([&["settings".to_owned(), "redis".to_owned()][..], &of_redis].concat())), "{said:?}");
+    let detail = "1 jobs wait in the queue `gone.eu`, which these settings do not declare";
+    assert_eq!(said.lines().last().unwrap()["detail"], detail);
+    assert!(said.lines()[0]["detail"].as_str().unwrap().ends_with("; brokers: none; ingests: none; queues: bills, emails.*"), "{said:?}");
+}
