@@ -77,8 +77,22 @@ struct Inner {
     rules: LateRules,
     observer: Arc<dyn ConsumersObserver>,
     watches: Mutex<HashMap<String, Arc<Watch>>>,
+    /// By queue: the bucket in which a pop left due jobs.
+    backlogs: Mutex<HashMap<String, Backlog>>,
     stop: CancellationToken,
 }
+
+/// A bucket with more due jobs than its last pop took.
+#[derive(Debug, Clone, Copy)]
+struct Backlog {
+    bucket: u16,
+    /// How many pops take from it without a look at the others.
+    turns: u8,
+}
+
+/// The turns of a [`Backlog`]: a look at all buckets costs as much as a small pop, and no bucket may be
+/// served alone for long.
+const TURNS: u8 = 8;
 
 /// What one bucket gave.
 type FromBucket = Result<PoppedJobs, StoreError>;
@@ -87,7 +101,7 @@ impl Consumers {
     /// Makes the pops of this process. `stop` ends those that wait.
     #[must_use]
     pub fn new(store: Arc<Store>, rules: LateRules, observer: Arc<dyn ConsumersObserver>, stop: CancellationToken) -> Consumers {
-        Consumers { inner: Arc::new(Inner { store, rules, observer, watches: Mutex::default(), stop }) }
+        Consumers { inner: Arc::new(Inner { store, rules, observer, watches: Mutex::default(), backlogs: Mutex::default(), stop }) }
     }
 
     /// Hands out due jobs, and waits for the first one if there is none. Empty after the wait, or
@@ -152,6 +166,12 @@ impl Consumers {
     async fn pop_now(&self, asked: &PopRequest) -> FromBucket {
         let mut jobs = PoppedJobs::none(self);
         for queue in &asked.queues {
+            if let Some(bucket) = self.backlog(queue) {
+                self.fill(&mut jobs, asked, queue, bucket).await?;
+                if !jobs.has_room(asked) {
+                    return Ok(jobs);
+                }
+            }
             let heads = self.inner.store.queue.heads(queue).await?;
             let mut due: Vec<u16> = (0..).zip(&heads).filter(|(_, ahead)| ahead.is_some_and(|us| us <= 0)).map(|(at, _)| at).collect();
             // From a random start, so that no bucket has a preference.
@@ -231,8 +251,28 @@ impl Consumers {
             popped.next_ms.map(|ms| ms.saturating_mul(1000))
         };
         self.report(queue, bucket, head_us);
+        self.left(queue, bucket, popped.more && !popped.paused);
         let jobs = self.judge(queue, popped.jobs, popped.now_us).await;
         Ok((PoppedJobs::of(self, nonce, bucket, queue, jobs), popped.more && !popped.paused))
+    }
+
+    /// The bucket to pop from without a look at all of them.
+    fn backlog(&self, queue: &str) -> Option<u16> {
+        let mut backlogs = self.inner.backlogs.lock();
+        let backlog = backlogs.get_mut(queue)?;
+        backlog.turns = backlog.turns.checked_sub(1)?;
+        Some(backlog.bucket)
+    }
+
+    /// A pop of this bucket left due jobs, or none.
+    fn left(&self, queue: &str, bucket: u16, more: bool) {
+        let mut backlogs = self.inner.backlogs.lock();
+        match backlogs.get(queue) {
+            Some(backlog) if backlog.bucket == bucket && !more => drop(backlogs.remove(queue)),
+            Some(backlog) if backlog.turns > 0 || !more => {}
+            None if !more => {}
+            _ => drop(backlogs.insert(queue.to_owned(), Backlog { bucket, turns: TURNS })),
+        }
     }
 
     fn report(&self, queue: &str, bucket: u16, head_us: Option<i64>) {

@@ -29,8 +29,8 @@ pub struct Fleet {
     living: Vec<String>,
 }
 
-/// The entry of an instance: its name, and the brokers that it delivers to. Broker names have
-/// neither spaces nor commas.
+/// The entry of an instance: its name, and the brokers that it delivers to, or `=` and the queues of a
+/// worker. These names have neither spaces nor commas.
 #[must_use]
 pub fn entry(name: &str, brokers: &[String]) -> String {
     format!("{name} {}", brokers.join(","))

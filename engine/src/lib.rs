@@ -1,5 +1,5 @@
 //! Jobs that are due later, kept in Redis: the engine of Dwell, for a Rust program that wants to
-//! schedule and cancel without the sidecar between.
+//! schedule and cancel without the sidecar between, or to handle the jobs itself.
 //!
 //! A **job** is a message with a due time: a body, headers, and a destination on a broker. The engine
 //! stores jobs, gives each one id, and answers every call with a [`Verdict`] that is true when it is
@@ -21,6 +21,9 @@
 //! # }
 //! ```
 //!
+//! A job may belong to a queue instead of a broker ([`Job::for_queue`]). Then consumers fetch it: over
+//! HTTP from the sidecar, by [`Client::pop`], or by the handlers of a [`Worker`], which needs no sidecar.
+//!
 //! # Map
 //!
 //! - [`Client`]: every call. [`Redis`]: which Redis, which namespace, and what a write waits for.
@@ -28,18 +31,22 @@
 //!   [`Conflict`] what becomes of an id that exists.
 //! - [`Act`] and [`Action`]: cancel, reschedule, fire, finish, fail, requeue. [`Attempt`]: which attempt
 //!   a consumer speaks of.
-//! - [`Answer`] and [`Verdict`]: what a call did.
+//! - [`Pop`], [`Fetched`], [`Lease`]: jobs of queues in the hands of a consumer.
+//! - [`Worker`] and [`Task`]: handlers for queues, in [`worker`]. [`testing`]: a queue in memory.
+//! - [`Answer`] and [`Verdict`], [`Acknowledged`] and [`LeaseVerdict`]: what a call did.
 //! - [`StoredJob`], [`Page`], [`Counts`]: what is there.
 //! - [`Error`] and [`ErrorKind`]: what went wrong, and what to do.
 //!
 //! # Time
 //!
 //! Redis's clock decides what is due. [`Due::In`] counts from the moment when Redis stores the job.
-//! All times are epoch milliseconds, all spans milliseconds.
+//! All times are epoch milliseconds, all spans milliseconds, unless their type is
+//! [`Duration`](std::time::Duration).
 //!
 //! # What is not here
 //!
-//! No broker: the engine neither reads nor publishes messages. The feature `internals` opens what
+//! No broker: the engine neither reads nor publishes messages. The feature `tower` puts middleware
+//! before the handlers of a worker. The feature `internals` opens what
 //! the sidecar is built on; it has no promise of stability.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unreachable_pub, reason = "the sidecar uses what a client does not"))]
 

@@ -14,29 +14,32 @@ use super::upkeep::Upkeep;
 use super::{Rules, words};
 use crate::client::Client;
 use crate::clock;
+use crate::consumers::{Consumers, LateRules, UnobservedConsumers};
+use crate::fleet;
 
 /// How long the last words may take; where Redis is away, their leases end instead.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Serves these queues until told to stop, and drains.
 pub(super) async fn run(client: Client, routes: Vec<Route>, rules: Rules, stop: CancellationToken) {
-    client.fetching.listen();
-    let consumers = client.fetching.consumers.clone();
+    // A pop that waits ends with `stop`, and one that is on its way has its answer first.
+    let consumers = Consumers::new(client.store.clone(), LateRules::default(), Arc::new(UnobservedConsumers), stop.clone());
     let leases = Arc::new(Leases::default());
     let (words, said) = words::channel();
     // Dropping the set, with this future, ends every agent and every handler.
     let mut agents = JoinSet::new();
     let end = CancellationToken::new();
     agents.spawn(leases.clone().keep(consumers.clone(), end.clone()));
+    agents.spawn(listen(&client, &consumers, end.clone()));
     let queues = routes.iter().map(|route| route.queue.to_string()).collect();
-    agents.spawn(Upkeep::new(&client, queues, rules.dead_retention).run(end.clone()));
+    agents.spawn(Upkeep::new(&client, consumers.clone(), queues, rules.dead_retention).run(end.clone()));
     let mut speaking = JoinSet::new();
-    speaking.spawn(words::send(consumers, said));
+    speaking.spawn(words::send(consumers.clone(), said));
 
     let mut fetching = JoinSet::new();
     for route in routes {
-        let (client, leases, words) = (client.clone(), leases.clone(), words.clone());
-        let fetch = Fetch { client, route, concurrency: rules.concurrency, ttr: rules.ttr, leases, words };
+        let (client, consumers, leases, words) = (client.clone(), consumers.clone(), leases.clone(), words.clone());
+        let fetch = Fetch { client, consumers, route, concurrency: rules.concurrency, ttr: rules.ttr, leases, words };
         fetching.spawn(fetch.run(stop.clone(), rules.drain));
     }
     while fetching.join_next().await.is_some() {}
@@ -51,4 +54,11 @@ pub(super) async fn run(client: Client, routes: Vec<Route>, rules: Rules, stop: 
     }
     end.cancel();
     while agents.join_next().await.is_some() {}
+}
+
+/// Wakes the pops that wait for what other processes, and this one, store.
+fn listen(client: &Client, consumers: &Consumers, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+    let (hearing, missing) = (consumers.clone(), consumers.clone());
+    let (settings, channel) = (client.fetching.settings.clone(), client.store.keys().wake());
+    fleet::follow(settings, channel, move || missing.look_again(), move |head| hearing.wake(&head), stop)
 }

@@ -7,25 +7,30 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
-use super::handler::{self, word};
+use super::handler::{self, release, word};
 use super::leases::Leases;
 use super::routes::Route;
 use super::words::Words;
 use crate::client::Client;
 use crate::client::queues::Pop;
 use crate::clock::{self, micros};
+use crate::consumers::Consumers;
 use crate::reconnect::Backoff;
 use crate::store::queue::acknowledge::Acknowledge;
 use crate::store::queue::pop::Popped;
 
 /// How long one pop waits for a job.
 const WAIT: Duration = Duration::from_secs(30);
-/// How long handlers may go on after they were cancelled.
+/// The most jobs of one pop: their handlers run while the next ones are fetched.
+const MOST: usize = 256;
+/// How long handlers may go on after they were cancelled, and unstarted jobs may take to go back.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The loop of one queue.
 pub(super) struct Fetch {
     pub(super) client: Client,
+    /// Whose waiting pops end when the worker stops.
+    pub(super) consumers: Consumers,
     pub(super) route: Route,
     pub(super) concurrency: usize,
     pub(super) ttr: Option<Duration>,
@@ -41,17 +46,19 @@ impl Fetch {
         let mut backoff = Backoff::link();
         while !stop.is_cancelled() {
             self.wait_for_room(&mut handlers, &stop).await;
-            let mut pop = Pop::from_queue(&*self.route.queue).max(self.concurrency - handlers.len().min(self.concurrency)).wait(WAIT);
+            let free = self.concurrency - handlers.len().min(self.concurrency);
+            let mut pop = Pop::from_queue(&*self.route.queue).max(free.min(MOST)).wait(WAIT);
             if let Some(ttr) = self.ttr {
                 pop = pop.ttr(ttr);
             }
-            let request = pop.request();
-            let popped = tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                popped = self.client.fetching.consumers.pop(&request) => popped,
-            };
-            match popped {
+            match self.consumers.pop(&pop.request()).await {
+                Ok(popped) if stop.is_cancelled() => {
+                    // Dropped, they would go back in the background, which the end of the process stops.
+                    for Popped { id, lease, .. } in popped.sent() {
+                        // The receiver lives until the last sender is dropped.
+                        let _ = self.words.send((Acknowledge { id, lease, word: release(Duration::ZERO) }, clock::now() + GRACE)).await;
+                    }
+                }
                 Ok(popped) => {
                     backoff.reset();
                     popped.sent().into_iter().for_each(|job| self.start(&mut handlers, job));

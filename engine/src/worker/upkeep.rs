@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::clock::{self, whole_ms};
 use crate::consumers::Consumers;
 use crate::fleet::{Fleet, entry, heartbeat};
+use crate::job::set_of_queue;
 use crate::rescue::{Rescue, RescueObserver, RescueRules};
 use crate::store::Store;
 use crate::store::admin::sweep::SweepRules;
@@ -51,15 +52,16 @@ impl RescueObserver for Waking {
 }
 
 impl Upkeep {
-    pub(super) fn new(client: &Client, queues: Vec<String>, dead_retention: Duration) -> Upkeep {
-        let (store, consumers, retry_ms) = (client.store.clone(), client.fetching.consumers.clone(), client.retry_ms.clone());
+    pub(super) fn new(client: &Client, consumers: Consumers, queues: Vec<String>, dead_retention: Duration) -> Upkeep {
+        let (store, retry_ms) = (client.store.clone(), client.retry_ms.clone());
         Upkeep { store, consumers, retry_ms, queues, dead_retention_ms: whole_ms(dead_retention) }
     }
 
     /// Runs until told to stop.
     pub(super) async fn run(self, stop: CancellationToken) {
-        // A worker delivers to no broker.
-        let me = entry(&format!("worker-{}-{:08x}", std::process::id(), rand::random::<u32>()), &[]);
+        // A worker delivers to no broker. Its queues are not stranded.
+        let sets: Vec<String> = self.queues.iter().map(|queue| set_of_queue(queue)).collect();
+        let me = entry(&format!("worker-{}-{:08x}", std::process::id(), rand::random::<u32>()), &sets);
         let (fleet, follows) = watch::channel(Fleet::alone(&me));
         let rules = RescueRules { lease: RESCUE_LEASE, retry_ms: self.retry_ms.clone() };
         let rescue = Rescue::new(self.store.clone(), rules, Arc::new(Waking(self.consumers.clone())), follows.clone());
