@@ -25,9 +25,8 @@ pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, se
         Door::Fail(id) => {
             let live = seen.jobs[usize::from(id)].as_ref();
             let state = live.and_then(|live| live.state.as_ref());
-            let due = state.map_or(at(scene.due[usize::from(id)]), |state| state.due_ms);
             let read = (live.map_or([0; 8], |live| live.generation), state.map_or(0, |state| state.step));
-            let attempt = world.published[world.life(world.stored.lives[usize::from(id)])];
+            let (due, attempt) = if again { world.named(index) } else { named(scene, world, id, seen) };
             // A single wait.
             Call::fail(id, number, (due, attempt.into()), read, (read.1 == 0).then_some(SPAN))
         }
@@ -50,6 +49,13 @@ fn attempt_of(live: &Live) -> u32 {
     }
 }
 
+/// Due and attempt, as the consumer has them.
+fn named(scene: &Scene, world: &World, id: u8, seen: &View) -> (i64, u8) {
+    let state = seen.jobs[usize::from(id)].as_ref().and_then(|live| live.state.as_ref());
+    let due = state.map_or(at(scene.due[usize::from(id)]), |state| state.due_ms);
+    (due, world.published[world.life(world.stored.lives[usize::from(id)])])
+}
+
 fn is_dying(live: &Live) -> bool {
     live.state.as_ref().is_some_and(|state| state.reason.is_some())
 }
@@ -66,6 +72,10 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
     let verdict = items[0].text();
     let earliest = |world: &mut World, number: u8, at| world.stored.earliest[usize::from(number)] = at;
     let is_there = seen.jobs[id].is_some();
+    if matches!(door, Door::Fail(_)) && world.budget.redeliveries > 0 {
+        let (due, attempt) = named(scene, world, door.id(), seen);
+        world.named.push((index, due, attempt));
+    }
     match (door, verdict) {
         (Door::Schedule(_, tick) | Door::Into(_, tick, _), "added" | "replaced") => {
             world.replace(id, number);

@@ -88,6 +88,18 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
         },
         queue("queue: a message that comes again", &[Schedule(X, NOW), Cancel(Y)], &[FINISH], Budget { redeliveries: 1, ..NONE }),
         queue("queue: one failover", &[Cancel(X), Schedule(X, NOW)], &[FINISH], Budget { failovers: 1, losses: 1, ticks: 1, ..NONE }),
+        queue("queue: two repeats", &[Schedule(X, NOW)], &[FINISH, FAIL], Budget { claims: 2, repeats: 2, ticks: 1, ..NONE }),
+        Scene {
+            again: true,
+            ..queue("queue: one failover while a lease is rescued", &[], &[FAIL], Budget { claims: 4, failovers: 1, ticks: 2, ..NONE })
+        },
+        queue("queue: one failover, and the dead", &[Requeue(X), Cancel(X)], &[Bury, FINISH], Budget { failovers: 1, losses: 1, ..NONE }),
+        queue(
+            "queue: one failover, and a message that comes again",
+            &[Cancel(X), Schedule(X, NOW)],
+            &[FINISH],
+            Budget { failovers: 1, redeliveries: 1, purges: 1, ..NONE },
+        ),
         queue("queue: one failover, and a repeat", &[Cancel(X)], &[FINISH, FAIL], Budget { failovers: 1, repeats: 1, ticks: 1, ..NONE }),
     ]
 }

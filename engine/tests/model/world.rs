@@ -176,6 +176,8 @@ pub(crate) struct World {
     /// Bits of the doors that were used.
     pub(crate) used: u8,
     pub(crate) budget: Budget,
+    /// What the messages that may come again named: the index of the door, due and attempt.
+    pub(crate) named: Vec<(u8, i64, u8)>,
     /// A call that is still under way, or is carried out once more.
     pub(crate) later: Option<Op>,
     pub(crate) nonces: u8,
@@ -212,6 +214,7 @@ impl World {
             owners: Default::default(),
             consumers: Default::default(),
             used: 0,
+            named: Vec::new(),
             budget: scene.budget,
             later: None,
             nonces: 0,
@@ -288,6 +291,11 @@ impl World {
     /// Nothing of this life may be published from now on.
     pub(crate) fn end_life(&mut self, life: usize) {
         self.over |= 1 << life;
+    }
+
+    /// What the message of this door named.
+    pub(crate) fn named(&self, index: u8) -> (i64, u8) {
+        self.named.iter().find(|(door, ..)| *door == index).map_or((0, 0), |(_, due, attempt)| (*due, *attempt))
     }
 
     /// Another job has this id, or none (0).
