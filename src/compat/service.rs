@@ -14,7 +14,7 @@ use crate::http::pop::unsent;
 use crate::job::{Action, Conflict, Due, Job, JobId, Verdict, is_queue_name};
 use crate::queues::QueueService;
 use crate::request::{Request, Rules, Schedule, act_on};
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::reader::list::Query;
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::reader::queues::QueueCounts;
@@ -53,17 +53,12 @@ impl Service {
         self.inner.queues.of(name).filter(|_| is_queue_name(name))
     }
 
-    /// Why a new job of this queue is refused, if it is. One that takes the place of another needs no
-    /// room.
-    pub(super) fn refuses(&self, name: &str, bytes: usize, replaces: bool) -> Option<Refusal> {
-        let limits = &self.inner.rules.limits;
-        if bytes as u64 > limits.max_body {
+    /// Why a job of this queue is refused, if it is.
+    pub(super) fn refuses(&self, name: &str, bytes: usize) -> Option<Refusal> {
+        if bytes as u64 > self.inner.rules.limits.max_body {
             return Some(Refusal::TooLarge);
         }
-        if self.queue(name).is_none() {
-            return Some(Refusal::Undeclared);
-        }
-        (!replaces && self.inner.rules.gauge.is_full(name)).then_some(Refusal::Full)
+        self.queue(name).is_none().then_some(Refusal::Undeclared)
     }
 
     /// About Redis's time, epoch ms.
@@ -71,19 +66,33 @@ impl Service {
         self.inner.apply.store.now_ms()
     }
 
-    /// Stores a job, instead of one that has its id.
+    /// Stores a job, instead of one that has its id. A full queue refuses a new id.
+    ///
+    /// # Errors
+    /// [`Class::QueueFull`], or what Redis says.
     pub(super) async fn schedule(&self, id: JobId, job: Job, due: Due) -> Result<(), StoreError> {
-        self.store_job(id, job, due, Conflict::Replace).await.map(|_| ())
+        let rules = &self.inner.rules;
+        let queue = job.queue.clone().unwrap_or_default();
+        let schedule = Schedule { queue_full: rules.gauge.is_full(&queue), ..Schedule::new(job, due).id(id) };
+        let stored = self.store_job(schedule).await.map(|_| ());
+        // With the name of the queue and the setting.
+        stored.map_err(
+            |error| if error.class == Class::QueueFull { StoreError::new(error.class, rules.queue_full(&queue).detail) } else { error },
+        )
+    }
+
+    /// Stores a job with a new id, though the queue may be full: another job makes room.
+    pub(super) async fn schedule_instead(&self, id: JobId, job: Job, due: Due) -> Result<(), StoreError> {
+        self.store_job(Schedule::new(job, due).id(id)).await.map(|_| ())
     }
 
     /// Stores a dead job anew, due now; false if it is not dead any more.
     pub(super) async fn revive(&self, id: JobId, job: Job) -> Result<bool, StoreError> {
-        let verdict = self.store_job(id, job, Due::In(0), Conflict::Keep).await?;
+        let verdict = self.store_job(Schedule::new(job, Due::In(0)).id(id).on_conflict(Conflict::Keep)).await?;
         Ok(matches!(verdict, Verdict::Added | Verdict::Replaced))
     }
 
-    async fn store_job(&self, id: JobId, job: Job, due: Due, conflict: Conflict) -> Result<Verdict, StoreError> {
-        let schedule = Schedule::new(job, due).id(id).on_conflict(conflict);
+    async fn store_job(&self, schedule: Schedule) -> Result<Verdict, StoreError> {
         self.inner.apply.one(Request::Schedule(Box::new(schedule))).await.map(|answer| answer.verdict)
     }
 
@@ -166,8 +175,6 @@ impl Service {
 pub(super) enum Refusal {
     /// The settings have neither the queue nor a pattern for it.
     Undeclared,
-    /// The queue has as many jobs as it may have.
-    Full,
     /// The body is larger than `limits.max_body`.
     TooLarge,
 }
@@ -180,7 +187,6 @@ impl Refusal {
                 let queue = quote(queue);
                 format!("no name or pattern of [queues] in the settings is for the queue {queue}, of 1 to 255 of A-Z a-z 0-9 . _ -")
             }
-            Refusal::Full => format!("the queue {} has max_jobs jobs: send the job again later", quote(queue)),
             Refusal::TooLarge => "body too large".to_owned(),
         }
     }

@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use super::{DelayQueue, Failed};
 use crate::compat::fields::Fields;
-use crate::compat::service::Refusal;
 use crate::job::{Due, Job, JobId, OnTimeout};
 use crate::store::reader::lookup::StoredJob;
 
@@ -74,10 +73,8 @@ impl DelayQueue {
         if ttr_ms > u64::from(limits.max_ttr_ms) {
             return Err(Failed::new("`ttr` exceeds limits.max_ttr of the settings"));
         }
-        match self.service.refuses(&pushed.topic, pushed.body.len(), false) {
-            None => {}
-            Some(Refusal::Full) if self.service.find(Some(&pushed.topic), id.as_str()).await?.is_some() => {}
-            Some(refusal) => return Err(Failed::new(refusal.text(&pushed.topic))),
+        if let Some(refusal) = self.service.refuses(&pushed.topic, pushed.body.len()) {
+            return Err(Failed::new(refusal.text(&pushed.topic)));
         }
         let job = Job {
             // At most 86 400 s.

@@ -26,7 +26,7 @@ use crate::clock;
 use crate::http::caller::Caller;
 use crate::http::extract::BODY_TIMEOUT;
 use crate::http::trace;
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 
 /// A character of a body may take six in JSON.
 const ESCAPED: u64 = 6;
@@ -121,6 +121,9 @@ impl From<Denied> for Failed {
 
 impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Self {
+        if error.class == Class::QueueFull {
+            return Failed::new(error.message);
+        }
         tracing::warn!(%error, hint = error.hint, "a call could not be carried out");
         Failed::new(error.message)
     }

@@ -16,7 +16,7 @@ use crate::compat::access::Denied;
 use crate::compat::service::Refusal;
 use crate::http::trace;
 use crate::job::{Job, JobId};
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::reader::lookup::{Place, StoredJob};
 
 /// What the names of the headers that keep attributes begin with.
@@ -150,7 +150,6 @@ impl Error {
     pub(super) fn refused(refusal: Refusal, queue: &str) -> Self {
         let status = match refusal {
             Refusal::Undeclared => StatusCode::BAD_REQUEST,
-            Refusal::Full => StatusCode::TOO_MANY_REQUESTS,
             Refusal::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         };
         Error::new(status, refusal.text(queue))
@@ -174,6 +173,9 @@ impl From<Denied> for Error {
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
+        if error.class == Class::QueueFull {
+            return Error::new(StatusCode::TOO_MANY_REQUESTS, error.message);
+        }
         tracing::warn!(%error, hint = error.hint, "a call could not be carried out");
         // Clients try again after a status of 500 and above.
         Error::new(StatusCode::SERVICE_UNAVAILABLE, error.message)

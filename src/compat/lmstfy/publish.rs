@@ -70,7 +70,7 @@ pub(super) async fn bulk(State(lmstfy): State<Lmstfy>, call: Call, query: Query,
     }
     let jobs = bodies.iter().map(|json| {
         let json = json.get().as_bytes();
-        lmstfy.job(named, terms, &attributes, body.slice_ref(json), false)
+        lmstfy.job(named, terms, &attributes, body.slice_ref(json))
     });
     let jobs: Vec<(JobId, Job)> = jobs.collect::<Result<_, _>>()?;
     let ids: Vec<String> = jobs.iter().map(|(id, _)| id.as_str().to_owned()).collect();
@@ -81,18 +81,23 @@ pub(super) async fn bulk(State(lmstfy): State<Lmstfy>, call: Call, query: Query,
 }
 
 impl Lmstfy {
-    async fn publish(&self, named: &Named, query: &Query, request: Request, replaces: bool) -> Result<Response, Error> {
+    /// `instead`: a job of the queue ends for this one.
+    async fn publish(&self, named: &Named, query: &Query, request: Request, instead: bool) -> Result<Response, Error> {
         let terms = query.terms(self.service.rules().limits.max_delay_ms)?;
         let attributes = Attributes::of(request.headers())?;
-        let (id, job) = self.job(named, terms, &attributes, read(request).await?, replaces)?;
-        self.service.schedule(id.clone(), job, terms.due()).await?;
+        let (id, job) = self.job(named, terms, &attributes, read(request).await?)?;
+        if instead {
+            self.service.schedule_instead(id.clone(), job, terms.due()).await?;
+        } else {
+            self.service.schedule(id.clone(), job, terms.due()).await?;
+        }
         Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": id.as_str() }))).into_response())
     }
 
     /// A new job with its id, unless its queue refuses it.
-    fn job(&self, named: &Named, terms: Terms, attributes: &Attributes, body: Bytes, replaces: bool) -> Result<(JobId, Job), Error> {
+    fn job(&self, named: &Named, terms: Terms, attributes: &Attributes, body: Bytes) -> Result<(JobId, Job), Error> {
         let queue = named.full();
-        if let Some(refusal) = self.service.refuses(&queue, body.len(), replaces) {
+        if let Some(refusal) = self.service.refuses(&queue, body.len()) {
             return Err(Error::refused(refusal, &queue));
         }
         let now_ms = self.service.now_ms();
