@@ -76,8 +76,9 @@ pub struct LeaseResult {
     /// `finish`, `fail`, `release` or `touch`.
     #[schema(value_type = String)]
     pub action: &'static str,
-    /// `finished`, `failed`, `dead`, `released`, `touched`; or `stale`, `fired`, `not_found`: nothing
-    /// changed.
+    /// `finished`, `failed`, `released`, `touched`: done. `dead`: the `fail` was at the end of the retry
+    /// array. Nothing changed: `stale` (the lease is over, or another's), `fired` (the job was finished
+    /// before), `not_found`.
     #[schema(value_type = String)]
     pub verdict: &'static str,
     /// When the job is due again, epoch ms.
