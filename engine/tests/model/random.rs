@@ -84,8 +84,8 @@ impl Random {
                     asked.first = (self.below(3) == 0).then(|| eight(generation));
                     let policy = self.one_of(&["replace", "replace", "keep", "reject", "other"]);
                     let (record, time) = (record::encode(&asked, eight(generation)), self.time());
-                    let check = flag(self.below(2) == 0);
-                    words.extend([IDS[usize::from(*id)].into(), record, time.into_bytes(), policy.into(), check.into_bytes()]);
+                    let flags = self.one_of(&["0", "0", "0", "1", "1", "1", "2", "3"]);
+                    words.extend([IDS[usize::from(*id)].into(), record, time.into_bytes(), policy.into(), flags.into()]);
                 }
                 words.extend(self.deadline().map(String::into_bytes));
                 Call::of(name, words).on(self.sets())
