@@ -108,10 +108,11 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
 pub(crate) fn everything_of_queues(again: bool) -> Scene {
     use Door::{Cancel, Fail, Finish, Fire, Into, Requeue, Schedule};
     const WORDS: &[Word] = &[Word::Finish, Word::Fail, Word::Release(0), Word::Touch];
+    // A `fail` names its schedule by the due time: those of one id are due at different times.
     let doors: &[Door] = if again {
         &[Requeue(X), Finish(Y), Fire(X), Schedule(Y, NEXT), Cancel(X)]
     } else {
-        &[Fail(X), Requeue(X), Into(X, NOW, Set::OtherQueue), Cancel(Y), Schedule(Y, NOW)]
+        &[Fail(X), Requeue(X), Into(X, NEXT, Set::OtherQueue), Cancel(Y), Schedule(Y, NOW)]
     };
     let budget = Budget { claims: 12, ticks: 6, repeats: 3, crashes: 2, losses: 2, failovers: 2, sweeps: 2, redeliveries: 2, purges: 2 };
     Scene {
