@@ -38,6 +38,7 @@ pub(crate) enum Failure {
     /// The handler answered an error, or panicked.
     Handler(String),
     /// A layer before the handler did not let the job through.
+    #[cfg_attr(not(feature = "tower"), allow(dead_code, reason = "only layers reject"))]
     Rejected(String),
 }
 
