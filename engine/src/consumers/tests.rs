@@ -304,6 +304,19 @@ async fn late_jobs_and_those_past_their_end_are_not_handed_out() {
 }
 
 #[tokio::test]
+async fn a_lease_with_the_name_of_another_queue_moves_no_job_there() {
+    let fixture = Fixture::new().await;
+    fixture.add("x", Due::In(0)).await;
+    let job = fixture.take().await;
+    let forged = Popped { lease: PopToken { queue: "other".to_owned(), ..job.lease.clone() }, ..job.clone() };
+    for word in [fail(Some(0)), fail(None), Word::Release { wait_ms: 0 }] {
+        assert_eq!(fixture.verdict(&forged, word).await, LeaseVerdict::Stale);
+    }
+    assert_eq!(fixture.counts().await, [0, 0, 1, 0]);
+    assert_eq!(fixture.verdict(&job, fail(Some(0))).await, LeaseVerdict::Failed);
+}
+
+#[tokio::test]
 async fn words_are_answered_in_their_order_whatever_their_bucket() {
     let fixture = Fixture::new().await;
     for at in 0..40 {
