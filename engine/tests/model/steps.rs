@@ -93,7 +93,10 @@ impl Steps<'_> {
                 Op::Purge(_) => "the purge arrives once more",
             };
             let label = label("", what, "");
-            let mut after = self.apply(label, world, op)?.world;
+            // After a failover another hand-out may have the attempt that a `fail` names.
+            let is_fail = |index: u8| matches!(self.scene.doors[usize::from(index)], crate::scene::Door::Fail(_));
+            let is_lost = world.is_rolled() && matches!(op, Op::Door { index, .. } if is_fail(*index));
+            let mut after = if is_lost { world.clone() } else { self.apply(label, world, op)?.world };
             after.later = None;
             self.found.push((label, after));
         }
