@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{self, Instant};
 use crate::config::Queues;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, serves};
+use crate::job::set_of_queue;
 use crate::request::QueueGauge;
 use crate::store::Store;
 use crate::store::error::StoreError;
@@ -91,11 +92,16 @@ impl QueueUpkeep {
         };
         self.gauge.set(counts.iter().filter(is_full).map(|counts| counts.queue.clone()).collect::<HashSet<String>>());
         let alive = |counts: &QueueCounts| counts.scheduled + counts.ready + counts.reserved;
-        let stranded: BTreeMap<String, u64> = counts
+        let mut stranded: BTreeMap<String, u64> = counts
             .iter()
             .filter(|counts| self.rules.get(&counts.queue).is_none() && alive(counts) > 0)
             .map(|counts| (counts.queue.clone(), alive(counts)))
             .collect();
+        if !stranded.is_empty() {
+            // A worker tells its queues.
+            let living = self.store.living().await?;
+            stranded.retain(|queue, _| !living.iter().any(|entry| serves(entry, &set_of_queue(queue))));
+        }
         for (queue, jobs) in stranded.iter().filter(|(queue, _)| !told.contains(*queue)) {
             let hint = "declare the queue in [queues] again, or cancel the jobs";
             tracing::warn!(queue, jobs, hint, "jobs wait in a queue that the settings of this instance do not declare");
