@@ -258,7 +258,7 @@ impl Bridge {
             sweep.run(stop).await;
             Ok("the sweep")
         });
-        if !settings.queues.is_empty() {
+        if !settings.queues.is_empty() || !self.store.queues().is_empty() {
             let upkeep = QueueUpkeep::new(self.store.clone(), settings.queues.clone(), self.gauge.clone(), metrics.clone(), fleet.clone());
             let stop = self.helpers_stop.clone();
             self.helpers.spawn(async move {

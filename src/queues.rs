@@ -62,7 +62,8 @@ impl QueueService {
         self.consumers.waiting(queue)
     }
 
-    /// Makes the waiting pops of all instances look at their queues again.
+    /// Makes the waiting pops of this instance look at their queues again; those of others do within
+    /// their floor poll.
     pub async fn look_again(&self) {
         self.consumers.look_again();
     }
@@ -73,12 +74,15 @@ impl QueueService {
         self.max_ttr_ms
     }
 
-    /// Hands out jobs of declared queues, as [`Consumers::pop`] does. [`QueueService::sent`] counts
+    /// Hands out jobs of the first [`QUEUES_MAX`] declared queues, as [`Consumers::pop`] does. [`QueueService::sent`] counts
     /// them.
     ///
     /// # Errors
     /// Redis does not answer or refuses.
-    pub async fn pop(&self, queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> Result<PoppedJobs, StoreError> {
+    pub async fn pop(&self, mut queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> Result<PoppedJobs, StoreError> {
+        let mut seen = std::collections::HashSet::new();
+        queues.retain(|queue| seen.insert(queue.clone()));
+        queues.truncate(QUEUES_MAX);
         queues.iter().filter_map(|queue| self.metrics_of(queue)).for_each(QueueMetrics::pop);
         let asked = PopRequest { queues, max: max.min(POP_MAX), max_bytes: POP_BYTES, wait, ttr_ms, max_ttr_ms: self.max_ttr_ms };
         self.consumers.pop(&asked).await

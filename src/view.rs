@@ -152,6 +152,8 @@ impl ActionResult {
             V::Added | V::Replaced => 201,
             V::Duplicate | V::Kept | V::Cancelled | V::CancelledAfterAttempt => 200,
             V::Rescheduled | V::Firing | V::Finished | V::Failed | V::Requeued => 200,
+            // A queue's job that died by this `fail`; one that was dead before has a due time.
+            V::Dead if self.action == Action::Fail && self.due_ms.is_none() => 200,
             V::Conflict | V::InFlight | V::Fired | V::Dead | V::Waiting | V::Stale => 409,
             V::NotFound => 404,
         }

@@ -94,6 +94,9 @@ struct Backlog {
 /// served alone for long.
 const TURNS: u8 = 8;
 
+/// How long a bucket is left alone whose head cannot be read, µs.
+const BLOCKED_US: i64 = 1_000_000;
+
 /// What one bucket gave.
 type FromBucket = Result<PoppedJobs, StoreError>;
 
@@ -167,12 +170,20 @@ impl Consumers {
         let mut jobs = PoppedJobs::none(self);
         for queue in &asked.queues {
             if let Some(bucket) = self.backlog(queue) {
-                self.fill(&mut jobs, asked, queue, bucket).await?;
+                match self.fill(&mut jobs, asked, queue, bucket).await {
+                    Err(error) if jobs.is_empty() => return Err(error),
+                    Err(_) => return Ok(jobs),
+                    Ok(()) => {}
+                }
                 if !jobs.has_room(asked) {
                     return Ok(jobs);
                 }
             }
-            let heads = self.inner.store.queue.heads(queue).await?;
+            let heads = match self.inner.store.queue.heads(queue).await {
+                Err(error) if jobs.is_empty() => return Err(error),
+                Err(_) => return Ok(jobs),
+                Ok(heads) => heads,
+            };
             let mut due: Vec<u16> = (0..).zip(&heads).filter(|(_, ahead)| ahead.is_some_and(|us| us <= 0)).map(|(at, _)| at).collect();
             // From a random start, so that no bucket has a preference.
             let first = rand::random_range(0..due.len().max(1));
@@ -201,7 +212,14 @@ impl Consumers {
         self.fill(&mut jobs, asked, &granted.queue, granted.bucket).await?;
         if !jobs.is_empty() && asked.max > jobs.len() && jobs.has_room(asked) {
             // The rest of a larger batch; what fails here is another pop's.
-            if let Ok(more) = self.pop_now(&PopRequest { max: asked.max - jobs.len(), ..asked.clone() }).await {
+            if let Ok(more) = self
+                .pop_now(&PopRequest {
+                    max: asked.max - jobs.len(),
+                    max_bytes: asked.max_bytes.saturating_sub(jobs.bytes()).max(1),
+                    ..asked.clone()
+                })
+                .await
+            {
                 jobs.add(more);
             }
         }
@@ -243,17 +261,22 @@ impl Consumers {
                 return Err(error);
             }
         };
+        // Only jobs that cannot be read are at the head: they stay, and more of them may follow.
+        let is_blocked = popped.more && popped.jobs.is_empty() && popped.unknown > 0;
         let head_us = if popped.paused {
             None
+        } else if is_blocked {
+            Some(popped.now_us + BLOCKED_US)
         } else if popped.more {
             Some(popped.now_us)
         } else {
             popped.next_ms.map(|ms| ms.saturating_mul(1000))
         };
         self.report(queue, bucket, head_us);
-        self.left(queue, bucket, popped.more && !popped.paused);
+        let more = popped.more && !popped.paused && !is_blocked;
+        self.left(queue, bucket, more);
         let jobs = self.judge(queue, popped.jobs, popped.now_us).await;
-        Ok((PoppedJobs::of(self, nonce, bucket, queue, jobs), popped.more && !popped.paused))
+        Ok((PoppedJobs::of(self, nonce, bucket, queue, jobs), more))
     }
 
     /// The bucket to pop from without a look at all of them.
@@ -308,7 +331,7 @@ impl Consumers {
     /// Waits until a job of one of the queues is due. `None` after the wait, or if the process
     /// stops.
     async fn wait(&self, asked: &PopRequest, until: Instant) -> Result<Option<Granted>, StoreError> {
-        let waiter = watch::Waiter::new();
+        let waiter = watch::Waiter::new(self);
         for queue in &asked.queues {
             while !self.watch(queue).add(&waiter) {}
         }

@@ -123,6 +123,11 @@ impl Service {
         Ok(found.filter(|found| fits(found) && !self.is_over(found)))
     }
 
+    /// The job of this id, of a queue or of a broker.
+    pub(super) async fn find_any(&self, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
+        self.inner.apply.store.reader.find(id).await
+    }
+
     /// Whether the job's time to live is over, though it is still stored. A dead job stays.
     fn is_over(&self, found: &StoredJob) -> bool {
         found.place != Place::Dead && found.job().ends_ms.is_some_and(|ends_ms| ends_ms <= self.now_ms())

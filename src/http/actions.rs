@@ -147,7 +147,10 @@ impl Api {
             }
             let id = id.as_str().to_owned();
             let said = match action {
-                Action::Fail => leases::fail(caller, id, lease, seen.wait, seen.error)?,
+                Action::Fail => {
+                    let wait_ms = leases::wait(seen.wait, self.inner.rules.limits.max_delay_ms)?;
+                    leases::fail(caller, id, lease, wait_ms, seen.error)?
+                }
                 _ => leases::read(caller, id, lease, "finish", |_| Word::Finish)?,
             };
             let mut results = leases::carry_out(&self.inner.queues, vec![said]).await?;

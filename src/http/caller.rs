@@ -63,7 +63,7 @@ impl Caller {
     }
 
     /// Whether there are jobs that the caller must not see.
-    pub(super) fn is_restricted(&self) -> bool {
+    pub(crate) fn is_restricted(&self) -> bool {
         self.0.as_ref().is_some_and(|bearer| !bearer.token.has_all())
     }
 
@@ -73,7 +73,7 @@ impl Caller {
     }
 
     /// Whether the caller may know of this job.
-    pub(super) fn sees(&self, job: &Job) -> bool {
+    pub(crate) fn sees(&self, job: &Job) -> bool {
         !self.is_restricted() || job.queue.as_deref().is_some_and(|queue| self.has_queue(queue))
     }
 

@@ -129,11 +129,12 @@ pub(super) async fn leases(State(api): State<Api>, caller: Caller, Body(words): 
     for Finish { id, lease } in words.finish {
         said.push(read(&caller, id, &lease, "finish", |_| Word::Finish)?);
     }
-    for Fail { id, lease, wait, error } in words.fail {
-        said.push(fail(&caller, id, &lease, wait, error)?);
+    let max_delay_ms = api.inner.rules.limits.max_delay_ms;
+    for Fail { id, lease, wait: text, error } in words.fail {
+        said.push(fail(&caller, id, &lease, wait(text, max_delay_ms)?, error)?);
     }
-    for Release { id, lease, wait } in words.release {
-        let wait_ms = span("for", wait)?.unwrap_or(0);
+    for Release { id, lease, wait: text } in words.release {
+        let wait_ms = wait(text, max_delay_ms)?.unwrap_or(0);
         said.push(read(&caller, id, &lease, "release", |_| Word::Release { wait_ms })?);
     }
     for Touch { id, lease, ttr } in words.touch {
@@ -164,9 +165,17 @@ pub(super) fn read(
     Ok(Said { id, action, word })
 }
 
+/// The wait of a `fail` or a `release`, ms: at most `limits.max_delay`.
+pub(super) fn wait(text: Option<Text>, max_delay_ms: u64) -> Result<Option<u64>, Problem> {
+    let wait_ms = span("for", text)?;
+    if wait_ms.is_some_and(|ms| ms > max_delay_ms) {
+        return Err(Rejection::new(Code::DelayTooLong, "for: the wait exceeds limits.max_delay of the settings").into());
+    }
+    Ok(wait_ms)
+}
+
 /// Reads a `fail`: the wait of the call replaces that of the array, unless the array is at its end.
-pub(super) fn fail(caller: &Caller, id: String, lease: &str, wait: Option<Text>, error: Option<String>) -> Result<Said, Problem> {
-    let wait_ms = span("for", wait)?;
+pub(super) fn fail(caller: &Caller, id: String, lease: &str, wait_ms: Option<u64>, error: Option<String>) -> Result<Said, Problem> {
     read(caller, id, lease, "fail", |token| words::fail(token, wait_ms, error))
 }
 

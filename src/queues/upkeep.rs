@@ -124,7 +124,16 @@ impl QueueUpkeep {
             match self.store.admin.with_old_dead(bucket, &asked).await {
                 Ok(has_old) => {
                     for (queue, _, retention_ms) in by.iter().zip(has_old).filter(|(_, has_old)| *has_old).map(|(by, _)| by) {
-                        while self.store.admin.sweep_queue(bucket, queue, *retention_ms).await? > 0 {}
+                        loop {
+                            match self.store.admin.sweep_queue(bucket, queue, *retention_ms).await {
+                                Ok(0) => break,
+                                Ok(_) => {}
+                                Err(error) => {
+                                    result = Err(error);
+                                    break;
+                                }
+                            }
+                        }
                     }
                 }
                 Err(error) => result = Err(error),

@@ -309,7 +309,9 @@ async fn a_lease_with_the_name_of_another_queue_moves_no_job_there() {
     fixture.add("x", Due::In(0)).await;
     let job = fixture.take().await;
     let forged = Popped { lease: PopToken { queue: "other".to_owned(), ..job.lease.clone() }, ..job.clone() };
-    for word in [fail(Some(0)), fail(None), Word::Release { wait_ms: 0 }] {
+    let none = Popped { lease: PopToken { nonce: [0; 8], ..job.lease.clone() }, ..job.clone() };
+    assert_eq!(fixture.verdict(&none, Word::Finish).await, LeaseVerdict::Stale);
+    for word in [fail(Some(0)), fail(None), Word::Release { wait_ms: 0 }, Word::Touch { ttr_ms: 9 }, Word::Finish] {
         assert_eq!(fixture.verdict(&forged, word).await, LeaseVerdict::Stale);
     }
     assert_eq!(fixture.counts().await, [0, 0, 1, 0]);

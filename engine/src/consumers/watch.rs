@@ -25,24 +25,52 @@ pub(super) struct Granted {
     pub(super) bucket: u16,
 }
 
-/// A pop that waits, in the watches of its queues.
+/// A pop that waits, in the watches of its queues. Dropped with a grant that it did not take, it
+/// gives the grant to the next one.
 pub(super) struct Waiter {
     shared: Arc<Shared>,
+    consumers: Consumers,
 }
 
 struct Shared {
-    granted: Mutex<Option<Result<Granted, StoreError>>>,
+    place: Mutex<Place>,
     changed: Notify,
 }
 
+/// The answer to a waiting pop.
+enum Place {
+    /// None yet.
+    Open,
+    /// Not taken yet.
+    Granted(Result<Granted, StoreError>),
+    /// Taken: the pop waits no more.
+    Taken,
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some(Ok(granted)) = self.take() {
+            self.consumers.report(&granted.queue, granted.bucket, Some(self.consumers.inner.store.now_us()));
+        }
+    }
+}
+
 impl Waiter {
-    pub(super) fn new() -> Waiter {
-        Waiter { shared: Arc::new(Shared { granted: Mutex::default(), changed: Notify::new() }) }
+    pub(super) fn new(consumers: &Consumers) -> Waiter {
+        let shared = Arc::new(Shared { place: Mutex::new(Place::Open), changed: Notify::new() });
+        Waiter { shared, consumers: consumers.clone() }
     }
 
     /// What was granted already: a grant that came at the end of the wait counts.
     pub(super) fn take(&self) -> Option<Result<Granted, StoreError>> {
-        self.shared.granted.lock().take()
+        let mut place = self.shared.place.lock();
+        if matches!(*place, Place::Open) {
+            return None;
+        }
+        match std::mem::replace(&mut *place, Place::Taken) {
+            Place::Granted(granted) => Some(granted),
+            Place::Open | Place::Taken => None,
+        }
     }
 
     /// Waits for a bucket, or for the error of the look-up.
@@ -168,7 +196,13 @@ impl Watch {
                 let now_us = consumers.inner.store.now_us();
                 let mut state = self.state.lock();
                 for (head, ahead) in state.heads.iter_mut().zip(ahead) {
-                    *head = ahead.map(|us| now_us.saturating_add(us));
+                    let looked = ahead.map(|us| now_us.saturating_add(us));
+                    // A wake-up may have come since Redis answered.
+                    *head = match (looked, *head) {
+                        (Some(looked), Some(woken)) if woken > now_us => Some(looked.min(woken)),
+                        (None, Some(woken)) if woken > now_us => Some(woken),
+                        (looked, _) => looked,
+                    };
                 }
             }
             Err(error) => {
@@ -209,11 +243,11 @@ impl Watch {
 
 /// Gives a waiting pop its answer. False if the pop has one already.
 fn give(waiter: &Shared, granted: Result<Granted, StoreError>) -> bool {
-    let mut place = waiter.granted.lock();
-    if place.is_some() {
+    let mut place = waiter.place.lock();
+    if !matches!(*place, Place::Open) {
         return false;
     }
-    *place = Some(granted);
+    *place = Place::Granted(granted);
     waiter.changed.notify_one();
     true
 }

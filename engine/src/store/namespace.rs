@@ -10,6 +10,7 @@ use super::client::{RedisClient, SlotLayout};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
 use super::keys::{FIXED, Keys};
+use super::record::Nonce;
 use super::scripts::{Name, Scripts};
 use super::{answer, meta};
 use crate::clock::{self, Instant};
@@ -33,6 +34,10 @@ impl Observer for Unobserved {
     fn failed(&self, _: Class) {}
 }
 
+fn lease_key(epoch: &str) -> [u8; 32] {
+    blake3::derive_key("dwell 2026-11 leases of queues", epoch.as_bytes())
+}
+
 /// What the parts of a [`Store`](super::Store) share.
 pub struct Namespace {
     pub(super) keys: Keys,
@@ -47,6 +52,8 @@ pub struct Namespace {
     pub(super) brokers: RwLock<Arc<[String]>>,
     /// Every queue of the namespace that this store knows, sorted.
     queues: RwLock<Arc<[String]>>,
+    /// The key of the leases of queues, from the epoch of the namespace, which no consumer knows.
+    lease_key: RwLock<[u8; 32]>,
     /// Redis's clock at its last answer, epoch µs, and the local time of that answer.
     clock: Mutex<Option<(i64, Instant)>>,
 }
@@ -62,6 +69,7 @@ impl Namespace {
             joined: None,
             brokers: RwLock::new(known.brokers.into()),
             queues: RwLock::new(known.queues.into()),
+            lease_key: RwLock::new(lease_key(&known.epoch)),
             clock: Mutex::new(None),
         }
     }
@@ -135,7 +143,15 @@ impl Namespace {
         Ok(())
     }
 
+    /// What Redis keeps of a pop of this queue: a consumer that changes the queue in its lease, or makes
+    /// a lease up, names none that Redis has.
+    pub(super) fn pop_proof(&self, nonce: Nonce, queue: &str) -> Nonce {
+        let hash = blake3::Hasher::new_keyed(&self.lease_key.read()).update(&nonce).update(queue.as_bytes()).finalize();
+        std::array::from_fn(|i| hash.as_bytes()[i])
+    }
+
     fn follow(&self, meta: meta::Meta) {
+        *self.lease_key.write() = lease_key(&meta.epoch);
         *self.brokers.write() = meta.brokers.into();
         *self.queues.write() = meta.queues.into();
     }

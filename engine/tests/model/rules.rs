@@ -36,11 +36,7 @@ pub(crate) const RULES: &[Mutant] = &[
         &[FINISHED],
         &[Edit(&[Name::Pop], "local before = popped(pops, pops_old, nonce)\n", "local before = nil\n")],
     ),
-    without(
-        "a pop is remembered",
-        &[FINISHED],
-        &[Edit(&[Name::Pop], "if count > 0 then remember_pop(pops, pops_old, nonce, table.concat(text)) end\n", "")],
-    ),
+    without("a pop is remembered", &[FINISHED], &[Edit(&[Name::Pop], "  remember_pop(pops, pops_old, nonce, table.concat(text))\n", "")]),
     without(
         "a pop that comes again answers only what it still holds",
         &[REPLACED, ENDS],
@@ -212,7 +208,11 @@ pub(crate) const RULES: &[Mutant] = &[
         &[PURGED],
         &[Edit(&[Name::Purge], "state == 'scheduled' and '(' .. int(NOW) or '-inf'", "'-inf'")],
     ),
-    without("and of the ready the scheduled", &[PURGED], &[Edit(&[Name::Purge], "state == 'ready' and int(NOW) or '+inf'", "'+inf'")]),
+    without(
+        "and of the ready the scheduled",
+        &[PURGED],
+        &[Edit(&[Name::Purge], "state == 'ready' and int(math.min(NOW, tonumber(ARGV[4] or nil) or NOW)) or '+inf'", "'+inf'")],
+    ),
     without("a purge of the dead leaves the others", &[PURGED], &[Edit(&[Name::Purge], "state == 'dead' and KEYS[FIRST_DUE + 1] or", "")]),
     // rescue
     without("a rescue counts what is held", &[ENDS], &[Edit(&[Name::Rescue], UNHELD, "")]),

@@ -41,7 +41,7 @@ struct Shown<'a> {
 pub(super) async fn push(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
     let pushed = Pushed::read(&call.fields, Form::Push)?;
     allow(&call.caller, Scope::Schedule, &pushed.topic)?;
-    state.push(pushed).await?;
+    state.push(&call.caller, pushed).await?;
     Ok(done())
 }
 

@@ -44,7 +44,7 @@ async fn carry_out(state: &DelayQueue, Call { caller, fields }: &Call) -> Result
         "add" => {
             let pushed = Pushed::read(fields, Form::Classic)?;
             allow(caller, Scope::Schedule, &pushed.topic)?;
-            state.push(pushed).await?;
+            state.push(caller, pushed).await?;
         }
         "pop" => {
             let popped = state.pop(caller, topics(&fields.text("topic")?)?).await?;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::{DelayQueue, Failed};
 use crate::compat::fields::Fields;
+use crate::http::caller::Caller;
 use crate::job::{Due, Job, JobId, OnTimeout};
 use crate::store::reader::lookup::StoredJob;
 
@@ -63,7 +64,7 @@ impl Pushed {
 
 impl DelayQueue {
     /// Stores a job, instead of one that has its id.
-    pub(super) async fn push(&self, pushed: Pushed) -> Result<(), Failed> {
+    pub(super) async fn push(&self, caller: &Caller, pushed: Pushed) -> Result<(), Failed> {
         let limits = &self.service.rules().limits;
         let id = JobId::new(pushed.id).map_err(|why| Failed::new(format!("`id`: {why}")))?;
         let (delay_ms, ttr_ms) = (pushed.delay_s.unsigned_abs() * 1000, pushed.ttr_s.unsigned_abs() * 1000);
@@ -75,6 +76,13 @@ impl DelayQueue {
         }
         if let Some(refusal) = self.service.refuses(&pushed.topic, pushed.body.len()) {
             return Err(Failed::new(refusal.text(&pushed.topic)));
+        }
+        if caller.is_restricted() {
+            // A job of others is not replaced.
+            let existing = self.service.find_any(&id).await?;
+            if existing.is_some_and(|found| !caller.sees(found.job())) {
+                return Err(Failed::new("`id`: a job that is not of this token has it"));
+            }
         }
         let job = Job {
             // At most 86 400 s.

@@ -215,7 +215,7 @@ async fn every_key_is_there<'a>(cluster: &'a RedisCluster, settings: &Redis, buc
     let slot = cluster.slot_of(&tag(settings, bucket)).await.unwrap();
     let source = &cluster.nodes[cluster.master_of(slot).await.unwrap()];
     let key = |name: &str| format!("{}:{name}", tag(settings, bucket));
-    for name in ["state", "gone", "gone_old", "acts", "acts_old", "leases", "left"] {
+    for name in ["state", "gone", "gone_old", "acts", "acts_old", "leases", "left", "queues"] {
         source.order(&["HSET", &key(name), "x", ""]).await.unwrap();
     }
     for name in ["held", "lent", "dead"] {

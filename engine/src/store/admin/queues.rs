@@ -44,11 +44,13 @@ impl Admin {
     /// Removes the jobs of a queue in this state, but those that are reserved. Returns their number.
     pub async fn purge(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
         let sets = [set_of_queue(queue)];
+        // Jobs that become ready meanwhile stay.
+        let ready_ms = self.namespace.read_clock().await? / 1000;
         let mut removed = 0;
         for bucket in 0..self.namespace.keys.buckets() {
             loop {
                 let mut call = self.namespace.script_call(Name::Purge, bucket, &sets);
-                call.arg(place.as_str()).arg(CALL_JOBS).arg(CALL_BYTES);
+                call.arg(place.as_str()).arg(CALL_JOBS).arg(CALL_BYTES).arg(ready_ms);
                 let answer: Value = self.namespace.call(Name::Purge, &call).await?;
                 let mut items = Items::new("purge", answer)?;
                 removed += u64::try_from(items.int()?).unwrap_or(0);

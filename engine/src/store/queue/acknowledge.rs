@@ -226,7 +226,8 @@ impl Queue {
                     ("bury", format!("{}:{}", record::code_of_reason(Some(*reason)), record::short_error(error)))
                 }
             };
-            call.arg(name).arg(id.as_str()).arg(set_of_queue(&lease.queue)).arg(&lease.nonce[..]).arg(more);
+            call.arg(name).arg(id.as_str()).arg(set_of_queue(&lease.queue));
+            call.arg(&self.namespace.pop_proof(lease.nonce, &lease.queue)[..]).arg(more);
         }
         call
     }

@@ -122,9 +122,10 @@ impl Queue {
     pub async fn pop(&self, nonce: Nonce, bucket: u16, queue: &str, limits: PopLimits) -> Result<PopAnswer, StoreError> {
         let PopLimits { ttr_ms, max_ttr_ms, most, most_bytes } = limits;
         let longest = max_ttr_ms.min(u32::MAX.into());
+        let proof = self.namespace.pop_proof(nonce, queue);
         let call = |deadline_us: Option<i64>| {
             let mut call = self.call_with_pops(Name::Pop, bucket, queue);
-            call.arg(&nonce[..]).arg(deadline_us.map(|us| us.to_string()).unwrap_or_default());
+            call.arg(&proof[..]).arg(deadline_us.map(|us| us.to_string()).unwrap_or_default());
             call.arg(ttr_ms.map(|ms| ms.to_string()).unwrap_or_default()).arg(longest).arg(most.min(CALL_JOBS)).arg(most_bytes);
             call
         };
@@ -199,7 +200,7 @@ impl Queue {
     /// Returns their number. A copy of the pop that arrives later hands nothing out.
     pub async fn unpop(&self, nonce: Nonce, bucket: u16, queue: &str, ids: &[JobId]) -> Result<u64, StoreError> {
         let mut call = self.call_with_pops(Name::Unpop, bucket, queue);
-        call.arg(&nonce[..]).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+        call.arg(&self.namespace.pop_proof(nonce, queue)[..]).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
         match self.namespace.call(Name::Unpop, &call).await? {
             Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),
             _ => Ok(0),

@@ -26,13 +26,6 @@ local function put(list, key, score, id)
   list[key] = list[key] or {}
   push(list[key], int(score), id)
 end
--- These words move the job to no set of the queue that the consumer names.
-local KEEPS_PLACE = { finish = true, touch = true, drop = true }
--- Whether the job belongs to this queue: a consumer may have changed the text of its lease.
-local function is_of(id, set)
-  local record = call('HGET', JOBS, id)
-  return record and is_known(record) and set_of(record) == set
-end
 local function leaves(id, set)
   push(leave, id)
   unheld[set] = (unheld[set] or 0) + 1
@@ -56,7 +49,7 @@ for i = 1, #ARGV, 5 do
       verdict, ms = 'released', call('ZSCORE', DUE[set], id) or nil
     end
     ms = ms and tonumber(ms)
-  elseif holds and deadline and (KEEPS_PLACE[word] or is_of(id, set)) and tonumber(deadline) > NOW then
+  elseif holds and deadline and tonumber(deadline) > NOW then
     if word == 'touch' then
       verdict, ms = 'touched', after(tonumber(more))
       push(held, int(ms), id)

@@ -9,7 +9,7 @@
 --        id, state, record, deadline ms }. A repeat of the call answers the jobs that this pop still
 --        holds, and changes nothing.
 -- Errors 'DWELL_LATE now us': the deadline of the call has passed. Nothing was written.
--- Work   <= 128 jobs or 1 MiB; looks at <= 256 ids. First write HDEL: a full Redis still hands out.
+-- Work   <= 128 jobs or 1 MiB; looks at <= 1024 ids. First write HDEL: a full Redis still hands out.
 local nonce, lease, longest, most, most_bytes = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 if is_late(tonumber(ARGV[2])) then return late() end
 local due_key, pops, pops_old = KEYS[FIRST_DUE], KEYS[FIRST_DUE + 2], KEYS[FIRST_DUE + 3]
@@ -33,7 +33,7 @@ if call('HGET', QUEUES, '!' .. set) then
   return answer
 end
 
-local LOOKED_MAX, SLICE = 256, 16
+local LOOKED_MAX, SLICE = 1024, 16
 local ids, states, held, text, orphans = {}, {}, {}, {}, {}
 local bytes, looked, count, unknown, is_cut = 0, 0, 0, 0, false
 local slice = math.min(4, most)
@@ -83,18 +83,19 @@ while count < most and looked < LOOKED_MAX and not is_cut do
   end
   slice = math.max(1, math.min(4 * slice, SLICE, floor((most_bytes - bytes) / largest)))
 end
+-- Before the writes: while a slot migrates, its master refuses a key that became empty.
+local head = call('ZRANGEBYSCORE', due_key, '-inf', '+inf', 'WITHSCORES', 'LIMIT', looked, 1)
+answer[2], answer[5], answer[6] = head[2] and int(tonumber(head[2])) or '', unknown, #orphans
+answer[3] = (is_cut or head[2] and tonumber(head[2]) <= NOW) and 1 or 0
 many('HDEL', STATE, orphans)
 if count > 0 then
   call('HDEL', ACTS, '-')
+  -- First, so that unpop finds what a call that failed half way handed out.
+  remember_pop(pops, pops_old, nonce, table.concat(text))
   many('HSET', STATE, states)
   many('ZADD', HELD, held)
   count_held(set, count)
 end
 many('ZREM', due_key, ids)
 many('ZREM', due_key, orphans)
--- The head after this call; unreadable jobs stay there.
-local head = call('ZRANGEBYSCORE', due_key, '-inf', '+inf', 'WITHSCORES', 'LIMIT', unknown, 1)
-answer[2], answer[5], answer[6] = head[2] and int(tonumber(head[2])) or '', unknown, #orphans
-answer[3] = (is_cut or head[2] and tonumber(head[2]) <= NOW) and 1 or 0
-if count > 0 then remember_pop(pops, pops_old, nonce, table.concat(text)) end
 return answer

@@ -1,11 +1,12 @@
 -- purge: removes jobs of one queue that nobody holds.
 -- KEYS   as in prelude.lua, with due and dead of the queue.
--- ARGV   state (scheduled: due later than now | ready | dead), limit of jobs, limit of bytes of records.
+-- ARGV   state (scheduled: due later than now | ready | dead), limit of jobs, limit of bytes of records,
+--        the latest due time of ready jobs, ms (missing: now).
 -- Answer { count of removed jobs, 1 if more are left }.
 -- Work   <= 128 jobs or 1 MiB. First write ZREM, so that a full Redis accepts the call.
 local state, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local key = state == 'dead' and KEYS[FIRST_DUE + 1] or KEYS[FIRST_DUE]
-local from, to = state == 'scheduled' and '(' .. int(NOW) or '-inf', state == 'ready' and int(NOW) or '+inf'
+local from, to = state == 'scheduled' and '(' .. int(NOW) or '-inf', state == 'ready' and int(math.min(NOW, tonumber(ARGV[4] or nil) or NOW)) or '+inf'
 local page = call('ZRANGEBYSCORE', key, from, to, 'WITHSCORES', 'LIMIT', 0, most + 1)
 local ids, acts, bytes = {}, {}, 0
 for i = 1, math.min(#page, 2 * most), 2 do
