@@ -96,6 +96,8 @@ struct State {
     /// By bucket: when its first job is due, epoch µs by Redis's clock; `None` if it has no job, or a
     /// pop looks at it now.
     heads: Vec<Option<i64>>,
+    /// By bucket: a wake-up came since the last look began, which Redis may not have known of.
+    woken: Vec<bool>,
     waiting: VecDeque<Weak<Shared>>,
     /// Look at all buckets before the next grant.
     is_stale: bool,
@@ -105,7 +107,8 @@ struct State {
 impl Watch {
     pub(super) fn new(queue: &str, buckets: u16) -> Watch {
         let heads = vec![None; usize::from(buckets)];
-        let state = State { heads, waiting: VecDeque::new(), is_stale: true, is_over: false };
+        let woken = vec![false; usize::from(buckets)];
+        let state = State { heads, woken, waiting: VecDeque::new(), is_stale: true, is_over: false };
         Watch { queue: queue.to_owned(), state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -127,8 +130,12 @@ impl Watch {
 
     /// A job became the first of its bucket, due at this time, epoch µs.
     pub(super) fn wake(&self, bucket: u16, due_us: i64) {
-        if let Some(head) = self.state.lock().heads.get_mut(usize::from(bucket)) {
-            *head = Some(head.map_or(due_us, |head| head.min(due_us)));
+        {
+            let State { heads, woken, .. } = &mut *self.state.lock();
+            if let (Some(head), Some(woken)) = (heads.get_mut(usize::from(bucket)), woken.get_mut(usize::from(bucket))) {
+                *head = Some(head.map_or(due_us, |head| head.min(due_us)));
+                *woken = true;
+            }
         }
         self.changed.notify_one();
     }
@@ -191,20 +198,9 @@ impl Watch {
 
     /// Reads the first due time of each bucket. An error goes to each waiting pop.
     async fn look(&self, consumers: &Consumers) {
+        self.state.lock().woken.fill(false);
         match consumers.inner.store.queue.heads(&self.queue).await {
-            Ok(ahead) => {
-                let now_us = consumers.inner.store.now_us();
-                let mut state = self.state.lock();
-                for (head, ahead) in state.heads.iter_mut().zip(ahead) {
-                    let looked = ahead.map(|us| now_us.saturating_add(us));
-                    // A wake-up may have come since Redis answered.
-                    *head = match (looked, *head) {
-                        (Some(looked), Some(woken)) if woken > now_us => Some(looked.min(woken)),
-                        (None, Some(woken)) if woken > now_us => Some(woken),
-                        (looked, _) => looked,
-                    };
-                }
-            }
+            Ok(ahead) => self.state.lock().looked(&ahead, consumers.inner.store.now_us()),
             Err(error) => {
                 let waiting = std::mem::take(&mut self.state.lock().waiting);
                 for waiter in waiting.iter().filter_map(Weak::upgrade) {
@@ -241,6 +237,17 @@ impl Watch {
     }
 }
 
+impl State {
+    /// Takes the heads of a look: per bucket, how far ahead its first job is due, µs. A wake-up that
+    /// came meanwhile stands.
+    fn looked(&mut self, ahead: &[Option<i64>], now_us: i64) {
+        for ((head, woken), ahead) in self.heads.iter_mut().zip(&self.woken).zip(ahead) {
+            let looked = ahead.map(|us| now_us.saturating_add(us));
+            *head = if *woken { head.iter().copied().chain(looked).min() } else { looked };
+        }
+    }
+}
+
 /// Gives a waiting pop its answer. False if the pop has one already.
 fn give(waiter: &Shared, granted: Result<Granted, StoreError>) -> bool {
     let mut place = waiter.place.lock();
@@ -257,5 +264,21 @@ impl Consumers {
     fn floor_poll(&self) -> Duration {
         let sets = self.inner.watches.lock().len() * usize::from(self.inner.store.keys().buckets());
         FLOOR_POLL.max(Duration::from_secs(1).mul_f64(sets as f64 / LOOKS_A_SECOND as f64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_up_during_a_look_stands() {
+        let watch = Watch::new("q", 3);
+        watch.wake(0, 5);
+        watch.state.lock().woken.fill(false);
+        watch.wake(1, 100);
+        watch.wake(2, 100);
+        watch.state.lock().looked(&[None, None, Some(-50)], 100);
+        assert_eq!(watch.state.lock().heads, [None, Some(100), Some(50)]);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use redis::Cmd;
 
 use crate::clock;
-use crate::job::{DeadReason, JobId, Verdict, set_of_queue};
+use crate::job::{DeadReason, JobId, set_of_queue};
 use crate::store::answer::Items;
 use crate::store::client::Redirects;
 use crate::store::error::{Class, StoreError};
@@ -125,20 +125,6 @@ impl LeaseVerdict {
     #[must_use]
     pub fn is_done(self) -> bool {
         !matches!(self, LeaseVerdict::Stale | LeaseVerdict::Fired | LeaseVerdict::NotFound)
-    }
-}
-
-impl From<LeaseVerdict> for Verdict {
-    /// The verdict of an action on a job; `Released`, `Touched` and `Dropped` have none of their own.
-    fn from(verdict: LeaseVerdict) -> Verdict {
-        match verdict {
-            LeaseVerdict::Finished | LeaseVerdict::Dropped => Verdict::Finished,
-            LeaseVerdict::Failed | LeaseVerdict::Released | LeaseVerdict::Touched => Verdict::Failed,
-            LeaseVerdict::Dead => Verdict::Dead,
-            LeaseVerdict::Stale => Verdict::Stale,
-            LeaseVerdict::Fired => Verdict::Fired,
-            LeaseVerdict::NotFound => Verdict::NotFound,
-        }
     }
 }
 
