@@ -219,7 +219,7 @@ impl Bridge {
         for opened in opening {
             let BrokerPublisher { name, publisher, reports } = opened;
             let Some((wake_ups, broker)) = head_receivers.remove(&name).zip(settings.brokers.get(&name)) else { continue };
-            let dead = Some(&settings.delivery.dead).filter(|dead| !dead.is_empty()).map(|dead| publisher.connector().destination(dead));
+            let dead = publisher.connector().dead_letters(&settings.delivery.dead);
             let parts = dispatch::Parts {
                 store: store.clone(),
                 broker: name,

@@ -1,9 +1,10 @@
-//! Checks and texts for the settings that several connectors share: URL, login and TLS.
+//! Checks and texts for the settings that several connectors share: URL, login and client certificate.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::secret::{Urls, read_secret};
-use crate::{ConnectorError, ErrorKind, unreadable};
+use crate::ConnectorError;
+use crate::secret::Urls;
+use crate::settings::read_secret;
 
 /// The address of the broker for people: the URLs without secrets.
 pub(crate) fn place(kind: &str, url: Option<&Urls>, file: Option<&Path>) -> String {
@@ -42,18 +43,4 @@ pub(crate) fn certificate_problems(cert: bool, key: bool, problems: &mut Vec<Str
         (false, true) => problems.push("`tls_key_file` is set without `tls_cert_file`".to_owned()),
         _ => {}
     }
-}
-
-/// Adds a problem for each of these files that cannot be read, with the name of its setting.
-pub(crate) fn file_problems(files: &[(&str, &Option<PathBuf>)], problems: &mut Vec<String>) {
-    for (setting, file) in files.iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?))) {
-        if let Err(error) = std::fs::File::open(file) {
-            problems.push(format!("`{setting}`: {}", unreadable(file, &error)));
-        }
-    }
-}
-
-/// The error for a setting that can never work.
-pub(crate) fn wrong(setting: &str, problem: &str) -> ConnectorError {
-    ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {problem}"))
 }

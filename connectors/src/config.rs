@@ -46,4 +46,6 @@ brokers! {
     Nats(nats, "nats"),
     /// Kafka.
     Kafka(kafka, "kafka"),
+    /// URLs, which get POST requests.
+    Http(http, "http"),
 }

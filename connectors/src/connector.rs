@@ -1,5 +1,6 @@
 //! The contract of a broker: its capabilities, its names, and how its sources and sinks are opened.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -125,6 +126,26 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
         to.exchange.is_empty() && topic == to.address
     }
 
+    /// What has a share of the window and a pause of its own: the destination, or the host of a URL.
+    fn endpoint<'a>(&self, to: &'a Destination) -> Cow<'a, Destination> {
+        Cow::Borrowed(to)
+    }
+
+    /// The destination for logs and errors, without what may be secret.
+    fn shown(&self, to: &Destination) -> String {
+        to.to_string()
+    }
+
+    /// The destination of dead letters. `common`: `delivery.dead`; empty for none.
+    fn dead_letters(&self, common: &str) -> Option<Destination> {
+        (!common.is_empty()).then(|| self.destination(common))
+    }
+
+    /// The longest attempt by these settings, where it is shorter than `publish_timeout`.
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
     /// Whether a header can be published here. `Ok(false)`: the header is dropped, because it would
     /// change the publication. `Err`: why the message is refused. `is_own`: the message was read
     /// from this kind of broker.
@@ -154,6 +175,12 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
     /// Risks of what a source would read, where the broker shows them. Changes nothing.
     async fn cautions(&self, _options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
         Ok(Vec::new())
+    }
+
+    /// Whether what this pattern of `allow` names can be reached: a sentence, or the error; `None`
+    /// where [`Sink::exists`] tells.
+    async fn reach(&self, _pattern: &str) -> Option<Result<String, ConnectorError>> {
+        None
     }
 
     /// Opens a sink. A publication without an answer for `publish_timeout` is reported as unknown.

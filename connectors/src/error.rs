@@ -54,7 +54,7 @@ impl ConnectorError {
 }
 
 /// The message of the innermost error; the outer ones only say that something failed.
-#[cfg(any(feature = "amqp", feature = "nats"))]
+#[cfg(any(feature = "amqp", feature = "http", feature = "nats"))]
 pub(crate) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut inner = error;
     while let Some(cause) = inner.source() {

@@ -16,6 +16,7 @@
 //! - [`amqp`]: AMQP 0-9-1, as in RabbitMQ.
 //! - [`nats`]: NATS JetStream.
 //! - [`kafka`]: Apache Kafka.
+//! - [`http`]: URLs, which get POST requests.
 //! - [`conformance`]: the test suite that every connector passes; `fuzz`: entry points to parsers,
 //!   for the fuzz tests.
 //!
@@ -37,6 +38,8 @@ pub mod connector;
 pub mod error;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod memory;
@@ -45,8 +48,8 @@ pub mod message;
 pub mod nats;
 #[cfg(any(feature = "amqp", feature = "nats"))]
 mod secret;
-#[cfg(any(feature = "amqp", feature = "kafka", feature = "nats"))]
-mod secret_file;
+#[cfg(any(feature = "amqp", feature = "http", feature = "kafka", feature = "nats"))]
+mod settings;
 pub mod sink;
 pub mod source;
 pub mod stand_ins;

@@ -1,14 +1,12 @@
-//! Secrets: passwords and tokens, alone and in URLs, and the files that hold them.
+//! Secrets: passwords and tokens, alone and in URLs.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::Path;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::secret_file::secret_of;
-use crate::{ConnectorError, redacted};
+use crate::redacted;
 
 /// A secret text. Every output shows `***`, serialization included.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -126,9 +124,4 @@ impl JsonSchema for Urls {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
     }
-}
-
-/// The content of a secret's file that a setting names, trimmed.
-pub(crate) async fn read_secret(setting: &str, file: &Path) -> Result<String, ConnectorError> {
-    secret_of(&format!("`{setting}`"), file, tokio::fs::read_to_string(file).await)
 }

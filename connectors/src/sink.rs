@@ -1,5 +1,7 @@
 //! The contract of a sink, which publishes messages.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -31,23 +33,53 @@ pub struct Publication {
 pub enum Outcome {
     /// The broker's publisher confirm: the message is stored.
     Confirmed,
+    /// Confirmed, and the consumer has finished its work: an HTTP target answered 2xx, and not 202.
+    Finished,
     /// The queue, topic or stream certainly does not exist. Nothing was published.
     Unroutable(String),
     /// The message was certainly not stored: full, too few replicas, an election, or never sent. A
     /// later attempt may succeed.
     Refused(String),
+    /// The message was certainly not taken, and the destination says for how long it takes no other.
+    Throttled {
+        /// The answer.
+        why: String,
+        /// From now until the destination takes messages again.
+        wait: Duration,
+    },
+    /// The attempt has failed: the destination answered with an error, or cannot be reached.
+    Failed(String),
     /// The broker will never accept the message: too large, or a header that cannot be sent.
     Invalid(String),
     /// No answer, or an answer that leaves open whether the message was stored.
     Unknown(String),
 }
 
+impl Outcome {
+    /// Whether the message was delivered.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.error().is_none()
+    }
+
+    /// Why the message was not delivered, or may not have been; `None` if it was.
+    #[must_use]
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Outcome::Confirmed | Outcome::Finished => None,
+            Outcome::Throttled { why, .. }
+            | Outcome::Unroutable(why)
+            | Outcome::Refused(why)
+            | Outcome::Failed(why)
+            | Outcome::Invalid(why)
+            | Outcome::Unknown(why) => Some(why),
+        }
+    }
+}
+
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Outcome::Confirmed => f.write_str("confirmed"),
-            Outcome::Unroutable(why) | Outcome::Refused(why) | Outcome::Invalid(why) | Outcome::Unknown(why) => f.write_str(why),
-        }
+        f.write_str(self.error().unwrap_or("confirmed"))
     }
 }
 

@@ -7,10 +7,12 @@
 //! - [`Destination`]: where a message goes.
 //! - [`Headers`], [`Header`], [`Value`]: the headers of a message.
 //! - [`Properties`]: the properties of an AMQP message.
+//! - [`parse_duration_ms`], [`show_duration_ms`]: durations as text; [`quote`]: a text in a message.
 //! - [`redacted`]: a URL as logs and errors may show it.
 //! - [`secret_text`], [`unreadable`]: what a secret's file holds, or why it cannot be read.
 
 mod destination;
+mod duration;
 mod file;
 mod headers;
 mod properties;
@@ -18,6 +20,7 @@ mod url;
 mod value;
 
 pub use destination::Destination;
+pub use duration::{parse_duration_ms, parse_durations_ms, quote, show_duration_ms};
 pub use file::{FILE_HINT, io_reason, secret_text, unreadable};
 pub use headers::{Header, Headers};
 pub use properties::Properties;

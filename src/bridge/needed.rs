@@ -20,9 +20,11 @@ pub struct Needed {
 #[must_use]
 pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) -> Vec<Needed> {
     let mut needed = Vec::new();
-    if roles.dispatch && !settings.delivery.dead.is_empty() {
+    if roles.dispatch
+        && let Some(to) = broker.connector.dead_letters(&settings.delivery.dead)
+    {
         let declare = settings.ingest.values().any(|ingest| ingest.declare);
-        needed.push(Needed { setting: "delivery.dead".to_owned(), to: broker.connector.destination(&settings.delivery.dead), declare });
+        needed.push(Needed { setting: "delivery.dead".to_owned(), to, declare });
     }
     if roles.ingest {
         let of_broker = settings.ingest.iter().filter(|(_, ingest)| ingest.broker == name);

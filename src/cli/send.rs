@@ -82,7 +82,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     judge(&settings, name, ingest, &message)?;
     let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
     match publish(broker, &ingest.topic, message, timeout).await? {
-        Outcome::Confirmed => {}
+        outcome if outcome.is_confirmed() => {}
         other => return Err(not_sent(&other, broker, &ingest.topic)),
     }
     let sent = Sent { id: &id, ingest: name, broker: &ingest.broker, topic: &ingest.topic };
@@ -165,10 +165,10 @@ fn not_sent(outcome: &Outcome, broker: &Broker, topic: &str) -> Stop {
         Outcome::Unroutable(why) => {
             (Exit::Unavailable, why, "create what the ingest reads, or let `dwell run` create it with declare = true")
         }
-        Outcome::Refused(why) => (Exit::Unavailable, why, "send it again later"),
+        Outcome::Refused(why) | Outcome::Throttled { why, .. } | Outcome::Failed(why) => (Exit::Unavailable, why, "send it again later"),
         Outcome::Unknown(why) => (Exit::Unavailable, why, "the broker may have stored the request: send it again with the same --id"),
         Outcome::Invalid(why) => (Exit::Failed, why, "the broker will never accept this request"),
-        Outcome::Confirmed => (Exit::Ok, &String::new(), ""),
+        Outcome::Confirmed | Outcome::Finished => (Exit::Ok, &String::new(), ""),
     };
     Stop::because(exit, format!("not sent to {topic} at {place}: {why}"), hint)
 }

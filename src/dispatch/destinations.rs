@@ -1,4 +1,5 @@
-//! Which destinations may take another message: their shares of the window, and their pauses.
+//! Which destinations may take another message: their shares of the window, and their pauses. Those
+//! of one endpoint (the URLs of one host) have these in common.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,16 +43,17 @@ impl Destinations {
 
     /// Asks for a place for a message of `size` bytes, whose job has waited for one since `since`.
     pub(super) fn admit(&mut self, to: &Destination, size: usize, since: Instant, now: Instant) -> Admission {
-        if let Some(remaining) = self.pauses.remaining(to, now) {
+        let Broker { allow, connector } = &self.settings;
+        let endpoint = connector.endpoint(to);
+        if let Some(remaining) = self.pauses.remaining(&endpoint, now) {
             return Admission::GiveBack(remaining);
         }
-        let Broker { allow, connector } = &self.settings;
         let pattern = || allow.iter().position(|pattern| connector.allows(pattern, to)).unwrap_or(allow.len());
-        match self.shares.enter(to, size, now, pattern) {
+        match self.shares.enter(&endpoint, size, now, pattern) {
             ShareState::Taken => Admission::Granted,
-            ShareState::Soon if now < since + SHARE_WAIT && !self.pauses.has(to) => Admission::Wait,
+            ShareState::Soon if now < since + SHARE_WAIT && !self.pauses.has(&endpoint) => Admission::Wait,
             ShareState::Soon | ShareState::Full => {
-                let wait = self.pauses.crowded(to, now);
+                let wait = self.pauses.crowded(&endpoint, now);
                 self.count_pauses();
                 Admission::GiveBack(wait)
             }
@@ -60,24 +62,25 @@ impl Destinations {
 
     /// A message was handed over.
     pub(super) fn sent(&mut self, to: &Destination, token: Token) {
-        self.pauses.sent(to, token);
+        self.pauses.sent(&self.settings.connector.endpoint(to), token);
     }
 
     /// A publication of `size` bytes has its outcome: frees its place in the share, and a confirm
     /// ends a pause.
     pub(super) fn responded(&mut self, to: &Destination, size: usize, response: Response, now: Instant) {
-        if self.shares.leave(to, size, response, now) {
+        let endpoint = self.settings.connector.endpoint(to);
+        if self.shares.leave(&endpoint, size, response, now) {
             tracing::warn!(
-                broker = &*self.broker, %to,
+                broker = &*self.broker, to = %endpoint,
                 "no destination of this pattern of `allow` confirms: together they get an eighth of the window until one confirms; \
                  check that a stream, a queue or a partition leader takes their messages"
             );
         }
         if matches!(response, Response::Confirmed(_))
-            && let Some(was_logged) = self.pauses.confirmed(to)
+            && let Some(was_logged) = self.pauses.confirmed(&endpoint, now)
         {
             if was_logged {
-                tracing::info!(broker = &*self.broker, %to, "the destination confirms again");
+                tracing::info!(broker = &*self.broker, to = %endpoint, "the destination confirms again");
             }
             self.count_pauses();
         }
@@ -85,23 +88,37 @@ impl Destinations {
 
     /// The destination refused a message after `took`. Returns how long the job waits.
     pub(super) fn refused(&mut self, to: &Destination, token: Token, took: Duration, now: Instant) -> Duration {
-        let pause = self.pauses.refused(to, token, took, now);
+        let pause = self.pauses.refused(&self.settings.connector.endpoint(to), token, took, now);
         self.count_pauses();
         pause
     }
 
-    /// The broker has no route to the destination: it answers, so it is not silent.
-    pub(super) fn unroutable(&mut self, to: &Destination, token: Token) {
-        if self.pauses.answered(to, token) {
+    /// The destination for logs and errors.
+    pub(super) fn shown(&self, to: &Destination) -> String {
+        self.settings.connector.shown(to)
+    }
+
+    /// The destination takes no message for `wait`. Returns how long the job waits.
+    pub(super) fn throttled(&mut self, to: &Destination, token: Token, wait: Duration, now: Instant) -> Duration {
+        let pause = self.pauses.throttled(&self.settings.connector.endpoint(to), token, wait, now);
+        self.count_pauses();
+        pause
+    }
+
+    /// The broker has no route to the destination, or the destination answered with an error: it is
+    /// not silent.
+    pub(super) fn answered(&mut self, to: &Destination, token: Token) {
+        if self.pauses.answered(&self.settings.connector.endpoint(to), token) {
             self.count_pauses();
         }
     }
 
     /// The outcome is unknown. `is_early`: the deadline has not passed.
     pub(super) fn unknown(&mut self, to: &Destination, token: Token, is_early: bool, now: Instant, why: &str) {
-        if self.pauses.unknown(to, token, is_early, now) {
+        let endpoint = self.settings.connector.endpoint(to);
+        if self.pauses.unknown(&endpoint, token, is_early, now) {
             tracing::warn!(
-                broker = &*self.broker, %to, why,
+                broker = &*self.broker, to = %endpoint, why,
                 "the destination does not confirm: its jobs wait, and one job at a time probes it; \
                  check that a stream, a queue or a partition leader takes its messages"
             );
@@ -111,7 +128,7 @@ impl Destinations {
 
     /// The outcome says nothing about the destination.
     pub(super) fn inconclusive(&mut self, to: &Destination, token: Token) {
-        self.pauses.inconclusive(to, token);
+        self.pauses.inconclusive(&self.settings.connector.endpoint(to), token);
     }
 
     /// The connection is a new one: ends the pauses that the loss of the last one may have caused.

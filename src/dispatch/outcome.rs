@@ -47,23 +47,29 @@ impl Outcomes {
         destinations: &mut Destinations,
     ) -> Option<Settlement> {
         let (span, name) = (std::mem::take(&mut publication.span), PublishOutcome::from(&outcome).as_str());
-        match &outcome {
-            Outcome::Confirmed => span.succeeded(name),
-            Outcome::Refused(why) | Outcome::Invalid(why) | Outcome::Unroutable(why) | Outcome::Unknown(why) => span.failed(name, why),
+        match outcome.error() {
+            None => span.succeeded(name),
+            Some(why) => span.failed(name, why),
         }
         let lease = &publication.lease;
         let to = self.rules.destination(lease);
         let took = now.duration_since(publication.published);
         let response = match &outcome {
-            Outcome::Confirmed => Response::Confirmed(took),
+            Outcome::Confirmed | Outcome::Finished => Response::Confirmed(took),
             Outcome::Unknown(_) if self.had_time(&publication) => Response::Unknown,
-            Outcome::Unknown(_) | Outcome::Refused(_) | Outcome::Invalid(_) | Outcome::Unroutable(_) => Response::Other,
+            Outcome::Failed(_) if took >= PROMPT => Response::Unknown,
+            Outcome::Unknown(_)
+            | Outcome::Refused(_)
+            | Outcome::Throttled { .. }
+            | Outcome::Failed(_)
+            | Outcome::Invalid(_)
+            | Outcome::Unroutable(_) => Response::Other,
         };
         destinations.responded(to, lease.size, response, now);
         if let Some(reason) = lease.state.reason {
             // A dead letter pauses no destination, but this one may have been the probe of a pause.
             destinations.inconclusive(to, token);
-            if outcome != Outcome::Confirmed {
+            if !outcome.is_confirmed() {
                 tracing::warn!(
                     id = %lease.id, broker = &*self.broker, ?outcome,
                     "the broker did not take the dead letter; the job stays among the dead in redis"
@@ -73,20 +79,20 @@ impl Outcomes {
         }
         if let Some(metrics) = &self.broker_metrics {
             metrics.publish(PublishOutcome::from(&outcome), 1);
-            if let Outcome::Refused(why) | Outcome::Invalid(why) | Outcome::Unroutable(why) | Outcome::Unknown(why) = &outcome {
-                metrics.last_error().record(format_args!("{}: {why}", lease.record.job.to));
+            if let Some(why) = outcome.error() {
+                metrics.last_error().record(format_args!("{}: {why}", destinations.shown(&lease.record.job.to)));
             }
         }
         match outcome {
-            Outcome::Confirmed => {
+            Outcome::Confirmed | Outcome::Finished => {
                 self.metrics.confirm(took);
                 if lease.state.attempt == 1 {
                     self.metrics.lateness(micros(self.store.now_us().saturating_sub(lease.state.due_ms.saturating_mul(1000))));
                 }
                 let Lease { token, record, .. } = *publication.lease;
                 Some(match record.job.confirm {
-                    Confirm::Broker => Settlement::Complete(token),
-                    Confirm::Consumer => Settlement::Hold(token, record.job.ttr_ms),
+                    Confirm::Consumer if outcome == Outcome::Confirmed => Settlement::Hold(token, record.job.ttr_ms),
+                    Confirm::Broker | Confirm::Consumer => Settlement::Complete(token),
                 })
             }
             Outcome::Refused(why) => {
@@ -94,12 +100,23 @@ impl Outcomes {
                 tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "refused, the destination is paused");
                 Some(Settlement::Release(Release { job: publication.held(), pause_ms: whole_ms(pause), unpublished: true }))
             }
+            Outcome::Throttled { why, wait } => {
+                let pause = destinations.throttled(to, token, wait, now);
+                tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "throttled, the destination is paused");
+                Some(Settlement::Release(Release { job: publication.held(), pause_ms: whole_ms(pause), unpublished: true }))
+            }
             Outcome::Invalid(why) => {
                 destinations.inconclusive(to, token);
                 Some(self.fail(&publication, Next::Dies(DeadReason::Invalid), why))
             }
-            Outcome::Unroutable(why) => {
-                destinations.unroutable(to, token);
+            // A destination that fails late holds its places in the window for as long as one that
+            // does not answer.
+            Outcome::Failed(why) if took >= PROMPT => {
+                destinations.unknown(to, token, false, now, &why);
+                Some(self.fail_on_schedule(&publication, why))
+            }
+            Outcome::Unroutable(why) | Outcome::Failed(why) => {
+                destinations.answered(to, token);
                 Some(self.fail_on_schedule(&publication, why))
             }
             // This process was suspended. Whoever takes the job over keeps its step.

@@ -71,13 +71,15 @@ struct Pause {
     early: bool,
     /// The log says that the destination does not confirm.
     logged: bool,
+    /// The destination said how long it takes no message: nothing ends the pause before.
+    throttled: bool,
 }
 
 impl Pause {
     fn new(now: Instant, max: Duration) -> Self {
         let until = now + jitter(PAUSE_MIN);
         let (length, spread, given_back) = (PAUSE_MIN, PAUSE_MIN / 4, 0);
-        Pause { began: now, until, length, max, spread, given_back, one_at_a_time: false, probe: None, early: true, logged: false }
+        Pause { began: now, until, length, max, spread, given_back, one_at_a_time: false, probe: None, early: true, logged: false, throttled: false }
     }
 
     /// The destination refused again after the pause: doubles the pause, and adapts the spread to
@@ -86,7 +88,7 @@ impl Pause {
         let rate = f64::from(self.given_back) / (now - self.began).as_secs_f64().max(f64::EPSILON);
         self.length = (self.length * 2).min(self.max);
         self.spread = self.spread.mul_f64((rate / RATE).min(SPREAD_MAX.as_secs_f64())).clamp(self.length / 4, SPREAD_MAX);
-        (self.began, self.until, self.given_back) = (now, now + jitter(self.length), 0);
+        (self.began, self.until, self.given_back, self.throttled) = (now, now + jitter(self.length), 0, false);
     }
 
     /// How long another job waits.
@@ -127,6 +129,16 @@ impl Pauses {
         let Some(pause) = self.paused.get_mut(to) else { return PAUSE_MIN };
         pause.one_at_a_time = took >= SLOW;
         pause.until.saturating_duration_since(now)
+    }
+
+    /// The destination said that it takes no message for `wait`. Returns how long the job waits.
+    pub(super) fn throttled(&mut self, to: &Destination, token: Token, wait: Duration, now: Instant) -> Duration {
+        self.unknown.remove(to);
+        let pause = self.paused.entry(to.clone()).or_insert_with(|| Pause::new(now, PAUSE_MAX));
+        pause.probe.take_if(|probe| *probe == token);
+        (pause.throttled, pause.one_at_a_time) = (true, false);
+        pause.until = pause.until.max(now + wait);
+        pause.until - now
     }
 
     /// The destination's share of the window is full. Returns how long the job waits in due.
@@ -182,16 +194,16 @@ impl Pauses {
     pub(super) fn answered(&mut self, to: &Destination, token: Token) -> bool {
         self.unknown.remove(to);
         self.inconclusive(to, token);
-        self.paused.get(to).is_some_and(|pause| pause.one_at_a_time) && self.paused.remove(to).is_some()
+        self.paused.get(to).is_some_and(|pause| pause.one_at_a_time && !pause.throttled) && self.paused.remove(to).is_some()
     }
 
-    /// The destination confirmed a message: ends its pause. Returns, if it was paused, whether that
-    /// was logged.
-    pub(super) fn confirmed(&mut self, to: &Destination) -> Option<bool> {
+    /// The destination confirmed a message: ends its pause, unless the destination said how long it
+    /// takes. Returns, if a pause ended, whether that was logged.
+    pub(super) fn confirmed(&mut self, to: &Destination, now: Instant) -> Option<bool> {
         if !self.unknown.is_empty() {
             self.unknown.remove(to);
         }
-        if self.paused.is_empty() {
+        if self.paused.is_empty() || self.paused.get(to).is_some_and(|pause| pause.throttled && now < pause.until) {
             return None;
         }
         self.paused.remove(to).map(|pause| pause.logged)
@@ -202,7 +214,7 @@ impl Pauses {
     /// count as refused. Outcomes of probes stay. Returns whether a pause ended.
     pub(super) fn reconnected(&mut self) -> bool {
         let before = self.paused.len();
-        self.paused.retain(|_, pause| !pause.early);
+        self.paused.retain(|_, pause| !pause.early || pause.throttled);
         self.unknown.retain(|_, streak| !streak.early);
         self.paused.len() < before
     }
@@ -253,6 +265,20 @@ mod tests {
     const QUICK: Duration = Duration::from_millis(1);
 
     #[test]
+    fn nothing_ends_a_pause_early_that_the_destination_asked_for() {
+        let (mut pauses, to, now) = (Pauses::default(), Destination::new("throttled"), clock::now());
+        let (wait, soon) = (Duration::from_secs(60), now + Duration::from_secs(30));
+        assert_eq!(pauses.throttled(&to, 1, wait, now), wait);
+        assert_eq!(pauses.throttled(&to, 2, Duration::from_secs(5), now), wait, "the longest counts");
+        assert_eq!((pauses.confirmed(&to, soon), pauses.answered(&to, 3), pauses.reconnected()), (None, false, false));
+        assert!(pauses.remaining(&to, soon).is_some_and(|left| left >= Duration::from_secs(30)));
+        let after = now + wait;
+        assert!(pauses.remaining(&to, after).is_none(), "then it is tried again");
+        assert_eq!(pauses.confirmed(&to, after), Some(false));
+        assert!(!pauses.has(&to));
+    }
+
+    #[test]
     fn a_destination_that_does_not_confirm_is_probed_by_one_job_at_a_time() {
         let (mut pauses, to, now) = (Pauses::default(), Destination::new("silent"), clock::now());
         assert_eq!([1, 2].map(|token| pauses.unknown(&to, token, false, now)), [false, false]);
@@ -270,7 +296,7 @@ mod tests {
             assert!(!pauses.unknown(&to, 5, false, at) && pauses.remaining(&to, at).is_some());
             assert!(!pauses.unknown(&to, token, false, at) && pauses.remaining(&to, at).is_some());
         }
-        assert_eq!(pauses.confirmed(&to), Some(true));
+        assert_eq!(pauses.confirmed(&to, now), Some(true));
         assert!(pauses.remaining(&to, at).is_none() && !pauses.unknown(&to, 20, false, at), "it starts over");
     }
 
@@ -321,7 +347,7 @@ mod tests {
         assert!(last >= PAUSE_MAX / 2 && last <= PAUSE_MAX);
         assert!(pauses.remaining(&to, now).is_none(), "the pause is over: one may be published");
         assert!(pauses.remaining(&Destination::new("healthy"), now).is_none());
-        assert_eq!(pauses.confirmed(&to), Some(false));
+        assert_eq!(pauses.confirmed(&to, now), Some(false));
         assert_eq!(pauses.count(), 0);
     }
 

@@ -50,7 +50,7 @@ impl Ingest {
             let mut refused = None;
             for (mut attempt, (outcome, _)) in now.into_iter().zip(outcomes) {
                 match outcome {
-                    Outcome::Confirmed => {
+                    Outcome::Confirmed | Outcome::Finished => {
                         self.was_rejected(&attempt);
                         continue;
                     }

@@ -187,7 +187,7 @@ impl Replier {
         if *in_background && self.unresponsive.contains(&reply.to) {
             // The timeout of the target was logged already.
             tracing::debug!(ingest = &*self.ingest, id = %reply.id, to = %reply.to, ?outcome, "the verdict could not be delivered");
-        } else if *outcome != Outcome::Confirmed {
+        } else if !outcome.is_confirmed() {
             tracing::warn!(ingest = &*self.ingest, id = %reply.id, to = %reply.to, ?outcome, "the verdict could not be delivered");
         }
     }

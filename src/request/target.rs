@@ -41,16 +41,16 @@ pub(super) fn judge(to: &Destination, broker: &str, known: &BrokerRules, is_own:
         return Err(Rejection::new(Code::MissingTarget, format!("the target is empty: name it in {}", place(known.capabilities()))));
     }
     if let Some(why) = known.connector.forbidden(to) {
-        return Err(Rejection::new(Code::TargetNotAllowed, format!("target {}: {}", quote(&to.to_string()), one_line(&why))));
+        return Err(Rejection::new(Code::TargetNotAllowed, format!("target {}: {}", quote(&known.connector.shown(to)), one_line(&why))));
     }
     if known.reads(to) {
         return Err(Rejection::new(
             Code::Loop,
-            format!("an ingest reads the target {}: name another in {}", quote(&to.to_string()), place(known.capabilities())),
+            format!("an ingest reads the target {}: name another in {}", quote(&known.connector.shown(to)), place(known.capabilities())),
         ));
     }
     if !is_own && !known.allows(to) {
-        return Err(not_allowed("target", to, broker));
+        return Err(not_allowed("target", to, broker, known));
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ pub(super) fn reply_to(control: &Control, rules: &Rules) -> Result<Option<Destin
         return Err(refuse("an ingest reads this destination, and a verdict is not a request"));
     }
     if !known.allows(&to) {
-        return Err(not_allowed("delay-reply-to", &to, broker));
+        return Err(not_allowed("delay-reply-to", &to, broker, known));
     }
     Ok(Some(to))
 }
@@ -115,8 +115,9 @@ fn place(capabilities: &Capabilities) -> String {
     format!("delay-target, as a {address}{}", if *exchanges { " (with delay-exchange, or a queue without)" } else { "" })
 }
 
-fn not_allowed(what: &str, to: &Destination, broker: &str) -> Rejection {
-    Rejection::new(Code::TargetNotAllowed, format!("{what} {}: `allow` of [brokers.{broker}] does not match it", quote(&to.to_string())))
+fn not_allowed(what: &str, to: &Destination, broker: &str, known: &BrokerRules) -> Rejection {
+    let shown = quote(&known.connector.shown(to));
+    Rejection::new(Code::TargetNotAllowed, format!("{what} {shown}: `allow` of [brokers.{broker}] does not match it"))
 }
 
 fn unknown_broker(name: &str, rules: &Rules) -> Rejection {

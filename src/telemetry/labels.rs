@@ -111,6 +111,8 @@ labels! {
         Unroutable = "unroutable",
         /// The broker does not take it now.
         Refused = "refused",
+        /// The destination answered with an error, or cannot be reached.
+        Failed = "failed",
         /// The broker will never take it.
         Invalid = "invalid",
         /// No answer, or an inconclusive one.
@@ -121,9 +123,10 @@ labels! {
 impl From<&Outcome> for PublishOutcome {
     fn from(outcome: &Outcome) -> Self {
         match outcome {
-            Outcome::Confirmed => PublishOutcome::Confirmed,
+            Outcome::Confirmed | Outcome::Finished => PublishOutcome::Confirmed,
             Outcome::Unroutable(_) => PublishOutcome::Unroutable,
-            Outcome::Refused(_) => PublishOutcome::Refused,
+            Outcome::Refused(_) | Outcome::Throttled { .. } => PublishOutcome::Refused,
+            Outcome::Failed(_) => PublishOutcome::Failed,
             Outcome::Invalid(_) => PublishOutcome::Invalid,
             Outcome::Unknown(_) => PublishOutcome::Unknown,
         }

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::server::{Server, heartbeat, servers};
 use crate::ConnectorError;
-use crate::address::{certificate_problems, file_problems, login_problems, place, urls, wrong};
-use crate::secret::{Secret, Urls, read_secret};
+use crate::address::{certificate_problems, login_problems, place, urls};
+use crate::secret::{Secret, Urls};
+use crate::settings::read_secret;
+use crate::settings::{file_problems, wrong};
 
 /// `[brokers.NAME]` with `type = "amqp"`: RabbitMQ, or another broker with AMQP 0-9-1 and publisher
 /// confirms.

@@ -5,7 +5,7 @@ use std::path::Path;
 use lapin::tcp::{OwnedIdentity, OwnedTLSConfig};
 
 use super::config::Config;
-use crate::secret::read_secret;
+use crate::settings::read_secret;
 use crate::{ConnectorError, ErrorKind};
 
 /// Reads the files of `tls_…`.

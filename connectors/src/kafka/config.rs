@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::properties::Properties;
-use crate::secret_file::secret_of;
+use crate::settings::secret_of;
 use crate::{ConnectorError, ErrorKind};
 
 /// The session timeout of a group member, ms; a member that leaves is removed at once.

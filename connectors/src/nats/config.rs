@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::server::{Server, servers};
 use crate::ConnectorError;
-use crate::address::{certificate_problems, file_problems, login_problems, place, urls, wrong};
+use crate::address::{certificate_problems, login_problems, place, urls};
 use crate::secret::{Secret, Urls};
+use crate::settings::{file_problems, wrong};
 
 /// `[brokers.NAME]` with `type = "nats"`: NATS with JetStream.
 ///

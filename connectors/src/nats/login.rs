@@ -8,7 +8,8 @@ use nkeys::KeyPair;
 
 use super::config::Config;
 use super::server::Server;
-use crate::secret::{Secret, read_secret};
+use crate::secret::Secret;
+use crate::settings::read_secret;
 use crate::{ConnectorError, ErrorKind};
 
 /// Credentials from the settings and the files that they name.

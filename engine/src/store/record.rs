@@ -34,8 +34,9 @@ const STATE_FIXED: usize = 43;
 /// How deep lists and tables may nest in headers, about three per level: bounds the stack that a
 /// damaged record can use.
 const METADATA_DEPTH: usize = 200;
-/// The maximum length of a stored error text; a longer one is cut at a character.
-const ERROR_MAX: usize = 300;
+/// The maximum length of a stored error text; a longer one is cut at a character. 4 KiB of an HTTP
+/// answer fit, with what is said of the answer.
+const ERROR_MAX: usize = 4_400;
 
 /// The 8 random bytes of one claim or rescue. Only their holder may settle the jobs of its lease.
 pub type Nonce = [u8; 8];

@@ -35,7 +35,7 @@ impl Routes {
     }
 
     /// Runs this handler for each job of the queue: an `async` function, or a closure that returns a
-    /// future, of job and context. The error is kept with the job as text, of at most 300 bytes.
+    /// future, of job and context. The error is kept with the job as text, of at most 4 400 bytes.
     pub fn queue<F, Fut, E>(mut self, queue: impl Into<String>, handler: F) -> Routes
     where
         F: Fn(Job, Context) -> Fut + Send + Sync + 'static,

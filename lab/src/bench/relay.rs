@@ -97,7 +97,7 @@ async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: Cancel
                 let Some(batch) = batch else { return Err(Failure::Unexpected("the relay's link was lost".to_owned())) };
                 in_flight -= batch.len();
                 for (token, outcome) in batch {
-                    if outcome != Outcome::Confirmed {
+                    if !outcome.is_confirmed() {
                         return Err(Failure::Unexpected(format!("the relay: {outcome:?}")));
                     }
                     // The lower half of the token is the index within the batch.

@@ -118,11 +118,16 @@ fn first_read(check: String, ingest: &Ingest, first: Option<FirstRead>) -> Check
     }
 }
 
-/// Warns of targets in `allow` that do not exist: their jobs would fail, retry and die. For
-/// patterns only NATS can tell.
+/// Warns of targets in `allow` that do not exist or cannot be reached: their jobs would fail, retry
+/// and die. For patterns only some brokers can tell.
 async fn of_targets(name: &str, broker: &Broker, sink: &dyn Sink) -> Vec<Check> {
     let mut checks = Vec::new();
     for pattern in &broker.allow {
+        match broker.connector.reach(pattern).await {
+            Some(Ok(reached)) => checks.push(Check::good(format!("brokers.{name}.allow"), reached)),
+            Some(Err(error)) => checks.push(Check::warning(format!("brokers.{name}.allow"), error.message, error.hint)),
+            None => {}
+        }
         let to = broker.connector.destination(pattern);
         let tells = broker.connector.capabilities().finds_patterns || !broker.connector.is_pattern(pattern);
         if tells && matches!(sink.exists(&to).await, Ok(false)) {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use super::Resolver;
 use crate::config::rules::{self, LONGEST_MS, Wrong};
 use crate::config::{Broker, Delivery, Ingest, Limits, Redis, RedisMode, Shutdown, raw, secret};
+use crate::units::show_duration_ms;
 
 /// 49 days: a record stores the TTR in 32 bits.
 const LONGEST_TTR_MS: u64 = 49 * 24 * 3600 * 1000;
@@ -111,8 +113,17 @@ impl Resolver<'_> {
             text => self.check("delivery.max_late", rules::duration(text, 0, LONGEST_MS)).map(Some),
         };
         self.check("delivery.dead", rules::printable(&raw.dead));
-        for broker in brokers.values() {
-            self.check_destination("delivery.dead", &raw.dead, Some(&broker.connector));
+        for (name, broker) in brokers {
+            if broker.connector.dead_letters(&raw.dead) == Some(broker.connector.destination(&raw.dead)) {
+                self.check_destination("delivery.dead", &raw.dead, Some(&broker.connector));
+            }
+            if let (Some(timeout), Some(most)) = (broker.connector.timeout(), publish_timeout)
+                && timeout > Duration::from_millis(most)
+            {
+                let wrong = format!("an attempt would take longer than delivery.publish_timeout, {}", show_duration_ms(most));
+                let hint = "write at most that, or raise delivery.publish_timeout".to_owned();
+                self.note(&format!("brokers.{name}.timeout"), (wrong, hint));
+            }
         }
         for name in brokers.keys() {
             self.check_not_read("delivery.dead", &raw.dead, name, brokers, ingests);

@@ -156,8 +156,12 @@ async fn listen(mut outcomes: Outcomes, open: Arc<Mutex<HashMap<Token, Sent>>>, 
         for (token, outcome) in batch {
             let Some(sent) = open.lock().remove(&token) else { continue };
             let (phase, res) = match outcome {
-                Outcome::Confirmed => (Phase::Ok, String::new()),
-                Outcome::Unroutable(why) | Outcome::Refused(why) | Outcome::Invalid(why) => (Phase::Fail, why),
+                Outcome::Confirmed | Outcome::Finished => (Phase::Ok, String::new()),
+                Outcome::Unroutable(why)
+                | Outcome::Refused(why)
+                | Outcome::Throttled { why, .. }
+                | Outcome::Failed(why)
+                | Outcome::Invalid(why) => (Phase::Fail, why),
                 Outcome::Unknown(why) => (Phase::Info, why),
             };
             recorder.record(PROC, phase, sent.op(res));

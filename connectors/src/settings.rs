@@ -1,7 +1,9 @@
-//! The file of a secret.
+//! The files that settings name, and errors of settings.
 
 use std::io;
 use std::path::Path;
+#[cfg(any(feature = "amqp", feature = "http", feature = "nats"))]
+use std::path::PathBuf;
 
 use crate::{ConnectorError, ErrorKind, FILE_HINT, secret_text, unreadable};
 
@@ -10,6 +12,28 @@ pub(crate) fn secret_of(setting: &str, file: &Path, read: io::Result<String>) ->
     let wrong = |why: String| ConnectorError::new(ErrorKind::Config, format!("{setting}: {why}")).hint(FILE_HINT);
     let text = read.map_err(|error| wrong(unreadable(file, &error)).because(error))?;
     secret_text(file, &text).map_err(wrong)
+}
+
+/// The content of a secret's file that a setting names, trimmed.
+#[cfg(any(feature = "amqp", feature = "http", feature = "nats"))]
+pub(crate) async fn read_secret(setting: &str, file: &Path) -> Result<String, ConnectorError> {
+    secret_of(&format!("`{setting}`"), file, tokio::fs::read_to_string(file).await)
+}
+
+/// Adds a problem for each of these files that cannot be read, with the name of its setting.
+#[cfg(any(feature = "amqp", feature = "http", feature = "nats"))]
+pub(crate) fn file_problems(files: &[(&str, &Option<PathBuf>)], problems: &mut Vec<String>) {
+    for (setting, file) in files.iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?))) {
+        if let Err(error) = std::fs::File::open(file) {
+            problems.push(format!("`{setting}`: {}", unreadable(file, &error)));
+        }
+    }
+}
+
+/// The error for a setting that can never work.
+#[cfg(any(feature = "amqp", feature = "http", feature = "nats"))]
+pub(crate) fn wrong(setting: &str, problem: &str) -> ConnectorError {
+    ConnectorError::new(ErrorKind::Config, format!("`{setting}`: {problem}"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,151 @@
+//! HTTP targets as a [`Connector`].
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::config::Config;
+use super::{headers, pattern, reach, sink, url};
+use crate::{
+    Capabilities, Connector, ConnectorError, ConsumerState, Declared, Destination, ErrorKind, Header, Message, Outcomes, Role, Sink,
+    Source, SourceOptions, Value,
+};
+
+/// How HTTP targets differ from brokers.
+pub(crate) const CAPABILITIES: Capabilities =
+    Capabilities { log: false, log_filter: "hyper_util=warn,h2=warn,rustls=warn", ..Capabilities::new("http", "HTTP", "URL") };
+
+/// Why nobody may publish here: no URL of a target, or an address that may not be connected to.
+pub(super) fn forbidden(config: &Config, to: &Destination) -> Option<String> {
+    match url::parse(&to.address) {
+        Err(why) => Some(why),
+        Ok(url) => url::literal(&url).and_then(|address| config.subnets.permit(address).err()),
+    }
+}
+
+#[async_trait]
+impl Connector for Config {
+    fn capabilities(&self) -> &'static Capabilities {
+        &CAPABILITIES
+    }
+
+    fn place(&self) -> String {
+        "the hosts of `allow`".to_owned()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        Config::problems(self)
+    }
+
+    fn allows(&self, pattern: &str, to: &Destination) -> bool {
+        url::parse(&to.address).is_ok_and(|url| pattern::allows(pattern, &url))
+    }
+
+    fn forbidden(&self, to: &Destination) -> Option<String> {
+        forbidden(self, to)
+    }
+
+    fn is_pattern(&self, pattern: &str) -> bool {
+        pattern.contains('*')
+    }
+
+    fn pattern_problem(&self, pattern: &str) -> Option<(String, String)> {
+        pattern::problem(pattern)
+    }
+
+    fn unreadable(&self, _topic: &str) -> Option<String> {
+        Some(NO_SOURCE.to_owned())
+    }
+
+    fn reads(&self, _topic: &str, _to: &Destination) -> bool {
+        false
+    }
+
+    fn endpoint<'a>(&self, to: &'a Destination) -> Cow<'a, Destination> {
+        match url::origin_of(&to.address) {
+            Some(origin) => Cow::Owned(Destination::new(origin)),
+            None => Cow::Borrowed(to),
+        }
+    }
+
+    fn shown(&self, to: &Destination) -> String {
+        url::shown(&to.address)
+    }
+
+    fn dead_letters(&self, _common: &str) -> Option<Destination> {
+        (!self.dead.is_empty()).then(|| Destination::new(&self.dead))
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(Config::timeout(self))
+    }
+
+    fn carries(&self, header: &Header, _is_own: bool) -> Result<bool, String> {
+        headers::carries(header)
+    }
+
+    fn span_destination(&self, to: &Destination) -> String {
+        self.shown(to)
+    }
+
+    fn span_attributes(&self, to: &Destination, _group: &str, _message: &Message) -> Vec<(&'static str, Value)> {
+        vec![("http.request.method", "POST".into()), ("url.full", Value::Text(self.shown(to)))]
+    }
+
+    async fn source(&self, _options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
+        Err(no_source())
+    }
+
+    async fn look(&self, _options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+        Err(no_source())
+    }
+
+    async fn reach(&self, pattern: &str) -> Option<Result<String, ConnectorError>> {
+        Some(reach::reach(self, pattern).await)
+    }
+
+    async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
+        let (sink, outcomes) = sink::open(self, publish_timeout).await?;
+        Ok((Box::new(sink), outcomes))
+    }
+
+    /// A URL is its server's: nothing is created.
+    async fn declare(&self, _to: &Destination, _role: Role) -> Result<Declared, ConnectorError> {
+        Ok(Declared::Existed)
+    }
+}
+
+const NO_SOURCE: &str = "an HTTP target takes messages, and none can be read from it";
+
+fn no_source() -> ConnectorError {
+    ConnectorError::new(ErrorKind::Config, NO_SOURCE).hint("read requests from a broker, or take them over HTTP")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_urls_of_a_host_have_one_endpoint_and_queries_are_not_shown() {
+        let config = Config::default();
+        let endpoint = |text: &str| config.endpoint(&Destination::new(text)).address.clone();
+        for text in ["https://app.internal/a", "https://app.internal/b?c", "https://APP.internal:443", "https://app.internal?x"] {
+            assert_eq!(endpoint(text), "https://app.internal", "{text}");
+        }
+        assert_eq!(endpoint("https://app.internal:444/a"), "https://app.internal:444");
+        assert_eq!(endpoint("http://app.internal/a"), "http://app.internal");
+        assert_eq!(endpoint("http://127.1:8080/a"), "http://127.0.0.1:8080");
+        assert_eq!(config.shown(&Destination::new("https://app.internal/a?token=secret")), "https://app.internal/a");
+        assert_eq!(config.shown(&Destination::new("no url?token=secret")), "no url");
+    }
+
+    #[test]
+    fn an_address_that_is_not_public_is_refused_unless_a_subnet_has_it() {
+        let to = Destination::new("http://10.1.2.3/hook");
+        assert!(Config::default().forbidden(&to).is_some_and(|why| why.contains("private")));
+        let config: Config = serde_json::from_value(serde_json::json!({"subnets": ["10.1.0.0/16"]})).expect("settings");
+        assert_eq!(config.forbidden(&to), None);
+        assert_eq!(Config::default().forbidden(&Destination::new("https://example.com/")), None);
+    }
+}

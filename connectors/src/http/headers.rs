@@ -1,0 +1,114 @@
+//! The headers of a request.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use percent_encoding::{AsciiSet, utf8_percent_encode};
+
+use crate::{Header, Headers};
+
+/// Headers that act on the connection or on the framing of the message, and not on its content
+/// (RFC 9110 §7.6.1, RFC 9112 §6 and §9).
+const HOP: [&str; 13] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+/// Headers of Standard Webhooks, which Dwell sets itself.
+const WEBHOOK: &str = "webhook-";
+const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
+const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("Dwell/", env!("CARGO_PKG_VERSION")));
+/// Beyond ASCII only.
+const ENCODED: &AsciiSet = &AsciiSet::EMPTY;
+
+/// Whether a header can be sent: false if it acts on the hop, or is Dwell's own. `Err`: why not.
+pub(super) fn carries(header: &Header) -> Result<bool, String> {
+    let Ok(name) = HeaderName::from_bytes(header.name.as_bytes()) else {
+        return Err("the name is no token, as HTTP wants it: use letters, digits and `-`".to_owned());
+    };
+    value(header)
+        .ok_or_else(|| "the value has a line break or another control character, or is no text: send one line of text".to_owned())?;
+    Ok(!HOP.contains(&name.as_str()) && !name.as_str().starts_with(WEBHOOK))
+}
+
+fn value(header: &Header) -> Option<HeaderValue> {
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(header.value.plain()?.into_owned())).ok()
+}
+
+/// The headers of a request, without those of Standard Webhooks. `Err`: the header that cannot be
+/// sent.
+pub(super) fn to_http(headers: &Headers) -> Result<HeaderMap, String> {
+    let mut map = HeaderMap::with_capacity(headers.len() + 6);
+    for header in headers.iter() {
+        let wrong = |why: String| format!("header `{}`: {why}", header.name.escape_debug());
+        if !carries(header).map_err(wrong)? {
+            continue;
+        }
+        let Ok(name) = HeaderName::from_bytes(header.name.as_bytes()) else { continue };
+        let value = if name == "delayed-id" { ascii(header) } else { value(header) };
+        if let Some(value) = value {
+            map.append(name, value);
+        }
+    }
+    map.entry(header::CONTENT_TYPE).or_insert(CONTENT_TYPE);
+    map.entry(header::USER_AGENT).or_insert(USER_AGENT);
+    Ok(map)
+}
+
+/// An id, which may have any letters: percent-encoded beyond ASCII, because frameworks read other
+/// bytes as Latin-1.
+fn ascii(header: &Header) -> Option<HeaderValue> {
+    let text = header.value.plain()?;
+    HeaderValue::try_from(utf8_percent_encode(&text, ENCODED).to_string()).ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::Value;
+
+    fn header(name: &str, value: &str) -> Header {
+        Header { name: name.to_owned(), value: Value::Text(value.to_owned()) }
+    }
+
+    #[test]
+    fn what_acts_on_the_hop_is_dropped_and_what_http_cannot_carry_is_refused() {
+        for name in ["Host", "content-length", "Transfer-Encoding", "Connection", "expect", "TE", "Webhook-Id", "webhook-signature"] {
+            assert_eq!(carries(&header(name, "x")), Ok(false), "{name}");
+        }
+        for name in ["traceparent", "authorization", "content-type", "content-encoding", "x-a", "cookie", "delayed-id"] {
+            assert_eq!(carries(&header(name, "x\ty ü")), Ok(true), "{name}");
+        }
+        for (name, value) in
+            [("", "x"), ("a b", "x"), ("a:b", "x"), (":path", "x"), ("ü", "x"), ("a", "x\r\ny: z"), ("a", "\n"), ("a", "\0")]
+        {
+            assert!(carries(&header(name, value)).is_err(), "{name:?}: {value:?}");
+        }
+        assert!(carries(&Header { name: "a".to_owned(), value: Value::Bytes(b"\xff".as_slice().into()) }).is_err());
+    }
+
+    #[test]
+    fn headers_keep_their_values_and_get_defaults() {
+        let all = Headers::from_iter([header("X-A", "1"), header("x-a", "ü"), header("host", "evil"), header("delayed-id", "ü 100%/a")]);
+        let map = to_http(&all).unwrap();
+        assert_eq!(map.get_all("x-a").iter().map(|value| value.as_bytes().to_vec()).collect::<Vec<_>>(), [b"1".to_vec(), "ü".into()]);
+        assert_eq!(map["delayed-id"], "%C3%BC 100%/a");
+        assert_eq!(map["content-type"], "application/octet-stream");
+        assert!(map["user-agent"].to_str().unwrap().starts_with("Dwell/") && !map.contains_key("host"));
+        let own = to_http(&Headers::from_iter([header("Content-Type", "application/json"), header("User-Agent", "mine")])).unwrap();
+        assert_eq!(
+            (&own["content-type"], &own["user-agent"], own.len()),
+            (&"application/json".parse().unwrap(), &"mine".parse().unwrap(), 2)
+        );
+        assert!(to_http(&Headers::from_iter([header("a\n", "b")])).unwrap_err().starts_with("header `a\\n`: "));
+    }
+}

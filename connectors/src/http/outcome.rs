@@ -1,0 +1,107 @@
+//! What an answer means, or its absence. The status decides; the body is only for people.
+
+use std::error::Error;
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, StatusCode, header};
+use hyper_util::client::legacy;
+
+use super::retry_after::retry_after;
+use crate::Outcome;
+use crate::error::innermost;
+
+/// The outcome of an answer. `body`: the start of its body.
+pub(super) fn of_answer(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Outcome {
+    match (status, retry_after(headers, SystemTime::now())) {
+        (StatusCode::ACCEPTED, _) => Outcome::Confirmed,
+        (status, _) if status.is_success() => Outcome::Finished,
+        (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(wait)) => {
+            Outcome::Throttled { why: shown(status, headers, body), wait }
+        }
+        (StatusCode::TOO_MANY_REQUESTS, None) => Outcome::Refused(shown(status, headers, body)),
+        (StatusCode::GONE, _) => Outcome::Invalid(shown(status, headers, body)),
+        _ => Outcome::Failed(shown(status, headers, body)),
+    }
+}
+
+/// Status and body, for the last error of a job.
+fn shown(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
+    let body = String::from_utf8_lossy(body);
+    let reason = status.canonical_reason().map_or_else(String::new, |reason| format!(" {reason}"));
+    let note = match headers.get(header::LOCATION) {
+        Some(_) if status.is_redirection() => " (redirects are not followed: name the new URL)",
+        _ => "",
+    };
+    let colon = if body.trim().is_empty() { "" } else { ": " };
+    format!("the target answered {}{reason}{note}{colon}{}", status.as_str(), body.trim())
+}
+
+/// The outcome of a request without an answer.
+pub(super) fn of_error(error: &legacy::Error) -> Outcome {
+    let why = innermost(error);
+    if error.is_connect() {
+        return Outcome::Failed(format!("the target cannot be reached: {why}"));
+    }
+    if never_sent(error) || refused_by_http2(error) {
+        return Outcome::Refused(format!("the connection ended before the target took the request: {why}"));
+    }
+    Outcome::Unknown(format!("the connection ended before an answer: {why}"))
+}
+
+/// No answer came in time.
+pub(super) fn of_silence(waited: Duration) -> Outcome {
+    Outcome::Unknown(format!("no answer within {waited:.3?}"))
+}
+
+/// Whether the client gave the request back, untouched: the connection was closed while idle. Only
+/// the text of the client's error tells (`legacy::Error::is_canceled` is not public); a test of
+/// `tests/http` holds it.
+fn never_sent(error: &legacy::Error) -> bool {
+    error.to_string() == "client error (Canceled)"
+}
+
+/// Whether an HTTP/2 server said that it does not handle the request: RST_STREAM with
+/// REFUSED_STREAM, or GOAWAY with a last stream below this one (RFC 9113 §8.7, §6.8). h2 gives the
+/// latter as an error only to such streams.
+fn refused_by_http2(error: &(dyn Error + 'static)) -> bool {
+    let refuses = |error: &h2::Error| {
+        error.is_remote() && (error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM)))
+    };
+    error.downcast_ref().is_some_and(refuses) || error.source().is_some_and(refused_by_http2)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn outcome(status: u16, header: Option<(&'static str, &str)>) -> Outcome {
+        let headers = header.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        of_answer(StatusCode::from_u16(status).unwrap(), &headers, b"why")
+    }
+
+    #[test]
+    fn the_status_decides() {
+        assert_eq!(outcome(202, None), Outcome::Confirmed);
+        for finished in [200, 201, 204, 299] {
+            assert_eq!(outcome(finished, Some(("retry-after", "5"))), Outcome::Finished);
+        }
+        for failed in [101, 301, 302, 308, 400, 401, 404, 408, 500, 502, 503, 504, 599] {
+            assert!(matches!(outcome(failed, None), Outcome::Failed(why) if why.ends_with(": why") && why.contains(&failed.to_string())));
+        }
+        assert!(matches!(outcome(410, None), Outcome::Invalid(_)));
+        assert!(matches!(outcome(429, None), Outcome::Refused(_)));
+        for throttled in [429, 503] {
+            let answer = outcome(throttled, Some(("retry-after", "7")));
+            assert!(matches!(answer, Outcome::Throttled { wait, .. } if wait == Duration::from_secs(7)), "{answer:?}");
+        }
+        assert!(matches!(outcome(500, Some(("retry-after", "7"))), Outcome::Failed(_)));
+        assert!(matches!(outcome(503, Some(("retry-after", "soon"))), Outcome::Failed(_)));
+    }
+
+    #[test]
+    fn a_redirect_is_named_and_its_place_is_not() {
+        let Outcome::Failed(why) = outcome(307, Some(("location", "https://other/?token=secret"))) else { panic!("not failed") };
+        assert!(why.contains("redirects are not followed") && !why.contains("secret"), "{why}");
+    }
+}

@@ -1,0 +1,84 @@
+//! How many requests each host has at a time: on HTTP/1.1 each needs a connection of its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+/// The most requests, and so connections, of one host.
+pub(super) const SLOTS: usize = 256;
+
+/// The hosts that have requests, each with its slots.
+#[derive(Debug, Default)]
+pub(super) struct HostSlots {
+    hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+/// A slot of one host; free when dropped.
+pub(super) struct Slot {
+    permit: Option<OwnedSemaphorePermit>,
+    host: Host,
+}
+
+/// A host that has requests, or requests that wait for a slot.
+struct Host {
+    slots: Arc<HostSlots>,
+    origin: String,
+    semaphore: Arc<Semaphore>,
+}
+
+impl HostSlots {
+    /// Waits for a slot of this host; `None` if none is free by then.
+    pub(super) async fn acquire(self: &Arc<Self>, origin: String, until: Instant) -> Option<Slot> {
+        let semaphore = Arc::clone(self.hosts.lock().entry(origin.clone()).or_insert_with(|| Arc::new(Semaphore::new(SLOTS))));
+        let host = Host { slots: Arc::clone(self), origin, semaphore };
+        let permit = tokio::time::timeout_at(until, Arc::clone(&host.semaphore).acquire_owned()).await.ok()?.ok()?;
+        Some(Slot { permit: Some(permit), host })
+    }
+}
+
+impl Drop for Slot {
+    /// The permit goes before its host is counted.
+    fn drop(&mut self) {
+        debug_assert!(Arc::strong_count(&self.host.semaphore) > 1);
+        self.permit = None;
+    }
+}
+
+impl Drop for Host {
+    /// Forgets the host with its last request: producers name hosts, so they may be many.
+    fn drop(&mut self) {
+        let mut hosts = self.slots.hosts.lock();
+        // The map's and this one's: nobody else gets one while the map is locked.
+        if Arc::strong_count(&self.semaphore) == 2 {
+            hosts.remove(&self.origin);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_has_so_many_slots_and_is_forgotten_with_the_last() {
+        let slots = Arc::new(HostSlots::default());
+        let until = Instant::now() + Duration::from_secs(1);
+        let mut held = Vec::new();
+        for _ in 0..SLOTS {
+            held.push(slots.acquire("http://a".to_owned(), until).await.unwrap());
+        }
+        assert!(slots.acquire("http://a".to_owned(), until).await.is_none(), "the time is over");
+        assert!(slots.acquire("http://b".to_owned(), until).await.is_some(), "another host");
+        assert_eq!(slots.hosts.lock().len(), 1);
+        held.pop();
+        held.push(slots.acquire("http://a".to_owned(), until + Duration::from_secs(1)).await.unwrap());
+        drop(held);
+        assert!(slots.hosts.lock().is_empty());
+    }
+}
