@@ -149,7 +149,7 @@ newer: ## install the servers of Debian 13 in a folder of their own: needs root
 promtool: ## find or install promtool, which judges metrics and alert rules in the tests
 	@scripts/promtool.sh
 
-clients: ## install what the tests run in Python: pika, confluent-kafka and nats-py, a validator and a fuzzer for openapi.json
+clients: ## install what the tests run in Python and Node: clients of the brokers, receivers of webhooks, a validator and a fuzzer for openapi.json
 	@scripts/clients.sh
 
 openapi: tools ## write docs/reference/openapi.json anew

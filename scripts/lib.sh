@@ -66,3 +66,23 @@ python_packages() {
     fi
     say "$what: $folder"
 }
+
+# node_packages FOLDER WHAT PINS: installs what package-lock.json in the folder PINS pins by version
+# and hash into FOLDER/node_modules. Run again, it only looks.
+node_packages() {
+    local folder=$1 what=$2 pins=$3
+    if ! npm --version >/dev/null 2>&1; then
+        say "no Node with npm: asking apt for npm"
+        apt_install npm || fail "found no Node with npm, which the tests need for $what: install it by the means of your system"
+    fi
+    if ! cmp -s "$pins/package-lock.json" "$folder/node_modules/stamp"; then
+        rm -rf "$folder/node_modules" "$folder/npm.$$"
+        mkdir -p "$folder/npm.$$"
+        cp "$pins/package.json" "$pins/package-lock.json" "$folder/npm.$$"
+        quietly npm ci --prefix "$folder/npm.$$" --ignore-scripts --no-audit --no-fund || fail "npm could not install what $pins/package-lock.json names"
+        cp "$pins/package-lock.json" "$folder/npm.$$/node_modules/stamp"
+        mv "$folder/npm.$$/node_modules" "$folder/node_modules"
+        rm -rf "$folder/npm.$$"
+    fi
+    say "$what: $folder/node_modules"
+}

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-pub use dwell_core::{parse_duration_ms, parse_durations_ms, quote, show_duration_ms};
+pub use dwell_connectors::{parse_duration_ms, parse_durations_ms, quote, show_duration_ms};
 
 /// The units of a size, largest first within each family.
 const SIZES: [(&str, u64); 7] =

@@ -57,7 +57,10 @@ pub mod stand_ins;
 pub use capabilities::Capabilities;
 pub use config::BrokerConfig;
 pub use connector::{Caution, CautionKind, Connector, ConsumerState, Declared, FirstRead, Role};
-pub use dwell_core::{Destination, FILE_HINT, Header, Headers, Properties, Value, io_reason, redacted, secret_text, unreadable};
+pub use dwell_core::{
+    Destination, FILE_HINT, Header, Headers, Properties, Value, io_reason, parse_duration_ms, parse_durations_ms, quote, redacted,
+    secret_text, show_duration_ms, unreadable,
+};
 pub use error::{ConnectorError, ErrorKind};
 pub use message::{Message, Position};
 pub use sink::{Outcome, Outcomes, Publication, Sink, Token};

@@ -79,7 +79,19 @@ impl Pause {
     fn new(now: Instant, max: Duration) -> Self {
         let until = now + jitter(PAUSE_MIN);
         let (length, spread, given_back) = (PAUSE_MIN, PAUSE_MIN / 4, 0);
-        Pause { began: now, until, length, max, spread, given_back, one_at_a_time: false, probe: None, early: true, logged: false, throttled: false }
+        Pause {
+            began: now,
+            until,
+            length,
+            max,
+            spread,
+            given_back,
+            one_at_a_time: false,
+            probe: None,
+            early: true,
+            logged: false,
+            throttled: false,
+        }
     }
 
     /// The destination refused again after the pause: doubles the pause, and adapts the spread to

@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn durations_come_back(ms in 0..=LONGEST_MS) {
+    fn durations_come_back(ms in 0..=i64::MAX.unsigned_abs()) {
         prop_assert_eq!(parse_duration_ms(&show_duration_ms(ms)), Ok(ms));
         prop_assert_eq!(parse_duration_ms(&ms.to_string()), Ok(ms));
     }

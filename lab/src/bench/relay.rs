@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use dwell_connectors::{Acks, BatchId, BrokerConfig, Destination, Outcome, Publication, Role, SourceOptions, Start};
+use dwell_connectors::{Acks, BatchId, BrokerConfig, Destination, Publication, Role, SourceOptions, Start};
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::Fixture;
