@@ -82,12 +82,14 @@ impl Environment {
             }
             dwell.freeze().unwrap();
             let mut ids = claims.ids().await;
-            // Once more: a claim that it had sent may have been read by Redis after the first look.
-            ids.extend(claims.ids().await);
-            if ids.difference(but).count() < least {
+            // Once more: a claim that it had sent may have been read by Redis after the first look, and
+            // so may a settlement: only what is claimed at the second look stays claimed.
+            let stay = claims.ids().await;
+            if stay.difference(but).count() < least {
                 dwell.thaw().unwrap();
                 return None;
             }
+            ids.extend(stay);
             Some(ids)
         })
         .await
