@@ -39,6 +39,12 @@ impl Connector for Config {
     }
 
     fn allows(&self, pattern: &str, to: &Destination) -> bool {
+        // Each of many hosts may have a pattern: most are told apart without the parser.
+        if let (Some(allowed), Some(named)) = (url::plain_origin(pattern), url::plain_origin(&to.address))
+            && allowed != named
+        {
+            return false;
+        }
         url::parse(&to.address).is_ok_and(|url| pattern::allows(pattern, &url))
     }
 
@@ -138,6 +144,21 @@ mod tests {
         assert_eq!(endpoint("http://127.1:8080/a"), "http://127.0.0.1:8080");
         assert_eq!(config.shown(&Destination::new("https://app.internal/a?token=secret")), "https://app.internal/a");
         assert_eq!(config.shown(&Destination::new("no url?token=secret")), "no url");
+    }
+
+    #[test]
+    fn a_pattern_allows_its_own_host_however_both_are_written() {
+        let allows = |pattern: &str, to: &str| Config::default().allows(pattern, &Destination::new(to));
+        for pattern in ["https://app.internal/hooks/*", "https://app.internal:443/hooks/*", "HTTPS://APP.internal/hooks/*"] {
+            for to in ["https://app.internal/hooks/a", "https://app.internal:443/hooks/a?b", "https://App.Internal/x/../hooks/a"] {
+                assert!(allows(pattern, to), "{pattern} {to}");
+            }
+            for to in
+                ["https://app.internal.evil.com/hooks/a", "https://app.internal:8443/hooks/a", "http://app.internal/hooks/a", "hooks/a"]
+            {
+                assert!(!allows(pattern, to), "{pattern} {to}");
+            }
+        }
     }
 
     #[test]

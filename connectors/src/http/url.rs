@@ -108,7 +108,7 @@ pub(super) fn origin_of(text: &str) -> Option<String> {
 
 /// The start of a text that is written as the standard serialises it: no parser is needed. Asked for
 /// each job several times.
-fn plain_origin(text: &str) -> Option<&str> {
+pub(super) fn plain_origin(text: &str) -> Option<&str> {
     let (rest, default) = match text.strip_prefix("https://") {
         Some(rest) => (rest, "443"),
         None => (text.strip_prefix("http://")?, "80"),
