@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use redis::{Cmd, Value};
 
-use super::client::{RedisClient, SlotLayout};
+use super::client::{Redirects, RedisClient, SlotLayout};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
 use super::keys::{FIXED, Keys};
@@ -224,6 +224,25 @@ impl Namespace {
             self.link.load(&name.source(), std::iter::once(call)).await?;
             answer = self.link.command(name.as_str(), call).await;
         }
+        self.observe(name, begun, &answer);
+        answer
+    }
+
+    /// Calls a script behind the durability gate. After an error the call may have been carried out.
+    pub(super) async fn durable_call(&self, name: Name, call: Cmd) -> Result<Value, StoreError> {
+        let (link, calls, begun) = (self.gate.link(), [vec![call]], clock::now());
+        let (mut moves, mut loaded) = (Redirects::default(), false);
+        let answer = loop {
+            match self.gate.pass(link, name.as_str(), &calls).await.pop().unwrap_or(Ok(Value::Nil)) {
+                Err(error) if error.class == Class::NoScript && !loaded => {
+                    loaded = true;
+                    link.load(&name.source(), calls.iter().flatten()).await?;
+                }
+                // Another master may not have the script.
+                Err(error) if moves.follow(&error).await => loaded = false,
+                answer => break answer,
+            }
+        };
         self.observe(name, begun, &answer);
         answer
     }

@@ -1,7 +1,5 @@
 //! Pauses and purges a queue.
 
-use redis::Value;
-
 use crate::job::set_of_queue;
 use crate::store::admin::Admin;
 use crate::store::answer::Items;
@@ -41,7 +39,8 @@ impl Admin {
         Ok(())
     }
 
-    /// Removes the jobs of a queue in this state, but those that are reserved. Returns their number.
+    /// Removes the jobs of a queue in this state, but those that are reserved, behind the durability
+    /// gate. Returns their number. Repeat the call after an error.
     pub async fn purge(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
         let sets = [set_of_queue(queue)];
         // Jobs that become ready meanwhile stay.
@@ -51,8 +50,7 @@ impl Admin {
             loop {
                 let mut call = self.namespace.script_call(Name::Purge, bucket, &sets);
                 call.arg(place.as_str()).arg(CALL_JOBS).arg(CALL_BYTES).arg(ready_ms);
-                let answer: Value = self.namespace.call(Name::Purge, &call).await?;
-                let mut items = Items::new("purge", answer)?;
+                let mut items = Items::new("purge", self.namespace.durable_call(Name::Purge, call).await?)?;
                 removed += u64::try_from(items.int()?).unwrap_or(0);
                 if items.int()? != 1 {
                     break;

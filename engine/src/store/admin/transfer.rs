@@ -5,12 +5,10 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
-use crate::clock;
 use crate::job::{Job, JobId};
 use crate::store::admin::Admin;
 use crate::store::answer::Items;
-use crate::store::client::Redirects;
-use crate::store::error::{Class, StoreError};
+use crate::store::error::StoreError;
 use crate::store::meta;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
 use crate::store::reader::lookup::{Place, score};
@@ -228,28 +226,11 @@ impl Admin {
     }
 
     async fn pass_move(&self, bucket: u16, brokers: &[String; 2], leavers: &[Leaver]) -> Result<Vec<String>, StoreError> {
-        let begun = clock::now();
         let mut call = self.namespace.script_call(Name::Move, bucket, brokers);
         for leaver in leavers {
             call.arg(leaver.id.as_str()).arg(&leaver.record[..]);
         }
-        let (link, calls) = (self.namespace.gate.link(), [vec![call]]);
-        let mut moves = Redirects::default();
-        let mut loaded = false;
-        let answer = loop {
-            let answer = self.namespace.gate.pass(link, Name::Move.as_str(), &calls).await.pop().unwrap_or(Ok(Value::Nil));
-            match answer {
-                Err(error) if error.class == Class::NoScript && !loaded => {
-                    loaded = true;
-                    link.load(&Name::Move.source(), calls.iter().flatten()).await?;
-                }
-                // Another master may not have the script.
-                Err(error) if moves.follow(&error).await => loaded = false,
-                answer => break answer,
-            }
-        };
-        self.namespace.observe(Name::Move, begun, &answer);
-        let mut items = Items::new(Name::Move.as_str(), answer?)?;
+        let mut items = Items::new(Name::Move.as_str(), self.namespace.durable_call(Name::Move, call).await?)?;
         leavers.iter().map(|_| items.text()).collect()
     }
 }
