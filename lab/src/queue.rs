@@ -1,12 +1,22 @@
 //! Queues under load and faults: consumers that fetch over HTTP, as strangers would.
 //!
-//! - [`campaign`]: consumers, instances and Redis are killed; `ledger`: what each consumer saw, and
-//!   the check of it.
-//! - [`bench`]: how fast, how late, and what waiting consumers cost.
-//! - `http`: a link to an instance; `place`: the private servers.
+//! - [`campaign`]: consumers, instances and Redis are killed, and Redis fails over.
+//!   - `consumer`, `words`, `producer`: the load; `scene`: what they share; `tally`: its numbers.
+//!   - `faults`: those of [`chaos`](crate::chaos) that a queue has.
+//!   - `ledger`: what each consumer saw; `check`: whether that breaks a promise.
+//! - [`bench`]: how fast, how late, and what waiting consumers cost; `place`: its private servers.
+//! - `http`: a link to an instance; `limit`: open files.
 
 pub mod bench;
 pub mod campaign;
+mod check;
+mod consumer;
+mod faults;
 mod http;
 mod ledger;
+mod limit;
 mod place;
+mod producer;
+mod scene;
+mod tally;
+mod words;

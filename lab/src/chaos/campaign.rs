@@ -5,6 +5,8 @@ mod drain;
 mod recovery;
 mod sample;
 
+pub(crate) use self::drain::damage;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -302,19 +304,12 @@ impl Campaign<'_> {
         let error = match injected {
             Some(Ok(injected)) => {
                 let took_ms = (injected.healed_us - injected.began_us) / 1000;
-                let inject::Injected { began_us, healed_us, leases, detail, clock_step_us, beside, forgotten, .. } = injected;
+                let (inject::Injected { leases, detail, forgotten, .. }, healed_us) = (&injected, injected.healed_us);
                 (self.options.say)(&format!("{}: {detail}, {took_ms} ms, {} in flight, {} held", step.kind, leases.claimed, leases.held));
-                if let Some(forgotten) = &forgotten {
+                if let Some(forgotten) = forgotten {
                     (self.options.say)(&format!("  another master for buckets {:?}", forgotten.buckets));
                 }
-                let fault = Fault {
-                    in_flight: leases.claimed,
-                    clock_step_us,
-                    beside,
-                    leases: Some(leases),
-                    forgotten,
-                    ..entry(began_us, healed_us, detail)
-                };
+                let fault = Fault::from(injected);
                 self.recorder.record("faults", Phase::Ok, Op::Fault(fault));
                 return Ok(healed_us);
             }

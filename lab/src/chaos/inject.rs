@@ -22,7 +22,7 @@ use rand::rngs::StdRng;
 
 use self::in_flight::InFlight;
 use crate::chaos::fault::FaultKind;
-use crate::chaos::history::{Forgotten, Leases, Only, Scope};
+use crate::chaos::history::{Fault, Forgotten, Leases, Only, Scope};
 use crate::chaos::system::{Error, System};
 
 /// The result of an injection.
@@ -79,6 +79,13 @@ pub struct Injected {
     pub beside: Option<Scope>,
     /// Where another master was promoted, which may not know the last writes.
     pub forgotten: Option<Forgotten>,
+}
+
+impl From<Injected> for Fault {
+    fn from(injected: Injected) -> Fault {
+        let Injected { kind, began_us, healed_us, leases, detail, clock_step_us, beside, forgotten } = injected;
+        Fault { kind, began_us, healed_us, in_flight: leases.claimed, detail, clock_step_us, beside, leases: Some(leases), forgotten }
+    }
 }
 
 /// How long a Redis may take until each bucket has one master again.

@@ -94,12 +94,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration_ms(text).map(Duration::from_millis)
 }
 
-fn redis(text: &str) -> Result<RedisMode, String> {
+pub(super) fn redis(text: &str) -> Result<RedisMode, String> {
     let modes = [RedisMode::Single, RedisMode::Cluster, RedisMode::Sentinel];
     modes.into_iter().find(|mode| redis_word(*mode) == text).ok_or_else(|| "write single, cluster or sentinel".to_owned())
 }
 
-fn durability(text: &str) -> Result<Durability, String> {
+pub(super) fn durability(text: &str) -> Result<Durability, String> {
     match text {
         "memory" => Ok(Durability::Memory),
         "fsync" => Ok(Durability::Fsync),

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::http::{Fetched, Link};
+use super::limit;
 use super::place::Place;
 use crate::bench::percentiles::{Latencies, Percentiles};
 use dwell::clock;
@@ -69,6 +70,7 @@ pub struct Figures {
 /// # Errors
 /// The servers failed.
 pub async fn run(options: Options) -> Result<Figures, Failure> {
+    limit::allow(options.idle.max(options.waiting).max(options.consumers))?;
     let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, "ttr = \"60s\"").await?;
     let port = place.ports()[0];
     let mut figures = Figures { base_rss_mib: mib(usage(&place.dwells[0].pid())), ..Figures::default() };

@@ -1,44 +1,58 @@
-//! Consumers that are killed between pop and finish, instances that are killed with waiting pops,
-//! and a Redis that is killed: every job is finished once, by a consumer that held its lease.
+//! Consumers that are killed, instances that are killed with waiting pops, and a Redis that is killed
+//! and fails over: every job is finished once, by a consumer that held its lease.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use rand::RngExt;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
-use serde::Serialize;
-use serde_json::json;
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
-
-use super::http::{Fetched, Link, Results};
-use super::ledger::{HandOut, Ledger};
-use super::place::Place;
 use dwell::clock;
+use dwell::config::{Durability, RedisMode};
 use dwell_testkit::environment::Failure;
-use dwell_testkit::servers::{AppendFsync, find};
+use serde::Serialize;
+use tokio::task::JoinSet;
 
-/// The lease of each pop, ms.
-const TTR_MS: i64 = 2000;
-/// Jobs of one POST.
-const BATCH: u64 = 200;
+use super::consumer::{POP_MAX, consume};
+use super::faults::{self, Struck};
+use super::http::Link;
+use super::limit;
+use super::producer::produce;
+use super::scene::{QUEUE, Scene};
+use super::tally::Counts;
+use crate::chaos::campaign::{damage, redis_word};
+use crate::chaos::fault::FaultKind;
+use crate::chaos::system::{System, SystemOptions};
+
 /// After this time without a job that was finished, the campaign has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
-const QUEUE: &str = "lab.jobs";
+/// The interval between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// The most findings that are printed.
+const SHOWN: usize = 20;
+/// The rules of the queue: an array that no campaign uses up.
+const RULES: &str = "ttr = \"30s\"";
+const RETRIES: usize = 60;
 
 /// The options of a campaign.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// How many jobs.
     pub jobs: u64,
+    /// Jobs scheduled a second; 0: as many as possible.
+    pub rate: u64,
     /// How many consumers at a time.
     pub consumers: usize,
+    /// The share of them that is killed, from 0 to 1.
+    pub killed: f64,
     /// How many instances.
     pub instances: usize,
+    /// Which kind of Redis.
+    pub redis: RedisMode,
+    /// `redis.durability`
+    pub durability: Durability,
     /// Kill instances and Redis too.
     pub faults: bool,
+    /// Only these kinds of faults; empty: all that kill.
+    pub only: Vec<FaultKind>,
     /// The seed of all that is random.
     pub seed: u64,
     /// Prints progress.
@@ -48,213 +62,161 @@ pub struct Options {
 /// The result of a campaign.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
-    /// Jobs that were accepted.
-    pub jobs: usize,
-    /// Hand-outs of them.
-    pub hand_outs: usize,
-    /// Consumers that were killed between a pop and its words.
-    pub consumers_killed: u64,
-    /// Instances that were killed.
-    pub instances_killed: u64,
-    /// Kills of Redis.
-    pub redis_killed: u64,
-    /// Seconds from the first request to the last finish.
-    pub secs: f64,
     /// The seed.
     pub seed: u64,
-    /// What breaks a promise.
+    /// `redis.mode`
+    pub redis: &'static str,
+    /// Seconds from the first request to the last finish.
+    pub secs: f64,
+    /// Jobs that were accepted.
+    pub jobs: usize,
+    /// Hand-outs that a consumer saw.
+    pub hand_outs: usize,
+    /// Attempts that no consumer saw: the answer to a pop was lost.
+    pub unseen: u64,
+    /// The most attempts that may be unseen, by the pops without an answer.
+    pub unseen_at_most: u64,
+    /// Hand-outs that a promoted master forgot, so that their attempts came again.
+    pub forgotten: usize,
+    /// What happened to consumers.
+    pub consumers: Counts,
+    /// Instances that were killed.
+    pub instances_killed: usize,
+    /// Kills of Redis.
+    pub redis_killed: usize,
+    /// Another master was promoted.
+    pub failovers: usize,
+    /// Faults by kind.
+    pub faults: BTreeMap<String, usize>,
+    /// How many things break a promise.
+    pub wrongs: usize,
+    /// The first of them.
     pub wrong: Vec<String>,
-}
-
-struct Shared {
-    ledger: Mutex<Ledger>,
-    ports: Vec<u16>,
-    killed: Mutex<u64>,
-    stop: CancellationToken,
 }
 
 /// Runs a campaign.
 ///
 /// # Errors
-/// The servers failed, or jobs stopped to be finished.
+/// The options do not fit, or the servers failed.
 pub async fn run(options: Options) -> Result<Summary, Failure> {
-    let rules = "ttr = \"30s\"\nretry = [\"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\", \
-                 \"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\", \"100ms\"]";
-    let aof = if options.faults { AppendFsync::Always } else { AppendFsync::EverySec };
-    let mut place = Place::start(find::dwell(), Some(aof), options.instances, rules).await?;
-    let shared =
-        Arc::new(Shared { ledger: Mutex::default(), ports: place.ports(), killed: Mutex::default(), stop: CancellationToken::new() });
-    let began = clock::now();
+    limit::allow(options.consumers)?;
+    if options.redis != RedisMode::Single && !matches!(options.durability, Durability::Replica | Durability::FsyncReplica) {
+        return Err(Failure::Unexpected("a Cluster and sentinels lose acknowledged jobs below durability replica".to_owned()));
+    }
+    let waits = vec!["\"100ms\""; RETRIES].join(", ");
+    let system = SystemOptions {
+        redis: options.redis,
+        instances: options.instances,
+        durability: options.durability,
+        more: format!("queues.\"lab.*\" = {{ {RULES}, retry = [{waits}] }}"),
+        ..SystemOptions::default()
+    };
+    let kinds = if options.faults { faults::kinds(&options.only, &system)? } else { Vec::new() };
+    let system = System::start(system).await.map_err(failure)?;
+    (options.say)(&system.describe());
+    let scene = Arc::new(Scene::new((0..options.instances).map(|instance| system.http(instance).port()).collect()));
+    let (began, mortal) = (clock::now(), mortal(&options));
     let mut consumers = JoinSet::new();
     for number in 0..options.consumers {
-        consumers.spawn(consume(shared.clone(), options.seed ^ (number as u64 + 1)));
+        consumers.spawn(consume(scene.clone(), options.seed ^ (number as u64 + 1), number < mortal));
     }
-    let producing = tokio::spawn(produce(shared.clone(), options));
-    let (mut instances_killed, mut redis_killed) = (0, 0);
-    let mut random = StdRng::seed_from_u64(options.seed);
+    let producing = tokio::spawn(produce(scene.clone(), options.jobs, options.rate, options.seed.wrapping_add(7)));
+    let mut struck = Struck::default();
+    let mut wrong = Vec::new();
+    let striking = struck.strike(&system, &scene, (options.seed, &kinds), options.say, || producing.is_finished());
+    let (struck_well, in_time) = tokio::join!(striking, finished(&scene, options.jobs));
+    struck_well?;
+    let secs = began.elapsed().as_secs_f64();
+    if !in_time {
+        wrong.push(format!("no job was finished for {PATIENCE:?}"));
+    }
+    wrong.extend(left(&scene).await);
+    scene.stop.cancel();
+    producing.abort();
+    while consumers.join_next().await.is_some() {}
+    let mut inquests = std::mem::take(&mut *scene.inquests.lock());
+    while inquests.join_next().await.is_some() {}
+    wrong.extend(damage(&system).await?.into_iter().map(|damage| format!("fsck: {damage}")));
+    wrong.extend(system.stop_instances().await);
+    system.stop_servers().await.map_err(failure)?;
+    Ok(Summary { secs, ..summary(&options, &scene, &struck, wrong) })
+}
+
+/// How many consumers are killed again and again.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a share of consumers")]
+fn mortal(options: &Options) -> usize {
+    (options.consumers as f64 * options.killed).ceil() as usize
+}
+
+fn summary(options: &Options, scene: &Scene, struck: &Struck, mut wrong: Vec<String>) -> Summary {
+    let ledger = scene.ledger.lock();
+    let (sums, found) = (ledger.sums(), ledger.check(&struck.faults));
+    // A fault of Redis may lose the answer to a pop between Redis and Dwell, for each consumer once.
+    let by_faults = struck.faults.len() as u64 * options.consumers as u64 * POP_MAX;
+    let unseen_at_most = scene.tally.unanswered_jobs.get() + by_faults;
+    if sums.unseen > unseen_at_most {
+        wrong.push(format!("{} attempts were seen by nobody, and pops without an answer explain {unseen_at_most}", sums.unseen));
+    }
+    wrong.extend(found.wrong);
+    Summary {
+        seed: options.seed,
+        redis: redis_word(options.redis),
+        secs: 0.0,
+        jobs: sums.jobs,
+        hand_outs: sums.hand_outs,
+        unseen: sums.unseen,
+        unseen_at_most,
+        forgotten: found.forgotten,
+        consumers: scene.tally.counts(),
+        instances_killed: struck.count(faults::kills_dwell),
+        redis_killed: struck.count(faults::kills_redis),
+        failovers: struck.count(faults::fails_over),
+        faults: struck.by_kind(),
+        wrongs: wrong.len(),
+        wrong: wrong.into_iter().take(SHOWN).collect(),
+    }
+}
+
+/// Waits until every job is finished; false if none is any more.
+async fn finished(scene: &Scene, jobs: u64) -> bool {
     let (mut last, mut progress_at) = (0, clock::now());
     loop {
-        clock::sleep(Duration::from_millis(500)).await;
-        let finished = shared.ledger.lock().finished();
+        let finished = scene.ledger.lock().finished();
+        if finished as u64 >= jobs {
+            return true;
+        }
         if finished > last {
             (last, progress_at) = (finished, clock::now());
         }
-        if producing.is_finished() && finished as u64 >= options.jobs {
-            break;
+        if progress_at.elapsed() > PATIENCE {
+            return false;
         }
-        if clock::now().duration_since(progress_at) > PATIENCE {
-            (options.say)("jobs are not finished any more");
-            break;
-        }
-        if options.faults && random.random_bool(0.2) {
-            if random.random_bool(0.25) {
-                place.redis.kill()?;
-                place.redis.restart().await?;
-                redis_killed += 1;
-            } else {
-                let at = random.random_range(0..place.dwells.len());
-                place.dwells[at].kill()?;
-                place.dwells[at].restart().await?;
-                instances_killed += 1;
-            }
-            (options.say)(&format!("{finished} finished, {instances_killed} instances and {redis_killed} times Redis killed"));
-        }
-    }
-    shared.stop.cancel();
-    while consumers.join_next().await.is_some() {}
-    producing.abort();
-    let ledger = shared.ledger.lock();
-    let sums = ledger.sums();
-    let wrong = ledger.wrong();
-    let consumers_killed = *shared.killed.lock();
-    Ok(Summary {
-        jobs: sums.jobs,
-        hand_outs: sums.hand_outs,
-        consumers_killed,
-        instances_killed,
-        redis_killed,
-        secs: clock::now().duration_since(began).as_secs_f64(),
-        seed: options.seed,
-        wrong,
-    })
-}
-
-/// Schedules the jobs, due within two seconds. A request without an answer may have been carried out,
-/// and its jobs may be over by now: the next one has other ids.
-async fn produce(shared: Arc<Shared>, options: Options) {
-    let mut random = StdRng::seed_from_u64(options.seed.wrapping_add(7));
-    let mut link = Link::to(shared.ports[0]);
-    let mut at = 0;
-    while at < options.jobs {
-        for attempt in 0.. {
-            let batch: Vec<String> = (at..options.jobs.min(at + BATCH)).map(|job| format!("job-{job}-{attempt}")).collect();
-            let due_ms = clock::wall_ms() + random.random_range(0..2000);
-            let body: Vec<_> = batch.iter().map(|id| json!({ "id": id, "queue": QUEUE, "until": due_ms, "body": id })).collect();
-            let body = serde_json::to_vec(&body).unwrap_or_default();
-            batch.iter().for_each(|id| shared.ledger.lock().sent(id, due_ms));
-            if let Ok((200, answer)) = link.post("/v1/jobs", &body).await
-                && !String::from_utf8_lossy(&answer).contains("\"status\":5")
-            {
-                batch.iter().for_each(|id| shared.ledger.lock().accepted(id));
-                break;
-            }
-            if shared.stop.is_cancelled() {
-                return;
-            }
-            link = Link::to(shared.ports[random.random_range(0..shared.ports.len())]);
-            clock::sleep(Duration::from_millis(50)).await;
-        }
-        at += BATCH;
+        clock::sleep(LOOK).await;
     }
 }
 
-/// Fetches and finishes until told to stop. A third of the time the consumer is killed between: its
-/// leases run out.
-async fn consume(shared: Arc<Shared>, seed: u64) {
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut link = Link::to(shared.ports[random.random_range(0..shared.ports.len())]);
-    let path = format!("/v1/queues/{QUEUE}/pop");
-    while !shared.stop.is_cancelled() {
-        let max = random.random_range(1..=40);
-        let ask = json!({ "max": max, "wait": "1s", "ttr": TTR_MS }).to_string();
-        let hangs_up = random.random_bool(0.02);
-        let popping = link.post(&path, ask.as_bytes());
-        let answer = if hangs_up {
-            // The client goes away while it waits, or while the answer is on its way.
-            clock::timeout(Duration::from_millis(random.random_range(0..20)), popping).await
-        } else {
-            Some(popping.await)
+/// Waits until the queue is empty, and reports what is left in it.
+async fn left(scene: &Scene) -> Option<String> {
+    let (mut link, deadline) = (Link::to(scene.ports[0]), clock::now() + PATIENCE);
+    loop {
+        let answer = link.get(&format!("/v1/queues/{QUEUE}")).await;
+        let shown = match &answer {
+            Ok((200, answer)) => String::from_utf8_lossy(answer).into_owned(),
+            Ok((status, _)) => format!("status {status}"),
+            Err(error) => error.to_string(),
         };
-        let Some(Ok((200, body))) = answer else {
-            link.hang_up();
-            link = Link::to(shared.ports[random.random_range(0..shared.ports.len())]);
-            if !hangs_up {
-                clock::sleep(Duration::from_millis(20)).await;
-            }
-            continue;
-        };
-        let Ok(Fetched { jobs }) = serde_json::from_slice::<Fetched<'_>>(&body) else { continue };
-        if jobs.is_empty() {
-            continue;
+        let counts: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
+        if ["scheduled", "ready", "reserved", "dead"].iter().all(|state| counts[state] == 0) {
+            return None;
         }
-        {
-            let mut ledger = shared.ledger.lock();
-            for job in &jobs {
-                if job.body != job.id {
-                    ledger.damaged(&job.id);
-                }
-                let begun_ms = job.deadline_ms - TTR_MS;
-                let (attempt, end_ms) = (job.attempt, job.deadline_ms);
-                ledger.handed_out(&job.id, HandOut { attempt, begun_ms, end_ms, is_finished: false, is_unsure: false });
-            }
+        if clock::now() > deadline {
+            return Some(format!("left in the queue: {shown}"));
         }
-        if random.random_bool(0.05) {
-            *shared.killed.lock() += 1;
-            link.hang_up();
-            continue;
-        }
-        let (mut finish, mut fail, mut release) = (Vec::new(), Vec::new(), Vec::new());
-        for job in &jobs {
-            let lease = json!({ "id": job.id, "lease": job.lease });
-            match random.random_range(0..100) {
-                0 => fail.push(lease),
-                1 => release.push(lease),
-                _ => finish.push(lease),
-            }
-        }
-        let words = json!({ "finish": finish, "fail": fail, "release": release }).to_string();
-        let attempts: std::collections::HashMap<&str, u32> = jobs.iter().map(|job| (&*job.id, job.attempt)).collect();
-        loop {
-            let said_ms = clock::wall_ms();
-            match link.post("/v1/leases", words.as_bytes()).await {
-                Ok((200, body)) => {
-                    let Ok(Results { results }) = serde_json::from_slice(&body) else { break };
-                    let mut ledger = shared.ledger.lock();
-                    for answer in results {
-                        let Some(attempt) = attempts.get(answer.id.as_str()) else { continue };
-                        if answer.verdict == "fired" {
-                            ledger.fired(&answer.id);
-                        }
-                        if let Some(hand_out) = ledger.hand_out(&answer.id, *attempt) {
-                            match answer.verdict.as_str() {
-                                "finished" => hand_out.is_finished = true,
-                                // From the moment of the word on, another consumer may have it.
-                                "failed" | "released" => hand_out.end_ms = hand_out.end_ms.min(said_ms),
-                                _ => {}
-                            }
-                        }
-                    }
-                    break;
-                }
-                _ => {
-                    shared.ledger.lock().unsure(&attempts);
-                    if shared.stop.is_cancelled() {
-                        return;
-                    }
-                    link = Link::to(shared.ports[random.random_range(0..shared.ports.len())]);
-                    clock::sleep(Duration::from_millis(50)).await;
-                }
-            }
-        }
+        clock::sleep(LOOK).await;
     }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn failure(error: crate::chaos::system::Error) -> Failure {
+    Failure::Unexpected(error.to_string())
 }

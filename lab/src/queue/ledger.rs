@@ -1,39 +1,49 @@
-//! What the consumers saw, and whether any of it breaks a promise. All times are epoch ms by Redis's
-//! clock.
+//! What the consumers saw of each job. All times are epoch ms; those of leases by Redis's clock, which
+//! is that of the consumers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+use super::check::Breach;
+use crate::chaos::history::Fault;
 
 /// One hand-out of a job, as its consumer saw it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct HandOut {
     pub(super) attempt: u32,
     /// When the lease began.
     pub(super) begun_ms: i64,
-    /// When the lease ended: at its deadline, or before, by a word that was answered.
-    pub(super) end_ms: i64,
-    /// The consumer finished the job, and was told so.
-    pub(super) is_finished: bool,
-    /// The answer to the last word was lost: the lease may have ended before its deadline.
+    /// When the lease ends by itself.
+    pub(super) deadline_ms: i64,
+    /// When a `fail` or a `release` that was answered was sent: the lease ended then at the earliest.
+    pub(super) given_up_ms: Option<i64>,
+    /// The answer to a `fail` or a `release` was lost: the lease may have ended before its deadline.
     pub(super) is_unsure: bool,
+    /// When the `finish` that was answered `finished` was sent.
+    pub(super) finished_ms: Option<i64>,
+    /// When the consumer was told that the lease was over.
+    pub(super) refused_ms: Option<i64>,
 }
 
 /// The life of a job.
 #[derive(Debug, Default)]
 pub(super) struct Life {
     pub(super) due_ms: i64,
-    /// Without the answer, the job may be stored or not.
-    pub(super) is_accepted: bool,
+    /// When the request was answered. Without an answer the job may be stored or not.
+    pub(super) accepted_ms: Option<i64>,
     pub(super) hand_outs: Vec<HandOut>,
-    /// A consumer was told that the job had been finished before.
-    pub(super) was_fired: bool,
+    /// When a consumer was first told that the job is finished, by itself or before.
+    pub(super) over_ms: Option<i64>,
+    /// When a word was last sent that was answered with: there is no such job.
+    pub(super) unknown_ms: Option<i64>,
     /// A body was not the one that was sent.
     pub(super) is_damaged: bool,
 }
 
-/// Every job that was accepted.
+/// Every job that was sent.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     jobs: HashMap<String, Life>,
+    finished: usize,
 }
 
 /// The sums of a campaign.
@@ -41,130 +51,116 @@ pub(super) struct Ledger {
 pub(super) struct Sums {
     /// Jobs that were accepted.
     pub(super) jobs: usize,
-    /// Hand-outs of them.
+    /// Hand-outs that a consumer saw.
     pub(super) hand_outs: usize,
+    /// Attempts that no consumer saw, although a later one of the job was seen.
+    pub(super) unseen: u64,
+}
+
+/// What the check found.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// What breaks a promise; a line each.
+    pub(super) wrong: Vec<String>,
+    /// Hand-outs that a promoted master forgot.
+    pub(super) forgotten: usize,
 }
 
 impl Ledger {
-    /// A job is sent to be stored.
-    pub(super) fn sent(&mut self, id: &str, due_ms: i64) {
-        self.jobs.entry(id.to_owned()).or_default().due_ms = due_ms;
+    /// Changes the life of a job.
+    fn change(&mut self, id: &str, change: impl FnOnce(&mut Life)) {
+        let life = self.jobs.entry(id.to_owned()).or_default();
+        let was_finished = life.accepted_ms.is_some() && life.over_ms.is_some();
+        change(life);
+        self.finished += usize::from(!was_finished && life.accepted_ms.is_some() && life.over_ms.is_some());
     }
 
-    /// The storing of a job was answered.
-    pub(super) fn accepted(&mut self, id: &str) {
-        self.jobs.entry(id.to_owned()).or_default().is_accepted = true;
+    /// A job is sent to be stored.
+    pub(super) fn sent(&mut self, id: &str, due_ms: i64) {
+        self.change(id, |life| life.due_ms = due_ms);
+    }
+
+    /// The storing of a job was answered at this time.
+    pub(super) fn accepted(&mut self, id: &str, at_ms: i64) {
+        self.change(id, |life| life.accepted_ms = Some(at_ms));
     }
 
     pub(super) fn handed_out(&mut self, id: &str, hand_out: HandOut) {
-        self.jobs.entry(id.to_owned()).or_default().hand_outs.push(hand_out);
-    }
-
-    /// The last hand-out with this attempt.
-    pub(super) fn hand_out(&mut self, id: &str, attempt: u32) -> Option<&mut HandOut> {
-        self.jobs.get_mut(id)?.hand_outs.iter_mut().rev().find(|known| known.attempt == attempt)
-    }
-
-    /// The answer to words on these hand-outs, by id and attempt, was lost.
-    pub(super) fn unsure(&mut self, attempts: &HashMap<&str, u32>) {
-        for (id, attempt) in attempts {
-            if let Some(hand_out) = self.hand_out(id, *attempt) {
-                hand_out.is_unsure = true;
-            }
-        }
+        self.change(id, |life| life.hand_outs.push(hand_out));
     }
 
     pub(super) fn damaged(&mut self, id: &str) {
-        self.jobs.entry(id.to_owned()).or_default().is_damaged = true;
+        self.change(id, |life| life.is_damaged = true);
     }
 
-    pub(super) fn fired(&mut self, id: &str) {
-        self.jobs.entry(id.to_owned()).or_default().was_fired = true;
+    /// A word on a hand-out was sent and answered at these times.
+    pub(super) fn said(&mut self, id: &str, attempt: u32, (sent_ms, heard_ms): (i64, i64), verdict: &str) {
+        self.change(id, |life| {
+            if matches!(verdict, "finished" | "fired") {
+                life.over_ms = Some(life.over_ms.map_or(heard_ms, |over_ms| over_ms.min(heard_ms)));
+            }
+            if verdict == "not_found" {
+                life.unknown_ms = life.unknown_ms.max(Some(sent_ms));
+            }
+            let Some(hand_out) = life.hand_out(attempt) else { return };
+            match verdict {
+                "finished" => hand_out.finished_ms = Some(sent_ms),
+                // From the moment of the word on, another consumer may have the job.
+                "failed" | "released" => hand_out.given_up_ms = Some(sent_ms),
+                "stale" => hand_out.refused_ms = Some(heard_ms),
+                _ => {}
+            }
+        });
     }
 
-    /// How many jobs are finished, as far as a consumer knows.
+    /// The answer to a `fail` or a `release` was lost.
+    pub(super) fn unsure(&mut self, id: &str, attempt: u32) {
+        self.change(id, |life| {
+            if let Some(hand_out) = life.hand_out(attempt) {
+                hand_out.is_unsure = true;
+            }
+        });
+    }
+
+    /// How many jobs are accepted and finished, as far as a consumer knows.
     pub(super) fn finished(&self) -> usize {
-        self.jobs.values().filter(|life| life.is_accepted && life.is_over()).count()
+        self.finished
     }
 
     pub(super) fn sums(&self) -> Sums {
-        let hand_outs = self.jobs.values().map(|life| life.hand_outs.len()).sum();
-        Sums { jobs: self.jobs.values().filter(|life| life.is_accepted).count(), hand_outs }
+        Sums {
+            jobs: self.jobs.values().filter(|life| life.accepted_ms.is_some()).count(),
+            hand_outs: self.jobs.values().map(|life| life.hand_outs.len()).sum(),
+            unseen: self.jobs.values().map(Life::unseen).sum(),
+        }
     }
 
-    /// What breaks a promise; a line each.
-    pub(super) fn wrong(&self) -> Vec<String> {
-        self.jobs.iter().flat_map(|(id, life)| life.wrong().into_iter().map(move |what| format!("{id}: {what}: {life:?}"))).collect()
+    /// Checks every life. The faults say what a promoted master may have forgotten.
+    pub(super) fn check(&self, faults: &[Fault]) -> Findings {
+        let mut findings = Findings::default();
+        for (id, life) in &self.jobs {
+            for (breach, is_excused) in life.breaches(id, faults) {
+                if is_excused {
+                    findings.forgotten += usize::from(breach == Breach::AttemptAgain);
+                } else {
+                    findings.wrong.push(format!("{id}: {breach}: {life:?}"));
+                }
+            }
+        }
+        findings
     }
 }
 
 impl Life {
-    fn is_over(&self) -> bool {
-        self.was_fired || self.hand_outs.iter().any(|hand_out| hand_out.is_finished)
+    /// The last hand-out with this attempt.
+    fn hand_out(&mut self, attempt: u32) -> Option<&mut HandOut> {
+        self.hand_outs.iter_mut().rev().find(|known| known.attempt == attempt)
     }
 
-    fn wrong(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
-        let mut by_attempt = self.hand_outs.clone();
-        by_attempt.sort_by_key(|hand_out| hand_out.attempt);
-        if self.is_damaged {
-            wrong.push("another body".to_owned());
-        }
-        if self.is_accepted && !self.is_over() {
-            wrong.push("nobody finished it".to_owned());
-        }
-        if by_attempt.iter().filter(|hand_out| hand_out.is_finished).count() > 1 {
-            wrong.push("two consumers finished it".to_owned());
-        }
-        // Redis's clock is read in whole ms, rounded up where a lease begins.
-        if by_attempt.iter().any(|hand_out| hand_out.begun_ms + 1 < self.due_ms) {
-            wrong.push("handed out early".to_owned());
-        }
-        for pair in by_attempt.windows(2) {
-            let (one, next) = (&pair[0], &pair[1]);
-            if one.attempt == next.attempt {
-                wrong.push("one attempt was handed out twice".to_owned());
-            }
-            if !one.is_unsure && next.begun_ms + 1 < one.end_ms {
-                wrong.push("held by two consumers at a time".to_owned());
-            }
-            if one.is_finished {
-                wrong.push("handed out after its finish".to_owned());
-            }
-        }
-        wrong
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn life(hand_outs: &[(u32, i64, i64, bool)]) -> Life {
-        let of = |(attempt, begun_ms, end_ms, is_finished): &(u32, i64, i64, bool)| HandOut {
-            attempt: *attempt,
-            begun_ms: *begun_ms,
-            end_ms: *end_ms,
-            is_finished: *is_finished,
-            is_unsure: false,
-        };
-        Life { due_ms: 100, is_accepted: true, hand_outs: hand_outs.iter().map(of).collect(), was_fired: false, is_damaged: false }
-    }
-
-    #[test]
-    fn what_breaks_a_promise_is_found() {
-        assert_eq!(life(&[(1, 100, 200, false), (2, 200, 300, true)]).wrong(), Vec::<String>::new());
-        for (hand_outs, what) in [
-            (&[(1, 100, 200, false)][..], "nobody finished it"),
-            (&[(1, 100, 200, true), (2, 200, 300, true)], "two consumers finished it"),
-            (&[(1, 90, 200, true)], "handed out early"),
-            (&[(1, 100, 200, false), (1, 200, 300, true)], "one attempt was handed out twice"),
-            (&[(1, 100, 200, false), (2, 150, 250, true)], "held by two consumers at a time"),
-            (&[(1, 100, 200, true), (2, 200, 300, false)], "handed out after its finish"),
-        ] {
-            assert!(life(hand_outs).wrong().iter().any(|wrong| wrong == what), "{what}");
-        }
-        let fired = Life { was_fired: true, ..life(&[(1, 100, 200, false)]) };
-        assert!(fired.wrong().is_empty());
+    /// How many attempts before the last one no consumer saw.
+    pub(super) fn unseen(&self) -> u64 {
+        let seen: HashSet<u32> = self.hand_outs.iter().map(|hand_out| hand_out.attempt).collect();
+        let last = seen.iter().max().copied().unwrap_or(0);
+        u64::from(last) - seen.len() as u64
     }
 }

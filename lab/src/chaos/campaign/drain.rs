@@ -13,6 +13,26 @@ use dwell::store::reader::lookup::Place;
 
 use super::{Campaign, DRAIN, EMPTY_FOR, LOOK, RECOVERY};
 use crate::chaos::history::{DeadJob, End};
+use crate::chaos::system::System;
+
+/// What `fsck` finds; a line each.
+pub(crate) async fn damage(system: &System) -> Result<Vec<String>, StoreError> {
+    let delivery = &system.settings().delivery;
+    let sweep = SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms };
+    let lease_ms = u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX);
+    let rules = Rules { lease_ms, retry_ms: delivery.retry_ms.clone(), sweep, repair: false };
+    let mut damage = Vec::new();
+    let mut found = |finding: fsck::Finding| {
+        damage.push(format!(
+            "{} `{}` {}",
+            finding.bucket.map_or("-".to_owned(), |bucket| bucket.to_string()),
+            finding.id,
+            finding.problem.as_str()
+        ));
+    };
+    fsck::run(system.store_settings(), rules, &mut found).await?;
+    Ok(damage)
+}
 
 impl Campaign<'_> {
     /// Waits until no job is outstanding, and reports the final state.
@@ -50,20 +70,7 @@ impl Campaign<'_> {
         let mut end = End { scheduled: counts.scheduled.iter().sum(), reserved: counts.reserved.iter().sum(), ..End::default() };
         end.dead = self.dead(&store).await?;
         end.unacknowledged = self.unacknowledged().await;
-        let delivery = &self.system.settings().delivery;
-        let sweep = SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms };
-        let lease_ms = u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX);
-        let rules = Rules { lease_ms, retry_ms: delivery.retry_ms.clone(), sweep, repair: false };
-        let damage = &mut end.damage;
-        let mut found = |finding: fsck::Finding| {
-            damage.push(format!(
-                "{} `{}` {}",
-                finding.bucket.map_or("-".to_owned(), |bucket| bucket.to_string()),
-                finding.id,
-                finding.problem.as_str()
-            ));
-        };
-        fsck::run(self.system.store_settings(), rules, &mut found).await?;
+        end.damage = damage(self.system).await?;
         Ok(end)
     }
 

@@ -1,0 +1,114 @@
+//! Each broken promise is found, and a failover excuses no more than it can cause.
+
+use dwell::store::keys::bucket_of;
+
+use super::*;
+use crate::chaos::fault::FaultKind;
+use crate::chaos::history::Forgotten;
+
+/// A hand-out of a lease of 100 ms.
+fn held(attempt: u32, begun_ms: i64) -> HandOut {
+    HandOut { attempt, begun_ms, deadline_ms: begun_ms + 100, ..HandOut::default() }
+}
+
+/// The same, finished half way.
+fn finished(attempt: u32, begun_ms: i64) -> HandOut {
+    HandOut { finished_ms: Some(begun_ms + 50), ..held(attempt, begun_ms) }
+}
+
+/// A job that is due at 10 000, and was over with its last finish.
+fn life(hand_outs: &[HandOut]) -> Life {
+    let over_ms = hand_outs.iter().filter_map(|hand_out| hand_out.finished_ms).max().map(|sent_ms| sent_ms + 1);
+    Life { due_ms: 10_000, accepted_ms: Some(9_000), hand_outs: hand_outs.to_vec(), over_ms, ..Life::default() }
+}
+
+fn breaches(life: &Life) -> Vec<Breach> {
+    life.breaches("x", &[]).into_iter().map(|(breach, _)| breach).collect()
+}
+
+/// A failover from 10 000 to 11 000, and the buckets that have another master since.
+fn failover(kind: FaultKind, buckets: Option<Vec<u16>>) -> Fault {
+    Fault {
+        kind,
+        began_us: 10_000_000,
+        healed_us: 11_000_000,
+        in_flight: 0,
+        detail: String::new(),
+        clock_step_us: None,
+        beside: None,
+        leases: None,
+        forgotten: buckets.map(|buckets| Forgotten { buckets, of: 16 }),
+    }
+}
+
+#[test]
+fn sound_lives_break_nothing() {
+    for sound in [
+        life(&[finished(1, 10_000)]),
+        life(&[held(1, 10_000), finished(2, 10_100)]),
+        // Seen by another consumer first.
+        life(&[finished(2, 10_100), held(1, 10_000)]),
+        // The lease ended early by a word, or perhaps by one without an answer.
+        life(&[HandOut { given_up_ms: Some(10_020), ..held(1, 10_000) }, finished(2, 10_020)]),
+        life(&[HandOut { is_unsure: true, ..held(1, 10_000) }, finished(2, 10_020)]),
+        // The lease ran out while the finish was under way.
+        life(&[HandOut { refused_ms: Some(10_101), ..held(1, 10_000) }, finished(2, 10_102)]),
+        // The answer to a finish was lost, and the next one said that it had been done.
+        Life { over_ms: Some(10_060), ..life(&[held(1, 10_000)]) },
+        // Nobody promised anything.
+        Life { accepted_ms: None, unknown_ms: Some(10_050), ..life(&[held(1, 10_000)]) },
+        // Stored by a master that died, handed out, stored again by the next one, and then accepted.
+        Life { accepted_ms: Some(10_060), unknown_ms: Some(10_050), ..life(&[finished(1, 10_000)]) },
+    ] {
+        assert_eq!(breaches(&sound), [], "{sound:?}");
+    }
+}
+
+#[test]
+fn each_broken_promise_is_found() {
+    for (broken, breach) in [
+        (life(&[]), Breach::Unfinished),
+        (life(&[held(1, 10_000)]), Breach::Unfinished),
+        (life(&[finished(1, 10_000), finished(2, 10_100)]), Breach::FinishedTwice),
+        (life(&[finished(1, 9_990)]), Breach::Early),
+        (life(&[held(1, 10_000), finished(1, 10_100)]), Breach::AttemptAgain),
+        (life(&[held(2, 10_000), finished(1, 10_100)]), Breach::AttemptAgain),
+        (life(&[held(1, 10_000), finished(2, 10_090)]), Breach::HeldByTwo),
+        (life(&[finished(1, 10_000), held(2, 10_100)]), Breach::AfterFinish),
+        (Life { over_ms: Some(10_050), ..life(&[held(1, 10_000), held(2, 10_100)]) }, Breach::AfterFinish),
+        (life(&[HandOut { finished_ms: Some(10_102), ..held(1, 10_000) }]), Breach::FinishedLate),
+        (life(&[HandOut { refused_ms: Some(10_090), ..held(1, 10_000) }, finished(2, 10_100)]), Breach::Refused),
+        (Life { unknown_ms: Some(10_050), ..life(&[finished(1, 10_000)]) }, Breach::Unknown),
+        (Life { is_damaged: true, ..life(&[finished(1, 10_000)]) }, Breach::Damaged),
+    ] {
+        assert!(breaches(&broken).contains(&breach), "{breach}: {broken:?}");
+    }
+}
+
+#[test]
+fn a_promoted_master_may_have_forgotten_hand_outs_of_its_buckets_at_that_time_and_nothing_else() {
+    let own = vec![bucket_of("x", 16)];
+    let others: Vec<u16> = (0..16).filter(|bucket| !own.contains(bucket)).collect();
+    let again = life(&[held(1, 10_010), finished(1, 10_050)]);
+    let wrong = |life: &Life, fault: Fault| {
+        let faults = [fault];
+        life.breaches("x", &faults).into_iter().filter(|(_, is_excused)| !is_excused).map(|(breach, _)| breach).collect::<Vec<_>>()
+    };
+    let killed = |buckets| failover(FaultKind::RedisMasterKilled, buckets);
+    assert_eq!(wrong(&again, killed(Some(own.clone()))), []);
+    assert_eq!(wrong(&again, failover(FaultKind::RedisFailover, None)), [], "every bucket has another master");
+    for unforgotten in [killed(Some(others)), killed(None), failover(FaultKind::RedisKill, None)] {
+        assert_eq!(wrong(&again, unforgotten), [Breach::AttemptAgain, Breach::HeldByTwo]);
+    }
+    let long_after = life(&[held(1, 20_000), finished(1, 20_050)]);
+    assert_eq!(wrong(&long_after, killed(Some(own.clone()))), [Breach::AttemptAgain, Breach::HeldByTwo]);
+    for (broken, breach) in [
+        (life(&[held(1, 10_010)]), Breach::Unfinished),
+        (life(&[finished(1, 10_010), finished(1, 10_050)]), Breach::FinishedTwice),
+        (life(&[finished(1, 9_990)]), Breach::Early),
+        (life(&[HandOut { finished_ms: Some(10_200), ..held(1, 10_010) }]), Breach::FinishedLate),
+        (Life { unknown_ms: Some(10_050), ..life(&[finished(1, 10_010)]) }, Breach::Unknown),
+    ] {
+        assert_eq!(wrong(&broken, killed(Some(own.clone()))), [breach], "{broken:?}");
+    }
+}

@@ -1,0 +1,207 @@
+//! A consumer: it pops, works and says what became of the jobs, until it is killed or told to stop.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::json;
+
+use super::http::{Fetched, Link};
+use super::ledger::HandOut;
+use super::scene::{QUEUE, Scene};
+use super::words::{Outcome, Word, say, unsure};
+use dwell::clock;
+
+/// The lease of each pop, ms.
+pub(super) const TTR_MS: i64 = 2000;
+/// The most jobs of a pop.
+pub(super) const POP_MAX: u64 = 40;
+/// The longest life of a consumer that is killed, ms.
+const LIFE_MS: u64 = 4000;
+/// The longest wait of a pop, ms.
+const WAIT_MS: u64 = 5000;
+/// The wait after an error.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// What a consumer is doing.
+enum Phase {
+    /// It asked for so many jobs.
+    Popping(u64),
+    /// It works on jobs.
+    Holding,
+    /// It said these words, and waits for the answer.
+    Speaking(Vec<Word>),
+}
+
+struct Consumer<'a> {
+    scene: &'a Arc<Scene>,
+    random: StdRng,
+    link: Link,
+    phase: Phase,
+}
+
+/// Consumers at one place until told to stop. A mortal one is killed at a random time, whatever it is
+/// doing, and replaced at once.
+pub(super) async fn consume(scene: Arc<Scene>, seed: u64, is_mortal: bool) {
+    let mut random = StdRng::seed_from_u64(seed);
+    while !scene.stop.is_cancelled() {
+        let mut own = StdRng::seed_from_u64(random.random());
+        let link = scene.link(&mut own);
+        let mut consumer = Consumer { scene: &scene, random: own, link, phase: Phase::Holding };
+        if !is_mortal {
+            return consumer.work().await;
+        }
+        let life = Duration::from_millis(random.random_range(0..LIFE_MS));
+        if clock::timeout(life, consumer.work()).await.is_none() {
+            consumer.killed();
+        }
+    }
+}
+
+impl Consumer<'_> {
+    /// Works until told to stop.
+    async fn work(&mut self) {
+        let stop = self.scene.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            never = self.rounds() => never,
+        }
+    }
+
+    async fn rounds(&mut self) {
+        loop {
+            if let Some(words) = self.pop().await {
+                self.task(&words).await;
+                self.speak(words).await;
+            }
+        }
+    }
+
+    /// A pop. The words that the consumer will say of its jobs; `None` if there are no jobs.
+    async fn pop(&mut self) -> Option<Vec<Word>> {
+        let max = self.random.random_range(1..=POP_MAX);
+        let (path, wait_ms) = (format!("/v1/queues/{QUEUE}/pop"), self.random.random_range(200..=WAIT_MS));
+        let ask = json!({ "max": max, "wait": wait_ms, "ttr": TTR_MS }).to_string();
+        self.phase = Phase::Popping(max);
+        let popping = self.link.post(&path, ask.as_bytes());
+        let answer = if self.random.random_bool(0.02) {
+            // The consumer goes away while it waits, or while the answer is on its way.
+            clock::timeout(Duration::from_millis(self.random.random_range(0..20)), popping).await
+        } else {
+            Some(popping.await)
+        };
+        let tally = &self.scene.tally;
+        let answered = match answer {
+            Some(Ok((200, body))) => Some(body),
+            Some(Ok(_)) => {
+                tally.pops_unavailable.add(1);
+                tally.unanswered_jobs.add(max);
+                None
+            }
+            Some(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+                tally.pops_refused.add(1);
+                None
+            }
+            Some(Err(_)) => {
+                tally.pops_cut_off.add(1);
+                tally.unanswered_jobs.add(max);
+                None
+            }
+            None => {
+                tally.pops_left.add(1);
+                tally.unanswered_jobs.add(max);
+                None
+            }
+        };
+        let Some(body) = answered else {
+            self.phase = Phase::Holding;
+            self.link = self.scene.link(&mut self.random);
+            clock::sleep(AGAIN).await;
+            return None;
+        };
+        self.phase = Phase::Holding;
+        self.taken(&body)
+    }
+
+    /// Writes down what was handed out.
+    fn taken(&mut self, body: &[u8]) -> Option<Vec<Word>> {
+        let Fetched { jobs } = serde_json::from_slice(body).ok()?;
+        if jobs.is_empty() {
+            self.scene.tally.pops_empty.add(1);
+            return None;
+        }
+        self.scene.tally.pops_with_jobs.add(1);
+        let mut ledger = self.scene.ledger.lock();
+        for job in &jobs {
+            if job.body != job.id {
+                ledger.damaged(&job.id);
+            }
+            let (attempt, deadline_ms) = (job.attempt, job.deadline_ms);
+            ledger.handed_out(&job.id, HandOut { attempt, begun_ms: deadline_ms - TTR_MS, deadline_ms, ..HandOut::default() });
+        }
+        drop(ledger);
+        Some(jobs.iter().map(|job| Word::about(job, &mut self.random)).collect())
+    }
+
+    /// The work: most of the time much shorter than the lease, at times just as long, so that the lease
+    /// runs out while the words are under way, and at times longer.
+    async fn task(&mut self, words: &[Word]) {
+        let left_ms = words.iter().map(|word| word.deadline_ms).min().unwrap_or(0) - clock::wall_ms();
+        let ms = match self.random.random_range(0..100) {
+            0..4 => left_ms + self.random.random_range(-4..=2),
+            4 => left_ms + self.random.random_range(50..300),
+            _ => self.random.random_range(0..400),
+        };
+        clock::sleep(clock::micros(ms * 1000)).await;
+    }
+
+    /// Says words until they are answered.
+    async fn speak(&mut self, words: Vec<Word>) {
+        self.phase = Phase::Speaking(words);
+        loop {
+            let Phase::Speaking(words) = &self.phase else { return };
+            if say(self.scene, &mut self.link, words).await {
+                break;
+            }
+            unsure(self.scene, words);
+            self.link = self.scene.link(&mut self.random);
+            clock::sleep(AGAIN).await;
+        }
+        self.phase = Phase::Holding;
+    }
+
+    /// The consumer was killed: its connection is closed, and nobody says its words.
+    fn killed(self) {
+        let tally = &self.scene.tally;
+        match self.phase {
+            Phase::Popping(max) => {
+                tally.killed_waiting.add(1);
+                tally.unanswered_jobs.add(max);
+            }
+            Phase::Holding => tally.killed_holding.add(1),
+            Phase::Speaking(words) => {
+                tally.killed_speaking.add(1);
+                unsure(self.scene, &words);
+                let finishes: Vec<Word> = words.into_iter().filter(|word| word.outcome == Outcome::Finish).collect();
+                if !finishes.is_empty() {
+                    self.scene.inquests.lock().spawn(inquest(self.scene.clone(), finishes, self.random));
+                }
+            }
+        }
+    }
+}
+
+/// Finds out what became of the last words of a dead consumer: said again after the end of the leases
+/// they change nothing, and the answer is `fired` where they counted.
+async fn inquest(scene: Arc<Scene>, words: Vec<Word>, mut random: StdRng) {
+    let after_ms = words.iter().map(|word| word.deadline_ms).max().unwrap_or(0) + 20;
+    clock::sleep(clock::micros((after_ms - clock::wall_ms()) * 1000)).await;
+    while !say(&scene, &mut scene.link(&mut random), &words).await {
+        if scene.stop.is_cancelled() {
+            return;
+        }
+        clock::sleep(AGAIN).await;
+    }
+}

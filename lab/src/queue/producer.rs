@@ -1,0 +1,58 @@
+//! The producer of a campaign.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::json;
+
+use super::http::Link;
+use super::scene::{QUEUE, Scene};
+use dwell::clock;
+
+/// Jobs of one POST.
+const BATCH: u64 = 200;
+/// Jobs are due within this time, ms.
+const WITHIN_MS: i64 = 2000;
+/// The wait after an error.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Schedules so many jobs, so many a second; at 0 as many as possible. A request without an answer may
+/// have been carried out, and its jobs may be over by now: the next one has other ids.
+pub(super) async fn produce(scene: Arc<Scene>, jobs: u64, rate: u64, seed: u64) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (mut link, began) = (Link::to(scene.ports[0]), clock::now());
+    for at in (0..jobs).step_by(usize::try_from(BATCH).unwrap_or(1)) {
+        if let Some(us) = (at * 1_000_000).checked_div(rate) {
+            clock::sleep_until(began + Duration::from_micros(us)).await;
+        }
+        for attempt in 0.. {
+            let due = |random: &mut StdRng| clock::wall_ms() + random.random_range(0..WITHIN_MS);
+            let batch: Vec<(String, i64)> =
+                (at..jobs.min(at + BATCH)).map(|job| (format!("job-{job}-{attempt}"), due(&mut random))).collect();
+            if store(&scene, &mut link, &batch).await {
+                break;
+            }
+            if scene.stop.is_cancelled() {
+                return;
+            }
+            link = scene.link(&mut random);
+            clock::sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Whether the jobs were all accepted.
+async fn store(scene: &Scene, link: &mut Link, batch: &[(String, i64)]) -> bool {
+    let jobs: Vec<_> = batch.iter().map(|(id, due_ms)| json!({ "id": id, "queue": QUEUE, "until": due_ms, "body": id })).collect();
+    let body = serde_json::to_vec(&jobs).unwrap_or_default();
+    batch.iter().for_each(|(id, due_ms)| scene.ledger.lock().sent(id, *due_ms));
+    let Ok((200, answer)) = link.post("/v1/jobs", &body).await else { return false };
+    let is_accepted = !String::from_utf8_lossy(&answer).contains("\"status\":5");
+    if is_accepted {
+        let at_ms = clock::wall_ms();
+        batch.iter().for_each(|(id, _)| scene.ledger.lock().accepted(id, at_ms));
+    }
+    is_accepted
+}

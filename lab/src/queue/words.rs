@@ -1,0 +1,93 @@
+//! What a consumer says of the jobs that it holds.
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use serde_json::json;
+
+use super::http::{Answer, Job, Link, Results};
+use super::scene::Scene;
+use dwell::clock;
+
+/// What becomes of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Finish,
+    Fail,
+    Release,
+}
+
+/// A word on one lease.
+#[derive(Debug, Clone)]
+pub(super) struct Word {
+    pub(super) id: String,
+    pub(super) lease: String,
+    pub(super) attempt: u32,
+    pub(super) deadline_ms: i64,
+    pub(super) outcome: Outcome,
+}
+
+impl Word {
+    /// Most jobs are finished.
+    pub(super) fn about(job: &Job<'_>, random: &mut StdRng) -> Word {
+        let outcome = match random.random_range(0..100) {
+            0 => Outcome::Fail,
+            1 => Outcome::Release,
+            _ => Outcome::Finish,
+        };
+        let (attempt, deadline_ms) = (job.attempt, job.deadline_ms);
+        Word { id: job.id.clone().into_owned(), lease: job.lease.clone().into_owned(), attempt, deadline_ms, outcome }
+    }
+}
+
+/// Says words once. Writes the answers down; false if there was none.
+pub(super) async fn say(scene: &Scene, link: &mut Link, words: &[Word]) -> bool {
+    let sent_ms = clock::wall_ms();
+    let answers = match words {
+        // The call for one job says the same.
+        [Word { id, lease, outcome: Outcome::Finish, .. }] => {
+            let body = json!({ "lease": lease }).to_string();
+            link.post(&format!("/v1/jobs/{id}/finish"), body.as_bytes()).await.ok().and_then(|(_, answer)| {
+                let answer: Answer = serde_json::from_slice(&answer).ok()?;
+                Some(vec![answer])
+            })
+        }
+        words => {
+            let of = |outcome| -> Vec<_> {
+                let those = words.iter().filter(|word| word.outcome == outcome);
+                those.map(|word| json!({ "id": word.id, "lease": word.lease })).collect()
+            };
+            let body = json!({ "finish": of(Outcome::Finish), "fail": of(Outcome::Fail), "release": of(Outcome::Release) }).to_string();
+            link.post("/v1/leases", body.as_bytes()).await.ok().and_then(|(_, answer)| {
+                let results: Results = serde_json::from_slice(&answer).ok()?;
+                Some(results.results)
+            })
+        }
+    };
+    let Some(answers) = answers else {
+        scene.tally.words_unanswered.add(1);
+        return false;
+    };
+    let heard_ms = clock::wall_ms();
+    let mut ledger = scene.ledger.lock();
+    for Answer { id, verdict } in answers {
+        let Some(word) = words.iter().find(|word| word.id == id) else { continue };
+        if word.outcome == Outcome::Finish {
+            match verdict.as_str() {
+                "finished" => scene.tally.finished.add(1),
+                "stale" => scene.tally.finishes_stale.add(1),
+                "fired" => scene.tally.finishes_repeated.add(1),
+                _ => {}
+            }
+        }
+        ledger.said(&id, word.attempt, (sent_ms, heard_ms), &verdict);
+    }
+    true
+}
+
+/// The answer to these words was lost. A `finish` ends a lease for good; the others do not.
+pub(super) fn unsure(scene: &Scene, words: &[Word]) {
+    let mut ledger = scene.ledger.lock();
+    for word in words.iter().filter(|word| word.outcome != Outcome::Finish) {
+        ledger.unsure(&word.id, word.attempt);
+    }
+}
