@@ -24,7 +24,7 @@ enum What {
         #[arg(long, default_value_t = 200_000)]
         jobs: u64,
         /// Jobs scheduled a second, due within two seconds; 0: as many as possible
-        #[arg(long, default_value_t = 2000)]
+        #[arg(long, default_value_t = 1000)]
         rate: u64,
         /// How many consumers
         #[arg(long, default_value_t = 50)]

@@ -22,6 +22,8 @@ pub(super) const POP_MAX: u64 = 40;
 const LIFE_MS: u64 = 4000;
 /// The longest wait of a pop, ms.
 const WAIT_MS: u64 = 5000;
+/// The longest work of most consumers, ms.
+const WORK_MS: i64 = 200;
 /// The wait after an error.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -72,6 +74,10 @@ impl Consumer<'_> {
 
     async fn rounds(&mut self) {
         loop {
+            if self.random.random_bool(0.1) {
+                // An instance that came back gets consumers again.
+                self.link = self.scene.link(&mut self.random);
+            }
             if let Some(words) = self.pop().await {
                 self.task(&words).await;
                 self.speak(words).await;
@@ -138,8 +144,8 @@ impl Consumer<'_> {
             if job.body != job.id {
                 ledger.damaged(&job.id);
             }
-            let (attempt, deadline_ms) = (job.attempt, job.deadline_ms);
-            ledger.handed_out(&job.id, HandOut { attempt, begun_ms: deadline_ms - TTR_MS, deadline_ms, ..HandOut::default() });
+            let (lease, attempt, deadline_ms) = (job.lease.clone().into_owned(), job.attempt, job.deadline_ms);
+            ledger.handed_out(&job.id, HandOut { lease, attempt, begun_ms: deadline_ms - TTR_MS, deadline_ms, ..HandOut::default() });
         }
         drop(ledger);
         Some(jobs.iter().map(|job| Word::about(job, &mut self.random)).collect())
@@ -152,7 +158,7 @@ impl Consumer<'_> {
         let ms = match self.random.random_range(0..100) {
             0..4 => left_ms + self.random.random_range(-4..=2),
             4 => left_ms + self.random.random_range(50..300),
-            _ => self.random.random_range(0..400),
+            _ => self.random.random_range(0..WORK_MS),
         };
         clock::sleep(clock::micros(ms * 1000)).await;
     }

@@ -9,6 +9,8 @@ use crate::chaos::history::Fault;
 /// One hand-out of a job, as its consumer saw it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HandOut {
+    /// The lease, which no other hand-out has. After a failover two may have one attempt.
+    pub(super) lease: String,
     pub(super) attempt: u32,
     /// When the lease began.
     pub(super) begun_ms: i64,
@@ -94,7 +96,7 @@ impl Ledger {
     }
 
     /// A word on a hand-out was sent and answered at these times.
-    pub(super) fn said(&mut self, id: &str, attempt: u32, (sent_ms, heard_ms): (i64, i64), verdict: &str) {
+    pub(super) fn said(&mut self, id: &str, lease: &str, (sent_ms, heard_ms): (i64, i64), verdict: &str) {
         self.change(id, |life| {
             if matches!(verdict, "finished" | "fired") {
                 life.over_ms = Some(life.over_ms.map_or(heard_ms, |over_ms| over_ms.min(heard_ms)));
@@ -102,7 +104,7 @@ impl Ledger {
             if verdict == "not_found" {
                 life.unknown_ms = life.unknown_ms.max(Some(sent_ms));
             }
-            let Some(hand_out) = life.hand_out(attempt) else { return };
+            let Some(hand_out) = life.hand_out(lease) else { return };
             match verdict {
                 "finished" => hand_out.finished_ms = Some(sent_ms),
                 // From the moment of the word on, another consumer may have the job.
@@ -114,9 +116,9 @@ impl Ledger {
     }
 
     /// The answer to a `fail` or a `release` was lost.
-    pub(super) fn unsure(&mut self, id: &str, attempt: u32) {
+    pub(super) fn unsure(&mut self, id: &str, lease: &str) {
         self.change(id, |life| {
-            if let Some(hand_out) = life.hand_out(attempt) {
+            if let Some(hand_out) = life.hand_out(lease) {
                 hand_out.is_unsure = true;
             }
         });
@@ -152,9 +154,9 @@ impl Ledger {
 }
 
 impl Life {
-    /// The last hand-out with this attempt.
-    fn hand_out(&mut self, attempt: u32) -> Option<&mut HandOut> {
-        self.hand_outs.iter_mut().rev().find(|known| known.attempt == attempt)
+    /// The hand-out with this lease.
+    fn hand_out(&mut self, lease: &str) -> Option<&mut HandOut> {
+        self.hand_outs.iter_mut().find(|known| known.lease == lease)
     }
 
     /// How many attempts before the last one no consumer saw.

@@ -21,7 +21,6 @@ pub(super) enum Outcome {
 pub(super) struct Word {
     pub(super) id: String,
     pub(super) lease: String,
-    pub(super) attempt: u32,
     pub(super) deadline_ms: i64,
     pub(super) outcome: Outcome,
 }
@@ -34,8 +33,7 @@ impl Word {
             1 => Outcome::Release,
             _ => Outcome::Finish,
         };
-        let (attempt, deadline_ms) = (job.attempt, job.deadline_ms);
-        Word { id: job.id.clone().into_owned(), lease: job.lease.clone().into_owned(), attempt, deadline_ms, outcome }
+        Word { id: job.id.clone().into_owned(), lease: job.lease.clone().into_owned(), deadline_ms: job.deadline_ms, outcome }
     }
 }
 
@@ -79,7 +77,7 @@ pub(super) async fn say(scene: &Scene, link: &mut Link, words: &[Word]) -> bool 
                 _ => {}
             }
         }
-        ledger.said(&id, word.attempt, (sent_ms, heard_ms), &verdict);
+        ledger.said(&id, &word.lease, (sent_ms, heard_ms), &verdict);
     }
     true
 }
@@ -88,6 +86,6 @@ pub(super) async fn say(scene: &Scene, link: &mut Link, words: &[Word]) -> bool 
 pub(super) fn unsure(scene: &Scene, words: &[Word]) {
     let mut ledger = scene.ledger.lock();
     for word in words.iter().filter(|word| word.outcome != Outcome::Finish) {
-        ledger.unsure(&word.id, word.attempt);
+        ledger.unsure(&word.id, &word.lease);
     }
 }

@@ -1,14 +1,14 @@
 //! Each broken promise is found, and a failover excuses no more than it can cause.
 
-use dwell::store::keys::bucket_of;
-
 use super::*;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::history::Forgotten;
+use crate::queue::ledger::{Ledger, Sums};
+use dwell::store::keys::bucket_of;
 
 /// A hand-out of a lease of 100 ms.
 fn held(attempt: u32, begun_ms: i64) -> HandOut {
-    HandOut { attempt, begun_ms, deadline_ms: begun_ms + 100, ..HandOut::default() }
+    HandOut { lease: format!("{attempt} at {begun_ms}"), attempt, begun_ms, deadline_ms: begun_ms + 100, ..HandOut::default() }
 }
 
 /// The same, finished half way.
@@ -111,4 +111,56 @@ fn a_promoted_master_may_have_forgotten_hand_outs_of_its_buckets_at_that_time_an
     ] {
         assert_eq!(wrong(&broken, killed(Some(own.clone()))), [breach], "{broken:?}");
     }
+}
+
+#[test]
+fn a_broken_history_is_found_from_what_its_consumers_were_told() {
+    let mut ledger = Ledger::default();
+    for id in ["sound", "lost", "early", "twice", "shared", "unseen"] {
+        ledger.sent(id, 10_000);
+        ledger.accepted(id, 9_000);
+    }
+    let mut round = |id: &str, hand_out: HandOut, verdict: &str| {
+        let (lease, sent_ms) = (hand_out.lease.clone(), hand_out.begun_ms + 50);
+        ledger.handed_out(id, hand_out);
+        ledger.said(id, &lease, (sent_ms, sent_ms + 1), verdict);
+    };
+    round("sound", held(1, 10_000), "released");
+    round("sound", held(2, 10_050), "finished");
+    round("lost", held(1, 10_000), "failed");
+    round("early", held(1, 9_000), "finished");
+    round("twice", held(1, 10_000), "finished");
+    round("twice", held(2, 10_100), "finished");
+    round("shared", held(1, 10_000), "stale");
+    round("shared", held(2, 10_020), "finished");
+    round("unseen", held(3, 10_000), "finished");
+    let mut wrong: Vec<String> = ledger.check(&[]).wrong.iter().filter_map(|line| Some(line.split_once(": Life")?.0.to_owned())).collect();
+    wrong.sort();
+    let expected = [
+        "early: handed out early",
+        "lost: nobody finished it",
+        "shared: a word was refused while its lease lasted",
+        "shared: held by two consumers at a time",
+        "twice: handed out after its finish",
+        "twice: handed out after its finish",
+        "twice: two consumers finished it",
+    ];
+    assert_eq!(wrong, expected);
+    assert_eq!(ledger.finished(), 5);
+    assert_eq!(ledger.sums(), Sums { jobs: 6, hand_outs: 9, unseen: 2 });
+}
+
+#[test]
+fn a_word_belongs_to_its_lease_where_two_hand_outs_have_one_attempt() {
+    let mut ledger = Ledger::default();
+    ledger.sent("x", 10_000);
+    ledger.accepted("x", 9_000);
+    // The answer of the master that was frozen comes last.
+    let (of_promoted, of_frozen) = (held(1, 10_300), held(1, 10_000));
+    ledger.handed_out("x", of_promoted.clone());
+    ledger.handed_out("x", of_frozen.clone());
+    ledger.said("x", &of_promoted.lease, (10_350, 10_351), "finished");
+    ledger.said("x", &of_frozen.lease, (10_352, 10_353), "stale");
+    let found = ledger.check(&[failover(FaultKind::RedisMasterFrozen, Some(vec![bucket_of("x", 16)]))]);
+    assert_eq!((found.wrong, found.forgotten), (Vec::new(), 1));
 }
