@@ -15,9 +15,9 @@ use super::words::{Outcome, Word, say, unsure};
 use dwell::clock;
 
 /// The lease of each pop, ms.
-pub(super) const TTR_MS: i64 = 2000;
+const TTR_MS: i64 = 2000;
 /// The most jobs of a pop.
-pub(super) const POP_MAX: u64 = 40;
+const POP_MAX: u64 = 40;
 /// The longest life of a consumer that is killed, ms.
 const LIFE_MS: u64 = 4000;
 /// The longest wait of a pop, ms.
