@@ -3,7 +3,7 @@
 # `make help` says what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench chaos model fuzz upgrade test test-fast test-newer newer check fmt lint links docs docs-site deny features tools servers kafka rabbitmq promtool \
+.PHONY: help demo bench chaos model fuzz upgrade test test-fast test-newer newer check fmt lint links docs docs-site deny features tools servers kafka rabbitmq nginx promtool \
 	clients browser openapi reference clean-servers
 
 # Tests and demo start these themselves, on free ports of 127.0.0.1. `make servers` puts them there.
@@ -13,6 +13,7 @@ KAFKA := DWELL_KAFKA_LIBS='$(CURDIR)/.servers/kafka'
 RABBITMQ := DWELL_RABBITMQ_SERVER='$(BIN)/rabbitmq-server'
 NEWER_SERVERS = DWELL_REDIS_SERVER='$(NEWER)/redis-server' DWELL_REDIS_WAITAOF_SERVER='$(NEWER)/redis-server-waitaof' DWELL_NATS_SERVER='$(NEWER)/nats-server' \
 	DWELL_RABBITMQ_SERVER='$(NEWER)/rabbitmq-server'
+NGINX := DWELL_NGINX='$(BIN)/nginx'
 PROMTOOL := DWELL_PROMTOOL='$(BIN)/promtool'
 CLIENTS := DWELL_CLIENTS='$(CURDIR)/.servers/clients'
 CHROMIUM := DWELL_CHROMIUM='$(BIN)/chromium' DWELL_BROWSER='$(CURDIR)/.servers/browser'
@@ -70,10 +71,10 @@ model: tools servers ## run the scripts of the store through every state of ever
 # Tests wait for servers most of their time: two a core run side by side.
 export RUST_TEST_THREADS ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")
 
-test: tools servers kafka rabbitmq promtool clients browser ## run every test, on real servers of its own
+test: tools servers kafka rabbitmq nginx promtool clients browser ## run every test, on real servers of its own
 	@# The examples in the docs first, so that the tests' own summary stands last.
 	cargo test --workspace --locked --doc
-	$(SERVERS) $(KAFKA) $(RABBITMQ) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) scripts/suites.sh cargo test --workspace --locked --no-fail-fast --lib --bins --tests
+	$(SERVERS) $(KAFKA) $(RABBITMQ) $(NGINX) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) scripts/suites.sh cargo test --workspace --locked --no-fail-fast --lib --bins --tests
 
 # Unit tests, the command line, the docs, and the agents on a broker in memory.
 test-fast: tools servers ## run the tests that need no broker, with a Redis of their own: under two minutes once built
@@ -145,6 +146,9 @@ rabbitmq: ## find or install RabbitMQ, for the tests
 
 newer: ## install the servers of Debian 13 in a folder of their own: needs root
 	@scripts/newer.sh
+
+nginx: ## find or install nginx, for the tests of HTTP targets
+	@scripts/nginx.sh
 
 promtool: ## find or install promtool, which judges metrics and alert rules in the tests
 	@scripts/promtool.sh
