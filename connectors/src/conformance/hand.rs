@@ -38,12 +38,12 @@ pub(super) async fn source(harness: &dyn Harness, topic: &str) -> Box<dyn Source
     source_with(harness, options(topic)).await
 }
 
-pub(super) async fn source_with(harness: &dyn Harness, options: SourceOptions) -> Box<dyn Source> {
+pub(super) async fn source_with<H: Harness + ?Sized>(harness: &H, options: SourceOptions) -> Box<dyn Source> {
     harness.broker().source(options).await.unwrap()
 }
 
 pub(super) async fn sink(harness: &dyn Harness) -> (Box<dyn Sink>, Outcomes) {
-    harness.broker().sink(Duration::from_secs(10)).await.unwrap()
+    harness.broker().sink(harness.publish_timeout()).await.unwrap()
 }
 
 pub(super) fn publication(token: Token, topic: &str, message: Message) -> Publication {

@@ -19,7 +19,7 @@ use async_trait::async_trait;
 
 pub use self::hand::options;
 pub use self::{links::*, settling::*, sinks::*, sources::*};
-use crate::BrokerConfig;
+use crate::{BrokerConfig, Message, Outcome, SourceOptions};
 
 /// A broker under test, and control over its connections.
 #[async_trait]
@@ -49,6 +49,33 @@ pub trait Harness: Send + Sync {
     /// Waits until the broker has processed the acks of everything in this topic, if it may lose
     /// the last of them when a connection ends.
     async fn worked_off(&self, _topic: &str) {}
+
+    /// Waits until this many messages have arrived at a topic, and returns all that are there.
+    async fn arrived(&self, topic: &str, count: usize) -> Vec<Message> {
+        let source = hand::source_with(self, SourceOptions { max_batch: 1000, max_unsettled: 50_000, ..options(topic) }).await;
+        hand::read(&*source, count).await.1
+    }
+
+    /// The `publish_timeout` of sinks.
+    fn publish_timeout(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    /// The outcome of a publication that the broker has taken.
+    fn taken(&self) -> Outcome {
+        Outcome::Confirmed
+    }
+
+    /// Whether this is the outcome of a publication to a missing destination.
+    fn is_missing(&self, outcome: &Outcome) -> bool {
+        matches!(outcome, Outcome::Unroutable(_))
+    }
+
+    /// Whether a sink has one connection, and its outcomes end with that. Otherwise each publication
+    /// may connect, and fails where nothing can.
+    fn has_link(&self) -> bool {
+        true
+    }
 }
 
 /// What a broker supports. The suite skips checks of anything else.
@@ -83,11 +110,9 @@ macro_rules! conformance_tests {
             carries_a_message, carries_bodies_of_any_size, acked_is_gone, nacked_comes_again, dropped_comes_again,
             closed_comes_again_at_once, keeps_the_bounds_of_a_batch, stops_at_the_unsettled_bound,
             stops_at_the_unsettled_bound_in_bytes, pauses, recv_can_be_cancelled, readers_of_a_group_share, holds_what_is_unsettled,
-            an_unroutable_publication_is_reported, each_token_has_one_outcome, outcomes_end_after_close,
         }
-        $crate::conformance_tests! { @each $cut =>
-            a_lost_link_is_reported_and_can_be_reopened, an_open_outcome_is_reported_when_the_link_goes,
-        }
+        $crate::conformance_tests! { @each $cut => a_lost_link_is_reported_and_can_be_reopened, }
+        $crate::sink_conformance_tests!($harness, $cut);
     };
     (@each $harness:expr => $($name:ident,)+) => {
         $(
@@ -96,5 +121,20 @@ macro_rules! conformance_tests {
                 $crate::conformance::$name(&$harness.await).await;
             }
         )+
+    };
+}
+
+/// Defines the tests of sinks, as [`conformance_tests`](crate::conformance_tests) does: all there
+/// are for a connector without sources.
+#[macro_export]
+macro_rules! sink_conformance_tests {
+    ($harness:expr) => {
+        $crate::sink_conformance_tests!($harness, $harness);
+    };
+    ($harness:expr, $cut:expr) => {
+        $crate::conformance_tests! { @each $harness =>
+            an_unroutable_publication_is_reported, each_token_has_one_outcome, outcomes_end_after_close,
+        }
+        $crate::conformance_tests! { @each $cut => an_open_outcome_is_reported_when_the_link_goes, }
     };
 }
