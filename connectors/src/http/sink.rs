@@ -89,6 +89,9 @@ impl Requests {
         let Some(_slot) = self.slots.acquire(origin, until).await else {
             return report(Outcome::Refused(format!("never sent: the host has {SLOTS} requests without an answer")));
         };
+        if Instant::now() >= until {
+            return report(Outcome::Refused("never sent: the time of the attempt was over".to_owned()));
+        }
         match timeout_at(until, self.client.request(request)).await {
             Err(_) => report(outcome::of_silence(begun.elapsed())),
             Ok(Err(error)) => report(outcome::of_error(&error)),

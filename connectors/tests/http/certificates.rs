@@ -1,6 +1,10 @@
 //! Certificates for the tests.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+
+static AUTHORITIES: AtomicU32 = AtomicU32::new(0);
 
 /// An authority that no system trusts.
 pub(crate) struct Authority {
@@ -16,8 +20,9 @@ pub(crate) struct Certificate {
 impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
-        // Distinct names: a certificate with its issuer's name would count as self-signed.
-        params.distinguished_name.push(DnType::CommonName, "Dwell's tests");
+        // Distinct names: one issuer's certificate would be looked for under the other's.
+        let number = AUTHORITIES.fetch_add(1, Ordering::Relaxed);
+        params.distinguished_name.push(DnType::CommonName, format!("Dwell's tests {number}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Authority { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap() }
     }

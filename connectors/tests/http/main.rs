@@ -9,10 +9,20 @@
 mod freeze;
 
 mod app;
+mod broken;
 mod certificates;
+mod faults;
+mod headers;
+mod http2;
+mod idle;
+mod limits;
 mod nginx;
 mod outcomes;
+mod raw;
+mod reach;
+mod signatures;
 mod suite;
+mod tls;
 
 use std::time::Duration;
 

@@ -25,13 +25,12 @@ impl Nginx {
     /// Starts a server before the application, with a certificate of its own authority.
     pub(crate) fn start(app: SocketAddr) -> Self {
         let authority = Authority::new();
-        let nginx = Nginx::with(app, &authority.certify("127.0.0.1"), "http2");
-        std::fs::write(nginx.ca_file(), authority.pem()).unwrap();
-        nginx
+        Nginx::with(app, &authority, &authority.certify("127.0.0.1"), "http2")
     }
 
-    /// Starts a server with this certificate. `http2`: the word, or none, for HTTP/2 by TLS.
-    pub(crate) fn with(app: SocketAddr, certificate: &Certificate, http2: &str) -> Self {
+    /// Starts a server with this certificate of this authority. `http2`: the word, or none, for
+    /// HTTP/2 by TLS.
+    pub(crate) fn with(app: SocketAddr, authority: &Authority, certificate: &Certificate, http2: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Held together, so that the ports differ.
         let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -39,6 +38,7 @@ impl Nginx {
         std::fs::write(folder.path().join("server.pem"), &certificate.pem).unwrap();
         std::fs::write(folder.path().join("server.key"), &certificate.key).unwrap();
         std::fs::write(folder.path().join("nginx.conf"), settings(folder.path(), port, tls_port, http2, app)).unwrap();
+        std::fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
         let nginx = Nginx { binary: binary(), folder, port, tls_port, child: Mutex::new(None) };
         nginx.run();
         nginx
@@ -58,13 +58,9 @@ impl Nginx {
         self.tls_port
     }
 
-    /// Settings that trust this server.
+    /// Settings that trust this server's authority.
     pub(crate) fn trusted(&self) -> http::Config {
-        http::Config { ca_file: Some(self.ca_file()), ..crate::local() }
-    }
-
-    fn ca_file(&self) -> PathBuf {
-        self.folder.path().join("ca.pem")
+        http::Config { ca_file: Some(self.folder.path().join("ca.pem")), ..crate::local() }
     }
 
     /// Starts the process, also again on the same ports.
@@ -76,6 +72,8 @@ impl Nginx {
         let deadline = Instant::now() + Duration::from_secs(20);
         while [self.port, self.tls_port].iter().any(|port| TcpStream::connect(("127.0.0.1", *port)).is_err()) {
             assert!(Instant::now() < deadline, "nginx is not ready: {}", self.log());
+            let ended = self.child.lock().as_mut().unwrap().try_wait().unwrap();
+            assert!(ended.is_none(), "nginx has ended: {}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

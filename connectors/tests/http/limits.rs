@@ -1,0 +1,69 @@
+//! How many requests, and so connections, a host has at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell_connectors::{Message, Outcome, Publication};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::raw::{Link, Raw};
+use crate::{CROWD, assert_refused, collect, local, numbered, open, publication, until};
+
+/// The most requests of one host.
+const SLOTS: usize = 256;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_has_so_many_connections_and_what_waits_for_one_too_long_is_not_sent() {
+    let _crowd = CROWD.lock().await;
+    let released = Arc::new(watch::Sender::new(false));
+    let releasing = Arc::clone(&released);
+    let server = Raw::start(move |mut link: Link| {
+        let mut release = releasing.subscribe();
+        async move {
+            while link.request().await.is_some() {
+                release.wait_for(|released| *released).await.unwrap();
+                link.say("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+            }
+        }
+    })
+    .await;
+    let (sink, mut outcomes) = open(local()).await;
+    sink.publish(numbered(&server.url("/"), SLOTS as u64)).await;
+    until("a request in each slot", || server.requests() == SLOTS).await;
+
+    let late = |token| Publication { deadline: Some(Instant::now() + Duration::from_millis(1)), ..waiting(token, &server) };
+    sink.publish((1001..=1100).map(late).collect()).await;
+    for outcome in collect(&mut outcomes, 100).await {
+        assert_refused(&outcome, "never sent: the host has 256 requests without an answer");
+    }
+    sink.publish((2001..=2100).map(|token| waiting(token, &server)).collect()).await;
+    assert_eq!((server.requests(), server.most()), (SLOTS, SLOTS));
+    released.send_replace(true);
+    assert_eq!(collect(&mut outcomes, SLOTS + 100).await, vec![Outcome::Confirmed; SLOTS + 100]);
+    assert_eq!(server.requests(), SLOTS + 100);
+    assert!(server.most() <= SLOTS, "{} connections were open", server.most());
+}
+
+fn waiting(token: u64, server: &Raw) -> Publication {
+    publication(token, &server.url("/"), Message::new("x"))
+}
+
+#[tokio::test]
+async fn what_is_over_before_an_attempt_begins_is_not_sent() {
+    let server = Raw::start(|mut link: Link| async move {
+        while link.request().await.is_some() {
+            link.say("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+        }
+    })
+    .await;
+    let (sink, mut outcomes) = open(local()).await;
+    // Also where a connection is open.
+    for number in 1..=2 {
+        sink.publish(vec![Publication { deadline: Some(Instant::now()), ..waiting(1, &server) }]).await;
+        assert_refused(&collect(&mut outcomes, 1).await[0], "never sent: ");
+        sink.publish(vec![waiting(2, &server)]).await;
+        assert_eq!(collect(&mut outcomes, 1).await, [Outcome::Confirmed]);
+        assert_eq!(server.requests(), number);
+    }
+}
