@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -116,6 +117,11 @@ impl Requests {
         let uri =
             Uri::try_from(url.as_str()).map_err(|_| Outcome::Invalid("the client cannot send this URL: percent-encode it".to_owned()))?;
         let mut headers = headers::to_http(&message.headers).map_err(Outcome::Invalid)?;
+        // The client leaves out 0, which some servers want to see (411).
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(message.body.len()));
+        // The receivers' libraries want an id.
+        let random = id.is_empty().then(|| format!("{:032x}", rand::random::<u128>()));
+        let id = random.as_deref().unwrap_or(id);
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(now_s));
         if let Ok(value) = HeaderValue::try_from(id) {

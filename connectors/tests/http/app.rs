@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -13,14 +13,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// A request as it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     pub(crate) query: String,
-    pub(crate) version: Version,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
@@ -31,7 +29,7 @@ pub(crate) struct Answer {
     status: StatusCode,
     headers: Vec<(&'static str, String)>,
     body: Bytes,
-    /// Only once the application is released.
+    /// Never.
     held: bool,
 }
 
@@ -65,7 +63,6 @@ pub(crate) struct App {
 struct Shared {
     paths: Mutex<HashMap<String, Answer>>,
     received: Mutex<HashMap<String, Vec<Received>>>,
-    released: watch::Sender<bool>,
 }
 
 impl App {
@@ -102,11 +99,6 @@ impl App {
         crate::until(&format!("{count} requests of {path}"), || come() >= count).await;
         self.received(path)
     }
-
-    /// Answers what is held, and holds nothing any more.
-    pub(crate) fn release(&self) {
-        self.shared.released.send_replace(true);
-    }
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>, end: CancellationToken) {
@@ -126,13 +118,12 @@ async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Resp
     let (path, query) = (head.uri.path().to_owned(), head.uri.query().unwrap_or_default().to_owned());
     let header = |name: &str, usual: &str| head.headers.get(name).map_or(usual, |value| value.to_str().unwrap()).to_owned();
     let place = format!("{}://{}{path}", header("x-scheme", "http"), header("host", ""));
-    let received = Received { query, version: head.version, headers: head.headers, body };
+    let received = Received { query, headers: head.headers, body };
     shared.received.lock().entry(path.clone()).or_default().push(received);
     let nothing = || Answer::status(404).body(format!("nothing is at {place}"));
     let answer = shared.paths.lock().get(&path).cloned().unwrap_or_else(nothing);
     if answer.held {
-        // The error means that the application is gone.
-        let _ = shared.released.subscribe().wait_for(|released| *released).await;
+        std::future::pending::<()>().await;
     }
     Ok(made(answer))
 }

@@ -9,7 +9,7 @@ use crate::app::{Answer, App};
 use crate::nginx::Nginx;
 use crate::{CROWD, assert_failed, assert_unknown, attempt, collect, numbered, open, publication, send};
 
-/// An application behind nginx: `/` answers, `/held` only once released.
+/// An application behind nginx: `/` answers, `/held` never.
 async fn servers() -> (App, Nginx) {
     let app = App::start().await;
     app.answer("/", Answer::status(200));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use dwell_connectors::{Message, Outcome, Value};
+use dwell_connectors::{Message, Outcome, Publication, Value};
 use parking_lot::Mutex;
 
 use crate::app::{Answer, App, Received};
@@ -133,15 +133,18 @@ async fn a_request_is_one_of_http() {
     })
     .await;
     let (sink, mut outcomes) = open(local()).await;
-    // Without an id, Dwell has given none.
-    let anonymous = dwell_connectors::Publication { dedupe_id: String::new(), ..publication(1, &server.url("/ü?ü"), Message::new("")) };
-    sink.publish(vec![anonymous]).await;
-    assert_eq!(collect(&mut outcomes, 1).await, [Outcome::Confirmed]);
+    // Dead letters have no id: each request gets one.
+    let anonymous = |token| Publication { dedupe_id: String::new(), ..publication(token, &server.url("/ü?ü"), Message::new("")) };
+    sink.publish(vec![anonymous(1), anonymous(2)]).await;
+    assert_eq!(collect(&mut outcomes, 2).await, [Outcome::Confirmed, Outcome::Confirmed]);
+    let ids: Vec<_> =
+        heads.lock().iter().map(|head| head.lines().find(|line| line.starts_with("webhook-id: ")).unwrap().to_owned()).collect();
+    assert!(ids.len() == 2 && ids[0] != ids[1] && ids.iter().all(|id| id.len() == "webhook-id: ".len() + 32), "{ids:?}");
     let head = heads.lock().pop().unwrap();
     let mut lines: Vec<_> = head.trim_end().lines().map(str::to_owned).collect();
     assert_eq!(lines.remove(0), "POST /%C3%BC?%C3%BC HTTP/1.1");
     let names: Vec<_> = lines.iter().map(|line| line.split(": ").next().unwrap()).collect();
-    assert_eq!(names, ["content-type", "user-agent", "webhook-timestamp", "webhook-id", "host", "content-length"], "{head}");
+    assert_eq!(names, ["content-type", "user-agent", "content-length", "webhook-timestamp", "webhook-id", "host"], "{head}");
     assert!(lines.contains(&"content-length: 0".to_owned()), "{head}");
 }
 
