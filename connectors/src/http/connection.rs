@@ -1,9 +1,10 @@
 //! The client: HTTP/1.1 and HTTP/2 over TCP or TLS, with connections that are kept for a while.
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::io;
 use std::path::Path;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -19,10 +20,13 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
 
 use super::config::Config;
+use super::counted::Counted;
 use super::resolver::Resolver;
+use super::slots::HostSlots;
 use crate::settings::wrong;
 use crate::{ConnectorError, FILE_HINT, unreadable};
 
@@ -56,11 +60,14 @@ pub(super) async fn client(config: &Config, slots: usize) -> Result<HttpClient, 
     Ok(builder.build(Connect::new(config).await?))
 }
 
-/// Connects to a host, within a time limit that covers look-up, TCP and TLS.
+/// Connects to a host, within a time limit that covers look-up, TCP and TLS. A host has no more
+/// connections than requests: the client alone would keep one for each request that found none free
+/// at once.
 #[derive(Clone)]
 pub(super) struct Connect {
     https: HttpsConnector<HttpConnector<Resolver>>,
     limit: Duration,
+    slots: Arc<HostSlots>,
 }
 
 impl Connect {
@@ -70,12 +77,12 @@ impl Connect {
         tcp.set_nodelay(true);
         let https =
             HttpsConnectorBuilder::new().with_tls_config(tls(config).await?).https_or_http().enable_all_versions().wrap_connector(tcp);
-        Ok(Connect { https, limit: config.timeout() * CONNECT_QUARTERS / 4 })
+        Ok(Connect { https, limit: config.timeout() * CONNECT_QUARTERS / 4, slots: Arc::default() })
     }
 }
 
 impl Service<Uri> for Connect {
-    type Response = <HttpsConnector<HttpConnector<Resolver>> as Service<Uri>>::Response;
+    type Response = Counted<<HttpsConnector<HttpConnector<Resolver>> as Service<Uri>>::Response>;
     type Error = Box<dyn Error + Send + Sync>;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
@@ -84,14 +91,28 @@ impl Service<Uri> for Connect {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let (connecting, limit) = (self.https.call(uri), self.limit);
+        let (mut https, limit, slots) = (self.https.clone(), self.limit, Arc::clone(&self.slots));
         Box::pin(async move {
-            match tokio::time::timeout(limit, connecting).await {
-                Ok(connected) => connected,
-                Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {limit:?}")).into()),
-            }
+            let until = Instant::now() + limit;
+            let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {limit:?}"));
+            let slot = wanted(slots.acquire(origin(&uri), until)).await.ok_or_else(late)?;
+            let stream = timeout_at(until, https.call(uri)).await.map_err(|_| late())??;
+            Ok(Counted::new(stream, slot))
         })
     }
+}
+
+/// Scheme, host and port.
+fn origin(uri: &Uri) -> String {
+    format!("{}://{}", uri.scheme_str().unwrap_or_default(), uri.authority().map_or("", |authority| authority.as_str()))
+}
+
+/// Waits as long as the request does. A request that gets a free connection meanwhile leaves its new
+/// one to another task, where nobody needs it.
+async fn wanted<T>(acquiring: impl Future<Output = Option<T>>) -> Option<T> {
+    let mut acquiring = pin!(acquiring);
+    let request = tokio::task::try_id();
+    poll_fn(|cx| if tokio::task::try_id() == request { acquiring.as_mut().poll(cx) } else { Poll::Ready(None) }).await
 }
 
 /// TLS with the authorities of `ca_file`, or the system's.

@@ -4,15 +4,16 @@
 //! In reading order:
 //! - `url`: which URLs are targets, and which patterns allow them; `addresses`: which addresses may
 //!   be connected to; `resolver`: the look-up, which passes on no other.
-//! - `connection`: the client: TLS, time limits, connections that are kept.
+//! - `connection`, `counted`: the client: TLS, time limits, connections that are kept.
 //! - `headers`, `signature`, `signer`: the request's headers, signed by Standard Webhooks.
-//! - `slots`: how many requests one host has at a time.
+//! - `slots`: how many requests, and how many connections, one host has at a time.
 //! - `sink`: an attempt a task; `outcome`, `retry_after`: what an answer, or an error, means.
 
 mod addresses;
 mod config;
 mod connection;
 mod connector;
+mod counted;
 mod headers;
 mod outcome;
 mod pattern;

@@ -1,4 +1,5 @@
-//! How many requests each host has at a time: on HTTP/1.1 each needs a connection of its own.
+//! How many requests each host has at a time, and how many connections: on HTTP/1.1 each request
+//! needs one of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +8,10 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// The most requests, and so connections, of one host.
+/// The most requests of one host, and the most connections.
 pub(super) const SLOTS: usize = 256;
 
-/// The hosts that have requests, each with its slots.
+/// The hosts that have requests (or connections), each with its slots.
 #[derive(Debug, Default)]
 pub(super) struct HostSlots {
     hosts: Mutex<HashMap<String, Arc<Semaphore>>>,

@@ -12,6 +12,7 @@ use crate::{CROWD, assert_refused, collect, local, numbered, open, publication, 
 
 /// The most requests of one host.
 const SLOTS: usize = 256;
+const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_has_so_many_connections_and_what_waits_for_one_too_long_is_not_sent() {
@@ -23,7 +24,7 @@ async fn a_host_has_so_many_connections_and_what_waits_for_one_too_long_is_not_s
         async move {
             while link.request().await.is_some() {
                 release.wait_for(|released| *released).await.unwrap();
-                link.say("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+                link.say(ACCEPTED).await;
             }
         }
     })
@@ -42,6 +43,10 @@ async fn a_host_has_so_many_connections_and_what_waits_for_one_too_long_is_not_s
     released.send_replace(true);
     assert_eq!(collect(&mut outcomes, SLOTS + 100).await, vec![Outcome::Confirmed; SLOTS + 100]);
     assert_eq!(server.requests(), SLOTS + 100);
+
+    // Answers that come at once free requests and connections at different times.
+    sink.publish(numbered(&server.url("/"), 10_000)).await;
+    assert_eq!(collect(&mut outcomes, 10_000).await, vec![Outcome::Confirmed; 10_000]);
     assert!(server.most() <= SLOTS, "{} connections were open", server.most());
 }
 
@@ -53,7 +58,7 @@ fn waiting(token: u64, server: &Raw) -> Publication {
 async fn what_is_over_before_an_attempt_begins_is_not_sent() {
     let server = Raw::start(|mut link: Link| async move {
         while link.request().await.is_some() {
-            link.say("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+            link.say(ACCEPTED).await;
         }
     })
     .await;
@@ -66,4 +71,18 @@ async fn what_is_over_before_an_attempt_begins_is_not_sent() {
         assert_eq!(collect(&mut outcomes, 1).await, [Outcome::Confirmed]);
         assert_eq!(server.requests(), number);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_closes_each_connection_gets_all_requests() {
+    let _crowd = CROWD.lock().await;
+    let server = Raw::start(|mut link: Link| async move {
+        link.request().await;
+        link.say("HTTP/1.1 202 Accepted\r\nconnection: close\r\n\r\n").await;
+    })
+    .await;
+    let (sink, mut outcomes) = open(local()).await;
+    sink.publish(numbered(&server.url("/"), 3000)).await;
+    assert_eq!(collect(&mut outcomes, 3000).await, vec![Outcome::Confirmed; 3000]);
+    assert_eq!(server.requests(), 3000, "nothing is sent twice");
 }
