@@ -7,19 +7,40 @@ use std::path::Path;
 use super::tidy::files;
 
 /// Text in `src/` that may name a broker: the file, the text, and the reason.
-const ALLOWED: [(&str, &str, &str); 2] = [
+const ALLOWED: [(&str, &str, &str); 7] = [
     ("src/request/dialect.rs", "nats-schedule", "headers of another scheduler, a format that any broker can carry"),
     ("src/http/openapi.rs", "for Kafka, RabbitMQ and NATS JetStream", "describes the product"),
+    ("src/http/trace.rs", "info_span!(\"http\"", "a span of Dwell's own API"),
+    ("src/config/resolve.rs", "\"limits\", \"http\"", "the section of Dwell's own API"),
+    ("src/config/resolve/listeners.rs", "section::<raw::Http>(\"http\")", "the section of Dwell's own API"),
+    ("src/config/resolve/listeners.rs", "[\"http\", \"tokens\"", "the section of Dwell's own API"),
+    ("src/request/queue.rs", "Capabilities::new(\"queue\", \"HTTP\"", "queues are fetched from Dwell's own API"),
 ];
 
-/// The folders of `connectors/src` that implement `Connector`, without the memory broker, and
-/// further names of these brokers.
-fn names() -> Vec<String> {
+/// Folders whose names are also words of Dwell itself: HTTP is its own API too. Of these only what
+/// names the kind of broker is looked for.
+const SHARED: [&str; 1] = ["http"];
+
+/// The folders of `connectors/src` that implement `Connector`, without the memory broker.
+fn folders() -> Vec<String> {
     let folders = files(&["connectors/src"], "/connector.rs");
     let folders = folders.iter().filter_map(|path| path.parent()?.file_name()?.to_str().map(str::to_owned));
-    let names: Vec<String> = folders.filter(|name| name != "src" && name != "memory").collect();
-    assert!(names.len() >= 3, "{names:?}");
-    names.into_iter().chain(["rabbit", "lapin", "jetstream"].map(str::to_owned)).collect()
+    let folders: Vec<String> = folders.filter(|name| name != "src" && name != "memory").collect();
+    assert!(folders.len() >= 4 && SHARED.iter().all(|shared| folders.iter().any(|name| name == shared)), "{folders:?}");
+    folders
+}
+
+/// What names a broker: the name of its folder, or its `type` and its part of the connectors where
+/// the name is shared; and words that only these brokers have.
+fn names() -> Vec<String> {
+    let of_folder = |name: String| {
+        if SHARED.contains(&name.as_str()) {
+            vec![format!("\"{name}\""), format!("connectors::{name}"), format!("brokerconfig::{name}"), format!("{name}::config")]
+        } else {
+            vec![name]
+        }
+    };
+    folders().into_iter().flat_map(of_folder).chain(["rabbit", "lapin", "jetstream", "webhook"].map(str::to_owned)).collect()
 }
 
 /// The code of a file: no comments, no features, nothing from the tests on.

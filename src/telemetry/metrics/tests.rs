@@ -120,7 +120,7 @@ fn every_label_has_its_own_place() {
         L::ALL.iter().map(|value| value.index()).collect()
     }
     assert_eq!(places::<Name>(), (0..Name::ALL.len()).collect::<Vec<_>>());
-    assert_eq!(places::<PublishOutcome>(), (0..5).collect::<Vec<_>>());
+    assert_eq!(places::<PublishOutcome>(), (0..6).collect::<Vec<_>>());
     for horizon in DueWithin::HORIZONS {
         assert_eq!(horizon.word(), (horizon.ms() / 1000).to_string());
     }

@@ -13,7 +13,7 @@ use crate::support::{jetstream, wait_within};
 const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
 /// What only moves where Redis or Dwell is in a state that other tests make, or by an interface that
 /// this one does not open.
-const ELSEWHERE: [&str; 41] = [
+const ELSEWHERE: [&str; 43] = [
     // Consumers that fetch: `http::queues`, `http::long_poll`.
     r#"dwell_pop_lateness_seconds_count"#,
     r#"dwell_pop_lateness_seconds_sum"#,
@@ -35,6 +35,9 @@ const ELSEWHERE: [&str; 41] = [
     r#"dwell_redis_errors_total{class="readonly"}"#,
     r#"dwell_redis_errors_total{class="script"}"#,
     r#"dwell_redis_errors_total{class="other"}"#,
+    // An answer of an error, which brokers do not give: `http_targets`.
+    r#"dwell_publish_total{broker="main",outcome="failed"}"#,
+    r#"dwell_replies_total{ingest="main",outcome="failed"}"#,
     // As jobs to targets that refuse: `dwell_publish_total` has them here.
     r#"dwell_replies_total{ingest="main",outcome="refused"}"#,
     r#"dwell_replies_total{ingest="main",outcome="invalid"}"#,
