@@ -21,6 +21,8 @@ pub enum Waiting {
     Broker(String),
     /// This `[ingest.NAME]` does not read yet.
     Ingest(String),
+    /// The API of `[http]` does not answer yet.
+    Api,
     /// The process is about to end.
     Shutdown,
 }
@@ -97,6 +99,7 @@ impl std::fmt::Display for Waiting {
             Waiting::Store => f.write_str("redis"),
             Waiting::Broker(name) => write!(f, "brokers.{name}"),
             Waiting::Ingest(name) => write!(f, "ingest.{name}"),
+            Waiting::Api => f.write_str("http"),
             Waiting::Shutdown => f.write_str("shutdown"),
         }
     }

@@ -17,7 +17,7 @@ use crate::http::api::{self, Api};
 use crate::http::listener::CONSUMERS_MAX;
 use crate::http::{ListenError, Listener, Rates, StartGate, probes, router};
 use crate::queues::QueueService;
-use crate::readiness::Readiness;
+use crate::readiness::{Readiness, Waiting};
 use crate::request::Rules;
 use crate::shutdown::Signals;
 use crate::telemetry::trace::Traces;
@@ -69,6 +69,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         .with_queues(settings.queues.iter().map(|rules| rules.name.as_str()));
     let read = settings.ingest.keys().filter(|_| !args.no_ingest).map(String::as_str);
     let readiness = Readiness::new(read);
+    readiness.waits_for(Waiting::Api);
     let listener = bind("probes.listen", &settings.probes.listen).await?;
     tracing::info!(address = %listener.address(), "probes");
     let admin = bind("http.listen", &settings.http.listen).await?;
@@ -117,6 +118,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     });
     let sampling = tokio::spawn(rates.run(http_stop.clone()));
     gate.open(router::router(api));
+    readiness.reached(&Waiting::Api);
     let service = Service::new(bridge.apply().clone(), queues, Rules { gauge: bridge.gauge().clone(), ..Rules::direct(&settings) });
     let access = Access::new(token.as_deref(), &settings.http.tokens);
     compat.iter().for_each(|listener| listener.open(&service, &access));

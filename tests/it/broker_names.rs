@@ -7,13 +7,14 @@ use std::path::Path;
 use super::tidy::files;
 
 /// Text in `src/` that may name a broker: the file, the text, and the reason.
-const ALLOWED: [(&str, &str, &str); 7] = [
+const ALLOWED: [(&str, &str, &str); 8] = [
     ("src/request/dialect.rs", "nats-schedule", "headers of another scheduler, a format that any broker can carry"),
     ("src/http/openapi.rs", "for Kafka, RabbitMQ and NATS JetStream", "describes the product"),
     ("src/http/trace.rs", "info_span!(\"http\"", "a span of Dwell's own API"),
     ("src/config/resolve.rs", "\"limits\", \"http\"", "the section of Dwell's own API"),
     ("src/config/resolve/listeners.rs", "section::<raw::Http>(\"http\")", "the section of Dwell's own API"),
     ("src/config/resolve/listeners.rs", "[\"http\", \"tokens\"", "the section of Dwell's own API"),
+    ("src/readiness.rs", "write_str(\"http\")", "the section of Dwell's own API"),
     ("src/request/queue.rs", "Capabilities::new(\"queue\", \"HTTP\"", "queues are fetched from Dwell's own API"),
 ];
 
