@@ -24,7 +24,9 @@ pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) ->
         && let Some(to) = broker.connector.dead_letters(&settings.delivery.dead)
     {
         let declare = settings.ingest.values().any(|ingest| ingest.declare);
-        needed.push(Needed { setting: "delivery.dead".to_owned(), to, declare });
+        let is_common = to == broker.connector.destination(&settings.delivery.dead);
+        let setting = if is_common { "delivery.dead".to_owned() } else { format!("brokers.{name}.dead") };
+        needed.push(Needed { setting, to, declare });
     }
     if roles.ingest {
         let of_broker = settings.ingest.iter().filter(|(_, ingest)| ingest.broker == name);
@@ -47,9 +49,9 @@ pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) ->
 impl Needed {
     /// The destination, for error messages.
     #[must_use]
-    pub fn shown(&self) -> String {
+    pub fn shown(&self, broker: &Broker) -> String {
         let Destination { exchange, address } = &self.to;
-        if address.is_empty() { format!("the exchange `{exchange}`") } else { format!("`{}`", self.to) }
+        if address.is_empty() { format!("the exchange `{exchange}`") } else { format!("`{}`", broker.connector.shown(&self.to)) }
     }
 }
 
@@ -61,7 +63,7 @@ pub(super) async fn find_or_declare(broker: &Broker, name: &str, sink: &dyn Sink
         return Err(nothing_takes(broker, name, needed));
     }
     if broker.connector.declare(&needed.to, Role::Letters).await? == Declared::Created {
-        tracing::info!(broker = name, destination = %needed.to, setting = needed.setting, "declared");
+        tracing::info!(broker = name, destination = broker.connector.shown(&needed.to), setting = needed.setting, "declared");
     }
     Ok(())
 }
@@ -74,7 +76,9 @@ pub fn nothing_takes(broker: &Broker, name: &str, needed: &Needed) -> StartError
         exchange if !exchange.is_empty() && needed.to.address.is_empty() => {
             (format!("there is no exchange `{exchange}`"), "create the exchange with its bindings")
         }
-        _ => (format!("nothing takes messages at `{}`", needed.to), "create that destination, or set declare = true in the ingest"),
+        _ => {
+            (format!("nothing takes messages at {}", needed.shown(broker)), "create that destination, or set declare = true in the ingest")
+        }
     };
     StartError {
         cause: Cause::Refused,

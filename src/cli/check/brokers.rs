@@ -63,9 +63,15 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
 
 async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &Needed) -> Check {
     let check = needed.setting.as_str();
+    // Whether a URL takes messages shows only when it is used; whether its host is there shows now.
+    match broker.connector.reach(&needed.to.address).await {
+        Some(Ok(reached)) => return Check::good(check, reached),
+        Some(Err(error)) => return Check::warning(check, error.message, error.hint),
+        None => {}
+    }
     match sink.exists(&needed.to).await {
-        Ok(true) => Check::good(check, format!("{} on {name} takes messages", needed.shown())),
-        Ok(false) if needed.declare => Check::good(check, format!("`{}` on {name} would be created (declare)", needed.to)),
+        Ok(true) => Check::good(check, format!("{} on {name} takes messages", needed.shown(broker))),
+        Ok(false) if needed.declare => Check::good(check, format!("{} on {name} would be created (declare)", needed.shown(broker))),
         Ok(false) => Check::of_error(check, nothing_takes(broker, name, needed)),
         Err(error) => Check::of_error(check, error),
     }
