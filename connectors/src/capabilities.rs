@@ -11,6 +11,8 @@ pub struct Capabilities {
     pub protocol: &'static str,
     /// The noun for an address: `subject`, `topic`, `routing key`.
     pub address: &'static str,
+    /// Messages can be read: an ingest can name this kind. Otherwise it only takes messages.
+    pub sources: bool,
     /// A destination is an exchange with a routing key.
     pub exchanges: bool,
     /// A topic is a log: positions and times are the broker's, and a new group chooses where to
@@ -59,6 +61,7 @@ impl Capabilities {
             kind,
             protocol,
             address,
+            sources: true,
             exchanges: false,
             log: true,
             start_is_the_groups: false,

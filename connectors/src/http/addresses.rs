@@ -8,7 +8,6 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::special_purpose::{inner, kind};
@@ -16,9 +15,18 @@ use super::special_purpose::{inner, kind};
 /// Subnets whose addresses targets may have, though they are no hosts of the Internet. A single
 /// address is a subnet too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Subnets(Vec<IpNet>);
+pub struct Subnets {
+    nets: Vec<IpNet>,
+    /// Entries that are no subnet. Errors of the deserializer would not say why.
+    problems: Vec<String>,
+}
 
 impl Subnets {
+    /// What is wrong with entries, each as a sentence.
+    pub(super) fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
     /// Whether a target may have this address. `Err`: what kind of address this is, and what to do.
     pub(super) fn permit(&self, address: IpAddr) -> Result<(), String> {
         if self.has(address) {
@@ -39,7 +47,7 @@ impl Subnets {
     /// Whether a subnet has this address. An IPv4-mapped address is the IPv4 address.
     fn has(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        self.0.iter().any(|subnet| subnet.contains(&address))
+        self.nets.iter().any(|subnet| subnet.contains(&address))
     }
 }
 
@@ -67,14 +75,20 @@ fn subnet(text: &str) -> Result<IpNet, String> {
 
 impl<'de> Deserialize<'de> for Subnets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let texts = Vec::<String>::deserialize(deserializer)?;
-        texts.iter().map(|text| subnet(text)).collect::<Result<_, _>>().map(Subnets).map_err(D::Error::custom)
+        let mut subnets = Subnets::default();
+        for text in Vec::<String>::deserialize(deserializer)? {
+            match subnet(&text) {
+                Ok(net) => subnets.nets.push(net),
+                Err(why) => subnets.problems.push(why),
+            }
+        }
+        Ok(subnets)
     }
 }
 
 impl Serialize for Subnets {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(IpNet::to_string))
+        serializer.collect_seq(self.nets.iter().map(IpNet::to_string))
     }
 }
 
@@ -95,9 +109,9 @@ mod tests {
 
     use super::*;
 
-    fn subnets(texts: &[&str]) -> Result<Subnets, String> {
+    fn subnets(texts: &[&str]) -> Subnets {
         let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
-        Subnets::deserialize(IntoDeserializer::<ValueError>::into_deserializer(texts)).map_err(|error| error.to_string())
+        Subnets::deserialize(IntoDeserializer::<ValueError>::into_deserializer(texts)).unwrap()
     }
 
     fn permit(subnets: &Subnets, address: &str) -> Result<(), String> {
@@ -183,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_subnet_permits_its_addresses_in_every_form() {
-        let some = subnets(&["10.1.0.0/16", "127.0.0.1", "fd00:1::/32", "::1", "64:ff9b:1::/48"]).unwrap();
+        let some = subnets(&["10.1.0.0/16", "127.0.0.1", "fd00:1::/32", "::1", "64:ff9b:1::/48"]);
         for address in [
             "10.1.2.3",
             "127.0.0.1",
@@ -204,9 +218,9 @@ mod tests {
             assert!(permit(&some, address).is_err(), "{address}");
         }
         // All of IPv6 is not IPv4.
-        let ipv6 = subnets(&["::/0"]).unwrap();
+        let ipv6 = subnets(&["::/0"]);
         assert!(permit(&ipv6, "fe80::1").is_ok() && permit(&ipv6, "::ffff:10.0.0.1").is_err() && permit(&ipv6, "10.0.0.1").is_err());
-        let all = subnets(&["0.0.0.0/0", "::/0"]).unwrap();
+        let all = subnets(&["0.0.0.0/0", "::/0"]);
         assert!(["169.254.169.254", "::ffff:10.0.0.1", "::1"].iter().all(|address| permit(&all, address).is_ok()));
     }
 
@@ -226,8 +240,9 @@ mod tests {
             ("::ffff:10.0.0.0/104", "write `10.0.0.0/8`"),
             ("::ffff:10.0.0.1", "write `10.0.0.1/32`"),
         ] {
-            let error = subnets(&["127.0.0.1", entry]).unwrap_err();
-            assert!(error.contains(said), "{entry}: {error}");
+            let subnets = subnets(&["127.0.0.1", entry]);
+            let [error] = subnets.problems() else { panic!("{entry}: {subnets:?}") };
+            assert!(error.contains(said) && permit(&subnets, "127.0.0.1").is_ok(), "{entry}: {error}");
         }
     }
 }

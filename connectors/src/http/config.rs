@@ -29,8 +29,8 @@ pub struct Config {
     /// a line, at most two, for rotation. Dwell reads the file again when the file changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<PathBuf>,
-    /// How long an attempt may take, from the connection to the headers of the answer; at most
-    /// `delivery.publish_timeout`.
+    /// How long an attempt may take, from the connection to the headers of the answer. At most
+    /// `delivery.publish_timeout`, which also bounds the default.
     pub timeout: String,
     /// A PEM file of certificate authorities to trust for the targets' certificates. Without it the
     /// system's are trusted.
@@ -50,7 +50,7 @@ impl Config {
     /// The problems of these settings that show without a connection.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
+        let mut problems: Vec<String> = self.subnets.problems().iter().map(|why| format!("`subnets`: {why}")).collect();
         match parse_duration_ms(&self.timeout) {
             Err(why) => problems.push(format!("`timeout`: {why}")),
             Ok(ms) if ms < TIMEOUT_MIN_MS => problems.push("`timeout` is too short: write at least 100ms".to_owned()),
@@ -94,6 +94,7 @@ mod tests {
         let cases = [
             (serde_json::json!({"timeout": "soon"}), "`timeout`: `soon` is not a duration"),
             (serde_json::json!({"timeout": "1ms"}), "`timeout` is too short"),
+            (serde_json::json!({"subnets": ["10.0.0.0/99"]}), "`subnets`: `10.0.0.0/99` is no subnet: write"),
             (serde_json::json!({"dead": "dead"}), "`dead`: the URL is not absolute"),
             (serde_json::json!({"dead": "http://10.0.0.1/"}), "`dead`: "),
             (serde_json::json!({"secret_file": "/nowhere/x"}), "`secret_file`: cannot read /nowhere/x"),
@@ -103,7 +104,7 @@ mod tests {
             let problems = problems(settings.clone());
             assert!(problems.len() == 1 && problems[0].contains(expected), "{settings}: {problems:?}");
         }
-        for unreadable in [serde_json::json!({"subnets": ["10.0.0.0/99"]}), serde_json::json!({"url": "https://app.internal"})] {
+        for unreadable in [serde_json::json!({"subnets": "10.0.0.0/8"}), serde_json::json!({"url": "https://app.internal"})] {
             assert!(serde_json::from_value::<Config>(unreadable.clone()).is_err(), "{unreadable}");
         }
     }

@@ -44,8 +44,8 @@ const CONNECT_QUARTERS: u32 = 3;
 /// The client of one sink.
 pub(super) type HttpClient = Client<Connect, Full<Bytes>>;
 
-/// Makes the client.
-pub(super) async fn client(config: &Config, slots: usize) -> Result<HttpClient, ConnectorError> {
+/// Makes the client of attempts that take so long at most.
+pub(super) async fn client(config: &Config, attempt: Duration, slots: usize) -> Result<HttpClient, ConnectorError> {
     let mut builder = Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -57,7 +57,7 @@ pub(super) async fn client(config: &Config, slots: usize) -> Result<HttpClient, 
         .http2_max_header_list_size(HEADERS_MAX as u32)
         .http2_keep_alive_interval(PING)
         .http2_keep_alive_timeout(PING);
-    Ok(builder.build(Connect::new(config).await?))
+    Ok(builder.build(Connect::new(config, attempt).await?))
 }
 
 /// Connects to a host, within a time limit that covers look-up, TCP and TLS. A host has no more
@@ -71,13 +71,14 @@ pub(super) struct Connect {
 }
 
 impl Connect {
-    pub(super) async fn new(config: &Config) -> Result<Self, ConnectorError> {
+    /// For attempts that take so long at most.
+    pub(super) async fn new(config: &Config, attempt: Duration) -> Result<Self, ConnectorError> {
         let mut tcp = HttpConnector::new_with_resolver(Resolver { subnets: config.subnets.clone() });
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         let https =
             HttpsConnectorBuilder::new().with_tls_config(tls(config).await?).https_or_http().enable_all_versions().wrap_connector(tcp);
-        Ok(Connect { https, limit: config.timeout() * CONNECT_QUARTERS / 4, slots: Arc::default() })
+        Ok(Connect { https, limit: attempt * CONNECT_QUARTERS / 4, slots: Arc::default() })
     }
 }
 
@@ -160,7 +161,7 @@ mod tests {
         ] {
             std::fs::write(file.path(), text).unwrap();
             let config = Config { ca_file: Some(file.path().to_owned()), ..Config::default() };
-            let error = client(&config, 1).await.err().unwrap();
+            let error = client(&config, config.timeout(), 1).await.err().unwrap();
             assert!(error.message.starts_with("`ca_file`: ") && error.message.contains(word), "{error}");
         }
     }

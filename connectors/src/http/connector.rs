@@ -13,8 +13,12 @@ use crate::{
 };
 
 /// How HTTP targets differ from brokers.
-pub(crate) const CAPABILITIES: Capabilities =
-    Capabilities { log: false, log_filter: "hyper_util=warn,h2=warn,rustls=warn", ..Capabilities::new("http", "HTTP", "URL") };
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    sources: false,
+    log: false,
+    log_filter: "hyper_util=warn,h2=warn,rustls=warn",
+    ..Capabilities::new("http", "HTTP", "URL")
+};
 
 /// Why nobody may publish here: no URL of a target, or an address that may not be connected to.
 pub(super) fn forbidden(config: &Config, to: &Destination) -> Option<String> {

@@ -33,9 +33,11 @@ pub(super) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
         Some(file) => Some(Signer::start(file).await?),
         None => None,
     };
-    let requests = Requests { client: client(config, SLOTS).await?, slots: Arc::default(), subnets: config.subnets.clone(), signer };
+    let timeout = config.timeout().min(publish_timeout);
+    let requests =
+        Requests { client: client(config, timeout, SLOTS).await?, slots: Arc::default(), subnets: config.subnets.clone(), signer };
     let (sender, outcomes) = mpsc::unbounded_channel();
-    Ok((HttpSink { requests: Arc::new(requests), outcomes: sender, timeout: config.timeout().min(publish_timeout) }, outcomes))
+    Ok((HttpSink { requests: Arc::new(requests), outcomes: sender, timeout }, outcomes))
 }
 
 pub(super) struct HttpSink {

@@ -64,6 +64,13 @@ impl Resolver<'_> {
                 });
                 self.note(&format!("{key}.broker"), (format!("there is no broker \"{}\"", raw.broker), hint));
             }
+            // Nothing else of an ingest that reads nothing is a mistake of its own.
+            if let Some(broker) = brokers.get(&raw.broker).filter(|broker| !broker.connector.capabilities().sources) {
+                let wrong = format!("a broker of type \"{}\" takes messages, and none can be read from it", broker.connector.kind());
+                let hint = "name a broker that requests come in on; or remove this ingest, and send requests to POST /v1/jobs".to_owned();
+                self.note(&format!("{key}.broker"), (wrong, hint));
+                continue;
+            }
             for (field, text) in [("topic", &raw.topic), ("group", &raw.group), ("rejected", &raw.rejected)] {
                 self.check(&format!("{key}.{field}"), rules::address(text));
             }

@@ -117,7 +117,9 @@ impl Resolver<'_> {
             if broker.connector.dead_letters(&raw.dead) == Some(broker.connector.destination(&raw.dead)) {
                 self.check_destination("delivery.dead", &raw.dead, Some(&broker.connector));
             }
+            // A default follows `publish_timeout` by itself.
             if let (Some(timeout), Some(most)) = (broker.connector.timeout(), publish_timeout)
+                && self.layers.is_set(&["brokers", name, "timeout"])
                 && timeout > Duration::from_millis(most)
             {
                 let wrong = format!("an attempt would take longer than delivery.publish_timeout, {}", show_duration_ms(most));
