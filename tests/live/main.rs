@@ -12,6 +12,8 @@ mod commands;
 #[cfg(feature = "nats")]
 mod deploy;
 mod http;
+#[cfg(all(feature = "http", feature = "nats"))]
+mod http_targets;
 #[cfg(feature = "nats")]
 mod odd_requests;
 #[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]

@@ -1,0 +1,50 @@
+//! A host that asks for a pause: its jobs wait and burn nothing, other hosts go on.
+
+use serde_json::json;
+
+use super::fixture::Fixture;
+use super::receiver::{Receiver, answer};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_holds_one_host_back_and_no_other() {
+    let (busy, free) = tokio::join!(Receiver::start(|_, _| answer(429, &[("retry-after", "3600")], "slow down")), Receiver::always(200));
+    let fixture = Fixture::start(&[&busy, &free], "").await;
+    let job = |id: &str, to: &Receiver| json!({"id": id, "for": "0s", "target": to.url(&format!("/{id}")), "retry": []});
+    fixture.schedule(job("first", &busy)).await;
+    fixture.until_metric(r#"dwell_target_paused{broker="hook"}"#, 1.0).await;
+    for number in 0..10 {
+        fixture.schedule(job(&format!("waits-{number}"), &busy)).await;
+        fixture.schedule(job(&format!("goes-{number}"), &free)).await;
+    }
+    free.until(10).await;
+    for number in 0..10 {
+        fixture.until_over(&format!("goes-{number}")).await;
+    }
+    assert_eq!(busy.seen().len(), 1, "no other path of the host is tried");
+    // Without a retry array a failed attempt would be the death of each.
+    for id in ["first", "waits-0", "waits-9"] {
+        let job = fixture.until_state(id, "scheduled").await;
+        assert_eq!(job["attempt"], 0, "{job}");
+    }
+    fixture.until_metric(r#"dwell_publish_total{broker="hook",outcome="refused"}"#, 1.0).await;
+    fixture.until_metric(r#"dwell_publish_total{broker="hook",outcome="failed"}"#, 0.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_the_pause_the_job_arrives_as_the_first_attempt() {
+    let receiver = Receiver::start(|number, _| match number {
+        1 => answer(503, &[("retry-after", "1")], ""),
+        // Without `retry-after`: as full.
+        2 => answer(429, &[], ""),
+        _ => answer(200, &[], ""),
+    })
+    .await;
+    let fixture = Fixture::start(&[&receiver], "").await;
+    fixture.schedule(json!({"id": "patient", "for": "0s", "target": receiver.url("/"), "retry": []})).await;
+    fixture.until_over("patient").await;
+    let seen = receiver.seen();
+    let attempts: Vec<_> = seen.iter().map(|seen| seen.text("delayed-attempt")).collect();
+    assert_eq!(attempts, ["1", "1", "1"]);
+    assert!(seen[1].at_ms >= seen[0].at_ms + 1000, "the host gets its pause");
+    fixture.until_metric(r#"dwell_target_paused{broker="hook"}"#, 0.0).await;
+}
