@@ -24,7 +24,7 @@ async fn each_open_request_has_an_outcome_when_its_server_is_killed() {
     for place in [nginx.url(""), nginx.tls_url("")] {
         let before = (app.received("/").len(), app.received("/held").len());
         let (sink, mut outcomes) = open(nginx.trusted()).await;
-        let each = |number: u64| publication(number, &format!("{place}/{}", if number % 2 == 0 { "held" } else { "" }), Message::new("x"));
+        let each = |number: u64| publication(number, &format!("{place}/{}", if number.is_multiple_of(2) { "held" } else { "" }), Message::new("x"));
         sink.publish((1..=40).map(each).collect()).await;
         // What was answered is confirmed, whatever comes after.
         assert_eq!(collect(&mut outcomes, 20).await, vec![Outcome::Finished; 20]);
