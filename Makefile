@@ -24,13 +24,14 @@ BUILT := $(or $(CARGO_TARGET_DIR),target)
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Which broker the demo shows: nats, kafka or amqp; or queue, where consumers fetch from a `dwell run`.
+# Which broker the demo shows: nats, kafka or amqp; or with a `dwell run` and no broker: queue, where
+# consumers fetch, and http, where Dwell sends the jobs to URLs.
 BROKER := nats
 DEMO_SERVERS := $(if $(filter kafka,$(BROKER)),kafka) $(if $(filter amqp,$(BROKER)),rabbitmq)
-DEMO := $(if $(filter queue,$(BROKER)),'$(BUILT)/debug/dwell-lab',cargo run --locked --package dwell-lab --bin dwell-lab --)
+DEMO := $(if $(filter queue http,$(BROKER)),'$(BUILT)/debug/dwell-lab',cargo run --locked --package dwell-lab --bin dwell-lab --)
 
-demo: tools servers $(DEMO_SERVERS) ## start private servers and a bridge, send jobs, show what arrives and how late; BROKER=nats, kafka, amqp, or queue without a broker
-	$(if $(filter queue,$(BROKER)),cargo build --locked --package dwell --package dwell-lab --bin dwell --bin dwell-lab)
+demo: tools servers $(DEMO_SERVERS) ## start private servers and a bridge, send jobs, show what arrives and how late; BROKER=nats, kafka, amqp, or without a broker queue or http
+	$(if $(filter queue http,$(BROKER)),cargo build --locked --package dwell --package dwell-lab --bin dwell --bin dwell-lab)
 	$(SERVERS) $(KAFKA) $(RABBITMQ) $(DEMO) demo --broker $(BROKER)
 
 # How much is measured: QUICK=1 is a short form; RUNS and BIG as scripts/bench.sh says. PEERS: the folder

@@ -3,6 +3,7 @@
 mod bench;
 mod chaos;
 mod demo;
+mod http;
 mod queue;
 
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ enum Command {
     Chaos(chaos::Args),
     /// Fetch jobs from queues under faults, or measure it
     Queue(queue::Args),
+    /// Measure jobs for HTTP targets
+    Http(http::Args),
 }
 
 /// Runs the program, from its command line to its exit code.
@@ -43,6 +46,7 @@ pub async fn main() -> ExitCode {
     cli::finish(match command {
         Command::Demo(args) => Box::pin(demo::run(&common, &args)).await,
         Command::Bench(args) => Box::pin(bench::run(&common, &args)).await,
+        Command::Http(args) => Box::pin(http::run(&common, &args)).await,
         Command::Queue(args) => Box::pin(queue::run(&common, &args)).await,
         Command::Chaos(args) => return Box::pin(chaos::run(args)).await,
     })

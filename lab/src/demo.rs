@@ -3,9 +3,11 @@
 //!
 //! - [`plan`]: the requests and their expected fate; [`expectations`]: the actual fate; [`screen`]:
 //!   the output.
-//! - [`queues`]: the same without a broker: consumers fetch the jobs over HTTP.
+//! - [`queues`]: the same without a broker: consumers fetch the jobs over HTTP; [`http`]: Dwell sends
+//!   them to URLs.
 
 pub mod expectations;
+pub mod http;
 pub mod plan;
 pub mod queues;
 pub mod screen;

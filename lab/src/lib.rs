@@ -4,11 +4,13 @@
 //! - [`mod@bench`]: the load generator, `make bench`.
 //! - [`chaos`]: faults under load, and a checker of the results, `make chaos`.
 //! - [`queue`]: consumers that fetch, under faults and measured.
+//! - [`http`]: HTTP targets, measured.
 //! - [`cli`]: the commands of `dwell-lab`.
 
 pub mod bench;
 pub mod chaos;
 pub mod cli;
 pub mod demo;
+pub mod http;
 pub mod markers;
 pub mod queue;

@@ -1,7 +1,7 @@
 //! Percentiles of latencies.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The longest recorded latency, µs: a day.
 const LONGEST_US: u64 = 86_400_000_000;
@@ -13,7 +13,7 @@ pub struct Latencies {
 }
 
 /// Percentiles, ms.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// The number of latencies.
     pub count: u64,

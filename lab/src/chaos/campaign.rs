@@ -59,7 +59,7 @@ impl Options {
     /// The name of the run in the names of its files.
     #[must_use]
     pub fn name(&self) -> String {
-        let (broker, seed) = (self.system.broker.as_str(), self.seed);
+        let (broker, seed) = (format!("{}{}", self.system.broker.as_str(), if self.system.http { "-http" } else { "" }), self.seed);
         match self.system.redis {
             RedisMode::Single => format!("{broker}-{seed}"),
             other => format!("{broker}-{}-{seed}", redis_word(other)),
@@ -151,7 +151,9 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     };
     if let Some(kind) = options.only.iter().find(|kind| !kind.applies(&options.system)) {
         let (broker, redis) = (options.system.broker.as_str(), redis_word(options.system.redis));
-        return Err(Error::Unexpected(format!("{kind} is not possible over {broker} and a {redis} Redis with this durability")));
+        return Err(Error::Unexpected(format!(
+            "{kind} is not possible over {broker} and a {redis} Redis with this durability, or without --http"
+        )));
     }
     if options.system.redis != RedisMode::Single && !options.system.has_replica() {
         // Any of their faults may end in a failover.
@@ -171,6 +173,7 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         targets: system.targets().to_vec(),
         late: LATE.iter().map(|name| (*name).to_owned()).collect(),
         never: NEVER.to_owned(),
+        urls: system.host().map(|host| (0..3).map(|path| host.url(&format!("/chaos/{path}"))).collect()).unwrap_or_default(),
         replies: REPLIES.to_owned(),
     };
     let load = LoadOptions {
@@ -184,6 +187,7 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         rejected: REJECTED.to_owned(),
         inbound: INBOUND.to_owned(),
         reads_inbound: options.system.broker == BrokerKind::Kafka,
+        host: system.host().cloned(),
     };
     let mut load = Load::start(load, &recorder);
     let campaign = Campaign { system: &system, recorder: &recorder, options: &options };

@@ -69,6 +69,10 @@ faults! {
     TargetFull,
     TargetDeleted,
     TargetSilent,
+    HostDown,
+    HostSilent,
+    HostRefuses,
+    HostDropsAnswers,
     ConsumerDeleted,
     PermissionsWithdrawn,
     ConnectionBlocked,
@@ -117,6 +121,7 @@ impl FaultKind {
             | FaultKind::LinkSlowRedis
             | FaultKind::LinkDropAnswersRedis
             | FaultKind::LinkHalfOpenRedis => is_single,
+            FaultKind::HostDown | FaultKind::HostSilent | FaultKind::HostRefuses | FaultKind::HostDropsAnswers => options.http,
             FaultKind::ConnectionBlocked => options.broker == BrokerKind::Amqp,
             FaultKind::ConsumerDeleted => options.broker == BrokerKind::Nats,
             // Kafka has no full topics. A deleted topic loses unread arrivals, and its
@@ -188,6 +193,8 @@ impl FaultKind {
             // Publications are settled, if slowly; refused messages did not
             // arrive.
             FaultKind::RedisFull | FaultKind::LinkSlowRedis | FaultKind::RedisClockJump | FaultKind::TargetFull => false,
+            // Jobs arrive only with requests that the host takes.
+            FaultKind::HostSilent | FaultKind::HostRefuses => false,
             // Redelivered requests belong to one job.
             FaultKind::ConsumerDeleted => false,
             // An unreadable job is not claimed, and a stopped instance releases its jobs.
@@ -223,6 +230,8 @@ impl FaultKind {
             | FaultKind::BrokerRestart
             | FaultKind::TargetDeleted
             | FaultKind::TargetSilent
+            | FaultKind::HostDown
+            | FaultKind::HostDropsAnswers
             | FaultKind::PermissionsWithdrawn
             | FaultKind::ConnectionBlocked
             | FaultKind::DiskFull
@@ -287,6 +296,7 @@ mod tests {
             );
         }
         for broker in BrokerKind::ALL {
+            assert!(!FaultKind::HostDown.applies(&on(broker)) && FaultKind::HostDown.applies(&SystemOptions { http: true, ..on(broker) }));
             assert_eq!(FaultKind::ConnectionBlocked.applies(&on(broker)), broker == BrokerKind::Amqp);
             assert_eq!(FaultKind::ConsumerDeleted.applies(&on(broker)), broker == BrokerKind::Nats);
             assert_eq!(FaultKind::TargetDeleted.applies(&on(broker)), broker != BrokerKind::Kafka);

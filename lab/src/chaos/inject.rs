@@ -6,6 +6,7 @@ mod clocks;
 mod damaged;
 mod data;
 mod failover;
+mod host;
 mod in_flight;
 mod nats;
 mod network;
@@ -23,7 +24,7 @@ use rand::rngs::StdRng;
 use self::in_flight::InFlight;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::history::{Fault, Forgotten, Leases, Only, Scope};
-use crate::chaos::system::{Error, System};
+use crate::chaos::system::{Error, Manner, System};
 
 /// The result of an injection.
 pub(crate) struct Done {
@@ -190,6 +191,10 @@ async fn apply(kind: FaultKind, system: &System, rng: &mut StdRng, hold: Duratio
         FaultKind::TargetDeleted if nats => nats::target_deleted(system, rng, hold).await,
         FaultKind::TargetDeleted => amqp::target_deleted(system, rng, hold).await,
         FaultKind::TargetSilent => return silent::target_silent(system, rng, hold).await,
+        FaultKind::HostDown => host::down(system, hold).await,
+        FaultKind::HostSilent => host::behaves(system, Manner::Silent, hold).await,
+        FaultKind::HostRefuses => host::behaves(system, Manner::Refuses, hold).await,
+        FaultKind::HostDropsAnswers => host::behaves(system, Manner::DropsAnswers, hold).await,
         FaultKind::ConsumerDeleted => nats::consumer_deleted(system, hold).await,
         FaultKind::PermissionsWithdrawn if nats => nats::permissions_withdrawn(system, rng, hold).await,
         FaultKind::PermissionsWithdrawn => amqp::permissions_withdrawn(system, hold).await,

@@ -26,10 +26,10 @@ use self::consumers::confirm;
 use self::draw::{Draw, Drawn, Plan, request};
 use self::http::Answer;
 use self::producer::{Producer, Sent, asked};
-use self::reader::{Role, read};
+use self::reader::{Role, read, take};
 use crate::chaos::history::{ControlRequest, Job, Op, Phase, Reply, Schedule};
 use crate::chaos::recorder::Recorder;
-use crate::chaos::system::Maker;
+use crate::chaos::system::{Host, Maker};
 
 /// The destination of verdicts.
 pub(crate) const REPLIES: &str = "chaos-replies";
@@ -49,12 +49,14 @@ pub struct Places {
     pub late: Vec<String>,
     /// A target that never exists.
     pub never: String,
+    /// URLs that are targets too.
+    pub urls: Vec<String>,
     /// The destination of verdicts.
     pub replies: String,
 }
 
 /// The options of the load.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct LoadOptions {
     /// The seed.
     pub seed: u64,
@@ -76,6 +78,8 @@ pub struct LoadOptions {
     pub inbound: String,
     /// See `inbound`.
     pub reads_inbound: bool,
+    /// The host of the URLs.
+    pub(crate) host: Option<Arc<Host>>,
 }
 
 /// A load that runs until it is told to stop.
@@ -94,6 +98,9 @@ impl Load {
         let (received, receiving) = tokio::sync::mpsc::unbounded_channel();
         let (broker, http, replies) = (options.broker.clone(), options.http.clone(), places.replies.clone());
         readers.spawn(confirm(broker, http, replies, Arc::clone(recorder), receiving));
+        if let Some(host) = &options.host {
+            host.listen(take(Arc::clone(recorder), received.clone()));
+        }
         let targets = places.targets.iter().chain(&places.late).chain([&places.never]).map(|topic| (topic, Role::Target));
         // The queues of other brokers give a request to one reader.
         let inbound = options.reads_inbound.then_some((&options.inbound, Role::Inbound));

@@ -3,6 +3,7 @@
 
 mod broker;
 mod clock;
+mod host;
 pub(crate) mod jetstream;
 pub(crate) mod kafka;
 mod logs;
@@ -23,6 +24,7 @@ use tokio::task::JoinSet;
 
 pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, rabbitmqctl};
 pub(crate) use self::clock::HostClock;
+pub(crate) use self::host::{DEAD_PATH, HOOK, Host, Manner};
 pub(crate) use self::redis::{Pair, RedisSide, Servers, open, order};
 pub(crate) use self::settings::{SILENT, SPARE};
 use crate::chaos::proxy::Proxy;
@@ -45,6 +47,8 @@ pub struct SystemOptions {
     /// `delivery.publish_timeout`. A lease is five seconds longer: short, so that abandoned claims are
     /// taken over soon.
     pub publish_timeout: Duration,
+    /// Whether URLs are targets too, over another broker of the instances.
+    pub http: bool,
     /// The number of targets.
     pub targets: usize,
     /// Further destinations that the instances may publish to and that nothing creates.
@@ -63,6 +67,7 @@ impl Default for SystemOptions {
             durability: Durability::Memory,
             program: dwell_testkit::servers::find::dwell(),
             publish_timeout: Duration::from_secs(3),
+            http: false,
             targets: 3,
             also: Vec::new(),
             more: String::new(),
@@ -120,6 +125,8 @@ pub struct System {
     pub(crate) redis: RedisSide,
     pub(crate) broker: BrokerSide,
     pub(crate) instances: Vec<Instance>,
+    /// The host of URLs, where they are targets.
+    host: Option<Arc<Host>>,
     /// The clock of the instances.
     pub(crate) clock: HostClock,
     settings: config::Settings,
@@ -151,7 +158,10 @@ impl System {
     pub async fn start(options: SystemOptions) -> Result<System, Error> {
         let targets: Vec<String> = (0..options.targets).map(|number| format!("chaos-{number}")).collect();
         let (redis, broker) = tokio::try_join!(RedisSide::start(&options), BrokerSide::start(options.broker, &targets))?;
-        let straight = settings::text(&options, &redis.lines(None), &[broker.straight_settings(), broker.straight_settings()], &targets);
+        let host = if options.http { Some(Arc::new(Host::start().await?)) } else { None };
+        let hook = host.as_deref().map_or_else(String::new, |host| settings::hook(&options, host));
+        let straight = [broker.straight_settings(), broker.straight_settings()];
+        let straight = settings::text(&options, &redis.lines(None), &straight, &targets) + &hook;
         let settings = settings::read(&straight)?;
         broker.declare(&settings.brokers["main"].connector, &targets).await?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
@@ -160,12 +170,12 @@ impl System {
         let starting = (0..options.instances).map(async |_| {
             let link = proxy().await?;
             link.lead_to(redis.link.address().to_string());
-            let through = settings::text(&options, &redis.lines(Some(&link)), &ways, &targets);
+            let through = settings::text(&options, &redis.lines(Some(&link)), &ways, &targets) + &hook;
             Instance::start(options.program.clone(), &through, &clock, link).await
         });
         let instances = futures_util::future::try_join_all(starting).await?;
         let (exits, recorder, readers) = (Mutex::default(), OnceLock::new(), Mutex::default());
-        Ok(System { options, redis, broker, instances, clock, settings, targets, exits, recorder, readers, _folder: folder })
+        Ok(System { options, redis, broker, instances, host, clock, settings, targets, exits, recorder, readers, _folder: folder })
     }
 
     /// Sets the recorder for the requests of faults. Only the first call counts.
@@ -249,6 +259,11 @@ impl System {
     pub fn describe(&self) -> String {
         let SystemOptions { redis, instances, durability, .. } = &self.options;
         format!("{instances} instance(s) over {}, Redis {redis:?}, durability {durability:?}", self.broker.kind().as_str())
+    }
+
+    /// The host of URLs, where they are targets.
+    pub(crate) fn host(&self) -> Option<&Arc<Host>> {
+        self.host.as_ref()
     }
 
     /// Creates destinations.

@@ -79,6 +79,9 @@ pub(super) struct Run {
     /// Short faults that follow each other fast; kinds that take ten seconds and more in one round of six
     #[arg(long)]
     dense: bool,
+    /// Half of the jobs go to URLs, whose host fails too
+    #[arg(long)]
+    http: bool,
     /// Only these kinds of faults, separated by commas
     #[arg(long, value_delimiter = ',')]
     only: Vec<FaultKind>,
@@ -136,6 +139,7 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
         redis: args.redis,
         instances: usize::from(args.instances),
         durability: args.durability,
+        http: args.http,
         ..SystemOptions::default()
     };
     let system = SystemOptions { program: args.program.clone().unwrap_or(system.program), ..system };
@@ -180,7 +184,7 @@ fn injected(verdict: &Verdict) -> Result<(), Failure> {
 
 /// The arguments that repeat a run.
 fn repeat(args: &Run, seed: u64) -> String {
-    let Run { broker, redis, duration, instances, rate, durability, dense, only, .. } = args;
+    let Run { broker, redis, duration, instances, rate, durability, dense, http, only, .. } = args;
     let durability = match durability {
         Durability::Memory => "memory",
         Durability::Fsync => "fsync",
@@ -197,6 +201,9 @@ fn repeat(args: &Run, seed: u64) -> String {
     }
     if *dense {
         words.push_str(" --dense");
+    }
+    if *http {
+        words.push_str(" --http");
     }
     if !only.is_empty() {
         let only: Vec<String> = only.iter().map(ToString::to_string).collect();

@@ -12,7 +12,8 @@ use dwell_testkit::servers::BrokerKind;
 /// `dwell-lab demo`
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Args {
-    /// The broker to show, or `queue`: consumers fetch the jobs over HTTP, and there is no broker
+    /// The broker to show, or one of two without a broker: `queue`, where consumers fetch the jobs
+    /// over HTTP, and `http`, where Dwell sends them to URLs
     #[arg(long, default_value = "nats")]
     pub broker: Shown,
 }
@@ -28,6 +29,8 @@ pub(super) enum Shown {
     Amqp,
     /// Queues of Dwell, without a broker
     Queue,
+    /// HTTP targets, without a broker
+    Http,
 }
 
 impl Shown {
@@ -36,6 +39,7 @@ impl Shown {
             Shown::Nats => Box::pin(demo::run(BrokerKind::Nats, silent)).await,
             Shown::Kafka => Box::pin(demo::run(BrokerKind::Kafka, silent)).await,
             Shown::Amqp => Box::pin(demo::run(BrokerKind::Amqp, silent)).await,
+            Shown::Http => Box::pin(demo::http::run(silent)).await,
             Shown::Queue => Box::pin(demo::queues::run(silent)).await,
         }
     }

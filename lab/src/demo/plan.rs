@@ -14,7 +14,7 @@ pub const ORDERS: &str = "orders.close";
 pub const INVOICES: &str = "invoices.send";
 /// This target never exists.
 pub const PARCELS: &str = "parcels.track";
-/// The queue whose first consumer says nothing of its job.
+/// The queue, or the path, whose consumer says nothing of its first attempt.
 pub const REPORTS: &str = "reports.print";
 /// The destination of the cancel's verdict.
 pub const VERDICTS: &str = "demo.verdicts";
@@ -74,6 +74,17 @@ pub fn queues() -> Vec<Planned> {
     plan
 }
 
+/// All requests of the demo of HTTP targets. A target is the path of a URL, and an arrival is a request
+/// that was answered with success, or a job that its consumer finished.
+#[must_use]
+pub fn http() -> Vec<Planned> {
+    let mut plan = ordinary();
+    plan.push(one("invoice-1", INVOICES, 1000, Some("1s,1s,1s"), Fate::Arrives(3)));
+    plan.push(one("parcel-1", PARCELS, 1500, Some("500ms"), Fate::Dies(DeadReason::RetriesExhausted)));
+    plan.push(one("report-1", REPORTS, 2000, Some("500ms"), Fate::Arrives(2)));
+    plan
+}
+
 /// Ordinary jobs, one that is cancelled, and one that is rejected.
 fn ordinary() -> Vec<Planned> {
     let mut plan: Vec<Planned> = (0..ORDERS_COUNT)
@@ -107,9 +118,17 @@ impl Planned {
 
     /// The request over HTTP, for a queue.
     #[must_use]
+    pub fn for_queue(&self) -> Value {
+        let mut job = self.json();
+        job["queue"] = self.target.into();
+        job
+    }
+
+    /// The request over HTTP, without where the job goes.
+    #[must_use]
     pub fn json(&self) -> Value {
         let body = STANDARD.encode(self.body());
-        let mut job = json!({ "id": self.id, "for": self.delay, "queue": self.target, "body_base64": body });
+        let mut job = json!({ "id": self.id, "for": self.delay, "body_base64": body });
         if let Some(retry) = self.retry {
             job["retry"] = retry.split(',').collect();
         }

@@ -25,6 +25,9 @@ use dwell::clock::{self, Instant};
 /// The queues. A consumer of `reports.print` that says nothing for a second has lost its job.
 const SETTINGS: &str = "[queues.\"orders.*\"]\n[queues.\"invoices.*\"]\n[queues.\"parcels.*\"]\n[queues.\"reports.*\"]\nttr = \"1s\"\n";
 
+/// How long Dwell may take to settle an attempt.
+const SETTLED: Duration = Duration::from_secs(5);
+
 /// Each queue and how its consumers treat their jobs.
 const CONSUMERS: [(&str, Manner); 5] = [
     (plan::ORDERS, Manner::Finish),
@@ -51,30 +54,41 @@ pub async fn run(silent: bool) -> Result<Summary, Failure> {
     }
     screen.say(&format!("servers   redis-server on port {}, dwell on port {}, no broker", redis.port(), dwell.http_port()))?;
 
-    let mut play = Play { api, screen: &screen, expectations: Expectations::new(Vec::new(), 0) };
-    let summary = play.run(plan).await?;
+    let (seen, events) = mpsc::unbounded_channel();
+    let mut consumers = JoinSet::new();
+    for (queue, manner) in CONSUMERS {
+        consumers.spawn(consumer::run(api, queue, manner, seen.clone()));
+    }
+    screen.say(&format!("consumers {} wait for jobs, each of one queue", CONSUMERS.len()))?;
+    let summary = Play::new(api, &screen).run(plan, Planned::for_queue, consumers, events).await?;
     screen.clear();
     dwell.stop().await?;
     redis.stop().await?;
     Ok(summary)
 }
 
-struct Play<'a> {
+/// The jobs of a plan over HTTP, from their requests to what their consumers say of them.
+pub(super) struct Play<'a> {
     api: Api,
     screen: &'a Screen,
     expectations: Expectations,
 }
 
-impl Play<'_> {
-    async fn run(&mut self, plan: Vec<Planned>) -> Result<Summary, Failure> {
-        let (seen, mut events) = mpsc::unbounded_channel();
-        let mut consumers = JoinSet::new();
-        for (queue, manner) in CONSUMERS {
-            consumers.spawn(consumer::run(self.api, queue, manner, seen.clone()));
-        }
-        self.screen.say(&format!("consumers {} wait for jobs, each of one queue", CONSUMERS.len()))?;
+impl<'a> Play<'a> {
+    pub(super) fn new(api: Api, screen: &'a Screen) -> Self {
+        Play { api, screen, expectations: Expectations::new(Vec::new(), 0) }
+    }
+
+    /// `request`: a planned job as the body of a request.
+    pub(super) async fn run(
+        mut self,
+        plan: Vec<Planned>,
+        request: impl Fn(&Planned) -> Value,
+        mut consumers: JoinSet<Result<(), Failure>>,
+        mut events: mpsc::UnboundedReceiver<Event>,
+    ) -> Result<Summary, Failure> {
         let began = clock::now();
-        let over = self.schedule(plan).await?;
+        let over = self.schedule(plan, request).await?;
         let mut to_cancel = Some(began + CANCEL_AFTER);
         let mut look_at = clock::now();
         while clock::now() < began + TIMEOUT && (self.expectations.fulfilled() < self.expectations.len() || clock::now() < over) {
@@ -103,14 +117,13 @@ impl Play<'_> {
     }
 
     /// Schedules the jobs. Returns when the last is due, and some time more.
-    async fn schedule(&mut self, plan: Vec<Planned>) -> Result<Instant, Failure> {
+    async fn schedule(&mut self, plan: Vec<Planned>, request: impl Fn(&Planned) -> Value) -> Result<Instant, Failure> {
         let (began, began_ms) = (clock::now(), clock::wall_ms());
         let longest = plan.iter().map(|planned| planned.delay_ms).max().unwrap_or(0);
         let count = plan.len();
         // A wrong job would stop none of the others in an array; alone it is answered by a problem.
         let (bad, good): (Vec<&Planned>, Vec<&Planned>) = plan.iter().partition(|planned| matches!(planned.fate, Fate::Rejected(_)));
-        let (bad, good): (Vec<Value>, Vec<Value>) =
-            (bad.into_iter().map(Planned::json).collect(), good.into_iter().map(Planned::json).collect());
+        let (bad, good): (Vec<Value>, Vec<Value>) = (bad.into_iter().map(&request).collect(), good.into_iter().map(&request).collect());
         self.expectations = Expectations::new(plan, began_ms);
         let answer = self.api.post("/v1/jobs", &Value::from(good)).await?;
         if answer.status / 100 != 2 {
@@ -134,6 +147,19 @@ impl Play<'_> {
         Ok(self.screen.say(&verdict)?)
     }
 
+    /// Why a job is dead. A consumer that is called back knows the answer before Dwell has it.
+    async fn dead_reason(&self, id: &str) -> Result<String, Failure> {
+        let by = clock::now() + SETTLED;
+        loop {
+            let job = self.api.get(&format!("/v1/jobs/{id}")).await?.json;
+            match job["dead_reason"].as_str() {
+                Some(reason) => return Ok(reason.to_owned()),
+                None if clock::now() > by => return Ok("?".to_owned()),
+                None => clock::sleep(LOOK).await,
+            }
+        }
+    }
+
     async fn saw(&mut self, Event { job, at_us, end }: Event) -> Result<(), Failure> {
         let (id, attempt) = (job.id.clone(), job.attempt);
         let said = match end {
@@ -147,9 +173,8 @@ impl Play<'_> {
                 self.expectations.failed(&id, failures, error, wait_ms).unwrap_or_default()
             }
             End::Dead { error } => {
-                let dead = self.api.get(&format!("/v1/jobs/{id}")).await?.json;
-                let reason = dead["dead_reason"].as_str().unwrap_or("?");
-                self.expectations.died(&id, &attempt.to_string(), error, reason)
+                let reason = self.dead_reason(&id).await?;
+                self.expectations.died(&id, &attempt.to_string(), error, &reason)
             }
             End::Silent => {
                 let left = span(1000 * (job.deadline_ms - clock::wall_ms()));

@@ -71,7 +71,7 @@ pub struct Figures {
 /// The servers failed.
 pub async fn run(options: Options) -> Result<Figures, Failure> {
     limit::allow(options.idle.max(options.waiting).max(options.consumers))?;
-    let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, "ttr = \"60s\"").await?;
+    let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, "[queues.\"lab.*\"]\nttr = \"60s\"").await?;
     let port = place.ports()[0];
     let mut figures = Figures { base_rss_mib: mib(usage(&place.dwells[0].pid())), ..Figures::default() };
     drain(&place, port, options, &mut figures).await?;
@@ -91,21 +91,10 @@ fn mib(usage: Usage) -> f64 {
     usage.rss as f64 / f64::from(1 << 20)
 }
 
-/// Schedules so many jobs from the number `from` on; each batch has one due time.
+/// Schedules a job for each of these due times, from the number `from` on.
 async fn schedule(port: u16, from: u64, dues_ms: impl Iterator<Item = i64>, body: &str) -> Result<(), Failure> {
-    let mut link = Link::to(port);
-    let dues: Vec<i64> = dues_ms.collect();
-    for (at, dues) in dues.chunks(500).enumerate() {
-        let first = from + at as u64 * 500;
-        let jobs: Vec<_> =
-            (first..).zip(dues).map(|(n, due)| json!({ "id": format!("job-{n}"), "queue": QUEUE, "until": due, "body": body })).collect();
-        let asked = serde_json::to_vec(&jobs).unwrap_or_default();
-        let (status, answer) = link.post("/v1/jobs", &asked).await.map_err(|error| Failure::Unexpected(error.to_string()))?;
-        if status != 200 {
-            return Err(Failure::Unexpected(String::from_utf8_lossy(&answer).into_owned()));
-        }
-    }
-    Ok(())
+    let job = |(n, due): (u64, i64)| json!({ "id": format!("job-{n}"), "queue": QUEUE, "until": due, "body": body });
+    Link::to(port).schedule((from..).zip(dues_ms).map(job)).await
 }
 
 #[allow(clippy::cast_precision_loss, reason = "jobs and seconds of one run")]

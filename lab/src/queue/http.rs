@@ -9,12 +9,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use dwell::clock;
+use dwell_testkit::environment::Failure;
 
 /// Longer than any wait of a pop.
 const PATIENCE: Duration = Duration::from_secs(75);
 
+/// Jobs of one call.
+const JOBS: usize = 500;
+
 /// A link.
-pub(super) struct Link {
+pub(crate) struct Link {
     port: u16,
     stream: Option<TcpStream>,
     read: Vec<u8>,
@@ -55,25 +59,46 @@ pub(super) struct Answer {
 }
 
 impl Link {
-    pub(super) fn to(port: u16) -> Link {
+    pub(crate) fn to(port: u16) -> Link {
         Link { port, stream: None, read: Vec::new() }
     }
 
     /// A POST with a JSON body. The status and the body of the answer. After an error the next call
     /// connects anew.
-    pub(super) async fn post(&mut self, path: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
+    pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
         let head =
             format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
         self.call([head.as_bytes(), body].concat()).await
     }
 
     /// A GET.
-    pub(super) async fn get(&mut self, path: &str) -> io::Result<(u16, Vec<u8>)> {
+    pub(crate) async fn get(&mut self, path: &str) -> io::Result<(u16, Vec<u8>)> {
         self.call(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()).await
     }
 
+    /// Schedules these jobs, [`JOBS`] of them in a call.
+    ///
+    /// # Errors
+    /// A job was refused, or an answer did not come.
+    pub(crate) async fn schedule(&mut self, jobs: impl IntoIterator<Item = serde_json::Value>) -> Result<(), Failure> {
+        let mut jobs = jobs.into_iter().peekable();
+        while jobs.peek().is_some() {
+            let batch: Vec<_> = jobs.by_ref().take(JOBS).collect();
+            let asked = serde_json::to_vec(&batch).unwrap_or_default();
+            let (status, answer) = self.post("/v1/jobs", &asked).await.map_err(|error| Failure::Unexpected(error.to_string()))?;
+            let answer = String::from_utf8_lossy(&answer);
+            if status != 200 || answer.contains("\"status\":") {
+                return Err(Failure::Unexpected(format!(
+                    "POST /v1/jobs answered {status}: {}",
+                    answer.chars().take(2000).collect::<String>()
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Closes the link, without waiting for an answer.
-    pub(super) fn hang_up(&mut self) {
+    pub(crate) fn hang_up(&mut self) {
         self.stream = None;
         self.read.clear();
     }

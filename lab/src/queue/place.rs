@@ -1,4 +1,4 @@
-//! A private Redis and instances with queues alone.
+//! A private Redis and instances without a broker.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,18 @@ use dwell_testkit::environment::Failure;
 use dwell_testkit::servers::{AppendFsync, DwellServer, RedisOptions, RedisServer};
 
 /// The servers.
-pub(super) struct Place {
-    pub(super) redis: RedisServer,
-    pub(super) dwells: Vec<DwellServer>,
+pub(crate) struct Place {
+    pub(crate) redis: RedisServer,
+    pub(crate) dwells: Vec<DwellServer>,
 }
 
 impl Place {
-    /// Starts a Redis with this append-only file, and so many instances of `program`.
-    pub(super) async fn start(program: PathBuf, aof: Option<AppendFsync>, instances: usize, rules: &str) -> Result<Place, Failure> {
+    /// Starts a Redis with this append-only file, and so many instances of `program` with these more
+    /// settings.
+    pub(crate) async fn start(program: PathBuf, aof: Option<AppendFsync>, instances: usize, more: &str) -> Result<Place, Failure> {
         let redis = RedisServer::start(RedisOptions { appendonly: aof, ..RedisOptions::default() }).await?;
         let settings = format!(
-            "[redis]\nurls = [\"{}\"]\ndurability = \"{}\"\n\n[queues.\"lab.*\"]\n{rules}\n",
+            "[redis]\nurls = [\"{}\"]\ndurability = \"{}\"\n\n{more}\n",
             redis.url(),
             if aof == Some(AppendFsync::Always) { "fsync" } else { "memory" },
         );
@@ -27,7 +28,7 @@ impl Place {
         Ok(Place { redis, dwells })
     }
 
-    pub(super) fn ports(&self) -> Vec<u16> {
+    pub(crate) fn ports(&self) -> Vec<u16> {
         self.dwells.iter().map(DwellServer::http_port).collect()
     }
 }

@@ -63,6 +63,31 @@ fn the_demo_of_queues_shows_every_fate_and_leaves_nothing() {
 }
 
 #[test]
+fn the_demo_of_http_targets_shows_every_fate_and_leaves_nothing() {
+    let folder = TempDir::new().unwrap();
+    let output = lab(&folder, &["demo", "--broker", "http"]).output().unwrap();
+    let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!((output.status.code(), error.as_str()), (Some(0), ""), "{out}");
+    for line in [
+        ", no broker\n",
+        "\nsent 35: 32 arrived (2 of them after failed attempts), 1 dead, 1 cancelled, 1 rejected\n",
+        "\nlost 0, early 0, duplicates 0\n",
+        "\nfailed    invoice-1  attempt 1: the target answered 500 ",
+        "\nfailed    invoice-1  attempt 2: ",
+        " late, with attempt 3\n",
+        "\nfailed    parcel-1   attempt 1: ",
+        "\ndead      parcel-1   attempt 2: the target answered 500 Internal Server Error; retries_exhausted\n",
+        "\nsilent    report-1   attempt 1: ",
+        " late, with attempt 2\n",
+        "\nverdict   trial-1    cancelled\n",
+        "\nrejected  typo-1     bad_delay: ",
+    ] {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    assert_eq!(left(folder.path()), Vec::<String>::new());
+}
+
+#[test]
 fn an_interrupted_demo_ends_its_servers() {
     let folder = TempDir::new().unwrap();
     let mut demo = lab(&folder, &["demo"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

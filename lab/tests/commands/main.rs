@@ -5,6 +5,7 @@
 mod bench;
 mod chaos;
 mod demo;
+mod http;
 mod queue;
 
 use std::path::Path;

@@ -53,7 +53,12 @@ impl FaultKind {
                 LINK
             }
             FaultKind::LinkSlowBroker => Effects { requeues: false, breaks_broker: false, ..LINK },
-            FaultKind::TargetFull | FaultKind::TargetDeleted => Effects { fails_publish: true, ..NONE },
+            FaultKind::TargetFull
+            | FaultKind::TargetDeleted
+            | FaultKind::HostDown
+            | FaultKind::HostSilent
+            | FaultKind::HostRefuses
+            | FaultKind::HostDropsAnswers => Effects { fails_publish: true, ..NONE },
             FaultKind::PermissionsWithdrawn => Effects { fails_publish: true, requeues: true, ..NONE },
             FaultKind::ConnectionBlocked => Effects { fails_publish: true, holds_back: true, ..NONE },
             FaultKind::TargetSilent => Effects { silences: true, ..NONE },

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::Places;
 use crate::chaos::history::{Consumer, Job, Word, digest};
-use crate::chaos::system::SPARE;
+use crate::chaos::system::{HOOK, SPARE};
 
 /// The delay of a job, ms.
 const AHEAD_MS: std::ops::Range<i64> = 200..5000;
@@ -142,6 +142,11 @@ impl Draw {
             }
             _ => {}
         }
+        // Half of the jobs for targets that exist, where URLs are targets.
+        if !self.places.urls.is_empty() && !job.absent && job.broker.is_none() && self.rng.random() {
+            job.target = self.places.urls[self.rng.random_range(0..self.places.urls.len())].clone();
+            job.broker = Some(HOOK.to_owned());
+        }
         let mut message = Message::new(body).with_header("delay-id", &id).with_header("delay-target", &job.target).with_header(NOTE, note);
         if job.refused.is_none() {
             message = message.with_header("delay-until", due_ms.to_string());
@@ -220,7 +225,13 @@ mod tests {
 
     fn places() -> Places {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Places { targets: owned(&["a", "b"]), late: owned(&["late"]), never: "never".to_owned(), replies: "replies".to_owned() }
+        Places {
+            targets: owned(&["a", "b"]),
+            late: owned(&["late"]),
+            never: "never".to_owned(),
+            urls: owned(&["http://a/0"]),
+            replies: "replies".to_owned(),
+        }
     }
 
     #[test]
@@ -244,6 +255,11 @@ mod tests {
         }
         some(&|drawn| drawn.message.headers.text("delay-confirm") == Some("consumer") && drawn.message.headers.text(CONSUMER).is_some());
         some(&|drawn| drawn.message.body.is_empty());
+        for by_message in [true, false] {
+            some(&|drawn| {
+                drawn.job.broker.as_deref() == Some(HOOK) && drawn.job.target == "http://a/0" && drawn.door.is_none() == by_message
+            });
+        }
         some(&|drawn| drawn.door.is_some() && !drawn.message.body.is_empty() && drawn.message.body.is_ascii());
         some(&|drawn| drawn.job.absent && drawn.ask.as_ref().is_some_and(|plan| plan.at_ms >= drawn.job.due_ms + 300));
         for action in [Action::Cancel, Action::Reschedule, Action::Fire] {

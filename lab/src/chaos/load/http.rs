@@ -42,7 +42,7 @@ pub(super) async fn ask(instance: SocketAddr, id: &str, plan: &Plan) -> Answer {
 pub(super) async fn schedule(instance: SocketAddr, id: &str, job: &Job, message: &Message) -> Answer {
     let note = message.headers.text(NOTE).unwrap_or_default();
     let body = String::from_utf8_lossy(&message.body);
-    let new = json!({ "id": id, "until": job.due_ms, "target": job.target, "headers": { NOTE: note }, "body": body });
+    let new = json!({ "id": id, "until": job.due_ms, "target": job.target, "broker": job.broker, "headers": { NOTE: note }, "body": body });
     asked(instance, "POST /v1/jobs", &new.to_string(), taken).await
 }
 

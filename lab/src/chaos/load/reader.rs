@@ -2,11 +2,12 @@
 //! the acknowledgement.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dwell::clock;
 use dwell::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ERROR, ID};
-use dwell_connectors::{Acks, BrokerConfig, Header, Message, Source, SourceOptions, Start};
+use dwell_connectors::{Acks, BrokerConfig, Header, Message, Position, Source, SourceOptions, Start};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::debug;
 
@@ -14,6 +15,8 @@ use super::consumers::Received;
 use super::draw::{CONSUMER, NOTE};
 use crate::chaos::history::{Arrival, Op, Phase, Place, Reply, digest};
 use crate::chaos::recorder::Recorder;
+use crate::chaos::system::DEAD_PATH;
+use crate::http::receiver;
 
 /// The pause between two connection attempts.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -81,6 +84,26 @@ async fn drain(
         }
         if source.ack(batch.id).await.is_err() {
             return;
+        }
+    }
+}
+
+/// Records each request that the host of the URLs takes, before the answer.
+pub(super) fn take(recorder: Arc<Recorder>, consumers: UnboundedSender<Received>) -> impl Fn(receiver::Arrival) + Send + Sync {
+    let count = AtomicU64::new(0);
+    move |request| {
+        let mut message = Message::new(request.body);
+        for (name, value) in &request.headers {
+            message = message.with_header(name.as_str(), String::from_utf8_lossy(value.as_bytes()));
+        }
+        message.timestamp_ms = Some(request.at_us / 1000);
+        message.position = Some(Position { log: "urls".to_owned(), partition: 0, offset: count.fetch_add(1, Ordering::Relaxed) });
+        let role = if request.path == DEAD_PATH { Role::Dead } else { Role::Target };
+        let url = format!("http://127.0.0.1:{}{}", request.port, request.path);
+        recorder.record("host", Phase::Ok, entry(&message, &url, role));
+        if let Some(received) = Received::of(&message).filter(|_| role == Role::Target) {
+            // The load has ended: nobody confirms any more.
+            let _ = consumers.send(received);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use dwell::config::{self, Durability, Overrides, Settings};
 
+use super::host::{DEAD_PATH, HOOK, Host};
 use super::{Error, SystemOptions};
 
 /// The namespace of every system: each has its own Redis.
@@ -32,6 +33,16 @@ pub(super) fn text(options: &SystemOptions, redis: &str, [main, spare]: &[String
          [brokers.main]\nallow = [{allow}]\n{main}\n[brokers.{SPARE}]\nallow = [{allow}]\n{spare}",
         options.more,
         options.publish_timeout.as_millis(),
+    )
+}
+
+/// The lines of the broker for URLs, behind all others.
+pub(super) fn hook(options: &SystemOptions, host: &Host) -> String {
+    format!(
+        "\n[brokers.{HOOK}]\ntype = \"http\"\nallow = [\"{}\"]\nsubnets = [\"127.0.0.0/8\"]\ntimeout = \"{}ms\"\ndead = \"{}\"\n",
+        host.url("/*"),
+        options.publish_timeout.as_millis(),
+        host.url(DEAD_PATH),
     )
 }
 

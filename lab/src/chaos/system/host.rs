@@ -1,0 +1,112 @@
+//! The host of URLs that are targets beside those of the broker, and how it treats requests.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use dwell::clock;
+use parking_lot::Mutex;
+
+use super::Error;
+use crate::http::receiver::{Answer, Arrival, Handler, Receiver, later, status};
+
+/// The name of the instances' broker for URLs.
+pub(crate) const HOOK: &str = "hook";
+/// The path of dead letters.
+pub(crate) const DEAD_PATH: &str = "/dead";
+
+/// How the host treats requests. Jobs arrive with those that the host takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Manner {
+    /// Takes them and answers 202.
+    #[default]
+    Takes,
+    /// Takes them and closes the connection.
+    DropsAnswers,
+    /// Says nothing.
+    Silent,
+    /// Answers with errors and throttling, or closes the connection.
+    Refuses,
+}
+
+/// Where the requests go that the host takes.
+type Taken = Box<dyn Fn(Arrival) + Send + Sync>;
+
+/// The host.
+pub(crate) struct Host {
+    /// Locked by a fault for its whole duration.
+    receiver: tokio::sync::Mutex<Option<Receiver>>,
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    manner: Mutex<Manner>,
+    taken: OnceLock<Taken>,
+    refused: AtomicUsize,
+}
+
+impl Host {
+    pub(super) async fn start() -> Result<Host, Error> {
+        let shared = Arc::<Shared>::default();
+        let receiver = Receiver::start(0, handler(&shared)).await.map_err(Error::io("the host of URLs"))?;
+        Ok(Host { port: receiver.port(), receiver: tokio::sync::Mutex::new(Some(receiver)), shared })
+    }
+
+    /// The URL of a path.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// Sets where requests go that are taken. Only the first call counts; before it none is taken.
+    pub(crate) fn listen(&self, taken: impl Fn(Arrival) + Send + Sync + 'static) {
+        self.shared.taken.get_or_init(|| Box::new(taken));
+    }
+
+    /// Treats requests in this manner for a time.
+    pub(crate) async fn behave(&self, manner: Manner, hold: Duration) {
+        let _one = self.receiver.lock().await;
+        *self.shared.manner.lock() = manner;
+        clock::sleep(hold).await;
+        *self.shared.manner.lock() = Manner::Takes;
+    }
+
+    /// Closes port and connections for a time.
+    pub(crate) async fn down(&self, hold: Duration) -> Result<(), Error> {
+        let mut receiver = self.receiver.lock().await;
+        if let Some(receiver) = receiver.take() {
+            receiver.stop().await;
+        }
+        clock::sleep(hold).await;
+        *receiver = Some(Receiver::start(self.port, handler(&self.shared)).await.map_err(Error::io("the host of URLs"))?);
+        Ok(())
+    }
+}
+
+fn handler(shared: &Arc<Shared>) -> Handler {
+    let shared = Arc::clone(shared);
+    Arc::new(move |arrival| shared.treat(arrival))
+}
+
+impl Shared {
+    fn treat(&self, arrival: Arrival) -> Answer {
+        let manner = *self.manner.lock();
+        match (manner, self.taken.get()) {
+            (Manner::Silent, _) => Answer::Nothing,
+            (Manner::Refuses, _) | (_, None) => match self.refused.fetch_add(1, Ordering::Relaxed) % 6 {
+                0 => status(500),
+                1 => status(429),
+                2 => later(429, 1),
+                3 => later(503, 1),
+                4 => status(503),
+                _ => Answer::Close,
+            },
+            (Manner::Takes | Manner::DropsAnswers, Some(taken)) => {
+                taken(arrival);
+                if manner == Manner::Takes { status(202) } else { Answer::Close }
+            }
+        }
+    }
+}

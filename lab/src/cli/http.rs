@@ -1,0 +1,94 @@
+//! `dwell-lab http`: jobs for HTTP targets, measured.
+
+use clap::Subcommand;
+
+use crate::http::{drain, hosts, receiving};
+use dwell::cli::common::{Common, Form};
+use dwell::cli::exit::{Exit, Stop};
+use dwell::shutdown::Signals;
+
+/// `dwell-lab http`
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum What {
+    /// Measure a backlog for one fast host, in turns with a bare client of the same library
+    Drain {
+        /// Jobs that are due at one instant
+        #[arg(long, default_value_t = 100_000)]
+        jobs: u64,
+        /// Runs of each
+        #[arg(long, default_value_t = 3)]
+        runs: usize,
+        /// Requests of the bare client at a time; Dwell has 256 for one host
+        #[arg(long, default_value_t = 256)]
+        in_flight: usize,
+        /// Bytes of each body
+        #[arg(long, default_value_t = 200)]
+        body: usize,
+    },
+    /// Measure the lateness of many hosts while others take requests and do not answer
+    Hosts {
+        /// How many hosts
+        #[arg(long, default_value_t = 1000)]
+        hosts: usize,
+        /// How many of them do not answer
+        #[arg(long, default_value_t = 100)]
+        hanging: usize,
+        /// Jobs due a second, over all hosts in turns
+        #[arg(long, default_value_t = 1000)]
+        rate: u64,
+        /// How long, s
+        #[arg(long, default_value_t = 60)]
+        secs: u64,
+        /// How long an attempt may take, s
+        #[arg(long, default_value_t = 15)]
+        timeout: u64,
+        /// Bytes of each body
+        #[arg(long, default_value_t = 200)]
+        body: usize,
+    },
+    /// Serve the targets of the other commands, in a process of its own
+    #[command(hide = true)]
+    Receive {
+        #[arg(long)]
+        hosts: usize,
+        #[arg(long)]
+        hanging: usize,
+    },
+}
+
+/// Measures.
+///
+/// # Errors
+/// The servers failed, jobs did not arrive, or a signal arrived.
+pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
+    super::demo::start_log()?;
+    let say: fn(&str) = if common.output == Form::Text { |text| eprintln!("{text}") } else { |_| {} };
+    let mut signals = Signals::new()?;
+    tokio::select! {
+        exit = Box::pin(one(common, &args.what, say)) => exit,
+        // The child processes end with the future.
+        signal = signals.next() => Err(Stop::because(Exit::Failed, format!("{signal}: stopped"), "")),
+    }
+}
+
+async fn one(common: &Common, what: &What, say: fn(&str)) -> Result<Exit, Stop> {
+    match *what {
+        What::Drain { jobs, runs, in_flight, body } => {
+            let figures = drain::run(drain::Options { jobs, runs, in_flight, body, say }).await?;
+            common.answer(&figures, &format!("{figures:#?}"))?;
+        }
+        What::Hosts { hosts, hanging, rate, secs, timeout, body } => {
+            let options = hosts::Options { hosts, hanging: hanging.min(hosts), rate, secs, timeout_s: timeout, body, say };
+            let figures = hosts::run(options).await?;
+            common.answer(&figures, &format!("{figures:#?}"))?;
+        }
+        What::Receive { hosts, hanging } => receiving::serve(hosts, hanging).await?,
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,131 @@
+//! `dwell-lab demo --broker http`: a Redis, a `dwell run` whose only broker is HTTP, and a receiver,
+//! whose URLs are the targets.
+
+use std::sync::Arc;
+
+use dwell::delayed_headers::{ATTEMPT, DUE, ID};
+use dwell_testkit::environment::Failure;
+use dwell_testkit::servers::{AppendFsync, find};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::task::JoinSet;
+
+use super::LOOK;
+use super::expectations::Summary;
+use super::plan::{self, Planned};
+use super::queues::Play;
+use super::queues::api::Api;
+use super::queues::consumer::{End, Event, Fetched};
+use super::screen::Screen;
+use crate::http::receiver::{Answer, Arrival, Handler, Receiver, status};
+use crate::queue::place::Place;
+use dwell::clock;
+
+/// How long a consumer may take that answers 202, ms.
+const TTR_MS: i64 = 1000;
+/// Why an attempt fails, as Dwell says.
+const ERROR: &str = "the target answered 500 Internal Server Error";
+
+/// Runs the demo.
+///
+/// # Errors
+/// Redis, Dwell or a call failed. Wrong jobs are in the summary.
+pub async fn run(silent: bool) -> Result<Summary, Failure> {
+    let plan = plan::http();
+    let screen = Screen::new(silent, plan.len());
+    let (seen, events) = mpsc::unbounded_channel();
+    let (finish, to_finish) = mpsc::unbounded_channel();
+    let receiver = Receiver::start(0, handler(seen.clone(), finish)).await?;
+    let settings = crate::http::settings(&[receiver.port()], "5s");
+    let mut place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &settings).await?;
+    let api = Api::new(place.ports()[0]);
+    // The admin API answers 503 until it is open, which is a moment after `/readyz`.
+    while api.get("/v1/stats").await?.status == 503 {
+        clock::sleep(LOOK).await;
+    }
+    screen.say(&format!(
+        "servers   redis-server on port {}, dwell on port {}, a receiver on port {}, no broker",
+        place.redis.port(),
+        place.ports()[0],
+        receiver.port()
+    ))?;
+
+    let base = format!("http://127.0.0.1:{}", receiver.port());
+    let mut consumers = JoinSet::new();
+    consumers.spawn(consume(api, to_finish, seen));
+    let summary = Play::new(api, &screen).run(plan, |planned| request(planned, &base), consumers, events).await?;
+    screen.clear();
+    for dwell in &mut place.dwells {
+        dwell.stop().await?;
+    }
+    place.redis.stop().await?;
+    Ok(summary)
+}
+
+/// A planned job as the body of a request.
+fn request(planned: &Planned, base: &str) -> Value {
+    let mut job = planned.json();
+    job["target"] = format!("{base}/{}", planned.target).into();
+    if planned.target == plan::REPORTS {
+        (job["confirm"], job["ttr"]) = ("consumer".into(), format!("{TTR_MS}ms").into());
+    }
+    job
+}
+
+/// How the receiver treats the jobs of each path.
+fn handler(seen: UnboundedSender<Event>, finish: UnboundedSender<(Fetched, i64)>) -> Handler {
+    Arc::new(move |arrival| {
+        let Some(job) = fetched(&arrival) else { return status(400) };
+        let failed = |wait_ms: i64| End::Failed { error: ERROR, due_ms: arrival.at_us / 1000 + wait_ms };
+        let end = match (job.queue.as_str(), job.attempt) {
+            (plan::INVOICES, 1 | 2) => failed(1000),
+            (plan::PARCELS, 1) => failed(500),
+            (plan::PARCELS, _) => End::Dead { error: ERROR },
+            (plan::REPORTS, 1) => End::Silent,
+            (plan::REPORTS, _) => {
+                // The receivers of these channels are gone once the demo has ended.
+                let _ = finish.send((job, arrival.at_us));
+                return status(202);
+            }
+            _ => End::Finished,
+        };
+        let answer = answer(&end);
+        let _ = seen.send(Event { job, at_us: arrival.at_us, end });
+        answer
+    })
+}
+
+fn answer(end: &End) -> Answer {
+    status(match end {
+        End::Failed { .. } | End::Dead { .. } => 500,
+        End::Silent => 202,
+        _ => 200,
+    })
+}
+
+/// Finishes the jobs that were answered with 202.
+async fn consume(api: Api, mut jobs: mpsc::UnboundedReceiver<(Fetched, i64)>, seen: UnboundedSender<Event>) -> Result<(), Failure> {
+    while let Some((job, at_us)) = jobs.recv().await {
+        let answer = api.post(&format!("/v1/jobs/{}/finish", job.id), &json!({})).await?;
+        let end = match answer.json["verdict"].as_str() {
+            Some("finished") => End::Finished,
+            other => End::Odd { word: "finish", verdict: other.unwrap_or("nothing").to_owned() },
+        };
+        let _ = seen.send(Event { job, at_us, end });
+    }
+    Ok(())
+}
+
+/// The job of a request.
+fn fetched(arrival: &Arrival) -> Option<Fetched> {
+    let text = |name: &str| arrival.headers.get(name)?.to_str().ok().map(str::to_owned);
+    Some(Fetched {
+        id: text(ID)?,
+        queue: arrival.path.trim_start_matches('/').to_owned(),
+        lease: String::new(),
+        attempt: text(ATTEMPT)?.parse().ok()?,
+        due_ms: text(DUE)?.parse().ok()?,
+        deadline_ms: arrival.at_us / 1000 + TTR_MS,
+        body: arrival.body.to_vec(),
+    })
+}

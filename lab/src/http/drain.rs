@@ -1,0 +1,166 @@
+//! A backlog for one fast host: how many jobs a second Dwell sends, beside a bare client of the same
+//! library with as many requests at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dwell::clock;
+use dwell_testkit::environment::Failure;
+use dwell_testkit::servers::{AppendFsync, find};
+use dwell_testkit::usage::Usage;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde::Serialize;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::receiving::{PATH, Process};
+use super::settings;
+use crate::queue::http::Link;
+use crate::queue::place::Place;
+
+/// How long no job may arrive.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Jobs a second that are scheduled at least.
+const SCHEDULED_PER_S: u64 = 4000;
+
+/// The options.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Jobs that are due at one instant.
+    pub jobs: u64,
+    /// Runs, each of Dwell and of the bare client.
+    pub runs: usize,
+    /// Requests of the bare client at a time.
+    pub in_flight: usize,
+    /// Bytes of each body.
+    pub body: usize,
+    /// Prints progress.
+    pub say: fn(&str),
+}
+
+/// The figures.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Figures {
+    /// Jobs a second of each run of Dwell, from the due instant to the last arrival.
+    pub dwell_per_s: Vec<f64>,
+    /// Requests a second of each run of the bare client.
+    pub bare_per_s: Vec<f64>,
+    /// The medians.
+    pub dwell_median: f64,
+    /// See `dwell_median`.
+    pub bare_median: f64,
+    /// Dwell's median as a share of the bare client's.
+    pub share: f64,
+    /// CPU of Dwell for one job, of the last run, µs.
+    pub dwell_us: f64,
+    /// The same of Redis.
+    pub redis_us: f64,
+    /// The same of the receiver.
+    pub receiver_us: f64,
+}
+
+/// Measures in turns.
+///
+/// # Errors
+/// The servers failed, or jobs did not arrive.
+pub async fn run(options: Options) -> Result<Figures, Failure> {
+    let mut receiver = Process::start(1, 0).await?;
+    let target = format!("http://127.0.0.1:{}{PATH}", receiver.ports[0]);
+    let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &settings(&receiver.ports, "15s")).await?;
+    let mut figures = Figures::default();
+    // The first of each opens connections and loads scripts.
+    dwell(&place, &mut receiver, &target, Options { jobs: options.jobs.min(2000), ..options }, &mut Figures::default()).await?;
+    for _ in 0..options.runs {
+        let per_s = dwell(&place, &mut receiver, &target, options, &mut figures).await?;
+        (options.say)(&format!("Dwell: {per_s:.0} jobs a second"));
+        figures.dwell_per_s.push(per_s);
+        let per_s = bare(&mut receiver, &target, options).await?;
+        (options.say)(&format!("the bare client: {per_s:.0} requests a second"));
+        figures.bare_per_s.push(per_s);
+    }
+    (figures.dwell_median, figures.bare_median) = (median(&figures.dwell_per_s), median(&figures.bare_per_s));
+    figures.share = figures.dwell_median / figures.bare_median.max(1.0);
+    Ok(figures)
+}
+
+fn median(of: &[f64]) -> f64 {
+    let mut of = of.to_vec();
+    of.sort_by(f64::total_cmp);
+    of.get(of.len() / 2).copied().unwrap_or_default()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
+fn per_second(jobs: u64, us: i64) -> f64 {
+    jobs as f64 * 1e6 / us.max(1) as f64
+}
+
+#[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
+async fn dwell(place: &Place, receiver: &mut Process, target: &str, options: Options, figures: &mut Figures) -> Result<f64, Failure> {
+    receiver.reset().await?;
+    let due_ms = clock::wall_ms() + 3000 + i64::try_from(options.jobs * 1000 / SCHEDULED_PER_S).unwrap_or(0);
+    let body = "x".repeat(options.body);
+    Link::to(place.ports()[0]).schedule((0..options.jobs).map(|_| json!({ "target": target, "until": due_ms, "body": body }))).await?;
+    if clock::wall_ms() > due_ms - 500 {
+        return Err(Failure::Unexpected(format!("{} jobs were not scheduled before they were due", options.jobs)));
+    }
+    clock::sleep(clock::micros((due_ms - 300 - clock::wall_ms()) * 1000)).await;
+    let pids = [place.dwells[0].pid(), place.redis.pid(), receiver.pid()];
+    let used = || pids.map(|pid| Usage::of(pid).unwrap_or_default());
+    let before = used();
+    let counts = receiver.answered(options.jobs, PATIENCE).await?;
+    let [of_dwell, of_redis, of_receiver] = used();
+    let each = |now: Usage, before: Usage| (now - before).cpu_s() * 1e6 / options.jobs.max(1) as f64;
+    figures.dwell_us = each(of_dwell, before[0]);
+    figures.redis_us = each(of_redis, before[1]);
+    figures.receiver_us = each(of_receiver, before[2]);
+    Ok(per_second(options.jobs, counts.last_us - due_ms * 1000))
+}
+
+/// The same requests from the client alone: no job, no Redis.
+async fn bare(receiver: &mut Process, target: &str, options: Options) -> Result<f64, Failure> {
+    receiver.reset().await?;
+    let mut builder = Client::builder(TokioExecutor::new());
+    builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_max_idle_per_host(options.in_flight);
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    let client: Client<HttpConnector, Full<Bytes>> = builder.build(tcp);
+    let uri: Uri = target.parse().map_err(|error| Failure::Unexpected(format!("{target}: {error}")))?;
+    let (left, body, headers) = (Arc::new(AtomicU64::new(options.jobs)), Bytes::from("x".repeat(options.body)), headers());
+    let began_us = clock::wall_us();
+    let mut tasks = JoinSet::new();
+    for _ in 0..options.in_flight {
+        let (client, uri, left, body, headers) = (client.clone(), uri.clone(), Arc::clone(&left), body.clone(), headers.clone());
+        tasks.spawn(async move {
+            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+                let mut request = Request::new(Full::new(body.clone()));
+                (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (Method::POST, uri.clone(), headers.clone());
+                if let Ok(answer) = client.request(request).await {
+                    let _ = answer.into_body().collect().await;
+                }
+            }
+        });
+    }
+    while tasks.join_next().await.is_some() {}
+    let counts = receiver.answered(options.jobs, PATIENCE).await?;
+    Ok(per_second(options.jobs, counts.last_us - began_us))
+}
+
+/// Headers like those of Dwell.
+fn headers() -> HeaderMap {
+    let pairs = [
+        ("content-type", "application/octet-stream"),
+        ("user-agent", "Dwell/0.1.0"),
+        ("delayed-id", "0123456789abcdef0123456789abcdef"),
+        ("delayed-due", "1750000000000"),
+        ("delayed-attempt", "1"),
+        ("webhook-id", "0123456789abcdef0123456789abcdef-1750000000000"),
+        ("webhook-timestamp", "1750000000"),
+    ];
+    pairs.into_iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+}

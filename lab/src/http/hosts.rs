@@ -1,0 +1,104 @@
+//! Many hosts, of which some take requests and say nothing: how late the jobs of the others are, and
+//! how much memory Dwell needs.
+
+use std::time::Duration;
+
+use dwell::clock;
+use dwell_testkit::environment::Failure;
+use dwell_testkit::servers::{AppendFsync, find};
+use dwell_testkit::usage::Usage;
+use serde::Serialize;
+use serde_json::json;
+
+use super::receiving::{PATH, Process};
+use super::settings;
+use crate::bench::percentiles::Percentiles;
+use crate::queue::http::Link;
+use crate::queue::place::Place;
+
+/// How long no job may arrive.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How far ahead jobs are scheduled, ms.
+const AHEAD_MS: i64 = 3000;
+
+/// The options.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How many hosts.
+    pub hosts: usize,
+    /// How many of them say nothing.
+    pub hanging: usize,
+    /// Jobs due a second, over all hosts in turns.
+    pub rate: u64,
+    /// How long, s.
+    pub secs: u64,
+    /// `timeout` of the broker.
+    pub timeout_s: u64,
+    /// Bytes of each body.
+    pub body: usize,
+    /// Prints progress.
+    pub say: fn(&str),
+}
+
+/// The figures.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Figures {
+    /// Jobs of hosts that answer.
+    pub jobs: u64,
+    /// From due to arrival, of these.
+    pub late: Percentiles,
+    /// Requests that hosts took without an answer.
+    pub unanswered: u64,
+    /// Dwell's resident memory before the load, MiB.
+    pub idle_rss_mib: f64,
+    /// The same every 5 s under the load.
+    pub rss_mib: Vec<f64>,
+    /// Its peak.
+    pub peak_rss_mib: f64,
+    /// Dwell's CPU under the load, percent of one core.
+    pub dwell_percent: f64,
+}
+
+/// Measures.
+///
+/// # Errors
+/// The servers failed, or jobs did not arrive.
+#[allow(clippy::cast_precision_loss, reason = "bytes and seconds of one process")]
+pub async fn run(options: Options) -> Result<Figures, Failure> {
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let mut receivers = Process::start(options.hosts, options.hanging).await?;
+    let text = settings(&receivers.ports, &format!("{}s", options.timeout_s));
+    let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &text).await?;
+    let used = || Usage::of(place.dwells[0].pid()).unwrap_or_default();
+    let targets: Vec<String> = receivers.ports.iter().map(|port| format!("http://127.0.0.1:{port}{PATH}")).collect();
+    let mut figures = Figures { idle_rss_mib: mib(used().rss), ..Figures::default() };
+    let (body, healthy, count) = ("x".repeat(options.body), options.hosts - options.hanging, options.rate * options.secs);
+    let mut link = Link::to(place.ports()[0]);
+    let (start_ms, before, began) = (clock::wall_ms() + AHEAD_MS + 1000, used(), clock::now());
+    let due_ms = |n: u64| start_ms + i64::try_from(n * 1000 / options.rate.max(1)).unwrap_or(0);
+    let mut next = 0;
+    while next < count {
+        // Each second's jobs go in together, ahead of their time.
+        clock::sleep(clock::micros((due_ms(next) - AHEAD_MS - clock::wall_ms()).max(0) * 1000)).await;
+        let batch = next..count.min(next + options.rate);
+        let host = |n: u64| usize::try_from(n).unwrap_or(0) % targets.len();
+        figures.jobs += batch.clone().filter(|n| host(*n) < healthy).count() as u64;
+        link.schedule(batch.map(|n| json!({ "target": targets[host(n)], "until": due_ms(n), "body": body }))).await?;
+        next += options.rate;
+        if (next / options.rate.max(1)).is_multiple_of(5) {
+            let counts = receivers.counts().await?;
+            figures.rss_mib.push(mib(used().rss).round());
+            (options.say)(&format!(
+                "{} arrived, {} not answered; {:.0} MiB; {}",
+                counts.answered,
+                counts.unanswered,
+                mib(used().rss),
+                counts.late
+            ));
+        }
+    }
+    let counts = receivers.answered(figures.jobs, PATIENCE).await?;
+    figures.dwell_percent = (used() - before).cpu_s() * 100.0 / began.elapsed().as_secs_f64();
+    (figures.late, figures.unanswered, figures.peak_rss_mib) = (counts.late, counts.unanswered, mib(used().peak_rss));
+    Ok(figures)
+}
