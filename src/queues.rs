@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::config::{QueueRules, Queues};
 use crate::consumers::{Consumers, PopRequest, PoppedJobs};
 use crate::store::error::StoreError;
@@ -79,13 +79,35 @@ impl QueueService {
     ///
     /// # Errors
     /// Redis does not answer or refuses.
-    pub async fn pop(&self, mut queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> Result<PoppedJobs, StoreError> {
+    pub async fn pop(&self, queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> Result<PoppedJobs, StoreError> {
+        self.consumers.pop(&self.begin(queues, max, wait, ttr_ms)).await
+    }
+
+    /// Counts a pop of the first [`QUEUES_MAX`] declared queues, to be carried out by
+    /// [`QueueService::pop_now`] and then, if that has nothing, [`QueueService::pop_until`].
+    #[must_use]
+    pub fn begin(&self, mut queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> PopRequest {
         let mut seen = std::collections::HashSet::new();
         queues.retain(|queue| seen.insert(queue.clone()));
         queues.truncate(QUEUES_MAX);
         queues.iter().filter_map(|queue| self.metrics_of(queue)).for_each(QueueMetrics::pop);
-        let asked = PopRequest { queues, max: max.min(POP_MAX), max_bytes: POP_BYTES, wait, ttr_ms, max_ttr_ms: self.max_ttr_ms };
-        self.consumers.pop(&asked).await
+        PopRequest { queues, max: max.min(POP_MAX), max_bytes: POP_BYTES, wait, ttr_ms, max_ttr_ms: self.max_ttr_ms }
+    }
+
+    /// As [`Consumers::pop_now`].
+    ///
+    /// # Errors
+    /// Redis does not answer or refuses.
+    pub async fn pop_now(&self, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
+        self.consumers.pop_now(asked).await
+    }
+
+    /// As [`Consumers::pop_until`].
+    ///
+    /// # Errors
+    /// Redis does not answer or refuses.
+    pub async fn pop_until(&self, asked: &PopRequest, until: Instant) -> Result<PoppedJobs, StoreError> {
+        self.consumers.pop_until(asked, until).await
     }
 
     /// The jobs of a pop are written to their consumer: they are its own until their leases end.

@@ -114,12 +114,25 @@ impl Consumers {
     /// Redis does not answer or refuses; also while the pop waits.
     pub async fn pop(&self, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
         let until = clock::now() + asked.wait;
-        let mut jobs = self.pop_now(asked).await?;
-        while jobs.is_empty() && clock::now() < until && !self.inner.stop.is_cancelled() {
+        let jobs = self.pop_now(asked).await?;
+        if jobs.is_empty() { self.pop_until(asked, until).await } else { Ok(jobs) }
+    }
+
+    /// The second half of a [`pop`](Consumers::pop), after a [`pop_now`](Consumers::pop_now) that found
+    /// nothing: waits for the first job until then.
+    ///
+    /// # Errors
+    /// As of a pop.
+    pub async fn pop_until(&self, asked: &PopRequest, until: Instant) -> Result<PoppedJobs, StoreError> {
+        while clock::now() < until && !self.inner.stop.is_cancelled() {
             let Some(granted) = self.wait(asked, until).await? else { break };
-            jobs = self.pop_granted(asked, &granted).await?;
+            // In a box of its own: thousands of pops wait at a time, and few get a job at a time.
+            let jobs = Box::pin(self.pop_granted(asked, &granted)).await?;
+            if !jobs.is_empty() {
+                return Ok(jobs);
+            }
         }
-        Ok(jobs)
+        Ok(PoppedJobs::none(self))
     }
 
     /// How many pops wait for this queue in this process.
@@ -165,8 +178,11 @@ impl Consumers {
         }
     }
 
-    /// Pops what is due now, the queues in their order.
-    async fn pop_now(&self, asked: &PopRequest) -> FromBucket {
+    /// The first half of a [`pop`](Consumers::pop): pops what is due now, the queues in their order.
+    ///
+    /// # Errors
+    /// As of a pop.
+    pub async fn pop_now(&self, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
         let mut jobs = PoppedJobs::none(self);
         for queue in &asked.queues {
             if let Some(bucket) = self.backlog(queue) {

@@ -4,39 +4,29 @@
 //! client that does not read its answer is disconnected, and at the limit of connections the one
 //! that has waited for its client the longest is closed for a new one.
 //!
-//! - `slots`: the connections; `connection`: the bytes and the answers of one connection.
+//! - `slots`: the connections; `conversation`: one connection, from request to request; `connection`:
+//!   its bytes, and the bodies of its requests and answers; `waiting`: a call that waits.
 
 mod connection;
+mod conversation;
 mod slots;
+mod waiting;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use connection::{AnswerBody, TimedIo};
-use slots::{BusyGuard, CONNECTIONS_MAX, Slot, Slots};
+use conversation::converse;
+use slots::{CONNECTIONS_MAX, Slot, Slots};
 
 /// How long the end waits for slow clients.
 pub const GRACE: Duration = Duration::from_secs(1);
-/// How long a client may take to send the head of a request, or to begin the next one.
-const HEAD: Duration = Duration::from_secs(30);
-/// The largest head of a request, in bytes.
-const HEAD_BYTES: usize = 16 << 10;
-/// The most bytes of an answer that the kernel buffers for its client. The kernel's own limit is
-/// megabytes a connection, which count as memory of the container: clients that send requests and
-/// never read would fill it.
-const SEND_BYTES: usize = 64 << 10;
 /// The most connections of a listener for consumers, each of which may wait for a minute.
 pub const CONSUMERS_MAX: usize = 16_384;
 /// The pause after a failed accept: no file descriptor is left, or all connections are busy.
@@ -163,36 +153,9 @@ impl Listener {
     }
 }
 
-/// Answers the requests of one connection until it ends, or at `shutdown` after the current
-/// request.
-async fn converse(stream: TcpStream, slot: Arc<Slot>, router: Router, shutdown: CancellationToken) {
-    // Answers are written whole: delaying small packets gains nothing.
-    let _ = stream.set_nodelay(true);
-    // The connection also works without it.
-    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
-    let (io, service) = (TimedIo::new(stream, slot.clone()), TowerToHyperService::new(router));
-    let service = service_fn(move |request| {
-        let (work, answer) = (BusyGuard::new(&slot), service.call(request));
-        async move { answer.await.map(|answer| answer.map(|body| AnswerBody::new(body, work))) }
-    });
-    let connection = http.serve_connection(TokioIo::new(io), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = shutdown.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::conversation::HEAD;
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;

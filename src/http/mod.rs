@@ -1,7 +1,7 @@
 //! The HTTP listeners: probes and metrics on `[probes]`, the admin API on `[http]`.
 //!
 //! - [`listener`]: binds an address and serves a router on it; [`StartGate`] answers before the
-//!   store is reached.
+//!   store is reached; `later`: the answers of calls that wait.
 //! - [`api`]: the state of the calls; [`router`]: the router of `/v1` with its middleware: `trace`,
 //!   `guard`; `caller`: who calls, and what the token allows.
 //! - `routes`: the calls, a file a resource: `jobs`, `schedule`, `actions`, `pop`, `leases`,
@@ -27,6 +27,7 @@ pub(crate) mod fuzz;
 pub(crate) mod guard;
 mod horizon;
 mod jobs;
+mod later;
 mod leases;
 pub mod listener;
 mod one_or_many;

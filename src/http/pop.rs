@@ -1,6 +1,6 @@
 //! `POST /v1/queues/{queue}/pop`
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,12 +12,15 @@ use hyper::body::{Frame, SizeHint};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Problem;
 use super::api::Api;
 use super::extract::MaybeJson;
+use super::later::{caught, later};
 use super::queue_name::{InPath, QueueNames};
+use super::router::TIMEOUT;
 use super::text::Text;
-use crate::consumers::PoppedJobs;
+use super::{Problem, trace};
+use crate::clock::{self, Instant};
+use crate::consumers::{PopRequest, PoppedJobs};
 use crate::queues::{POP_MAX, QueueService, WAIT_MAX};
 use crate::units::parse_duration_ms;
 use crate::view::FetchedJob;
@@ -79,8 +82,25 @@ pub(super) async fn pop(State(api): State<Api>, names: QueueNames, MaybeJson(ask
     if ttr_ms == Some(0) {
         return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
     }
-    let jobs = queues.pop(names.0, max, wait, ttr_ms).await?;
-    Ok(answer(jobs, queues.clone(), api.inner.apply.store.now_us()))
+    let until = clock::now() + wait;
+    let asked = queues.begin(names.0, max, wait, ttr_ms);
+    let jobs = queues.pop_now(&asked).await?;
+    if !jobs.is_empty() || clock::now() >= until {
+        return Ok(answer(&api, jobs));
+    }
+    Ok(later(caught(waited(api, asked, until), trace::panicked)))
+}
+
+/// The answer to a pop that waits.
+pub(super) async fn waited(api: Api, asked: PopRequest, until: Instant) -> Response {
+    let limit = until.saturating_duration_since(clock::now()) + TIMEOUT;
+    // Pinned here: a future that is an argument has its place twice.
+    let popped = pin!(api.inner.queues.pop_until(&asked, until));
+    match clock::timeout(limit, popped).await {
+        Some(Ok(jobs)) => answer(&api, jobs),
+        Some(Err(error)) => Problem::from(error).into_response(),
+        None => Problem::unanswered().into_response(),
+    }
 }
 
 /// A duration of a body.
@@ -88,9 +108,9 @@ pub(super) fn span(name: &str, text: Option<Text>) -> Result<Option<u64>, Proble
     text.map(|text| parse_duration_ms(&text.0)).transpose().map_err(|why| Problem::bad(format!("{name}: {why}")))
 }
 
-fn answer(jobs: PoppedJobs, queues: QueueService, now_us: i64) -> Response {
+fn answer(api: &Api, jobs: PoppedJobs) -> Response {
     let fetched = Fetched { jobs: jobs.iter().map(FetchedJob::popped).collect() };
-    unsent(serde_json::to_vec(&fetched).unwrap_or_default(), jobs, queues, now_us)
+    unsent(serde_json::to_vec(&fetched).unwrap_or_default(), jobs, api.inner.queues.clone(), api.inner.apply.store.now_us())
 }
 
 /// An answer of this JSON that hands out these jobs. Dropped before the connection takes it, it gives

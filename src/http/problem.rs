@@ -58,6 +58,11 @@ impl Problem {
         Problem { code: Some("forbidden"), ..Problem::new(StatusCode::FORBIDDEN, detail) }
     }
 
+    /// A call took too long.
+    pub(super) fn unanswered() -> Self {
+        Problem::new(StatusCode::GATEWAY_TIMEOUT, "there was no answer in time: the request may have been carried out")
+    }
+
     /// The same with this status.
     #[must_use]
     pub fn with_status(self, status: StatusCode) -> Self {
@@ -135,7 +140,7 @@ pub(super) async fn wrap(response: Response) -> Response {
     let text = to_bytes(body, LONGEST_DETAIL).await.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let detail = match status {
         StatusCode::METHOD_NOT_ALLOWED => "this path does not support the method: the header `allow` lists the supported ones".to_owned(),
-        StatusCode::GATEWAY_TIMEOUT => "there was no answer in time: the request may have been carried out".to_owned(),
+        StatusCode::GATEWAY_TIMEOUT => Problem::unanswered().detail,
         _ if text.is_empty() => status.canonical_reason().unwrap_or_default().to_owned(),
         _ => text,
     };

@@ -17,7 +17,7 @@ use crate::config::Limits;
 use crate::queues::WAIT_MAX;
 
 /// How long a call may take: longer than all tries of the store.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// What a request may hold besides its body, in bytes.
 const ENVELOPE: u64 = 64 << 10;
 

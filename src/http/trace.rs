@@ -7,10 +7,10 @@ use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
-use super::Problem;
-use crate::clock;
+use super::{Problem, later};
+use crate::clock::{self, Instant};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A caller's request id that is longer than this is replaced.
@@ -31,22 +31,55 @@ pub(crate) async fn request(mut request: Request, next: Next) -> Response {
     let span = tracing::info_span!("http", request_id = id.to_str().unwrap_or_default(), token = tracing::field::Empty);
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let mut response = next.run(request).instrument(span.clone()).await;
-    let status = response.status().as_u16();
-    let took_ms = u64::try_from(clock::now().duration_since(begun).as_millis()).unwrap_or(u64::MAX);
-    span.in_scope(|| {
-        if status >= 500 {
-            tracing::warn!(%method, path, status, took_ms, "request failed");
-        } else if matches!(method, Method::GET | Method::HEAD | Method::OPTIONS) || status < 300 && is_of_consumers(&path) {
-            tracing::debug!(%method, path, status, took_ms, "request");
-        } else {
-            tracing::info!(%method, path, status, took_ms, "request");
+    let call = Call { begun, id, method, path, span };
+    match later::take(&mut response) {
+        None => call.end(response),
+        Some(answer) => {
+            let call = call.without_buffers();
+            later::later(async move {
+                let response = answer.instrument(call.span.clone()).await;
+                call.end(response)
+            })
         }
-    });
-    let headers = response.headers_mut();
-    headers.insert(REQUEST_ID, id);
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
+    }
+}
+
+/// A call that runs.
+struct Call {
+    begun: Instant,
+    id: HeaderValue,
+    method: Method,
+    path: String,
+    span: Span,
+}
+
+impl Call {
+    /// The same without a part of the buffer that the request was read into.
+    fn without_buffers(self) -> Call {
+        let id = HeaderValue::from_bytes(self.id.as_bytes()).unwrap_or(self.id);
+        Call { id, ..self }
+    }
+
+    /// Logs the call, and marks its answer.
+    fn end(self, mut response: Response) -> Response {
+        let Call { begun, id, method, path, span } = self;
+        let status = response.status().as_u16();
+        let took_ms = u64::try_from(clock::now().duration_since(begun).as_millis()).unwrap_or(u64::MAX);
+        span.in_scope(|| {
+            if status >= 500 {
+                tracing::warn!(%method, path, status, took_ms, "request failed");
+            } else if matches!(method, Method::GET | Method::HEAD | Method::OPTIONS) || status < 300 && is_of_consumers(&path) {
+                tracing::debug!(%method, path, status, took_ms, "request");
+            } else {
+                tracing::info!(%method, path, status, took_ms, "request");
+            }
+        });
+        let headers = response.headers_mut();
+        headers.insert(REQUEST_ID, id);
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        response
+    }
 }
 
 /// Whether consumers make this call all the time.

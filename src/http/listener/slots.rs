@@ -33,6 +33,11 @@ impl Slot {
         self.stuck.store(is_stuck, Ordering::Relaxed);
     }
 
+    /// Whether the client does not read the answer.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed)
+    }
+
     /// Whether the connection waits for its client.
     fn waits_for_client(&self) -> bool {
         !self.busy.load(Ordering::Relaxed) || self.stuck.load(Ordering::Relaxed)

@@ -1,0 +1,50 @@
+//! An answer that comes later: what a call returns that waits.
+//!
+//! What the layers of a call keep while it runs is 13 kB: futures in boxes, services, headers that
+//! hold the buffer they were read into. A call that waits for a minute therefore ends at once, with a
+//! response that stands for its answer, and only the future of the answer stays. Each layer with a
+//! word on the answer takes that future and returns another one; the listener sends what comes.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+
+/// The answer of a call that waits. Dropped, the call ends.
+pub(super) type Later = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// In the extensions of the response that stands for an answer. Those must be clones and shared, so
+/// the first to take it has it.
+#[derive(Clone)]
+struct Standing(Arc<Mutex<Option<Later>>>);
+
+/// The response that stands for this answer.
+pub(super) fn later(answer: impl Future<Output = Response> + Send + 'static) -> Response {
+    let later: Later = Box::pin(answer);
+    let mut response = Response::default();
+    // Nobody sees it, as long as the listener takes the answer.
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response.extensions_mut().insert(Standing(Arc::new(Mutex::new(Some(later)))));
+    response
+}
+
+/// The answer that this response stands for.
+pub(super) fn take(response: &mut Response) -> Option<Later> {
+    let Standing(later) = response.extensions_mut().remove()?;
+    later.lock().take()
+}
+
+/// The answer, or what `panicked` answers: the layer that does so for calls sees no panic of a later
+/// answer.
+pub(super) fn caught(
+    answer: impl Future<Output = Response>,
+    panicked: fn(Box<dyn Any + Send>) -> Response,
+) -> impl Future<Output = Response> {
+    AssertUnwindSafe(answer).catch_unwind().map(move |answer| answer.unwrap_or_else(panicked))
+}

@@ -1,0 +1,233 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::clock;
+use crate::http::later::later;
+use crate::http::listener::{GRACE, Listener};
+
+/// More than the kernel buffers for a client that does not read.
+const LARGE: usize = 64 << 20;
+
+/// A listener whose call `/waits` is answered when it is let through, `/now` at once. `/unread` waits
+/// without having read its body.
+struct Server {
+    address: SocketAddr,
+    shutdown: CancellationToken,
+    gate: Arc<Semaphore>,
+    /// How many calls wait.
+    waiting: watch::Sender<usize>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    async fn start() -> Server {
+        let (gate, waiting) = (Arc::new(Semaphore::new(0)), watch::Sender::new(0));
+        let wait = {
+            let (gate, waiting) = (gate.clone(), waiting.clone());
+            move || {
+                let (gate, counted) = (gate.clone(), Counted::new(waiting.clone()));
+                later(async move {
+                    gate.acquire().await.unwrap().forget();
+                    drop(counted);
+                    "done".into_response()
+                })
+            }
+        };
+        let reads = wait.clone();
+        let router = Router::new()
+            .route("/waits", post(async move |_: Bytes| reads()))
+            .route("/unread", post(async move || wait()))
+            .route("/now", post(async |_: Bytes| "done").get(async || "done"))
+            .route("/large", get(async || "Z".repeat(LARGE)));
+        let listener = Listener::bind("http.listen", "127.0.0.1:0").await.unwrap();
+        let (address, shutdown) = (listener.address(), CancellationToken::new());
+        let task = tokio::spawn(listener.serve(router, shutdown.clone()));
+        Server { address, shutdown, gate, waiting, task }
+    }
+
+    async fn ask(&self, text: &str) -> TcpStream {
+        let mut link = TcpStream::connect(self.address).await.unwrap();
+        link.write_all(text.as_bytes()).await.unwrap();
+        link
+    }
+
+    async fn until_waiting(&self, count: usize) {
+        let mut waiting = self.waiting.subscribe();
+        clock::timeout(GRACE * 20, waiting.wait_for(|now| *now == count)).await.expect("so many waiting calls").unwrap();
+    }
+}
+
+/// Counts a call that waits, for as long as it lives.
+struct Counted(watch::Sender<usize>);
+
+impl Counted {
+    fn new(count: watch::Sender<usize>) -> Counted {
+        count.send_modify(|count| *count += 1);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+const LAST: &str = "GET /now HTTP/1.1\r\nconnection: close\r\n\r\n";
+
+fn post_to(path: &str, head: &str, body: &str) -> String {
+    format!("POST {path} HTTP/{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+/// All answers until the end of the connection.
+async fn answers(mut link: TcpStream) -> String {
+    let mut text = String::new();
+    clock::timeout(GRACE * 20, link.read_to_string(&mut text)).await.expect("the end of the connection").unwrap();
+    text
+}
+
+/// The lines of answers in alphabetic order, without dates.
+fn lines(answers: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = answers.lines().filter(|line| !line.starts_with("date: ")).collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[tokio::test]
+async fn a_call_that_waits_is_answered_as_one_that_does_not() {
+    let server = Server::start().await;
+    for (head, count) in [
+        ("1.1", 2),
+        ("1.1\r\nconnection: keep-alive", 2),
+        ("1.1\r\nconnection: close", 1),
+        ("1.1\r\nconnection: x, Close\r\nconnection: keep-alive", 1),
+        ("1.1\r\nconnection: upgrade\r\nupgrade: h2c", 2),
+        ("1.0", 1),
+        ("1.0\r\nconnection: Keep-Alive", 2),
+    ] {
+        server.gate.add_permits(1);
+        // The next request comes before the answer.
+        let [late, now] = ["/waits", "/now"].map(|path| post_to(path, head, "{}") + LAST);
+        let (late, now) = (answers(server.ask(&late).await).await, answers(server.ask(&now).await).await);
+        assert_eq!((now.matches("done").count(), lines(&late)), (count, lines(&now)), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_goes_on_after_a_wait() {
+    let server = Server::start().await;
+    let mut link = server.ask("").await;
+    for (head, next) in [("1.1", ""), ("1.1", LAST)] {
+        link.write_all(post_to("/waits", head, "{}").as_bytes()).await.unwrap();
+        server.until_waiting(1).await;
+        link.write_all(next.as_bytes()).await.unwrap();
+        server.gate.add_permits(1);
+        server.until_waiting(0).await;
+    }
+    let answers = answers(link).await;
+    assert_eq!((answers.matches("HTTP/1.1 200 OK\r\n").count(), answers.matches("\r\n\r\ndone").count()), (3, 3), "{answers}");
+}
+
+#[tokio::test]
+async fn many_requests_at_a_time_are_answered_in_their_order() {
+    let server = Server::start().await;
+    let count = 500;
+    server.gate.add_permits(count);
+    let asked = (post_to("/waits", "1.1", "{}") + &post_to("/now", "1.1", "{}")).repeat(count) + LAST;
+    let (link, asked) = (server.ask("").await, asked.into_bytes());
+    let (read, mut write) = link.into_split();
+    let writes = tokio::spawn(async move { write.write_all(&asked).await.map(|()| write) });
+    let mut link = read;
+    let mut text = String::new();
+    clock::timeout(GRACE * 20, link.read_to_string(&mut text)).await.expect("the end of the connection").unwrap();
+    writes.await.unwrap().unwrap();
+    assert_eq!((text.matches("HTTP/1.1 200 OK\r\n").count(), text.matches("done").count()), (2 * count + 1, 2 * count + 1));
+}
+
+#[tokio::test]
+async fn a_call_ends_when_its_client_goes_away() {
+    let server = Server::start().await;
+    let asked = post_to("/waits", "1.1", "{}");
+    let (gone, mut half) = (server.ask(&asked).await, server.ask(&asked).await);
+    server.until_waiting(2).await;
+    drop(gone);
+    server.until_waiting(1).await;
+    half.shutdown().await.unwrap();
+    server.until_waiting(0).await;
+    assert_eq!(answers(half).await, "");
+}
+
+#[tokio::test]
+async fn a_body_that_a_call_did_not_read_is_no_request() {
+    let server = Server::start().await;
+    let body = "GET /large HTTP/1.1\r\n\r\n";
+    let head = format!("POST /unread HTTP/1.1\r\ncontent-length: {}\r\n\r\n", body.len());
+    let (together, mut apart) = (server.ask(&(head.clone() + body + LAST)).await, server.ask(&head).await);
+    server.until_waiting(2).await;
+    apart.write_all(body.as_bytes()).await.unwrap();
+    server.gate.add_permits(2);
+    let (together, apart) = (answers(together).await, answers(apart).await);
+    assert_eq!((together.matches("\r\n\r\ndone").count(), together.contains('Z')), (2, false));
+    // hyper waits for no body that nobody reads.
+    assert!(apart.contains("\r\nconnection: close\r\n") && apart.ends_with("\r\n\r\ndone"), "{apart}");
+}
+
+#[tokio::test]
+async fn a_call_that_waits_loses_nothing_of_an_earlier_answer() {
+    let server = Server::start().await;
+    let mut link = server.ask(&("GET /large HTTP/1.1\r\n\r\n".to_owned() + &post_to("/waits", "1.1", "{}") + LAST)).await;
+    server.gate.add_permits(1);
+    let mut text = String::new();
+    clock::timeout(GRACE * 20, link.read_to_string(&mut text)).await.expect("the end of the connection").unwrap();
+    assert_eq!((text.matches('Z').count(), text.matches("\r\n\r\ndone").count()), (LARGE, 2));
+}
+
+#[tokio::test]
+async fn a_shutdown_answers_a_call_that_waits_and_ends_its_connection() {
+    let server = Server::start().await;
+    let link = server.ask(&post_to("/waits", "1.1", "{}")).await;
+    server.until_waiting(1).await;
+    server.shutdown.cancel();
+    server.gate.add_permits(1);
+    let answer = answers(link).await;
+    assert!(answer.contains("\r\nconnection: close\r\n") && answer.ends_with("\r\n\r\ndone"), "{answer}");
+    clock::timeout(GRACE * 20, server.task).await.expect("the server ends").unwrap().unwrap();
+}
+
+fn size<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
+    std::mem::size_of::<F>()
+}
+#[test]
+fn sizes() {
+    println!("converse {}", size(crate::http::listener::conversation::converse));
+    fn s3<A, B, C, F>(_: fn(A, B, C) -> F) -> usize {
+        std::mem::size_of::<F>()
+    }
+    fn s2<A, B, F>(_: fn(A, B) -> F) -> usize {
+        std::mem::size_of::<F>()
+    }
+    println!("waited {}", s3(crate::http::pop::waited));
+    println!("later {}", s2(|a: std::pin::Pin<Box<dyn Future<Output = Response>>>, b| crate::http::later::caught(a, b)));
+    println!(
+        "timedio {} waiting {} answer {} slot {}",
+        std::mem::size_of::<TimedIo>(),
+        std::mem::size_of::<Waiting>(),
+        std::mem::size_of::<Answer>(),
+        std::mem::size_of::<crate::http::listener::slots::Slot>()
+    );
+    fn p<'a>(c: &'a crate::consumers::Consumers, a: &'a crate::consumers::PopRequest, u: crate::clock::Instant) -> impl Future {
+        c.pop_until(a, u)
+    }
+    println!("pop_until {}", s3(p));
+}
