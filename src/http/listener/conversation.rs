@@ -72,14 +72,14 @@ struct Pause {
 /// Answers requests until the connection ends (`None`), or until a call waits. `answer` is the one to
 /// the request that is ahead of the stream.
 async fn talk(io: TimedIo, answer: Option<Answer>, calls: &Calls, shutdown: &CancellationToken) -> Result<Option<Pause>, hyper::Error> {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
     let waiting = Arc::new(Mutex::new(None));
-    let service = {
+    let mut connection = {
         let (calls, waiting, answer) = (calls.clone(), waiting.clone(), Mutex::new(answer));
-        service_fn(move |request| calls.call(request, answer.lock().take(), waiting.clone()))
+        let service = service_fn(move |request| calls.call(request, answer.lock().take(), waiting.clone()));
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
+        http.serve_connection(TokioIo::new(io), service)
     };
-    let mut connection = http.serve_connection(TokioIo::new(io), service);
     let mut stopped = pin!(shutdown.cancelled());
     let mut is_last = false;
     let paused = poll_fn(|context| {

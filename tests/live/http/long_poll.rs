@@ -3,6 +3,7 @@
 use std::net::Shutdown;
 
 use dwell_testkit::servers::DwellServer;
+use dwell_testkit::usage::Usage;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -53,6 +54,25 @@ async fn a_client_that_hangs_up_gets_no_job() {
         assert_eq!(sidecar.post(&format!("/v1/jobs/n{number}/finish"), &json!({"lease": job[0]["lease"]})).status, 200);
         until_waiting(&sidecar, 0).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consumers_that_wait_cost_little_memory() {
+    const COUNT: u64 = 400;
+    const EACH: u64 = 10 << 10;
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture).await;
+    // What the first calls cost once.
+    let mut links: Vec<_> = (0..10).map(|_| waiting_pop(&sidecar, "60s")).collect();
+    until_waiting(&sidecar, 10).await;
+    let resident = || Usage::of([sidecar.pid()]).unwrap().rss;
+    let before = resident();
+    links.extend((0..COUNT).map(|_| waiting_pop(&sidecar, "60s")));
+    until_waiting(&sidecar, 10 + COUNT).await;
+    // What the calls used before they waited goes back to the system later.
+    wait_until("little memory", async || (resident() < before + COUNT * EACH).then_some(())).await;
+    drop(links);
+    until_waiting(&sidecar, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,3 +1,5 @@
+//! Tests of calls that wait, over real connections.
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -11,9 +13,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::*;
 use crate::clock;
 use crate::http::later::later;
+use crate::http::listener::conversation::converse;
 use crate::http::listener::{GRACE, Listener};
 
 /// More than the kernel buffers for a client that does not read.
@@ -205,29 +207,11 @@ async fn a_shutdown_answers_a_call_that_waits_and_ends_its_connection() {
     clock::timeout(GRACE * 20, server.task).await.expect("the server ends").unwrap().unwrap();
 }
 
-fn size<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
-    std::mem::size_of::<F>()
-}
 #[test]
-fn sizes() {
-    println!("converse {}", size(crate::http::listener::conversation::converse));
-    fn s3<A, B, C, F>(_: fn(A, B, C) -> F) -> usize {
-        std::mem::size_of::<F>()
+fn a_connection_whose_call_waits_is_small() {
+    fn size<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
     }
-    fn s2<A, B, F>(_: fn(A, B) -> F) -> usize {
-        std::mem::size_of::<F>()
-    }
-    println!("waited {}", s3(crate::http::pop::waited));
-    println!("later {}", s2(|a: std::pin::Pin<Box<dyn Future<Output = Response>>>, b| crate::http::later::caught(a, b)));
-    println!(
-        "timedio {} waiting {} answer {} slot {}",
-        std::mem::size_of::<TimedIo>(),
-        std::mem::size_of::<Waiting>(),
-        std::mem::size_of::<Answer>(),
-        std::mem::size_of::<crate::http::listener::slots::Slot>()
-    );
-    fn p<'a>(c: &'a crate::consumers::Consumers, a: &'a crate::consumers::PopRequest, u: crate::clock::Instant) -> impl Future {
-        c.pop_until(a, u)
-    }
-    println!("pop_until {}", s3(p));
+    // Ten thousand of them wait at a time.
+    assert!(size(converse) <= 768, "{} bytes", size(converse));
 }
