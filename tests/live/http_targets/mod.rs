@@ -13,7 +13,7 @@ mod dead;
 mod delivery;
 mod fixture;
 mod queries;
-mod receiver;
+pub(crate) mod receiver;
 mod refusals;
 mod settings;
 mod throttled;

@@ -15,19 +15,19 @@ use crate::support::wait_until;
 
 /// A request as it arrived.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
-    pub(super) at_ms: i64,
-    pub(super) method: Method,
+pub(crate) struct Seen {
+    pub(crate) at_ms: i64,
+    pub(crate) method: Method,
     /// Path and query.
-    pub(super) uri: Uri,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl Seen {
     /// A header that comes once, as text; empty where there is none.
     #[track_caller]
-    pub(super) fn text(&self, name: &str) -> &str {
+    pub(crate) fn text(&self, name: &str) -> &str {
         let all: Vec<_> = self.headers.get_all(name).iter().collect();
         assert!(all.len() <= 1, "{name}: {all:?}");
         all.first().map_or("", |value| std::str::from_utf8(value.as_bytes()).unwrap())
@@ -43,7 +43,7 @@ struct Kept {
 }
 
 /// Serves on a free port until dropped.
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     address: String,
     kept: Arc<Kept>,
     _serving: JoinSet<()>,
@@ -51,12 +51,12 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// Answers each request with this status.
-    pub(super) async fn always(status: u16) -> Receiver {
+    pub(crate) async fn always(status: u16) -> Receiver {
         Receiver::start(move |_, _| answer(status, &[], "")).await
     }
 
     /// Answers by this rule.
-    pub(super) async fn start(rule: impl Fn(usize, &Seen) -> Response + Send + Sync + 'static) -> Receiver {
+    pub(crate) async fn start(rule: impl Fn(usize, &Seen) -> Response + Send + Sync + 'static) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let kept = Arc::new(Kept { seen: Mutex::default(), rule: Box::new(rule) });
@@ -67,23 +67,23 @@ impl Receiver {
     }
 
     /// The URL of a path on it.
-    pub(super) fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
     /// What has arrived.
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
         self.kept.seen.lock().clone()
     }
 
     /// Waits until so many requests arrived, and gives all.
-    pub(super) async fn until(&self, count: usize) -> Vec<Seen> {
+    pub(crate) async fn until(&self, count: usize) -> Vec<Seen> {
         wait_until(&format!("{count} requests at {}", self.address), async || (self.kept.seen.lock().len() >= count).then_some(())).await;
         self.seen()
     }
 
     /// The requests of one job, in their order.
-    pub(super) fn of(&self, id: &str) -> Vec<Seen> {
+    pub(crate) fn of(&self, id: &str) -> Vec<Seen> {
         self.seen().into_iter().filter(|seen| seen.text("delayed-id") == id).collect()
     }
 }
@@ -100,7 +100,7 @@ async fn keep(State(kept): State<Arc<Kept>>, method: Method, uri: Uri, headers: 
 }
 
 /// An answer of this status with these headers.
-pub(super) fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Response {
+pub(crate) fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Response {
     let mut response = (StatusCode::from_u16(status).unwrap(), body.to_owned()).into_response();
     for (name, value) in headers {
         response.headers_mut().insert(*name, value.parse().unwrap());

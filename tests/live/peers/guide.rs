@@ -39,6 +39,14 @@ impl Guide {
         guide
     }
 
+    /// The first block of this language of a page, saved as the file that the page names.
+    pub(super) fn save(&self, page: &str, language: &str, name: &str) {
+        let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/how-to/{page}.md"))).unwrap();
+        // As it stands: Python has indents of its own.
+        let (_, block) = page.split_once(&format!("\n```{language}\n")).unwrap();
+        std::fs::write(self.folder.path().join(name), block.split("\n```\n").next().unwrap()).unwrap();
+    }
+
     /// A tool that the page takes from elsewhere, as a script.
     pub(super) fn tool(&self, name: &str, script: &str) {
         let path = self.folder.path().join("bin").join(name);

@@ -7,8 +7,8 @@
 //!   `delay_queue`: what clients of ouqiang's push to a topic.
 //! - `lmstfy`, `delay_queue_server`: what clients of lmstfy and of ouqiang's delay-queue do, on the
 //!   `listeners` of `[compat]`.
-//! - `guides`, `queue_guides`: the pages that lead from them to Dwell, followed word by word; `guide`:
-//!   how.
+//! - `guides`, `queue_guides`, `url_guides`: the pages that lead from them to Dwell, and those about
+//!   URLs, followed word by word; `guide`: how.
 //! - `rabbitmq_plugin`: RabbitMQ's delayed-message plugin, on servers of its own.
 
 mod delay_queue;
@@ -24,6 +24,8 @@ mod queue_guides;
 mod rabbitmq_plugin;
 mod sky_uk;
 mod timebridge;
+#[cfg(feature = "http")]
+mod url_guides;
 
 use fixture::Fixture;
 
