@@ -14,6 +14,9 @@ use crate::reconnect::Backoff;
 /// the stream first for up to five seconds (NATS).
 const SILENCE_MARGIN: Duration = Duration::from_secs(10);
 
+/// Reports of the sink that are passed on together.
+const BATCHES_AT_ONCE: usize = 64;
+
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -83,6 +86,7 @@ impl Publisher {
     /// Serves one connection. A sink that is silent is dropped without waiting: its client may
     /// hang.
     async fn serve(&self, mut outcomes: Outcomes, stop: &CancellationToken) -> End {
+        let mut batches = Vec::with_capacity(BATCHES_AT_ONCE);
         let end = loop {
             let (next_deadline, silence) = {
                 let pending = self.inner.pending.lock();
@@ -90,9 +94,10 @@ impl Publisher {
             };
             tokio::select! {
                 biased;
-                batch = outcomes.recv() => match batch {
-                    Some(batch) => self.given(batch),
-                    None => break End::Lost,
+                // A sink may report each outcome alone.
+                count = outcomes.recv_many(&mut batches, BATCHES_AT_ONCE) => match count {
+                    0 => break End::Lost,
+                    _ => self.given(batches.drain(..).reduce(joined).unwrap_or_default()),
                 },
                 () = stop.cancelled() => break End::Stopped,
                 () = at(next_deadline) => self.expire(),
@@ -136,6 +141,11 @@ impl Publisher {
     fn silence(&self) -> Duration {
         self.inner.publish_timeout * 2 + SILENCE_MARGIN
     }
+}
+
+fn joined(mut one: Vec<(Token, Outcome)>, other: Vec<(Token, Outcome)>) -> Vec<(Token, Outcome)> {
+    one.extend(other);
+    one
 }
 
 /// Waits until this instant, or for ever.

@@ -31,12 +31,19 @@ const ENCODED: &AsciiSet = &AsciiSet::EMPTY;
 
 /// Whether a header can be sent: false if it acts on the hop, or is Dwell's own. `Err`: why not.
 pub(super) fn carries(header: &Header) -> Result<bool, String> {
+    Ok(read(header)?.is_some())
+}
+
+/// A header as HTTP has it; `None` if it acts on the hop, or is Dwell's own. `Err`: why it cannot be
+/// sent.
+fn read(header: &Header) -> Result<Option<(HeaderName, HeaderValue)>, String> {
     let Ok(name) = HeaderName::from_bytes(header.name.as_bytes()) else {
         return Err("the name is no token, as HTTP wants it: use letters, digits and `-`".to_owned());
     };
-    value(header)
+    let value = value(header)
         .ok_or_else(|| "the value has a line break or another control character, or is no text: send one line of text".to_owned())?;
-    Ok(!HOP.contains(&name.as_str()) && !name.as_str().starts_with(WEBHOOK))
+    let is_carried = !HOP.contains(&name.as_str()) && !name.as_str().starts_with(WEBHOOK);
+    Ok(is_carried.then_some((name, value)))
 }
 
 fn value(header: &Header) -> Option<HeaderValue> {
@@ -49,14 +56,10 @@ pub(super) fn to_http(headers: &Headers) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::with_capacity(headers.len() + 6);
     for header in headers.iter() {
         let wrong = |why: String| format!("header `{}`: {why}", header.name.escape_debug());
-        if !carries(header).map_err(wrong)? {
-            continue;
-        }
-        let Ok(name) = HeaderName::from_bytes(header.name.as_bytes()) else { continue };
-        let value = if name == "delayed-id" { ascii(header) } else { value(header) };
-        if let Some(value) = value {
-            map.append(name, value);
-        }
+        let Some((name, value)) = read(header).map_err(wrong)? else { continue };
+        let is_beyond_ascii = !value.as_bytes().is_ascii();
+        let value = if is_beyond_ascii && name == "delayed-id" { ascii(header).unwrap_or(value) } else { value };
+        map.append(name, value);
     }
     map.entry(header::CONTENT_TYPE).or_insert(CONTENT_TYPE);
     map.entry(header::USER_AGENT).or_insert(USER_AGENT);

@@ -7,7 +7,7 @@
 //! - `connection`, `counted`: the client: TLS, time limits, connections that are kept.
 //! - `headers`, `signature`, `signer`: the request's headers, signed by Standard Webhooks.
 //! - `slots`: how many requests, and how many connections, one host has at a time.
-//! - `sink`: an attempt a task; `outcome`, `retry_after`: what an answer, or an error, means.
+//! - `sink`: an attempt a task; `targets`: the URLs that it knows; `outcome`, `retry_after`: what an answer, or an error, means.
 
 mod addresses;
 mod config;
@@ -25,6 +25,7 @@ mod signer;
 mod sink;
 mod slots;
 mod special_purpose;
+mod targets;
 mod url;
 
 pub use self::addresses::Subnets;

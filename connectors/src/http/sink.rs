@@ -6,17 +6,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
-use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
+use http::{HeaderName, HeaderValue, Method, Request, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::addresses::Subnets;
 use super::config::Config;
 use super::connection::{HttpClient, client};
 use super::signer::Signer;
 use super::slots::{HostSlots, SLOTS};
+use super::targets::Targets;
 use super::{headers, outcome, url};
 use crate::{ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, Token};
 
@@ -34,8 +34,12 @@ pub(super) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
         None => None,
     };
     let timeout = config.timeout().min(publish_timeout);
-    let requests =
-        Requests { client: client(config, timeout, SLOTS).await?, slots: Arc::default(), subnets: config.subnets.clone(), signer };
+    let requests = Requests {
+        client: client(config, timeout, SLOTS).await?,
+        slots: Arc::default(),
+        targets: Targets::new(config.subnets.clone()),
+        signer,
+    };
     let (sender, outcomes) = mpsc::unbounded_channel();
     Ok((HttpSink { requests: Arc::new(requests), outcomes: sender, timeout }, outcomes))
 }
@@ -50,7 +54,7 @@ pub(super) struct HttpSink {
 struct Requests {
     client: HttpClient,
     slots: Arc<HostSlots>,
-    subnets: Subnets,
+    targets: Targets,
     signer: Option<Arc<Signer>>,
 }
 
@@ -111,13 +115,8 @@ impl Requests {
     }
 
     /// The request of a message, and the host that gets it; or the outcome of what cannot be sent.
-    fn request(&self, to: Destination, message: Message, id: &str) -> Result<(Request<Full<Bytes>>, String), Outcome> {
-        let url = url::parse(&to.address).map_err(Outcome::Invalid)?;
-        if let Some(why) = url::literal(&url).and_then(|address| self.subnets.permit(address).err()) {
-            return Err(Outcome::Failed(why));
-        }
-        let uri =
-            Uri::try_from(url.as_str()).map_err(|_| Outcome::Invalid("the client cannot send this URL: percent-encode it".to_owned()))?;
+    fn request(&self, to: Destination, message: Message, id: &str) -> Result<(Request<Full<Bytes>>, Arc<str>), Outcome> {
+        let target = self.targets.read(&to.address)?;
         let mut headers = headers::to_http(&message.headers).map_err(Outcome::Invalid)?;
         // The client leaves out 0, which some servers want to see (411).
         headers.insert(CONTENT_LENGTH, HeaderValue::from(message.body.len()));
@@ -135,9 +134,9 @@ impl Requests {
             headers.insert(WEBHOOK_SIGNATURE, value);
         }
         let mut request = Request::new(Full::new(message.body));
-        (*request.method_mut(), *request.uri_mut(), *request.version_mut()) = (Method::POST, uri, Version::HTTP_11);
+        (*request.method_mut(), *request.uri_mut(), *request.version_mut()) = (Method::POST, target.uri, Version::HTTP_11);
         *request.headers_mut() = headers;
-        Ok((request, url::origin(&url)))
+        Ok((request, target.origin))
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) const SLOTS: usize = 256;
 /// The hosts that have requests (or connections), each with its slots.
 #[derive(Debug, Default)]
 pub(super) struct HostSlots {
-    hosts: Mutex<HashMap<String, Arc<Semaphore>>>,
+    hosts: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
 }
 
 /// A slot of one host; free when dropped.
@@ -26,16 +26,20 @@ pub(super) struct Slot {
 /// A host that has requests, or requests that wait for a slot.
 struct Host {
     slots: Arc<HostSlots>,
-    origin: String,
+    origin: Arc<str>,
     semaphore: Arc<Semaphore>,
 }
 
 impl HostSlots {
     /// Waits for a slot of this host; `None` if none is free by then.
-    pub(super) async fn acquire(self: &Arc<Self>, origin: String, until: Instant) -> Option<Slot> {
-        let semaphore = Arc::clone(self.hosts.lock().entry(origin.clone()).or_insert_with(|| Arc::new(Semaphore::new(SLOTS))));
+    pub(super) async fn acquire(self: &Arc<Self>, origin: impl Into<Arc<str>>, until: Instant) -> Option<Slot> {
+        let origin = origin.into();
+        let semaphore = Arc::clone(self.hosts.lock().entry(Arc::clone(&origin)).or_insert_with(|| Arc::new(Semaphore::new(SLOTS))));
         let host = Host { slots: Arc::clone(self), origin, semaphore };
-        let permit = tokio::time::timeout_at(until, Arc::clone(&host.semaphore).acquire_owned()).await.ok()?.ok()?;
+        let permit = match Arc::clone(&host.semaphore).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => tokio::time::timeout_at(until, Arc::clone(&host.semaphore).acquire_owned()).await.ok()?.ok()?,
+        };
         Some(Slot { permit: Some(permit), host })
     }
 }
@@ -54,7 +58,7 @@ impl Drop for Host {
         let mut hosts = self.slots.hosts.lock();
         // The map's and this one's: nobody else gets one while the map is locked.
         if Arc::strong_count(&self.semaphore) == 2 {
-            hosts.remove(&self.origin);
+            hosts.remove(&*self.origin);
         }
     }
 }
@@ -72,13 +76,13 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(1);
         let mut held = Vec::new();
         for _ in 0..SLOTS {
-            held.push(slots.acquire("http://a".to_owned(), until).await.unwrap());
+            held.push(slots.acquire("http://a", until).await.unwrap());
         }
-        assert!(slots.acquire("http://a".to_owned(), until).await.is_none(), "the time is over");
-        assert!(slots.acquire("http://b".to_owned(), until).await.is_some(), "another host");
+        assert!(slots.acquire("http://a", until).await.is_none(), "the time is over");
+        assert!(slots.acquire("http://b", until).await.is_some(), "another host");
         assert_eq!(slots.hosts.lock().len(), 1);
         held.pop();
-        held.push(slots.acquire("http://a".to_owned(), until + Duration::from_secs(1)).await.unwrap());
+        held.push(slots.acquire("http://a", until + Duration::from_secs(1)).await.unwrap());
         drop(held);
         assert!(slots.hosts.lock().is_empty());
     }

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::JoinSet;
 
-use super::LOOK;
 use super::expectations::Summary;
 use super::plan::{self, Planned};
 use super::queues::Play;
@@ -19,7 +18,6 @@ use super::queues::consumer::{End, Event, Fetched};
 use super::screen::Screen;
 use crate::http::receiver::{Answer, Arrival, Handler, Receiver, status};
 use crate::queue::place::Place;
-use dwell::clock;
 
 /// How long a consumer may take that answers 202, ms.
 const TTR_MS: i64 = 1000;
@@ -39,10 +37,6 @@ pub async fn run(silent: bool) -> Result<Summary, Failure> {
     let settings = crate::http::settings(&[receiver.port()], "5s");
     let mut place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &settings).await?;
     let api = Api::new(place.ports()[0]);
-    // The admin API answers 503 until it is open, which is a moment after `/readyz`.
-    while api.get("/v1/stats").await?.status == 503 {
-        clock::sleep(LOOK).await;
-    }
     screen.say(&format!(
         "servers   redis-server on port {}, dwell on port {}, a receiver on port {}, no broker",
         place.redis.port(),

@@ -57,6 +57,8 @@ pub struct Figures {
     pub bare_median: f64,
     /// Dwell's median as a share of the bare client's.
     pub share: f64,
+    /// CPU of the bare client for one request, of the last run, µs.
+    pub bare_us: f64,
     /// CPU of Dwell for one job, of the last run, µs.
     pub dwell_us: f64,
     /// The same of Redis.
@@ -80,7 +82,9 @@ pub async fn run(options: Options) -> Result<Figures, Failure> {
         let per_s = dwell(&place, &mut receiver, &target, options, &mut figures).await?;
         (options.say)(&format!("Dwell: {per_s:.0} jobs a second"));
         figures.dwell_per_s.push(per_s);
+        let before = Usage::of([std::process::id()]).unwrap_or_default();
         let per_s = bare(&mut receiver, &target, options).await?;
+        figures.bare_us = each(Usage::of([std::process::id()]).unwrap_or_default(), before, options.jobs);
         (options.say)(&format!("the bare client: {per_s:.0} requests a second"));
         figures.bare_per_s.push(per_s);
     }
@@ -100,7 +104,12 @@ fn per_second(jobs: u64, us: i64) -> f64 {
     jobs as f64 * 1e6 / us.max(1) as f64
 }
 
+/// CPU of one job, µs.
 #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
+fn each(now: Usage, before: Usage, jobs: u64) -> f64 {
+    (now - before).cpu_s() * 1e6 / jobs.max(1) as f64
+}
+
 async fn dwell(place: &Place, receiver: &mut Process, target: &str, options: Options, figures: &mut Figures) -> Result<f64, Failure> {
     receiver.reset().await?;
     let due_ms = clock::wall_ms() + 3000 + i64::try_from(options.jobs * 1000 / SCHEDULED_PER_S).unwrap_or(0);
@@ -115,10 +124,9 @@ async fn dwell(place: &Place, receiver: &mut Process, target: &str, options: Opt
     let before = used();
     let counts = receiver.answered(options.jobs, PATIENCE).await?;
     let [of_dwell, of_redis, of_receiver] = used();
-    let each = |now: Usage, before: Usage| (now - before).cpu_s() * 1e6 / options.jobs.max(1) as f64;
-    figures.dwell_us = each(of_dwell, before[0]);
-    figures.redis_us = each(of_redis, before[1]);
-    figures.receiver_us = each(of_receiver, before[2]);
+    figures.dwell_us = each(of_dwell, before[0], options.jobs);
+    figures.redis_us = each(of_redis, before[1], options.jobs);
+    figures.receiver_us = each(of_receiver, before[2], options.jobs);
     Ok(per_second(options.jobs, counts.last_us - due_ms * 1000))
 }
 

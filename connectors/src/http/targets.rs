@@ -1,0 +1,86 @@
+//! The URLs of the last targets, which are parsed once: most jobs go to few URLs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::Uri;
+use parking_lot::Mutex;
+
+use super::addresses::Subnets;
+use super::url;
+use crate::Outcome;
+
+/// The most URLs that are remembered, and the most bytes of one: producers name them.
+const REMEMBERED: usize = 1024;
+const LONGEST: usize = 512;
+
+/// A URL that may be requested.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) uri: Uri,
+    /// The host, as [`url::origin`] shows it.
+    pub(super) origin: Arc<str>,
+}
+
+/// Reads URLs.
+#[derive(Debug)]
+pub(super) struct Targets {
+    subnets: Subnets,
+    read: Mutex<HashMap<String, Target>>,
+}
+
+impl Targets {
+    pub(super) fn new(subnets: Subnets) -> Self {
+        Targets { subnets, read: Mutex::default() }
+    }
+
+    /// The target of this URL, or the outcome of a request that cannot be sent.
+    pub(super) fn read(&self, address: &str) -> Result<Target, Outcome> {
+        if let Some(target) = self.read.lock().get(address) {
+            return Ok(target.clone());
+        }
+        let target = self.parsed(address)?;
+        if address.len() <= LONGEST {
+            let mut read = self.read.lock();
+            if read.len() >= REMEMBERED {
+                read.clear();
+            }
+            read.insert(address.to_owned(), target.clone());
+        }
+        Ok(target)
+    }
+
+    fn parsed(&self, address: &str) -> Result<Target, Outcome> {
+        let url = url::parse(address).map_err(Outcome::Invalid)?;
+        if let Some(why) = url::literal(&url).and_then(|address| self.subnets.permit(address).err()) {
+            return Err(Outcome::Failed(why));
+        }
+        let uri =
+            Uri::try_from(url.as_str()).map_err(|_| Outcome::Invalid("the client cannot send this URL: percent-encode it".to_owned()))?;
+        Ok(Target { uri, origin: url::origin(&url).into() })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_read_as_the_first_time_and_memory_is_bounded() {
+        let targets = Targets::new(Subnets::default());
+        for _ in 0..2 {
+            let target = targets.read("https://APP.internal:443/a/../b").unwrap();
+            assert_eq!((target.uri.to_string().as_str(), &*target.origin), ("https://app.internal/b", "https://app.internal"));
+            assert!(matches!(targets.read("https://app.internal/a#b"), Err(Outcome::Invalid(_))));
+            assert!(matches!(targets.read("http://10.0.0.1/"), Err(Outcome::Failed(_))));
+        }
+        assert_eq!(targets.read.lock().len(), 1);
+        for number in 0..2 * REMEMBERED {
+            targets.read(&format!("https://app.internal/{number}")).unwrap();
+        }
+        targets.read(&format!("https://app.internal/?{}", "x".repeat(LONGEST))).unwrap();
+        let read = targets.read.lock();
+        assert!(read.len() <= REMEMBERED && read.keys().all(|url| url.len() <= LONGEST));
+    }
+}
