@@ -107,8 +107,8 @@ impl Destinations {
 
     /// The broker has no route to the destination, or the destination answered with an error: it is
     /// not silent.
-    pub(super) fn answered(&mut self, to: &Destination, token: Token) {
-        if self.pauses.answered(&self.settings.connector.endpoint(to), token) {
+    pub(super) fn answered(&mut self, to: &Destination, token: Token, now: Instant) {
+        if self.pauses.answered(&self.settings.connector.endpoint(to), token, now) {
             self.count_pauses();
         }
     }

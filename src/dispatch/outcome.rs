@@ -116,7 +116,7 @@ impl Outcomes {
                 Some(self.fail_on_schedule(&publication, why))
             }
             Outcome::Unroutable(why) | Outcome::Failed(why) => {
-                destinations.answered(to, token);
+                destinations.answered(to, token, now);
                 Some(self.fail_on_schedule(&publication, why))
             }
             // This process was suspended. Whoever takes the job over keeps its step.

@@ -103,6 +103,11 @@ impl Pause {
         (self.began, self.until, self.given_back, self.throttled) = (now, now + jitter(self.length), 0, false);
     }
 
+    /// Whether the destination asked for the pause, and it is not over.
+    fn is_asked_for(&self, now: Instant) -> bool {
+        self.throttled && now < self.until
+    }
+
     /// How long another job waits.
     fn wait(&mut self, now: Instant) -> Duration {
         self.given_back = self.given_back.saturating_add(1);
@@ -150,7 +155,7 @@ impl Pauses {
         pause.probe.take_if(|probe| *probe == token);
         (pause.throttled, pause.one_at_a_time) = (true, false);
         pause.until = pause.until.max(now + wait);
-        pause.until - now
+        pause.wait(now)
     }
 
     /// The destination's share of the window is full. Returns how long the job waits in due.
@@ -184,7 +189,7 @@ impl Pauses {
         let Some(pause) = self.paused.get_mut(to) else { return false };
         let probed = pause.probe.take_if(|probe| *probe == token).is_some();
         (pause.one_at_a_time, pause.max, pause.early) = (true, PAUSE_MAX, early && !probed);
-        if probed || (pause.probe.is_none() && pause.until <= now) {
+        if (probed || (pause.probe.is_none() && pause.until <= now)) && !pause.is_asked_for(now) {
             pause.extend(now);
         }
         let should_log = !pause.early && !pause.logged;
@@ -203,10 +208,10 @@ impl Pauses {
 
     /// The broker answered for the destination, so it is not silent. Returns whether that ended a
     /// pause.
-    pub(super) fn answered(&mut self, to: &Destination, token: Token) -> bool {
+    pub(super) fn answered(&mut self, to: &Destination, token: Token, now: Instant) -> bool {
         self.unknown.remove(to);
         self.inconclusive(to, token);
-        self.paused.get(to).is_some_and(|pause| pause.one_at_a_time && !pause.throttled) && self.paused.remove(to).is_some()
+        self.paused.get(to).is_some_and(|pause| pause.one_at_a_time && !pause.is_asked_for(now)) && self.paused.remove(to).is_some()
     }
 
     /// The destination confirmed a message: ends its pause, unless the destination said how long it
@@ -215,7 +220,7 @@ impl Pauses {
         if !self.unknown.is_empty() {
             self.unknown.remove(to);
         }
-        if self.paused.is_empty() || self.paused.get(to).is_some_and(|pause| pause.throttled && now < pause.until) {
+        if self.paused.is_empty() || self.paused.get(to).is_some_and(|pause| pause.is_asked_for(now)) {
             return None;
         }
         self.paused.remove(to).map(|pause| pause.logged)
@@ -280,14 +285,23 @@ mod tests {
     fn nothing_ends_a_pause_early_that_the_destination_asked_for() {
         let (mut pauses, to, now) = (Pauses::default(), Destination::new("throttled"), clock::now());
         let (wait, soon) = (Duration::from_secs(60), now + Duration::from_secs(30));
-        assert_eq!(pauses.throttled(&to, 1, wait, now), wait);
-        assert_eq!(pauses.throttled(&to, 2, Duration::from_secs(5), now), wait, "the longest counts");
-        assert_eq!((pauses.confirmed(&to, soon), pauses.answered(&to, 3), pauses.reconnected()), (None, false, false));
+        let about = wait..wait + SPREAD_MAX;
+        assert!(about.contains(&pauses.throttled(&to, 1, wait, now)));
+        assert!(about.contains(&pauses.throttled(&to, 2, Duration::from_secs(5), now)), "the longest counts");
+        assert_eq!((pauses.confirmed(&to, soon), pauses.answered(&to, 3, soon), pauses.reconnected()), (None, false, false));
+        assert!((4..9).all(|token| !pauses.unknown(&to, token, true, soon)));
         assert!(pauses.remaining(&to, soon).is_some_and(|left| left >= Duration::from_secs(30)));
         let after = now + wait;
         assert!(pauses.remaining(&to, after).is_none(), "then it is tried again");
-        assert_eq!(pauses.confirmed(&to, after), Some(false));
+        assert!(pauses.answered(&to, 10, after), "an answer then ends what the silence of others began");
         assert!(!pauses.has(&to));
+
+        // The probe of a silent destination ends after another message was throttled.
+        assert!((20..30).filter(|token| pauses.unknown(&to, *token, false, now)).count() == 1);
+        pauses.sent(&to, 30);
+        pauses.throttled(&to, 31, wait, now);
+        pauses.unknown(&to, 30, false, now);
+        assert!(pauses.remaining(&to, soon).is_some_and(|left| left >= Duration::from_secs(30)));
     }
 
     #[test]
@@ -331,9 +345,9 @@ mod tests {
         pauses.sent(&refuses, 22);
         pauses.refused(&refuses, 22, SLOW, now + PAUSE_MAX);
         assert_eq!((pauses.reconnected(), pauses.count()), (false, 2));
-        assert!(pauses.answered(&refuses, 23));
+        assert!(pauses.answered(&refuses, 23, now));
         // Any other answer ends the pause of a silent destination.
-        assert!(pauses.answered(&to, 10) && pauses.count() == 0);
+        assert!(pauses.answered(&to, 10, now) && pauses.count() == 0);
         pauses.refused(&to, 11, SLOW, now);
         pauses.sent(&to, 12);
         assert!(pauses.remaining(&to, now + PAUSE_MAX).is_some(), "after a slow refusal one job at a time probes, too");
@@ -343,7 +357,7 @@ mod tests {
         // ends the probe.
         pauses.sent(&to, 13);
         pauses.refused(&to, 14, QUICK, now + PAUSE_MAX);
-        assert!(!pauses.answered(&to, 13) && pauses.remaining(&to, now + 3 * PAUSE_MAX).is_none());
+        assert!(!pauses.answered(&to, 13, now) && pauses.remaining(&to, now + 3 * PAUSE_MAX).is_none());
     }
 
     #[test]

@@ -148,6 +148,7 @@ mod tests {
         assert_eq!(endpoint("http://127.1:8080/a"), "http://127.0.0.1:8080");
         assert_eq!(config.shown(&Destination::new("https://app.internal/a?token=secret")), "https://app.internal/a");
         assert_eq!(config.shown(&Destination::new("no url?token=secret")), "no url");
+        assert_eq!(config.shown(&Destination::new("https://user:secret@app.internal/a#secret")), "https://***@app.internal/a");
     }
 
     #[test]

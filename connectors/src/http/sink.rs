@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::config::Config;
 use super::connection::{HttpClient, client};
@@ -24,6 +24,10 @@ use crate::{ConnectorError, Destination, Message, Outcome, Outcomes, Publication
 const BODY_MAX: usize = 4 << 10;
 /// How long the body of an answer may take: the status has decided.
 const BODY_TIME: Duration = Duration::from_secs(1);
+/// How long a request waits for a slot of its host, at most a quarter of its attempt: the rest is
+/// the host's. A slow host would get requests whose time is nearly over. Less than what the caller
+/// takes for silence.
+const SLOT_TIME: Duration = Duration::from_secs(1);
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
@@ -93,14 +97,21 @@ impl Requests {
             Err(outcome) => return report(outcome),
         };
         let begun = Instant::now();
-        let Some(_slot) = self.slots.acquire(origin, until).await else {
+        let patience = (until.saturating_duration_since(begun) / 4).min(SLOT_TIME);
+        let Some(_slot) = self.slots.acquire(origin, begun + patience).await else {
             return report(Outcome::Refused(format!("never sent: the host has {SLOTS} requests without an answer")));
         };
         if Instant::now() >= until {
             return report(Outcome::Refused("never sent: the time of the attempt was over".to_owned()));
         }
-        match timeout_at(until, self.client.request(request)).await {
-            Err(_) => report(outcome::of_silence(begun.elapsed())),
+        // The timer first: a process that was suspended while it connected sends nothing afterwards.
+        let answer = tokio::select! {
+            biased;
+            () = sleep_until(until) => Err(()),
+            answer = self.client.request(request) => Ok(answer),
+        };
+        match answer {
+            Err(()) => report(outcome::of_silence(begun.elapsed())),
             Ok(Err(error)) => report(outcome::of_error(&error)),
             Ok(Ok(answer)) => {
                 let (head, body) = answer.into_parts();

@@ -19,15 +19,17 @@ pub(super) struct HostSlots {
 
 /// A slot of one host; free when dropped.
 pub(super) struct Slot {
-    permit: Option<OwnedSemaphorePermit>,
-    host: Host,
+    /// Goes before its host is counted.
+    _permit: OwnedSemaphorePermit,
+    _host: Host,
 }
 
 /// A host that has requests, or requests that wait for a slot.
 struct Host {
     slots: Arc<HostSlots>,
     origin: Arc<str>,
-    semaphore: Arc<Semaphore>,
+    /// `None` once dropped.
+    semaphore: Option<Arc<Semaphore>>,
 }
 
 impl HostSlots {
@@ -35,20 +37,12 @@ impl HostSlots {
     pub(super) async fn acquire(self: &Arc<Self>, origin: impl Into<Arc<str>>, until: Instant) -> Option<Slot> {
         let origin = origin.into();
         let semaphore = Arc::clone(self.hosts.lock().entry(Arc::clone(&origin)).or_insert_with(|| Arc::new(Semaphore::new(SLOTS))));
-        let host = Host { slots: Arc::clone(self), origin, semaphore };
-        let permit = match Arc::clone(&host.semaphore).try_acquire_owned() {
+        let host = Host { slots: Arc::clone(self), origin, semaphore: Some(Arc::clone(&semaphore)) };
+        let permit = match Arc::clone(&semaphore).try_acquire_owned() {
             Ok(permit) => permit,
-            Err(_) => tokio::time::timeout_at(until, Arc::clone(&host.semaphore).acquire_owned()).await.ok()?.ok()?,
+            Err(_) => tokio::time::timeout_at(until, semaphore.acquire_owned()).await.ok()?.ok()?,
         };
-        Some(Slot { permit: Some(permit), host })
-    }
-}
-
-impl Drop for Slot {
-    /// The permit goes before its host is counted.
-    fn drop(&mut self) {
-        debug_assert!(Arc::strong_count(&self.host.semaphore) > 1);
-        self.permit = None;
+        Some(Slot { _permit: permit, _host: host })
     }
 }
 
@@ -56,8 +50,9 @@ impl Drop for Host {
     /// Forgets the host with its last request: producers name hosts, so they may be many.
     fn drop(&mut self) {
         let mut hosts = self.slots.hosts.lock();
-        // The map's and this one's: nobody else gets one while the map is locked.
-        if Arc::strong_count(&self.semaphore) == 2 {
+        self.semaphore = None;
+        // Only the map has the semaphore: nobody else gets one while the map is locked.
+        if hosts.get(&*self.origin).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
             hosts.remove(&*self.origin);
         }
     }

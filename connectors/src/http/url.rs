@@ -123,9 +123,17 @@ pub(super) fn plain_origin(text: &str) -> Option<&str> {
     (is_plain_port && is_host).then(|| &text[..text.len() - rest.len() + authority.len()])
 }
 
-/// A destination for logs and errors: without its query, also where it is no URL.
+/// A destination for logs and errors: without query, fragment and user info, also where it is no
+/// URL.
 pub(super) fn shown(text: &str) -> String {
-    parse(text).map_or_else(|_| text.split('?').next().unwrap_or_default().to_owned(), |url| without_query(&url))
+    if let Ok(url) = parse(text) {
+        return without_query(&url);
+    }
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    match authority(text).rsplit_once('@') {
+        Some((secret, _)) => text.replacen(&format!("{secret}@"), "***@", 1),
+        None => text.to_owned(),
+    }
 }
 
 #[cfg(test)]
