@@ -173,10 +173,10 @@ async fn a_retry_moves_the_step_and_remembers_why() {
     }
     let lease = fixture.claim_one().await;
     // A publish that was never begun counts no attempt, but the step is used.
-    let unpublished = Retry { unpublished: true, error: "é".repeat(500), ..retry(&lease, 0) };
+    let unpublished = Retry { unpublished: true, error: "é".repeat(5000), ..retry(&lease, 0) };
     fixture.store.queue.retry(0, MAIN, &[unpublished]).await.unwrap();
     let lease = fixture.claim_one().await;
-    assert_eq!((lease.state.step, lease.state.attempt, lease.state.last_error.len()), (4, 4, 300));
+    assert_eq!((lease.state.step, lease.state.attempt, lease.state.last_error.len()), (4, 4, 4400));
 }
 
 #[tokio::test]
