@@ -24,10 +24,6 @@ use crate::{ConnectorError, Destination, Message, Outcome, Outcomes, Publication
 const BODY_MAX: usize = 4 << 10;
 /// How long the body of an answer may take: the status has decided.
 const BODY_TIME: Duration = Duration::from_secs(1);
-/// How long a request waits for a slot of its host, at most a quarter of its attempt: the rest is
-/// the host's. A slow host would get requests whose time is nearly over. Less than what the caller
-/// takes for silence.
-const SLOT_TIME: Duration = Duration::from_secs(1);
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
@@ -97,8 +93,7 @@ impl Requests {
             Err(outcome) => return report(outcome),
         };
         let begun = Instant::now();
-        let patience = (until.saturating_duration_since(begun) / 4).min(SLOT_TIME);
-        let Some(_slot) = self.slots.acquire(origin, begun + patience).await else {
+        let Some(_slot) = self.slots.acquire(origin, until).await else {
             return report(Outcome::Refused(format!("never sent: the host has {SLOTS} requests without an answer")));
         };
         if Instant::now() >= until {
