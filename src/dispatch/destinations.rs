@@ -62,7 +62,9 @@ impl Destinations {
 
     /// A message was handed over.
     pub(super) fn sent(&mut self, to: &Destination, token: Token) {
-        self.pauses.sent(&self.settings.connector.endpoint(to), token);
+        if self.pauses.count() > 0 {
+            self.pauses.sent(&self.settings.connector.endpoint(to), token);
+        }
     }
 
     /// A publication of `size` bytes has its outcome: frees its place in the share, and a confirm

@@ -62,9 +62,11 @@ pub(super) async fn client(config: &Config, attempt: Duration, slots: usize) -> 
 
 /// Connects to a host, within a time limit that covers look-up, TCP and TLS. A host has no more
 /// connections than requests: the client alone would keep one for each request that found none free
-/// at once.
+/// at once. The client clones it for each request.
 #[derive(Clone)]
-pub(super) struct Connect {
+pub(super) struct Connect(Arc<Connecting>);
+
+struct Connecting {
     https: HttpsConnector<HttpConnector<Resolver>>,
     limit: Duration,
     slots: Arc<HostSlots>,
@@ -78,7 +80,7 @@ impl Connect {
         tcp.set_nodelay(true);
         let https =
             HttpsConnectorBuilder::new().with_tls_config(tls(config).await?).https_or_http().enable_all_versions().wrap_connector(tcp);
-        Ok(Connect { https, limit: attempt * CONNECT_QUARTERS / 4, slots: Arc::default() })
+        Ok(Connect(Arc::new(Connecting { https, limit: attempt * CONNECT_QUARTERS / 4, slots: Arc::default() })))
     }
 }
 
@@ -87,17 +89,19 @@ impl Service<Uri> for Connect {
     type Error = Box<dyn Error + Send + Sync>;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.https.poll_ready(cx)
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        // Neither TLS nor TCP nor the resolver is ever busy.
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let (mut https, limit, slots) = (self.https.clone(), self.limit, Arc::clone(&self.slots));
+        let connecting = Arc::clone(&self.0);
         Box::pin(async move {
-            let until = Instant::now() + limit;
+            let Connecting { https, limit, slots } = &*connecting;
+            let until = Instant::now() + *limit;
             let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {limit:?}"));
             let slot = wanted(slots.acquire(origin(&uri), until)).await.ok_or_else(late)?;
-            let stream = timeout_at(until, https.call(uri)).await.map_err(|_| late())??;
+            let stream = timeout_at(until, https.clone().call(uri)).await.map_err(|_| late())??;
             Ok(Counted::new(stream, slot))
         })
     }

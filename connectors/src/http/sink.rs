@@ -65,11 +65,12 @@ impl Sink for HttpSink {
         for publication in batch {
             let (requests, outcomes) = (Arc::clone(&self.requests), self.outcomes.clone());
             let until = publication.deadline.map_or(latest, |deadline| deadline.min(latest));
-            tokio::spawn(async move {
+            // Boxed: the runtime moves a task several times until it runs.
+            tokio::spawn(Box::pin(async move {
                 let token = publication.token;
                 // The caller may have closed its end: then nobody waits for the outcome.
                 requests.attempt(publication, until, |outcome| drop(outcomes.send(vec![(token, outcome)]))).await;
-            });
+            }));
         }
     }
 
