@@ -34,19 +34,19 @@ pub(super) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
         None => None,
     };
     let timeout = config.timeout().min(publish_timeout);
+    let (sender, outcomes) = mpsc::unbounded_channel();
     let requests = Requests {
         client: client(config, timeout, SLOTS).await?,
         slots: Arc::default(),
         targets: Targets::new(config.subnets.clone()),
         signer,
+        outcomes: sender,
     };
-    let (sender, outcomes) = mpsc::unbounded_channel();
-    Ok((HttpSink { requests: Arc::new(requests), outcomes: sender, timeout }, outcomes))
+    Ok((HttpSink { requests: Arc::new(requests), timeout }, outcomes))
 }
 
 pub(super) struct HttpSink {
     requests: Arc<Requests>,
-    outcomes: mpsc::UnboundedSender<Vec<(Token, Outcome)>>,
     timeout: Duration,
 }
 
@@ -56,6 +56,7 @@ struct Requests {
     slots: Arc<HostSlots>,
     targets: Targets,
     signer: Option<Arc<Signer>>,
+    outcomes: mpsc::UnboundedSender<Vec<(Token, Outcome)>>,
 }
 
 #[async_trait]
@@ -63,13 +64,13 @@ impl Sink for HttpSink {
     async fn publish(&self, batch: Vec<Publication>) {
         let latest = Instant::now() + self.timeout;
         for publication in batch {
-            let (requests, outcomes) = (Arc::clone(&self.requests), self.outcomes.clone());
+            let requests = Arc::clone(&self.requests);
             let until = publication.deadline.map_or(latest, |deadline| deadline.min(latest));
             // Boxed: the runtime moves a task several times until it runs.
             tokio::spawn(Box::pin(async move {
                 let token = publication.token;
                 // The caller may have closed its end: then nobody waits for the outcome.
-                requests.attempt(publication, until, |outcome| drop(outcomes.send(vec![(token, outcome)]))).await;
+                requests.attempt(publication, until, |outcome| drop(requests.outcomes.send(vec![(token, outcome)]))).await;
             }));
         }
     }
