@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -51,6 +51,7 @@ impl Server {
             .route("/waits", post(async move |_: Bytes| reads()))
             .route("/unread", post(async move || wait()))
             .route("/now", post(async |_: Bytes| "done").get(async || "done"))
+            .route("/empty", post(async || ()))
             .route("/large", get(async || "Z".repeat(LARGE)));
         let listener = Listener::bind("http.listen", "127.0.0.1:0").await.unwrap();
         let (address, shutdown) = (listener.address(), CancellationToken::new());
@@ -193,6 +194,29 @@ async fn a_call_that_waits_loses_nothing_of_an_earlier_answer() {
     let mut text = String::new();
     clock::timeout(GRACE * 20, link.read_to_string(&mut text)).await.expect("the end of the connection").unwrap();
     assert_eq!((text.matches('Z').count(), text.matches("\r\n\r\ndone").count()), (LARGE, 2));
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_gets_all_answers() {
+    let server = Server::start().await;
+    let count = 3000;
+    server.gate.add_permits(count);
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let (mut link, mut write) = socket.connect(server.address).await.unwrap().into_split();
+    // The first answer has no body, and its request has one that the call does not read.
+    let asked = (post_to("/empty", "1.1", "{}") + &post_to("/waits", "1.1", "{}")).repeat(count) + LAST;
+    let writes = tokio::spawn(async move { write.write_all(asked.as_bytes()).await.map(|()| write) });
+    let (mut text, mut some) = (String::new(), [0; 64]);
+    loop {
+        let read = clock::timeout(GRACE * 20, link.read(&mut some)).await.expect("the end of the connection").unwrap();
+        if read == 0 {
+            break;
+        }
+        text.push_str(std::str::from_utf8(&some[..read]).unwrap());
+    }
+    writes.await.unwrap().unwrap();
+    assert_eq!((text.matches("HTTP/1.1 200 OK\r\n").count(), text.matches("done").count()), (2 * count + 1, count + 1));
 }
 
 #[tokio::test]
