@@ -95,7 +95,10 @@ impl Requests {
             Err(outcome) => return report(outcome),
         };
         let begun = Instant::now();
-        let Some(_slot) = self.slots.acquire(origin, until).await else {
+        // At least half of the attempt is the host's: a slow one would get requests whose time is nearly
+        // over, and each would burn an attempt.
+        let patience = until.saturating_duration_since(begun) / 2;
+        let Some(_slot) = self.slots.acquire(origin, begun + patience).await else {
             return report(Outcome::Refused(format!("never sent: the host has {SLOTS} requests without an answer")));
         };
         if Instant::now() >= until {

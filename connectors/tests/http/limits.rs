@@ -38,6 +38,11 @@ async fn a_host_has_so_many_connections_and_what_waits_for_one_too_long_is_not_s
     for outcome in collect(&mut outcomes, 100).await {
         assert_refused(&outcome, "never sent: the host has 256 requests without an answer");
     }
+    // What waits for half of its time is not sent either: the rest would not do for the host's answer.
+    let deadline = Instant::now() + Duration::from_secs(8);
+    sink.publish(vec![Publication { deadline: Some(deadline), ..waiting(1101, &server) }]).await;
+    assert_refused(&collect(&mut outcomes, 1).await[0], "never sent");
+    assert!(Instant::now() < deadline, "the wait for a slot took the whole attempt");
     sink.publish((2001..=2100).map(|token| waiting(token, &server)).collect()).await;
     assert_eq!((server.requests(), server.most()), (SLOTS, SLOTS));
     released.send_replace(true);
