@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 use super::load::{Load, Producer};
 use crate::support::jetstream::{self, make_consumer, make_stream};
-use crate::support::{metric, namespace, wait_within};
+use crate::support::{metric, namespace, wait_until, wait_within};
 use dwell_testkit::ledger::{Arrival, Ledger};
 
 /// Where the jobs of the ledger go.
@@ -180,9 +180,10 @@ impl<R> Environment<R> {
         counts
     }
 
-    /// A link to the store beside Dwell's.
+    /// A link to the store beside Dwell's. A busy machine may need longer than the store's own
+    /// patience.
     pub(crate) async fn store(&self) -> Store {
-        Store::attach(&self.settings.redis).await.unwrap()
+        wait_until("a link to the store", async || Store::attach(&self.settings.redis).await.ok()).await
     }
 
     /// Waits until Dwell has read this many requests that it has not acknowledged.

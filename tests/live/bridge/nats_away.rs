@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use dwell_testkit::servers::RedisOptions;
 
-use super::environment::{Environment, published};
+use super::environment::{Environment, published, scraped};
 use super::load::{Job, When};
 use crate::support::wait_until;
 
@@ -79,7 +79,10 @@ async fn requests_whose_acknowledgements_are_lost_come_again_and_change_nothing(
     let left = env.settled().await;
 
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
-    assert!(env.redelivered().await > 0, "the acknowledgements were lost");
+    // Dwell is asked, not NATS: a killed NATS may not have written down that it delivered them. The
+    // store answers a request that comes again as it did at first.
+    let read = scraped(&dwell, "dwell_ingest_total{ingest=\"main\",result=\"scheduled\"}").await;
+    assert!(read >= 2 * JOBS as u64, "only {read} requests, where {JOBS} came twice");
     assert_eq!(published(&dwell, "confirmed").await, JOBS as u64);
     let ledger = env.ledger.lock();
     assert_eq!((ledger.sound().len(), ledger.count(), ledger.total()), (0, JOBS, JOBS));
