@@ -185,6 +185,11 @@ impl Namespace {
         self.joined.as_ref().map_or(&[], |(_, brokers)| brokers)
     }
 
+    /// Whether the store joined the namespace. If not, it only reads and acts.
+    pub(super) fn has_joined(&self) -> bool {
+        self.joined.is_some()
+    }
+
     pub(crate) fn saw_clock(&self, us: i64) {
         *self.clock.lock() = Some((us, clock::now()));
     }

@@ -6,7 +6,7 @@ use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
 use crate::job::set_of_queue;
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::reader::Reader;
 use crate::store::reader::list::Query;
 use crate::store::reader::lookup::{Place, StoredJob, score};
@@ -36,9 +36,14 @@ const COMMANDS: usize = 6;
 const QUEUES: usize = 64;
 
 impl Reader {
-    /// The queues that ever had a job, as far as Redis knows, sorted.
+    /// The queues that ever had a job, as far as Redis knows, sorted. A store that joined the
+    /// namespace joins again if Redis lost it.
     pub async fn queues(&self) -> Result<BTreeSet<String>, StoreError> {
-        self.namespace.reread().await?;
+        match self.namespace.reread().await {
+            // The class of a namespace that is not there.
+            Err(error) if error.class == Class::Settings && self.namespace.has_joined() => self.namespace.rejoin().await?,
+            read => read?,
+        }
         Ok(self.namespace.queues().iter().cloned().collect())
     }
 
