@@ -186,7 +186,7 @@ impl Namespace {
     }
 
     /// Whether the store joined the namespace. If not, it only reads and acts.
-    pub(super) fn has_joined(&self) -> bool {
+    pub(super) fn is_member(&self) -> bool {
         self.joined.is_some()
     }
 

@@ -41,7 +41,7 @@ impl Reader {
     pub async fn queues(&self) -> Result<BTreeSet<String>, StoreError> {
         match self.namespace.reread().await {
             // The class of a namespace that is not there.
-            Err(error) if error.class == Class::Settings && self.namespace.has_joined() => self.namespace.rejoin().await?,
+            Err(error) if error.class == Class::Settings && self.namespace.is_member() => self.namespace.rejoin().await?,
             read => read?,
         }
         Ok(self.namespace.queues().iter().cloned().collect())
