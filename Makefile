@@ -50,18 +50,19 @@ bench: tools servers kafka rabbitmq ## measure a standard set on private servers
 
 # How long faults go on, with which seed (none: a new one), on which brokers (all three in turn,
 # unless BROKER is given) and which kind of Redis (single, cluster or sentinel). DENSE=1: short faults
-# that follow each other fast.
+# that follow each other fast. HTTP=1: jobs for URLs too, and faults of their host.
 DURATION := 60s
 SEED :=
 REDIS := single
 DENSE :=
+HTTP :=
 CHAOS_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
 CHAOS_OUT := $(CURDIR)/target/chaos
 
-chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under load, and check that no promise broke; DURATION=, SEED=, BROKER=, REDIS=, DENSE=1
+chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under load, and check that no promise broke; DURATION=, SEED=, BROKER=, REDIS=, DENSE=1, HTTP=1
 	cargo build --locked --package dwell --package dwell-lab --bin dwell --bin dwell-lab
 	@failed=0; for broker in $(CHAOS_ON); do \
-		$(SERVERS) $(KAFKA) $(RABBITMQ) '$(BUILT)/debug/dwell-lab' chaos run --broker $$broker --redis $(REDIS) --duration $(DURATION) $(if $(SEED),--seed $(SEED)) $(if $(DENSE),--dense) \
+		$(SERVERS) $(KAFKA) $(RABBITMQ) '$(BUILT)/debug/dwell-lab' chaos run --broker $$broker --redis $(REDIS) --duration $(DURATION) $(if $(SEED),--seed $(SEED)) $(if $(DENSE),--dense) $(if $(HTTP),--http) \
 			--out '$(CHAOS_OUT)' || failed=1; \
 	done; exit $$failed
 

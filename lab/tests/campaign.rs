@@ -42,6 +42,18 @@ async fn no_promise_breaks_while_a_cluster_changes_its_masters() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_promise_breaks_while_the_host_of_urls_fails() {
+    let out = tempfile::tempdir().unwrap();
+    let system = SystemOptions { http: true, ..SystemOptions::default() };
+    let only = vec![FaultKind::HostDown, FaultKind::HostSilent, FaultKind::HostRefuses, FaultKind::HostDropsAnswers];
+    let outcome = Box::pin(campaign::run(options(system, only.clone(), out.path()))).await.unwrap();
+    println!("{}", outcome.report);
+    assert!(outcome.verdict.is_sound(), "{}", outcome.verdict);
+    assert!(outcome.verdict.impacts.len() >= only.len(), "{:?}", outcome.verdict.impacts);
+    assert!(outcome.verdict.counts.delivered > 0, "{}", outcome.verdict.counts);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_promise_breaks_in_a_campaign_and_a_job_that_is_taken_out_of_its_record_is_lost() {
     let out = tempfile::tempdir().unwrap();
     let only = vec![FaultKind::DwellKill, FaultKind::RedisKill, FaultKind::LinkCutBroker, FaultKind::LinkDropAnswersRedis];

@@ -75,12 +75,15 @@ pub enum Phase {
     Info,
 }
 
+/// The recording task of the host of URLs.
+pub(crate) const HOST: &str = "host";
+
 /// One line after the first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// The time of recording, epoch µs.
     pub t_us: i64,
-    /// The recording task: `producer`, `http-0`, `reader orders.a`, `faults`.
+    /// The recording task: `producer`, `http-0`, `reader orders.a`, `host`, `faults`.
     pub proc: String,
     /// The phase.
     #[serde(default)]

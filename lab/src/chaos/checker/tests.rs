@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use super::verdict::{Verdict, Wrong};
 use super::*;
 use crate::chaos::history::tests::head;
-use crate::chaos::history::{Arrival, ControlRequest, DeadJob, Fault, Job, Op, Place, Reply, Sample, Schedule};
+use crate::chaos::history::{Arrival, ControlRequest, DeadJob, Fault, HOST, Job, Op, Place, Reply, Sample, Schedule};
 
 const DUE_MS: i64 = 1_000_000;
 const DUE_US: i64 = DUE_MS * 1000;
@@ -228,6 +228,22 @@ fn a_message_that_is_read_again_is_none() {
     assert_eq!(run(true).wrong(), []);
     assert_eq!(run(false).wrong(), [Wrong::WrongAttempt, Wrong::Unexplained]);
     assert_eq!(run(false).fault("broker-kill", 0).wrong(), []);
+}
+
+#[test]
+fn each_request_that_a_host_takes_without_an_answer_may_come_again() {
+    let by_host = |mut run: Run, id: &str, at_us, attempt| {
+        let arrival = Arrival { attempt: Some(attempt), ..run.arrival(id) };
+        run.push(Event { proc: HOST.to_owned(), ..ok(at_us, Op::Deliver(arrival)) })
+    };
+    let twice = |run: Run, id: &str, first_us| by_host(by_host(run.asked(id), id, first_us, 1), id, DUE_US + 1_000_000, 2);
+    // Both arrived while the fault was on, or one of them after it.
+    let run = Run::new().counted(DUE_US - 9_000_000, 0).fault("host-drops-answers", 0);
+    let run = twice(twice(run, "x", DUE_US + 2000), "y", DUE_US + 99_000).counted(DUE_US + 9000, 3);
+    assert_eq!(run.wrong(), []);
+    let run = Run::new().counted(DUE_US - 9_000_000, 0).fault("host-drops-answers", 0);
+    let run = twice(twice(run, "x", DUE_US + 2000), "y", DUE_US + 101_000).counted(DUE_US + 9000, 3);
+    assert_eq!(run.wrong(), [Wrong::Unexplained]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::Wrong;
 use super::timeline::{Came, Timeline};
 use super::verdict::{FaultImpact, Verdict};
 use crate::chaos::fault::{Effects, FaultKind};
-use crate::chaos::history::{Event, Fault, History, Job, Only, Op, RunHeader, Scope};
+use crate::chaos::history::{Event, Fault, HOST, History, Job, Only, Op, RunHeader, Scope};
 
 /// The tolerance, µs: for the time between the publication of a message and its read, and for the
 /// samples of instances, one a second.
@@ -297,7 +297,12 @@ fn room(fault: &Fault, history: &History) -> u64 {
         _ => false,
     };
     let unreplicated = if fault.has_forgotten() { history.events.iter().filter(lost).count() as u64 } else { 0 };
-    in_flight + unreplicated
+    // Each request that the host takes loses its answer at once, and the next one takes its place.
+    let unanswered = |event: &&Event| {
+        matches!(event.op, Op::Deliver(_)) && event.proc == HOST && (fault.began_us..=fault.healed_us).contains(&event.t_us)
+    };
+    let unanswered = if fault.kind == FaultKind::HostDropsAnswers { history.events.iter().filter(unanswered).count() as u64 } else { 0 };
+    in_flight + unreplicated + unanswered
 }
 
 /// The impact of a fault on the jobs due from `owes_from_us` on.

@@ -13,7 +13,7 @@ use tracing::debug;
 
 use super::consumers::Received;
 use super::draw::{CONSUMER, NOTE};
-use crate::chaos::history::{Arrival, Op, Phase, Place, Reply, digest};
+use crate::chaos::history::{Arrival, HOST, Op, Phase, Place, Reply, digest};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::DEAD_PATH;
 use crate::http::receiver;
@@ -100,7 +100,7 @@ pub(super) fn take(recorder: Arc<Recorder>, consumers: UnboundedSender<Received>
         message.position = Some(Position { log: "urls".to_owned(), partition: 0, offset: count.fetch_add(1, Ordering::Relaxed) });
         let role = if request.path == DEAD_PATH { Role::Dead } else { Role::Target };
         let url = format!("http://127.0.0.1:{}{}", request.port, request.path);
-        recorder.record("host", Phase::Ok, entry(&message, &url, role));
+        recorder.record(HOST, Phase::Ok, entry(&message, &url, role));
         if let Some(received) = Received::of(&message).filter(|_| role == Role::Target) {
             // The load has ended: nobody confirms any more.
             let _ = consumers.send(received);
