@@ -4,8 +4,9 @@
 # usage: bench.sh [BROKER…]       nats, kafka and amqp where none is named
 # QUICK=1: a short form, one run of little, written to target/bench alone. RUNS: how often each is
 # measured (5). BIG: the most jobs that wait (1000000).
-# What was measured stays in target/bench/lines: a line of JSON a measurement. Those that are there
-# already are not measured again; remove it to begin anew.
+# What was measured stays in target/bench: lines has a line of JSON a measurement, queue.json,
+# http-drain.json and http-hosts.json the others. Those that are there already are not measured again;
+# remove it to begin anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -53,6 +54,20 @@ for body in 200 1000 10000; do
 done
 measure start --pending 0,"$big" --times $times --secs $secs --runs 1
 measure memory --pending "$big" --load-jobs 0 --runs 1
+
+# Consumers that fetch, and URLs: each has figures of its own (docs/explanation/performance.md).
+apart() {
+  local file=$out/$1.json
+  shift
+  [ ! -s "$file" ] || return 0
+  say "dwell-lab $*"
+  "$program" -o json "$@" >"$file.part"
+  mv "$file.part" "$file"
+  say "written: $file"
+}
+apart queue queue bench --jobs $((2 * jobs)) --secs $secs --idle $((jobs / 10))
+apart http-drain http drain --jobs $jobs --runs "$runs"
+apart http-hosts http hosts --secs $((6 * secs)) --hosts $((jobs / 100)) --hanging $((jobs / 1000))
 
 "$program" bench report "$out"/lines/*.json --docs "$docs" --html "$out/performance.html"
 say "written: $docs/performance.md, $docs/images/performance-*.svg, $out/performance.html"
