@@ -20,7 +20,7 @@ const COLUMNS: [Column; 7] = [
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {}
 
-/// Prints the queues that the settings name, and all that ever had a job.
+/// Prints the queues that the settings name, and all that have jobs or are paused.
 pub(super) async fn run(common: &Common, _: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
@@ -28,7 +28,8 @@ pub(super) async fn run(common: &Common, _: &Args) -> Result<Exit, Stop> {
     let mut names = store.reader.queues().await?;
     names.extend(settings.queues.names().map(str::to_owned));
     let names: Vec<String> = names.into_iter().collect();
-    let counts = store.reader.queue_counts(&names).await?;
+    let mut counts = store.reader.queue_counts(&names).await?;
+    counts.retain(|counts| !counts.is_unused() || settings.queues.is_named(&counts.queue));
     let queues: Vec<Queue> = counts.into_iter().map(|counts| Queue::of(counts, None)).collect();
     match common.output {
         Form::Json => queues.iter().try_for_each(|queue| common.answer(queue, ""))?,

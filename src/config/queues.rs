@@ -50,6 +50,12 @@ impl Queues {
         self.exact.is_empty() && self.patterns.is_empty()
     }
 
+    /// Whether the settings have the name of this queue itself, not only a pattern for it.
+    #[must_use]
+    pub fn is_named(&self, queue: &str) -> bool {
+        self.exact.contains_key(queue)
+    }
+
     /// The queues that the settings name, by name.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.exact.keys().map(String::as_str)

@@ -24,7 +24,7 @@ const PEEK: usize = 10;
 /// All queues.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct QueueList {
-    /// Those that the settings name, and all that ever had a job, by name.
+    /// Those that the settings name, and all that have jobs or are paused, by name.
     queues: Vec<Queue>,
 }
 
@@ -42,7 +42,7 @@ impl Api {
 
 /// List the queues
 ///
-/// Lists the names in the settings, and every queue that ever had a job, by name. A token with only some
+/// Lists the names in the settings, and every queue that has jobs or is paused, by name. A token with only some
 /// queues sees only these.
 #[utoipa::path(get, path = "/v1/queues", operation_id = "list_queues", tag = "queues", responses((status = 200, body = QueueList, description = "The queues")))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<QueueList>, Problem> {
@@ -50,7 +50,8 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<
     let mut names = reader.queues().await?;
     names.extend(api.inner.queues.rules().names().map(str::to_owned));
     let names: Vec<String> = names.into_iter().filter(|name| caller.has_queue(name)).collect();
-    let counts = reader.queue_counts(&names).await?;
+    let mut counts = reader.queue_counts(&names).await?;
+    counts.retain(|counts| !counts.is_unused() || api.inner.queues.rules().is_named(&counts.queue));
     Ok(Json(QueueList { queues: counts.into_iter().map(|counts| api.queue(counts)).collect() }))
 }
 

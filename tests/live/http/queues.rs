@@ -198,9 +198,18 @@ async fn a_queue_is_paused_looked_into_and_purged() {
     );
     purge("reserved").problem(400);
     assert_eq!(counts(&sidecar), [0, 0, 1, 0]);
-    let listed = sidecar.get("/v1/queues").json();
-    let names: Vec<&Value> = listed["queues"].as_array().unwrap().iter().map(|queue| &queue["queue"]).collect();
-    assert_eq!(names, ["emails"], "a pattern has no queue until a job comes");
+    let listed = || {
+        let listed = sidecar.get("/v1/queues").json();
+        listed["queues"].as_array().unwrap().iter().map(|queue| queue["queue"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(), ["emails"], "a pattern has no queue until a job comes");
+    add(&sidecar, "o", "orders.eu", "1h");
+    assert_eq!(listed(), ["emails", "orders.eu"]);
+    assert_eq!(sidecar.post("/v1/queues/orders.eu/pause", &json!({})).status, 200);
+    assert_eq!(sidecar.call("DELETE /v1/jobs/o", None).status, 200);
+    assert_eq!(listed(), ["emails", "orders.eu"], "what is paused can be seen");
+    assert_eq!(sidecar.post("/v1/queues/orders.eu/resume", &json!({})).status, 200);
+    assert_eq!(listed(), ["emails"], "and no queue after its last job");
     let unused = sidecar.get("/v1/queues/orders.eu").json();
     assert_eq!((&unused["ready"], &unused["oldest_ready_ms"]), (&json!(0), &Value::Null));
 }

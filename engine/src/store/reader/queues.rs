@@ -104,6 +104,13 @@ impl Reader {
 }
 
 impl QueueCounts {
+    /// Whether the queue has no jobs and is not paused: nothing distinguishes it from a queue that
+    /// never had one.
+    #[must_use]
+    pub fn is_unused(&self) -> bool {
+        !self.paused && self.scheduled + self.ready + self.reserved + self.dead == 0
+    }
+
     /// Adds the answers of one bucket.
     fn add(&mut self, answers: &[Value]) {
         let number = |at: usize| match answers.get(at) {
