@@ -74,17 +74,9 @@ impl QueueService {
         self.max_ttr_ms
     }
 
-    /// Hands out jobs of the first [`QUEUES_MAX`] declared queues, as [`Consumers::pop`] does. [`QueueService::sent`] counts
-    /// them.
-    ///
-    /// # Errors
-    /// Redis does not answer or refuses.
-    pub async fn pop(&self, queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> Result<PoppedJobs, StoreError> {
-        self.consumers.pop(&self.begin(queues, max, wait, ttr_ms)).await
-    }
-
     /// Counts a pop of the first [`QUEUES_MAX`] declared queues, to be carried out by
     /// [`QueueService::pop_now`] and then, if that has nothing, [`QueueService::pop_until`].
+    /// [`QueueService::sent`] counts the jobs.
     #[must_use]
     pub fn begin(&self, mut queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> PopRequest {
         let mut seen = std::collections::HashSet::new();

@@ -1,5 +1,6 @@
 //! What the calls of all protocols do: jobs of queues, by the same way as those of the HTTP API.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +9,10 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::apply::Apply;
+use crate::clock;
 use crate::config::QueueRules;
 use crate::consumers::PoppedJobs;
+use crate::http::later::{caught, later};
 use crate::http::pop::unsent;
 use crate::job::{Action, Conflict, Due, Job, JobId, Verdict, is_queue_name};
 use crate::queues::QueueService;
@@ -96,10 +99,28 @@ impl Service {
         self.inner.apply.one(Request::Schedule(Box::new(schedule))).await.map(|answer| answer.verdict)
     }
 
-    /// Hands out ready jobs of these queues, in their order. Waits up to `wait` for the first one.
-    /// `ttr_ms`: the lease; `None`: that of each job.
-    pub(super) async fn pop(&self, queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> Result<PoppedJobs, StoreError> {
-        self.inner.queues.pop(queues, max, wait, ttr_ms).await
+    /// Hands out ready jobs by `answer`, in the words of the protocol. Where the call waits, its answer
+    /// comes [`later`], or is that of `panicked`.
+    pub(super) async fn pop(
+        &self,
+        asked: Asked,
+        answer: impl FnOnce(&Service, Result<PoppedJobs, StoreError>) -> Response + Send + 'static,
+        panicked: fn(Box<dyn Any + Send>) -> Response,
+    ) -> Response {
+        let Asked { queues, max, wait, ttr_ms } = asked;
+        let until = clock::now() + wait;
+        let asked = self.inner.queues.begin(queues, max, wait, ttr_ms);
+        match self.inner.queues.pop_now(&asked).await {
+            Ok(jobs) if jobs.is_empty() && clock::now() < until => {
+                let service = self.clone();
+                let waited = async move {
+                    let popped = service.inner.queues.pop_until(&asked, until).await;
+                    answer(&service, popped)
+                };
+                later(caught(waited, panicked))
+            }
+            popped => answer(self, popped),
+        }
     }
 
     /// Answers 200 with this JSON, which hands out these jobs. They go back if the client went away
@@ -173,6 +194,18 @@ impl Service {
     pub(super) async fn purge_ready(&self, queue: &str) -> Result<u64, StoreError> {
         self.inner.apply.store.admin.purge(queue, Place::Ready).await
     }
+}
+
+/// What a consumer asks for.
+pub(super) struct Asked {
+    /// Served in this order.
+    pub(super) queues: Vec<String>,
+    /// The most jobs.
+    pub(super) max: usize,
+    /// How long to wait for the first job.
+    pub(super) wait: Duration,
+    /// The lease; `None`: that of each job.
+    pub(super) ttr_ms: Option<u64>,
 }
 
 /// Why a new job is refused.

@@ -25,7 +25,7 @@ pub(super) type Later = Pin<Box<dyn Future<Output = Response> + Send>>;
 struct Standing(Arc<Mutex<Option<Later>>>);
 
 /// The response that stands for this answer.
-pub(super) fn later(answer: impl Future<Output = Response> + Send + 'static) -> Response {
+pub(crate) fn later(answer: impl Future<Output = Response> + Send + 'static) -> Response {
     let later: Later = Box::pin(answer);
     let mut response = Response::default();
     // Nobody sees it, as long as the listener takes the answer.
@@ -42,7 +42,7 @@ pub(super) fn take(response: &mut Response) -> Option<Later> {
 
 /// The answer, or what `panicked` answers: the layer that does so for calls sees no panic of a later
 /// answer.
-pub(super) fn caught(
+pub(crate) fn caught(
     answer: impl Future<Output = Response>,
     panicked: fn(Box<dyn Any + Send>) -> Response,
 ) -> impl Future<Output = Response> {

@@ -27,7 +27,7 @@ pub(crate) mod fuzz;
 pub(crate) mod guard;
 mod horizon;
 mod jobs;
-mod later;
+pub(crate) mod later;
 mod leases;
 pub mod listener;
 mod one_or_many;

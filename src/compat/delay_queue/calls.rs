@@ -8,15 +8,19 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::job::{Form, Pushed, topics};
-use super::{Answer, Call, DelayQueue, Failed};
+use super::{Answer, Call, DelayQueue, Failed, panicked};
 use crate::compat::access::allow;
-use crate::compat::service::Refusal;
+use crate::compat::service::{Asked, Refusal, Service};
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
 use crate::http::caller::Caller;
+use crate::store::error::StoreError;
 
 /// How long a pop waits for a job: as long as delay-queue's, whose clients wait 200 s.
 const WAIT: Duration = Duration::from_secs(178);
+
+/// Answers a pop in one of the forms.
+pub(super) type PopAnswer = fn(&Service, Result<PoppedJobs, StoreError>) -> Response;
 
 /// A job that is handed out.
 #[derive(Serialize)]
@@ -47,10 +51,7 @@ pub(super) async fn push(State(state): State<DelayQueue>, call: Call) -> Result<
 
 /// Hands out one ready job of the first topic that has one. Waits until there is one.
 pub(super) async fn pop(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
-    let popped = state.pop(&call.caller, topics(&call.fields.text("topic")?)?).await?;
-    let Some(job) = popped.first() else { return Ok(done()) };
-    let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
-    Ok(state.service.hand_out(&Answer::done(Some(Handed { id: &id, body: &body })), popped))
+    state.pop(&call.caller, topics(&call.fields.text("topic")?)?, handed).await
 }
 
 /// Ends a job in any state. An unknown job is no error.
@@ -70,19 +71,31 @@ pub(super) async fn get(State(state): State<DelayQueue>, call: Call) -> Result<R
     Ok(Json(Answer::done(Some(shown))).into_response())
 }
 
+/// The answer that hands out a job, if there is one.
+fn handed(service: &Service, popped: Result<PoppedJobs, StoreError>) -> Response {
+    let popped = match popped {
+        Ok(popped) => popped,
+        Err(error) => return Failed::from(error).into_response(),
+    };
+    let Some(job) = popped.first() else { return done() };
+    let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
+    service.hand_out(&Answer::done(Some(Handed { id: &id, body: &body })), popped)
+}
+
 fn done() -> Response {
     Json(Answer::<()>::done(None)).into_response()
 }
 
 impl DelayQueue {
-    pub(super) async fn pop(&self, caller: &Caller, topics: Vec<String>) -> Result<PoppedJobs, Failed> {
+    /// Answers with a job of these topics by `answer`.
+    pub(super) async fn pop(&self, caller: &Caller, topics: Vec<String>, answer: PopAnswer) -> Result<Response, Failed> {
         for topic in &topics {
             allow(caller, Scope::Consume, topic)?;
             if self.service.queue(topic).is_none() {
                 return Err(Failed::new(Refusal::Undeclared.text(topic)));
             }
         }
-        Ok(self.service.pop(topics, 1, WAIT, None).await?)
+        Ok(self.service.pop(Asked { queues: topics, max: 1, wait: WAIT, ttr_ms: None }, answer, panicked).await)
     }
 
     pub(super) async fn end(&self, caller: &Caller, id: &str) -> Result<(), Failed> {

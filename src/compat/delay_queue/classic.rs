@@ -8,7 +8,10 @@ use serde::Serialize;
 use super::job::{Form, Pushed, topics};
 use super::{Call, DelayQueue, Failed};
 use crate::compat::access::allow;
+use crate::compat::service::Service;
 use crate::config::Scope;
+use crate::consumers::PoppedJobs;
+use crate::store::error::StoreError;
 use crate::units::quote;
 
 /// What a command answers.
@@ -33,9 +36,11 @@ pub(super) async fn call(State(state): State<DelayQueue>, call: Result<Call, Fai
         Ok(call) => carry_out(&state, &call).await,
         Err(failed) => Err(failed),
     };
-    answer.unwrap_or_else(|Failed { status, text }| {
-        (status, Json(Answer { success: false, error: &text, id: "", value: "" })).into_response()
-    })
+    answer.unwrap_or_else(refused)
+}
+
+fn refused(Failed { status, text }: Failed) -> Response {
+    (status, Json(Answer { success: false, error: &text, id: "", value: "" })).into_response()
 }
 
 async fn carry_out(state: &DelayQueue, Call { caller, fields }: &Call) -> Result<Response, Failed> {
@@ -46,14 +51,20 @@ async fn carry_out(state: &DelayQueue, Call { caller, fields }: &Call) -> Result
             allow(caller, Scope::Schedule, &pushed.topic)?;
             state.push(caller, pushed).await?;
         }
-        "pop" => {
-            let popped = state.pop(caller, topics(&fields.text("topic")?)?).await?;
-            let Some(job) = popped.first() else { return Ok(Json(Answer::done("", "")).into_response()) };
-            let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
-            return Ok(state.service.hand_out(&Answer::done(&id, &body), popped));
-        }
+        "pop" => return state.pop(caller, topics(&fields.text("topic")?)?, handed).await,
         "finish" | "delete" => state.end(caller, &id).await?,
         other => return Err(Failed::new(format!("command {} is not one of add, pop, finish, delete", quote(other)))),
     }
     Ok(Json(Answer::done(&id, "")).into_response())
+}
+
+/// The answer that hands out a job, if there is one.
+fn handed(service: &Service, popped: Result<PoppedJobs, StoreError>) -> Response {
+    let popped = match popped {
+        Ok(popped) => popped,
+        Err(error) => return refused(error.into()),
+    };
+    let Some(job) = popped.first() else { return Json(Answer::done("", "")).into_response() };
+    let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
+    service.hand_out(&Answer::done(&id, &body), popped)
 }

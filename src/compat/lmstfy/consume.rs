@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 
 use super::Lmstfy;
-use super::answer::{Error, View, left};
+use super::answer::{Error, View, left, panicked};
 use super::call::{Call, Consumption, Named};
 use super::query::Query;
 use crate::clock;
+use crate::compat::service::{Asked, Service};
 use crate::config::Scope;
+use crate::consumers::PoppedJobs;
+use crate::store::error::StoreError;
 use crate::store::queue::pop::Popped;
 
 /// How long a consumer of a queue that is not declared waits for its answer, at most: consumers ask
@@ -34,21 +37,29 @@ pub(super) async fn consume(State(lmstfy): State<Lmstfy>, call: Consumption, met
     }
     // A lease of no time is over at once.
     let ttr_ms = (u64::from(ttr) * 1000).max(1);
-    let popped = lmstfy.service.pop(queues.clone(), count, wait, Some(ttr_ms)).await?;
-    let now_ms = lmstfy.service.now_ms();
+    let (asked, namespace) = (Asked { queues: queues.clone(), max: count, wait, ttr_ms: Some(ttr_ms) }, call.namespace);
+    let answer = move |service: &Service, popped: Result<PoppedJobs, StoreError>| {
+        popped.map_err(Error::from).and_then(|popped| handed(service, &namespace, &queues, count, popped)).into_response()
+    };
+    Ok(lmstfy.service.pop(asked, answer, panicked).await)
+}
+
+/// The answer that hands out these jobs of a namespace.
+fn handed(service: &Service, namespace: &str, queues: &[String], count: usize, popped: PoppedJobs) -> Result<Response, Error> {
+    let now_ms = service.now_ms();
     // The queues in their order, and of each the oldest first: they come by buckets.
     let mut in_order: Vec<&Popped> = popped.iter().collect();
     in_order.sort_by_key(|job| (queues.iter().position(|queue| Some(queue) == job.record.job.queue.as_ref()), job.due_ms(), &job.id));
     let views: Vec<View<'_>> = in_order
         .iter()
-        .map(|job| View::new(&call.namespace, &job.id, &job.record.job, left(&job.record.job, job.state.step), now_ms).handed())
+        .map(|job| View::new(namespace, &job.id, &job.record.job, left(&job.record.job, job.state.step), now_ms).handed())
         .collect();
     let text = match views.first() {
         None => return Err(Error::no_job()),
         Some(view) if count == 1 => serde_json::value::to_raw_value(view),
         Some(_) => serde_json::value::to_raw_value(&views),
     };
-    Ok(lmstfy.service.hand_out(&text.map_err(|_| Error::bug())?, popped))
+    Ok(service.hand_out(&text.map_err(|_| Error::bug())?, popped))
 }
 
 /// Ends a job, in whatever state it is. Always 204: the job is not there afterwards.

@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use dwell_testkit::servers::{RedisOptions, RedisServer};
+use dwell_testkit::usage::Usage;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -21,6 +22,8 @@ pub(super) struct Listeners {
     pub(super) delay_queue: String,
     pub(super) lmstfy: String,
     probes: String,
+    /// The URL of its API.
+    http: String,
 }
 
 impl Listeners {
@@ -39,12 +42,12 @@ impl Listeners {
         let mut command = Command::new(program());
         command.arg("-c").arg(&config).arg("run").env_clear();
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(err).spawn().unwrap();
-        let mut started =
-            Listeners { child, folder, _redis: redis, delay_queue: String::new(), lmstfy: String::new(), probes: String::new() };
+        let [delay_queue, lmstfy, probes, http] = Default::default();
+        let mut started = Listeners { child, folder, _redis: redis, delay_queue, lmstfy, probes, http };
         wait_until("it runs", async || started.line("running")).await;
         let address = |message: &str| format!("http://{}", started.line(message).unwrap()["address"].as_str().unwrap());
-        let addresses = ["listener for clients of delay-queue", "listener for clients of lmstfy", "probes"].map(address);
-        [started.delay_queue, started.lmstfy, started.probes] = addresses;
+        let addresses = ["listener for clients of delay-queue", "listener for clients of lmstfy", "probes", "admin api"].map(address);
+        [started.delay_queue, started.lmstfy, started.probes, started.http] = addresses;
         started
     }
 
@@ -57,6 +60,17 @@ impl Listeners {
     pub(super) async fn metric(&self, series: &str) -> f64 {
         let scrape = call(&self.probes, "GET /metrics", "", b"").await;
         metric(std::str::from_utf8(&scrape.body).unwrap(), series)
+    }
+
+    /// Waits until so many consumers wait for this queue.
+    pub(super) async fn until_waiting(&self, queue: &str, count: usize) {
+        let path = format!("GET /v1/queues/{queue}");
+        wait_until("the waiting pops", async || (call(&self.http, &path, "", b"").await.json()["waiting"] == count).then_some(())).await;
+    }
+
+    /// Its resident memory, bytes.
+    pub(super) fn resident(&self) -> u64 {
+        Usage::of([self.child.id()]).unwrap().rss
     }
 
     /// Tells it to stop; its end.

@@ -6,7 +6,7 @@
 //! - `etf1`, `timebridge`, `sky_uk`: schedulers of Kafka; `nats_schedules`: those of NATS's server;
 //!   `delay_queue`: what clients of ouqiang's push to a topic.
 //! - `lmstfy`, `delay_queue_server`: what clients of lmstfy and of ouqiang's delay-queue do, on the
-//!   `listeners` of `[compat]`.
+//!   `listeners` of `[compat]`; `waiting`: their consumers that wait.
 //! - `guides`, `queue_guides`, `url_guides`: the pages that lead from them to Dwell, and those about
 //!   URLs, followed word by word; `guide`: how.
 //! - `rabbitmq_plugin`: RabbitMQ's delayed-message plugin, on servers of its own.
@@ -26,6 +26,7 @@ mod sky_uk;
 mod timebridge;
 #[cfg(feature = "http")]
 mod url_guides;
+mod waiting;
 
 use fixture::Fixture;
 

@@ -1,0 +1,108 @@
+//! Consumers that wait at the listeners of `[compat]`: what they cost, and what they get.
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::listeners::{Listeners, call};
+use crate::support::{DEADLINE, wait_until};
+
+const QUEUE: &str = "client-ns.waits";
+const SETTINGS: &str = "[queues.\"client-ns.waits\"]\n";
+/// The call of each protocol that waits for a job of the queue, and its body.
+const DELAY_QUEUE: (&str, &str) = ("POST /pop", r#"{"topic":"client-ns.waits"}"#);
+const CLASSIC: (&str, &str) = ("POST /", r#"{"command":"pop","topic":"client-ns.waits"}"#);
+const LMSTFY: (&str, &str) = ("GET /api/client-ns/waits?ttr=60&timeout=60", "");
+
+/// A connection with a call that is not answered yet.
+async fn ask(server: &str, (line, body): (&str, &str)) -> TcpStream {
+    let address = server.strip_prefix("http://").unwrap();
+    let mut link = TcpStream::connect(address).await.unwrap();
+    let head = format!("{line} HTTP/1.1\r\nhost: {address}\r\nx-request-id: mine\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    link.write_all(head.as_bytes()).await.unwrap();
+    link
+}
+
+/// The status and the JSON of the answer on this connection, which stays.
+async fn answer(link: &mut TcpStream) -> (u16, Value) {
+    let mut text = String::new();
+    let read = async {
+        loop {
+            let mut bytes = [0; 4096];
+            let count = link.read(&mut bytes).await.unwrap();
+            assert!(count > 0, "no whole answer: {text}");
+            text.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+            let whole = text.split_once("\r\n\r\n").and_then(|(head, body)| Some((head, serde_json::from_str(body).ok()?)));
+            if let Some((head, body)) = whole {
+                assert!(head.to_lowercase().contains("\r\nx-request-id: mine"), "{head}");
+                return (head.split(' ').nth(1).unwrap().parse().unwrap(), body);
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE, read).await.unwrap()
+}
+
+async fn push(dwell: &Listeners, id: &str) {
+    let job = json!({"topic": QUEUE, "id": id, "delay": 1, "ttr": 3600, "body": "x"}).to_string();
+    assert_eq!(call(&dwell.delay_queue, "POST /push", "", job.as_bytes()).await.json()["code"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn consumers_that_wait_cost_little_memory() {
+    const COUNT: usize = 400;
+    const EACH: u64 = 10 << 10;
+    let dwell = Listeners::start(SETTINGS).await;
+    for (server, asked) in [(&dwell.delay_queue, DELAY_QUEUE), (&dwell.lmstfy, LMSTFY)] {
+        let mut links = Vec::new();
+        // What the first calls cost once.
+        for _ in 0..10 {
+            links.push(ask(server, asked).await);
+        }
+        dwell.until_waiting(QUEUE, links.len()).await;
+        let before = dwell.resident();
+        for _ in 0..COUNT {
+            links.push(ask(server, asked).await);
+        }
+        dwell.until_waiting(QUEUE, links.len()).await;
+        // What the calls used before they waited goes back to the system later.
+        wait_until("little memory", async || (dwell.resident() < before + COUNT as u64 * EACH).then_some(())).await;
+        drop(links);
+        dwell.until_waiting(QUEUE, 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_gets_a_job_or_hangs_up_or_is_told_of_the_end() {
+    let dwell = Listeners::start(SETTINGS).await;
+    let ends = [
+        (&dwell.delay_queue, DELAY_QUEUE, json!({"code": 0, "message": "ok", "data": null})),
+        (&dwell.delay_queue, CLASSIC, json!({"success": true, "error": "", "id": "", "value": ""})),
+        (&dwell.lmstfy, LMSTFY, json!({"msg": "no job available"})),
+    ];
+    let mut links = Vec::new();
+    for (number, (server, asked, _)) in ends.iter().enumerate() {
+        let gone = ask(server, *asked).await;
+        dwell.until_waiting(QUEUE, 1).await;
+        drop(gone);
+        dwell.until_waiting(QUEUE, 0).await;
+        let mut link = ask(server, *asked).await;
+        dwell.until_waiting(QUEUE, 1).await;
+        let id = format!("job-{number}");
+        push(&dwell, &id).await;
+        let (status, got) = answer(&mut link).await;
+        assert!(status == 200 && got.to_string().contains(&id), "{got}");
+        links.push(link);
+    }
+    // The connections stay, for a call that waits until the instance stops.
+    for (number, (link, (server, (line, body), _))) in links.iter_mut().zip(&ends).enumerate() {
+        let host = server.strip_prefix("http://").unwrap();
+        let head = format!("{line} HTTP/1.1\r\nhost: {host}\r\nx-request-id: mine\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        link.write_all(head.as_bytes()).await.unwrap();
+        dwell.until_waiting(QUEUE, number + 1).await;
+    }
+    let wanted = ends.map(|(.., wanted)| wanted);
+    dwell.stop().await;
+    for (mut link, wanted) in links.into_iter().zip(wanted) {
+        assert_eq!(answer(&mut link).await.1, wanted);
+    }
+}
