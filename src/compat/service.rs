@@ -180,8 +180,14 @@ impl Service {
 
     /// The ready job that has waited the longest.
     pub(super) async fn head(&self, queue: &str) -> Result<Option<StoredJob>, StoreError> {
-        let found = self.inner.apply.store.reader.peek(queue, PEEKED).await?;
-        Ok(found.into_iter().find(|found| !self.is_over(found)))
+        let reader = &self.inner.apply.store.reader;
+        let query = Query { queue: Some(queue.to_owned()), limit: PEEKED, ..Query::new(Place::Ready) };
+        for found in reader.list(&query).await?.jobs.into_iter().filter(|found| !self.is_over(found)) {
+            if let Some(found) = reader.with_bodies(vec![found]).await?.pop() {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// Dead jobs of a queue, without their bodies.

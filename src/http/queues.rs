@@ -12,7 +12,7 @@ use super::caller::Caller;
 use super::extract::{Json as Body, Query};
 use super::pop::Fetched;
 use super::queue_name::{InPath, QueueName};
-use crate::queues::POP_MAX;
+use crate::queues::{POP_BYTES, POP_MAX};
 use crate::store::reader::lookup::Place;
 use crate::store::reader::queues::QueueCounts;
 use crate::units::quote;
@@ -76,7 +76,8 @@ pub(super) struct Peeked {
 
 /// Show ready jobs without fetching them
 ///
-/// The oldest first, over the whole queue, with their bodies.
+/// The oldest first, over the whole queue, with their bodies. The answer ends with the job with which
+/// its bodies reach 8 MiB.
 #[utoipa::path(get, path = "/v1/queues/{queue}/peek", tag = "queues", params(InPath, Peeked), responses(
     (status = 200, body = Fetched<'_>, description = "The ready jobs, the oldest first; without a lease"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
@@ -86,7 +87,7 @@ pub(super) async fn peek(State(api): State<Api>, QueueName(queue): QueueName, Qu
     if !(1..=POP_MAX).contains(&max) {
         return Err(Problem::bad(format!("max: {max} is not from 1 to {POP_MAX}")));
     }
-    let found = api.inner.apply.store.reader.peek(&queue, max).await?;
+    let found = api.inner.apply.store.reader.peek(&queue, max, POP_BYTES).await?;
     let due_ms = |at: usize| found[at].state.as_ref().map_or(found[at].score_ms, |state| state.due_ms);
     let jobs = found.iter().enumerate().map(|(at, job)| FetchedJob::peeked(job.id.as_str(), job.job(), job.attempts(), due_ms(at)));
     Ok(Json(Fetched::of(jobs.collect())).into_response())

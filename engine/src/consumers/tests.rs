@@ -271,7 +271,7 @@ async fn a_paused_queue_gives_nothing_and_a_purged_one_has_nothing() {
     assert!(fixture.pop(10, Duration::from_millis(30)).await.is_empty());
     assert!(fixture.store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap()[0].paused);
     fixture.store.admin.resume(QUEUE).await.unwrap();
-    assert_eq!(fixture.store.reader.peek(QUEUE, 7).await.unwrap().len(), 7);
+    assert_eq!(fixture.store.reader.peek(QUEUE, 7, usize::MAX).await.unwrap().len(), 7);
     assert_eq!(fixture.pop(150, Duration::ZERO).await.sent().len(), 150);
     let counts = fixture.store.reader.counts(&[60, 7200]).await.unwrap();
     let sums = [&counts.scheduled, &counts.ready, &counts.reserved].map(|counts| counts.iter().sum::<u64>());

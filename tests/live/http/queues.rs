@@ -213,3 +213,22 @@ async fn a_queue_is_paused_looked_into_and_purged() {
     let unused = sidecar.get("/v1/queues/orders.eu").json();
     assert_eq!((&unused["ready"], &unused["oldest_ready_ms"]), (&json!(0), &Value::Null));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_at_large_jobs_ends_with_the_one_that_fills_the_answer() {
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture).await;
+    let (large, before_ms) = ("x".repeat(1 << 20), dwell::clock::wall_ms() - 1000);
+    for number in 0..10 {
+        let job = json!({"id": format!("j{number}"), "queue": "emails", "until": before_ms + number, "body": large});
+        let answer = sidecar.post("/v1/jobs", &job);
+        assert_eq!(answer.status, 201, "{answer:?}");
+    }
+    let ids = |path: &str| -> Vec<String> {
+        let jobs = sidecar.get(path).json()["jobs"].clone();
+        jobs.as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let wanted: Vec<String> = (0..8).map(|number| format!("j{number}")).collect();
+    assert_eq!(ids("/v1/queues/emails/peek?max=1000"), wanted, "of 1 MiB each");
+    assert_eq!(ids("/v1/queues/emails/peek?max=2"), wanted[..2]);
+}

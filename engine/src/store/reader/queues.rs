@@ -83,11 +83,18 @@ impl Reader {
         if pipeline.is_empty() { Ok(Vec::new()) } else { self.namespace.link.pipeline("counting the queues", &pipeline).await }
     }
 
-    /// The ready jobs of a queue, the oldest first over all buckets, with their bodies. No job is
-    /// fetched.
-    pub async fn peek(&self, queue: &str, most: usize) -> Result<Vec<StoredJob>, StoreError> {
+    /// The ready jobs of a queue, the oldest first over all buckets, with their bodies: up to the job
+    /// with which the bodies reach `most_bytes`. No job is fetched.
+    pub async fn peek(&self, queue: &str, most: usize, most_bytes: usize) -> Result<Vec<StoredJob>, StoreError> {
         let query = Query { queue: Some(queue.to_owned()), limit: most, ..Query::new(Place::Ready) };
-        self.with_bodies(self.list(&query).await?.jobs).await
+        let mut jobs = self.list(&query).await?.jobs;
+        let mut bytes = 0;
+        let last = jobs.iter().position(|job| {
+            bytes += job.size;
+            bytes >= most_bytes
+        });
+        jobs.truncate(last.map_or(jobs.len(), |last| last + 1));
+        self.with_bodies(jobs).await
     }
 
     /// These jobs again, each with its body. A job that left meanwhile is left out.
