@@ -64,14 +64,6 @@ impl Connector for Config {
         pattern::problem(pattern)
     }
 
-    fn unreadable(&self, _topic: &str) -> Option<String> {
-        Some(NO_SOURCE.to_owned())
-    }
-
-    fn reads(&self, _topic: &str, _to: &Destination) -> bool {
-        false
-    }
-
     fn endpoint<'a>(&self, to: &'a Destination) -> Cow<'a, Destination> {
         match url::origin_of(&to.address) {
             Some(origin) => Cow::Owned(Destination::new(origin)),
@@ -126,10 +118,9 @@ impl Connector for Config {
     }
 }
 
-const NO_SOURCE: &str = "an HTTP target takes messages, and none can be read from it";
-
 fn no_source() -> ConnectorError {
-    ConnectorError::new(ErrorKind::Config, NO_SOURCE).hint("read requests from a broker, or take them over HTTP")
+    let why = "an HTTP target takes messages, and none can be read from it";
+    ConnectorError::new(ErrorKind::Config, why).hint("read requests from a broker, or take them over HTTP")
 }
 
 #[cfg(test)]
