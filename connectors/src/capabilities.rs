@@ -11,6 +11,10 @@ pub struct Capabilities {
     pub protocol: &'static str,
     /// The noun for an address: `subject`, `topic`, `routing key`.
     pub address: &'static str,
+    /// The noun for what [`crate::Connector::endpoint`] returns.
+    pub endpoint: &'static str,
+    /// What to check where an endpoint confirms nothing, for logs.
+    pub silent_hint: &'static str,
     /// Messages can be read: an ingest can name this kind. Otherwise it only takes messages.
     pub sources: bool,
     /// A destination is an exchange with a routing key.
@@ -61,6 +65,8 @@ impl Capabilities {
             kind,
             protocol,
             address,
+            endpoint: "destination",
+            silent_hint: "check that the broker takes its messages",
             sources: true,
             exchanges: false,
             log: true,

@@ -72,17 +72,17 @@ impl Destinations {
     pub(super) fn responded(&mut self, to: &Destination, size: usize, response: Response, now: Instant) {
         let endpoint = self.settings.connector.endpoint(to);
         if self.shares.leave(&endpoint, size, response, now) {
+            let (noun, hint) = self.words();
             tracing::warn!(
-                broker = &*self.broker, to = %endpoint,
-                "no destination of this pattern of `allow` confirms: together they get an eighth of the window until one confirms; \
-                 check that a stream, a queue or a partition leader takes their messages"
+                broker = &*self.broker, to = %endpoint, hint,
+                "no {noun} of this pattern of `allow` confirms: together they get an eighth of the window until one confirms"
             );
         }
         if matches!(response, Response::Confirmed(_))
             && let Some(was_logged) = self.pauses.confirmed(&endpoint, now)
         {
             if was_logged {
-                tracing::info!(broker = &*self.broker, to = %endpoint, "the destination confirms again");
+                tracing::info!(broker = &*self.broker, to = %endpoint, "the {} confirms again", self.words().0);
             }
             self.count_pauses();
         }
@@ -98,6 +98,12 @@ impl Destinations {
     /// The destination for logs and errors.
     pub(super) fn shown(&self, to: &Destination) -> String {
         self.settings.connector.shown(to)
+    }
+
+    /// For logs: what has a pause of its own, and what to check where it is silent.
+    pub(super) fn words(&self) -> (&'static str, &'static str) {
+        let capabilities = self.settings.connector.capabilities();
+        (capabilities.endpoint, capabilities.silent_hint)
     }
 
     /// The destination takes no message for `wait`. Returns how long the job waits.
@@ -119,10 +125,10 @@ impl Destinations {
     pub(super) fn unknown(&mut self, to: &Destination, token: Token, is_early: bool, now: Instant, why: &str) {
         let endpoint = self.settings.connector.endpoint(to);
         if self.pauses.unknown(&endpoint, token, is_early, now) {
+            let (noun, hint) = self.words();
             tracing::warn!(
-                broker = &*self.broker, to = %endpoint, why,
-                "the destination does not confirm: its jobs wait, and one job at a time probes it; \
-                 check that a stream, a queue or a partition leader takes its messages"
+                broker = &*self.broker, to = %endpoint, why, hint,
+                "the {noun} does not confirm: its jobs wait, and one job at a time probes it"
             );
         }
         self.count_pauses();

@@ -97,12 +97,12 @@ impl Outcomes {
             }
             Outcome::Refused(why) => {
                 let pause = destinations.refused(to, token, took, now);
-                tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "refused, the destination is paused");
+                tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "refused, the {} is paused", destinations.words().0);
                 Some(Settlement::Release(Release { job: publication.held(), pause_ms: whole_ms(pause), unpublished: true }))
             }
             Outcome::Throttled { why, wait } => {
                 let pause = destinations.throttled(to, token, wait, now);
-                tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "throttled, the destination is paused");
+                tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "throttled, the {} is paused", destinations.words().0);
                 Some(Settlement::Release(Release { job: publication.held(), pause_ms: whole_ms(pause), unpublished: true }))
             }
             Outcome::Invalid(why) => {

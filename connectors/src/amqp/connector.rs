@@ -21,6 +21,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     typed_headers: true,
     byte_headers: true,
     unique_headers: true,
+    silent_hint: "check that the queues that get its messages take them",
     copy_headers: &["CC", "BCC"],
     // lapin logs returned messages with their bodies.
     log_filter: "lapin=off",

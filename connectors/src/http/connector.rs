@@ -16,6 +16,8 @@ use crate::{
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     sources: false,
     log: false,
+    endpoint: "host",
+    silent_hint: "check that the host answers requests within the `timeout` of its broker",
     log_filter: "hyper_util=warn,h2=warn,rustls=warn",
     ..Capabilities::new("http", "HTTP", "URL")
 };

@@ -17,6 +17,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     reports_redelivery: false,
     keys: true,
     byte_headers: true,
+    silent_hint: "check that the partitions of the topic have leaders with enough in-sync replicas",
     ..Capabilities::new("kafka", "Kafka", "topic")
 };
 

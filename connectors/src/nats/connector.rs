@@ -15,6 +15,7 @@ use crate::{
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     header_lines: true,
     finds_patterns: true,
+    silent_hint: "check that a stream has the subject and takes its messages",
     log_filter: "async_nats=warn",
     ..Capabilities::new("nats", "NATS", "subject")
 };

@@ -4,7 +4,7 @@
 //! - `receiver`: a web server that keeps what it got; `fixture`: a Redis and a sidecar whose broker
 //!   is HTTP.
 //! - `delivery`: one job, as it arrives; `answers`: what becomes of it by the answer; `throttled`: a
-//!   host that asks for a pause; `dead`: dead letters.
+//!   host that asks for a pause, or says nothing; `dead`: dead letters.
 //! - `refusals`: URLs and headers that are refused at the request; `settings`: what refuses to start,
 //!   and what `dwell check` says; `queries`: they stand nowhere.
 

@@ -1,9 +1,12 @@
-//! A host that asks for a pause: its jobs wait and burn nothing, other hosts go on.
+//! A host that asks for a pause: its jobs wait and burn nothing, other hosts go on. And one that
+//! says nothing.
 
 use serde_json::json;
+use tokio::net::TcpListener;
 
-use super::fixture::Fixture;
+use super::fixture::{Fixture, broker};
 use super::receiver::{Receiver, answer};
+use crate::support::wait_until;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_holds_one_host_back_and_no_other() {
@@ -28,6 +31,25 @@ async fn a_pause_holds_one_host_back_and_no_other() {
     }
     fixture.until_metric(r#"dwell_publish_total{broker="hook",outcome="refused"}"#, 1.0).await;
     fixture.until_metric(r#"dwell_publish_total{broker="hook",outcome="failed"}"#, 0.0).await;
+    assert!(fixture.log().contains("throttled, the host is paused"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_names_a_host_that_says_nothing_and_what_to_check() {
+    // The kernel takes the connections.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", silent.local_addr().unwrap());
+    let more = broker("mute", &[], "timeout = \"3s\"").replace("allow = []", &format!("allow = [\"{origin}/*\"]"));
+    let fixture = Fixture::start(&[], &more).await;
+    for number in 0..3 {
+        let target = format!("{origin}/{number}");
+        fixture.schedule(json!({"id": format!("job-{number}"), "for": "0s", "broker": "mute", "target": target})).await;
+    }
+    let line = wait_until("the log names the host", async || {
+        fixture.log().lines().find(|line| line.contains("the host does not confirm")).map(str::to_owned)
+    })
+    .await;
+    assert!(line.contains(&origin) && line.contains("check that the host answers requests within the `timeout`"), "{line}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
