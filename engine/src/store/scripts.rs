@@ -37,6 +37,7 @@ pub enum Name {
     FsckMemories,
     FsckLeases,
     FsckHold,
+    FsckCounts,
 }
 
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
@@ -46,7 +47,7 @@ const SETTLE: &str = include_str!("scripts/settle.lua");
 
 impl Name {
     /// Every script.
-    pub const ALL: [Name; 28] = [
+    pub const ALL: [Name; 29] = [
         Name::Schedule,
         Name::Claim,
         Name::Reclaim,
@@ -75,6 +76,7 @@ impl Name {
         Name::FsckMemories,
         Name::FsckLeases,
         Name::FsckHold,
+        Name::FsckCounts,
     ];
 
     /// The name in the file name and in `dwell_redis_seconds{script}`.
@@ -114,6 +116,7 @@ impl Name {
             Name::FsckMemories => ("fsck_memories", "", include_str!("scripts/fsck_memories.lua")),
             Name::FsckLeases => ("fsck_leases", "", include_str!("scripts/fsck_leases.lua")),
             Name::FsckHold => ("fsck_hold", "", include_str!("scripts/fsck_hold.lua")),
+            Name::FsckCounts => ("fsck_counts", "", include_str!("scripts/fsck_counts.lua")),
         }
     }
 

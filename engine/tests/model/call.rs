@@ -96,7 +96,7 @@ pub(crate) fn keys_of(name: Name, sets: Sets) -> Vec<Vec<u8>> {
         Name::Claim | Name::Reclaim | Name::Release | Name::Retry | Name::FsckHold | Name::Acknowledge | Name::Purge => own,
         Name::Schedule | Name::Cancel | Name::Reschedule | Name::Fire | Name::Finish | Name::Fail | Name::Requeue | Name::FsckLeases => own,
         Name::Bury | Name::Sweep if sets != Sets::Of(Set::Main) => own,
-        Name::Rescue | Name::Complete | Name::Hold | Name::Bury | Name::Sweep | Name::FsckMemories => Vec::new(),
+        Name::Rescue | Name::Complete | Name::Hold | Name::Bury | Name::Sweep | Name::FsckMemories | Name::FsckCounts => Vec::new(),
         Name::Pop | Name::Unpop => own.into_iter().chain(keys.pops(0)).collect(),
         Name::FsckJobs | Name::FsckAdopt => own.into_iter().chain([keys.quarantine(0)]).collect(),
         Name::Move => vec![main, keys.due(0, OTHER)],

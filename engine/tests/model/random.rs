@@ -140,6 +140,10 @@ impl Random {
                 Call::of(name, vec![repair.into_bytes(), b"1000".to_vec(), b"1000".to_vec()])
             }
             Name::FsckKey => Call::of(name, vec![flag(self.below(2) == 0).into_bytes(), self.one_of(&["zset", "zset", "hash"]).into()]),
+            Name::FsckCounts => {
+                let words = [format!("={}", self.one_of(&["q", "r"])), self.below(3).to_string(), self.one_of(&["", "1"]).to_owned()];
+                Call::of(name, words.map(String::into_bytes).to_vec())
+            }
             Name::FsckHold => {
                 let state = self.token().map(|token| token.state.to_vec()).unwrap_or_default();
                 Call::of(name, vec![IDS[usize::from(id)].into(), state.clone(), b"5".to_vec(), state]).on(Sets::Of(self.set()))

@@ -13,7 +13,7 @@ use crate::support::{jetstream, wait_within};
 const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
 /// What only moves where Redis or Dwell is in a state that other tests make, or by an interface that
 /// this one does not open.
-const ELSEWHERE: [&str; 43] = [
+const ELSEWHERE: [&str; 45] = [
     // Consumers that fetch: `http::queues`, `http::long_poll`.
     r#"dwell_pop_lateness_seconds_count"#,
     r#"dwell_pop_lateness_seconds_sum"#,
@@ -55,6 +55,8 @@ const ELSEWHERE: [&str; 43] = [
     r#"dwell_redis_seconds_sum{script="fsck_leases"}"#,
     r#"dwell_redis_seconds_count{script="fsck_hold"}"#,
     r#"dwell_redis_seconds_sum{script="fsck_hold"}"#,
+    r#"dwell_redis_seconds_count{script="fsck_counts"}"#,
+    r#"dwell_redis_seconds_sum{script="fsck_counts"}"#,
     r#"dwell_redis_seconds_count{script="fsck_jobs"}"#,
     r#"dwell_redis_seconds_sum{script="fsck_jobs"}"#,
     r#"dwell_redis_seconds_count{script="fsck_adopt"}"#,

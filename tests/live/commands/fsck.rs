@@ -3,6 +3,7 @@
 
 mod cluster;
 mod concurrent;
+mod counts;
 mod jobs;
 mod keys;
 

@@ -4,6 +4,7 @@
 //! repairs it in the same call: a job that moves meanwhile is neither reported nor changed.
 
 mod bucket;
+mod counts;
 mod memories;
 mod namespace;
 mod problem;
@@ -28,7 +29,8 @@ use crate::store::scripts::Name;
 pub struct Finding {
     /// The bucket; `None` for damage to the whole namespace.
     pub bucket: Option<u16>,
-    /// The job's id (lossy if not UTF-8), the damaged key, or the broker of `meta_broker`.
+    /// The job's id (lossy if not UTF-8), the damaged key, the broker of `meta_broker`, or the
+    /// queue of `bad_count`.
     pub id: String,
     /// The kind of damage.
     pub problem: Problem,
@@ -66,6 +68,7 @@ pub async fn run(settings: &Redis, rules: Rules, found: FindingSink<'_>) -> Resu
             fsck.unfinished(bucket).await?;
             fsck.leases(bucket).await?;
             fsck.bucket(bucket).await?;
+            fsck.counts(bucket).await?;
             fsck.memories(bucket).await?;
         }
     }

@@ -45,6 +45,7 @@ problems! {
     LeaseExpired = "lease_expired", "a reserved job whose lease ended over a minute ago: no instance rescues it";
     FenceWithoutLease = "fence_without_lease", "a waiting or dead job that counts as held for a consumer";
     BadScore = "bad_score", "an impossible time in due, held, dead or of a lease";
+    BadCount = "bad_count", "a count of the reserved jobs of a queue that is not their number";
     EarlyScore = "early_score", "a job that would fire before its due time";
     DeadWithoutReason = "dead_without_reason", "a dead job without a reason";
     DeadPastRetention = "dead_past_retention", "a dead job that is kept longer than delivery.dead_retention";

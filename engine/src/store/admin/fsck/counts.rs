@@ -1,0 +1,176 @@
+//! Judges the counts of held jobs: of each queue, the number of its jobs in `held`.
+//!
+//! A script reads the counts and the ids at one instant, but no queues of jobs, because their records
+//! have any size. Those are read afterwards. A job may have left by then, or be another one of its id:
+//! a count is wrong if two looks, each with queues read anew, find it wrong by the same number.
+
+use std::collections::HashMap;
+
+use redis::{Pipeline, Value};
+
+use super::{Fsck, Problem, bytes};
+use crate::job::{queue_of_set, set_of_queue};
+use crate::store::answer::Items;
+use crate::store::error::StoreError;
+use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
+use crate::store::record;
+use crate::store::scripts::Name;
+
+/// How often a bucket is looked at whose jobs move.
+const LOOKS: usize = 16;
+
+/// A count that differs from the number of jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wrong {
+    set: String,
+    /// As Redis has it.
+    count: Vec<u8>,
+    right: i64,
+}
+
+impl Wrong {
+    /// By how much; `None`: the count is no number. While jobs move it stays the same.
+    fn by(&self) -> Option<i64> {
+        number(&self.count).map(|count| count - self.right)
+    }
+}
+
+/// The sets of jobs by their ids; `None`: the job is not there, or cannot be read.
+type SetsById = HashMap<Vec<u8>, Option<String>>;
+
+impl Fsck<'_> {
+    /// Judges the counts of a bucket, after its jobs: repairs of these change counts.
+    pub(super) async fn counts(&mut self, bucket: u16) -> Result<(), StoreError> {
+        let (mut sets, mut before): (SetsById, Option<Vec<Wrong>>) = (HashMap::new(), None);
+        let mut left = Vec::new();
+        for _ in 0..LOOKS {
+            let (counts, held) = self.look(bucket).await?;
+            sets.retain(|_, set| set.is_some());
+            self.read_sets(bucket, &held, &mut sets).await?;
+            let Some(wrong) = wrong(counts, &held, &sets) else { continue };
+            if wrong.is_empty() {
+                return Ok(());
+            }
+            let Some(before) = &before else {
+                before = Some(wrong);
+                sets.clear();
+                continue;
+            };
+            left.clear();
+            for one in wrong.into_iter().filter(|one| before.iter().any(|other| one.set == other.set && one.by() == other.by())) {
+                if self.rules.repair && self.set_count(bucket, &one).await? {
+                    self.tell_count(bucket, &one, true);
+                } else {
+                    left.push(one);
+                }
+            }
+            if left.is_empty() || !self.rules.repair {
+                break;
+            }
+        }
+        left.iter().for_each(|one| self.tell_count(bucket, one, false));
+        Ok(())
+    }
+
+    fn tell_count(&mut self, bucket: u16, wrong: &Wrong, repaired: bool) {
+        self.tell(bucket, queue_of_set(&wrong.set).unwrap_or_default().as_bytes(), Problem::BadCount, repaired);
+    }
+
+    /// The counts of all queues, and the ids of all held jobs.
+    async fn look(&self, bucket: u16) -> Result<(Vec<(String, Vec<u8>)>, Vec<Vec<u8>>), StoreError> {
+        let mut call = self.store.script_call(Name::FsckCounts, bucket, &[]);
+        let sets: Vec<String> = self.store.queues().iter().map(|queue| set_of_queue(queue)).collect();
+        for set in &sets {
+            call.arg(set).arg("").arg("");
+        }
+        let mut items = Items::new("fsck_counts", self.store.call(Name::FsckCounts, &call).await?)?;
+        let mut counts = Vec::with_capacity(sets.len());
+        for set in sets {
+            counts.push((set, items.bytes()?.to_vec()));
+        }
+        let mut held = Vec::with_capacity(items.left());
+        while items.left() > 0 {
+            held.push(items.bytes()?.to_vec());
+        }
+        Ok((counts, held))
+    }
+
+    /// Sets a count unless it has changed. Returns whether it has not.
+    async fn set_count(&self, bucket: u16, wrong: &Wrong) -> Result<bool, StoreError> {
+        let mut call = self.store.script_call(Name::FsckCounts, bucket, &[]);
+        call.arg(&wrong.set).arg(&wrong.count[..]).arg(wrong.right);
+        Ok(Items::new("fsck_counts", self.store.call(Name::FsckCounts, &call).await?)?.bytes()? == wrong.count)
+    }
+
+    /// Reads the sets of these jobs that are not known yet, at most 1 MiB at a time.
+    async fn read_sets(&self, bucket: u16, ids: &[Vec<u8>], sets: &mut SetsById) -> Result<(), StoreError> {
+        let jobs = self.store.keys.jobs(bucket).to_owned();
+        let unknown: Vec<&Vec<u8>> = ids.iter().filter(|id| !sets.contains_key(*id)).collect();
+        for ids in unknown.chunks(CALL_JOBS) {
+            let mut sizes = Pipeline::new();
+            for id in ids {
+                sizes.cmd("HSTRLEN").arg(&jobs).arg(&id[..]);
+            }
+            let sizes = self.store.link.pipeline("fsck", &sizes).await?;
+            let (mut chunk, mut chunk_bytes) = (Vec::new(), 0);
+            for (at, id) in ids.iter().enumerate() {
+                chunk.push(&id[..]);
+                chunk_bytes += size(sizes.get(at));
+                if at + 1 == ids.len() || chunk_bytes + size(sizes.get(at + 1)) > CALL_BYTES {
+                    let answer = self.store.link.command("fsck", redis::cmd("HMGET").arg(&jobs).arg(&chunk)).await?;
+                    let Value::Array(records) = answer else { return Ok(()) };
+                    sets.extend(chunk.drain(..).map(<[u8]>::to_vec).zip(records.into_iter().map(set_of)));
+                    chunk_bytes = 0;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn size(answer: Option<&Value>) -> usize {
+    match answer {
+        Some(Value::Int(size)) => usize::try_from(*size).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn set_of(record: Value) -> Option<String> {
+    Some(record::decode(bytes(record)?.into()).ok()?.job.set().into_owned())
+}
+
+/// A missing count is none.
+fn number(count: &[u8]) -> Option<i64> {
+    if count.is_empty() { Some(0) } else { std::str::from_utf8(count).ok()?.parse().ok() }
+}
+
+/// The counts that are wrong; `None` if a held job is of an unknown set.
+fn wrong(counts: Vec<(String, Vec<u8>)>, held: &[Vec<u8>], sets: &SetsById) -> Option<Vec<Wrong>> {
+    let mut rights: HashMap<&str, i64> = HashMap::new();
+    for id in held {
+        *rights.entry(sets.get(id)?.as_deref()?).or_default() += 1;
+    }
+    let one = |(set, count): (String, Vec<u8>)| Wrong { right: rights.get(set.as_str()).copied().unwrap_or(0), set, count };
+    Some(counts.into_iter().map(one).filter(|one| one.by() != Some(0)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(of: &[(&str, &str)]) -> Vec<(String, Vec<u8>)> {
+        of.iter().map(|(set, count)| ((*set).to_owned(), count.as_bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn counts_are_compared_with_the_jobs_of_their_queue() {
+        let held: Vec<Vec<u8>> = ["a", "b", "c"].map(|id| id.as_bytes().to_vec()).into();
+        let mut sets: SetsById = held.iter().cloned().zip(["=one", "=one", "main"].map(|set| Some(set.to_owned()))).collect();
+        assert_eq!(wrong(counts(&[("=one", "2"), ("=two", ""), ("=three", "0")]), &held, &sets), Some(Vec::new()));
+        let found = wrong(counts(&[("=one", "1"), ("=two", "x"), ("=three", "-1")]), &held, &sets).unwrap_or_default();
+        let by: Vec<_> = found.iter().map(|one| (one.set.as_str(), one.right, one.by())).collect();
+        assert_eq!(by, [("=one", 2, Some(-1)), ("=two", 0, None), ("=three", 0, Some(-1))]);
+        sets.insert(b"c".to_vec(), None);
+        assert_eq!(wrong(counts(&[("=one", "1")]), &held, &sets), None, "a job that left may be of any queue");
+    }
+}
