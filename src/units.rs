@@ -99,7 +99,10 @@ fn has_offset(text: &str) -> bool {
     }
     let offset = match rest {
         b"Z" | b"z" => true,
-        [b'+' | b'-', h1, h2, b':', m1, m2] => [h1, h2, m1, m2].iter().all(|b| b.is_ascii_digit()),
+        // To 23:59, as in RFC 3339: jiff reads more.
+        [b'+' | b'-', h1, h2, b':', m1, m2] => {
+            [h1, h2, m1, m2].iter().all(|b| b.is_ascii_digit()) && [*h1, *h2] < [b'2', b'4'] && *m1 < b'6'
+        }
         _ => false,
     };
     fits && offset

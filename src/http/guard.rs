@@ -1,6 +1,6 @@
 //! Authentication. With tokens, only their bearers may call, each what its token allows. Without
 //! one, only callers that address this host by a loopback name: DNS rebinding leads a page here under
-//! its own name. Pages of other origins cannot read and may not write.
+//! its own name. Pages of other origins get nothing.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -71,6 +71,15 @@ pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next
     next.run(request).await
 }
 
+/// Lets a request for the dashboard through, or returns why not. The pages need no token: they get
+/// their data through the calls.
+pub(super) async fn check_page(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    match refuses_open(request.method(), request.uri(), request.headers()).filter(|_| guard.is_open()) {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    }
+}
+
 /// What a token must allow for a call, by the path of its route.
 fn scope_of(method: &Method, path: &str) -> Scope {
     match (method.as_str(), path) {
@@ -96,13 +105,12 @@ pub(crate) fn refuses_open(method: &Method, uri: &Uri, headers: &HeaderMap) -> O
             "without a token only requests for localhost, 127.0.0.1 or [::1] are answered: use one of these names, or set http.token_file";
         return Some(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
     }
-    if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
-        return None;
-    }
+    // A link on another page may lead here: the browser says that it navigates.
+    let navigates = *method == Method::GET && text(header::HeaderName::from_static("sec-fetch-mode")) == Some("navigate");
     let foreign_site = text(header::HeaderName::from_static("sec-fetch-site")).is_some_and(|site| site != "same-origin" && site != "none");
     let foreign_origin = text(header::ORIGIN).is_some_and(|origin| origin.strip_prefix("http://") != Some(host));
-    let detail = "a page of another origin cannot change anything here";
-    (foreign_site || foreign_origin).then(|| Problem::new(StatusCode::FORBIDDEN, detail))
+    let detail = "a page of another origin cannot read or change anything here";
+    (foreign_origin || foreign_site && !navigates).then(|| Problem::new(StatusCode::FORBIDDEN, detail))
 }
 
 /// Whether `host` or `host:port` names this host by a loopback name or address.
@@ -164,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_origin_changes_nothing() {
+    fn a_page_of_another_origin_gets_nothing() {
         let open = open();
         let host = ("host", "localhost:7464");
         for fine in [("origin", "http://localhost:7464"), ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "none")] {
@@ -178,11 +186,12 @@ mod tests {
             ("sec-fetch-site", "cross-site"),
             ("sec-fetch-site", "same-site"),
         ] {
-            for method in [Method::POST, Method::DELETE, Method::PATCH] {
+            for method in [Method::POST, Method::DELETE, Method::PATCH, Method::GET, Method::OPTIONS] {
                 assert_eq!(status(&open, method, &[host, foreign]), 403, "{foreign:?}");
             }
-            assert_eq!(status(&open, Method::GET, &[host, foreign]), 200, "without CORS it cannot read the answer");
         }
+        let link = [host, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        assert_eq!((status(&open, Method::GET, &link), status(&open, Method::POST, &link)), (200, 403));
     }
 
     #[test]

@@ -49,9 +49,8 @@ pub(super) fn largest_body(limits: &Limits) -> u64 {
 fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>, guard: Guard) -> Router<S> {
     router
         .layer(middleware::from_fn(limit_time))
-        .layer(middleware::from_fn_with_state(guard, guard::check))
-        // The pages need no token: they get their data through the calls.
-        .merge(dashboard::router())
+        .layer(middleware::from_fn_with_state(guard.clone(), guard::check))
+        .merge(dashboard::router().layer(middleware::from_fn_with_state(guard, guard::check_page)))
         .layer(CatchPanicLayer::custom(trace::panicked))
         .layer(middleware::map_response(problem::wrap))
         .layer(middleware::from_fn(trace::request))

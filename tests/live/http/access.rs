@@ -85,6 +85,7 @@ async fn without_a_token_a_foreign_page_gets_nowhere() {
     for host in ["evil.example", "evil.example:7464", "0.0.0.0", ""] {
         sidecar.send("GET /v1/jobs", &format!("host: {host}\r\n"), b"").problem(421);
         sidecar.send("GET /openapi.json", &format!("host: {host}\r\n"), b"").problem(421);
+        sidecar.send("GET /", &format!("host: {host}\r\n"), b"").problem(421);
     }
     let own = sidecar.address.clone();
     let origins =
@@ -93,9 +94,13 @@ async fn without_a_token_a_foreign_page_gets_nowhere() {
         for line in ["POST /v1/jobs", "DELETE /v1/jobs/x", "PATCH /v1/jobs/x", "POST /v1/jobs/x/fire"] {
             sidecar.send(line, origin, b"{}").problem(403);
         }
-        let answer = sidecar.send("GET /v1/stats", origin, b"");
-        assert!(answer.status == 200 && !answer.head.contains("access-control"), "it is not let read it: {answer:?}");
+        for line in ["GET /v1/stats", "GET /v1/events", "GET /openapi.json", "GET /"] {
+            let answer = sidecar.send(line, origin, b"");
+            assert!(answer.problem(403)["detail"].is_string() && !answer.head.contains("access-control"), "{answer:?}");
+        }
     }
+    let link = "sec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\n";
+    assert_eq!(sidecar.send("GET /", link, b"").status, 200);
     let same = format!("host: {own}\r\norigin: http://{own}\r\nsec-fetch-site: same-origin\r\n");
     assert_eq!(sidecar.send("DELETE /v1/jobs/x", &same, b"").status, 404);
 }
