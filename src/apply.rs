@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::fleet::WakeUps;
-use crate::job::{Action, Verdict};
+use crate::job::{Action, DeadReason, Verdict};
 use crate::reconnect::Backoff;
 use crate::request::{Act, Request};
 use crate::store::Store;
@@ -150,8 +150,13 @@ impl Apply {
         }
         let answers = batch.answers();
         for (request, answer) in requests.iter().zip(&answers) {
-            if let (Request::Act(Act { action: Action::Cancel, .. }), Ok(answer)) = (request, answer) {
-                self.metrics.cancelled(answer.verdict);
+            match (request, answer) {
+                (Request::Act(Act { action: Action::Cancel, .. }), Ok(answer)) => self.metrics.cancelled(answer.verdict),
+                // A queue's job that died by this call; one that was dead before has a due time.
+                (Request::Act(Act { action: Action::Fail, .. }), Ok(Answer { verdict: Verdict::Dead, due_ms: None })) => {
+                    self.metrics.dead(DeadReason::Failed);
+                }
+                _ => {}
             }
         }
         answers

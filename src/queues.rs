@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::clock::{self, Instant};
 use crate::config::{QueueRules, Queues};
 use crate::consumers::{Consumers, PopRequest, PoppedJobs};
+use crate::job::DeadReason;
 use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, LeaseVerdict};
 use crate::store::queue::pop::Popped;
@@ -121,7 +122,11 @@ impl QueueService {
         for (word, answer) in words.iter().zip(&answers) {
             let end = match answer.as_ref().map(|answer| answer.verdict) {
                 Ok(LeaseVerdict::Finished) => LeaseEnd::Finished,
-                Ok(LeaseVerdict::Failed | LeaseVerdict::Dead) => LeaseEnd::Failed,
+                Ok(LeaseVerdict::Failed) => LeaseEnd::Failed,
+                Ok(LeaseVerdict::Dead) => {
+                    self.metrics.dead(DeadReason::Failed);
+                    LeaseEnd::Failed
+                }
                 Ok(LeaseVerdict::Released) => LeaseEnd::Released,
                 _ => continue,
             };

@@ -183,7 +183,11 @@ impl Consumers {
     /// # Errors
     /// As of a pop.
     pub async fn pop_now(&self, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
-        let mut jobs = PoppedJobs::none(self);
+        self.pop_more(PoppedJobs::none(self), asked).await
+    }
+
+    /// Adds what is due now, the queues in their order. With jobs already, a failure is another pop's.
+    async fn pop_more(&self, mut jobs: PoppedJobs, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
         for queue in &asked.queues {
             if let Some(bucket) = self.backlog(queue) {
                 match self.fill(&mut jobs, asked, queue, bucket).await {
@@ -226,37 +230,31 @@ impl Consumers {
     async fn pop_granted(&self, asked: &PopRequest, granted: &Granted) -> FromBucket {
         let mut jobs = PoppedJobs::none(self);
         self.fill(&mut jobs, asked, &granted.queue, granted.bucket).await?;
-        if !jobs.is_empty() && asked.max > jobs.len() && jobs.has_room(asked) {
-            // The rest of a larger batch; what fails here is another pop's.
-            if let Ok(more) = self
-                .pop_now(&PopRequest {
-                    max: asked.max - jobs.len(),
-                    max_bytes: asked.max_bytes.saturating_sub(jobs.bytes()).max(1),
-                    ..asked.clone()
-                })
-                .await
-            {
-                jobs.add(more);
-            }
-        }
-        Ok(jobs)
+        // The rest of a larger batch.
+        if jobs.is_empty() || !jobs.has_room(asked) { Ok(jobs) } else { self.pop_more(jobs, asked).await }
     }
 
     /// Pops from one bucket until it has nothing due or the answer is full.
     async fn fill(&self, jobs: &mut PoppedJobs, asked: &PopRequest, queue: &str, bucket: u16) -> Result<(), StoreError> {
         while jobs.has_room(asked) {
+            let left = asked.max_bytes.saturating_sub(jobs.bytes());
             let limits = PopLimits {
                 ttr_ms: asked.ttr_ms,
                 max_ttr_ms: asked.max_ttr_ms,
                 most: (asked.max - jobs.len()).min(CALL_JOBS),
-                most_bytes: (asked.max_bytes.saturating_sub(jobs.bytes())).min(CALL_BYTES),
+                most_bytes: left.min(CALL_BYTES),
+                room: (!jobs.is_empty()).then_some(left),
             };
             // A task of its own: if the consumer goes away meanwhile, its end gives the jobs back.
             let (consumers, name) = (self.clone(), queue.to_owned());
             let task = tokio::spawn(async move { consumers.pop_bucket(&name, bucket, limits).await });
             let lost = |_| Err(StoreError::new(crate::store::error::Class::Other, "the process ended during a pop"));
             let (popped, more) = task.await.unwrap_or_else(lost)?;
+            let is_cut = popped.is_empty() && more && limits.room.is_some();
             jobs.add(popped);
+            if is_cut {
+                jobs.close();
+            }
             if !more {
                 break;
             }

@@ -54,9 +54,13 @@ fn value(header: &Header) -> Option<HeaderValue> {
 /// sent.
 pub(super) fn to_http(headers: &Headers) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::with_capacity(headers.len() + 6);
+    let hop = named_by_connection(headers);
     for header in headers.iter() {
         let wrong = |why: String| format!("header `{}`: {why}", header.name.escape_debug());
         let Some((name, value)) = read(header).map_err(wrong)? else { continue };
+        if hop.iter().any(|listed| listed.eq_ignore_ascii_case(name.as_str())) {
+            continue;
+        }
         let is_beyond_ascii = !value.as_bytes().is_ascii();
         let value = if is_beyond_ascii && name == "delayed-id" { ascii(header).unwrap_or(value) } else { value };
         map.append(name, value);
@@ -64,6 +68,13 @@ pub(super) fn to_http(headers: &Headers) -> Result<HeaderMap, String> {
     map.entry(header::CONTENT_TYPE).or_insert(CONTENT_TYPE);
     map.entry(header::USER_AGENT).or_insert(USER_AGENT);
     Ok(map)
+}
+
+/// The headers that `connection` lists: they act on the hop too (RFC 9110 §7.6.1).
+fn named_by_connection(headers: &Headers) -> Vec<String> {
+    let connection = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("connection"));
+    let values = connection.filter_map(|header| header.value.plain());
+    values.flat_map(|value| value.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>()).collect()
 }
 
 /// An id, which may have any letters: percent-encoded beyond ASCII, because frameworks read other
@@ -112,6 +123,9 @@ mod tests {
             (&own["content-type"], &own["user-agent"], own.len()),
             (&"application/json".parse().unwrap(), &"mine".parse().unwrap(), 2)
         );
+        let of_hop = [header("X-Gone", "1"), header("Connection", "close, x-gone"), header("x-kept", "2")];
+        let map = to_http(&Headers::from_iter(of_hop)).unwrap();
+        assert!(!map.contains_key("x-gone") && !map.contains_key("connection") && map["x-kept"] == "2", "{map:?}");
         assert!(to_http(&Headers::from_iter([header("a\n", "b")])).unwrap_err().starts_with("header `a\\n`: "));
     }
 }

@@ -22,6 +22,8 @@ pub struct PoppedJobs {
     consumers: Consumers,
     /// The calls that handed the jobs out, each with the number of its jobs.
     calls: Vec<Call>,
+    /// The next job is too large for what is left of the bytes.
+    is_full: bool,
 }
 
 struct Call {
@@ -33,13 +35,13 @@ struct Call {
 
 impl PoppedJobs {
     pub(super) fn none(consumers: &Consumers) -> PoppedJobs {
-        PoppedJobs { jobs: Vec::new(), bytes: 0, consumers: consumers.clone(), calls: Vec::new() }
+        PoppedJobs { jobs: Vec::new(), bytes: 0, consumers: consumers.clone(), calls: Vec::new(), is_full: false }
     }
 
     pub(super) fn of(consumers: &Consumers, nonce: Nonce, bucket: u16, queue: &str, jobs: Vec<Popped>) -> PoppedJobs {
         let bytes = jobs.iter().map(|job| job.size).sum();
         let calls = vec![Call { nonce, bucket, queue: queue.to_owned(), jobs: jobs.len() }];
-        PoppedJobs { jobs, bytes, consumers: consumers.clone(), calls }
+        PoppedJobs { jobs, bytes, consumers: consumers.clone(), calls, is_full: false }
     }
 
     pub(super) fn add(&mut self, mut other: PoppedJobs) {
@@ -48,12 +50,17 @@ impl PoppedJobs {
         self.calls.append(&mut other.calls);
     }
 
+    /// The next job is too large for what is left of the bytes: the answer is full.
+    pub(super) fn close(&mut self) {
+        self.is_full = true;
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     pub(super) fn has_room(&self, asked: &PopRequest) -> bool {
-        self.jobs.len() < asked.max && (self.jobs.is_empty() || self.bytes < asked.max_bytes)
+        self.jobs.len() < asked.max && !self.is_full && (self.jobs.is_empty() || self.bytes < asked.max_bytes)
     }
 
     /// The jobs have reached their consumer: they are its own until their leases end.

@@ -194,7 +194,7 @@ async fn what_nobody_got_is_due_again_and_a_repeat_of_a_pop_is_the_pop() {
 
     fixture.add("one", Due::In(0)).await;
     let (bucket, nonce) = (fixture.store.keys().bucket_of("one"), [7; 8]);
-    let limits = PopLimits { ttr_ms: Some(5000), max_ttr_ms: 10_000, most: 10, most_bytes: 1000 };
+    let limits = PopLimits { ttr_ms: Some(5000), max_ttr_ms: 10_000, most: 10, most_bytes: 1000, room: None };
     let pop = || fixture.store.queue.pop(nonce, bucket, QUEUE, limits);
     let first = pop().await.unwrap();
     fixture.add("two-of-the-bucket", Due::In(0)).await;
@@ -259,6 +259,32 @@ async fn verdicts_know_whether_a_job_was_handed_out() {
     assert_eq!(fixture.counts().await, [0, 0, 0, 0]);
     fixture.schedule(Schedule::new(Job::new("main", dwell_core::Destination::new("t"), "x"), FAR).id(three.parse().unwrap())).await;
     assert_eq!(fixture.store.reader.find(&three.parse().unwrap()).await.unwrap().unwrap().record.job.broker, "main");
+}
+
+#[tokio::test]
+async fn an_answer_has_more_bytes_than_asked_for_only_in_a_single_job() {
+    let fixture = Fixture::new().await;
+    for id in ["a", "b", "c"] {
+        let job = Job::for_queue(QUEUE, "x".repeat(400_000));
+        fixture.schedule(Schedule::new(job, Due::In(0)).id(id.parse().unwrap())).await;
+    }
+    let pop = async |max_bytes| {
+        let asked = PopRequest { max_bytes, ..request(10, Duration::ZERO) };
+        fixture.consumers.pop(&asked).await.unwrap()
+    };
+    let two = pop(1_000_000).await.sent();
+    assert_eq!((two.len(), fixture.counts().await), (2, [0, 1, 2, 0]));
+    let one = pop(1).await.sent();
+    assert_eq!(one.iter().chain(&two).map(|job| job.state.attempt).collect::<Vec<_>>(), [1, 1, 1]);
+    // The same of a pop that waited.
+    let later = (fixture.store.now_ms() + 300, 400_000);
+    for id in ["d", "e", "f"] {
+        let job = Job::for_queue(QUEUE, "x".repeat(later.1));
+        fixture.schedule(Schedule::new(job, Due::At(later.0)).id(id.parse().unwrap())).await;
+    }
+    let asked = PopRequest { max_bytes: 1_000_000, ..request(10, Duration::from_secs(20)) };
+    let some = fixture.consumers.pop(&asked).await.unwrap().sent();
+    assert!((1..=2).contains(&some.len()), "{}", some.len());
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::sidecar::Sidecar;
 use crate::commands::fixture::Fixture;
-use crate::support::wait_until;
+use crate::support::{metric, wait_until};
 
 /// Settings with queues alone.
 pub(super) fn settings(fixture: &Fixture) -> String {
@@ -121,6 +121,12 @@ async fn each_word_on_a_lease_has_its_verdict_and_status() {
     assert_eq!(one("d", "requeue", &json!({})), (200, json!("requeued")));
     assert_eq!(pop(&sidecar, "emails", json!({"wait": "20s"}))[0]["attempt"], 1);
     assert_eq!(one("d", "finish", &json!({})), (200, json!("finished")), "without a lease: whoever holds it");
+    let last = json!({"id": "e", "queue": "emails", "for": 0, "retry": [], "body": ""});
+    assert_eq!(sidecar.post("/v1/jobs", &last).status, 201);
+    assert_eq!(pop(&sidecar, "emails", json!({"wait": "20s"}))[0]["id"], "e");
+    assert_eq!(one("e", "fail", &json!({})), (200, json!("dead")));
+    assert_eq!(one("e", "fail", &json!({})), (409, json!("dead")), "it was dead before");
+    assert_eq!(metric(&sidecar.metrics(), "dwell_dead_total{reason=\"failed\"}"), 2.0, "with a lease, and without");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

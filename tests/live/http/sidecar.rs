@@ -133,6 +133,18 @@ impl Sidecar {
         Answer { status, head: head.to_lowercase(), text: text.to_owned() }
     }
 
+    /// A scrape of its metrics.
+    pub(super) fn metrics(&self) -> String {
+        let lines = self.log_lines();
+        let probes = lines.iter().find(|line| line["message"] == "probes").unwrap()["address"].as_str().unwrap();
+        let mut link = TcpStream::connect(probes).unwrap();
+        link.set_read_timeout(Some(DEADLINE)).unwrap();
+        link.write_all(b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        link.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
     pub(super) fn connect(&self) -> TcpStream {
         let link = TcpStream::connect(&self.address).unwrap();
         link.set_read_timeout(Some(DEADLINE)).unwrap();

@@ -33,6 +33,8 @@ pub struct PopLimits {
     pub most: usize,
     /// The most bytes of records; one job is always handed out.
     pub most_bytes: usize,
+    /// The most bytes of that one job; `None`: any.
+    pub room: Option<usize>,
 }
 
 /// A job that a consumer holds until its deadline.
@@ -120,13 +122,14 @@ impl Queue {
     /// answers the jobs that this pop still holds. After an error, jobs may be handed out to nobody:
     /// [`unpop`](Queue::unpop) takes them back.
     pub async fn pop(&self, nonce: Nonce, bucket: u16, queue: &str, limits: PopLimits) -> Result<PopAnswer, StoreError> {
-        let PopLimits { ttr_ms, max_ttr_ms, most, most_bytes } = limits;
+        let PopLimits { ttr_ms, max_ttr_ms, most, most_bytes, room } = limits;
         let longest = max_ttr_ms.min(u32::MAX.into());
         let proof = self.namespace.pop_proof(nonce, queue);
         let call = |deadline_us: Option<i64>| {
             let mut call = self.call_with_pops(Name::Pop, bucket, queue);
             call.arg(&proof[..]).arg(deadline_us.map(|us| us.to_string()).unwrap_or_default());
             call.arg(ttr_ms.map(|ms| ms.to_string()).unwrap_or_default()).arg(longest).arg(most.min(CALL_JOBS)).arg(most_bytes);
+            call.arg(room.map(|bytes| bytes.to_string()).unwrap_or_default());
             call
         };
         let mut answer = self.namespace.call(Name::Pop, &call(self.deadline_us())).await;

@@ -3,7 +3,7 @@
 -- KEYS   as in prelude.lua, with due and dead of the queue, then pops and pops_old.
 -- ARGV   nonce (8 random bytes), deadline of the call, epoch us ('' unknown), lease ms ('' that of the
 --        record), the longest lease ms, limit of jobs, limit of bytes of records (at least one job is
---        handed out).
+--        handed out), limit of bytes of that one ('' none).
 -- Answer { now us, next due ms of the queue ('' none), 1 if more are due, 1 if the queue is paused, count
 --        of unreadable jobs that were left in place, count of removed ids without a record, then per job:
 --        id, state, record, deadline ms }. A repeat of the call answers the jobs that this pop still
@@ -11,6 +11,7 @@
 -- Errors 'DWELL_LATE now us': the deadline of the call has passed. Nothing was written.
 -- Work   <= 128 jobs or 1 MiB; looks at <= 1024 ids. First write HDEL: a full Redis still hands out.
 local nonce, lease, longest, most, most_bytes = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local room = tonumber(ARGV[7]) or math.huge
 if is_late(tonumber(ARGV[2])) then return late() end
 local due_key, pops, pops_old = KEYS[FIRST_DUE], KEYS[FIRST_DUE + 2], KEYS[FIRST_DUE + 3]
 local set = string.match(due_key, '}:due:(.*)$')
@@ -53,7 +54,7 @@ while count < most and looked < LOOKED_MAX and not is_cut do
       push(orphans, id)
     elseif not (is_known(record) and is_readable(state)) or string.find(id, '%z') then
       unknown = unknown + 1
-    elseif count > 0 and bytes + size > most_bytes then
+    elseif bytes + size > room or count > 0 and bytes + size > most_bytes then
       is_cut = true
       break
     else
