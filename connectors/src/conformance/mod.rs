@@ -52,8 +52,15 @@ pub trait Harness: Send + Sync {
 
     /// Waits until this many messages have arrived at a topic, and returns all that are there.
     async fn arrived(&self, topic: &str, count: usize) -> Vec<Message> {
-        let source = hand::source_with(self, SourceOptions { max_batch: 1000, max_unsettled: 50_000, ..options(topic) }).await;
+        let max_unsettled_bytes = self.arrived_bytes();
+        let options = SourceOptions { max_batch: 1000, max_unsettled: 50_000, max_unsettled_bytes, ..options(topic) };
+        let source = hand::source_with(self, options).await;
         hand::read(&*source, count).await.1
+    }
+
+    /// The bound of unsettled bytes of [`arrived`](Harness::arrived), which settles nothing.
+    fn arrived_bytes(&self) -> usize {
+        64 << 20
     }
 
     /// The `publish_timeout` of sinks.

@@ -23,6 +23,11 @@ impl Harness for Amqp {
     fn broker(&self) -> BrokerConfig {
         at(format!("amqp://{}", self.proxy.address()))
     }
+    /// So many that the prefetch is `max_unsettled` from the start: a reader learns the size of its
+    /// messages, and may ask for fewer than it could hold: too few where nothing is settled.
+    fn arrived_bytes(&self) -> usize {
+        64 << 30
+    }
     fn can(&self) -> Capabilities {
         Capabilities {
             ordered_headers: false,
