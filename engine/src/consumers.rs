@@ -229,7 +229,12 @@ impl Consumers {
     /// Pops from the bucket that has something, and then from the others.
     async fn pop_granted(&self, asked: &PopRequest, granted: &Granted) -> FromBucket {
         let mut jobs = PoppedJobs::none(self);
-        self.fill(&mut jobs, asked, &granted.queue, granted.bucket).await?;
+        match self.fill(&mut jobs, asked, &granted.queue, granted.bucket).await {
+            Err(error) if jobs.is_empty() => return Err(error),
+            // What was popped before is handed out.
+            Err(_) => return Ok(jobs),
+            Ok(()) => {}
+        }
         // The rest of a larger batch.
         if jobs.is_empty() || !jobs.has_room(asked) { Ok(jobs) } else { self.pop_more(jobs, asked).await }
     }
@@ -250,11 +255,7 @@ impl Consumers {
             let task = tokio::spawn(async move { consumers.pop_bucket(&name, bucket, limits).await });
             let lost = |_| Err(StoreError::new(crate::store::error::Class::Other, "the process ended during a pop"));
             let (popped, more) = task.await.unwrap_or_else(lost)?;
-            let is_cut = popped.is_empty() && more && limits.room.is_some();
             jobs.add(popped);
-            if is_cut {
-                jobs.close();
-            }
             if !more {
                 break;
             }
@@ -276,7 +277,7 @@ impl Consumers {
             }
         };
         // Only jobs that cannot be read are at the head: they stay, and more of them may follow.
-        let is_blocked = popped.more && popped.jobs.is_empty() && popped.unknown > 0;
+        let is_blocked = popped.more && popped.jobs.is_empty() && popped.unknown > 0 && !popped.is_cut;
         let head_us = if popped.paused {
             None
         } else if is_blocked {
@@ -290,7 +291,11 @@ impl Consumers {
         let more = popped.more && !popped.paused && !is_blocked;
         self.left(queue, bucket, more);
         let jobs = self.judge(queue, popped.jobs, popped.now_us).await;
-        Ok((PoppedJobs::of(self, nonce, bucket, queue, jobs), more))
+        let mut jobs = PoppedJobs::of(self, nonce, bucket, queue, jobs);
+        if popped.is_cut {
+            jobs.close();
+        }
+        Ok((jobs, more))
     }
 
     /// The bucket to pop from without a look at all of them.

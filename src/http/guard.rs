@@ -1,6 +1,6 @@
 //! Authentication. With tokens, only their bearers may call, each what its token allows. Without
 //! one, only callers that address this host by a loopback name: DNS rebinding leads a page here under
-//! its own name. Pages of other origins get nothing.
+//! its own name. Pages of other origins get nothing; they may link here.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

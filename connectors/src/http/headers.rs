@@ -24,6 +24,8 @@ const HOP: [&str; 13] = [
 ];
 /// Headers of Standard Webhooks, which Dwell sets itself.
 const WEBHOOK: &str = "webhook-";
+/// Headers of Dwell that every target gets.
+const DELAYED: &str = "delayed-";
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("Dwell/", env!("CARGO_PKG_VERSION")));
 /// Beyond ASCII only.
@@ -58,7 +60,8 @@ pub(super) fn to_http(headers: &Headers) -> Result<HeaderMap, String> {
     for header in headers.iter() {
         let wrong = |why: String| format!("header `{}`: {why}", header.name.escape_debug());
         let Some((name, value)) = read(header).map_err(wrong)? else { continue };
-        if hop.iter().any(|listed| listed.eq_ignore_ascii_case(name.as_str())) {
+        let is_own = name.as_str().starts_with(DELAYED) || name == header::CONTENT_TYPE;
+        if !is_own && hop.iter().any(|listed| listed.eq_ignore_ascii_case(name.as_str())) {
             continue;
         }
         let is_beyond_ascii = !value.as_bytes().is_ascii();
@@ -123,9 +126,13 @@ mod tests {
             (&own["content-type"], &own["user-agent"], own.len()),
             (&"application/json".parse().unwrap(), &"mine".parse().unwrap(), 2)
         );
-        let of_hop = [header("X-Gone", "1"), header("Connection", "close, x-gone"), header("x-kept", "2")];
+        let of_hop =
+            [header("X-Gone", "1"), header("Connection", "close, x-gone, delayed-id"), header("delayed-id", "a"), header("x-kept", "2")];
         let map = to_http(&Headers::from_iter(of_hop)).unwrap();
-        assert!(!map.contains_key("x-gone") && !map.contains_key("connection") && map["x-kept"] == "2", "{map:?}");
+        assert!(
+            !map.contains_key("x-gone") && !map.contains_key("connection") && map["x-kept"] == "2" && map["delayed-id"] == "a",
+            "{map:?}"
+        );
         assert!(to_http(&Headers::from_iter([header("a\n", "b")])).unwrap_err().starts_with("header `a\\n`: "));
     }
 }

@@ -46,6 +46,7 @@ impl PoppedJobs {
 
     pub(super) fn add(&mut self, mut other: PoppedJobs) {
         self.bytes += other.bytes;
+        self.is_full |= other.is_full;
         self.jobs.append(&mut other.jobs);
         self.calls.append(&mut other.calls);
     }

@@ -63,6 +63,8 @@ pub struct PopAnswer {
     pub next_ms: Option<i64>,
     /// More jobs are due.
     pub more: bool,
+    /// None was handed out, because the first is larger than [`PopLimits::room`].
+    pub is_cut: bool,
     /// The queue is paused: nothing was looked at.
     pub paused: bool,
     /// Unreadable jobs that stay in the queue: run `dwell fsck`.
@@ -143,8 +145,9 @@ impl Queue {
 
     fn read_popped(&self, nonce: Nonce, bucket: u16, queue: &str, value: Value) -> Result<PopAnswer, StoreError> {
         let mut items = Items::new("pop", value)?;
-        let mut answer =
-            PopAnswer { now_us: items.int()?, next_ms: items.maybe_number()?, more: items.int()? == 1, ..PopAnswer::default() };
+        let mut answer = PopAnswer { now_us: items.int()?, next_ms: items.maybe_number()?, ..PopAnswer::default() };
+        let more = items.int()?;
+        (answer.more, answer.is_cut) = (more > 0, more == 2);
         answer.paused = items.int()? == 1;
         answer.unknown = u32::try_from(items.int()?).unwrap_or(u32::MAX);
         let orphans = items.int()?;

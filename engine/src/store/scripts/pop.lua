@@ -4,7 +4,8 @@
 -- ARGV   nonce (8 random bytes), deadline of the call, epoch us ('' unknown), lease ms ('' that of the
 --        record), the longest lease ms, limit of jobs, limit of bytes of records (at least one job is
 --        handed out), limit of bytes of that one ('' none).
--- Answer { now us, next due ms of the queue ('' none), 1 if more are due, 1 if the queue is paused, count
+-- Answer { now us, next due ms of the queue ('' none), 1 if more are due or 2 if none was handed out
+--        because the first is too large for its limit, 1 if the queue is paused, count
 --        of unreadable jobs that were left in place, count of removed ids without a record, then per job:
 --        id, state, record, deadline ms }. A repeat of the call answers the jobs that this pop still
 --        holds, and changes nothing.
@@ -87,7 +88,7 @@ end
 -- Before the writes: while a slot migrates, its master refuses a key that became empty.
 local head = call('ZRANGEBYSCORE', due_key, '-inf', '+inf', 'WITHSCORES', 'LIMIT', looked, 1)
 answer[2], answer[5], answer[6] = head[2] and int(tonumber(head[2])) or '', unknown, #orphans
-answer[3] = (is_cut or head[2] and tonumber(head[2]) <= NOW) and 1 or 0
+answer[3] = is_cut and count == 0 and 2 or (is_cut or head[2] and tonumber(head[2]) <= NOW) and 1 or 0
 many('HDEL', STATE, orphans)
 if count > 0 then
   call('HDEL', ACTS, '-')

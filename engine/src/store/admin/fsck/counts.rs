@@ -31,7 +31,7 @@ struct Wrong {
 impl Wrong {
     /// By how much; `None`: the count is no number. While jobs move it stays the same.
     fn by(&self) -> Option<i64> {
-        number(&self.count).map(|count| count - self.right)
+        number(&self.count)?.checked_sub(self.right)
     }
 }
 
@@ -51,13 +51,16 @@ impl Fsck<'_> {
             if wrong.is_empty() {
                 return Ok(());
             }
-            let Some(before) = &before else {
+            let is_as_before = |one: &&Wrong| before.iter().flatten().any(|other| one.set == other.set && one.by() == other.by());
+            let same: Vec<Wrong> = wrong.iter().filter(is_as_before).cloned().collect();
+            if same.is_empty() {
+                // The first look, or jobs moved during one of the two.
                 before = Some(wrong);
                 sets.clear();
                 continue;
-            };
+            }
             left.clear();
-            for one in wrong.into_iter().filter(|one| before.iter().any(|other| one.set == other.set && one.by() == other.by())) {
+            for one in same {
                 if self.rules.repair && self.set_count(bucket, &one).await? {
                     self.tell_count(bucket, &one, true);
                 } else {
