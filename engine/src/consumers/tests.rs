@@ -264,27 +264,24 @@ async fn verdicts_know_whether_a_job_was_handed_out() {
 #[tokio::test]
 async fn an_answer_has_more_bytes_than_asked_for_only_in_a_single_job() {
     let fixture = Fixture::new().await;
-    for id in ["a", "b", "c"] {
+    let add = async |id: &str, due| {
         let job = Job::for_queue(QUEUE, "x".repeat(400_000));
-        fixture.schedule(Schedule::new(job, Due::In(0)).id(id.parse().unwrap())).await;
-    }
-    let pop = async |max_bytes| {
-        let asked = PopRequest { max_bytes, ..request(10, Duration::ZERO) };
-        fixture.consumers.pop(&asked).await.unwrap()
+        fixture.schedule(Schedule::new(job, due).id(id.parse().unwrap())).await
     };
-    let two = pop(1_000_000).await.sent();
+    let pop = async |max_bytes, wait| fixture.consumers.pop(&PopRequest { max_bytes, ..request(10, wait) }).await.unwrap().sent();
+    for id in ["a", "b", "c"] {
+        add(id, Due::In(0)).await;
+    }
+    let two = pop(1_000_000, Duration::ZERO).await;
     assert_eq!((two.len(), fixture.counts().await), (2, [0, 1, 2, 0]));
-    let one = pop(1).await.sent();
+    let one = pop(1, Duration::ZERO).await;
     assert_eq!(one.iter().chain(&two).map(|job| job.state.attempt).collect::<Vec<_>>(), [1, 1, 1]);
     // The same of a pop that waited.
-    let later = (fixture.store.now_ms() + 300, 400_000);
     for id in ["d", "e", "f"] {
-        let job = Job::for_queue(QUEUE, "x".repeat(later.1));
-        fixture.schedule(Schedule::new(job, Due::At(later.0)).id(id.parse().unwrap())).await;
+        add(id, Due::In(300)).await;
     }
-    let asked = PopRequest { max_bytes: 1_000_000, ..request(10, Duration::from_secs(20)) };
-    let some = fixture.consumers.pop(&asked).await.unwrap().sent();
-    assert!((1..=2).contains(&some.len()), "{}", some.len());
+    let some = pop(1_000_000, Duration::from_secs(20)).await.len();
+    assert!((1..=2).contains(&some), "{some}");
 }
 
 #[tokio::test]

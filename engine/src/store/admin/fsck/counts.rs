@@ -52,6 +52,7 @@ impl Fsck<'_> {
                 return Ok(());
             }
             let is_as_before = |one: &&Wrong| before.iter().flatten().any(|other| one.set == other.set && one.by() == other.by());
+            left.clear();
             let same: Vec<Wrong> = wrong.iter().filter(is_as_before).cloned().collect();
             if same.is_empty() {
                 // The first look, or jobs moved during one of the two.
@@ -59,7 +60,6 @@ impl Fsck<'_> {
                 sets.clear();
                 continue;
             }
-            left.clear();
             for one in same {
                 if self.rules.repair && self.set_count(bucket, &one).await? {
                     self.tell_count(bucket, &one, true);
