@@ -132,6 +132,8 @@ async fn a_topic_that_carries_the_time_of_its_producers_is_told() {
     for (kind, expected) in [("CreateTime", true), ("LogAppendTime", false)] {
         let topic = fresh("clock");
         create(shared(), &topic, 1, &[("message.timestamp.type", kind)]).await;
+        // A new topic is known to the broker a moment after it is created.
+        broker.source(from(&topic, Start::Earliest)).await.unwrap().close().await.unwrap();
         let cautions = broker.cautions(&options(&topic)).await.unwrap();
         assert_eq!(cautions.iter().map(|caution| caution.kind).collect::<Vec<_>>(), [CautionKind::ProducerTime][..usize::from(expected)]);
         assert!(cautions.iter().all(|caution| caution.hint.contains("message.timestamp.type=LogAppendTime")), "{cautions:?}");

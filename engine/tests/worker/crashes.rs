@@ -6,9 +6,16 @@ use dwell_engine::{Destination, Query, Verdict};
 use super::*;
 
 const SHORT: Duration = Duration::from_millis(300);
+/// A lease that a slow machine prolongs in time, too.
+const LONG: Duration = Duration::from_secs(2);
 
 /// A worker whose handler says its context, and waits until it is cancelled.
 fn waiting(fixture: &Fixture) -> (Worker, UnboundedReceiver<Context>) {
+    waiting_for(fixture, SHORT)
+}
+
+/// The same with this lease.
+fn waiting_for(fixture: &Fixture, ttr: Duration) -> (Worker, UnboundedReceiver<Context>) {
     let (say, said) = unbounded_channel();
     let handler = move |_: Job, context: Context| {
         say.send(context.clone()).unwrap();
@@ -17,19 +24,19 @@ fn waiting(fixture: &Fixture) -> (Worker, UnboundedReceiver<Context>) {
             Err("cancelled")
         }
     };
-    (fixture.worker().ttr(SHORT).queue("q", handler), said)
+    (fixture.worker().ttr(ttr).queue("q", handler), said)
 }
 
 #[tokio::test]
 async fn a_lease_is_prolonged_while_its_handler_runs() {
     let fixture = Fixture::new().await;
     let id = fixture.add("q", NOW).await;
-    let (worker, mut said) = waiting(&fixture);
+    let (worker, mut said) = waiting_for(&fixture, LONG);
     let running = Running::start(worker);
     let context = next(&mut said).await;
     let first = context.deadline_ms();
     soon(async {
-        while context.deadline_ms() < first + 2 * i64::try_from(SHORT.as_millis()).unwrap() {
+        while context.deadline_ms() < first + 2 * i64::try_from(LONG.as_millis()).unwrap() {
             tokio::task::yield_now().await;
         }
     })
