@@ -1,6 +1,7 @@
 //! The queues of an instance: their rules, who fetches from them, and what is counted. HTTP and the
 //! drop-in listeners stand on this.
 
+mod ends;
 mod upkeep;
 pub mod words;
 

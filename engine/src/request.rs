@@ -86,6 +86,8 @@ pub struct Act {
     pub seen_due: Option<i64>,
     /// The `delayed-attempt` that a `finish` or `fail` returns.
     pub seen_attempt: Option<u32>,
+    /// Of a `cancel`: only the record of this generation, which the caller read.
+    pub seen_generation: Option<[u8; 8]>,
     /// The identity of the inbound message.
     pub origin: Origin,
     /// The destination of the verdict, on the ingest's broker.
@@ -153,7 +155,7 @@ impl Act {
     /// An action on the current schedule and attempt of this job. A `reschedule` needs a `due`.
     #[must_use]
     pub fn new(action: Action, id: JobId) -> Self {
-        Act { action, id, due: None, seen_due: None, seen_attempt: None, origin: Origin::of_call(), reply_to: None }
+        Act { action, id, due: None, seen_due: None, seen_attempt: None, seen_generation: None, origin: Origin::of_call(), reply_to: None }
     }
 
     /// The same, for this attempt only.

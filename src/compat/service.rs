@@ -96,7 +96,15 @@ impl Service {
     }
 
     async fn store_job(&self, schedule: Schedule) -> Result<Verdict, StoreError> {
-        self.inner.apply.one(Request::Schedule(Box::new(schedule))).await.map(|answer| answer.verdict)
+        let (id, ends_ms) = (schedule.id.clone(), schedule.job.ends_ms);
+        let verdict = self.inner.apply.one(Request::Schedule(Box::new(schedule))).await?.verdict;
+        if let Some(ends_ms) = ends_ms
+            && let Err(error) = self.inner.apply.store.queue.note_end(&id, ends_ms).await
+        {
+            // The job is stored: it ends when it is fetched, at the latest.
+            tracing::warn!(%id, %error, "the end of a job could not be noted, the job may outlive its ttl until it is fetched");
+        }
+        Ok(verdict)
     }
 
     /// Hands out ready jobs by `answer`, in the words of the protocol. Where the call waits, its answer
@@ -149,9 +157,9 @@ impl Service {
         self.inner.apply.store.reader.find(id).await
     }
 
-    /// Whether the job's time to live is over, though it is still stored. A dead job stays.
+    /// Whether the job's time to live is over, though it is still stored.
     fn is_over(&self, found: &StoredJob) -> bool {
-        found.place != Place::Dead && found.job().ends_ms.is_some_and(|ends_ms| ends_ms <= self.now_ms())
+        found.job().ends_ms.is_some_and(|ends_ms| ends_ms <= self.now_ms())
     }
 
     /// Ends a job for good, in any state: as its consumer, if it was ever handed out.
@@ -193,7 +201,8 @@ impl Service {
     /// Dead jobs of a queue, without their bodies.
     pub(super) async fn dead(&self, queue: &str, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         let query = Query { queue: Some(queue.to_owned()), limit, ..Query::new(Place::Dead) };
-        Ok(self.inner.apply.store.reader.list(&query).await?.jobs)
+        let found = self.inner.apply.store.reader.list(&query).await?.jobs;
+        Ok(found.into_iter().filter(|found| !self.is_over(found)).collect())
     }
 
     /// Removes the ready jobs of a queue.

@@ -1,5 +1,5 @@
-//! Counts the jobs of queues, for the gauges and for `max_jobs`, and removes dead jobs past the
-//! retention of their queues.
+//! Counts the jobs of queues, for the gauges and for `max_jobs`, and removes what is past its time:
+//! dead jobs past the retention of their queues, and jobs past their own end.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::ends::Ends;
 use crate::clock::{self, Instant};
 use crate::config::Queues;
 use crate::fleet::{Fleet, serves};
@@ -46,8 +47,13 @@ impl QueueUpkeep {
         QueueUpkeep { store, rules, gauge, metrics, fleet }
     }
 
-    /// Counts and sweeps until told to stop.
+    /// Counts, sweeps and ends jobs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
+        let ends = Ends::new(self.store.clone(), self.fleet.clone());
+        tokio::join!(ends.run(&stop), self.count_on(&stop));
+    }
+
+    async fn count_on(&self, stop: &CancellationToken) {
         let is_bounded = self.rules.iter().any(|rules| rules.max_jobs.is_some());
         let (mut sweep_at, mut undeclared) = (clock::now(), BTreeSet::new());
         loop {

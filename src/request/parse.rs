@@ -232,7 +232,7 @@ fn act(action: Action, control: Control, message: &Message, rules: &Rules, now_m
     };
     let reply_to: Option<Destination> = target::reply_to(&control, rules)?;
     let id: JobId = control.id.ok_or_else(|| Rejection::new(Code::BadAction, format!("{} needs a delay-id", action.as_str())))?;
-    Ok(Act { action, id, due: new_due, seen_due, seen_attempt, origin: origin::origin(message, rules), reply_to })
+    Ok(Act { due: new_due, seen_due, seen_attempt, origin: origin::origin(message, rules), reply_to, ..Act::new(action, id) })
 }
 
 /// The due time, within `max_delay`; `None` where the request has none.

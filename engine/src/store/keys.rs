@@ -10,6 +10,8 @@ pub(super) const FIXED: usize = 12;
 const NAMES: [&str; FIXED] = ["lent", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead", "leases", "left", "held", "queues"];
 /// The pops of consumers: two hashes that take turns.
 const POPS: [&str; 2] = ["pops", "pops_old"];
+/// The index of jobs that have an end of their own.
+const ENDS: &str = "ends";
 /// The leases of schema 1; since schema 2 a hash that fails older instances.
 const OLD_LEASES: &str = "run";
 
@@ -86,6 +88,13 @@ impl Keys {
     #[must_use]
     pub fn pops(&self, bucket: u16) -> [String; 2] {
         POPS.map(|name| format!("{{{}:{bucket:02}}}:{name}", self.namespace))
+    }
+
+    /// Jobs of queues by the end of their own (`ttl` of lmstfy): zset id → epoch ms. The index is a
+    /// hint: the record of the job says when it ends.
+    #[must_use]
+    pub fn ends(&self, bucket: u16) -> String {
+        format!("{{{}:{bucket:02}}}:{ENDS}", self.namespace)
     }
 
     /// The queues: hash `=` and queue → number of held jobs; `!=` and queue → `1` while paused.
@@ -178,7 +187,7 @@ impl Keys {
         Some(match name.strip_prefix("due:") {
             _ if !is_ours => Part::Unknown(Some(bucket)),
             Some(set) => Part::Due(bucket, set.to_owned()),
-            None if name.starts_with("dead:=") || POPS.contains(&name) => Part::Queue(bucket),
+            None if name.starts_with("dead:=") || name == ENDS || POPS.contains(&name) => Part::Queue(bucket),
             None if name == OLD_LEASES || name == "quarantine" || name.starts_with("quarantined:") => Part::Whole,
             None if self.fixed(bucket).iter().any(|fixed| fixed == key) => Part::Fixed(bucket),
             None => Part::Unknown(Some(bucket)),
@@ -239,6 +248,7 @@ mod tests {
             ("{dwell:07}:due:=orders", Some(Part::Due(7, "=orders".to_owned()))),
             ("{dwell:07}:dead:=orders", Some(Part::Queue(7))),
             ("{dwell:07}:pops_old", Some(Part::Queue(7))),
+            ("{dwell:07}:ends", Some(Part::Queue(7))),
             ("{dwell:07}:acts_old", Some(Part::Fixed(7))),
             ("{dwell:07}:quarantine", Some(Part::Whole)),
             (keys.aside("{dwell:07}:due:main", 5).as_str(), Some(Part::Whole)),

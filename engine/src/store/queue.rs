@@ -3,11 +3,13 @@
 //! - [`batch`]: requests, behind the durability gate; [`schedule`]: `schedule`; [`act`]: `cancel` to
 //!   `requeue`.
 //! - [`lease`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`.
-//! - Of queues, [`pop`]: `pop` and `unpop`; [`acknowledge`]: what consumers say of their leases.
+//! - Of queues, [`pop`]: `pop` and `unpop`; [`acknowledge`]: what consumers say of their leases;
+//!   [`ends`]: jobs that have an end of their own.
 
 pub mod acknowledge;
 pub mod act;
 pub mod batch;
+pub mod ends;
 pub mod lease;
 pub mod pop;
 pub mod schedule;

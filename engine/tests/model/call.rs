@@ -149,6 +149,11 @@ impl Call {
         Call::new(name, &[IDS[usize::from(id)].as_bytes(), &eight(number), b"3"])
     }
 
+    /// `seen`: only the record of this generation.
+    pub(crate) fn cancel(id: u8, number: u8, seen: Option<u8>) -> Call {
+        Call::act(Name::Cancel, id, number).and(seen.map(eight).as_ref().map_or(&[][..], |generation| &generation[..]))
+    }
+
     pub(crate) fn reschedule(id: u8, number: u8, generation: u8, due_ms: i64) -> Call {
         Call::act(Name::Reschedule, id, number).and(format!("={due_ms}")).and(eight(generation))
     }

@@ -17,7 +17,8 @@ pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, se
     let call = match scene.doors[usize::from(index)] {
         Door::Schedule(id, tick) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, scene.set, scene.held)),
         Door::Into(id, tick, set) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, set, scene.held)),
-        Door::Cancel(id) => Call::act(Name::Cancel, id, number),
+        Door::Cancel(id) => Call::cancel(id, number, None),
+        Door::End(id) => Call::cancel(id, number, Some(first_of(id))),
         Door::Reschedule(id, tick) => Call::reschedule(id, number, generation, at(tick)),
         Door::Fire(id) => Call::act(Name::Fire, id, number),
         Door::Finish(id) => Call::finish(id, number),
@@ -32,6 +33,11 @@ pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, se
         }
     };
     call.on(scene.sets())
+}
+
+/// The schedule that the scene begins with.
+fn first_of(id: u8) -> u8 {
+    id + 1
 }
 
 /// The attempt that a job is at.
@@ -81,7 +87,11 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
             world.replace(id, number);
             earliest(world, number, at(tick));
         }
-        (Door::Cancel(_), "cancelled" | "cancelled_after_attempt" | "in_flight") if is_there => {
+        (Door::End(id), "not_found") if was != first_of(id) => {}
+        (Door::Cancel(_) | Door::End(_), "cancelled" | "cancelled_after_attempt" | "in_flight") if is_there => {
+            if matches!(door, Door::End(id) if was != first_of(id)) {
+                return Err(format!("the end of the first schedule of {} ends schedule {was}", IDS[id]));
+            }
             world.replace(id, 0);
             let is_queue = seen.jobs[id].as_ref().is_some_and(|live| live.set.is_queue());
             if is_queue && verdict != "cancelled" && world.published[life] == 0 && !world.is_rolled() {

@@ -11,7 +11,7 @@ fn queue(name: &'static str, doors: &'static [Door], words: &'static [Word], bud
 
 /// Every scene of queues.
 pub(crate) fn queue_scenes() -> Vec<Scene> {
-    use Door::{Cancel, Fail, Finish, Fire, Into, Requeue, Reschedule, Schedule};
+    use Door::{Cancel, End, Fail, Finish, Fire, Into, Requeue, Reschedule, Schedule};
     use Word::{Bury, Drop, Release, Touch};
     const FINISH: Word = Word::Finish;
     const FAIL: Word = Word::Fail;
@@ -82,6 +82,12 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
             Budget { claims: 2, repeats: 1, ..NONE },
         ),
         queue("queue: cancelled in any state", &[Cancel(X), Cancel(Y)], &[FAIL, Bury], Budget { repeats: 1, ticks: 1, ..NONE }),
+        queue(
+            "queue: the end of a job in any state",
+            &[End(X), Schedule(X, NOW), End(Y)],
+            &[FAIL, Bury],
+            Budget { repeats: 1, ticks: 1, ..NONE },
+        ),
         Scene {
             words: &[FINISH, FAIL],
             ..scene("queue: replaces the job of a broker", &[Into(X, NOW, Set::Queue)], Budget { repeats: 1, ticks: 1, ..NONE })

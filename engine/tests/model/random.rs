@@ -177,6 +177,7 @@ impl Random {
         match name {
             Name::Reschedule => words.extend([self.time().into_bytes(), generation]),
             Name::Requeue => words.push(generation),
+            Name::Cancel => words.push(if self.below(2) == 0 { Vec::new() } else { generation }),
             Name::Finish => words.push(seen.into_bytes()),
             Name::Fail => {
                 let token = self.token();

@@ -11,6 +11,7 @@ const DEADLINE: &str = "queue: a pop after its deadline";
 const DIES: &str = "queue: fails, dies, requeued";
 const RELEASED: &str = "queue: released";
 const TOUCHED: &str = "queue: touched";
+const ENDED: &str = "queue: the end of a job in any state";
 const ANEW: &str = "queue: cancelled and scheduled anew while held";
 const ELSEWHERE: &str = "queue: replaced into another queue and to a broker";
 const REPLACED: &str = "queue: replaced in the same queue";
@@ -190,6 +191,11 @@ pub(crate) const RULES: &[Mutant] = &[
         "a fail is not repeated on another schedule",
         &[FIRED],
         &[Edit(&[Name::Reschedule], "state.crashes, state.pop = due, ARGV[5], 0, 0, NO_POP", "state.crashes = due, ARGV[5], 0, 0")],
+    ),
+    without(
+        "the end of a job does not end the next one",
+        &[ENDED],
+        &[Edit(&[Name::Cancel], "ARGV[4] ~= '' and ARGV[4] ~= generation_of(record)", "false")],
     ),
     // schedule
     without("replace counts what is held", &[REPLACED], &[Edit(&[Name::Schedule], UNHELD, "")]),

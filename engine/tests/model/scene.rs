@@ -11,6 +11,8 @@ pub(crate) enum Door {
     /// Due at this tick, for somebody else.
     Into(u8, i64, Set),
     Cancel(u8),
+    /// The end of the first schedule has come, whatever its state.
+    End(u8),
     /// Due at this tick.
     Reschedule(u8, i64),
     Fire(u8),
@@ -23,7 +25,7 @@ impl Door {
     pub(crate) fn id(self) -> u8 {
         match self {
             Door::Schedule(id, _) | Door::Into(id, ..) | Door::Cancel(id) | Door::Reschedule(id, _) => id,
-            Door::Fire(id) | Door::Finish(id) | Door::Fail(id) | Door::Requeue(id) => id,
+            Door::End(id) | Door::Fire(id) | Door::Finish(id) | Door::Fail(id) | Door::Requeue(id) => id,
         }
     }
 
@@ -33,6 +35,7 @@ impl Door {
             Door::Into(_, _, Set::Main) => "schedule for a broker",
             Door::Into(..) => "schedule for another queue",
             Door::Cancel(_) => "cancel",
+            Door::End(_) => "the end",
             Door::Reschedule(..) => "reschedule",
             Door::Fire(_) => "fire",
             Door::Finish(_) => "finish",

@@ -23,7 +23,7 @@ pub(super) struct Listeners {
     pub(super) lmstfy: String,
     probes: String,
     /// The URL of its API.
-    http: String,
+    pub(super) http: String,
 }
 
 impl Listeners {

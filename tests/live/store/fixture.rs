@@ -297,5 +297,5 @@ pub(crate) fn request(name: &str, message: u64, due: Due) -> Schedule {
 /// The `message`th inbound message asks for this.
 pub(crate) fn action(action: Action, name: &str, message: u64) -> Act {
     let due = (action == Action::Reschedule).then_some(FAR);
-    Act { action, id: id(name), due, seen_due: None, seen_attempt: None, origin: origin(message), reply_to: None }
+    Act { due, origin: origin(message), ..Act::new(action, id(name)) }
 }

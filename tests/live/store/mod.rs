@@ -6,6 +6,7 @@ mod cases;
 mod claims;
 mod connection;
 mod durability;
+mod ends;
 mod failover;
 pub(crate) mod fixture;
 mod full;

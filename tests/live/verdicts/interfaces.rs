@@ -124,5 +124,5 @@ async fn delete(api: &str, id: &str) -> String {
 
 fn act(id: &str) -> Act {
     let origin = Origin { fingerprint: rand::random(), check: false, is_message: false };
-    Act { action: Action::Cancel, id: JobId::new(id).unwrap(), due: None, seen_due: None, seen_attempt: None, origin, reply_to: None }
+    Act { origin, ..Act::new(Action::Cancel, JobId::new(id).unwrap()) }
 }

@@ -100,6 +100,9 @@ pub(super) fn act_arguments(call: &mut Cmd, act: &Act, generation: Generation, s
                 .arg("the consumer said `fail`")
                 .arg(record::code_of_reason(Some(DeadReason::Failed)));
         }
-        Action::Cancel | Action::Fire | Action::Schedule => {}
+        Action::Cancel => {
+            call.arg(act.seen_generation.as_ref().map_or(&[][..], |generation| &generation[..]));
+        }
+        Action::Fire | Action::Schedule => {}
     }
 }

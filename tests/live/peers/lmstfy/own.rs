@@ -93,6 +93,45 @@ pub(super) async fn full_queues() {
     assert_eq!(push("a").await, 0);
 }
 
+/// A job ends at its `ttl` in any state: while nobody fetches it, while a consumer has it, and dead.
+/// Neither lmstfy's calls nor the HTTP API show it then.
+pub(super) async fn ttl_in_any_state() {
+    let dwell = Listeners::start("[queues.\"n.*\"]\n").await;
+    let lmstfy = async |line: &str| call(&dwell.lmstfy, line, "", b"x").await;
+    let publish = async |queue: &str, query: &str| {
+        let reply = lmstfy(&format!("PUT /api/n/{queue}?{query}")).await;
+        reply.json()["job_id"].as_str().unwrap().to_owned()
+    };
+    let fetch = async |queue: &str, ttr: u8| lmstfy(&format!("GET /api/n/{queue}?ttr={ttr}&timeout=0")).await.json()["job_id"].clone();
+    let counts = async |queue: &str| {
+        let counts = call(&dwell.http, &format!("GET /v1/queues/n.{queue}"), "", b"").await.json();
+        ["ready", "reserved", "dead"].map(|state| counts[state].as_u64().unwrap())
+    };
+    publish("ready", "ttl=2").await;
+    let held = publish("held", "ttl=5").await;
+    assert_eq!(fetch("held", 60).await, held);
+    let dead = publish("dead", "ttl=10&tries=1").await;
+    assert_eq!(fetch("dead", 1).await, dead);
+    // These stay: one without an end, and one that lives on by its respawn.
+    let stays = publish("stays", "ttl=0").await;
+    let again = publish("again", "ttl=10&tries=1").await;
+    assert_eq!(fetch("again", 1).await, again);
+    wait_until("the dead jobs", async || (counts("dead").await == [0, 0, 1] && counts("again").await == [0, 0, 1]).then_some(())).await;
+    assert_eq!(lmstfy("PUT /api/n/again/deadletter?limit=1&ttl=600").await.json()["count"], 1);
+
+    for queue in ["ready", "held", "dead"] {
+        wait_until("the end of the job", async || (counts(queue).await == [0, 0, 0]).then_some(())).await;
+    }
+    assert_eq!(lmstfy("GET /api/n/dead/deadletter").await.json()["deadletter_size"], 0);
+    for (queue, id) in [("held", &held), ("dead", &dead)] {
+        assert_eq!(lmstfy(&format!("GET /api/n/{queue}/job/{id}")).await.status, 404);
+        assert_eq!(lmstfy(&format!("DELETE /api/n/{queue}/job/{id}")).await.status, 204, "an ack that comes late is no error");
+    }
+    assert_eq!((counts("stays").await, counts("again").await), ([1, 0, 0], [1, 0, 0]));
+    assert_eq!(fetch("stays", 60).await, stays);
+    assert_eq!(fetch("again", 60).await, again);
+}
+
 /// The id of a job of another queue shows and ends nothing.
 pub(super) async fn job_of_another_queue(peer: &Peer) {
     let (mine, other) = (peer.queue("mine"), peer.queue("other"));

@@ -1,0 +1,60 @@
+//! Jobs of queues with an end of their own, and the index of the ends.
+
+use dwell::job::{Due, Job};
+use dwell::request::Schedule;
+
+use super::fixture::{FAR, Fixture, PAST, id};
+
+/// A job of the queue `q` that ends then, epoch ms.
+async fn put(fixture: &Fixture, name: &str, due: Due, ends_ms: Option<i64>) {
+    let job = Job { ends_ms, ..Job::for_queue("q", "body") };
+    fixture.store.queue.schedule(&[Schedule::new(job, due).id(id(name))]).await.unwrap();
+    if let Some(ends_ms) = ends_ms {
+        fixture.store.queue.note_end(&id(name), ends_ms).await.unwrap();
+    }
+}
+
+async fn entries(fixture: &Fixture) -> Vec<String> {
+    let entries = fixture.redis(&["ZRANGE", &fixture.key("ends"), "0", "-1"]).await;
+    redis::from_redis_value(entries).unwrap()
+}
+
+#[tokio::test]
+async fn a_job_ends_by_its_record_whatever_the_index_says() {
+    let fixture = Fixture::with(1, &["main"]).await;
+    let now_ms = fixture.store.read_clock().await.unwrap() / 1000;
+    put(&fixture, "scheduled", FAR, Some(now_ms)).await;
+    put(&fixture, "ready", PAST, Some(now_ms)).await;
+    // The index says that these are over too.
+    put(&fixture, "later", PAST, Some(now_ms + 600_000)).await;
+    put(&fixture, "never", PAST, None).await;
+    for name in ["later", "never", "unknown"] {
+        fixture.store.queue.note_end(&id(name), now_ms).await.unwrap();
+    }
+    assert_eq!(fixture.store.queue.has_ended(&[0]).await.unwrap(), [true]);
+    assert_eq!(fixture.store.queue.end_jobs(0).await.unwrap(), 2);
+    for (name, stays) in [("scheduled", false), ("ready", false), ("later", true), ("never", true)] {
+        assert_eq!(fixture.store.reader.find(&id(name)).await.unwrap().is_some(), stays, "{name}");
+    }
+    assert_eq!(entries(&fixture).await, ["later"]);
+    assert_eq!(fixture.store.queue.has_ended(&[0]).await.unwrap(), [false]);
+    assert_eq!(fixture.store.queue.end_jobs(0).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn what_left_before_its_end_is_forgotten_once_there_is_much_of_it() {
+    let fixture = Fixture::with(1, &["main"]).await;
+    let ends_ms = fixture.store.read_clock().await.unwrap() / 1000 + 600_000;
+    put(&fixture, "alive", FAR, Some(ends_ms)).await;
+    let add = async |range: std::ops::Range<u32>| {
+        for at in range {
+            fixture.store.queue.note_end(&id(&format!("gone-{at}")), ends_ms).await.unwrap();
+        }
+    };
+    add(0..1000).await;
+    fixture.store.queue.forget_ends(0).await.unwrap();
+    assert_eq!(entries(&fixture).await.len(), 1001, "few entries are no reason to scan");
+    add(1000..1100).await;
+    fixture.store.queue.forget_ends(0).await.unwrap();
+    assert_eq!(entries(&fixture).await, ["alive"]);
+}
