@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tracing::{Instrument, Span};
+use tracing::{Instrument, Level, Span};
 
 use super::{Problem, later};
 use crate::clock::{self, Instant};
@@ -65,20 +65,40 @@ impl Call {
         let Call { begun, id, method, path, span } = self;
         let status = response.status().as_u16();
         let took_ms = u64::try_from(clock::now().duration_since(begun).as_millis()).unwrap_or(u64::MAX);
-        span.in_scope(|| {
-            if status >= 500 {
-                tracing::warn!(%method, path, status, took_ms, "request failed");
-            } else if matches!(method, Method::GET | Method::HEAD | Method::OPTIONS) || status < 300 && is_of_consumers(&path) {
-                tracing::debug!(%method, path, status, took_ms, "request");
-            } else {
-                tracing::info!(%method, path, status, took_ms, "request");
-            }
+        span.in_scope(|| match level(&method, &path, &response) {
+            Level::WARN => tracing::warn!(%method, path, status, took_ms, "request failed"),
+            Level::DEBUG => tracing::debug!(%method, path, status, took_ms, "request"),
+            _ => tracing::info!(%method, path, status, took_ms, "request"),
         });
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, id);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         response
+    }
+}
+
+/// Marks the answer to a successful call that consumers make all the time, where the path does not
+/// tell.
+#[derive(Debug, Clone, Copy)]
+struct OfConsumers;
+
+/// Answers a successful call that consumers make all the time.
+pub(crate) fn of_consumers(answer: impl IntoResponse) -> Response {
+    let mut response = answer.into_response();
+    response.extensions_mut().insert(OfConsumers);
+    response
+}
+
+/// The level of the line about a call.
+fn level(method: &Method, path: &str, response: &Response) -> Level {
+    let status = response.status().as_u16();
+    let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+    let of_consumers = status < 300 && (is_of_consumers(path) || response.extensions().get::<OfConsumers>().is_some());
+    match status {
+        500.. => Level::WARN,
+        _ if reads || of_consumers => Level::DEBUG,
+        _ => Level::INFO,
     }
 }
 
@@ -101,4 +121,29 @@ pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
 pub(crate) fn note_panic(panic: &(dyn Any + Send)) {
     let why = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
     tracing::error!(why, "a call panicked: this is a bug in dwell");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn successful_calls_of_consumers_are_debug_and_what_changes_or_fails_stands_out() {
+        let level = |method: Method, path: &str, status: u16, marked: bool| {
+            let answer = StatusCode::from_u16(status).unwrap_or_default();
+            super::level(&method, path, &if marked { of_consumers(answer) } else { answer.into_response() })
+        };
+        for path in ["/v1/queues/emails/pop", "/v1/leases"] {
+            assert_eq!(level(Method::POST, path, 200, false), Level::DEBUG, "{path}");
+            assert_eq!(level(Method::POST, path, 400, false), Level::INFO, "{path}");
+        }
+        // The drop-in listeners mark their answers: delay-queue answers 200 to what failed, too.
+        for (method, path, status) in [(Method::POST, "/pop", 200), (Method::POST, "/", 200), (Method::DELETE, "/api/n/q/job/a", 204)] {
+            assert_eq!(level(method.clone(), path, status, true), Level::DEBUG, "{path}");
+            assert_eq!(level(method.clone(), path, status, false), Level::INFO, "{path}");
+            assert_eq!(level(method, path, 503, true), Level::WARN, "{path}");
+        }
+        assert_eq!(level(Method::POST, "/v1/jobs", 201, false), Level::INFO);
+        assert_eq!(level(Method::GET, "/v1/jobs", 200, false), Level::DEBUG);
+    }
 }

@@ -14,6 +14,7 @@ use crate::compat::service::{Asked, Refusal, Service};
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
 use crate::http::caller::Caller;
+use crate::http::trace::of_consumers;
 use crate::store::error::StoreError;
 
 /// How long a pop waits for a job: as long as delay-queue's, whose clients wait 200 s.
@@ -57,18 +58,18 @@ pub(super) async fn pop(State(state): State<DelayQueue>, call: Call) -> Result<R
 /// Ends a job in any state. An unknown job is no error.
 pub(super) async fn delete(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
     state.end(&call.caller, &call.fields.text("id")?).await?;
-    Ok(done())
+    Ok(of_consumers(done()))
 }
 
 /// Shows a job in any state.
 pub(super) async fn get(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
-    let Some(found) = state.find(&call.fields.text("id")?).await? else { return Ok(done()) };
+    let Some(found) = state.find(&call.fields.text("id")?).await? else { return Ok(of_consumers(done())) };
     let (job, due_ms) = (found.job(), found.state.as_ref().map_or(found.score_ms, |state| state.due_ms));
     let topic = job.queue.as_deref().unwrap_or_default();
     allow(&call.caller, Scope::Read, topic)?;
     let body = String::from_utf8_lossy(&job.body);
     let shown = Shown { topic, id: found.id.as_str(), delay: due_ms.div_euclid(1000), ttr: job.ttr_ms / 1000, body: &body };
-    Ok(Json(Answer::done(Some(shown))).into_response())
+    Ok(of_consumers(Json(Answer::done(Some(shown)))))
 }
 
 /// The answer that hands out a job, if there is one.
@@ -77,9 +78,9 @@ fn handed(service: &Service, popped: Result<PoppedJobs, StoreError>) -> Response
         Ok(popped) => popped,
         Err(error) => return Failed::from(error).into_response(),
     };
-    let Some(job) = popped.first() else { return done() };
+    let Some(job) = popped.first() else { return of_consumers(done()) };
     let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
-    service.hand_out(&Answer::done(Some(Handed { id: &id, body: &body })), popped)
+    of_consumers(service.hand_out(&Answer::done(Some(Handed { id: &id, body: &body })), popped))
 }
 
 fn done() -> Response {

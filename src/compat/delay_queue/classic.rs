@@ -11,6 +11,7 @@ use crate::compat::access::allow;
 use crate::compat::service::Service;
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
+use crate::http::trace::of_consumers;
 use crate::store::error::StoreError;
 use crate::units::quote;
 
@@ -52,7 +53,10 @@ async fn carry_out(state: &DelayQueue, Call { caller, fields }: &Call) -> Result
             state.push(caller, pushed).await?;
         }
         "pop" => return state.pop(caller, topics(&fields.text("topic")?)?, handed).await,
-        "finish" | "delete" => state.end(caller, &id).await?,
+        "finish" | "delete" => {
+            state.end(caller, &id).await?;
+            return Ok(of_consumers(Json(Answer::done(&id, ""))));
+        }
         other => return Err(Failed::new(format!("command {} is not one of add, pop, finish, delete", quote(other)))),
     }
     Ok(Json(Answer::done(&id, "")).into_response())
@@ -64,7 +68,7 @@ fn handed(service: &Service, popped: Result<PoppedJobs, StoreError>) -> Response
         Ok(popped) => popped,
         Err(error) => return refused(error.into()),
     };
-    let Some(job) = popped.first() else { return Json(Answer::done("", "")).into_response() };
+    let Some(job) = popped.first() else { return of_consumers(Json(Answer::done("", ""))) };
     let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
-    service.hand_out(&Answer::done(&id, &body), popped)
+    of_consumers(service.hand_out(&Answer::done(&id, &body), popped))
 }

@@ -14,6 +14,7 @@ use crate::clock;
 use crate::compat::service::{Asked, Service};
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
+use crate::http::trace::of_consumers;
 use crate::store::error::StoreError;
 use crate::store::queue::pop::Popped;
 
@@ -63,10 +64,10 @@ fn handed(service: &Service, namespace: &str, queues: &[String], count: usize, p
 }
 
 /// Ends a job, in whatever state it is. Always 204: the job is not there afterwards.
-pub(super) async fn acknowledge(State(lmstfy): State<Lmstfy>, call: Call) -> Result<StatusCode, Error> {
+pub(super) async fn acknowledge(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Response, Error> {
     let named = call.allow(Scope::Consume)?;
     lmstfy.end(named, &call.job).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(of_consumers(StatusCode::NO_CONTENT))
 }
 
 impl Lmstfy {

@@ -93,6 +93,14 @@ async fn who_waits_gets_a_job_or_hangs_up_or_is_told_of_the_end() {
         assert!(status == 200 && got.to_string().contains(&id), "{got}");
         links.push(link);
     }
+    let [finish, delete] = [("/finish", json!({"id": "job-0"})), ("/", json!({"command": "delete", "id": "job-1"}))];
+    for (path, body) in [finish, delete] {
+        assert_eq!(call(&dwell.delay_queue, &format!("POST {path}"), "", body.to_string().as_bytes()).await.status, 200);
+    }
+    assert_eq!(call(&dwell.lmstfy, "DELETE /api/client-ns/waits/job/job-2", "", b"").await.status, 204);
+    let log = dwell.log();
+    let calls: Vec<&str> = log.lines().filter(|line| line.contains("\"request\"")).collect();
+    assert!(!calls.is_empty() && calls.iter().all(|line| line.contains("\"/push\"")), "consumers call all the time: {calls:#?}");
     // The connections stay, for a call that waits until the instance stops.
     for (number, (link, (server, (line, body), _))) in links.iter_mut().zip(&ends).enumerate() {
         let host = server.strip_prefix("http://").unwrap();
