@@ -125,7 +125,8 @@ pub(super) enum Element {
     (status = 200, body = Scheduled, description = "`duplicate` or `kept`: nothing changed; or the answers to an array"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: the id exists, and `on_conflict` is `reject`"),
     (status = 413, body = Problem, content_type = "application/problem+json", description = "`body_too_large`"),
-    (status = 429, body = Problem, content_type = "application/problem+json", description = "`queue_full`: the queue has `max_jobs` jobs"),
+    (status = 429, body = Problem, content_type = "application/problem+json", description = "`queue_full`: the queue has `max_jobs` jobs",
+        headers(("retry-after" = String, description = "When to try again, in seconds"))),
 ))]
 pub(super) async fn schedule(State(api): State<Api>, caller: Caller, new: OneOrMany<NewJob>) -> Result<Response, Problem> {
     match new {

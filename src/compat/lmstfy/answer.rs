@@ -185,7 +185,7 @@ impl From<StoreError> for Error {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let mut answer = (self.status, Json(json!({ self.member: self.text }))).into_response();
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         answer

@@ -24,7 +24,9 @@ async fn a_full_queue_refuses_new_jobs_and_takes_the_rest() {
         tried += 1;
         Some(sidecar.post("/v1/jobs", &job(&format!("c{tried}"), "x"))).filter(|answer| answer.status != 201)
     });
-    let problem = refused.await.problem(429);
+    let refused = refused.await;
+    assert!(refused.head.contains("\r\nretry-after: 1\r\n"), "{refused:?}");
+    let problem = refused.problem(429);
     assert_eq!(problem["code"], "queue_full", "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains("queues.\"emails\", 2"), "{problem}");
     let many = sidecar.post("/v1/jobs", &json!([job("a", "y"), job("d", "x"), {"id": "e", "queue": "bills", "for": "1h"}, job("b", "x")]));

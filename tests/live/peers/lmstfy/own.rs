@@ -74,6 +74,7 @@ pub(super) async fn full_queues() {
     let dwell = Listeners::start("[queues.\"full*\"]\nmax_jobs = 1\n").await;
     let publish = async |path: &str| {
         let reply = call(&dwell.lmstfy, &format!("PUT /api/full/{path}?delay=60"), "", b"x").await;
+        assert_eq!(reply.status == 429, reply.head.contains("\r\nretry-after: 1\r\n"), "{reply:?}");
         (reply.status, reply.json())
     };
     let (status, answer) = publish("q").await;
