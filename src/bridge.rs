@@ -176,7 +176,8 @@ impl Bridge {
         readiness.store_reached();
 
         let instance = format!("{:08x}-{}", rand::random::<u32>(), std::process::id());
-        let (fleet_sender, fleet) = watch::channel(Fleet::alone(&fleet::entry(&instance, store.own_brokers())));
+        let delivers_to = if roles.dispatch { store.own_brokers() } else { &[] };
+        let (fleet_sender, fleet) = watch::channel(Fleet::alone(&fleet::entry(&instance, delivers_to)));
         let (head_senders, mut head_receivers): (HashMap<_, _>, HashMap<_, _>) = opening
             .iter()
             .filter(|_| roles.dispatch)
@@ -266,7 +267,9 @@ impl Bridge {
                 Ok("the upkeep of queues")
             });
         }
-        if !roles.dispatch {
+        // Consumers wait for what an ended lease gives back, and for jobs of other instances, whether
+        // this one delivers or not.
+        if !roles.dispatch && settings.queues.is_empty() {
             return;
         }
         let rescue = Rescue::new(self.store.clone(), settings.delivery.clone(), metrics.clone(), fleet, wake_ups.clone());

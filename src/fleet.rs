@@ -46,7 +46,7 @@ impl WakeUps {
 
     /// Wakes the dispatchers of this process, and the other instances if there are any. For a
     /// broker that this process does not deliver to, other instances are assumed: an instance
-    /// without dispatchers does not follow the fleet.
+    /// without dispatchers may not follow the fleet.
     pub async fn wake(&self, wake_ups: Vec<WakeUp>) {
         let foreign: Vec<WakeUp> = {
             let fleet = self.fleet.borrow();

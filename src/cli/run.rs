@@ -30,7 +30,7 @@ pub struct Args {
     /// Only deliver: read no requests
     #[arg(long, conflicts_with = "no_dispatch")]
     no_ingest: bool,
-    /// Only read requests: deliver nothing
+    /// Only read requests: deliver nothing. Consumers of queues are served all the same
     #[arg(long)]
     no_dispatch: bool,
     /// How long to wait for an unreachable Redis or broker; by default without limit

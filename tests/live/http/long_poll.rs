@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use super::queues::{add, answer, counts, pop, settings, sidecar, until_waiting, waiting_pop};
+use super::sidecar::Sidecar;
 use crate::commands::fixture::{Fixture, program};
 use crate::support::wait_until;
 
@@ -27,6 +28,29 @@ async fn a_job_that_another_instance_takes_ends_the_wait() {
     });
     ids.sort();
     assert_eq!((ids, counts(&one)), (["a".to_owned(), "b".to_owned()], [0, 0, 2, 0]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_delivers_nothing_serves_its_consumers_as_others_do() {
+    let fixture = Fixture::new().await;
+    let settings = format!("{}\n[queues.emails]\nretry = [\"1h\"]\n", fixture.settings(true));
+    let sidecar = Sidecar::run(&settings, "", &["--no-dispatch"]).await;
+    add(&sidecar, "a", "emails", "0s");
+    let lost = pop(&sidecar, "emails", json!({"ttr": "500ms"}));
+    assert_eq!((&lost[0]["id"], &lost[0]["attempt"], counts(&sidecar)), (&json!("a"), &json!(1), [0, 0, 1, 0]));
+    // The lease ends, and no other instance is there to take the job over.
+    let again = pop(&sidecar, "emails", json!({"wait": "30s", "ttr": "1h"}));
+    assert_eq!((again.len(), &again[0]["id"], &again[0]["attempt"]), (1, &json!("a"), &json!(2)), "{again:?}");
+    let dispatched = json!({"id": "b", "target": "orders.x", "for": "0s", "body": "waits"});
+    assert_eq!(sidecar.post("/v1/jobs", &dispatched).status, 201);
+    assert_eq!(sidecar.get("/v1/jobs/b").json()["attempt"], 0, "it delivers nothing");
+
+    let other = self::sidecar(&fixture).await;
+    let link = waiting_pop(&sidecar, "60s");
+    until_waiting(&sidecar, 1).await;
+    add(&other, "c", "emails", "0s");
+    let (status, _, jobs) = answer(link);
+    assert_eq!((status, &jobs["jobs"][0]["id"]), (200, &json!("c")), "{jobs}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
