@@ -34,7 +34,7 @@ fn raw_problem(text: &str) -> Option<&'static str> {
         return Some("the URL is longer than 8 KiB: send data in the body");
     }
     if text.chars().any(|letter| letter.is_whitespace() || letter.is_control()) {
-        return Some("the URL has white space or control characters: percent-encode them");
+        return Some("the URL has white space or control characters: percent-encode them, a space as %20");
     }
     if text.contains('\\') {
         return Some("the URL has a `\\`: write `/` between parts of the path");
