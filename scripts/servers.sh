@@ -13,7 +13,7 @@ mkdir -p "$bin"
 # settle NAME MINIMUM CANDIDATE…: links the first candidate that runs and is new enough to
 # .servers/bin/NAME.
 settle() {
-    local name=$1 minimum=$2 word=$1 candidate path version
+    local name=$1 minimum=$2 word=$1 candidate path version found
     shift 2
     # Valkey is as good as Redis.
     [[ "$name" != redis-server* && "$name" != valkey-server ]] || word='(redis|valkey) server'
@@ -22,7 +22,10 @@ settle() {
         version=$(version_of "$path" "$word")
         at_least "$version" "$minimum" || continue
         [ "$path" = "$bin/$name" ] || { ln -sf "$path" "$bin/$name.$$" && mv -f "$bin/$name.$$" "$bin/$name"; }
-        say "$name $version: $(readlink "$bin/$name" || echo ".servers/bin/$name")"
+        found=$(readlink "$bin/$name" || echo ".servers/bin/$name")
+        # In Debian's redis-tools the server has the name of a tool, which it is not through the link.
+        [[ "$found" != */redis-check-rdb ]] || found=.servers/bin/$name
+        say "$name $version: $found"
         return 0
     done
     return 1
