@@ -248,7 +248,7 @@ impl std::fmt::Display for Summary {
         )?;
         writeln!(f, "lost {lost}, early {early}, duplicates {duplicates}")?;
         let Percentiles { p50_ms, p99_ms, max_ms, .. } = lateness;
-        write!(f, "late by {p50_ms:.1} ms (p50), {p99_ms:.1} ms (p99), {max_ms:.1} ms (max)")?;
+        write!(f, "first attempts were late by {p50_ms:.1} ms (p50), {p99_ms:.1} ms (p99), {max_ms:.1} ms (max)")?;
         wrong.iter().try_for_each(|wrong| write!(f, "\nwrong: {wrong}"))
     }
 }
