@@ -18,6 +18,7 @@ use super::buffer::DeliveryBuffer;
 use super::config::Config;
 use super::connection::{Context, caught, failed};
 use super::delivery::{Delivery, delivery};
+use super::quirks::empty_assignment;
 use crate::{ConnectorError, ErrorKind};
 
 /// The longest wait of one poll.
@@ -80,7 +81,8 @@ impl ReaderTask {
             if let Err(error) = &result {
                 self.buffer.end(error);
             }
-            // Leaves the group, and waits for that.
+            caught(|| empty_assignment::leave(&self.consumer));
+            // Closes the client, and waits for that.
             drop(self);
             // After a drop nobody waits.
             let _ = done.send(result);

@@ -47,6 +47,40 @@ async fn until_committed(topic: &str, expected: i64) {
     }
 }
 
+/// The number of members of the topic's group; `None` while the group rebalances.
+async fn members(topic: &str) -> Option<usize> {
+    let (address, group) = (shared().address(), options(topic).group);
+    let asked = tokio::task::spawn_blocking(move || {
+        let consumer: BaseConsumer = ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
+        let groups = consumer.fetch_group_list(Some(&group), TIMEOUT).unwrap();
+        groups.groups().iter().find(|found| found.state() == "Stable").map(|found| found.members().len())
+    });
+    asked.await.unwrap()
+}
+
+/// The others need not wait for the end of its session, which is far away.
+#[tokio::test]
+async fn a_reader_without_a_partition_leaves_its_group_when_it_closes() {
+    let (topic, session) = (fresh("idle"), [("session.timeout.ms", "600000")]);
+    let broker = with(shared(), &session);
+    create(shared(), &topic, 1, &[]).await;
+    confirmed(&broker, numbered(&topic, 1)).await;
+    let reads = broker.source(options(&topic)).await.unwrap();
+    assert_eq!(batches(&*reads, 1).await.len(), 1);
+    let until = async |count: usize| {
+        let deadline = Instant::now() + TIMEOUT;
+        while members(&topic).await != Some(count) {
+            assert!(Instant::now() < deadline, "the group never has {count} members");
+        }
+    };
+    for _ in 0..2 {
+        let idle = broker.source(options(&topic)).await.unwrap();
+        until(2).await;
+        idle.close().await.unwrap();
+        until(1).await;
+    }
+}
+
 async fn batches(source: &dyn Source, count: usize) -> Vec<dwell_connectors::Batch> {
     let mut all = Vec::new();
     for number in 0..count {
