@@ -85,11 +85,13 @@ impl DeliveryBuffer {
         self.state.lock().budget.be_careful(careful);
     }
 
-    /// Drops all open requests. Returns the number of messages that there is room for.
-    pub(super) fn nothing_comes(&self) -> usize {
+    /// Drops all open requests. Returns the number of messages that there is room for, and the
+    /// number of those that the dropped requests left open.
+    pub(super) fn nothing_comes(&self) -> (usize, usize) {
         let mut state = self.state.lock();
+        let asked = state.budget.asked();
         state.budget.nothing_comes();
-        state.budget.left()
+        (state.budget.left(), asked)
     }
 
     /// Records that a request ended because the next message exceeded its remaining bytes.

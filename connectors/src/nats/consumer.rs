@@ -30,12 +30,14 @@ pub(super) struct Consumer {
     /// The subject that the consumer reads.
     pub(super) topic: String,
     pub(super) ack_wait: Duration,
+    /// The last sequence that the server had delivered to any reader when the source opened.
+    pub(super) delivered: u64,
 }
 
 /// The state of the consumer: missing, or its settings and an update for them.
 enum StoredConsumer {
     Missing,
-    Fit { ack_wait: Duration, better: Option<Box<pull::Config>> },
+    Fit { ack_wait: Duration, delivered: u64, better: Option<Box<pull::Config>> },
 }
 
 /// Finds or creates the consumer on this stream.
@@ -47,8 +49,8 @@ pub(super) async fn ensure(
 ) -> Result<Consumer, ConnectorError> {
     let name = as_name(&options.group);
     let (handle, there) = find(connection, stream, config, options).await?;
-    let ack_wait = match there {
-        StoredConsumer::Fit { ack_wait, better } => {
+    let (ack_wait, delivered) = match there {
+        StoredConsumer::Fit { ack_wait, delivered, better } => {
             if let Some(better) = better {
                 info!(
                     stream,
@@ -63,7 +65,7 @@ pub(super) async fn ensure(
                     failure.hint("delete the consumer, or name another `group`").because(error)
                 })?;
             }
-            ack_wait
+            (ack_wait, delivered)
         }
         StoredConsumer::Missing => {
             let ack_wait = config.ack_wait.unwrap_or(ACK_WAIT);
@@ -81,15 +83,15 @@ pub(super) async fn ensure(
                 max_ack_pending: pending,
                 ..pull::Config::default()
             };
-            connection.ask(handle.create_consumer(wanted)).await?.map_err(|error| {
+            let made = connection.ask(handle.create_consumer(wanted)).await?.map_err(|error| {
                 let kind = if matches!(error.kind(), ConsumerErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
                 let failure = connection.fail(kind, &format!("cannot create the consumer `{name}` on `{stream}`: {}", innermost(&error)));
                 failure.hint("on a work-queue stream each subject has one consumer: name that one as `group`, or delete it").because(error)
             })?;
-            ack_wait
+            (ack_wait, made.cached_info().delivered.stream_sequence)
         }
     };
-    Ok(Consumer { stream: stream.to_owned(), name, topic: options.topic.clone(), ack_wait })
+    Ok(Consumer { stream: stream.to_owned(), name, topic: options.topic.clone(), ack_wait, delivered })
 }
 
 /// The ack policy of the server.
@@ -177,7 +179,8 @@ async fn find(
             filter = if is_filtered { filter } else { ">" };
             let fit = Fit { connection, stream, options, subjects: &handle.cached_info().config.subjects };
             fit.check(&info.config)?;
-            StoredConsumer::Fit { ack_wait: info.config.ack_wait, better: fit.update(info.config)?.map(Box::new) }
+            let (ack_wait, delivered) = (info.config.ack_wait, info.delivered.stream_sequence);
+            StoredConsumer::Fit { ack_wait, delivered, better: fit.update(info.config)?.map(Box::new) }
         }
         Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
             let is_queue = handle.cached_info().config.retention == RetentionPolicy::WorkQueue;

@@ -15,7 +15,7 @@ pub(super) const EXPIRES: Duration = Duration::from_secs(1);
 /// The most messages of one request.
 const REQUEST: usize = 4096;
 /// The most messages requested at once while more messages may come that end the connection: those
-/// on their way behind such a message wait for `ack_wait`.
+/// on their way behind such a message are delivered twice.
 const CAREFUL: usize = 64;
 /// The time after which a request is over whatever the server said: longer than its time at the
 /// server. The server ends a request without a message if its bytes are used up exactly.

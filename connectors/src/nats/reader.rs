@@ -18,6 +18,7 @@ use super::consumer::Consumer;
 use super::delivery::{delivery, sequence};
 use super::fetch_budget::{EXPIRES, Request};
 use super::quirks::delivery_connection::DeliveryConnection;
+use super::quirks::lost_deliveries::NAK_WITH_DELAY;
 use super::quirks::unreadable_message::UnreadableSearch;
 use crate::{ConnectorError, ErrorKind};
 
@@ -195,9 +196,9 @@ impl ReaderTask {
 
     /// Handles the end of the delivery connection. If the other connection to the same server
     /// lives, a message that async-nats cannot parse may be the cause: fetches such messages in
-    /// another way, and opens the next delivery connection.
+    /// another way, naks those that were lost with the connection, and opens the next one.
     async fn incoming_ended(&mut self) -> Result<(), ConnectorError> {
-        let budget = self.buffer.nothing_comes();
+        let (room, asked) = self.buffer.nothing_comes();
         if self.buffer.outlook().0 {
             return Ok(());
         }
@@ -208,7 +209,7 @@ impl ReaderTask {
             // and sends nothing more to it.
             let again = async {
                 let incoming = DeliveryConnection::open(config).await?;
-                Ok((search.run(&held, budget).await?, incoming))
+                Ok((search.run(&held, room, asked).await?, incoming))
             };
             tokio::pin!(again);
             loop {
@@ -245,6 +246,7 @@ impl ReaderTask {
                 "a delivery connection was lost alone, opened another"
             );
         }
+        self.connection.send_all(found.lost.into_iter().map(|reply| reply_with(reply, &NAK_WITH_DELAY))).await?;
         self.buffer.put(found.deliveries, 0);
         self.incoming = incoming;
         (self.heard, self.trouble) = (Instant::now(), None);
@@ -258,6 +260,7 @@ impl ReaderTask {
             match delivery(message) {
                 Ok(delivery) => {
                     self.well();
+                    self.search.came(&delivery);
                     deliveries.push(delivery);
                 }
                 Err(status) => ended = ended.saturating_add(self.status(&status)?),

@@ -10,7 +10,7 @@ use dwell_connectors::{BrokerConfig, ErrorKind, Message, Source, SourceOptions, 
 
 use crate::raw::Raw;
 use crate::server::NatsServer;
-use crate::{TIMEOUT, context, declare, options};
+use crate::{TIMEOUT, at, context, declare, options};
 
 const GOOD: &[u8] = b"NATS/1.0\r\ngood: yes\r\n\r\n";
 const BAD: &[u8] = b"NATS/1.0\r\nbad: \xff\xfe\r\n\r\n";
@@ -18,6 +18,8 @@ const MALFORMED: &[u8] = b"NATS/1.0\r\nno colon\r\n\r\n";
 
 /// The `ack_wait` of the consumer.
 const ACK_WAIT: Duration = Duration::from_millis(900);
+/// Well below the default `ack_wait` of 30 s.
+const SOON: Duration = Duration::from_secs(10);
 
 fn broker(server: &NatsServer) -> BrokerConfig {
     BrokerConfig::Nats(nats::Config { ack_wait: Some(ACK_WAIT), ..nats::Config::at(server.url()) })
@@ -190,6 +192,49 @@ async fn one_is_held_and_given_back_as_any_other() {
     source.close().await.unwrap();
     let source = broker.source(options("a")).await.unwrap();
     assert_eq!(read(&*source, 1).await[&1].body, "bad");
+    until_empty(&server, "DWELL_a").await;
+}
+
+/// With the usual `ack_wait`, messages behind an unreadable one do not wait for it.
+#[tokio::test]
+async fn those_behind_one_come_long_before_ack_wait() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    let mut raw = Raw::connect(&server.url()).await;
+    let source = broker.source(options("a")).await.unwrap();
+    const ALL: u64 = 300;
+    for number in 1..=ALL {
+        let block = if number == 1 || number.is_multiple_of(37) { BAD } else { GOOD };
+        raw.publish("a", block, number.to_string().as_bytes()).await;
+    }
+    let seen = tokio::time::timeout(SOON, read(&*source, ALL as usize)).await.expect("all come soon");
+    assert_eq!(seen.keys().copied().collect::<Vec<_>>(), (1..=ALL).collect::<Vec<_>>());
+    until_empty(&server, "DWELL_a").await;
+}
+
+/// A reader closes and returns an unreadable message and others: the next one gets them all.
+#[tokio::test]
+async fn those_returned_behind_one_come_long_before_ack_wait() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    declare(&broker, "a").await;
+    let mut raw = Raw::connect(&server.url()).await;
+    const ALL: u64 = 50;
+    for number in 1..=ALL {
+        raw.publish("a", if number == 7 { BAD } else { GOOD }, number.to_string().as_bytes()).await;
+    }
+    let source = broker.source(options("a")).await.unwrap();
+    let hold_all = async {
+        let mut held = 0;
+        while held < ALL as usize {
+            held += recv(&*source).await.messages.len();
+        }
+    };
+    tokio::time::timeout(SOON, hold_all).await.expect("all come soon");
+    source.close().await.unwrap();
+    let source = broker.source(options("a")).await.unwrap();
+    tokio::time::timeout(SOON, read(&*source, ALL as usize)).await.expect("all come again soon");
     until_empty(&server, "DWELL_a").await;
 }
 

@@ -3,4 +3,5 @@
 
 pub(super) mod delivery_connection;
 pub(super) mod header_block;
+pub(super) mod lost_deliveries;
 pub(super) mod unreadable_message;

@@ -4,7 +4,8 @@
 //!   redelivers it on the next one.
 //! - Workaround: when a delivery connection ends alone, the source looks through the messages that
 //!   the consumer has delivered and nobody has settled. It fetches those that async-nats may fail
-//!   on with `STREAM.MSG.GET`, whose answer is JSON with headers and body in base64.
+//!   on with `STREAM.MSG.GET`, whose answer is JSON with headers and body in base64. For
+//!   the others that were lost with the connection see `lost_deliveries`.
 //! - May go when async-nats delivers messages with any header block and subject.
 
 use std::collections::HashSet;
@@ -20,6 +21,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::header_block;
+use super::lost_deliveries::LostDeliveries;
 use crate::nats::connection::BrokerConnection;
 use crate::nats::consumer::Consumer;
 use crate::nats::delivery::Delivery;
@@ -40,9 +42,10 @@ pub(in crate::nats) struct UnreadableSearch {
     stream: String,
     consumer: String,
     topic: String,
-    /// The last sequence searched. Unsettled messages up to this one are held by this source,
-    /// unless returned since.
+    /// The last sequence that was searched, or came, or was delivered to any reader before the
+    /// source opened. Messages lost on their first delivery have higher ones.
     looked: u64,
+    lost: LostDeliveries,
 }
 
 /// The result of a search.
@@ -53,6 +56,19 @@ pub(in crate::nats) struct Found {
     bytes: usize,
     /// Such messages exist, and this source holds them already.
     pub(in crate::nats) held: bool,
+    /// The reply subjects of parsable messages to nak.
+    pub(in crate::nats) lost: Vec<Subject>,
+}
+
+/// The bounds of a search.
+struct Bounds<'a> {
+    held: &'a HashSet<u64>,
+    /// The most deliveries.
+    most: usize,
+    /// The most messages that can be lost.
+    asked: usize,
+    /// Messages lost on their first delivery have sequences above this one.
+    old: u64,
 }
 
 #[derive(Deserialize)]
@@ -96,51 +112,69 @@ impl UnreadableSearch {
             stream: consumer.stream.clone(),
             consumer: consumer.name.clone(),
             topic: consumer.topic.clone(),
-            looked: 0,
+            looked: consumer.delivered,
+            lost: LostDeliveries::default(),
+        }
+    }
+
+    /// Records a message that came by the normal delivery.
+    pub(in crate::nats) fn came(&mut self, delivery: &Delivery) {
+        if let Some(position) = &delivery.message.position {
+            self.looked = self.looked.max(position.offset);
+            self.lost.came(position.offset);
         }
     }
 
     /// Fetches unparsable messages that were delivered to any reader and not settled, except those
-    /// with sequences in `held`. At most about `most`.
+    /// with sequences in `held`. At most about `most`. `asked`: the most messages that can be lost
+    /// with the connection.
     ///
     /// The server tells only the range of unsettled sequences, not which ones they are. So a
     /// message may come that is settled already or that another reader settles (if the stream keeps
     /// settled messages, or another reader found it too): rather twice than never. Messages that
     /// async-nats can parse are left to the normal delivery.
-    pub(in crate::nats) async fn run(&mut self, held: &HashSet<u64>, most: usize) -> Result<Found, ConnectorError> {
-        let body = Bytes::new();
-        let info = self.ask::<Info>(&format!("CONSUMER.INFO.{}.{}", self.stream, self.consumer), body).await?;
-        let Some(info) = info.filter(|info| info.num_ack_pending > 0) else { return Ok(Found::default()) };
-        let floor = info.ack_floor.stream_seq;
-        if self.looked > floor {
-            let found = self.walk(self.looked, &info, held, most).await?;
-            if !found.deliveries.is_empty() {
-                return Ok(found);
-            }
+    pub(in crate::nats) async fn run(&mut self, held: &HashSet<u64>, most: usize, asked: usize) -> Result<Found, ConnectorError> {
+        let info = self.ask::<Info>(&format!("CONSUMER.INFO.{}.{}", self.stream, self.consumer), Bytes::new()).await?;
+        let Some(info) = info.filter(|info| info.num_ack_pending > 0) else {
+            self.lost = LostDeliveries::default();
+            return Ok(Found::default());
+        };
+        let (floor, old) = (info.ack_floor.stream_seq, self.looked);
+        self.lost.retain(|sequence| sequence > floor && !held.contains(&sequence));
+        let bounds = Bounds { held, most, asked, old };
+        let mut found = if old > floor { self.walk(old, &info, &bounds).await? } else { Found::default() };
+        if found.deliveries.is_empty() {
+            found = self.walk(floor, &info, &bounds).await?;
         }
-        self.walk(floor, &info, held, most).await
+        // The server ignores the time in the reply subject.
+        found.lost = self.lost.due().into_iter().map(|sequence| self.reply(sequence, info.delivered.consumer_seq, 0)).collect();
+        Ok(found)
     }
 
     /// Searches the messages delivered after this sequence.
-    async fn walk(&mut self, after: u64, info: &Info, held: &HashSet<u64>, most: usize) -> Result<Found, ConnectorError> {
-        let mut found = Found::default();
+    async fn walk(&mut self, after: u64, info: &Info, bounds: &Bounds<'_>) -> Result<Found, ConnectorError> {
+        let Bounds { held, most, asked, old } = *bounds;
+        let (mut found, mut others) = (Found::default(), Vec::new());
         let (mut next, last) = (after + 1, info.delivered.stream_seq);
         while next <= last && found.deliveries.len() < most && found.bytes < MOST_BYTES {
             let end = (next + TOGETHER - 1).min(last);
-            let asked = join_all((next..=end).map(|sequence| self.get(format!(r#"{{"seq":{sequence}}}"#)))).await;
+            let answers = join_all((next..=end).map(|sequence| self.get(format!(r#"{{"seq":{sequence}}}"#)))).await;
             next = end + 1;
             let mut ours = false;
-            for raw in asked {
+            for raw in answers {
                 let Some(raw) = raw?.filter(|raw| allows(&self.topic, &Destination::new(&raw.subject))) else { continue };
                 ours = true;
                 let sequence = raw.sequence;
+                let is_held = held.contains(&sequence);
                 if let Some(unreadable) = self.unreadable(raw, info.delivered.consumer_seq)? {
-                    if held.contains(&sequence) {
+                    if is_held {
                         found.held = true;
                     } else {
                         found.bytes += unreadable.bytes;
                         found.deliveries.push(unreadable);
                     }
+                } else if !is_held {
+                    others.push(sequence);
                 }
             }
             if !ours && next <= last {
@@ -149,6 +183,12 @@ impl UnreadableSearch {
                 next =
                     self.get(format!(r#"{{"seq":{next},"next_by_subj":{topic}}}"#)).await?.map_or(last + 1, |raw| raw.sequence.max(next));
             }
+        }
+        // Redelivered messages, in any order, are lost only behind an unparsable redelivered one.
+        // Recent messages are less likely to be another reader's.
+        let is_redelivered = after < old && !found.deliveries.is_empty();
+        for sequence in others.into_iter().rev().filter(|sequence| is_redelivered || *sequence > old).take(asked) {
+            self.lost.add(sequence);
         }
         self.looked = self.looked.max(next - 1);
         Ok(found)
@@ -181,14 +221,17 @@ impl UnreadableSearch {
             redelivered: true,
             ..Message::default()
         };
-        // The reply subject that the server would have written. The server settles by the stream
-        // sequence, ignores acks of messages that are not unsettled, and requires a consumer
-        // sequence that it has given out.
-        let UnreadableSearch { stream, consumer, .. } = self;
-        let reply = Subject::from(format!("$JS.ACK.{stream}.{consumer}.2.{}.{consumer_sequence}.{nanos}.0", raw.sequence));
+        let reply = self.reply(raw.sequence, consumer_sequence, nanos);
         let wire = message.body.len() + headers.len() + message.destination.address.len() + reply.len();
         let bytes = message.footprint() + reply.len();
         Ok(Some(Delivery { message, reply, bytes, wire }))
+    }
+
+    /// The reply subject that the server would have written. The server settles by the stream
+    /// sequence, ignores acks of messages that are not unsettled, and requires a consumer sequence
+    /// that it has given out.
+    fn reply(&self, sequence: u64, consumer_sequence: u64, nanos: i128) -> Subject {
+        Subject::from(format!("$JS.ACK.{}.{}.2.{sequence}.{consumer_sequence}.{nanos}.0", self.stream, self.consumer))
     }
 
     async fn get(&self, body: String) -> Result<Option<RawMessage>, ConnectorError> {
