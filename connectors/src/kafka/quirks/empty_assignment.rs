@@ -10,9 +10,10 @@
 //! - May go with a librdkafka in which such a member leaves. 2.14.2 does not end the process
 //!   (confluentinc/librdkafka#5327).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::consumer::Consumer;
+use tokio::time::Instant;
 use tracing::debug;
 
 use crate::kafka::reader::GroupConsumer;
