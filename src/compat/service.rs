@@ -96,15 +96,12 @@ impl Service {
     }
 
     async fn store_job(&self, schedule: Schedule) -> Result<Verdict, StoreError> {
-        let (id, ends_ms) = (schedule.id.clone(), schedule.job.ends_ms);
-        let verdict = self.inner.apply.one(Request::Schedule(Box::new(schedule))).await?.verdict;
-        if let Some(ends_ms) = ends_ms
-            && let Err(error) = self.inner.apply.store.queue.note_end(&id, ends_ms).await
+        if let Some(ends_ms) = schedule.job.ends_ms
+            && let Err(error) = self.inner.apply.store.queue.note_end(&schedule.id, ends_ms).await
         {
-            // The job is stored: it ends when it is fetched, at the latest.
-            tracing::warn!(%id, %error, "the end of a job could not be noted, the job may outlive its ttl until it is fetched");
+            tracing::debug!(id = %schedule.id, %error, "the end of a job could not be noted");
         }
-        Ok(verdict)
+        self.inner.apply.one(Request::Schedule(Box::new(schedule))).await.map(|answer| answer.verdict)
     }
 
     /// Hands out ready jobs by `answer`, in the words of the protocol. Where the call waits, its answer
@@ -198,11 +195,17 @@ impl Service {
         Ok(None)
     }
 
-    /// Dead jobs of a queue, without their bodies.
+    /// Dead jobs of a queue, without their bodies. Those whose time to live is over end.
     pub(super) async fn dead(&self, queue: &str, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+        let store = &self.inner.apply.store;
         let query = Query { queue: Some(queue.to_owned()), limit, ..Query::new(Place::Dead) };
-        let found = self.inner.apply.store.reader.list(&query).await?.jobs;
-        Ok(found.into_iter().filter(|found| !self.is_over(found)).collect())
+        loop {
+            let (over, alive): (Vec<_>, Vec<_>) = store.reader.list(&query).await?.jobs.into_iter().partition(|found| self.is_over(found));
+            if over.is_empty() {
+                return Ok(alive);
+            }
+            store.queue.end_these(over.into_iter().map(|found| (found.id, found.record.generation))).await?;
+        }
     }
 
     /// Removes the ready jobs of a queue.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -15,8 +16,6 @@ use crate::store::error::StoreError;
 const LOOK: Duration = Duration::from_secs(1);
 /// In a fleet of up to this size, each instance looks as often as a single one.
 const SMALL_FLEET: u32 = 10;
-/// One look in this many also removes entries of jobs that left before their end.
-const TIDY: u32 = 10;
 
 /// The agent that ends jobs.
 pub(super) struct Ends {
@@ -31,12 +30,16 @@ impl Ends {
 
     /// Ends jobs until told to stop.
     pub(super) async fn run(&self, stop: &CancellationToken) {
-        let mut look = 0_u32;
+        let buckets: Vec<u16> = (0..self.store.keys().buckets()).collect();
         loop {
-            if let Err(error) = self.run_once(look.is_multiple_of(TIDY)).await {
-                tracing::debug!(%error, "jobs past their end could not be ended, trying again");
+            // In a cluster each bucket by itself, side by side: a master that hangs must not delay the
+            // others.
+            let at_once = if self.store.is_cluster() { 1 } else { buckets.len() };
+            for result in join_all(buckets.chunks(at_once).map(|some| self.look(some))).await {
+                if let Err(error) = result {
+                    tracing::debug!(%error, "jobs past their end could not be ended, trying again");
+                }
             }
-            look = look.wrapping_add(1);
             let pause = self.fleet.borrow().shared(LOOK / SMALL_FLEET).max(LOOK);
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -45,24 +48,17 @@ impl Ends {
         }
     }
 
-    async fn run_once(&self, tidies: bool) -> Result<(), StoreError> {
-        let buckets: Vec<u16> = (0..self.store.keys().buckets()).collect();
-        // In a cluster, each bucket may have a master of its own.
-        let at_once = if self.store.is_cluster() { 1 } else { buckets.len() };
+    async fn look(&self, buckets: &[u16]) -> Result<(), StoreError> {
+        let queue = &self.store.queue;
         let mut result = Ok(());
-        for some in buckets.chunks(at_once.max(1)) {
-            match self.store.queue.has_ended(some).await {
-                Ok(ended) => {
-                    for (bucket, _) in some.iter().zip(ended).filter(|(_, has_ended)| *has_ended) {
-                        // A bucket that fails does not stop the others.
-                        result = result.and(self.store.queue.end_jobs(*bucket).await.map(|_| ()));
-                    }
-                }
-                Err(error) => result = Err(error),
+        for (bucket, look) in buckets.iter().zip(queue.look_at_ends(buckets).await?) {
+            // A bucket that fails does not stop the others.
+            if look.has_ended {
+                result = result.and(queue.end_jobs(*bucket).await);
             }
-        }
-        for bucket in buckets.iter().filter(|_| tidies) {
-            result = result.and(self.store.queue.forget_ends(*bucket).await);
+            if look.is_crowded {
+                result = result.and(queue.forget_ends(*bucket).await);
+            }
         }
         result
     }

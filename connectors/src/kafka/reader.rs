@@ -81,8 +81,8 @@ impl ReaderTask {
             if let Err(error) = &result {
                 self.buffer.end(error);
             }
+            // Leaves the group, then closes the client, and waits for both.
             caught(|| empty_assignment::leave(&self.consumer));
-            // Closes the client, and waits for that.
             drop(self);
             // After a drop nobody waits.
             let _ = done.send(result);

@@ -47,15 +47,21 @@ async fn until_committed(topic: &str, expected: i64) {
     }
 }
 
-/// The number of members of the topic's group; `None` while the group rebalances.
-async fn members(topic: &str) -> Option<usize> {
+/// Waits until the topic's group is stable, with this many members.
+async fn until_members(topic: &str, count: usize) {
     let (address, group) = (shared().address(), options(topic).group);
-    let asked = tokio::task::spawn_blocking(move || {
+    let looking = move || {
         let consumer: BaseConsumer = ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
-        let groups = consumer.fetch_group_list(Some(&group), TIMEOUT).unwrap();
-        groups.groups().iter().find(|found| found.state() == "Stable").map(|found| found.members().len())
-    });
-    asked.await.unwrap()
+        let deadline = Instant::now() + TIMEOUT;
+        while Instant::now() < deadline {
+            let groups = consumer.fetch_group_list(Some(&group), TIMEOUT).unwrap();
+            if groups.groups().iter().any(|group| group.state() == "Stable" && group.members().len() == count) {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(tokio::task::spawn_blocking(looking).await.unwrap(), "the group never has {count} members");
 }
 
 /// The others need not wait for the end of its session, which is far away.
@@ -67,17 +73,11 @@ async fn a_reader_without_a_partition_leaves_its_group_when_it_closes() {
     confirmed(&broker, numbered(&topic, 1)).await;
     let reads = broker.source(options(&topic)).await.unwrap();
     assert_eq!(batches(&*reads, 1).await.len(), 1);
-    let until = async |count: usize| {
-        let deadline = Instant::now() + TIMEOUT;
-        while members(&topic).await != Some(count) {
-            assert!(Instant::now() < deadline, "the group never has {count} members");
-        }
-    };
     for _ in 0..2 {
         let idle = broker.source(options(&topic)).await.unwrap();
-        until(2).await;
+        until_members(&topic, 2).await;
         idle.close().await.unwrap();
-        until(1).await;
+        until_members(&topic, 1).await;
     }
 }
 

@@ -195,7 +195,7 @@ pub(crate) const RULES: &[Mutant] = &[
     without(
         "the end of a job does not end the next one",
         &[ENDED],
-        &[Edit(&[Name::Cancel], "ARGV[4] ~= '' and ARGV[4] ~= generation_of(record)", "false")],
+        &[Edit(&[Name::Cancel], "seen ~= '' and seen ~= generation_of(record)", "false")],
     ),
     // schedule
     without("replace counts what is held", &[REPLACED], &[Edit(&[Name::Schedule], UNHELD, "")]),

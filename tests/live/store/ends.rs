@@ -2,16 +2,21 @@
 
 use dwell::job::{Due, Job};
 use dwell::request::Schedule;
+use dwell::store::queue::ends::EndsLook;
 
 use super::fixture::{FAR, Fixture, PAST, id};
 
 /// A job of the queue `q` that ends then, epoch ms.
 async fn put(fixture: &Fixture, name: &str, due: Due, ends_ms: Option<i64>) {
-    let job = Job { ends_ms, ..Job::for_queue("q", "body") };
-    fixture.store.queue.schedule(&[Schedule::new(job, due).id(id(name))]).await.unwrap();
     if let Some(ends_ms) = ends_ms {
         fixture.store.queue.note_end(&id(name), ends_ms).await.unwrap();
     }
+    let job = Job { ends_ms, ..Job::for_queue("q", "body") };
+    fixture.store.queue.schedule(&[Schedule::new(job, due).id(id(name))]).await.unwrap();
+}
+
+async fn look(fixture: &Fixture) -> EndsLook {
+    fixture.store.queue.look_at_ends(&[0]).await.unwrap()[0]
 }
 
 async fn entries(fixture: &Fixture) -> Vec<String> {
@@ -31,14 +36,15 @@ async fn a_job_ends_by_its_record_whatever_the_index_says() {
     for name in ["later", "never", "unknown"] {
         fixture.store.queue.note_end(&id(name), now_ms).await.unwrap();
     }
-    assert_eq!(fixture.store.queue.has_ended(&[0]).await.unwrap(), [true]);
-    assert_eq!(fixture.store.queue.end_jobs(0).await.unwrap(), 2);
+    // A later note postpones nothing.
+    fixture.store.queue.note_end(&id("ready"), now_ms + 600_000).await.unwrap();
+    assert!(look(&fixture).await.has_ended);
+    fixture.store.queue.end_jobs(0).await.unwrap();
     for (name, stays) in [("scheduled", false), ("ready", false), ("later", true), ("never", true)] {
         assert_eq!(fixture.store.reader.find(&id(name)).await.unwrap().is_some(), stays, "{name}");
     }
     assert_eq!(entries(&fixture).await, ["later"]);
-    assert_eq!(fixture.store.queue.has_ended(&[0]).await.unwrap(), [false]);
-    assert_eq!(fixture.store.queue.end_jobs(0).await.unwrap(), 0);
+    assert!(!look(&fixture).await.has_ended);
 }
 
 #[tokio::test]
@@ -52,9 +58,23 @@ async fn what_left_before_its_end_is_forgotten_once_there_is_much_of_it() {
         }
     };
     add(0..1000).await;
-    fixture.store.queue.forget_ends(0).await.unwrap();
-    assert_eq!(entries(&fixture).await.len(), 1001, "few entries are no reason to scan");
+    assert!(!look(&fixture).await.is_crowded, "few entries are no reason to scan");
     add(1000..1100).await;
+    assert!(look(&fixture).await.is_crowded);
     fixture.store.queue.forget_ends(0).await.unwrap();
     assert_eq!(entries(&fixture).await, ["alive"]);
+}
+
+/// The next job of an id is not ended for the one before.
+#[tokio::test]
+async fn only_the_record_that_was_read_ends() {
+    let fixture = Fixture::with(1, &["main"]).await;
+    let now_ms = fixture.store.read_clock().await.unwrap() / 1000;
+    put(&fixture, "a", PAST, Some(now_ms)).await;
+    let before = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
+    put(&fixture, "a", PAST, Some(now_ms + 600_000)).await;
+    fixture.store.queue.end_these([(id("a"), before.record.generation)]).await.unwrap();
+    fixture.store.queue.end_jobs(0).await.unwrap();
+    assert!(fixture.store.reader.find(&id("a")).await.unwrap().is_some());
+    assert_eq!(entries(&fixture).await, ["a"], "its own end leads to it");
 }

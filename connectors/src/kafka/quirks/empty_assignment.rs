@@ -6,7 +6,7 @@
 //!   rebalances, librdkafka leaves after all, with a coordinator that is already freed: the process
 //!   ends with SIGSEGV in `rd_kafka_cgrp_handle_LeaveGroup`. Instances that stop at the same time
 //!   do both.
-//! - Workaround: the reader unsubscribes first, which leaves the group, and closes then.
+//! - Workaround: every reader unsubscribes first, which leaves the group, and closes then.
 //! - May go with a librdkafka in which such a member leaves. 2.14.2 does not end the process
 //!   (confluentinc/librdkafka#5327).
 
@@ -18,7 +18,8 @@ use tracing::debug;
 
 use crate::kafka::reader::GroupConsumer;
 
-/// The longest wait for the end of the assignment: less than a source waits for its reader.
+/// How long the end of the assignment is polled for. The callback of the rebalance may take longer:
+/// it commits.
 const WAIT: Duration = Duration::from_secs(5);
 /// The longest wait of one poll.
 const POLL: Duration = Duration::from_millis(20);

@@ -19,8 +19,8 @@ use tokio::time::Instant;
 const DELAY: Duration = Duration::from_secs(1);
 /// A nak with `DELAY`, in nanoseconds.
 pub(in crate::nats) const NAK_WITH_DELAY: Bytes = Bytes::from_static(br#"-NAK {"delay":1000000000}"#);
-/// The most naks of a message: its redelivery may be lost with the next connection. After that it
-/// comes after `ack_wait`.
+/// The most naks of a message in a row: its redelivery may be lost with the next connection. After
+/// that it comes after `ack_wait`.
 const ATTEMPTS: u32 = 5;
 
 /// The sequences of messages that may be lost and have not come since.
@@ -50,7 +50,7 @@ impl LostDeliveries {
         self.0.retain(|sequence, _| keep(*sequence));
     }
 
-    /// The sequences to nak now.
+    /// The sequences to nak now. Asked at each loss of a connection.
     pub(super) fn due(&mut self) -> Vec<u64> {
         let (mut due, now) = (Vec::new(), Instant::now());
         self.0.retain(|sequence, lost| {

@@ -4,8 +4,8 @@
 //!   redelivers it on the next one.
 //! - Workaround: when a delivery connection ends alone, the source looks through the messages that
 //!   the consumer has delivered and nobody has settled. It fetches those that async-nats may fail
-//!   on with `STREAM.MSG.GET`, whose answer is JSON with headers and body in base64. For
-//!   the others that were lost with the connection see `lost_deliveries`.
+//!   on with `STREAM.MSG.GET`, whose answer is JSON with headers and body in base64. Those that it
+//!   can parse may be lost with the connection (see `lost_deliveries`).
 //! - May go when async-nats delivers messages with any header block and subject.
 
 use std::collections::HashSet;
@@ -45,6 +45,8 @@ pub(in crate::nats) struct UnreadableSearch {
     /// The last sequence that was searched, or came, or was delivered to any reader before the
     /// source opened. Messages lost on their first delivery have higher ones.
     looked: u64,
+    /// The last search stopped before its end: messages that come tell nothing of those behind.
+    is_cut: bool,
     lost: LostDeliveries,
 }
 
@@ -113,6 +115,7 @@ impl UnreadableSearch {
             consumer: consumer.name.clone(),
             topic: consumer.topic.clone(),
             looked: consumer.delivered,
+            is_cut: false,
             lost: LostDeliveries::default(),
         }
     }
@@ -120,7 +123,9 @@ impl UnreadableSearch {
     /// Records a message that came by the normal delivery.
     pub(in crate::nats) fn came(&mut self, delivery: &Delivery) {
         if let Some(position) = &delivery.message.position {
-            self.looked = self.looked.max(position.offset);
+            if !self.is_cut {
+                self.looked = self.looked.max(position.offset);
+            }
             self.lost.came(position.offset);
         }
     }
@@ -132,7 +137,7 @@ impl UnreadableSearch {
     /// The server tells only the range of unsettled sequences, not which ones they are. So a
     /// message may come that is settled already or that another reader settles (if the stream keeps
     /// settled messages, or another reader found it too): rather twice than never. Messages that
-    /// async-nats can parse are left to the normal delivery.
+    /// async-nats can parse come by the normal delivery; those that may be lost are naked.
     pub(in crate::nats) async fn run(&mut self, held: &HashSet<u64>, most: usize, asked: usize) -> Result<Found, ConnectorError> {
         let info = self.ask::<Info>(&format!("CONSUMER.INFO.{}.{}", self.stream, self.consumer), Bytes::new()).await?;
         let Some(info) = info.filter(|info| info.num_ack_pending > 0) else {
@@ -186,11 +191,11 @@ impl UnreadableSearch {
         }
         // Redelivered messages, in any order, are lost only behind an unparsable redelivered one.
         // Recent messages are less likely to be another reader's.
-        let is_redelivered = after < old && !found.deliveries.is_empty();
+        let is_redelivered = after < old && (found.held || !found.deliveries.is_empty());
         for sequence in others.into_iter().rev().filter(|sequence| is_redelivered || *sequence > old).take(asked) {
             self.lost.add(sequence);
         }
-        self.looked = self.looked.max(next - 1);
+        (self.looked, self.is_cut) = (self.looked.max(next - 1), next <= last);
         Ok(found)
     }
 

@@ -77,12 +77,12 @@ async fn the_cases_of_lmstfy_hold() {
     own::consumers_of_an_instance_that_stops(dwell, &peer).await;
 }
 
-/// The oracle: so that the cases say of lmstfy what is true.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_ends_at_its_ttl_in_any_state() {
     own::ttl_in_any_state().await;
 }
 
+/// The oracle: so that the cases say of lmstfy what is true.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cases_are_those_of_lmstfy() {
     let Ok(url) = std::env::var("DWELL_LMSTFY") else {
