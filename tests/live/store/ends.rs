@@ -72,7 +72,7 @@ async fn only_the_record_that_was_read_ends() {
     let now_ms = fixture.store.read_clock().await.unwrap() / 1000;
     put(&fixture, "a", PAST, Some(now_ms)).await;
     let before = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
-    put(&fixture, "a", PAST, Some(now_ms + 600_000)).await;
+    put(&fixture, "a", FAR, Some(now_ms + 600_000)).await;
     fixture.store.queue.end_these([(id("a"), before.record.generation)]).await.unwrap();
     fixture.store.queue.end_jobs(0).await.unwrap();
     assert!(fixture.store.reader.find(&id("a")).await.unwrap().is_some());
