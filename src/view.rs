@@ -109,12 +109,13 @@ impl Job {
         }
     }
 
-    /// A job as requested, not due before then: it was published before it could be read.
+    /// A new job as requested, due then, at this time.
     #[must_use]
-    pub fn asked(id: &JobId, job: job::Job, due_ms: i64, default_retry_ms: &[u64]) -> Self {
+    pub fn asked(id: &JobId, job: job::Job, due_ms: i64, now_ms: i64, default_retry_ms: &[u64]) -> Self {
         let size = job.body.len();
+        let place = if job.queue.is_some() && due_ms <= now_ms { Place::Ready } else { Place::Scheduled };
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
-        Job::of(&StoredJob { id: id.clone(), place: Place::Scheduled, score_ms: due_ms, record, state: None, size }, default_retry_ms)
+        Job::of(&StoredJob { id: id.clone(), place, score_ms: due_ms, record, state: None, size }, default_retry_ms)
     }
 
     /// The same with its body, which `found` must have.

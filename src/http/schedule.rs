@@ -219,23 +219,20 @@ fn lost() -> Problem {
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "there was no answer about this job: it may have been stored")
 }
 
-/// The job as it is in the store after this answer. `job`: as requested.
+/// The job after this answer: a new one as requested, another one as it is in the store. `job`: as
+/// requested.
 async fn stored(api: &Api, caller: &Caller, id: &JobId, job: Job, answer: Answer) -> Result<view::Job, Problem> {
     let Apply { store, retry_ms, .. } = &api.inner.apply;
-    let found = match (store.reader.find(id).await, answer.verdict) {
-        (Ok(found), _) => found.filter(|found| caller.sees(found.job())).map(|found| view::Job::of(&found, retry_ms)),
-        // The job is stored, even if it cannot be read now.
-        (Err(error), Verdict::Added | Verdict::Replaced) => {
-            tracing::warn!(%error, "a job was stored, but reading it failed");
-            None
-        }
-        (Err(error), _) => return Err(error.into()),
-    };
+    if let (Verdict::Added | Verdict::Replaced, Some(due_ms)) = (answer.verdict, answer.due_ms) {
+        return Ok(view::Job::asked(id, job, due_ms, store.now_ms(), retry_ms));
+    }
+    let found = store.reader.find(id).await?;
+    let found = found.filter(|found| caller.sees(found.job())).map(|found| view::Job::of(&found, retry_ms));
     if answer.verdict == Verdict::Conflict {
         return Err(Problem::from(Rejection::conflict(id)).job(found));
     }
-    // A job that is due now may be gone already.
-    Ok(found.unwrap_or_else(|| view::Job::asked(id, job, answer.due_ms.unwrap_or_default(), retry_ms)))
+    // The job may be gone already.
+    Ok(found.unwrap_or_else(|| view::Job::asked(id, job, answer.due_ms.unwrap_or_default(), i64::MIN, retry_ms)))
 }
 
 /// The path of a job; reserved characters are escaped.
