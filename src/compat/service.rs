@@ -25,6 +25,8 @@ use crate::units::quote;
 
 /// How many ready jobs are looked at for one whose time to live is not over.
 const PEEKED: usize = 16;
+/// How many dead jobs are read at once, at least: those whose time to live is over end together.
+const DEAD_AT_ONCE: usize = 100;
 
 /// What a running instance does for the listeners. Clones share it.
 #[derive(Clone)]
@@ -198,10 +200,12 @@ impl Service {
     /// Dead jobs of a queue, without their bodies. Those whose time to live is over end.
     pub(super) async fn dead(&self, queue: &str, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         let store = &self.inner.apply.store;
-        let query = Query { queue: Some(queue.to_owned()), limit, ..Query::new(Place::Dead) };
+        let query = Query { queue: Some(queue.to_owned()), limit: limit.max(DEAD_AT_ONCE), ..Query::new(Place::Dead) };
         loop {
-            let (over, alive): (Vec<_>, Vec<_>) = store.reader.list(&query).await?.jobs.into_iter().partition(|found| self.is_over(found));
-            if over.is_empty() {
+            let (over, mut alive): (Vec<_>, Vec<_>) =
+                store.reader.list(&query).await?.jobs.into_iter().partition(|found| self.is_over(found));
+            if over.is_empty() || alive.len() >= limit {
+                alive.truncate(limit);
                 return Ok(alive);
             }
             store.queue.end_these(over.into_iter().map(|found| (found.id, found.record.generation))).await?;

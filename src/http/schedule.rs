@@ -226,8 +226,14 @@ async fn stored(api: &Api, caller: &Caller, id: &JobId, job: Job, answer: Answer
     if let (Verdict::Added | Verdict::Replaced, Some(due_ms)) = (answer.verdict, answer.due_ms) {
         return Ok(view::Job::asked(id, job, due_ms, store.now_ms(), retry_ms));
     }
-    let found = store.reader.find(id).await?;
-    let found = found.filter(|found| caller.sees(found.job())).map(|found| view::Job::of(&found, retry_ms));
+    let found = match store.reader.find(id).await {
+        // The job is stored, even if it cannot be read now.
+        Err(error) if matches!(answer.verdict, Verdict::Added | Verdict::Replaced) => {
+            tracing::warn!(%error, "a job was stored, but reading it failed");
+            None
+        }
+        found => found?.filter(|found| caller.sees(found.job())).map(|found| view::Job::of(&found, retry_ms)),
+    };
     if answer.verdict == Verdict::Conflict {
         return Err(Problem::from(Rejection::conflict(id)).job(found));
     }
