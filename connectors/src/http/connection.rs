@@ -1,75 +1,39 @@
-//! The client: HTTP/1.1 and HTTP/2 over TCP or TLS, with connections that are kept for a while.
+//! Connects to hosts: HTTP/1.1 and HTTP/2 over TCP or TLS.
 
 use std::error::Error;
-use std::future::poll_fn;
 use std::io;
 use std::path::Path;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::Uri;
-use http_body_util::Full;
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioIo;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::time::{Instant, timeout_at};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tower_service::Service;
 
 use super::config::Config;
-use super::counted::Counted;
 use super::resolver::Resolver;
-use super::slots::HostSlots;
 use crate::settings::wrong;
 use crate::{ConnectorError, FILE_HINT, unreadable};
 
-/// A connection without requests is closed after this time, before common servers close theirs (5 s
-/// is Node's and uvicorn's default): a request on a connection that is being closed has no answer.
-const IDLE: Duration = Duration::from_secs(4);
-/// How often an HTTP/2 connection with open requests is probed, and how long the answer may take.
-const PING: Duration = Duration::from_secs(5);
-/// The most bytes of an answer's headers.
-const HEADERS_MAX: usize = 64 << 10;
 /// The share of an attempt's time that connecting may take, in parts of four: what is left shows
 /// that the host does not answer, and not that the attempt had no time.
 const CONNECT_QUARTERS: u32 = 3;
 
-/// The client of one sink.
-pub(super) type HttpClient = Client<Connect, Full<Bytes>>;
+/// A connection to a host.
+pub(super) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
-/// Makes the client of attempts that take so long at most.
-pub(super) async fn client(config: &Config, attempt: Duration, slots: usize) -> Result<HttpClient, ConnectorError> {
-    let mut builder = Client::builder(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(slots)
-        .retry_canceled_requests(false)
-        .http1_max_buf_size(HEADERS_MAX)
-        .http2_max_header_list_size(HEADERS_MAX as u32)
-        .http2_keep_alive_interval(PING)
-        .http2_keep_alive_timeout(PING);
-    Ok(builder.build(Connect::new(config, attempt).await?))
-}
-
-/// Connects to a host, within a time limit that covers look-up, TCP and TLS. A host has no more
-/// connections than requests: the client alone would keep one for each request that found none free
-/// at once. The client clones it for each request.
-#[derive(Clone)]
-pub(super) struct Connect(Arc<Connecting>);
-
-struct Connecting {
+/// Connects to hosts, within a time limit that covers look-up, TCP and TLS.
+pub(super) struct Connect {
     https: HttpsConnector<HttpConnector<Resolver>>,
     limit: Duration,
-    slots: Arc<HostSlots>,
 }
 
 impl Connect {
@@ -80,44 +44,17 @@ impl Connect {
         tcp.set_nodelay(true);
         let https =
             HttpsConnectorBuilder::new().with_tls_config(tls(config).await?).https_or_http().enable_all_versions().wrap_connector(tcp);
-        Ok(Connect(Arc::new(Connecting { https, limit: attempt * CONNECT_QUARTERS / 4, slots: Arc::default() })))
-    }
-}
-
-impl Service<Uri> for Connect {
-    type Response = Counted<<HttpsConnector<HttpConnector<Resolver>> as Service<Uri>>::Response>;
-    type Error = Box<dyn Error + Send + Sync>;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        // Neither TLS nor TCP nor the resolver is ever busy.
-        Poll::Ready(Ok(()))
+        Ok(Connect { https, limit: attempt * CONNECT_QUARTERS / 4 })
     }
 
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connecting = Arc::clone(&self.0);
-        Box::pin(async move {
-            let Connecting { https, limit, slots } = &*connecting;
-            let until = Instant::now() + *limit;
-            let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {limit:?}"));
-            let slot = wanted(slots.acquire(origin(&uri), until)).await.ok_or_else(late)?;
-            let stream = timeout_at(until, https.clone().call(uri)).await.map_err(|_| late())??;
-            Ok(Counted::new(stream, slot))
-        })
+    /// Connects to the host of this URL.
+    pub(super) async fn connect(&self, uri: Uri) -> Result<Stream, Box<dyn Error + Send + Sync>> {
+        // Neither TLS nor TCP nor the resolver is ever busy: none has to be polled for readiness.
+        match timeout(self.limit, self.https.clone().call(uri)).await {
+            Ok(connected) => connected,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {:?}", self.limit)).into()),
+        }
     }
-}
-
-/// Scheme, host and port.
-fn origin(uri: &Uri) -> String {
-    format!("{}://{}", uri.scheme_str().unwrap_or_default(), uri.authority().map_or("", |authority| authority.as_str()))
-}
-
-/// Waits as long as the request does. A request that gets a free connection meanwhile leaves its new
-/// one to another task, where nobody needs it.
-async fn wanted<T>(acquiring: impl Future<Output = Option<T>>) -> Option<T> {
-    let mut acquiring = pin!(acquiring);
-    let request = tokio::task::try_id();
-    poll_fn(|cx| if tokio::task::try_id() == request { acquiring.as_mut().poll(cx) } else { Poll::Ready(None) }).await
 }
 
 /// TLS with the authorities of `ca_file`, or the system's.
@@ -165,7 +102,7 @@ mod tests {
         ] {
             std::fs::write(file.path(), text).unwrap();
             let config = Config { ca_file: Some(file.path().to_owned()), ..Config::default() };
-            let error = client(&config, config.timeout(), 1).await.err().unwrap();
+            let error = Connect::new(&config, config.timeout()).await.err().unwrap();
             assert!(error.message.starts_with("`ca_file`: ") && error.message.contains(word), "{error}");
         }
     }

@@ -4,29 +4,35 @@
 //! In reading order:
 //! - `url`: which URLs are targets, and which patterns allow them; `addresses`: which addresses may
 //!   be connected to; `resolver`: the look-up, which passes on no other.
-//! - `connection`, `counted`: the client: TLS, time limits, connections that are kept.
-//! - `headers`, `signature`, `signer`: the request's headers, signed by Standard Webhooks.
-//! - `slots`: how many requests, and how many connections, one host has at a time.
-//! - `sink`: an attempt a task; `targets`: the URLs that it knows; `outcome`, `retry_after`: what an answer, or an error, means.
+//! - `headers`, `signature`, `signer`: the request's headers, signed by Standard Webhooks; `request`:
+//!   the whole request.
+//! - `sink`: where publications come in; `targets`: the URLs that it knows; `hosts`, `host`: the
+//!   requests of each host that wait, its connections, and how many it may have.
+//! - `worker`: a task for each connection, which carries one request at a time; `connection`: how it
+//!   connects, with TLS; `link`: HTTP/1.1 and HTTP/2 over that.
+//! - `outcome`, `retry_after`: what an answer, or an error, means.
 
 mod addresses;
 mod config;
 mod connection;
 mod connector;
-mod counted;
 mod headers;
+mod host;
+mod hosts;
+mod link;
 mod outcome;
 mod pattern;
 mod reach;
+mod request;
 mod resolver;
 mod retry_after;
 mod signature;
 mod signer;
 mod sink;
-mod slots;
 mod special_purpose;
 mod targets;
 mod url;
+mod worker;
 
 pub use self::addresses::Subnets;
 pub use self::config::Config;

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
-use hyper_util::client::legacy;
 
 use super::retry_after::retry_after;
 use crate::Outcome;
@@ -36,28 +35,27 @@ fn shown(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
     format!("the target answered {}{reason}{note}{colon}{}", status.as_str(), body.trim())
 }
 
-/// The outcome of a request without an answer.
-pub(super) fn of_error(error: &legacy::Error) -> Outcome {
-    let why = innermost(error);
-    if error.is_connect() {
-        return Outcome::Failed(format!("the target cannot be reached: {why}"));
+/// The outcome of a request without an answer, of which some part may have been sent.
+pub(super) fn of_error(error: &hyper::Error) -> Outcome {
+    if refused_by_http2(error) {
+        return of_given_back(error);
     }
-    if never_sent(error) || refused_by_http2(error) {
-        return Outcome::Refused(format!("the connection ended before the target took the request: {why}"));
-    }
-    Outcome::Unknown(format!("the connection ended before an answer: {why}"))
+    Outcome::Unknown(format!("the connection ended before an answer: {}", innermost(error)))
+}
+
+/// The outcome of a request of which nothing was sent, or that the server says not to handle.
+pub(super) fn of_given_back(error: &hyper::Error) -> Outcome {
+    Outcome::Refused(format!("the connection ended before the target took the request: {}", innermost(error)))
+}
+
+/// The time was over before the request could be sent.
+pub(super) fn of_no_time() -> Outcome {
+    Outcome::Refused("never sent: the time of the attempt was over".to_owned())
 }
 
 /// No answer came in time.
 pub(super) fn of_silence(waited: Duration) -> Outcome {
     Outcome::Unknown(format!("no answer within {waited:.3?}"))
-}
-
-/// Whether the client gave the request back, untouched: the connection was closed while idle. Only
-/// the text of the client's error tells (`legacy::Error::is_canceled` is not public); a test of
-/// `tests/http` holds it.
-fn never_sent(error: &legacy::Error) -> bool {
-    error.to_string() == "client error (Canceled)"
 }
 
 /// Whether an HTTP/2 server said that it does not handle the request: RST_STREAM with

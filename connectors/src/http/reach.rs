@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use http::Uri;
-use tower_service::Service;
 
 use super::config::Config;
 use super::connection::Connect;
@@ -25,8 +24,8 @@ pub(super) async fn reach(config: &Config, pattern: &str) -> Result<String, Conn
         return Err(away(why));
     }
     let uri: Uri = origin.parse().map_err(|_| bad(format!("`{origin}` is no URL")))?;
-    let mut connect = Connect::new(config, config.timeout()).await?;
-    connect.call(uri).await.map_err(|error| away(innermost(error.as_ref())))?;
+    let connect = Connect::new(config, config.timeout()).await?;
+    connect.connect(uri).await.map_err(|error| away(innermost(error.as_ref())))?;
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
     let found = tokio::net::lookup_host((host.trim_matches(['[', ']']), port)).await.map_err(|error| away(error.to_string()))?;
     let addresses: Vec<String> = found.map(|address: SocketAddr| address.ip().to_string()).collect();

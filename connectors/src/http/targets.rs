@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use http::Uri;
+use http::{HeaderValue, Uri};
 use parking_lot::Mutex;
 
 use super::addresses::Subnets;
@@ -15,9 +15,14 @@ const REMEMBERED: usize = 1024;
 const LONGEST: usize = 512;
 
 /// A URL that may be requested.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Target {
+    /// The whole URL, as HTTP/2 requests it.
     pub(super) uri: Uri,
+    /// Its path and query, as HTTP/1.1 requests them from the host.
+    pub(super) path: Uri,
+    /// The header `host` of HTTP/1.1.
+    pub(super) host: HeaderValue,
     /// The host, as [`url::origin`] shows it.
     pub(super) origin: Arc<str>,
 }
@@ -26,7 +31,7 @@ pub(super) struct Target {
 #[derive(Debug)]
 pub(super) struct Targets {
     subnets: Subnets,
-    read: Mutex<HashMap<String, Target>>,
+    read: Mutex<HashMap<String, Arc<Target>>>,
 }
 
 impl Targets {
@@ -35,9 +40,9 @@ impl Targets {
     }
 
     /// The target of this URL, or the outcome of a request that cannot be sent.
-    pub(super) fn read(&self, address: &str) -> Result<Target, Outcome> {
+    pub(super) fn read(&self, address: &str) -> Result<Arc<Target>, Outcome> {
         if let Some(target) = self.read.lock().get(address) {
-            return Ok(target.clone());
+            return Ok(Arc::clone(target));
         }
         let target = self.parsed(address)?;
         if address.len() <= LONGEST {
@@ -45,19 +50,21 @@ impl Targets {
             if read.len() >= REMEMBERED {
                 read.clear();
             }
-            read.insert(address.to_owned(), target.clone());
+            read.insert(address.to_owned(), Arc::clone(&target));
         }
         Ok(target)
     }
 
-    fn parsed(&self, address: &str) -> Result<Target, Outcome> {
+    fn parsed(&self, address: &str) -> Result<Arc<Target>, Outcome> {
         let url = url::parse(address).map_err(Outcome::Invalid)?;
         if let Some(why) = url::literal(&url).and_then(|address| self.subnets.permit(address).err()) {
             return Err(Outcome::Failed(why));
         }
-        let uri =
-            Uri::try_from(url.as_str()).map_err(|_| Outcome::Invalid("the client cannot send this URL: percent-encode it".to_owned()))?;
-        Ok(Target { uri, origin: url::origin(&url).into() })
+        let bad = || Outcome::Invalid("the client cannot send this URL: percent-encode it".to_owned());
+        let uri = Uri::try_from(url.as_str()).map_err(|_| bad())?;
+        let path = uri.path_and_query().cloned().map(Uri::from).ok_or_else(bad)?;
+        let host = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()).ok_or_else(bad)?;
+        Ok(Arc::new(Target { uri, path, host, origin: url::origin(&url).into() }))
     }
 }
 
@@ -72,6 +79,7 @@ mod tests {
         for _ in 0..2 {
             let target = targets.read("https://APP.internal:443/a/../b").unwrap();
             assert_eq!((target.uri.to_string().as_str(), &*target.origin), ("https://app.internal/b", "https://app.internal"));
+            assert_eq!((target.path.to_string().as_str(), target.host.as_bytes()), ("/b", b"app.internal".as_slice()));
             assert!(matches!(targets.read("https://app.internal/a#b"), Err(Outcome::Invalid(_))));
             assert!(matches!(targets.read("http://10.0.0.1/"), Err(Outcome::Failed(_))));
         }
