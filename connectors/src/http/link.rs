@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::oneshot;
+use tokio::task::coop::unconstrained;
 use tokio::time::timeout;
 
 use super::connection::Stream;
@@ -134,9 +135,9 @@ impl Http1 {
     }
 
     /// Runs the connection, and a future that depends on nothing else: only the connection has to wake
-    /// the task.
+    /// the task. The future must not wait for the task's budget either.
     async fn beside<F: Future>(&mut self, future: F) -> F::Output {
-        let mut future = pin!(future);
+        let mut future = pin!(unconstrained(future));
         poll_fn(|cx| {
             let _ = self.poll_end(cx);
             future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
