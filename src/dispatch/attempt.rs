@@ -71,9 +71,15 @@ impl Attempts {
         Attempts { rules, publisher, traces, metrics }
     }
 
+    /// Until when a job may be published: its outcome comes before the end of its lease.
+    #[must_use]
+    pub(super) fn latest(&self, lease: &Lease) -> Instant {
+        lease.deadline.checked_sub(self.rules.publish_timeout() + OUTCOME_MARGIN).unwrap_or(lease.deadline)
+    }
+
     /// Where to publish a job, or how to settle it without a publication.
     pub(super) fn destination<'a>(&'a self, lease: &'a Lease, now: Instant) -> Result<&'a Destination, Box<Settlement>> {
-        if now + self.rules.publish_timeout() + OUTCOME_MARGIN > lease.deadline {
+        if now > self.latest(lease) {
             // This process was suspended, or the claim's answer was late. Another instance may hold
             // the job by the time of a confirm.
             return Err(Box::new(give_back(lease, Duration::ZERO)));

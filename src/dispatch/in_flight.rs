@@ -68,7 +68,8 @@ impl InFlight {
     /// When a waiting job is due, or has waited too long.
     #[must_use]
     pub(super) fn next_at(&self) -> Option<Instant> {
-        self.waiting.next_at()
+        let latest = self.waiting.first_without_place().map(|lease| self.attempts.latest(lease));
+        [self.waiting.next_at(), latest].into_iter().flatten().min()
     }
 
     /// The connection to the broker is a new one.
@@ -84,6 +85,7 @@ impl InFlight {
         for broken in taken.broken {
             tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
             self.window.add(0);
+            self.window.take_place();
             settler.push(bucket, Settlement::Bury(Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why }));
         }
         let mut attempts = Vec::with_capacity(taken.jobs.len());
@@ -106,6 +108,12 @@ impl InFlight {
     pub(super) async fn publish_ready(&mut self, settler: &mut Settler) {
         let now = clock::now();
         let mut attempts = Vec::new();
+        // Those that waited longest first.
+        while self.waiting.first_without_place().is_some_and(|lease| self.window.has_place() || now > self.attempts.latest(lease))
+            && let Some(lease) = self.waiting.pop_without_place()
+        {
+            attempts.extend(self.attempt(lease, now, now, settler));
+        }
         while let Some(lease) = self.waiting.pop_due(now) {
             attempts.extend(self.attempt(lease, now, now, settler));
         }
@@ -138,8 +146,12 @@ impl InFlight {
                 return None;
             }
         };
+        if !self.window.has_place() {
+            self.waiting.for_place(lease);
+            return None;
+        }
         match self.destinations.admit(to, lease.size, since, now) {
-            Admission::Granted => {}
+            Admission::Granted => self.window.take_place(),
             Admission::Wait => {
                 self.waiting.for_share(since, lease);
                 return None;
@@ -156,7 +168,9 @@ impl InFlight {
         Some(attempt)
     }
 
+    /// Settles a job without a publication.
     fn settle(&mut self, lease: &Lease, settlement: Settlement, settler: &mut Settler) {
+        self.window.take_place();
         settler.push(lease.bucket, settlement);
         self.window.free_bytes(lease.size);
     }
@@ -185,7 +199,8 @@ impl InFlight {
         self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, count);
         for (_, publication) in std::mem::take(&mut self.unconfirmed) {
             let release = Release { job: publication.held(), pause_ms: 0, unpublished: false };
-            self.settle(&publication.lease, Settlement::Release(release), settler);
+            settler.push(publication.lease.bucket, Settlement::Release(release));
+            self.window.free_bytes(publication.lease.size);
         }
     }
 }

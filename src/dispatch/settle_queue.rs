@@ -1,5 +1,5 @@
-//! Settlements that wait for their call to the store: one call at a time for each bucket and kind,
-//! and few at once, so that calls are large while Redis is busy.
+//! Settlements that wait for their call to the store: one call at a time of each kind, so that calls
+//! are large while Redis is busy; slow calls aside.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,12 +8,9 @@ use crate::clock::Instant;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::queue::settle::{Bury, Completion, LeaseToken, Release, Retry};
 
-/// Calls of a kind at once, but for those that take longer than [`PROMPT`]. A single Redis works on
-/// one call at a time: more calls at once would only be smaller. While Redis has time, no settlement
-/// waits.
-const CALLS_AT_ONCE: usize = 2;
-/// A call that takes longer delays no other: its master hangs, its bucket is damaged, or Redis is
-/// far away.
+/// A call of a kind delays the others of its kind for this long at most: a single Redis works on one
+/// call at a time, and more calls at once would only be smaller. A call that takes longer delays no
+/// other: its master hangs, its bucket is damaged, or Redis is far away.
 const PROMPT: Duration = Duration::from_millis(2);
 
 /// How one job is settled.
@@ -148,9 +145,9 @@ struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    /// How many calls of this kind began less than [`PROMPT`] ago.
-    fn prompt(&self, kind: CallKind) -> usize {
-        self.running.iter().filter(|((running, _), begun)| *running == kind && self.now < **begun + PROMPT).count()
+    /// Whether a call of this kind began less than [`PROMPT`] ago.
+    fn has_prompt(&self, kind: CallKind) -> bool {
+        self.running.iter().any(|((running, _), begun)| *running == kind && self.now < *begun + PROMPT)
     }
 }
 
@@ -162,7 +159,7 @@ fn take<T>(
     calls: Calls<'_>,
     call: impl FnOnce(Vec<T>) -> SettleCall,
 ) -> Option<(u16, SettleCall)> {
-    if queues.is_empty() || calls.prompt(kind) >= CALLS_AT_ONCE {
+    if queues.is_empty() || calls.has_prompt(kind) {
         return None;
     }
     let turn = calls.turns.get(&kind).copied().unwrap_or(0);
@@ -216,32 +213,35 @@ mod tests {
     }
 
     #[test]
-    fn few_calls_run_at_once_and_the_others_grow_meanwhile() {
+    fn one_call_runs_and_the_others_grow_meanwhile() {
         let (mut queue, now) = (SettleQueue::default(), clock::now());
-        (0..4).for_each(|bucket| completed(&mut queue, bucket));
-        assert_eq!([begun(&mut queue, now), begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), Some((1, 1)), None]);
-        (0..4).for_each(|bucket| completed(&mut queue, bucket));
+        (0..3).for_each(|bucket| completed(&mut queue, bucket));
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), None]);
+        (0..3).for_each(|bucket| completed(&mut queue, bucket));
         assert_eq!(queue.next_at(), Some(now + PROMPT));
         queue.answered(0, &SettleCall::Complete(Completion::Fired, vec![]));
         // Buckets take turns: bucket 0 has jobs again, and is not the next.
-        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((2, 2)), None]);
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((1, 2)), None]);
         queue.answered(1, &SettleCall::Complete(Completion::Fired, vec![]));
+        assert_eq!(begun(&mut queue, now), Some((2, 2)));
         queue.answered(2, &SettleCall::Complete(Completion::Fired, vec![]));
-        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((3, 2)), Some((0, 1))]);
+        assert_eq!(begun(&mut queue, now), Some((0, 1)));
     }
 
     #[test]
     fn a_call_that_hangs_delays_no_other_and_no_kind_waits_for_another() {
         let (mut queue, now) = (SettleQueue::default(), clock::now());
-        (0..3).for_each(|bucket| completed(&mut queue, bucket));
-        assert_eq!([begun(&mut queue, now), begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), Some((1, 1)), None]);
+        (0..2).for_each(|bucket| completed(&mut queue, bucket));
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), None]);
         queue.push(0, Settlement::Drop(job()));
         assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), None]);
         completed(&mut queue, 0);
         let later = now + PROMPT;
-        assert_eq!([begun(&mut queue, later), begun(&mut queue, later)], [Some((2, 1)), None], "bucket 0 has a call that runs");
+        assert_eq!([begun(&mut queue, later), begun(&mut queue, later)], [Some((1, 1)), None], "bucket 0 has a call that runs");
         assert_eq!(queue.next_at(), Some(later + PROMPT));
         queue.answered(0, &SettleCall::Complete(Completion::Fired, vec![]));
+        assert_eq!(begun(&mut queue, later), None, "the call of bucket 1 runs");
+        queue.answered(1, &SettleCall::Complete(Completion::Fired, vec![]));
         assert_eq!((begun(&mut queue, later), queue.next_at()), (Some((0, 1)), None), "nothing waits");
     }
 }

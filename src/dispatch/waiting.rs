@@ -1,5 +1,5 @@
-//! Claimed jobs that are not published yet: not due, or without a place in the share of their
-//! destination.
+//! Claimed jobs that are not published yet: not due, without a place in the window, or without one in
+//! the share of their destination.
 
 use std::collections::VecDeque;
 
@@ -12,6 +12,8 @@ use crate::store::queue::lease::Lease;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     not_due: DueQueue<Box<Lease>>,
+    /// Jobs that are due, in the order of their claims.
+    without_place: VecDeque<Box<Lease>>,
     /// Jobs that wait for their destination's share of the window, and since when.
     without_share: VecDeque<(Instant, Box<Lease>)>,
     /// An outcome arrived since `without_share` was last tried: a share may have a free place.
@@ -22,6 +24,22 @@ impl Waiting {
     /// Keeps a job until it is due.
     pub(super) fn until_due(&mut self, lease: Box<Lease>) {
         self.not_due.push(lease.ready, lease);
+    }
+
+    /// Keeps a job until the window has a place.
+    pub(super) fn for_place(&mut self, lease: Box<Lease>) {
+        self.without_place.push_back(lease);
+    }
+
+    /// The first job that waits for a place.
+    #[must_use]
+    pub(super) fn first_without_place(&self) -> Option<&Lease> {
+        self.without_place.front().map(|lease| &**lease)
+    }
+
+    /// Takes that job.
+    pub(super) fn pop_without_place(&mut self) -> Option<Box<Lease>> {
+        self.without_place.pop_front()
     }
 
     /// Keeps a job until its destination's share has a place, or until [`SHARE_WAIT`] after
@@ -52,7 +70,7 @@ impl Waiting {
         self.without_share.front().map(|(since, _)| *since + SHARE_WAIT)
     }
 
-    /// When the next job is due, or has waited too long.
+    /// When the next job is due, or has waited too long for its share.
     #[must_use]
     pub(super) fn next_at(&self) -> Option<Instant> {
         [self.not_due.next_due(), self.share_wait_ends()].into_iter().flatten().min()
@@ -61,6 +79,6 @@ impl Waiting {
     /// Takes all jobs.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<Lease>> + use<> {
         let without_share = std::mem::take(&mut self.without_share).into_iter().map(|(_, lease)| lease);
-        self.not_due.drain().chain(without_share)
+        self.not_due.drain().chain(std::mem::take(&mut self.without_place)).chain(without_share)
     }
 }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use dwell::bridge::Roles;
+use dwell::job::JobId;
+use dwell::store::reader::lookup::Place;
 use dwell_connectors::memory::Fault;
 
 use super::environment::{ALL, Environment, attempts, request, to};
@@ -71,6 +73,38 @@ async fn many_targets_that_never_answer_starve_none_that_does() {
 }
 
 #[tokio::test]
+async fn what_is_claimed_ahead_waits_and_no_more_is_published_than_may_be_in_flight() {
+    let set = [("delivery.max_in_flight", "16"), ("delivery.publish_timeout", "25s"), ("redis.buckets", "1")];
+    let env = Environment::start(&set).await;
+    // Two destinations that are known to confirm may fill the window together.
+    let topic = |n: usize| ["orders.a", "orders.b"][n % 2];
+    for n in 0..2 {
+        env.send(to(topic(n), &format!("first-{n}"), "0"));
+        env.arrived(topic(n), 1).await;
+        env.until_over(&format!("first-{n}")).await;
+        env.broker.fail(topic(n), SILENT);
+    }
+    (0..40).for_each(|n| env.send(to(topic(n), &format!("job-{n}"), "1s")));
+    let store = env.store().await;
+    wait_until("half as many again are claimed", async || {
+        let mut reserved = 0;
+        for n in 0..40 {
+            let found = store.reader.find(&JobId::new(format!("job-{n}")).unwrap()).await.unwrap();
+            reserved += usize::from(found.is_some_and(|job| job.place == Place::Reserved));
+        }
+        (reserved == 24).then_some(())
+    })
+    .await;
+    assert_eq!(env.broker.unanswered(), 16);
+
+    env.broker.heal();
+    env.broker.cut();
+    assert_eq!(env.until_empty().await, 0);
+    let came = ["orders.a", "orders.b"].map(|topic| env.broker.published(topic).len());
+    assert_eq!(came.iter().sum::<usize>(), 2 + 40 + 16, "only what was out when the link went was tried again");
+}
+
+#[tokio::test]
 async fn one_that_confirms_nothing_is_tried_by_one_job_at_a_time_and_its_jobs_burn_no_attempt() {
     let retry = ["20ms"; 60].join(",");
     let env = Environment::start(&[("delivery.publish_timeout", "300ms"), ("delivery.retry", &retry)]).await;
@@ -101,7 +135,7 @@ async fn what_is_handed_over_as_the_link_dies_burns_no_attempt() {
     let env = Environment::start(&[]).await;
     env.broker.stall();
     env.send(request("single", "0").with_header("delay-retry", "none"));
-    env.until_place("single", dwell::store::reader::lookup::Place::Reserved).await;
+    env.until_place("single", Place::Reserved).await;
     wait_until("it is handed over", async || (env.broker.waited() > 0).then_some(())).await;
     env.broker.cut();
     env.broker.heal();
