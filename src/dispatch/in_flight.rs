@@ -110,9 +110,9 @@ impl InFlight {
         let mut attempts = Vec::new();
         // Those that waited longest first.
         while self.waiting.first_without_place().is_some_and(|lease| self.window.has_place() || now > self.attempts.latest(lease))
-            && let Some(lease) = self.waiting.pop_without_place()
+            && let Some((since, lease)) = self.waiting.pop_without_place()
         {
-            attempts.extend(self.attempt(lease, now, now, settler));
+            attempts.extend(self.attempt(lease, since, now, settler));
         }
         while let Some(lease) = self.waiting.pop_due(now) {
             attempts.extend(self.attempt(lease, now, now, settler));
@@ -147,7 +147,7 @@ impl InFlight {
             }
         };
         if !self.window.has_place() {
-            self.waiting.for_place(lease);
+            self.waiting.for_place(since, lease);
             return None;
         }
         match self.destinations.admit(to, lease.size, since, now) {

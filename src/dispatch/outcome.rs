@@ -109,6 +109,11 @@ impl Outcomes {
                 destinations.inconclusive(to, token);
                 Some(self.fail(&publication, Next::Dies(DeadReason::Invalid), why))
             }
+            // The job's own time was over before the destination could be reached: that shows nothing.
+            Outcome::Failed(why) if now >= publication.deadline && !self.had_time(&publication) => {
+                destinations.inconclusive(to, token);
+                Some(self.fail_on_schedule(&publication, why))
+            }
             // A destination that fails late holds its places in the window for as long as one that
             // does not answer.
             Outcome::Failed(why) if took >= PROMPT => {

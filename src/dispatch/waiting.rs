@@ -12,8 +12,8 @@ use crate::store::queue::lease::Lease;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     not_due: DueQueue<Box<Lease>>,
-    /// Jobs that are due, in the order of their claims.
-    without_place: VecDeque<Box<Lease>>,
+    /// Jobs that are due and wait for a place in the window, and since when they are ready.
+    without_place: VecDeque<(Instant, Box<Lease>)>,
     /// Jobs that wait for their destination's share of the window, and since when.
     without_share: VecDeque<(Instant, Box<Lease>)>,
     /// An outcome arrived since `without_share` was last tried: a share may have a free place.
@@ -26,26 +26,31 @@ impl Waiting {
         self.not_due.push(lease.ready, lease);
     }
 
-    /// Keeps a job until the window has a place.
-    pub(super) fn for_place(&mut self, lease: Box<Lease>) {
-        self.without_place.push_back(lease);
+    /// Keeps a job until the window has a place. `since`: when the job was first ready.
+    pub(super) fn for_place(&mut self, since: Instant, lease: Box<Lease>) {
+        self.without_place.push_back((since, lease));
     }
 
     /// The first job that waits for a place.
     #[must_use]
     pub(super) fn first_without_place(&self) -> Option<&Lease> {
-        self.without_place.front().map(|lease| &**lease)
+        self.without_place.front().map(|(_, lease)| &**lease)
     }
 
     /// Takes that job.
-    pub(super) fn pop_without_place(&mut self) -> Option<Box<Lease>> {
+    pub(super) fn pop_without_place(&mut self) -> Option<(Instant, Box<Lease>)> {
         self.without_place.pop_front()
     }
 
     /// Keeps a job until its destination's share has a place, or until [`SHARE_WAIT`] after
     /// `since`.
     pub(super) fn for_share(&mut self, since: Instant, lease: Box<Lease>) {
-        self.without_share.push_back((since, lease));
+        // The first one is the one that has waited longest.
+        if self.without_share.front().is_some_and(|(first, _)| since < *first) {
+            self.without_share.push_front((since, lease));
+        } else {
+            self.without_share.push_back((since, lease));
+        }
     }
 
     /// An outcome arrived: a share may have a free place.
@@ -79,6 +84,7 @@ impl Waiting {
     /// Takes all jobs.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<Lease>> + use<> {
         let without_share = std::mem::take(&mut self.without_share).into_iter().map(|(_, lease)| lease);
-        self.not_due.drain().chain(std::mem::take(&mut self.without_place)).chain(without_share)
+        let without_place = std::mem::take(&mut self.without_place).into_iter().map(|(_, lease)| lease);
+        self.not_due.drain().chain(without_place).chain(without_share)
     }
 }

@@ -1,9 +1,10 @@
-//! The in-flight window: the bound on jobs that are claimed and not settled.
+//! The in-flight window: the bound on jobs that are published and not settled, and on those that are
+//! claimed ahead.
 
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 
-/// Claims may bring this many jobs more than have a place: as many as all claims at a time. Otherwise
-/// the window would be empty by as many as are on their way from Redis.
+/// Claims may bring this many jobs more than have a place: as many as all claims of a single server at
+/// a time. Otherwise the window would be empty by as many as are on their way from Redis.
 const AHEAD_MAX: usize = 4 * CALL_JOBS;
 
 /// Counts jobs from their publication until the store has settled them: after a kill, these may come

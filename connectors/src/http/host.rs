@@ -11,7 +11,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::hosts::Hosts;
 use super::link::Http2;
 use super::targets::Target;
-use super::worker;
+use super::{outcome, worker};
 use crate::{Message, Outcome, Token};
 
 /// The most requests of one host at a time, and the most connections: on HTTP/1.1 each request needs
@@ -57,7 +57,7 @@ pub(super) struct Host {
 
 #[derive(Default)]
 struct State {
-    /// Attempts that no link carries, the oldest first. None waits while a connection is idle.
+    /// Attempts that no link carries, the oldest first.
     queue: VecDeque<Box<Attempt>>,
     /// HTTP/1.1 connections without a request, the last used last.
     idle: Vec<Idle>,
@@ -86,8 +86,9 @@ pub(super) enum Next {
 }
 
 impl State {
-    /// Requests of which the host may have some part.
-    fn requests(&self) -> usize {
+    /// Connections that are up, and requests on the HTTP/2 connection: the host has at most one request
+    /// for each.
+    fn in_use(&self) -> usize {
         self.workers - self.connecting + self.streams
     }
 
@@ -145,7 +146,7 @@ impl Host {
 
     /// Starts workers for the queue, as far as the host has slots.
     fn serve_queue(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) {
-        while state.requests() < SLOTS
+        while state.in_use() < SLOTS
             && !state.queue.is_empty()
             && let Some(link) = state.http2()
             && let Some(attempt) = state.queue.pop_front()
@@ -164,7 +165,7 @@ impl Host {
     pub(super) fn connected(self: &Arc<Self>) -> Next {
         let mut state = self.state.lock();
         state.connecting -= 1;
-        if state.requests() > SLOTS {
+        if state.in_use() > SLOTS {
             state.workers -= 1;
             return Next::Leave;
         }
@@ -203,11 +204,13 @@ impl Host {
         is_wanted
     }
 
-    /// A worker could not connect. Returns the attempt that fails for it.
-    pub(super) fn not_connected(&self) -> Option<Box<Attempt>> {
+    /// A worker could not connect. Returns the attempt that fails for it: one that has waited since the
+    /// worker `began`.
+    pub(super) fn not_connected(&self, began: Instant) -> Option<Box<Attempt>> {
         let mut state = self.state.lock();
         state.connecting -= 1;
-        state.queue.pop_front()
+        let has_waited = state.queue.front().is_some_and(|attempt| attempt.begun <= began);
+        if has_waited { state.queue.pop_front() } else { None }
     }
 
     /// A worker has an HTTP/2 connection, and ends. Returns whether the host uses this connection:
@@ -226,7 +229,7 @@ impl Host {
 
     /// The HTTP/2 connection ended.
     pub(super) fn http2_ended(&self) {
-        // Another one may be there.
+        // Forgets it, unless another took its place.
         let _ = self.state.lock().http2();
     }
 
@@ -287,7 +290,13 @@ impl Host {
                 look_at(end.min(now + LOOK));
                 return true;
             }
-            over.push((attempt.token, if is_connecting { never_connected(now - attempt.begun) } else { never_sent() }));
+            let outcome = match is_connecting {
+                false => never_sent(),
+                // This process was suspended.
+                true if now > attempt.until + LOOK => outcome::of_no_time(),
+                true => never_connected(now - attempt.begun),
+            };
+            over.push((attempt.token, outcome));
             false
         });
         let old = state.idle.partition_point(|idle| idle.since + IDLE <= now);

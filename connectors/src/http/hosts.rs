@@ -75,3 +75,47 @@ impl Hosts {
         self.is_closing.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{Instant, sleep, timeout};
+
+    use super::super::config::Config;
+    use super::super::targets::Targets;
+    use super::*;
+    use crate::Message;
+
+    #[tokio::test]
+    async fn a_host_is_forgotten_with_its_last_attempt() {
+        let config: Config = serde_json::from_value(serde_json::json!({"subnets": ["127.0.0.0/8"]})).unwrap();
+        let (sender, mut outcomes) = mpsc::unbounded_channel();
+        let hosts = Arc::new(Hosts::new(Connect::new(&config, config.timeout()).await.unwrap(), None, sender));
+        // Nobody listens on this port.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let target = Targets::new(config.subnets).read(&format!("http://127.0.0.1:{port}/")).unwrap();
+        let begun = Instant::now();
+        let attempt = |token| Attempt {
+            token,
+            target: Arc::clone(&target),
+            message: Message::new("x"),
+            dedupe_id: String::new(),
+            begun,
+            until: begun + Duration::from_secs(60),
+            was_given_back: false,
+        };
+        // More than a host has slots.
+        hosts.push((0..300).map(attempt).collect());
+        for _ in 0..300 {
+            let outcome = timeout(Duration::from_secs(60), outcomes.recv()).await.unwrap().unwrap();
+            assert!(matches!(outcome.as_slice(), [(_, Outcome::Failed(why))] if why.contains("refused")), "{outcome:?}");
+        }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !hosts.hosts.lock().is_empty() {
+            assert!(Instant::now() < deadline, "the host is still known");
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+}

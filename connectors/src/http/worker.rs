@@ -35,6 +35,7 @@ enum After {
 /// Connects to a host, and carries its requests while the connection is of use.
 pub(super) async fn work(host: Arc<Host>) {
     loop {
+        let began = Instant::now();
         match host.hosts.connect.connect(host.uri.clone()).await {
             Ok(stream) if stream.connected().is_negotiated_h2() => match http2(stream).await {
                 Ok((link, running)) => {
@@ -44,7 +45,7 @@ pub(super) async fn work(host: Arc<Host>) {
                     }
                     break;
                 }
-                Err(error) => not_connected(&host, &error),
+                Err(error) => not_connected(&host, began, &error),
             },
             Ok(stream) => match Http1::begin(stream).await {
                 Ok(link) => {
@@ -52,9 +53,9 @@ pub(super) async fn work(host: Arc<Host>) {
                         break;
                     }
                 }
-                Err(error) => not_connected(&host, &error),
+                Err(error) => not_connected(&host, began, &error),
             },
-            Err(error) => not_connected(&host, &*error),
+            Err(error) => not_connected(&host, began, &*error),
         }
         if !host.connects_again() {
             break;
@@ -63,9 +64,9 @@ pub(super) async fn work(host: Arc<Host>) {
     host.hosts.forget(&host);
 }
 
-/// The attempt that a failed connection costs.
-fn not_connected(host: &Host, error: &(dyn Error + 'static)) {
-    if let Some(attempt) = host.not_connected() {
+/// Reports the attempt that a failed connection costs, if there is one.
+fn not_connected(host: &Host, began: Instant, error: &(dyn Error + 'static)) {
+    if let Some(attempt) = host.not_connected(began) {
         host.hosts.report(vec![(attempt.token, Outcome::Failed(format!("the target cannot be reached: {}", innermost(error))))]);
     }
 }
