@@ -291,10 +291,10 @@ impl Host {
                 return true;
             }
             let outcome = match is_connecting {
-                false => never_sent(),
+                false => outcome::of_full_host(),
                 // This process was suspended.
                 true if now > attempt.until + LOOK => outcome::of_no_time(),
-                true => never_connected(now - attempt.begun),
+                true => outcome::of_unreachable(&format!("no connection within {:.3?}", now - attempt.begun)),
             };
             over.push((attempt.token, outcome));
             false
@@ -314,14 +314,6 @@ impl Host {
         state.upkeep = next;
         (over, next)
     }
-}
-
-fn never_sent() -> Outcome {
-    Outcome::Refused(format!("never sent: the host has {SLOTS} requests without an answer"))
-}
-
-fn never_connected(waited: Duration) -> Outcome {
-    Outcome::Failed(format!("the target cannot be reached: no connection within {waited:.3?}"))
 }
 
 /// Ends attempts and connections that have waited too long.

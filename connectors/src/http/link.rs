@@ -33,9 +33,16 @@ type Body = Full<Bytes>;
 pub(super) type Http2 = http2::SendRequest<Body>;
 
 /// Carries one request at a time.
-pub(super) enum Link {
-    Http1(Box<Http1>),
-    Http2(Http2),
+pub(super) trait Link {
+    /// Sends a request and waits for the head of its answer. The error has the request if none of it
+    /// was sent.
+    async fn send(&mut self, request: Request<Body>, target: &Target) -> Result<Response<Incoming>, TrySendError<Request<Body>>>;
+
+    /// Runs what depends on the connection.
+    async fn beside<F: Future>(&mut self, future: F) -> F::Output;
+
+    /// Whether the link can carry another request: waits for it at most so long.
+    async fn is_free(&mut self, patience: Duration) -> bool;
 }
 
 /// An HTTP/1.1 connection, which its owner polls: no other task takes part in a request.
@@ -54,58 +61,52 @@ pub(super) enum Waited<T> {
     Ended,
 }
 
-impl Link {
-    /// Sends a request and waits for the head of its answer. The error has the request if none of it
-    /// was sent.
-    pub(super) async fn send(
-        &mut self,
-        mut request: Request<Body>,
-        target: &Target,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
-        match self {
-            Link::Http1(link) => {
-                (*request.uri_mut(), *request.version_mut()) = (target.path.clone(), Version::HTTP_11);
-                request.headers_mut().insert(header::HOST, target.host.clone());
-                let answer = link.sender.try_send_request(request);
-                link.beside(answer).await
-            }
-            Link::Http2(sender) => {
-                (*request.uri_mut(), *request.version_mut()) = (target.uri.clone(), Version::HTTP_2);
-                sender.try_send_request(request).await
-            }
-        }
+impl Link for Http2 {
+    async fn send(&mut self, mut request: Request<Body>, target: &Target) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+        (*request.uri_mut(), *request.version_mut()) = (target.uri.clone(), Version::HTTP_2);
+        self.try_send_request(request).await
     }
 
-    /// Runs what depends on the connection.
-    pub(super) async fn beside<F: Future>(&mut self, future: F) -> F::Output {
-        match self {
-            Link::Http1(link) => link.beside(future).await,
-            // A task of its own runs the connection.
-            Link::Http2(_) => future.await,
-        }
+    async fn beside<F: Future>(&mut self, future: F) -> F::Output {
+        // A task of its own runs the connection.
+        future.await
     }
 
-    /// Waits for the next attempt.
-    pub(super) async fn wait<T>(&mut self, given: oneshot::Receiver<T>) -> Waited<T> {
-        match self {
-            Link::Http1(link) => link.wait(given).await,
-            Link::Http2(_) => given.await.map_or(Waited::Ended, Waited::Given),
-        }
+    async fn is_free(&mut self, _patience: Duration) -> bool {
+        !self.is_closed()
+    }
+}
+
+impl Link for Http1 {
+    async fn send(&mut self, mut request: Request<Body>, target: &Target) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+        (*request.uri_mut(), *request.version_mut()) = (target.path.clone(), Version::HTTP_11);
+        request.headers_mut().insert(header::HOST, target.host.clone());
+        let answer = self.sender.try_send_request(request);
+        self.beside(answer).await
     }
 
-    /// Closes an HTTP/1.1 connection, as TLS wants it.
-    pub(super) async fn close(self) {
-        if let Link::Http1(link) = self {
-            link.close().await;
-        }
+    /// Only the connection has to wake the task, because the future depends on nothing else. The future
+    /// must not wait for the task's budget either.
+    async fn beside<F: Future>(&mut self, future: F) -> F::Output {
+        let mut future = pin!(unconstrained(future));
+        poll_fn(|cx| {
+            // Its end shows in the future.
+            let _ = self.poll_end(cx);
+            future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        })
+        .await
     }
 
-    /// Whether the link can carry another request: waits for it at most so long.
-    pub(super) async fn is_free(&mut self, patience: Duration) -> bool {
-        match self {
-            Link::Http1(link) => link.is_free(patience).await,
-            Link::Http2(sender) => !sender.is_closed(),
+    async fn is_free(&mut self, patience: Duration) -> bool {
+        if self.sender.is_ready() {
+            return true;
         }
+        // The rest of the request is still being sent, or the connection ends with this answer.
+        let free = poll_fn(|cx| {
+            let is_ended = self.poll_end(cx).is_ready();
+            self.sender.poll_ready(cx).map(|free| free.is_ok() && !is_ended)
+        });
+        timeout(patience, free).await.unwrap_or(false)
     }
 }
 
@@ -134,30 +135,8 @@ impl Http1 {
         Poll::Ready(())
     }
 
-    /// Runs the connection, and a future that depends on nothing else: only the connection has to wake
-    /// the task. The future must not wait for the task's budget either.
-    async fn beside<F: Future>(&mut self, future: F) -> F::Output {
-        let mut future = pin!(unconstrained(future));
-        poll_fn(|cx| {
-            let _ = self.poll_end(cx);
-            future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        })
-        .await
-    }
-
-    async fn is_free(&mut self, patience: Duration) -> bool {
-        if self.sender.is_ready() {
-            return true;
-        }
-        // The rest of the request is still being sent, or the connection ends with this answer.
-        let free = poll_fn(|cx| {
-            let is_ended = self.poll_end(cx).is_ready();
-            self.sender.poll_ready(cx).map(|free| free.is_ok() && !is_ended)
-        });
-        timeout(patience, free).await.unwrap_or(false)
-    }
-
-    async fn wait<T>(&mut self, mut given: oneshot::Receiver<T>) -> Waited<T> {
+    /// Waits for the next request.
+    pub(super) async fn wait<T>(&mut self, mut given: oneshot::Receiver<T>) -> Waited<T> {
         poll_fn(|cx| {
             // The connection first: no request is lost on one that is known to have ended.
             if self.poll_end(cx).is_ready() {
@@ -169,7 +148,8 @@ impl Http1 {
         .await
     }
 
-    async fn close(self: Box<Self>) {
+    /// Closes the connection, as TLS wants it.
+    pub(super) async fn close(self) {
         drop(self.sender);
         if let Some(connection) = self.connection {
             // Whoever waits longer than that is cut off.

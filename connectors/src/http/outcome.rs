@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
 
+use super::host::SLOTS;
 use super::retry_after::retry_after;
 use crate::Outcome;
 use crate::error::innermost;
@@ -46,6 +47,16 @@ pub(super) fn of_error(error: &hyper::Error) -> Outcome {
 /// The outcome of a request of which nothing was sent, or that the server says not to handle.
 pub(super) fn of_given_back(error: &hyper::Error) -> Outcome {
     Outcome::Refused(format!("the connection ended before the target took the request: {}", innermost(error)))
+}
+
+/// No connection could be made.
+pub(super) fn of_unreachable(why: &str) -> Outcome {
+    Outcome::Failed(format!("the target cannot be reached: {why}"))
+}
+
+/// No connection of the host was free in time.
+pub(super) fn of_full_host() -> Outcome {
+    Outcome::Refused(format!("never sent: the host has {SLOTS} requests without an answer"))
 }
 
 /// The time was over before the request could be sent.

@@ -40,6 +40,7 @@ pub(super) async fn work(host: Arc<Host>) {
             Ok(stream) if stream.connected().is_negotiated_h2() => match http2(stream).await {
                 Ok((link, running)) => {
                     if host.connected_by_http2(link) {
+                        // Its requests hear why it ended.
                         let _ = running.await;
                         host.http2_ended();
                     }
@@ -49,7 +50,7 @@ pub(super) async fn work(host: Arc<Host>) {
             },
             Ok(stream) => match Http1::begin(stream).await {
                 Ok(link) => {
-                    if !carry(&host, Link::Http1(Box::new(link))).await {
+                    if !carry(&host, link).await {
                         break;
                     }
                 }
@@ -67,13 +68,13 @@ pub(super) async fn work(host: Arc<Host>) {
 /// Reports the attempt that a failed connection costs, if there is one.
 fn not_connected(host: &Host, began: Instant, error: &(dyn Error + 'static)) {
     if let Some(attempt) = host.not_connected(began) {
-        host.hosts.report(vec![(attempt.token, Outcome::Failed(format!("the target cannot be reached: {}", innermost(error))))]);
+        host.hosts.report(vec![(attempt.token, outcome::of_unreachable(&innermost(error)))]);
     }
 }
 
 /// Carries the requests of a host over an HTTP/1.1 connection. Returns whether the worker is still
 /// counted.
-async fn carry(host: &Arc<Host>, mut link: Link) -> bool {
+async fn carry(host: &Arc<Host>, mut link: Http1) -> bool {
     let mut timer = pin!(sleep_until(Instant::now()));
     let mut next = host.connected();
     loop {
@@ -110,8 +111,8 @@ async fn carry(host: &Arc<Host>, mut link: Link) -> bool {
 pub(super) async fn share(host: Arc<Host>, link: Http2, attempt: Box<Attempt>) {
     let mut timer = pin!(sleep_until(Instant::now()));
     let mut next = Some((link, attempt));
-    while let Some((link, attempt)) = next {
-        if let After::GivenBack(attempt) = exchange(&host, &mut Link::Http2(link), attempt, timer.as_mut()).await {
+    while let Some((mut link, attempt)) = next {
+        if let After::GivenBack(attempt) = exchange(&host, &mut link, attempt, timer.as_mut()).await {
             host.push(attempt);
         }
         next = host.next_stream();
@@ -121,7 +122,7 @@ pub(super) async fn share(host: Arc<Host>, link: Http2, attempt: Box<Attempt>) {
 
 /// Sends one request, and reports its outcome once. A body that the report does not need is read
 /// after it, so that the connection can be used again.
-async fn exchange(host: &Host, link: &mut Link, mut attempt: Box<Attempt>, mut timer: Pin<&mut Sleep>) -> After {
+async fn exchange(host: &Host, link: &mut impl Link, mut attempt: Box<Attempt>, mut timer: Pin<&mut Sleep>) -> After {
     let token = attempt.token;
     let report = |outcome: Outcome| host.hosts.report(vec![(token, outcome)]);
     if Instant::now() >= attempt.until {

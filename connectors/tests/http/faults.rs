@@ -75,6 +75,22 @@ async fn what_a_hanging_host_was_sent_is_open_at_the_deadline() {
 }
 
 #[tokio::test]
+async fn a_connection_that_fails_costs_no_attempt_that_came_later() {
+    let (_app, nginx) = servers().await;
+    nginx.freeze(true);
+    // A connection has 3 s.
+    let (sink, mut outcomes) = open(http::Config { timeout: "4s".to_owned(), ..nginx.trusted() }).await;
+    let short = Publication {
+        deadline: Some(Instant::now() + Duration::from_millis(100)),
+        ..publication(1, &nginx.tls_url("/"), Message::new("x"))
+    };
+    sink.publish(vec![short]).await;
+    assert_failed(&collect(&mut outcomes, 1).await[0], "the target cannot be reached: no connection within 1");
+    // The connection of the first is still being made.
+    assert_failed(&send(&*sink, &mut outcomes, &nginx.tls_url("/")).await, "the target cannot be reached: no connection within 4.");
+}
+
+#[tokio::test]
 async fn a_host_that_hangs_before_tls_is_up_fails_the_attempt() {
     let (_app, nginx) = servers().await;
     nginx.freeze(true);

@@ -86,15 +86,17 @@ async fn what_is_claimed_ahead_waits_and_no_more_is_published_than_may_be_in_fli
     }
     (0..40).for_each(|n| env.send(to(topic(n), &format!("job-{n}"), "1s")));
     let store = env.store().await;
-    wait_until("half as many again are claimed", async || {
+    let reserved = async || {
         let mut reserved = 0;
         for n in 0..40 {
             let found = store.reader.find(&JobId::new(format!("job-{n}")).unwrap()).await.unwrap();
             reserved += usize::from(found.is_some_and(|job| job.place == Place::Reserved));
         }
-        (reserved == 24).then_some(())
-    })
-    .await;
+        reserved
+    };
+    wait_until("half as many again are claimed", async || (reserved().await == 24).then_some(())).await;
+    assert_eq!(env.broker.unanswered(), 16);
+    wait_until("they are given back while their leases last", async || (reserved().await == 16).then_some(())).await;
     assert_eq!(env.broker.unanswered(), 16);
 
     env.broker.heal();

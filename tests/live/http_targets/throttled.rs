@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 
 use super::fixture::{Fixture, broker};
 use super::receiver::{Receiver, answer};
-use crate::support::wait_until;
+use crate::support::{metric, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_holds_one_host_back_and_no_other() {
@@ -50,6 +50,26 @@ async fn the_log_names_a_host_that_says_nothing_and_what_to_check() {
     })
     .await;
     assert!(line.contains(&origin) && line.contains("check that the host answers requests within the `timeout`"), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_without_time_to_connect_ends_no_pause() {
+    // The kernel takes the connections, and nobody speaks TLS.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("https://{}", silent.local_addr().unwrap());
+    let more = broker("mute", &[], "timeout = \"3s\"").replace("allow = []", &format!("allow = [\"{origin}/*\"]"));
+    let fixture = Fixture::start(&[], &more).await;
+    let job =
+        |id: &str, ttr: &str| json!({"id": id, "for": "0s", "broker": "mute", "target": format!("{origin}/{id}"), "retry": [], "ttr": ttr});
+    for number in 0..3 {
+        fixture.schedule(job(&format!("long-{number}"), "30s")).await;
+    }
+    let paused = r#"dwell_target_paused{broker="mute"}"#;
+    fixture.until_metric(paused, 1.0).await;
+    fixture.schedule(job("short", "300ms")).await;
+    let short = fixture.until_state("short", "dead").await;
+    assert!(short["last_error"].as_str().unwrap().contains("no connection within 30"), "{short}");
+    assert_eq!(metric(&fixture.dwell.metrics().await.unwrap(), paused), 1.0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
