@@ -33,7 +33,8 @@ struct Made {
 /// A running span. Dropping it ends it.
 #[derive(Debug, Default)]
 pub struct Span {
-    span: Option<opentelemetry_sdk::trace::Span>,
+    /// Boxed: most runs have no spans, and a span has hundreds of bytes.
+    span: Option<Box<opentelemetry_sdk::trace::Span>>,
 }
 
 impl Traces {
@@ -90,7 +91,7 @@ impl Traces {
         let links = link.and_then(read).into_iter().chain(valid(&parent)).map(Link::with_context).collect();
         let builder =
             made.tracer.span_builder(format!("{operation} {destination}")).with_kind(kind).with_attributes(more).with_links(links);
-        Span { span: Some(made.tracer.build_with_context(builder, &parent)) }
+        Span { span: Some(Box::new(made.tracer.build_with_context(builder, &parent))) }
     }
 
     /// Exports the remaining spans; later ones are dropped.
