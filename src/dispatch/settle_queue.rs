@@ -1,5 +1,5 @@
 //! Settlements that wait for their call to the store: one call at a time of each kind, so that calls
-//! are large while Redis is busy; slow calls aside.
+//! are large while Redis is busy, and a second one if it is large; slow calls aside.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +12,9 @@ use crate::store::queue::settle::{Bury, Completion, LeaseToken, Release, Retry};
 /// call at a time, and more calls at once would only be smaller. A call that takes longer delays no
 /// other: its master hangs, its bucket is damaged, or Redis is far away.
 const PROMPT: Duration = Duration::from_millis(2);
+/// So many jobs may go in a second call beside a prompt one: Redis then has work while this process
+/// reads an answer.
+const LARGE: usize = CALL_JOBS * 3 / 4;
 
 /// How one job is settled.
 #[derive(Debug)]
@@ -145,27 +148,32 @@ struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    /// Whether a call of this kind began less than [`PROMPT`] ago.
-    fn has_prompt(&self, kind: CallKind) -> bool {
-        self.running.iter().any(|((running, _), begun)| *running == kind && self.now < *begun + PROMPT)
+    /// How many calls of this kind began less than [`PROMPT`] ago.
+    fn prompt(&self, kind: CallKind) -> usize {
+        self.running.iter().filter(|((running, _), begun)| *running == kind && self.now < **begun + PROMPT).count()
     }
 }
 
 /// At most one call's worth of jobs of this kind: of the first bucket, from the turn of the kind on,
-/// that has no running call.
+/// that has no running call. A bucket with few jobs is not passed over: its turn would never come.
 fn take<T>(
     queues: &mut BTreeMap<u16, Vec<T>>,
     kind: CallKind,
     calls: Calls<'_>,
     call: impl FnOnce(Vec<T>) -> SettleCall,
 ) -> Option<(u16, SettleCall)> {
-    if queues.is_empty() || calls.has_prompt(kind) {
+    if queues.is_empty() {
         return None;
     }
+    let least = match calls.prompt(kind) {
+        0 => 1,
+        1 => LARGE,
+        _ => return None,
+    };
     let turn = calls.turns.get(&kind).copied().unwrap_or(0);
     let is_free = |bucket: &&u16| !calls.running.contains_key(&(kind, **bucket));
     let bucket = queues.range(turn..).chain(queues.range(..turn)).map(|(bucket, _)| bucket).find(is_free).copied()?;
-    let jobs = queues.get_mut(&bucket)?;
+    let jobs = queues.get_mut(&bucket).filter(|jobs| jobs.len() >= least)?;
     let rest = if jobs.len() > CALL_JOBS { jobs.split_off(CALL_JOBS) } else { Vec::new() };
     let jobs = std::mem::replace(jobs, rest);
     if queues.get(&bucket).is_some_and(Vec::is_empty) {
@@ -226,6 +234,24 @@ mod tests {
         assert_eq!(begun(&mut queue, now), Some((2, 2)));
         queue.answered(2, &SettleCall::Complete(Completion::Fired, vec![]));
         assert_eq!(begun(&mut queue, now), Some((0, 1)));
+    }
+
+    #[test]
+    fn a_large_call_goes_beside_another_and_passes_over_no_small_one() {
+        let (mut queue, now) = (SettleQueue::default(), clock::now());
+        let done = |queue: &mut SettleQueue, bucket| queue.answered(bucket, &SettleCall::Complete(Completion::Fired, vec![]));
+        let large = |queue: &mut SettleQueue, bucket| (0..LARGE).for_each(|_| completed(queue, bucket));
+        completed(&mut queue, 0);
+        assert_eq!(begun(&mut queue, now), Some((0, 1)));
+        [0, 1, 2, 4].iter().for_each(|bucket| large(&mut queue, *bucket));
+        completed(&mut queue, 3);
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((1, LARGE)), None], "no third call");
+        done(&mut queue, 0);
+        assert_eq!(begun(&mut queue, now), Some((2, LARGE)));
+        done(&mut queue, 1);
+        assert_eq!(begun(&mut queue, now), None, "bucket 3 has one job, and bucket 4 comes after it");
+        done(&mut queue, 2);
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((3, 1)), Some((4, LARGE))]);
     }
 
     #[test]
