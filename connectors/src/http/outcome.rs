@@ -54,9 +54,9 @@ pub(super) fn of_unreachable(why: &str) -> Outcome {
     Outcome::Failed(format!("the target cannot be reached: {why}"))
 }
 
-/// No connection of the host was free in time.
+/// Neither a connection of the host was free in time, nor one of those that are being made.
 pub(super) fn of_full_host() -> Outcome {
-    Outcome::Refused(format!("never sent: the host has {SLOTS} requests without an answer"))
+    Outcome::Refused(format!("never sent: {SLOTS} requests or connections wait for the host"))
 }
 
 /// The time was over before the request could be sent.

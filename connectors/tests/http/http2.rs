@@ -224,3 +224,21 @@ async fn a_server_that_breaks_off_leaves_its_streams_open() {
         assert_unknown(&outcome, "the connection ended before an answer: ");
     }
 }
+
+#[tokio::test]
+async fn a_connection_without_requests_is_closed_and_the_next_request_opens_another() {
+    let ended = Arc::<AtomicUsize>::default();
+    let counting = Arc::clone(&ended);
+    let server = Frames::start(move |link: Link| {
+        let ended = Arc::clone(&counting);
+        async move {
+            serve(link).await;
+            ended.fetch_add(1, Ordering::SeqCst);
+        }
+    })
+    .await;
+    let (sink, mut outcomes) = open(server.trusted()).await;
+    assert_eq!(send(&*sink, &mut outcomes, &server.url()).await, Outcome::Finished);
+    until("the end of the connection", || ended.load(Ordering::SeqCst) == 1).await;
+    assert_eq!(send(&*sink, &mut outcomes, &server.url()).await, Outcome::Finished);
+}

@@ -65,6 +65,11 @@ impl Raw {
         self.counts.requests.load(Ordering::SeqCst)
     }
 
+    /// The connections that are open.
+    pub(crate) fn open(&self) -> usize {
+        self.counts.open.load(Ordering::SeqCst)
+    }
+
     /// The most connections that were open at a time.
     pub(crate) fn most(&self) -> usize {
         self.counts.most.load(Ordering::SeqCst)
