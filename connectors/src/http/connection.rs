@@ -39,7 +39,7 @@ pub(super) struct Connect {
 impl Connect {
     /// For attempts that take so long at most.
     pub(super) async fn new(config: &Config, attempt: Duration) -> Result<Self, ConnectorError> {
-        let mut tcp = HttpConnector::new_with_resolver(Resolver { subnets: config.subnets.clone() });
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(config.subnets.clone()));
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         let https =

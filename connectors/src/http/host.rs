@@ -17,6 +17,10 @@ use crate::{Message, Outcome, Token};
 /// The most requests of one host at a time, and the most connections: on HTTP/1.1 each request needs
 /// one of its own.
 pub(super) const SLOTS: usize = 256;
+/// The most requests on an HTTP/2 connection: as many as servers commonly take, and the least that
+/// RFC 9113 §6.5.2 recommends to them. The client would keep the others unsent, and what waits there
+/// does not show that it was not sent.
+pub(super) const STREAMS: usize = 100;
 /// A connection without requests is closed after this time, before common servers close theirs (5 s
 /// is Node's and uvicorn's default): a request on a connection that is being closed has no answer.
 const IDLE: Duration = Duration::from_secs(4);
@@ -30,6 +34,8 @@ pub(super) struct Attempt {
     pub(super) message: Message,
     pub(super) dedupe_id: String,
     pub(super) begun: Instant,
+    /// Since when it waits for a connection, if it does.
+    pub(super) queued: Instant,
     /// Without an answer by then the outcome is unknown.
     pub(super) until: Instant,
     /// A connection ended before any of it was sent.
@@ -57,7 +63,7 @@ pub(super) struct Host {
 
 #[derive(Default)]
 struct State {
-    /// Attempts that no link carries, the oldest first.
+    /// Attempts that no link carries, in the order in which they came.
     queue: VecDeque<Box<Attempt>>,
     /// HTTP/1.1 connections without a request, the last used last.
     idle: Vec<Idle>,
@@ -137,6 +143,7 @@ impl Host {
             }
         }
         let patience = attempt.patience();
+        attempt.queued = now;
         state.queue.push_back(attempt);
         self.serve_queue(&mut state);
         if !state.queue.is_empty() {
@@ -146,7 +153,8 @@ impl Host {
 
     /// Starts workers for the queue, as far as the host has slots.
     fn serve_queue(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) {
-        while state.in_use() < SLOTS
+        while state.streams < STREAMS
+            && state.in_use() < SLOTS
             && !state.queue.is_empty()
             && let Some(link) = state.http2()
             && let Some(attempt) = state.queue.pop_front()
@@ -205,11 +213,11 @@ impl Host {
     }
 
     /// A worker could not connect. Returns the attempt that fails for it: one that has waited since the
-    /// worker `began`.
+    /// worker `began`, and waits for no HTTP/2 connection.
     pub(super) fn not_connected(&self, began: Instant) -> Option<Box<Attempt>> {
         let mut state = self.state.lock();
         state.connecting -= 1;
-        let has_waited = state.queue.front().is_some_and(|attempt| attempt.begun <= began);
+        let has_waited = state.http2().is_none() && state.queue.front().is_some_and(|attempt| attempt.queued <= began);
         if has_waited { state.queue.pop_front() } else { None }
     }
 
@@ -279,7 +287,9 @@ impl Host {
     fn look(&self, now: Instant) -> (Vec<(Token, Outcome)>, Option<Instant>) {
         let mut state = self.state.lock();
         let mut over = Vec::new();
-        let (connecting, mut position, mut next) = (state.connecting, 0, None);
+        // What waits beside an HTTP/2 connection waits for that one.
+        let connecting = if state.http2().is_some() { 0 } else { state.connecting };
+        let (mut position, mut next) = (0, None);
         let mut look_at = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
         state.queue.retain(|attempt| {
             // A connection is being made for each of the first.

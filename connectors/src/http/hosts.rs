@@ -103,6 +103,7 @@ mod tests {
             message: Message::new("x"),
             dedupe_id: String::new(),
             begun,
+            queued: begun,
             until: begun + Duration::from_secs(60),
             was_given_back: false,
         };

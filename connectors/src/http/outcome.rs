@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
 
-use super::host::SLOTS;
+use super::host::{SLOTS, STREAMS};
 use super::retry_after::retry_after;
 use crate::Outcome;
 use crate::error::innermost;
@@ -54,9 +54,9 @@ pub(super) fn of_unreachable(why: &str) -> Outcome {
     Outcome::Failed(format!("the target cannot be reached: {why}"))
 }
 
-/// Neither a connection of the host was free in time, nor one of those that are being made.
+/// Requests or connections before this one took all that the host gets.
 pub(super) fn of_full_host() -> Outcome {
-    Outcome::Refused(format!("never sent: {SLOTS} requests or connections wait for the host"))
+    Outcome::Refused(format!("never sent: {SLOTS} requests or connections (on HTTP/2 {STREAMS} requests) wait for the host"))
 }
 
 /// The time was over before the request could be sent.

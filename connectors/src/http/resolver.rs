@@ -1,20 +1,59 @@
 //! The look-up of a host: only addresses that may be connected to come back. The client connects to
 //! these and looks nothing up again, so a name that changes meanwhile gains nothing.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use hyper_util::client::legacy::connect::dns::Name;
+use parking_lot::Mutex;
+use tokio::net::lookup_host;
 use tower_service::Service;
 
 use super::addresses::Subnets;
 
-/// Looks hosts up with the system's resolver, and passes on the addresses that are permitted.
-#[derive(Debug, Clone)]
+/// Looks hosts up with the system's resolver, and passes on the addresses that are permitted. Clones
+/// share the look-ups.
+#[derive(Clone)]
 pub(super) struct Resolver {
-    pub(super) subnets: Subnets,
+    subnets: Subnets,
+    /// One at a time for each name. A look-up has a thread for as long as the system's resolver takes,
+    /// and a host makes up to 256 connections at once: without this, few names that hang would take all
+    /// threads.
+    running: Arc<Mutex<HashMap<String, Shared<BoxFuture<'static, Found>>>>>,
+}
+
+/// What a look-up found.
+type Found = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
+
+impl Resolver {
+    pub(super) fn new(subnets: Subnets) -> Self {
+        Resolver { subnets, running: Arc::default() }
+    }
+
+    /// The look-up of this name that runs, or a new one.
+    fn look_up(&self, name: &str) -> Shared<BoxFuture<'static, Found>> {
+        let mut running = self.running.lock();
+        if let Some(found) = running.get(name) {
+            return found.clone();
+        }
+        let (of, all) = (name.to_owned(), Arc::clone(&self.running));
+        // A task of its own, because those who wait for it may give up.
+        let task = tokio::spawn(async move {
+            // The client puts the port of the URL in.
+            let found = lookup_host((of.as_str(), 0)).await.map(Iterator::collect).map_err(Arc::new);
+            all.lock().remove(&of);
+            found
+        });
+        let found = async move { task.await.unwrap_or_else(|error| Err(Arc::new(io::Error::other(error)))) }.boxed().shared();
+        running.insert(name.to_owned(), found.clone());
+        found
+    }
 }
 
 impl Service<Name> for Resolver {
@@ -27,10 +66,9 @@ impl Service<Name> for Resolver {
     }
 
     fn call(&mut self, name: Name) -> Self::Future {
-        let subnets = self.subnets.clone();
+        let (subnets, found) = (self.subnets.clone(), self.look_up(name.as_str()));
         Box::pin(async move {
-            // The client puts the port of the URL in.
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let found = found.await.map_err(|error| io::Error::new(error.kind(), error))?;
             Ok(permitted(name.as_str(), &found, &subnets)?.into_iter())
         })
     }
@@ -73,9 +111,23 @@ mod tests {
     #[tokio::test]
     async fn a_name_of_this_machine_is_refused_unless_a_subnet_has_its_address() {
         let name = || "localhost".parse::<Name>().unwrap();
-        let error = Resolver { subnets: Subnets::default() }.call(name()).await.unwrap_err();
+        let error = Resolver::new(Subnets::default()).call(name()).await.unwrap_err();
         assert!(error.to_string().contains("loopback"), "{error}");
         let subnets: Subnets = serde_json::from_value(serde_json::json!(["127.0.0.0/8", "::1"])).unwrap();
-        assert!(Resolver { subnets }.call(name()).await.unwrap().count() > 0);
+        assert!(Resolver::new(subnets).call(name()).await.unwrap().count() > 0);
+    }
+
+    #[tokio::test]
+    async fn a_name_has_one_look_up_at_a_time() {
+        let resolver = Resolver::new(Subnets::default());
+        let both = [resolver.look_up("localhost"), resolver.clone().look_up("localhost")];
+        assert!(both[0].ptr_eq(&both[1]) && resolver.running.lock().len() == 1);
+        let first = both[0].clone();
+        // Who waits may give up.
+        drop(both);
+        assert!(!first.await.unwrap().is_empty());
+        assert!(resolver.running.lock().is_empty());
+        assert!(resolver.look_up("no.such.name.invalid").await.is_err());
+        assert!(resolver.running.lock().is_empty());
     }
 }

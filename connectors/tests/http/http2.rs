@@ -3,19 +3,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dwell_connectors::{Outcome, http};
+use dwell_connectors::{Message, Outcome, Publication, http};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::certificates::Authority;
-use crate::{assert_refused, assert_unknown, collect, local, numbered, open, send, until};
+use crate::{assert_refused, assert_unknown, collect, local, numbered, open, publication, send, until};
 
+/// The most requests on a connection.
+const STREAMS: usize = 100;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -241,4 +245,38 @@ async fn a_connection_without_requests_is_closed_and_the_next_request_opens_anot
     assert_eq!(send(&*sink, &mut outcomes, &server.url()).await, Outcome::Finished);
     until("the end of the connection", || ended.load(Ordering::SeqCst) == 1).await;
     assert_eq!(send(&*sink, &mut outcomes, &server.url()).await, Outcome::Finished);
+}
+
+#[tokio::test]
+async fn a_connection_has_so_many_requests_and_what_waits_for_one_too_long_is_not_sent() {
+    let released = Arc::new(watch::Sender::new(false));
+    let releasing = Arc::clone(&released);
+    let server = Frames::start(move |mut link: Link| {
+        let mut release = releasing.subscribe();
+        async move {
+            let mut streams = Vec::new();
+            while streams.len() < STREAMS {
+                // A host opens more connections until one turns out to be HTTP/2.
+                let Some(stream) = link.request().await else { return };
+                streams.push(stream);
+            }
+            release.wait_for(|released| *released).await.unwrap();
+            for stream in streams {
+                link.answer(stream).await;
+            }
+            serve(link).await;
+        }
+    })
+    .await;
+    let (sink, mut outcomes) = open(server.trusted()).await;
+    sink.publish(numbered(&server.url(), STREAMS as u64)).await;
+    until("a request for each stream", || server.requests() == STREAMS).await;
+    let late =
+        Publication { deadline: Some(Instant::now() + Duration::from_millis(50)), ..publication(1001, &server.url(), Message::new("x")) };
+    sink.publish(vec![late]).await;
+    assert_refused(&collect(&mut outcomes, 1).await[0], "never sent: ");
+    sink.publish((2001..=2100).map(|token| publication(token, &server.url(), Message::new("x"))).collect()).await;
+    released.send_replace(true);
+    assert_eq!(collect(&mut outcomes, STREAMS + 100).await, vec![Outcome::Finished; STREAMS + 100]);
+    assert_eq!(server.requests(), STREAMS + 100);
 }

@@ -68,7 +68,7 @@ async fn a_job_without_time_to_connect_ends_no_pause() {
     fixture.until_metric(paused, 1.0).await;
     fixture.schedule(job("short", "300ms")).await;
     let short = fixture.until_state("short", "dead").await;
-    assert!(short["last_error"].as_str().unwrap().contains("no connection within 30"), "{short}");
+    assert!(short["last_error"].as_str().unwrap().contains("no connection within "), "{short}");
     assert_eq!(metric(&fixture.dwell.metrics().await.unwrap(), paused), 1.0);
 }
 
