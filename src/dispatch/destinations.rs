@@ -107,8 +107,8 @@ impl Destinations {
     }
 
     /// The destination takes no message for `wait`. Returns how long the job waits.
-    pub(super) fn throttled(&mut self, to: &Destination, token: Token, wait: Duration, now: Instant) -> Duration {
-        let pause = self.pauses.throttled(&self.settings.connector.endpoint(to), token, wait, now);
+    pub(super) fn throttled(&mut self, to: &Destination, wait: Duration, now: Instant) -> Duration {
+        let pause = self.pauses.throttled(&self.settings.connector.endpoint(to), wait, now);
         self.count_pauses();
         pause
     }

@@ -53,11 +53,11 @@ impl Outcomes {
         }
         let lease = &publication.lease;
         let to = self.rules.destination(lease);
-        let took = now.duration_since(publication.published);
+        let (took, had_time) = (now.duration_since(publication.published), self.had_time(&publication));
         let response = match &outcome {
             Outcome::Confirmed | Outcome::Finished => Response::Confirmed(took),
-            Outcome::Unknown(_) if self.had_time(&publication) => Response::Unknown,
-            Outcome::Failed(_) if took >= PROMPT => Response::Unknown,
+            Outcome::Unknown(_) if had_time => Response::Unknown,
+            Outcome::Failed(_) if had_time && took >= PROMPT => Response::Unknown,
             Outcome::Unknown(_)
             | Outcome::Refused(_)
             | Outcome::Throttled { .. }
@@ -101,7 +101,7 @@ impl Outcomes {
                 Some(Settlement::Release(Release { job: publication.held(), pause_ms: whole_ms(pause), unpublished: true }))
             }
             Outcome::Throttled { why, wait } => {
-                let pause = destinations.throttled(to, token, wait, now);
+                let pause = destinations.throttled(to, wait, now);
                 tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "throttled, the {} is paused", destinations.words().0);
                 Some(Settlement::Release(Release { job: publication.held(), pause_ms: whole_ms(pause), unpublished: true }))
             }
@@ -109,8 +109,8 @@ impl Outcomes {
                 destinations.inconclusive(to, token);
                 Some(self.fail(&publication, Next::Dies(DeadReason::Invalid), why))
             }
-            // The job's own time was over before the destination could be reached: that shows nothing.
-            Outcome::Failed(why) if now >= publication.deadline && !self.had_time(&publication) => {
+            // The job's own time was over: mostly, the destination was not reached.
+            Outcome::Failed(why) if now >= publication.deadline && !had_time => {
                 destinations.inconclusive(to, token);
                 Some(self.fail_on_schedule(&publication, why))
             }
@@ -135,7 +135,7 @@ impl Outcomes {
                 None
             }
             Outcome::Unknown(why) => {
-                if self.had_time(&publication) {
+                if had_time {
                     destinations.unknown(to, token, now < publication.deadline, now, &why);
                 } else {
                     destinations.inconclusive(to, token);

@@ -139,21 +139,23 @@ impl Pauses {
         } else if let Some(pause) = self.paused.get_mut(to) {
             let probed = pause.probe.take_if(|probe| *probe == token).is_some();
             (pause.max, pause.early) = (PAUSE_MAX, pause.early && !probed);
+            // Only the probe shows that the destination answers again: what was never sent is refused too.
+            pause.one_at_a_time &= !probed;
             if pause.until <= now {
                 pause.extend(now);
             }
         }
         let Some(pause) = self.paused.get_mut(to) else { return PAUSE_MIN };
-        pause.one_at_a_time = took >= SLOW;
+        pause.one_at_a_time |= took >= SLOW;
         pause.until.saturating_duration_since(now)
     }
 
     /// The destination said that it takes no message for `wait`. Returns how long the job waits.
-    pub(super) fn throttled(&mut self, to: &Destination, token: Token, wait: Duration, now: Instant) -> Duration {
+    pub(super) fn throttled(&mut self, to: &Destination, wait: Duration, now: Instant) -> Duration {
         self.unknown.remove(to);
         let pause = self.paused.entry(to.clone()).or_insert_with(|| Pause::new(now, PAUSE_MAX));
-        pause.probe.take_if(|probe| *probe == token);
-        (pause.throttled, pause.one_at_a_time) = (true, false);
+        // A probe that is out decides nothing any more.
+        (pause.throttled, pause.one_at_a_time, pause.probe) = (true, false, None);
         pause.until = pause.until.max(now + wait);
         pause.wait(now)
     }
@@ -286,8 +288,8 @@ mod tests {
         let (mut pauses, to, now) = (Pauses::default(), Destination::new("throttled"), clock::now());
         let (wait, soon) = (Duration::from_secs(60), now + Duration::from_secs(30));
         let about = wait..wait + SPREAD_MAX;
-        assert!(about.contains(&pauses.throttled(&to, 1, wait, now)));
-        assert!(about.contains(&pauses.throttled(&to, 2, Duration::from_secs(5), now)), "the longest counts");
+        assert!(about.contains(&pauses.throttled(&to, wait, now)));
+        assert!(about.contains(&pauses.throttled(&to, Duration::from_secs(5), now)), "the longest counts");
         assert_eq!((pauses.confirmed(&to, soon), pauses.answered(&to, 3, soon), pauses.reconnected()), (None, false, false));
         assert!((4..9).all(|token| !pauses.unknown(&to, token, true, soon)));
         assert!(pauses.remaining(&to, soon).is_some_and(|left| left >= Duration::from_secs(30)));
@@ -299,9 +301,17 @@ mod tests {
         // The probe of a silent destination ends after another message was throttled.
         assert!((20..30).filter(|token| pauses.unknown(&to, *token, false, now)).count() == 1);
         pauses.sent(&to, 30);
-        pauses.throttled(&to, 31, wait, now);
+        pauses.throttled(&to, wait, now);
         pauses.unknown(&to, 30, false, now);
         assert!(pauses.remaining(&to, soon).is_some_and(|left| left >= Duration::from_secs(30)));
+
+        // So does one that is confirmed.
+        let to = Destination::new("throttled as it comes back");
+        assert!((40..50).filter(|token| pauses.unknown(&to, *token, false, now)).count() == 1);
+        pauses.sent(&to, 50);
+        pauses.throttled(&to, wait, now);
+        assert_eq!(pauses.confirmed(&to, soon), None);
+        assert!(pauses.remaining(&to, after).is_none());
     }
 
     #[test]
@@ -353,11 +363,12 @@ mod tests {
         assert!(pauses.remaining(&to, now + PAUSE_MAX).is_some(), "after a slow refusal one job at a time probes, too");
         pauses.inconclusive(&to, 12);
         assert!(pauses.remaining(&to, now + PAUSE_MAX).is_none());
-        // A quick refusal of another message arrives before the answer of the probe, which still
-        // ends the probe.
+        // A quick refusal of another message may be of one that was never sent: the probe decides.
         pauses.sent(&to, 13);
         pauses.refused(&to, 14, QUICK, now + PAUSE_MAX);
-        assert!(!pauses.answered(&to, 13, now) && pauses.remaining(&to, now + 3 * PAUSE_MAX).is_none());
+        assert!(pauses.remaining(&to, now + 3 * PAUSE_MAX).is_some());
+        pauses.refused(&to, 13, QUICK, now + 3 * PAUSE_MAX);
+        assert!(!pauses.answered(&to, 15, now) && pauses.remaining(&to, now + 9 * PAUSE_MAX).is_none());
     }
 
     #[test]

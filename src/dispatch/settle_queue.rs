@@ -1,5 +1,5 @@
-//! Settlements that wait for their call to the store: one call at a time of each kind, so that calls
-//! are large while Redis is busy, and a second one if it is large; slow calls aside.
+//! Settlements that wait for their call to the store. Each kind has one call at a time, so that calls
+//! are large while Redis is busy, and a second one that is large. Slow calls do not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use crate::clock::Instant;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::queue::settle::{Bury, Completion, LeaseToken, Release, Retry};
 
-/// A call of a kind delays the others of its kind for this long at most: a single Redis works on one
-/// call at a time, and more calls at once would only be smaller. A call that takes longer delays no
-/// other: its master hangs, its bucket is damaged, or Redis is far away.
+/// A call delays the others of its kind for this long at most, and two calls for twice as long: a single
+/// Redis works on one call at a time, and small calls cost more. A call that takes longer delays no other:
+/// its master hangs, its bucket is damaged, or Redis is far away.
 const PROMPT: Duration = Duration::from_millis(2);
 /// So many jobs may go in a second call beside a prompt one: Redis then has work while this process
 /// reads an answer.
@@ -155,7 +155,7 @@ impl Calls<'_> {
 }
 
 /// At most one call's worth of jobs of this kind: of the first bucket, from the turn of the kind on,
-/// that has no running call. A bucket with few jobs is not passed over: its turn would never come.
+/// that has no running call. A bucket with few jobs is not passed over, or its turn would never come.
 fn take<T>(
     queues: &mut BTreeMap<u16, Vec<T>>,
     kind: CallKind,

@@ -27,7 +27,7 @@ impl Window {
         Window { jobs_max, bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), jobs: 0, ahead: 0, bytes: 0 }
     }
 
-    /// How many jobs more may be claimed. While no job has a place, none is claimed.
+    /// How many jobs more may be claimed. While the window has no free place, none is claimed.
     fn room(&self) -> usize {
         let ahead_max = AHEAD_MAX.min(self.jobs_max / 2);
         if self.has_place() { (self.jobs_max + ahead_max).saturating_sub(self.jobs + self.ahead) } else { 0 }

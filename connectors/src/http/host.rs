@@ -17,9 +17,9 @@ use crate::{Message, Outcome, Token};
 /// The most requests of one host at a time, and the most connections: on HTTP/1.1 each request needs
 /// one of its own.
 pub(super) const SLOTS: usize = 256;
-/// The most requests on an HTTP/2 connection: as many as servers commonly take, and the least that
-/// RFC 9113 §6.5.2 recommends to them. The client would keep the others unsent, and what waits there
-/// does not show that it was not sent.
+/// The most requests of a host over HTTP/2, which has one connection: as many as servers commonly take,
+/// and the least that RFC 9113 §6.5.2 recommends to them. The client would keep the others unsent, and
+/// what waits there does not show that it was not sent.
 pub(super) const STREAMS: usize = 100;
 /// A connection without requests is closed after this time, before common servers close theirs (5 s
 /// is Node's and uvicorn's default): a request on a connection that is being closed has no answer.
@@ -153,6 +153,8 @@ impl Host {
 
     /// Starts workers for the queue, as far as the host has slots.
     fn serve_queue(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) {
+        // Forgets a connection that has ended.
+        let _ = state.http2();
         while state.streams < STREAMS
             && state.in_use() < SLOTS
             && !state.queue.is_empty()
@@ -200,14 +202,17 @@ impl Host {
         Next::Wait(given)
     }
 
-    /// Whether a worker whose connection ended shall connect again; otherwise it is gone.
-    pub(super) fn connects_again(&self) -> bool {
+    /// Whether a worker whose connection ended, or that could not connect, shall connect again; otherwise
+    /// it is gone.
+    pub(super) fn connects_again(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
-        let is_wanted = state.connecting < state.queue.len();
+        // Beside an HTTP/2 connection no other is needed, and no attempt would pay for failures to connect.
+        let is_wanted = state.http2().is_none() && state.connecting < state.queue.len();
         if is_wanted {
             state.connecting += 1;
         } else {
             state.workers -= 1;
+            self.serve_queue(&mut state);
         }
         is_wanted
     }
@@ -236,9 +241,8 @@ impl Host {
     }
 
     /// The HTTP/2 connection ended.
-    pub(super) fn http2_ended(&self) {
-        // Forgets it, unless another took its place.
-        let _ = self.state.lock().http2();
+    pub(super) fn http2_ended(self: &Arc<Self>) {
+        self.serve_queue(&mut self.state.lock());
     }
 
     /// What follows a request on the HTTP/2 connection: another attempt, or `None` for the end.

@@ -10,8 +10,6 @@ pub enum Fault {
     Unroutable,
     /// Refused.
     Refused,
-    /// Refused at the deadline: never sent.
-    Unsent,
     /// Invalid.
     Invalid,
     /// Invalid if [`crate::Message::size`] exceeds this.

@@ -106,7 +106,7 @@ impl MemorySink {
             return Some(Outcome::Unroutable(format!("no topic `{to}`")));
         };
         let lands = match fault {
-            Some(Fault::Unroutable | Fault::Refused | Fault::Unsent | Fault::Invalid | Fault::TooLarge(_) | Fault::Stuck) => false,
+            Some(Fault::Unroutable | Fault::Refused | Fault::Invalid | Fault::TooLarge(_) | Fault::Stuck) => false,
             Some(Fault::Unknown { landed } | Fault::Silent { landed }) => landed,
             Some(Fault::Hold | Fault::Delay(_)) | None => true,
         };
@@ -123,10 +123,6 @@ impl MemorySink {
             None => Some(Outcome::Confirmed),
             Some(Fault::Unroutable) => Some(Outcome::Unroutable(format!("no topic `{to}`"))),
             Some(Fault::Refused) => Some(Outcome::Refused(format!("`{to}` is full"))),
-            Some(Fault::Unsent) => {
-                later.entry(timeout).or_default().push((token, Outcome::Refused("never sent".to_owned())));
-                None
-            }
             Some(Fault::Invalid | Fault::TooLarge(_)) => Some(Outcome::Invalid(format!("`{to}` takes no such message"))),
             Some(Fault::Unknown { .. }) => Some(Outcome::Unknown("the answer was lost".to_owned())),
             Some(Fault::Stuck) => None,

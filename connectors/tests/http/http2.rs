@@ -16,7 +16,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::certificates::Authority;
-use crate::{assert_refused, assert_unknown, collect, local, numbered, open, publication, send, until};
+use crate::{CROWD, assert_refused, assert_unknown, collect, local, numbered, open, publication, send, until};
 
 /// The most requests on a connection.
 const STREAMS: usize = 100;
@@ -249,6 +249,7 @@ async fn a_connection_without_requests_is_closed_and_the_next_request_opens_anot
 
 #[tokio::test]
 async fn a_connection_has_so_many_requests_and_what_waits_for_one_too_long_is_not_sent() {
+    let _crowd = CROWD.lock().await;
     let released = Arc::new(watch::Sender::new(false));
     let releasing = Arc::clone(&released);
     let server = Frames::start(move |mut link: Link| {
@@ -274,7 +275,10 @@ async fn a_connection_has_so_many_requests_and_what_waits_for_one_too_long_is_no
     let late =
         Publication { deadline: Some(Instant::now() + Duration::from_millis(50)), ..publication(1001, &server.url(), Message::new("x")) };
     sink.publish(vec![late]).await;
-    assert_refused(&collect(&mut outcomes, 1).await[0], "never sent: ");
+    assert_refused(
+        &collect(&mut outcomes, 1).await[0],
+        "never sent: 256 requests or connections (on HTTP/2 100 requests) wait for the host",
+    );
     sink.publish((2001..=2100).map(|token| publication(token, &server.url(), Message::new("x"))).collect()).await;
     released.send_replace(true);
     assert_eq!(collect(&mut outcomes, STREAMS + 100).await, vec![Outcome::Finished; STREAMS + 100]);
