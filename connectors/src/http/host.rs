@@ -102,12 +102,15 @@ impl State {
         self.queue.is_empty() && self.workers == 0 && self.streams == 0 && self.http2.is_none() && self.upkeep.is_none()
     }
 
+    /// Whether the HTTP/2 connection takes requests. Forgets one that has ended.
+    fn has_http2(&mut self) -> bool {
+        self.http2.take_if(|link| link.is_closed());
+        self.http2.is_some()
+    }
+
     /// The HTTP/2 connection, if it takes requests.
     fn http2(&mut self) -> Option<Http2> {
-        if self.http2.as_ref().is_some_and(Http2::is_closed) {
-            self.http2 = None;
-        }
-        self.http2.clone()
+        if self.has_http2() { self.http2.clone() } else { None }
     }
 }
 
@@ -153,8 +156,6 @@ impl Host {
 
     /// Starts workers for the queue, as far as the host has slots.
     fn serve_queue(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) {
-        // Forgets a connection that has ended.
-        let _ = state.http2();
         while state.streams < STREAMS
             && state.in_use() < SLOTS
             && !state.queue.is_empty()
@@ -164,7 +165,7 @@ impl Host {
             state.streams += 1;
             tokio::spawn(Box::pin(worker::share(Arc::clone(self), link, attempt)));
         }
-        while state.http2.is_none() && state.connecting < state.queue.len() && state.workers + state.streams < SLOTS {
+        while !state.has_http2() && state.connecting < state.queue.len() && state.workers + state.streams < SLOTS {
             state.workers += 1;
             state.connecting += 1;
             tokio::spawn(Box::pin(worker::work(Arc::clone(self))));
@@ -207,7 +208,7 @@ impl Host {
     pub(super) fn connects_again(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
         // Beside an HTTP/2 connection no other is needed, and no attempt would pay for failures to connect.
-        let is_wanted = state.http2().is_none() && state.connecting < state.queue.len();
+        let is_wanted = !state.has_http2() && state.connecting < state.queue.len();
         if is_wanted {
             state.connecting += 1;
         } else {
@@ -222,7 +223,7 @@ impl Host {
     pub(super) fn not_connected(&self, began: Instant) -> Option<Box<Attempt>> {
         let mut state = self.state.lock();
         state.connecting -= 1;
-        let has_waited = state.http2().is_none() && state.queue.front().is_some_and(|attempt| attempt.queued <= began);
+        let has_waited = !state.has_http2() && state.queue.front().is_some_and(|attempt| attempt.queued <= began);
         if has_waited { state.queue.pop_front() } else { None }
     }
 
@@ -232,7 +233,7 @@ impl Host {
         let mut state = self.state.lock();
         state.workers -= 1;
         state.connecting -= 1;
-        let is_used = state.http2().is_none() && !(self.hosts.is_closing() && state.queue.is_empty());
+        let is_used = !(state.has_http2() || (self.hosts.is_closing() && state.queue.is_empty()));
         if is_used {
             state.http2 = Some(link);
         }
@@ -292,7 +293,7 @@ impl Host {
         let mut state = self.state.lock();
         let mut over = Vec::new();
         // What waits beside an HTTP/2 connection waits for that one.
-        let connecting = if state.http2().is_some() { 0 } else { state.connecting };
+        let connecting = if state.has_http2() { 0 } else { state.connecting };
         let (mut position, mut next) = (0, None);
         let mut look_at = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
         state.queue.retain(|attempt| {
