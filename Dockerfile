@@ -17,11 +17,16 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
 FROM ${DEBIAN_IMAGE}
 # The certificates that TLS to brokers and Redis trusts.
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 65532 --no-create-home --shell /usr/sbin/nologin dwell
+    && groupadd --system --gid 65532 dwell \
+    && useradd --system --uid 65532 --gid 65532 --no-create-home --shell /usr/sbin/nologin dwell
 COPY --from=build /dwell /usr/local/bin/dwell
 COPY config /etc/dwell
-USER 65532
-EXPOSE 7464 9464
+USER 65532:65532
+# Mount your settings there, or name another file: every command in the container reads it.
+ENV DWELL_CONFIG=/etc/dwell/dwell.toml
+# The probes and the metrics. The admin API is on loopback until http.listen and a token say otherwise.
+EXPOSE 9464
+# Healthy once Redis was reached and every ingest reads.
+HEALTHCHECK --interval=5s --timeout=5s --start-period=30s CMD ["dwell", "ready"]
 ENTRYPOINT ["dwell"]
-# Mount your settings there, or name another file.
-CMD ["run", "-c", "/etc/dwell/dwell.toml"]
+CMD ["run"]

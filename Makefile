@@ -11,8 +11,8 @@ BIN := $(CURDIR)/.servers/bin
 SERVERS := DWELL_REDIS_SERVER='$(BIN)/redis-server' DWELL_REDIS_WAITAOF_SERVER='$(BIN)/redis-server-waitaof' DWELL_NATS_SERVER='$(BIN)/nats-server'
 KAFKA := DWELL_KAFKA_LIBS='$(CURDIR)/.servers/kafka'
 RABBITMQ := DWELL_RABBITMQ_SERVER='$(BIN)/rabbitmq-server'
-NEWER_SERVERS = DWELL_REDIS_SERVER='$(NEWER)/redis-server' DWELL_REDIS_WAITAOF_SERVER='$(NEWER)/redis-server-waitaof' DWELL_NATS_SERVER='$(NEWER)/nats-server' \
-	DWELL_RABBITMQ_SERVER='$(NEWER)/rabbitmq-server'
+NEWER_SERVERS = DWELL_REDIS_SERVER='$(NEWER)/valkey-server' DWELL_REDIS_WAITAOF_SERVER='$(NEWER)/redis-server' DWELL_VALKEY_SERVER='$(NEWER)/valkey-server' \
+	DWELL_NATS_SERVER='$(NEWER)/nats-server' DWELL_RABBITMQ_SERVER='$(NEWER)/rabbitmq-server' DWELL_KAFKA_LIBS='$(CURDIR)/.servers/newer/kafka'
 NGINX := DWELL_NGINX='$(BIN)/nginx'
 PROMTOOL := DWELL_PROMTOOL='$(BIN)/promtool'
 CLIENTS := DWELL_CLIENTS='$(CURDIR)/.servers/clients'
@@ -82,12 +82,13 @@ test: tools servers kafka rabbitmq nginx promtool clients browser ## run every t
 test-fast: tools servers ## run the tests that need no broker, with a Redis of their own: under two minutes once built
 	$(SERVERS) scripts/suites.sh cargo test --workspace --locked --no-fail-fast --lib --bins --test command_line --test docs --test it --test memory --test corpus
 
-# The same servers in the versions of Debian 13; Kafka and all else as in `test`.
+# The same servers in the versions of the next Debian, and a newer Kafka; all else as in `test`. Valkey
+# stands in for Redis, Redis for the Redis that has WAITAOF.
 NEWER := $(CURDIR)/.servers/newer/bin
-test-newer: tools servers kafka newer promtool clients browser ## the suites of the connectors and the routes on RabbitMQ 4.0, Redis 8.0 and NATS 2.10; needs root
-	@$(NEWER_SERVERS) $(KAFKA) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) bash -c 'set -o pipefail; begun=$$SECONDS; failed=0; \
-		cargo test --locked --no-fail-fast --package dwell-connectors --test amqp --test nats || failed=1; \
-		cargo test --locked --no-fail-fast --package dwell --test live -- routes:: peers:: verdicts:: || failed=1; \
+test-newer: tools servers kafka newer promtool clients browser ## the suites of the connectors, the store, the queues and the routes on RabbitMQ 4.3, Kafka 4.4, Valkey 9.1, Redis 8.0 and NATS 2.15; needs root
+	@$(NEWER_SERVERS) $(PROMTOOL) $(CLIENTS) $(CHROMIUM) bash -c 'set -o pipefail; begun=$$SECONDS; failed=0; \
+		cargo test --workspace --locked --no-fail-fast --test amqp --test kafka --test nats || failed=1; \
+		cargo test --workspace --locked --no-fail-fast --test live -- routes:: peers:: verdicts:: store:: http::queues http::long_poll http::rotated redis_kinds::versions || failed=1; \
 		echo "test-newer: $$((SECONDS - begun)) s"; exit $$failed'
 
 SECONDS := 600
@@ -146,7 +147,7 @@ kafka: ## find or install Apache Kafka, for the tests: needs Java
 rabbitmq: ## find or install RabbitMQ, for the tests
 	@scripts/rabbitmq.sh
 
-newer: ## install the servers of Debian 13 in a folder of their own: needs root
+newer: ## install the servers of the next Debian and a newer Kafka in a folder of their own: needs root
 	@scripts/newer.sh
 
 nginx: ## find or install nginx, for the tests of HTTP targets

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:?how many seconds in total?}
 shift
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(allow http record request units wire)
+[ ${#targets[@]} -gt 0 ] || targets=(allow http record request secrets units wire)
 host=$(rustc -vV | sed -n 's/^host: //p')
 
 # Named as a target, so that build scripts and macros are not instrumented.

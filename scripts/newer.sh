@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Installs the servers of Debian 13 in a folder of their own, and leaves programs that start them at
-# .servers/newer/bin: redis-server, redis-server-waitaof, nats-server, rabbitmq-server and
-# rabbitmqctl. Needs root, and Debian or Ubuntu. Starts none. Run again, it only looks.
+# Installs the servers of the next Debian in a folder of their own, and leaves programs that start them
+# at .servers/newer/bin: valkey-server, redis-server, nats-server, rabbitmq-server and rabbitmqctl; and
+# a newer Kafka at .servers/newer/kafka. Needs root, and Debian or Ubuntu. Starts none. Run again, it
+# only looks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
-suite=trixie
-packages=rabbitmq-server,nats-server,redis-server
+suite=forky
+packages=rabbitmq-server,nats-server,redis-server,valkey-server
+kafka=4.4.0
 root=$PWD/.servers/newer/$suite
 bin=$PWD/.servers/newer/bin
 
@@ -19,7 +21,10 @@ if [ ! -e "$root/.whole" ]; then
     rm -rf "$root"
     mkdir -p "$root"
     say "installing the servers of Debian's $suite, which takes a minute"
-    debootstrap --variant=minbase --include=$packages $suite "$root" >"$root.log" 2>&1 ||
+    # A debootstrap that does not know the suite installs it as it installs unstable.
+    steps=/usr/share/debootstrap/scripts/$suite
+    [ -e "$steps" ] || steps=/usr/share/debootstrap/scripts/sid
+    debootstrap --variant=minbase --include=$packages $suite "$root" http://deb.debian.org/debian "$steps" >"$root.log" 2>&1 ||
         fail "debootstrap did not bring Debian's $suite: $(tail -n 1 "$root.log") ($root.log has the rest)"
     printf '127.0.0.1 localhost\n' >"$root/etc/hosts"
     touch "$root/.whole"
@@ -45,9 +50,23 @@ EOF
     mv -f "$bin/$1.$$" "$bin/$1"
 }
 
+starter valkey-server /usr/bin/valkey-server
 starter redis-server /usr/bin/redis-server
-starter redis-server-waitaof /usr/bin/redis-server
 starter nats-server /usr/sbin/nats-server
 starter rabbitmq-server /usr/lib/rabbitmq/bin/rabbitmq-server
 starter rabbitmqctl /usr/lib/rabbitmq/bin/rabbitmqctl
-say "$("$bin/redis-server" --version | cut -d' ' -f1-3), $("$bin/nats-server" --version), rabbitmq $(chroot "$root" dpkg-query -W -f '${Version}' rabbitmq-server)"
+
+jars=$PWD/.servers/newer/kafka
+if [ ! -e "$jars/kafka_2.13-$kafka.jar" ]; then
+    command -v mvn >/dev/null || apt_install maven || fail "install Maven: it brings Kafka $kafka"
+    say "taking Apache Kafka $kafka from Maven Central"
+    rm -rf "$jars"
+    folder=$(mktemp -d "$jars.XXXXXX")
+    trap 'rm -rf "$folder"' EXIT
+    quietly mvn --batch-mode --quiet --strict-checksums --file scripts/kafka/pom.xml -Dkafka.version=$kafka \
+        dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$folder/libs" || fail "Maven could not fetch Kafka $kafka"
+    mv -T "$folder/libs" "$jars"
+fi
+
+version() { chroot "$root" dpkg-query -W -f '${Version}' "$1"; }
+say "valkey $(version valkey-server), redis $(version redis-server), nats $(version nats-server), rabbitmq $(version rabbitmq-server), kafka $kafka"

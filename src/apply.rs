@@ -48,7 +48,10 @@ impl Default for BoundedRetry {
 
 impl RetryPolicy for BoundedRetry {
     async fn wait(&mut self, error: &StoreError) -> bool {
-        if self.left == 0 || !matches!(error.class, Class::Io | Class::Timeout | Class::Readonly | Class::Moved | Class::Unserved) {
+        // A login that Redis refuses is read again from its file.
+        let may_pass =
+            matches!(error.class, Class::Io | Class::Timeout | Class::Readonly | Class::Moved | Class::Unserved | Class::Refused);
+        if self.left == 0 || !may_pass {
             return false;
         }
         self.left -= 1;

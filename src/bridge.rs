@@ -1,18 +1,21 @@
 //! Starts all agents, runs them, and drains them. `dwell run` adds signals and HTTP; the demo and
 //! the tests run it in their own process.
 //!
-//! - `open` opens the store, the publishers and the ingests for the first time; `needed` checks
-//!   that destinations exist; `wait` waits for servers that are away.
+//! - `open` opens the store, the publishers and the ingests for the first time; `needed` names the
+//!   destinations that settings name, and `letters` finds them; `wait` waits for what is away;
+//!   `store_watch` tells of a store that is away later.
 
+mod letters;
 mod needed;
 mod open;
+mod start_error;
+mod store_watch;
 mod wait;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_connectors::{ConnectorError, ErrorKind};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -29,12 +32,12 @@ use crate::readiness::Readiness;
 use crate::request::QueueGauge;
 use crate::rescue::Rescue;
 use crate::store::Store;
-use crate::store::error::{Class, StoreError};
 use crate::sweep::Sweep;
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
-pub use needed::{Needed, needed, nothing_takes};
+pub use needed::{Needed, nothing_takes, of_dispatch, of_ingest};
 use open::{BrokerPublisher, ingests, open_store, publishers};
+pub use start_error::{Cause, StartError};
 use wait::StartWait;
 
 /// What this instance does.
@@ -44,53 +47,6 @@ pub struct Roles {
     pub ingest: bool,
     /// Delivers jobs.
     pub dispatch: bool,
-}
-
-/// Why the start failed.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
-pub struct StartError {
-    /// What kind of failure it is.
-    pub cause: Cause,
-    /// What failed, and where.
-    pub message: String,
-    /// What to do about it.
-    pub hint: String,
-}
-
-/// The kinds of failures at start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// The settings can never work with these servers: exit code 78, at once.
-    Settings,
-    /// A server refuses access, or does not have what the settings name: exit code 69, at once.
-    Refused,
-    /// A server cannot be reached or is not ready: wait. Exit code 69 when the wait is over.
-    Unreachable,
-}
-
-impl From<StoreError> for StartError {
-    fn from(error: StoreError) -> Self {
-        let cause = match error.class {
-            Class::Settings => Cause::Settings,
-            Class::Script | Class::Outdated | Class::Other | Class::QueueFull => Cause::Refused,
-            Class::Io | Class::Timeout | Class::Oom | Class::Readonly | Class::Moved | Class::Unserved | Class::NoScript => {
-                Cause::Unreachable
-            }
-        };
-        StartError { cause, message: error.message, hint: error.hint }
-    }
-}
-
-impl From<ConnectorError> for StartError {
-    fn from(error: ConnectorError) -> Self {
-        let cause = match error.kind {
-            ErrorKind::Config => Cause::Settings,
-            ErrorKind::Missing | ErrorKind::Denied => Cause::Refused,
-            ErrorKind::Disconnected => Cause::Unreachable,
-        };
-        StartError { cause, message: error.message, hint: error.hint }
-    }
 }
 
 /// Why the agents cannot go on.
@@ -136,7 +92,7 @@ pub struct Bridge {
 
 impl Bridge {
     /// Starts the agents, and waits until each has opened its connections. A server that cannot be
-    /// reached ends the start.
+    /// reached, and a destination that is missing, end the start.
     pub async fn start(
         settings: &Settings,
         roles: Roles,
@@ -151,10 +107,11 @@ impl Bridge {
         }
     }
 
-    /// Starts the agents once the store is reached. Each broker's destinations are checked or
-    /// declared before anything is read from it or published to it. A server that cannot be reached
-    /// is waited for, up to `max_wait` if given, while the other agents work. Every other error,
-    /// and the end of the wait, ends the start, or comes from [`Bridge::failed`] later.
+    /// Starts the agents once the store is reached. A server that cannot be reached, and a source or
+    /// destination that is missing, are waited for, up to `max_wait` if given, while the other agents
+    /// work: an ingest reads once its source, `rejected` and exchange exist, and jobs are delivered
+    /// without their `dead` destination. Every other error, and the end of the wait, ends the start,
+    /// or comes from [`Bridge::failed`] later.
     pub async fn begin(
         settings: &Settings,
         roles: Roles,
@@ -240,11 +197,16 @@ impl Bridge {
                 Ok("a dispatcher")
             });
         }
-        bridge.start_helpers(settings, roles, metrics, fleet_sender, fleet, wake_ups);
+        bridge.start_helpers(settings, roles, metrics, fleet_sender, fleet, wake_ups).await;
+        let (store, readiness, stop) = (bridge.store.clone(), readiness.clone(), bridge.helpers_stop.clone());
+        bridge.helpers.spawn(async move {
+            store_watch::watch(store, readiness, stop).await;
+            Ok("the watch of the store")
+        });
         Ok(bridge)
     }
 
-    fn start_helpers(
+    async fn start_helpers(
         &mut self,
         settings: &Settings,
         roles: Roles,
@@ -259,7 +221,7 @@ impl Bridge {
             sweep.run(stop).await;
             Ok("the sweep")
         });
-        if !settings.queues.is_empty() || !self.store.queues().is_empty() {
+        if !settings.queues.is_empty() || !self.store.reader.queues().await.unwrap_or_default().is_empty() {
             let upkeep = QueueUpkeep::new(self.store.clone(), settings.queues.clone(), self.gauge.clone(), metrics.clone(), fleet.clone());
             let stop = self.helpers_stop.clone();
             self.helpers.spawn(async move {

@@ -19,6 +19,7 @@ mod tokens;
 mod walk;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use dwell_engine::store::admin::sweep::SweepRules;
 pub use dwell_engine::config::{Durability, Redis, RedisMode};
 pub use problem::Problem;
 pub use queues::{QueueRules, Queues};
-pub(crate) use secret::read as read_secret;
+pub(crate) use secret::{Mask, read as read_secret};
 pub use tokens::{Scope, Secret, Token};
 
 use crate::job::{Confirm, Late};
@@ -62,11 +63,6 @@ pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<P
         Ok(settings) if problems.is_empty() => Ok(settings),
         result => {
             problems.extend(result.err().unwrap_or_default());
-            // A user may write a URL in the wrong setting.
-            for problem in &mut problems {
-                problem.message = secret::without_passwords(&problem.message);
-                problem.hint = secret::without_passwords(&problem.hint);
-            }
             Err(problems)
         }
     }
@@ -79,14 +75,29 @@ pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<P
 pub fn load_from(file: Option<&Path>, env: &[(String, String)], overrides: &Overrides) -> Result<Settings, Vec<Problem>> {
     let shape = shape::Shape::of_settings();
     let (layers, mut problems) = layers::Layers::read(file, env, overrides);
-    if !problems.is_empty() {
+    let result = if problems.is_empty() {
+        problems.extend(walk::near_misses(env, shape));
+        let (value, found) = walk::walk(&layers, shape);
+        problems.extend(found);
+        resolve::resolve(&layers, &value, problems)
+    } else {
         // Without the file everything else would look missing.
-        return Err(problems);
+        Err(problems)
+    };
+    result.map_err(|problems| masked(problems, &layers, overrides))
+}
+
+/// The problems without the secrets that stand in the wrong settings, or as names.
+fn masked(mut problems: Vec<Problem>, layers: &layers::Layers, overrides: &Overrides) -> Vec<Problem> {
+    let mut texts = layers.texts();
+    texts.extend(overrides.set.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]));
+    let mask = secret::Mask::of_settings(texts);
+    for problem in &mut problems {
+        for text in [&mut problem.key, &mut problem.source, &mut problem.message, &mut problem.hint] {
+            *text = mask.over(text);
+        }
     }
-    problems.extend(walk::near_misses(env, shape));
-    let (value, found) = walk::walk(&layers, shape);
-    problems.extend(found);
-    resolve::resolve(&layers, &value, problems)
+    problems
 }
 
 /// The JSON Schema of the settings file.
@@ -124,6 +135,8 @@ pub struct Settings {
     pub probes: Probes,
     /// `[shutdown]`
     pub shutdown: Shutdown,
+    /// `[runtime]`
+    pub runtime: Runtime,
 }
 
 impl Settings {
@@ -170,6 +183,8 @@ pub struct Ingest {
     pub hold_ms: u64,
     pub start: Start,
     pub max_age_ms: Option<u64>,
+    /// The producers' header that holds the due time.
+    pub due_header: Option<String>,
 }
 
 impl Ingest {
@@ -239,6 +254,27 @@ pub struct Probes {
 #[allow(missing_docs, reason = "`raw` documents the settings")]
 pub struct Shutdown {
     pub drain_ms: u64,
+}
+
+/// `[runtime]`
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs, reason = "`raw` documents the settings")]
+pub struct Runtime {
+    /// `None`: as many as processors, at most [`THREADS_MAX`].
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// The most threads where the settings name no number. Memory grows with each; a sidecar on a large
+/// host needs no more.
+const THREADS_MAX: usize = 4;
+
+impl Runtime {
+    /// How many threads work.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS_MAX);
+        self.threads.map_or_else(processors, NonZeroUsize::get)
+    }
 }
 
 impl From<&Delivery> for SweepRules {

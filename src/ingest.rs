@@ -8,7 +8,9 @@
 
 use std::time::Duration;
 
-use dwell_connectors::{Acks, Batch, BrokerConfig, Caution, ConnectorError, Declared, Destination, ErrorKind, Source, SourceOptions};
+use dwell_connectors::{
+    Acks, Batch, BrokerConfig, Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Source, SourceOptions,
+};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +18,7 @@ use crate::apply::Apply;
 use crate::clock;
 use crate::config;
 use crate::publisher::Publisher;
-use crate::readiness::Readiness;
+use crate::readiness::{Outage, Readiness, Waiting};
 use crate::reconnect::Backoff;
 use crate::request::Rules;
 use crate::telemetry::{IngestMetrics, IngestResult, PauseReason, Paused};
@@ -129,19 +131,24 @@ impl Ingest {
         self.source.source(self.options.clone()).await
     }
 
+    /// Looks whether the source could be opened, and changes nothing.
+    pub async fn look(&self) -> Result<(), ConnectorError> {
+        self.source.look(&self.options).await.map(drop)
+    }
+
     /// Declares the source where it is missing.
     pub async fn declare(&self) -> Result<Declared, ConnectorError> {
         self.source.declare_source(&self.options).await
     }
 
-    /// Logs the risks of the queue once.
+    /// Logs once what may lose requests before they are read.
     pub fn cautions(&self) -> impl Future<Output = ()> + Send + use<> {
         let (name, source, options) = (self.name.clone(), self.source.clone(), self.options.clone());
         async move {
-            // Only queues drop messages.
-            let cautions = if source.capabilities().log { Vec::new() } else { source.cautions(&options).await.unwrap_or_default() };
-            for Caution { message, hint, .. } in cautions {
-                tracing::warn!(ingest = name, queue = options.topic, what = message, hint, "the queue may lose requests");
+            let loses = |kind| matches!(kind, CautionKind::Drops | CautionKind::Expires | CautionKind::Loses);
+            let cautions = source.cautions(&options).await.unwrap_or_default();
+            for Caution { message, hint, .. } in cautions.into_iter().filter(|caution| loses(caution.kind)) {
+                tracing::warn!(ingest = name, topic = options.topic, what = message, hint, "requests may be lost before they are read");
             }
         }
     }
@@ -155,6 +162,7 @@ impl Ingest {
 
     async fn read_until(&self, mut opened: Option<Box<dyn Source>>, stop: &CancellationToken, give_up: &CancellationToken) {
         let mut backoff = Backoff::link();
+        let mut outage = Outage::new(&self.readiness, Waiting::Ingest(self.name.clone()));
         let mut paused = None;
         while !stop.is_cancelled() {
             if opened.is_none() && !self.until_answered(stop, paused.take()).await {
@@ -175,8 +183,9 @@ impl Ingest {
                     let begun = clock::now();
                     let ended = self.read(source, stop, give_up).await;
                     // A connection that opens and is lost at once, again and again, keeps its
-                    // backoff.
+                    // backoff. Whether it ever read is said where it reads.
                     if begun.elapsed() >= STEADY_AFTER {
+                        outage.log_anew();
                         backoff.reset();
                     }
                     self.with_metrics(|metrics| metrics.reading().reads(false));
@@ -187,13 +196,13 @@ impl Ingest {
                             continue;
                         }
                         Err(error) => {
-                            tracing::warn!(ingest = self.name, %error, hint = error.hint, "connection for reading lost, reopening");
+                            outage.tell(error.kind, &error, &error.hint);
                             self.with_metrics(|metrics| metrics.last_error().record(&error));
                         }
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(ingest = self.name, %error, hint = error.hint, "cannot read, trying again");
+                    outage.tell(error.kind, &error, &error.hint);
                     self.with_metrics(|metrics| metrics.last_error().record(&error));
                     // The source was deleted while it was read.
                     if error.kind == ErrorKind::Missing && self.rules.ingest.declare {

@@ -22,7 +22,7 @@
 //! - [`cli`]: the commands, a file each.
 //! - `fuzz`: entry points to parsers for the package `fuzz`.
 //!
-//! `clock`, `consumers`, `job`, `reconnect`, `retry` and `store` are modules of the package `dwell-engine`.
+//! `budget`, `clock`, `consumers`, `job`, `reconnect`, `retry` and `store` are modules of the package `dwell-engine`.
 //!
 //! The program needs only [`cli::main`]. The feature `internals` makes everything else public, for
 //! tests and the laboratory. A Rust program that schedules jobs uses the package `dwell-engine`.
@@ -82,6 +82,6 @@ cfg_if::cfg_if! {
 }
 
 #[cfg(feature = "internals")]
-pub use dwell_engine::{clock, consumers, job, reconnect, retry, store};
+pub use dwell_engine::{budget, clock, consumers, job, reconnect, retry, store};
 #[cfg(not(feature = "internals"))]
-use dwell_engine::{clock, consumers, job, reconnect, retry, store};
+use dwell_engine::{budget, clock, consumers, job, reconnect, retry, store};

@@ -64,10 +64,12 @@ impl QueueService {
         self.consumers.waiting(queue)
     }
 
-    /// Makes the waiting pops of this instance look at their queues again; those of others do within
-    /// their floor poll.
-    pub async fn look_again(&self) {
-        self.consumers.look_again();
+    /// As [`Consumers::resume`].
+    ///
+    /// # Errors
+    /// Redis does not answer or refuses.
+    pub async fn resume(&self, queue: &str) -> Result<(), StoreError> {
+        self.consumers.resume(queue).await
     }
 
     /// The longest lease, ms.

@@ -1,25 +1,46 @@
 //! The state behind `/readyz`, set by the agents.
 
+mod outage;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Ready once every ingest reads and the store was reached, until shutdown. A later outage does not
-/// change it: a sidecar's readiness is that of its application, which must not be taken out of
-/// service because Redis is away.
+pub use outage::Outage;
+
+/// Ready once every ingest reads and the store was reached, until shutdown. A later outage is
+/// listed, and does not change it: a sidecar's readiness is that of its application, which must not
+/// be taken out of service because Redis is away.
 #[derive(Debug, Clone)]
-pub struct Readiness(Arc<watch::Sender<BTreeMap<Waiting, String>>>);
+pub struct Readiness(Arc<watch::Sender<BTreeMap<Waiting, Entry>>>);
+
+/// Something that is waited for.
+#[derive(Debug, Clone, Default)]
+struct Entry {
+    /// Why, if known.
+    why: String,
+    /// Whether readiness waits for it.
+    blocks: bool,
+}
 
 /// What is waited for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waiting {
     /// The store was not reached yet.
     Store,
-    /// The connection for publishing to this `[brokers.NAME]` was not opened yet. It is listed, but
-    /// does not block readiness.
+    /// The connection for publishing to this `[brokers.NAME]` is not open. It is listed, but does
+    /// not block readiness.
     Broker(String),
-    /// This `[ingest.NAME]` does not read yet.
+    /// A destination that settings name is missing at this broker. It is listed, but does not block
+    /// readiness.
+    Destination {
+        /// The setting: `delivery.dead`.
+        setting: String,
+        /// The broker.
+        broker: String,
+    },
+    /// This `[ingest.NAME]` does not read yet, or not any more.
     Ingest(String),
     /// The API of `[http]` does not answer yet.
     Api,
@@ -32,7 +53,7 @@ impl Readiness {
     #[must_use]
     pub fn new<'a>(ingests: impl IntoIterator<Item = &'a str>) -> Self {
         let ingests = ingests.into_iter().map(|name| Waiting::Ingest(name.to_owned()));
-        let waiting = ingests.chain([Waiting::Store]).map(|what| (what, String::new()));
+        let waiting = ingests.chain([Waiting::Store]).map(|what| (what, Entry { blocks: true, ..Entry::default() }));
         Readiness(Arc::new(watch::Sender::new(waiting.collect())))
     }
 
@@ -53,18 +74,14 @@ impl Readiness {
 
     /// Waits for this from now on.
     pub fn waits_for(&self, what: Waiting) {
-        self.0.send_modify(|waiting| {
-            waiting.entry(what).or_default();
-        });
+        let blocks = !matches!(what, Waiting::Broker(_) | Waiting::Destination { .. });
+        self.0.send_modify(|waiting| waiting.entry(what).or_default().blocks |= blocks);
     }
 
-    /// Records why this is still waited for.
+    /// Records why this is waited for. What nobody waited for before is listed, and does not block
+    /// readiness.
     pub fn missing(&self, what: &Waiting, why: &str) {
-        self.0.send_modify(|waiting| {
-            if let Some(known) = waiting.get_mut(what) {
-                why.clone_into(known);
-            }
-        });
+        self.0.send_modify(|waiting| why.clone_into(&mut waiting.entry(what.clone()).or_default().why));
     }
 
     /// Stops waiting for this.
@@ -83,13 +100,13 @@ impl Readiness {
     /// Whether everything is there that blocks readiness.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.0.borrow().keys().all(|what| matches!(what, Waiting::Broker(_)))
+        !self.0.borrow().values().any(|entry| entry.blocks)
     }
 
     /// What is waited for, and why, if known.
     #[must_use]
     pub fn waiting(&self) -> Vec<(Waiting, String)> {
-        self.0.borrow().iter().map(|(what, why)| (what.clone(), why.clone())).collect()
+        self.0.borrow().iter().map(|(what, entry)| (what.clone(), entry.why.clone())).collect()
     }
 }
 
@@ -98,6 +115,7 @@ impl std::fmt::Display for Waiting {
         match self {
             Waiting::Store => f.write_str("redis"),
             Waiting::Broker(name) => write!(f, "brokers.{name}"),
+            Waiting::Destination { setting, .. } => f.write_str(setting),
             Waiting::Ingest(name) => write!(f, "ingest.{name}"),
             Waiting::Api => f.write_str("http"),
             Waiting::Shutdown => f.write_str("shutdown"),

@@ -30,10 +30,16 @@ mod target;
 mod tests;
 
 pub(crate) use envelope::compact;
+
+/// Whether Dwell reads or sets headers of this name whatever the settings say.
+pub(crate) fn is_read_already(name: &str) -> bool {
+    ["delay-", "delayed-"].iter().any(|prefix| control::strip_prefix_ignore_case(name, prefix).is_some()) || dialect::owns(name)
+}
+
 pub use gauge::QueueGauge;
 pub use moved::Moving;
 pub use parse::{act_on, dead_job, due_within, from_fields, parse};
 pub use reject::{Code, Rejection};
 pub use rules::{BrokerRules, Rules};
 
-pub use dwell_engine::request::{Act, Origin, Request, Schedule};
+pub use dwell_engine::request::{Act, Origin, OwnQueues, Request, Schedule};

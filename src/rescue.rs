@@ -35,9 +35,9 @@ struct Observed {
 }
 
 impl RescueObserver for Observed {
-    fn timed_out(&self, queue: Option<&str>) {
+    fn timed_out(&self, queue: Option<&str>, count: u64) {
         if let Some(metrics) = queue.and_then(|queue| self.metrics.queue(&self.queues.get(queue)?.name)) {
-            metrics.ended(LeaseEnd::Timeout, 1);
+            metrics.ended(LeaseEnd::Timeout, count);
         }
     }
 

@@ -61,7 +61,9 @@ impl Sweep {
             }
             if clock::now() >= sweep_at {
                 sweep_at = clock::now() + self.fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET).max(SWEEP_INTERVAL);
-                if let Err(error) = self.run_once().await {
+                if let Err(error) = self.run_once().await
+                    && !error.is_told()
+                {
                     tracing::warn!(%error, hint = error.hint, "sweeping failed, trying again");
                 }
             }

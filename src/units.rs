@@ -10,7 +10,7 @@ const SIZES: [(&str, u64); 7] =
     [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("B", 1)];
 
 /// A smaller integer is probably a time in seconds: 10¹¹ ms is March 1973, 10¹¹ s is the year 5138.
-const LEAST_EPOCH_MS: i64 = 100_000_000_000;
+pub const LEAST_EPOCH_MS: i64 = 100_000_000_000;
 
 const TIME_FORMS: &str = "write 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+02:00 or epoch milliseconds";
 

@@ -68,6 +68,9 @@ pub struct Job {
     /// else null.
     #[schema(value_type = Option<String>)]
     pub dead_reason: Option<&'static str>,
+    /// When a dead job died, epoch ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub died_ms: Option<i64>,
     /// For a reserved job, the time-out of its attempt or of the wait for its consumer, epoch ms;
     /// else null.
     pub deadline_ms: Option<i64>,
@@ -104,6 +107,7 @@ impl Job {
             created_ms: job.created_ms,
             last_error: state.map(|state| state.last_error.clone()).filter(|error| !error.is_empty()),
             dead_reason: state.and_then(|state| state.reason).map(|reason| reason.as_str()),
+            died_ms: Some(found.score_ms).filter(|_| found.place == Place::Dead),
             deadline_ms: Some(found.score_ms).filter(|ms| found.place == Place::Reserved && *ms > 0),
             body_base64: None,
         }
@@ -196,6 +200,12 @@ fn value(header: &Value) -> serde_json::Value {
         Value::List(values) => values.iter().map(value).collect(),
         Value::Table(entries) => entries.iter().map(|(name, entry)| (name.clone(), value(entry))).collect::<serde_json::Map<_, _>>().into(),
     }
+}
+
+/// The value as compact JSON, without control characters: a header that has no other text.
+pub(crate) fn json(header: &Value) -> String {
+    // The rest is escaped by JSON itself.
+    value(header).to_string().replace('\u{7f}', "\\u007f")
 }
 
 fn state_schema() -> Object {
@@ -307,7 +317,8 @@ mod tests {
         assert_eq!(
             serde_json::to_value(Stats::of(&counts)).unwrap(),
             json!({
-                "scheduled": 2, "ready": 0, "reserved": 1, "dead": 0, "overdue": 1, "next_due_ms": 7, "now_ms": 5,
+                "scheduled": 2, "ready": 0, "reserved": 1, "dead": 0, "died": 0, "oldest_ready_ms": null, "paused_queues": [],
+                "overdue": 1, "next_due_ms": 7, "now_ms": 5,
                 "buckets": [{"scheduled": 2, "ready": 0, "reserved": 0, "dead": 0}, {"scheduled": 0, "ready": 0, "reserved": 1, "dead": 0}],
                 "brokers": {"main": unknown}, "ingests": {}, "rates": {}, "lateness": null, "instance": null,
             })

@@ -48,12 +48,14 @@ pub struct Capabilities {
     /// Headers whose values are further routing keys on the destination's exchange, each of which
     /// gets a copy.
     pub copy_headers: &'static [&'static str],
+    /// Headers whose integer values make a queue hold a message back until a time.
+    pub parking_headers: &'static [&'static str],
     /// [`crate::Sink::exists`] accepts a pattern.
     pub finds_patterns: bool,
     /// Log directive for the client library, such as `library=warn`; empty for none.
     pub log_filter: &'static str,
-    /// The client library logs message bodies: the directive applies also beside a user's own
-    /// filter.
+    /// The client library logs message bodies at any level: nothing that the library of `log_filter` says is
+    /// ever logged.
     pub logs_bodies: bool,
 }
 
@@ -81,6 +83,7 @@ impl Capabilities {
             unique_headers: false,
             header_lines: false,
             copy_headers: &[],
+            parking_headers: &[],
             finds_patterns: false,
             log_filter: "",
             logs_bodies: false,

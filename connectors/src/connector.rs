@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Capabilities, ConnectorError, Destination, Header, Message, Outcomes, Sink, Source, SourceOptions, Value};
+use crate::{Capabilities, ConnectorError, Destination, Header, Headers, Message, Outcomes, Sink, Source, SourceOptions, Value};
 
 /// Use of a destination. Decides what `declare` creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,10 @@ pub enum CautionKind {
     Drops,
     /// A message that expires before it is read is dropped, or moved to a queue that nothing reads.
     Expires,
+    /// The settings of what is read drop messages that were confirmed to their producers.
+    Loses,
+    /// The broker may hold a message back before it can be read.
+    HoldsBack,
 }
 
 /// Result of `declare`.
@@ -105,6 +109,22 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
         self.forbidden(&Destination::new(pattern)).is_some()
     }
 
+    /// What a destination has among its keys if this pattern matches it; `None`: the pattern may match any.
+    /// With many patterns this finds the few to compare.
+    fn pattern_key(&self, _pattern: &str) -> Option<String> {
+        None
+    }
+
+    /// The keys of a destination; `None`: all patterns are compared.
+    fn keys_of(&self, _to: &Destination) -> Option<Vec<String>> {
+        None
+    }
+
+    /// The headers among these, in lower case, that other headers name as those of a hop.
+    fn hop_headers(&self, _headers: &Headers) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Why this is no pattern of `allow`, and what to write instead.
     fn pattern_problem(&self, _pattern: &str) -> Option<(String, String)> {
         None
@@ -134,6 +154,11 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
     /// The destination for logs and errors, without what may be secret.
     fn shown(&self, to: &Destination) -> String {
         to.to_string()
+    }
+
+    /// Why an attempt failed, for logs: without what the destination wrote, which may hold anything.
+    fn without_answer<'a>(&self, why: &'a str) -> &'a str {
+        why
     }
 
     /// The destination of dead letters. `common`: `delivery.dead`; empty for none.
@@ -177,9 +202,9 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Whether what this pattern of `allow` names can be reached: a sentence, or the error; `None`
-    /// where [`Sink::exists`] tells.
-    async fn reach(&self, _pattern: &str) -> Option<Result<String, ConnectorError>> {
+    /// Whether what each of these patterns of `allow` names can be reached: a sentence, or the error;
+    /// `None` where [`Sink::exists`] tells.
+    async fn reach(&self, _patterns: &[&str]) -> Option<Vec<Result<String, ConnectorError>>> {
         None
     }
 

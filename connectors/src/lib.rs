@@ -9,7 +9,7 @@
 //! - [`error`]: errors, and what the caller does next.
 //! - [`connector`]: the contract of a broker: names, header rules, how its sources and sinks are
 //!   opened; [`capabilities`]: how brokers differ, as data.
-//! - [`config`]: the list of brokers, a line each.
+//! - [`config`]: the list of brokers, a line each; [`allow`]: their patterns of targets.
 //! - [`stand_ins`]: headers for what another broker has no field for.
 //! - [`memory`]: a broker in this process, for tests of logic and for faults that a real server
 //!   cannot be made to show.
@@ -26,6 +26,7 @@
 
 #[cfg(any(feature = "amqp", feature = "nats"))]
 mod address;
+pub mod allow;
 #[cfg(feature = "amqp")]
 pub mod amqp;
 #[cfg(any(feature = "amqp", feature = "nats"))]
@@ -36,6 +37,7 @@ pub mod config;
 pub mod conformance;
 pub mod connector;
 pub mod error;
+mod followed;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 #[cfg(feature = "http")]
@@ -48,20 +50,21 @@ pub mod message;
 pub mod nats;
 #[cfg(any(feature = "amqp", feature = "nats"))]
 mod secret;
-#[cfg(any(feature = "amqp", feature = "http", feature = "kafka", feature = "nats"))]
 mod settings;
 pub mod sink;
 pub mod source;
 pub mod stand_ins;
 
+pub use allow::Allow;
 pub use capabilities::Capabilities;
 pub use config::BrokerConfig;
 pub use connector::{Caution, CautionKind, Connector, ConsumerState, Declared, FirstRead, Role};
 pub use dwell_core::{
-    Destination, FILE_HINT, Header, Headers, Properties, Value, io_reason, parse_duration_ms, parse_durations_ms, quote, redacted,
-    secret_text, show_duration_ms, unreadable,
+    Destination, FILE_HINT, Header, Headers, Properties, Value, io_reason, is_address, known_scheme, parse_duration_ms, parse_durations_ms,
+    quote, redacted, secret_text, show_duration_ms, split_urls, unreadable,
 };
 pub use error::{ConnectorError, ErrorKind};
+pub use followed::follow_secret;
 pub use message::{Message, Position};
 pub use sink::{Outcome, Outcomes, Publication, Sink, Token};
 pub use source::{Acks, Batch, BatchId, Source, SourceOptions, Start};

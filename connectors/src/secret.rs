@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::redacted;
+use crate::{redacted, split_urls};
 
 /// A secret text. Every output shows `***`, serialization included.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -53,11 +53,23 @@ impl Urls {
         Urls(vec![text.into()])
     }
 
-    /// Each URL with its secrets.
-    pub(crate) fn each(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|url| !url.is_empty())
+    /// Each URL with its secrets, and what is shown of it; or why a text may be more than one list of URLs.
+    pub(crate) fn each(&self) -> Result<Vec<(&str, String)>, &'static str> {
+        Ok(self.0.iter().map(|text| shown_urls(text)).collect::<Result<Vec<_>, _>>()?.concat())
     }
 }
+
+/// The URLs of a text, and what is shown of each: of a text that is not shown as a list, no part.
+fn shown_urls(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
+    let urls = split_urls(text)?;
+    let (whole, parts) = (redacted(text), urls.iter().map(|url| redacted(url)).collect::<Vec<_>>());
+    let is_list = whole == parts.join(", ");
+    Ok(urls.into_iter().zip(parts).map(|(url, part)| (url, if is_list { part } else { whole.clone() })).collect())
+}
+
+/// What to write instead of what cannot be read as a URL.
+pub(crate) const ESCAPES: &str = "in a user or a password write , @ / : ? # % as %2C %40 %2F %3A %3F %23 %25; what may be of a password is not \
+                                  shown here";
 
 /// Percent-decodes the text.
 #[cfg(feature = "nats")]
@@ -85,7 +97,7 @@ pub(crate) fn decoded(text: &str) -> Secret {
 
 impl fmt::Display for Urls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.each().map(redacted).collect::<Vec<_>>().join(", "))
+        f.write_str(&self.0.iter().map(|text| redacted(text)).filter(|shown| !shown.is_empty()).collect::<Vec<_>>().join(", "))
     }
 }
 

@@ -15,7 +15,6 @@ pub(crate) fn secret_of(setting: &str, file: &Path, read: io::Result<String>) ->
 }
 
 /// The content of a secret's file that a setting names, trimmed.
-#[cfg(any(feature = "amqp", feature = "http", feature = "nats"))]
 pub(crate) async fn read_secret(setting: &str, file: &Path) -> Result<String, ConnectorError> {
     secret_of(&format!("`{setting}`"), file, tokio::fs::read_to_string(file).await)
 }

@@ -8,7 +8,7 @@
 //! - [`Headers`], [`Header`], [`Value`]: the headers of a message.
 //! - [`Properties`]: the properties of an AMQP message.
 //! - [`parse_duration_ms`], [`show_duration_ms`]: durations as text; [`quote`]: a text in a message.
-//! - [`redacted`]: a URL as logs and errors may show it.
+//! - [`redacted`]: URLs as logs and errors may show them; [`split_urls`]: the URLs of a list.
 //! - [`secret_text`], [`unreadable`]: what a secret's file holds, or why it cannot be read.
 
 mod destination;
@@ -24,7 +24,7 @@ pub use duration::{parse_duration_ms, parse_durations_ms, quote, show_duration_m
 pub use file::{FILE_HINT, io_reason, secret_text, unreadable};
 pub use headers::{Header, Headers};
 pub use properties::Properties;
-pub use url::redacted;
+pub use url::{is_address, known_scheme, redacted, split_urls};
 pub use value::Value;
 
 /// The bytes that an allocation of this size takes: allocators round up.

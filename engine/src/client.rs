@@ -42,9 +42,9 @@ const BROKERS_FRESH: Duration = Duration::from_secs(5);
 /// [`Schedule`] or [`Act`] again at once, before any later request for that id: the engine
 /// recognises the repeat and answers as before. It remembers, at least:
 ///
-/// - a schedule while its job exists, and then for `delivery.dedupe_window` of the instances, or
-///   until 4096 more jobs of its bucket are over;
-/// - an action that changed something for 24 h, or until 65 536 more are remembered in its bucket.
+/// - a schedule while its job exists, and then for `delivery.dedupe_window` of the instances;
+/// - an action that changed something for 24 h;
+/// - of each, about the newest million of the namespace.
 ///
 /// An action that changed nothing is carried out again.
 ///

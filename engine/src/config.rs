@@ -1,8 +1,11 @@
 //! The Redis that holds the jobs: its mode, and what a write waits for.
 
+use std::path::PathBuf;
+
 use dwell_core::redacted;
 use serde::{Deserialize, Serialize};
 
+use crate::store::client::Refusals;
 use crate::store::error::{Class, StoreError};
 
 /// The kind of Redis at the URLs.
@@ -77,6 +80,16 @@ pub struct Redis {
     /// One server, several masters of a cluster, or several sentinels; `redis://`, or `rediss://`
     /// for TLS. `Debug` shows them without their passwords.
     pub urls: Vec<String>,
+    /// A file with the URLs, one a line, read anew for each connection: `urls` has what it held first.
+    /// So a changed password needs no restart.
+    pub urls_file: Option<PathBuf>,
+    /// The user of the sentinels; `None`: their default user. User and password in `urls` are those of
+    /// Redis itself.
+    pub sentinel_user: Option<String>,
+    /// The password of the sentinels; `None`: they ask for none.
+    pub sentinel_password: Option<String>,
+    /// A file with the password of the sentinels, read anew for each connection.
+    pub sentinel_password_file: Option<PathBuf>,
     /// The name of the master that the sentinels watch.
     pub master: String,
     /// Prefix of every key: programs with the same namespace share their jobs.
@@ -88,6 +101,15 @@ pub struct Redis {
     pub durability: Durability,
     /// The server fsyncs each write but does not report it (managed Redis).
     pub assume_fsync: bool,
+    /// What Redis refuses the connections with these settings, those of all clones.
+    #[doc(hidden)]
+    pub refusals: Refusals,
+}
+
+/// The URLs in a text: one a line, or separated by commas.
+#[must_use]
+pub fn urls_in(text: &str) -> Vec<String> {
+    text.split(['\n', ',']).map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
 }
 
 impl Redis {
@@ -98,11 +120,16 @@ impl Redis {
         Redis {
             mode: RedisMode::Single,
             urls: vec![url.into()],
+            urls_file: None,
+            sentinel_user: None,
+            sentinel_password: None,
+            sentinel_password_file: None,
             master: "mymaster".to_owned(),
             namespace: "dwell".to_owned(),
             buckets: 16,
             durability: Durability::Memory,
             assume_fsync: false,
+            refusals: Refusals::default(),
         }
     }
 
@@ -133,11 +160,15 @@ impl std::fmt::Debug for Redis {
         f.debug_struct("Redis")
             .field("mode", &self.mode)
             .field("urls", &self.urls.iter().map(|url| redacted(url)).collect::<Vec<_>>())
+            .field("urls_file", &self.urls_file)
+            .field("sentinel_user", &self.sentinel_user)
+            .field("sentinel_password", &self.sentinel_password.as_ref().map(|_| "***"))
+            .field("sentinel_password_file", &self.sentinel_password_file)
             .field("master", &self.master)
             .field("namespace", &self.namespace)
             .field("buckets", &self.buckets)
             .field("durability", &self.durability)
             .field("assume_fsync", &self.assume_fsync)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

@@ -61,6 +61,8 @@ pub mod worker;
 cfg_if::cfg_if! {
     if #[cfg(feature = "internals")] {
         #[doc(hidden)]
+        pub mod budget;
+        #[doc(hidden)]
         pub mod clock;
         #[doc(hidden)]
         pub mod consumers;
@@ -75,6 +77,7 @@ cfg_if::cfg_if! {
         #[doc(hidden)]
         pub mod store;
     } else {
+        mod budget;
         mod clock;
         mod consumers;
         mod fleet;

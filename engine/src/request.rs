@@ -1,5 +1,7 @@
 //! The requests to the store: a new job, or an action on an existing job.
 
+use std::sync::Arc;
+
 use dwell_core::Destination;
 
 use crate::job::{Action, Conflict, Due, Job, JobId};
@@ -61,6 +63,8 @@ pub struct Schedule {
     /// The job's queue has as many jobs as it may have: a job with a new id is refused, and nothing
     /// changes.
     pub queue_full: bool,
+    /// The caller has only these queues: if a job of others has the id, nothing changes.
+    pub own_queues: Option<OwnQueues>,
     /// When the job is due.
     pub due: Due,
     /// What happens if the id exists.
@@ -86,12 +90,37 @@ pub struct Act {
     pub seen_due: Option<i64>,
     /// The `delayed-attempt` that a `finish` or `fail` returns.
     pub seen_attempt: Option<u32>,
-    /// Of a `cancel`: only the record of this generation, which the caller read.
-    pub seen_generation: Option<[u8; 8]>,
+    /// The caller has only these queues: a job of others is `not_found`.
+    pub own_queues: Option<OwnQueues>,
     /// The identity of the inbound message.
     pub origin: Origin,
     /// The destination of the verdict, on the ingest's broker.
     pub reply_to: Option<Destination>,
+}
+
+/// The queues of a caller that has not all, and no target on a broker: the store compares them with the
+/// owner of the job in the same step that changes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnQueues(Arc<str>);
+
+impl OwnQueues {
+    /// These names, and patterns in which `*` is any characters.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        // No queue has a name with a space.
+        let names: Vec<&str> = names.into_iter().filter(|name| !name.contains(char::is_whitespace)).collect();
+        OwnQueues(names.join(" ").into())
+    }
+
+    /// Any queue.
+    #[must_use]
+    pub fn any() -> Self {
+        OwnQueues::new(["*"])
+    }
+
+    /// The names in the notation of the scripts.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
 }
 
 /// The identity of an inbound message, by which a redelivery changes nothing.
@@ -128,6 +157,7 @@ impl Schedule {
             first: None,
             apart: false,
             queue_full: false,
+            own_queues: None,
             due,
             conflict: Conflict::default(),
             job,
@@ -155,7 +185,7 @@ impl Act {
     /// An action on the current schedule and attempt of this job. A `reschedule` needs a `due`.
     #[must_use]
     pub fn new(action: Action, id: JobId) -> Self {
-        Act { action, id, due: None, seen_due: None, seen_attempt: None, seen_generation: None, origin: Origin::of_call(), reply_to: None }
+        Act { action, id, due: None, seen_due: None, seen_attempt: None, own_queues: None, origin: Origin::of_call(), reply_to: None }
     }
 
     /// The same, for this attempt only.

@@ -3,15 +3,19 @@
 
 mod follow_up;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::follow_up::{FollowUp, follow_up};
+use self::follow_up::{FollowUp, TIMED_OUT, follow_up};
 use crate::clock::{self, Instant};
 use crate::fleet::Fleet;
 use crate::job::{DeadReason, queue_of_set};
@@ -32,6 +36,9 @@ const SMALL_FLEET: u32 = 16;
 /// Other instances leave an expired lease to the preferred reader for this time.
 const DEFERENCE: Duration = Duration::from_millis(250);
 
+/// How many buckets of one master are rescued beside each other: enough to keep Redis busy.
+const BESIDE: usize = 8;
+
 /// What a rescue needs to know.
 #[derive(Debug, Clone)]
 pub struct RescueRules {
@@ -43,8 +50,8 @@ pub struct RescueRules {
 
 /// Receives what a rescue did.
 pub trait RescueObserver: Send + Sync {
-    /// A consumer did not finish its job within the TTR; `queue`: of a job of a queue.
-    fn timed_out(&self, _queue: Option<&str>) {}
+    /// Consumers did not finish so many jobs within the TTR; `queue`: of jobs of a queue.
+    fn timed_out(&self, _queue: Option<&str>, _count: u64) {}
     /// The owner of a job crashed, and its attempt may have arrived.
     fn taken_over(&self) {}
     /// A job is dead for this reason.
@@ -53,12 +60,24 @@ pub trait RescueObserver: Send + Sync {
     fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()>;
 }
 
-/// The agent that takes over expired leases.
+/// The agent that takes over expired leases. Cheap to clone.
+#[derive(Clone)]
 pub struct Rescue {
     store: Arc<Store>,
     rules: RescueRules,
     observer: Arc<dyn RescueObserver>,
     fleet: watch::Receiver<Fleet>,
+}
+
+/// What a rescue has to do with one master.
+#[derive(Default)]
+struct Master {
+    /// A look at it has no answer yet.
+    is_looked_at: bool,
+    /// The rescues that run.
+    running: usize,
+    /// Buckets with ended leases, each with whether it is preferred.
+    ended: VecDeque<(u16, bool)>,
 }
 
 impl Rescue {
@@ -68,10 +87,12 @@ impl Rescue {
         Rescue { store, rules, observer, fleet }
     }
 
-    /// Takes over expired leases until told to stop.
+    /// Takes over expired leases until told to stop. Looks and rescues go on beside each other: neither a
+    /// master that hangs nor a bucket with many ended leases delays the others.
     pub async fn run(self, stop: CancellationToken) {
-        let mut all_at = clock::now();
-        loop {
+        let (mut all_at, mut masters): (_, HashMap<Option<String>, Master>) = (clock::now(), HashMap::new());
+        let (mut looks, mut rescues, mut busy) = (FuturesUnordered::new(), JoinSet::new(), HashSet::new());
+        while !stop.is_cancelled() {
             let everything = clock::now() >= all_at;
             let preferred = {
                 let fleet = self.fleet.borrow();
@@ -82,75 +103,103 @@ impl Rescue {
                 }
                 fleet.preferred(self.store.keys().buckets())
             };
-            let buckets = (0..).zip(preferred).filter(|(_, preferred)| *preferred || everything);
-            // One pass for each master, side by side: a master that hangs must not delay the
-            // others.
-            let passes = self.by_master(buckets).into_iter().map(|buckets| self.pass(buckets, &stop));
-            let next = join_all(passes).await.into_iter().flatten().min();
-            let look = all_at.min(clock::now() + SCAN_INTERVAL);
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = clock::sleep_until(next.map_or(look, |next| next.min(look))) => {}
+            let buckets = (0..).zip(preferred).filter(|(bucket, preferred)| (*preferred || everything) && !busy.contains(bucket));
+            masters.retain(|_, master| master.is_looked_at || master.running > 0 || !master.ended.is_empty());
+            for (home, buckets) in self.by_master(buckets) {
+                let master = masters.entry(home.clone()).or_default();
+                if !std::mem::replace(&mut master.is_looked_at, true) {
+                    looks.push(self.look(buckets).map(move |found| (home, found)));
+                }
+            }
+            let mut look_at = all_at.min(clock::now() + SCAN_INTERVAL);
+            loop {
+                for (home, master) in &mut masters {
+                    while master.running < BESIDE
+                        && let Some((bucket, preferred)) = master.ended.pop_front()
+                    {
+                        master.running += 1;
+                        let (rescue, home) = (self.clone(), home.clone());
+                        // A task: the records are read on every core.
+                        rescues.spawn(async move {
+                            let result = AssertUnwindSafe(rescue.run_once(bucket)).catch_unwind().await;
+                            (home, bucket, preferred, result.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "a rescue panicked"))))
+                        });
+                    }
+                }
+                tokio::select! {
+                    () = stop.cancelled() => break,
+                    Some((home, (ended, next))) = looks.next() => {
+                        let master = masters.entry(home).or_default();
+                        master.is_looked_at = false;
+                        master.ended.extend(ended.into_iter().filter(|(bucket, _)| busy.insert(*bucket)));
+                        look_at = next.map_or(look_at, |next| next.min(look_at));
+                    }
+                    Some(rescued) = rescues.join_next() => {
+                        let Ok((home, bucket, preferred, result)) = rescued else { continue };
+                        let master = masters.entry(home).or_default();
+                        master.running = master.running.saturating_sub(1);
+                        busy.remove(&bucket);
+                        match result {
+                            Ok(next) => look_at = next.filter(|_| preferred).map_or(look_at, |next| next.min(look_at)),
+                            Err(error) => {
+                                tracing::debug!(bucket, %error, "rescuing failed, trying again");
+                                if error.is_away() {
+                                    // Its other buckets would time out as well.
+                                    for (bucket, _) in master.ended.drain(..) {
+                                        busy.remove(&bucket);
+                                    }
+                                }
+                            }
+                        }
+                    }
+                    () = clock::sleep_until(look_at) => break,
+                }
             }
         }
+        // Calls on their way are not given up: their leases would have to end.
+        while rescues.join_next().await.is_some() {}
     }
 
     /// Groups buckets by their master, with whether each is preferred; without a cluster, one
     /// group.
-    fn by_master(&self, buckets: impl Iterator<Item = (u16, bool)>) -> Vec<Vec<(u16, bool)>> {
+    fn by_master(&self, buckets: impl Iterator<Item = (u16, bool)>) -> HashMap<Option<String>, Vec<(u16, bool)>> {
         let layout = self.store.layout();
         let mut groups: HashMap<Option<String>, Vec<(u16, bool)>> = HashMap::new();
         for (bucket, preferred) in buckets {
             let home = layout.as_ref().and_then(|layout| self.store.master_of(layout, bucket));
             groups.entry(home).or_default().push((bucket, preferred));
         }
-        groups.into_values().collect()
+        groups
     }
 
-    /// One pass over the buckets of one master. Returns when the next lease in a preferred bucket
-    /// expires.
-    async fn pass(&self, mut buckets: Vec<(u16, bool)>, stop: &CancellationToken) -> Option<Instant> {
-        // A pass that ends early skips different buckets each time.
-        let first = rand::random_range(0..buckets.len().max(1));
-        buckets.rotate_left(first);
-        let is_away = |error: &StoreError| matches!(error.class, Class::Io | Class::Timeout);
+    /// Looks at buckets of one master. Returns those in which a lease has ended, with whether each is
+    /// preferred, and when the next lease in a preferred bucket ends.
+    async fn look(&self, buckets: Vec<(u16, bool)>) -> (Vec<(u16, bool)>, Option<Instant>) {
         let names: Vec<u16> = buckets.iter().map(|(bucket, _)| *bucket).collect();
         let ahead = match self.store.queue.leases_end(&names).await {
             Ok(ahead) => ahead,
-            Err(error) if is_away(&error) => return None,
+            Err(error) if error.is_away() => return (Vec::new(), None),
             // A bucket is damaged or has moved: look at each by itself.
             Err(_) => vec![Some(i64::MIN); names.len()],
         };
-        let mut next: Option<Instant> = None;
+        let (mut next, mut ended): (Option<Instant>, Vec<(u16, bool)>) = (None, Vec::new());
         for ((bucket, preferred), ahead_us) in buckets.into_iter().zip(ahead) {
             let Some(ahead_us) = ahead_us else { continue };
             let deference = if preferred { Duration::ZERO } else { DEFERENCE };
-            if stop.is_cancelled() {
-                break;
-            }
             if ahead_us.saturating_add(i64::try_from(deference.as_micros()).unwrap_or(0)) > 0 {
                 // Consumers wait for the redelivery of jobs that they did not finish: exact to the
                 // millisecond when near.
                 next = next.into_iter().chain(preferred.then(|| after(ahead_us))).min();
-                continue;
-            }
-            match self.run_once(bucket).await {
-                Ok(deadline) => next = next.into_iter().chain(deadline.filter(|_| preferred)).min(),
-                Err(error) => {
-                    tracing::debug!(bucket, %error, "rescuing failed, trying again");
-                    if self.store.is_cluster() && is_away(&error) {
-                        // The other buckets of this master would time out as well, and delay the
-                        // next pass of the other masters.
-                        break;
-                    }
-                }
+            } else {
+                ended.push((bucket, preferred));
             }
         }
-        next
+        (ended, next)
     }
 
     /// Handles one bucket until no lease in it has expired. Returns when the next one expires.
     pub async fn run_once(&self, bucket: u16) -> Result<Option<Instant>, StoreError> {
+        self.time_out(bucket).await?;
         loop {
             let taken = self.store.queue.rescue(bucket, self.rules.lease, CALL_JOBS, CALL_BYTES).await?;
             let none_taken = taken.jobs.is_empty() && taken.broken.is_empty();
@@ -180,6 +229,37 @@ impl Rescue {
         }
     }
 
+    /// Sends back the held jobs past their TTR that are due again at once. Those with another fate stay held.
+    async fn time_out(&self, bucket: u16) -> Result<(), StoreError> {
+        let (mut sets, mut idle_calls, mut until_ms) = (Vec::new(), 0, None);
+        // One call without an effect learns the queues. A second learned nothing new that helps.
+        while idle_calls < 2 {
+            let done = match self.store.queue.time_out(bucket, &sets, self.rules.retry_ms.len(), until_ms, TIMED_OUT).await {
+                Ok(done) => done,
+                Err(error) if error.is_away() => return Err(error),
+                // The key of a queue is damaged or forbidden: the rescue sends back the jobs of the others.
+                Err(error) => {
+                    tracing::debug!(bucket, %error, "no held job is sent back at once");
+                    return Ok(());
+                }
+            };
+            // What ends from now on must not hold up the rescue.
+            until_ms = until_ms.or(Some(done.now_us / 1000));
+            if done.ready.is_empty() && done.left_out.is_empty() {
+                return Ok(());
+            }
+            idle_calls = if done.ready.is_empty() { idle_calls + 1 } else { 0 };
+            for (set, count) in &done.ready {
+                self.observer.timed_out(queue_of_set(set), *count);
+                self.observer.wake(WakeUp { bucket, broker: set.clone(), due_ms: done.now_us / 1000 }).await;
+            }
+            if !done.left_out.is_empty() {
+                sets = done.left_out;
+            }
+        }
+        Ok(())
+    }
+
     async fn bury(&self, bucket: u16, queue: Option<&str>, buries: &[Bury]) -> Result<(), StoreError> {
         if buries.is_empty() {
             return Ok(());
@@ -196,7 +276,7 @@ impl Rescue {
         let now_ms = self.store.now_ms();
         for lease in leases {
             if lease.state.held {
-                self.observer.timed_out(lease.record.job.queue.as_deref());
+                self.observer.timed_out(lease.record.job.queue.as_deref(), 1);
             } else {
                 tracing::warn!(id = %lease.id, broker = set, crashes = lease.state.crashes, "the lease expired without a settlement, the job is taken over");
                 self.observer.taken_over();
@@ -244,3 +324,6 @@ fn by_set(leases: Vec<Lease>) -> Vec<(String, Vec<Lease>)> {
     }
     groups
 }
+
+#[cfg(test)]
+mod tests;

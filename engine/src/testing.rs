@@ -199,7 +199,7 @@ impl TestQueue {
         let deadline_ms = self.now_ms.saturating_add(stored.job.ttr_ms.into());
         let context = Context::new(id.clone(), queue.clone(), stored.attempts, (stored.due_ms, deadline_ms), stored.job.headers.clone());
         let ended = handler::run(route.handler.clone(), stored.job.clone(), context).await;
-        let lease = PopToken { nonce: [0; 8], ttr_ms: stored.job.ttr_ms, wait_ms, queue: queue.to_string() };
+        let lease = PopToken { nonce: [0; 8], ttr_ms: stored.job.ttr_ms, wait_ms, queue: queue.to_string(), seal: [0; 8] };
         Some(match word(ended, &lease, false) {
             Word::Fail { wait_ms: Some(wait_ms), error } => {
                 let next_in = Duration::from_millis(wait_ms);

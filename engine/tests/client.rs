@@ -153,3 +153,23 @@ async fn a_job_that_nobody_would_deliver_is_refused_until_somebody_does() {
     let away = Client::connect(&Redis::new("redis://:secret@127.0.0.1:1"), &[]).await.err().unwrap();
     assert!(away.class == ErrorKind::Io && !away.message.contains("secret"), "{away}");
 }
+
+#[tokio::test]
+async fn a_rotated_password_is_read_again_from_its_file() {
+    let mut server = RedisServer::start(RedisOptions { password: Some("first".to_owned()), ..RedisOptions::default() }).await.unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, server.url()).unwrap();
+    let config = Redis { urls_file: Some(file.path().to_owned()), ..Redis::new(server.url()) };
+    let client = Client::connect(&config, &["main"]).await.unwrap();
+    server.rotate("second").await.unwrap();
+    // The cut of the old connections may be seen first.
+    let refused = loop {
+        match client.stats().await.unwrap_err() {
+            error if error.class == ErrorKind::Io => {}
+            error => break error,
+        }
+    };
+    assert_eq!((refused.class, refused.hint.contains("redis.urls_file")), (ErrorKind::Refused, true), "{refused}: {}", refused.hint);
+    std::fs::write(&file, server.url()).unwrap();
+    assert_eq!(client.schedule(&Schedule::new(job("x"), FAR)).await.unwrap().verdict, Verdict::Added);
+}

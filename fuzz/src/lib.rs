@@ -7,6 +7,7 @@
 //! - `http`: the body of `POST /v1/jobs`, and the query of a list with its cursor.
 //! - `record`: what Redis holds of a job.
 //! - `wire`: AMQP's frames and NATS's header blocks, as producers can make them.
+//! - `secrets`: passwords in URLs, however they are misspelt and wherever they stand: no output has a part of one.
 //! - `units`: durations, sizes and times.
 #![cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
 
@@ -18,6 +19,7 @@ mod promises;
 mod record;
 mod request;
 mod rules;
+mod secrets;
 mod units;
 mod wire;
 
@@ -25,11 +27,12 @@ mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("allow", allow::target),
     ("http", http::target),
     ("record", record::target),
     ("request", request::target),
+    ("secrets", secrets::target),
     ("units", units::target),
     ("wire", wire::target),
 ];

@@ -20,13 +20,13 @@ fn reachable(to: &Destination, broker: &str, rules: &Rules) {
     let known = &rules.brokers[broker];
     let kind = known.connector.kind();
     assert!(!naive::never(kind, to), "{to:?} belongs to the broker");
-    assert!(known.allow.iter().any(|pattern| naive::allows(kind, pattern, to)), "{to:?} is not allowed");
+    assert!(known.allow.patterns().iter().any(|pattern| naive::allows(kind, pattern, to)), "{to:?} is not allowed");
     let read = |topic: &String| to.exchange.is_empty() && (*topic == to.address || kind == "nats" && naive::allows(kind, topic, to));
     assert!(!known.ingest_topics.iter().any(read), "{to:?} is an ingest's own");
 }
 
 /// What speaks to Dwell, besides what begins with `delay-`, `delayed-` or `nats-schedule-`.
-const OURS: [&str; 8] = [
+const OURS: [&str; 10] = [
     "x-delay",
     "scheduler-epoch",
     "scheduler-target-topic",
@@ -35,6 +35,8 @@ const OURS: [&str; 8] = [
     "x-timebridge-where",
     "nats-schedule",
     "nats-schedule-target",
+    "x-opt-delivery-time",
+    "x-opt-delivery-delay",
 ];
 
 /// The header neither speaks to Dwell nor acts on the target's broker.

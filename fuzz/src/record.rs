@@ -25,6 +25,7 @@ pub(crate) fn target(bytes: &[u8]) {
         first: None,
         apart: false,
         queue_full: false,
+        own_queues: None,
         due: Due::In(0),
         conflict: Conflict::Keep,
         job: read.job.clone(),

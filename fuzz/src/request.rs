@@ -102,6 +102,7 @@ fn message(input: &mut Input<'_>, kind: &str, flags: u8) -> Message {
         timestamp_is_cut: flags & 64 != 0,
         redelivered: flags & 32 != 0,
         mark_lost: false,
+        unreadable: Vec::new(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use dwell::config::{Ingest, Limits, QueueRules, Queues};
 use dwell::job::{Confirm, OnTimeout};
 use dwell::request::{BrokerRules, QueueGauge, Rules};
-use dwell_connectors::{BrokerConfig, Start, amqp, kafka, nats};
+use dwell_connectors::{Allow, BrokerConfig, Start, amqp, kafka, nats};
 
 /// Redis's time: 2026-01-31T12:00:00Z.
 pub(crate) const NOW: i64 = 1_769_860_800_000;
@@ -25,8 +25,9 @@ pub(crate) fn broker(kind: &str) -> BrokerConfig {
 }
 
 fn known(kind: &str, allow: &[&str], topics: &[&str]) -> (String, BrokerRules) {
-    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    let rules = BrokerRules { connector: Arc::new(broker(kind)), allow: owned(allow), ingest_topics: owned(topics) };
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let connector = Arc::new(broker(kind));
+    let rules = BrokerRules { allow: Allow::new(&**connector, &owned(allow)), connector, ingest_topics: owned(topics) };
     (kind.to_owned(), rules)
 }
 
@@ -73,6 +74,7 @@ pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> Rules {
             hold_ms: 15_000,
             start: Start::Earliest,
             max_age_ms: None,
+            due_header: None,
         },
         ttr_ms: 30_000,
         confirm: Confirm::Broker,

@@ -13,12 +13,13 @@ use dwell_lab::chaos::history::{History, Op};
 use dwell_lab::chaos::plan::Pace;
 use dwell_lab::chaos::system::SystemOptions;
 
-/// A short campaign of these faults.
-fn options(system: SystemOptions, only: Vec<FaultKind>, out: &Path) -> Options {
+/// A short campaign of these faults, at least this many.
+fn options(system: SystemOptions, only: Vec<FaultKind>, least: usize, out: &Path) -> Options {
     Options {
         system: SystemOptions { instances: 2, program: env!("CARGO_BIN_EXE_dwell-instance").into(), ..system },
         seed: 1,
         duration: Duration::from_secs(15),
+        least,
         rate: 60,
         pace: Pace::Dense,
         only,
@@ -33,7 +34,7 @@ async fn no_promise_breaks_while_a_cluster_changes_its_masters() {
     let out = tempfile::tempdir().unwrap();
     let system = SystemOptions { redis: RedisMode::Cluster, durability: Durability::Replica, ..SystemOptions::default() };
     let only = vec![FaultKind::RedisSlotsMoved, FaultKind::RedisFailoverOrdered, FaultKind::RedisMasterKilled];
-    let outcome = Box::pin(campaign::run(options(system, only.clone(), out.path()))).await.unwrap();
+    let outcome = Box::pin(campaign::run(options(system, only.clone(), only.len(), out.path()))).await.unwrap();
     println!("{}", outcome.report);
     assert!(outcome.verdict.is_sound(), "{}", outcome.verdict);
     assert!(outcome.verdict.impacts.len() >= only.len(), "{:?}", outcome.verdict.impacts);
@@ -46,7 +47,7 @@ async fn no_promise_breaks_while_the_host_of_urls_fails() {
     let out = tempfile::tempdir().unwrap();
     let system = SystemOptions { http: true, ..SystemOptions::default() };
     let only = vec![FaultKind::HostDown, FaultKind::HostSilent, FaultKind::HostRefuses, FaultKind::HostDropsAnswers];
-    let outcome = Box::pin(campaign::run(options(system, only, out.path()))).await.unwrap();
+    let outcome = Box::pin(campaign::run(options(system, only, 2, out.path()))).await.unwrap();
     println!("{}", outcome.report);
     assert!(outcome.verdict.is_sound(), "{}", outcome.verdict);
     // A host that was silent is calm again only after the pauses that it caused.
@@ -58,7 +59,7 @@ async fn no_promise_breaks_while_the_host_of_urls_fails() {
 async fn no_promise_breaks_in_a_campaign_and_a_job_that_is_taken_out_of_its_record_is_lost() {
     let out = tempfile::tempdir().unwrap();
     let only = vec![FaultKind::DwellKill, FaultKind::RedisKill, FaultKind::LinkCutBroker, FaultKind::LinkDropAnswersRedis];
-    let options = options(SystemOptions::default(), only, out.path());
+    let options = options(SystemOptions::default(), only, 1, out.path());
     let outcome = Box::pin(campaign::run(options)).await.unwrap();
     println!("{}", outcome.report);
     assert!(outcome.verdict.is_sound(), "{}", outcome.verdict);

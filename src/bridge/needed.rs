@@ -1,11 +1,11 @@
-//! The destinations that must exist before anything runs: found, declared, or missing.
+//! The destinations that settings name: those of dead letters, and those of an ingest.
 
-use dwell_connectors::{Declared, Destination, Role, Sink};
+use dwell_connectors::{Declared, Destination, Role};
 
-use super::{Cause, Roles, StartError};
-use crate::config::{Broker, Settings};
+use super::{Cause, StartError};
+use crate::config::{Broker, Ingest, Settings};
 
-/// A destination that must exist before anything runs.
+/// A destination that settings name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needed {
     /// The setting that names it.
@@ -16,34 +16,27 @@ pub struct Needed {
     pub declare: bool,
 }
 
-/// The needed destinations of this broker.
+/// Where the dead letters of this broker's jobs go.
 #[must_use]
-pub fn needed(settings: &Settings, roles: Roles, name: &str, broker: &Broker) -> Vec<Needed> {
-    let mut needed = Vec::new();
-    if roles.dispatch
-        && let Some(to) = broker.connector.dead_letters(&settings.delivery.dead)
-    {
-        let declare = settings.ingest.values().any(|ingest| ingest.declare);
-        let is_common = to == broker.connector.destination(&settings.delivery.dead);
-        let setting = if is_common { "delivery.dead".to_owned() } else { format!("brokers.{name}.dead") };
-        needed.push(Needed { setting, to, declare });
-    }
-    if roles.ingest {
-        let of_broker = settings.ingest.iter().filter(|(_, ingest)| ingest.broker == name);
-        for (ingest_name, ingest) in of_broker {
-            needed.push(Needed {
-                setting: format!("ingest.{ingest_name}.rejected"),
-                to: broker.connector.destination(&ingest.rejected),
-                declare: ingest.declare,
-            });
-            if !ingest.exchange.is_empty() {
-                // The type and the bindings of the exchange are its owner's.
-                let to = Destination { exchange: ingest.exchange.clone(), address: String::new() };
-                needed.push(Needed { setting: format!("ingest.{ingest_name}.exchange"), to, declare: false });
-            }
-        }
-    }
-    needed
+pub fn of_dispatch(settings: &Settings, name: &str, broker: &Broker) -> Option<Needed> {
+    let to = broker.connector.dead_letters(&settings.delivery.dead)?;
+    let is_common = to == broker.connector.destination(&settings.delivery.dead);
+    let setting = if is_common { "delivery.dead".to_owned() } else { format!("brokers.{name}.dead") };
+    Some(Needed { setting, to, declare: settings.ingest.values().any(|ingest| ingest.declare) })
+}
+
+/// Where an ingest publishes: its bad requests, and on its exchange.
+#[must_use]
+pub fn of_ingest(name: &str, ingest: &Ingest, broker: &Broker) -> Vec<Needed> {
+    let rejected =
+        Needed { setting: format!("ingest.{name}.rejected"), to: broker.connector.destination(&ingest.rejected), declare: ingest.declare };
+    // The type and the bindings of the exchange are its owner's.
+    let exchange = (!ingest.exchange.is_empty()).then(|| Needed {
+        setting: format!("ingest.{name}.exchange"),
+        to: Destination { exchange: ingest.exchange.clone(), address: String::new() },
+        declare: false,
+    });
+    [rejected].into_iter().chain(exchange).collect()
 }
 
 impl Needed {
@@ -55,10 +48,8 @@ impl Needed {
     }
 }
 
-pub(super) async fn find_or_declare(broker: &Broker, name: &str, sink: &dyn Sink, needed: &Needed) -> Result<(), StartError> {
-    if sink.exists(&needed.to).await? {
-        return Ok(());
-    }
+/// Creates the destination where it is missing and may be declared.
+pub(super) async fn declare_missing(broker: &Broker, name: &str, needed: &Needed) -> Result<(), StartError> {
     if !needed.declare {
         return Err(nothing_takes(broker, name, needed));
     }
@@ -81,7 +72,7 @@ pub fn nothing_takes(broker: &Broker, name: &str, needed: &Needed) -> StartError
         }
     };
     StartError {
-        cause: Cause::Refused,
+        cause: Cause::Missing,
         message: format!("broker `{name}` ({place}): {what}, which {} names", needed.setting),
         hint: hint.to_owned(),
     }

@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_connectors::{ConnectorError, Outcomes};
+use dwell_connectors::{Outcomes, Source};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::needed::{Needed, find_or_declare, needed};
+use super::letters::Letters;
+use super::needed::{declare_missing, of_dispatch, of_ingest};
 use super::wait::StartWait;
 use super::{AgentEnd, Cause, Roles, StartError};
 use crate::apply::Apply;
@@ -54,10 +55,13 @@ pub(super) fn publishers(
     let start = |(name, broker): (&String, &Broker)| {
         let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
         let (publisher, reports) = Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
-        let (needed, wait, stop) = (needed(settings, roles, name, broker), wait.clone(), stop.clone());
-        let first = First { name: name.clone(), broker: broker.clone(), publisher: publisher.clone(), needed };
+        let needed = of_dispatch(settings, name, broker).filter(|_| roles.dispatch).into_iter().collect();
+        let letters =
+            Letters { name: name.clone(), broker: broker.clone(), publisher: publisher.clone(), needed, readiness: wait.readiness.clone() };
+        let first = First { letters: letters.clone() };
         wait.readiness.waits_for(first.waiting());
-        helpers.spawn(first.run(wait, stop));
+        helpers.spawn(first.run(wait.clone(), stop.clone()));
+        helpers.spawn(letters.find_and_keep(wait.clone(), stop.clone()));
         BrokerPublisher { name: name.clone(), publisher, reports }
     };
     used.map(start).collect()
@@ -65,16 +69,13 @@ pub(super) fn publishers(
 
 /// Opens a publisher for the first time.
 struct First {
-    name: String,
-    broker: Broker,
-    publisher: Publisher,
-    /// Destinations must exist before anything is published.
-    needed: Vec<Needed>,
+    /// What is declared before anything is published.
+    letters: Letters,
 }
 
 impl First {
     fn waiting(&self) -> Waiting {
-        Waiting::Broker(self.name.clone())
+        Waiting::Broker(self.letters.name.clone())
     }
 
     async fn run(self, wait: StartWait, stop: CancellationToken) -> AgentEnd {
@@ -84,20 +85,28 @@ impl First {
             outcomes = wait.until_reached(&waiting, open) => outcomes?,
         };
         wait.readiness.reached(&waiting);
-        self.publisher.run(Some(outcomes), stop).await;
+        self.letters.publisher.run(Some(outcomes), &wait.readiness, stop).await;
         Ok("a publisher")
     }
 
     async fn open(&self) -> Result<Outcomes, StartError> {
+        let Letters { name, broker, publisher, needed, .. } = &self.letters;
         let opened = async {
-            let (sink, outcomes) = self.publisher.connect().await?;
-            for needed in &self.needed {
-                find_or_declare(&self.broker, &self.name, sink.as_ref(), needed).await?;
+            let (sink, outcomes) = publisher.connect().await?;
+            for needed in needed {
+                if sink.exists(&needed.to).await? {
+                    continue;
+                }
+                match declare_missing(broker, name, needed).await {
+                    // It is waited for while jobs are delivered.
+                    Err(error) if error.cause == Cause::Missing => self.letters.missing(needed, &error),
+                    declared => declared?,
+                }
             }
-            self.publisher.use_sink(sink);
+            publisher.use_sink(sink);
             Ok(outcomes)
         };
-        opened.await.inspect_err(|error| self.publisher.record_error(error))
+        opened.await.inspect_err(|error| publisher.record_error(error))
     }
 }
 
@@ -105,7 +114,8 @@ impl First {
 pub(super) struct UnopenedIngest {
     name: String,
     agent: Ingest,
-    publisher: Publisher,
+    /// What it needs beside its source.
+    letters: Letters,
     /// Declare the source if it is missing.
     declare: bool,
     metrics: Metrics,
@@ -138,7 +148,13 @@ pub(super) fn ingests(
         Ok(UnopenedIngest {
             name: name.clone(),
             agent,
-            publisher: publisher.clone(),
+            letters: Letters {
+                name: ingest.broker.clone(),
+                broker: broker.clone(),
+                publisher: publisher.clone(),
+                needed: of_ingest(name, ingest, broker),
+                readiness: wait.readiness.clone(),
+            },
             declare: ingest.declare,
             metrics: apply.metrics.clone(),
         })
@@ -147,27 +163,19 @@ pub(super) fn ingests(
 }
 
 impl UnopenedIngest {
-    /// Opens the source once the publisher for rejected requests is open, and reads until told to
-    /// stop.
+    /// Opens the source once the publisher is open and all that it needs is there, and reads until
+    /// told to stop.
     pub(super) async fn run(self, wait: StartWait, stop: CancellationToken, give_up: CancellationToken) -> AgentEnd {
         let opening = async {
             // The sender lives in the publisher.
-            let _ = self.publisher.connected().wait_for(|up| *up).await;
-            let open = || async {
-                let open = async {
-                    if self.declare {
-                        self.agent.declare().await?;
-                    }
-                    self.agent.open().await
-                };
-                open.await.inspect_err(|error: &ConnectorError| self.record_error(error)).map_err(StartError::from)
-            };
-            wait.until_reached(&Waiting::Ingest(self.name.clone()), open).await
+            let _ = self.letters.publisher.connected().wait_for(|up| *up).await;
+            wait.until_reached(&Waiting::Ingest(self.name.clone()), || self.open()).await
         };
         let source = tokio::select! {
             () = stop.cancelled() => return Ok("an ingest"),
             source = opening => source?,
         };
+        let keeping = self.letters.keep(&stop);
         let cautions = self.agent.cautions();
         let told = async {
             tokio::select! {
@@ -175,11 +183,30 @@ impl UnopenedIngest {
                 () = cautions => {}
             }
         };
-        tokio::join!(self.agent.run(Some(source), stop.clone(), give_up), told);
+        tokio::join!(self.agent.run(Some(source), stop.clone(), give_up), told, keeping);
         Ok("an ingest")
     }
 
-    fn record_error(&self, error: &ConnectorError) {
+    /// All that is missing is told at once.
+    async fn open(&self) -> Result<Box<dyn Source>, StartError> {
+        let opening = async {
+            let found = self.letters.find_all().await;
+            if self.declare {
+                self.agent.declare().await?;
+            }
+            match found {
+                Ok(()) => Ok(self.agent.open().await?),
+                // Nothing is read yet.
+                Err(error) => Err(match self.agent.look().await {
+                    Ok(()) => error,
+                    Err(also) => StartError::joined([error.clone(), also.into()]).unwrap_or(error),
+                }),
+            }
+        };
+        opening.await.inspect_err(|error| self.record_error(error))
+    }
+
+    fn record_error(&self, error: &StartError) {
         if let Some(metrics) = self.metrics.ingest(&self.name) {
             metrics.last_error().record(error);
         }

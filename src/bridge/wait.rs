@@ -1,14 +1,11 @@
-//! Waits at start for servers that cannot be reached, and reports them in the log and in readiness.
+//! Waits at start for servers that cannot be reached, and for what is missing there.
 
 use std::time::Duration;
 
 use super::{Cause, StartError};
 use crate::clock::{self, Instant};
-use crate::readiness::{Readiness, Waiting};
+use crate::readiness::{Outage, Readiness, Waiting};
 use crate::reconnect::Backoff;
-
-/// How often the log repeats what the start waits for.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a start waits, and where it reports.
 #[derive(Clone)]
@@ -24,18 +21,18 @@ impl StartWait {
         StartWait { readiness: readiness.clone(), until: max_wait.map(|max_wait| clock::now() + max_wait) }
     }
 
-    /// Tries until it works. Waits for what is unreachable, until the limit, after at least one
-    /// try. Any other error ends the wait.
+    /// Tries until it works. Waits for what is unreachable or missing, until the limit, after at
+    /// least one try. Any other error ends the wait.
     pub(super) async fn until_reached<T, F>(&self, what: &Waiting, mut attempt: impl FnMut() -> F) -> Result<T, StartError>
     where
         F: Future<Output = Result<T, StartError>>,
     {
         let mut backoff = Backoff::link();
-        let mut logged: Option<Instant> = None;
+        let mut outage = Outage::new(&self.readiness, what.clone());
         let mut tried = attempt().await;
         loop {
             let error = match tried {
-                Err(error) if error.cause == Cause::Unreachable => error,
+                Err(error) if matches!(error.cause, Cause::Unreachable | Cause::Missing) => error,
                 done => return done,
             };
             let now = clock::now();
@@ -43,11 +40,7 @@ impl StartWait {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(error);
             }
-            self.readiness.missing(what, &error.message);
-            if logged.is_none_or(|logged| now.duration_since(logged) >= LOG_INTERVAL) {
-                tracing::warn!(waiting_for = %what, %error, hint = error.hint, "cannot be reached, waiting");
-                logged = Some(now);
-            }
+            outage.tell(error.cause.kind(), &error, &error.hint);
             let again = async {
                 clock::sleep(backoff.pause()).await;
                 attempt().await

@@ -1,4 +1,5 @@
-//! `dwell check`: checks settings, then servers; a line and a hint each. Exits as `run` would.
+//! `dwell check`: checks settings, then servers; a line and a hint each. Exits as `run --wait 0s`
+//! would.
 
 mod brokers;
 mod redis;

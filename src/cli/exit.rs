@@ -46,7 +46,7 @@ impl Exit {
     pub fn of(cause: Cause) -> Self {
         match cause {
             Cause::Settings => Exit::Settings,
-            Cause::Refused | Cause::Unreachable => Exit::Unavailable,
+            Cause::Refused | Cause::Missing | Cause::Unreachable => Exit::Unavailable,
         }
     }
 }
@@ -117,7 +117,9 @@ impl From<StoreError> for Stop {
                 let code = Code::UnreadableJob.as_str();
                 Stop::because(Exit::Failed, format!("{code}: {}", error.message), error.hint)
             }
-            Class::Script | Class::Outdated | Class::NoScript | Class::QueueFull => Stop::because(Exit::Failed, error.message, error.hint),
+            Class::Script | Class::Outdated | Class::NoScript | Class::QueueFull | Class::Taken | Class::Memory => {
+                Stop::because(Exit::Failed, error.message, error.hint)
+            }
             _ => StartError::from(error).into(),
         }
     }

@@ -10,6 +10,7 @@ pub mod lease;
 pub mod ls;
 pub mod pop;
 pub mod queues;
+pub mod ready;
 pub mod requeue;
 pub mod run;
 pub mod schema;
@@ -25,6 +26,7 @@ use clap::{Parser, Subcommand};
 use common::Common;
 use exit::{Exit, Stop};
 
+use crate::config::{Mask, Runtime};
 use crate::job::Action;
 
 /// Delayed delivery for the Kafka, RabbitMQ or NATS JetStream that you already run
@@ -41,6 +43,8 @@ pub struct Cli {
 enum Command {
     /// Run the sidecar
     Run(run::Args),
+    /// Ask a running instance whether it is ready: exit code 0 or 1
+    Ready(ready::Args),
     /// Check settings and servers; print one line per check, with a hint
     Check(check::Args),
     /// Send a request through the broker, as a producer does
@@ -80,10 +84,11 @@ enum Command {
 }
 
 /// Runs the program, from its command line to its exit code.
-pub async fn main() -> ExitCode {
+#[must_use]
+pub fn main() -> ExitCode {
     prepare();
     match Cli::read() {
-        Ok(cli) => cli.run().await,
+        Ok(cli) => cli.run(),
         Err(exit) => exit,
     }
 }
@@ -100,17 +105,29 @@ pub fn prepare() {
 /// The exit code, after the help, the version or the mistake in the command line is printed.
 pub fn parse<C: Parser>() -> Result<C, ExitCode> {
     C::try_parse().map_err(|error| {
-        // If stderr is closed, the message is lost.
-        let _ = error.print();
+        let (shown, text) = (mask(), error.render().to_string());
+        let masked = shown.over(&text);
+        if masked == text {
+            // If stderr is closed, the message is lost.
+            let _ = error.print();
+        } else {
+            eprint!("{masked}");
+        }
         if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
     })
+}
+
+/// Hides what may be a secret in the arguments of this process, which messages quote.
+fn mask() -> Mask {
+    let arguments: Vec<String> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    Mask::of(arguments.iter().map(String::as_str))
 }
 
 /// The exit code of a command. Prints on stderr why a command stopped early.
 pub fn finish(done: Result<Exit, Stop>) -> ExitCode {
     done.unwrap_or_else(|stop| {
         if stop.exit() != Exit::Ok {
-            eprintln!("{stop}");
+            eprintln!("{}", mask().over(&stop.to_string()));
         }
         stop.exit()
     })
@@ -127,32 +144,45 @@ impl Cli {
     }
 
     /// Runs the command to its end.
-    pub async fn run(self) -> ExitCode {
-        finish(self.command.run(&self.common).await)
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        let logs = matches!(self.command, Command::Run(_));
+        let done = self.command.run(&self.common);
+        if logs { run::finish(done) } else { finish(done) }
     }
 }
 
+/// The threads of a command.
+fn runtime(settings: &Runtime) -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(settings.threads()).enable_all().build()
+}
+
+fn block_on(command: impl Future<Output = Result<Exit, Stop>>) -> Result<Exit, Stop> {
+    // Boxed: the future of a command can be large.
+    runtime(&Runtime::default())?.block_on(Box::pin(command))
+}
+
 impl Command {
-    async fn run(self, common: &Common) -> Result<Exit, Stop> {
+    fn run(self, common: &Common) -> Result<Exit, Stop> {
         match self {
-            // Boxed: the future of all agents is large.
-            Command::Run(args) => Box::pin(run::run(common, &args)).await,
-            Command::Check(args) => Box::pin(check::run(common, &args)).await,
-            Command::Send(args) => Box::pin(send::run(common, &args)).await,
-            Command::Ls(args) => Box::pin(ls::run(common, &args)).await,
-            Command::Show(args) => Box::pin(show::run(common, &args)).await,
-            Command::Stats(args) => Box::pin(stats::run(common, &args)).await,
-            Command::Fsck(args) => Box::pin(fsck::run(common, &args)).await,
-            Command::Cancel(args) => Box::pin(act::act(common, Action::Cancel, args)).await,
-            Command::Reschedule(args) => Box::pin(act::reschedule(common, args)).await,
-            Command::Fire(args) => Box::pin(act::act(common, Action::Fire, args)).await,
-            Command::Finish(args) => Box::pin(act::finish(common, args)).await,
-            Command::Fail(args) => Box::pin(act::fail(common, args)).await,
-            Command::Pop(args) => Box::pin(pop::run(common, args)).await,
-            Command::Release(args) => Box::pin(lease::release(common, args)).await,
-            Command::Touch(args) => Box::pin(lease::touch(common, args)).await,
-            Command::Queues(args) => Box::pin(queues::run(common, &args)).await,
-            Command::Requeue(args) => Box::pin(requeue::run(common, args)).await,
+            Command::Run(args) => run::start(common, &args),
+            Command::Ready(args) => block_on(ready::run(common, &args)),
+            Command::Check(args) => block_on(check::run(common, &args)),
+            Command::Send(args) => block_on(send::run(common, &args)),
+            Command::Ls(args) => block_on(ls::run(common, &args)),
+            Command::Show(args) => block_on(show::run(common, &args)),
+            Command::Stats(args) => block_on(stats::run(common, &args)),
+            Command::Fsck(args) => block_on(fsck::run(common, &args)),
+            Command::Cancel(args) => block_on(act::act(common, Action::Cancel, args)),
+            Command::Reschedule(args) => block_on(act::reschedule(common, args)),
+            Command::Fire(args) => block_on(act::act(common, Action::Fire, args)),
+            Command::Finish(args) => block_on(act::finish(common, args)),
+            Command::Fail(args) => block_on(act::fail(common, args)),
+            Command::Pop(args) => block_on(pop::run(common, args)),
+            Command::Release(args) => block_on(lease::release(common, args)),
+            Command::Touch(args) => block_on(lease::touch(common, args)),
+            Command::Queues(args) => block_on(queues::run(common, &args)),
+            Command::Requeue(args) => block_on(requeue::run(common, args)),
             Command::Schema(_) => schema::run(common),
             Command::Completions(args) => completions::run(&args),
         }

@@ -25,12 +25,9 @@ pub(super) async fn run(common: &Common, _: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let store = Store::attach(&settings.redis).await?;
     let now_ms = store.read_clock().await? / 1000;
-    let mut names = store.reader.queues().await?;
-    names.extend(settings.queues.names().map(str::to_owned));
-    let names: Vec<String> = names.into_iter().collect();
-    let mut counts = store.reader.queue_counts(&names).await?;
-    counts.retain(|counts| !counts.is_unused() || settings.queues.is_named(&counts.queue));
-    let queues: Vec<Queue> = counts.into_iter().map(|counts| Queue::of(counts, None)).collect();
+    let mut counts = store.reader.active_counts(|_| true).await?;
+    counts.name(settings.queues.names());
+    let queues: Vec<Queue> = counts.queues.into_values().map(|counts| Queue::of(counts, None)).collect();
     match common.output {
         Form::Json => queues.iter().try_for_each(|queue| common.answer(queue, ""))?,
         Form::Text if queues.is_empty() => line("no queues")?,

@@ -1,21 +1,24 @@
 //! `dwell run`: the sidecar.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use futures_util::future::join_all;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
+use tracing::Level;
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
 use crate::bridge::{Bridge, Failure, Roles, StartError};
 use crate::compat::listeners::{self, Serving};
 use crate::compat::{Access, Service};
-use crate::config::read_secret;
+use crate::config::{Problem, Settings, read_secret};
+use crate::http::account::Memory;
 use crate::http::api::{self, Api};
+use crate::http::guard::Guard;
 use crate::http::listener::CONSUMERS_MAX;
-use crate::http::{ListenError, Listener, Rates, StartGate, probes, router};
+use crate::http::{ListenError, Listener, Rates, Room, StartGate, probes, router};
 use crate::queues::QueueService;
 use crate::readiness::{Readiness, Waiting};
 use crate::request::Rules;
@@ -33,7 +36,7 @@ pub struct Args {
     /// Only read requests: deliver nothing. Consumers of queues are served all the same
     #[arg(long)]
     no_dispatch: bool,
-    /// How long to wait for an unreachable Redis or broker; by default without limit
+    /// How long to wait at the start for a Redis, a broker or a destination; by default without limit
     #[arg(long = "wait", value_name = "DURATION", value_parser = parse_duration_ms)]
     wait_ms: Option<u64>,
 }
@@ -53,14 +56,46 @@ impl From<Failure> for Stop {
     }
 }
 
+/// Reads the settings, and runs with the threads that they allow.
+///
+/// # Errors
+/// See [`run`].
+pub(super) fn start(common: &Common, args: &Args) -> Result<Exit, Stop> {
+    log::start().map_err(|error| Stop::because(Exit::Usage, error.to_string(), ""))?;
+    let settings = common.settings()?;
+    // Boxed: the future of all agents is large.
+    super::runtime(&settings.runtime)?.block_on(Box::pin(run(settings, args)))
+}
+
+/// The exit code. Says why the run ended: as the last line of the log, and for people on a terminal.
+pub(super) fn finish(done: Result<Exit, Stop>) -> ExitCode {
+    match &done {
+        Err(stop) if log::is_json() && tracing::enabled!(Level::ERROR) => {
+            let (exit_code, mask) = (stop.exit().code(), super::mask());
+            match stop {
+                Stop::Settings(problems) => {
+                    for problem in problems {
+                        let Problem { key, source, message, hint } = problem;
+                        let [key, source, message, hint] = [key, source, message, hint].map(|text| mask.over(text));
+                        tracing::error!(exit_code, setting = key, source, error = message, hint, "the settings are wrong");
+                    }
+                }
+                Stop::Because { message, hint, .. } => {
+                    tracing::error!(exit_code, error = mask.over(message), hint = mask.over(hint), "ended by an error");
+                }
+            }
+            stop.exit().into()
+        }
+        _ => super::finish(done),
+    }
+}
+
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// The settings are not valid; a server refuses access, does not have what the settings name, or
-/// cannot be reached in time; or an agent failed.
-pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
-    let settings = common.settings()?;
-    log::start().map_err(|error| Stop::because(Exit::Usage, error.to_string(), ""))?;
+/// The settings are not valid; a server refuses access; what the start waits for does not come in
+/// time; or an agent failed.
+async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     let mut signals = Signals::new()?;
     let traces = Traces::from_environment().map_err(|error| {
         Stop::because(Exit::Settings, error.to_string(), "write the URL of an OTLP collector, as http://127.0.0.1:4317")
@@ -70,22 +105,30 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let read = settings.ingest.keys().filter(|_| !args.no_ingest).map(String::as_str);
     let readiness = Readiness::new(read);
     readiness.waits_for(Waiting::Api);
-    let listener = bind("probes.listen", &settings.probes.listen).await?;
+    let (room, memory) = (Room::of_system(), Memory::of(&settings.limits));
+    let listener = bind("probes.listen", &settings.probes.listen).await?.within(&room.for_probes(), &Memory::of_probes());
     tracing::info!(address = %listener.address(), "probes");
     let admin = bind("http.listen", &settings.http.listen).await?;
     let admin = if settings.queues.is_empty() {
         admin
     } else {
-        allow_connections();
+        if room.most() < CONSUMERS_MAX {
+            let (most, wanted) = (room.most(), CONSUMERS_MAX);
+            tracing::warn!(most, wanted, "the system's limit of open files is low for waiting consumers: raise it (ulimit -n)");
+        }
         admin.for_consumers()
     };
-    let compat = listeners::bind(&settings.compat).await.map_err(cannot_listen)?;
+    let admin = admin.within(&room, &memory);
+    let compat = listeners::bind(&settings.compat, &room, &memory).await.map_err(cannot_listen)?;
     let token = match &settings.http.token_file {
         Some(file) => Some(read_secret(file).map_err(|why| Stop::because(Exit::Settings, format!("http.token_file: {why}"), ""))?),
         None => None,
     };
+    let guard = Guard::following(&settings.http, token.as_deref());
     let http_stop = CancellationToken::new();
-    let http = tokio::spawn(listener.serve(probes::router(readiness.clone(), metrics.clone()), http_stop.clone()));
+    let http = tokio::spawn(
+        listener.serve(probes::router(readiness.clone(), metrics.clone(), settings.redis.refusals.clone()), http_stop.clone()),
+    );
 
     tracing::info!(address = %admin.address(), "admin api");
     let gate = StartGate::default();
@@ -102,6 +145,7 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
             return Ok(Exit::Ok);
         }
     };
+    bridge.consumers().share(memory.calls());
     let rates = Rates::new(metrics.clone());
     let queues = QueueService::new(settings.queues.clone(), bridge.consumers().clone(), metrics.clone(), settings.limits.max_ttr_ms.into());
     let api = Api::new(api::Parts {
@@ -113,14 +157,14 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         gauge: bridge.gauge().clone(),
         rates: rates.clone(),
         readiness: readiness.clone(),
-        token: token.as_deref(),
+        guard: guard.clone(),
         stop: http_stop.clone(),
     });
     let sampling = tokio::spawn(rates.run(http_stop.clone()));
     gate.open(router::router(api));
     readiness.reached(&Waiting::Api);
     let service = Service::new(bridge.apply().clone(), queues, Rules { gauge: bridge.gauge().clone(), ..Rules::direct(&settings) });
-    let access = Access::new(token.as_deref(), &settings.http.tokens);
+    let access = Access::new(guard);
     compat.iter().for_each(|listener| listener.open(&service, &access));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
     let failed = tokio::select! {
@@ -137,7 +181,9 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let drain = Duration::from_millis(settings.shutdown.drain_ms);
     tokio::select! {
         clean = bridge.stop(drain) => {
-            if !clean {
+            if clean {
+                tracing::info!("drained: nothing is left in flight");
+            } else {
                 tracing::warn!("the drain time is over; other instances take over the remaining jobs when their leases expire");
             }
         }
@@ -147,19 +193,8 @@ pub async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     http_stop.cancel();
     // Open requests are answered, for a second at most.
     let _ = tokio::join!(http, admin, sampling, join_all(compat.into_iter().map(Serving::ended)));
+    tracing::info!("ended");
     failed.map_or(Ok(Exit::Ok), |failed| Err(failed.into()))
-}
-
-/// Raises the limit of open files to what the system allows: each waiting consumer has a connection.
-fn allow_connections() {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = CONSUMERS_MAX as u64 + 1024;
-    if limit.current.is_some_and(|current| current < wanted) {
-        let current = limit.maximum.map_or(wanted, |most| most.min(wanted));
-        if setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit }).is_err() || current < wanted {
-            tracing::warn!(files = current, wanted, "the system's limit of open files is low for waiting consumers: raise it (ulimit -n)");
-        }
-    }
 }
 
 async fn bind(setting: &'static str, listen: &str) -> Result<Listener, Stop> {

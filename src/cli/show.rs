@@ -71,6 +71,9 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
     if !job.key.is_null() {
         lines.push(("key", job.key.as_str().map_or_else(|| job.key.to_string(), str::to_owned)));
     }
+    if let Some(died_ms) = job.died_ms {
+        lines.push(("died", time(died_ms)));
+    }
     if let Some(error) = &job.last_error {
         lines.push(("last error", error.clone()));
     }

@@ -2,14 +2,12 @@
 //! ways. Without tokens, callers on this host that address it by a loopback name, and no page of
 //! another origin: calls of these protocols change something by any method.
 
-use std::collections::BTreeMap;
-
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::config::{Scope, Token};
+use crate::config::Scope;
 use crate::http::caller::Caller;
 use crate::http::guard::{Guard, refuses_open};
 
@@ -29,10 +27,10 @@ pub(super) enum Denied {
 }
 
 impl Access {
-    /// The token that may do everything, if there is one, and those of applications.
+    /// The tokens of this guard.
     #[must_use]
-    pub fn new(master: Option<&str>, tokens: &BTreeMap<String, Token>) -> Self {
-        Access(Guard::new(master, tokens))
+    pub fn new(guard: Guard) -> Self {
+        Access(guard)
     }
 
     /// The caller that sent this token. Notes the name of the token for the log.

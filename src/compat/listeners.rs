@@ -10,7 +10,8 @@ use super::access::Access;
 use super::service::Service;
 use super::{delay_queue, lmstfy};
 use crate::config::Compat;
-use crate::http::{ListenError, Listener, StartGate};
+use crate::http::account::Memory;
+use crate::http::{ListenError, Listener, Room, StartGate};
 
 /// A listener that is bound.
 #[derive(Debug)]
@@ -27,19 +28,19 @@ pub struct Serving {
     task: JoinHandle<io::Result<()>>,
 }
 
-/// Binds the listeners that the settings name.
+/// Binds the listeners that the settings name, within the room and the memory of all.
 ///
 /// # Errors
 /// An address cannot be listened on.
-pub async fn bind(settings: &Compat) -> Result<Vec<Bound>, ListenError> {
+pub async fn bind(settings: &Compat, room: &Room, memory: &Memory) -> Result<Vec<Bound>, ListenError> {
     let mut bound = Vec::new();
     if let Some(listen) = &settings.delay_queue {
-        let listener = Listener::bind("compat.delay_queue", listen).await?.for_consumers();
+        let listener = Listener::bind("compat.delay_queue", listen).await?.for_consumers().within(room, memory);
         tracing::info!(address = %listener.address(), "listener for clients of delay-queue");
         bound.push(Bound { listener, router: delay_queue::router });
     }
     if let Some(listen) = &settings.lmstfy {
-        let listener = Listener::bind("compat.lmstfy", listen).await?.for_consumers();
+        let listener = Listener::bind("compat.lmstfy", listen).await?.for_consumers().within(room, memory);
         tracing::info!(address = %listener.address(), "listener for clients of lmstfy");
         bound.push(Bound { listener, router: lmstfy::router });
     }

@@ -16,11 +16,11 @@ use crate::http::later::{caught, later};
 use crate::http::pop::unsent;
 use crate::job::{Action, Conflict, Due, Job, JobId, Verdict, is_queue_name};
 use crate::queues::QueueService;
-use crate::request::{Request, Rules, Schedule, act_on};
+use crate::request::{Act, OwnQueues, Request, Rules, Schedule, act_on};
 use crate::store::error::{Class, StoreError};
+use crate::store::queue::ends::Over;
 use crate::store::reader::list::Query;
 use crate::store::reader::lookup::{Place, StoredJob};
-use crate::store::reader::queues::QueueCounts;
 use crate::units::quote;
 
 /// How many ready jobs are looked at for one whose time to live is not over.
@@ -71,14 +71,14 @@ impl Service {
         self.inner.apply.store.now_ms()
     }
 
-    /// Stores a job, instead of one that has its id. A full queue refuses a new id.
+    /// Stores a job, instead of one of these queues that has its id. A full queue refuses a new id.
     ///
     /// # Errors
-    /// [`Class::QueueFull`], or what Redis says.
-    pub(super) async fn schedule(&self, id: JobId, job: Job, due: Due) -> Result<(), StoreError> {
+    /// [`Class::QueueFull`], [`Class::Taken`], or what Redis says.
+    pub(super) async fn schedule(&self, id: JobId, job: Job, due: Due, own_queues: Option<OwnQueues>) -> Result<(), StoreError> {
         let rules = &self.inner.rules;
         let queue = job.queue.clone().unwrap_or_default();
-        let schedule = Schedule { queue_full: rules.gauge.is_full(&queue), ..Schedule::new(job, due).id(id) };
+        let schedule = Schedule { queue_full: rules.gauge.is_full(&queue), own_queues, ..Schedule::new(job, due).id(id) };
         let stored = self.store_job(schedule).await.map(|_| ());
         // With the name of the queue and the setting.
         stored.map_err(
@@ -88,13 +88,18 @@ impl Service {
 
     /// Stores a job with a new id, though the queue may be full: another job makes room.
     pub(super) async fn schedule_instead(&self, id: JobId, job: Job, due: Due) -> Result<(), StoreError> {
-        self.store_job(Schedule::new(job, due).id(id)).await.map(|_| ())
+        let own_queues = job.queue.as_deref().map(|queue| OwnQueues::new([queue]));
+        self.store_job(Schedule { own_queues, ..Schedule::new(job, due).id(id) }).await.map(|_| ())
     }
 
-    /// Stores a dead job anew, due now; false if it is not dead any more.
+    /// Stores a dead job anew, due now; false if it is not dead any more, or not of its queue.
     pub(super) async fn revive(&self, id: JobId, job: Job) -> Result<bool, StoreError> {
-        let verdict = self.store_job(Schedule::new(job, Due::In(0)).id(id).on_conflict(Conflict::Keep)).await?;
-        Ok(matches!(verdict, Verdict::Added | Verdict::Replaced))
+        let own_queues = job.queue.as_deref().map(|queue| OwnQueues::new([queue]));
+        let schedule = Schedule { own_queues, ..Schedule::new(job, Due::In(0)).id(id).on_conflict(Conflict::Keep) };
+        match self.store_job(schedule).await {
+            Err(error) if error.class == Class::Taken => Ok(false),
+            verdict => verdict.map(|verdict| matches!(verdict, Verdict::Added | Verdict::Replaced)),
+        }
     }
 
     async fn store_job(&self, schedule: Schedule) -> Result<Verdict, StoreError> {
@@ -151,21 +156,16 @@ impl Service {
         Ok(found.filter(|found| fits(found) && !self.is_over(found)))
     }
 
-    /// The job of this id, of a queue or of a broker.
-    pub(super) async fn find_any(&self, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
-        self.inner.apply.store.reader.find(id).await
-    }
-
     /// Whether the job's time to live is over, though it is still stored.
     fn is_over(&self, found: &StoredJob) -> bool {
         found.job().ends_ms.is_some_and(|ends_ms| ends_ms <= self.now_ms())
     }
 
-    /// Ends a job for good, in any state: as its consumer, if it was ever handed out.
-    pub(super) async fn end(&self, job: &StoredJob) -> Result<(), StoreError> {
-        match self.act(Action::Finish, &job.id).await? {
+    /// Ends a job of these queues for good, in any state: as its consumer, if it was ever handed out.
+    pub(super) async fn end(&self, job: &StoredJob, own_queues: &OwnQueues) -> Result<(), StoreError> {
+        match self.act(Action::Finish, &job.id, own_queues).await? {
             Verdict::NotFound => {
-                self.act(Action::Cancel, &job.id).await?;
+                self.act(Action::Cancel, &job.id, own_queues).await?;
             }
             Verdict::Finished if job.place == Place::Reserved => {
                 job.job().queue.iter().for_each(|queue| self.inner.queues.finished(queue));
@@ -175,14 +175,14 @@ impl Service {
         Ok(())
     }
 
-    async fn act(&self, action: Action, id: &JobId) -> Result<Verdict, StoreError> {
-        self.inner.apply.one(Request::Act(act_on(action, id.clone(), None))).await.map(|answer| answer.verdict)
+    async fn act(&self, action: Action, id: &JobId, own_queues: &OwnQueues) -> Result<Verdict, StoreError> {
+        let act = Act { own_queues: Some(own_queues.clone()), ..act_on(action, id.clone(), None) };
+        self.inner.apply.one(Request::Act(act)).await.map(|answer| answer.verdict)
     }
 
-    /// How many jobs of a queue are in which state.
-    pub(super) async fn counts(&self, queue: &str) -> Result<QueueCounts, StoreError> {
-        let counts = self.inner.apply.store.reader.queue_counts(&[queue.to_owned()]).await?;
-        Ok(counts.into_iter().next().unwrap_or_default())
+    /// How many jobs of a queue are ready, or dead.
+    pub(super) async fn count(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
+        self.inner.apply.store.reader.queue_count(queue, place).await
     }
 
     /// The ready job that has waited the longest.
@@ -208,7 +208,13 @@ impl Service {
                 alive.truncate(limit);
                 return Ok(alive);
             }
-            store.queue.end_these(over.into_iter().map(|found| (found.id, found.record.generation))).await?;
+            let over = over.into_iter().map(|found| Over {
+                id: found.id,
+                queue: queue.to_owned(),
+                generation: found.record.generation,
+                size: found.size,
+            });
+            store.queue.end_these(over).await?;
         }
     }
 

@@ -75,6 +75,12 @@ impl Layers {
         }
     }
 
+    /// The line of an item of a list, if the file has the list.
+    pub(super) fn item_source(&self, list: &[String], index: usize) -> Option<String> {
+        let item: Vec<String> = list.iter().cloned().chain([index.to_string()]).collect();
+        (self.lines.contains_key(&item) && self.source(list) == self.place(list)).then(|| self.place(&item))
+    }
+
     fn layer(&self, tag: Tag) -> Option<&str> {
         self.figment.get_metadata(tag).map(|metadata| metadata.name.as_ref())
     }
@@ -92,6 +98,13 @@ impl Layers {
     /// Whether any source sets this.
     pub(super) fn is_set(&self, path: &[&str]) -> bool {
         find(&self.value, &path.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).is_some()
+    }
+
+    /// Everything that a user wrote: the names and texts of all settings, and the name of the file.
+    pub(super) fn texts(&self) -> Vec<&str> {
+        let mut texts: Vec<&str> = self.file.iter().filter_map(|file| file.to_str()).collect();
+        add_texts(&self.value, &mut texts);
+        texts
     }
 
     fn place(&self, path: &[String]) -> String {
@@ -146,6 +159,20 @@ fn add_leaves(value: &Value, at: &mut Vec<String>, leaves: &mut Vec<(Vec<String>
     }
 }
 
+fn add_texts<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
+    match value {
+        Value::String(_, text) => texts.push(text),
+        Value::Array(_, values) => values.iter().for_each(|value| add_texts(value, texts)),
+        Value::Dict(_, dict) => {
+            for (name, value) in dict {
+                texts.push(name);
+                add_texts(value, texts);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// One layer, for figment.
 struct Layer {
     name: &'static str,
@@ -189,7 +216,7 @@ fn insert(dict: &mut Dict, path: &[String], text: &str) {
     dict.insert(name.clone(), inner.into());
 }
 
-/// The file's table, and the line of each key. Errors quote nothing of the file: the line may hold
+/// The file's table, and the line of each key, and of each item of a list. Errors quote nothing of the file: the line may hold
 /// a password.
 fn read_file(path: &Path) -> Result<(Dict, BTreeMap<Vec<String>, usize>), Problem> {
     let problem = |source: String, message: String, hint: &str| Problem { key: String::new(), source, message, hint: hint.to_owned() };
@@ -213,8 +240,16 @@ fn add_lines(text: &str, table: &toml::de::DeTable<'_>, at: &mut Vec<String>, li
     for (key, value) in table {
         at.push(key.get_ref().to_string());
         lines.insert(at.clone(), line_of(text, key.span().start));
-        if let toml::de::DeValue::Table(inner) = value.get_ref() {
-            add_lines(text, inner, at, lines);
+        match value.get_ref() {
+            toml::de::DeValue::Table(inner) => add_lines(text, inner, at, lines),
+            toml::de::DeValue::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    at.push(index.to_string());
+                    lines.insert(at.clone(), line_of(text, item.span().start));
+                    at.pop();
+                }
+            }
+            _ => {}
         }
         at.pop();
     }

@@ -48,6 +48,8 @@ pub struct Settings {
     pub probes: Probes,
     /// The drain after SIGTERM.
     pub shutdown: Shutdown,
+    /// What the process takes of its host.
+    pub runtime: Runtime,
 }
 
 /// Where jobs are kept.
@@ -59,9 +61,20 @@ pub struct Redis {
     /// The URL of one server, or the URLs of a cluster's servers or of sentinels:
     /// `redis://user:password@host:port/db`, or `rediss://` for TLS.
     pub urls: Vec<String>,
-    /// A file with the URLs, one per line, instead of `urls`: for URLs with passwords.
+    /// A file with the URLs, one per line, instead of `urls`: for URLs with passwords. Read again for
+    /// each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub urls_file: Option<String>,
+    /// The user of the sentinels; without it their default user. User and password in the URLs of
+    /// sentinels are those of Redis itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sentinel_user: Option<String>,
+    /// The password of the sentinels, if they ask for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sentinel_password: Option<String>,
+    /// A file with the password of the sentinels, instead of `sentinel_password`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sentinel_password_file: Option<String>,
     /// The name of the master that the sentinels monitor.
     pub master: String,
     /// Prefix of every key. Instances with the same namespace share their jobs.
@@ -79,9 +92,21 @@ pub struct Redis {
 
 impl Default for Redis {
     fn default() -> Self {
-        let dwell_engine::Redis { mode, urls, master, namespace, buckets, durability, assume_fsync } =
+        let dwell_engine::Redis { mode, urls, master, namespace, buckets, durability, assume_fsync, .. } =
             dwell_engine::Redis::new("redis://127.0.0.1:6379");
-        Redis { mode, urls, urls_file: None, master, namespace, buckets, durability, assume_fsync }
+        Redis {
+            mode,
+            urls,
+            urls_file: None,
+            sentinel_user: None,
+            sentinel_password: None,
+            sentinel_password_file: None,
+            master,
+            namespace,
+            buckets,
+            durability,
+            assume_fsync,
+        }
     }
 }
 
@@ -140,6 +165,10 @@ pub struct Ingest {
     pub start: String,
     /// The maximum age of a request; an older one is rejected as `too_old`. Empty: no maximum.
     pub max_age: String,
+    /// A header of the producers' own that holds the due time, in a form that `delay-until` takes. It
+    /// is passed on. A message where it is absent, null or empty has no due time by it. Empty: none is
+    /// read.
+    pub due_header: String,
 }
 
 impl Default for Ingest {
@@ -161,6 +190,7 @@ impl Default for Ingest {
             hold: "15s".to_owned(),
             start: "earliest".to_owned(),
             max_age: String::new(),
+            due_header: String::new(),
         }
     }
 }
@@ -243,7 +273,8 @@ pub struct Delivery {
     /// applies until `dwell check --adopt`.
     pub dead_retention: String,
     /// How long Redis remembers a completed job, so that its redelivered request changes nothing.
-    /// At least 1s. The namespace stores this value too.
+    /// At least 1s. Of more than a million jobs of the namespace the newest million are remembered.
+    /// The namespace stores this value too.
     pub dedupe_window: String,
     /// How many jobs may wait for a confirm at once.
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -317,4 +348,14 @@ impl Default for Shutdown {
     fn default() -> Self {
         Shutdown { drain: "10s".to_owned() }
     }
+}
+
+/// What the process takes of its host.
+#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Runtime {
+    /// The number of threads that work. Each takes memory, also while it is idle. 0: as many as the
+    /// process may use processors, and at most 4.
+    #[schemars(range(min = 0, max = 512))]
+    pub threads: u64,
 }

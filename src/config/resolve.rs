@@ -17,7 +17,8 @@ use super::rules::Wrong;
 use super::{Problem, Settings, secret};
 
 /// The sections in the order of the file.
-const SECTIONS: [&str; 10] = ["redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes", "shutdown"];
+const SECTIONS: [&str; 11] =
+    ["redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes", "shutdown", "runtime"];
 
 /// The settings, or every problem, including those found before.
 pub(super) fn resolve(layers: &Layers, value: &Value, problems: Vec<Problem>) -> Result<Settings, Vec<Problem>> {
@@ -29,16 +30,16 @@ pub(super) fn resolve(layers: &Layers, value: &Value, problems: Vec<Problem>) ->
     let delivery = resolver.delivery(limits.as_ref(), &brokers, &ingest);
     let queues = resolver.queues(limits.as_ref(), delivery.as_ref());
     let (http, compat, probes) = resolver.listeners();
-    let shutdown = resolver.shutdown();
+    let (shutdown, runtime) = (resolver.shutdown(), resolver.runtime());
 
     let mut problems = resolver.problems;
     if !problems.is_empty() {
         problems.sort_by_key(|problem| SECTIONS.iter().position(|section| problem.key.split('.').next() == Some(section)));
         return Err(problems);
     }
-    match (redis, delivery, limits, http, compat, probes, shutdown) {
-        (Some(redis), Some(delivery), Some(limits), Some(http), Some(compat), Some(probes), Some(shutdown)) => {
-            Ok(Settings { redis, brokers, ingest, queues: Arc::new(queues), delivery, limits, http, compat, probes, shutdown })
+    match (redis, delivery, limits, http, compat, probes, shutdown, runtime) {
+        (Some(redis), Some(delivery), Some(limits), Some(http), Some(compat), Some(probes), Some(shutdown), Some(runtime)) => {
+            Ok(Settings { redis, brokers, ingest, queues: Arc::new(queues), delivery, limits, http, compat, probes, shutdown, runtime })
         }
         // Without problems every section exists.
         _ => Err(problems),
@@ -89,6 +90,13 @@ impl Resolver<'_> {
     fn note_at(&mut self, path: &[&str], (message, hint): Wrong) {
         let levels: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
         self.problems.push(Problem { key: layers::key(path), source: self.layers.source(&levels), message, hint });
+    }
+
+    /// A mistake in an item of a list.
+    fn note_item(&mut self, path: &[&str], index: usize, (message, hint): Wrong) {
+        let list: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
+        let source = self.layers.item_source(&list, index).unwrap_or_else(|| self.layers.source(&list));
+        self.problems.push(Problem { key: layers::key(path), source, message, hint });
     }
 
     fn note(&mut self, key: &str, (message, hint): Wrong) {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use dwell_connectors::Start;
+use dwell_connectors::{Start, known_scheme};
 use dwell_engine::config;
 
 use crate::job::is_queue_name;
@@ -94,17 +94,19 @@ pub(super) fn listen(text: &str) -> Result<SocketAddr, Wrong> {
 /// Checks scheme, host and port of a Redis URL. Messages quote nothing else, because a URL may hold
 /// a password.
 pub(super) fn redis_url(url: &str) -> Result<(), Wrong> {
-    let hint = "write redis://127.0.0.1:6379, or rediss://user:password@host:6379 for TLS";
+    let hint = "write redis://127.0.0.1:6379, or rediss://user:password@host:6379 for TLS; in a user or a password write , @ / : ? # % as \
+                %2C %40 %2F %3A %3F %23 %25";
     let Some((scheme, rest)) = url.split_once("://") else {
         return wrong("this is not a URL", hint);
     };
     if !matches!(scheme, "redis" | "rediss") {
-        // Only a plain word is certainly no part of a password.
-        let shown =
-            if scheme.len() <= 10 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+') { scheme } else { "this" };
-        return wrong(format!("`{shown}` is not a Redis scheme"), hint);
+        let shown = known_scheme(url).map_or("this".to_owned(), |scheme| format!("`{scheme}`"));
+        return wrong(format!("{shown} is not a Redis scheme"), hint);
     }
-    let place = rest.split(['/', '?']).next().unwrap_or_default();
+    let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if rest.rfind('@').is_some_and(|at| at > place.len()) {
+        return wrong("the URL has an @ behind its host: the host may be a part of the password", hint);
+    }
     let host_port = place.rsplit_once('@').map_or(place, |(_, host_port)| host_port);
     let (host, port) = match host_port.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -114,10 +116,7 @@ pub(super) fn redis_url(url: &str) -> Result<(), Wrong> {
         return wrong("the URL has no host", hint);
     }
     if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
-        return wrong(
-            "the URL's port is not a number from 1 to 65535",
-            "write the port after the host; in a password write @ / : ? as %40 %2F %3A %3F",
-        );
+        return wrong("the URL's port is not a number from 1 to 65535", hint);
     }
     Ok(())
 }

@@ -2,34 +2,71 @@
 
 use std::path::Path;
 
-use dwell_connectors::{redacted, secret_text, unreadable};
+use dwell_connectors::{known_scheme, parse_duration_ms, quote, redacted, secret_text, unreadable};
 
-/// The text with every URL redacted by [`redacted`]. A URL reaches to the last `@` of its value,
-/// because a password may contain any character.
-pub(super) fn without_passwords(text: &str) -> String {
-    // The start of the scheme that ends at `at`.
-    let begin = |text: &str, at: usize| text[..at].trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "+-.".contains(c)).len();
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(at) = rest.find("://") {
-        let start = begin(rest, at);
-        shown.push_str(&rest[..start]);
-        let after = &rest[at + 3..];
-        let value = &after[..after.find(['"', '`', '\n']).unwrap_or(after.len())];
-        // Another URL may follow, outside of quotes.
-        let value = &value[..value.find("://").map_or(value.len(), |next| begin(value, next))];
-        let word = |from: usize| value[from..].find(char::is_whitespace).map_or(value.len(), |end| from + end);
-        let end = at + 3 + word(value.rfind('@').map_or(0, |at| at + 1));
-        let url = &rest[start..end];
-        // The example in Dwell's own hints.
-        if url.contains("://user:password@") {
-            shown.push_str(url);
-        } else {
-            shown.push_str(&redacted(url));
-        }
-        rest = &rest[end..];
+/// Texts of a user that may hold a secret, each with what is shown of it. Messages quote what stands in
+/// a setting or an argument by mistake, and a URL with its password may stand in any.
+pub(crate) struct Mask(Vec<(String, String)>);
+
+impl Mask {
+    /// The mask for what these arguments hold. The id of a job may look like a login, and is shown.
+    pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Mask {
+        Mask::over_all(texts.into_iter().map(value_of).filter(|text| may_hold_a_secret(text)))
     }
-    shown.push_str(rest);
-    shown
+
+    /// The mask for what these settings hold.
+    pub(super) fn of_settings<'a>(texts: impl IntoIterator<Item = &'a str>) -> Mask {
+        Mask::over_all(texts.into_iter().map(value_of).filter(|text| may_hold_a_secret(text) || may_be_a_login(text)))
+    }
+
+    fn over_all<'a>(texts: impl Iterator<Item = &'a str>) -> Mask {
+        let mut all: Vec<(String, String)> = Vec::new();
+        for text in texts {
+            // A list may be quoted in parts, and any of them may be of a password.
+            let whole = [text, text.trim()].into_iter().map(|whole| (whole, redacted(whole)));
+            let parts = text.split(',').map(|part| (part.trim(), "***".to_owned()));
+            for (part, shown) in whole.chain(parts).filter(|(part, _)| part.len() > 2) {
+                all.push((quote(part).trim_matches('`').to_owned(), shown.clone()));
+                all.push((part.escape_debug().to_string(), shown.clone()));
+                all.push((part.to_owned(), shown));
+            }
+        }
+        all.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        Mask(all)
+    }
+
+    /// The message without the secrets of these texts.
+    pub(crate) fn over(&self, message: &str) -> String {
+        self.0.iter().fold(message.to_owned(), |message, (text, shown)| message.replace(text.as_str(), shown))
+    }
+}
+
+/// The value of `KEY=VALUE` and `--set=KEY=VALUE`; any other text as it is.
+fn value_of(text: &str) -> &str {
+    let is_key = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    match text.split_once('=') {
+        Some((key, value)) if is_key(key) => value_of(value),
+        _ => text,
+    }
+}
+
+/// Whether a URL stands here that is not shown as it is. A pattern of URLs is.
+fn may_hold_a_secret(text: &str) -> bool {
+    let pattern = text.replace('*', "x");
+    let is_url = text.contains("://") || text.contains('?') || known_scheme(&text.replacen(':', "://", 1)).is_some();
+    text.contains('@') || is_url && redacted(&pattern) != pattern
+}
+
+/// Whether this may be a user with a password, without a URL: `bob:hush`. A host with a port, a time and a
+/// path are none, nor is what ends in a duration.
+fn may_be_a_login(text: &str) -> bool {
+    let Some((user, password)) = text.trim().split_once(':') else { return false };
+    let is_name = !user.is_empty() && user.chars().all(|c| c.is_alphanumeric() || "._-".contains(c));
+    let is_time = text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(|c| c.is_ascii_digit() || "-:.+TZtz".contains(c));
+    // That of a module, or of a URL.
+    let is_path = password.starts_with(':') || password.starts_with("//");
+    let is_duration = !password.bytes().all(|byte| byte.is_ascii_digit()) && parse_duration_ms(password).is_ok();
+    is_name && !password.is_empty() && !is_time && !is_path && !is_duration && redacted(text) != text
 }
 
 /// Whether the value of a setting of this name is secret.
@@ -50,17 +87,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_url_in_a_text_is_shown_without_its_password() {
-        let text = "\"redis://me:hush@h\" and `a://hush@h`, write redis://user@h:1 or http://h";
-        let shown = "\"redis://me:***@h\" and `a://***@h`, write redis://***@h:1 or http://h";
-        assert_eq!(without_passwords(text), shown);
-        for (text, shown) in [
-            ("mode is \"redis://me:hu sh@h\", use \"single\"", "mode is \"redis://me:***@h\", use \"single\""),
-            ("`redis://h?password=hush` is none", "`redis://h?***` is none"),
-            ("für://me:hush@h, ü://x:y z@h", "für://me:***@h, ü://x:***@h"),
-            ("amqp://user:password@host/vhost", "amqp://user:password@host/vhost"),
+    fn what_a_user_wrote_is_quoted_without_its_secrets() {
+        for (written, message, shown) in [
+            ("redis://me:hu sh@h", "\"redis://me:hu sh@h\" is not one of \"single\"", "\"redis://me:***@h\" is not one of \"single\""),
+            ("redis://me:hu\"sh", "`redis://me:hu\"sh` is no duration", "`redis://***` is no duration"),
+            ("me:hush,Rest@h", "`me:hush` and `Rest@h` are none", "`***` and `***` are none"),
+            ("redis://h?password=hush", "`redis://h?password=hush` is none", "`redis://h?***` is none"),
+            ("a=für://me:hush@h", "there is no für://me:hush@h", "there is no ***"),
+            ("https://*.internal/**", "`https://*.internal/**` is wrong", "`https://*.internal/**` is wrong"),
+            ("brokers.main.url=nats://h:1", "no answer from nats://h:1", "no answer from nats://h:1"),
+            ("--set=url=nats://me:hush@h", "no answer from nats://me:hush@h", "no answer from nats://me:***@h"),
         ] {
-            assert_eq!(without_passwords(text), shown);
+            assert_eq!(Mask::of([written]).over(message), shown);
         }
+        let long = format!("amqp://me:{}@h", "hush".repeat(40));
+        assert_eq!(Mask::of([long.as_str()]).over(&format!("{} is none", quote(&long))), "`amqp://me:***@h` is none");
     }
 }

@@ -1,5 +1,7 @@
 //! The tokens of applications.
 
+use std::path::PathBuf;
+
 use super::queues::matches;
 pub use super::raw::Scope;
 
@@ -8,6 +10,8 @@ pub use super::raw::Scope;
 pub struct Token {
     /// The token as its bearer sends it.
     pub secret: Secret,
+    /// The file that the token came from.
+    pub file: Option<PathBuf>,
     /// What the bearer may do.
     pub may: Vec<Scope>,
     /// Names and patterns of the bearer's queues.

@@ -144,7 +144,9 @@ impl ClaimScheduler {
         let is_own = self.store.is_cluster() || matches!(error.class, Class::Script | Class::Moved);
         let backoff = if is_own { self.bucket_backoffs.entry(bucket).or_insert_with(Backoff::link) } else { &mut self.backoff };
         let until = now + backoff.pause();
-        tracing::warn!(broker = &*self.broker, bucket, %error, hint = error.hint, "claiming failed, trying again");
+        if !error.is_told() {
+            tracing::warn!(broker = &*self.broker, bucket, %error, hint = error.hint, "claiming failed, trying again");
+        }
         self.timers.failed(bucket, until);
         if !is_own {
             self.backoff_until = Some(until);
@@ -186,7 +188,9 @@ impl ClaimScheduler {
                 tracing::error!(broker, %error, hint = "run `dwell fsck --repair`", "claims of a damaged bucket were not given back");
                 return;
             }
-            tracing::warn!(broker, %error, "giving back claims failed, trying again");
+            if !error.is_told() {
+                tracing::warn!(broker, %error, "giving back claims failed, trying again");
+            }
             clock::sleep(self.backoff.pause()).await;
         }
     }

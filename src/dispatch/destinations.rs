@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_connectors::{Destination, Token};
+use dwell_connectors::{Allow, Destination, Token};
 
 use super::pauses::Pauses;
 use super::shares::{Response, SHARE_WAIT, ShareState, Shares};
@@ -12,12 +12,18 @@ use crate::clock::Instant;
 use crate::config::Broker;
 use crate::telemetry::BrokerMetrics;
 
+/// The most jobs that wait for a place in the share of a destination that may take long.
+const WAITING_MAX: usize = 128;
+
 /// The destinations of one broker.
 pub(super) struct Destinations {
     broker: Arc<str>,
     settings: Broker,
+    allow: Allow,
     metrics: Option<BrokerMetrics>,
     shares: Shares,
+    /// The most jobs that wait for destinations that may take long. Beside those, claims go on.
+    waiting_max: usize,
     pauses: Pauses,
 }
 
@@ -38,21 +44,25 @@ impl Destinations {
         // Destinations that no pattern of `allow` names share one more entry: dead letters, and the
         // target of an ingest.
         let shares = Shares::new(jobs_max, bytes_max, settings.allow.len() + 1);
-        Destinations { broker, settings, metrics, shares, pauses: Pauses::default() }
+        let allow = Allow::new(&*settings.connector, &settings.allow);
+        Destinations { broker, settings, allow, metrics, shares, waiting_max: (jobs_max / 8).min(WAITING_MAX), pauses: Pauses::default() }
     }
 
-    /// Asks for a place for a message of `size` bytes, whose job has waited for one since `since`.
-    pub(super) fn admit(&mut self, to: &Destination, size: usize, since: Instant, now: Instant) -> Admission {
-        let Broker { allow, connector } = &self.settings;
+    /// Asks for a place for a message of `size` bytes, whose job has waited for one since `since`, as
+    /// `waiting` others do.
+    pub(super) fn admit(&mut self, to: &Destination, size: usize, waiting: usize, since: Instant, now: Instant) -> Admission {
+        let (allow, connector) = (&self.allow, &self.settings.connector);
         let endpoint = connector.endpoint(to);
         if let Some(remaining) = self.pauses.remaining(&endpoint, now) {
             return Admission::GiveBack(remaining);
         }
-        let pattern = || allow.iter().position(|pattern| connector.allows(pattern, to)).unwrap_or(allow.len());
+        let pattern = || allow.find(&**connector, to).unwrap_or(allow.patterns().len());
+        let may_wait = || now < since + SHARE_WAIT && !self.pauses.has(&endpoint);
         match self.shares.enter(&endpoint, size, now, pattern) {
             ShareState::Taken => Admission::Granted,
-            ShareState::Soon if now < since + SHARE_WAIT && !self.pauses.has(&endpoint) => Admission::Wait,
-            ShareState::Soon | ShareState::Full => {
+            ShareState::Soon if may_wait() => Admission::Wait,
+            ShareState::Later if waiting < self.waiting_max && may_wait() => Admission::Wait,
+            ShareState::Soon | ShareState::Later | ShareState::Full => {
                 let wait = self.pauses.crowded(&endpoint, now);
                 self.count_pauses();
                 Admission::GiveBack(wait)
@@ -78,8 +88,8 @@ impl Destinations {
                 "no {noun} of this pattern of `allow` confirms: together they get an eighth of the window until one confirms"
             );
         }
-        if matches!(response, Response::Confirmed(_))
-            && let Some(was_logged) = self.pauses.confirmed(&endpoint, now)
+        if let Response::Confirmed(took) = response
+            && let Some(was_logged) = self.pauses.confirmed(&endpoint, self.shares.leaves_room(&endpoint, took, now), now)
         {
             if was_logged {
                 tracing::info!(broker = &*self.broker, to = %endpoint, "the {} confirms again", self.words().0);
@@ -98,6 +108,11 @@ impl Destinations {
     /// The destination for logs and errors.
     pub(super) fn shown(&self, to: &Destination) -> String {
         self.settings.connector.shown(to)
+    }
+
+    /// Why an attempt failed, for logs and metrics: without the answer of a stranger.
+    pub(super) fn why<'a>(&self, why: &'a str) -> &'a str {
+        self.settings.connector.without_answer(why)
     }
 
     /// For logs: what has a pause of its own, and what to check where it is silent.
@@ -127,7 +142,7 @@ impl Destinations {
         if self.pauses.unknown(&endpoint, token, is_early, now) {
             let (noun, hint) = self.words();
             tracing::warn!(
-                broker = &*self.broker, to = %endpoint, why, hint,
+                broker = &*self.broker, to = %endpoint, why = self.why(why), hint,
                 "the {noun} does not confirm: its jobs wait, and one job at a time probes it"
             );
         }

@@ -150,7 +150,7 @@ impl InFlight {
             self.waiting.for_place(since, lease);
             return None;
         }
-        match self.destinations.admit(to, lease.size, since, now) {
+        match self.destinations.admit(to, lease.size, self.waiting.for_shares(), since, now) {
             Admission::Granted => self.window.take_place(),
             Admission::Wait => {
                 self.waiting.for_share(since, lease);

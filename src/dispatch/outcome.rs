@@ -49,7 +49,7 @@ impl Outcomes {
         let (span, name) = (std::mem::take(&mut publication.span), PublishOutcome::from(&outcome).as_str());
         match outcome.error() {
             None => span.succeeded(name),
-            Some(why) => span.failed(name, why),
+            Some(why) => span.failed(name, destinations.why(why)),
         }
         let lease = &publication.lease;
         let to = self.rules.destination(lease);
@@ -58,20 +58,18 @@ impl Outcomes {
             Outcome::Confirmed | Outcome::Finished => Response::Confirmed(took),
             Outcome::Unknown(_) if had_time => Response::Unknown,
             Outcome::Failed(_) if had_time && took >= PROMPT => Response::Unknown,
-            Outcome::Unknown(_)
-            | Outcome::Refused(_)
-            | Outcome::Throttled { .. }
-            | Outcome::Failed(_)
-            | Outcome::Invalid(_)
-            | Outcome::Unroutable(_) => Response::Other,
+            // The job's own time was over.
+            Outcome::Failed(_) if !had_time && now >= publication.deadline => Response::Nothing,
+            Outcome::Throttled { .. } | Outcome::Failed(_) | Outcome::Invalid(_) | Outcome::Unroutable(_) => Response::Answered(took),
+            Outcome::Unknown(_) | Outcome::Refused(_) => Response::Nothing,
         };
         destinations.responded(to, lease.size, response, now);
         if let Some(reason) = lease.state.reason {
             // A dead letter pauses no destination, but this one may have been the probe of a pause.
             destinations.inconclusive(to, token);
-            if !outcome.is_confirmed() {
+            if let Some(why) = outcome.error() {
                 tracing::warn!(
-                    id = %lease.id, broker = &*self.broker, ?outcome,
+                    id = %lease.id, broker = &*self.broker, outcome = name, why = destinations.why(why),
                     "the broker did not take the dead letter; the job stays among the dead in redis"
                 );
             }
@@ -80,7 +78,7 @@ impl Outcomes {
         if let Some(metrics) = &self.broker_metrics {
             metrics.publish(PublishOutcome::from(&outcome), 1);
             if let Some(why) = outcome.error() {
-                metrics.last_error().record(format_args!("{}: {why}", destinations.shown(&lease.record.job.to)));
+                metrics.last_error().record(format_args!("{}: {}", destinations.shown(&lease.record.job.to), destinations.why(why)));
             }
         }
         match outcome {
@@ -97,37 +95,39 @@ impl Outcomes {
             }
             Outcome::Refused(why) => {
                 let pause = destinations.refused(to, token, took, now);
-                tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "refused, the {} is paused", destinations.words().0);
+                let (noun, why) = (destinations.words().0, destinations.why(&why));
+                tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "refused, the {noun} is paused");
                 Some(Settlement::Release(Release { job: publication.held(), pause_ms: whole_ms(pause), unpublished: true }))
             }
             Outcome::Throttled { why, wait } => {
                 let pause = destinations.throttled(to, wait, now);
-                tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "throttled, the {} is paused", destinations.words().0);
+                let (noun, why) = (destinations.words().0, destinations.why(&why));
+                tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "throttled, the {noun} is paused");
                 Some(Settlement::Release(Release { job: publication.held(), pause_ms: whole_ms(pause), unpublished: true }))
             }
             Outcome::Invalid(why) => {
                 destinations.inconclusive(to, token);
-                Some(self.fail(&publication, Next::Dies(DeadReason::Invalid), why))
+                Some(self.fail(&publication, Next::Dies(DeadReason::Invalid), why, destinations))
             }
             // The job's own time was over: mostly, the destination was not reached.
             Outcome::Failed(why) if now >= publication.deadline && !had_time => {
                 destinations.inconclusive(to, token);
-                Some(self.fail_on_schedule(&publication, why))
+                Some(self.fail_on_schedule(&publication, why, destinations))
             }
             // A destination that fails late holds its places in the window for as long as one that
             // does not answer.
             Outcome::Failed(why) if took >= PROMPT => {
                 destinations.unknown(to, token, false, now, &why);
-                Some(self.fail_on_schedule(&publication, why))
+                Some(self.fail_on_schedule(&publication, why, destinations))
             }
             Outcome::Unroutable(why) | Outcome::Failed(why) => {
                 destinations.answered(to, token, now);
-                Some(self.fail_on_schedule(&publication, why))
+                Some(self.fail_on_schedule(&publication, why, destinations))
             }
             // This process was suspended. Whoever takes the job over keeps its step.
             Outcome::Unknown(why) if now > lease.deadline => {
                 tracing::debug!(
-                    id = %lease.id, broker = &*self.broker, why,
+                    id = %lease.id, broker = &*self.broker, why = destinations.why(&why),
                     "the outcome came after the end of the lease, another instance takes the job over"
                 );
                 destinations.inconclusive(to, token);
@@ -141,7 +141,7 @@ impl Outcomes {
                     destinations.inconclusive(to, token);
                 }
                 self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, 1);
-                Some(self.fail_on_schedule(&publication, why))
+                Some(self.fail_on_schedule(&publication, why, destinations))
             }
         }
     }
@@ -152,15 +152,15 @@ impl Outcomes {
         publication.deadline - publication.published >= self.rules.publish_timeout().min(PROMPT)
     }
 
-    fn fail_on_schedule(&self, publication: &Unconfirmed, why: String) -> Settlement {
+    fn fail_on_schedule(&self, publication: &Unconfirmed, why: String, destinations: &Destinations) -> Settlement {
         let lease = &publication.lease;
         let next = retry::next(&lease.record.job, lease.state.step, &self.rules.delivery.retry_ms, DeadReason::RetriesExhausted);
-        self.fail(publication, next, why)
+        self.fail(publication, next, why, destinations)
     }
 
-    fn fail(&self, publication: &Unconfirmed, next: Next, why: String) -> Settlement {
-        let lease = &publication.lease;
-        tracing::debug!(id = %lease.id, broker = &*self.broker, attempt = lease.state.attempt, why, ?next, "the attempt failed");
+    fn fail(&self, publication: &Unconfirmed, next: Next, why: String, destinations: &Destinations) -> Settlement {
+        let (lease, shown) = (&publication.lease, destinations.why(&why));
+        tracing::debug!(id = %lease.id, broker = &*self.broker, attempt = lease.state.attempt, why = shown, ?next, "the attempt failed");
         let (wait_ms, dies) = match next {
             Next::Wait(ms) => (ms, None),
             Next::Dies(reason) => (0, Some(reason)),

@@ -23,6 +23,13 @@ const SLOW: Duration = Duration::from_secs(2);
 /// About how many jobs of a paused destination are claimed and given back per second: the cost of
 /// its outage.
 const RATE: f64 = 1000.0;
+/// The same for all destinations together whose share of the window is full: these are claimed beside the
+/// jobs that find a place.
+const RATE_CROWDED: f64 = 1000.0;
+/// Such a destination counts until so long after it last gave a job back.
+const CROWDED: Duration = Duration::from_secs(2);
+/// How often they are counted.
+const COUNT: Duration = Duration::from_millis(250);
 /// The jobs of a paused destination are spread over at most this time, even if they then exceed
 /// [`RATE`].
 const SPREAD_MAX: Duration = Duration::from_secs(30);
@@ -41,6 +48,10 @@ pub(super) struct Pauses {
     /// Destinations whose last outcomes are unknown.
     unknown: HashMap<Destination, UnknownStreak>,
     cleaned: Option<Instant>,
+    /// How many destinations give jobs back because their share of the window is full, and when they were
+    /// counted.
+    crowds: u32,
+    counted: Option<Instant>,
 }
 
 /// Unknown outcomes in a row.
@@ -73,6 +84,11 @@ struct Pause {
     logged: bool,
     /// The destination said how long it takes no message: nothing ends the pause before.
     throttled: bool,
+    /// The destination's share of the window is full. While it holds its places for long, a confirm frees
+    /// one place, and no more of the jobs that wait.
+    crowded: bool,
+    /// When a job was last given back.
+    gave_back: Instant,
 }
 
 impl Pause {
@@ -91,15 +107,17 @@ impl Pause {
             early: true,
             logged: false,
             throttled: false,
+            crowded: false,
+            gave_back: now,
         }
     }
 
     /// The destination refused again after the pause: doubles the pause, and adapts the spread to
-    /// the rate of jobs that were given back.
-    fn extend(&mut self, now: Instant) {
+    /// the rate of jobs that were given back, of which `most` a second is meant.
+    fn extend(&mut self, now: Instant, most: f64) {
         let rate = f64::from(self.given_back) / (now - self.began).as_secs_f64().max(f64::EPSILON);
         self.length = (self.length * 2).min(self.max);
-        self.spread = self.spread.mul_f64((rate / RATE).min(SPREAD_MAX.as_secs_f64())).clamp(self.length / 4, SPREAD_MAX);
+        self.spread = self.spread.mul_f64((rate / most).min(SPREAD_MAX.as_secs_f64())).clamp(self.length / 4, SPREAD_MAX);
         (self.began, self.until, self.given_back, self.throttled) = (now, now + jitter(self.length), 0, false);
     }
 
@@ -108,10 +126,10 @@ impl Pause {
         self.throttled && now < self.until
     }
 
-    /// How long another job waits.
-    fn wait(&mut self, now: Instant) -> Duration {
-        self.given_back = self.given_back.saturating_add(1);
-        let spread = self.spread.max(Duration::from_secs_f64(f64::from(self.given_back) / RATE)).min(SPREAD_MAX);
+    /// How long another job waits, where `most` a second come back.
+    fn wait(&mut self, now: Instant, most: f64) -> Duration {
+        (self.given_back, self.gave_back) = (self.given_back.saturating_add(1), now);
+        let spread = self.spread.max(Duration::from_secs_f64(f64::from(self.given_back) / most)).min(SPREAD_MAX);
         let left = if self.until > now { self.until - now } else { jitter(self.length) };
         left + spread.mul_f64(rand::random_range(0.0..=1.0))
     }
@@ -122,6 +140,15 @@ impl Pauses {
     #[must_use]
     pub(super) fn count(&self) -> usize {
         self.paused.len()
+    }
+
+    /// How many jobs of a destination come back a second whose share of the window is full.
+    fn crowded_rate(&mut self, now: Instant) -> f64 {
+        if self.counted.is_none_or(|counted| now >= counted + COUNT) {
+            let crowds = self.paused.values().filter(|pause| pause.crowded && now < pause.gave_back + CROWDED).count();
+            (self.crowds, self.counted) = (u32::try_from(crowds).unwrap_or(u32::MAX), Some(now));
+        }
+        RATE.min(RATE_CROWDED / f64::from(self.crowds.max(1)))
     }
 
     /// Whether this destination is paused, or its pause ended and it has not been tried yet.
@@ -138,11 +165,11 @@ impl Pauses {
             self.paused.insert(to.clone(), Pause::new(now, PAUSE_MAX));
         } else if let Some(pause) = self.paused.get_mut(to) {
             let probed = pause.probe.take_if(|probe| *probe == token).is_some();
-            (pause.max, pause.early) = (PAUSE_MAX, pause.early && !probed);
+            (pause.max, pause.early, pause.crowded) = (PAUSE_MAX, pause.early && !probed, false);
             // Only the probe shows that the destination answers again: what was never sent is refused too.
             pause.one_at_a_time &= !probed;
             if pause.until <= now {
-                pause.extend(now);
+                pause.extend(now, RATE);
             }
         }
         let Some(pause) = self.paused.get_mut(to) else { return PAUSE_MIN };
@@ -157,19 +184,22 @@ impl Pauses {
         // A probe that is out decides nothing any more.
         (pause.throttled, pause.one_at_a_time, pause.probe) = (true, false, None);
         pause.until = pause.until.max(now + wait);
-        pause.wait(now)
+        pause.crowded = false;
+        pause.wait(now, RATE)
     }
 
     /// The destination's share of the window is full. Returns how long the job waits in due.
     pub(super) fn crowded(&mut self, to: &Destination, now: Instant) -> Duration {
         if !self.paused.contains_key(to) {
-            self.paused.insert(to.clone(), Pause::new(now, PAUSE_MAX_CROWDED));
+            self.paused.insert(to.clone(), Pause { crowded: true, ..Pause::new(now, PAUSE_MAX_CROWDED) });
         }
+        let crowded_rate = self.crowded_rate(now);
         let Some(pause) = self.paused.get_mut(to) else { return PAUSE_MIN };
+        let rate = if pause.crowded { crowded_rate } else { RATE };
         if pause.until <= now {
-            pause.extend(now);
+            pause.extend(now, rate);
         }
-        pause.wait(now)
+        pause.wait(now, rate)
     }
 
     /// An outcome is unknown; `early`: its deadline has not passed. Returns whether to log that the
@@ -190,9 +220,9 @@ impl Pauses {
         }
         let Some(pause) = self.paused.get_mut(to) else { return false };
         let probed = pause.probe.take_if(|probe| *probe == token).is_some();
-        (pause.one_at_a_time, pause.max, pause.early) = (true, PAUSE_MAX, early && !probed);
+        (pause.one_at_a_time, pause.max, pause.early, pause.crowded) = (true, PAUSE_MAX, early && !probed, false);
         if (probed || (pause.probe.is_none() && pause.until <= now)) && !pause.is_asked_for(now) {
-            pause.extend(now);
+            pause.extend(now, RATE);
         }
         let should_log = !pause.early && !pause.logged;
         pause.logged |= should_log;
@@ -217,12 +247,14 @@ impl Pauses {
     }
 
     /// The destination confirmed a message: ends its pause, unless the destination said how long it
-    /// takes. Returns, if a pause ended, whether that was logged.
-    pub(super) fn confirmed(&mut self, to: &Destination, now: Instant) -> Option<bool> {
+    /// takes, or the confirm took long, and its share is full. Returns, if a pause ended, whether that was
+    /// logged.
+    pub(super) fn confirmed(&mut self, to: &Destination, leaves_room: bool, now: Instant) -> Option<bool> {
         if !self.unknown.is_empty() {
             self.unknown.remove(to);
         }
-        if self.paused.is_empty() || self.paused.get(to).is_some_and(|pause| pause.is_asked_for(now)) {
+        let stays = |pause: &Pause| pause.is_asked_for(now) || (pause.crowded && !leaves_room);
+        if self.paused.is_empty() || self.paused.get(to).is_some_and(stays) {
             return None;
         }
         self.paused.remove(to).map(|pause| pause.logged)
@@ -269,7 +301,9 @@ impl Pauses {
         if self.paused.is_empty() {
             return None;
         }
-        Some(self.paused.get_mut(to).filter(|pause| pause.until > now || pause.probe.is_some())?.wait(now))
+        let crowded_rate = self.crowded_rate(now);
+        let pause = self.paused.get_mut(to).filter(|pause| pause.until > now || pause.probe.is_some())?;
+        Some(pause.wait(now, if pause.crowded { crowded_rate } else { RATE }))
     }
 }
 
@@ -290,7 +324,7 @@ mod tests {
         let about = wait..wait + SPREAD_MAX;
         assert!(about.contains(&pauses.throttled(&to, wait, now)));
         assert!(about.contains(&pauses.throttled(&to, Duration::from_secs(5), now)), "the longest counts");
-        assert_eq!((pauses.confirmed(&to, soon), pauses.answered(&to, 3, soon), pauses.reconnected()), (None, false, false));
+        assert_eq!((pauses.confirmed(&to, true, soon), pauses.answered(&to, 3, soon), pauses.reconnected()), (None, false, false));
         assert!((4..9).all(|token| !pauses.unknown(&to, token, true, soon)));
         assert!(pauses.remaining(&to, soon).is_some_and(|left| left >= Duration::from_secs(30)));
         let after = now + wait;
@@ -310,7 +344,7 @@ mod tests {
         assert!((40..50).filter(|token| pauses.unknown(&to, *token, false, now)).count() == 1);
         pauses.sent(&to, 50);
         pauses.throttled(&to, wait, now);
-        assert_eq!(pauses.confirmed(&to, soon), None);
+        assert_eq!(pauses.confirmed(&to, true, soon), None);
         assert!(pauses.remaining(&to, after).is_none());
     }
 
@@ -332,7 +366,7 @@ mod tests {
             assert!(!pauses.unknown(&to, 5, false, at) && pauses.remaining(&to, at).is_some());
             assert!(!pauses.unknown(&to, token, false, at) && pauses.remaining(&to, at).is_some());
         }
-        assert_eq!(pauses.confirmed(&to, now), Some(true));
+        assert_eq!(pauses.confirmed(&to, true, now), Some(true));
         assert!(pauses.remaining(&to, at).is_none() && !pauses.unknown(&to, 20, false, at), "it starts over");
     }
 
@@ -384,7 +418,7 @@ mod tests {
         assert!(last >= PAUSE_MAX / 2 && last <= PAUSE_MAX);
         assert!(pauses.remaining(&to, now).is_none(), "the pause is over: one may be published");
         assert!(pauses.remaining(&Destination::new("healthy"), now).is_none());
-        assert_eq!(pauses.confirmed(&to, now), Some(false));
+        assert_eq!(pauses.confirmed(&to, true, now), Some(false));
         assert_eq!(pauses.count(), 0);
     }
 
@@ -409,6 +443,39 @@ mod tests {
             assert!(per_second.contains(&(given_back / 20)), "{waiting} waiting: {given_back} given back in 20 s");
             assert!(waiting > 100 || longest <= PAUSE_MAX + PAUSE_MAX / 4, "{longest:?}");
         }
+    }
+
+    #[test]
+    fn what_others_give_back_slows_only_the_destinations_whose_share_is_full() {
+        let (mut pauses, now) = (Pauses::default(), clock::now());
+        let longest = |pauses: &mut Pauses, name: &str, now| {
+            let to = Destination::new(name);
+            (0..500).filter_map(|_| pauses.remaining(&to, now)).max()
+        };
+        for n in 0..2000 {
+            pauses.refused(&Destination::new(format!("silent-{n}")), n, SLOW, now);
+            pauses.crowded(&Destination::new(format!("full-{n}")), now);
+        }
+        pauses.refused(&Destination::new("refused once"), 2000, QUICK, now + COUNT);
+        let waits = longest(&mut pauses, "refused once", now + COUNT);
+        assert!(waits.is_some_and(|longest| longest < Duration::from_secs(1)), "{waits:?}");
+        // Those whose share is full are claimed beside the jobs that find a place: all together are bound.
+        pauses.crowded(&Destination::new("full"), now + COUNT);
+        let waits = longest(&mut pauses, "full", now + COUNT);
+        assert!(waits.is_some_and(|longest| longest > Duration::from_secs(5)), "{waits:?}");
+        // The others give nothing back any more.
+        let later = now + COUNT + CROWDED;
+        pauses.crowded(&Destination::new("full later"), later);
+        let waits = longest(&mut pauses, "full later", later);
+        assert!(waits.is_some_and(|longest| longest < Duration::from_secs(1)), "{waits:?}");
+    }
+
+    #[test]
+    fn a_confirm_ends_the_pause_of_a_full_share_once_there_is_room() {
+        let (mut pauses, to, now) = (Pauses::default(), Destination::new("slow"), clock::now());
+        pauses.crowded(&to, now);
+        assert_eq!((pauses.confirmed(&to, false, now), pauses.has(&to)), (None, true));
+        assert_eq!((pauses.confirmed(&to, true, now), pauses.has(&to)), (Some(false), false));
     }
 
     #[test]

@@ -123,6 +123,7 @@ impl Caller {
                     tracing::error!(broker, bucket, %error, hint, jobs = call.len(), "settling failed until the leases expired");
                     return None;
                 }
+                Err(error) if error.is_told() => {}
                 Err(error) => tracing::warn!(broker, bucket, %error, "settling failed, trying again"),
             }
             failed = true;

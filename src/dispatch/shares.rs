@@ -1,5 +1,5 @@
-//! The share of the window that each destination may use, so that one that does not answer leaves
-//! room for others.
+//! The share of the window that each destination may use, so that those that hold their places for long
+//! leave room for others.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,19 +11,21 @@ use crate::clock::Instant;
 /// A job that exceeds its destination's share waits this long before it is given back: a new
 /// destination may answer for the first time until then.
 pub(super) const SHARE_WAIT: Duration = Duration::from_millis(500);
-/// A destination is trusted for this long after a confirm.
+/// What a destination was is remembered for this long after an answer.
 const TRUST: Duration = Duration::from_secs(60);
-/// A confirm that took longer earns no trust: the destination holds its places in the window for
-/// too long. An unknown outcome that came sooner, because the job's time to run was over, says
-/// nothing about the destination.
+/// A destination is quick if its last answer took no longer, and slow while no answer has come for this
+/// long. An error that took longer counts as no answer. An unknown outcome that came sooner, because the
+/// job's time to run was over, says nothing about the destination.
 pub(super) const PROMPT: Duration = Duration::from_secs(2);
 /// After this many destinations of one pattern in a row that did not confirm, the others of the
 /// pattern get less.
 const SILENT_MAX: usize = 3;
-/// How many trusted destinations without publications are remembered.
+/// How many destinations without publications are remembered.
 const REMEMBERED: usize = 4096;
-/// How often destinations are removed whose trust has expired.
+/// How often destinations are removed whose answers are too old.
 const CLEANUP: Duration = Duration::from_secs(1);
+/// How often destinations are looked at that may have become slow.
+const JUDGE: Duration = Duration::from_millis(50);
 
 /// An amount of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,8 +45,14 @@ impl Amount {
         Amount { jobs: self.jobs.saturating_sub(less.jobs), bytes: self.bytes.saturating_sub(less.bytes) }
     }
 
-    fn half(self) -> Amount {
-        Amount { jobs: self.jobs / 2, bytes: self.bytes / 2 }
+    fn part(self, of: usize) -> Amount {
+        Amount { jobs: self.jobs / of, bytes: self.bytes / of }
+    }
+
+    /// Whether at least a quarter of the bound is free.
+    fn leaves_quarter(self, bound: Amount) -> bool {
+        let most = bound.less(bound.part(4));
+        self.jobs <= most.jobs && self.bytes <= most.bytes
     }
 
     fn add(&mut self, more: Amount) {
@@ -65,51 +73,73 @@ pub(super) enum ShareState {
     Taken,
     /// Perhaps in a moment.
     Soon,
+    /// The same, but the destination may take long: few jobs may wait for it.
+    Later,
     /// Not before others have their outcomes.
     Full,
 }
 
-/// How a destination responded, as far as trust is concerned.
+/// How a destination responded, as far as its share is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Response {
     /// Confirmed, after this time.
     Confirmed(Duration),
+    /// Any other answer, after this time.
+    Answered(Duration),
     /// No answer.
     Unknown,
-    /// Any other answer, or an outcome that says nothing about the destination.
-    Other,
+    /// The outcome says nothing about the destination.
+    Nothing,
+}
+
+/// How long a destination holds its places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// Nothing is known: it has not answered of late.
+    New,
+    Quick,
+    Slow,
 }
 
 /// The shares of one broker's destinations.
 #[derive(Debug)]
 pub(super) struct Shares {
-    /// Half of the window: the bound of an untrusted destination. If other untrusted destinations
-    /// have messages in flight, the bound is half of what these leave of `max`, so that a new
-    /// destination finds a place. A destination that confirms slowly is untrusted, but has `max`
-    /// while it is alone.
+    /// Half of the window: the bound of a new destination while it is alone.
     half: Amount,
-    /// Seven eighths of the window: the bound of one trusted destination, and of all untrusted ones
-    /// together.
+    /// The bound of a destination beside others before its first answer: a few places, because all of them
+    /// may be lost for long, and the first quick answer ends the bound.
+    first: Amount,
+    /// Seven eighths of the window: the bound of a quick destination, of one that answers while it is
+    /// alone, and of all new and slow ones together. A slow one beside others has half of what the other
+    /// slow ones leave of it.
     max: Amount,
-    /// The bound of all untrusted destinations of one pattern, once [`SILENT_MAX`] of them did not
+    /// New destinations find so many places beside slow ones that hold all of theirs.
+    new_min: Amount,
+    /// The bound of all destinations of one pattern that are not quick, once [`SILENT_MAX`] of them did not
     /// confirm.
     silent_pattern_max: Amount,
+    /// All but a 32nd of the window: the bound of all destinations together. The rest is for those that
+    /// have nothing in flight and are not slow.
+    shared: Amount,
     targets: HashMap<Destination, Target>,
     /// Destinations with publications in flight.
     busy: usize,
     /// When a destination without publications in flight last found no place.
     waited: Option<Instant>,
-    /// In flight to untrusted destinations.
-    untrusted: Amount,
+    /// In flight to all destinations, to new ones, and to slow ones.
+    total: Amount,
+    new: Amount,
+    slow: Amount,
     patterns: Vec<Pattern>,
     cleaned: Option<Instant>,
+    judged: Option<Instant>,
 }
 
 /// The destinations of one pattern of `allow`. Each may be of a single job (a subject for each
 /// customer): then only all of them together show whether they confirm.
 #[derive(Debug, Default)]
 struct Pattern {
-    /// In flight to untrusted destinations.
+    /// In flight to destinations that are not quick.
     in_flight: Amount,
     /// Destinations in a row that did not confirm.
     silent: usize,
@@ -123,14 +153,11 @@ struct Pattern {
 struct Target {
     in_flight: Amount,
     pattern: usize,
-    /// The last confirm, and whether it was slow.
-    confirmed: Option<(Instant, bool)>,
-}
-
-impl Target {
-    fn is_trusted(&self) -> bool {
-        self.confirmed.is_some_and(|(_, slow)| !slow)
-    }
+    pace: Pace,
+    /// The last answer.
+    answered: Option<Instant>,
+    /// The last outcome, or since when messages are in flight.
+    since: Instant,
 }
 
 impl Shares {
@@ -138,119 +165,211 @@ impl Shares {
     #[must_use]
     pub(super) fn new(jobs: usize, bytes: u64, patterns: usize) -> Self {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let silent_pattern_max = Amount { jobs: if jobs > 1 { (jobs / 8).max(1) } else { 0 }, bytes: bytes / 8 };
+        let eighth = Amount { jobs: if jobs > 1 { (jobs / 8).max(1) } else { 0 }, bytes: bytes / 8 };
+        let all = Amount { jobs, bytes };
         Shares {
             half: Amount { jobs: (jobs / 2).max(1), bytes: bytes / 2 },
-            max: Amount { jobs, bytes }.less(silent_pattern_max),
-            silent_pattern_max,
+            first: Amount { jobs: (jobs / 256).max(1), bytes: bytes / 64 },
+            max: all.less(eighth),
+            new_min: all.part(16),
+            silent_pattern_max: eighth,
+            shared: all.less(all.part(32)),
             targets: HashMap::new(),
             busy: 0,
             waited: None,
-            untrusted: Amount::default(),
+            total: Amount::default(),
+            new: Amount::default(),
+            slow: Amount::default(),
             patterns: (0..patterns).map(|_| Pattern::default()).collect(),
             cleaned: None,
+            judged: None,
         }
     }
 
     /// Takes a place for a message of `bytes`, if the share has one. `pattern`: the index of the
     /// pattern of a destination that is not known yet.
     pub(super) fn enter(&mut self, to: &Destination, bytes: usize, now: Instant, pattern: impl FnOnce() -> usize) -> ShareState {
+        self.judge(now);
         if !self.targets.contains_key(to) {
-            self.targets.insert(to.clone(), Target { in_flight: Amount::default(), pattern: pattern(), confirmed: None });
+            let target = Target { in_flight: Amount::default(), pattern: pattern(), pace: Pace::New, answered: None, since: now };
+            self.targets.insert(to.clone(), target);
         }
         let Some(target) = self.targets.get_mut(to) else { return ShareState::Full };
-        let Some(pattern) = self.patterns.get_mut(target.pattern) else { return ShareState::Full };
-        if target.confirmed.is_some_and(|(at, _)| now >= at + TRUST) {
-            if target.is_trusted() {
-                self.untrusted.add(target.in_flight);
-                pattern.in_flight.add(target.in_flight);
+        if target.answered.is_some_and(|at| now >= at + TRUST) {
+            target.answered = None;
+            if target.pace != Pace::Slow || target.in_flight.jobs == 0 {
+                set_pace(target, Pace::New, (&mut self.new, &mut self.slow), &mut self.patterns);
             }
-            target.confirmed = None;
         }
-        let (is_trusted, is_new) = (target.is_trusted(), target.in_flight.jobs == 0);
-        let is_alone = self.busy == usize::from(!is_new) && self.waited.is_none_or(|at| now >= at + 2 * SHARE_WAIT);
-        let bound = match self.untrusted.less(target.in_flight) {
-            _ if is_trusted || (is_alone && target.confirmed.is_some()) => self.max,
-            others if others.jobs == 0 => self.half,
-            others => self.max.less(others).half(),
+        let (pace, in_flight, answered) = (target.pace, target.in_flight, target.answered.is_some());
+        let is_idle = in_flight.jobs == 0;
+        let is_alone = self.is_alone(in_flight, now);
+        let bound = self.bound(pace, in_flight, answered, is_alone);
+        let Some(target) = self.targets.get_mut(to) else { return ShareState::Full };
+        let Some(pattern) = self.patterns.get_mut(target.pattern) else { return ShareState::Full };
+        let mut unproven = self.new;
+        unproven.add(self.slow);
+        let has_room = match pace {
+            Pace::Quick => true,
+            Pace::New => unproven.fits(bytes, self.max) || self.new.fits(bytes, self.new_min),
+            Pace::Slow => is_alone || unproven.fits(bytes, self.max),
         };
-        let own = target.in_flight.fits(bytes, bound);
-        let of_pattern = if pattern.silent >= SILENT_MAX { self.silent_pattern_max } else { self.max };
-        let others = is_trusted || (self.untrusted.fits(bytes, self.max) && pattern.in_flight.fits(bytes, of_pattern));
-        if own && others {
+        let is_silent = pace != Pace::Quick && pattern.silent >= SILENT_MAX;
+        let others = has_room && (!is_silent || pattern.in_flight.fits(bytes, self.silent_pattern_max));
+        let has_place = (is_idle && pace != Pace::Slow) || self.total.fits(bytes, self.shared);
+        if others && has_place && in_flight.fits(bytes, bound) {
             let one = Amount { jobs: 1, bytes };
             target.in_flight.add(one);
-            self.busy += usize::from(is_new);
-            if !is_trusted {
-                self.untrusted.add(one);
+            self.total.add(one);
+            if is_idle {
+                self.busy += 1;
+                target.since = now;
+            }
+            match pace {
+                Pace::Quick => {}
+                Pace::New => self.new.add(one),
+                Pace::Slow => self.slow.add(one),
+            }
+            if pace != Pace::Quick {
                 pattern.in_flight.add(one);
                 pattern.full = None;
             }
             return ShareState::Taken;
         }
-        if is_new {
+        if is_idle {
             self.waited = Some(now);
-            if !is_trusted {
+            if !answered {
                 self.targets.remove(to);
             }
         }
-        if others || now < *pattern.full.get_or_insert(now) + SHARE_WAIT { ShareState::Soon } else { ShareState::Full }
+        if !others && now >= *pattern.full.get_or_insert(now) + SHARE_WAIT {
+            ShareState::Full
+        } else if pace == Pace::Quick || is_alone {
+            ShareState::Soon
+        } else {
+            ShareState::Later
+        }
     }
 
     /// Frees the place of a message of `bytes`. Returns whether to log that the destinations of the
     /// pattern do not confirm.
     pub(super) fn leave(&mut self, to: &Destination, bytes: usize, response: Response, now: Instant) -> bool {
         let Some(target) = self.targets.get_mut(to) else { return false };
-        let Some(pattern) = self.patterns.get_mut(target.pattern) else { return false };
-        let (one, was_trusted) = (Amount { jobs: 1, bytes }, target.is_trusted());
+        let (one, before) = (Amount { jobs: 1, bytes }, target.pace);
         target.in_flight.sub(one);
-        self.busy -= usize::from(target.in_flight.jobs == 0);
-        if !was_trusted {
-            self.untrusted.sub(one);
-            pattern.in_flight.sub(one);
+        self.total.sub(one);
+        let is_idle = target.in_flight.jobs == 0;
+        self.busy -= usize::from(is_idle);
+        match before {
+            Pace::Quick => {}
+            Pace::New => self.new.sub(one),
+            Pace::Slow => self.slow.sub(one),
         }
-        match response {
-            Response::Confirmed(took) => {
-                target.confirmed = Some((now, took > PROMPT));
-                if !was_trusted {
-                    pattern.silent = 0;
-                }
+        let pace = match response {
+            Response::Confirmed(took) | Response::Answered(took) => {
+                target.answered = Some(now);
+                if took <= PROMPT { Pace::Quick } else { Pace::Slow }
             }
             Response::Unknown => {
-                target.confirmed = None;
+                target.answered = None;
+                if is_idle { Pace::New } else { Pace::Slow }
+            }
+            Response::Nothing => before,
+        };
+        if response != Response::Nothing {
+            target.since = now;
+        }
+        let mut should_log = false;
+        if let Some(pattern) = self.patterns.get_mut(target.pattern)
+            && before != Pace::Quick
+        {
+            pattern.in_flight.sub(one);
+            match response {
+                Response::Confirmed(_) => pattern.silent = 0,
                 // Once for each destination: it has a share and a pause of its own.
-                if !was_trusted && target.in_flight.jobs == 0 {
-                    pattern.silent += 1;
-                }
+                Response::Unknown if is_idle => pattern.silent += 1,
+                _ => {}
             }
-            Response::Other => {}
+            should_log = pattern.silent == SILENT_MAX && !pattern.logged;
+            pattern.logged |= should_log;
         }
-        match (was_trusted, target.is_trusted()) {
-            (false, true) => {
-                self.untrusted.sub(target.in_flight);
-                pattern.in_flight.sub(target.in_flight);
-            }
-            (true, false) => {
-                self.untrusted.add(target.in_flight);
-                pattern.in_flight.add(target.in_flight);
-            }
-            _ => {}
-        }
-        if target.in_flight.jobs == 0 && (!target.is_trusted() || self.targets.len() > REMEMBERED) {
+        set_pace(target, pace, (&mut self.new, &mut self.slow), &mut self.patterns);
+        if is_idle && (target.answered.is_none() || self.targets.len() > REMEMBERED) {
             self.targets.remove(to);
         }
-        let should_log = pattern.silent == SILENT_MAX && !pattern.logged;
-        pattern.logged |= should_log;
         should_log
     }
 
-    /// Removes destinations whose trust has expired: producers name them, so they may be many.
+    /// Whether a destination whose confirm took so long leaves room for others: the jobs that wait for its
+    /// share may come back. For those of a slow one, a single place is not enough.
+    #[must_use]
+    pub(super) fn leaves_room(&self, to: &Destination, took: Duration, now: Instant) -> bool {
+        let Some(target) = self.targets.get(to).filter(|_| took > PROMPT) else { return true };
+        let is_alone = self.is_alone(target.in_flight, now);
+        let bound = self.bound(target.pace, target.in_flight, target.answered.is_some(), is_alone);
+        is_alone || target.in_flight.leaves_quarter(bound)
+    }
+
+    /// Whether no destination but one with this in flight has messages in flight, or waits.
+    fn is_alone(&self, in_flight: Amount, now: Instant) -> bool {
+        self.busy == usize::from(in_flight.jobs > 0) && self.waited.is_none_or(|at| now >= at + 2 * SHARE_WAIT)
+    }
+
+    /// The most that a destination may have in flight.
+    fn bound(&self, pace: Pace, in_flight: Amount, answered: bool, is_alone: bool) -> Amount {
+        match (pace, answered) {
+            (Pace::Quick, _) => self.max,
+            (Pace::Slow, true) if is_alone => self.max,
+            _ if is_alone => self.half,
+            (Pace::Slow, _) => self.max.less(self.slow.less(in_flight)).part(2),
+            (Pace::New, _) => self.first,
+        }
+    }
+
+    /// Finds destinations that have become slow without an outcome.
+    fn judge(&mut self, now: Instant) {
+        if self.busy == 0 || self.judged.is_some_and(|judged| now < judged + JUDGE) {
+            return;
+        }
+        self.judged = Some(now);
+        let holds_long = |target: &&mut Target| target.in_flight.jobs > 0 && now >= target.since + PROMPT;
+        for target in self.targets.values_mut().filter(holds_long) {
+            set_pace(target, Pace::Slow, (&mut self.new, &mut self.slow), &mut self.patterns);
+        }
+    }
+
+    /// Removes destinations whose answers are too old: producers name them, so they may be many.
     pub(super) fn forget(&mut self, now: Instant) {
         if self.cleaned.is_none_or(|cleaned| now >= cleaned + CLEANUP) {
             self.cleaned = Some(now);
-            self.targets.retain(|_, target| target.in_flight.jobs > 0 || target.confirmed.is_some_and(|(at, _)| now < at + TRUST));
+            self.targets.retain(|_, target| target.in_flight.jobs > 0 || target.answered.is_some_and(|at| now < at + TRUST));
         }
     }
+}
+
+/// Counts what is in flight to a destination by its new pace.
+fn set_pace(target: &mut Target, pace: Pace, (new, slow): (&mut Amount, &mut Amount), patterns: &mut [Pattern]) {
+    if target.pace == pace {
+        return;
+    }
+    match target.pace {
+        Pace::Quick => {}
+        Pace::New => new.sub(target.in_flight),
+        Pace::Slow => slow.sub(target.in_flight),
+    }
+    match pace {
+        Pace::Quick => {}
+        Pace::New => new.add(target.in_flight),
+        Pace::Slow => slow.add(target.in_flight),
+    }
+    if let Some(pattern) = patterns.get_mut(target.pattern) {
+        match (target.pace, pace) {
+            (Pace::Quick, _) => pattern.in_flight.add(target.in_flight),
+            (_, Pace::Quick) => pattern.in_flight.sub(target.in_flight),
+            _ => {}
+        }
+    }
+    target.pace = pace;
 }
 
 #[cfg(test)]
@@ -260,107 +379,206 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    fn to(name: &str) -> Destination {
+        Destination::new(name)
+    }
+
+    fn enter(shares: &mut Shares, name: &str, now: Instant) -> ShareState {
+        shares.enter(&to(name), 10, now, || 0)
+    }
+
+    /// How many messages find a place.
     fn out(shares: &mut Shares, name: &str, now: Instant) -> usize {
-        (0..).take_while(|_| shares.enter(&Destination::new(name), 10, now, || 0) == ShareState::Taken).count()
+        (0..).take_while(|_| enter(shares, name, now) == ShareState::Taken).count()
     }
 
-    #[test]
-    fn an_untrusted_destination_has_half_and_a_trusted_one_leaves_an_eighth() {
-        let (mut shares, now) = (Shares::new(64, 1 << 20, 2), clock::now());
-        assert_eq!(out(&mut shares, "silent", now), 32);
-        assert_eq!(
-            shares.enter(&Destination::new("silent"), 10, now + 9 * SHARE_WAIT, || 0),
-            ShareState::Soon,
-            "its own share is full, not the window"
-        );
-        assert_eq!([out(&mut shares, "silent too", now), out(&mut shares, "quick", now)], [12, 6], "each leaves half of what is left");
-        shares.leave(&Destination::new("quick"), 10, Response::Confirmed(MS), now);
-        assert_eq!(out(&mut shares, "quick", now), 56 - 5);
-        // Then it does not confirm either.
-        shares.leave(&Destination::new("quick"), 10, Response::Unknown, now);
-        assert_eq!(out(&mut shares, "quick", now), 0);
-        assert_eq!(out(&mut shares, "other", now), 0);
-    }
-
-    #[test]
-    fn a_slow_destination_has_half_only_beside_others() {
-        let (mut shares, now) = (Shares::new(64, 1 << 20, 2), clock::now());
-        let slow = Destination::new("slow");
-        assert_eq!(out(&mut shares, "slow", now), 32);
-        shares.leave(&slow, 10, Response::Confirmed(PROMPT + MS), now);
-        assert_eq!(out(&mut shares, "slow", now), 56 - 31);
-        // A new destination waits for a place: from then on the slow one has half.
-        assert_eq!(shares.enter(&Destination::new("new"), 10, now, || 0), ShareState::Soon);
-        shares.leave(&slow, 10, Response::Confirmed(PROMPT + MS), now);
-        assert_eq!([out(&mut shares, "slow", now), out(&mut shares, "new", now)], [0, 1]);
-        (0..40).for_each(|_| {
-            shares.leave(&slow, 10, Response::Confirmed(PROMPT + MS), now);
+    fn leave(shares: &mut Shares, name: &str, times: usize, response: Response, now: Instant) {
+        (0..times).for_each(|_| {
+            shares.leave(&to(name), 10, response, now);
         });
-        let later = now + 9 * SHARE_WAIT;
-        assert_eq!(out(&mut shares, "slow", later) + 15, (56 - 1) / 2);
-        shares.leave(&Destination::new("new"), 10, Response::Other, later);
-        assert_eq!(out(&mut shares, "slow", later) + 27, 56);
+    }
+
+    const FAST: Response = Response::Confirmed(MS);
+    const LATE: Response = Response::Confirmed(Duration::from_secs(10));
+
+    #[test]
+    fn a_new_destination_has_half_while_it_is_alone_and_few_places_beside_others() {
+        let (mut shares, now) = (Shares::new(1024, 1 << 30, 2), clock::now());
+        assert_eq!(out(&mut shares, "silent", now), 512);
+        assert_eq!(enter(&mut shares, "silent", now + 9 * SHARE_WAIT), ShareState::Soon, "its own share is full, not the window");
+        assert_eq!([out(&mut shares, "silent too", now), out(&mut shares, "quick", now)], [4, 4]);
+        assert_eq!(enter(&mut shares, "quick", now), ShareState::Later);
+        leave(&mut shares, "quick", 1, FAST, now);
+        assert_eq!(out(&mut shares, "quick", now) + 519, 992, "all but the places for those that have none");
+        // Then it does not confirm either.
+        leave(&mut shares, "quick", 1, Response::Unknown, now);
+        assert_eq!([out(&mut shares, "quick", now), out(&mut shares, "other", now)], [0, 1]);
+        // Any quick answer shows that places are not held.
+        leave(&mut shares, "quick", 400, Response::Answered(MS), now);
+        assert_eq!([out(&mut shares, "quick", now), out(&mut shares, "other", now)], [400, 0]);
     }
 
     #[test]
-    fn many_silent_destinations_leave_room_for_one_that_confirms() {
+    fn a_slow_destination_has_the_window_only_while_it_is_alone() {
+        let (mut shares, now) = (Shares::new(1024, 1 << 30, 2), clock::now());
+        assert_eq!(out(&mut shares, "slow", now), 512);
+        leave(&mut shares, "slow", 1, LATE, now);
+        let leaves_room = |shares: &Shares, took| shares.leaves_room(&to("slow"), took, now);
+        assert!(leaves_room(&shares, PROMPT + MS), "nobody else needs the room");
+        assert_eq!(out(&mut shares, "slow", now), 896 - 511);
+        // Beside a new destination the slow one has half of what slow ones may have.
+        assert_eq!(enter(&mut shares, "new", now), ShareState::Taken);
+        assert!(!leaves_room(&shares, PROMPT + MS) && leaves_room(&shares, PROMPT));
+        leave(&mut shares, "slow", 1, LATE, now);
+        assert_eq!(out(&mut shares, "slow", now), 0);
+        // The jobs that wait for its share come back for a quarter of it, not for one place.
+        leave(&mut shares, "slow", 895 - 337, LATE, now);
+        assert!(!leaves_room(&shares, PROMPT + MS));
+        leave(&mut shares, "slow", 1, LATE, now);
+        assert!(leaves_room(&shares, PROMPT + MS));
+        assert_eq!(out(&mut shares, "slow", now) + 336, 896 / 2);
+        leave(&mut shares, "new", 1, Response::Nothing, now);
+        assert_eq!(out(&mut shares, "slow", now) + 448, 896);
+    }
+
+    #[test]
+    fn destinations_that_answer_within_two_seconds_share_the_whole_window() {
+        let (mut shares, now) = (Shares::new(1024, 1 << 30, 1), clock::now());
+        for name in ["a", "b"] {
+            assert_eq!(enter(&mut shares, name, now), ShareState::Taken);
+            leave(&mut shares, name, 1, Response::Confirmed(PROMPT), now);
+        }
+        assert_eq!([out(&mut shares, "a", now), out(&mut shares, "b", now)], [896, 96]);
+        assert!(shares.leaves_room(&to("a"), PROMPT, now), "a confirm ends the pause of those that wait");
+    }
+
+    #[test]
+    fn a_destination_that_stalls_leaves_room_for_new_ones_of_its_pattern_too() {
+        let (mut shares, now) = (Shares::new(1024, 1 << 30, 2), clock::now());
+        assert_eq!(enter(&mut shares, "stalls", now), ShareState::Taken);
+        leave(&mut shares, "stalls", 1, FAST, now);
+        assert_eq!(out(&mut shares, "stalls", now), 896);
+        let stalled = now + PROMPT;
+        for n in 0..16 {
+            assert_eq!(out(&mut shares, &format!("new-{n}"), stalled), 4);
+        }
+        assert_eq!(enter(&mut shares, "one more", stalled), ShareState::Later);
+        leave(&mut shares, "new-0", 1, FAST, stalled);
+        assert_eq!(out(&mut shares, "new-0", stalled) + 896 + 63, 992);
+    }
+
+    #[test]
+    fn quick_destinations_that_stall_together_leave_room_for_one_that_has_nothing_in_flight() {
+        let (mut shares, now) = (Shares::new(1024, 1 << 30, 1), clock::now());
+        let names: Vec<String> = (0..8).map(|n| format!("stalls-{n}")).collect();
+        for name in names.iter().map(String::as_str).chain(["healthy"]) {
+            assert_eq!(enter(&mut shares, name, now), ShareState::Taken);
+            leave(&mut shares, name, 1, FAST, now);
+        }
+        let taken = (0..200 * 8).filter(|n| enter(&mut shares, &names[n % 8], now) == ShareState::Taken).count();
+        assert_eq!(taken, 992);
+        for at in [now, now + PROMPT, now + 7 * PROMPT] {
+            assert_eq!([0, 1].map(|_| enter(&mut shares, "healthy", at)), [ShareState::Taken, ShareState::Soon]);
+            leave(&mut shares, "healthy", 1, FAST, at);
+            assert_eq!(enter(&mut shares, "new", at), ShareState::Taken);
+            leave(&mut shares, "new", 1, Response::Unknown, at);
+            assert_ne!(enter(&mut shares, &names[0], at), ShareState::Taken);
+        }
+    }
+
+    #[test]
+    fn slow_destinations_leave_room_for_quick_and_for_new_ones() {
+        for (count, rate) in [(8, 20), (40, 20), (500, 1)] {
+            let (mut shares, mut now) = (Shares::new(1024, 1 << 30, 1), clock::now());
+            let slow: Vec<String> = (0..count).map(|n| format!("slow-{n}")).collect();
+            // Each was quick before. Then they answer after 10 s.
+            for name in slow.iter().map(String::as_str).chain(["healthy"]) {
+                assert_eq!(enter(&mut shares, name, now), ShareState::Taken);
+                leave(&mut shares, name, 1, FAST, now);
+            }
+            let mut held = std::collections::VecDeque::new();
+            for second in 0..60_u64 {
+                for name in &slow {
+                    for _ in 0..rate {
+                        if enter(&mut shares, name, now) == ShareState::Taken {
+                            held.push_back((second, name));
+                        }
+                    }
+                    now += 1000 * MS / count;
+                    assert_eq!(enter(&mut shares, "healthy", now), ShareState::Taken, "{second} s beside {count}");
+                    leave(&mut shares, "healthy", 1, FAST, now);
+                }
+                let new = format!("new-{second}");
+                assert_eq!(enter(&mut shares, &new, now), ShareState::Taken, "{second} s beside {count}");
+                leave(&mut shares, &new, 1, FAST, now);
+                while held.front().is_some_and(|(since, _)| since + 10 <= second) {
+                    let (_, name) = held.pop_front().unwrap();
+                    leave(&mut shares, name, 1, LATE, now);
+                }
+            }
+            assert!(held.len() > 500, "{count} slow ones use {} places", held.len());
+        }
+    }
+
+    #[test]
+    fn many_silent_destinations_leave_room_for_one_that_answers() {
         let (mut shares, now) = (Shares::new(64, 1 << 20, 2), clock::now());
         assert_eq!(out(&mut shares, "healthy", now), 32);
-        (0..32).for_each(|_| {
-            shares.leave(&Destination::new("healthy"), 10, Response::Confirmed(MS), now);
-        });
-        let silent = |n: usize| Destination::new(format!("silent-{n}"));
-        let taken = (0..1000).take_while(|n| shares.enter(&silent(*n), 10, now, || 0) == ShareState::Taken).count();
+        leave(&mut shares, "healthy", 32, FAST, now);
+        let silent = |n: usize| format!("silent-{n}");
+        let taken = (0..1000).take_while(|n| enter(&mut shares, &silent(*n), now) == ShareState::Taken).count();
         assert_eq!(taken, 56);
-        assert_eq!([now, now + SHARE_WAIT].map(|at| shares.enter(&silent(99), 10, at, || 0)), [ShareState::Soon, ShareState::Full]);
-        assert_eq!(shares.enter(&Destination::new("healthy"), 10, now + SHARE_WAIT, || 0), ShareState::Taken);
-        shares.leave(&silent(0), 10, Response::Unknown, now);
-        assert_eq!(shares.enter(&silent(99), 10, now + SHARE_WAIT, || 0), ShareState::Taken);
+        assert_eq!([now, now + SHARE_WAIT].map(|at| enter(&mut shares, "silent-99", at)), [ShareState::Later, ShareState::Full]);
+        assert_eq!(enter(&mut shares, "healthy", now + SHARE_WAIT), ShareState::Taken);
+        leave(&mut shares, "silent-0", 1, Response::Unknown, now);
+        assert_eq!(enter(&mut shares, "silent-99", now + SHARE_WAIT), ShareState::Taken);
     }
 
     #[test]
     fn silent_destinations_of_one_pattern_have_an_eighth() {
         let (mut shares, now) = (Shares::new(64, 1 << 20, 2), clock::now());
-        let silent = |n: usize| Destination::new(format!("legacy.{n}"));
+        let silent = |n: usize| format!("legacy.{n}");
         let healthy = |n: usize| Destination::new(format!("orders.{n}"));
         let taken = |shares: &mut Shares, of: std::ops::Range<usize>| {
-            of.take_while(|n| shares.enter(&silent(*n), 10, now, || 0) == ShareState::Taken).count()
+            of.take_while(|n| enter(shares, &silent(*n), now) == ShareState::Taken).count()
         };
         assert_eq!(taken(&mut shares, 0..100), 56);
-        (0..56).for_each(|n| {
-            shares.leave(&silent(n), 10, Response::Unknown, now);
-        });
+        (0..56).for_each(|n| leave(&mut shares, &silent(n), 1, Response::Unknown, now));
         assert_eq!(taken(&mut shares, 100..200), 8);
         for n in 0..100 {
             assert_eq!(shares.enter(&healthy(n), 10, now, || 1), ShareState::Taken);
             if n >= 20 {
-                shares.leave(&healthy(n), 10, Response::Confirmed(MS), now);
+                shares.leave(&healthy(n), 10, FAST, now);
             }
         }
         // One of them confirms: the bound of the pattern is lifted.
-        shares.leave(&silent(100), 10, Response::Confirmed(MS), now);
+        leave(&mut shares, &silent(100), 1, FAST, now);
         assert_eq!(taken(&mut shares, 200..300), 56 - 20 - 7);
     }
 
     #[test]
-    fn a_share_is_one_of_bytes_too_and_a_slow_confirm_earns_no_trust() {
+    fn a_share_is_one_of_bytes_too_and_counts_return_to_nothing() {
         let (mut shares, now) = (Shares::new(64, 1000, 2), clock::now());
-        let to = Destination::new("large");
-        assert_eq!([300, 300].map(|bytes| shares.enter(&to, bytes, now, || 0)), [ShareState::Taken, ShareState::Soon]);
-        shares.leave(&to, 300, Response::Confirmed(PROMPT + MS), now);
+        let large = to("large");
+        assert_eq!([300, 300].map(|bytes| shares.enter(&large, bytes, now, || 0)), [ShareState::Taken, ShareState::Soon]);
+        shares.leave(&large, 300, Response::Unknown, now);
         assert_eq!(
-            [5000, 1].map(|bytes| shares.enter(&to, bytes, now, || 0)),
+            [5000, 1].map(|bytes| shares.enter(&large, bytes, now, || 0)),
             [ShareState::Taken, ShareState::Soon],
             "a large one goes alone"
         );
-        shares.leave(&to, 5000, Response::Confirmed(MS), now);
-        assert_eq!([300, 300].map(|bytes| shares.enter(&to, bytes, now, || 0)), [ShareState::Taken; 2]);
+        shares.leave(&large, 5000, FAST, now);
+        assert_eq!([300, 300].map(|bytes| shares.enter(&large, bytes, now, || 0)), [ShareState::Taken; 2]);
+        shares.enter(&to("other"), 1, now + PROMPT, || 0);
         (0..2).for_each(|_| {
-            shares.leave(&to, 300, Response::Other, now);
+            shares.leave(&large, 300, Response::Nothing, now + PROMPT);
         });
+        shares.leave(&to("other"), 1, Response::Nothing, now + PROMPT);
         shares.forget(now);
         assert_eq!(shares.targets.len(), 1);
         shares.forget(now + TRUST);
-        assert_eq!((shares.targets.len(), shares.untrusted), (0, Amount::default()));
+        assert_eq!((shares.targets.len(), shares.busy), (0, 0));
+        assert_eq!([shares.total, shares.new, shares.slow], [Amount::default(); 3]);
+        assert_eq!(shares.patterns[0].in_flight, Amount::default());
     }
 }

@@ -53,6 +53,12 @@ impl Waiting {
         }
     }
 
+    /// How many jobs wait for their destination's share.
+    #[must_use]
+    pub(super) fn for_shares(&self) -> usize {
+        self.without_share.len()
+    }
+
     /// An outcome arrived: a share may have a free place.
     pub(super) fn outcome_arrived(&mut self) {
         self.outcome_arrived = true;

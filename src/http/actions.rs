@@ -14,10 +14,9 @@ use super::caller::Caller;
 use super::extract::{Id, InPath, Json as Body, MaybeJson};
 use super::leases;
 use super::text::Text;
-use crate::job::{Action, JobId, Verdict};
+use crate::job::{Action, JobId};
 use crate::request::{Act, Code, Rejection, Request, act_on, due_within};
 use crate::store::queue::acknowledge::Word;
-use crate::store::queue::schedule::Answer;
 use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
 
@@ -166,23 +165,7 @@ impl Api {
 
     async fn act(&self, caller: &Caller, act: Act) -> Result<Response, Problem> {
         let (id, action) = (act.id.clone(), act.action);
-        let answer = if self.is_of(caller, &id).await? {
-            self.inner.apply.one(Request::Act(act)).await?
-        } else {
-            let verdict = Verdict::NotFound;
-            if action == Action::Cancel {
-                self.inner.apply.metrics.cancelled(verdict);
-            }
-            Answer { verdict, due_ms: None }
-        };
+        let answer = self.inner.apply.one(Request::Act(Act { own_queues: caller.own_queues(), ..act })).await?;
         Ok(Answered(view::ActionResult::of(id.as_str(), action, answer)).into_response())
-    }
-
-    /// Whether the caller may act on this id. A job that is gone was anybody's.
-    async fn is_of(&self, caller: &Caller, id: &JobId) -> Result<bool, Problem> {
-        if !caller.is_restricted() {
-            return Ok(true);
-        }
-        Ok(self.inner.apply.store.reader.find(id).await?.is_some_and(|found| caller.sees(found.job())))
     }
 }

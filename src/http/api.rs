@@ -64,9 +64,8 @@ pub struct Parts<'a> {
     pub rates: Rates,
     /// What `/readyz` says.
     pub readiness: Readiness,
-    /// The token of `http.token_file`. Without this and those of the settings, every caller on this
-    /// host is allowed.
-    pub token: Option<&'a str>,
+    /// Who may call.
+    pub guard: Guard,
     /// Ends the event streams.
     pub stop: CancellationToken,
 }
@@ -75,7 +74,7 @@ impl Api {
     /// The API of an instance.
     #[must_use]
     pub fn new(parts: Parts<'_>) -> Self {
-        let Parts { settings, roles, instance, apply, queues, gauge, rates, readiness, token, stop } = parts;
+        let Parts { settings, roles, instance, apply, queues, gauge, rates, readiness, guard, stop } = parts;
         let linked = |name: &String| roles.dispatch || settings.ingest.values().any(|ingest| ingest.broker == *name);
         let brokers = settings.brokers.iter().map(|(name, broker)| (name.clone(), (broker.connector.kind(), linked(name))));
         let ingests = settings.ingest.iter().filter(|_| roles.ingest);
@@ -88,7 +87,6 @@ impl Api {
             ingests: ingests.map(|(name, ingest)| (name.clone(), (ingest.broker.clone(), ingest.topic.clone()))).collect(),
         };
         let rules = Rules { gauge, ..Rules::direct(settings) };
-        let guard = Guard::new(token, &settings.http.tokens);
         let inner = Inner { apply, queues, rules, rates, readiness, about, feed: Feed::new(stop), guard };
         Api { inner: Arc::new(inner) }
     }

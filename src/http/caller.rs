@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use super::Problem;
 use crate::config::{Scope, Token};
 use crate::job::Job;
+use crate::request::OwnQueues;
 use crate::store::reader::list::QueueFilter;
 use crate::units::quote;
 
@@ -19,6 +20,8 @@ pub(crate) struct Caller(Option<Arc<Bearer>>);
 struct Bearer {
     name: String,
     token: Token,
+    /// The queues of the token, if those are not all.
+    own_queues: Option<OwnQueues>,
 }
 
 impl Caller {
@@ -29,7 +32,8 @@ impl Caller {
 
     /// The bearer of `[http.tokens.NAME]`.
     pub(super) fn bearer(name: &str, token: Token) -> Caller {
-        Caller(Some(Arc::new(Bearer { name: name.to_owned(), token })))
+        let own_queues = (!token.has_all()).then(|| OwnQueues::new(token.queues.iter().map(String::as_str)));
+        Caller(Some(Arc::new(Bearer { name: name.to_owned(), token, own_queues })))
     }
 
     /// The name of the token, if it is an application's.
@@ -63,8 +67,13 @@ impl Caller {
     }
 
     /// Whether there are jobs that the caller must not see.
-    pub(crate) fn is_restricted(&self) -> bool {
-        self.0.as_ref().is_some_and(|bearer| !bearer.token.has_all())
+    pub(super) fn is_restricted(&self) -> bool {
+        self.0.as_ref().is_some_and(|bearer| bearer.own_queues.is_some())
+    }
+
+    /// The queues of the caller, if those are not all: the store leaves the jobs of others alone.
+    pub(crate) fn own_queues(&self) -> Option<OwnQueues> {
+        self.0.as_ref().and_then(|bearer| bearer.own_queues.clone())
     }
 
     /// Whether the caller may use this queue.
@@ -73,7 +82,7 @@ impl Caller {
     }
 
     /// Whether the caller may know of this job.
-    pub(crate) fn sees(&self, job: &Job) -> bool {
+    pub(super) fn sees(&self, job: &Job) -> bool {
         !self.is_restricted() || job.queue.as_deref().is_some_and(|queue| self.has_queue(queue))
     }
 
@@ -104,7 +113,7 @@ mod tests {
 
     fn caller(may: &[Scope], queues: &[&str]) -> Caller {
         let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
-        Caller::bearer("shop", Token { secret: Secret::new("hush".to_owned()), may: may.to_vec(), queues })
+        Caller::bearer("shop", Token { secret: Secret::new("hush".to_owned()), file: None, may: may.to_vec(), queues })
     }
 
     #[test]

@@ -11,6 +11,7 @@ use axum::response::IntoResponse;
 use serde::de::DeserializeOwned;
 
 use super::Problem;
+use super::account::Account;
 use crate::clock;
 use crate::job::JobId;
 use crate::request::{Code, Rejection};
@@ -57,6 +58,18 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeJson
 }
 
 async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+    let account = request.extensions().get::<Account>().cloned();
+    let bytes = whole_body(request, state).await?;
+    match account {
+        Some(account) if !account.read(&bytes).await? => {
+            let detail = "the body has too many values to be read: send fewer in one call";
+            Err(Rejection::new(Code::BodyTooLarge, detail).into())
+        }
+        _ => Ok(bytes),
+    }
+}
+
+async fn whole_body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     match clock::timeout(BODY_TIMEOUT, Bytes::from_request(request, state)).await {
         Some(Ok(bytes)) => Ok(bytes),
         Some(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {

@@ -4,21 +4,24 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use dwell_connectors::{ConnectorError, ErrorKind, follow_secret};
+use parking_lot::RwLock;
 
 use super::Problem;
 use super::caller::Caller;
-use crate::config::{Scope, Token};
+use crate::config::{Http, Scope, Token};
 
 /// Each token by its hash, with its bearer. Comparing hashes takes constant time for any input
-/// length.
+/// length. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Guard(Arc<[(blake3::Hash, Caller)]>);
+pub struct Guard(Arc<RwLock<Vec<(blake3::Hash, Caller)>>>);
 
 impl Guard {
     /// `master`: the token that may everything. Without any token, every caller on this host may.
@@ -26,7 +29,27 @@ impl Guard {
         let hash = |secret: &str| blake3::hash(secret.as_bytes());
         let master = master.map(|secret| (hash(secret), Caller::anyone()));
         let bearers = tokens.iter().map(|(name, token)| (hash(token.secret.expose()), Caller::bearer(name, token.clone())));
-        Guard(master.into_iter().chain(bearers).collect())
+        Guard(Arc::new(RwLock::new(master.into_iter().chain(bearers).collect())))
+    }
+
+    /// The tokens of the settings, which follow their files. `master`: what `http.token_file` held.
+    pub(crate) fn following(http: &Http, master: Option<&str>) -> Self {
+        let guard = Guard::new(master, &http.tokens);
+        let follow = |file: &Path, secret: &str, name: Option<&str>| {
+            let setting = name.map_or("http.token_file".to_owned(), |name| format!("http.tokens.{name}.token_file"));
+            let bearer = name.map(str::to_owned);
+            let take = move |table: &RwLock<_>, text: &str| renew(table, bearer.as_deref(), text);
+            tokio::spawn(follow_secret(setting, file.to_owned(), secret.to_owned(), Arc::downgrade(&guard.0), take));
+        };
+        if let (Some(file), Some(secret)) = (&http.token_file, master) {
+            follow(file, secret, None);
+        }
+        for (name, token) in &http.tokens {
+            if let Some(file) = &token.file {
+                follow(file, token.secret.expose(), Some(name));
+            }
+        }
+        guard
     }
 
     /// Who calls, or why nobody may.
@@ -41,15 +64,26 @@ impl Guard {
 
     /// Whether there is no token.
     pub(crate) fn is_open(&self) -> bool {
-        self.0.is_empty()
+        self.0.read().is_empty()
     }
 
     /// The bearer of this token.
     pub(crate) fn bearer(&self, sent: &[u8]) -> Option<Caller> {
         let sent = blake3::hash(sent);
         // To the end, so that the time does not tell which token it is.
-        self.0.iter().fold(None, |found, (hash, caller)| if *hash == sent { Some(caller) } else { found }).cloned()
+        self.0.read().iter().fold(None, |found, (hash, caller)| if *hash == sent { Some(caller) } else { found }).cloned()
     }
+}
+
+/// Gives this bearer another token; `None` is the bearer of `http.token_file`.
+fn renew(table: &RwLock<Vec<(blake3::Hash, Caller)>>, bearer: Option<&str>, secret: &str) -> Result<(), ConnectorError> {
+    let new = blake3::hash(secret.as_bytes());
+    let mut table = table.write();
+    if table.iter().any(|(hash, caller)| *hash == new && caller.name() != bearer) {
+        return Err(ConnectorError::new(ErrorKind::Config, "another token of [http] is the same").hint("give each its own"));
+    }
+    table.iter_mut().filter(|(_, caller)| caller.name() == bearer).for_each(|(hash, _)| *hash = new);
+    Ok(())
 }
 
 /// Lets the request through with its caller, or returns why not.
@@ -141,6 +175,10 @@ mod tests {
         admitted.map_or_else(|problem| problem.into_response().status().as_u16(), |_| 200)
     }
 
+    fn token(secret: &str) -> Token {
+        Token { secret: Secret::new(secret.to_owned()), file: None, may: vec![Scope::Read], queues: vec!["*".to_owned()] }
+    }
+
     fn open() -> Guard {
         Guard::new(None, &BTreeMap::new())
     }
@@ -206,7 +244,6 @@ mod tests {
 
     #[test]
     fn a_bearer_is_known_by_its_token() {
-        let token = |secret: &str| Token { secret: Secret::new(secret.to_owned()), may: vec![Scope::Read], queues: vec!["*".to_owned()] };
         let tokens = BTreeMap::from([("shop".to_owned(), token("open")), ("till".to_owned(), token("sesame"))]);
         let name = |guard: &Guard, sent: &str| {
             let headers = HeaderMap::from_iter([(header::AUTHORIZATION, sent.parse().unwrap())]);
@@ -221,6 +258,18 @@ mod tests {
         }
         assert_eq!((name(&alone, "Bearer hush"), name(&with_master, "Bearer hush")), (None, Some(None)));
         assert_eq!(status(&alone, Method::GET, &[("host", "localhost")]), 401, "a token of an application closes the rest");
+    }
+
+    #[test]
+    fn a_bearer_gets_another_token_unless_somebody_has_it() {
+        let guard = Guard::new(Some("hush"), &BTreeMap::from([("shop".to_owned(), token("open"))]));
+        renew(&guard.0, Some("shop"), "sesame").unwrap();
+        renew(&guard.0, Some("shop"), "sesame").unwrap();
+        assert!(renew(&guard.0, Some("shop"), "hush").is_err() && renew(&guard.0, None, "sesame").is_err());
+        renew(&guard.0, None, "quiet").unwrap();
+        let known = |sent: &str| guard.bearer(sent.as_bytes()).map(|caller| caller.name().map(str::to_owned));
+        assert_eq!((known("sesame"), known("quiet")), (Some(Some("shop".to_owned())), Some(None)));
+        assert_eq!((known("open"), known("hush")), (None, None));
     }
 
     #[test]

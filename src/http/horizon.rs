@@ -7,6 +7,7 @@ use utoipa::IntoParams;
 
 use super::Problem;
 use super::api::Api;
+use super::caller::Caller;
 use super::extract::Query;
 use crate::units::parse_duration_ms;
 use crate::view;
@@ -29,9 +30,10 @@ pub(super) struct Ahead {
 
 /// Count the jobs per step ahead
 ///
-/// The first step begins now, by Redis's clock. Overdue jobs are in no step.
+/// The first step begins now, by Redis's clock. Overdue jobs are in no step. A token with only some queues
+/// counts the jobs of these.
 #[utoipa::path(get, path = "/v1/horizon", tag = "state", params(Ahead), responses((status = 200, body = view::Horizon, description = "The steps")))]
-pub(super) async fn horizon(State(api): State<Api>, Query(ahead): Query<Ahead>) -> Result<Json<view::Horizon>, Problem> {
+pub(super) async fn horizon(State(api): State<Api>, caller: Caller, Query(ahead): Query<Ahead>) -> Result<Json<view::Horizon>, Problem> {
     let read = |name, text: &Option<String>| match text {
         Some(text) => parse_duration_ms(text).map(Some).map_err(|why| Problem::bad(format!("{name}: {why}"))),
         None => Ok(None),
@@ -47,6 +49,6 @@ pub(super) async fn horizon(State(api): State<Api>, Query(ahead): Query<Ahead>) 
             "that is {count} steps, and at most {STEPS_MAX} are counted: make `step` longer or `to` shorter"
         )));
     }
-    let steps = api.inner.apply.store.reader.horizon(step_ms, u32::try_from(count).unwrap_or(0)).await?;
+    let steps = api.inner.apply.store.reader.horizon(step_ms, u32::try_from(count).unwrap_or(0), caller.queue_filter().as_ref()).await?;
     Ok(Json(view::Horizon { steps: steps.into_iter().map(|(from_ms, count)| view::Step { from_ms, count }).collect() }))
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Problem;
+use super::account::Account;
 use super::api::Api;
 use super::caller::Caller;
 use super::extract::{Id, InPath, Query};
@@ -21,6 +22,9 @@ use crate::view;
 const PAGE: usize = 100;
 /// The most jobs of a page.
 const LONGEST_PAGE: usize = 1000;
+
+/// What a page may take while it is read.
+const PAGE_ROOM: usize = 8 << 20;
 
 /// The filter of a list.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -77,8 +81,14 @@ pub(super) struct Unreadable {
 ///
 /// Sorted by due time. A job that does not change is in exactly one page, whatever other jobs do.
 #[utoipa::path(get, path = "/v1/jobs", tag = "jobs", params(Filter), responses((status = 200, body = Page, description = "A page")))]
-pub(super) async fn list(State(api): State<Api>, caller: Caller, Query(filter): Query<Filter>) -> Result<Json<Page>, Problem> {
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    account: Account,
+    Query(filter): Query<Filter>,
+) -> Result<Json<Page>, Problem> {
     let query = list::Query { queues: caller.queue_filter(), ..filter.read()? };
+    account.take(PAGE_ROOM).await?;
     let place = query.place;
     let page = api.inner.apply.store.reader.list(&query).await?;
     let jobs = page.jobs.iter().map(|found| view::Job::of(found, &api.inner.apply.retry_ms)).collect();

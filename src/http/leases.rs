@@ -5,12 +5,12 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Problem;
 use super::api::Api;
 use super::caller::Caller;
 use super::extract::Json as Body;
 use super::pop::span;
 use super::text::Text;
+use super::{Problem, empty};
 use crate::job::JobId;
 use crate::queues::{QueueService, WORDS_MAX, words};
 use crate::request::{Code, Rejection};
@@ -24,20 +24,20 @@ use crate::view::LeaseResult;
 #[serde(deny_unknown_fields)]
 pub(super) struct Words {
     /// These jobs are done
-    #[serde(default)]
-    #[schema(required = false)]
+    #[serde(default, deserialize_with = "empty::list")]
+    #[schema(value_type = Option<Vec<Finish>>, required = false)]
     finish: Vec<Finish>,
     /// These attempts failed: the next wait of the retry array begins, or the job is dead
-    #[serde(default)]
-    #[schema(required = false)]
+    #[serde(default, deserialize_with = "empty::list")]
+    #[schema(value_type = Option<Vec<Fail>>, required = false)]
     fail: Vec<Fail>,
     /// These jobs go back, and nothing is burned
-    #[serde(default)]
-    #[schema(required = false)]
+    #[serde(default, deserialize_with = "empty::list")]
+    #[schema(value_type = Option<Vec<Release>>, required = false)]
     release: Vec<Release>,
     /// These leases last longer
-    #[serde(default)]
-    #[schema(required = false)]
+    #[serde(default, deserialize_with = "empty::list")]
+    #[schema(value_type = Option<Vec<Touch>>, required = false)]
     touch: Vec<Touch>,
 }
 

@@ -4,11 +4,17 @@
 //! client that does not read its answer is disconnected, and at the limit of connections the one
 //! that has waited for its client the longest is closed for a new one.
 //!
-//! - `slots`: the connections; `conversation`: one connection, from request to request; `connection`:
-//!   its bytes, and the bodies of its requests and answers; `waiting`: a call that waits.
+//! - `bind`: the address; `slots`: the connections; `conversation`: one connection, from request to
+//!   request; `connection`: its bytes; `bodies`: those of its requests and answers; `waiting`: a call that
+//!   waits; `buffers`: which connections have some; `doubled`: headers that may come once; `room`: how many connections all listeners may hold.
 
+mod bind;
+mod bodies;
+mod buffers;
 mod connection;
 mod conversation;
+mod doubled;
+mod room;
 mod slots;
 mod waiting;
 
@@ -16,13 +22,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Router, middleware};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::account::Memory;
 use crate::clock;
-use conversation::converse;
+use connection::TimedIo;
+use conversation::{Calls, converse};
+pub use room::Room;
 use slots::{CONNECTIONS_MAX, Slot, Slots};
 
 /// How long the end waits for slow clients.
@@ -37,7 +46,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub enum ListenError {
     /// The setting is not an address of this machine: exit code 78.
     #[error(
-        "{setting} = \"{listen}\" is not an address to listen on ({error}): write HOST:PORT with an address of this machine, such as 0.0.0.0:9464"
+        "{setting} = \"{listen}\" is not an address to listen on ({error}): write HOST:PORT with an address of this machine, such as [::]:9464"
     )]
     Setting {
         /// The setting's name.
@@ -79,6 +88,8 @@ pub struct Listener {
     address: SocketAddr,
     most: usize,
     most_of_peer: usize,
+    room: Room,
+    memory: Memory,
 }
 
 impl Listener {
@@ -86,9 +97,10 @@ impl Listener {
     /// `probes.listen`.
     pub async fn bind(setting: &'static str, listen: &str) -> Result<Self, ListenError> {
         let bound = async {
-            let listener = TcpListener::bind(listen).await?;
+            let listener = bind::bind(listen).await?;
             let address = listener.local_addr()?;
-            Ok(Listener { listener, address, most: CONNECTIONS_MAX, most_of_peer: CONNECTIONS_MAX / 2 })
+            let (room, memory) = (Room::default(), Memory::endless());
+            Ok(Listener { listener, address, most: CONNECTIONS_MAX, most_of_peer: CONNECTIONS_MAX / 2, room, memory })
         };
         bound.await.map_err(|error: io::Error| {
             let listen = listen.to_owned();
@@ -114,6 +126,14 @@ impl Listener {
         Listener { most: CONSUMERS_MAX, most_of_peer: CONSUMERS_MAX / 4 * 3, ..self }
     }
 
+    /// The same within the room of all listeners, and the memory of all calls.
+    #[must_use]
+    pub fn within(self, room: &Room, memory: &Memory) -> Self {
+        let most = self.most.min(room.most());
+        let most_of_peer = (self.most_of_peer * most / self.most).max(1);
+        Listener { most, most_of_peer, room: room.clone(), memory: memory.clone(), ..self }
+    }
+
     /// The address with its real port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -123,9 +143,11 @@ impl Listener {
     /// Serves until `shutdown`, then answers the requests that have begun, for at most [`GRACE`],
     /// and returns.
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
+        let router = router.layer(middleware::from_fn(doubled::refuse));
         // Dropping the set closes the remaining connections.
         let mut connections = JoinSet::new();
-        let mut slots = Slots::new(self.most, self.most_of_peer);
+        let buffers = self.room.buffers().clone();
+        let mut slots = Slots::new(self.most, self.most_of_peer, self.room);
         loop {
             let has_room = slots.has_room();
             tokio::select! {
@@ -133,8 +155,10 @@ impl Listener {
                 Some(ended) = connections.join_next_with_id() => slots.remove(ended.map_or_else(|error| error.id(), |(id, ())| id)),
                 accepted = self.listener.accept(), if has_room => match accepted {
                     Ok((stream, peer)) => {
-                        let slot = Slot::new(peer.ip());
-                        let task = connections.spawn(converse(stream, slot.clone(), router.clone(), shutdown.clone()));
+                        conversation::prepare(&stream);
+                        let slot = Slot::new(peer.ip().to_canonical());
+                        let calls = Calls::new(slot.clone(), router.clone(), self.memory.clone());
+                        let task = connections.spawn(converse(TimedIo::new(stream, slot.clone(), buffers.clone()), calls, shutdown.clone()));
                         slots.add(slot, task);
                     }
                     Err(error) => {
@@ -189,6 +213,27 @@ mod tests {
         let took = clock::now().duration_since(begun);
         assert!(took >= HEAD && took < HEAD * 2, "{took:?}");
         server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_gave_its_buffers_back_serves_its_next_request() {
+        let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap().for_consumers();
+        let (address, shutdown) = (listener.address(), CancellationToken::new());
+        let server = tokio::spawn(listener.serve(Router::new(), shutdown.clone()));
+        let mut links = Vec::new();
+        for _ in 0..buffers::BUFFERED_MAX + 9 {
+            links.push(TcpStream::connect(address).await.unwrap());
+        }
+        for _ in 0..2 {
+            for link in &mut links {
+                link.write_all(b"GET / HTTP/1.1\r\nhost: dwell\r\n\r\n").await.unwrap();
+                let mut answer = [0; 512];
+                let count = link.read(&mut answer).await.unwrap();
+                assert!(answer[..count].starts_with(b"HTTP/1.1 404"), "{:?}", String::from_utf8_lossy(&answer[..count]));
+            }
+        }
+        shutdown.cancel();
+        server.await.unwrap().unwrap();
     }
 
     #[tokio::test]

@@ -3,22 +3,24 @@
 //! - [`listener`]: binds an address and serves a router on it; [`StartGate`] answers before the
 //!   store is reached; `later`: the answers of calls that wait.
 //! - [`api`]: the state of the calls; [`router`]: the router of `/v1` with its middleware: `trace`,
-//!   `guard`; `caller`: who calls, and what the token allows.
+//!   `guard`; `caller`: who calls, and what the token allows; [`account`]: the memory of a call.
 //! - `routes`: the calls, a file a resource: `jobs`, `schedule`, `actions`, `pop`, `leases`,
-//!   `queues`, `horizon`, `stats`, `events`; `extract`, `one_or_many` and `queue_name` read their
-//!   arguments, [`problem`] has their errors, [`openapi`] describes
+//!   `queues`, `horizon`, `stats`, `events`; `extract`, `empty`, `one_or_many` and `queue_name` read
+//!   their arguments, [`problem`] has their errors, [`openapi`] describes
 //!   them.
 //! - `dashboard`: `/`, the pages, which use these calls; `assets`, `bundle` and `page` put them
 //!   together.
 //! - [`rates`]: what this instance does per second.
 //! - [`probes`]: `/livez`, `/readyz`, `/metrics`.
 
+pub mod account;
 mod actions;
 pub mod api;
 mod assets;
 mod bundle;
 pub(crate) mod caller;
 mod dashboard;
+mod empty;
 mod events;
 pub(crate) mod extract;
 mod feed;
@@ -30,7 +32,7 @@ mod jobs;
 pub(crate) mod later;
 mod leases;
 pub mod listener;
-mod one_or_many;
+pub(crate) mod one_or_many;
 pub mod openapi;
 mod page;
 pub(crate) mod pop;
@@ -46,8 +48,9 @@ mod start_gate;
 mod stats;
 mod text;
 pub(crate) mod trace;
+mod unread;
 
-pub use listener::{ListenError, Listener};
+pub use listener::{ListenError, Listener, Room};
 pub use problem::Problem;
 pub use rates::Rates;
 pub use start_gate::StartGate;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Problem;
@@ -37,34 +37,37 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<OneOrMany<T>, Problem> {
     if bytes.trim_ascii_start().first() != Some(&b'[') {
         return extract::read(bytes).map(OneOrMany::One);
     }
-    let Elements(elements) =
+    let Elements::<MOST>(elements) =
         serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("the body does not fit this call: {error}")))?;
+    if elements.len() > MOST {
+        return Err(Problem::bad(format!("the body does not fit this call: it must be an array of at most {MOST} objects")));
+    }
     Ok(OneOrMany::Many(elements.into_iter().map(|element| extract::read(element.get().as_bytes())).collect()))
 }
 
-/// The elements of an array as they are written.
-struct Elements<'a>(Vec<&'a RawValue>);
+/// The elements of an array as they are written. Of a longer array, one more than the most.
+pub(crate) struct Elements<'a, const MOST: usize>(pub(crate) Vec<&'a RawValue>);
 
-impl<'de> Deserialize<'de> for Elements<'de> {
+impl<'de, const MOST: usize> Deserialize<'de> for Elements<'de, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(Elements(Vec::new()))
     }
 }
 
-impl<'de> Visitor<'de> for Elements<'de> {
+impl<'de, const MOST: usize> Visitor<'de> for Elements<'de, MOST> {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an array of at most {MOST} objects")
+        f.write_str("an array of objects")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut array: A) -> Result<Self, A::Error> {
-        while let Some(element) = array.next_element()? {
-            if self.0.len() == MOST {
-                return Err(Error::invalid_length(MOST + 1, &self));
-            }
+        while self.0.len() <= MOST
+            && let Some(element) = array.next_element()?
+        {
             self.0.push(element);
         }
+        while array.next_element::<IgnoredAny>()?.is_some() {}
         Ok(self)
     }
 }

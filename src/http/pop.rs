@@ -12,6 +12,7 @@ use hyper::body::{Frame, SizeHint};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::account::Account;
 use super::api::Api;
 use super::extract::MaybeJson;
 use super::later::{caught, later};
@@ -24,6 +25,9 @@ use crate::consumers::{PopRequest, PoppedJobs};
 use crate::queues::{POP_MAX, QueueService, WAIT_MAX};
 use crate::units::parse_duration_ms;
 use crate::view::FetchedJob;
+
+/// What must be free before a pop.
+const POP_ROOM: usize = 1 << 20;
 
 /// What to fetch. All fields are optional.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -68,7 +72,12 @@ impl<'a> Fetched<'a> {
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: Redis does not answer"),
 ))]
-pub(super) async fn pop(State(api): State<Api>, names: QueueNames, MaybeJson(asked): MaybeJson<Asked>) -> Result<Response, Problem> {
+pub(super) async fn pop(
+    State(api): State<Api>,
+    names: QueueNames,
+    account: Account,
+    MaybeJson(asked): MaybeJson<Asked>,
+) -> Result<Response, Problem> {
     let queues = &api.inner.queues;
     let max = asked.max.unwrap_or(1);
     if !(1..=POP_MAX).contains(&max) {
@@ -82,22 +91,29 @@ pub(super) async fn pop(State(api): State<Api>, names: QueueNames, MaybeJson(ask
     if ttr_ms == Some(0) {
         return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
     }
+    account.has_room(POP_ROOM).await?;
     let until = clock::now() + wait;
     let asked = queues.begin(names.0, max, wait, ttr_ms);
+    // The request is read.
+    account.keep(0);
     let jobs = queues.pop_now(&asked).await?;
     if !jobs.is_empty() || clock::now() >= until {
-        return Ok(answer(&api, jobs));
+        return Ok(answer(&api, account, jobs).await);
     }
-    Ok(later(caught(waited(api, asked, until), trace::panicked)))
+    Ok(later(caught(waited(api, account, asked, until), trace::panicked)))
 }
 
 /// The answer to a pop that waits.
-async fn waited(api: Api, asked: PopRequest, until: Instant) -> Response {
+async fn waited(api: Api, account: Account, asked: PopRequest, until: Instant) -> Response {
     let limit = until.saturating_duration_since(clock::now()) + TIMEOUT;
-    // Pinned here: a future that is an argument has its place twice.
-    let popped = pin!(api.inner.queues.pop_until(&asked, until));
-    match clock::timeout(limit, popped).await {
-        Some(Ok(jobs)) => answer(&api, jobs),
+    let popped = {
+        // Pinned here: a future that is an argument has its place twice.
+        let popped = pin!(api.inner.queues.pop_until(&asked, until));
+        clock::timeout(limit, popped).await
+    };
+    match popped {
+        // In a box: a wait holds no room for its answer.
+        Some(Ok(jobs)) => Box::pin(answer(&api, account, jobs)).await,
         Some(Err(error)) => Problem::from(error).into_response(),
         None => Problem::unanswered().into_response(),
     }
@@ -108,9 +124,15 @@ pub(super) fn span(name: &str, text: Option<Text>) -> Result<Option<u64>, Proble
     text.map(|text| parse_duration_ms(&text.0)).transpose().map_err(|why| Problem::bad(format!("{name}: {why}")))
 }
 
-fn answer(api: &Api, jobs: PoppedJobs) -> Response {
-    let fetched = Fetched { jobs: jobs.iter().map(FetchedJob::popped).collect() };
-    unsent(serde_json::to_vec(&fetched).unwrap_or_default(), jobs, api.inner.queues.clone(), api.inner.apply.store.now_us())
+async fn answer(api: &Api, account: Account, jobs: PoppedJobs) -> Response {
+    match account.json(|| jobs.iter().map(FetchedJob::popped), jobs.iter().map(|job| job.size).sum(), usize::MAX).await {
+        Ok(json) => {
+            let mut response = unsent(json, jobs, api.inner.queues.clone(), api.inner.apply.store.now_us());
+            response.extensions_mut().insert(account);
+            response
+        }
+        Err(used_up) => Problem::from(used_up).into_response(),
+    }
 }
 
 /// An answer of this JSON that hands out these jobs. Dropped before the connection takes it, it gives
@@ -155,10 +177,10 @@ mod tests {
 
     #[test]
     fn a_pop_that_waits_is_small() {
-        fn size<A, B, C, F>(_: fn(A, B, C) -> F) -> usize {
+        fn size<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
             size_of::<F>()
         }
         // Ten thousand of them wait at a time.
-        assert!(size(waited) <= 1024, "{} bytes", size(waited));
+        assert!(size(waited) <= 1072, "{} bytes", size(waited));
     }
 }

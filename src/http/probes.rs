@@ -1,5 +1,6 @@
 //! `/livez`, `/readyz` and `/metrics`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -12,34 +13,39 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::clock::{self, Instant};
-use crate::readiness::Readiness;
+use crate::readiness::{Readiness, Waiting};
+use crate::store::client::Refusals;
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::Exposition;
 
 /// The probes.
 ///
 /// - `/livez` is 200 while the runtime runs (a failed agent ends the process).
-/// - `/readyz` is 200 or 503, with what is waited for and why, and why an ingest is paused. A
-///   paused ingest does not make it 503.
+/// - `/readyz` is 200 or 503, with what is waited for and why, why an ingest is paused, and why Redis
+///   refuses the login. The latter two do not make it 503.
 /// - `/metrics` encodes the metrics; the counts of jobs are at most five seconds old.
-pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
+pub fn router(readiness: Readiness, metrics: Metrics, redis: Refusals) -> Router {
     Router::new()
         .route("/livez", get(async || Json(json!({ "alive": true }))))
-        .route("/readyz", get(readyz).with_state((readiness, metrics.clone())))
+        .route("/readyz", get(readyz).with_state((readiness, metrics.clone(), redis)))
         .route("/metrics", get(scrape).with_state(Arc::new(Scrapes { metrics, last: Mutex::default() })))
 }
 
-async fn readyz(State((readiness, metrics)): State<(Readiness, Metrics)>) -> Response {
+async fn readyz(State((readiness, metrics, redis)): State<(Readiness, Metrics, Refusals)>) -> Response {
     let waiting = readiness.waiting();
     let ready = readiness.is_ready();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let names: Vec<String> = waiting.iter().map(|(what, _)| what.to_string()).collect();
-    let why = waiting.iter().filter(|(_, why)| !why.is_empty()).map(|(what, why)| (what.to_string(), json!(why)));
-    let paused = metrics
-        .paused_ingests()
-        .into_iter()
-        .map(|(name, reason)| (format!("ingest.{name}"), json!(format!("paused: {}", reason.as_str()))));
-    let detail: serde_json::Map<String, serde_json::Value> = paused.chain(why).collect();
+    let mut names: Vec<String> = waiting.iter().map(|(what, _)| what.to_string()).collect();
+    // Several brokers can lack what one setting names.
+    names.dedup();
+    let why = waiting.iter().filter(|(_, why)| !why.is_empty()).map(|(what, why)| (what.to_string(), why));
+    let paused =
+        metrics.paused_ingests().into_iter().map(|(name, reason)| (format!("ingest.{name}"), format!("paused: {}", reason.as_str())));
+    let refused = redis.now().map(|why| (Waiting::Store.to_string(), why));
+    let mut detail: BTreeMap<String, String> = paused.chain(refused).collect();
+    for (what, why) in why {
+        detail.entry(what).and_modify(|known| *known = format!("{known}; {why}")).or_insert_with(|| why.clone());
+    }
     (status, Json(json!({ "ready": ready, "waiting_for": names, "detail": detail }))).into_response()
 }
 
@@ -79,7 +85,6 @@ async fn scrape(State(scrapes): State<Arc<Scrapes>>, headers: HeaderMap) -> Resp
 mod tests {
     use super::*;
     use crate::http::Listener;
-    use crate::readiness::Waiting;
     use crate::telemetry::PauseReason;
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -107,7 +112,7 @@ mod tests {
         let address = listener.address();
         let shutdown = CancellationToken::new();
         let metrics = Metrics::new(["main"], ["main"]);
-        let router = router(readiness.clone(), metrics.clone());
+        let router = router(readiness.clone(), metrics.clone(), Refusals::default());
         let server = tokio::spawn(listener.serve(router, shutdown.clone()));
 
         let answer = ask(address, "/readyz").await;
@@ -135,6 +140,17 @@ mod tests {
         let told = r#"{"detail":{"brokers.far":"refused"},"ready":true,"waiting_for":["brokers.far"]}"#;
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(told), "{answer}");
         readiness.reached(&broker);
+
+        // So is a destination; two brokers may lack what one setting names. What is lost later does not
+        // block readiness.
+        for broker in ["far", "near"] {
+            let dead = Waiting::Destination { setting: "delivery.dead".to_owned(), broker: broker.to_owned() };
+            readiness.missing(&dead, &format!("not on {broker}"));
+        }
+        readiness.missing(&Waiting::Ingest("main".to_owned()), "deleted");
+        let answer = ask(address, "/readyz").await;
+        let told = r#"{"detail":{"delivery.dead":"not on far; not on near","ingest.main":"deleted"},"ready":true,"waiting_for":["delivery.dead","ingest.main"]}"#;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(told), "{answer}");
 
         let answer = ask(address, "/metrics").await;
         assert!(

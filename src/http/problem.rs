@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::budget::UsedUp;
 use crate::request::{Code, Rejection};
 use crate::store::error::{Class, StoreError};
 use crate::view;
@@ -30,7 +31,8 @@ pub struct Problem {
     /// What went wrong and what to do, for people.
     detail: String,
     /// The violated rule of requests: `missing_delay`, `bad_delay`, `target_not_allowed`,
-    /// and so on; `forbidden`: the token does not allow the call; `redis`: Redis does not answer.
+    /// and so on; `forbidden`: the token does not allow the call; `redis`: Redis does not answer;
+    /// `memory`: other calls use up the memory for calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
     /// For `conflict`: the existing job.
@@ -63,6 +65,12 @@ impl Problem {
         Problem::new(StatusCode::GATEWAY_TIMEOUT, "there was no answer in time: the request may have been carried out")
     }
 
+    /// There is no memory for the answer to a call.
+    pub(super) fn unsent() -> Self {
+        let detail = "the memory for answers is used up by others: the request may have been carried out";
+        Problem { code: Some("memory"), ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
     /// The same with this status.
     #[must_use]
     pub fn with_status(self, status: StatusCode) -> Self {
@@ -81,6 +89,13 @@ impl Problem {
     pub fn job(mut self, job: Option<view::Job>) -> Self {
         self.job = job.map(Box::new);
         self
+    }
+}
+
+impl From<UsedUp> for Problem {
+    fn from(UsedUp: UsedUp) -> Self {
+        let detail = "the memory for calls is used up by others: try again";
+        Problem { code: Some("memory"), ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 }
 
@@ -104,10 +119,17 @@ impl From<StoreError> for Problem {
         }
         let status = match error.class {
             Class::QueueFull => return Rejection::new(Code::QueueFull, format!("{}: {}", error.message, error.hint)).into(),
+            Class::Memory => return UsedUp.into(),
+            Class::Taken => return Rejection::new(Code::Conflict, format!("{}: {}", error.message, error.hint)).into(),
             Class::Script | Class::Outdated | Class::NoScript | Class::Other => StatusCode::INTERNAL_SERVER_ERROR,
-            Class::Io | Class::Timeout | Class::Oom | Class::Readonly | Class::Moved | Class::Unserved | Class::Settings => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Class::Io
+            | Class::Timeout
+            | Class::Oom
+            | Class::Readonly
+            | Class::Moved
+            | Class::Unserved
+            | Class::Refused
+            | Class::Settings => StatusCode::SERVICE_UNAVAILABLE,
         };
         let code = (status == StatusCode::SERVICE_UNAVAILABLE).then_some("redis");
         Problem { code, ..Problem::new(status, error.message) }

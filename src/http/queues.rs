@@ -2,11 +2,13 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::Problem;
+use super::account::Account;
 use super::api::Api;
 use super::caller::Caller;
 use super::extract::{Json as Body, Query};
@@ -46,13 +48,9 @@ impl Api {
 /// queues sees only these.
 #[utoipa::path(get, path = "/v1/queues", operation_id = "list_queues", tag = "queues", responses((status = 200, body = QueueList, description = "The queues")))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<QueueList>, Problem> {
-    let reader = &api.inner.apply.store.reader;
-    let mut names = reader.queues().await?;
-    names.extend(api.inner.queues.rules().names().map(str::to_owned));
-    let names: Vec<String> = names.into_iter().filter(|name| caller.has_queue(name)).collect();
-    let mut counts = reader.queue_counts(&names).await?;
-    counts.retain(|counts| !counts.is_unused() || api.inner.queues.rules().is_named(&counts.queue));
-    Ok(Json(QueueList { queues: counts.into_iter().map(|counts| api.queue(counts)).collect() }))
+    let mut counts = api.inner.apply.store.reader.active_counts(|queue| caller.has_queue(queue)).await?;
+    counts.name(api.inner.queues.rules().names().filter(|name| caller.has_queue(name)));
+    Ok(Json(QueueList { queues: counts.queues.into_values().map(|counts| api.queue(counts)).collect() }))
 }
 
 /// Show a queue
@@ -77,20 +75,29 @@ pub(super) struct Peeked {
 /// Show ready jobs without fetching them
 ///
 /// The oldest first, over the whole queue, with their bodies. The answer ends with the job with which
-/// its bodies reach 8 MiB.
+/// its bodies, or its text, reach 8 MiB.
 #[utoipa::path(get, path = "/v1/queues/{queue}/peek", tag = "queues", params(InPath, Peeked), responses(
     (status = 200, body = Fetched<'_>, description = "The ready jobs, the oldest first; without a lease"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
 ))]
-pub(super) async fn peek(State(api): State<Api>, QueueName(queue): QueueName, Query(peeked): Query<Peeked>) -> Result<Response, Problem> {
+pub(super) async fn peek(
+    State(api): State<Api>,
+    QueueName(queue): QueueName,
+    account: Account,
+    Query(peeked): Query<Peeked>,
+) -> Result<Response, Problem> {
     let max = peeked.max.unwrap_or(PEEK);
     if !(1..=POP_MAX).contains(&max) {
         return Err(Problem::bad(format!("max: {max} is not from 1 to {POP_MAX}")));
     }
+    account.take(2 * POP_BYTES).await?;
     let found = api.inner.apply.store.reader.peek(&queue, max, POP_BYTES).await?;
+    let bytes: usize = found.iter().map(|job| job.size).sum();
+    account.keep(bytes);
     let due_ms = |at: usize| found[at].state.as_ref().map_or(found[at].score_ms, |state| state.due_ms);
-    let jobs = found.iter().enumerate().map(|(at, job)| FetchedJob::peeked(job.id.as_str(), job.job(), job.attempts(), due_ms(at)));
-    Ok(Json(Fetched::of(jobs.collect())).into_response())
+    let jobs = || found.iter().enumerate().map(|(at, job)| FetchedJob::peeked(job.id.as_str(), job.job(), job.attempts(), due_ms(at)));
+    let json = account.json(jobs, bytes, POP_BYTES).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
 /// Pause a queue
@@ -114,8 +121,7 @@ pub(super) async fn pause(State(api): State<Api>, QueueName(queue): QueueName) -
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
 ))]
 pub(super) async fn resume(State(api): State<Api>, QueueName(queue): QueueName) -> Result<Json<Queue>, Problem> {
-    api.inner.apply.store.admin.resume(&queue).await?;
-    api.inner.queues.look_again().await;
+    api.inner.queues.resume(&queue).await?;
     api.counts_of(queue).await
 }
 

@@ -15,17 +15,22 @@ use utoipa::openapi::{ArrayBuilder, ObjectBuilder, Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::Problem;
-use super::api::{Api, Inner};
+use super::account::Account;
+use super::api::Api;
 use super::caller::Caller;
+use super::empty;
 use super::one_or_many::{self, OneOrMany};
 use super::text::{Text, TextOrBytes, decode, header_values};
 use crate::apply::{Apply, BoundedRetry};
-use crate::job::{Job, JobId, Verdict};
+use crate::job::{Job, JobId, Verdict, is_queue_name};
 use crate::request::{Code, Rejection, Request, Rules, Schedule, from_fields};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::schedule::Answer;
+use crate::units::quote;
 use crate::view;
 
+/// What the headers of a job take as JSON values and as text, in their own size.
+const OF_HEADERS: usize = 3;
 /// How many jobs of an array are read from the store at once.
 const LOOKUPS: usize = 32;
 
@@ -57,7 +62,8 @@ pub(super) struct NewJob {
     key: Option<TextOrBytes>,
     /// The headers by name: text, a number, a boolean, null, `{"base64": "…"}`, or a list of these
     /// for a repeated name (AMQP: a value of type list)
-    #[serde(default)]
+    #[serde(default, deserialize_with = "empty::object")]
+    #[schema(schema_with = empty::object_schema, required = false)]
     headers: BTreeMap<String, serde_json::Value>,
     /// The time to run: how long one attempt may take until it is confirmed
     ttr: Option<Text>,
@@ -128,19 +134,24 @@ pub(super) enum Element {
     (status = 429, body = Problem, content_type = "application/problem+json", description = "`queue_full`: the queue has `max_jobs` jobs",
         headers(("retry-after" = String, description = "When to try again, in seconds"))),
 ))]
-pub(super) async fn schedule(State(api): State<Api>, caller: Caller, new: OneOrMany<NewJob>) -> Result<Response, Problem> {
+pub(super) async fn schedule(
+    State(api): State<Api>,
+    caller: Caller,
+    account: Account,
+    new: OneOrMany<NewJob>,
+) -> Result<Response, Problem> {
     match new {
-        OneOrMany::One(new) => one(&api, &caller, new).await,
-        OneOrMany::Many(new) => Ok(Json(many(&api, &caller, new).await).into_response()),
+        OneOrMany::One(new) => one(&api, &caller, &account, new).await,
+        OneOrMany::Many(new) => Ok(Json(many(&api, &caller, &account, new).await).into_response()),
     }
 }
 
-async fn one(api: &Api, caller: &Caller, new: NewJob) -> Result<Response, Problem> {
+async fn one(api: &Api, caller: &Caller, account: &Account, new: NewJob) -> Result<Response, Problem> {
     let apply = &api.inner.apply;
-    let schedule = allowed(api, caller, new, apply.store.now_ms()).await?;
+    let schedule = allowed(api, caller, new, apply.store.now_ms())?;
     let (id, job) = (schedule.id.clone(), schedule.job.clone());
-    let answer = apply.one(Request::Schedule(Box::new(schedule))).await.map_err(|error| refused(api, &job, error))?;
-    let shown = stored(api, caller, &id, job, answer).await?;
+    let answer = apply.one(Request::Schedule(Box::new(schedule))).await.map_err(|error| refused(api, &id, &job, error))?;
+    let shown = stored(api, caller, account, &id, job, answer).await?;
     match answer.verdict {
         Verdict::Added | Verdict::Replaced => {
             Ok((StatusCode::CREATED, [(header::LOCATION, location(id.as_str()))], Json(shown)).into_response())
@@ -150,18 +161,16 @@ async fn one(api: &Api, caller: &Caller, new: NewJob) -> Result<Response, Proble
 }
 
 /// Schedules the jobs that can be read, in one pass of the durability gate.
-async fn many(api: &Api, caller: &Caller, new: Vec<Result<NewJob, Problem>>) -> Vec<Element> {
+async fn many(api: &Api, caller: &Caller, account: &Account, new: Vec<Result<NewJob, Problem>>) -> Vec<Element> {
     let apply = &api.inner.apply;
     let now_ms = apply.store.now_ms();
     let (mut requests, mut jobs, mut read) = (Vec::new(), Vec::new(), Vec::new());
-    let mut schedules = stream::iter(new).map(async |new| allowed(api, caller, new?, now_ms).await).buffered(LOOKUPS);
-    while let Some(schedule) = schedules.next().await {
-        read.push(schedule.map(|schedule| {
+    for new in new {
+        read.push(new.and_then(|new| allowed(api, caller, new, now_ms)).map(|schedule| {
             jobs.push(schedule.job.clone());
             requests.push(Request::Schedule(Box::new(schedule)));
         }));
     }
-    drop(schedules);
     // The caller may go away: the jobs are stored and the dispatchers woken all the same.
     let applying = apply.clone();
     let applied = tokio::spawn(async move {
@@ -171,8 +180,8 @@ async fn many(api: &Api, caller: &Caller, new: Vec<Result<NewJob, Problem>>) -> 
     let answers = applied.await.unwrap_or_default();
     let looked_up = answers.into_iter().zip(jobs).map(async |((request, answer), job)| match request {
         Request::Schedule(schedule) => {
-            let answer = answer.map_err(|error| refused(api, &job, error))?;
-            stored(api, caller, &schedule.id, job, answer).await
+            let answer = answer.map_err(|error| refused(api, &schedule.id, &job, error))?;
+            stored(api, caller, account, &schedule.id, job, answer).await
         }
         Request::Act(_) => Err(lost()),
     });
@@ -189,26 +198,19 @@ async fn many(api: &Api, caller: &Caller, new: Vec<Result<NewJob, Problem>>) -> 
 }
 
 /// The request as the rules have it, if the caller may send it.
-async fn allowed(api: &Api, caller: &Caller, new: NewJob, now_ms: i64) -> Result<Schedule, Problem> {
+fn allowed(api: &Api, caller: &Caller, new: NewJob, now_ms: i64) -> Result<Schedule, Problem> {
     match &new.queue {
-        Some(queue) => caller.check_queue(queue.trim())?,
+        Some(queue) => caller.check_queue(queue)?,
         None => caller.check_targets()?,
     }
-    let Inner { apply, rules, .. } = &*api.inner;
-    let schedule = new.read(rules, now_ms)?;
-    if caller.is_restricted() && !schedule.generated {
-        // A job of others is neither replaced nor shown.
-        let existing = apply.store.reader.find(&schedule.id).await?;
-        if existing.is_some_and(|found| !caller.sees(found.job())) {
-            return Err(Rejection::taken(&schedule.id).into());
-        }
-    }
-    Ok(schedule)
+    // A job of others is neither replaced nor shown.
+    Ok(Schedule { own_queues: caller.own_queues(), ..new.read(&api.inner.rules, now_ms)? })
 }
 
 /// The problem of a job that was not stored.
-fn refused(api: &Api, job: &Job, error: StoreError) -> Problem {
+fn refused(api: &Api, id: &JobId, job: &Job, error: StoreError) -> Problem {
     match &job.queue {
+        _ if error.class == Class::Taken => Rejection::taken(id).into(),
         Some(queue) if error.class == Class::QueueFull => api.inner.rules.queue_full(queue).into(),
         _ => error.into(),
     }
@@ -221,7 +223,7 @@ fn lost() -> Problem {
 
 /// The job after this answer: a new one as requested, another one as it is in the store. `job`: as
 /// requested.
-async fn stored(api: &Api, caller: &Caller, id: &JobId, job: Job, answer: Answer) -> Result<view::Job, Problem> {
+async fn stored(api: &Api, caller: &Caller, account: &Account, id: &JobId, job: Job, answer: Answer) -> Result<view::Job, Problem> {
     let Apply { store, retry_ms, .. } = &api.inner.apply;
     if let (Verdict::Added | Verdict::Replaced, Some(due_ms)) = (answer.verdict, answer.due_ms) {
         return Ok(view::Job::asked(id, job, due_ms, store.now_ms(), retry_ms));
@@ -232,8 +234,11 @@ async fn stored(api: &Api, caller: &Caller, id: &JobId, job: Job, answer: Answer
             tracing::warn!(%error, "a job was stored, but reading it failed");
             None
         }
-        found => found?.filter(|found| caller.sees(found.job())).map(|found| view::Job::of(&found, retry_ms)),
+        found => found?.filter(|found| caller.sees(found.job())),
     };
+    // Those of an array wait for each other.
+    account.grow(found.as_ref().map_or(0, |found| found.job().headers.footprint() * OF_HEADERS))?;
+    let found = found.map(|found| view::Job::of(&found, retry_ms));
     if answer.verdict == Verdict::Conflict {
         return Err(Problem::from(Rejection::conflict(id)).job(found));
     }
@@ -253,6 +258,14 @@ fn location(id: &str) -> String {
 impl NewJob {
     /// The request as the rules have it.
     pub(super) fn read(self, rules: &Rules, now_ms: i64) -> Result<Schedule, Problem> {
+        // Headers of messages are taken without the white space around them.
+        if let Some(queue) = self.queue.as_ref().filter(|queue| !is_queue_name(queue)) {
+            let detail = format!("queue: {} is not the name of a queue: write 1 to 255 of A-Z a-z 0-9 . _ -", quote(queue));
+            return Err(Rejection::new(Code::BadQueue, detail).into());
+        }
+        if let Some(broker) = self.broker.as_ref().filter(|broker| broker.trim() != **broker) {
+            return Err(Rejection::new(Code::UnknownBroker, format!("broker: no [brokers] of the settings is {}", quote(broker))).into());
+        }
         let body = match (self.body, self.body_base64) {
             (Some(_), Some(_)) => return Err(Problem::bad("the request has both `body` and `body_base64`: send one")),
             (Some(text), None) => Bytes::from(text),
@@ -264,7 +277,7 @@ impl NewJob {
         let mut message = Message::new(body);
         message.key = self.key.map(|key| key.0);
         for (name, value) in self.headers {
-            let bad = |why| Rejection::new(Code::BadHeader, format!("header {}: {why}", crate::units::quote(&name)));
+            let bad = |why| Rejection::new(Code::BadHeader, format!("header {}: {why}", quote(&name)));
             let values = header_values(value, has_lists).map_err(bad)?;
             values.into_iter().for_each(|value| message.headers.push(name.clone(), value));
         }

@@ -5,20 +5,46 @@ use axum::extract::State;
 
 use super::Problem;
 use super::api::Api;
+use super::caller::Caller;
 use crate::store::error::StoreError;
 use crate::view;
 
 /// Count the jobs
 ///
-/// Counts of the namespace, and the state of the instance that answers.
+/// Counts of the namespace, and the state of the instance that answers. A token with only some queues gets
+/// the counts of these: no buckets, brokers, ingests, rates or lateness.
 #[utoipa::path(get, path = "/v1/stats", tag = "state", responses((status = 200, body = view::Stats, description = "The counts")))]
-pub(super) async fn stats(State(api): State<Api>) -> Result<Json<view::Stats>, Problem> {
-    Ok(Json(api.stats().await?))
+pub(super) async fn stats(State(api): State<Api>, caller: Caller) -> Result<Json<view::Stats>, Problem> {
+    Ok(Json(api.stats(&caller).await?))
 }
 
 impl Api {
-    /// What `GET /v1/stats` answers.
-    pub(super) async fn stats(&self) -> Result<view::Stats, StoreError> {
+    /// What `GET /v1/stats` answers to this caller.
+    pub(super) async fn stats(&self, caller: &Caller) -> Result<view::Stats, StoreError> {
+        let inner = &self.inner;
+        let is_all = !caller.is_restricted();
+        let mut stats = if is_all {
+            self.all_stats().await?
+        } else {
+            let counts = inner.apply.store.reader.counts_of(|queue| caller.has_queue(queue)).await?;
+            // How the jobs spread over the buckets is no matter of a queue.
+            view::Stats { buckets: Vec::new(), ..view::Stats::of(&counts) }
+        };
+        let waiting = inner.readiness.waiting();
+        stats.instance = Some(view::Instance {
+            name: inner.about.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            namespace: inner.about.namespace.clone(),
+            started_ms: inner.about.started_ms,
+            ingest: inner.about.roles.ingest,
+            dispatch: inner.about.roles.dispatch,
+            ready: inner.readiness.is_ready(),
+            waiting_for: waiting.iter().filter(|_| is_all).map(|(what, _)| what.to_string()).collect(),
+        });
+        Ok(stats)
+    }
+
+    async fn all_stats(&self) -> Result<view::Stats, StoreError> {
         let inner = &self.inner;
         let mut stats = view::Stats::of(&inner.apply.store.reader.counts(&[]).await?);
         let metrics = &inner.apply.metrics;
@@ -43,17 +69,6 @@ impl Api {
             stats.ingests.insert(name.clone(), ingest);
         }
         stats.rates = inner.rates.per_second();
-        let waiting_for: Vec<String> = inner.readiness.waiting().iter().map(|(what, _)| what.to_string()).collect();
-        stats.instance = Some(view::Instance {
-            name: inner.about.name.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            namespace: inner.about.namespace.clone(),
-            started_ms: inner.about.started_ms,
-            ingest: inner.about.roles.ingest,
-            dispatch: inner.about.roles.dispatch,
-            ready: inner.readiness.is_ready(),
-            waiting_for,
-        });
         Ok(stats)
     }
 }

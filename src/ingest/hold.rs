@@ -35,7 +35,11 @@ impl RetryPolicy for StoreHold<'_> {
             self.paused = None;
             self.paused = Some((reason, self.ingest.paused(reason)));
             self.ingest.with_metrics(|metrics| metrics.last_error().record(error));
-            tracing::warn!(ingest = self.ingest.name, %error, hint = error.hint, "the store does not take jobs, the ingest is paused");
+            if error.is_told() {
+                tracing::info!(ingest = self.ingest.name, "the ingest is paused until redis accepts the login");
+            } else {
+                tracing::warn!(ingest = self.ingest.name, %error, hint = error.hint, "the store does not take jobs, the ingest is paused");
+            }
             self.ingest.store_failed.notify_one();
         }
         tokio::select! {

@@ -64,7 +64,9 @@ impl Ingest {
             if paused.is_none() {
                 paused = Some(self.paused(PauseReason::Redis));
                 self.with_metrics(|metrics| metrics.last_error().record(&error));
-                tracing::warn!(ingest = self.name, %error, hint = error.hint, "the store does not answer, reading stops until it does");
+                if !error.is_told() {
+                    tracing::warn!(ingest = self.name, %error, hint = error.hint, "the store does not answer, reading stops until it does");
+                }
             }
             tokio::select! {
                 () = stop.cancelled() => return false,

@@ -43,6 +43,7 @@ impl Rejected {
     pub fn new(mut request: Message, rejection: &Rejection, broker: &Capabilities) -> Self {
         request.headers.retain(|header| ![ERROR, ERROR_DETAIL].iter().any(|ours| header.name.eq_ignore_ascii_case(ours)));
         without_copies(&mut request, broker);
+        as_text(&mut request, broker);
         let body = request.body.len();
         let (code, detail) = (rejection.code.as_str(), one_line(&rejection.detail));
         Rejected { request, code, detail, headers: Headers::All, body, key: true }
@@ -129,6 +130,17 @@ impl Rejected {
     }
 }
 
+/// The headers that park a message in a queue become text, which does not: what is rejected is to be
+/// seen now.
+fn as_text(request: &mut Message, broker: &Capabilities) {
+    let parks = |header: &Header| broker.parking_headers.iter().any(|name| header.name.eq_ignore_ascii_case(name));
+    let text = |header: Header| match header.value.plain().filter(|_| parks(&header)) {
+        Some(text) => Header { value: Value::Text(text.into_owned()), ..header },
+        None => header,
+    };
+    request.headers = std::mem::take(&mut request.headers).into_iter().map(text).collect();
+}
+
 /// Whether every broker can carry this header.
 fn is_plain(header: &Header) -> bool {
     let named = !header.name.is_empty() && header.name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
@@ -200,6 +212,17 @@ mod tests {
         let message = Rejected::new(request, &Rejection::new(Code::BadHeader, "new"), &PLAIN).message();
         let all: Vec<_> = message.headers.iter().map(|header| (header.name.as_str(), header.value.as_text())).collect();
         assert_eq!(all, [("a", Some("b")), (ERROR, Some("bad_header")), (ERROR_DETAIL, Some("new"))]);
+    }
+
+    #[test]
+    fn what_would_park_the_letter_is_text() {
+        const PARKS: Capabilities = Capabilities { parking_headers: &["x-opt-delivery-time"], ..PLAIN };
+        let mut request = Message::new("");
+        request.headers.push("x-opt-delivery-time", Value::I64(5));
+        request.headers.push("other", Value::I64(6));
+        let message = Rejected::new(request, &Rejection::new(Code::BadHeader, "why"), &PARKS).message();
+        assert_eq!(message.headers.get("x-opt-delivery-time"), Some(&Value::Text("5".to_owned())));
+        assert_eq!(message.headers.get("other"), Some(&Value::I64(6)));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Publisher, SUSPENDED};
 use crate::clock::{self, Instant};
+use crate::readiness::{Outage, Readiness, Waiting};
 use crate::reconnect::Backoff;
 
 /// A sink may be silent while it owes outcomes for twice `publish_timeout`, plus this margin. A
@@ -30,7 +31,8 @@ enum End {
 impl Publisher {
     /// Keeps the connection up until told to stop, starting with `opened` if there is one. Reports
     /// all outcomes.
-    pub async fn run(&self, opened: Option<Outcomes>, stop: CancellationToken) {
+    pub async fn run(&self, opened: Option<Outcomes>, readiness: &Readiness, stop: CancellationToken) {
+        let mut outage = Outage::new(readiness, Waiting::Broker(self.inner.name.clone()));
         let mut backoff = Backoff::link();
         let mut opened = opened;
         let mut silent = false;
@@ -52,6 +54,7 @@ impl Publisher {
                     if !silent {
                         backoff.reset();
                     }
+                    outage.is_over(!silent);
                     tracing::info!(broker = self.inner.name, "publishing");
                     silent = self.serve(outcomes, &stop).await == End::Silent;
                     if stop.is_cancelled() {
@@ -71,7 +74,7 @@ impl Publisher {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(broker = self.inner.name, %error, hint = error.hint, "cannot connect for publishing, trying again");
+                    outage.tell(error.kind, &error, &error.hint);
                     self.record_error(error);
                 }
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +17,9 @@ use crate::store::error::StoreError;
 const LOOK: Duration = Duration::from_secs(1);
 /// In a fleet of up to this size, each instance looks as often as a single one.
 const SMALL_FLEET: u32 = 10;
+
+/// How many buckets are worked on beside each other.
+const AT_ONCE: usize = 16;
 
 /// The agent that ends jobs.
 pub(super) struct Ends {
@@ -50,16 +54,16 @@ impl Ends {
 
     async fn look(&self, buckets: &[u16]) -> Result<(), StoreError> {
         let queue = &self.store.queue;
-        let mut result = Ok(());
-        for (bucket, look) in buckets.iter().zip(queue.look_at_ends(buckets).await?) {
-            // A bucket that fails does not stop the others.
+        let looks = queue.look_at_ends(buckets).await?;
+        let busy = buckets.iter().copied().zip(looks).filter(|(_, look)| look.has_ended || look.is_crowded);
+        // A bucket that fails, or has many ends, does not stop the others.
+        let ends = busy.map(|(bucket, look)| async move {
             if look.has_ended {
-                result = result.and(queue.end_jobs(*bucket).await);
+                queue.end_jobs(bucket).await?;
             }
-            if look.is_crowded {
-                result = result.and(queue.forget_ends(*bucket).await);
-            }
-        }
-        result
+            if look.is_crowded { queue.forget_ends(bucket).await } else { Ok(()) }
+        });
+        let ended: Vec<Result<(), StoreError>> = stream::iter(ends).buffer_unordered(AT_ONCE).collect().await;
+        ended.into_iter().collect()
     }
 }

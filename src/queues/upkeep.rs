@@ -16,20 +16,29 @@ use crate::job::set_of_queue;
 use crate::request::QueueGauge;
 use crate::store::Store;
 use crate::store::error::StoreError;
+use crate::store::reader::active::ActiveCounts;
 use crate::store::reader::queues::QueueCounts;
 use crate::telemetry::Metrics;
 
-/// How often the jobs are counted where a queue has `max_jobs`: a queue may be over it for as long.
+/// How often the jobs are counted where a queue has `max_jobs`, at most: a queue may be over it for as
+/// long.
 const COUNT_BOUNDED: Duration = Duration::from_secs(1);
 /// How often they are counted else, by a fleet of up to [`SMALL_FLEET`] instances: the age of the
 /// gauges.
 const COUNT: Duration = Duration::from_secs(5);
+/// The most sets (of a queue in a bucket) that an instance counts a second, on the average.
+const COUNTED_A_SECOND: f64 = 4000.0;
 /// The longest time between two counts of one instance in a larger fleet.
 const COUNT_MAX: Duration = Duration::from_secs(15);
 /// In a fleet of up to this size, each instance counts as often as a single one.
 const SMALL_FLEET: u32 = 10;
 /// How often dead jobs are removed, by a fleet of any size together.
 const SWEEP: Duration = Duration::from_secs(30);
+
+/// The pause after a count of this many sets: many are counted more rarely, and the instance is not busier.
+fn pause_after(sets: usize) -> Duration {
+    Duration::from_secs(1).mul_f64(sets as f64 / COUNTED_A_SECOND)
+}
 
 /// The agent that counts and sweeps queues.
 pub struct QueueUpkeep {
@@ -50,27 +59,50 @@ impl QueueUpkeep {
     /// Counts, sweeps and ends jobs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let ends = Ends::new(self.store.clone(), self.fleet.clone());
-        tokio::join!(ends.run(&stop), self.count_on(&stop));
+        tokio::join!(ends.run(&stop), self.count_on(&stop), self.count_bounded_on(&stop));
     }
 
     async fn count_on(&self, stop: &CancellationToken) {
-        let is_bounded = self.rules.iter().any(|rules| rules.max_jobs.is_some());
         let (mut sweep_at, mut undeclared) = (clock::now(), BTreeSet::new());
         loop {
+            let mut pause = self.fleet.borrow().shared(COUNT / SMALL_FLEET).clamp(COUNT, COUNT_MAX);
             match self.count(&mut undeclared).await {
-                Ok(names) if clock::now() >= sweep_at => {
-                    sweep_at = self.next_sweep();
-                    if let Err(error) = self.sweep(&names).await {
-                        tracing::warn!(%error, hint = error.hint, "sweeping the dead jobs of queues failed, trying again");
+                Ok(counts) => {
+                    pause = pause.max(pause_after(counts.sets));
+                    if clock::now() >= sweep_at {
+                        sweep_at = self.next_sweep();
+                        if let Err(error) = self.sweep(&counts.dead).await
+                            && !error.is_told()
+                        {
+                            tracing::warn!(%error, hint = error.hint, "sweeping the dead jobs of queues failed, trying again");
+                        }
                     }
                 }
-                Ok(_) => {}
                 Err(error) => tracing::debug!(%error, "the jobs of queues could not be counted"),
             }
-            let every = self.fleet.borrow().shared(COUNT / SMALL_FLEET).clamp(COUNT, COUNT_MAX);
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = clock::sleep(if is_bounded { COUNT_BOUNDED } else { every }) => {}
+                () = clock::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Counts the queues that may become full by themselves: many other queues must not delay it.
+    async fn count_bounded_on(&self, stop: &CancellationToken) {
+        if self.rules.iter().all(|rules| rules.max_jobs.is_none()) {
+            return;
+        }
+        loop {
+            let pause = match self.count_bounded().await {
+                Ok(sets) => COUNT_BOUNDED.max(pause_after(sets)),
+                Err(error) => {
+                    tracing::debug!(%error, "the jobs of queues with max_jobs could not be counted");
+                    COUNT_BOUNDED
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = clock::sleep(pause) => {}
             }
         }
     }
@@ -79,24 +111,33 @@ impl QueueUpkeep {
         clock::now() + self.fleet.borrow().shared(SWEEP)
     }
 
-    /// Counts all queues. Reports those that are not declared once each. Returns the names.
-    async fn count(&self, told: &mut BTreeSet<String>) -> Result<Vec<String>, StoreError> {
-        let mut names = self.store.reader.queues().await?;
-        names.extend(self.rules.names().map(str::to_owned));
-        let names: Vec<String> = names.into_iter().collect();
-        let counts = self.store.reader.queue_counts(&names).await?;
+    /// Counts the queues that may become full, and says which are. The number of sets counted.
+    async fn count_bounded(&self) -> Result<usize, StoreError> {
+        let counts = self.store.reader.active_counts(|queue| self.most(queue).is_some()).await?;
+        let is_full =
+            |counts: &&QueueCounts| self.most(&counts.queue).is_some_and(|most| counts.scheduled + counts.ready + counts.reserved >= most);
+        self.gauge.set(counts.queues.values().filter(is_full).map(|counts| counts.queue.clone()).collect::<HashSet<String>>());
+        Ok(counts.sets)
+    }
+
+    fn most(&self, queue: &str) -> Option<u64> {
+        self.rules.get(queue).and_then(|rules| rules.max_jobs)
+    }
+
+    /// Counts all queues that have jobs, and forgets those that have none any more. Reports those that
+    /// are not declared once each.
+    async fn count(&self, told: &mut BTreeSet<String>) -> Result<ActiveCounts, StoreError> {
+        let counted = self.store.reader.active_counts(|_| true).await?;
+        self.store.admin.forget_queues(&counted.empty).await?;
+        let counts: Vec<&QueueCounts> = counted.queues.values().collect();
         let now_ms = self.store.now_ms();
         for rules in self.rules.iter() {
-            let of_rules = counts.iter().filter(|counts| self.rules.get(&counts.queue).is_some_and(|found| found.name == rules.name));
+            let of_rules =
+                counts.iter().copied().filter(|counts| self.rules.get(&counts.queue).is_some_and(|found| found.name == rules.name));
             if let Some(metrics) = self.metrics.queue(&rules.name) {
                 metrics.jobs(of_rules, now_ms);
             }
         }
-        let is_full = |counts: &&QueueCounts| {
-            let most = self.rules.get(&counts.queue).and_then(|rules| rules.max_jobs);
-            most.is_some_and(|most| counts.scheduled + counts.ready + counts.reserved >= most)
-        };
-        self.gauge.set(counts.iter().filter(is_full).map(|counts| counts.queue.clone()).collect::<HashSet<String>>());
         let alive = |counts: &QueueCounts| counts.scheduled + counts.ready + counts.reserved;
         let mut stranded: BTreeMap<String, u64> = counts
             .iter()
@@ -114,22 +155,22 @@ impl QueueUpkeep {
         }
         *told = stranded.keys().cloned().collect();
         self.metrics.stranded().set_queues(stranded);
-        Ok(names)
+        Ok(counted)
     }
 
-    /// Removes dead jobs past their retention. A queue that is not declared keeps its dead.
-    async fn sweep(&self, names: &[String]) -> Result<(), StoreError> {
-        let retention = |queue: &String| self.rules.get(queue).map(|rules| rules.dead_retention_ms);
+    /// Removes dead jobs past their retention. `dead`: per bucket, the queues that it has dead jobs of. A
+    /// queue that is not declared keeps its dead.
+    async fn sweep(&self, dead: &[Vec<String>]) -> Result<(), StoreError> {
         let now_ms = self.store.now_ms();
-        let by: Vec<(String, i64, u64)> =
-            names.iter().filter_map(|queue| retention(queue).map(|ms| (queue.clone(), now_ms.saturating_sub_unsigned(ms), ms))).collect();
-        let asked: Vec<(String, i64)> = by.iter().map(|(queue, by_ms, _)| (queue.clone(), *by_ms)).collect();
         let mut result = Ok(());
-        for bucket in 0..self.store.keys().buckets() {
+        for (bucket, queues) in (0..).zip(dead) {
+            let retention = |queue: &String| Some((queue.clone(), self.rules.get(queue)?.dead_retention_ms));
+            let by: Vec<(String, u64)> = queues.iter().filter_map(retention).collect();
+            let asked: Vec<(String, i64)> = by.iter().map(|(queue, ms)| (queue.clone(), now_ms.saturating_sub_unsigned(*ms))).collect();
             // A bucket that fails does not stop the sweep of the others.
             match self.store.admin.with_old_dead(bucket, &asked).await {
                 Ok(has_old) => {
-                    for (queue, _, retention_ms) in by.iter().zip(has_old).filter(|(_, has_old)| *has_old).map(|(by, _)| by) {
+                    for (queue, retention_ms) in by.iter().zip(has_old).filter(|(_, has_old)| *has_old).map(|(by, _)| by) {
                         loop {
                             match self.store.admin.sweep_queue(bucket, queue, *retention_ms).await {
                                 Ok(0) => break,
@@ -146,5 +187,16 @@ impl QueueUpkeep {
             }
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sets_that_are_counted_a_second_stay_few() {
+        let pauses = [0, 4000, 10_000].map(|sets| COUNT_BOUNDED.max(pause_after(sets)).as_millis());
+        assert_eq!(pauses, [1000, 1000, 2500]);
     }
 }

@@ -5,19 +5,27 @@ use std::borrow::Cow;
 
 use dwell_connectors::{Headers, Value};
 
-use super::control::{Control, once, once_as, strip_prefix_ignore_case};
+use super::control::{Control, once, once_as, single, strip_prefix_ignore_case};
 use super::etf1::{self, EPOCH, TARGET_KEY};
 use super::reject::{Code, Rejection};
+use crate::config::Ingest;
 use crate::units::{parse_time_ms, quote};
 
-const TIMES: [&str; 4] = ["x-delay", EPOCH, "x-timebridge-when", "nats-schedule"];
+/// Artemis, Tanzu RabbitMQ, and the quorum queues of RabbitMQ 4.4: such a queue parks a message with
+/// this integer, so a target must not get it.
+const DELIVERY_TIME: &str = "x-opt-delivery-time";
+const DELIVERY_DELAY: &str = "x-opt-delivery-delay";
+
+const TIMES: [&str; 6] = ["x-delay", EPOCH, "x-timebridge-when", "nats-schedule", DELIVERY_TIME, DELIVERY_DELAY];
 const TARGETS: [&str; 3] = [etf1::TARGET, "x-timebridge-where", "nats-schedule-target"];
 
-/// Sets the fields that no `delay-*` header sets. `immediate`: the ingest has `missing_delay =
-/// "immediate"`.
-pub(super) fn fill(control: &mut Control, headers: &Headers, immediate: bool) -> Result<(), Rejection> {
+/// Sets the fields that no `delay-*` header sets.
+pub(super) fn fill(control: &mut Control, headers: &Headers, ingest: &Ingest) -> Result<(), Rejection> {
     if !control.has_delay() {
-        time(control, headers, immediate)?;
+        let from = time(control, headers, ingest.missing_delay_immediate)?;
+        if let Some(name) = &ingest.due_header {
+            due_header(control, headers, name, from)?;
+        }
     }
     reject_options(headers)?;
     if control.target.is_none() && control.queue.is_none() {
@@ -36,10 +44,15 @@ pub(super) fn owns(name: &str) -> bool {
         || strip_prefix_ignore_case(name, "nats-schedule-").is_some()
 }
 
-fn time(control: &mut Control, headers: &Headers, immediate: bool) -> Result<(), Rejection> {
-    let mut from: Option<&str> = None;
+/// Reads the time of a dialect. Returns the header that gave one.
+fn time(control: &mut Control, headers: &Headers, immediate: bool) -> Result<Option<&'static str>, Rejection> {
+    let mut from: Option<&'static str> = None;
     for name in TIMES {
-        let read = if name == "x-delay" { number } else { Value::written };
+        let read = match name {
+            "x-delay" | DELIVERY_DELAY => number,
+            DELIVERY_TIME => number_or_time,
+            _ => Value::written,
+        };
         let Some(value) = once_as(headers, name, read)? else { continue };
         if let Some(other) = from.replace(name) {
             return Err(Rejection::new(Code::AmbiguousDelay, format!("{other} and {name} both give a delay: send one")));
@@ -47,12 +60,27 @@ fn time(control: &mut Control, headers: &Headers, immediate: bool) -> Result<(),
         let value = value.trim();
         let refuse = |why: String| Rejection::new(Code::BadDelay, format!("{name}: {why}"));
         match name {
-            "x-delay" => control.delay_for = Some(x_delay(value, immediate).map_err(refuse)?),
+            "x-delay" | DELIVERY_DELAY => control.delay_for = Some(x_delay(value, immediate).map_err(refuse)?),
             EPOCH => control.delay_until = Some(epoch_seconds(value).map_err(refuse)?),
-            "x-timebridge-when" => control.delay_until = Some(parse_time_ms(value).map_err(refuse)?),
+            "x-timebridge-when" | DELIVERY_TIME => control.delay_until = Some(parse_time_ms(value).map_err(refuse)?),
             _ => control.delay_until = Some(at(value).map_err(refuse)?),
         }
     }
+    Ok(from)
+}
+
+/// Reads the due time from the header that the ingest's `due_header` names. `from`: the header of a
+/// dialect that gave a delay.
+fn due_header(control: &mut Control, headers: &Headers, name: &str, from: Option<&str>) -> Result<(), Rejection> {
+    if single(headers, name)?.is_none_or(|value| matches!(value, Value::Null)) {
+        return Ok(());
+    }
+    let Some(value) = once_as(headers, name, number_or_time)?.filter(|value| !value.trim().is_empty()) else { return Ok(()) };
+    if let Some(other) = from {
+        return Err(Rejection::new(Code::AmbiguousDelay, format!("{other} and {name} both give a delay: send one")));
+    }
+    let due_ms = parse_time_ms(value.trim()).map_err(|why| Rejection::new(Code::BadDelay, format!("{name}: {why}")))?;
+    control.delay_until = Some(due_ms);
     Ok(())
 }
 
@@ -73,6 +101,14 @@ fn target(headers: &Headers) -> Result<Option<String>, Rejection> {
 /// Text, an integer or a float: clients in languages with a single number type send floats.
 fn number(value: &Value) -> Option<Cow<'_, str>> {
     if matches!(value, Value::F32(_) | Value::F64(_)) { value.plain() } else { value.written() }
+}
+
+/// As [`number`], or a timestamp of AMQP, which has seconds.
+fn number_or_time(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::Timestamp(seconds) => Some(Cow::Owned(seconds.saturating_mul(1_000).to_string())),
+        other => number(other),
+    }
 }
 
 /// RabbitMQ's plugin and LavinMQ: a number of milliseconds; a fraction is cut off.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use dwell_connectors::{Headers, Message, Value};
 
 use super::control::{Control, Key, single};
+use super::parse::own_time;
 use super::reject::{Code, Rejection};
 use super::rules::Rules;
 use crate::job::{Action, JobId};
@@ -78,7 +79,7 @@ pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: 
     // A message that was delivered before and is scheduled again has old ones.
     passed.retain(|header| !STAMPS.iter().any(|name| header.name.eq_ignore_ascii_case(name)));
     let [timestamp, key, topic] = STAMPS;
-    if let Some(ms) = message.timestamp_ms.filter(|ms| *ms >= 0) {
+    if let Some(ms) = own_time(message) {
         passed.push(timestamp, Value::Text((ms / 1_000).to_string()));
     }
     passed.push(key, Value::Text(id.as_str().to_owned()));

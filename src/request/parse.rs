@@ -9,12 +9,13 @@ use super::rules::Rules;
 use super::{Act, Request, Schedule, dialect, envelope, etf1, headers, origin, queue, rounds, target};
 use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late, OnTimeout};
-use crate::units::{quote, show_duration_ms, show_size, show_time_ms};
+use crate::units::{LEAST_EPOCH_MS, quote, show_duration_ms, show_size, show_time_ms};
 
 /// Reads a message as a request. `now_ms` is approximately Redis's time. It only decides which
 /// timestamps lie in the future and which delays exceed `max_delay`.
 pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, Rejection> {
     check_age(message, rules, now_ms)?;
+    headers::check_whole(&message.unreadable)?;
     headers::check(&message.headers, rules.source)?;
     let mut control = control::read(&message.headers)?;
     if let Some(action) = etf1::deletion(&control, message, rules)? {
@@ -29,7 +30,7 @@ pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, R
     }
     match control.action.unwrap_or(Action::Schedule) {
         Action::Schedule => {
-            dialect::fill(&mut control, &message.headers, rules.ingest.missing_delay_immediate)?;
+            dialect::fill(&mut control, &message.headers, &rules.ingest)?;
             schedule(control, message, body, rules, now_ms).map(|schedule| Request::Schedule(Box::new(schedule)))
         }
         action => act(action, control, message, rules, now_ms).map(Request::Act),
@@ -171,6 +172,7 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
         first: (apart || !origin.check).then(rand::random),
         apart,
         queue_full,
+        own_queues: None,
         due,
         conflict,
         job,
@@ -191,6 +193,7 @@ pub fn dead_job(request: &Message, message: Message, rejected: Destination, rule
         first: (!origin.check).then(rand::random),
         apart: false,
         queue_full: false,
+        own_queues: None,
         due: Due::At(0),
         conflict: Conflict::Keep,
         job: Job {
@@ -275,7 +278,12 @@ fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
     // A queue stores no time, and the producer's time is in seconds and unreliable.
     let by_receipt = rules.ingest.from_receipt || rules.source.is_none_or(|source| !source.log);
     // Rounded up, so that no delay ends early.
-    message.timestamp_ms.filter(|ms| !by_receipt && *ms >= 0).map(|ms| ms.saturating_add(message.timestamp_is_cut.into()))
+    own_time(message).filter(|_| !by_receipt).map(|ms| ms.saturating_add(message.timestamp_is_cut.into()))
+}
+
+/// The message's own time; none where its producer has written seconds, or nothing.
+pub(super) fn own_time(message: &Message) -> Option<i64> {
+    message.timestamp_ms.filter(|ms| *ms >= LEAST_EPOCH_MS)
 }
 
 /// Refuses a message older than `max_age`, by the broker's time, or else by the producer's. A
@@ -284,8 +292,8 @@ fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
 fn check_age(message: &Message, rules: &Rules, now_ms: i64) -> Result<(), Rejection> {
     let reports_redelivery = rules.source.is_none_or(|source| source.reports_redelivery);
     let Some(most) = rules.ingest.max_age_ms.filter(|_| !message.redelivered || !reports_redelivery) else { return Ok(()) };
-    let by_producer = || i64::try_from(message.properties.as_ref()?.timestamp?).ok()?.checked_mul(1000);
-    let sent_ms = message.timestamp_ms.filter(|ms| *ms >= 0).or_else(by_producer);
+    let by_producer = || i64::try_from(message.properties.as_ref()?.timestamp?).ok()?.checked_mul(1000).filter(|ms| *ms >= LEAST_EPOCH_MS);
+    let sent_ms = own_time(message).or_else(by_producer);
     let Some(sent_ms) = sent_ms.filter(|sent_ms| i128::from(now_ms) - i128::from(*sent_ms) > i128::from(most)) else { return Ok(()) };
     let (sent, name, most) = (show_time_ms(sent_ms), &rules.name, show_duration_ms(most));
     let detail = format!(

@@ -88,11 +88,15 @@ impl Rejection {
         Rejection { code, detail: detail.into() }
     }
 
-    /// The rejection of a request for a job that the store cannot read.
+    /// The rejection of a request for a job that the store cannot read, or whose script fails again and
+    /// again.
     #[must_use]
     pub fn unreadable(id: &JobId, error: &StoreError) -> Self {
         let (id, StoreError { message, hint, .. }) = (crate::units::quote(id.as_str()), error);
-        Rejection::new(Code::UnreadableJob, format!("the stored job {id} cannot be read, and nothing changed: {message}; {hint}"))
+        Rejection::new(
+            Code::UnreadableJob,
+            format!("the stored job {id} cannot be read or changed, and nothing changed: {message}; {hint}"),
+        )
     }
 
     /// The rejection of an id that a job has which the caller must not know.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dwell_connectors::{BrokerConfig, Capabilities, Destination, Start};
+use dwell_connectors::{Allow, BrokerConfig, Capabilities, Destination, Start};
 
 use super::gauge::QueueGauge;
 use crate::config::{self, Limits, Queues, Settings};
@@ -79,6 +79,7 @@ impl Rules {
             hold_ms: 15_000,
             start: Start::Earliest,
             max_age_ms: None,
+            due_header: None,
         };
         Rules {
             name: String::new(),
@@ -105,7 +106,8 @@ fn brokers(settings: &Settings) -> BTreeMap<String, BrokerRules> {
         let ingest_topics =
             settings.ingest.values().filter(|ingest| ingest.broker == *name).flat_map(|ingest| ingest.reads().map(str::to_owned)).collect();
         let connector = Arc::new(broker.connector.clone());
-        (name.clone(), BrokerRules { connector, allow: broker.allow.clone(), ingest_topics })
+        let allow = Allow::new(&*broker.connector, &broker.allow);
+        (name.clone(), BrokerRules { connector, allow, ingest_topics })
     };
     settings.brokers.iter().map(rules).collect()
 }
@@ -116,7 +118,7 @@ pub struct BrokerRules {
     /// Its names and what it carries.
     pub connector: Arc<BrokerConfig>,
     /// The targets that producers may use, in the broker's own patterns.
-    pub allow: Vec<String>,
+    pub allow: Allow,
     /// The topics that ingests on this broker read. No request may target them.
     pub ingest_topics: Vec<String>,
 }
@@ -131,7 +133,7 @@ impl BrokerRules {
     /// Whether a pattern of `allow` matches this destination.
     #[must_use]
     pub fn allows(&self, to: &Destination) -> bool {
-        self.allow.iter().any(|pattern| self.connector.allows(pattern, to))
+        self.allow.find(&**self.connector, to).is_some()
     }
 
     /// Whether an ingest reads this destination.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dwell_connectors::{BrokerConfig, Destination, Message, Position, Start, Value, amqp, kafka, memory, nats};
+use dwell_connectors::{Allow, BrokerConfig, Destination, Message, Position, Start, Value, amqp, kafka, memory, nats};
 
 use super::*;
 use crate::config::{Ingest, Limits, QueueRules, Queues};
@@ -48,8 +48,9 @@ fn connector(kind: Kind) -> BrokerConfig {
 }
 
 fn broker(kind: Kind, allow: &[&str], topics: &[&str]) -> BrokerRules {
-    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    BrokerRules { connector: Arc::new(connector(kind)), allow: owned(allow), ingest_topics: owned(topics) }
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let connector = Arc::new(connector(kind));
+    BrokerRules { allow: Allow::new(&**connector, &owned(allow)), connector, ingest_topics: owned(topics) }
 }
 
 /// The rules of a queue, or of queues: one retry, and `on_timeout = "retry"`.
@@ -92,6 +93,7 @@ fn rules(kind: Kind) -> Rules {
             hold_ms: 15_000,
             start: Start::Earliest,
             max_age_ms: None,
+            due_header: None,
         },
         ttr_ms: 30_000,
         confirm: Confirm::Broker,

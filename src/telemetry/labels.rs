@@ -227,7 +227,14 @@ impl From<Class> for RedisErrorClass {
             Class::Oom => RedisErrorClass::Oom,
             Class::Readonly => RedisErrorClass::Readonly,
             Class::Script | Class::Outdated | Class::NoScript => RedisErrorClass::Script,
-            Class::Moved | Class::Unserved | Class::Other | Class::Settings | Class::QueueFull => RedisErrorClass::Other,
+            Class::Moved
+            | Class::Unserved
+            | Class::Refused
+            | Class::Other
+            | Class::Settings
+            | Class::QueueFull
+            | Class::Taken
+            | Class::Memory => RedisErrorClass::Other,
         }
     }
 }

@@ -3,11 +3,15 @@
 use std::fmt::{self, Debug};
 use std::io::{self, IsTerminal};
 
-use dwell_connectors::{BrokerConfig, Capabilities};
+use dwell_connectors::BrokerConfig;
 use tracing::field::Field;
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::field::MakeExt;
-use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::filter::{EnvFilter, ParseError, filter_fn};
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The level where neither `DWELL_LOG` nor `RUST_LOG` is set.
 const DEFAULT_LEVEL: &str = "info";
@@ -31,16 +35,35 @@ pub enum LogError {
 }
 
 /// Starts logging to stderr: text on a terminal, else one JSON object a line. The filter is
-/// `DWELL_LOG`, else `RUST_LOG`, else `info`.
+/// `DWELL_LOG`, else `RUST_LOG`, else `info`. What libraries log of messages is left out, whatever it says.
 pub fn start() -> Result<(), LogError> {
     let filter = filter(|variable| std::env::var(variable).ok())?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    let started = if io::stderr().is_terminal() {
-        logs.with_target(false).fmt_fields(debug_fn(field).delimited(" ")).try_init()
+    let started = if is_json() {
+        without_messages(logs.json().flatten_event(true).with_current_span(true).with_span_list(false).finish()).try_init()
     } else {
-        logs.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
+        without_messages(logs.with_target(false).fmt_fields(debug_fn(field).delimited(" ")).finish()).try_init()
     };
     started.map_err(|_| LogError::Twice)
+}
+
+/// Whether a line of the log is a JSON object.
+#[must_use]
+pub fn is_json() -> bool {
+    !io::stderr().is_terminal()
+}
+
+/// Leaves out what libraries log of messages: below `info` they write what passes through them, such as
+/// headers, bodies and URLs, and some of them at any level.
+fn without_messages(logs: impl Subscriber + for<'a> LookupSpan<'a> + Send + Sync) -> impl Subscriber + Send + Sync {
+    logs.with(filter_fn(is_shown))
+}
+
+fn is_shown(metadata: &Metadata<'_>) -> bool {
+    let library = metadata.target().split("::").next().unwrap_or_default();
+    let is_own = library == "dwell" || library.starts_with("dwell_");
+    let logs_bodies = || BrokerConfig::KINDS.iter().any(|kind| kind.logs_bodies && kind.log_filter.split('=').next() == Some(library));
+    is_own || (*metadata.level() <= Level::INFO && !logs_bodies())
 }
 
 /// Writes one field as the default formatter does, but escaped: values from messages (a routing
@@ -64,19 +87,11 @@ fn shown(c: char) -> impl Iterator<Item = char> {
 fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, LogError> {
     for name in ["DWELL_LOG", "RUST_LOG"] {
         if let Some(value) = variable(name).filter(|value| !value.trim().is_empty()) {
-            // A library that logs message bodies does so only where the user names the library.
-            let is_named = |directive: &str| directive.split('=').next().is_some_and(|library| value.contains(library));
-            let added = BrokerConfig::KINDS.iter().filter(|kind| kind.logs_bodies && !is_named(kind.log_filter));
-            let filter = joined(&value, added);
-            return EnvFilter::builder().parse(&filter).map_err(|error| LogError::Filter { variable: name, value, error });
+            return EnvFilter::builder().parse(&value).map_err(|error| LogError::Filter { variable: name, value, error });
         }
     }
-    Ok(EnvFilter::new(joined(DEFAULT_LEVEL, BrokerConfig::KINDS.iter().filter(|kind| !kind.log_filter.is_empty()))))
-}
-
-/// The filter, and the directives of these client libraries.
-fn joined<'a>(filter: &str, kinds: impl Iterator<Item = &'a &'a Capabilities>) -> String {
-    [filter].into_iter().chain(kinds.map(|kind| kind.log_filter)).collect::<Vec<_>>().join(",")
+    let of_libraries = BrokerConfig::KINDS.iter().map(|kind| kind.log_filter).filter(|directives| !directives.is_empty());
+    Ok(EnvFilter::new([DEFAULT_LEVEL].into_iter().chain(of_libraries).collect::<Vec<_>>().join(",")))
 }
 
 #[cfg(test)]
@@ -96,15 +111,6 @@ mod tests {
         assert_eq!(filter(common).unwrap().max_level_hint(), Some(LevelFilter::TRACE));
     }
 
-    #[test]
-    #[cfg(feature = "amqp")]
-    fn the_client_that_logs_bodies_is_silent_unless_named() {
-        for (value, silent) in [("", true), ("debug", true), ("debug,lapin=warn", false)] {
-            let shown = filter(|_| Some(value.to_owned())).unwrap().to_string();
-            assert_eq!(shown.contains("lapin=off"), silent, "{shown}");
-        }
-    }
-
     #[derive(Clone, Default)]
     struct Seen(Arc<Mutex<Vec<u8>>>);
 
@@ -116,6 +122,32 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn no_library_logs_messages_whatever_the_filter_says() {
+        for filter in ["trace", "trace,async_nats=trace,h2=trace,hyper_util=trace,lapin=trace,rdkafka=trace,redis=trace,log=trace"] {
+            let seen = Seen::default();
+            let into = seen.clone();
+            let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || into.clone()).finish();
+            tracing::subscriber::with_default(without_messages(logs), || {
+                tracing::trace!(target: "async_nats::connection", "HPUB secret");
+                tracing::debug!(target: "async_nats", "secret");
+                tracing::trace!(target: "h2::codec::framed_write", "secret");
+                tracing::debug!(target: "hyper_util::client", "secret");
+                tracing::debug!(target: "rdkafka::client", "secret");
+                tracing::trace!(target: "redis", "secret");
+                tracing::trace!(target: "log", "secret");
+                #[cfg(feature = "amqp")]
+                tracing::error!(target: "lapin::channel", "secret");
+                tracing::info!(target: "rdkafka::client", "of a library");
+                tracing::trace!(target: "dwell::dispatch", "of the program");
+                tracing::trace!(target: "dwell_connectors::http", "of a connector");
+            });
+            let text = String::from_utf8(seen.0.lock().clone()).unwrap();
+            assert!(!text.contains("secret"), "{text}");
+            assert_eq!(text.matches("of a").count() + text.matches("of the program").count(), 3, "{text}");
         }
     }
 

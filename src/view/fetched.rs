@@ -81,8 +81,7 @@ pub struct LeaseResult {
     /// before), `not_found`.
     #[schema(value_type = String)]
     pub verdict: &'static str,
-    /// When the job is due again, epoch ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// When the job is due again, epoch ms; null if it is not.
     pub due_ms: Option<i64>,
     /// Until when the lease lasts, epoch ms.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
 //! Counts, and the state of an instance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -19,6 +19,12 @@ pub struct Stats {
     pub reserved: u64,
     /// Dead letters in Redis.
     pub dead: u64,
+    /// Those of them that died within the last hour.
+    pub died: u64,
+    /// Since when the oldest ready job of a queue that is not paused has been due, epoch ms; null if there is none.
+    pub oldest_ready_ms: Option<i64>,
+    /// The paused queues: their ready jobs wait.
+    pub paused_queues: BTreeSet<String>,
     /// Scheduled jobs whose due time has passed.
     pub overdue: u64,
     /// The earliest due time, epoch ms; null if no job is scheduled.
@@ -168,6 +174,9 @@ impl Stats {
             ready: counts.ready.iter().sum(),
             reserved: counts.reserved.iter().sum(),
             dead: counts.dead.iter().sum(),
+            died: counts.died,
+            oldest_ready_ms: counts.oldest_ready_ms,
+            paused_queues: counts.paused_queues.clone(),
             overdue: counts.overdue,
             next_due_ms: counts.next_due_ms,
             now_ms: counts.now_ms,

@@ -8,13 +8,16 @@ from page import ask, confirm, dashboard, heading, story
 def requeue(address, one, *others):
     """One by its page, the others together."""
     with dashboard(address) as page:
+        expect(page.locator(".overall")).to_contain_text(f"{1 + len(others)} jobs died within the last hour")
         page.get_by_role("navigation", name="Pages", exact=True).get_by_role("link", name="Dead letters").click()
         heading(page, "Dead letters")
         expect(page.locator(".reasons")).to_have_text(f"{1 + len(others)} retries exhausted.")
         row = page.get_by_role("row").filter(has=page.get_by_role("link", name=one, exact=True))
         expect(row).to_contain_text("Retries exhausted")
         expect(row).to_contain_text("no stream has the subject")
+        expect(page.get_by_role("columnheader", name="Died")).to_be_visible()
         row.get_by_role("link", name=one).click()
+        expect(page.locator("dt").filter(has_text="Died")).to_be_visible()
         expect(page.locator(".job-head")).to_contain_text("All attempts of the retry array failed.")
         expect(page.locator(".trouble")).to_contain_text("no stream has the subject")
         ask("make the stream")

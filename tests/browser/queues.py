@@ -36,6 +36,9 @@ def queues(address, busy, idle):
         expect(page.locator(".verdict")).to_be_focused()
         expect(page.locator(".job-head")).to_contain_text("Paused")
         ask("fetch nothing")
+        go(page, "#/")
+        expect(page.locator(".overall")).to_contain_text(f"Queue {busy} is paused", timeout=20_000)
+        expect(page.locator(".overall")).not_to_contain_text("wait for a consumer")
         go(page, "#/queues")
         expect(page.locator(".reasons")).to_have_text("2 queues, 3 ready jobs, 1 paused.")
         page.get_by_role("link", name=busy, exact=True).click()
@@ -47,6 +50,7 @@ def queues(address, busy, idle):
 
         go(page, "#/")
         expect(page.locator("a.figure").filter(has_text="ready")).to_have_text("2 ready")
+        expect(page.locator(".overall")).to_contain_text("2 ready jobs wait for a consumer, the oldest for", timeout=20_000)
         expect(page.locator(".tile").last).to_contain_text("in ")
         go(page, f"#/queues/{busy}")
         heading(page, f"Queue {busy}")

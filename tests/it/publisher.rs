@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell::publisher::Publisher;
+use dwell::readiness::Readiness;
 use dwell_connectors::memory::{self, Broker, Fault};
 use dwell_connectors::{BrokerConfig, Destination, Message, Outcome};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,7 @@ async fn a_link_that_answers_nothing_is_reopened_and_one_that_owes_nothing_is_ke
     let (publisher, _reports) = Publisher::new("main", BrokerConfig::Memory(memory::Config::from(&broker)), PUBLISH_TIMEOUT, None);
     let (stop, running) = (CancellationToken::new(), publisher.clone());
     let ended = stop.clone();
-    let running = tokio::spawn(async move { running.run(None, ended).await });
+    let running = tokio::spawn(async move { running.run(None, &Readiness::new([]), ended).await });
     publisher.until_back().await;
     let publish = async || publisher.publish_all(vec![(Destination::new("a"), Message::new("x"))]).await.remove(0).0;
     assert_eq!(publish().await, Outcome::Confirmed);
@@ -50,7 +51,7 @@ async fn what_is_handed_over_as_the_link_dies_is_refused() {
     let (publisher, _reports) = Publisher::new("main", BrokerConfig::Memory(memory::Config::from(&broker)), PUBLISH_TIMEOUT, None);
     let (stop, running) = (CancellationToken::new(), publisher.clone());
     let ended = stop.clone();
-    let running = tokio::spawn(async move { running.run(None, ended).await });
+    let running = tokio::spawn(async move { running.run(None, &Readiness::new([]), ended).await });
     publisher.until_back().await;
     broker.stall();
     let publishing = publisher.publish_all(vec![(Destination::new("a"), Message::new("x"))]);

@@ -162,11 +162,12 @@ mod tests {
 
     #[test]
     fn each_mistake_is_named() {
-        let cases: [(&[(&str, &str)], &str); 9] = [
+        let cases: [(&[(&str, &str)], &str); 10] = [
             (&[], "`url` is missing"),
             (&[("url", "http://a")], "`http`"),
-            (&[("url", "amqp://a:99999")], "amqp://a:99999"),
+            (&[("url", "amqp://a:99999")], "amqp://*** is not a URL"),
             (&[("url", "amqp://")], "is not a URL"),
+            (&[("url", "amqp://bob:hunter2,Rest@a")], "write , as %2C"),
             (&[("url", "amqp://a"), ("user", "u")], "without `password`"),
             (&[("url", "amqp://a"), ("password", "p")], "without `user`"),
             (&[("url", "amqp://a"), ("tls_ca_file", "/dev/null")], "write amqps://"),
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let config = config(&[("url", "amqp://bob:hunter2@a:x"), ("user", "eve"), ("password", "hunter2")]);
+        let config = config(&[("url", "amqp://bob:hunter2@a:1"), ("user", "eve"), ("password", "hunter2")]);
         let shown = format!("{config:?} {} {:?}", config.place(), config.problems());
         assert!(!shown.contains("hunter2") && shown.contains("bob:***"), "{shown}");
     }

@@ -23,6 +23,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     unique_headers: true,
     silent_hint: "check that the queues that get its messages take them",
     copy_headers: &["CC", "BCC"],
+    parking_headers: &["x-opt-delivery-time"],
     // lapin logs returned messages with their bodies.
     log_filter: "lapin=off",
     logs_bodies: true,

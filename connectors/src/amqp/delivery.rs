@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::properties::received;
+use super::properties::{is_marked, received};
 use crate::{Destination, Message};
 
 /// A message with its delivery tag on its channel.
@@ -15,7 +15,17 @@ pub(super) struct Delivery {
 
 impl From<lapin::message::Delivery> for Delivery {
     fn from(delivery: lapin::message::Delivery) -> Self {
-        let (headers, properties) = received(&delivery.properties);
+        let (headers, properties, mut unreadable) = received(&delivery.properties);
+        let mut name = |what: &str, name: &str| {
+            if is_marked(name) {
+                unreadable.push(what.to_owned());
+            }
+            name.to_owned()
+        };
+        let destination = Destination {
+            exchange: name("the exchange", delivery.exchange.as_str()),
+            address: name("the routing key", delivery.routing_key.as_str()),
+        };
         let mut body = delivery.data;
         // lapin grew the buffer by doubling.
         body.shrink_to_fit();
@@ -24,7 +34,8 @@ impl From<lapin::message::Delivery> for Delivery {
             has_body: true,
             headers,
             properties: Some(Box::new(properties)),
-            destination: Destination { exchange: delivery.exchange.to_string(), address: delivery.routing_key.to_string() },
+            destination,
+            unreadable,
             redelivered: delivery.redelivered,
             ..Message::default()
         };

@@ -15,8 +15,8 @@ pub(crate) fn sanitize(kind: u8, payload: &mut [u8]) -> bool {
 
 pub(crate) fn message(payload: &[u8]) -> Option<Message> {
     let (_, properties) = parse_properties(payload.get(HEAD..)?).ok()?;
-    let (headers, own) = received(&properties);
-    Some(Message { headers, properties: Some(Box::new(own)), ..Message::new("") })
+    let (headers, own, unreadable) = received(&properties);
+    Some(Message { headers, properties: Some(Box::new(own)), unreadable, ..Message::new("") })
 }
 
 pub(crate) fn publishable(message: Message, frame_max: usize) -> Result<(), String> {

@@ -1,5 +1,5 @@
-//! Finds out whether a queue drops messages that are redelivered often or that expire, as far as
-//! AMQP shows it.
+//! Finds out whether a queue loses messages that were confirmed to their producers, as far as AMQP
+//! shows it: those that are redelivered often, expire, or exceed its bounds, and the queue as a whole.
 //!
 //! AMQP has no request for the arguments of a queue. But the server's error names the first
 //! argument in which a declaration differs from the existing queue. So this module declares the
@@ -24,6 +24,13 @@ const TYPE: &str = "x-queue-type";
 const LIMIT: &str = "x-delivery-limit";
 const LETTERS: &str = "x-dead-letter-exchange";
 const KEY: &str = "x-dead-letter-routing-key";
+const EXPIRES: &str = "x-expires";
+const TTL: &str = "x-message-ttl";
+const LENGTH: &str = "x-max-length";
+const BYTES: &str = "x-max-length-bytes";
+const OVERFLOW: &str = "x-overflow";
+/// Asked for by a value that no queue has.
+const ASKED: [&str; 7] = [LIMIT, LETTERS, EXPIRES, TTL, LENGTH, BYTES, OVERFLOW];
 /// The most declarations for one queue: more than a queue has arguments.
 const MOST: usize = 32;
 /// Limits from this value on count as unlimited.
@@ -39,6 +46,20 @@ struct Made {
     limit: Option<String>,
     /// The dead-letter exchange, and the dead-letter routing key if set.
     letters: Option<(String, Option<String>)>,
+    is_stream: bool,
+    is_durable: bool,
+    is_auto_delete: bool,
+    /// `x-expires` and `x-message-ttl`, ms; the bounds; what happens beyond them.
+    expires: Option<String>,
+    ttl: Option<String>,
+    length: Option<String>,
+    bytes: Option<String>,
+    overflow: Option<String>,
+}
+
+/// Whether an existing queue is a stream, as far as this user may see.
+pub(super) async fn is_stream(connection: &BrokerConnection, queue: &str) -> Result<bool, ConnectorError> {
+    Ok(made(connection, queue).await?.is_some_and(|made| made.is_stream))
 }
 
 /// The risks of these existing queues.
@@ -55,6 +76,11 @@ pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOpti
         Some(made) => {
             cautions.extend(dropped(topic, &made));
             cautions.extend(expires(&made, expired_queue.as_deref()).map(|(what, hint)| caution(CautionKind::Expires, topic, &what, hint)));
+            let is_read = expired_queue.is_some() && expires(&made, expired_queue.as_deref()).is_none();
+            cautions
+                .extend(loses(&made, is_read).into_iter().map(|(what, hint)| caution(CautionKind::Loses, topic, &what, hint.to_owned())));
+            cautions
+                .extend(holds_back(&made, connection.version()).map(|what| caution(CautionKind::HoldsBack, topic, &what, HELD.to_owned())));
         }
         None => {
             let what = format!("may drop messages that are redelivered often, or that expire: this user may not see its arguments, {back}");
@@ -67,8 +93,51 @@ pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOpti
         && let Some(made) = made(connection, queue).await?
     {
         cautions.extend(dropped(queue, &made));
+        cautions.extend(loses(&made, false).into_iter().map(|(what, hint)| caution(CautionKind::Loses, queue, &what, hint.to_owned())));
     }
     Ok(cautions)
+}
+
+/// What the queue does with requests that were confirmed to their producers, and what to do.
+/// `is_read`: what it drops goes to the expired queue, which is read.
+fn loses(made: &Made, is_read: bool) -> Vec<(String, &'static str)> {
+    let mut losses = Vec::new();
+    if made.is_auto_delete {
+        let what = "is deleted with every request in it when its last reader leaves, as at a restart of Dwell (auto-delete)";
+        losses.push((what.to_owned(), "create it again without auto-delete"));
+    }
+    if !made.is_durable {
+        losses.push(("is gone with every request in it when the broker restarts (not durable)".to_owned(), "create it again as durable"));
+    }
+    if let Some(ms) = &made.expires {
+        let what = format!("has an {EXPIRES} of {ms} ms: without a reader for so long it is deleted with every request in it");
+        losses.push((what, "create it again without x-expires"));
+    }
+    if let Some(ms) = made.ttl.as_ref().filter(|_| !is_read) {
+        let what = format!("has an {TTL} of {ms} ms: a request that waits longer is dropped");
+        losses.push((what, "create it again without x-message-ttl, or name the queue that its dead letters go to in `expired_queue`"));
+    }
+    let drops_oldest = made.overflow.as_deref().is_none_or(|overflow| overflow == "drop-head") && !is_read;
+    for (name, bound) in [(LENGTH, &made.length), (BYTES, &made.bytes)] {
+        if let Some(bound) = bound.as_ref().filter(|_| drops_oldest) {
+            let what = format!("has an {name} of {bound}: beyond it the oldest request is dropped (x-overflow drop-head)");
+            losses.push((what, "create it again with x-overflow reject-publish, or without a bound"));
+        }
+    }
+    losses
+}
+
+/// What to do about requests that the queue holds back.
+const HELD: &str = "let producers send delay-until, or the header as text, which a queue does not read";
+
+/// What a quorum queue of RabbitMQ 4.4 or later does with the header of a dialect.
+fn holds_back(made: &Made, version: Option<&str>) -> Option<String> {
+    let version = version.filter(|_| made.is_quorum)?;
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    let is_44 = (numbers.next()?, numbers.next()?) >= (4, 4);
+    is_44.then(|| {
+        format!("holds a request with an integer x-opt-delivery-time back until that time (RabbitMQ {version}): Dwell reads it only then, and nobody can cancel or see it before")
+    })
 }
 
 /// The risk for a message that is redelivered often.
@@ -131,22 +200,28 @@ fn expires(made: &Made, expired: Option<&str>) -> Option<(String, String)> {
 /// `None` if the user may not ask.
 async fn made(connection: &BrokerConnection, queue: &str) -> Result<Option<Made>, ConnectorError> {
     let quorum = AMQPValue::LongString("quorum".into());
-    let arguments = [(NEVER, odd()), (TYPE, quorum), (LIMIT, odd()), (LETTERS, odd())];
-    let mut arguments: BTreeMap<ShortString, AMQPValue> = arguments.into_iter().map(|(name, value)| (name.into(), value)).collect();
+    let odds = ASKED.into_iter().chain([NEVER]).map(|name| (name, odd()));
+    let mut arguments: BTreeMap<ShortString, AMQPValue> = odds.chain([(TYPE, quorum)]).map(|(name, value)| (name.into(), value)).collect();
     let mut told: HashMap<String, Option<String>> = HashMap::new();
-    let mut durable = true;
+    let (mut durable, mut auto_delete, mut has_age) = (true, false, false);
     // Each declaration tells one argument that differs.
     for _ in 0..MOST {
         let channel = connection.channel().await?;
-        let options = QueueDeclareOptions { durable, ..QueueDeclareOptions::default() };
+        let options = QueueDeclareOptions { durable, auto_delete, ..QueueDeclareOptions::default() };
         let asked = connection.ask(channel.queue_declare(short(queue)?, options, arguments.clone().into())).await?;
         let Err(error) = asked else { break };
         let words = error_text(&error);
         match (reply_code(&error), difference(&words)) {
             (Some(code::ACCESS_REFUSED), _) => return Ok(None),
             (Some(code::PRECONDITION_FAILED), Some(("durable", _))) if durable => durable = false,
+            (Some(code::PRECONDITION_FAILED), Some(("auto_delete", _))) if !auto_delete => auto_delete = true,
+            // Only streams have an age.
+            (Some(code::PRECONDITION_FAILED), Some((NEVER, _))) => {
+                has_age = true;
+                break;
+            }
             // The same argument again: this server does not accept the value.
-            (Some(code::PRECONDITION_FAILED), Some((differs, there))) if differs != NEVER && !told.contains_key(differs) => {
+            (Some(code::PRECONDITION_FAILED), Some((differs, there))) if !told.contains_key(differs) => {
                 match there {
                     Some(text) => arguments.insert(differs.into(), value(text)),
                     None => arguments.remove(differs),
@@ -158,16 +233,23 @@ async fn made(connection: &BrokerConnection, queue: &str) -> Result<Option<Made>
             }
             _ => break,
         }
-        let is_other = told.contains_key(TYPE);
-        let has_letters = told.get(LETTERS).map(Option::is_some);
-        if has_letters.is_some_and(|has| !has || told.contains_key(KEY)) && (is_other || told.contains_key(LIMIT)) {
-            break;
-        }
     }
     let is_quorum = durable && !told.contains_key(TYPE);
     let mut of = |name: &str| told.remove(name).flatten();
     let letters = of(LETTERS).map(|exchange| (exchange, of(KEY)));
-    Ok(Some(Made { is_quorum, limit: of(LIMIT), letters }))
+    Ok(Some(Made {
+        is_quorum: is_quorum && !has_age,
+        is_stream: has_age || of(TYPE).is_some_and(|kind| kind == "stream"),
+        is_durable: durable,
+        is_auto_delete: auto_delete,
+        limit: of(LIMIT),
+        letters,
+        expires: of(EXPIRES),
+        ttl: of(TTL),
+        length: of(LENGTH),
+        bytes: of(BYTES),
+        overflow: of(OVERFLOW),
+    }))
 }
 
 /// A value that no argument can have.
@@ -199,6 +281,29 @@ fn value(told: &str) -> AMQPValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_quorum_queue_from_4_4_on_holds_back() {
+        let made = |is_quorum| Made {
+            is_quorum,
+            limit: None,
+            letters: None,
+            is_stream: false,
+            is_durable: true,
+            is_auto_delete: false,
+            expires: None,
+            ttl: None,
+            length: None,
+            bytes: None,
+            overflow: None,
+        };
+        for (version, expected) in
+            [("4.4.0", true), ("5.0.1", true), ("4.3.9", false), ("3.13.7", false), ("4.4.0-rc.1", true), ("odd", false)]
+        {
+            assert_eq!(holds_back(&made(true), Some(version)).is_some(), expected, "{version}");
+        }
+        assert_eq!((holds_back(&made(false), Some("4.4.0")), holds_back(&made(true), None)), (None, None));
+    }
 
     #[test]
     fn what_differs_is_read() {

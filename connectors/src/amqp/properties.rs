@@ -3,8 +3,9 @@
 use lapin::BasicProperties;
 use lapin::types::ShortString;
 
+use super::quirks::sanitize::MARK;
 use super::values::{headers, table, table_size};
-use crate::{Headers, Properties};
+use crate::{Headers, Properties, Value, quote};
 
 /// Lost at a restart of the broker.
 const TRANSIENT: u8 = 1;
@@ -14,25 +15,57 @@ const PERSISTENT: u8 = 2;
 /// body size and flags.
 const HEAD: usize = 8 + 14;
 
-/// The headers and properties of a received message.
-pub(super) fn received(properties: &BasicProperties) -> (Headers, Properties) {
-    let text = |text: &Option<ShortString>| text.as_ref().map(|text| text.as_str().to_owned());
+/// The headers and properties of a received message, and the names of those whose bytes are not
+/// UTF-8, which are left out.
+pub(super) fn received(properties: &BasicProperties) -> (Headers, Properties, Vec<String>) {
+    let mut unreadable = Vec::new();
+    let mut text = |name: &str, text: &Option<ShortString>| {
+        let text = text.as_ref()?.as_str();
+        if is_marked(text) {
+            unreadable.push(format!("the property {name}"));
+            return None;
+        }
+        Some(text.to_owned())
+    };
     let own = Properties {
-        content_type: text(properties.content_type()),
-        content_encoding: text(properties.content_encoding()),
+        content_type: text("content_type", properties.content_type()),
+        content_encoding: text("content_encoding", properties.content_encoding()),
         delivery_mode: *properties.delivery_mode(),
         priority: *properties.priority(),
-        correlation_id: text(properties.correlation_id()),
-        reply_to: text(properties.reply_to()),
-        expiration: text(properties.expiration()),
-        message_id: text(properties.message_id()),
+        correlation_id: text("correlation_id", properties.correlation_id()),
+        reply_to: text("reply_to", properties.reply_to()),
+        expiration: text("expiration", properties.expiration()),
+        message_id: text("message_id", properties.message_id()),
         timestamp: *properties.timestamp(),
-        kind: text(properties.kind()),
-        user_id: text(properties.user_id()),
-        app_id: text(properties.app_id()),
-        cluster_id: text(properties.cluster_id()),
+        kind: text("type", properties.kind()),
+        user_id: text("user_id", properties.user_id()),
+        app_id: text("app_id", properties.app_id()),
+        cluster_id: text("cluster_id", properties.cluster_id()),
     };
-    (properties.headers().as_ref().map(headers).unwrap_or_default(), own)
+    let mut headers = properties.headers().as_ref().map(headers).unwrap_or_default();
+    headers.retain(|header| {
+        let named = is_marked(&header.name);
+        let nested = !named && has_marked_name(&header.value);
+        if named || nested {
+            let shown = quote(&header.name.replace(char::from(MARK), "\u{fffd}"));
+            unreadable.push(if named { format!("the name of the header {shown}") } else { format!("a name in the header {shown}") });
+        }
+        !named && !nested
+    });
+    (headers, own, unreadable)
+}
+
+/// Whether bytes of this short string were not UTF-8.
+pub(super) fn is_marked(text: &str) -> bool {
+    text.as_bytes().contains(&MARK)
+}
+
+fn has_marked_name(value: &Value) -> bool {
+    match value {
+        Value::List(values) => values.iter().any(has_marked_name),
+        Value::Table(entries) => entries.iter().any(|(name, value)| is_marked(name) || has_marked_name(value)),
+        _ => false,
+    }
 }
 
 /// The properties of a message to publish, or why it can never be published. A message without
@@ -106,7 +139,6 @@ pub(super) fn outgoing(
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::Value;
 
     const FRAME: usize = 131_072;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{ReadyChunks, StreamExt};
 use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::{FieldTable, ShortString};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Consumer};
 use tokio::sync::oneshot;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -20,6 +20,8 @@ use super::queue::short;
 use super::read_limiter::ReadLimiter;
 use crate::{ConnectorError, ErrorKind, SourceOptions};
 
+/// An argument with its default value, which every queue takes and a stream refuses.
+const PRIORITY: &str = "x-priority";
 /// The most messages taken over at once.
 const CHUNK: usize = 512;
 /// The assumed memory of a message before any was delivered, in bytes.
@@ -140,7 +142,9 @@ impl ReaderTask {
         bounded.map_err(|error| self.broken(error))?;
         self.count += 1;
         let tag = ShortString::try_new(format!("{}-{}", self.group, self.count)).unwrap_or_default();
-        let consuming = self.channel.basic_consume(short(&self.queue)?, tag, BasicConsumeOptions::default(), FieldTable::default());
+        let mut arguments = FieldTable::default();
+        arguments.insert(PRIORITY.into(), AMQPValue::LongInt(0));
+        let consuming = self.channel.basic_consume(short(&self.queue)?, tag, BasicConsumeOptions::default(), arguments);
         let consumer = self.connection.ask(consuming).await?.map_err(|error| self.broken(error))?;
         let tag = consumer.tag();
         self.reading = Some(Reading { messages: consumer.ready_chunks(CHUNK), tag, prefetch: room, stopping: None });

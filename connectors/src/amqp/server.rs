@@ -4,8 +4,8 @@ use std::fmt;
 
 use lapin::uri::{AMQPScheme, AMQPUri, SASLMechanism};
 
-use crate::redacted;
-use crate::secret::{Secret, Urls};
+use crate::known_scheme;
+use crate::secret::{ESCAPES, Secret, Urls};
 
 /// The default heartbeat interval, in seconds.
 const HEARTBEAT: u16 = 5;
@@ -18,7 +18,7 @@ pub(super) struct Server {
 
 /// The servers, or the problem, without secrets.
 pub(super) fn servers(urls: &Urls) -> Result<Vec<Server>, String> {
-    let servers = urls.each().map(Server::parse).collect::<Result<Vec<_>, _>>()?;
+    let servers = urls.each()?.into_iter().map(Server::parse).collect::<Result<Vec<_>, _>>()?;
     if servers.is_empty() { Err("no server is named: write amqp://user:password@127.0.0.1:5672".to_owned()) } else { Ok(servers) }
 }
 
@@ -34,16 +34,18 @@ pub(super) fn heartbeat(text: &str) -> Result<u16, String> {
 }
 
 impl Server {
-    fn parse(url: &str) -> Result<Self, String> {
-        let shown = redacted(url);
+    /// The server of a URL, of which `shown` is what may be told.
+    fn parse((url, shown): (&str, String)) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         if !matches!(scheme, "amqp" | "amqps") {
-            return Err(format!("{shown}: `{scheme}` is no scheme for AMQP: write amqp:// or amqps://"));
+            let scheme = known_scheme(url).map_or("this".to_owned(), |scheme| format!("`{scheme}`"));
+            return Err(format!("{shown}: {scheme} is no scheme for AMQP: write amqp:// or amqps://; {ESCAPES}"));
         }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        let no_url = || format!("{shown} is not a URL: write {scheme}://user:password@host:port/vhost");
-        if host.is_empty() {
+        let no_url = || format!("{shown} is not a URL: write {scheme}://user:password@host:port/vhost; {ESCAPES}");
+        // An `@` behind the host: the password has a `/`, and the host is a part of it.
+        if host.is_empty() || rest.rfind('@').is_some_and(|at| at > authority.len()) {
             return Err(no_url());
         }
         let mut uri: AMQPUri = url.parse().map_err(|_| no_url())?;
@@ -115,15 +117,15 @@ mod tests {
             ("amqp://a%40b:p@127.0.0.1/a%2fb?heartbeat=9", "amqp://127.0.0.1:5672/a%2fb", "a/b", "a@b"),
             ("amqp://u:p@[::1]:99/v", "amqp://[::1]:99/v", "v", "u"),
         ] {
-            let server = Server::parse(url).unwrap();
+            let server = Server::parse((url, String::new())).unwrap();
             assert_eq!((server.place().as_str(), server.uri.vhost.as_str(), server.user()), (place, vhost, Some(user)), "{url}");
         }
-        assert_eq!(Server::parse("amqps://h?auth_mechanism=external").unwrap().user(), None);
+        assert_eq!(Server::parse(("amqps://h?auth_mechanism=external", String::new())).unwrap().user(), None);
     }
 
     #[test]
     fn the_settings_beat_before_the_url() {
-        let mut server = Server::parse("amqp://h?heartbeat=9").unwrap();
+        let mut server = Server::parse(("amqp://h?heartbeat=9", String::new())).unwrap();
         server.beat(None);
         assert_eq!(server.uri.query.heartbeat, Some(9));
         server.beat(Some(heartbeat("1m").unwrap()));

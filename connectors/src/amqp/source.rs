@@ -39,16 +39,47 @@ async fn open_one(config: &Config, options: SourceOptions) -> Result<AmqpSource,
     let connection = Arc::new(BrokerConnection::limited(config, "source", Some(Arc::clone(&limiter))).await?);
     let channel = connection.channel().await?;
     let buffer = Arc::new(DeliveryBuffer::new(Arc::clone(&limiter)));
-    let reader = ReaderTask::start(Arc::clone(&connection), channel.clone(), Arc::clone(&buffer), limiter, &options).await?;
+    let started = ReaderTask::start(Arc::clone(&connection), channel.clone(), Arc::clone(&buffer), limiter, &options).await;
+    let reader = match started {
+        Ok(reader) => reader,
+        Err(error) => return Err(refused(config, &options.topic, error).await),
+    };
     Ok(AmqpSource { connection, channel, buffer, options, settling: Mutex::default(), closed: Some(reader) })
+}
+
+/// Why the queue was not read: the error, or that it is a stream. RabbitMQ words that in many ways,
+/// and may end the connection.
+async fn refused(config: &Config, queue: &str, error: ConnectorError) -> ConnectorError {
+    if error.kind != ErrorKind::Disconnected {
+        return error;
+    }
+    let Ok(connection) = BrokerConnection::connect(config, "check").await else { return error };
+    let is_stream = matches!(limit::is_stream(&connection, queue).await, Ok(true));
+    connection.close().await;
+    if is_stream { no_stream(&connection, queue) } else { error }
 }
 
 /// What `open` would find. A missing read permission shows only when the queues are read.
 pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
     let connection = BrokerConnection::connect(config, "check").await?;
     readable(&connection, options).await?;
+    for queue in [Some(&options.topic), options.expired_queue.as_ref()].into_iter().flatten() {
+        if limit::is_stream(&connection, queue).await? {
+            return Err(no_stream(&connection, queue));
+        }
+    }
     connection.close().await;
     Ok(ConsumerState::Exists)
+}
+
+/// The error for a stream: it keeps no place for a reader, so what came while no Dwell ran would be
+/// skipped, and two instances would read each request twice.
+fn no_stream(connection: &BrokerConnection, queue: &str) -> ConnectorError {
+    let failure = connection.fail(
+        ErrorKind::Config,
+        &format!("`{queue}` is a stream, which keeps no place for its readers: requests would be skipped or read twice"),
+    );
+    failure.hint("read a quorum queue: bind one to the exchange that the producers publish to")
 }
 
 /// The risks of the queues.

@@ -36,13 +36,23 @@ pub struct Config {
     /// system's are trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
+    /// Whether servers that offer HTTP/2 over TLS get it: one connection for all requests of a host.
+    /// `false`: every host gets HTTP/1.1, with a connection for each request at a time.
+    pub http2: bool,
     /// The URL that gets dead letters. Empty: dead jobs stay in Redis only.
     pub dead: String,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { subnets: Subnets::default(), secret_file: None, timeout: TIMEOUT.to_owned(), ca_file: None, dead: String::new() }
+        Config {
+            subnets: Subnets::default(),
+            secret_file: None,
+            timeout: TIMEOUT.to_owned(),
+            ca_file: None,
+            http2: true,
+            dead: String::new(),
+        }
     }
 }
 

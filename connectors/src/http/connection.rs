@@ -33,7 +33,10 @@ pub(super) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 /// Connects to hosts, within a time limit that covers look-up, TCP and TLS.
 pub(super) struct Connect {
     https: HttpsConnector<HttpConnector<Resolver>>,
-    limit: Duration,
+    /// Whether servers that have HTTP/2 are asked for it.
+    pub(super) http2: bool,
+    /// How long a connection may take.
+    pub(super) limit: Duration,
 }
 
 impl Connect {
@@ -42,9 +45,12 @@ impl Connect {
         let mut tcp = HttpConnector::new_with_resolver(Resolver::new(config.subnets.clone()));
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        let https =
-            HttpsConnectorBuilder::new().with_tls_config(tls(config).await?).https_or_http().enable_all_versions().wrap_connector(tcp);
-        Ok(Connect { https, limit: attempt * CONNECT_QUARTERS / 4 })
+        let builder = HttpsConnectorBuilder::new().with_tls_config(tls(config).await?).https_or_http();
+        let https = match config.http2 {
+            true => builder.enable_all_versions().wrap_connector(tcp),
+            false => builder.enable_http1().wrap_connector(tcp),
+        };
+        Ok(Connect { https, http2: config.http2, limit: attempt * CONNECT_QUARTERS / 4 })
     }
 
     /// Connects to the host of this URL.

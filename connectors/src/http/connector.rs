@@ -6,10 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::config::Config;
-use super::{headers, pattern, reach, sink, url};
+use super::{headers, outcome, pattern, reach, sink, url};
 use crate::{
-    Capabilities, Connector, ConnectorError, ConsumerState, Declared, Destination, ErrorKind, Header, Message, Outcomes, Role, Sink,
-    Source, SourceOptions, Value,
+    Capabilities, Connector, ConnectorError, ConsumerState, Declared, Destination, ErrorKind, Header, Headers, Message, Outcomes, Role,
+    Sink, Source, SourceOptions, Value,
 };
 
 /// How HTTP targets differ from brokers.
@@ -62,6 +62,19 @@ impl Connector for Config {
         pattern.contains('*')
     }
 
+    fn pattern_key(&self, pattern: &str) -> Option<String> {
+        if pattern.contains('*') { url::origin_of(pattern) } else { url::parse(pattern).ok().map(String::from) }
+    }
+
+    fn keys_of(&self, to: &Destination) -> Option<Vec<String>> {
+        let url = url::parse(&to.address).ok()?;
+        Some(vec![url::origin(&url), url.into()])
+    }
+
+    fn hop_headers(&self, headers: &Headers) -> Vec<String> {
+        headers::named_by_connection(headers)
+    }
+
     fn pattern_problem(&self, pattern: &str) -> Option<(String, String)> {
         pattern::problem(pattern)
     }
@@ -75,6 +88,10 @@ impl Connector for Config {
 
     fn shown(&self, to: &Destination) -> String {
         url::shown(&to.address)
+    }
+
+    fn without_answer<'a>(&self, why: &'a str) -> &'a str {
+        outcome::without_body(why)
     }
 
     fn dead_letters(&self, _common: &str) -> Option<Destination> {
@@ -105,8 +122,8 @@ impl Connector for Config {
         Err(no_source())
     }
 
-    async fn reach(&self, pattern: &str) -> Option<Result<String, ConnectorError>> {
-        Some(reach::reach(self, pattern).await)
+    async fn reach(&self, patterns: &[&str]) -> Option<Vec<Result<String, ConnectorError>>> {
+        Some(reach::reach(self, patterns).await)
     }
 
     async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
@@ -142,6 +159,10 @@ mod tests {
         assert_eq!(config.shown(&Destination::new("https://app.internal/a?token=secret")), "https://app.internal/a");
         assert_eq!(config.shown(&Destination::new("no url?token=secret")), "no url");
         assert_eq!(config.shown(&Destination::new("https://user:secret@app.internal/a#secret")), "https://***@app.internal/a");
+        for spelling in ["https://bob:hu/nter@h", "https://bob:hunter", "https://bob:hu,nter@h", "bob:hunter@h", "https://bob:hu?nt@er@h"] {
+            let shown = config.shown(&Destination::new(spelling));
+            assert!(!shown.contains("hu") && !shown.contains("nt"), "{spelling}: {shown}");
+        }
     }
 
     #[test]

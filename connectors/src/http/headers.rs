@@ -1,9 +1,11 @@
 //! The headers of a request.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
-use crate::{Header, Headers};
+use crate::{Header, Headers, Value};
 
 /// Headers that act on the connection or on the framing of the message, and not on its content
 /// (RFC 9110 §7.6.1, RFC 9112 §6 and §9).
@@ -24,8 +26,6 @@ const HOP: [&str; 13] = [
 ];
 /// Headers of Standard Webhooks, which Dwell sets itself.
 const WEBHOOK: &str = "webhook-";
-/// Headers of Dwell that every target gets.
-const DELAYED: &str = "delayed-";
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("Dwell/", env!("CARGO_PKG_VERSION")));
 /// Beyond ASCII only.
@@ -49,21 +49,21 @@ fn read(header: &Header) -> Result<Option<(HeaderName, HeaderValue)>, String> {
 }
 
 fn value(header: &Header) -> Option<HeaderValue> {
-    HeaderValue::from_maybe_shared(bytes::Bytes::from(header.value.plain()?.into_owned())).ok()
+    // Bytes that are text are text: HTTP has no other values.
+    let text = match &header.value {
+        Value::Bytes(bytes) => Cow::Borrowed(str::from_utf8(bytes).ok()?),
+        other => other.plain()?,
+    };
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(text.into_owned())).ok()
 }
 
 /// The headers of a request, without those of Standard Webhooks. `Err`: the header that cannot be
 /// sent.
 pub(super) fn to_http(headers: &Headers) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::with_capacity(headers.len() + 6);
-    let hop = named_by_connection(headers);
     for header in headers.iter() {
         let wrong = |why: String| format!("header `{}`: {why}", header.name.escape_debug());
         let Some((name, value)) = read(header).map_err(wrong)? else { continue };
-        let is_own = name.as_str().starts_with(DELAYED) || name == header::CONTENT_TYPE;
-        if !is_own && hop.iter().any(|listed| listed.eq_ignore_ascii_case(name.as_str())) {
-            continue;
-        }
         let is_beyond_ascii = !value.as_bytes().is_ascii();
         let value = if is_beyond_ascii && name == "delayed-id" { ascii(header).unwrap_or(value) } else { value };
         map.append(name, value);
@@ -73,11 +73,14 @@ pub(super) fn to_http(headers: &Headers) -> Result<HeaderMap, String> {
     Ok(map)
 }
 
-/// The headers that `connection` lists: they act on the hop too (RFC 9110 §7.6.1).
-fn named_by_connection(headers: &Headers) -> Vec<String> {
+/// The headers that `connection` lists: they act on the hop too (RFC 9110 §7.6.1). Asked at the request,
+/// because `connection` itself is dropped then.
+pub(super) fn named_by_connection(headers: &Headers) -> Vec<String> {
     let connection = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("connection"));
     let values = connection.filter_map(|header| header.value.plain());
-    values.flat_map(|value| value.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>()).collect()
+    let names = values.flat_map(|value| value.split(',').map(|name| name.trim().to_ascii_lowercase()).collect::<Vec<_>>());
+    // Of the content, whoever names it.
+    names.filter(|name| *name != header::CONTENT_TYPE.as_str()).collect()
 }
 
 /// An id, which may have any letters: percent-encoded beyond ASCII, because frameworks read other
@@ -91,7 +94,6 @@ fn ascii(header: &Header) -> Option<HeaderValue> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::Value;
 
     fn header(name: &str, value: &str) -> Header {
         Header { name: name.to_owned(), value: Value::Text(value.to_owned()) }
@@ -126,13 +128,10 @@ mod tests {
             (&own["content-type"], &own["user-agent"], own.len()),
             (&"application/json".parse().unwrap(), &"mine".parse().unwrap(), 2)
         );
-        let of_hop =
-            [header("X-Gone", "1"), header("Connection", "close, x-gone, delayed-id"), header("delayed-id", "a"), header("x-kept", "2")];
-        let map = to_http(&Headers::from_iter(of_hop)).unwrap();
-        assert!(
-            !map.contains_key("x-gone") && !map.contains_key("connection") && map["x-kept"] == "2" && map["delayed-id"] == "a",
-            "{map:?}"
-        );
+        let of_hop = [header("X-Gone", "1"), header("Connection", "close, X-Gone"), header("connection", "content-type,upgrade")];
+        assert_eq!(named_by_connection(&Headers::from_iter(of_hop)), ["close", "x-gone", "upgrade"]);
+        let text = Header { name: "a".to_owned(), value: Value::Bytes("ü".as_bytes().into()) };
+        assert_eq!(to_http(&Headers::from_iter([text])).unwrap()["a"].as_bytes(), "ü".as_bytes());
         assert!(to_http(&Headers::from_iter([header("a\n", "b")])).unwrap_err().starts_with("header `a\\n`: "));
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, Instant, sleep_until};
 
 use super::hosts::Hosts;
-use super::link::Http2;
+use super::http2::Http2;
 use super::targets::Target;
 use super::{outcome, worker};
 use crate::{Message, Outcome, Token};
@@ -18,14 +18,15 @@ use crate::{Message, Outcome, Token};
 /// one of its own.
 pub(super) const SLOTS: usize = 256;
 /// The most requests of a host over HTTP/2, which has one connection: as many as servers commonly take,
-/// and the least that RFC 9113 §6.5.2 recommends to them. The client would keep the others unsent, and
-/// what waits there does not show that it was not sent.
+/// and the least that RFC 9113 §6.5.2 recommends to them.
 pub(super) const STREAMS: usize = 100;
 /// A connection without requests is closed after this time, before common servers close theirs (5 s
 /// is Node's and uvicorn's default): a request on a connection that is being closed has no answer.
 const IDLE: Duration = Duration::from_secs(4);
 /// How often requests that wait are looked at, at least.
 const LOOK: Duration = Duration::from_secs(1);
+/// A connection that takes longer to be made may never be: another is made beside it.
+const SLOW: Duration = LOOK;
 
 /// A publication without an outcome.
 pub(super) struct Attempt {
@@ -69,7 +70,12 @@ struct State {
     idle: Vec<Idle>,
     /// Workers with an HTTP/1.1 connection, and those that connect.
     workers: usize,
-    connecting: usize,
+    /// Since when each worker connects that does.
+    connecting: Vec<Instant>,
+    /// Each connection carries one request: as many are made as requests wait. Else one connection is made
+    /// for all, which is HTTP/2, or tells that the host has HTTP/1.1 alone; and one more when those before
+    /// are [`SLOW`].
+    is_http1: bool,
     http2: Option<Http2>,
     /// Requests on the HTTP/2 connection, and the end of the last one.
     streams: usize,
@@ -95,7 +101,22 @@ impl State {
     /// Connections that are up, and requests on the HTTP/2 connection: the host has at most one request
     /// for each.
     fn in_use(&self) -> usize {
-        self.workers - self.connecting + self.streams
+        self.workers - self.connecting.len() + self.streams
+    }
+
+    /// Whether the attempts that wait are worth another connection.
+    fn wants_connection(&mut self, now: Instant) -> bool {
+        // Beside an HTTP/2 connection no other is needed, and no attempt would pay for failures to connect.
+        !self.has_http2()
+            && self.connecting.len() < self.queue.len()
+            && (self.is_http1 || self.connecting.iter().all(|began| *began + SLOW <= now))
+    }
+
+    /// The worker that `began` to connect then does so no more.
+    fn ended_connecting(&mut self, began: Instant) {
+        if let Some(position) = self.connecting.iter().position(|other| *other == began) {
+            self.connecting.swap_remove(position);
+        }
     }
 
     fn is_unused(&self) -> bool {
@@ -108,15 +129,18 @@ impl State {
         self.http2.is_some()
     }
 
-    /// The HTTP/2 connection, if it takes requests.
-    fn http2(&mut self) -> Option<Http2> {
-        if self.has_http2() { self.http2.clone() } else { None }
+    /// The HTTP/2 connection, if it takes this many requests at a time.
+    fn http2_for(&mut self, streams: usize) -> Option<Http2> {
+        let has_room = self.has_http2() && self.http2.as_ref().is_some_and(|link| streams <= link.room());
+        if has_room { self.http2.clone() } else { None }
     }
 }
 
 impl Host {
-    pub(super) fn new(hosts: Arc<Hosts>, origin: Arc<str>, uri: Uri) -> Self {
-        Host { hosts, origin, uri, state: Mutex::default(), sooner: Notify::new() }
+    /// `is_http1`: the host is known to have HTTP/1.1 alone.
+    pub(super) fn new(hosts: Arc<Hosts>, origin: Arc<str>, uri: Uri, is_http1: bool) -> Self {
+        let state = Mutex::new(State { is_http1, ..State::default() });
+        Host { hosts, origin, uri, state, sooner: Notify::new() }
     }
 
     /// Whether nothing happens here any more.
@@ -150,37 +174,44 @@ impl Host {
         state.queue.push_back(attempt);
         self.serve_queue(&mut state);
         if !state.queue.is_empty() {
-            self.look_at(&mut state, patience);
+            self.look_at(&mut state, patience.min(Instant::now() + SLOW));
         }
     }
 
     /// Starts workers for the queue, as far as the host has slots.
     fn serve_queue(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) {
-        while state.streams < STREAMS
-            && state.in_use() < SLOTS
+        while state.in_use() < SLOTS
             && !state.queue.is_empty()
-            && let Some(link) = state.http2()
+            && let streams = state.streams + 1
+            && let Some(link) = state.http2_for(streams)
             && let Some(attempt) = state.queue.pop_front()
         {
             state.streams += 1;
             tokio::spawn(Box::pin(worker::share(Arc::clone(self), link, attempt)));
         }
-        while !state.has_http2() && state.connecting < state.queue.len() && state.workers + state.streams < SLOTS {
+        let now = Instant::now();
+        while state.workers + state.streams < SLOTS && state.wants_connection(now) {
             state.workers += 1;
-            state.connecting += 1;
-            tokio::spawn(Box::pin(worker::work(Arc::clone(self))));
+            state.connecting.push(now);
+            tokio::spawn(Box::pin(worker::work(Arc::clone(self), now)));
         }
     }
 
-    /// The HTTP/1.1 connection of a worker is up.
-    pub(super) fn connected(self: &Arc<Self>) -> Next {
+    /// The HTTP/1.1 connection of a worker is up, which `began` to connect then.
+    pub(super) fn connected(self: &Arc<Self>, began: Instant) -> Next {
         let mut state = self.state.lock();
-        state.connecting -= 1;
+        state.ended_connecting(began);
+        if !state.is_http1 {
+            state.is_http1 = true;
+            self.hosts.has_http1(&self.origin, true);
+        }
         if state.in_use() > SLOTS {
             state.workers -= 1;
             return Next::Leave;
         }
-        self.next_of(&mut state)
+        let next = self.next_of(&mut state);
+        self.serve_queue(&mut state);
+        next
     }
 
     /// What a worker does with a free HTTP/1.1 connection.
@@ -203,37 +234,42 @@ impl Host {
         Next::Wait(given)
     }
 
-    /// Whether a worker whose connection ended, or that could not connect, shall connect again; otherwise
-    /// it is gone.
-    pub(super) fn connects_again(self: &Arc<Self>) -> bool {
+    /// Whether a worker whose connection ended, or that could not connect, shall connect again: since when
+    /// it does; `None`: it is gone.
+    pub(super) fn connects_again(self: &Arc<Self>) -> Option<Instant> {
         let mut state = self.state.lock();
-        // Beside an HTTP/2 connection no other is needed, and no attempt would pay for failures to connect.
-        let is_wanted = !state.has_http2() && state.connecting < state.queue.len();
-        if is_wanted {
-            state.connecting += 1;
-        } else {
-            state.workers -= 1;
-            self.serve_queue(&mut state);
+        let now = Instant::now();
+        if state.wants_connection(now) {
+            state.connecting.push(now);
+            return Some(now);
         }
-        is_wanted
+        state.workers -= 1;
+        self.serve_queue(&mut state);
+        None
     }
 
-    /// A worker could not connect. Returns the attempt that fails for it: one that has waited since the
-    /// worker `began`, and waits for no HTTP/2 connection.
-    pub(super) fn not_connected(&self, began: Instant) -> Option<Box<Attempt>> {
+    /// A worker could not connect. Returns the attempt that fails for it: the first, if it has waited since
+    /// the worker `began`, waits for no HTTP/2 connection, and is too many for the workers that still connect.
+    pub(super) fn not_connected(&self, began: Instant) -> Option<Token> {
         let mut state = self.state.lock();
-        state.connecting -= 1;
-        let has_waited = !state.has_http2() && state.queue.front().is_some_and(|attempt| attempt.queued <= began);
-        if has_waited { state.queue.pop_front() } else { None }
+        state.ended_connecting(began);
+        let fails = !state.has_http2()
+            && state.queue.len() > state.connecting.len()
+            && state.queue.front().is_some_and(|attempt| attempt.queued <= began);
+        if fails { state.queue.pop_front().map(|attempt| attempt.token) } else { None }
     }
 
     /// A worker has an HTTP/2 connection, and ends. Returns whether the host uses this connection:
     /// otherwise it has one.
-    pub(super) fn connected_by_http2(self: &Arc<Self>, link: Http2) -> bool {
+    pub(super) fn connected_by_http2(self: &Arc<Self>, began: Instant, link: Http2) -> bool {
         let mut state = self.state.lock();
         state.workers -= 1;
-        state.connecting -= 1;
+        state.ended_connecting(began);
         let is_used = !(state.has_http2() || (self.hosts.is_closing() && state.queue.is_empty()));
+        if state.is_http1 {
+            state.is_http1 = false;
+            self.hosts.has_http1(&self.origin, false);
+        }
         if is_used {
             state.http2 = Some(link);
         }
@@ -241,8 +277,8 @@ impl Host {
         is_used
     }
 
-    /// The HTTP/2 connection ended.
-    pub(super) fn http2_ended(self: &Arc<Self>) {
+    /// The HTTP/2 connection ended, or takes more requests than before.
+    pub(super) fn http2_changed(self: &Arc<Self>) {
         self.serve_queue(&mut self.state.lock());
     }
 
@@ -250,7 +286,8 @@ impl Host {
     pub(super) fn next_stream(self: &Arc<Self>) -> Option<(Http2, Box<Attempt>)> {
         let mut state = self.state.lock();
         if !state.queue.is_empty()
-            && let Some(link) = state.http2()
+            && let streams = state.streams
+            && let Some(link) = state.http2_for(streams)
         {
             return state.queue.pop_front().map(|attempt| (link, attempt));
         }
@@ -289,15 +326,20 @@ impl Host {
 
     /// Ends what waited too long. Returns the outcomes of such attempts, and when to look again; `None`
     /// if nothing waits.
-    fn look(&self, now: Instant) -> (Vec<(Token, Outcome)>, Option<Instant>) {
+    fn look(self: &Arc<Self>, now: Instant) -> (Vec<(Token, Outcome)>, Option<Instant>) {
         let mut state = self.state.lock();
         let mut over = Vec::new();
         // What waits beside an HTTP/2 connection waits for that one.
-        let connecting = if state.has_http2() { 0 } else { state.connecting };
+        let connecting = match (state.has_http2(), state.is_http1) {
+            (true, _) => 0,
+            (false, true) => state.connecting.len(),
+            (false, false) => state.connecting.len() * SLOTS,
+        };
+        let takes_none = state.http2.as_ref().is_some_and(|link| link.room() == 0);
         let (mut position, mut next) = (0, None);
         let mut look_at = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
         state.queue.retain(|attempt| {
-            // A connection is being made for each of the first.
+            // A connection is being made for each of the first, or for all.
             let is_connecting = position < connecting;
             let end = if is_connecting { attempt.until } else { attempt.patience() };
             position += 1;
@@ -306,6 +348,7 @@ impl Host {
                 return true;
             }
             let outcome = match is_connecting {
+                false if takes_none => outcome::of_no_stream(),
                 false => outcome::of_full_host(),
                 // This process was suspended.
                 true if now > attempt.until + LOOK => outcome::of_no_time(),
@@ -322,11 +365,13 @@ impl Host {
         }
         if state.http2.is_some() && state.streams == 0 {
             match state.last_stream.map(|last| last + IDLE) {
-                Some(at) if at > now => look_at(at),
+                Some(at) if at > now && over.is_empty() => look_at(at),
+                // Also where requests waited in vain, though the connection carries none.
                 _ => state.http2 = None,
             }
         }
         state.upkeep = next;
+        self.serve_queue(&mut state);
         (over, next)
     }
 }

@@ -1,9 +1,10 @@
 //! The hosts that have requests or connections, and what they share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use http::uri::Scheme;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -11,6 +12,9 @@ use super::connection::Connect;
 use super::host::{Attempt, Host};
 use super::signer::Signer;
 use crate::{Outcome, Token};
+
+/// The most hosts without HTTP/2 that are remembered.
+const REMEMBERED: usize = 4096;
 
 /// The hosts of one sink.
 pub(super) struct Hosts {
@@ -20,11 +24,13 @@ pub(super) struct Hosts {
     is_closing: AtomicBool,
     /// By [`super::url::origin`]. Locked before the state of a host.
     hosts: Mutex<HashMap<Arc<str>, Arc<Host>>>,
+    /// Hosts of `https` that have HTTP/1.1 alone, as the last connection told.
+    http1: Mutex<HashSet<Arc<str>>>,
 }
 
 impl Hosts {
     pub(super) fn new(connect: Connect, signer: Option<Arc<Signer>>, outcomes: mpsc::UnboundedSender<Vec<(Token, Outcome)>>) -> Self {
-        Hosts { connect, signer, outcomes, is_closing: AtomicBool::new(false), hosts: Mutex::default() }
+        Hosts { connect, signer, outcomes, is_closing: AtomicBool::new(false), hosts: Mutex::default(), http1: Mutex::default() }
     }
 
     /// Passes attempts to their hosts.
@@ -35,7 +41,10 @@ impl Hosts {
             let host = match hosts.get(origin) {
                 Some(host) => Arc::clone(host),
                 None => {
-                    let host = Arc::new(Host::new(Arc::clone(self), Arc::clone(origin), attempt.target.uri.clone()));
+                    // Without TLS nothing tells that a server knows HTTP/2.
+                    let has_tls = attempt.target.uri.scheme() != Some(&Scheme::HTTP);
+                    let is_http1 = !(self.connect.http2 && has_tls) || self.http1.lock().contains(origin);
+                    let host = Arc::new(Host::new(Arc::clone(self), Arc::clone(origin), attempt.target.uri.clone(), is_http1));
                     hosts.insert(Arc::clone(origin), Arc::clone(&host));
                     host
                 }
@@ -43,6 +52,19 @@ impl Hosts {
             // The map is locked: the host is not forgotten before it has the attempt.
             host.push(Box::new(attempt));
         }
+    }
+
+    /// Remembers whether a host has HTTP/1.1 alone.
+    pub(super) fn has_http1(&self, origin: &Arc<str>, is_alone: bool) {
+        let mut http1 = self.http1.lock();
+        if !is_alone {
+            http1.remove(origin);
+            return;
+        }
+        if http1.len() >= REMEMBERED {
+            http1.clear();
+        }
+        http1.insert(Arc::clone(origin));
     }
 
     /// Reports outcomes.

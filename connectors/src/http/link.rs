@@ -1,55 +1,65 @@
-//! What carries requests to a host: an HTTP/1.1 connection, which carries one at a time, or a share
-//! in the HTTP/2 connection of the host.
+//! What carries requests to a host: an HTTP/1.1 connection, which carries one at a time, or a stream of
+//! its HTTP/2 connection.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, Version, header};
-use http_body_util::Full;
+use http::response::Parts;
+use http::{Request, Version, header};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use tokio::sync::oneshot;
 use tokio::task::coop::unconstrained;
 use tokio::time::timeout;
 
-use super::connection::Stream;
+use super::metered::{HeadLimit, Metered};
+use super::outcome;
 use super::targets::Target;
+use crate::Outcome;
+use crate::error::innermost;
 
-/// How often an HTTP/2 connection with open requests is probed, and how long the answer may take.
-const PING: Duration = Duration::from_secs(5);
 /// The most bytes of an answer's headers.
-const HEADERS_MAX: usize = 64 << 10;
+pub(super) const HEADERS_MAX: usize = 64 << 10;
 /// How long a connection that is not needed any more may take to close.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
-type Body = Full<Bytes>;
-
-/// Sends requests over the HTTP/2 connection of a host. Clones share the connection, which ends with
-/// the last of them.
-pub(super) type Http2 = http2::SendRequest<Body>;
-
 /// Carries one request at a time.
 pub(super) trait Link {
-    /// Sends a request and waits for the head of its answer. The error has the request if none of it
-    /// was sent.
-    async fn send(&mut self, request: Request<Body>, target: &Target) -> Result<Response<Incoming>, TrySendError<Request<Body>>>;
+    /// Sends a request and waits for the head of its answer.
+    async fn send(&mut self, request: Request<Bytes>, target: &Target) -> Result<Parts, Unanswered>;
 
-    /// Runs what depends on the connection.
-    async fn beside<F: Future>(&mut self, future: F) -> F::Output;
+    /// The next part of the answer's body; `None` at its end.
+    async fn body(&mut self) -> Option<io::Result<Bytes>>;
 
-    /// Whether the link can carry another request: waits for it at most so long.
-    async fn is_free(&mut self, patience: Duration) -> bool;
+    /// Whether the link can carry another request: waits for it at most so long. What is left of this
+    /// one is given up.
+    async fn is_free(&mut self, is_answer_whole: bool, patience: Duration) -> bool;
+
+    /// The request has no answer in time: gives it up.
+    fn give_up(&mut self);
+}
+
+/// Why a request has no answer.
+pub(super) enum Unanswered {
+    /// None of it was sent, for this reason.
+    Unsent(String),
+    Ended(Outcome),
 }
 
 /// An HTTP/1.1 connection, which its owner polls: no other task takes part in a request.
 pub(super) struct Http1 {
-    sender: http1::SendRequest<Body>,
+    sender: http1::SendRequest<Full<Bytes>>,
     /// `None` once ended.
-    connection: Option<http1::Connection<Stream, Body>>,
+    connection: Option<http1::Connection<TokioIo<Metered>, Full<Bytes>>>,
+    head_limit: HeadLimit,
+    /// Of the answer.
+    body: Option<Incoming>,
 }
 
 /// How the wait of a connection without a request ended.
@@ -61,28 +71,66 @@ pub(super) enum Waited<T> {
     Ended,
 }
 
-impl Link for Http2 {
-    async fn send(&mut self, mut request: Request<Body>, target: &Target) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
-        (*request.uri_mut(), *request.version_mut()) = (target.uri.clone(), Version::HTTP_2);
-        self.try_send_request(request).await
-    }
-
-    async fn beside<F: Future>(&mut self, future: F) -> F::Output {
-        // A task of its own runs the connection.
-        future.await
-    }
-
-    async fn is_free(&mut self, _patience: Duration) -> bool {
-        !self.is_closed()
-    }
-}
-
 impl Link for Http1 {
-    async fn send(&mut self, mut request: Request<Body>, target: &Target) -> Result<Response<Incoming>, TrySendError<Request<Body>>> {
+    async fn send(&mut self, request: Request<Bytes>, target: &Target) -> Result<Parts, Unanswered> {
+        let mut request = request.map(Full::new);
         (*request.uri_mut(), *request.version_mut()) = (target.path.clone(), Version::HTTP_11);
         request.headers_mut().insert(header::HOST, target.host.clone());
+        self.head_limit.begin();
         let answer = self.sender.try_send_request(request);
-        self.beside(answer).await
+        let answer = self.beside(answer).await;
+        self.head_limit.end();
+        match answer {
+            Ok(answer) => {
+                let (head, body) = answer.into_parts();
+                self.body = Some(body);
+                Ok(head)
+            }
+            Err(mut error) => {
+                // The error has the request if none of it was sent.
+                let is_unsent = error.take_message().is_some();
+                let why = innermost(&error.into_error());
+                Err(if is_unsent { Unanswered::Unsent(why) } else { Unanswered::Ended(outcome::of_broken(&why)) })
+            }
+        }
+    }
+
+    async fn body(&mut self) -> Option<io::Result<Bytes>> {
+        let mut body = self.body.take()?;
+        loop {
+            match self.beside(body.frame()).await? {
+                Ok(frame) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.body = Some(body);
+                        return Some(Ok(data));
+                    }
+                }
+                Err(error) => return Some(Err(io::Error::other(error))),
+            }
+        }
+    }
+
+    async fn is_free(&mut self, is_answer_whole: bool, patience: Duration) -> bool {
+        if !is_answer_whole || self.sender.is_ready() {
+            return is_answer_whole;
+        }
+        // The rest of the request is still being sent, or the connection ends with this answer.
+        let free = poll_fn(|cx| {
+            let is_ended = self.poll_end(cx).is_ready();
+            self.sender.poll_ready(cx).map(|free| free.is_ok() && !is_ended)
+        });
+        timeout(patience, free).await.unwrap_or(false)
+    }
+
+    fn give_up(&mut self) {}
+}
+
+impl Http1 {
+    /// A connection over this stream.
+    pub(super) async fn begin(stream: Metered) -> hyper::Result<Self> {
+        let head_limit = stream.head_limit();
+        let (sender, connection) = http1::Builder::new().max_buf_size(HEADERS_MAX).handshake(TokioIo::new(stream)).await?;
+        Ok(Http1 { sender, connection: Some(connection), head_limit, body: None })
     }
 
     /// Only the connection has to wake the task, because the future depends on nothing else. The future
@@ -95,33 +143,6 @@ impl Link for Http1 {
             future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         })
         .await
-    }
-
-    async fn is_free(&mut self, patience: Duration) -> bool {
-        if self.sender.is_ready() {
-            return true;
-        }
-        // The rest of the request is still being sent, or the connection ends with this answer.
-        let free = poll_fn(|cx| {
-            let is_ended = self.poll_end(cx).is_ready();
-            self.sender.poll_ready(cx).map(|free| free.is_ok() && !is_ended)
-        });
-        timeout(patience, free).await.unwrap_or(false)
-    }
-}
-
-/// An HTTP/2 connection over this stream, and what runs it until its end.
-pub(super) async fn http2(stream: Stream) -> hyper::Result<(Http2, impl Future<Output = hyper::Result<()>> + Send)> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder.timer(TokioTimer::new()).max_header_list_size(HEADERS_MAX as u32).keep_alive_interval(PING).keep_alive_timeout(PING);
-    builder.handshake(stream).await
-}
-
-impl Http1 {
-    /// A connection over this stream.
-    pub(super) async fn begin(stream: Stream) -> hyper::Result<Self> {
-        let (sender, connection) = http1::Builder::new().max_buf_size(HEADERS_MAX).handshake(stream).await?;
-        Ok(Http1 { sender, connection: Some(connection) })
     }
 
     /// Ready once the connection has ended.

@@ -9,7 +9,7 @@
 //! - `sink`: where publications come in; `targets`: the URLs that it knows; `hosts`, `host`: the
 //!   requests of each host that wait, its connections, and how many it may have.
 //! - `worker`: a task for each connection, which carries one request at a time; `connection`: how it
-//!   connects, with TLS; `link`: HTTP/1.1 and HTTP/2 over that.
+//!   connects, with TLS; `metered`: what is read of it; `link`, `http2`: HTTP/1.1 and HTTP/2 over that.
 //! - `outcome`, `retry_after`: what an answer, or an error, means.
 
 mod addresses;
@@ -19,7 +19,9 @@ mod connector;
 mod headers;
 mod host;
 mod hosts;
+mod http2;
 mod link;
+mod metered;
 mod outcome;
 mod pattern;
 mod reach;

@@ -1,6 +1,5 @@
 //! What an answer means, or its absence. The status decides; the body is only for people.
 
-use std::error::Error;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
@@ -8,7 +7,6 @@ use http::{HeaderMap, StatusCode, header};
 use super::host::{SLOTS, STREAMS};
 use super::retry_after::retry_after;
 use crate::Outcome;
-use crate::error::innermost;
 
 /// The outcome of an answer. `body`: the start of its body.
 pub(super) fn of_answer(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Outcome {
@@ -24,29 +22,50 @@ pub(super) fn of_answer(status: StatusCode, headers: &HeaderMap, body: &[u8]) ->
     }
 }
 
+const ANSWERED: &str = "the target answered ";
+const REDIRECTED: &str = " (redirects are not followed: name the new URL)";
+
 /// Status and body, for the last error of a job.
 fn shown(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
     let body = String::from_utf8_lossy(body);
-    let reason = status.canonical_reason().map_or_else(String::new, |reason| format!(" {reason}"));
-    let note = match headers.get(header::LOCATION) {
-        Some(_) if status.is_redirection() => " (redirects are not followed: name the new URL)",
-        _ => "",
-    };
+    let note = if status.is_redirection() && headers.contains_key(header::LOCATION) { REDIRECTED } else { "" };
     let colon = if body.trim().is_empty() { "" } else { ": " };
-    format!("the target answered {}{reason}{note}{colon}{}", status.as_str(), body.trim())
+    format!("{ANSWERED}{}{note}{colon}{}", named(status), body.trim())
+}
+
+/// A status with its reason: `404 Not Found`.
+fn named(status: StatusCode) -> String {
+    let reason = status.canonical_reason().map_or_else(String::new, |reason| format!(" {reason}"));
+    format!("{}{reason}", status.as_str())
+}
+
+/// Why an attempt failed, without the body of an answer, which a stranger wrote.
+pub(super) fn without_body(why: &str) -> &str {
+    let head = || {
+        let status = why.strip_prefix(ANSWERED)?.get(..3)?.parse().ok()?;
+        let head = why.get(..ANSWERED.len() + named(status).len())?;
+        let noted = why.get(..head.len() + REDIRECTED.len()).filter(|noted| noted.ends_with(REDIRECTED));
+        Some(noted.unwrap_or(head))
+    };
+    head().unwrap_or(why)
 }
 
 /// The outcome of a request without an answer, of which some part may have been sent.
-pub(super) fn of_error(error: &hyper::Error) -> Outcome {
-    if refused_by_http2(error) {
-        return of_given_back(error);
-    }
-    Outcome::Unknown(format!("the connection ended before an answer: {}", innermost(error)))
+pub(super) fn of_broken(why: &str) -> Outcome {
+    Outcome::Unknown(format!("the connection ended before an answer: {why}"))
+}
+
+/// The same over HTTP/2, where a server may say that it does not handle the request: RST_STREAM with
+/// REFUSED_STREAM, or GOAWAY with a last stream below this one (RFC 9113 §8.7, §6.8). `h2` gives the
+/// latter as an error only to such streams.
+pub(super) fn of_http2(error: &h2::Error) -> Outcome {
+    let is_refused = error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM));
+    if error.is_remote() && is_refused { of_unsent(&error.to_string()) } else { of_broken(&error.to_string()) }
 }
 
 /// The outcome of a request of which nothing was sent, or that the server says not to handle.
-pub(super) fn of_given_back(error: &hyper::Error) -> Outcome {
-    Outcome::Refused(format!("the connection ended before the target took the request: {}", innermost(error)))
+pub(super) fn of_unsent(why: &str) -> Outcome {
+    Outcome::Refused(format!("the connection ended before the target took the request: {why}"))
 }
 
 /// No connection could be made.
@@ -59,6 +78,11 @@ pub(super) fn of_full_host() -> Outcome {
     Outcome::Refused(format!("never sent: {SLOTS} requests or connections (on HTTP/2 {STREAMS} requests) wait for the host"))
 }
 
+/// The host took no request on its HTTP/2 connection.
+pub(super) fn of_no_stream() -> Outcome {
+    Outcome::Refused("never sent: the host takes no request on its HTTP/2 connection (SETTINGS_MAX_CONCURRENT_STREAMS is 0)".to_owned())
+}
+
 /// The time was over before the request could be sent.
 pub(super) fn of_no_time() -> Outcome {
     Outcome::Refused("never sent: the time of the attempt was over".to_owned())
@@ -67,16 +91,6 @@ pub(super) fn of_no_time() -> Outcome {
 /// No answer came in time.
 pub(super) fn of_silence(waited: Duration) -> Outcome {
     Outcome::Unknown(format!("no answer within {waited:.3?}"))
-}
-
-/// Whether an HTTP/2 server said that it does not handle the request: RST_STREAM with
-/// REFUSED_STREAM, or GOAWAY with a last stream below this one (RFC 9113 §8.7, §6.8). h2 gives the
-/// latter as an error only to such streams.
-fn refused_by_http2(error: &(dyn Error + 'static)) -> bool {
-    let refuses = |error: &h2::Error| {
-        error.is_remote() && (error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM)))
-    };
-    error.downcast_ref().is_some_and(refuses) || error.source().is_some_and(refused_by_http2)
 }
 
 #[cfg(test)]
@@ -106,6 +120,25 @@ mod tests {
         }
         assert!(matches!(outcome(500, Some(("retry-after", "7"))), Outcome::Failed(_)));
         assert!(matches!(outcome(503, Some(("retry-after", "soon"))), Outcome::Failed(_)));
+    }
+
+    #[test]
+    fn what_is_logged_of_an_answer_is_its_status() {
+        for (status, location, expected) in [
+            (404, None, "the target answered 404 Not Found"),
+            (599, None, "the target answered 599"),
+            (302, Some(("location", "/?token=secret")), "the target answered 302 Found (redirects are not followed: name the new URL)"),
+            (410, None, "the target answered 410 Gone"),
+        ] {
+            let headers = location.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+            let secret = of_answer(StatusCode::from_u16(status).unwrap(), &headers, b"Cannot POST /err?token=secret: no");
+            let why = secret.error().unwrap();
+            assert!(why.contains("token=secret"), "{why}");
+            assert_eq!(without_body(why), expected);
+        }
+        for whole in ["no answer within 2s", "the target cannot be reached: refused", "the target answered", "the target answered ?"] {
+            assert_eq!(without_body(whole), whole);
+        }
     }
 
     #[test]

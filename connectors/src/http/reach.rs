@@ -1,8 +1,10 @@
-//! Whether a host of `allow` can be reached: for `dwell check`.
+//! Whether the hosts of `allow` can be reached: for `dwell check`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use http::Uri;
+use ::url::Url;
+use futures_util::{StreamExt, stream};
 
 use super::config::Config;
 use super::connection::Connect;
@@ -10,24 +12,49 @@ use super::url;
 use crate::error::innermost;
 use crate::{ConnectorError, ErrorKind};
 
-/// Looks the host of a pattern up and connects to it, with TLS where the URL says so. Sends no
+/// How many hosts are asked at a time.
+const AT_ONCE: usize = 64;
+
+/// Looks the hosts of the patterns up and connects to each once, with TLS where the URL says so. Sends no
 /// request.
-pub(super) async fn reach(config: &Config, pattern: &str) -> Result<String, ConnectorError> {
-    let bad = |why: String| ConnectorError::new(ErrorKind::Config, why);
-    let url = url::parse(&pattern.replace('*', "")).map_err(bad)?;
-    let origin = url::origin(&url);
-    let away = |why: String| {
-        ConnectorError::new(ErrorKind::Disconnected, format!("`{origin}` cannot be reached: {why}"))
-            .hint("jobs for this host would be retried, and die: start the server, correct the host, or permit its network in `subnets`")
+pub(super) async fn reach(config: &Config, patterns: &[&str]) -> Vec<Result<String, ConnectorError>> {
+    // One for all: it loads the system's certificates.
+    let connect = match Connect::new(config, config.timeout()).await {
+        Ok(connect) => connect,
+        Err(error) => return patterns.iter().map(|_| Err(ConnectorError::new(error.kind, &error.message).hint(&error.hint))).collect(),
     };
-    if let Some(why) = url::literal(&url).and_then(|address| config.subnets.permit(address).err()) {
-        return Err(away(why));
+    let urls: Vec<Result<Url, String>> = patterns.iter().map(|pattern| url::parse(&pattern.replace('*', ""))).collect();
+    let origins: BTreeMap<String, &Url> = urls.iter().flatten().map(|url| (url::origin(url), url)).collect();
+    // Many hosts may be away, and each takes its time to show that.
+    let asked: Vec<_> = origins.into_iter().map(|(origin, url)| ask(config, &connect, origin, url)).collect();
+    let told: BTreeMap<String, Result<String, String>> = stream::iter(asked).buffer_unordered(AT_ONCE).collect().await;
+    urls.into_iter().map(|url| of_url(url, &told)).collect()
+}
+
+/// What is told of the host of this URL.
+fn of_url(url: Result<Url, String>, told: &BTreeMap<String, Result<String, String>>) -> Result<String, ConnectorError> {
+    let origin = url::origin(&url.map_err(|why| ConnectorError::new(ErrorKind::Config, why))?);
+    match &told[&origin] {
+        Ok(addresses) => Ok(format!("`{origin}` takes connections (it is {addresses})")),
+        Err(why) => Err(ConnectorError::new(ErrorKind::Disconnected, format!("`{origin}` cannot be reached: {why}"))
+            .hint("jobs for this host would be retried, and die: start the server, correct the host, or permit its network in `subnets`")),
     }
-    let uri: Uri = origin.parse().map_err(|_| bad(format!("`{origin}` is no URL")))?;
-    let connect = Connect::new(config, config.timeout()).await?;
-    connect.connect(uri).await.map_err(|error| away(innermost(error.as_ref())))?;
+}
+
+/// The origin of this URL, with the addresses of its host, or why it cannot be reached.
+async fn ask(config: &Config, connect: &Connect, origin: String, url: &Url) -> (String, Result<String, String>) {
+    let told = addresses(config, connect, &origin, url).await;
+    (origin, told)
+}
+
+async fn addresses(config: &Config, connect: &Connect, origin: &str, url: &Url) -> Result<String, String> {
+    if let Some(address) = url::literal(url) {
+        config.subnets.permit(address)?;
+    }
+    let uri = origin.parse().map_err(|_| "this is no URL".to_owned())?;
+    connect.connect(uri).await.map_err(|error| innermost(error.as_ref()))?;
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
-    let found = tokio::net::lookup_host((host.trim_matches(['[', ']']), port)).await.map_err(|error| away(error.to_string()))?;
+    let found = tokio::net::lookup_host((host.trim_matches(['[', ']']), port)).await.map_err(|error| error.to_string())?;
     let addresses: Vec<String> = found.map(|address: SocketAddr| address.ip().to_string()).collect();
-    Ok(format!("`{origin}` takes connections (it is {})", addresses.join(", ")))
+    Ok(addresses.join(", "))
 }

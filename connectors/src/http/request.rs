@@ -5,7 +5,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderName, HeaderValue, Method, Request};
-use http_body_util::Full;
 
 use super::headers;
 use super::signer::Signer;
@@ -17,7 +16,7 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 
 /// The request of a message, without its URL. `id`: by which receivers drop duplicates. `Err`: why it
 /// can never be sent.
-pub(super) fn request(message: &Message, id: &str, signer: Option<&Signer>) -> Result<Request<Full<Bytes>>, String> {
+pub(super) fn request(message: &Message, id: &str, signer: Option<&Signer>) -> Result<Request<Bytes>, String> {
     let mut headers = headers::to_http(&message.headers)?;
     // The client leaves out 0, which some servers want to see (411).
     headers.insert(CONTENT_LENGTH, HeaderValue::from(message.body.len()));
@@ -34,7 +33,7 @@ pub(super) fn request(message: &Message, id: &str, signer: Option<&Signer>) -> R
     {
         headers.insert(WEBHOOK_SIGNATURE, value);
     }
-    let mut request = Request::new(Full::new(message.body.clone()));
+    let mut request = Request::new(message.body.clone());
     (*request.method_mut(), *request.headers_mut()) = (Method::POST, headers);
     Ok(request)
 }

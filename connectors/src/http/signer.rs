@@ -1,18 +1,13 @@
 //! Signs requests with the secrets of a file, and follows changes of the file.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use parking_lot::RwLock;
 
 use super::signature::Secrets;
-use crate::ConnectorError;
-use crate::settings::read_secret;
-use crate::settings::wrong;
-
-/// How often the file is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+use crate::settings::{read_secret, wrong};
+use crate::{ConnectorError, follow_secret};
 
 /// The secrets of one broker; shared by its attempts.
 #[derive(Debug)]
@@ -27,7 +22,11 @@ impl Signer {
         let text = read_secret("secret_file", file).await?;
         let secrets = parsed(file, &text)?;
         let signer = Arc::new(Signer { file: file.to_owned(), secrets: RwLock::new(secrets) });
-        tokio::spawn(follow(Arc::downgrade(&signer), text));
+        let take = |signer: &Signer, text: &str| {
+            *signer.secrets.write() = parsed(&signer.file, text)?;
+            Ok(())
+        };
+        tokio::spawn(follow_secret("secret_file".to_owned(), file.to_owned(), text, Arc::downgrade(&signer), take));
         Ok(signer)
     }
 
@@ -39,27 +38,4 @@ impl Signer {
 
 fn parsed(file: &Path, text: &str) -> Result<Secrets, ConnectorError> {
     Secrets::parse(text).map_err(|why| wrong("secret_file", &format!("{}: {why}", file.display())))
-}
-
-/// Takes over what the file holds. While it cannot be read, the former secrets stay.
-async fn follow(signer: Weak<Signer>, mut seen: String) {
-    let mut warned = false;
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let Some(signer) = signer.upgrade() else { return };
-        let read = read_secret("secret_file", &signer.file).await;
-        match read.and_then(|text| if text == seen { Ok(None) } else { parsed(&signer.file, &text).map(|secrets| Some((text, secrets))) }) {
-            Ok(None) => warned = false,
-            Ok(Some((text, secrets))) => {
-                *signer.secrets.write() = secrets;
-                (seen, warned) = (text, false);
-                tracing::info!(file = %signer.file.display(), "requests are signed with the new secrets");
-            }
-            Err(error) if !warned => {
-                warned = true;
-                tracing::warn!(%error, hint = error.hint, "the secrets cannot be read again: the former ones sign requests");
-            }
-            Err(_) => {}
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ::url::Url;
 use http::{HeaderValue, Uri};
 use parking_lot::Mutex;
 
@@ -61,17 +62,41 @@ impl Targets {
             return Err(Outcome::Failed(why));
         }
         let bad = || Outcome::Invalid("the client cannot send this URL: percent-encode it".to_owned());
-        let uri = Uri::try_from(url.as_str()).map_err(|_| bad())?;
+        let uri = as_written(&url, address).or_else(|| Uri::try_from(url.as_str()).ok()).ok_or_else(bad)?;
         let path = uri.path_and_query().cloned().map(Uri::from).ok_or_else(bad)?;
         let host = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()).ok_or_else(bad)?;
         Ok(Arc::new(Target { uri, path, host, origin: url::origin(&url).into() }))
     }
 }
 
+/// The URL with its query byte for byte, where HTTP can carry that: the standard would encode a `'`, which
+/// may be signed.
+fn as_written(url: &Url, text: &str) -> Option<Uri> {
+    let (_, query) = text.split_once('?').filter(|(_, query)| query.is_ascii())?;
+    Uri::try_from(format!("{}?{query}", url::without_query(url))).ok()
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_query_is_sent_byte_for_byte() {
+        let targets = Targets::new(Subnets::default());
+        for (query, expected) in [
+            ("sig=a%2Fb%2f%5C&v='1'(2)*~%7e", "sig=a%2Fb%2f%5C&v='1'(2)*~%7e"),
+            ("/../%2e%2e/?a=b??", "/../%2e%2e/?a=b??"),
+            ("", ""),
+            // What HTTP cannot carry is encoded, as the standard says.
+            ("a=\"<>", "a=%22%3C%3E"),
+            ("a=ü", "a=%C3%BC"),
+        ] {
+            let target = targets.read(&format!("https://APP.internal/a/../b?{query}")).unwrap();
+            assert_eq!(target.uri.to_string(), format!("https://app.internal/b?{expected}"), "{query}");
+            assert_eq!(target.path.to_string(), format!("/b?{expected}"), "{query}");
+        }
+    }
 
     #[test]
     fn a_url_is_read_as_the_first_time_and_memory_is_bounded() {

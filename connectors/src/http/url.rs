@@ -7,6 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use url::{Host, Position, Url};
 
+use crate::redacted;
+
 /// The most bytes of a URL: what servers commonly take as a request line.
 const MOST: usize = 8 * 1024;
 
@@ -39,8 +41,10 @@ fn raw_problem(text: &str) -> Option<&'static str> {
     if text.contains('\\') {
         return Some("the URL has a `\\`: write `/` between parts of the path");
     }
-    if text.as_bytes().windows(3).any(|code| code.eq_ignore_ascii_case(b"%2f") || code.eq_ignore_ascii_case(b"%5c")) {
-        return Some("the URL has a percent-encoded slash or backslash, which servers read differently: leave it out");
+    // The query goes as it is: links of other services have URLs in theirs.
+    let before_query = text.split('?').next().unwrap_or_default();
+    if before_query.as_bytes().windows(3).any(|code| code.eq_ignore_ascii_case(b"%2f") || code.eq_ignore_ascii_case(b"%5c")) {
+        return Some("the path of the URL has a percent-encoded slash or backslash, which servers read differently: leave it out");
     }
     if text.contains('#') {
         return Some("the URL has a fragment, which HTTP never sends: leave `#` and the rest out");
@@ -129,11 +133,16 @@ pub(super) fn shown(text: &str) -> String {
     if let Ok(url) = parse(text) {
         return without_query(&url);
     }
-    let text = text.split(['?', '#']).next().unwrap_or_default();
-    match authority(text).rsplit_once('@') {
-        Some((secret, _)) => text.replacen(&format!("{secret}@"), "***@", 1),
-        None => text.to_owned(),
+    if text.contains(['@', ':']) {
+        let shown = redacted(text);
+        let url = shown.split('?').next().unwrap_or_default();
+        return match (url.split_once("://"), url.rsplit_once('@')) {
+            // A user may be a key.
+            (Some((scheme, _)), Some((_, place))) => format!("{scheme}://***@{place}"),
+            _ => url.to_owned(),
+        };
     }
+    text.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -195,6 +204,8 @@ mod tests {
             ("https://bücher.example/ü?ü", "https://xn--bcher-kva.example/%C3%BC?%C3%BC"),
             ("https://app.internal/a?b=/../c@d:e", "https://app.internal/a?b=/../c@d:e"),
             ("https://app.internal/@a:b", "https://app.internal/@a:b"),
+            ("https://app.internal/a?b=%2F%2f&c=%5C%5c", "https://app.internal/a?b=%2F%2f&c=%5C%5c"),
+            ("https://app.internal?b=%2F", "https://app.internal/?b=%2F"),
             ("https://app.internal/%0d%0aa", "https://app.internal/%0d%0aa"),
         ] {
             assert_eq!(serialised(text), expected, "{text}");
@@ -269,7 +280,7 @@ mod tests {
             ("https://app.internal/hooks%2f..%2fadmin", "percent-encoded slash"),
             ("https://app.internal/hooks/..%2Fadmin", "percent-encoded slash"),
             ("https://app.internal/hooks/..%5Cadmin", "percent-encoded slash"),
-            ("https://app.internal/a?b=%2F", "percent-encoded slash"),
+            ("https://app.internal/hooks%2fadmin?b=%2F", "percent-encoded slash"),
             ("https://app.internal%2f@evil.com/", "percent-encoded slash"),
             ("https://app.internal:0/", "port 0"),
             ("https://app.internal:65536/", "malformed"),

@@ -5,13 +5,14 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy::connect::Connection;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
+use super::connection::Stream;
 use super::host::{Attempt, Host, Next};
-use super::link::{Http1, Http2, Link, Waited, http2};
+use super::http2::{self, Exchange, Http2, Running};
+use super::link::{Http1, Link, Unanswered, Waited};
+use super::metered::Metered;
 use super::outcome;
 use super::request::request;
 use crate::Outcome;
@@ -32,25 +33,23 @@ enum After {
     GivenBack(Box<Attempt>),
 }
 
-/// Connects to a host, and carries its requests while the connection is of use.
-pub(super) async fn work(host: Arc<Host>) {
+/// Connects to a host, since `began`, and carries its requests while the connection is of use.
+pub(super) async fn work(host: Arc<Host>, mut began: Instant) {
     loop {
-        let began = Instant::now();
         match host.hosts.connect.connect(host.uri.clone()).await {
-            Ok(stream) if stream.connected().is_negotiated_h2() => match http2(stream).await {
+            Ok(stream) if stream.connected().is_negotiated_h2() => match begin_http2(stream, began + host.hosts.connect.limit).await {
                 Ok((link, running)) => {
-                    if host.connected_by_http2(link) {
-                        // Its requests hear why it ended.
-                        let _ = running.await;
-                        host.http2_ended();
+                    if host.connected_by_http2(began, link) {
+                        running.until_end(|| host.http2_changed()).await;
+                        host.http2_changed();
                     }
                     break;
                 }
-                Err(error) => not_connected(&host, began, &error),
+                Err(error) => not_connected(&host, began, &*error),
             },
-            Ok(stream) => match Http1::begin(stream).await {
+            Ok(stream) => match Http1::begin(Metered::new(stream)).await {
                 Ok(link) => {
-                    if !carry(&host, link).await {
+                    if !carry(&host, began, link).await {
                         break;
                     }
                 }
@@ -58,25 +57,31 @@ pub(super) async fn work(host: Arc<Host>) {
             },
             Err(error) => not_connected(&host, began, &*error),
         }
-        if !host.connects_again() {
-            break;
+        match host.connects_again() {
+            Some(again) => began = again,
+            None => break,
         }
     }
     host.hosts.forget(&host);
 }
 
-/// Reports the attempt that a failed connection costs, if there is one.
+/// An HTTP/2 connection over this stream, or an error by then.
+async fn begin_http2(stream: Stream, until: Instant) -> Result<(Http2, Running), Box<dyn Error + Send + Sync>> {
+    timeout_at(until, http2::begin(Metered::new(stream))).await.unwrap_or_else(|_| Err("the server sent no SETTINGS in time".into()))
+}
+
+/// Reports the attempt that a failed connection costs.
 fn not_connected(host: &Host, began: Instant, error: &(dyn Error + 'static)) {
-    if let Some(attempt) = host.not_connected(began) {
-        host.hosts.report(vec![(attempt.token, outcome::of_unreachable(&innermost(error)))]);
+    if let Some(token) = host.not_connected(began) {
+        host.hosts.report(vec![(token, outcome::of_unreachable(&innermost(error)))]);
     }
 }
 
 /// Carries the requests of a host over an HTTP/1.1 connection. Returns whether the worker is still
 /// counted.
-async fn carry(host: &Arc<Host>, mut link: Http1) -> bool {
+async fn carry(host: &Arc<Host>, began: Instant, mut link: Http1) -> bool {
     let mut timer = pin!(sleep_until(Instant::now()));
-    let mut next = host.connected();
+    let mut next = host.connected(began);
     loop {
         let attempt = match next {
             Next::Attempt(attempt) => attempt,
@@ -111,8 +116,8 @@ async fn carry(host: &Arc<Host>, mut link: Http1) -> bool {
 pub(super) async fn share(host: Arc<Host>, link: Http2, attempt: Box<Attempt>) {
     let mut timer = pin!(sleep_until(Instant::now()));
     let mut next = Some((link, attempt));
-    while let Some((mut link, attempt)) = next {
-        if let After::GivenBack(attempt) = exchange(&host, &mut link, attempt, timer.as_mut()).await {
+    while let Some((link, attempt)) = next {
+        if let After::GivenBack(attempt) = exchange(&host, &mut Exchange::new(link), attempt, timer.as_mut()).await {
             host.push(attempt);
         }
         next = host.next_stream();
@@ -143,20 +148,21 @@ async fn exchange(host: &Host, link: &mut impl Link, mut attempt: Box<Attempt>, 
         () = timer => Err(()),
         answer = link.send(request, &attempt.target) => Ok(answer),
     };
-    let (head, body) = match answer {
-        Ok(Ok(answer)) => answer.into_parts(),
-        Ok(Err(mut error)) => {
-            if error.take_message().is_none() {
-                report(outcome::of_error(&error.into_error()));
-            } else if attempt.was_given_back {
-                report(outcome::of_given_back(&error.into_error()));
-            } else {
-                attempt.was_given_back = true;
-                return After::GivenBack(attempt);
-            }
+    let head = match answer {
+        Ok(Ok(head)) => head,
+        Ok(Err(Unanswered::Unsent(_))) if !attempt.was_given_back => {
+            attempt.was_given_back = true;
+            return After::GivenBack(attempt);
+        }
+        Ok(Err(unanswered)) => {
+            report(match unanswered {
+                Unanswered::Unsent(why) => outcome::of_unsent(&why),
+                Unanswered::Ended(outcome) => outcome,
+            });
             return After::Over;
         }
         Err(()) => {
+            link.give_up();
             report(outcome::of_silence(attempt.begun.elapsed()));
             return After::Over;
         }
@@ -167,16 +173,12 @@ async fn exchange(host: &Host, link: &mut impl Link, mut attempt: Box<Attempt>, 
         report(outcome::of_answer(head.status, &head.headers, b""));
     }
     let mut start = Start::default();
-    if body.is_end_stream() {
-        start.is_whole = true;
-    } else {
-        // What came until then is enough.
-        let _ = timeout(BODY_TIME, link.beside(start.read(body))).await;
-    }
+    // What came until then is enough.
+    let _ = timeout(BODY_TIME, start.read(link)).await;
     if !is_taken {
         report(outcome::of_answer(head.status, &head.headers, &start.bytes));
     }
-    if start.is_whole && link.is_free(BODY_TIME).await { After::Free } else { After::Over }
+    if link.is_free(start.is_whole, BODY_TIME).await { After::Free } else { After::Over }
 }
 
 /// The start of a body: at most [`BODY_MAX`] bytes. A longer body is not read on: its connection is
@@ -188,14 +190,10 @@ struct Start {
 }
 
 impl Start {
-    async fn read(&mut self, mut body: Incoming) {
+    async fn read(&mut self, link: &mut impl Link) {
         while self.bytes.len() < BODY_MAX {
-            match body.frame().await {
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        self.bytes.extend_from_slice(&data[..data.len().min(BODY_MAX - self.bytes.len())]);
-                    }
-                }
+            match link.body().await {
+                Some(Ok(data)) => self.bytes.extend_from_slice(&data[..data.len().min(BODY_MAX - self.bytes.len())]),
                 Some(Err(_)) => return,
                 None => {
                     self.is_whole = true;

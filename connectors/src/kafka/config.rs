@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::KafkaError;
+use rdkafka::types::RDKafkaConfRes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::properties::Properties;
+use super::addresses::Addresses;
+use super::java_names;
+use super::properties::{Properties, is_secret};
 use crate::settings::secret_of;
 use crate::{ConnectorError, ErrorKind};
 
@@ -17,6 +21,9 @@ const SESSION_MS: u64 = 9000;
 /// How long a rebalance waits for a live member that does not join, ms; all others read nothing
 /// meanwhile.
 const REBALANCE_MS: u64 = 30_000;
+/// How often a client asks for the partitions of its topics, ms: added ones are read soon. The next
+/// rebalance takes seconds.
+const METADATA_MS: &str = "10000";
 /// The highest limit in bytes that librdkafka accepts.
 const MOST_BYTES: usize = 2_147_483_647;
 
@@ -26,8 +33,8 @@ const MOST_BYTES: usize = 2_147_483_647;
 pub struct Config {
     /// The addresses to find the cluster: `host:9092`, several separated by commas. Any broker of
     /// the cluster works.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub bootstrap: String,
+    #[serde(skip_serializing_if = "Addresses::is_empty")]
+    pub bootstrap: Addresses,
     /// Properties of librdkafka, named as in its `CONFIGURATION.md`: `{ "security.protocol" =
     /// "sasl_ssl", "sasl.username" = "dwell" }`. A name that ends in `_file`
     /// (`"sasl.password_file"`) is the path of a file with the value. Properties that would break a
@@ -55,21 +62,21 @@ pub(super) enum ClientRole<'a> {
 impl Config {
     /// Settings for a cluster at these addresses, for code; properties can be set afterwards.
     pub fn at(bootstrap: impl Into<String>) -> Self {
-        Config { bootstrap: bootstrap.into(), properties: Properties::default() }
+        Config { bootstrap: Addresses::new(bootstrap), properties: Properties::default() }
     }
 
     /// The problems of these settings that show without a connection.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        if self.addresses().next().is_none() {
+        if self.bootstrap.is_empty() {
             problems.push("`bootstrap` is missing: write bootstrap = \"127.0.0.1:9092\"".to_owned());
         }
-        problems.extend(self.addresses().filter_map(malformed).map(|why| format!("`bootstrap`: {why}")));
+        problems.extend(self.bootstrap.problem().map(|why| format!("`bootstrap`: {why}")));
         problems.extend(self.properties.refused());
         for (name, value) in self.properties.iter() {
             match read(name, value) {
-                Ok((name, value)) if !self.is_refused(name) => problems.extend(unknown(name, &value)),
+                Ok((bare, value)) if !self.is_refused(bare) => problems.extend(unknown(bare, &value, is_secret(name) || name != bare)),
                 Ok(_) => {}
                 Err(error) => problems.push(error.message),
             }
@@ -81,14 +88,10 @@ impl Config {
         self.properties.refused().iter().any(|sentence| sentence.contains(&format!("`{name}`")))
     }
 
-    fn addresses(&self) -> impl Iterator<Item = &str> {
-        self.bootstrap.split(',').map(str::trim).filter(|address| !address.is_empty())
-    }
-
     /// The addresses of the cluster for people.
     #[must_use]
     pub fn place(&self) -> String {
-        self.addresses().collect::<Vec<_>>().join(", ")
+        self.bootstrap.to_string()
     }
 
     /// An error with the addresses of the cluster.
@@ -107,7 +110,15 @@ impl Config {
         client.set_log_level(if is_writer { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
         // Defaults that `properties` may override. A connection closes when a request has no answer
         // for 10 s, so that a frozen broker is noticed.
-        set(&mut client, &[("client.id", "dwell"), ("socket.timeout.ms", "10000"), ("reconnect.backoff.max.ms", "1000")]);
+        set(
+            &mut client,
+            &[
+                ("client.id", "dwell"),
+                ("socket.timeout.ms", "10000"),
+                ("reconnect.backoff.max.ms", "1000"),
+                ("topic.metadata.refresh.interval.ms", METADATA_MS),
+            ],
+        );
         if self.properties.get("security.protocol").is_some_and(|protocol| protocol.to_ascii_lowercase().contains("ssl")) {
             // The built-in OpenSSL does not know where this system keeps its certificates.
             set(&mut client, &[("ssl.ca.location", "probe")]);
@@ -162,7 +173,7 @@ impl Config {
             let most = bytes("receive.message.max.bytes").max(bytes("fetch.max.bytes").saturating_add(512)).min(MOST_BYTES);
             client.set("receive.message.max.bytes", most.to_string());
         }
-        client.set("bootstrap.servers", self.addresses().collect::<Vec<_>>().join(","));
+        client.set("bootstrap.servers", self.bootstrap.joined());
         match role {
             ClientRole::Reader { group, .. } => set(
                 &mut client,
@@ -214,28 +225,30 @@ fn read<'a>(name: &'a str, value: &'a str) -> Result<(&'a str, String), Connecto
     Ok((bare, text))
 }
 
-/// Why librdkafka rejects this property. librdkafka's own message would show the value.
-fn unknown(name: &str, value: &str) -> Option<String> {
+/// Why librdkafka rejects this property, in its own words without the value. They are left out if the
+/// value is secret.
+fn unknown(name: &str, value: &str, is_secret: bool) -> Option<String> {
     let mut config = ClientConfig::new();
     config.set(name, value);
-    match config.create_native_config() {
-        Ok(_) => None,
-        Err(rdkafka::error::KafkaError::ClientConfig(rdkafka::types::RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..)) => {
-            Some(format!("`properties`: `{name}` is no property of librdkafka: see its CONFIGURATION.md"))
-        }
-        Err(_) if name == "security.protocol" && cfg!(not(feature = "kafka-tls")) => {
-            Some("`properties`: `security.protocol`: this program was built without TLS for Kafka (the feature `kafka-tls`)".to_owned())
-        }
-        Err(_) => Some(format!("`properties`: `{name}` does not take this value: see CONFIGURATION.md of librdkafka")),
+    let error = config.create_native_config().err()?;
+    if let Some(advice) = java_names::instead(name) {
+        return Some(format!("`properties`: `{name}` is a property of Java clients: {advice}"));
     }
-}
-
-/// Why this is no `host:port`.
-fn malformed(address: &str) -> Option<String> {
-    let host = address.split_once("://").map_or(address, |(_, rest)| rest);
-    let (name, port) = host.rsplit_once(':').unwrap_or((host, "9092"));
-    let is_host = !name.is_empty() && !name.contains(['/', '@', ' ']);
-    (!is_host || port.parse::<u16>().is_err()).then(|| format!("`{address}` is no address: write host:9092"))
+    let KafkaError::ClientConfig(kind, reason, ..) = error else {
+        return Some(format!("`properties`: `{name}`: {error}"));
+    };
+    if kind == RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN {
+        return Some(format!("`properties`: `{name}` is no property of librdkafka: see its CONFIGURATION.md"));
+    }
+    let reason = if is_secret { String::new() } else { format!(" ({})", reason.trim().replace(&format!("\"{value}\""), "\"…\"")) };
+    let hint = if name == "security.protocol" && cfg!(not(feature = "kafka-tls")) {
+        "this program was built without TLS for Kafka (the feature `kafka-tls`)"
+    } else if name == "sasl.oauthbearer.method" || reason.contains("GSSAPI") || reason.contains("SASL") {
+        "this program brings its own librdkafka, without libcurl and libsasl2: docs/decisions/0028 says how to build with the system's"
+    } else {
+        "see CONFIGURATION.md of librdkafka"
+    };
+    Some(format!("`properties`: `{name}` does not take this value{reason}: {hint}"))
 }
 
 #[cfg(test)]
@@ -259,11 +272,15 @@ mod tests {
         let with = |name: &str, value: &str| serde_json::json!({"bootstrap": "a:9092", "properties": {name: value}});
         let cases = [
             (serde_json::json!({}), "`bootstrap` is missing"),
-            (serde_json::json!({"bootstrap": "a:99999"}), "`a:99999` is no address"),
-            (serde_json::json!({"bootstrap": "user@a:9"}), "no address"),
+            (serde_json::json!({"bootstrap": "a:99999"}), "address 1 is no host:9092"),
+            (serde_json::json!({"bootstrap": "a:1, bob:hunter2,Rest@a:9"}), "log in by `properties`"),
             (with("acks", "1"), "`acks` cannot be set: an attempt counts only"),
             (with("no.such", "1"), "`no.such` is no property of librdkafka"),
-            (with("linger.ms", "soon"), "`linger.ms` does not take this value"),
+            (with("linger.ms", "soon"), "`linger.ms` does not take this value (Invalid value"),
+            (with("compression.type", "hunter2"), "(Invalid value \"…\" for configuration property \"compression."),
+            (with("ssl.truststore.location", "/x"), "write `ssl.ca.location`"),
+            (with("sasl.jaas.config", "hunter2"), "write `sasl.mechanism`"),
+            (with("sasl.oauthbearer.method", "oidc"), "OAuth/OIDC depends on libcurl"),
             (with("sasl.password_file", "/nowhere/x"), "`sasl.password_file`: cannot read /nowhere/x"),
         ];
         for (settings, expected) in cases {

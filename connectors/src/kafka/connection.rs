@@ -215,6 +215,10 @@ pub(super) fn failed(config: &Config, what: &str, error: KafkaError) -> Connecto
         (_, Some(Code::InvalidSessionTimeout)) => {
             (ErrorKind::Config, "set `session.timeout.ms` in `properties` to what the broker allows (`group.max.session.timeout.ms`)")
         }
+        (_, Some(Code::FencedInstanceId)) => (
+            ErrorKind::Disconnected,
+            "another member of the group has the same `group.instance.id`: give each instance its own, or take it out of `properties`",
+        ),
         (_, Some(code)) if denied.contains(&code) => (ErrorKind::Denied, "grant the user what it needs: read, write and describe"),
         _ => (ErrorKind::Disconnected, ""),
     };

@@ -16,6 +16,7 @@
 //!
 //! Known limit of rdkafka: the value of a header whose name is not UTF-8 is lost.
 
+mod addresses;
 mod buffer;
 mod config;
 mod connection;
@@ -25,6 +26,7 @@ mod delivery;
 pub(crate) mod fuzz;
 mod group_start;
 mod headers;
+mod java_names;
 mod offsets;
 mod outcome;
 mod properties;
@@ -36,6 +38,7 @@ mod topic;
 mod window;
 mod writer;
 
+pub use self::addresses::Addresses;
 pub use self::config::Config;
 pub(crate) use self::connector::CAPABILITIES;
 pub use self::properties::Properties;

@@ -71,8 +71,8 @@ impl Properties {
 }
 
 /// Whether the value of this property is secret.
-fn is_secret(name: &str) -> bool {
-    let named = ["password", "secret", "key.pem", "private.key", "token", "sasl.oauthbearer.config", "passphrase"];
+pub(super) fn is_secret(name: &str) -> bool {
+    let named = ["password", "secret", "key.pem", "private.key", "token", "sasl.oauthbearer.config", "jaas", "passphrase"];
     !name.ends_with("_file") && named.iter().any(|part| name.contains(part)) && !name.ends_with(".url") && !name.ends_with(".location")
 }
 
@@ -161,7 +161,14 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let names = ["sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem", "sasl.oauthbearer.client.secret"];
+        let names = [
+            "sasl.password",
+            "ssl.key.password",
+            "ssl.keystore.password",
+            "ssl.key.pem",
+            "sasl.oauthbearer.client.secret",
+            "sasl.jaas.config",
+        ];
         let properties: Properties = names.iter().map(|name| (*name, "hunter2")).chain([("client.id", "shown")]).collect();
         let text = format!("{properties:?} {}", serde_json::to_string(&properties).unwrap());
         assert!(!text.contains("hunter2") && text.contains("shown") && text.contains("***"), "{text}");

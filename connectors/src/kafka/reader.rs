@@ -188,7 +188,12 @@ impl ReaderTask {
                 self.buffer.wait(MOMENT);
                 Ok(())
             }
-            _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Err(failed(&self.config, &what, error)),
+            _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => {
+                // The event only says that there is one.
+                let known = self.consumer.client().fatal_error();
+                let error = known.map_or(error, |(code, _)| KafkaError::MessageConsumptionFatal(code));
+                Err(failed(&self.config, &what, error))
+            }
             code => {
                 debug!(topic = self.topic, ?code, "a consumer error that may pass");
                 self.buffer.disturbed();

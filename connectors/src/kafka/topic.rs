@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::config::{ClientRole, Config};
 use super::connection::{Context, ask, blocking, failed};
-use crate::{Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Role};
+use crate::{Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Role, show_duration_ms};
 
 /// The longest wait for the creation of a topic.
 const MAKE: Duration = Duration::from_secs(5);
@@ -88,7 +88,41 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
     .await
 }
 
-/// The risks of the topic: whose clock sets the timestamps.
+/// A topic that keeps messages shorter than this loses requests of a long weekend without Dwell. Kafka's
+/// default is a week.
+const SHORT_MS: u64 = 96 * 3_600_000;
+
+/// What the topic does with requests that were confirmed to their producers. `value`: of a setting of
+/// the topic.
+fn losses(topic: &str, value: impl Fn(&str) -> Option<String>) -> Vec<Caution> {
+    let mut cautions = Vec::new();
+    let mut loses = |what: String, hint: &str| {
+        cautions.push(Caution { kind: CautionKind::Loses, message: format!("`{topic}` {what}"), hint: hint.to_owned() });
+    };
+    let policy = value("cleanup.policy").unwrap_or_default();
+    let has = |word: &str| policy.split(',').any(|policy| policy.trim() == word);
+    if has("compact") {
+        loses(
+            "is compacted (cleanup.policy): of requests with one key only the newest is sure to be read".to_owned(),
+            "set cleanup.policy=delete on the topic, unless the key is the id of the job (id_from = \"key\")",
+        );
+    }
+    if has("delete") {
+        if let Some(ms) = value("retention.ms").and_then(|ms| ms.parse::<u64>().ok()).filter(|ms| *ms < SHORT_MS) {
+            loses(
+                format!("removes a request after {} (retention.ms), read or not", show_duration_ms(ms)),
+                "set retention.ms of the topic to a week (604800000)",
+            );
+        }
+        if let Some(bytes) = value("retention.bytes").and_then(|bytes| bytes.parse::<u64>().ok()) {
+            let what = format!("removes the oldest requests of a partition, read or not, beyond {bytes} bytes (retention.bytes)");
+            loses(what, "set retention.bytes=-1 on the topic, and retention.ms to a week (604800000)");
+        }
+    }
+    cautions
+}
+
+/// The risks of the topic: whose clock sets the timestamps, and what it loses.
 pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution>, ConnectorError> {
     const SETTING: &str = "message.timestamp.type";
     let (topic, runtime) = (topic.to_owned(), tokio::runtime::Handle::current());
@@ -108,7 +142,8 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
             message: format!("`{topic}` is of type CreateTime: the time of a message is that of its producer's clock"),
             hint: format!("set {SETTING}=LogAppendTime on the topic"),
         };
-        Ok(by_producers.then(caution).into_iter().collect())
+        let value = |name: &str| resource.get(name).and_then(|entry| entry.value.clone());
+        Ok(by_producers.then(caution).into_iter().chain(losses(&topic, value)).collect())
     })
     .await
 }
@@ -173,6 +208,20 @@ mod tests {
             ("", "a", false),
         ] {
             assert_eq!(allows(pattern, &Destination::new(topic)), expected, "{pattern} {topic}");
+        }
+    }
+
+    #[test]
+    fn a_topic_that_keeps_messages_for_less_than_a_long_weekend_loses_requests() {
+        const HOUR: u64 = 3_600_000;
+        // Kafka's default is a week.
+        for (hours, is_told) in [(1, true), (72, true), (95, true), (96, false), (7 * 24, false)] {
+            let value = |name: &str| match name {
+                "cleanup.policy" => Some("delete".to_owned()),
+                "retention.ms" => Some((hours * HOUR).to_string()),
+                _ => None,
+            };
+            assert_eq!(losses("orders", value).len(), usize::from(is_told), "{hours} hours");
         }
     }
 

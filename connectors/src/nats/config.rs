@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::server::{Server, servers};
-use crate::ConnectorError;
+use super::subject::{as_name, forbidden};
 use crate::address::{certificate_problems, login_problems, place, urls};
 use crate::secret::{Secret, Urls};
 use crate::settings::{file_problems, wrong};
+use crate::{ConnectorError, Destination};
 
 /// `[brokers.NAME]` with `type = "nats"`: NATS with JetStream.
 ///
@@ -62,6 +63,13 @@ pub struct Config {
     /// Default false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tls_first: bool,
+    /// Where the server answers this client, instead of below `_INBOX`: for a user that may subscribe to
+    /// nothing else. Targets there are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inbox_prefix: Option<String>,
+    /// The JetStream domain of the streams, if it is not that of the server: behind a leaf node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jetstream_domain: Option<String>,
     /// The `ack_wait` of a consumer that is created now: for tests.
     #[doc(hidden)]
     #[serde(skip)]
@@ -89,6 +97,7 @@ impl Config {
             (None, Some(_)) => {}
         }
         self.check_credentials(&mut problems);
+        self.check_subjects(&mut problems);
         certificate_problems(self.tls_cert_file.is_some(), self.tls_key_file.is_some(), &mut problems);
         file_problems(&self.files(), &mut problems);
         problems
@@ -113,6 +122,20 @@ impl Config {
             problems.push("`token` and `token_file` are both set: keep one".to_owned());
         }
         login_problems(self.user.is_some(), self.password.is_some(), self.password_file.is_some(), problems);
+    }
+
+    fn check_subjects(&self, problems: &mut Vec<String>) {
+        if let Some(why) = self.inbox_prefix.as_ref().and_then(|prefix| forbidden(&Destination::new(prefix))) {
+            problems.push(format!("`inbox_prefix`: {why}: write a subject, as \"_DWELL\""));
+        }
+        if let Some(domain) = self.jetstream_domain.as_ref().filter(|domain| domain.is_empty() || as_name(domain) != **domain) {
+            problems.push(format!("`jetstream_domain`: `{}` is no domain: write one word, as the server has it", domain.escape_debug()));
+        }
+    }
+
+    /// What the subjects of the JetStream API begin with.
+    pub(super) fn api_prefix(&self) -> String {
+        self.jetstream_domain.as_ref().map_or("$JS.API".to_owned(), |domain| format!("$JS.{domain}.API"))
     }
 
     /// The file settings and their paths.
@@ -163,11 +186,14 @@ mod tests {
         let cases = [
             (serde_json::json!({}), "`url` is missing"),
             (serde_json::json!({"url": "http://a"}), "`http`"),
-            (serde_json::json!({"url": "nats://a:99999"}), "nats://a:99999"),
+            (serde_json::json!({"url": "nats://a:99999"}), "nats://*** is not a URL"),
+            (serde_json::json!({"url": "nats://bob:1234,Rest@a"}), "write , as %2C"),
             (serde_json::json!({"url": "nats://a", "user": "u"}), "without `password`"),
             (serde_json::json!({"url": "nats://a", "password": "p"}), "without `user`"),
             (serde_json::json!({"url": "nats://a", "user": "u", "password": "p", "token": "t"}), "more than one way (`user`, `token`)"),
             (serde_json::json!({"url": "nats://t@a", "token": "t"}), "more than one way"),
+            (serde_json::json!({"url": "nats://a", "inbox_prefix": "a.>"}), "`inbox_prefix`: `a.>` is a pattern"),
+            (serde_json::json!({"url": "nats://a", "jetstream_domain": "a.b"}), "`jetstream_domain`: `a.b` is no domain"),
             (serde_json::json!({"url": "nats://a", "tls_cert_file": "/dev/null"}), "without `tls_key_file`"),
             (serde_json::json!({"url": "nats://a", "creds_file": "/nowhere/x.creds"}), "`creds_file`: cannot read /nowhere/x.creds"),
         ];

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_nats::client::traits::Publisher;
 use async_nats::connection::State;
 use async_nats::message::OutboundMessage;
-use async_nats::{ConnectErrorKind, ConnectOptions, Event, jetstream};
+use async_nats::{ConnectErrorKind, ConnectOptions, Event, Subject, jetstream};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,8 @@ pub(super) struct BrokerConnection {
     pub(super) client: async_nats::Client,
     pub(super) context: jetstream::Context,
     place: String,
+    /// What the subjects of the JetStream API begin with.
+    api: String,
     shared: Arc<Shared>,
 }
 
@@ -54,7 +56,7 @@ struct Shared {
 impl Shared {
     /// Records a server error about an API subject.
     fn refuse(&self, complaint: &str) {
-        if complaint.contains("\"$JS.API.") && denied(complaint).is_some() {
+        if complaint.contains("\"$JS.") && complaint.contains(".API.") && denied(complaint).is_some() {
             complaint.clone_into(&mut self.complaint.lock());
             self.unasked.cancel();
         }
@@ -132,6 +134,9 @@ impl BrokerConnection {
                 std::future::ready(())
             }
         });
+        if let Some(prefix) = &config.inbox_prefix {
+            options = options.custom_inbox_prefix(prefix);
+        }
         if let Some(file) = &config.tls_ca_file {
             options = options.add_root_certificates(file.clone());
         }
@@ -145,9 +150,15 @@ impl BrokerConnection {
 
         let client = options.connect(server.address.as_str()).await.map_err(|error| refused(&server.address, error))?;
         shared.spent.store(true, Ordering::Release);
-        let mut context = jetstream::new(client.clone());
+        let api = config.api_prefix();
+        let mut context = jetstream::with_prefix(client.clone(), &api);
         context.set_timeout(REQUEST);
-        Ok((BrokerConnection { client, context, place: place.to_owned(), shared }, complained))
+        Ok((BrokerConnection { client, context, place: place.to_owned(), api, shared }, complained))
+    }
+
+    /// A subject of the JetStream API.
+    pub(super) fn api(&self, what: &str) -> Subject {
+        Subject::from(format!("{}.{what}", self.api))
     }
 
     /// Ends when the connection is lost.
@@ -249,7 +260,9 @@ pub(super) async fn permitted<T>(
 /// The error for a server error about a permission.
 pub(super) fn denied(complaint: &str) -> Option<ConnectorError> {
     let is_denied = complaint.to_lowercase().contains("permissions violation");
-    is_denied.then(|| ConnectorError::new(ErrorKind::Denied, complaint).hint("grant the user `$JS.API.>`, `$JS.ACK.>` and `_INBOX.>`"))
+    is_denied.then(|| ConnectorError::new(ErrorKind::Denied, complaint).hint(
+        "grant the user `$JS.API.>` (of a domain: `$JS.DOMAIN.API.>`), `$JS.ACK.>` and `_INBOX.>`, or set `inbox_prefix` to what it may subscribe to",
+    ))
 }
 
 fn no_answer(place: &str) -> ConnectorError {
@@ -272,6 +285,9 @@ fn refused(address: &str, error: async_nats::ConnectError) -> ConnectorError {
         }
         _ if lower.contains("authentication") || lower.contains("authorization") => {
             (ErrorKind::Denied, "check user, password, token, nkey or creds")
+        }
+        _ if lower.contains("maximum") && lower.contains("connections") => {
+            (ErrorKind::Disconnected, "raise `max_connections` of the server, or the limit of the account")
         }
         ConnectErrorKind::Tls | ConnectErrorKind::ServerParse => (ErrorKind::Config, "check `url` and the files of `tls_…`"),
         _ if lower.contains("certificate") => (ErrorKind::Disconnected, "check `tls_ca_file`, and the name in the server's certificate"),

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::config::Config;
 use super::{sink, source, stream, subject};
 use crate::{
-    Capabilities, Connector, ConnectorError, ConsumerState, Declared, Destination, Header, Outcomes, Role, Sink, Source, SourceOptions,
-    Value,
+    Capabilities, Caution, Connector, ConnectorError, ConsumerState, Declared, Destination, Header, Outcomes, Role, Sink, Source,
+    SourceOptions, Value,
 };
 
 /// How NATS differs from other brokers.
@@ -41,7 +41,10 @@ impl Connector for Config {
     }
 
     fn forbidden(&self, to: &Destination) -> Option<String> {
-        subject::forbidden(to)
+        let is_inbox =
+            |prefix: &String| to.address.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let inbox = || self.inbox_prefix.as_ref().filter(|prefix| is_inbox(prefix)).map(|_| format!("`{}` belongs to clients", to.address));
+        subject::forbidden(to).or_else(inbox)
     }
 
     fn reads(&self, topic: &str, to: &Destination) -> bool {
@@ -78,6 +81,10 @@ impl Connector for Config {
         source::look(self, options).await
     }
 
+    async fn cautions(&self, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
+        source::cautions(self, options).await
+    }
+
     async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
         let (sink, outcomes) = sink::open(self, publish_timeout).await?;
         Ok((Box::new(sink), outcomes))
@@ -98,5 +105,13 @@ mod tests {
         let (config, to) = (Config::at("nats://h"), Destination::new("delay.in"));
         assert_eq!(config.span_attributes(&to, "dwell", &Message::default()), [("messaging.system", "nats".into())]);
         assert_eq!(config.span_destination(&to), "delay.in");
+    }
+
+    #[test]
+    fn nobody_may_publish_to_the_inboxes() {
+        let config = Config { inbox_prefix: Some("_DWELL.in".to_owned()), ..Config::at("nats://h") };
+        for (subject, is_forbidden) in [("_DWELL.in", true), ("_DWELL.in.x", true), ("_DWELL.inn", false), ("_INBOX.x", true)] {
+            assert_eq!(config.forbidden(&Destination::new(subject)).is_some(), is_forbidden, "{subject}");
+        }
     }
 }

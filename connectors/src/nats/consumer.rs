@@ -13,9 +13,10 @@ use super::config::Config;
 use super::connection::BrokerConnection;
 use super::fetch_budget::EXPIRES;
 use super::loop_check;
+use super::stream::cautions as stream_cautions;
 use super::subject::as_name;
 use crate::error::innermost;
-use crate::{Acks, ConnectorError, ConsumerState, ErrorKind, FirstRead, SourceOptions, Start};
+use crate::{Acks, Caution, ConnectorError, ConsumerState, ErrorKind, FirstRead, SourceOptions, Start};
 
 /// The time after which the server redelivers an unsettled message without a sign of progress.
 const ACK_WAIT: Duration = Duration::from_secs(30);
@@ -115,6 +116,17 @@ pub(super) async fn look(
         StoredConsumer::Fit { better: None, .. } => ConsumerState::Exists,
         StoredConsumer::Fit { better: Some(_), .. } => ConsumerState::Changed,
     })
+}
+
+/// The risks of the stream.
+pub(super) async fn cautions(
+    connection: &BrokerConnection,
+    stream: &str,
+    config: &Config,
+    options: &SourceOptions,
+) -> Result<Vec<Caution>, ConnectorError> {
+    let (handle, there) = find(connection, stream, config, options).await?;
+    Ok(stream_cautions(&handle.cached_info().config, !matches!(there, StoredConsumer::Missing)))
 }
 
 /// The start of a new consumer.

@@ -84,7 +84,7 @@ impl ReaderTask {
     ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
         let incoming = DeliveryConnection::open(&config).await?;
         let search = UnreadableSearch::new(Arc::clone(&connection), &consumer);
-        let next = Subject::from(format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", consumer.stream, consumer.name));
+        let next = connection.api(&format!("CONSUMER.MSG.NEXT.{}.{}", consumer.stream, consumer.name));
         let mut hold = interval((consumer.ack_wait / 3).max(HOLD));
         hold.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (ended, careful_until, heard, idle, trouble) = (0, None, Instant::now(), true, None);
@@ -323,7 +323,7 @@ impl ReaderTask {
     async fn give_back(&self) -> Result<(), ConnectorError> {
         self.connection.send_all(self.buffer.unsettled().into_iter().map(|reply| reply_with(reply, &NAK))).await?;
         // The server reads a connection in order: it answers this after everything sent before.
-        let barrier = format!("$JS.API.CONSUMER.INFO.{}.{}", self.consumer.stream, self.consumer.name);
+        let barrier = self.connection.api(&format!("CONSUMER.INFO.{}.{}", self.consumer.stream, self.consumer.name));
         let answer = self.connection.ask(self.connection.client.request(barrier, Bytes::new())).await?;
         answer
             .map(drop)

@@ -1,7 +1,7 @@
 //! The servers that a NATS URL names.
 
-use crate::redacted;
-use crate::secret::{Secret, Urls, decoded};
+use crate::secret::{ESCAPES, Secret, Urls, decoded};
+use crate::{is_address, known_scheme};
 
 /// One server of a URL.
 #[derive(Clone, Debug)]
@@ -16,21 +16,23 @@ pub(super) struct Server {
 
 /// The servers, or the problem, without secrets.
 pub(super) fn servers(urls: &Urls) -> Result<Vec<Server>, String> {
-    let servers = urls.each().map(Server::parse).collect::<Result<Vec<_>, _>>()?;
+    let servers = urls.each()?.into_iter().map(Server::parse).collect::<Result<Vec<_>, _>>()?;
     if servers.is_empty() { Err("no server is named: write nats://127.0.0.1:4222".to_owned()) } else { Ok(servers) }
 }
 
 impl Server {
-    fn parse(url: &str) -> Result<Self, String> {
-        let shown = redacted(url);
+    /// The server of a URL, of which `shown` is what may be told.
+    fn parse((url, shown): (&str, String)) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
         if !matches!(scheme, "nats" | "tls") {
-            return Err(format!("{shown}: `{scheme}` is no scheme for NATS: write nats:// or tls://"));
+            let scheme = known_scheme(url).map_or("this".to_owned(), |scheme| format!("`{scheme}`"));
+            return Err(format!("{shown}: {scheme} is no scheme for NATS: write nats:// or tls://; {ESCAPES}"));
         }
         let (login, host) = rest.rsplit_once('@').map_or((None, rest), |(login, host)| (Some(login), host));
-        let address = format!("{scheme}://{}", host.trim_end_matches('/'));
-        if host.is_empty() || host.contains(['/', '?', '#']) || address.parse::<async_nats::ServerAddr>().is_err() {
-            return Err(format!("{shown} is not a URL: write nats://host:port"));
+        let host = host.trim_end_matches('/');
+        let address = format!("{scheme}://{host}");
+        if !is_address(host) || address.parse::<async_nats::ServerAddr>().is_err() {
+            return Err(format!("{shown} is not a URL: write nats://host:port; {ESCAPES}"));
         }
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
             None => (None, None),

@@ -12,7 +12,7 @@ use super::config::Config;
 use super::connection::{BrokerConnection, permitted};
 use super::reader::ReaderTask;
 use super::{consumer, stream};
-use crate::{Acks, Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions};
+use crate::{Acks, Batch, BatchId, Caution, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions};
 
 /// The most bytes of a message's subjects.
 const SUBJECTS: usize = 8 << 10;
@@ -36,6 +36,16 @@ pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<Con
     permitted(&mut complaints, async {
         let stream = stream_of(&connection, options).await?;
         Box::pin(consumer::look(&connection, &stream, config, options)).await
+    })
+    .await
+}
+
+/// The risks of the stream.
+pub(crate) async fn cautions(config: &Config, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
+    let (connection, mut complaints) = BrokerConnection::connect(config).await?;
+    permitted(&mut complaints, async {
+        let stream = stream_of(&connection, options).await?;
+        Box::pin(consumer::cautions(&connection, &stream, config, options)).await
     })
     .await
 }

@@ -43,7 +43,7 @@ async fn a_queue_that_drops_what_comes_back_often_is_told() {
     let letters = ("x-dead-letter-exchange", text("amq.fanout"));
     let limit = |limit: i64| ("x-delivery-limit", AMQPValue::LongLongInt(limit));
     let more = ("x-max-length", AMQPValue::LongInt(100));
-    let is_3 = server.major().await == 3;
+    let is_3 = server.version().await < (4, 0);
     for (arguments, expected) in [
         (vec![quorum.clone()], Some("has no x-delivery-limit")),
         (vec![quorum.clone(), more.clone(), ("x-overflow", text("reject-publish"))], Some("has no x-delivery-limit")),
@@ -77,7 +77,7 @@ async fn a_queue_that_drops_what_comes_back_often_is_told() {
 }
 
 /// The queue that `declare` creates keeps a message however often it is redelivered. So does a
-/// limit of -1 from RabbitMQ 4 on, which otherwise drops redelivered messages by default.
+/// limit of -1 from RabbitMQ 4 on. Without one, 4.0 to 4.2 drop what was returned 20 times.
 #[tokio::test]
 async fn the_limit_of_a_declared_queue_is_never_reached() {
     let server = shared().await;
@@ -87,12 +87,12 @@ async fn the_limit_of_a_declared_queue_is_never_reached() {
     assert!(survives(&channel, &queue, 25).await);
     let queue = fresh();
     let quorum = ("x-queue-type", text("quorum"));
-    let is_3 = server.major().await == 3;
+    let version = server.version().await;
     make_queue(&channel, &queue, &[quorum.clone(), ("x-delivery-limit", AMQPValue::LongInt(-1))]).await;
-    assert_eq!(survives(&channel, &queue, 25).await, !is_3);
+    assert_eq!(survives(&channel, &queue, 25).await, version >= (4, 0));
     let queue = fresh();
     make_queue(&channel, &queue, &[quorum]).await;
-    assert_eq!(survives(&channel, &queue, 25).await, is_3);
+    assert_eq!(survives(&channel, &queue, 25).await, !((4, 0)..(4, 3)).contains(&version));
 }
 
 #[tokio::test]

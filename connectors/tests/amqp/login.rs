@@ -64,6 +64,15 @@ async fn a_vhost_is_named_by_the_url() {
 }
 
 #[tokio::test]
+async fn a_limit_of_connections_is_no_missing_right() {
+    let server = shared().await;
+    for config in [Config::at(format!("{}/full", server.url())), Config::at(with_login(server, "crowd:p"))] {
+        let shown = fails(config, ErrorKind::Disconnected).await;
+        assert!(shown.contains("limit (0) is reached") && shown.contains("raise the limit"), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn a_second_server_is_tried() {
     let server = shared().await;
     works(Config::at(format!("amqp://127.0.0.1:1, {}", server.url()))).await;

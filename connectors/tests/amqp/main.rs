@@ -15,6 +15,7 @@ mod faults;
 mod limit;
 mod links;
 mod login;
+mod losses;
 mod messages;
 mod poison;
 mod returns;

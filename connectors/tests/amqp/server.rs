@@ -37,12 +37,16 @@ const DEFINITIONS: &str = r#"{
   "users": [
     {"name": "guest", "password": "guest", "tags": "administrator"},
     {"name": "some", "password": "pa:ss@w%rd", "tags": ""},
-    {"name": "outside", "password": "p", "tags": ""}
+    {"name": "outside", "password": "p", "tags": ""},
+    {"name": "crowd", "password": "p", "tags": "", "limits": {"max-connections": 0}}
   ],
-  "vhosts": [{"name": "/"}, {"name": "a/b"}],
+  "vhosts": [{"name": "/"}, {"name": "a/b"}, {"name": "full"}],
+  "parameters": [{"vhost": "full", "component": "vhost-limits", "name": "limits", "value": {"max-connections": 0}}],
   "permissions": [
     {"user": "guest", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
     {"user": "guest", "vhost": "a/b", "configure": ".*", "write": ".*", "read": ".*"},
+    {"user": "guest", "vhost": "full", "configure": ".*", "write": ".*", "read": ".*"},
+    {"user": "crowd", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
     {"user": "some", "vhost": "/", "configure": "", "write": "some-.*", "read": "some-.*"}
   ]
 }"#;
@@ -192,10 +196,14 @@ impl RabbitServer {
         said
     }
 
-    /// The major version.
-    pub(crate) async fn major(&self) -> u32 {
+    /// The major and the minor version.
+    pub(crate) async fn version(&self) -> (u32, u32) {
         let said = self.ctl(&["version"]).await;
-        said.lines().find_map(|line| line.trim().split_once('.')?.0.parse().ok()).unwrap()
+        let of_line = |line: &str| {
+            let mut numbers = line.trim().split('.').map(str::parse);
+            Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+        };
+        said.lines().find_map(of_line).unwrap()
     }
 
     fn log(&self) -> String {

@@ -55,11 +55,14 @@ impl Harness for Amqp {
     }
     // A quorum queue may ignore the last acks before a channel closes (rabbitmq-server#10327): more
     // than 32 single acks are queued in the channel. `list_queues` answers for a quorum queue from a
-    // table that is written every five seconds, so the leader is asked.
+    // table that is written every five seconds, so the leader is asked. RabbitMQ 4.3 takes the name of
+    // the question, older ones the question itself.
     async fn worked_off(&self, topic: &str) {
         let total = format!(
             "{{ok, Queue}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"{topic}\">>)), \
-             {{ok, {{_, Total}}, _}} = ra:leader_query(amqqueue:get_pid(Queue), fun rabbit_fifo:query_messages_total/1), Total."
+             Ask = fun(What) -> {{ok, {{_, Total}}, _}} = ra:leader_query(amqqueue:get_pid(Queue), What), Total end, \
+             try Ask(fun rabbit_fifo:query_messages_total/1) catch \
+             error:function_clause -> Ask({{rabbit_fifo, query_messages_total, []}}) end."
         );
         let deadline = Instant::now() + TIMEOUT * 2;
         loop {

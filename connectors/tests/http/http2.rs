@@ -3,142 +3,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dwell_connectors::{Message, Outcome, Publication, http};
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use dwell_connectors::{Message, Outcome, Publication};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::certificates::Authority;
-use crate::{CROWD, assert_refused, assert_unknown, collect, local, numbered, open, publication, send, until};
+use crate::frames::{DATA, END_HEADERS, Frames, HEADERS, Link, RST_STREAM};
+use crate::{CROWD, assert_refused, assert_unknown, collect, numbered, open, publication, send, until};
 
 /// The most requests on a connection.
 const STREAMS: usize = 100;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const ACK: u8 = 1;
-/// END_STREAM and END_HEADERS.
-const WHOLE: u8 = 5;
+/// More than the answers that a client commonly cancels before it takes the server for an attacker.
+const LONG_ANSWERS: usize = 1200;
 const NO_ERROR: u32 = 0;
 const INTERNAL_ERROR: u32 = 2;
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
 const ENHANCE_YOUR_CALM: u32 = 11;
-
-/// A server that speaks HTTP/2 frame by frame.
-struct Frames {
-    port: u16,
-    folder: tempfile::TempDir,
-    requests: Arc<AtomicUsize>,
-    _end: DropGuard,
-}
-
-/// The server's end of a connection.
-struct Link {
-    stream: TlsStream<TcpStream>,
-    requests: Arc<AtomicUsize>,
-}
-
-impl Frames {
-    async fn start<F: Future<Output = ()> + Send + 'static>(serve: impl Fn(Link) -> F + Send + Sync + 'static) -> Self {
-        let authority = Authority::new();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
-        let acceptor = acceptor(&authority);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (requests, end) = (Arc::<AtomicUsize>::default(), CancellationToken::new());
-        let (counting, ending) = (Arc::clone(&requests), end.clone());
-        tokio::spawn(end.clone().run_until_cancelled_owned(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
-                let mut preface = [0; 24];
-                stream.read_exact(&mut preface).await.unwrap();
-                assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-                let mut link = Link { stream, requests: Arc::clone(&counting) };
-                link.say(SETTINGS, 0, 0, &[]).await;
-                tokio::spawn(ending.clone().run_until_cancelled_owned(serve(link)));
-            }
-        }));
-        Frames { port, folder, requests, _end: end.drop_guard() }
-    }
-
-    fn url(&self) -> String {
-        format!("https://127.0.0.1:{}/", self.port)
-    }
-
-    fn trusted(&self) -> http::Config {
-        http::Config { ca_file: Some(self.folder.path().join("ca.pem")), ..local() }
-    }
-
-    fn requests(&self) -> usize {
-        self.requests.load(Ordering::SeqCst)
-    }
-}
-
-fn acceptor(authority: &Authority) -> TlsAcceptor {
-    let certificate = authority.certify("127.0.0.1");
-    let chain = vec![CertificateDer::from_pem_slice(certificate.pem.as_bytes()).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let mut config = builder.with_no_client_auth().with_single_cert(chain, key).unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    TlsAcceptor::from(Arc::new(config))
-}
-
-impl Link {
-    /// Waits for the next request; its stream, or `None` at the end of the connection.
-    async fn request(&mut self) -> Option<u32> {
-        loop {
-            let mut head = [0; 9];
-            self.stream.read_exact(&mut head).await.ok()?;
-            let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
-            self.stream.read_exact(&mut payload).await.ok()?;
-            let (kind, flags) = (head[3], head[4]);
-            match kind {
-                SETTINGS | PING if flags & ACK == 0 => {
-                    let answer = if kind == PING { payload } else { Vec::new() };
-                    self.say(kind, ACK, 0, &answer).await;
-                }
-                HEADERS => {
-                    self.requests.fetch_add(1, Ordering::SeqCst);
-                    return Some(u32::from_be_bytes(head[5..].try_into().unwrap()));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    async fn say(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let mut frame = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
-        frame.extend([kind, flags]);
-        frame.extend(stream.to_be_bytes());
-        frame.extend(payload);
-        // The error means that the client is gone.
-        let _ = self.stream.write_all(&frame).await;
-        let _ = self.stream.flush().await;
-    }
-
-    /// Answers 200, which is number 8 of HPACK's table.
-    async fn answer(&mut self, stream: u32) {
-        self.say(HEADERS, WHOLE, stream, &[0x88]).await;
-    }
-
-    async fn go_away(&mut self, last: u32, why: u32) {
-        self.say(GOAWAY, 0, 0, &[last.to_be_bytes(), why.to_be_bytes()].concat()).await;
-    }
-}
 
 /// Answers each request of a connection.
 async fn serve(mut link: Link) {
@@ -283,4 +164,69 @@ async fn a_connection_has_so_many_requests_and_what_waits_for_one_too_long_is_no
     released.send_replace(true);
     assert_eq!(collect(&mut outcomes, STREAMS + 100).await, vec![Outcome::Finished; STREAMS + 100]);
     assert_eq!(server.requests(), STREAMS + 100);
+}
+
+#[tokio::test]
+async fn a_burst_to_a_host_that_has_no_connection_opens_one() {
+    let ended = Arc::<AtomicUsize>::default();
+    let counting = Arc::clone(&ended);
+    let server = Frames::start(move |link: Link| {
+        let ended = Arc::clone(&counting);
+        async move {
+            serve(link).await;
+            ended.fetch_add(1, Ordering::SeqCst);
+        }
+    })
+    .await;
+    let (sink, mut outcomes) = open(server.trusted()).await;
+    for burst in 1..=2 {
+        sink.publish(numbered(&server.url(), 300)).await;
+        assert_eq!(collect(&mut outcomes, 300).await, vec![Outcome::Finished; 300]);
+        assert_eq!(server.connections(), burst, "at burst {burst}");
+        until("the end of a connection without requests", || ended.load(Ordering::SeqCst) == burst).await;
+    }
+}
+
+#[tokio::test]
+async fn long_answers_cost_their_connection_nothing() {
+    let ended = Arc::<AtomicUsize>::default();
+    let counting = Arc::clone(&ended);
+    let server = Frames::start(move |mut link: Link| {
+        let ended = Arc::clone(&counting);
+        async move {
+            let mut cancelled = Vec::new();
+            while cancelled.len() < LONG_ANSWERS {
+                let frame = link.frame().await.unwrap();
+                match frame.kind {
+                    HEADERS => {
+                        // 200, which is number 8 of HPACK's table, and a body that does not end.
+                        link.say(HEADERS, END_HEADERS, frame.stream, &[0x88]).await;
+                        link.say(DATA, 0, frame.stream, &[b'x'; 5000]).await;
+                    }
+                    RST_STREAM => {
+                        cancelled.push(frame.stream);
+                        ended.fetch_add(1, Ordering::SeqCst);
+                    }
+                    _ => {}
+                }
+            }
+            let last = link.request().await.unwrap();
+            // What was under way when the client cancelled.
+            for stream in cancelled {
+                link.say(DATA, 0, stream, b"x").await;
+            }
+            link.answer(last).await;
+            serve(link).await;
+        }
+    })
+    .await;
+    let (sink, mut outcomes) = open(server.trusted()).await;
+    for number in 1..=LONG_ANSWERS {
+        assert_eq!(send(&*sink, &mut outcomes, &server.url()).await, Outcome::Finished, "request {number}");
+    }
+    until("the end of each stream", || ended.load(Ordering::SeqCst) == LONG_ANSWERS).await;
+    for _ in 0..2 {
+        assert_eq!(send(&*sink, &mut outcomes, &server.url()).await, Outcome::Finished, "after the late frames");
+    }
+    assert_eq!(server.connections(), 1);
 }

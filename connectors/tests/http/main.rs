@@ -9,9 +9,12 @@
 mod freeze;
 
 mod app;
+mod balancer;
 mod broken;
 mod certificates;
+mod early;
 mod faults;
+mod frames;
 mod headers;
 mod http2;
 mod idle;
@@ -26,7 +29,7 @@ mod tls;
 
 use std::time::Duration;
 
-use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Sink, Token, http};
+use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, Token, http};
 
 /// The deadline of every wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -73,6 +76,11 @@ async fn send(sink: &dyn Sink, outcomes: &mut Outcomes, url: &str) -> Outcome {
 async fn attempt(config: http::Config, url: &str) -> Outcome {
     let (sink, mut outcomes) = open(config).await;
     send(&*sink, &mut outcomes, url).await
+}
+
+/// Whether what this pattern names can be reached.
+async fn reach(config: http::Config, pattern: &str) -> Result<String, ConnectorError> {
+    BrokerConfig::Http(config).reach(&[pattern]).await.unwrap().remove(0)
 }
 
 /// Waits until the condition holds.

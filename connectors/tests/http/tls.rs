@@ -1,11 +1,11 @@
 //! TLS: whom the connector trusts, and what is wrong where nobody is trusted.
 
-use dwell_connectors::{BrokerConfig, Outcome, http};
+use dwell_connectors::{Outcome, http};
 
 use crate::app::{Answer, App};
 use crate::certificates::Authority;
 use crate::nginx::Nginx;
-use crate::{assert_failed, attempt, local};
+use crate::{assert_failed, attempt, collect, local, numbered, open, reach};
 
 async fn app() -> App {
     let app = App::start().await;
@@ -26,7 +26,7 @@ async fn an_unknown_authority_fails_the_attempt_unless_ca_file_names_it() {
     assert_failed(&attempt(nginx.trusted(), &other.tls_url("/")).await, "UnknownIssuer");
     assert_eq!(app.received("/").len(), 1);
 
-    let reached = async |config: http::Config| BrokerConfig::Http(config).reach(&nginx.tls_url("/*")).await.unwrap();
+    let reached = async |config: http::Config| reach(config, &nginx.tls_url("/*")).await;
     assert!(reached(local()).await.unwrap_err().message.contains("UnknownIssuer"));
     assert!(reached(nginx.trusted()).await.unwrap().contains("takes connections"));
 }
@@ -69,4 +69,19 @@ async fn a_server_that_knows_http2_gets_http2() {
     let header = |name: &str| -> Vec<_> { app.received("/").iter().map(|one| one.headers[name].to_str().unwrap().to_owned()).collect() };
     assert_eq!(header("x-protocol"), ["HTTP/2.0", "HTTP/1.1", "HTTP/1.1"]);
     assert_eq!(header("x-scheme"), ["https", "http", "https"]);
+}
+
+#[tokio::test]
+async fn a_server_that_knows_http2_gets_http1_where_http2_is_off() {
+    let app = app().await;
+    let nginx = Nginx::start(app.address());
+    let off: http::Config = serde_json::from_value(serde_json::json!({
+        "http2": false, "subnets": ["127.0.0.0/8"], "ca_file": nginx.trusted().ca_file,
+    }))
+    .unwrap();
+    let (sink, mut outcomes) = open(off).await;
+    sink.publish(numbered(&nginx.tls_url("/"), 4)).await;
+    assert_eq!(collect(&mut outcomes, 4).await, vec![Outcome::Finished; 4]);
+    let protocols: Vec<_> = app.received("/").iter().map(|one| one.headers["x-protocol"].to_str().unwrap().to_owned()).collect();
+    assert_eq!(protocols, ["HTTP/1.1"; 4]);
 }

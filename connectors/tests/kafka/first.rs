@@ -127,6 +127,29 @@ async fn instances_that_begin_a_group_together_agree() {
 }
 
 #[tokio::test]
+async fn a_topic_that_loses_requests_by_its_settings_is_told() {
+    let broker = at(shared());
+    let by_broker = ("message.timestamp.type", "LogAppendTime");
+    for (settings, expected) in [
+        (&[by_broker, ("cleanup.policy", "compact")][..], &["is compacted"][..]),
+        (&[by_broker, ("retention.ms", "3600000")], &["after 1h"]),
+        (&[by_broker, ("retention.ms", "259200000")], &["after 3d"]),
+        (&[by_broker, ("retention.bytes", "1000000")], &["beyond 1000000 bytes"]),
+        (&[by_broker, ("cleanup.policy", "compact,delete"), ("retention.ms", "60000")], &["is compacted", "after 1m"]),
+        (&[by_broker], &[]),
+    ] {
+        let topic = fresh("loses");
+        create(shared(), &topic, 1, settings).await;
+        broker.source(from(&topic, Start::Earliest)).await.unwrap().close().await.unwrap();
+        let cautions = broker.cautions(&options(&topic)).await.unwrap();
+        assert_eq!(cautions.len(), expected.len(), "{settings:?}: {cautions:?}");
+        for (caution, expected) in cautions.iter().zip(expected) {
+            assert!(caution.kind == CautionKind::Loses && caution.message.contains(expected), "{caution:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_topic_that_carries_the_time_of_its_producers_is_told() {
     let broker = at(shared());
     for (kind, expected) in [("CreateTime", true), ("LogAppendTime", false)] {

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use dwell_connectors::{BrokerConfig, ErrorKind, Source, SourceOptions};
 use parking_lot::Mutex;
-use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -342,4 +343,52 @@ async fn what_was_nacked_and_is_deleted_holds_no_commit_back() {
     confirmed(&broker, numbered(&topic, 3)).await;
     assert_eq!(numbers(&read(&*source, 3).await), [1, 2, 3]);
     until_committed(&topic, 13).await;
+}
+
+/// Adds partitions, and publishes one message to the last of them. Both by clients besides the connector.
+fn grow(topic: &str, partitions: i32) -> impl FnOnce() + Send + 'static {
+    let (address, topic) = (shared().address(), topic.to_owned());
+    move || {
+        let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
+        let deadline = Instant::now() + TIMEOUT;
+        let count = || producer.client().fetch_metadata(Some(&topic), TIMEOUT).unwrap().topics()[0].partitions().len();
+        while i32::try_from(count()).unwrap() < partitions {
+            assert!(Instant::now() < deadline, "{topic} never has {partitions} partitions");
+        }
+        producer.send(BaseRecord::<(), str>::to(&topic).partition(partitions - 1).payload("new")).unwrap();
+        producer.flush(TIMEOUT).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn partitions_that_are_added_are_read_within_half_a_minute() {
+    let (broker, topic) = (at(shared()), fresh("grows"));
+    create(shared(), &topic, 1, &[]).await;
+    let source = broker.source(options(&topic)).await.unwrap();
+    confirmed(&broker, numbered(&topic, 1)).await;
+    read(source.as_ref(), 1).await;
+    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
+    let made = admin.create_partitions(&[NewPartitions::new(&topic, 3)], &AdminOptions::new()).await.unwrap();
+    made.into_iter().for_each(|result| drop(result.unwrap()));
+    let work = grow(&topic, 3);
+    tokio::task::spawn_blocking(move || {
+        drop(admin);
+        work();
+    })
+    .await
+    .unwrap();
+    // Waits for half a minute.
+    assert_eq!(read(source.as_ref(), 1).await[0].body, "new");
+    source.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn members_with_one_instance_id_are_told_what_fences_them() {
+    let (broker, topic) = (with(shared(), &[("group.instance.id", "same")]), fresh("fenced"));
+    create(shared(), &topic, 1, &[]).await;
+    let first = broker.source(options(&topic)).await.unwrap();
+    let second = broker.source(options(&topic)).await.unwrap();
+    let ended = tokio::time::timeout(TIMEOUT, first.recv()).await.unwrap().unwrap_err();
+    assert!(ended.hint.contains("`group.instance.id`"), "{ended}: {}", ended.hint);
+    drop((first, second));
 }

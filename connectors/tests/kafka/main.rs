@@ -21,7 +21,7 @@ mod starts;
 mod suite;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, Source, SourceOptions, Token, kafka};
 use rdkafka::ClientConfig;
@@ -74,7 +74,18 @@ async fn create(server: &server::KafkaServer, topic: &str, partitions: i32, sett
     }
     let made = admin.create_topics([&wanted], &AdminOptions::new().operation_timeout(Some(TIMEOUT))).await.unwrap();
     made.into_iter().for_each(|result| drop(result.unwrap()));
-    tokio::task::spawn_blocking(move || drop(admin)).await.unwrap();
+    // The controller answers before the broker knows the topic.
+    let (topic, count, deadline) = (topic.to_owned(), usize::try_from(partitions).unwrap(), Instant::now() + TIMEOUT);
+    let known = move || {
+        loop {
+            let metadata = admin.inner().fetch_metadata(Some(&topic), TIMEOUT).unwrap();
+            if metadata.topics().iter().any(|known| known.name() == topic.as_str() && known.partitions().len() == count) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "the broker never knows {topic}");
+        }
+    };
+    tokio::task::spawn_blocking(known).await.unwrap();
 }
 
 /// The outcomes of this many publications, by token.

@@ -1,10 +1,11 @@
 //! Credentials and TLS.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use data_encoding::BASE64URL_NOPAD;
 use dwell_connectors::nats::{Config, Secret, Urls};
-use dwell_connectors::{BrokerConfig, ErrorKind, Message, Outcome};
+use dwell_connectors::{BrokerConfig, Destination, ErrorKind, Message, Outcome, Role};
 use nkeys::KeyPair;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa};
 
@@ -56,6 +57,15 @@ async fn a_user_logs_in_with_a_password() {
 }
 
 #[tokio::test]
+async fn a_limit_of_connections_is_no_missing_right() {
+    let server = NatsServer::start("max_connections: 1");
+    let broker = BrokerConfig::Nats(Config::at(server.url()));
+    let _first = broker.sink(std::time::Duration::from_secs(1)).await.unwrap();
+    let shown = fails(Config::at(server.url()), ErrorKind::Disconnected).await;
+    assert!(shown.contains("maximum connections exceeded") && shown.contains("raise `max_connections`"), "{shown}");
+}
+
+#[tokio::test]
 async fn a_token_logs_in() {
     let server = NatsServer::start("authorization { token: s3cr3t }");
     works(Config { token: Some(Secret::new("s3cr3t")), ..Config::at(server.url()) }).await;
@@ -72,6 +82,40 @@ async fn an_nkey_logs_in() {
     let other = KeyPair::new_user().seed().unwrap();
     fails(Config { nkey_file: file(&server, "other", &other), ..Config::at(server.url()) }, ErrorKind::Denied).await;
     fails(Config { nkey_file: file(&server, "no", "no seed"), ..Config::at(server.url()) }, ErrorKind::Config).await;
+}
+
+/// Waits until the leaf has found its hub: until then nobody answers in the domain.
+async fn until_linked(config: &Config) {
+    let (broker, deadline) = (BrokerConfig::Nats(config.clone()), Instant::now() + Duration::from_secs(20));
+    while let Err(error) = broker.declare(&Destination::new("a"), Role::Ingest).await {
+        assert!(error.kind == ErrorKind::Disconnected && Instant::now() < deadline, "{error}");
+    }
+}
+
+/// As a user of the leaf that may subscribe to its own inboxes alone, on the streams of the hub.
+#[tokio::test]
+async fn the_streams_of_a_domain_behind_a_leaf_are_read_through_inboxes_of_ones_own() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let folder = tempfile::tempdir().unwrap();
+    let hub = format!(
+        "server_name: hub\njetstream {{ domain: hub, store_dir: {:?} }}\nleafnodes {{ listen: \"127.0.0.1:{port}\" }}",
+        folder.path()
+    );
+    let hub = NatsServer::start(&hub);
+    let leaf = NatsServer::start(&format!(
+        "server_name: leaf\nleafnodes {{ remotes: [ {{ url: \"nats://127.0.0.1:{port}\" }} ] }}\nauthorization {{ users: [ {{ user: me, password: x, \
+         permissions: {{ publish: [ a, \"$JS.hub.API.>\", \"$JS.ACK.>\" ], subscribe: [ \"_DWELL.>\" ] }} }} ] }}"
+    ));
+    let me = Config { user: Some("me".into()), password: Some(Secret::new("x")), ..Config::at(leaf.url()) };
+    let config = Config { inbox_prefix: Some("_DWELL.in".into()), jetstream_domain: Some("hub".into()), ..me.clone() };
+    until_linked(&config).await;
+    works(config.clone()).await;
+    for wrong in [Config { inbox_prefix: None, ..config.clone() }, Config { jetstream_domain: None, ..config }] {
+        let Err(error) = BrokerConfig::Nats(wrong).source(options("a")).await else { panic!("it opened") };
+        assert_eq!(error.kind, ErrorKind::Denied, "{error}");
+        assert!(error.hint.contains("inbox_prefix") && error.hint.contains("DOMAIN"), "{}", error.hint);
+    }
+    drop(hub);
 }
 
 /// A JWT for the server's operator mode.

@@ -13,6 +13,7 @@ mod first;
 mod links;
 mod login;
 mod loops;
+mod losses;
 mod raw;
 mod server;
 mod sinks;

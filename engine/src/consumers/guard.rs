@@ -4,8 +4,10 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use super::{Consumers, PopRequest};
-use crate::clock;
+use crate::budget::{Budget, Share, UsedUp};
+use crate::clock::{self, Instant};
 use crate::job::{JobId, set_of_queue};
+use crate::store::error::{Class, StoreError};
 use crate::store::queue::pop::Popped;
 use crate::store::queue::schedule::WakeUp;
 use crate::store::record::Nonce;
@@ -14,6 +16,9 @@ use crate::store::record::Nonce;
 const TRIES: u32 = 8;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Between the memory that a pop waited for and its next try.
+const TURN: Duration = Duration::from_millis(20);
 
 /// The jobs of a pop. Dropped before [`sent`](PoppedJobs::sent), they are due again at once.
 pub struct PoppedJobs {
@@ -24,7 +29,14 @@ pub struct PoppedJobs {
     calls: Vec<Call>,
     /// The next job is too large for what is left of the bytes.
     is_full: bool,
+    /// What the memory for all popped jobs lacked for the next jobs, bytes.
+    missing: usize,
+    /// Of that memory.
+    share: Option<Share>,
 }
+
+/// What a job takes in memory besides its body and its headers.
+const OF_JOB: usize = 512;
 
 struct Call {
     nonce: Nonce,
@@ -33,22 +45,72 @@ struct Call {
     jobs: usize,
 }
 
+impl Consumers {
+    /// Bounds the memory of popped jobs until they are sent, together with what else is in this budget.
+    pub fn share(&self, budget: &Budget) {
+        // The first one holds.
+        let _ = self.inner.budget.set(budget.clone());
+    }
+}
+
 impl PoppedJobs {
     pub(super) fn none(consumers: &Consumers) -> PoppedJobs {
-        PoppedJobs { jobs: Vec::new(), bytes: 0, consumers: consumers.clone(), calls: Vec::new(), is_full: false }
+        PoppedJobs { jobs: Vec::new(), bytes: 0, consumers: consumers.clone(), calls: Vec::new(), is_full: false, missing: 0, share: None }
     }
 
     pub(super) fn of(consumers: &Consumers, nonce: Nonce, bucket: u16, queue: &str, jobs: Vec<Popped>) -> PoppedJobs {
         let bytes = jobs.iter().map(|job| job.size).sum();
         let calls = vec![Call { nonce, bucket, queue: queue.to_owned(), jobs: jobs.len() }];
-        PoppedJobs { jobs, bytes, consumers: consumers.clone(), calls, is_full: false }
+        PoppedJobs { jobs, bytes, consumers: consumers.clone(), calls, is_full: false, missing: 0, share: None }
     }
 
+    /// Adds the jobs of another call. Without memory for them they go back, and the answer is full.
     pub(super) fn add(&mut self, mut other: PoppedJobs) {
+        if let Err(missing) = other.hold() {
+            (self.is_full, self.missing) = (true, missing);
+            return;
+        }
         self.bytes += other.bytes;
         self.is_full |= other.is_full;
         self.jobs.append(&mut other.jobs);
         self.calls.append(&mut other.calls);
+        match (&mut self.share, other.share.take()) {
+            (Some(share), Some(more)) => share.add(more),
+            (share, more) => *share = share.take().or(more),
+        }
+    }
+
+    /// Takes what the jobs need of the memory, or says how much that is. A job that is larger than all of it
+    /// takes all of it.
+    fn hold(&mut self) -> Result<(), usize> {
+        let Some(budget) = self.consumers.inner.budget.get() else { return Ok(()) };
+        let of_job = |popped: &Popped| popped.record.job.body.len() + popped.record.job.headers.footprint() + OF_JOB;
+        let bytes = self.jobs.iter().map(of_job).sum::<usize>().min(budget.bytes());
+        let mut share = budget.share();
+        let is_held = share.grow(bytes);
+        self.share = Some(share);
+        if is_held { Ok(()) } else { Err(bytes) }
+    }
+
+    /// Nothing was popped, for want of memory alone.
+    ///
+    /// # Errors
+    /// That.
+    pub(super) fn check_memory(&self) -> Result<(), StoreError> {
+        if self.is_empty() && self.missing > 0 { Err(StoreError::new(Class::Memory, UsedUp.to_string())) } else { Ok(()) }
+    }
+
+    /// After a pop whose jobs had no room: waits until others gave that much memory back.
+    pub(super) async fn until_room(&self, until: Instant) {
+        let inner = &self.consumers.inner;
+        let Some(budget) = inner.budget.get().filter(|_| self.missing > 0) else { return };
+        let room = async {
+            while budget.take(self.missing).await.is_err() {}
+            // Who else waits has its turn.
+            clock::sleep(TURN).await;
+        };
+        let until = until.saturating_duration_since(clock::now());
+        let _ = inner.stop.run_until_cancelled(clock::timeout(until, room)).await;
     }
 
     /// The next job is too large for what is left of the bytes: the answer is full.

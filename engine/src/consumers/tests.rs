@@ -1,16 +1,20 @@
 //! Pops, words on leases and counts, on a private Redis.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod memory;
+mod order;
+mod others;
+
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::*;
 use crate::config::Redis;
-use crate::job::{Action, Conflict, Due, Job, JobId, OnTimeout, Verdict};
+use crate::job::{Action, Conflict, DeadReason, Due, Job, JobId, OnTimeout, Verdict};
 use crate::request::{Act, Schedule};
 use crate::store::Unobserved;
-use crate::store::queue::acknowledge::LeaseVerdict;
+use crate::store::queue::acknowledge::{LeaseVerdict, Word};
 use crate::store::queue::batch::RequestRef;
-use crate::store::queue::pop::PopToken;
+use crate::store::queue::pop::{PopLimits, PopToken, Popped};
 use crate::store::queue::settle::{Bury, SettleResult};
 use crate::store::reader::lookup::Place;
 use crate::store::reader::queues::QueueCounts;
@@ -293,7 +297,10 @@ async fn a_paused_queue_gives_nothing_and_a_purged_one_has_nothing() {
     fixture.store.admin.pause(QUEUE).await.unwrap();
     assert!(fixture.pop(10, Duration::from_millis(30)).await.is_empty());
     assert!(fixture.store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap()[0].paused);
+    let paused = fixture.store.reader.counts(&[]).await.unwrap();
+    assert_eq!((paused.oldest_ready_ms, paused.ready.iter().sum::<u64>()), (None, 200), "nobody is to fetch them");
     fixture.store.admin.resume(QUEUE).await.unwrap();
+    assert!(fixture.store.reader.counts(&[]).await.unwrap().oldest_ready_ms.is_some());
     assert_eq!(fixture.store.reader.peek(QUEUE, 7, usize::MAX).await.unwrap().len(), 7);
     assert_eq!(fixture.pop(150, Duration::ZERO).await.sent().len(), 150);
     let counts = fixture.store.reader.counts(&[60, 7200]).await.unwrap();
@@ -335,10 +342,65 @@ async fn a_lease_with_the_name_of_another_queue_moves_no_job_there() {
     let none = Popped { lease: PopToken { nonce: [0; 8], ..job.lease.clone() }, ..job.clone() };
     assert_eq!(fixture.verdict(&none, Word::Finish).await, LeaseVerdict::Stale);
     for word in [fail(Some(0)), fail(None), Word::Release { wait_ms: 0 }, Word::Touch { ttr_ms: 9 }, Word::Finish] {
-        assert_eq!(fixture.verdict(&forged, word).await, LeaseVerdict::Stale);
+        assert_eq!(fixture.verdict(&forged, word).await, LeaseVerdict::NotFound);
     }
     assert_eq!(fixture.counts().await, [0, 0, 1, 0]);
     assert_eq!(fixture.verdict(&job, fail(Some(0))).await, LeaseVerdict::Failed);
+}
+
+#[tokio::test]
+async fn a_lease_of_another_queue_tells_nothing_of_a_job() {
+    let fixture = Fixture::new().await;
+    let told = async |job: &Popped| {
+        let forged = Popped { lease: PopToken { queue: "other".to_owned(), ..job.lease.clone() }, ..job.clone() };
+        fixture.verdict(&forged, Word::Finish).await
+    };
+    fixture.add("x", Due::In(0)).await;
+    let job = fixture.take().await;
+    assert_eq!(told(&job).await, LeaseVerdict::NotFound, "held");
+    assert_eq!(fixture.verdict(&job, Word::Release { wait_ms: 3_600_000 }).await, LeaseVerdict::Released);
+    assert_eq!(told(&job).await, LeaseVerdict::NotFound, "scheduled");
+    assert_eq!(fixture.act(Action::Finish, "x").await, Verdict::Finished);
+    assert_eq!(told(&job).await, LeaseVerdict::NotFound, "finished");
+    assert_eq!(fixture.verdict(&job, Word::Finish).await, LeaseVerdict::Fired);
+}
+
+#[tokio::test]
+async fn words_on_leases_that_others_have_by_now_are_answered_whatever_the_size_of_the_jobs() {
+    let fixture = Fixture::new().await;
+    let mut words = Vec::new();
+    for id in (0..).map(|n| format!("job-{n}")).filter(|id| fixture.store.keys().bucket_of(id) == 0).take(4) {
+        let job = Job { body: vec![0; 1 << 20].into(), ..Job::for_queue(QUEUE, "") };
+        fixture.schedule(Schedule::new(job, Due::In(0)).id(id.parse().unwrap())).await;
+        let job = fixture.take().await;
+        let lease = PopToken { nonce: [0; 8], ..job.lease.clone() };
+        words.push(Acknowledge { id: job.id, lease, word: Word::Finish });
+    }
+    let answers = fixture.consumers.acknowledge(&words).await;
+    let told: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().verdict).collect();
+    assert_eq!(told, [LeaseVerdict::Stale; 4]);
+}
+
+#[tokio::test]
+async fn a_lease_whose_wait_or_span_a_consumer_changed_is_stale() {
+    let fixture = Fixture::new().await;
+    fixture.add("x", Due::In(0)).await;
+    fixture.add("y", Due::In(0)).await;
+    let (x, y) = (fixture.take().await, fixture.take().await);
+    let lease = PopToken::read(&x.lease.text()).unwrap();
+    assert_eq!(lease, x.lease);
+    for changed in [
+        PopToken { wait_ms: Some(1 << 47), ..lease.clone() },
+        PopToken { wait_ms: None, ..lease.clone() },
+        PopToken { ttr_ms: u32::MAX, ..lease.clone() },
+        PopToken { seal: y.lease.seal, ..lease.clone() },
+    ] {
+        let changed = Popped { lease: changed, ..x.clone() };
+        for word in [fail(changed.lease.wait_ms), Word::Touch { ttr_ms: changed.lease.ttr_ms.into() }, Word::Finish] {
+            assert_eq!(fixture.verdict(&changed, word).await, LeaseVerdict::Stale, "{:?}", changed.lease);
+        }
+    }
+    assert_eq!(fixture.verdict(&x, Word::Finish).await, LeaseVerdict::Finished);
 }
 
 #[tokio::test]
@@ -350,7 +412,7 @@ async fn words_are_answered_in_their_order_whatever_their_bucket() {
     let jobs = fixture.pop(40, Duration::ZERO).await.sent();
     let strange = Acknowledge {
         id: "nobody".parse().unwrap(),
-        lease: PopToken { nonce: [0; 8], ttr_ms: 1, wait_ms: None, queue: QUEUE.to_owned() },
+        lease: PopToken { nonce: [0; 8], ttr_ms: 1, wait_ms: None, queue: QUEUE.to_owned(), seal: [0; 8] },
         word: Word::Finish,
     };
     let finish = |job: &Popped| Acknowledge { id: job.id.clone(), lease: job.lease.clone(), word: Word::Finish };

@@ -1,115 +1,103 @@
-//! When the jobs of one queue fall due, and the pops that wait for them, in their order.
+//! The pops that wait for the jobs of one queue, in their order, and the looks at its buckets.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use futures_util::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::Consumers;
-use crate::clock;
-use crate::store::error::StoreError;
+use super::heads::{Heads, PATIENCE};
+use super::waiter::{Shared, Waiter};
+use crate::clock::{self, Instant};
+use crate::store::error::{Class, StoreError};
 
 /// The longest time between two looks at a queue, because a wake-up may be lost.
 const FLOOR_POLL: Duration = Duration::from_millis(250);
 /// The most sets that one process looks at per second; with more queues each is looked at more rarely.
 const LOOKS_A_SECOND: usize = 2000;
+/// The longest time between two looks at a queue that pops wait for, however many there are.
+const LOOK_MAX: Duration = Duration::from_secs(10);
 /// How long a watch without a waiting pop goes on, so that pops that follow each other share it.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// A bucket that has a due job, for one waiting pop.
-#[derive(Debug, Clone)]
-pub(super) struct Granted {
-    pub(super) queue: String,
-    pub(super) bucket: u16,
-}
-
-/// A pop that waits, in the watches of its queues. Dropped with a grant that it did not take, it
-/// gives the grant to the next one.
-pub(super) struct Waiter {
-    shared: Arc<Shared>,
-    consumers: Consumers,
-}
-
-struct Shared {
-    place: Mutex<Place>,
-    changed: Notify,
-}
-
-/// The answer to a waiting pop.
-enum Place {
-    /// None yet.
-    Open,
-    /// Not taken yet.
-    Granted(Result<Granted, StoreError>),
-    /// Taken: the pop waits no more.
-    Taken,
-}
-
-impl Drop for Waiter {
-    fn drop(&mut self) {
-        if let Some(Ok(granted)) = self.take() {
-            self.consumers.report(&granted.queue, granted.bucket, Some(self.consumers.inner.store.now_us()));
-        }
-    }
-}
-
-impl Waiter {
-    pub(super) fn new(consumers: &Consumers) -> Waiter {
-        let shared = Arc::new(Shared { place: Mutex::new(Place::Open), changed: Notify::new() });
-        Waiter { shared, consumers: consumers.clone() }
-    }
-
-    /// What was granted already: a grant that came at the end of the wait counts.
-    pub(super) fn take(&self) -> Option<Result<Granted, StoreError>> {
-        let mut place = self.shared.place.lock();
-        if matches!(*place, Place::Open) {
-            return None;
-        }
-        match std::mem::replace(&mut *place, Place::Taken) {
-            Place::Granted(granted) => Some(granted),
-            Place::Open | Place::Taken => None,
-        }
-    }
-
-    /// Waits for a bucket, or for the error of the look-up.
-    pub(super) async fn granted(&self) -> Result<Granted, StoreError> {
-        loop {
-            let changed = self.shared.changed.notified();
-            if let Some(granted) = self.take() {
-                return granted;
-            }
-            changed.await;
-        }
-    }
-}
-
-/// The watch of one queue. Runs while pops wait for the queue.
+/// What this process knows of one queue, and the pops that wait for it. Runs while the queue is popped
+/// from.
 pub(super) struct Watch {
-    queue: String,
+    pub(super) queue: String,
     state: Mutex<State>,
     changed: Notify,
+    /// The end of the last look, which one task at a time makes.
+    looking: tokio::sync::Mutex<Option<Looked>>,
 }
 
 struct State {
-    /// By bucket: when its first job is due, epoch µs by Redis's clock; `None` if it has no job, or a
-    /// pop looks at it now.
-    heads: Vec<Option<i64>>,
-    /// By bucket: a wake-up came since the last look began, which Redis may not have known of.
-    woken: Vec<bool>,
+    heads: Heads,
     waiting: VecDeque<Weak<Shared>>,
-    /// Look at all buckets before the next grant.
-    is_stale: bool,
+    /// When the queue was popped from last.
+    used: Instant,
+    /// Look at all buckets then; `None`: now.
+    look_at: Option<Instant>,
     is_over: bool,
 }
 
+impl State {
+    fn is_time_to_look(&self, now: Instant) -> bool {
+        self.look_at.is_none_or(|at| now >= at)
+    }
+}
+
+/// A look that is over.
+struct Looked {
+    began: Instant,
+    ended: Instant,
+    result: Result<(), StoreError>,
+}
+
+/// A pop of one bucket, from its choice to its end.
+pub(super) struct Call {
+    pub(super) bucket: u16,
+    watch: Arc<Watch>,
+    number: u64,
+    jobs: usize,
+}
+
+impl Call {
+    pub(super) fn queue(&self) -> &str {
+        &self.watch.queue
+    }
+
+    /// The pop took so many jobs, and left a first one that is due in so many µs.
+    pub(super) fn took(&self, jobs: usize, ahead_us: Option<i64>) {
+        self.watch.state.lock().heads.pop_took(self.bucket, self.number, jobs, ahead_us, clock::now());
+    }
+
+    /// The queue hands nothing out.
+    pub(super) fn is_paused(&self) {
+        self.watch.state.lock().heads.is_paused(self.number);
+    }
+
+    /// The master did not answer.
+    pub(super) fn is_unanswered(&self) {
+        self.watch.state.lock().heads.master_is_away(self.bucket);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let mut state = self.watch.state.lock();
+        state.heads.pop_ends(self.bucket, self.jobs, clock::now());
+        self.watch.changed(state);
+    }
+}
+
 impl Watch {
-    pub(super) fn new(queue: &str, buckets: u16) -> Watch {
-        let heads = vec![None; usize::from(buckets)];
-        let woken = vec![false; usize::from(buckets)];
-        let state = State { heads, woken, waiting: VecDeque::new(), is_stale: true, is_over: false };
-        Watch { queue: queue.to_owned(), state: Mutex::new(state), changed: Notify::new() }
+    pub(super) fn new(queue: &str, buckets: u16, is_cluster: bool) -> Watch {
+        let heads = Heads::new(buckets, is_cluster);
+        let state = State { heads, waiting: VecDeque::new(), used: clock::now(), look_at: None, is_over: false };
+        Watch { queue: queue.to_owned(), state: Mutex::new(state), changed: Notify::new(), looking: tokio::sync::Mutex::default() }
     }
 
     /// Adds a waiting pop at the end. False if the watch is over.
@@ -118,7 +106,7 @@ impl Watch {
         if state.is_over {
             return false;
         }
-        state.waiting.push_back(Arc::downgrade(&waiter.shared));
+        state.waiting.push_back(waiter.shared());
         drop(state);
         self.changed.notify_one();
         true
@@ -128,46 +116,55 @@ impl Watch {
         self.state.lock().waiting.iter().filter(|waiter| waiter.strong_count() > 0).count()
     }
 
-    /// A job became the first of its bucket, due at this time, epoch µs.
-    pub(super) fn wake(&self, bucket: u16, due_us: i64) {
-        {
-            let State { heads, woken, .. } = &mut *self.state.lock();
-            if let (Some(head), Some(woken)) = (heads.get_mut(usize::from(bucket)), woken.get_mut(usize::from(bucket))) {
-                *head = Some(head.map_or(due_us, |head| head.min(due_us)));
-                *woken = true;
-            }
-        }
-        self.changed.notify_one();
-    }
-
-    /// A pop has looked at this bucket: its first job is due then.
-    pub(super) fn report(&self, bucket: u16, head_us: Option<i64>) {
-        match head_us {
-            // A wake-up may have come meanwhile.
-            Some(us) => self.wake(bucket, us),
-            None => self.changed.notify_one(),
-        }
+    /// A job that is due in so many µs became the first of its bucket.
+    pub(super) fn wake(&self, bucket: u16, ahead_us: i64) {
+        let mut state = self.state.lock();
+        state.heads.wake(bucket, ahead_us, clock::now());
+        self.changed(state);
     }
 
     pub(super) fn look_again(&self) {
-        self.state.lock().is_stale = true;
-        self.changed.notify_one();
+        let mut state = self.state.lock();
+        state.look_at = None;
+        self.changed(state);
     }
 
-    /// Grants due buckets to waiting pops until no pop waits any more.
+    /// Has the waiting pops served, if there are any.
+    fn changed(&self, state: MutexGuard<'_, State>) {
+        let is_waited_for = !state.waiting.is_empty();
+        drop(state);
+        if is_waited_for {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Begins a pop of up to so many jobs from the bucket whose first job is the oldest; `None` if no
+    /// known job is due. Looks at all buckets beside it if the last look is too old.
+    pub(super) fn begin(self: &Arc<Self>, consumers: &Consumers, jobs: usize) -> Option<Call> {
+        let now = clock::now();
+        let mut state = self.state.lock();
+        state.used = now;
+        let bucket = state.heads.oldest(now, false)?;
+        let number = state.heads.pop_begins(bucket, jobs, now);
+        if state.is_time_to_look(now) {
+            state.look_at = Some(now + FLOOR_POLL);
+            let (watch, consumers) = (self.clone(), consumers.clone());
+            tokio::spawn(async move { watch.look_since(&consumers, now).await });
+        }
+        drop(state);
+        Some(Call { bucket, watch: self.clone(), number, jobs })
+    }
+
+    /// Grants due buckets to waiting pops until the queue is not popped from any more.
     pub(super) async fn run(self: Arc<Self>, consumers: Consumers) {
-        let mut look_at = clock::now();
-        let mut idle_since = clock::now();
         loop {
-            let is_waited_for = {
+            let (is_waited_for, over_at) = {
                 let mut state = self.state.lock();
                 state.waiting.retain(|waiter| waiter.strong_count() > 0);
-                !state.waiting.is_empty()
+                (!state.waiting.is_empty(), state.used + LINGER)
             };
             let now = clock::now();
-            if is_waited_for {
-                idle_since = now;
-            } else if now >= idle_since + LINGER || consumers.inner.stop.is_cancelled() {
+            if !is_waited_for && (now >= over_at || consumers.inner.stop.is_cancelled()) {
                 let mut watches = consumers.inner.watches.lock();
                 let mut state = self.state.lock();
                 if state.waiting.iter().all(|waiter| waiter.strong_count() == 0) {
@@ -177,17 +174,7 @@ impl Watch {
                 }
                 continue;
             }
-            let is_stale = std::mem::take(&mut self.state.lock().is_stale);
-            if is_waited_for && (is_stale || now >= look_at) {
-                self.look(&consumers).await;
-                look_at = clock::now() + consumers.floor_poll();
-            }
-            let next = self.grant(consumers.inner.store.now_us());
-            let wake_at = match next {
-                Some(us) if is_waited_for => look_at.min(clock::now() + clock::micros(us)),
-                _ if is_waited_for => look_at,
-                _ => idle_since + LINGER,
-            };
+            let wake_at = if is_waited_for { self.serve(&consumers, now).await } else { over_at };
             tokio::select! {
                 () = self.changed.notified() => {}
                 () = clock::sleep_until(wake_at) => {}
@@ -196,89 +183,120 @@ impl Watch {
         }
     }
 
-    /// Reads the first due time of each bucket. An error goes to each waiting pop.
-    async fn look(&self, consumers: &Consumers) {
-        self.state.lock().woken.fill(false);
-        match consumers.inner.store.queue.heads(&self.queue).await {
-            Ok(ahead) => self.state.lock().looked(&ahead, consumers.inner.store.now_us()),
-            Err(error) => {
-                let waiting = std::mem::take(&mut self.state.lock().waiting);
-                for waiter in waiting.iter().filter_map(Weak::upgrade) {
-                    give(&waiter, Err(error.clone()));
-                }
+    /// Looks if it is time, and grants. Returns when to do so again. An error goes to each waiting pop.
+    async fn serve(self: &Arc<Self>, consumers: &Consumers, now: Instant) -> Instant {
+        let is_time = {
+            let mut state = self.state.lock();
+            state.used = now;
+            state.is_time_to_look(now)
+        };
+        if is_time && let Err(error) = self.look_since(consumers, now).await {
+            let waiting = std::mem::take(&mut self.state.lock().waiting);
+            for waiter in waiting.iter().filter_map(Weak::upgrade) {
+                waiter.give(Err(error.clone()));
             }
         }
+        self.grant()
     }
 
-    /// Grants each due bucket to the next waiting pop. Returns how far ahead the next one is due, µs.
-    fn grant(&self, now_us: i64) -> Option<i64> {
+    /// A look that began at `since` or later, this task's or another's. An error only if no master
+    /// answered.
+    pub(super) async fn look_since(self: &Arc<Self>, consumers: &Consumers, since: Instant) -> Result<(), StoreError> {
+        let mut last = self.looking.lock().await;
+        // A failure that ended meanwhile is this one's: else the last of many would wait for as many.
+        if let Some(looked) = last.as_ref().filter(|looked| looked.began >= since || looked.result.is_err() && looked.ended >= since) {
+            return looked.result.clone();
+        }
+        let began = clock::now();
+        let result = self.look(consumers).await;
+        *last = Some(Looked { began, ended: clock::now(), result: result.clone() });
+        result
+    }
+
+    /// Reads the first due time of each bucket. Waits for the masters that answered before, at most for
+    /// [`PATIENCE`] once one has answered.
+    async fn look(self: &Arc<Self>, consumers: &Consumers) -> Result<(), StoreError> {
+        let (call, parts) = {
+            let (homes, now, every) = (consumers.homes(), clock::now(), consumers.floor_poll());
+            let mut state = self.state.lock();
+            state.look_at = Some(now + every);
+            state.heads.look_begins(homes, now)
+        };
+        // Tasks: a master may answer after this look is over.
+        let [sound, silent] = parts.map(|buckets| {
+            let (watch, consumers) = (self.clone(), consumers.clone());
+            (!buckets.is_empty()).then(|| tokio::spawn(async move { watch.ask(&consumers, call, &buckets).await }))
+        });
+        let Some(mut asking) = sound.or(silent) else { return Ok(()) };
+        let answer = match clock::timeout(PATIENCE, &mut asking).await {
+            None if self.state.lock().heads.has_answered(call) => return Ok(()),
+            None => asking.await,
+            Some(answer) => answer,
+        };
+        answer.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "the process ended during a look")))
+    }
+
+    /// An error if none of these buckets answered.
+    async fn ask(&self, consumers: &Consumers, call: u64, buckets: &[u16]) -> Result<(), StoreError> {
+        let (mut parts, mut result) = (consumers.inner.store.queue.heads(&self.queue, buckets), None);
+        while let Some((buckets, answer)) = parts.next().await {
+            let (mut state, now) = (self.state.lock(), clock::now());
+            match answer {
+                Ok(ahead_us) => {
+                    state.heads.looked(call, &buckets, Some(&ahead_us), now);
+                    result = Some(Ok(()));
+                }
+                Err(error) => {
+                    state.heads.looked(call, &buckets, None, now);
+                    if error.is_away() {
+                        buckets.iter().for_each(|bucket| state.heads.master_is_away(*bucket));
+                    }
+                    result.get_or_insert(Err(error));
+                }
+            }
+            self.changed(state);
+        }
+        result.unwrap_or(Ok(()))
+    }
+
+    /// Grants the due buckets to the next waiting pops, the oldest first. Returns when to look again.
+    fn grant(self: &Arc<Self>) -> Instant {
+        let now = clock::now();
         let mut state = self.state.lock();
-        let count = state.heads.len();
-        let first = rand::random_range(0..count.max(1));
-        for at in (first..count).chain(0..first) {
-            if state.heads[at].is_none_or(|us| us > now_us) {
-                continue;
-            }
+        while let Some(bucket) = state.heads.oldest(now, true) {
             // One that another queue served, or whose consumer went away, does not wait any more.
-            while let Some(waiter) = state.waiting.pop_front() {
-                let Some(waiter) = waiter.upgrade() else { continue };
-                let bucket = u16::try_from(at).unwrap_or(u16::MAX);
-                if give(&waiter, Ok(Granted { queue: self.queue.clone(), bucket })) {
-                    // Until that pop reports.
-                    state.heads[at] = None;
-                    break;
-                }
-            }
-            if state.waiting.is_empty() {
-                break;
-            }
+            let Some(waiter) = std::iter::from_fn(|| state.waiting.pop_front()).find_map(|waiter| waiter.upgrade()) else { break };
+            let number = state.heads.pop_begins(bucket, 1, now);
+            let call = Call { bucket, watch: self.clone(), number, jobs: 1 };
+            // A refused call ends, which locks the state.
+            drop(state);
+            waiter.give(Ok(call));
+            state = self.state.lock();
         }
-        state.heads.iter().flatten().map(|us| us.saturating_sub(now_us).max(0)).min()
+        let look_at = state.look_at.unwrap_or(now);
+        state.heads.next(now).map_or(look_at, |due| due.min(look_at))
     }
-}
-
-impl State {
-    /// Takes the heads of a look: per bucket, how far ahead its first job is due, µs. A wake-up that
-    /// came meanwhile stands.
-    fn looked(&mut self, ahead: &[Option<i64>], now_us: i64) {
-        for ((head, woken), ahead) in self.heads.iter_mut().zip(&self.woken).zip(ahead) {
-            let looked = ahead.map(|us| now_us.saturating_add(us));
-            *head = if *woken { head.iter().copied().chain(looked).min() } else { looked };
-        }
-    }
-}
-
-/// Gives a waiting pop its answer. False if the pop has one already.
-fn give(waiter: &Shared, granted: Result<Granted, StoreError>) -> bool {
-    let mut place = waiter.place.lock();
-    if !matches!(*place, Place::Open) {
-        return false;
-    }
-    *place = Place::Granted(granted);
-    waiter.changed.notify_one();
-    true
 }
 
 impl Consumers {
     /// How often each queue is looked at.
     fn floor_poll(&self) -> Duration {
         let sets = self.inner.watches.lock().len() * usize::from(self.inner.store.keys().buckets());
-        FLOOR_POLL.max(Duration::from_secs(1).mul_f64(sets as f64 / LOOKS_A_SECOND as f64))
+        Duration::from_secs(1).mul_f64(sets as f64 / LOOKS_A_SECOND as f64).clamp(FLOOR_POLL, LOOK_MAX)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wake_up_during_a_look_stands() {
-        let watch = Watch::new("q", 3);
-        watch.wake(0, 5);
-        watch.state.lock().woken.fill(false);
-        watch.wake(1, 100);
-        watch.wake(2, 100);
-        watch.state.lock().looked(&[None, None, Some(-50)], 100);
-        assert_eq!(watch.state.lock().heads, [None, Some(100), Some(50)]);
+    /// The number of each bucket's master; `None` if it is not known, or the only one.
+    fn homes(&self) -> Option<Vec<usize>> {
+        let store = &self.inner.store;
+        let layout = store.layout()?;
+        let mut masters: Vec<Option<String>> = Vec::new();
+        let number = |bucket| {
+            let master = store.master_of(&layout, bucket);
+            masters.iter().position(|known| *known == master && master.is_some()).unwrap_or_else(|| {
+                masters.push(master);
+                masters.len() - 1
+            })
+        };
+        Some((0..store.keys().buckets()).map(number).collect())
     }
 }

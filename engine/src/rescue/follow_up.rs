@@ -5,6 +5,9 @@ use crate::retry::{self, CRASHES_MAX, Next};
 use crate::store::queue::lease::Lease;
 use crate::store::queue::settle::{Bury, LeaseToken, Release, Retry};
 
+/// The last error of a job after a time-out.
+pub(super) const TIMED_OUT: &str = "the consumer did not finish it within the ttr";
+
 /// What becomes of the job.
 #[derive(Debug)]
 pub(super) enum FollowUp {
@@ -29,7 +32,7 @@ pub(super) fn follow_up(lease: &Lease, default_retry: &[u64], now_ms: i64) -> Fo
 /// A consumer did not finish within the TTR.
 fn after_timeout(lease: &Lease, default_retry: &[u64]) -> FollowUp {
     let (job, token) = (&lease.record.job, lease.token());
-    let error = "the consumer did not finish it within the ttr".to_owned();
+    let error = TIMED_OUT.to_owned();
     let (wait_ms, dies) = match retry::next(job, lease.state.step, default_retry, DeadReason::RetriesExhausted) {
         Next::Wait(ms) => (ms, None),
         Next::Dies(reason) => (0, Some(reason)),

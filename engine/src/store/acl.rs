@@ -27,13 +27,14 @@ return denied";
 type Permit = (&'static str, &'static [&'static str]);
 
 /// The commands of the scripts on hashes and sorted sets.
-const ON_A_KEY: [Permit; 22] = [
+const ON_A_KEY: [Permit; 23] = [
     ("EXISTS", &[]),
     ("UNLINK", &[]),
     ("HDEL", &["f"]),
     ("HEXISTS", &["f"]),
     ("HGET", &["f"]),
     ("HGETALL", &[]),
+    ("HKEYS", &[]),
     ("HINCRBY", &["f", "1"]),
     ("HLEN", &[]),
     ("HMGET", &["f"]),
@@ -102,7 +103,7 @@ mod tests {
         let line = DOC.split_once("ACL SETUSER ").unwrap().1.split_once("```").unwrap().0;
         let of_fsck = DOC.lines().find(|line| line.starts_with("- `fsck`:")).unwrap();
         for name in Name::ALL {
-            let source = name.source();
+            let source = name.source(16);
             let is_fsck = name.as_str().starts_with("fsck");
             let on_a_key = ON_A_KEY.iter().chain(OF_FSCK.iter().filter(|_| is_fsck)).map(|permit| permit.0);
             let asked: Vec<&str> = on_a_key.chain(WITHOUT_A_KEY.iter().map(|words| words[0])).collect();

@@ -3,7 +3,7 @@
 //! - [`sweep`]: forgets what is past its retention.
 //! - [`transfer`]: moves jobs from one broker to another.
 //! - [`fsck`]: finds and repairs damage; [`preflight`]: what a start would find.
-//! - [`queues`]: pauses and purges a queue.
+//! - [`queues`]: pauses and purges a queue, and forgets empty ones.
 //! - `bare_set`: for measurements.
 
 mod bare_set;

@@ -1,6 +1,6 @@
 //! A Redis client for each mode: one server, or every master of a cluster.
 //!
-//! - `endpoint`: the addresses of the settings; `connection`: one connection to one server;
+//! - `login`: the secrets and their files; `endpoint`: the addresses of the settings; `connection`: one connection to one server;
 //!   `cluster`: which master has which slots.
 //!
 //! The client repeats a call only when a cluster master says that it did not run the call. A
@@ -11,6 +11,7 @@
 mod cluster;
 mod connection;
 pub(super) mod endpoint;
+mod login;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use redis::{Arg, Cmd, Pipeline, Value};
 use self::cluster::{Cluster, SlotMap, slot_of};
 use self::connection::To;
 pub(super) use self::connection::{Connection, RESPONSE_TIMEOUT};
+pub use self::login::Refusals;
 use super::error::{Class, StoreError};
 use crate::clock;
 use crate::config::{Redis, RedisMode};
@@ -109,7 +111,7 @@ impl RedisClient {
     #[must_use]
     pub fn new(settings: &Redis) -> Self {
         RedisClient(match settings.mode {
-            RedisMode::Single | RedisMode::Sentinel => Route::One(Connection::new(To::Named(settings.clone()))),
+            RedisMode::Single | RedisMode::Sentinel => Route::One(Connection::new(settings, To::Named)),
             RedisMode::Cluster => Route::Cluster(Arc::new(Cluster::new(settings))),
         })
     }

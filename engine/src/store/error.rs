@@ -4,8 +4,18 @@
 pub(super) const GRANT: &str = "grant it the keys `{NAMESPACE:*` and `NAMESPACE:*`, the channel `NAMESPACE:*`, and the categories \
     @read @write @scripting @pubsub @connection with INFO and TIME (docs/how-to/redis.md has the exact line); or give it `~* &* +@all`";
 
+/// The hint for a cluster that wants the keys of each command written as `KEYS[1]`.
+const CHECKED: &str = "this cluster checks the text of scripts: set its parameter script_check_enable to 0 (docs/how-to/redis.md)";
+
+/// The hint for a server that runs no scripts.
+const NO_LUA: &str = "load the Lua module of Valkey 9.1 or later (`loadmodule` in its configuration, the package valkey-lua), or use \
+    another server: Dwell's steps are Lua scripts";
+
 /// The hint for an unreadable record.
 pub(super) const UNREADABLE: &str = "ask an instance of the version that wrote the job, or run `dwell fsck`";
+
+/// The end of the message of a call that was not sent.
+const HELD_BACK: &str = "not sent: a call before it needs a repeat";
 
 /// An error of the store. Every script is idempotent, so after any error the caller may repeat the
 /// call, after a pause.
@@ -49,12 +59,19 @@ pub enum Class {
     /// The server does not know the script, because it restarted or is another one: load the script
     /// and repeat.
     NoScript,
-    /// Any other error of Redis.
+    /// Redis refuses the login: someone must change the password or its file.
+    Refused,
+    /// Any other error of Redis; also a permission that the user lacks.
     Other,
     /// The settings do not fit this Redis: stop at start, exit 78.
     Settings,
     /// The queue of a new job is full. Concerns that request alone; nothing changed.
     QueueFull,
+    /// A job that is not the caller's has the id of a new job. Concerns that request alone; nothing
+    /// changed.
+    Taken,
+    /// Jobs are ready, and the memory for calls has no room for the first of them: not an error of Redis.
+    Memory,
 }
 
 impl Class {
@@ -67,7 +84,14 @@ impl Class {
             Class::Oom => "oom",
             Class::Readonly => "readonly",
             Class::Script | Class::Outdated | Class::NoScript => "script",
-            Class::Moved | Class::Unserved | Class::Other | Class::Settings | Class::QueueFull => "other",
+            Class::Moved
+            | Class::Unserved
+            | Class::Refused
+            | Class::Other
+            | Class::Settings
+            | Class::QueueFull
+            | Class::Taken
+            | Class::Memory => "other",
         }
     }
 }
@@ -83,19 +107,57 @@ impl StoreError {
         matches!(self.class, Class::NoScript | Class::Moved | Class::Outdated)
     }
 
+    /// Whether the server did not answer, could not be reached, or refuses the login.
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self.class, Class::Io | Class::Timeout | Class::Refused)
+    }
+
+    /// Whether the log already has the error: a refused login is told once for all connections.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.class == Class::Refused
+    }
+
     /// Whether this version cannot read the job or its bucket: a later version wrote the data, or
-    /// the data is damaged. Nothing changed, and waiting does not help.
+    /// the data is damaged. Waiting does not help.
     #[must_use]
     pub fn is_unreadable(&self) -> bool {
-        let words = ["DWELL_VERSION", "WRONGTYPE", "unreadable record"];
+        self.class == Class::Script
+    }
+
+    /// Whether the script found the damage of this very job before it wrote anything, whatever else
+    /// stands in the call. A key of a wrong type may be that of another request of the call.
+    pub(crate) fn is_damage(&self) -> bool {
+        let words = ["DWELL_VERSION", "unreadable record"];
         self.class == Class::Script && words.iter().any(|word| self.message.contains(word))
     }
 
+    /// The error of a call that was not sent, because one before it needs a repeat first.
+    pub(crate) fn held_back(doing: &str) -> Self {
+        StoreError::new(Class::Outdated, format!("redis: {doing}: {HELD_BACK}"))
+    }
+
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.class == Class::Outdated && self.message.ends_with(HELD_BACK)
+    }
+
+    /// Whether the job of a `fail` changed since it was read.
+    pub(crate) fn is_again(&self) -> bool {
+        self.class == Class::Outdated && self.message.contains("DWELL_AGAIN")
+    }
+
+    /// The sets that the KEYS of a call lacked, each with the position of its job in the call, from 1.
+    pub(crate) fn unknown_sets(&self) -> impl Iterator<Item = (usize, &str)> {
+        let (_, rest) = self.message.rsplit_once("DWELL_BROKER").unwrap_or_default();
+        let mut words = rest.split([' ', '"']).filter(|word| !word.is_empty() && *word != ":");
+        std::iter::from_fn(move || Some((words.next()?.parse().ok()?, words.next()?)))
+    }
+
     /// Whether the store refuses this request alone, and would refuse it again: its job is unreadable
-    /// or its queue full. Nothing changed.
+    /// or another caller's, or its queue full. Nothing changed.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
-        self.class == Class::QueueFull || self.is_unreadable()
+        matches!(self.class, Class::QueueFull | Class::Taken) || self.is_unreadable()
     }
 
     /// Redis's clock, epoch µs, if Redis refused the call because its deadline had passed.
@@ -145,6 +207,10 @@ impl StoreError {
             Class::Unserved
         } else if code.starts_with("DWELL_") {
             Class::Script
+        } else if is_refused(error) {
+            Class::Refused
+        } else if lacks_lua(&error.to_string()) {
+            Class::Settings
         } else if let Some(class) = of_script(&error.to_string()) {
             class
         } else {
@@ -154,13 +220,27 @@ impl StoreError {
             (ErrorKind::Server(ServerErrorKind::NoPerm), _) => GRANT,
             _ if is_denied(&error.to_string()) => GRANT,
             (_, "DWELL_VERSION") => UNREADABLE,
+            _ if error.to_string().contains("bad lua script") => CHECKED,
+            _ if class == Class::Settings => NO_LUA,
             _ if class == Class::Script => "run `dwell fsck`",
-            (_, "NOAUTH") => "write the user and the password into redis.urls: redis://USER:PASSWORD@HOST:6379",
+            (_, "NOAUTH") => "write the user and the password into redis.urls or redis.urls_file: redis://USER:PASSWORD@HOST:6379",
             _ => "",
         };
         let moved = error.redirect_node().filter(|_| class == Class::Moved).map(|(address, slot)| (slot, address.to_owned()));
         StoreError { moved, ..StoreError::new(class, format!("redis: {doing}: {error}")).hint(hint) }
     }
+}
+
+/// Whether Redis refuses the login. A user that lacks a permission is logged in: another connection
+/// would have no more.
+fn is_refused(error: &redis::RedisError) -> bool {
+    error.kind() == redis::ErrorKind::AuthenticationFailed || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
+}
+
+/// Whether the server has no Lua: a module since Valkey 9.1.
+fn lacks_lua(text: &str) -> bool {
+    text.contains("Could not find scripting engine")
+        || ["EVAL", "EVALSHA", "SCRIPT"].iter().any(|name| text.contains(&format!("unknown command '{name}'")))
 }
 
 /// Whether the user may not run a command of a script, or not on that key. The words of Redis 7.0,
@@ -242,6 +322,53 @@ mod tests {
         let error = StoreError::from_redis("schedule", &answer.extract_error().unwrap_err());
         assert_eq!((error.late(), error.class, error.is_unreadable()), (Some(1_790_000_000_123_456), Class::Unserved, false));
         assert_eq!(StoreError::new(Class::Io, "redis: schedule: cut at 5").late(), None);
+    }
+
+    #[test]
+    fn a_script_names_each_set_that_its_keys_lack() {
+        let answer = redis::parse_redis_value(b"-DWELL_BROKER 1 =orders 17 main script: 1f, on @user_script:4.\r\n").unwrap();
+        let error = StoreError::from_redis("schedule", &answer.extract_error().unwrap_err());
+        assert_eq!(error.class, Class::Outdated);
+        assert_eq!(error.unknown_sets().collect::<Vec<_>>(), [(1, "=orders"), (17, "main")]);
+        assert_eq!(StoreError::held_back("schedule").unknown_sets().count(), 0);
+    }
+
+    #[test]
+    fn a_cluster_that_checks_scripts_is_told_as_such() {
+        let text = "-ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array\r\n";
+        let answer = redis::parse_redis_value(text.as_bytes()).unwrap();
+        let error = StoreError::from_redis("schedule", &answer.extract_error().unwrap_err());
+        assert!(error.class == Class::Other && error.hint.contains("script_check_enable"), "{error:?}");
+    }
+
+    #[test]
+    fn a_server_without_lua_can_never_work() {
+        // Valkey 9.1.2 without its module, and Redis 7.0.15 with renamed commands.
+        for text in ["-ERR Could not find scripting engine 'lua'\r\n", "-ERR unknown command 'EVAL', with args beginning with: 'x'\r\n"] {
+            let answer = redis::parse_redis_value(text.as_bytes()).unwrap();
+            let error = StoreError::from_redis("EVAL", &answer.extract_error().unwrap_err());
+            assert_eq!((error.class, error.hint.as_str()), (Class::Settings, NO_LUA), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_login_that_is_refused_is_told_apart_from_a_right_that_is_missing() {
+        let of = |text: &str| {
+            let answer = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
+            StoreError::from_redis("x", &answer.extract_error().unwrap_err()).class
+        };
+        for text in ["NOAUTH Authentication required.", "WRONGPASS invalid username-password pair or user is disabled."] {
+            assert_eq!(of(text), Class::Refused, "{text}");
+        }
+        for text in [
+            "NOPERM User dwell has no permissions to run the 'hset' command",
+            "NOPERM No permissions to access a channel",
+            "ERR ACL failure in script: User dwell has no permissions to run the 'hset' command script: 1f, on @user_script:1.",
+            "NOPERM User dwell has no permissions to run the 'config|get' command",
+            "NOPERM this user has no permissions to run the 'config' command or its subcommand",
+        ] {
+            assert_eq!(of(text), Class::Other, "{text}");
+        }
     }
 
     #[test]

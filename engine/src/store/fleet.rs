@@ -16,6 +16,8 @@ use crate::config::Redis;
 pub const ALIVE_MS: i64 = 10_000;
 /// A listener that received nothing for this long checks its connection.
 const SILENCE: Duration = Duration::from_secs(5);
+/// How long the sender of wake-ups waits for an answer.
+const PUBLISHING: Duration = Duration::from_millis(250);
 /// How long the listener waits for an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -71,7 +73,12 @@ impl Namespace {
         for head in wake_ups {
             pipeline.cmd("PUBLISH").arg(self.keys.wake()).arg(format!("{} {} {}", head.bucket, head.due_ms, head.broker));
         }
-        if wake_ups.is_empty() { Ok(()) } else { self.link.pipeline("PUBLISH", &pipeline).await.map(drop) }
+        if wake_ups.is_empty() {
+            return Ok(());
+        }
+        // Who sends them must not wait for a master that hangs.
+        let sent = clock::timeout(PUBLISHING, self.link.pipeline("PUBLISH", &pipeline)).await;
+        sent.unwrap_or_else(|| Err(StoreError::new(Class::Timeout, "redis: PUBLISH: no answer"))).map(drop)
     }
 }
 
@@ -92,7 +99,8 @@ pub async fn listen(
         link.subscribe(channel).await.map_err(|error| failed(&error))?;
         Ok((link, messages))
     };
-    let (mut link, mut messages) = clock::timeout(ANSWER, subscribing).await.unwrap_or_else(|| Err(silent()))?;
+    let subscribed = clock::timeout(ANSWER, subscribing).await.unwrap_or_else(|| Err(silent()));
+    let (mut link, mut messages) = subscribed.inspect_err(|error| settings.refusals.note(error))?;
     listening();
     loop {
         let message = match clock::timeout(SILENCE, messages.next()).await {
@@ -121,7 +129,6 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::config::{Durability, RedisMode};
 
     #[tokio::test(start_paused = true)]
     async fn a_link_that_is_silent_for_good_is_left() {
@@ -141,15 +148,7 @@ mod tests {
                 link.write_all("+OK\r\n".repeat(asked.matches('*').count()).as_bytes()).await.unwrap();
             }
         });
-        let settings = Redis {
-            mode: RedisMode::Single,
-            urls: vec![url],
-            master: String::new(),
-            namespace: "d".to_owned(),
-            buckets: 1,
-            durability: Durability::Memory,
-            assume_fsync: false,
-        };
+        let settings = Redis { namespace: "d".to_owned(), ..Redis::new(url) };
         let mut began = false;
         let ended = listen(&settings, "d:wake", || began = true, |_| {}).await;
         assert_eq!((ended.unwrap_err().class, began), (Class::Timeout, true));

@@ -62,10 +62,16 @@ pub fn waits_of(settings: &Redis, facts: &ServerFacts) -> Result<Wait, StoreErro
     if told || facts.appendfsync.as_deref() == Some("always") {
         return Ok(if replicas > 0 { Wait::Replicas(replicas) } else { Wait::None });
     }
-    refuse(
-        format!("{} has no WAITAOF and appendfsync is {}", facts.version, facts.appendfsync.as_deref().unwrap_or("not to be read")),
-        "set appendfsync always in redis.conf, or use Redis 7.2 or Valkey",
-    )
+    match &facts.appendfsync {
+        Some(fsync) => refuse(
+            format!("{} has no WAITAOF and appendfsync is {fsync}", facts.version),
+            "set appendfsync always in redis.conf, or use Redis 7.2 or Valkey",
+        ),
+        None => refuse(
+            format!("{} has no WAITAOF, and the user may not see appendfsync", facts.version),
+            "if it is always, set redis.assume_fsync = true, or grant the user +config|get; or use Redis 7.2 or Valkey",
+        ),
+    }
 }
 
 /// The connections of the gate.
@@ -92,9 +98,9 @@ impl Gate {
     /// Sends the calls and waits until they are as durable as asked. Among calls for one key, a
     /// wave is sent only when no call of the wave before needs a repeat.
     ///
-    /// Returns one answer per call, in order. A call whose error is unreadable failed by itself.
-    /// After any other error the caller sends the call again, after those before it, whether it was
-    /// applied or not.
+    /// Returns one answer per call, in order. What refused a call stands, whatever became of the wait.
+    /// After an error that is no refusal the caller sends the call again, after those before it,
+    /// whether it was applied or not.
     pub async fn pass(&self, link: &RedisClient, doing: &str, waves: &[Vec<Cmd>]) -> Vec<Result<Value, StoreError>> {
         let count = waves.iter().map(Vec::len).sum();
         let parts = async { Ok((self.wait.clone()?, link.parts(waves).await?)) };
@@ -119,7 +125,7 @@ impl Gate {
 }
 
 async fn pass_part(link: &RedisClient, wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
-    let answers = calls_and_wait(wait, doing, part).await;
+    let answers = calls_and_wait(link, wait, doing, part).await;
     match &answers {
         Ok(answers) => answers.iter().filter_map(|answer| answer.as_ref().err()).for_each(|error| link.failed(&part.wire, error)),
         Err(error) => link.failed(&part.wire, error),
@@ -129,7 +135,12 @@ async fn pass_part(link: &RedisClient, wait: Wait, doing: &str, part: &Part<'_>)
 
 /// Sends the calls of one master and their wait over one connection, so that the wait covers all of
 /// them.
-async fn calls_and_wait(wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+async fn calls_and_wait(
+    link: &RedisClient,
+    wait: Wait,
+    doing: &str,
+    part: &Part<'_>,
+) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
     let mut pipelines = Vec::with_capacity(part.waves.len());
     for calls in part.waves.iter().filter(|calls| !calls.is_empty()) {
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
@@ -148,28 +159,47 @@ async fn calls_and_wait(wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<
         last.add_command(call.clone());
     });
     let mut answers = part.wire.waves(doing, &pipelines, call.as_ref()).await?;
-    if let Some((local, replicas)) = wanted {
-        let reached = match answers.pop().transpose()? {
-            Some(Value::Int(replicas)) => (0, replicas),
-            Some(Value::Array(counts)) => match counts.as_slice() {
-                [Value::Int(local), Value::Int(replicas)] => (*local, *replicas),
-                _ => (0, 0),
-            },
-            _ => (0, 0),
-        };
-        if reached.0 < local || reached.1 < i64::from(replicas) {
-            // A master without its replicas may have been replaced. Ask the settings again for the
-            // master.
-            part.wire.leave();
-            let (fsynced, held) = reached;
-            return Err(StoreError::new(
-                Class::Timeout,
-                format!(
-                    "redis: {doing}: not durable at {} within {WAIT_MS} ms: fsynced {fsynced} of {local}, replicas {held} of {replicas}",
-                    part.wire.place()
-                ),
-            ));
-        }
+    if let Some(wanted) = wanted
+        && let Err(error) = answers.pop().unwrap_or(Ok(Value::Nil)).and_then(|counts| judge(counts, wanted, doing, part))
+    {
+        link.failed(&part.wire, &error);
+        // What a call wrote does not count. What refused a call stands: it wrote nothing.
+        return Ok(answers.into_iter().map(|answer| answer.and_then(|_| Err(error.clone()))).collect());
     }
     Ok(answers)
+}
+
+/// An error if the wait fell short.
+fn judge(counts: Value, (local, replicas): (i64, u32), doing: &str, part: &Part<'_>) -> Result<(), StoreError> {
+    let (fsynced, held) = match counts {
+        Value::Int(replicas) => (0, replicas),
+        Value::Array(counts) => match counts.as_slice() {
+            [Value::Int(local), Value::Int(replicas)] => (*local, *replicas),
+            _ => (0, 0),
+        },
+        _ => (0, 0),
+    };
+    if fsynced >= local && held >= i64::from(replicas) {
+        return Ok(());
+    }
+    // A master without its replicas may have been replaced. Ask the settings again for the master.
+    part.wire.leave();
+    let place = part.wire.place();
+    let message =
+        format!("redis: {doing}: not durable at {place} within {WAIT_MS} ms: fsynced {fsynced} of {local}, replicas {held} of {replicas}");
+    Err(StoreError::new(Class::Timeout, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_that_may_not_see_the_configuration_is_told_what_to_assume() {
+        let settings = Redis { durability: Durability::Fsync, ..Redis::new("") };
+        let facts = ServerFacts { version: "redis 7.0.15".to_owned(), aof: true, ..ServerFacts::default() };
+        let refused = waits_of(&settings, &facts).unwrap_err();
+        assert!(refused.hint.contains("redis.assume_fsync = true"), "{}", refused.hint);
+        assert_eq!(waits_of(&Redis { assume_fsync: true, ..settings }, &facts).unwrap(), Wait::None);
+    }
 }

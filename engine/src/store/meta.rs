@@ -1,18 +1,20 @@
 //! The description of a namespace (`<ns>:meta`).
 
-use redis::Value;
+use redis::{Pipeline, Value};
 
 use super::admin::sweep::SweepRules;
 use super::client::{RedisClient, place};
 use super::error::{Class, StoreError};
 use super::keys::Keys;
+use super::queue::schedule::CALL_JOBS;
 use super::upgrade;
 use crate::config::Redis;
-use crate::job::queue_of_set;
+use crate::job::set_of_queue;
 
 /// The schema of the keys and records that this program writes.
 pub(super) const SCHEMA: &str = "2";
 const BROKER_PREFIX: &str = "broker:";
+/// Before the buckets knew their queues, the namespace knew them.
 const QUEUE_PREFIX: &str = "queue:";
 /// Settings that hold for the whole namespace, ms.
 const DEAD_RETENTION: &str = "dead_retention";
@@ -25,8 +27,6 @@ pub struct Meta {
     pub buckets: u16,
     /// Every broker to which any instance ever delivered, sorted.
     pub brokers: Vec<String>,
-    /// Every queue that ever had a job, sorted.
-    pub queues: Vec<String>,
     /// Random, created with the namespace. Another value means that the data was lost or restored.
     pub epoch: String,
     /// `delivery.dead_retention`, ms; `None` before the first instance stores it.
@@ -52,6 +52,7 @@ pub async fn join(link: &RedisClient, settings: &Redis, brokers: &[String]) -> R
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
     let mut present = fields(link, &key).await?;
     let is_former = upgrade::as_upgraded(&mut present);
+    let queues: Vec<String> = named(&present, QUEUE_PREFIX);
     if let Some(meta) = meta_of(&key, &present)? {
         agree(&meta, settings)?;
     }
@@ -72,7 +73,28 @@ pub async fn join(link: &RedisClient, settings: &Redis, brokers: &[String]) -> R
     let meta = read(link, settings).await?;
     // Another instance may have created the namespace meanwhile.
     agree(&meta, settings)?;
-    Ok(meta)
+    match hand_over(link, &Keys::new(&settings.namespace, settings.buckets), &queues).await {
+        // A full Redis: a later call does it.
+        Err(error) if error.class != Class::Oom => Err(error),
+        _ => Ok(meta),
+    }
+}
+
+/// Gives each bucket the queues that an instance of an earlier version wrote here. What a bucket has no
+/// job of it forgets.
+async fn hand_over(link: &RedisClient, keys: &Keys, queues: &[String]) -> Result<(), StoreError> {
+    for queues in queues.chunks(CALL_JOBS) {
+        for bucket in 0..keys.buckets() {
+            let mut pipeline = Pipeline::new();
+            for queue in queues {
+                pipeline.cmd("HSETNX").arg(keys.queues(bucket)).arg(set_of_queue(queue)).arg(0);
+            }
+            link.pipeline("handing queues over", &pipeline).await?;
+        }
+        let fields: Vec<String> = queues.iter().map(|queue| format!("{QUEUE_PREFIX}{queue}")).collect();
+        link.command("HDEL meta", redis::cmd("HDEL").arg(keys.meta()).arg(fields)).await?;
+    }
+    Ok(())
 }
 
 /// Stores these rules if the namespace has none, and returns the rules of the namespace: the first
@@ -103,17 +125,14 @@ pub async fn adopt(settings: &Redis, rules: SweepRules) -> Result<(), StoreError
     link.command("HSET meta", &command).await.map(drop)
 }
 
-/// The field of a broker, or of a queue by `=` and its name.
-pub(super) fn field_of_set(set: &str) -> String {
-    match queue_of_set(set) {
-        Some(queue) => format!("{QUEUE_PREFIX}{queue}"),
-        None => format!("{BROKER_PREFIX}{set}"),
-    }
+/// The field of a broker.
+pub(super) fn field_of(broker: &str) -> String {
+    format!("{BROKER_PREFIX}{broker}")
 }
 
-/// Adds a broker, or a queue by `=` and its name.
-pub(super) async fn add_set(link: &RedisClient, keys: &Keys, set: &str) -> Result<(), StoreError> {
-    link.command("HSETNX meta", redis::cmd("HSETNX").arg(keys.meta()).arg(field_of_set(set)).arg("1")).await.map(drop)
+/// Adds a broker.
+pub(super) async fn add_broker(link: &RedisClient, keys: &Keys, broker: &str) -> Result<(), StoreError> {
+    link.command("HSETNX meta", redis::cmd("HSETNX").arg(keys.meta()).arg(field_of(broker)).arg("1")).await.map(drop)
 }
 
 /// Adds a broker to an existing namespace.
@@ -121,7 +140,7 @@ pub(super) async fn admit(link: &RedisClient, keys: &Keys, broker: &str) -> Resu
     if read_as(link, keys).await?.brokers.iter().any(|known| known == broker) {
         return Ok(());
     }
-    add_set(link, keys, broker).await
+    add_broker(link, keys, broker).await
 }
 
 /// Refuses a namespace whose number of buckets differs from the settings.
@@ -177,7 +196,7 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
     let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
     let Some(schema) = field("schema") else { return Ok(None) };
     refuse_schema(key, schema)?;
-    let (brokers, queues) = sets_of(fields);
+    let brokers = brokers_of(fields);
     let buckets = field("buckets").and_then(|text| text.parse().ok()).filter(|buckets| *buckets > 0);
     let Some(buckets) = buckets else {
         return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has no number of buckets"))
@@ -185,17 +204,19 @@ pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<M
     };
     let rule = |name| field(name).and_then(|text| text.parse().ok());
     let (dead_retention_ms, dedupe_window_ms) = (rule(DEAD_RETENTION), rule(DEDUPE_WINDOW));
-    Ok(Some(Meta { buckets, brokers, queues, epoch: field("epoch").unwrap_or_default().to_owned(), dead_retention_ms, dedupe_window_ms }))
+    Ok(Some(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned(), dead_retention_ms, dedupe_window_ms }))
 }
 
-/// The brokers and the queues of these fields, sorted.
-pub(super) fn sets_of(fields: &[(String, String)]) -> (Vec<String>, Vec<String>) {
-    let named = |prefix: &str| {
-        let mut names: Vec<String> = fields.iter().filter_map(|(name, _)| name.strip_prefix(prefix)).map(str::to_owned).collect();
-        names.sort();
-        names
-    };
-    (named(BROKER_PREFIX), named(QUEUE_PREFIX))
+/// The brokers of these fields, sorted.
+pub(super) fn brokers_of(fields: &[(String, String)]) -> Vec<String> {
+    named(fields, BROKER_PREFIX)
+}
+
+/// What the fields with this prefix name, sorted.
+fn named(fields: &[(String, String)], prefix: &str) -> Vec<String> {
+    let mut names: Vec<String> = fields.iter().filter_map(|(name, _)| name.strip_prefix(prefix)).map(str::to_owned).collect();
+    names.sort();
+    names
 }
 
 /// Refuses an unknown schema.

@@ -10,12 +10,13 @@ use super::client::{Redirects, RedisClient, SlotLayout};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
 use super::keys::{FIXED, Keys};
+use super::queue::pop::PopToken;
 use super::record::Nonce;
 use super::scripts::{Name, Scripts};
 use super::{answer, meta};
 use crate::clock::{self, Instant};
 use crate::config::Redis;
-use crate::job::{queue_of_set, set_of_queue};
+use crate::job::{JobId, queue_of_set};
 
 /// Receives an event for every call to Redis. The metrics implement it.
 pub trait Observer: Send + Sync {
@@ -50,8 +51,6 @@ pub struct Namespace {
     pub(super) joined: Option<(Redis, Box<[String]>)>,
     /// Every broker of the namespace, of all instances; each has a `due` key.
     pub(super) brokers: RwLock<Arc<[String]>>,
-    /// Every queue of the namespace that this store knows, sorted.
-    queues: RwLock<Arc<[String]>>,
     /// The key of the leases of queues, from the epoch of the namespace, which no consumer knows.
     lease_key: RwLock<[u8; 32]>,
     /// Redis's clock at its last answer, epoch µs, and the local time of that answer.
@@ -62,13 +61,12 @@ impl Namespace {
     pub(super) fn new(settings: &Redis, link: RedisClient, gate: Gate, known: meta::Meta, observer: Arc<dyn Observer>) -> Namespace {
         Namespace {
             keys: Keys::new(&settings.namespace, known.buckets),
-            scripts: Scripts::default(),
+            scripts: Scripts::new(known.buckets),
             link,
             gate,
             observer,
             joined: None,
             brokers: RwLock::new(known.brokers.into()),
-            queues: RwLock::new(known.queues.into()),
             lease_key: RwLock::new(lease_key(&known.epoch)),
             clock: Mutex::new(None),
         }
@@ -105,42 +103,14 @@ impl Namespace {
         self.brokers.read().clone()
     }
 
-    /// Every queue of the namespace that ever had a job, as far as this store knows, sorted.
-    #[must_use]
-    pub fn queues(&self) -> Arc<[String]> {
-        self.queues.read().clone()
-    }
-
-    /// The names of all sets: the brokers, then `=` and each queue.
-    pub(super) fn sets(&self) -> Vec<String> {
-        let (brokers, queues) = (self.brokers(), self.queues());
-        brokers.iter().cloned().chain(queues.iter().map(|queue| set_of_queue(queue))).collect()
-    }
-
-    /// Remembers a set that this store did not know.
-    pub(super) fn learn(&self, set: &str) {
-        let (names, name) = match queue_of_set(set) {
-            Some(queue) => (&self.queues, queue),
-            None => (&self.brokers, set),
-        };
-        let mut names = names.write();
-        if let Err(at) = names.binary_search_by(|known| known.as_str().cmp(name)) {
-            let mut more = names.to_vec();
-            more.insert(at, name.to_owned());
-            *names = more.into();
+    /// Remembers a broker that this store did not know.
+    pub(super) fn learn(&self, broker: &str) {
+        let mut brokers = self.brokers.write();
+        if let Err(at) = brokers.binary_search_by(|known| known.as_str().cmp(broker)) {
+            let mut more = brokers.to_vec();
+            more.insert(at, broker.to_owned());
+            *brokers = more.into();
         }
-    }
-
-    /// Adds the queues that the namespace lacks, before their first job.
-    pub(super) async fn add_queues(&self, queues: impl Iterator<Item = &str>) -> Result<(), StoreError> {
-        for queue in queues {
-            if self.queues.read().binary_search_by(|known| known.as_str().cmp(queue)).is_err() {
-                let set = set_of_queue(queue);
-                meta::add_set(&self.link, &self.keys, &set).await?;
-                self.learn(&set);
-            }
-        }
-        Ok(())
     }
 
     /// What Redis keeps of a pop of this queue: a consumer that changes the queue in its lease, or makes
@@ -150,10 +120,17 @@ impl Namespace {
         std::array::from_fn(|i| hash.as_bytes()[i])
     }
 
+    /// What proves that this lease of this job was handed out with its span and its wait, which no pop keeps.
+    pub(super) fn seal(&self, id: &JobId, lease: &PopToken) -> [u8; 8] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.lease_key.read());
+        hasher.update(b"seal").update(&lease.terms()).update(lease.queue.as_bytes()).update(b"/").update(id.as_str().as_bytes());
+        let hash = hasher.finalize();
+        std::array::from_fn(|i| hash.as_bytes()[i])
+    }
+
     fn follow(&self, meta: meta::Meta) {
         *self.lease_key.write() = lease_key(&meta.epoch);
         *self.brokers.write() = meta.brokers.into();
-        *self.queues.write() = meta.queues.into();
     }
 
     /// Redis's clock now, epoch µs, computed from Redis's last answer. Before the first
@@ -183,11 +160,6 @@ impl Namespace {
     #[must_use]
     pub fn own_brokers(&self) -> &[String] {
         self.joined.as_ref().map_or(&[], |(_, brokers)| brokers)
-    }
-
-    /// Whether the store joined the namespace. If not, it only reads and acts.
-    pub(super) fn is_member(&self) -> bool {
-        self.joined.is_some()
     }
 
     pub(crate) fn saw_clock(&self, us: i64) {
@@ -226,7 +198,7 @@ impl Namespace {
         let begun = clock::now();
         let mut answer = self.link.command(name.as_str(), call).await;
         if matches!(&answer, Err(error) if error.class == Class::NoScript) {
-            self.link.load(&name.source(), std::iter::once(call)).await?;
+            self.link.load(&self.scripts.source(name), std::iter::once(call)).await?;
             answer = self.link.command(name.as_str(), call).await;
         }
         self.observe(name, begun, &answer);
@@ -241,7 +213,7 @@ impl Namespace {
             match self.gate.pass(link, name.as_str(), &calls).await.pop().unwrap_or(Ok(Value::Nil)) {
                 Err(error) if error.class == Class::NoScript && !loaded => {
                     loaded = true;
-                    link.load(&name.source(), calls.iter().flatten()).await?;
+                    link.load(&self.scripts.source(name), calls.iter().flatten()).await?;
                 }
                 // Another master may not have the script.
                 Err(error) if moves.follow(&error).await => loaded = false,
@@ -264,17 +236,7 @@ impl Namespace {
     /// own brokers.
     pub async fn rejoin(&self) -> Result<(), StoreError> {
         let meta = match &self.joined {
-            Some((settings, brokers)) => {
-                let mut meta = meta::join(&self.link, settings, brokers).await?;
-                // Their jobs may have been stored again already.
-                for queue in self.queues().iter() {
-                    if let Err(at) = meta.queues.binary_search(queue) {
-                        meta::add_set(&self.link, &self.keys, &set_of_queue(queue)).await?;
-                        meta.queues.insert(at, queue.clone());
-                    }
-                }
-                meta
-            }
+            Some((settings, brokers)) => meta::join(&self.link, settings, brokers).await?,
             None => meta::read_as(&self.link, &self.keys).await?,
         };
         self.follow(meta);

@@ -1,10 +1,11 @@
 //! What looks at a namespace and changes nothing.
 //!
 //! - [`lookup`]: one job; [`list`]: pages of jobs.
-//! - `leases`: the jobs in leases.
+//! - `leases`: the jobs in leases; [`active`]: the queues that have jobs.
 //! - [`counts`], [`queues`] and `horizon`: how many jobs, and when they fall due.
 //! - [`redis_stats`]: what Redis spends.
 
+pub mod active;
 pub mod counts;
 mod horizon;
 pub(in crate::store) mod leases;

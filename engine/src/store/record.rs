@@ -4,7 +4,8 @@
 //! Record: version(1) flags(1) ttr ms(4) generation(8) fingerprint(8) digest(8) length of owner(1)
 //! owner, length of metadata(4), metadata, body. Integers are big-endian. The owner is a broker, or
 //! a queue if the version is 2. The scripts read up to the owner and no further; the metadata is
-//! MessagePack with names.
+//! MessagePack with names. The upper three bits of the flags tell the scripts how long a job of a queue
+//! goes on after time-outs.
 //!
 //! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) pop(8) generation(8)
 //! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
@@ -13,7 +14,7 @@
 use bytes::Bytes;
 use serde::Deserialize as _;
 
-use crate::job::{Confirm, DeadReason, Job, is_queue_name};
+use crate::job::{Confirm, DeadReason, Job, OnTimeout, is_queue_name};
 use crate::request::Schedule;
 
 /// The version of records and states.
@@ -24,6 +25,8 @@ const FLAG_CONSUMER: u8 = 1;
 const FLAG_GENERATED: u8 = 2;
 const FLAG_REPLACED: u8 = 4;
 const FLAG_FIRST: u8 = 8;
+/// The bits of a record's flags from here: [`goes_on`].
+const GOES_ON_SHIFT: u8 = 5;
 const FLAG_HELD: u8 = 1;
 const FLAG_COUNTED: u8 = 2;
 const MARK_REPLACED: u8 = 1;
@@ -113,6 +116,7 @@ fn written(head: &[u8; HEAD], job: &Job) -> Vec<u8> {
     let owner = job.queue.as_ref().unwrap_or(&job.broker).as_bytes();
     let mut bytes = Vec::with_capacity(35 + owner.len() + metadata.len() + job.body.len());
     bytes.extend_from_slice(head);
+    bytes[1] = (bytes[1] & ((1 << GOES_ON_SHIFT) - 1)) | (goes_on(job) << GOES_ON_SHIFT);
     bytes.extend_from_slice(&digest(job));
     bytes.push(u8::try_from(owner.len()).expect("a broker's name has at most 64 bytes, that of a queue 255"));
     bytes.extend_from_slice(owner);
@@ -122,6 +126,27 @@ fn written(head: &[u8; HEAD], job: &Job) -> Vec<u8> {
     bytes.extend_from_slice(&metadata);
     bytes.extend_from_slice(&job.body);
     bytes
+}
+
+/// What the script `time_out` must know, in three bits. 1 to 5: below the step 1, 2, 4, 8 or 16 the job is
+/// due again at once after a time-out, at its next step. 6: at every step. 7: as long as the default
+/// array has a wait. 0: what follows depends on more than the step. The numbers are never more than the
+/// metadata allows: above them, the rescue reads the metadata.
+fn goes_on(job: &Job) -> u8 {
+    if job.queue.is_none() || job.on_timeout != OnTimeout::Ready || job.ends_ms.is_some() {
+        return 0;
+    }
+    match (job.tries, &job.retry) {
+        (Some(0), _) => 6,
+        (Some(tries), _) => below(usize::from(tries) - 1),
+        (None, Some(waits)) => below(waits.len()),
+        (None, None) => 7,
+    }
+}
+
+/// The code for the largest of 1, 2, 4, 8 and 16 up to this number of steps; 0: there is none.
+fn below(steps: usize) -> u8 {
+    [1, 2, 4, 8, 16].iter().zip(1..).filter(|(most, _)| **most <= steps).map(|(_, code)| code).last().unwrap_or(0)
 }
 
 /// Decodes a record; the body is a slice of the bytes, not a copy.

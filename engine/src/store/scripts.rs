@@ -18,6 +18,7 @@ pub enum Name {
     Retry,
     Bury,
     Rescue,
+    TimeOut,
     Sweep,
     Cancel,
     Reschedule,
@@ -31,6 +32,8 @@ pub enum Name {
     Unpop,
     Acknowledge,
     Purge,
+    Forget,
+    End,
     FsckJobs,
     FsckAdopt,
     FsckKey,
@@ -40,6 +43,10 @@ pub enum Name {
     FsckCounts,
 }
 
+/// How many finished jobs a namespace remembers at least, and how many applied requests, if no time
+/// makes it forget them: each of the four tables of a bucket has its share of them.
+pub const REMEMBERED: u32 = 1_000_000;
+const MEMORY_MAX: &str = "local MEMORY_MAX = ";
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
 const SOUND: &str = include_str!("scripts/sound.lua");
 const ACT: &str = include_str!("scripts/act.lua");
@@ -47,7 +54,7 @@ const SETTLE: &str = include_str!("scripts/settle.lua");
 
 impl Name {
     /// Every script.
-    pub const ALL: [Name; 29] = [
+    pub const ALL: [Name; 32] = [
         Name::Schedule,
         Name::Claim,
         Name::Reclaim,
@@ -57,6 +64,7 @@ impl Name {
         Name::Retry,
         Name::Bury,
         Name::Rescue,
+        Name::TimeOut,
         Name::Sweep,
         Name::Cancel,
         Name::Reschedule,
@@ -70,6 +78,8 @@ impl Name {
         Name::Unpop,
         Name::Acknowledge,
         Name::Purge,
+        Name::Forget,
+        Name::End,
         Name::FsckJobs,
         Name::FsckAdopt,
         Name::FsckKey,
@@ -97,6 +107,7 @@ impl Name {
             Name::Retry => ("retry", SETTLE, include_str!("scripts/retry.lua")),
             Name::Bury => ("bury", SETTLE, include_str!("scripts/bury.lua")),
             Name::Rescue => ("rescue", "", include_str!("scripts/rescue.lua")),
+            Name::TimeOut => ("time_out", "", include_str!("scripts/time_out.lua")),
             Name::Sweep => ("sweep", "", include_str!("scripts/sweep.lua")),
             Name::Cancel => ("cancel", ACT, include_str!("scripts/cancel.lua")),
             Name::Reschedule => ("reschedule", ACT, include_str!("scripts/reschedule.lua")),
@@ -110,6 +121,8 @@ impl Name {
             Name::Unpop => ("unpop", "", include_str!("scripts/unpop.lua")),
             Name::Acknowledge => ("acknowledge", "", include_str!("scripts/acknowledge.lua")),
             Name::Purge => ("purge", "", include_str!("scripts/purge.lua")),
+            Name::Forget => ("forget", "", include_str!("scripts/forget.lua")),
+            Name::End => ("end", "", include_str!("scripts/end.lua")),
             Name::FsckJobs => ("fsck_jobs", "", include_str!("scripts/fsck_jobs.lua")),
             Name::FsckAdopt => ("fsck_adopt", "", include_str!("scripts/fsck_adopt.lua")),
             Name::FsckKey => ("fsck_key", "", include_str!("scripts/fsck_key.lua")),
@@ -120,32 +133,44 @@ impl Name {
         }
     }
 
-    /// The whole text for Redis.
+    /// The whole text for Redis, for a namespace of this many buckets.
     #[must_use]
-    pub fn source(self) -> String {
+    pub fn source(self, buckets: u16) -> String {
         let (_, shared, source) = self.parts();
         // The scripts of fsck must run on damaged keys, and that of the upgrade on keys of schema 1.
         let repairs = self == Name::Upgrade || self.as_str().starts_with("fsck_");
         let sound = if repairs { "" } else { SOUND };
         let own = format!("{sound}\n{shared}\n{source}");
-        needed::needed(PRELUDE, &own) + &own
+        let share = REMEMBERED.div_ceil(buckets.max(1).into());
+        let prelude = PRELUDE.replace(&format!("{MEMORY_MAX}{REMEMBERED}\n"), &format!("{MEMORY_MAX}{share}\n"));
+        needed::needed(&prelude, &own) + &own
     }
 }
 
-/// The SHA-1 of every script, computed once.
+/// The scripts of a namespace: the SHA-1 of each, computed once.
 #[derive(Debug)]
-pub struct Scripts(Vec<String>);
-
-impl Default for Scripts {
-    fn default() -> Self {
-        Scripts(Name::ALL.into_iter().map(|name| Script::new(&name.source()).get_hash().to_owned()).collect())
-    }
+pub struct Scripts {
+    buckets: u16,
+    hashes: Vec<String>,
 }
 
 impl Scripts {
+    /// Those of a namespace of this many buckets.
+    #[must_use]
+    pub fn new(buckets: u16) -> Self {
+        let hash = |name: Name| Script::new(&name.source(buckets)).get_hash().to_owned();
+        Scripts { buckets, hashes: Name::ALL.into_iter().map(hash).collect() }
+    }
+
+    /// The whole text for Redis.
+    #[must_use]
+    pub fn source(&self, name: Name) -> String {
+        name.source(self.buckets)
+    }
+
     /// The hash by which Redis identifies the script.
     #[must_use]
     pub fn hash(&self, name: Name) -> &str {
-        &self.0[name as usize]
+        &self.hashes[name as usize]
     }
 }

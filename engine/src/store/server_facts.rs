@@ -66,6 +66,11 @@ impl ServerFacts {
 async fn facts_of(link: &RedisClient) -> Result<ServerFacts, StoreError> {
     let info = text(link.command("INFO", redis::cmd("INFO").arg("everything")).await?);
     let field = |name| info_field(&info, name).unwrap_or_default().to_owned();
+    // Valkey has a name of its own for it.
+    if [field("redis_mode"), field("server_mode")].iter().any(|mode| mode == "sentinel") {
+        return Err(StoreError::new(Class::Settings, "redis: this is a sentinel, which has no jobs: it only knows the master")
+            .hint("set redis.mode = \"sentinel\", and redis.master to the name that the sentinels have for it"));
+    }
     let valkey = field("valkey_version");
     let (flavour, number) = if valkey.is_empty() { ("redis", field("redis_version")) } else { ("valkey", valkey) };
     let mut parts = number.split('.').map(|part| part.parse::<u32>().unwrap_or(0));

@@ -40,7 +40,7 @@ pub(super) async fn upgrade(link: &RedisClient, keys: &Keys) -> Result<(), Store
     // One may have started just before.
     refuse_living(link, keys).await?;
     tracing::info!(key = keys.meta(), from = FORMER, to = SCHEMA, "upgrading the namespace");
-    let source = Name::Upgrade.source();
+    let source = Name::Upgrade.source(keys.buckets());
     for bucket in 0..keys.buckets() {
         let fixed = keys.fixed(bucket);
         let mut call = redis::cmd("EVAL");

@@ -64,7 +64,9 @@ impl Fetch {
                     popped.sent().into_iter().for_each(|job| self.start(&mut handlers, job));
                 }
                 Err(error) => {
-                    tracing::warn!(queue = &*self.route.queue, %error, hint = error.hint, "fetching jobs failed, trying again");
+                    if !error.is_told() {
+                        tracing::warn!(queue = &*self.route.queue, %error, hint = error.hint, "fetching jobs failed, trying again");
+                    }
                     tokio::select! {
                         () = stop.cancelled() => break,
                         () = clock::sleep(backoff.pause()) => {}

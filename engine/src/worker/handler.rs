@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn word_of(ended: Ended, wait_ms: Option<u64>, is_draining: bool) -> Word {
-        word(ended, &PopToken { nonce: [0; 8], ttr_ms: 1, wait_ms, queue: "q".to_owned() }, is_draining)
+        word(ended, &PopToken { nonce: [0; 8], ttr_ms: 1, wait_ms, queue: "q".to_owned(), seal: [0; 8] }, is_draining)
     }
 
     #[test]

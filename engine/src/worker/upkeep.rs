@@ -42,8 +42,8 @@ pub(super) struct Upkeep {
 struct Waking(Consumers);
 
 impl RescueObserver for Waking {
-    fn timed_out(&self, queue: Option<&str>) {
-        tracing::debug!(queue, "a consumer did not finish its job within the ttr");
+    fn timed_out(&self, queue: Option<&str>, count: u64) {
+        tracing::debug!(queue, jobs = count, "consumers did not finish jobs within the ttr");
     }
 
     fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()> {
@@ -70,7 +70,9 @@ impl Upkeep {
 
     async fn sweep_on(&self, fleet: watch::Receiver<Fleet>, stop: CancellationToken) {
         loop {
-            if let Err(error) = self.sweep().await {
+            if let Err(error) = self.sweep().await
+                && !error.is_told()
+            {
                 tracing::warn!(%error, hint = error.hint, "sweeping failed, trying again");
             }
             let pause = fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET).max(SWEEP_INTERVAL);
@@ -90,7 +92,8 @@ impl Upkeep {
             // A bucket that fails does not stop the sweep of the others.
             result = result.and(self.sweep_bucket(bucket, rules).await);
         }
-        result
+        let counts = self.store.reader.active_counts(|_| true).await?;
+        result.and(self.store.admin.forget_queues(&counts.empty).await)
     }
 
     async fn sweep_bucket(&self, bucket: u16, rules: SweepRules) -> Result<(), StoreError> {

@@ -7,10 +7,11 @@ use dwell_engine::job::DeadReason;
 use dwell_engine::store::record::State;
 use dwell_engine::store::scripts::Name;
 
-use crate::call::{Call, IDS, Set, Sets, eight};
+use crate::call::{Call, IDS, Set, Sets, eight, keys};
 use crate::door::{door_call, follow_door};
 use crate::fetch::{pop_call, word_call};
 use crate::hand::Hand;
+use crate::redis::Moment;
 use crate::reply::Reply;
 use crate::runner::{Broken, Runner};
 use crate::scene::Scene;
@@ -37,7 +38,9 @@ impl Runner {
         let before = world.stored.clone();
         let seen = self.view(before.store);
         let call = self.call_of(scene, &world, op, &seen);
-        let (after, reply) = self.run(before.store, &world.moment(Some(op)), call)?;
+        let moment = world.moment(Some(op));
+        let (after, reply) = self.run(before.store, &moment, call)?;
+        let after = self.forget(after, &moment)?;
         world.stored.store = after;
         let (mut taken, mut popped) = (Vec::new(), Vec::new());
         match op {
@@ -67,6 +70,17 @@ impl Runner {
             world.history.drain(..more);
         }
         Ok(Applied { world, taken, popped })
+    }
+
+    /// Forgets each queue as soon as it has no job in a set: whoever puts one back must make it known.
+    fn forget(&mut self, store: u32, moment: &Moment) -> Result<u32, Broken> {
+        let mut after = store;
+        for set in [Set::Queue, Set::OtherQueue] {
+            if self.store(after).hash(keys().queues(0).as_bytes())?.is_some_and(|known| known.contains_key(set.name().as_bytes())) {
+                after = self.run(after, moment, Call::of(Name::Forget, Vec::new()).on(Sets::Of(set)))?.0;
+            }
+        }
+        Ok(after)
     }
 
     fn call_of(&self, scene: &Scene, world: &World, op: &Op, seen: &View) -> Call {
@@ -204,7 +218,7 @@ fn follow_settle(world: &mut World, how: How, tokens: &[Token], before: &Stored,
         match how {
             How::Complete => {
                 world.replace(usize::from(token.id), 0);
-                world.stored.finished |= 1 << token.id;
+                world.stored.finished[usize::from(token.id)] = Some(Set::Main);
             }
             How::Retry => world.stored.earliest[usize::from(token.number)] = world.now_ms() + SPAN,
             _ => {}

@@ -94,9 +94,10 @@ pub(crate) fn keys_of(name: Name, sets: Sets) -> Vec<Vec<u8>> {
     let own = sets.keys(&keys);
     let more = match name {
         Name::Claim | Name::Reclaim | Name::Release | Name::Retry | Name::FsckHold | Name::Acknowledge | Name::Purge => own,
+        Name::End | Name::Forget | Name::FsckCounts | Name::TimeOut => own,
         Name::Schedule | Name::Cancel | Name::Reschedule | Name::Fire | Name::Finish | Name::Fail | Name::Requeue | Name::FsckLeases => own,
         Name::Bury | Name::Sweep if sets != Sets::Of(Set::Main) => own,
-        Name::Rescue | Name::Complete | Name::Hold | Name::Bury | Name::Sweep | Name::FsckMemories | Name::FsckCounts => Vec::new(),
+        Name::Rescue | Name::Complete | Name::Hold | Name::Bury | Name::Sweep | Name::FsckMemories => Vec::new(),
         Name::Pop | Name::Unpop => own.into_iter().chain(keys.pops(0)).collect(),
         Name::FsckJobs | Name::FsckAdopt => own.into_iter().chain([keys.quarantine(0)]).collect(),
         Name::Move => vec![main, keys.due(0, OTHER)],
@@ -133,6 +134,11 @@ impl Call {
         Call::new(Name::Rescue, &[&eight(nonce)]).and(lease_ms.to_string()).and(most.to_string()).and(BYTES)
     }
 
+    /// Of jobs without a retry array, the default one has one wait.
+    pub(crate) fn time_out(sets: Sets, most: u8) -> Call {
+        Call::new(Name::TimeOut, &[]).and(most.to_string()).and(BYTES).and("1").and("late").and("").on(sets)
+    }
+
     pub(crate) fn reclaim(nonce: u8) -> Call {
         Call::new(Name::Reclaim, &[&eight(nonce)])
     }
@@ -149,9 +155,14 @@ impl Call {
         Call::new(name, &[IDS[usize::from(id)].as_bytes(), &eight(number), b"3"])
     }
 
-    /// `seen`: only the record of this generation.
-    pub(crate) fn cancel(id: u8, number: u8, seen: Option<u8>) -> Call {
-        Call::act(Name::Cancel, id, number).and(seen.map(eight).as_ref().map_or(&[][..], |generation| &generation[..]))
+    pub(crate) fn cancel(id: u8, number: u8) -> Call {
+        Call::act(Name::Cancel, id, number)
+    }
+
+    /// Per job: id, generation of its record.
+    pub(crate) fn end(set: Set, jobs: &[(u8, u8)]) -> Call {
+        let call = Call::new(Name::End, &[]).on(Sets::Of(set));
+        jobs.iter().fold(call, |call, (id, generation)| call.and(IDS[usize::from(*id)]).and(set.name()).and(eight(*generation)))
     }
 
     pub(crate) fn reschedule(id: u8, number: u8, generation: u8, due_ms: i64) -> Call {

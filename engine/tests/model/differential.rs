@@ -23,7 +23,7 @@ fn with_clock(name: Name) -> String {
         ("call('INFO', 'server', 'replication')", "call('HGET', '{model:00}:clock', 'info')"),
         ("  return ALL_LEASES\n", "  table.sort(ALL_LEASES, function(a, b) return a.nonce < b.nonce end)\n  return ALL_LEASES\n"),
     ];
-    edits.iter().fold(name.source(), |source, (old, new)| source.replace(old, new))
+    edits.iter().fold(name.source(1), |source, (old, new)| source.replace(old, new))
 }
 
 /// Both.
@@ -88,7 +88,7 @@ async fn a_real_redis_answers_the_same() {
 }
 
 fn compare(url: &str) -> usize {
-    assert_ne!(with_clock(Name::Sweep), Name::Sweep.source());
+    assert_ne!(with_clock(Name::Sweep), Name::Sweep.source(1));
     let mut pair = Pair { scripts: Scripts::new(with_clock), store: Store::default(), real: Real::new(url, with_clock), log: Vec::new() };
     let mut calls = 0;
     for seed in 0..RUNS {

@@ -2,7 +2,7 @@
 
 use dwell_engine::store::scripts::Name;
 
-use crate::call::{Call, IDS, job};
+use crate::call::{Call, IDS, Set, job};
 use crate::reply::Reply;
 use crate::runner::Broken;
 use crate::scene::{Door, Scene};
@@ -17,8 +17,8 @@ pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, se
     let call = match scene.doors[usize::from(index)] {
         Door::Schedule(id, tick) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, scene.set, scene.held)),
         Door::Into(id, tick, set) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, set, scene.held)),
-        Door::Cancel(id) => Call::cancel(id, number, None),
-        Door::End(id) => Call::cancel(id, number, Some(first_of(id))),
+        Door::Cancel(id) => Call::cancel(id, number),
+        Door::End(id) => Call::end(scene.set, &[(id, first_of(id))]),
         Door::Reschedule(id, tick) => Call::reschedule(id, number, generation, at(tick)),
         Door::Fire(id) => Call::act(Name::Fire, id, number),
         Door::Finish(id) => Call::finish(id, number),
@@ -88,10 +88,13 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
             earliest(world, number, at(tick));
         }
         (Door::End(id), "not_found") if was != first_of(id) => {}
-        (Door::Cancel(_) | Door::End(_), "cancelled" | "cancelled_after_attempt" | "in_flight") if is_there => {
-            if matches!(door, Door::End(id) if was != first_of(id)) {
+        (Door::End(one), "ended") if is_there => {
+            if was != first_of(one) {
                 return Err(format!("the end of the first schedule of {} ends schedule {was}", IDS[id]));
             }
+            world.replace(id, 0);
+        }
+        (Door::Cancel(_), "cancelled" | "cancelled_after_attempt" | "in_flight") if is_there => {
             world.replace(id, 0);
             let is_queue = seen.jobs[id].as_ref().is_some_and(|live| live.set.is_queue());
             if is_queue && verdict != "cancelled" && world.published[life] == 0 && !world.is_rolled() {
@@ -106,12 +109,12 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
             }
         }
         (Door::Finish(_), "finished") if is_there => {
-            let is_queue = seen.jobs[id].as_ref().is_some_and(|live| live.set.is_queue());
-            if is_queue && world.published[life] == 0 {
+            let set = seen.jobs[id].as_ref().map(|live| live.set);
+            if set.is_some_and(Set::is_queue) && world.published[life] == 0 {
                 return Err(format!("{} is finished, and was never handed out", IDS[id]));
             }
             world.replace(id, 0);
-            world.stored.finished |= 1 << id;
+            world.stored.finished[id] = set;
         }
         (Door::Reschedule(_, tick), "rescheduled") if is_there => {
             world.replace(id, number);

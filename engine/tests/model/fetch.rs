@@ -148,13 +148,13 @@ impl Runner {
             let (id, verdict) = (usize::from(hand.id), answer[0].text());
             let out = before.outs[id].as_ref().filter(|out| out.nonce == hand.nonce);
             let holds = out.is_some_and(|out| out.end.is_none() && out.until > now);
-            let is_finished = before.finished >> id & 1 == 1;
             let expected = match (holds, out.and_then(|out| word.repeated(out.end)), &seen.jobs[id]) {
                 (true, ..) => word.verdict(hand),
                 (false, Some(verdict), _) => verdict,
-                (false, None, Some(_)) => "stale",
-                (false, None, None) if is_finished => "fired",
-                (false, None, None) => "not_found",
+                (false, None, Some(live)) if live.set == hand.set => "stale",
+                (false, None, None) if before.finished[id] == Some(hand.set) => "fired",
+                // A lease tells nothing of the jobs of others.
+                (false, None, _) => "not_found",
             };
             if verdict != expected {
                 return Err(format!(
@@ -248,7 +248,7 @@ fn end_lease(world: &mut World, word: Word, hand: &Hand) {
     let end = match word {
         Word::Finish | Word::Drop => {
             world.replace(id, 0);
-            world.stored.finished |= u8::from(word == Word::Finish) << id;
+            world.stored.finished[id] = (word == Word::Finish).then_some(hand.set);
             return;
         }
         Word::Bury => {
@@ -281,7 +281,8 @@ fn check_place(word: Word, hand: &Hand, verdict: &str, (seen, view): (&View, &Vi
     let (was, is) = (seen.jobs[id].as_ref(), view.jobs[id].as_ref());
     let place = is.map(|live| live.place);
     let fits = match verdict {
-        "finished" | "dropped" | "fired" | "not_found" => place.is_none() && ms.is_none(),
+        "finished" | "dropped" | "fired" => place.is_none() && ms.is_none(),
+        "not_found" => is.is_none_or(|live| live.set != hand.set) && ms.is_none(),
         "dead" => place == Some(Place::Dead) && ms.is_none(),
         "failed" | "released" => ms.is_some_and(|ms| place == Some(Place::Due(ms))),
         "touched" => ms.is_some_and(|ms| place == Some(Place::Held(ms))),

@@ -51,7 +51,6 @@ mod view;
 mod world;
 
 use dwell_engine::clock;
-use dwell_engine::store::scripts::Name;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
@@ -76,7 +75,7 @@ fn every_path_keeps_the_rules() {
     let (begun, mut states, mut transitions) = (clock::now(), 0, 0);
     for scene in scenes().into_iter().chain(queue_scenes()).filter(is_asked_for) {
         let begun = clock::now();
-        let mut runner = Runner::new(Name::source);
+        let mut runner = Runner::new(|name| name.source(1));
         let found = explore(&mut runner, &scene, if is_full { usize::MAX } else { 3_000 });
         println!(
             "{}: {} states{}, {} transitions, {} stores, {} script runs, {:.1} s",
@@ -103,11 +102,11 @@ fn long_random_paths_keep_the_rules() {
     let all = [everything(false), everything(true), everything_of_queues(false), everything_of_queues(true)];
     for everything in all.into_iter().filter(is_asked_for) {
         let (begun, mut states) = (clock::now(), 0);
-        let mut runner = Runner::new(Name::source);
+        let mut runner = Runner::new(|name| name.source(1));
         for seed in 0..walks {
             // Bounds the memory: paths this long have little in common.
             if runner.stores() > 100_000 {
-                runner = Runner::new(Name::source);
+                runner = Runner::new(|name| name.source(1));
             }
             let found = walk(&mut runner, &everything, &mut StdRng::seed_from_u64(seed));
             if let Some((why, trace)) = found.counterexample {

@@ -35,7 +35,7 @@ const AGAIN_SCHEDULE: &str = "a schedule that comes again";
 impl Mutant {
     /// The text of a script without the rule.
     pub(crate) fn source(&self, name: Name) -> String {
-        let mut source = name.source();
+        let mut source = name.source(1);
         for Edit(_, old, new) in self.edits.iter().filter(|edit| edit.0.contains(&name)) {
             let count = source.matches(old).count();
             assert_eq!(count, 1, "`{}`: {} must have this text once:\n{old}", self.rule, name.as_str());

@@ -106,9 +106,14 @@ impl Random {
                 Call::unpop(self.nonce(), self.queue(), ids)
             }
             Name::Acknowledge => self.acknowledge(),
+            Name::End => Call::end(self.queue(), &[(id, self.below(40))]),
             Name::Purge => Call::purge(self.queue(), self.one_of(&["scheduled", "ready", "dead"])),
             Name::Claim => Call::claim(self.nonce(), self.one_of(&[0, SPAN]), self.one_of(&[1, 2, 100]), self.one_of(&[0, 5, SPAN])),
             Name::Rescue => Call::rescue(self.nonce(), self.one_of(&[0, SPAN]), self.one_of(&[1, 2, 100])),
+            Name::TimeOut => {
+                let sets = self.one_of(&Sets::EACH);
+                Call::time_out(sets, self.one_of(&[1, 2, 100]))
+            }
             Name::Reclaim => Call::reclaim(self.nonce()),
             Name::Complete => self.settle(How::Complete),
             Name::Hold => self.settle(How::Hold),
@@ -140,6 +145,7 @@ impl Random {
                 Call::of(name, vec![repair.into_bytes(), b"1000".to_vec(), b"1000".to_vec()])
             }
             Name::FsckKey => Call::of(name, vec![flag(self.below(2) == 0).into_bytes(), self.one_of(&["zset", "zset", "hash"]).into()]),
+            Name::Forget => Call::of(Name::Forget, Vec::new()).on(Sets::Of(self.queue())),
             Name::FsckCounts => {
                 let words = [format!("={}", self.one_of(&["q", "r"])), self.below(3).to_string(), self.one_of(&["", "1"]).to_owned()];
                 Call::of(name, words.map(String::into_bytes).to_vec())

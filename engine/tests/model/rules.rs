@@ -149,6 +149,11 @@ pub(crate) const RULES: &[Mutant] = &[
         &[ANEW],
         &[Edit(&[Name::Acknowledge], "if not bytes and call('HEXISTS', JOBS, id) == 0 then", "if not bytes then")],
     ),
+    without(
+        "a lease tells nothing of the jobs of other queues",
+        &[ELSEWHERE],
+        &[Edit(&[Name::Acknowledge], "return record and is_known(record) and set_of(record) == set", "return true")],
+    ),
     // Actions by id.
     without(
         "cancel and finish by id count what is held",
@@ -192,11 +197,7 @@ pub(crate) const RULES: &[Mutant] = &[
         &[FIRED],
         &[Edit(&[Name::Reschedule], "state.crashes, state.pop = due, ARGV[5], 0, 0, NO_POP", "state.crashes = due, ARGV[5], 0, 0")],
     ),
-    without(
-        "the end of a job does not end the next one",
-        &[ENDED],
-        &[Edit(&[Name::Cancel], "seen ~= '' and seen ~= generation_of(record)", "false")],
-    ),
+    without("the end of a job does not end the next one", &[ENDED], &[Edit(&[Name::End], "generation_of(record) == ARGV[3 * i] and ", "")]),
     // schedule
     without("replace counts what is held", &[REPLACED], &[Edit(&[Name::Schedule], UNHELD, "")]),
     without("replace takes the job out of held", &[REPLACED], &[Edit(&[Name::Schedule], "      push(leave_held, id)\n", "")]),
@@ -236,6 +237,26 @@ pub(crate) const RULES: &[Mutant] = &[
         &[ENDS],
         &[Edit(&[Name::Bury], "settle_to(KEYS[FIRST_DUE + 1] or DEAD)", "settle_to(DEAD)")],
     ),
+    // What a bucket knows of its queues
+    without("a schedule makes its queue known", &[ELSEWHERE], &[Edit(&[Name::Schedule], "  enter(broker)\n", "")]),
+    without(
+        "a word by id too",
+        &[BY_ID_END, BY_ID],
+        &[Edit(&[Name::Fail], "  enter(set_of(record))\n  call('ZADD', due_key,", "  call('ZADD', due_key,")],
+    ),
+    without(
+        "and one that buries",
+        &[BY_ID_END, BY_ID],
+        &[Edit(&[Name::Fail], "  enter(set_of(record))\n  call('ZADD', dead_key,", "  call('ZADD', dead_key,")],
+    ),
+    without(
+        "and a settled lease",
+        &[ENDS],
+        &[Edit(&[Name::Retry, Name::Release], "    enter(string.match(key, '}:%l+:(.*)$') or '')\n", "")],
+    ),
+    without("a queue with a dead job stays known", &[DIES], &[Edit(&[Name::Forget], " and call('ZCARD', dead_of(set)) == 0", "")]),
+    without("and one with a waiting job", &[FINISHED], &[Edit(&[Name::Forget], " and call('ZCARD', key) == 0", "")]),
+    without("and one with a held job", &[FINISHED], &[Edit(&[Name::Forget], "call('HGET', QUEUES, set) == '0' and ", "")]),
     // fsck
     without(
         "a job that is taken in as held is counted",

@@ -106,13 +106,18 @@ impl View {
         Ok(view)
     }
 
-    /// `queues` has the number of held jobs of each queue.
+    /// `queues` has the number of held jobs of each queue, and a field for each that has a job in a set.
     fn counts_right(&self, store: &Store) -> Result<(), String> {
         let counts = store.hash(keys().queues(0).as_bytes())?;
         for set in Set::ALL {
             let text = counts.and_then(|counts| counts.get(set.name().as_bytes())).map_or(&b"0"[..], Vec::as_slice);
             let is_held = |job: &&Live| set.is_queue() && job.set == set && matches!(job.place, Place::Held(_));
             let held = self.jobs.iter().flatten().filter(is_held).count();
+            let is_in_set = |job: &Live| set.is_queue() && job.set == set && !matches!(job.place, Place::Lease(_));
+            let has_field = counts.is_some_and(|counts| counts.contains_key(set.name().as_bytes()));
+            if self.jobs.iter().flatten().any(is_in_set) && !has_field {
+                return Err(format!("`queues` does not know {}, which has a job", set.name()));
+            }
             if text != held.to_string().as_bytes() {
                 return Err(format!("`queues` counts {} held jobs of {}, there are {held}", text.escape_ascii(), set.name()));
             }

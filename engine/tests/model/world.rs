@@ -47,8 +47,8 @@ pub(crate) struct Stored {
     pub(crate) popped: u16,
     /// Ghost. Bits of the nonces of which all was taken back.
     pub(crate) unpopped: u16,
-    /// Ghost. Bits of the ids whose last job was finished.
-    pub(crate) finished: u8,
+    /// Ghost. By id: whose its last job was, if it was finished.
+    pub(crate) finished: [Option<Set>; 2],
 }
 
 /// How far an instance is with a job.
@@ -206,7 +206,7 @@ impl World {
                 outs: [None, None],
                 popped: 0,
                 unpopped: 0,
-                finished: 0,
+                finished: [None; 2],
             },
             history: Vec::new(),
             tick: 0,
@@ -301,7 +301,7 @@ impl World {
     /// Another job has this id, or none (0).
     pub(crate) fn replace(&mut self, id: usize, number: u8) {
         (self.stored.lives[id], self.stored.outs[id]) = (number, None);
-        self.stored.finished &= !(1 << id);
+        self.stored.finished[id] = None;
     }
 
     pub(crate) fn is_over(&self, life: usize) -> bool {

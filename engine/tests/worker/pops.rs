@@ -41,6 +41,32 @@ async fn a_waiting_pop_hears_of_a_job_that_another_program_stores() {
 }
 
 #[tokio::test]
+async fn a_worker_handles_jobs_in_the_order_in_which_they_are_due() {
+    let fixture = Fixture::new().await;
+    let now_ms = dwell_engine::clock::wall_ms();
+    let jobs =
+        (0..120).map(|number: i64| Schedule::new(Job::for_queue("q", number.to_string()), Due::At(now_ms - 1_000_000 + 1000 * number)));
+    // Their ids are random: they are spread over the buckets.
+    for job in jobs {
+        fixture.client.schedule(&job).await.unwrap();
+    }
+    let (told, mut said) = unbounded_channel();
+    let running = Running::start(fixture.worker().concurrency(1).queue("q", move |job, _| {
+        let number: i64 = std::str::from_utf8(&job.body).unwrap().parse().unwrap();
+        let told = told.send(number);
+        async move { told.map(|()| Outcome::Finish) }
+    }));
+    let mut order = Vec::new();
+    for _ in 0..120 {
+        order.push(next(&mut said).await);
+    }
+    running.stop().await;
+    let apart: i64 = (0..).zip(&order).map(|(at, number): (i64, _)| (at - number).pow(2)).sum();
+    // Spearman's rank correlation of at least 0.95.
+    assert!(apart <= (120 * (120 * 120 - 1)) / 6 / 20, "{order:?}");
+}
+
+#[tokio::test]
 async fn a_name_that_is_none_is_refused() {
     let fixture = Fixture::new().await;
     let schedule = Schedule::new(Job::for_queue("a b", "x"), NOW);

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    dwell::cli::main().await
+fn main() -> ExitCode {
+    dwell::cli::main()
 }

@@ -41,6 +41,8 @@ pub struct Options {
     pub seed: u64,
     /// How long faults are injected.
     pub duration: Duration,
+    /// The least number of faults: a slow machine takes longer than the duration for them.
+    pub least: usize,
     /// Jobs a second.
     pub rate: u32,
     /// How fast the faults follow each other.
@@ -173,7 +175,10 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         targets: system.targets().to_vec(),
         late: LATE.iter().map(|name| (*name).to_owned()).collect(),
         never: NEVER.to_owned(),
-        urls: system.host().map(|host| (0..3).map(|path| host.url(&format!("/chaos/{path}"))).collect()).unwrap_or_default(),
+        urls: system
+            .host()
+            .map(|host| (0..3).map(|path| host.url(&format!("/chaos/{path}"))).chain(host.slow_urls("/chaos/slow")).collect())
+            .unwrap_or_default(),
         replies: REPLIES.to_owned(),
     };
     let load = LoadOptions {
@@ -262,14 +267,14 @@ impl Campaign<'_> {
         }
     }
 
-    /// Injects one fault after another until the time is over.
+    /// Injects one fault after another until the time is over and enough are injected.
     async fn inject_faults(&self) -> Result<(), String> {
         let kinds = if self.options.only.is_empty() { FaultKind::all() } else { &self.options.only };
         let kinds: Vec<FaultKind> = kinds.iter().copied().filter(|kind| kind.applies(self.system.options())).collect();
         let until = clock::now() + self.options.duration;
         let mut recovery = recovery::Recovery::default();
-        for step in Plan::new(self.options.seed, &kinds, self.options.pace) {
-            if clock::now() >= until {
+        for (injected, step) in Plan::new(self.options.seed, &kinds, self.options.pace).enumerate() {
+            if clock::now() >= until && injected >= self.options.least {
                 break;
             }
             // A fault that ends an instance must not take counts with it.

@@ -48,6 +48,7 @@ faults! {
     RedisBusy,
     RedisScriptFlush,
     RedisClientKill,
+    RedisPasswordRotated,
     RedisFailover,
     RedisMasterKilled,
     RedisMasterFrozen,
@@ -66,6 +67,7 @@ faults! {
     BrokerKill,
     BrokerFreeze,
     BrokerRestart,
+    PartitionAdded,
     TargetFull,
     TargetDeleted,
     TargetSilent,
@@ -73,6 +75,7 @@ faults! {
     HostSilent,
     HostRefuses,
     HostDropsAnswers,
+    HostsSlow,
     ConsumerDeleted,
     PermissionsWithdrawn,
     ConnectionBlocked,
@@ -121,7 +124,10 @@ impl FaultKind {
             | FaultKind::LinkSlowRedis
             | FaultKind::LinkDropAnswersRedis
             | FaultKind::LinkHalfOpenRedis => is_single,
-            FaultKind::HostDown | FaultKind::HostSilent | FaultKind::HostRefuses | FaultKind::HostDropsAnswers => options.http,
+            FaultKind::HostDown | FaultKind::HostSilent | FaultKind::HostRefuses | FaultKind::HostDropsAnswers | FaultKind::HostsSlow => {
+                options.http
+            }
+            FaultKind::PartitionAdded => options.broker == BrokerKind::Kafka,
             FaultKind::ConnectionBlocked => options.broker == BrokerKind::Amqp,
             FaultKind::ConsumerDeleted => options.broker == BrokerKind::Nats,
             // Kafka has no full topics. A deleted topic loses unread arrivals, and its
@@ -139,6 +145,7 @@ impl FaultKind {
             | FaultKind::RedisBusy
             | FaultKind::RedisScriptFlush
             | FaultKind::RedisClientKill
+            | FaultKind::RedisPasswordRotated
             | FaultKind::LinkCutBroker
             | FaultKind::LinkStallBroker
             | FaultKind::LinkSlowBroker
@@ -196,7 +203,7 @@ impl FaultKind {
             // Jobs arrive only with requests that the host takes.
             FaultKind::HostSilent | FaultKind::HostRefuses => false,
             // Redelivered requests belong to one job.
-            FaultKind::ConsumerDeleted => false,
+            FaultKind::ConsumerDeleted | FaultKind::PartitionAdded => false,
             // An unreadable job is not claimed, and a stopped instance releases its jobs.
             FaultKind::RecordDamaged | FaultKind::StartWithoutBroker => false,
             // A script runs on one master or on the other, and its answer arrives.
@@ -213,6 +220,7 @@ impl FaultKind {
             | FaultKind::RedisNoReplicas
             | FaultKind::RedisBusy
             | FaultKind::RedisClientKill
+            | FaultKind::RedisPasswordRotated
             | FaultKind::RedisFailover
             | FaultKind::RedisMasterKilled
             | FaultKind::RedisMasterFrozen
@@ -232,6 +240,7 @@ impl FaultKind {
             | FaultKind::TargetSilent
             | FaultKind::HostDown
             | FaultKind::HostDropsAnswers
+            | FaultKind::HostsSlow
             | FaultKind::PermissionsWithdrawn
             | FaultKind::ConnectionBlocked
             | FaultKind::DiskFull

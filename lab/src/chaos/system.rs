@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, rabbitmqctl};
 pub(crate) use self::clock::HostClock;
 pub(crate) use self::host::{DEAD_PATH, HOOK, Host, Manner};
-pub(crate) use self::redis::{Pair, RedisSide, Servers, open, order};
+pub(crate) use self::redis::{PASSWORD, Pair, RedisSide, Servers, open, order};
 pub(crate) use self::settings::{SILENT, SPARE};
 use crate::chaos::proxy::Proxy;
 use crate::chaos::recorder::Recorder;
@@ -161,7 +161,7 @@ impl System {
         let host = if options.http { Some(Arc::new(Host::start().await?)) } else { None };
         let hook = host.as_deref().map_or_else(String::new, |host| settings::hook(&options, host));
         let straight = [broker.straight_settings(), broker.straight_settings()];
-        let straight = settings::text(&options, &redis.lines(None), &straight, &targets) + &hook;
+        let straight = settings::text(&options, &redis.lines(None)?, &straight, &targets) + &hook;
         let settings = settings::read(&straight)?;
         broker.declare(&settings.brokers["main"].connector, &targets).await?;
         let folder = tempfile::tempdir().map_err(Error::io("a temporary folder"))?;
@@ -170,7 +170,7 @@ impl System {
         let starting = (0..options.instances).map(async |_| {
             let link = proxy().await?;
             link.lead_to(redis.link.address().to_string());
-            let through = settings::text(&options, &redis.lines(Some(&link)), &ways, &targets) + &hook;
+            let through = settings::text(&options, &redis.lines(Some(&link))?, &ways, &targets) + &hook;
             Instance::start(options.program.clone(), &through, &clock, link).await
         });
         let instances = futures_util::future::try_join_all(starting).await?;

@@ -148,6 +148,7 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
         system,
         seed,
         duration: args.duration,
+        least: 0,
         rate: args.rate,
         pace: if args.dense { Pace::Dense } else { Pace::Even },
         only: args.only,

@@ -2,7 +2,8 @@
 
 use clap::Subcommand;
 
-use crate::http::{drain, hosts, receiving};
+use crate::http::receiving::{self, Hosts};
+use crate::http::{drain, hosts};
 use dwell::cli::common::{Common, Form};
 use dwell::cli::exit::{Exit, Stop};
 use dwell::shutdown::Signals;
@@ -31,14 +32,10 @@ enum What {
         #[arg(long, default_value_t = 200)]
         body: usize,
     },
-    /// Measure the lateness of many hosts while others take requests and do not answer
+    /// Measure the lateness of many hosts while others answer late or not at all
     Hosts {
-        /// How many hosts
-        #[arg(long, default_value_t = 1000)]
-        hosts: usize,
-        /// How many of them do not answer
-        #[arg(long, default_value_t = 100)]
-        hanging: usize,
+        #[command(flatten)]
+        hosts: Hosts,
         /// Jobs due a second, over all hosts in turns
         #[arg(long, default_value_t = 1000)]
         rate: u64,
@@ -55,10 +52,8 @@ enum What {
     /// Serve the targets of the other commands, in a process of its own
     #[command(hide = true)]
     Receive {
-        #[arg(long)]
-        hosts: usize,
-        #[arg(long)]
-        hanging: usize,
+        #[command(flatten)]
+        hosts: Hosts,
     },
 }
 
@@ -83,12 +78,12 @@ async fn one(common: &Common, what: &What, say: fn(&str)) -> Result<Exit, Stop> 
             let figures = drain::run(drain::Options { jobs, runs, in_flight, body, say }).await?;
             common.answer(&figures, &format!("{figures:#?}"))?;
         }
-        What::Hosts { hosts, hanging, rate, secs, timeout, body } => {
-            let options = hosts::Options { hosts, hanging: hanging.min(hosts), rate, secs, timeout_s: timeout, body, say };
+        What::Hosts { hosts, rate, secs, timeout, body } => {
+            let options = hosts::Options { hosts, rate, secs, timeout_s: timeout, body, say };
             let figures = hosts::run(options).await?;
             common.answer(&figures, &format!("{figures:#?}"))?;
         }
-        What::Receive { hosts, hanging } => receiving::serve(hosts, hanging).await?,
+        What::Receive { hosts } => receiving::serve(hosts).await?,
     }
     Ok(Exit::Ok)
 }

@@ -26,6 +26,9 @@ enum What {
         /// Jobs scheduled a second, due within two seconds; 0: as many as possible
         #[arg(long, default_value_t = 1000)]
         rate: u64,
+        /// Other queues with a job each, every second one cancelled
+        #[arg(long, default_value_t = 10_000)]
+        names: u64,
         /// How many consumers
         #[arg(long, default_value_t = 50)]
         consumers: usize,
@@ -104,10 +107,10 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
 
 async fn one(common: &Common, what: &What, say: fn(&str)) -> Result<Exit, Stop> {
     match *what {
-        What::Chaos { jobs, rate, consumers, killed, instances, redis, durability, consumers_only, ref only, seed } => {
+        What::Chaos { jobs, rate, names, consumers, killed, instances, redis, durability, consumers_only, ref only, seed } => {
             let seed = seed.unwrap_or_else(rand::random);
             let (instances, faults, only) = (usize::from(instances), !consumers_only, only.clone());
-            let options = campaign::Options { jobs, rate, consumers, killed, instances, redis, durability, faults, only, seed, say };
+            let options = campaign::Options { jobs, rate, names, consumers, killed, instances, redis, durability, faults, only, seed, say };
             let summary = Box::pin(campaign::run(options)).await?;
             common.answer(&summary, &format!("{summary:#?}"))?;
             if summary.wrongs == 0 { Ok(Exit::Ok) } else { Err(Stop::because(Exit::Failed, "a promise was broken", "")) }

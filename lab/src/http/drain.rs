@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::receiving::{PATH, Process};
+use super::receiving::{Hosts, PATH, Process};
 use super::settings;
 use crate::queue::http::Link;
 use crate::queue::place::Place;
@@ -72,7 +72,7 @@ pub struct Figures {
 /// # Errors
 /// The servers failed, or jobs did not arrive.
 pub async fn run(options: Options) -> Result<Figures, Failure> {
-    let mut receiver = Process::start(1, 0).await?;
+    let mut receiver = Process::start(Hosts { hosts: 1, hanging: 0, slow: 0, slow_ms: 0 }).await?;
     let target = format!("http://127.0.0.1:{}{PATH}", receiver.ports[0]);
     let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &settings(&receiver.ports, "15s")).await?;
     let mut figures = Figures::default();

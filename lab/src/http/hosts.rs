@@ -1,5 +1,5 @@
-//! Many hosts, of which some take requests and say nothing: how late the jobs of the others are, and
-//! how much memory Dwell needs.
+//! Many hosts, of which some take requests and answer late, or say nothing: how late the jobs of the others
+//! are, and how much memory Dwell needs.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use dwell_testkit::usage::Usage;
 use serde::Serialize;
 use serde_json::json;
 
-use super::receiving::{PATH, Process};
+use super::receiving::{Hosts, PATH, Process};
 use super::settings;
 use crate::bench::percentiles::Percentiles;
 use crate::queue::http::Link;
@@ -24,10 +24,8 @@ const AHEAD_MS: i64 = 3000;
 /// The options.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// How many hosts.
-    pub hosts: usize,
-    /// How many of them say nothing.
-    pub hanging: usize,
+    /// The hosts.
+    pub hosts: Hosts,
     /// Jobs due a second, over all hosts in turns.
     pub rate: u64,
     /// How long, s.
@@ -47,6 +45,10 @@ pub struct Figures {
     pub jobs: u64,
     /// From due to arrival, of these.
     pub late: Percentiles,
+    /// The same, of those of the first second.
+    pub first_late: Percentiles,
+    /// Requests that hosts answered late.
+    pub late_answers: u64,
     /// Requests that hosts took without an answer.
     pub unanswered: u64,
     /// Dwell's resident memory before the load, MiB.
@@ -66,13 +68,13 @@ pub struct Figures {
 #[allow(clippy::cast_precision_loss, reason = "bytes and seconds of one process")]
 pub async fn run(options: Options) -> Result<Figures, Failure> {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    let mut receivers = Process::start(options.hosts, options.hanging).await?;
+    let mut receivers = Process::start(options.hosts).await?;
     let text = settings(&receivers.ports, &format!("{}s", options.timeout_s));
     let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &text).await?;
     let used = || Usage::of(place.dwells[0].pid()).unwrap_or_default();
     let targets: Vec<String> = receivers.ports.iter().map(|port| format!("http://127.0.0.1:{port}{PATH}")).collect();
     let mut figures = Figures { idle_rss_mib: mib(used().rss), ..Figures::default() };
-    let (body, healthy, count) = ("x".repeat(options.body), options.hosts - options.hanging, options.rate * options.secs);
+    let (body, healthy, count) = ("x".repeat(options.body), options.hosts.healthy(), options.rate * options.secs);
     let mut link = Link::to(place.ports()[0]);
     let (start_ms, before, began) = (clock::wall_ms() + AHEAD_MS + 1000, used(), clock::now());
     let due_ms = |n: u64| start_ms + i64::try_from(n * 1000 / options.rate.max(1)).unwrap_or(0);
@@ -99,6 +101,7 @@ pub async fn run(options: Options) -> Result<Figures, Failure> {
     }
     let counts = receivers.answered(figures.jobs, PATIENCE).await?;
     figures.dwell_percent = (used() - before).cpu_s() * 100.0 / began.elapsed().as_secs_f64();
-    (figures.late, figures.unanswered, figures.peak_rss_mib) = (counts.late, counts.unanswered, mib(used().peak_rss));
+    (figures.late, figures.first_late, figures.peak_rss_mib) = (counts.late, counts.first_late, mib(used().peak_rss));
+    (figures.late_answers, figures.unanswered) = (counts.late_answers, counts.unanswered);
     Ok(figures)
 }

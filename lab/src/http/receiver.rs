@@ -4,6 +4,7 @@ use std::future::pending;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use dwell::clock;
@@ -18,8 +19,8 @@ use tokio::task::JoinSet;
 
 /// A request that a receiver took.
 pub(crate) struct Arrival {
-    /// The port of the receiver.
-    pub(crate) port: u16,
+    /// The header `host`: the address to which the client connected, and the port.
+    pub(crate) host: String,
     /// When its body was read, epoch µs.
     pub(crate) at_us: i64,
     pub(crate) path: String,
@@ -31,6 +32,8 @@ pub(crate) struct Arrival {
 pub(crate) enum Answer {
     /// It answers.
     Send(Response<Full<Bytes>>),
+    /// It answers after this time.
+    Late(Response<Full<Bytes>>, Duration),
     /// It says nothing, and keeps the connection.
     Nothing,
     /// It closes the connection.
@@ -49,7 +52,12 @@ pub(crate) struct Receiver {
 impl Receiver {
     /// Listens on this port of 127.0.0.1; 0: on a free one.
     pub(crate) async fn start(port: u16, handler: Handler) -> io::Result<Receiver> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        Receiver::start_on(Ipv4Addr::LOCALHOST, port, handler).await
+    }
+
+    /// The same on this address; unspecified: on all.
+    pub(crate) async fn start_on(address: Ipv4Addr, port: u16, handler: Handler) -> io::Result<Receiver> {
+        let listener = TcpListener::bind((address, port)).await?;
         let port = listener.local_addr()?.port();
         let mut serving = JoinSet::new();
         serving.spawn(async move {
@@ -58,7 +66,7 @@ impl Receiver {
                 tokio::select! {
                     accepted = listener.accept() => {
                         if let Ok((stream, _)) = accepted {
-                            connections.spawn(serve(stream, port, Arc::clone(&handler)));
+                            connections.spawn(serve(stream, Arc::clone(&handler)));
                         }
                     }
                     Some(_) = connections.join_next() => {}
@@ -78,19 +86,24 @@ impl Receiver {
     }
 }
 
-async fn serve(stream: TcpStream, port: u16, handler: Handler) {
+async fn serve(stream: TcpStream, handler: Handler) {
     let _ = stream.set_nodelay(true);
-    let answer = service_fn(|request| one(request, port, &handler));
+    let answer = service_fn(|request| one(request, &handler));
     // The client may close the connection at any time.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
 }
 
-async fn one(request: Request<Incoming>, port: u16, handler: &Handler) -> Result<Response<Full<Bytes>>, io::Error> {
+async fn one(request: Request<Incoming>, handler: &Handler) -> Result<Response<Full<Bytes>>, io::Error> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     let (at_us, path) = (clock::wall_us(), head.uri.path().to_owned());
-    match handler(Arrival { port, at_us, path, headers: head.headers, body }) {
+    let host = head.headers.get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default().to_owned();
+    match handler(Arrival { host, at_us, path, headers: head.headers, body }) {
         Answer::Send(response) => Ok(response),
+        Answer::Late(response, wait) => {
+            clock::sleep(wait).await;
+            Ok(response)
+        }
         Answer::Nothing => pending().await,
         Answer::Close => Err(io::ErrorKind::ConnectionReset.into()),
     }

@@ -31,6 +31,8 @@ pub const PATH: &str = "/hooks/lab";
 pub struct Counts {
     /// Requests that were answered.
     pub answered: u64,
+    /// Requests to receivers that answer late.
+    pub late_answers: u64,
     /// Requests to receivers that say nothing.
     pub unanswered: u64,
     /// The first and the last of the answered, epoch µs.
@@ -39,25 +41,68 @@ pub struct Counts {
     pub last_us: i64,
     /// From due to arrival, of the answered.
     pub late: Percentiles,
+    /// The same, of those that were due in the first second.
+    pub first_late: Percentiles,
 }
 
 #[derive(Default)]
 struct Counting {
     counts: Counts,
     late: Latencies,
+    first_late: Latencies,
+    first_due_ms: i64,
 }
 
-/// Serves `hosts` ports, the first of which answer, and the last `hanging` of which say nothing,
-/// until the input ends.
+/// The receivers of one process: first those that answer, then those that answer late, then those that
+/// say nothing.
+#[derive(Debug, Clone, Copy, clap::Args)]
+// The command of this name has a group of arguments of its own.
+#[group(skip)]
+pub struct Hosts {
+    /// How many hosts
+    #[arg(long, default_value_t = 1000)]
+    pub hosts: usize,
+    /// How many of them do not answer
+    #[arg(long, default_value_t = 0)]
+    pub hanging: usize,
+    /// How many of them answer late
+    #[arg(long, default_value_t = 0)]
+    pub slow: usize,
+    /// How late these answer, ms
+    #[arg(long, default_value_t = 10_000)]
+    pub slow_ms: u64,
+}
+
+impl Hosts {
+    /// How many answer at once.
+    #[must_use]
+    pub fn healthy(&self) -> usize {
+        self.hosts.saturating_sub(self.hanging + self.slow)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Manner {
+    Prompt,
+    Late(Duration),
+    Silent,
+}
+
+/// Serves a port for each host, until the input ends.
 ///
 /// # Errors
 /// No port is free.
-pub async fn serve(hosts: usize, hanging: usize) -> Result<(), Failure> {
+pub async fn serve(hosts: Hosts) -> Result<(), Failure> {
     let counting = Arc::new(Mutex::new(Counting::default()));
-    let mut receivers = Vec::with_capacity(hosts + 1);
-    for host in 0..=hosts {
-        let (counting, hangs) = (Arc::clone(&counting), host + hanging > hosts);
-        let handler = move |arrival: Arrival| count(&counting, &arrival, hangs);
+    let mut receivers = Vec::with_capacity(hosts.hosts + 1);
+    for host in 0..=hosts.hosts {
+        let manner = match host {
+            host if host <= hosts.healthy() => Manner::Prompt,
+            host if host <= hosts.healthy() + hosts.slow => Manner::Late(Duration::from_millis(hosts.slow_ms)),
+            _ => Manner::Silent,
+        };
+        let counting = Arc::clone(&counting);
+        let handler = move |arrival: Arrival| count(&counting, &arrival, manner);
         // The first one tells the counts too, and is no target where others are.
         receivers.push(Receiver::start(0, Arc::new(handler)).await?);
     }
@@ -73,14 +118,18 @@ pub async fn serve(hosts: usize, hanging: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-fn count(counting: &Mutex<Counting>, arrival: &Arrival, hangs: bool) -> Answer {
+fn count(counting: &Mutex<Counting>, arrival: &Arrival, manner: Manner) -> Answer {
     let mut counting = counting.lock();
-    match arrival.path.as_str() {
-        PATH if hangs => {
+    match (arrival.path.as_str(), manner) {
+        (PATH, Manner::Silent) => {
             counting.counts.unanswered += 1;
             Answer::Nothing
         }
-        PATH => {
+        (PATH, Manner::Late(wait)) => {
+            counting.counts.late_answers += 1;
+            Answer::Late(Response::new(Full::default()), wait)
+        }
+        (PATH, Manner::Prompt) => {
             let counts = &mut counting.counts;
             counts.answered += 1;
             counts.last_us = arrival.at_us;
@@ -89,15 +138,21 @@ fn count(counting: &Mutex<Counting>, arrival: &Arrival, hangs: bool) -> Answer {
             }
             if let Some(due_ms) = arrival.headers.get(DUE).and_then(|due| due.to_str().ok()?.parse::<i64>().ok()) {
                 counting.late.add(arrival.at_us - due_ms * 1000);
+                if counting.first_due_ms == 0 {
+                    counting.first_due_ms = due_ms;
+                }
+                if due_ms < counting.first_due_ms + 1000 {
+                    counting.first_late.add(arrival.at_us - due_ms * 1000);
+                }
             }
             status(200)
         }
-        "/reset" => {
+        ("/reset", _) => {
             *counting = Counting::default();
             status(200)
         }
         _ => {
-            let counts = Counts { late: counting.late.percentiles(), ..counting.counts };
+            let counts = Counts { late: counting.late.percentiles(), first_late: counting.first_late.percentiles(), ..counting.counts };
             Answer::Send(Response::new(Full::new(Bytes::from(serde_json::to_vec(&counts).unwrap_or_default()))))
         }
     }
@@ -113,9 +168,13 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts the process.
-    pub(super) async fn start(hosts: usize, hanging: usize) -> Result<Process, Failure> {
+    pub(super) async fn start(hosts: Hosts) -> Result<Process, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["http", "receive", "--hosts", &hosts.to_string(), "--hanging", &hanging.to_string()]);
+        command.args(["http", "receive"]);
+        let numbers = [("--hosts", hosts.hosts as u64), ("--hanging", hosts.hanging as u64), ("--slow", hosts.slow as u64)];
+        for (name, number) in numbers.into_iter().chain([("--slow-ms", hosts.slow_ms)]) {
+            command.args([name, &number.to_string()]);
+        }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {

@@ -15,7 +15,7 @@ use super::consumer::consume;
 use super::faults::{self, Struck};
 use super::http::Link;
 use super::limit;
-use super::producer::produce;
+use super::producer::{crowd, produce};
 use super::scene::{QUEUE, Scene};
 use super::tally::Counts;
 use crate::chaos::campaign::{damage, redis_word};
@@ -39,6 +39,8 @@ pub struct Options {
     pub jobs: u64,
     /// Jobs scheduled a second; 0: as many as possible.
     pub rate: u64,
+    /// How many other queues have a job each; every second job is cancelled.
+    pub names: u64,
     /// How many consumers at a time.
     pub consumers: usize,
     /// The share of them that is killed, from 0 to 1.
@@ -68,6 +70,8 @@ pub struct Summary {
     pub redis: &'static str,
     /// Seconds from the first request to the last finish.
     pub secs: f64,
+    /// Other queues that had a job.
+    pub names: u64,
     /// Jobs that were accepted.
     pub jobs: usize,
     /// Hand-outs that a consumer saw.
@@ -120,6 +124,7 @@ pub async fn run(options: Options) -> Result<Summary, Failure> {
     for number in 0..options.consumers {
         consumers.spawn(consume(scene.clone(), options.seed ^ (number as u64 + 1), number < mortal));
     }
+    let crowding = tokio::spawn(crowd(scene.clone(), options.names));
     let producing = tokio::spawn(produce(scene.clone(), options.jobs, options.rate, options.seed.wrapping_add(7)));
     let mut struck = Struck::default();
     let mut wrong = Vec::new();
@@ -130,16 +135,18 @@ pub async fn run(options: Options) -> Result<Summary, Failure> {
     if !in_time {
         wrong.push(format!("no job was finished for {PATIENCE:?}"));
     }
+    wrong.append(&mut struck.wrong);
     wrong.extend(left(&scene).await);
     scene.stop.cancel();
     producing.abort();
+    let names = crowding.await.unwrap_or_default();
     while consumers.join_next().await.is_some() {}
     let mut inquests = std::mem::take(&mut *scene.inquests.lock());
     while inquests.join_next().await.is_some() {}
     wrong.extend(damage(&system).await?.into_iter().map(|damage| format!("fsck: {damage}")));
     wrong.extend(system.stop_instances().await);
     system.stop_servers().await.map_err(failure)?;
-    Ok(Summary { secs, ..summary(&options, &scene, &struck, wrong) })
+    Ok(Summary { secs, names, ..summary(&options, &scene, &struck, wrong) })
 }
 
 /// How many consumers are killed again and again.
@@ -160,6 +167,7 @@ fn summary(options: &Options, scene: &Scene, struck: &Struck, mut wrong: Vec<Str
         seed: options.seed,
         redis: redis_word(options.redis),
         secs: 0.0,
+        names: 0,
         jobs: sums.jobs,
         hand_outs: sums.hand_outs,
         unseen: sums.unseen,

@@ -13,7 +13,7 @@ use crate::chaos::history::{Fault, Forgotten};
 use crate::chaos::inject::inject;
 use crate::chaos::plan::{Pace, Plan};
 use crate::chaos::system::{System, SystemOptions};
-use dwell::config::Durability;
+use dwell::config::{Durability, RedisMode};
 
 /// What is injected unless the command says which.
 const KILLS: [FaultKind; 8] = [
@@ -27,12 +27,13 @@ const KILLS: [FaultKind; 8] = [
     FaultKind::RedisSlotsMoved,
 ];
 /// What can be injected besides.
-const MORE: [FaultKind; 9] = [
+const MORE: [FaultKind; 10] = [
     FaultKind::DwellFreeze,
     FaultKind::RedisFreeze,
     FaultKind::RedisRestart,
     FaultKind::RedisScriptFlush,
     FaultKind::RedisClientKill,
+    FaultKind::RedisPasswordRotated,
     FaultKind::LinkCutRedis,
     FaultKind::LinkStallRedis,
     FaultKind::LinkSlowRedis,
@@ -59,6 +60,8 @@ pub(super) fn kinds(only: &[FaultKind], system: &SystemOptions) -> Result<Vec<Fa
 #[derive(Debug, Default)]
 pub(super) struct Struck {
     pub(super) faults: Vec<Fault>,
+    /// What went wrong during a fault.
+    pub(super) wrong: Vec<String>,
 }
 
 impl Struck {
@@ -75,7 +78,7 @@ impl Struck {
             if is_enough() {
                 break;
             }
-            let cut_off = scene.tally.pops_cut_off.get();
+            let (cut_off, served) = (scene.tally.pops_cut_off.get(), scene.tally.pops_with_jobs.get());
             let mut random = StdRng::seed_from_u64(step.seed);
             let injected = Box::pin(inject(step.kind, system, &mut random, step.hold)).await;
             let mut fault = Fault::from(injected.map_err(|error| Failure::Unexpected(format!("{}: {error}", step.kind)))?);
@@ -88,6 +91,11 @@ impl Struck {
                 scene.tally.pops_cut_off.get() - cut_off,
                 scene.ledger.lock().finished(),
             ));
+            // The masters that live have jobs.
+            let is_served = scene.tally.pops_with_jobs.get() > served;
+            if step.kind == FaultKind::RedisMasterFrozen && system.options().redis == RedisMode::Cluster && !is_served {
+                self.wrong.push(format!("no pop had a job while one of the masters was frozen: {}", fault.detail));
+            }
             self.faults.push(fault);
             clock::sleep(step.pause).await;
         }

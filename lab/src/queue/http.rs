@@ -76,6 +76,11 @@ impl Link {
         self.call(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()).await
     }
 
+    /// A DELETE.
+    pub(crate) async fn delete(&mut self, path: &str) -> io::Result<(u16, Vec<u8>)> {
+        self.call(format!("DELETE {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()).await
+    }
+
     /// Schedules these jobs, [`JOBS`] of them in a call.
     ///
     /// # Errors

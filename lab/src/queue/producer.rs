@@ -56,3 +56,36 @@ async fn store(scene: &Scene, link: &mut Link, batch: &[(String, i64)]) -> bool 
     }
     is_accepted
 }
+
+/// Gives so many other queues a job that is due later, and cancels every second one: their names are
+/// there while the campaign runs. Returns how many queues had one.
+pub(super) async fn crowd(scene: Arc<Scene>, names: u64) -> u64 {
+    let mut random = StdRng::seed_from_u64(names);
+    let mut link = scene.link(&mut random);
+    let mut done = 0;
+    for at in (0..names).step_by(usize::try_from(BATCH).unwrap_or(1)) {
+        let numbers = at..names.min(at + BATCH);
+        let jobs: Vec<_> =
+            numbers.clone().map(|n| json!({ "id": format!("crowd-{n}"), "queue": format!("lab.crowd-{n}"), "for": "1h" })).collect();
+        let body = serde_json::to_vec(&jobs).unwrap_or_default();
+        while !matches!(link.post("/v1/jobs", &body).await, Ok((200, answer)) if !String::from_utf8_lossy(&answer).contains("\"status\":5"))
+        {
+            if scene.stop.is_cancelled() {
+                return done;
+            }
+            link = scene.link(&mut random);
+            clock::sleep(AGAIN).await;
+        }
+        done = numbers.end;
+        for n in numbers.step_by(2) {
+            if scene.stop.is_cancelled() {
+                return done;
+            }
+            // A cancel without an answer leaves a job more.
+            if link.delete(&format!("/v1/jobs/crowd-{n}")).await.is_err() {
+                link = scene.link(&mut random);
+            }
+        }
+    }
+    done
+}

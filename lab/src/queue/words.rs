@@ -8,8 +8,8 @@ use super::http::{Answer, Job, Link, Results};
 use super::scene::Scene;
 use dwell::clock;
 
-/// What becomes of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What becomes of a job, in the order of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
     Finish,
     Fail,
@@ -67,8 +67,12 @@ pub(super) async fn say(scene: &Scene, link: &mut Link, words: &[Word]) -> bool 
     };
     let heard_ms = clock::wall_ms();
     let mut ledger = scene.ledger.lock();
+    // In the order of the call. A consumer may hold two leases of a job: one is over.
+    let mut asked: Vec<&Word> = words.iter().collect();
+    asked.sort_by_key(|word| word.outcome);
     for Answer { id, verdict } in answers {
-        let Some(word) = words.iter().find(|word| word.id == id) else { continue };
+        let Some(at) = asked.iter().position(|word| word.id == id) else { continue };
+        let word = asked.remove(at);
         if word.outcome == Outcome::Finish {
             match verdict.as_str() {
                 "finished" => scene.tally.finished.add(1),

@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use dwell_connectors::{Caution, CautionKind, ConsumerState, ErrorKind, FirstRead, Sink, SourceOptions, Start};
+use dwell_connectors::{Caution, CautionKind, ConnectorError, ConsumerState, ErrorKind, FirstRead, Sink, SourceOptions, Start};
 use futures_util::future::join_all;
 
 use super::Check;
-use crate::bridge::{Needed, Roles, needed, nothing_takes};
+use crate::bridge::{Needed, nothing_takes, of_dispatch, of_ingest};
 use crate::config::{Broker, Ingest, Settings};
 use crate::ingest::source_options;
 use crate::units::show_time_ms;
-
-/// The roles of `dwell run` without flags.
-const ROLES: Roles = Roles { ingest: true, dispatch: true };
 
 pub(super) async fn checks(settings: &Settings) -> Vec<Check> {
     let looks = settings.brokers.iter().map(|(name, broker)| of_broker(settings, name, broker));
@@ -22,13 +19,15 @@ pub(super) async fn checks(settings: &Settings) -> Vec<Check> {
 /// Checks the broker, then its destinations, then its ingests.
 async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Check> {
     let own_name = format!("brokers.{name}");
-    let needed = needed(settings, ROLES, name, broker);
     let ingests: Vec<(String, &Ingest)> = settings
         .ingest
         .iter()
         .filter(|(_, ingest)| ingest.broker == *name)
         .map(|(ingest_name, ingest)| (format!("ingest.{ingest_name}"), ingest))
         .collect();
+    let of_ingests = settings.ingest.iter().filter(|(_, ingest)| ingest.broker == *name);
+    let of_ingests = of_ingests.flat_map(|(ingest_name, ingest)| of_ingest(ingest_name, ingest, broker));
+    let needed: Vec<Needed> = of_dispatch(settings, name, broker).into_iter().chain(of_ingests).collect();
     let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
     // The outcomes are kept until the end: a sink without a receiver counts as lost.
     let (sink, _outcomes) = match broker.connector.sink(timeout).await {
@@ -41,12 +40,16 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         }
     };
     let mut checks = vec![Check::good(own_name, format!("{} at {}", broker.connector.kind(), broker.connector.place()))];
+    // All at once: patterns share a host, and all hosts the certificates.
+    let named = needed.iter().map(|needed| needed.to.address.as_str());
+    let named: Vec<&str> = named.chain(broker.allow.iter().map(String::as_str)).collect();
+    let mut reached: Reached = broker.connector.reach(&named).await.map(Vec::into_iter);
     for needed in &needed {
-        checks.push(of_destination(name, broker, sink.as_ref(), needed).await);
+        checks.push(of_destination(name, broker, sink.as_ref(), needed, &mut reached).await);
     }
     for (ingest_name, ingest) in ingests {
         let options = source_options(ingest, &settings.limits);
-        let looked = of_ingest(ingest_name.clone(), broker, &options, ingest).await;
+        let looked = of_source(ingest_name.clone(), broker, &options, ingest).await;
         // A missing source has no facts to check.
         if looked.ok
             && let Ok(cautions) = broker.connector.cautions(&options).await
@@ -55,16 +58,19 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         }
         checks.push(looked);
     }
-    checks.extend(of_targets(name, broker, sink.as_ref()).await);
+    checks.extend(of_targets(name, broker, sink.as_ref(), &mut reached).await);
     // Nothing was published: errors on close change nothing.
     let _ = sink.close().await;
     checks
 }
 
-async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &Needed) -> Check {
+/// What is told of what can be reached, one after the other; `None` where a sink tells.
+type Reached = Option<std::vec::IntoIter<Result<String, ConnectorError>>>;
+
+async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &Needed, reached: &mut Reached) -> Check {
     let check = needed.setting.as_str();
     // Whether a URL takes messages shows only when it is used; whether its host is there shows now.
-    match broker.connector.reach(&needed.to.address).await {
+    match reached.as_mut().and_then(Iterator::next) {
         Some(Ok(reached)) => return Check::good(check, reached),
         Some(Err(error)) => return Check::warning(check, error.message, error.hint),
         None => {}
@@ -77,7 +83,7 @@ async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &N
     }
 }
 
-async fn of_ingest(check: String, broker: &Broker, options: &SourceOptions, ingest: &Ingest) -> Check {
+async fn of_source(check: String, broker: &Broker, options: &SourceOptions, ingest: &Ingest) -> Check {
     let (topic, group) = (&ingest.topic, &ingest.group);
     match broker.connector.look(options).await {
         Ok(ConsumerState::Exists) => Check::good(check, format!("`{topic}` is read as `{group}`")),
@@ -94,7 +100,7 @@ async fn of_ingest(check: String, broker: &Broker, options: &SourceOptions, inge
 /// Warns of risks of a source, if they matter to this ingest.
 fn of_caution(ingest_name: &str, ingest: &Ingest, Caution { kind, message, hint }: Caution) -> Option<Check> {
     let (message, hint) = match kind {
-        CautionKind::Drops | CautionKind::Expires => (message, hint),
+        CautionKind::Drops | CautionKind::Expires | CautionKind::Loses | CautionKind::HoldsBack => (message, hint),
         CautionKind::ProducerTime if ingest.from_receipt => return None,
         CautionKind::ProducerTime => (
             format!("{message}; delays count from it: a producer whose clock is behind makes its delays end early"),
@@ -126,10 +132,10 @@ fn first_read(check: String, ingest: &Ingest, first: Option<FirstRead>) -> Check
 
 /// Warns of targets in `allow` that do not exist or cannot be reached: their jobs would fail, retry
 /// and die. For patterns only some brokers can tell.
-async fn of_targets(name: &str, broker: &Broker, sink: &dyn Sink) -> Vec<Check> {
+async fn of_targets(name: &str, broker: &Broker, sink: &dyn Sink, reached: &mut Reached) -> Vec<Check> {
     let mut checks = Vec::new();
     for pattern in &broker.allow {
-        match broker.connector.reach(pattern).await {
+        match reached.as_mut().and_then(Iterator::next) {
             Some(Ok(reached)) => checks.push(Check::good(format!("brokers.{name}.allow"), reached)),
             Some(Err(error)) => checks.push(Check::warning(format!("brokers.{name}.allow"), error.message, error.hint)),
             None => {}

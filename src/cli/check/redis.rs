@@ -50,14 +50,13 @@ pub(super) async fn checks(all: &Settings) -> Vec<Check> {
 /// Jobs of queues that these settings do not declare. Another instance may hand them out.
 async fn queues(settings: &Redis, declared: &Queues) -> Result<Vec<Check>, StoreError> {
     let store = Store::attach(settings).await?;
-    let names: Vec<String> = store.reader.queues().await?.into_iter().filter(|name| declared.get(name).is_none()).collect();
-    let counts = store.reader.queue_counts(&names).await?;
+    let counts = store.reader.active_counts(|queue| declared.get(queue).is_none()).await?;
     let alive = |counts: &QueueCounts| counts.scheduled + counts.ready + counts.reserved;
     let check = |counts: &QueueCounts| {
         let detail = format!("{} jobs wait in the queue `{}`, which these settings do not declare", alive(counts), counts.queue);
         Check::warning("redis.stranded", detail, "if no other instance has this queue, declare it in [queues] again, or cancel its jobs")
     };
-    Ok(counts.iter().filter(|counts| alive(counts) > 0).map(check).collect())
+    Ok(counts.queues.values().filter(|counts| alive(counts) > 0).map(check).collect())
 }
 
 /// Jobs of brokers that these settings do not name. Another instance may deliver them.

@@ -15,6 +15,7 @@ use crate::config::Scope;
 use crate::consumers::PoppedJobs;
 use crate::http::caller::Caller;
 use crate::http::trace::of_consumers;
+use crate::request::OwnQueues;
 use crate::store::error::StoreError;
 
 /// How long a pop waits for a job: as long as delay-queue's, whose clients wait 200 s.
@@ -102,6 +103,7 @@ impl DelayQueue {
     pub(super) async fn end(&self, caller: &Caller, id: &str) -> Result<(), Failed> {
         let Some(found) = self.find(id).await? else { return Ok(()) };
         allow(caller, Scope::Consume, found.job().queue.as_deref().unwrap_or_default())?;
-        Ok(self.service.end(&found).await?)
+        // The job of this id may be another one by now.
+        Ok(self.service.end(&found, &caller.own_queues().unwrap_or_else(OwnQueues::any)).await?)
     }
 }

@@ -77,13 +77,6 @@ impl DelayQueue {
         if let Some(refusal) = self.service.refuses(&pushed.topic, pushed.body.len()) {
             return Err(Failed::new(refusal.text(&pushed.topic)));
         }
-        if caller.is_restricted() {
-            // A job of others is not replaced.
-            let existing = self.service.find_any(&id).await?;
-            if existing.is_some_and(|found| !caller.sees(found.job())) {
-                return Err(Failed::new("`id`: a job that is not of this token has it"));
-            }
-        }
         let job = Job {
             // At most 86 400 s.
             ttr_ms: u32::try_from(ttr_ms).unwrap_or(u32::MAX),
@@ -94,7 +87,7 @@ impl DelayQueue {
             created_ms: self.service.now_ms(),
             ..Job::for_queue(pushed.topic, pushed.body)
         };
-        Ok(self.service.schedule(id, job, Due::In(delay_ms)).await?)
+        Ok(self.service.schedule(id, job, Due::In(delay_ms), caller.own_queues()).await?)
     }
 
     /// The job of this id, if it belongs to a queue.

@@ -22,7 +22,9 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::access::{self, Access, Denied};
 use super::fields::Fields;
 use super::service::Service;
+use crate::budget::UsedUp;
 use crate::clock;
+use crate::http::account::Account;
 use crate::http::caller::Caller;
 use crate::http::extract::BODY_TIMEOUT;
 use crate::http::trace;
@@ -78,6 +80,7 @@ impl FromRequest<DelayQueue> for Call {
         let query: Result<Query<InQuery>, _> = Query::from_request_parts(&mut parts, &()).await;
         let sent = query.ok().and_then(|Query(query)| query.token).unwrap_or_default();
         let caller = state.access.caller(&sent)?;
+        let account = parts.extensions.get::<Account>().cloned();
         let body = match clock::timeout(BODY_TIMEOUT, Bytes::from_request(Request::from_parts(parts, body), &())).await {
             Some(Ok(body)) => body,
             Some(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
@@ -85,6 +88,11 @@ impl FromRequest<DelayQueue> for Call {
             }
             _ => return Err(Failed::new("the body of the call could not be read to its end")),
         };
+        if let Some(account) = account
+            && !account.read(&body).await?
+        {
+            return Err(Failed::new("the call has too many values to be read"));
+        }
         Ok(Call { caller, fields: Fields::read(&body)? })
     }
 }
@@ -108,6 +116,12 @@ impl From<String> for Failed {
     }
 }
 
+impl From<UsedUp> for Failed {
+    fn from(used_up: UsedUp) -> Self {
+        Failed { status: StatusCode::SERVICE_UNAVAILABLE, text: format!("{used_up}: try again") }
+    }
+}
+
 impl From<Denied> for Failed {
     fn from(denied: Denied) -> Self {
         let (status, text) = match denied {
@@ -121,10 +135,15 @@ impl From<Denied> for Failed {
 
 impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Self {
+        if error.class == Class::Taken {
+            return Failed::new(format!("`id`: {}: {}", error.message, error.hint));
+        }
         if error.class == Class::QueueFull {
             return Failed::new(error.message);
         }
-        tracing::warn!(%error, hint = error.hint, "a call could not be carried out");
+        if !error.is_told() {
+            tracing::warn!(%error, hint = error.hint, "a call could not be carried out");
+        }
         Failed::new(error.message)
     }
 }

@@ -173,10 +173,15 @@ impl From<Denied> for Error {
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
+        if error.class == Class::Taken {
+            return Error::new(StatusCode::CONFLICT, error.message);
+        }
         if error.class == Class::QueueFull {
             return Error::new(StatusCode::TOO_MANY_REQUESTS, error.message);
         }
-        tracing::warn!(%error, hint = error.hint, "a call could not be carried out");
+        if !error.is_told() && error.class != Class::Memory {
+            tracing::warn!(%error, hint = error.hint, "a call could not be carried out");
+        }
         // Clients try again after a status of 500 and above.
         Error::new(StatusCode::SERVICE_UNAVAILABLE, error.message)
     }

@@ -49,15 +49,6 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-impl FromRequestParts<Lmstfy> for Named {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Lmstfy) -> Result<Self, Error> {
-        let path = path(parts).await?;
-        Named::read(part(&path, "namespace"), part(&path, "queue"))
-    }
-}
-
 /// A call for one queue.
 #[derive(Debug)]
 pub(super) struct Call {
@@ -83,6 +74,24 @@ impl FromRequestParts<Lmstfy> for Call {
         let named = Named::read(part(&path, "namespace"), part(&path, "queue"))?;
         let caller = caller(parts, lmstfy).await?;
         Ok(Call { named, job: part(&path, "job_id").to_owned(), caller })
+    }
+}
+
+/// A call for one queue that needs no token.
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) named: Named,
+    /// The call brought a token all the same, or the listener asks for none.
+    pub(super) is_known: bool,
+}
+
+impl FromRequestParts<Lmstfy> for Counted {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, lmstfy: &Lmstfy) -> Result<Self, Error> {
+        let path = path(parts).await?;
+        let named = Named::read(part(&path, "namespace"), part(&path, "queue"))?;
+        Ok(Counted { named, is_known: caller(parts, lmstfy).await.is_ok() })
     }
 }
 

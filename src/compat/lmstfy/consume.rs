@@ -15,6 +15,7 @@ use crate::compat::service::{Asked, Service};
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
 use crate::http::trace::of_consumers;
+use crate::request::OwnQueues;
 use crate::store::error::StoreError;
 use crate::store::queue::pop::Popped;
 
@@ -73,8 +74,9 @@ pub(super) async fn acknowledge(State(lmstfy): State<Lmstfy>, call: Call) -> Res
 impl Lmstfy {
     /// Ends the job of this id if it belongs to this queue.
     pub(super) async fn end(&self, named: &Named, id: &str) -> Result<(), Error> {
-        if let Some(found) = self.service.find(Some(&named.full()), id).await? {
-            self.service.end(&found).await?;
+        let queue = named.full();
+        if let Some(found) = self.service.find(Some(&queue), id).await? {
+            self.service.end(&found, &OwnQueues::new([queue.as_str()])).await?;
         }
         Ok(())
     }

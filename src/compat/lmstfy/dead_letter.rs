@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::Lmstfy;
 use super::answer::Error;
-use super::call::{Call, Named};
+use super::call::{Call, Counted};
 use super::query::Query;
 use crate::compat::service::Refusal;
 use crate::config::Scope;
 use crate::job::Job;
+use crate::request::OwnQueues;
 use crate::store::reader::lookup::Place;
 
 /// The most dead jobs that are read at once.
@@ -21,16 +22,16 @@ const PAGE: usize = 100;
 pub(super) async fn peek(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Json<Value>, Error> {
     let named = call.allow(Scope::Read)?;
     let queue = lmstfy.declared(named)?;
-    let size = lmstfy.service.counts(&queue).await?.dead;
+    let size = lmstfy.service.count(&queue, Place::Dead).await?;
     let first = lmstfy.service.dead(&queue, 1).await?.into_iter().next();
     let head = first.map(|job| job.id.as_str().to_owned()).unwrap_or_default();
     Ok(Json(json!({ "namespace": named.namespace, "queue": named.queue, "deadletter_size": size, "deadletter_head": head })))
 }
 
 /// The number of dead jobs. As with lmstfy, this call needs no token.
-pub(super) async fn size(State(lmstfy): State<Lmstfy>, named: Named) -> Result<Json<Value>, Error> {
+pub(super) async fn size(State(lmstfy): State<Lmstfy>, Counted { named, is_known }: Counted) -> Result<Json<Value>, Error> {
     let queue = lmstfy.declared(&named)?;
-    let size = lmstfy.service.counts(&queue).await?.dead;
+    let size = lmstfy.sizes.of(&lmstfy.service, queue, Place::Dead, is_known).await?;
     Ok(Json(json!({ "namespace": named.namespace, "queue": named.queue, "size": size })))
 }
 
@@ -68,6 +69,7 @@ pub(super) async fn respawn(State(lmstfy): State<Lmstfy>, call: Call, query: Que
 pub(super) async fn delete(State(lmstfy): State<Lmstfy>, call: Call, query: Query) -> Result<StatusCode, Error> {
     let queue = call.allow(Scope::Act)?.full();
     let limit = query.limit()?;
+    let own_queues = OwnQueues::new([queue.as_str()]);
     let mut count = 0;
     while count < limit && lmstfy.service.queue(&queue).is_some() {
         let page = lmstfy.service.dead(&queue, PAGE.min(limit - count)).await?;
@@ -75,7 +77,7 @@ pub(super) async fn delete(State(lmstfy): State<Lmstfy>, call: Call, query: Quer
             break;
         }
         for dead in page {
-            lmstfy.service.end(&dead).await?;
+            lmstfy.service.end(&dead, &own_queues).await?;
             count += 1;
         }
     }

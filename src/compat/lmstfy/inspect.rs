@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::Lmstfy;
 use super::answer::{Error, View};
-use super::call::{Call, Named};
+use super::call::{Call, Counted, Named};
 use crate::config::Scope;
+use crate::store::reader::lookup::Place;
 
 /// The ready job that has waited the longest. It stays.
 pub(super) async fn peek(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Response, Error> {
@@ -28,9 +29,9 @@ pub(super) async fn job(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Resp
 }
 
 /// The number of ready jobs. As with lmstfy, this call needs no token.
-pub(super) async fn size(State(lmstfy): State<Lmstfy>, named: Named) -> Result<Json<Value>, Error> {
+pub(super) async fn size(State(lmstfy): State<Lmstfy>, Counted { named, is_known }: Counted) -> Result<Json<Value>, Error> {
     let queue = lmstfy.declared(&named)?;
-    let size = lmstfy.service.counts(&queue).await?.ready;
+    let size = lmstfy.sizes.of(&lmstfy.service, queue, Place::Ready, is_known).await?;
     Ok(Json(json!({ "namespace": named.namespace, "queue": named.queue, "size": size })))
 }
 

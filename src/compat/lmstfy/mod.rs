@@ -3,7 +3,7 @@
 //!
 //! - `publish`, `consume`, `inspect`, `dead_letter`: the calls.
 //! - `call`: what a call names and who makes it; `query`: its numbers; `answer`: jobs and errors as
-//!   lmstfy writes them; `ids`: the ids of jobs.
+//!   lmstfy writes them; `ids`: the ids of jobs; `sizes`: the counts that need no token.
 //!
 //! The calls of lmstfy's admin port are not here: tokens are settings.
 
@@ -15,6 +15,7 @@ mod ids;
 mod inspect;
 mod publish;
 mod query;
+mod sizes;
 
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use self::answer::Error;
 use self::ids::Ids;
+use self::sizes::Sizes;
 use super::access::{self, Access};
 use super::service::Service;
 use crate::http::trace;
@@ -36,13 +38,14 @@ pub(super) struct Lmstfy {
     service: Service,
     access: Access,
     ids: Arc<Ids>,
+    sizes: Arc<Sizes>,
 }
 
 /// The calls of lmstfy.
 pub fn router(service: Service, access: Access) -> Router {
     let limit = usize::try_from(service.rules().limits.max_body).unwrap_or(usize::MAX);
     let guard = access.clone();
-    let lmstfy = Lmstfy { service, access, ids: Arc::default() };
+    let lmstfy = Lmstfy { service, access, ids: Arc::default(), sizes: Arc::default() };
     Router::new()
         .route("/api/{namespace}/{queue}", put(publish::publish).get(consume::consume).delete(inspect::destroy))
         .route("/api/{namespace}/{queue}/bulk", put(publish::bulk).layer(DefaultBodyLimit::max(publish::bulk_bytes(limit))))

@@ -10,7 +10,6 @@ use axum::response::{IntoResponse, Response};
 use dwell_connectors::{Headers, Value};
 use futures_util::future::join_all;
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::Lmstfy;
 use super::answer::{ATTRIBUTE, Error};
@@ -19,12 +18,14 @@ use super::query::{Query, Terms};
 use crate::compat::service::Refusal;
 use crate::config::Scope;
 use crate::http::extract::BODY_TIMEOUT;
+use crate::http::one_or_many::Elements;
 use crate::job::{Due, Job, JobId};
+use crate::request::OwnQueues;
 
 /// The most jobs of one `bulk`.
 const BULK_MAX: usize = 64;
 /// The most bytes of a `bulk`, whatever `limits.max_body` is.
-const BULK_BYTES: usize = 64 << 20;
+const BULK_BYTES: usize = 16 << 20;
 /// What a `bulk` may hold besides its jobs, bytes.
 const BULK_ENVELOPE: usize = 64 << 10;
 const ATTRIBUTES_MAX: usize = 16;
@@ -50,7 +51,7 @@ pub(super) async fn publish_again(State(lmstfy): State<Lmstfy>, call: Call, quer
     let before = lmstfy.service.find(Some(&named.full()), &call.job).await?;
     let answer = lmstfy.publish(named, &query, request, before.is_some()).await?;
     if let Some(before) = before {
-        lmstfy.service.end(&before).await?;
+        lmstfy.service.end(&before, &OwnQueues::new([named.full().as_str()])).await?;
     }
     Ok(answer)
 }
@@ -61,7 +62,8 @@ pub(super) async fn bulk(State(lmstfy): State<Lmstfy>, call: Call, query: Query,
     let terms = query.terms(lmstfy.service.rules().limits.max_delay_ms)?;
     let attributes = Attributes::of(request.headers())?;
     let body = read(request).await?;
-    let bodies: Vec<&RawValue> = serde_json::from_slice(&body).map_err(|_| Error::bad("request body should be an array of objects"))?;
+    let Elements::<BULK_MAX>(bodies) =
+        serde_json::from_slice(&body).map_err(|_| Error::bad("request body should be an array of objects"))?;
     if bodies.is_empty() {
         return Err(Error::bad("no jobs"));
     }
@@ -73,8 +75,10 @@ pub(super) async fn bulk(State(lmstfy): State<Lmstfy>, call: Call, query: Query,
         lmstfy.job(named, terms, &attributes, body.slice_ref(json))
     });
     let jobs: Vec<(JobId, Job)> = jobs.collect::<Result<_, _>>()?;
+    let own_queues = OwnQueues::new([named.full().as_str()]);
     let ids: Vec<String> = jobs.iter().map(|(id, _)| id.as_str().to_owned()).collect();
-    for stored in join_all(jobs.into_iter().map(|(id, job)| lmstfy.service.schedule(id, job, terms.due()))).await {
+    for stored in join_all(jobs.into_iter().map(|(id, job)| lmstfy.service.schedule(id, job, terms.due(), Some(own_queues.clone())))).await
+    {
         stored?;
     }
     Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_ids": ids }))).into_response())
@@ -89,7 +93,7 @@ impl Lmstfy {
         if instead {
             self.service.schedule_instead(id.clone(), job, terms.due()).await?;
         } else {
-            self.service.schedule(id.clone(), job, terms.due()).await?;
+            self.service.schedule(id.clone(), job, terms.due(), Some(OwnQueues::new([named.full().as_str()]))).await?;
         }
         Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": id.as_str() }))).into_response())
     }
@@ -205,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_bulk_may_have_its_most_jobs_of_the_usual_size() {
-        assert_eq!(bulk_bytes(1 << 20), (64 << 20) + BULK_ENVELOPE);
+        assert_eq!(bulk_bytes(1 << 20), (16 << 20) + BULK_ENVELOPE);
         assert_eq!(bulk_bytes(100 << 20), (100 << 20) + BULK_ENVELOPE);
         assert_eq!(bulk_bytes(1000), 64_000 + BULK_ENVELOPE);
     }

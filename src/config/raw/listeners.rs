@@ -95,12 +95,13 @@ pub struct Compat {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Probes {
-    /// The IP address and port to listen on.
+    /// The IP address and port to listen on. `[::]` takes IPv4 too; on a host without IPv6 it is
+    /// `0.0.0.0`.
     pub listen: String,
 }
 
 impl Default for Probes {
     fn default() -> Self {
-        Probes { listen: "0.0.0.0:9464".to_owned() }
+        Probes { listen: "[::]:9464".to_owned() }
     }
 }

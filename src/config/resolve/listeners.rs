@@ -78,7 +78,8 @@ impl Resolver<'_> {
             if let Some(other) = same.or_else(|| (master == Some(&secret)).then(|| "http.token_file".to_owned())) {
                 self.note_at(&path, (format!("{other} is the same token"), "give each its own".to_owned()));
             }
-            tokens.insert(name.clone(), Token { secret, may: raw.may.clone(), queues: raw.queues.clone() });
+            let file = raw.token_file.as_ref().map(Into::into);
+            tokens.insert(name.clone(), Token { secret, file, may: raw.may.clone(), queues: raw.queues.clone() });
         }
         tokens
     }

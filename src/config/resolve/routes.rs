@@ -30,11 +30,11 @@ impl Resolver<'_> {
             // `walk` reported what is missing or wrong; serde would report only the first.
             let noted = self.problems.iter().any(|problem| problem.key.starts_with(&format!("{key}.")));
             let Some(raw) = self.entry::<raw::Broker>(&key, noted) else { continue };
-            for pattern in &raw.allow {
-                let allow = format!("{key}.allow");
-                self.check(&allow, rules::address(pattern));
-                if let Some(wrong) = raw.connector.pattern_problem(pattern).filter(|_| !pattern.is_empty()) {
-                    self.note(&allow, wrong);
+            for (index, pattern) in raw.allow.iter().enumerate() {
+                let wrong = rules::address(pattern).err();
+                for (why, hint) in wrong.into_iter().chain(raw.connector.pattern_problem(pattern).filter(|_| !pattern.is_empty())) {
+                    let shown = raw.connector.shown(&Destination::new(pattern));
+                    self.note_item(&["brokers", &name, "allow"], index, (format!("pattern `{shown}`: {why}"), hint));
                 }
             }
             for message in raw.connector.problems() {
@@ -89,6 +89,12 @@ impl Resolver<'_> {
             }
             let max_age = Some(raw.max_age.trim()).filter(|age| !age.is_empty());
             let max_age_ms = max_age.and_then(|age| self.check(&format!("{key}.max_age"), rules::duration(age, 1, rules::LONGEST_MS)));
+            let due_header = Some(raw.due_header.clone()).filter(|name| !name.is_empty());
+            if let Some(name) = due_header.as_deref().filter(|name| crate::request::is_read_already(name)) {
+                let wrong =
+                    (format!("{name} is a header that Dwell reads or sets by itself"), "name a header of the producers' own".to_owned());
+                self.note(&format!("{key}.due_header"), wrong);
+            }
             // The only place that names the expired queue.
             let has_expired = connector.is_some_and(|connector| connector.capabilities().expired_queue);
             let made = || (raw.declare && has_expired).then(|| format!("{}.expired", raw.topic));
@@ -111,6 +117,7 @@ impl Resolver<'_> {
                 hold_ms: hold.unwrap_or_default(),
                 start,
                 max_age_ms,
+                due_header,
             };
             self.check_read_once(&key, &ingest, &ingests);
             ingests.insert(name, ingest);

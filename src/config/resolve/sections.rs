@@ -1,12 +1,15 @@
 //! The sections without names: Redis, delivery, limits, shutdown.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
+use dwell_engine::config::urls_in;
+
 use super::Resolver;
 use crate::config::rules::{self, LONGEST_MS, Wrong};
-use crate::config::{Broker, Delivery, Ingest, Limits, Redis, RedisMode, Shutdown, raw, secret};
+use crate::config::{Broker, Delivery, Ingest, Limits, Redis, RedisMode, Runtime, Shutdown, raw, secret};
 use crate::units::show_duration_ms;
 
 /// 49 days: a record stores the TTR in 32 bits.
@@ -33,13 +36,13 @@ impl Resolver<'_> {
             self.note("redis.urls", ("`urls` and `urls_file` are both set".to_owned(), "remove one of them".to_owned()));
         }
         let urls = match &raw.urls_file {
-            None => raw.urls,
+            None => raw.urls.clone(),
             Some(file) => {
                 let text = self.check(
                     key,
                     secret::read(Path::new(file)).map_err(|message| (message, "name a file that holds the URLs, one a line".to_owned())),
                 )?;
-                text.split(['\n', ',']).map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
+                urls_in(&text)
             }
         };
         for (at, url) in urls.iter().enumerate() {
@@ -65,15 +68,41 @@ impl Resolver<'_> {
         if raw.mode == RedisMode::Sentinel {
             self.check("redis.master", rules::address(&raw.master));
         }
+        self.sentinel_login(&raw);
         Some(Redis {
             mode: raw.mode,
-            urls,
+            urls_file: raw.urls_file.map(Into::into),
+            sentinel_user: raw.sentinel_user,
+            sentinel_password: raw.sentinel_password,
+            sentinel_password_file: raw.sentinel_password_file.map(Into::into),
             master: raw.master,
             namespace: raw.namespace,
             buckets: raw.buckets,
             durability: raw.durability,
             assume_fsync: raw.assume_fsync,
+            urls,
+            ..Redis::new("")
         })
+    }
+
+    fn sentinel_login(&mut self, raw: &raw::Redis) {
+        let (password, file) = (raw.sentinel_password.as_ref(), raw.sentinel_password_file.as_ref());
+        let settings = [("user", raw.sentinel_user.as_ref()), ("password", password), ("password_file", file)]
+            .map(|(name, text)| (format!("redis.sentinel_{name}"), text));
+        for (key, _) in settings.iter().filter(|(_, text)| text.is_some() && raw.mode != RedisMode::Sentinel) {
+            self.note(key, ("only sentinels have this login".to_owned(), "set redis.mode to sentinel, or remove it".to_owned()));
+        }
+        if password.is_some() && file.is_some() {
+            let wrong = "`sentinel_password` and `sentinel_password_file` are both set".to_owned();
+            self.note("redis.sentinel_password", (wrong, "remove one of them".to_owned()));
+        }
+        if raw.sentinel_user.is_some() && password.is_none() && file.is_none() {
+            self.note("redis.sentinel_user", ("a user needs a password".to_owned(), "set redis.sentinel_password_file".to_owned()));
+        }
+        if let Some(file) = file {
+            let read = secret::read(Path::new(file)).map_err(|message| (message, "name a file that holds the password".to_owned()));
+            self.check("redis.sentinel_password_file", read);
+        }
     }
 
     pub(super) fn limits(&mut self) -> Option<Limits> {
@@ -173,5 +202,10 @@ impl Resolver<'_> {
         let raw: raw::Shutdown = self.section("shutdown")?;
         let drain_ms = self.check("shutdown.drain", rules::duration(&raw.drain, 0, 3_600_000))?;
         Some(Shutdown { drain_ms })
+    }
+
+    pub(super) fn runtime(&mut self) -> Option<Runtime> {
+        let raw: raw::Runtime = self.section("runtime")?;
+        Some(Runtime { threads: usize::try_from(raw.threads).ok().and_then(NonZeroUsize::new) })
     }
 }

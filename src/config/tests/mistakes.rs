@@ -153,3 +153,21 @@ fn nothing_that_is_written_breaks_the_reader() {
         }
     }
 }
+
+#[test]
+fn a_mistake_in_a_list_of_allow_names_the_pattern_and_its_line() {
+    let text = "[brokers.hook]\ntype = \"http\"\nallow = [\n  \"https://app.internal/*\",\n  \"https://me:secret@app.internal/?token=secret\", \"\",\n  \"ftp://app.internal/*\",\n]\n";
+    let problems = Given::file(text).problems();
+    let found: Vec<_> = problems.iter().map(|problem| (problem.key.as_str(), problem.source.rsplit(':').next().unwrap())).collect();
+    assert_eq!(found, [("brokers.hook.allow", "5"), ("brokers.hook.allow", "5"), ("brokers.hook.allow", "6")], "{problems:#?}");
+    for (problem, (pattern, why)) in problems.iter().zip([
+        ("https://***@app.internal/", "user info"),
+        ("``", "empty"),
+        ("`ftp://app.internal/*`", "the scheme of the URL"),
+    ]) {
+        assert!(problem.message.contains(pattern) && problem.message.contains(why), "{problem:?}");
+        assert!(!problem.message.contains("secret"), "{problem:?}");
+    }
+    let set = Given::least("").set("brokers.hook.type", "http").set("brokers.hook.allow", "[\"ftp://app.internal/*\"]").problems();
+    assert!(set.len() == 1 && set[0].source == "--set brokers.hook.allow" && set[0].message.contains("ftp://app.internal/*"), "{set:#?}");
+}

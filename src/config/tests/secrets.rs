@@ -40,3 +40,27 @@ fn no_secret_is_ever_shown() {
     let shown = format!("{right:?} {right:#?}");
     assert!(!shown.contains("hush"), "{shown}");
 }
+
+#[test]
+fn a_login_in_a_wrong_setting_is_not_shown() {
+    for password in ["hush", "hush17", "hu:sh", "hu/sh", "99999", "17hush"] {
+        let login = format!("bob:{password}");
+        for text in [format!("[delivery]\nttr = \"{login}\""), format!("[ingest.main]\nstart = \"{login}\"")] {
+            for problem in Given::least(&text).problems() {
+                let shown = format!("{problem} {problem:?}");
+                assert!(!shown.contains(password), "{text}: {shown}");
+            }
+        }
+    }
+    // What is no login helps to find the mistake.
+    for (text, shown) in [
+        ("[delivery]\nttr = \"soon\"", "soon"),
+        ("[delivery]\nttr = \"h:6379\"", "h:6379"),
+        ("[delivery]\nttr = \"2026-01-01T00:00:00Z\"", "2026-01-01T00:00:00Z"),
+        ("[delivery]\nttr = \"dwell::bridge\"", "dwell::bridge"),
+        ("[delivery]\nttr = \"https://*.internal/*\"", "https://*.internal/*"),
+    ] {
+        let problem = Given::least(text).problem().to_string();
+        assert!(problem.contains(shown), "{text}: {problem}");
+    }
+}

@@ -188,6 +188,7 @@ function detailsOf(found) {
       fact('Confirmed by', found.confirm === 'consumer' || found.queue ? 'The consumer' : 'The broker'),
       fact(found.queue ? 'Lease' : 'Time to run', duration(found.ttr_ms)),
       found.deadline_ms !== null && fact('Time-out', moment(found.deadline_ms)),
+      found.died_ms !== undefined && fact('Died', moment(found.died_ms)),
       found.dead_reason && fact('Reason', status('bad', (REASONS[found.dead_reason] ?? [found.dead_reason])[0])),
       fact('Accepted', moment(found.created_ms)),
       fact('Size', bytes(found.size)),

@@ -19,6 +19,7 @@ const ATTEMPTS = { head: 'Attempts', class: 'number', cell: (job) => String(job.
 const SIZE = { head: 'Size', class: 'number', cell: (job) => bytes(job.size) };
 const STATE = { head: 'State', class: 'state', cell: (job) => status(...stateOf(job)) };
 const REASON = { head: 'Reason', class: 'reason', cell: (job) => status('bad', reasonWord(job.dead_reason)) };
+const DIED = { head: 'Died', class: 'due', cell: (job) => (job.died_ms === undefined ? '–' : moment(job.died_ms)) };
 const ERROR = { head: 'Last error', class: 'last-error', cell: (job) => job.last_error ?? '–' };
 
 /** The least height of a row, px. */
@@ -42,7 +43,7 @@ export function stateOf(job) {
  */
 export function jobTable({ caption, empty, dead = false, select = null }) {
   const columns = dead
-    ? [ID, TARGET, REASON, ERROR, ATTEMPTS, { ...DUE, head: 'Was due' }]
+    ? [ID, TARGET, REASON, ERROR, ATTEMPTS, DIED, { ...DUE, head: 'Was due' }]
     : [DUE, ID, TARGET, BROKER, STATE, ATTEMPTS, SIZE];
   const picked = new Set();
   const body = el('tbody');
@@ -122,6 +123,7 @@ export function jobTable({ caption, empty, dead = false, select = null }) {
           job.attempt,
           job.last_error,
           job.dead_reason,
+          job.died_ms,
           job.broker,
           job.target,
           job.queue,

@@ -12,6 +12,11 @@ export function oldestOverdue(stats) {
   return Math.max(0, stats.now_ms - stats.next_due_ms);
 }
 
+/** How long the oldest ready job of a queue that is not paused waits for a consumer, ms; 0 if none is ready. */
+export function oldestReady(stats) {
+  return stats?.oldest_ready_ms ? Math.max(0, stats.now_ms - stats.oldest_ready_ms) : 0;
+}
+
 /** A single point becomes the sentence; of several, the sentence has their number. */
 function summarized(points) {
   return points.length === 1
@@ -45,11 +50,18 @@ export function overallState({ stats, problem, state }) {
     if (!ingest.reads) bad.push(`Ingest ${name} does not read ${ingest.topic}: requests wait in the broker.`);
     else if (ingest.paused) warn.push(`Ingest ${name} is paused (${ingest.paused}): requests wait in the broker.`);
   }
+  for (const queue of stats.paused_queues) warn.push(`Queue ${queue} is paused: its ready jobs wait.`);
   const oldest = oldestOverdue(stats);
   if (oldest >= LATE_MS)
     (oldest >= VERY_LATE_MS ? bad : warn).push(
       `${plural(stats.overdue, 'job is', 'jobs are')} overdue, the oldest by ${duration(oldest)}.`,
     );
+  const unfetched = oldestReady(stats);
+  if (unfetched >= LATE_MS)
+    (unfetched >= VERY_LATE_MS ? bad : warn).push(
+      `${plural(stats.ready, 'ready job waits', 'ready jobs wait')} for a consumer, the oldest for ${duration(unfetched)}.`,
+    );
+  if (stats.died > 0) warn.push(`${plural(stats.died, 'job')} died within the last hour: see the dead letters.`);
   if (stats.instance && !stats.instance.ready && bad.length === 0)
     warn.push(`This instance is not ready: it waits for ${stats.instance.waiting_for.join(', ')}.`);
   const points = [...bad, ...warn];

@@ -4,12 +4,13 @@ use std::convert::Infallible;
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{Request, Response};
+use axum::body::HttpBody as _;
+use axum::http::{HeaderValue, Request, Response, header};
+use axum::response::IntoResponse;
 use futures_util::future::Either;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -20,10 +21,13 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{AnswerBody, AskedBody, TimedIo};
+use super::bodies::{AnswerBody, AskedBody};
+use super::connection::TimedIo;
 use super::slots::{BusyGuard, Slot};
 use super::waiting::{Answer, Head, Waiting};
-use crate::http::later;
+use crate::budget::UsedUp;
+use crate::http::account::{Account, Memory};
+use crate::http::{Problem, later};
 
 /// How long a client may take to send the head of a request, or to begin the next one.
 pub(super) const HEAD: Duration = Duration::from_secs(30);
@@ -34,24 +38,35 @@ const HEAD_BYTES: usize = 16 << 10;
 /// never read would fill it.
 const SEND_BYTES: usize = 64 << 10;
 
-/// Answers the requests of one connection until it ends, or at `shutdown` after the current
-/// request.
-pub(super) async fn converse(stream: TcpStream, slot: Arc<Slot>, router: Router, shutdown: CancellationToken) {
+/// Sets what a connection needs.
+pub(super) fn prepare(stream: &TcpStream) {
     // Answers are written whole: delaying small packets gains nothing.
     let _ = stream.set_nodelay(true);
     // The connection also works without it.
-    let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BYTES);
-    let (mut io, calls) = (TimedIo::new(stream, slot.clone()), Calls { slot, calls: TowerToHyperService::new(router) });
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(stream, SEND_BYTES);
+}
+
+/// Answers the requests of one connection until it ends, or at `shutdown` after the current
+/// request.
+pub(super) async fn converse(mut io: TimedIo, calls: Calls, shutdown: CancellationToken) {
     let mut answer = None;
     loop {
         // In a box, which a wait frees.
         match Box::pin(talk(io, answer.take(), &calls, &shutdown)).await {
             Ok(None) => return,
-            Ok(Some(pause)) => {
-                io = pause.io;
-                answer = pause.waiting.answer(&mut io, || shutdown.is_cancelled()).await;
+            Ok(Some(Pause { waiting: Some(waiting), io: paused })) => {
+                io = paused;
+                answer = waiting.answer(&mut io, || shutdown.is_cancelled()).await;
+                calls.slot.set_ahead(false);
                 if answer.is_none() {
-                    tracing::debug!("a client went away while its call waited");
+                    tracing::debug!("a connection ended while its call waited");
+                    return;
+                }
+            }
+            Ok(Some(Pause { waiting: None, io: paused })) => {
+                io = paused;
+                let next = async { !shutdown.run_until_cancelled(io.readable(HEAD)).await.unwrap_or(false) };
+                if Box::pin(next).await {
                     return;
                 }
             }
@@ -63,13 +78,14 @@ pub(super) async fn converse(stream: TcpStream, slot: Arc<Slot>, router: Router,
     }
 }
 
-/// A connection whose call waits.
+/// A connection without buffers: its call waits, or no request has come.
 struct Pause {
-    waiting: Waiting,
+    waiting: Option<Waiting>,
     io: TimedIo,
 }
 
-/// Answers requests until the connection ends (`None`), or until a call waits. `answer` is the one to
+/// Answers requests until the connection ends (`None`), until a call waits, or until another connection needs
+/// its buffers. `answer` is the one to
 /// the request that is ahead of the stream.
 async fn talk(io: TimedIo, answer: Option<Answer>, calls: &Calls, shutdown: &CancellationToken) -> Result<Option<Pause>, hyper::Error> {
     let waiting = Arc::new(Mutex::new(None));
@@ -80,9 +96,14 @@ async fn talk(io: TimedIo, answer: Option<Answer>, calls: &Calls, shutdown: &Can
         http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
         http.serve_connection(TokioIo::new(io), service)
     };
-    let mut stopped = pin!(shutdown.cancelled());
+    let (mut stopped, mut hung_up) = (pin!(shutdown.cancelled()), pin!(calls.slot.hang_up().notified()));
+    let mut yields = pin!(calls.slot.yields().notified());
     let mut is_last = false;
     let paused = poll_fn(|context| {
+        // Others need the memory of the answers that this client does not read.
+        if hung_up.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Ok(None));
+        }
         // First: a connection that ends before hyper has read anything ends without an answer.
         let mut polled = Pin::new(&mut connection).poll(context);
         if polled.is_pending() && !is_last && stopped.as_mut().poll(context).is_ready() {
@@ -91,35 +112,59 @@ async fn talk(io: TimedIo, answer: Option<Answer>, calls: &Calls, shutdown: &Can
             polled = Pin::new(&mut connection).poll(context);
         }
         match polled {
-            Poll::Ready(ended) => Poll::Ready(ended.map(|()| None)),
-            // Of an earlier answer, hyper has bytes that the client does not read.
-            Poll::Pending if calls.slot.is_stuck() => Poll::Pending,
-            Poll::Pending => waiting.lock().take().map_or(Poll::Pending, |waiting| Poll::Ready(Ok(Some(waiting)))),
+            Poll::Ready(ended) => return Poll::Ready(ended.map(|()| None)),
+            Poll::Pending => {}
         }
+        // Of an earlier answer, hyper has bytes that the client has not read.
+        let waiting = if calls.slot.is_stuck() { None } else { waiting.lock().take() };
+        if waiting.is_some() {
+            return Poll::Ready(Ok(Some(waiting)));
+        }
+        // Another connection needs the buffers. Who cannot give them back now is asked again.
+        while yields.as_mut().poll(context).is_ready() {
+            yields.set(calls.slot.yields().notified());
+            if calls.slot.is_slow() {
+                return Poll::Ready(Ok(None));
+            }
+            if !is_last && calls.slot.is_idle() {
+                return Poll::Ready(Ok(Some(None)));
+            }
+        }
+        Poll::Pending
     });
-    let paused: Option<Waiting> = paused.await?;
-    Ok(paused.map(|waiting| {
-        let parts = connection.into_parts();
-        let mut io = parts.io.into_inner();
+    let Some(waiting): Option<Option<Waiting>> = paused.await? else { return Ok(None) };
+    let parts = connection.into_parts();
+    let mut io = parts.io.into_inner();
+    match &waiting {
+        // A part of a request: its client is slow.
+        None if !parts.read_buf.is_empty() => return Ok(None),
+        Some(waiting) if waiting.is_last() => io.forget_ahead(),
         // Copied: even without a byte of the next requests, hyper's bytes hold its buffer.
-        io.put_ahead(parts.read_buf.to_vec());
-        Pause { waiting, io }
-    }))
+        _ => io.put_ahead(parts.read_buf.to_vec()),
+    }
+    io.unbuffered();
+    Ok(Some(Pause { waiting, io }))
 }
 
 /// What answers the requests of a connection.
 #[derive(Clone)]
-struct Calls {
+pub(super) struct Calls {
     slot: Arc<Slot>,
     calls: TowerToHyperService<Router>,
+    /// That of all calls.
+    memory: Memory,
 }
 
 impl Calls {
+    pub(super) fn new(slot: Arc<Slot>, router: Router, memory: Memory) -> Calls {
+        Calls { slot, calls: TowerToHyperService::new(router), memory }
+    }
+
     /// Answers a request, with `answer` if there is one. A call that waits goes to `waiting`, and is
     /// not answered here.
     fn call(
         &self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         answer: Option<Answer>,
         waiting: Arc<Mutex<Option<Waiting>>>,
     ) -> impl Future<Output = Result<Response<AnswerBody>, Infallible>> + use<> {
@@ -127,27 +172,48 @@ impl Calls {
             Either::Left(answer)
         } else {
             let (head, work) = (Head::of(&request), BusyGuard::new(&self.slot));
-            let request = request.map(AskedBody::new);
-            let is_read = request.body().is_read();
-            Either::Right((self.calls.call(request), is_read, head, work))
+            let account = Account::new(&self.memory, self.slot.hang_up().clone());
+            request.extensions_mut().insert(account.clone());
+            let (request, rest) = AskedBody::of(request, account.clone(), self.slot.clone());
+            Either::Right((self.calls.call(request), rest, head, work, account))
         };
+        let (slot, memory) = (self.slot.clone(), self.memory.clone());
         async move {
-            let Answer { response, work } = match begun {
-                Either::Left(answer) => answer,
-                Either::Right((call, is_read, head, work)) => {
+            let (Answer { mut response, work }, account) = match begun {
+                Either::Left(mut answer) => {
+                    let account = answer.response.extensions_mut().remove();
+                    (answer, account.unwrap_or_else(|| Account::new(&memory, slot.hang_up().clone())))
+                }
+                Either::Right((call, rest, head, work, account)) => {
                     let mut response = call.await?;
-                    match later::take(&mut response) {
-                        None => Answer { response, work },
-                        // Without hyper, the rest of the body would be taken for the next request.
-                        Some(later) if !is_read.load(Ordering::Relaxed) => Answer { response: later.await, work },
-                        Some(later) => {
-                            *waiting.lock() = Some(Waiting::new(later, head, work));
-                            pending().await
-                        }
+                    if rest.is_too_much() {
+                        response = Problem::from(UsedUp).into_response();
                     }
+                    let later = later::take(&mut response);
+                    let is_last = !rest.read().await || slot.is_over();
+                    if is_last {
+                        slot.set_unread();
+                        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                    }
+                    if let Some(later) = later {
+                        *waiting.lock() = Some(Waiting::new(later, head, work, is_last));
+                        return pending().await;
+                    }
+                    (Answer { response, work }, account)
                 }
             };
-            Ok(response.map(|body| AnswerBody::new(body, work)))
+            let bytes = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
+            let share = match account.for_answer(bytes).await {
+                Ok(share) => share,
+                // The call is over.
+                Err(UsedUp) => {
+                    let close = response.headers_mut().remove(header::CONNECTION);
+                    response = Problem::unsent().into_response();
+                    response.headers_mut().extend(close.map(|close| (header::CONNECTION, close)));
+                    None
+                }
+            };
+            Ok(response.map(|body| AnswerBody::new(body, share, work)))
         }
     }
 }

@@ -5,7 +5,8 @@
 //! only requests: it reads one that says what the answer depends on, before the next bytes of the
 //! client.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::task::Poll;
 
 use axum::http::{Request, header};
@@ -20,7 +21,12 @@ pub(super) struct Waiting {
     answer: Later,
     head: Head,
     work: BusyGuard,
+    /// A part of the request is not read: the connection ends with the answer.
+    is_last: bool,
 }
+
+/// Ends when the client has gone away. In a box of its own, so that the connection is small otherwise.
+type Gone<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// An answer, and what marks its connection as busy until the answer is written.
 pub(super) struct Answer {
@@ -29,26 +35,28 @@ pub(super) struct Answer {
 }
 
 impl Waiting {
-    pub(super) fn new(answer: Later, head: Head, work: BusyGuard) -> Self {
-        Waiting { answer, head, work }
+    pub(super) fn new(answer: Later, head: Head, work: BusyGuard, is_last: bool) -> Self {
+        Waiting { answer, head, work, is_last }
     }
 
-    /// Waits for the answer, and for the client to go away: then there is none. `is_last`: the
+    /// Whether what the client sends next is ignored.
+    pub(super) fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// Waits for the answer, and for the client to go away, or for the end of the connection for others: then
+    /// there is none. `stops`: whether the
     /// connection ends with this answer.
-    pub(super) async fn answer(mut self, io: &mut TimedIo, is_last: impl Fn() -> bool) -> Option<Answer> {
-        // The end of a client that sends its next request before the answer is not seen, as by hyper.
-        let mut is_watched = true;
-        let response = poll_fn(|context| {
-            if is_watched && let Poll::Ready(is_there) = io.poll_peek(context) {
-                if !is_there {
-                    return Poll::Ready(None);
-                }
-                is_watched = false;
-            }
-            self.answer.as_mut().poll(context).map(Some)
-        });
-        let response = response.await?;
-        io.put_ahead(self.head.end(is_last()));
+    pub(super) async fn answer(mut self, io: &mut TimedIo, stops: impl Fn() -> bool) -> Option<Answer> {
+        let response = {
+            let mut gone: Gone<'_> = if self.is_last { Box::pin(io.ignore_all()) } else { Box::pin(io.hung_up()) };
+            poll_fn(|context| match gone.as_mut().poll(context) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => self.answer.as_mut().poll(context).map(Some),
+            })
+            .await?
+        };
+        io.put_ahead(self.head.end(self.is_last || stops()));
         Some(Answer { response, work: self.work })
     }
 }

@@ -76,6 +76,9 @@ fn due_is_never_earlier_than_asked() {
     assert_eq!(due(&rules, Some(NOW + 1), "delay-for", "1m"), ahead, "ahead of now counts as now, and Redis knows what is now");
     assert_eq!(due(&rules, None, "delay-for", "1m"), Due::In(MINUTE));
     assert_eq!(due(&rules, Some(-1), "delay-for", "1m"), Due::In(MINUTE), "Kafka's word for no timestamp");
+    assert_eq!(due(&rules, Some(NOW / 1_000), "delay-for", "1m"), Due::In(MINUTE), "seconds taken for milliseconds");
+    assert_eq!(due(&rules, Some(99_999_999_999), "delay-for", "1m"), Due::In(MINUTE));
+    assert_eq!(due(&rules, Some(100_000_000_000), "delay-for", "1m"), Due::At(100_000_060_000));
     assert_eq!(due(&rules, old, "delay-for", "366d"), Due::At(NOW - 3_600_000 + 366 * DAY as i64));
     let cut = Message { timestamp_ms: old, timestamp_is_cut: true, ..message(&[("delay-for", "1m")]) };
     assert_eq!(scheduled(&cut, &rules).due, Due::At(NOW - 3_539_999), "a part of a millisecond counts as one");

@@ -36,6 +36,29 @@ fn each_dialect_says_when_and_where() {
 }
 
 #[test]
+fn a_delivery_time_is_read_and_never_passed_on() {
+    let rules = rules(Kind::Amqp);
+    let to = || bare(&[("delay-target", "orders")]);
+    let due = |name: &str, value: Value| {
+        let schedule = scheduled(&with(to(), name, value), &rules);
+        assert!(schedule.job.headers.is_empty(), "{:?}", schedule.job.headers);
+        schedule.due
+    };
+    for time in [Value::I64(NOW + 60_000), (NOW + 60_000).to_string().as_str().into(), Value::Timestamp((NOW as u64 + 60_000) / 1_000)] {
+        assert_eq!(due("x-opt-delivery-time", time), Due::At(NOW + 60_000));
+    }
+    for delay in [Value::I32(60_000), "60000".into(), Value::F64(60_000.0)] {
+        assert_eq!(due("X-Opt-Delivery-Delay", delay), Due::In(60_000));
+    }
+    assert_eq!(refused(&with(to(), "x-opt-delivery-time", Value::I64(NOW / 1_000)), &rules), Code::BadDelay, "seconds");
+    let both = with(with(to(), "x-opt-delivery-time", Value::I64(NOW)), "x-opt-delivery-delay", Value::I64(1));
+    assert_eq!(refused(&both, &rules), Code::AmbiguousDelay);
+    // It parks a message of another dialect too, so it stays behind there as well.
+    let beside = scheduled(&with(message(&[("delay-for", "1s")]), "x-opt-delivery-time", Value::I64(NOW + 5)), &super::rules(Kind::Nats));
+    assert!(beside.job.headers.is_empty());
+}
+
+#[test]
 fn control_headers_win_over_dialects() {
     let message = message(&[("delay-for", "1s"), ("x-delay", "nonsense"), ("x-delay", "twice"), ("scheduler-target-topic", "elsewhere")]);
     let schedule = scheduled(&message, &rules(Kind::Nats));
@@ -112,4 +135,28 @@ fn what_a_schedule_of_nats_asks_besides_is_not_dropped_in_silence() {
         // The same if a `delay-*` header sets the time.
         assert_eq!(refused(&message(&[("delay-for", "1s"), header]), &rules(Kind::Nats)), Code::BadHeader, "{header:?}");
     }
+}
+
+#[test]
+fn a_header_of_the_producers_own_holds_the_due_time() {
+    let mut rules = rules(Kind::Amqp);
+    rules.ingest.due_header = Some("eta".to_owned());
+    rules.ingest.missing_delay_immediate = true;
+    let to = || bare(&[("delay-target", "orders")]);
+    let due = |value: Value| scheduled(&with(to(), "ETA", value), &rules).due;
+    for time in ["2026-01-31T12:01:00Z".into(), Value::I64(NOW + 60_000), Value::Timestamp((NOW as u64 + 60_000) / 1_000)] {
+        assert_eq!(due(time), Due::At(NOW + 60_000));
+    }
+    for none in [Value::Null, "".into(), " ".into()] {
+        assert_eq!(due(none), Due::In(0), "no due time by it");
+    }
+    let passes = scheduled(&with(to(), "eta", "2026-01-31T12:01:00Z".into()), &rules);
+    assert_eq!(passed(&passes), [("eta", "2026-01-31T12:01:00Z")]);
+    assert_eq!(refused(&with(to(), "eta", Value::I64(NOW / 1_000)), &rules), Code::BadDelay, "seconds");
+    assert_eq!(refused(&with(to(), "eta", "tomorrow".into()), &rules), Code::BadDelay);
+    assert_eq!(refused(&with(with(to(), "eta", Value::I64(NOW)), "x-delay", Value::I32(1)), &rules), Code::AmbiguousDelay);
+    let wins = with(with(to(), "eta", "tomorrow".into()), "delay-for", "1s".into());
+    assert_eq!(scheduled(&wins, &rules).due, Due::In(1_000));
+    rules.ingest.due_header = None;
+    assert_eq!(scheduled(&with(to(), "eta", "tomorrow".into()), &rules).due, Due::In(0), "unset");
 }

@@ -82,6 +82,19 @@ impl RedisServer {
         format!("{scheme}://{password}127.0.0.1:{}", self.port())
     }
 
+    /// Changes the password, and cuts every connection of a client.
+    pub async fn rotate(&mut self, password: &str) -> Result<(), ServerError> {
+        self.order(&["CONFIG", "SET", "masterauth", password]).await?;
+        self.order(&["CONFIG", "SET", "requirepass", password]).await?;
+        self.kind.options.password = Some(password.to_owned());
+        let args = args(&self.kind.options, self.port(), self.dir());
+        self.process.set_args(args);
+        for kind in ["normal", "pubsub"] {
+            self.order(&["CLIENT", "KILL", "TYPE", kind]).await?;
+        }
+        Ok(())
+    }
+
     /// Runs a command and returns the lines of its answer, without protocol marks.
     pub async fn order(&self, words: &[&str]) -> Result<Vec<String>, ServerError> {
         resp::order(&at(self.port(), self.dir(), &self.kind.options), self.kind.options.password.as_deref(), words).await

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::process::{Probe, Process};
 use super::redis::{RedisOptions, RedisServer};
-use super::resp::{At, ask};
+use super::resp::{self, At, ask};
 use super::server::{Server, ServerKind};
 use super::{ServerError, find, until};
 
@@ -21,15 +21,24 @@ const REPLICAS: usize = 2;
 /// A sentinel.
 pub type SentinelServer = Server<Sentinel>;
 
-/// This kind has nothing of its own.
+/// What only this kind has.
 #[derive(Debug)]
-pub struct Sentinel;
+pub struct Sentinel {
+    password: Option<String>,
+}
 
 impl ServerKind for Sentinel {
     /// Ready once the started process itself answers.
     async fn probe(&self, port: u16, _: &Path, pid: u32) -> Probe {
-        let own = ask(&At::Port(port), None, &["INFO", "server"]).await.unwrap_or_default();
+        let own = ask(&At::Port(port), self.password.as_deref(), &["INFO", "server"]).await.unwrap_or_default();
         if own.iter().any(|line| *line == format!("process_id:{pid}")) { Probe::Ready } else { Probe::NotYet }
+    }
+}
+
+impl SentinelServer {
+    /// Runs a command and returns the lines of its answer, without protocol marks.
+    async fn order(&self, words: &[&str]) -> Result<Vec<String>, ServerError> {
+        resp::order(&At::Port(self.port()), self.kind.password.as_deref(), words).await
     }
 }
 
@@ -51,8 +60,17 @@ impl RedisSentinel {
         RedisSentinel::with_replicas(options, REPLICAS, FAILOVER).await
     }
 
+    /// As [`RedisSentinel::start`], with sentinels that ask for this password.
+    pub async fn guarded(options: RedisOptions, password: &str) -> Result<Self, ServerError> {
+        RedisSentinel::launch(options, REPLICAS, FAILOVER, Some(password)).await
+    }
+
     /// As [`RedisSentinel::start`], with this number of replicas and this `failover-timeout`, ms.
     pub async fn with_replicas(options: RedisOptions, replicas: usize, failover_ms: u32) -> Result<Self, ServerError> {
+        RedisSentinel::launch(options, replicas, failover_ms, None).await
+    }
+
+    async fn launch(options: RedisOptions, replicas: usize, failover_ms: u32, guard: Option<&str>) -> Result<Self, ServerError> {
         let password = options.password.clone();
         let master = RedisServer::start(options.clone()).await?;
         let port = master.port();
@@ -73,13 +91,32 @@ impl RedisSentinel {
             if let Some(password) = &password {
                 lines += &format!("sentinel auth-pass {MASTER} {password}\n");
             }
+            if let Some(guard) = guard {
+                lines += &format!("requirepass {guard}\n");
+            }
             std::fs::write(&file, lines).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
             process.set_args(vec![file.display().to_string(), "--sentinel".to_owned()]);
-            sentinels.push(Server::started(process, Sentinel).await?);
+            sentinels.push(Server::started(process, Sentinel { password: guard.map(str::to_owned) }).await?);
         }
         let all = RedisSentinel { servers, sentinels, replicas };
         all.whole().await?;
         Ok(all)
+    }
+
+    /// Changes the password of the servers, and that of the sentinels, and cuts every connection of a
+    /// client.
+    pub async fn rotate(&mut self, password: &str, guard: &str) -> Result<(), ServerError> {
+        for server in &mut self.servers {
+            server.rotate(password).await?;
+        }
+        for sentinel in &mut self.sentinels {
+            sentinel.order(&["SENTINEL", "SET", MASTER, "auth-pass", password]).await?;
+            sentinel.order(&["SENTINEL", "CONFIG", "SET", "sentinel-pass", guard]).await?;
+            sentinel.order(&["ACL", "SETUSER", "default", "resetpass", &format!(">{guard}")]).await?;
+            sentinel.kind.password = Some(guard.to_owned());
+            sentinel.order(&["CLIENT", "KILL", "TYPE", "normal"]).await?;
+        }
+        Ok(())
     }
 
     /// The URLs of the sentinels, with the password of the servers if there is one.
@@ -102,7 +139,7 @@ impl RedisSentinel {
     async fn named(&self) -> Option<usize> {
         let mut named = Vec::new();
         for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.pid().is_some()) {
-            let answer = ask(&At::Port(sentinel.port()), None, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]).await.ok()?;
+            let answer = sentinel.order(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]).await.ok()?;
             named.push(answer.get(1)?.parse::<u16>().ok()?);
         }
         let first = *named.first()?;
@@ -118,7 +155,7 @@ impl RedisSentinel {
             let port = self.servers[master].port();
             let wanted = format!("status=ok,address=127.0.0.1:{port},slaves={},sentinels={SENTINELS}", self.replicas);
             for sentinel in &self.sentinels {
-                let said = ask(&At::Port(sentinel.port()), None, &["INFO", "sentinel"]).await.unwrap_or_default();
+                let said = sentinel.order(&["INFO", "sentinel"]).await.unwrap_or_default();
                 if !said.iter().any(|line| line.contains(&wanted)) {
                     return false;
                 }
@@ -133,7 +170,7 @@ impl RedisSentinel {
     /// Writes that the replica does not have are lost.
     pub async fn fail_over(&self) -> Result<usize, ServerError> {
         let before = self.master().await;
-        let order = async |sentinel: &SentinelServer| ask(&At::Port(sentinel.port()), None, &["SENTINEL", "FAILOVER", MASTER]).await;
+        let order = async |sentinel: &SentinelServer| sentinel.order(&["SENTINEL", "FAILOVER", MASTER]).await;
         // Right after another failover the sentinels refuse.
         until("the sentinels accept a failover", async || order(&self.sentinels[0]).await.is_ok()).await?;
         self.failed_over(before.unwrap_or(self.servers.len())).await

@@ -1,13 +1,18 @@
 //! Redis is killed, hangs or is full: the ingest holds what it read, and nothing is lost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use dwell::readiness::Waiting;
+use dwell::store::error::Class;
+use dwell::store::queue::schedule::WakeUp;
 use dwell::store::reader::lookup::Place;
+use dwell::store::{Store, Unobserved};
 use dwell_connectors::Message;
 use dwell_testkit::servers::{AppendFsync, RedisOptions, find};
 
 use super::environment::{ALL, Environment, attempts, request};
-use crate::support::wait_until;
+use crate::support::{DEADLINE, wait_until};
 
 fn ids(messages: &[Message]) -> std::collections::BTreeSet<String> {
     messages.iter().map(|message| message.headers.text("delayed-id").unwrap().to_owned()).collect()
@@ -81,6 +86,58 @@ async fn a_right_that_is_missing_for_a_while_rejects_nothing_and_loses_nothing()
         env.taken().await;
         assert_eq!(env.broker.published("delay.rejected").len(), 0);
     }
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_is_no_refused_login_and_ends_no_connection() {
+    let mut env = Environment::idle(RedisOptions::default(), &[]).await;
+    // As users of Redis 7 are where nobody named channels.
+    env.redis.order(&["ACL", "SETUSER", "dwell", "on", ">word", "~*", "resetchannels", "+@all"]).await.unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, format!("redis://dwell:word@127.0.0.1:{}", env.redis.port())).unwrap();
+    env.settings.redis.urls_file = Some(file.path().to_owned());
+    let store = Store::open(&env.settings.redis, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap();
+    let connections = async || {
+        let clients = env.redis.order(&["CLIENT", "LIST"]).await.unwrap();
+        let ours = clients.iter().filter(|client| client.contains("user=dwell "));
+        ours.filter_map(|client| client.split(' ').next().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let before = connections().await;
+    assert_eq!(before.len(), 1);
+    for _ in 0..3 {
+        let wake_up = WakeUp { bucket: 0, broker: "main".to_owned(), due_ms: 1 };
+        let error = store.wake_others(&[wake_up]).await.unwrap_err();
+        assert!(error.message.contains("no permissions") && error.hint.contains("the channel"), "{error}: {}", error.hint);
+        assert_eq!(error.class, Class::Other, "{error}");
+        store.read_clock().await.unwrap();
+    }
+    assert_eq!(connections().await, before);
+    assert_eq!(env.settings.redis.refusals.now(), None);
+}
+
+#[tokio::test]
+async fn a_login_that_redis_refuses_is_told_by_those_who_log_in_alone() {
+    let guarded = RedisOptions { password: Some("first".to_owned()), ..RedisOptions::default() };
+    let mut env = Environment::idle(guarded, &[]).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, env.redis.url()).unwrap();
+    env.settings.redis.urls_file = Some(file.path().to_owned());
+    let readiness = env.begin(None).await.unwrap();
+    tokio::time::timeout(DEADLINE, readiness.all_reached()).await.expect("it starts");
+    env.redis.rotate("second").await.unwrap();
+    let refusals = env.settings.redis.refusals.clone();
+    wait_until("redis refuses the login", async || refusals.now()).await;
+    let listed = || readiness.waiting().into_iter().find(|(what, _)| *what == Waiting::Store).map(|(_, why)| why);
+    // The watch takes back what it listed before, each time that it looks.
+    for _look in 1..=2 {
+        readiness.missing(&Waiting::Store, "an outage before");
+        wait_until("the watch lists nothing", async || listed().is_none().then_some(())).await;
+        assert!(refusals.now().is_some());
+    }
+    std::fs::write(&file, env.redis.url()).unwrap();
+    wait_until("redis accepts the login", async || refusals.now().is_none().then_some(())).await;
+    env.send(request("x", "0"));
+    env.arrived("orders.a", 1).await;
 }
 
 #[tokio::test]

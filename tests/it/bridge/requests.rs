@@ -241,7 +241,7 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
     let never = CancellationToken::new();
     let link = async {
         env.until_place("x", Place::Scheduled).await;
-        publisher.run(None, never.clone()).await;
+        publisher.run(None, &Readiness::new([]), never.clone()).await;
     };
     tokio::select! {
         applied = ingest.apply_batch(vec![asking(request("x", "1h"))], &never) => assert!(applied),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dwell::bridge::{Cause, Failure};
+use dwell::bridge::{Cause, Failure, StartError};
 use dwell::config;
 use dwell::readiness::{Readiness, Waiting};
 use dwell::store::reader::lookup::Place;
@@ -27,6 +27,17 @@ async fn with_far(topics: &[&str]) -> (Environment, Broker) {
     env.settings.brokers.insert("far".to_owned(), broker);
     env.settings.ingest.insert("far".to_owned(), ingest);
     (env, far)
+}
+
+/// Why the start ends, at once or later.
+async fn start_error(env: &mut Environment, patience: Option<Duration>) -> StartError {
+    match env.begin(patience).await {
+        Ok(_) => match env.failed().await {
+            Failure::Start(error) => error,
+            other => panic!("{other}"),
+        },
+        Err(error) => error,
+    }
 }
 
 fn waits_for(readiness: &Readiness) -> Vec<String> {
@@ -59,36 +70,82 @@ async fn a_broker_that_is_away_is_waited_for_while_the_other_works() {
 }
 
 #[tokio::test]
-async fn what_a_broker_lacks_that_comes_later_ends_the_instance() {
-    let (mut env, far) = with_far(&["delay.in", "delay.rejected"]).await;
+async fn a_dead_destination_that_is_missing_is_told_while_jobs_are_delivered() {
+    let (mut env, far) = with_far(&["delay.in", "delay.rejected", "orders.a"]).await;
+    far.heal();
+    let readiness = env.begin(None).await.unwrap();
+    far.publish("delay.in", request("far", "0"));
+    assert_eq!(far.wait_published("orders.a", 1, DEADLINE).await.len(), 1);
+    wait_until("all but the destination is there", async || (waits_for(&readiness) == ["delivery.dead"]).then_some(())).await;
+    let told = &readiness.waiting()[0];
+    assert!(told.1.contains("broker `far`") && told.1.contains("`delay.dead`"), "{told:?}");
+    assert!(readiness.is_ready(), "every ingest reads");
+    far.create("delay.dead");
+    tokio::time::timeout(DEADLINE, readiness.all_reached()).await.expect("it is found");
+    assert!(env.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn an_ingest_waits_for_all_that_it_needs_while_the_other_works() {
+    let (mut env, far) = with_far(&["delay.dead", "orders.a"]).await;
+    far.heal();
     let readiness = env.begin(None).await.unwrap();
     env.send(request("near", "0"));
     env.arrived("orders.a", 1).await;
-    far.heal();
-    match env.failed().await {
-        Failure::Start(error) => {
-            assert_eq!(error.cause, Cause::Refused);
-            assert!(error.message.contains("broker `far`") && error.message.contains("delay.dead"), "{error}");
+    let told = wait_until("both are named", async || {
+        let waiting = readiness.waiting();
+        waiting.into_iter().find(|(what, why)| *what == Waiting::Ingest("far".to_owned()) && why.contains("delay.in"))
+    });
+    let told = told.await.1;
+    assert!(told.contains("nothing takes messages at `delay.rejected`, which ingest.far.rejected names"), "{told}");
+    assert!(!readiness.is_ready());
+    // What a dispatcher of this broker can do, it does.
+    env.send(request("to-far", "0").with_header("delay-broker", "far"));
+    assert_eq!(far.wait_published("orders.a", 1, DEADLINE).await.len(), 1);
+    far.create("delay.in");
+    wait_until("the other is still named", async || {
+        readiness.waiting().iter().any(|(_, why)| why.contains("delay.rejected") && !why.contains("delay.in")).then_some(())
+    })
+    .await;
+    far.publish("delay.in", request("from-far", "0"));
+    assert_eq!(far.unacked("delay.in", "dwell"), 1, "nothing is read that could not be rejected");
+    far.create("delay.rejected");
+    assert_eq!(far.wait_published("orders.a", 2, DEADLINE).await.len(), 2);
+    tokio::time::timeout(DEADLINE, readiness.all_reached()).await.expect("all is there");
+    assert!(env.stop(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn what_a_broker_comes_back_without_is_told_and_found_again() {
+    for declare in [false, true] {
+        let mut env = Environment::idle(RedisOptions::default(), &[]).await;
+        env.settings.ingest.get_mut("main").unwrap().declare = declare;
+        let readiness = env.begin(None).await.unwrap();
+        tokio::time::timeout(DEADLINE, readiness.all_reached()).await.expect("it starts");
+        let lost = ["delay.in", "delay.rejected", "delay.dead"];
+        lost.iter().for_each(|topic| env.broker.delete(topic));
+        env.broker.cut();
+        if !declare {
+            let all = ["delivery.dead", "ingest.main.rejected", "ingest.main"];
+            wait_until("each is named", async || (waits_for(&readiness) == all).then_some(())).await;
+            assert!(readiness.is_ready(), "an outage takes no application down");
+            lost.iter().for_each(|topic| env.broker.create(topic));
         }
-        other => panic!("{other}"),
+        tokio::time::timeout(DEADLINE, readiness.all_reached()).await.expect("all is found again");
+        env.send(request("bad", "soon"));
+        env.arrived("delay.rejected", 1).await;
+        env.send(request("x", "0"));
+        env.arrived("orders.a", 1).await;
+        assert!(env.stop(Duration::from_secs(5)).await);
     }
-    assert!(waits_for(&readiness).contains(&"ingest.far".to_owned()), "nothing of it is read");
-    assert!(env.stop(Duration::from_secs(5)).await, "the other is drained");
 }
 
 #[tokio::test]
 async fn what_refuses_us_is_not_waited_for() {
-    for (kind, cause) in [(ErrorKind::Denied, Cause::Refused), (ErrorKind::Missing, Cause::Refused), (ErrorKind::Config, Cause::Settings)] {
+    for (kind, cause) in [(ErrorKind::Denied, Cause::Refused), (ErrorKind::Config, Cause::Settings)] {
         let (mut env, far) = with_far(&TOPICS).await;
         far.refuse_open(kind);
-        let error = match env.begin(None).await {
-            Ok(_) => match env.failed().await {
-                Failure::Start(error) => error,
-                other => panic!("{other}"),
-            },
-            Err(error) => error,
-        };
-        assert_eq!(error.cause, cause);
+        assert_eq!(start_error(&mut env, None).await.cause, cause);
     }
 }
 
@@ -136,11 +193,51 @@ async fn an_ingest_reads_once_it_has_its_share() {
 #[tokio::test]
 async fn a_start_waits_no_longer_than_it_is_told() {
     let (mut env, _far) = with_far(&TOPICS).await;
-    env.begin(Some(Duration::from_millis(300))).await.unwrap();
-    assert!(matches!(env.failed().await, Failure::Start(error) if error.cause == Cause::Unreachable && error.message.contains("refuse")));
+    let patience = Some(Duration::from_millis(300));
+    let error = start_error(&mut env, patience).await;
+    assert!(error.cause == Cause::Unreachable && error.message.contains("refuse"), "{error}");
+    for missing in &TOPICS[..3] {
+        let (mut env, far) = with_far(&TOPICS).await;
+        far.heal();
+        far.delete(missing);
+        let error = start_error(&mut env, patience).await;
+        assert!(error.cause == Cause::Missing && error.message.contains(missing), "{error}");
+    }
     env.redis.kill().unwrap();
     for patience in [0, 300] {
         let error = env.begin(Some(Duration::from_millis(patience))).await.err().unwrap();
         assert_eq!(error.cause, Cause::Unreachable, "{error}");
     }
+}
+
+#[tokio::test]
+async fn an_ingest_that_loses_its_link_before_it_ever_read_is_not_ready() {
+    let mut env = Environment::idle(RedisOptions::default(), &[]).await;
+    env.broker.share_nothing_out();
+    let readiness = env.begin(None).await.unwrap();
+    let lost = async || {
+        env.broker.cut();
+        let waiting = readiness.waiting();
+        waiting.iter().any(|(what, why)| *what == Waiting::Ingest("main".to_owned()) && why.contains("was cut")).then_some(())
+    };
+    wait_until("the loss is told", lost).await;
+    assert!(!readiness.is_ready(), "{:?}", readiness.waiting());
+    env.broker.heal();
+    tokio::time::timeout(DEADLINE, readiness.all_reached()).await.expect("it reads");
+    assert!(readiness.is_ready());
+}
+
+#[tokio::test]
+async fn a_start_that_finds_the_file_of_urls_half_written_waits_for_it() {
+    let mut env = Environment::idle(RedisOptions::default(), &[]).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    env.settings.redis.urls_file = Some(file.path().to_owned());
+    for (text, told) in [("", "is empty"), ("redis://dwell:sec", "no URL")] {
+        std::fs::write(&file, text).unwrap();
+        let error = start_error(&mut env, Some(Duration::ZERO)).await;
+        assert!(error.cause == Cause::Unreachable && error.message.contains(told), "{:?} {error}", error.cause);
+    }
+    std::fs::write(&file, env.redis.url()).unwrap();
+    let readiness = env.begin(Some(Duration::ZERO)).await.unwrap();
+    tokio::time::timeout(DEADLINE, readiness.all_reached()).await.expect("it starts");
 }

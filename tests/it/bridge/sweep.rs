@@ -86,7 +86,7 @@ async fn the_gauges_that_are_read_are_young_in_a_large_fleet_too() {
     tokio::spawn(Sweep::new(store.clone(), &env.settings.delivery, env.metrics.clone(), fleet).run(stop.clone()));
     let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap();
     let address = listener.address();
-    tokio::spawn(listener.serve(probes::router(Readiness::new([]), env.metrics.clone()), stop.clone()));
+    tokio::spawn(listener.serve(probes::router(Readiness::new([]), env.metrics.clone(), Default::default()), stop.clone()));
     let jobs = async || {
         let mut link = tokio::net::TcpStream::connect(address).await.unwrap();
         link.write_all(b"GET /metrics HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").await.unwrap();

@@ -13,7 +13,7 @@ use crate::support::{jetstream, wait_within};
 const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
 /// What only moves where Redis or Dwell is in a state that other tests make, or by an interface that
 /// this one does not open.
-const ELSEWHERE: [&str; 45] = [
+const ELSEWHERE: [&str; 49] = [
     // Consumers that fetch: `http::queues`, `http::long_poll`.
     r#"dwell_pop_lateness_seconds_count"#,
     r#"dwell_pop_lateness_seconds_sum"#,
@@ -25,6 +25,11 @@ const ELSEWHERE: [&str; 45] = [
     r#"dwell_redis_seconds_sum{script="acknowledge"}"#,
     r#"dwell_redis_seconds_count{script="purge"}"#,
     r#"dwell_redis_seconds_sum{script="purge"}"#,
+    // Jobs with an end of their own, and queues that are empty again: `store`.
+    r#"dwell_redis_seconds_count{script="end"}"#,
+    r#"dwell_redis_seconds_sum{script="end"}"#,
+    r#"dwell_redis_seconds_count{script="forget"}"#,
+    r#"dwell_redis_seconds_sum{script="forget"}"#,
     // Five crashes in a row; an attempt that is out when it is cancelled, or fails: `tests/it`.
     r#"dwell_possible_duplicates_total{cause="lease_lost"}"#,
     r#"dwell_dead_total{reason="crashed"}"#,

@@ -20,7 +20,9 @@ pub(super) fn check(fixture: &Fixture, settings: &str, more: &[&str], code: i32)
     if code != 0 {
         let ran = run_with(&[&["-c", &config, "run", "--wait", "0s"][..], &more].concat(), b"");
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{}", ran.err);
-        let says = |line: &&Value| line["ok"] == false && ran.err.contains(line["detail"].as_str().unwrap());
+        let last: Value = serde_json::from_str(ran.err.lines().last().unwrap()).unwrap();
+        assert_eq!((&last["level"], &last["exit_code"]), (&Value::from("ERROR"), &Value::from(code)), "{last}");
+        let says = |line: &&Value| line["ok"] == false && last["error"].as_str().unwrap().contains(line["detail"].as_str().unwrap());
         assert!(lines.iter().any(|line| says(&line)), "{lines:?}: {}", ran.err);
     }
     lines

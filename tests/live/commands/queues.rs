@@ -85,7 +85,7 @@ async fn a_job_is_popped_and_its_lease_ended_by_commands() {
         (0, &json!("release"), &json!("released"), true)
     );
     let (code, stale) = queues.json(&["finish", "a", "--lease", of_a]);
-    assert_eq!((code, stale), (2, json!({"id": "a", "action": "finish", "verdict": "stale"})));
+    assert_eq!((code, stale), (2, json!({"id": "a", "action": "finish", "verdict": "stale", "due_ms": null})));
     let (code, failed) = queues.json(&["fail", "b", "--lease", of_b, "--for", "0s", "--error", "no stamp"]);
     assert_eq!((code, &failed["verdict"]), (0, &json!("failed")));
     let (code, again) = queues.json(&["pop", "bills", "--wait", "20s", "--ttr", "10s"]);
@@ -124,7 +124,10 @@ async fn an_empty_pop_exits_with_2_and_a_wrong_line_with_64() {
         assert_eq!(queues.run(line).code, 64, "{line:?}");
     }
     assert!(queues.run(&["pop", "unknown"]).err.starts_with("error: unknown_queue: "));
-    assert_eq!(queues.json(&["finish", "a", "--lease", "-x"]), (2, json!({"id": "a", "action": "finish", "verdict": "stale"})));
+    assert_eq!(
+        queues.json(&["finish", "a", "--lease", "-x"]),
+        (2, json!({"id": "a", "action": "finish", "verdict": "stale", "due_ms": null}))
+    );
     // A due job of text, as people see it.
     queues.add("a", "bills", b"line 1\nline 2", Due::In(0)).await;
     let said = queues.run(&["pop", "bills"]);

@@ -15,7 +15,22 @@ async fn stats_are_counts_and_the_rates_of_this_instance() {
     let stats = answer.json();
     assert_eq!((answer.status, answer.head.contains("content-type: application/json")), (200, true), "{answer:?}");
     let keys: Vec<&String> = stats.as_object().unwrap().keys().collect();
-    let all = ["brokers", "buckets", "dead", "ingests", "instance", "lateness", "next_due_ms", "now_ms", "overdue", "rates", "ready"];
+    let all = [
+        "brokers",
+        "buckets",
+        "dead",
+        "died",
+        "ingests",
+        "instance",
+        "lateness",
+        "next_due_ms",
+        "now_ms",
+        "oldest_ready_ms",
+        "overdue",
+        "paused_queues",
+        "rates",
+        "ready",
+    ];
     assert_eq!(keys, [&all[..], &["reserved", "scheduled"]].concat());
     let instance = &stats["instance"];
     assert_eq!((&instance["ready"], &instance["namespace"]), (&json!(true), &json!("dwell")), "{instance}");

@@ -5,8 +5,12 @@
 //!   lists that stand still while jobs come and go; `arrays`: several jobs in one call; `bounds`:
 //!   full queues; `queues`: pops, leases and the queues; `long_poll`: pops that wait.
 //! - `dashboard`, `queue_pages`: what people do in it, through `browser`.
-//! - `flood`: clients that only hold connections; `tutorial`: the page on queues, as it is written.
-//! - `access`: tokens, addresses, other origins; `tokens`: the tokens of applications; `schema`: what
+//! - `connections`: what holds for those of every listener; `descriptors`: how many of them; `flood`:
+//!   clients that only hold connections; `memory`: what all take of it together; `tutorial`: the page on
+//!   queues, as it is written.
+//! - `rotated`: secrets that change while it runs.
+//! - `ipv6`: the probes on a host with and without it; `access`: tokens, addresses, other origins;
+//!   `tokens`: the tokens of applications; `schema`: what
 //!   a validator and a fuzzer say of openapi.json.
 
 mod access;
@@ -14,13 +18,20 @@ mod arrays;
 mod bounds;
 mod browser;
 mod calls;
+#[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
+mod connections;
 mod dashboard;
+mod descriptors;
 mod flood;
+mod ipv6;
 mod limits;
 mod long_poll;
+#[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
+mod memory;
 mod pages;
 mod queue_pages;
 mod queues;
+mod rotated;
 mod schema;
 mod sidecar;
 mod speed;

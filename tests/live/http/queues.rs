@@ -238,3 +238,38 @@ async fn a_look_at_large_jobs_ends_with_the_one_that_fills_the_answer() {
     assert_eq!(ids("/v1/queues/emails/peek?max=1000"), wanted, "of 1 MiB each");
     assert_eq!(ids("/v1/queues/emails/peek?max=2"), wanted[..2]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_programs_write_for_nothing_is_taken_as_nothing() {
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture).await;
+    for (id, headers) in [("null", json!(null)), ("list", json!([])), ("object", json!({}))] {
+        let answer =
+            sidecar.post("/v1/jobs", &json!({"id": id, "queue": "emails", "for": 0, "headers": headers, "key": null, "retry": null}));
+        assert_eq!((answer.status, &answer.json()["headers"]), (201, &json!({})), "{answer:?}");
+    }
+    let wrong = sidecar.post("/v1/jobs", &json!({"queue": "emails", "for": 0, "headers": [["a", "1"]]}));
+    assert!(wrong.problem(400)["detail"].as_str().unwrap().contains("headers must be an object"), "{wrong:?}");
+    let popped = [json!({}), json!(null), json!({"max": null, "wait": null, "ttr": null})].map(|asked| pop(&sidecar, "emails", asked));
+    let leases: Vec<Value> = popped.iter().map(|jobs| json!({"id": jobs[0]["id"], "lease": jobs[0]["lease"]})).collect();
+    let words = json!({"finish": leases, "fail": null, "release": null, "touch": null});
+    let results = sidecar.post("/v1/leases", &words).json()["results"].clone();
+    // Each verdict tells a due time, also where there is none.
+    assert!(results.as_array().unwrap().iter().all(|result| result["verdict"] == "finished" && result.get("due_ms") == Some(&Value::Null)));
+    assert_eq!(results.as_array().unwrap().len(), 3);
+    assert_eq!(sidecar.post("/v1/leases", &json!({"finish": null})).json(), json!({"results": []}));
+    let gone = sidecar.call("POST /v1/jobs/nobody/finish", Some(&json!({"lease": leases[0]["lease"]})));
+    assert_eq!(gone.json().get("due_ms"), Some(&Value::Null), "{gone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_name_of_a_queue_in_json_is_taken_as_it_is() {
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture).await;
+    for name in [" emails", "emails ", "emails\n", "\temails", ""] {
+        let answer = sidecar.post("/v1/jobs", &json!({"queue": name, "for": 0}));
+        assert_eq!(answer.problem(400)["code"], "bad_queue", "{name:?}");
+    }
+    let answer = sidecar.post("/v1/jobs", &json!({"target": "orders.x", "broker": " main", "for": 0}));
+    assert_eq!(answer.problem(400)["code"], "unknown_broker");
+}

@@ -135,11 +135,16 @@ impl Sidecar {
 
     /// A scrape of its metrics.
     pub(super) fn metrics(&self) -> String {
+        self.probe("/metrics")
+    }
+
+    /// The answer of this path of `[probes]`, head and body.
+    pub(super) fn probe(&self, path: &str) -> String {
         let lines = self.log_lines();
         let probes = lines.iter().find(|line| line["message"] == "probes").unwrap()["address"].as_str().unwrap();
         let mut link = TcpStream::connect(probes).unwrap();
         link.set_read_timeout(Some(DEADLINE)).unwrap();
-        link.write_all(b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n").unwrap();
+        link.write_all(format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n").as_bytes()).unwrap();
         let mut answer = String::new();
         link.read_to_string(&mut answer).unwrap();
         answer

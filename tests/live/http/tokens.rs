@@ -1,5 +1,7 @@
 //! Tokens of applications: what each may do, and which jobs it sees.
 
+use std::io::{BufRead, BufReader, Write};
+
 use serde_json::{Value, json};
 
 use super::sidecar::{Answer, Sidecar};
@@ -156,4 +158,90 @@ async fn a_job_of_others_is_not_there() {
     assert_eq!(call(&sidecar, "shop", "POST /v1/jobs/a/finish", &finish).json()["verdict"], "finished");
     assert_eq!(call(&sidecar, "till", "DELETE /v1/jobs/c", &Value::Null).json()["verdict"], "cancelled");
     assert_eq!(call(&sidecar, "shop", "POST /v1/jobs/b/finish", &Value::Null).json()["verdict"], "not_found", "never handed out");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_tokens_that_take_an_id_at_once_one_has_it() {
+    const IDS: usize = 200;
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture).await;
+    let put = |name: &str, queue: &str| -> Vec<u16> {
+        let put = |n| call(&sidecar, name, "POST /v1/jobs", &json!({"id": format!("race-{n}"), "queue": queue, "for": "1h"})).status;
+        (0..IDS).map(put).collect()
+    };
+    let (shop, till) = std::thread::scope(|threads| {
+        let (shop, till) = (threads.spawn(|| put("shop", "orders.eu")), threads.spawn(|| put("till", "bills")));
+        (shop.join().unwrap(), till.join().unwrap())
+    });
+    for n in 0..IDS {
+        assert!([(201, 409), (409, 201)].contains(&(shop[n], till[n])), "race-{n}: {} and {}", shop[n], till[n]);
+        let stands = call(&sidecar, "ops", &format!("GET /v1/jobs/race-{n}"), &Value::Null).json();
+        assert_eq!(stands["queue"], if shop[n] == 201 { "orders.eu" } else { "bills" }, "race-{n}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_finish_of_a_bearer_is_fired() {
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture).await;
+    assert_eq!(call(&sidecar, "shop", "POST /v1/jobs", &job("a", "orders.eu")).status, 201);
+    assert_eq!(pop(&sidecar, "shop", "orders.eu")["id"], "a");
+    let finish = |name: &str| call(&sidecar, name, "POST /v1/jobs/a/finish", &Value::Null).json()["verdict"].clone();
+    assert_eq!(["till", "shop", "shop", "till"].map(finish), ["not_found", "finished", "fired", "not_found"]);
+}
+
+/// The first event of a stream for this token.
+fn first_event(sidecar: &Sidecar, name: &str) -> Value {
+    let mut link = sidecar.connect();
+    write!(link, "GET /v1/events HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer token-of-{name}\r\n\r\n").unwrap();
+    let data = BufReader::new(link).lines().map_while(Result::ok).find_map(|line| line.strip_prefix("data: ").map(str::to_owned));
+    serde_json::from_str(&data.expect("an event")).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_counts_of_others_are_not_told() {
+    let fixture = Fixture::new().await;
+    let sidecar = sidecar(&fixture).await;
+    for number in 0..3 {
+        let later = json!({"id": format!("b{number}"), "queue": "bills", "for": "90s"});
+        assert_eq!(call(&sidecar, "ops", "POST /v1/jobs", &later).status, 201);
+        let on_broker = json!({"id": format!("o{number}"), "target": "orders.x", "for": "90s"});
+        assert_eq!(call(&sidecar, "ops", "POST /v1/jobs", &on_broker).status, 201);
+    }
+    assert_eq!(call(&sidecar, "ops", "POST /v1/jobs", &job("mine", "orders.eu")).status, 201);
+    let later = json!({"id": "later", "queue": "orders.us", "for": "10m"});
+    let due_ms = call(&sidecar, "ops", "POST /v1/jobs", &later).json()["due_ms"].clone();
+    let told = |stats: &Value| json!([stats["scheduled"], stats["ready"], stats["reserved"], stats["dead"], stats["overdue"]]);
+    let stats = call(&sidecar, "shop", "GET /v1/stats", &Value::Null).json();
+    for stats in [stats, first_event(&sidecar, "shop")] {
+        assert_eq!((told(&stats), &stats["next_due_ms"]), (json!([1, 1, 0, 0, 0]), &due_ms), "{stats}");
+        assert!(stats["oldest_ready_ms"].as_i64().is_some_and(|ms| ms <= stats["now_ms"].as_i64().unwrap()), "{stats}");
+        assert_eq!((&stats["died"], &stats["paused_queues"]), (&json!(0), &json!([])), "{stats}");
+        let of_others = ["buckets", "brokers", "ingests", "rates", "lateness"].map(|name| stats[name].clone());
+        assert_eq!(of_others, [json!([]), json!({}), json!({}), json!({}), Value::Null], "{stats}");
+        assert_eq!(stats["instance"]["waiting_for"], json!([]), "{stats}");
+    }
+    for stats in [call(&sidecar, "ops", "GET /v1/stats", &Value::Null).json(), first_event(&sidecar, "ops")] {
+        assert_eq!((told(&stats), stats["brokers"]["main"]["scheduled"].clone()), (json!([7, 1, 0, 0, 0]), json!(3)), "{stats}");
+    }
+    // Its own pause and its own dead are told; those of others are not.
+    for verdict in ["failed", "dead"] {
+        let held = pop(&sidecar, "shop", "orders.eu");
+        let fail = json!({"fail": [{"id": "mine", "lease": held["lease"], "for": 0}]});
+        assert_eq!(call(&sidecar, "shop", "POST /v1/leases", &fail).json()["results"][0]["verdict"], verdict);
+    }
+    for queue in ["orders.eu", "bills"] {
+        assert_eq!(call(&sidecar, "ops", &format!("POST /v1/queues/{queue}/pause"), &Value::Null).status, 200);
+    }
+    for (name, died, paused) in
+        [("shop", 1, json!(["orders.eu"])), ("till", 0, json!(["bills"])), ("ops", 1, json!(["bills", "orders.eu"]))]
+    {
+        let stats = call(&sidecar, name, "GET /v1/stats", &Value::Null).json();
+        assert_eq!((&stats["died"], &stats["dead"], &stats["paused_queues"]), (&json!(died), &json!(died), &paused), "{name}: {stats}");
+    }
+    let steps = |name: &str| {
+        let horizon = call(&sidecar, name, "GET /v1/horizon?step=1m&to=20m", &Value::Null).json();
+        horizon["steps"].as_array().unwrap().iter().map(|step| step["count"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((steps("shop"), steps("till"), steps("ops")), (1, 3, 7));
 }

@@ -50,6 +50,8 @@ impl Interfaces {
         let redis = format!("[redis]\nnamespace = \"{}\"\nbuckets = 1\n", fixture.settings.namespace);
         let settings = servers.settings(true).replace("[redis]\n", &redis);
         let sidecar = Sidecar::run(&settings, "", &["--no-dispatch"]).await;
+        let reads = async || sidecar.get("/v1/stats").json()["ingests"]["main"]["reads"].as_bool().filter(|reads| *reads);
+        wait_until("it reads", reads).await;
         let broker = config::load_from(Some(&sidecar.config()), &[], &Overrides::default()).unwrap().brokers["main"].connector.clone();
         let replies = Arc::<Mutex<BTreeMap<String, Value>>>::default();
         let into = replies.clone();

@@ -62,7 +62,7 @@ async fn a_query_is_in_no_log_metric_or_error() {
         said.push(format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)));
     }
     let log = wait_until("the log", async || {
-        Some(fixture.log()).filter(|log| log.contains("TRACE") && log.contains("did not take the dead letter"))
+        Some(fixture.log()).filter(|log| log.contains("DEBUG") && log.contains("did not take the dead letter"))
     })
     .await;
     said.push(log);

@@ -21,7 +21,7 @@ pub(super) async fn pushed_jobs(fixture: &Fixture) {
     fixture
         .send(
             "delay.queue",
-            [push("15702398321", 1), push("pushed-deleted", 1), word("delete", "pushed-deleted"), push("pushed-waiting", 3600)],
+            [push("15702398321", 1), push("pushed-deleted", 5), word("delete", "pushed-deleted"), push("pushed-waiting", 3600)],
         )
         .await;
     let message = target.job("15702398321").await;

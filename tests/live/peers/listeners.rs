@@ -14,21 +14,21 @@ use crate::routes::environment::program;
 use crate::support::{DEADLINE, metric, wait_until};
 
 /// Dropped, it is killed.
-pub(super) struct Listeners {
+pub(crate) struct Listeners {
     child: Child,
     folder: TempDir,
-    _redis: RedisServer,
+    pub(super) redis: RedisServer,
     /// `http://127.0.0.1:PORT` of each listener.
-    pub(super) delay_queue: String,
-    pub(super) lmstfy: String,
-    probes: String,
+    pub(crate) delay_queue: String,
+    pub(crate) lmstfy: String,
+    pub(crate) probes: String,
     /// The URL of its API.
-    pub(super) http: String,
+    pub(crate) http: String,
 }
 
 impl Listeners {
     /// With these settings besides, ready.
-    pub(super) async fn start(settings: &str) -> Listeners {
+    pub(crate) async fn start(settings: &str) -> Listeners {
         let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
         let folder = TempDir::new().unwrap();
         let own = format!(
@@ -43,7 +43,7 @@ impl Listeners {
         command.arg("-c").arg(&config).arg("run").env_clear();
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(err).spawn().unwrap();
         let [delay_queue, lmstfy, probes, http] = Default::default();
-        let mut started = Listeners { child, folder, _redis: redis, delay_queue, lmstfy, probes, http };
+        let mut started = Listeners { child, folder, redis, delay_queue, lmstfy, probes, http };
         wait_until("it runs", async || started.line("running")).await;
         let address = |message: &str| format!("http://{}", started.line(message).unwrap()["address"].as_str().unwrap());
         let addresses = ["listener for clients of delay-queue", "listener for clients of lmstfy", "probes", "admin api"].map(address);
@@ -52,29 +52,34 @@ impl Listeners {
     }
 
     /// Everything that it has logged.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
     /// The value of a series of its metrics.
-    pub(super) async fn metric(&self, series: &str) -> f64 {
+    pub(crate) async fn metric(&self, series: &str) -> f64 {
         let scrape = call(&self.probes, "GET /metrics", "", b"").await;
         metric(std::str::from_utf8(&scrape.body).unwrap(), series)
     }
 
     /// Waits until so many consumers wait for this queue.
-    pub(super) async fn until_waiting(&self, queue: &str, count: usize) {
+    pub(crate) async fn until_waiting(&self, queue: &str, count: usize) {
         let path = format!("GET /v1/queues/{queue}");
         wait_until("the waiting pops", async || (call(&self.http, &path, "", b"").await.json()["waiting"] == count).then_some(())).await;
     }
 
     /// Its resident memory, bytes.
-    pub(super) fn resident(&self) -> u64 {
+    pub(crate) fn resident(&self) -> u64 {
         Usage::of([self.child.id()]).unwrap().rss
     }
 
+    /// The most resident memory that it has had, bytes.
+    pub(crate) fn peak(&self) -> u64 {
+        Usage::of([self.child.id()]).unwrap().peak_rss
+    }
+
     /// Tells it to stop; its end.
-    pub(super) async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         kill_process(Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
         let status = wait_until("its end", async || self.child.try_wait().unwrap()).await;
         assert!(status.success(), "{status}");
@@ -96,23 +101,23 @@ impl Drop for Listeners {
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) status: u16,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
     /// In lower case.
-    pub(super) head: String,
-    pub(super) body: Vec<u8>,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Reply {
     /// The body as JSON.
     #[track_caller]
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?} {}", String::from_utf8_lossy(&self.body)))
     }
 }
 
 /// One request: `line` is a method and a path; each header ends with a line end.
-pub(super) async fn call(server: &str, line: &str, headers: &str, body: &[u8]) -> Reply {
+pub(crate) async fn call(server: &str, line: &str, headers: &str, body: &[u8]) -> Reply {
     let asked = async {
         let address = server.strip_prefix("http://").unwrap();
         let mut link = TcpStream::connect(address).await.unwrap();

@@ -17,7 +17,7 @@ mod etf1;
 mod fixture;
 mod guide;
 mod guides;
-mod listeners;
+pub(crate) mod listeners;
 mod lmstfy;
 mod nats_schedules;
 mod queue_guides;

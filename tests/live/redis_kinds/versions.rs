@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
+use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisSentinel, RedisServer, find};
 
 use super::kind::{all_commands, env, lines};
 use crate::bridge::load::mixed;
+use crate::commands::fixture::run_with;
+use crate::support::namespace;
 
 async fn bridge_on(program: PathBuf, name: &str) {
     let options = RedisOptions { program: Some(program), appendonly: Some(AppendFsync::EverySec), ..RedisOptions::default() };
@@ -35,4 +37,42 @@ async fn the_bridge_runs_on_valkey() {
         Err(error) if cfg!(all(target_os = "linux", target_arch = "x86_64")) => panic!("{error}"),
         Err(error) => println!("not tested: {error}"),
     }
+}
+
+/// What `check` and `run` say of the server at this URL: their exit codes must be 78.
+fn refused(url: &str) -> [String; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("dwell.toml");
+    let text = format!(
+        "[redis]\nurls = [{:?}]\nnamespace = {:?}\n[queues.q]\n[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n",
+        url,
+        namespace("refused")
+    );
+    std::fs::write(&file, text).unwrap();
+    ["check", "run"].map(|command| {
+        let said = run_with(&["-c", file.to_str().unwrap(), command], b"");
+        assert_eq!(said.code, 78, "{command}: {said:?}");
+        format!("{}{}", said.out, said.err)
+    })
+}
+
+#[tokio::test]
+async fn a_server_without_lua_is_told_and_not_retried() {
+    let Ok(program) = find::valkey_server() else { return println!("not tested: there is no valkey-server") };
+    let more = vec![("enable-module-command".to_owned(), "local".to_owned())];
+    let options = RedisOptions { program: Some(program), more, ..RedisOptions::default() };
+    let server = RedisServer::start(options).await.unwrap();
+    if server.order(&["MODULE", "UNLOAD", "lua"]).await.is_err() {
+        return println!("not tested: this Valkey has Lua built in");
+    }
+    for said in refused(&server.url()) {
+        assert!(said.contains("load the Lua module of Valkey"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_sentinel_that_is_taken_for_redis_is_told() {
+    let sentinel = RedisSentinel::with_replicas(RedisOptions::default(), 0, 10_000).await.unwrap();
+    let said = refused(&sentinel.urls()[0]);
+    assert!(said.iter().all(|said| said.contains("this is a sentinel") && said.contains("set redis.mode = ")), "{said:?}");
 }

@@ -2,7 +2,9 @@
 
 use dwell::job::{Due, Job};
 use dwell::request::Schedule;
-use dwell::store::queue::ends::EndsLook;
+use dwell::store::queue::acknowledge::{Acknowledge, LeaseVerdict, Word};
+use dwell::store::queue::ends::{EndsLook, Over};
+use dwell::store::queue::pop::{PopLimits, Popped};
 
 use super::fixture::{FAR, Fixture, PAST, id};
 
@@ -73,8 +75,67 @@ async fn only_the_record_that_was_read_ends() {
     put(&fixture, "a", PAST, Some(now_ms)).await;
     let before = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
     put(&fixture, "a", FAR, Some(now_ms + 600_000)).await;
-    fixture.store.queue.end_these([(id("a"), before.record.generation)]).await.unwrap();
+    let over = Over { id: id("a"), queue: "q".to_owned(), generation: before.record.generation, size: before.size };
+    fixture.store.queue.end_these([over]).await.unwrap();
     fixture.store.queue.end_jobs(0).await.unwrap();
     assert!(fixture.store.reader.find(&id("a")).await.unwrap().is_some());
     assert_eq!(entries(&fixture).await, ["a"], "its own end leads to it");
+}
+
+async fn take(fixture: &Fixture, most: usize, ttr_ms: u64) -> Vec<Popped> {
+    let limits = PopLimits { ttr_ms: Some(ttr_ms), max_ttr_ms: 600_000, most, most_bytes: 1 << 20, room: None };
+    fixture.store.queue.pop(rand::random(), 0, "q", limits).await.unwrap().jobs
+}
+
+async fn count(fixture: &Fixture, command: &str, name: &str) -> i64 {
+    redis::from_redis_value(fixture.redis(&[command, &fixture.key(name)]).await).unwrap()
+}
+
+#[tokio::test]
+async fn a_thousand_ends_in_any_state_leave_one_entry_each() {
+    let fixture = Fixture::with(1, &["main"]).await;
+    let now_ms = fixture.store.read_clock().await.unwrap() / 1000;
+    let jobs: Vec<Schedule> = (0..1100)
+        .map(|n| {
+            let due = if n % 2 == 0 { PAST } else { FAR };
+            Schedule::new(Job { ends_ms: Some(now_ms), ..Job::for_queue("q", "body") }, due).id(id(&format!("job-{n}")))
+        })
+        .collect();
+    for job in &jobs {
+        fixture.store.queue.note_end(&job.id, now_ms).await.unwrap();
+    }
+    fixture.store.queue.schedule(&jobs).await.unwrap();
+    // Some are dead, some in the lease of a rescue, some held.
+    let word = |job: &Popped| Acknowledge {
+        id: job.id.clone(),
+        lease: job.lease.clone(),
+        word: Word::Fail { wait_ms: None, error: String::new() },
+    };
+    let words: Vec<Acknowledge> = take(&fixture, 100, 600_000).await.iter().map(word).collect();
+    let died = fixture.store.queue.acknowledge(&words).await;
+    assert!(died.iter().all(|answer| answer.as_ref().unwrap().verdict == LeaseVerdict::Dead));
+    assert_eq!(take(&fixture, 100, 0).await.len(), 100);
+    let rescued = fixture.store.queue.rescue(0, super::fixture::LEASE, 128, 1 << 20).await.unwrap().jobs;
+    assert_eq!((rescued.len(), take(&fixture, 100, 600_000).await.len()), (100, 100));
+
+    fixture.store.queue.end_jobs(0).await.unwrap();
+    for (command, name) in [
+        ("HLEN", "jobs"),
+        ("ZCARD", "due:=q"),
+        ("ZCARD", "dead:=q"),
+        ("ZCARD", "held"),
+        ("ZCARD", "lent"),
+        ("HLEN", "leases"),
+        ("HLEN", "left"),
+        ("ZCARD", "ends"),
+    ] {
+        assert_eq!(count(&fixture, command, name).await, 0, "{name}");
+    }
+    let held = fixture.redis(&["HGET", &fixture.key("queues"), "=q"]).await;
+    let held: Option<String> = redis::from_redis_value(held).unwrap();
+    assert!(held.as_deref().is_none_or(|held| held == "0"), "{held:?} are held");
+    assert_eq!(count(&fixture, "HLEN", "acts").await, 1100 + 1, "one each, and the time");
+    // A repeat of the call that scheduled a job does not bring it back.
+    fixture.store.queue.schedule(&jobs[..2]).await.unwrap();
+    assert_eq!(count(&fixture, "HLEN", "jobs").await, 0);
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dwell::config::{Durability, Redis, RedisMode};
+use dwell::config::Redis;
 use dwell::job::{Action, Confirm, Conflict, Due, Job, JobId, OnTimeout, Verdict};
 use dwell::request::{Act, Origin, Schedule};
 use dwell::store::admin::sweep::SweepRules;
@@ -44,15 +44,7 @@ pub(crate) async fn shared() -> Arc<RedisServer> {
 }
 
 pub(crate) fn settings(url: &str, namespace: &str, buckets: u16) -> Redis {
-    Redis {
-        mode: RedisMode::Single,
-        urls: vec![url.to_owned()],
-        master: String::new(),
-        namespace: namespace.to_owned(),
-        buckets,
-        durability: Durability::Memory,
-        assume_fsync: false,
-    }
+    Redis { namespace: namespace.to_owned(), buckets, ..Redis::new(url) }
 }
 
 pub(crate) async fn open(settings: &Redis, brokers: &[&str]) -> Store {
@@ -286,6 +278,7 @@ pub(crate) fn request(name: &str, message: u64, due: Due) -> Schedule {
         first: None,
         apart: false,
         queue_full: false,
+        own_queues: None,
         due,
         conflict: Conflict::Replace,
         job: job(format!("body {message}")),

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, Origin, Request, Schedule};
+use dwell::store::admin::sweep::SweepRules;
 use dwell::store::error::Class;
 use dwell::store::queue::batch::RequestRef;
 use dwell::store::queue::settle::{Bury, Completion, SettleResult};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
-use super::fixture::{FAR, Fixture, KEEP, MAIN, PAST, RETRY, action, held, open, request, retry};
+use super::fixture::{FAR, Fixture, KEEP, MAIN, PAST, RETRY, action, held, id, open, request, retry};
 use super::lossy::Lossy;
 
 async fn memory(fixture: &Fixture) -> u64 {
@@ -142,6 +143,39 @@ async fn words_on_unknown_ids_do_not_grow_a_full_redis() {
     let grown = memory(&fixture).await.saturating_sub(before);
     assert!(grown < 300_000, "10 000 words added {grown} bytes");
     assert!(fixture.complete(&fixture.claim_one().await).await);
+}
+
+#[tokio::test]
+async fn a_full_redis_forgets_the_jobs_whose_window_is_over() {
+    let options =
+        RedisOptions { maxmemory: Some("100mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
+    let server = RedisServer::start(options).await.unwrap();
+    let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
+    for n in 0..20 {
+        fixture.put(request(&format!("job-{n}"), n, PAST)).await;
+    }
+    let limit = async |bytes: &str| drop(fixture.redis(&["CONFIG", "SET", "maxmemory", bytes]).await);
+    let rules = SweepRules { dedupe_window_ms: 60_000, ..KEEP };
+    for _ in 0..2 {
+        let claimed = fixture.store.queue.claim(0, MAIN, super::fixture::LEASE, 10, 1 << 20).await.unwrap();
+        limit("1mb").await;
+        let jobs: Vec<_> = claimed.jobs.iter().map(held).collect();
+        let settled = fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
+        assert!(settled.iter().all(|stood| *stood == SettleResult::Settled));
+        // The window of the newer table is over, and nothing new arrives.
+        limit("100mb").await;
+        fixture.redis(&["HSET", &fixture.key("gone"), "", "1"]).await;
+        limit("1mb").await;
+        assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap().turned, 1);
+        assert_eq!(fixture.act(&Act::new(Action::Fire, claimed.jobs[0].id.clone())).await, Verdict::Fired);
+        limit("100mb").await;
+    }
+    assert_eq!(fixture.act(&Act::new(Action::Fire, id("job-0"))).await, Verdict::NotFound);
+    // So is that of the older one.
+    fixture.redis(&["HSET", &fixture.key("gone_old"), "", "1"]).await;
+    limit("1mb").await;
+    assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap().turned, 1);
+    assert_eq!(fixture.redis(&["EXISTS", &fixture.key("gone"), &fixture.key("gone_old")]).await, redis::Value::Int(0));
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ mod leases;
 mod lossy;
 mod model;
 mod one_lease;
+mod owners;
 mod remembered;
 mod repeated_calls;
 mod requests;

@@ -1,11 +1,13 @@
 //! The records of finished jobs and applied messages: how long they are kept, and how many.
 
-use dwell::job::{Action, DeadReason, Verdict};
+use dwell::job::{Action, DeadReason, Job, Verdict};
 use dwell::request::{Act, Origin, Schedule};
 use dwell::store::admin::sweep::{SweepRules, Swept};
+use dwell::store::queue::acknowledge::{Acknowledge, LeaseVerdict, Word};
+use dwell::store::queue::pop::PopLimits;
 use dwell::store::queue::settle::{Bury, Completion, SettleResult};
 
-use super::fixture::{FAR, Fixture, KEEP, PAST, action, held, request};
+use super::fixture::{FAR, Fixture, KEEP, MAIN, PAST, action, held, id, request};
 
 const NOTHING: Swept = Swept { dead: 0, turned: 0, master_changed: false };
 
@@ -70,20 +72,43 @@ async fn actions_are_remembered_for_a_day_and_two_at_most() {
 }
 
 #[tokio::test]
-async fn no_more_than_two_tables_of_4096_are_remembered() {
+async fn ten_thousand_jobs_of_a_bucket_that_are_over_are_known_for_the_window() {
     let fixture = Fixture::new().await;
+    let batch =
+        |round: u64| -> Vec<Schedule> { (0..128).map(|n| request(&format!("job-{round:02}-{n:03}"), round * 128 + n, PAST)).collect() };
     for round in 0..80 {
-        let batch: Vec<Schedule> = (0..128).map(|n| request(&format!("job-{round:02}-{n:03}"), round * 128 + n, PAST)).collect();
-        fixture.store.queue.schedule(&batch).await.unwrap();
+        fixture.store.queue.schedule(&batch(round)).await.unwrap();
         let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
         assert!(
             fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap().iter().all(|stood| *stood == SettleResult::Settled)
         );
-        assert!(count(&fixture, "gone").await <= 4097 && count(&fixture, "gone_old").await <= 4097 + 128);
     }
-    // The newest 4096 at least are known, the oldest of 10 240 are not.
-    assert_eq!(fixture.act(&action(Action::Fire, "job-48-000", 100_000)).await, Verdict::Fired);
-    assert_eq!(fixture.act(&action(Action::Fire, "job-00-000", 100_001)).await, Verdict::NotFound);
+    assert_eq!(fixture.store.admin.sweep(0, KEEP).await.unwrap(), NOTHING);
+    // The same messages come again.
+    for round in 0..80 {
+        let again = fixture.store.queue.schedule(&batch(round)).await.unwrap();
+        assert!(again.answers.iter().all(|answer| answer.verdict == Verdict::Added), "round {round}: {again:?}");
+    }
+    assert_eq!((count(&fixture, "jobs").await, count(&fixture, "gone").await), (0, 80 * 128 + 1), "each was known");
+    assert_eq!(fixture.act(&action(Action::Finish, "job-00-000", 100_000)).await, Verdict::Fired);
+}
+
+#[tokio::test]
+async fn ten_thousand_fetched_jobs_of_a_bucket_are_known_to_be_finished() {
+    let fixture = Fixture::new().await;
+    let mut words = Vec::new();
+    for round in 0..80 {
+        let new = |n| Schedule::new(Job { ttr_ms: 600_000, ..Job::for_queue("q", "") }, PAST).id(id(&format!("job-{round:02}-{n:03}")));
+        fixture.store.queue.schedule(&(0..128).map(new).collect::<Vec<_>>()).await.unwrap();
+        let limits = PopLimits { ttr_ms: None, max_ttr_ms: 600_000, most: 128, most_bytes: 1 << 20, room: None };
+        let popped = fixture.store.queue.pop(rand::random(), 0, "q", limits).await.unwrap();
+        words.extend(popped.jobs.into_iter().map(|job| Acknowledge { id: job.id, lease: job.lease, word: Word::Finish }));
+    }
+    for wanted in [LeaseVerdict::Finished, LeaseVerdict::Fired] {
+        let answers = fixture.store.queue.acknowledge(&words).await;
+        let told = answers.iter().filter(|answer| answer.as_ref().unwrap().verdict == wanted).count();
+        assert_eq!((answers.len(), told), (80 * 128, 80 * 128), "{wanted:?}");
+    }
 }
 
 /// How many of these are remembered.
@@ -94,21 +119,56 @@ async fn count(fixture: &Fixture, name: &str) -> i64 {
     }
 }
 
+/// Of a namespace of 64 buckets, each has 15 625 of the million.
+const SHARE: i64 = 15_625;
+const FILL: &str = "for n = 1, 15625 do redis.call('HSET', KEYS[1], ARGV[1] .. n, ARGV[2]) end return 1";
+
+/// Ids of the bucket that the fixture looks into.
+fn ids_of_bucket_0(fixture: &Fixture) -> impl Iterator<Item = String> {
+    (0..).map(|n| format!("job-{n}")).filter(|name| fixture.store.keys().bucket_of(name) == 0)
+}
+
 #[tokio::test]
-async fn no_more_than_two_tables_of_65536_actions_are_remembered() {
-    const FILL: &str = "for n = 1, 65536 do redis.call('HSET', KEYS[1], ARGV[1] .. n, 'not_found:') end return 1";
-    let fixture = Fixture::new().await;
-    fixture.put(request("a", 1, FAR)).await;
-    let cancel = action(Action::Cancel, "a", 2);
+async fn a_bucket_remembers_its_share_of_a_million_jobs_twice_at_most() {
+    let fixture = Fixture::with(64, &[MAIN]).await;
+    let mut ids = ids_of_bucket_0(&fixture);
+    let mut finish = async |message| {
+        let name = ids.next().unwrap();
+        fixture.put(request(&name, message, PAST)).await;
+        assert!(fixture.complete(&fixture.claim_one().await).await);
+        name
+    };
+    let first = finish(1).await;
+    let mut message = 2;
+    let entry = "f".repeat(26);
+    for known in [Verdict::Fired, Verdict::NotFound] {
+        fixture.redis(&["EVAL", FILL, "1", &fixture.key("gone"), &message.to_string(), &entry]).await;
+        // Whatever is remembered now turns them.
+        finish(message).await;
+        let last = finish(message + 1).await;
+        let (newer, older) = (count(&fixture, "gone").await, count(&fixture, "gone_old").await);
+        assert!(newer < 10 && (SHARE..SHARE + 10).contains(&older), "{newer} and {older}");
+        assert_eq!(fixture.act(&action(Action::Fire, &first, message + 2)).await, known);
+        assert_eq!(fixture.act(&action(Action::Fire, &last, message + 3)).await, Verdict::Fired);
+        message += 10;
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_remembers_its_share_of_a_million_actions_twice_at_most() {
+    let fixture = Fixture::with(64, &[MAIN]).await;
+    let ids: Vec<String> = ids_of_bucket_0(&fixture).take(3).collect();
+    fixture.put(request(&ids[0], 1, FAR)).await;
+    let cancel = action(Action::Cancel, &ids[0], 2);
     assert_eq!(fixture.act(&cancel).await, Verdict::Cancelled);
     for (message, known) in [(10, Verdict::Cancelled), (20, Verdict::NotFound)] {
-        fixture.redis(&["EVAL", FILL, "1", &fixture.key("acts"), &message.to_string()]).await;
+        fixture.redis(&["EVAL", FILL, "1", &fixture.key("acts"), &message.to_string(), "not_found:"]).await;
         // Whatever remembers one more turns them.
-        fixture.put(request("b", message, FAR)).await;
-        assert_eq!(fixture.act(&action(Action::Cancel, "b", message + 1)).await, Verdict::Cancelled);
-        fixture.act(&action(Action::Cancel, "nobody", message + 2)).await;
+        fixture.put(request(&ids[1], message, FAR)).await;
+        assert_eq!(fixture.act(&action(Action::Cancel, &ids[1], message + 1)).await, Verdict::Cancelled);
+        fixture.act(&action(Action::Cancel, &ids[2], message + 2)).await;
         let (newer, older) = (count(&fixture, "acts").await, count(&fixture, "acts_old").await);
-        assert!(newer < 10 && (65_536..66_000).contains(&older), "{newer} and {older}");
+        assert!(newer < 10 && (SHARE..SHARE + 10).contains(&older), "{newer} and {older}");
         assert_eq!(fixture.act(&cancel).await, known);
     }
 }

@@ -196,7 +196,7 @@ impl<S> FrameSanitizer<S> {
         }
         if sanitize(kind, &mut frame[HEAD..end]) {
             let place = self.place.as_str();
-            let what = "changed an AMQP frame that the client library cannot parse: bytes that are not UTF-8 became `?`, lists and tables nested too deep became bytes";
+            let what = "changed an AMQP frame that the client library cannot parse: short strings that are not UTF-8 are marked, lists and tables nested too deep became bytes";
             if std::mem::replace(&mut self.altered, true) {
                 debug!(place, "{what}");
             } else {

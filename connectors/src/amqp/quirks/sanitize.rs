@@ -7,12 +7,16 @@
 //!   RabbitMQ passes both on and redelivers them to the next reader, so one such message would stop
 //!   every reader of its queue.
 //! - Workaround: this parser does not recurse. A list or table nested deeper than [`DEPTH`] becomes
-//!   a byte array, which has the same layout, and each byte that is not UTF-8 in a short string
-//!   becomes `?`.
+//!   a byte array, which has the same layout. Each byte that is not UTF-8 in a short string becomes
+//!   [`MARK`] in what producers wrote, so that such a message is refused by name and never passes
+//!   for another one; and `?` in what the server says.
 //! - May go when the library bounds its recursion and accepts short strings of any bytes.
 
 /// The deepest nesting of lists and tables; the table of the headers itself does not count.
 pub(in crate::amqp) const DEPTH: usize = 32;
+
+/// Stands for a byte that is not UTF-8: the control character SUB, which no name or id has.
+pub(in crate::amqp) const MARK: u8 = 0x1a;
 
 /// The types of frames that are sanitized.
 pub(in crate::amqp) const METHOD: u8 = 1;
@@ -22,7 +26,7 @@ pub(in crate::amqp) const HEADER: u8 = 2;
 /// malformed payload is left alone: lapin's parser reads in the same order and fails at the same
 /// place.
 pub(in crate::amqp) fn sanitize(kind: u8, payload: &mut [u8]) -> bool {
-    let mut cursor = Cursor { bytes: payload, at: 0, changed: false };
+    let mut cursor = Cursor { bytes: payload, at: 0, changed: false, mark: MARK };
     // `None` only means that the payload ended early or is malformed.
     let _ = match kind {
         METHOD => cursor.method(),
@@ -36,6 +40,7 @@ struct Cursor<'a> {
     bytes: &'a mut [u8],
     at: usize,
     changed: bool,
+    mark: u8,
 }
 
 impl Cursor<'_> {
@@ -57,6 +62,7 @@ impl Cursor<'_> {
             (60, 71) => (9, 2),
             _ => return None,
         };
+        self.mark = if texts == 2 { MARK } else { b'?' };
         self.skip(head)?;
         (0..texts).try_for_each(|_| self.short())
     }
@@ -134,7 +140,7 @@ impl Cursor<'_> {
         let start = self.at;
         self.skip(length)?;
         let text = &mut self.bytes[start..self.at];
-        self.changed |= make_text(text);
+        self.changed |= make_text(text, self.mark);
         Some(())
     }
 
@@ -150,13 +156,13 @@ impl Cursor<'_> {
     }
 }
 
-/// Replaces each byte that is not UTF-8 with `?`; true if there was one.
-fn make_text(bytes: &mut [u8]) -> bool {
+/// Replaces each byte that is not UTF-8; true if there was one.
+fn make_text(bytes: &mut [u8], mark: u8) -> bool {
     let (mut at, mut changed) = (0, false);
     while let Err(error) = std::str::from_utf8(&bytes[at..]) {
         let start = at + error.valid_up_to();
         at = error.error_len().map_or(bytes.len(), |length| start + length);
-        bytes[start..at].fill(b'?');
+        bytes[start..at].fill(mark);
         changed = true;
     }
     changed

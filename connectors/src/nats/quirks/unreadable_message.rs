@@ -251,7 +251,7 @@ impl UnreadableSearch {
                 .fail(ErrorKind::Disconnected, &format!("cannot fetch messages that the client cannot parse: {what}: {why}"));
             failure.hint("grant the user `$JS.API.>`, or delete these messages from the stream")
         };
-        let answer = self.connection.ask(self.connection.client.request(format!("$JS.API.{what}"), body)).await?;
+        let answer = self.connection.ask(self.connection.client.request(self.connection.api(what), body)).await?;
         let answer = answer.map_err(|error| failed(&error.to_string()).because(error))?;
         match serde_json::from_slice(&answer.payload) {
             Ok(Answer::Good(answer)) => Ok(Some(answer)),

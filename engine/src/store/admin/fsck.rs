@@ -10,7 +10,7 @@ mod namespace;
 mod problem;
 mod scan;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redis::Value;
 use serde::Serialize;
@@ -61,8 +61,8 @@ pub type FindingSink<'a> = &'a mut (dyn FnMut(Finding) + Send + Sync);
 /// Redis cannot be reached or refuses, there is no such namespace, or its schema is unknown.
 /// Findings that were reported before remain valid.
 pub async fn run(settings: &Redis, rules: Rules, found: FindingSink<'_>) -> Result<u64, StoreError> {
-    let Some(store) = namespace::open(settings, &rules, found).await? else { return Ok(0) };
-    let mut fsck = Fsck { store, rules, found, jobs: 0, moved: Vec::new(), brokers: BTreeSet::new() };
+    let Some((store, queues)) = namespace::open(settings, &rules, found).await? else { return Ok(0) };
+    let mut fsck = Fsck { store, rules, found, jobs: 0, moved: Vec::new(), brokers: BTreeSet::new(), queues };
     for bucket in 0..fsck.store.keys.buckets() {
         if fsck.keys_of(bucket).await? {
             fsck.unfinished(bucket).await?;
@@ -85,8 +85,11 @@ struct Fsck<'a> {
     jobs: u64,
     /// Jobs that were moved to their own buckets.
     moved: Vec<(u16, Vec<u8>)>,
-    /// Reported brokers that the namespace did not have.
+    /// Reported brokers that the namespace did not have, and queues that their buckets did not know, by
+    /// `=` and their names.
     brokers: BTreeSet<String>,
+    /// Per bucket, the queues that it knows or has keys of, by `=` and their names.
+    queues: BTreeMap<u16, BTreeSet<String>>,
 }
 
 impl Fsck<'_> {
@@ -94,10 +97,16 @@ impl Fsck<'_> {
         (self.found)(Finding { bucket: Some(bucket), id: String::from_utf8_lossy(id).into_owned(), problem, repaired });
     }
 
+    /// The sets of a bucket: of the brokers and of its queues.
+    fn sets(&self, bucket: u16) -> Vec<String> {
+        let queues = self.queues.get(&bucket).into_iter().flatten();
+        self.store.brokers().iter().chain(queues).cloned().collect()
+    }
+
     /// Judges every key of a bucket as a whole. False if one has a wrong type still: every script
     /// fails on it.
     async fn keys_of(&mut self, bucket: u16) -> Result<bool, StoreError> {
-        let sets: Vec<String> = self.store.sets().iter().flat_map(|set| self.store.keys.sets(bucket, set)).collect();
+        let sets: Vec<String> = self.sets(bucket).iter().flat_map(|set| self.store.keys.sets(bucket, set)).collect();
         let mut keys: Vec<(String, &str)> = self.store.keys.fixed(bucket).iter().map(|key| (key.clone(), "hash")).collect();
         for (key, kind) in &mut keys {
             let keys = &self.store.keys;

@@ -1,10 +1,11 @@
-//! Pauses and purges a queue.
+//! Pauses and purges a queue, and forgets empty ones.
 
 use crate::job::set_of_queue;
 use crate::store::admin::Admin;
 use crate::store::answer::Items;
 use crate::store::error::StoreError;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
+use crate::store::reader::active::SETS;
 use crate::store::reader::lookup::Place;
 use crate::store::scripts::Name;
 
@@ -58,5 +59,19 @@ impl Admin {
             }
         }
         Ok(removed)
+    }
+
+    /// Makes each bucket forget queues that it has no jobs of: those of
+    /// [`ActiveCounts::empty`](crate::store::reader::active::ActiveCounts). A job that came meanwhile stays
+    /// known.
+    pub async fn forget_queues(&self, empty: &[Vec<String>]) -> Result<(), StoreError> {
+        for (bucket, queues) in (0..).zip(empty) {
+            for queues in queues.chunks(SETS) {
+                let sets: Vec<String> = queues.iter().map(|queue| set_of_queue(queue)).collect();
+                let call = self.namespace.script_call(Name::Forget, bucket, &sets);
+                self.namespace.call(Name::Forget, &call).await?;
+            }
+        }
+        Ok(())
     }
 }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::select_ok;
 use parking_lot::RwLock;
-use redis::{ConnectionInfo, Value};
+use redis::Value;
 
 use super::connection::{Connection, To};
-use super::endpoint;
+use super::endpoint::{self, Address};
+use super::login;
 use crate::config::Redis;
 use crate::store::error::{Class, StoreError};
 
@@ -19,9 +20,6 @@ const SLOTS: u16 = 16_384;
 
 /// After this many single moved slots, the client asks for a whole new map.
 const TOLD_MAX: usize = 4;
-
-/// Host and port.
-type Address = (String, u16);
 
 /// The masters of a cluster, by slot.
 pub(super) struct Cluster {
@@ -76,11 +74,11 @@ impl Cluster {
         if let Some(map) = self.map.read().clone() {
             return Ok(map);
         }
-        let seeds = self.seeds()?;
+        let seeds = self.seeds().await?;
         let known: Vec<Connection> = {
             let mut known = self.known.write();
-            for (address, info) in seeds {
-                known.entry(address).or_insert_with(|| Connection::new(To::Node(Box::new(info))));
+            for address in &seeds {
+                known.entry(address.clone()).or_insert_with(|| self.node(address));
             }
             known.values().cloned().collect()
         };
@@ -89,7 +87,7 @@ impl Cluster {
         for nodes in [others, doubted].into_iter().filter(|nodes| !nodes.is_empty()) {
             // Ask all at once and take the first answer: a node that hangs must not delay the
             // others.
-            match select_ok(nodes.into_iter().map(|wire| Box::pin(self.ask(wire)))).await {
+            match select_ok(nodes.into_iter().map(|wire| Box::pin(self.ask(wire, &seeds)))).await {
                 Ok((map, _)) => return Ok(map),
                 Err(error) => last = Some(error),
             }
@@ -114,7 +112,7 @@ impl Cluster {
             self.forget(node);
             return;
         };
-        let (Ok(seeds), Some((host, Ok(port)))) = (self.seeds(), to.rsplit_once(':').map(|(host, port)| (host, port.parse()))) else {
+        let Some((host, Ok(port))) = to.rsplit_once(':').map(|(host, port)| (host, port.parse())) else {
             drop(current);
             self.forget(node);
             return;
@@ -122,7 +120,8 @@ impl Cluster {
         // An empty host stands for the host of the node that answered.
         let place = node.place();
         let host = if host.is_empty() { place.rsplit_once(':').map_or(&*place, |(host, _)| host) } else { host };
-        let wire = known.entry((host.to_owned(), port)).or_insert_with(|| node_wire(&seeds, host, port)).clone();
+        let address = (host.to_owned(), port);
+        let wire = known.entry(address.clone()).or_insert_with(|| self.node(&address)).clone();
         let mut masters = map.masters.clone();
         let at = masters.iter().position(|master| master.is(&wire)).unwrap_or_else(|| {
             masters.push(wire);
@@ -164,12 +163,17 @@ impl Cluster {
         *current = None;
     }
 
-    fn seeds(&self) -> Result<Vec<(Address, ConnectionInfo)>, StoreError> {
-        Ok(endpoint::infos(&self.settings)?.into_iter().map(|info| (endpoint::address(&info), info)).collect())
+    /// The nodes of the settings.
+    async fn seeds(&self) -> Result<Vec<Address>, StoreError> {
+        let settings = login::fresh(&self.settings).await?;
+        Ok(endpoint::infos(&settings)?.iter().map(endpoint::address).collect())
     }
 
-    async fn ask(&self, node: Connection) -> Result<Arc<SlotMap>, StoreError> {
-        let seeds = self.seeds()?;
+    fn node(&self, address: &Address) -> Connection {
+        Connection::new(&self.settings, To::Node(address.clone()))
+    }
+
+    async fn ask(&self, node: Connection, seeds: &[Address]) -> Result<Arc<SlotMap>, StoreError> {
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
         let answer = node.command("CLUSTER SLOTS", &command).await.map_err(|error| {
@@ -182,32 +186,28 @@ impl Cluster {
         if ranges.is_empty() {
             return Err(StoreError::new(Class::Unserved, format!("redis: {} knows of no master that has slots", node.place())));
         }
-        Ok(self.learn(&seeds, ranges, &node))
+        Ok(self.learn(seeds, ranges, &node))
     }
 
     /// Stores a new map and keeps the connections to nodes that are still masters.
-    fn learn(&self, seeds: &[(Address, ConnectionInfo)], found: Vec<(u16, u16, Address)>, source: &Connection) -> Arc<SlotMap> {
+    fn learn(&self, seeds: &[Address], found: Vec<(u16, u16, Address)>, source: &Connection) -> Arc<SlotMap> {
         let mut known = self.known.write();
         let mut places: HashMap<Address, usize> = HashMap::new();
         let (mut ranges, mut masters) = (Vec::new(), Vec::new());
         for (first, last, address) in found {
             let at = *places.entry(address.clone()).or_insert_with(|| {
-                masters.push(known.get(&address).cloned().unwrap_or_else(|| node_wire(seeds, &address.0, address.1)));
+                masters.push(known.get(&address).cloned().unwrap_or_else(|| self.node(&address)));
                 masters.len() - 1
             });
             ranges.push((first, last, at));
         }
-        known.retain(|address, _| seeds.iter().any(|(seed, _)| seed == address));
+        known.retain(|address, _| seeds.contains(address));
         known.extend(places.into_iter().map(|(address, at)| (address, masters[at].clone())));
         let map = Arc::new(SlotMap { ranges, masters, told: 0, source: source.clone() });
         *self.last.write() = Some(map.clone());
         *self.map.write() = Some(map.clone());
         map
     }
-}
-
-fn node_wire(seeds: &[(Address, ConnectionInfo)], host: &str, port: u16) -> Connection {
-    Connection::new(To::Node(Box::new(endpoint::elsewhere(&seeds[0].1, host, port))))
 }
 
 impl SlotMap {
@@ -278,23 +278,18 @@ mod tests {
     }
 
     fn cluster() -> Cluster {
-        let settings = Redis {
-            mode: crate::config::RedisMode::Cluster,
-            urls: vec!["redis://user:word@seed:1".to_owned()],
-            master: String::new(),
-            namespace: String::new(),
-            buckets: 1,
-            durability: crate::config::Durability::Memory,
-            assume_fsync: false,
-        };
-        Cluster::new(&settings)
+        Cluster::new(&Redis { mode: crate::config::RedisMode::Cluster, ..Redis::new("redis://user:word@seed:1") })
+    }
+
+    fn address(host: &str, port: u16) -> Address {
+        (host.to_owned(), port)
     }
 
     #[test]
     fn whose_map_proved_old_is_asked_after_all_others() {
         let cluster = cluster();
-        let seeds = cluster.seeds().unwrap();
-        let [near, far] = ["near", "far"].map(|host| node_wire(&seeds, host, 1));
+        let seeds = [address("seed", 1)];
+        let [near, far] = ["near", "far"].map(|host| cluster.node(&address(host, 1)));
         let dead = vec![(0, 9, ("dead".to_owned(), 1)), (10, 19, ("b".to_owned(), 2))];
         let map = cluster.learn(&seeds, dead, &near);
         let (dead, other) = (map.of(0).unwrap(), map.of(10).unwrap());
@@ -324,8 +319,8 @@ mod tests {
         let found = slots(answer, "asked.example:6379");
         assert_eq!(found, [(0, 9, ("a".to_owned(), 1)), (10, 19, ("asked.example".to_owned(), 2))]);
         let cluster = cluster();
-        let seeds = cluster.seeds().unwrap();
-        let asked = node_wire(&seeds, "asked.example", 6379);
+        let seeds = [address("seed", 1)];
+        let asked = cluster.node(&address("asked.example", 6379));
         let map = cluster.learn(&seeds, found, &asked);
         assert_eq!(map.of(9).unwrap().place(), "a:1");
         assert_eq!(map.of(20).err().map(|error| error.class), Some(Class::Unserved));

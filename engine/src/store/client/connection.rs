@@ -2,15 +2,16 @@
 //! call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use parking_lot::RwLock;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, ConnectionInfo, Pipeline, Value};
+use redis::{Cmd, Pipeline, Value};
 
-use super::endpoint;
+use super::endpoint::{self, Address};
+use super::login;
 use crate::clock;
 use crate::config::Redis;
 use crate::store::error::{Class, StoreError};
@@ -27,9 +28,9 @@ const TIMEOUTS_MAX: u32 = 2;
 #[derive(Debug, Clone)]
 pub(super) enum To {
     /// The server of the settings: the only one, or the master that the sentinels name.
-    Named(Redis),
+    Named,
     /// A node of a cluster.
-    Node(Box<ConnectionInfo>),
+    Node(Address),
 }
 
 /// One connection, cheap to clone.
@@ -39,6 +40,7 @@ pub(in crate::store) struct Connection {
 }
 
 struct Inner {
+    settings: Redis,
     to: To,
     current: RwLock<Option<Live>>,
     /// The last failure to connect. The task that connects holds the lock.
@@ -46,6 +48,8 @@ struct Inner {
     /// The number of failures to connect.
     failures: AtomicU64,
     timeouts: AtomicU32,
+    /// The current connection was answered: Redis accepted its login.
+    answered: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -57,9 +61,18 @@ struct Live {
 
 impl Connection {
     /// A connection that is not open yet.
-    pub(super) fn new(to: To) -> Self {
-        let (current, opening) = (RwLock::new(None), tokio::sync::Mutex::new(None));
-        Connection { inner: Arc::new(Inner { to, current, opening, failures: AtomicU64::new(0), timeouts: AtomicU32::new(0) }) }
+    pub(super) fn new(settings: &Redis, to: To) -> Self {
+        Connection {
+            inner: Arc::new(Inner {
+                settings: settings.clone(),
+                to,
+                current: RwLock::new(None),
+                opening: tokio::sync::Mutex::new(None),
+                failures: AtomicU64::new(0),
+                timeouts: AtomicU32::new(0),
+                answered: AtomicBool::new(false),
+            }),
+        }
     }
 
     /// Whether both are the same connection.
@@ -70,8 +83,8 @@ impl Connection {
     /// The address, for people.
     pub(in crate::store) fn place(&self) -> String {
         match &self.inner.to {
-            To::Named(settings) => super::place(settings),
-            To::Node(info) => info.addr().to_string(),
+            To::Named => super::place(&self.inner.settings),
+            To::Node((host, port)) => format!("{host}:{port}"),
         }
     }
 
@@ -113,9 +126,14 @@ impl Connection {
             for value in self.judge(doing, live.generation, answer)? {
                 answers.push(self.judge(doing, live.generation, Some(refusal(value))));
             }
-            let errors = || answers[begun..].iter().filter_map(|answer| answer.as_ref().err()).filter(|error| !error.is_unreadable());
+            let errors = || answers[begun..].iter().filter_map(|answer| answer.as_ref().err()).filter(|error| !error.is_damage());
             // A call that can be repeated at once must not overtake one that cannot.
             let held_back = errors().find(|error| !error.was_not_run()).or_else(|| errors().next()).cloned();
+            // What a script says of its own call says nothing of those behind it.
+            let held_back = held_back.map(|error| match error.class {
+                Class::Outdated | Class::Script => StoreError::held_back(doing),
+                _ => error,
+            });
             if let Some(error) = held_back.filter(|_| at + 1 < waves.len()) {
                 answers.resize(count, Err(error));
                 if let (Some(wait), Some(last)) = (wait, answers.last_mut()) {
@@ -155,39 +173,55 @@ impl Connection {
             }
         };
         let connection = connection.inspect_err(|error| {
+            self.inner.settings.refusals.note(error);
             *failed = Some(error.clone());
             self.inner.failures.fetch_add(1, Ordering::Release);
         })?;
         let live = Live { connection, generation: rand::random() };
         self.inner.timeouts.store(0, Ordering::Relaxed);
+        self.inner.answered.store(false, Ordering::Relaxed);
         *self.inner.current.write() = Some(live.clone());
         Ok(live)
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
-        let failed = |error: redis::RedisError| endpoint::refused(&self.place(), &error);
+        let settings = &self.inner.settings;
+        let failed = |error: redis::RedisError| endpoint::refused(settings, &self.place(), &error);
         let client = match &self.inner.to {
-            To::Named(settings) => endpoint::client(settings).await?,
-            To::Node(info) => redis::Client::open((**info).clone()).map_err(failed)?,
+            To::Named => endpoint::client(settings).await?,
+            To::Node(address) => endpoint::node(settings, address).await?,
         };
         let config = redis::AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(RESPONSE_TIMEOUT))
             .set_pipeline_buffer_size(1024);
-        client.get_multiplexed_async_connection_with_config(&config).await.map_err(failed)
+        match client.get_multiplexed_async_connection_with_config(&config).await {
+            Ok(connection) => Ok(connection),
+            Err(error) if error.is_connection_refusal() || error.is_timeout() => Err(failed(error)),
+            Err(error) => match failed(error) {
+                error if error.class == Class::Io => Err(endpoint::told(client.get_connection_info(), error).await),
+                error => Err(error),
+            },
+        }
     }
 
     fn judge<T>(&self, doing: &str, generation: u64, answer: Option<Result<T, redis::RedisError>>) -> Result<T, StoreError> {
         let error = match answer {
             Some(Ok(value)) => {
                 self.inner.timeouts.store(0, Ordering::Relaxed);
+                if !self.inner.answered.load(Ordering::Relaxed) && !self.inner.answered.swap(true, Ordering::Relaxed) {
+                    self.inner.settings.refusals.accepted();
+                }
                 return Ok(value);
             }
             Some(Err(error)) => {
                 let unusable = error.is_unrecoverable_error();
                 let mut error = StoreError::from_redis(doing, &error);
                 error.unanswered = unusable || matches!(error.class, Class::Io | Class::Timeout);
-                if unusable || matches!(error.class, Class::Io | Class::Readonly) {
+                self.inner.settings.refusals.note(&error);
+                // The next connection may log in with what the files hold by then.
+                let logs_in_again = error.class == Class::Refused && login::may_change(&self.inner.settings);
+                if unusable || logs_in_again || matches!(error.class, Class::Io | Class::Readonly) {
                     self.drop_connection(generation);
                 }
                 error
@@ -230,14 +264,32 @@ fn refusal(value: Value) -> Result<Value, redis::RedisError> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_takes_no_connection_is_quoted() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let settings = Redis::new(format!("redis://{}", listener.local_addr().unwrap()));
+        // As Redis 8 in protected mode.
+        tokio::spawn(async move {
+            while let Ok((mut link, _)) = listener.accept().await {
+                link.write_all(b"-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface.\r\n").await.unwrap();
+            }
+        });
+        let wire = Connection::new(&settings, To::Named);
+        let error = wire.command("TIME", &redis::cmd("TIME")).await.unwrap_err();
+        assert_eq!(error.class, Class::Io);
+        assert!(error.message.contains("DENIED Redis is running in protected mode") && error.hint.contains("requirepass"), "{error:?}");
+    }
 
     #[tokio::test]
     async fn all_that_wait_for_a_server_that_hangs_share_one_try() {
         // The kernel accepts connections for the listener; no program answers.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = redis::Client::open(format!("redis://{}", listener.local_addr().unwrap())).unwrap();
-        let wire = Connection::new(To::Node(Box::new(client.get_connection_info().clone())));
+        let settings = Redis::new(format!("redis://{}", listener.local_addr().unwrap()));
+        let wire = Connection::new(&settings, To::Named);
         let time = redis::cmd("TIME");
         let answers = futures_util::future::join_all((0..8).map(|_| wire.command("TIME", &time))).await;
         assert!(answers.iter().all(|answer| matches!(answer, Err(error) if error.class == Class::Timeout)), "{answers:?}");

@@ -7,9 +7,16 @@ use rand::seq::SliceRandom;
 use redis::io::tcp::TcpSettings;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, TlsMode};
 
-use super::place;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use super::{login, place};
+use crate::clock;
 use crate::config::{Redis, RedisMode};
 use crate::store::error::{Class, StoreError};
+
+/// Host and port.
+pub(super) type Address = (String, u16);
 
 fn tcp() -> TcpSettings {
     // The library leaves Nagle's delay on. The user timeout ends a half-open connection, which the
@@ -17,16 +24,17 @@ fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true).set_user_timeout(Duration::from_secs(5))
 }
 
-/// Why a server is unreachable, with a hint.
-pub(super) fn refused(place: &str, error: &redis::RedisError) -> StoreError {
+/// Why a server is unreachable, with a hint. `place`: the server.
+pub(super) fn refused(settings: &Redis, place: &str, error: &redis::RedisError) -> StoreError {
     let mut failure = StoreError::from_redis(&format!("connecting to {place}"), error);
+    if failure.class == Class::Refused {
+        return failure.hint(login::hint(settings));
+    }
     if error.kind() == redis::ErrorKind::InvalidClientConfig {
         failure.class = Class::Settings;
     }
     let text = error.to_string().to_lowercase();
-    failure.hint(if error.kind() == redis::ErrorKind::AuthenticationFailed {
-        "check the user and the password in redis.urls"
-    } else if text.contains("certificate") {
+    failure.hint(if text.contains("certificate") {
         "make the authority that signed the server's certificate known to this system, or name a file of authorities in the variable \
          SSL_CERT_FILE; the name or address in redis.urls must be one that the certificate is for"
     } else {
@@ -34,11 +42,38 @@ pub(super) fn refused(place: &str, error: &redis::RedisError) -> StoreError {
     })
 }
 
+/// The time for a server to say why it takes no connection.
+const GREETING: Duration = Duration::from_secs(1);
+
+/// Why a server ended a connection. One that takes none writes the reason and closes at once; the
+/// client, which writes first, sees a broken pipe.
+pub(super) async fn told(info: &ConnectionInfo, error: StoreError) -> StoreError {
+    let ConnectionAddr::Tcp(host, port) = info.addr() else { return error };
+    let greeting = async {
+        let mut link = TcpStream::connect((host.as_str(), *port)).await.ok()?;
+        let mut text = [0; 256];
+        let length = link.read(&mut text).await.ok()?;
+        let text = String::from_utf8_lossy(&text[..length]).into_owned();
+        // Its first sentence.
+        text.strip_prefix('-')?.split(['\r', '.']).next().map(str::to_owned)
+    };
+    let Some(reason) = clock::timeout(GREETING, greeting).await.flatten() else { return error };
+    let hint = if reason.starts_with("DENIED") {
+        "the server takes connections only from its own host while it has no password: set requirepass (or a user's password) there, \
+         and write it into redis.urls; or set protected-mode no in a network that nobody else reaches"
+    } else if reason.contains("max number of clients") {
+        "raise maxclients of the server, or close connections of others"
+    } else {
+        &error.hint
+    };
+    StoreError::new(error.class, format!("redis: {host}:{port} takes no connection: {reason}")).hint(hint)
+}
+
 /// The addresses of the settings in the library's form.
 pub(super) fn infos(settings: &Redis) -> Result<Vec<ConnectionInfo>, StoreError> {
     let info = |url: &String| url.as_str().into_connection_info().map(|info| info.set_tcp_settings(tcp()));
     let infos: Vec<ConnectionInfo> =
-        settings.urls.iter().map(info).collect::<Result<_, _>>().map_err(|error| refused(&place(settings), &error))?;
+        settings.urls.iter().map(info).collect::<Result<_, _>>().map_err(|error| refused(settings, &place(settings), &error))?;
     if infos.is_empty() {
         return Err(StoreError::new(Class::Settings, "redis.urls is empty"));
     }
@@ -46,9 +81,10 @@ pub(super) fn infos(settings: &Redis) -> Result<Vec<ConnectionInfo>, StoreError>
 }
 
 /// A client of one server: the configured one, the master that the sentinels name now, or a random
-/// node of a cluster.
+/// node of a cluster. Logs in with the secrets that the files hold now.
 pub(in crate::store) async fn client(settings: &Redis) -> Result<Client, StoreError> {
-    let failed = |error: redis::RedisError| refused(&place(settings), &error);
+    let settings = &login::fresh(settings).await?;
+    let failed = |error: redis::RedisError| refused(settings, &place(settings), &error);
     let mut infos = infos(settings)?;
     match settings.mode {
         RedisMode::Single | RedisMode::Cluster => {
@@ -59,8 +95,21 @@ pub(in crate::store) async fn client(settings: &Redis) -> Result<Client, StoreEr
     }
 }
 
+/// A client of a node of the cluster.
+pub(super) async fn node(settings: &Redis, place: &Address) -> Result<Client, StoreError> {
+    let settings = login::fresh(settings).await?;
+    let info = of_node(&infos(&settings)?, place);
+    Client::open(info).map_err(|error| refused(&settings, &place.0, &error))
+}
+
+/// A node that the settings name has the login of its own URL, any other node that of the first.
+fn of_node(infos: &[ConnectionInfo], place: &Address) -> ConnectionInfo {
+    let own = infos.iter().find(|info| address(info) == *place);
+    own.cloned().unwrap_or_else(|| elsewhere(&infos[0], &place.0, place.1))
+}
+
 /// Finds the master through the sentinels. User, password and database in their URLs are those of
-/// Redis; TLS applies to both.
+/// Redis; TLS applies to both. The sentinels have a login of their own.
 async fn master(settings: &Redis, infos: Vec<ConnectionInfo>) -> Result<Client, redis::RedisError> {
     let redis = infos[0].redis_settings().clone();
     let mut sentinels: Vec<ConnectionAddr> = infos.into_iter().map(|info| info.addr().clone()).collect();
@@ -82,11 +131,17 @@ async fn master(settings: &Redis, infos: Vec<ConnectionInfo>) -> Result<Client, 
     if let Some(password) = redis.password() {
         builder = builder.set_client_to_redis_password(password);
     }
+    if let Some(user) = &settings.sentinel_user {
+        builder = builder.set_client_to_sentinel_username(user);
+    }
+    if let Some(password) = &settings.sentinel_password {
+        builder = builder.set_client_to_sentinel_password(password);
+    }
     builder.build()?.async_get_client().await
 }
 
 /// Host and port of an address.
-pub(super) fn address(info: &ConnectionInfo) -> (String, u16) {
+pub(super) fn address(info: &ConnectionInfo) -> Address {
     match info.addr() {
         ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => (host.clone(), *port),
         other => (other.to_string(), 0),
@@ -94,7 +149,7 @@ pub(super) fn address(info: &ConnectionInfo) -> (String, u16) {
 }
 
 /// The same address with another host and port; user, password and TLS stay.
-pub(super) fn elsewhere(info: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
+fn elsewhere(info: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
     let address = match info.addr() {
         ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
             ConnectionAddr::TcpTls { host: host.to_owned(), port, insecure: *insecure, tls_params: tls_params.clone() }
@@ -102,4 +157,19 @@ pub(super) fn elsewhere(info: &ConnectionInfo, host: &str, port: u16) -> Connect
         _ => ConnectionAddr::Tcp(host.to_owned(), port),
     };
     info.clone().set_addr(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_of_a_cluster_logs_in_with_its_own_url_or_else_the_first() {
+        let urls = ["rediss://one:a@first:1/0", "redis://two:b@second:2"].map(str::to_owned);
+        let infos = infos(&Redis { urls: urls.to_vec(), ..Redis::new("") }).unwrap();
+        for (host, port, user) in [("first", 1, "one"), ("second", 2, "two"), ("second", 3, "one"), ("third", 2, "one")] {
+            let info = of_node(&infos, &(host.to_owned(), port));
+            assert_eq!((address(&info), info.redis_settings().username()), ((host.to_owned(), port), Some(user)), "{host}:{port}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `acknowledge` ends the leases of jobs that consumers fetched, or prolongs them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use redis::Cmd;
 
@@ -147,15 +147,24 @@ impl Queue {
         let mut answers: Vec<Result<Acknowledged, StoreError>> = words.iter().map(|_| unsent()).collect();
         let mut open: Vec<usize> = (0..words.len()).collect();
         let mut moves = Redirects::default();
+        let mut alone: HashSet<usize> = HashSet::new();
         for attempt in 0..ATTEMPTS {
-            let waves = self.waves(words, &open);
+            let waves = self.waves(words, &open, &alone);
             let calls: Vec<Vec<Cmd>> =
                 waves.iter().map(|groups| groups.iter().map(|group| self.call_of_words(group, words)).collect()).collect();
             let (link, begun) = (self.namespace.gate.link(), clock::now());
             let passed = self.namespace.gate.pass(link, Name::Acknowledge.as_str(), &calls).await;
             for (group, answer) in waves.iter().flatten().zip(passed) {
                 self.namespace.observe(Name::Acknowledge, begun, &answer);
-                let read = answer.and_then(|value| read_words(Items::new("acknowledge", value)?, group.members.len()));
+                let mut read = answer.and_then(|value| read_words(Items::new("acknowledge", value)?, group.members.len()));
+                // What failed may concern another word of the call, such as a key of its queue.
+                if let Err(error) = &mut read
+                    && error.class == Class::Script
+                    && group.members.len() > 1
+                {
+                    alone.extend(&group.members);
+                    error.class = Class::Outdated;
+                }
                 for (place, at) in group.members.iter().enumerate() {
                     answers[*at] = read.as_ref().map(|read| read[place]).map_err(Clone::clone);
                 }
@@ -164,7 +173,10 @@ impl Queue {
             let Some(error) = open.iter().find_map(|at| answers[*at].as_ref().err().cloned()) else { break };
             let is_repaired = match error.class {
                 Class::Moved => moves.follow(&error).await,
-                Class::NoScript if attempt < ATTEMPTS - 1 => link.load(&Name::Acknowledge.source(), calls.iter().flatten()).await.is_ok(),
+                Class::NoScript if attempt < ATTEMPTS - 1 => {
+                    link.load(&self.namespace.scripts.source(Name::Acknowledge), calls.iter().flatten()).await.is_ok()
+                }
+                Class::Outdated => true,
                 _ => false,
             };
             if !is_repaired {
@@ -175,7 +187,8 @@ impl Queue {
     }
 
     /// Puts the words into calls. The second word for an id belongs to the second wave, and so on.
-    fn waves(&self, words: &[Acknowledge], open: &[usize]) -> Vec<Vec<Group>> {
+    /// `alone`: these have a call each.
+    fn waves(&self, words: &[Acknowledge], open: &[usize], alone: &HashSet<usize>) -> Vec<Vec<Group>> {
         let mut waves: Vec<Vec<Group>> = Vec::new();
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for &at in open {
@@ -186,8 +199,9 @@ impl Queue {
             if waves.len() == wave {
                 waves.push(Vec::new());
             }
-            let has_room = |group: &&mut Group| group.bucket == bucket && group.members.len() < CALL_JOBS;
-            match waves[wave].iter_mut().find(has_room) {
+            let has_room =
+                |group: &&mut Group| group.bucket == bucket && group.members.len() < CALL_JOBS && !alone.contains(&group.members[0]);
+            match waves[wave].iter_mut().find(has_room).filter(|_| !alone.contains(&at)) {
                 Some(group) => group.members.push(at),
                 None => waves[wave].push(Group { bucket, members: vec![at] }),
             }
@@ -213,7 +227,10 @@ impl Queue {
                 }
             };
             call.arg(name).arg(id.as_str()).arg(set_of_queue(&lease.queue));
-            call.arg(&self.namespace.pop_proof(lease.nonce, &lease.queue)[..]).arg(more);
+            // A lease that a consumer changed is none that Redis has.
+            let is_sealed = lease.seal == self.namespace.seal(id, lease);
+            let proof = if is_sealed { self.namespace.pop_proof(lease.nonce, &lease.queue) } else { rand::random() };
+            call.arg(&proof[..]).arg(more);
         }
         call
     }

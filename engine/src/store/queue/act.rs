@@ -9,7 +9,7 @@ use crate::retry::{self, Next};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::batch::RequestRef;
-use crate::store::queue::schedule::{Answer, time_argument};
+use crate::store::queue::schedule::{Answer, own_queues_argument, time_argument};
 use crate::store::reader::lookup;
 use crate::store::record::{self, Generation};
 use crate::store::scripts::Name;
@@ -59,6 +59,13 @@ impl Queue {
     }
 }
 
+impl Step {
+    /// What the wait was computed from: a repeat from the same would be refused again.
+    pub(super) fn read(&self) -> (Generation, u16) {
+        (self.generation, self.step)
+    }
+}
+
 /// The script of an action.
 pub(super) fn script_of(action: Action) -> Name {
     match action {
@@ -77,7 +84,8 @@ pub(super) fn script_of(action: Action) -> Name {
 pub(super) fn act_arguments(call: &mut Cmd, act: &Act, generation: Generation, step: Option<&Step>, deadline_us: Option<i64>) {
     let seen_due = act.seen_due.map(|ms| ms.to_string()).unwrap_or_default();
     let bits = u8::from(act.origin.check) | u8::from(act.origin.is_message) << 1;
-    let bits = deadline_us.map_or_else(|| bits.to_string(), |us| format!("{bits}:{us}"));
+    let deadline = deadline_us.map(|us| format!(":{us}")).unwrap_or_default();
+    let bits = format!("{bits}{deadline}{}", own_queues_argument(act.own_queues.as_ref()));
     call.arg(act.id.as_str()).arg(&act.origin.fingerprint[..]).arg(bits);
     match act.action {
         Action::Reschedule => {
@@ -100,9 +108,6 @@ pub(super) fn act_arguments(call: &mut Cmd, act: &Act, generation: Generation, s
                 .arg("the consumer said `fail`")
                 .arg(record::code_of_reason(Some(DeadReason::Failed)));
         }
-        Action::Cancel => {
-            call.arg(act.seen_generation.as_ref().map_or(&[][..], |generation| &generation[..]));
-        }
-        Action::Fire | Action::Schedule => {}
+        Action::Cancel | Action::Fire | Action::Schedule => {}
     }
 }

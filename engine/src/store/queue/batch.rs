@@ -1,32 +1,30 @@
 //! A batch of schedules and actions, sent in one pass of the durability gate. Each request has its
 //! own answer.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use redis::{Cmd, Value};
 
 use crate::clock::{self, Instant};
-use crate::job::{Action, queue_of_set, set_of_queue};
+use crate::job::{Action, queue_of_set};
 use crate::request::Act;
 use crate::store::answer::Items;
 use crate::store::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
 use crate::store::error::{Class, StoreError};
-use crate::store::keys::Keys;
 use crate::store::queue::Queue;
-use crate::store::queue::act::{Step, act_arguments, script_of};
-use crate::store::queue::schedule::{Answer, CALL_BYTES, CALL_JOBS, WakeUp, read_answer, schedule_arguments, schedule_deadline};
-use crate::store::record::{self, Generation};
+use crate::store::queue::act::{Step, act_arguments};
+use crate::store::queue::schedule::{Answer, WakeUp, read_answer, schedule_arguments, schedule_deadline};
 use crate::store::scripts::Name;
 
 mod asked;
+mod pass;
 
 pub use asked::RequestRef;
+pub(super) use pass::Group;
+use pass::Pass;
 
-/// How often a call is repeated because its job changed since it was read, or because its keys
-/// lacked a broker.
-const ATTEMPTS: usize = 16;
 /// How long after its creation a call may be carried out. Less than the response timeout, so that
 /// Redis never carries out a call that its caller has given up.
 const LATE: Duration = Duration::from_secs(4);
@@ -36,44 +34,12 @@ const READS: usize = 32;
 /// The result of a batch.
 #[derive(Debug, Default)]
 pub struct Applied {
-    /// One per request, in the order of the requests. An error that is unreadable concerns that
+    /// One per request, in the order of the requests. A [refusal](StoreError::is_refusal) concerns that
     /// request alone and repeats with every attempt. After any other error, send the request again,
     /// in the order of the batch.
     pub answers: Vec<Result<Answer, StoreError>>,
     /// The buckets whose readers must wake earlier than planned.
     pub wake_ups: Vec<WakeUp>,
-}
-
-/// One script call: either schedules of one bucket, bounded, with distinct ids; or one action.
-pub(super) struct Group {
-    name: Name,
-    pub(super) bucket: u16,
-    bytes: usize,
-    /// Indices into the batch.
-    pub(super) members: Vec<usize>,
-}
-
-/// A request as its script receives it, identical in every repeat.
-struct Item<'a> {
-    asked: RequestRef<'a>,
-    bucket: u16,
-    /// The record of a schedule; empty for an action.
-    record: Vec<u8>,
-    /// The generation of the schedule that an action begins.
-    generation: Generation,
-    answer: Result<Answer, StoreError>,
-}
-
-/// A batch in progress.
-struct Pass<'a> {
-    items: Vec<Item<'a>>,
-    /// Indices of the requests still to send.
-    open: Vec<usize>,
-    wake_ups: Vec<WakeUp>,
-    /// Per bucket: the earliest due time to which an action has moved a job.
-    moved: BTreeMap<u16, i64>,
-    /// The queues, by `=` and their names, that scripts found jobs of.
-    met: BTreeSet<String>,
 }
 
 impl Queue {
@@ -83,14 +49,10 @@ impl Queue {
     /// A repeated request may set `origin.check`: if it was applied before, it changes nothing and
     /// gets the same answer.
     pub async fn apply(&self, asked: &[RequestRef<'_>], default_retry: &[u64]) -> Applied {
-        let mut pass = Pass::new(asked, &self.namespace.keys);
-        let (mut loaded, mut attempts, mut moves) = (false, 0, Redirects::default());
-        let queues: BTreeSet<&str> = asked.iter().filter_map(|asked| asked.queue()).collect();
-        if let Err(error) = self.namespace.add_queues(queues.into_iter()).await {
-            pass.fail(&error);
-            return pass.applied(&[]);
-        }
+        let mut pass = Pass::new(asked, &self.namespace.keys, &self.namespace.brokers(), self.namespace.own_brokers());
+        let (mut loaded, mut moves) = (false, Redirects::default());
         while !pass.open.is_empty() {
+            pass.has_progress = false;
             let steps = match self.steps(&pass, default_retry).await {
                 Ok(steps) => steps,
                 Err(error) => {
@@ -99,9 +61,8 @@ impl Queue {
                 }
             };
             let waves = pass.waves();
-            let brokers = self.namespace.brokers();
             let deadline_us = self.deadline_us();
-            let call = |group: &Group| self.call_of(group, &pass, &steps, &brokers, deadline_us);
+            let call = |group: &Group| self.call_of(group, &pass, &steps, deadline_us);
             let calls: Vec<Vec<Cmd>> = waves.iter().map(|groups| groups.iter().map(call).collect()).collect();
             let begun = clock::now();
             let link = self.namespace.gate.link();
@@ -113,26 +74,21 @@ impl Queue {
                 *until = Some(begun + RESPONSE_TIMEOUT).max(*until);
             }
             for (group, answer) in waves.iter().flatten().zip(passed) {
-                self.read(group, answer, &mut pass);
+                self.read(group, answer, &steps, &mut pass);
             }
-            pass.end_unreadable(&steps);
             pass.keep_what_was_not_run();
-            let Some(error) = pass.first_error() else { break };
-            let repaired = match error.class {
+            let repaired = if let Some(error) = pass.error_of(Class::Moved) {
                 // The other master may not know the scripts.
-                Class::Moved => {
-                    loaded = false;
-                    Ok(moves.follow(&error).await)
-                }
-                Class::NoScript if !loaded => {
-                    loaded = true;
-                    self.load_groups(link, &waves, &calls).await.map(|()| true)
-                }
-                Class::Outdated if attempts < ATTEMPTS => {
-                    attempts += 1;
-                    self.learn_sets(&mut pass).await.map(|()| true)
-                }
-                _ => Ok(false),
+                loaded = false;
+                Ok(moves.follow(&error).await)
+            } else if pass.error_of(Class::NoScript).is_some() && !loaded {
+                loaded = true;
+                self.load_groups(link, &waves, &calls).await.map(|()| true)
+            } else if pass.error_of(Class::Outdated).is_some() {
+                // No number of rounds: each one answers a request, or learns what its repeat needs.
+                self.join_brokers(&pass).await.map(|()| pass.has_progress)
+            } else {
+                Ok(false)
             };
             match repaired {
                 Ok(true) => {}
@@ -143,7 +99,7 @@ impl Queue {
                 }
             }
         }
-        pass.applied(&self.namespace.brokers())
+        pass.applied()
     }
 
     /// Waits until Redis can no longer carry out any batch call that got no answer, for example
@@ -182,11 +138,8 @@ impl Queue {
         self.namespace.has_seen_clock().then(|| self.namespace.now_us().saturating_add(i64::try_from(LATE.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    fn call_of(&self, group: &Group, pass: &Pass<'_>, steps: &HashMap<usize, Step>, brokers: &[String], deadline_us: Option<i64>) -> Cmd {
-        let queues = group.members.iter().filter_map(|at| pass.items[*at].asked.queue()).map(set_of_queue);
-        let queues: BTreeSet<String> = queues.chain(pass.met.iter().cloned()).collect();
-        let sets: Vec<String> = brokers.iter().cloned().chain(queues).collect();
-        let mut call = self.namespace.script_call(group.name, group.bucket, &sets);
+    fn call_of(&self, group: &Group, pass: &Pass<'_>, steps: &HashMap<usize, Step>, deadline_us: Option<i64>) -> Cmd {
+        let mut call = self.namespace.script_call(group.name, group.bucket, &pass.sets_of(group));
         for at in &group.members {
             let item = &pass.items[*at];
             match item.asked {
@@ -200,7 +153,7 @@ impl Queue {
         call
     }
 
-    fn read(&self, group: &Group, answer: Result<Value, StoreError>, pass: &mut Pass<'_>) {
+    fn read(&self, group: &Group, answer: Result<Value, StoreError>, steps: &HashMap<usize, Step>, pass: &mut Pass<'_>) {
         let read = answer.and_then(|value| {
             let mut items = Items::new(group.name.as_str(), value)?;
             match group.name {
@@ -221,23 +174,20 @@ impl Queue {
                 if let Some(us) = error.late() {
                     self.namespace.saw_clock(us);
                 }
-                group.members.iter().for_each(|at| pass.items[*at].answer = Err(error.clone()));
+                pass.refused(group, &error, steps);
             }
         }
     }
 
-    /// Scripts met brokers or queues that were missing in their keys. A queue always is, unless the
-    /// request names it. A broker is new in the namespace, or the namespace lost it.
-    async fn learn_sets(&self, pass: &mut Pass<'_>) -> Result<(), StoreError> {
-        let errors = pass.open.iter().filter_map(|at| pass.items[*at].answer.as_ref().err());
-        let met = errors.filter_map(|error| Some(error.message.rsplit_once("DWELL_BROKER")?.1.trim_matches(['"', ':', ' '])));
-        let met: BTreeSet<String> = met.map(str::to_owned).collect();
-        let known = self.namespace.sets();
-        if met.iter().any(|set| !known.contains(set)) {
+    /// Scripts met brokers that this store does not know: they are new in the namespace, or the
+    /// namespace lost them.
+    async fn join_brokers(&self, pass: &Pass<'_>) -> Result<(), StoreError> {
+        let known = self.namespace.brokers();
+        let met: BTreeSet<&String> = pass.learned().filter(|set| queue_of_set(set).is_none() && !known.contains(set)).collect();
+        if !met.is_empty() {
             self.namespace.rejoin().await?;
-            met.iter().for_each(|set| self.namespace.learn(set));
+            met.into_iter().for_each(|set| self.namespace.learn(set));
         }
-        pass.met.extend(met.into_iter().filter(|set| queue_of_set(set).is_some()));
         Ok(())
     }
 
@@ -247,7 +197,7 @@ impl Queue {
             let groups = waves.iter().flatten().zip(calls.iter().flatten());
             let of_name: Vec<&Cmd> = groups.filter(|(group, _)| group.name == name).map(|(_, call)| call).collect();
             if !of_name.is_empty() {
-                link.load(&name.source(), of_name.into_iter()).await?;
+                link.load(&self.namespace.scripts.source(name), of_name.into_iter()).await?;
             }
         }
         Ok(())
@@ -266,106 +216,5 @@ impl Queue {
         }
         names.into_iter().for_each(|name| self.namespace.observer.called(name, took));
         classes.into_iter().for_each(|class| self.namespace.observer.failed(class));
-    }
-}
-
-impl<'a> Pass<'a> {
-    fn new(asked: &[RequestRef<'a>], keys: &Keys) -> Self {
-        let unsent = || Err(StoreError::new(Class::Other, "redis: a request was not sent"));
-        let item = |asked: &RequestRef<'a>| {
-            let record = match asked {
-                RequestRef::Schedule(schedule) => record::encode(schedule, schedule.first.unwrap_or_else(rand::random)),
-                RequestRef::Act(_) => Vec::new(),
-            };
-            Item { asked: *asked, bucket: keys.bucket_of(asked.id()), record, generation: rand::random(), answer: unsent() }
-        };
-        Pass {
-            items: asked.iter().map(item).collect(),
-            open: (0..asked.len()).collect(),
-            wake_ups: Vec::new(),
-            moved: BTreeMap::new(),
-            met: BTreeSet::new(),
-        }
-    }
-
-    /// Puts the second request for an id into the second wave, and so on. A wave is sent only when
-    /// no request of the wave before needs a repeat; otherwise a later request could be applied
-    /// before an earlier one.
-    fn waves(&self) -> Vec<Vec<Group>> {
-        let mut waves: Vec<Vec<Group>> = Vec::new();
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        // By wave and bucket: the group of schedules with room for more.
-        let mut unfilled: HashMap<(usize, u16), usize> = HashMap::new();
-        for &at in &self.open {
-            let Item { asked, bucket, record, .. } = &self.items[at];
-            let times = seen.entry(asked.id()).or_default();
-            let wave = *times;
-            *times += 1;
-            if waves.len() == wave {
-                waves.push(Vec::new());
-            }
-            let groups = &mut waves[wave];
-            let new = |name| Group { name, bucket: *bucket, bytes: 0, members: Vec::new() };
-            let place = match asked {
-                RequestRef::Act(act) => {
-                    groups.push(new(script_of(act.action)));
-                    groups.len() - 1
-                }
-                RequestRef::Schedule(_) => {
-                    let unfilled = unfilled.entry((wave, *bucket)).or_insert(usize::MAX);
-                    let has_room = |group: &Group| group.members.len() < CALL_JOBS && group.bytes + record.len() <= CALL_BYTES;
-                    if !groups.get(*unfilled).is_some_and(has_room) {
-                        *unfilled = groups.len();
-                        groups.push(new(Name::Schedule));
-                    }
-                    *unfilled
-                }
-            };
-            groups[place].bytes += record.len();
-            groups[place].members.push(at);
-        }
-        waves
-    }
-
-    fn answer(&mut self, at: usize, answer: Answer) {
-        let item = &mut self.items[at];
-        if let (RequestRef::Act(act), Some(due_ms)) = (item.asked, answer.due_ms)
-            && matches!(act.action, Action::Reschedule | Action::Fire | Action::Requeue | Action::Fail)
-        {
-            self.moved.entry(item.bucket).and_modify(|first| *first = due_ms.min(*first)).or_insert(due_ms);
-        }
-        item.answer = Ok(answer);
-    }
-
-    fn fail(&mut self, error: &StoreError) {
-        for at in &self.open {
-            self.items[*at].answer = Err(error.clone());
-        }
-    }
-
-    /// A `fail` whose job cannot be read has no wait; without this it would be repeated for ever.
-    fn end_unreadable(&mut self, steps: &HashMap<usize, Step>) {
-        for (at, why) in steps.iter().filter_map(|(at, step)| Some((*at, step.unreadable.as_ref()?))) {
-            let answer = &mut self.items[at].answer;
-            if matches!(answer, Err(error) if error.class == Class::Outdated && error.message.contains("DWELL_AGAIN")) {
-                *answer = Err(why.clone());
-            }
-        }
-    }
-
-    fn keep_what_was_not_run(&mut self) {
-        self.open.retain(|at| matches!(&self.items[*at].answer, Err(error) if error.was_not_run()));
-    }
-
-    fn first_error(&self) -> Option<StoreError> {
-        self.open.iter().find_map(|at| self.items[*at].answer.as_ref().err()).cloned()
-    }
-
-    fn applied(mut self, brokers: &[String]) -> Applied {
-        for (bucket, due_ms) in self.moved {
-            let sets = brokers.iter().chain(&self.met);
-            self.wake_ups.extend(sets.map(|set| WakeUp { bucket, broker: set.clone(), due_ms }));
-        }
-        Applied { answers: self.items.into_iter().map(|item| item.answer).collect(), wake_ups: self.wake_ups }
     }
 }

@@ -5,16 +5,18 @@
 //! entry without a job is harmless. A job without an entry ends when it is fetched, when its lease
 //! ends, or when somebody looks at the dead jobs of its queue.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
-use crate::job::{Action, JobId, Verdict};
-use crate::request::Act;
+use crate::job::{JobId, set_of_queue};
+use crate::store::answer::Items;
 use crate::store::error::StoreError;
 use crate::store::queue::Queue;
-use crate::store::queue::batch::RequestRef;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::record::{self, Generation};
+use crate::store::scripts::Name;
 
 /// Entries are removed from a bucket that has more of them than twice its jobs and this number.
 const SPARE: i64 = 1024;
@@ -22,6 +24,8 @@ const SPARE: i64 = 1024;
 const PAGE: usize = 512;
 /// When an entry is looked at again whose job cannot be read, ms.
 const UNREADABLE_AGAIN: i64 = 3_600_000;
+/// The same of an entry whose record changed meanwhile, ms.
+const CHANGED_AGAIN: i64 = 1000;
 
 /// What a look at the index of a bucket shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,10 +36,23 @@ pub struct EndsLook {
     pub is_crowded: bool,
 }
 
+/// A job whose end has come.
+#[derive(Debug, Clone)]
+pub struct Over {
+    /// The job's id.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: String,
+    /// That of the record that was read.
+    pub generation: Generation,
+    /// Bytes of the record, or of the body, which is nearly all of it.
+    pub size: usize,
+}
+
 /// What the record of an entry says.
 enum Entry {
-    /// The job is over. The generation of its record.
-    Over(JobId, Generation),
+    /// The job is over.
+    Over(Over),
     /// Look again then, epoch ms: the job ends later, or cannot be read.
     Later(i64),
     /// No job of this id has an end.
@@ -71,52 +88,65 @@ impl Queue {
         Ok(counts.chunks_exact(3).map(look).collect())
     }
 
-    /// Removes the jobs of this bucket whose end has come, behind the durability gate. Repeat the call
-    /// after an error.
+    /// Removes the jobs of this bucket whose end has come. Nobody is told of an end, so it waits for no
+    /// durability: where a failover brings a job back, it ends again. Repeat the call after an error.
     pub async fn end_jobs(&self, bucket: u16) -> Result<(), StoreError> {
         let key = self.namespace.keys.ends(bucket);
         loop {
             let now_ms = self.namespace.read_clock().await? / 1000;
             let mut command = redis::cmd("ZRANGEBYSCORE");
-            command.arg(&key).arg("-inf").arg(now_ms).arg("LIMIT").arg(0).arg(CALL_JOBS);
+            command.arg(&key).arg("-inf").arg(now_ms).arg("LIMIT").arg(0).arg(PAGE);
             let ids = strings(self.namespace.link.command("looking for jobs past their end", &command).await?);
             if ids.is_empty() {
                 return Ok(());
             }
-            let (mut pipeline, mut acts, mut over) = (Pipeline::new(), Vec::new(), Vec::new());
+            let (mut pipeline, mut over, mut left) = (Pipeline::new(), Vec::new(), Vec::new());
             for (name, record) in self.records(bucket, &ids).await? {
                 match judge(&name, record, now_ms) {
-                    Entry::Over(id, generation) => acts.push(end(id, generation)),
+                    Entry::Over(job) => over.push(job),
                     Entry::Later(at_ms) => drop(pipeline.cmd("ZADD").arg(&key).arg(at_ms).arg(name)),
-                    Entry::Idle => over.push(name),
+                    Entry::Idle => left.push(name),
                 }
             }
-            let asked: Vec<RequestRef<'_>> = acts.iter().map(RequestRef::Act).collect();
-            let mut failure = None;
-            for (act, answer) in acts.iter().zip(self.apply(&asked, &[]).await.answers) {
-                let name = act.id.as_str().as_bytes();
-                match answer {
-                    // Another record has the id now: the next round reads it.
-                    Ok(answer) if answer.verdict == Verdict::NotFound => {}
-                    Ok(_) => over.push(name.to_vec()),
-                    // One damaged job must not hold up the others.
-                    Err(error) if error.is_unreadable() => drop(pipeline.cmd("ZADD").arg(&key).arg(now_ms + UNREADABLE_AGAIN).arg(name)),
-                    Err(error) => failure = Some(error),
+            for (job, has_ended) in over.iter().zip(self.end(bucket, &over).await?) {
+                match has_ended {
+                    true => left.push(job.id.as_str().into()),
+                    // Another record has the id by now.
+                    false => drop(pipeline.cmd("ZADD").arg(&key).arg(now_ms + CHANGED_AGAIN).arg(job.id.as_str())),
                 }
             }
             self.namespace.link.pipeline("moving the ends of jobs", &pipeline).await?;
-            self.forget(bucket, &over).await?;
-            if let Some(error) = failure {
-                return Err(error);
-            }
+            self.forget(bucket, &left).await?;
         }
     }
 
     /// Ends these jobs, whose end has come, where the record is still the one that was read.
-    pub async fn end_these(&self, jobs: impl IntoIterator<Item = (JobId, Generation)>) -> Result<(), StoreError> {
-        let acts: Vec<Act> = jobs.into_iter().map(|(id, generation)| end(id, generation)).collect();
-        let asked: Vec<RequestRef<'_>> = acts.iter().map(RequestRef::Act).collect();
-        self.apply(&asked, &[]).await.answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
+    pub async fn end_these(&self, jobs: impl IntoIterator<Item = Over>) -> Result<(), StoreError> {
+        let mut buckets: BTreeMap<u16, Vec<Over>> = BTreeMap::new();
+        for job in jobs {
+            buckets.entry(self.namespace.keys.bucket_of(job.id.as_str())).or_default().push(job);
+        }
+        for (bucket, jobs) in buckets {
+            self.end(bucket, &jobs).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends jobs of this bucket. Whether each was there.
+    async fn end(&self, bucket: u16, jobs: &[Over]) -> Result<Vec<bool>, StoreError> {
+        let mut ended = Vec::with_capacity(jobs.len());
+        for jobs in calls_of(jobs) {
+            let sets: BTreeSet<String> = jobs.iter().map(|job| set_of_queue(&job.queue)).collect();
+            let mut call = self.namespace.script_call(Name::End, bucket, &sets.into_iter().collect::<Vec<_>>());
+            for Over { id, queue, generation, .. } in jobs {
+                call.arg(id.as_str()).arg(set_of_queue(queue)).arg(&generation[..]);
+            }
+            let mut items = Items::new("end", self.namespace.call(Name::End, &call).await?)?;
+            for _ in jobs {
+                ended.push(items.text()? == "ended");
+            }
+        }
+        Ok(ended)
     }
 
     /// Removes entries without a job.
@@ -187,20 +217,33 @@ impl Queue {
     }
 }
 
-/// Ends the job of this record, whatever its state.
-fn end(id: JobId, generation: Generation) -> Act {
-    Act { seen_generation: Some(generation), ..Act::new(Action::Cancel, id) }
+/// Cuts jobs into calls: the script reads all records of a call at once.
+fn calls_of(mut jobs: &[Over]) -> Vec<&[Over]> {
+    let mut calls = Vec::new();
+    while !jobs.is_empty() {
+        let mut bytes = 0;
+        let fits = |job: &&Over| {
+            bytes += job.size;
+            bytes <= CALL_BYTES
+        };
+        let count = jobs.iter().take(CALL_JOBS).take_while(fits).count().max(1);
+        let (call, more) = jobs.split_at(count);
+        calls.push(call);
+        jobs = more;
+    }
+    calls
 }
 
 /// What the record of an entry says at this time.
 fn judge(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
     let id = std::str::from_utf8(name).ok().and_then(|id| JobId::new(id).ok());
     let (Some(id), Some(record)) = (id, record) else { return Entry::Idle };
+    let size = record.len();
     let Ok(record) = record::decode(record) else { return Entry::Later(now_ms.saturating_add(UNREADABLE_AGAIN)) };
     match record.job.ends_ms.filter(|_| record.job.queue.is_some()) {
         None => Entry::Idle,
         Some(ends_ms) if ends_ms > now_ms => Entry::Later(ends_ms),
-        Some(_) => Entry::Over(id, record.generation),
+        Some(_) => Entry::Over(Over { id, queue: record.job.queue.unwrap_or_default(), generation: record.generation, size }),
     }
 }
 
@@ -212,4 +255,22 @@ fn strings(answer: Value) -> Vec<Vec<u8>> {
 
 fn string(value: Value) -> Option<Vec<u8>> {
     if let Value::BulkString(bytes) = value { Some(bytes) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_ends_no_more_bytes_of_records_than_one_call_may_read() {
+        let of = |size: usize| Over { id: JobId::new("a").unwrap(), queue: "q".to_owned(), generation: [0; 8], size };
+        let counts = |sizes: &[usize]| -> Vec<usize> {
+            let jobs: Vec<Over> = sizes.iter().map(|size| of(*size)).collect();
+            calls_of(&jobs).into_iter().map(<[Over]>::len).collect()
+        };
+        assert_eq!(counts(&[CALL_BYTES; 3]), [1, 1, 1]);
+        assert_eq!(counts(&[2 * CALL_BYTES, 1, CALL_BYTES - 1, 1]), [1, 2, 1]);
+        assert_eq!(counts(&[1; 300]), [CALL_JOBS, CALL_JOBS, 300 - 2 * CALL_JOBS]);
+        assert_eq!(counts(&[]), [0; 0]);
+    }
 }

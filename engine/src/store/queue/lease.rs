@@ -10,7 +10,7 @@ use crate::job::JobId;
 use crate::store::answer::{Items, micros_of};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
-use crate::store::queue::schedule::CALL_JOBS;
+use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::queue::settle::{LeaseName, LeaseToken};
 use crate::store::reader::lookup::score;
 use crate::store::record::{self, Nonce, Record, State};
@@ -99,6 +99,20 @@ pub struct Claimed {
     pub unknown: u32,
     /// Ids without a record, which were removed from the index.
     pub orphans: u32,
+}
+
+/// How many held jobs one call looks at: the work per job is small.
+pub(crate) const TIME_OUT_JOBS: usize = 512;
+
+/// What a `time_out` did.
+#[derive(Debug, Default)]
+pub struct TimedOut {
+    /// Redis's clock, epoch µs.
+    pub now_us: i64,
+    /// Sets of queues that have such jobs, too, and were not named in the call.
+    pub left_out: Vec<String>,
+    /// Sets of queues, each with how many of its jobs are due again.
+    pub ready: Vec<(String, u64)>,
 }
 
 /// Jobs at the head of a set that this version cannot read. The next call starts after them;
@@ -244,6 +258,31 @@ impl Queue {
         call.arg(&nonce[..]).arg(whole_ms(lease)).arg(most.min(CALL_JOBS)).arg(most_bytes);
         let value = self.namespace.call(Name::Rescue, &call).await?;
         self.read_taken(Name::Rescue, bucket, nonce, (sent, lease), value).map(|(taken, _)| taken)
+    }
+
+    /// Makes held jobs of these queues due again whose TTR is over, if nothing else can follow.
+    /// `waits`: how many waits a job without a retry array has. `until_ms`: jobs whose TTR ended later
+    /// stay, epoch ms; without it the time of the call.
+    pub async fn time_out(
+        &self,
+        bucket: u16,
+        sets: &[String],
+        waits: usize,
+        until_ms: Option<i64>,
+        error: &str,
+    ) -> Result<TimedOut, StoreError> {
+        let mut call = self.namespace.script_call(Name::TimeOut, bucket, sets);
+        call.arg(TIME_OUT_JOBS).arg(CALL_BYTES).arg(waits).arg(error).arg(until_ms.map_or_else(String::new, |ms| ms.to_string()));
+        let mut items = Items::new(Name::TimeOut.as_str(), self.namespace.call(Name::TimeOut, &call).await?)?;
+        let mut done = TimedOut { now_us: items.int()?, ..TimedOut::default() };
+        self.namespace.saw_clock(done.now_us);
+        for _ in 0..items.int()? {
+            done.left_out.push(items.text()?);
+        }
+        while items.left() > 0 {
+            done.ready.push((items.text()?, u64::try_from(items.int()?).unwrap_or(0)));
+        }
+        Ok(done)
     }
 
     /// Appends the known unreadable head of this set to a call. Answers when that head was first

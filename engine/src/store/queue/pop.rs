@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::stream::FuturesUnordered;
 use redis::{Pipeline, Value};
 
 use crate::clock;
@@ -84,12 +84,17 @@ pub struct PopToken {
     pub wait_ms: Option<u64>,
     /// The queue.
     pub queue: String,
+    /// Proves that the store made the lease for this job, with this span and this wait.
+    pub seal: [u8; 8],
 }
+
+/// Buckets, and when the first job of each is due.
+pub type Heads = (Vec<u16>, Result<Vec<Option<i64>>, StoreError>);
 
 /// How often unreadable jobs are reported.
 const TELL_UNREAD: Duration = Duration::from_secs(60);
-/// The first bytes of a token: nonce, span, wait.
-const HEAD: usize = 8 + 4 + 6;
+/// The first bytes of a token: nonce, span, wait, seal.
+const HEAD: usize = 8 + 4 + 6 + 8;
 /// No wait.
 const AT_END: u64 = (1 << 48) - 1;
 
@@ -100,12 +105,13 @@ impl PopToken {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (head, queue) = bytes.split_at_checked(HEAD)?;
         let mut wait = [0; 8];
-        wait[2..].copy_from_slice(&head[12..]);
+        wait[2..].copy_from_slice(&head[12..18]);
         let wait = u64::from_be_bytes(wait);
         Some(PopToken {
             nonce: head[..8].try_into().ok()?,
             ttr_ms: u32::from_be_bytes(head[8..12].try_into().ok()?),
             wait_ms: (wait != AT_END).then_some(wait),
+            seal: head[18..].try_into().ok()?,
             queue: String::from_utf8(queue.to_vec()).ok().filter(|queue| is_queue_name(queue))?,
         })
     }
@@ -113,9 +119,18 @@ impl PopToken {
     /// The text of the token, of `A-Z a-z 0-9 _ -`.
     #[must_use]
     pub fn text(&self) -> String {
-        let wait = self.wait_ms.map_or(AT_END, |ms| ms.min(AT_END - 1)).to_be_bytes();
-        let parts = [&self.nonce[..], &self.ttr_ms.to_be_bytes(), &wait[2..], self.queue.as_bytes()];
+        let parts = [&self.terms()[..], &self.seal, self.queue.as_bytes()];
         URL_SAFE_NO_PAD.encode(parts.concat())
+    }
+
+    /// Nonce, span and wait.
+    pub(in crate::store) fn terms(&self) -> [u8; 18] {
+        let wait = self.wait_ms.map_or(AT_END, |ms| ms.min(AT_END - 1)).to_be_bytes();
+        let mut terms = [0; 18];
+        terms[..8].copy_from_slice(&self.nonce);
+        terms[8..12].copy_from_slice(&self.ttr_ms.to_be_bytes());
+        terms[12..].copy_from_slice(&wait[2..]);
+        terms
     }
 }
 
@@ -198,7 +213,8 @@ impl Queue {
         };
         // The deadline was rounded up to a whole ms, from the clock of the answer.
         let span = (deadline_ms.saturating_mul(1000).saturating_sub(now_us) / 1000).max(0);
-        let lease = PopToken { nonce, ttr_ms: u32::try_from(span).unwrap_or(u32::MAX), wait_ms, queue: queue.to_owned() };
+        let mut lease = PopToken { nonce, ttr_ms: u32::try_from(span).unwrap_or(u32::MAX), wait_ms, queue: queue.to_owned(), seal: [0; 8] };
+        lease.seal = self.namespace.seal(&id, &lease);
         Ok(Popped { id, lease, deadline_ms, state, record, size })
     }
 
@@ -213,33 +229,34 @@ impl Queue {
         }
     }
 
-    /// When the first job of a queue is due in each bucket, µs from now by the clock of its master;
-    /// negative if it is due; `None` without a job.
-    pub async fn heads(&self, queue: &str) -> Result<Vec<Option<i64>>, StoreError> {
-        let (keys, set) = (&self.namespace.keys, set_of_queue(queue));
-        let part = |buckets: Vec<u16>| {
-            let mut pipeline = Pipeline::new();
-            pipeline.cmd("TIME");
-            for bucket in buckets {
-                pipeline.cmd("ZRANGE").arg(keys.due(bucket, &set)).arg(0).arg(0).arg("WITHSCORES");
-            }
-            async move {
-                let mut answers = self.namespace.link.pipeline("looking for due jobs", &pipeline).await?.into_iter();
-                let now_us = answers.next().map_or(Ok(0), micros_of)?;
-                self.namespace.saw_clock(now_us);
-                let ahead = |head| match head {
-                    Value::Array(head) => head.into_iter().nth(1).and_then(score).map(|ms| ms.saturating_mul(1000).saturating_sub(now_us)),
-                    _ => None,
-                };
-                Ok::<Vec<Option<i64>>, StoreError>(answers.map(ahead).collect())
-            }
-        };
-        let buckets = 0..keys.buckets();
+    /// When the first job of a queue is due in each of these buckets, µs from now by the clock of its
+    /// master; negative if it is due; `None` without a job. In a cluster each bucket by itself, as its
+    /// answer comes.
+    pub fn heads<'a>(&'a self, queue: &str, buckets: &'a [u16]) -> FuturesUnordered<impl Future<Output = Heads> + use<'a>> {
         // In a cluster, a pipeline reaches one master.
-        if self.namespace.is_cluster() {
-            return Ok(try_join_all(buckets.map(|bucket| part(vec![bucket]))).await?.concat());
+        let at_once = if self.namespace.is_cluster() { 1 } else { buckets.len().max(1) };
+        let set = set_of_queue(queue);
+        buckets.chunks(at_once).map(|buckets| self.heads_of(set.clone(), buckets)).collect()
+    }
+
+    /// Of buckets on one master.
+    async fn heads_of(&self, set: String, buckets: &[u16]) -> Heads {
+        let mut pipeline = Pipeline::new();
+        pipeline.cmd("TIME");
+        for bucket in buckets {
+            pipeline.cmd("ZRANGE").arg(self.namespace.keys.due(*bucket, &set)).arg(0).arg(0).arg("WITHSCORES");
         }
-        part(buckets.collect()).await
+        let heads = async {
+            let mut answers = self.namespace.link.pipeline("looking for due jobs", &pipeline).await?.into_iter();
+            let now_us = answers.next().map_or(Ok(0), micros_of)?;
+            self.namespace.saw_clock(now_us);
+            let ahead = |head| match head {
+                Value::Array(head) => head.into_iter().nth(1).and_then(score).map(|ms| ms.saturating_mul(1000).saturating_sub(now_us)),
+                _ => None,
+            };
+            Ok(answers.map(ahead).collect())
+        };
+        (buckets.to_vec(), heads.await)
     }
 
     fn call_with_pops(&self, name: Name, bucket: u16, queue: &str) -> redis::Cmd {
@@ -268,7 +285,7 @@ mod tests {
     #[test]
     fn a_token_is_read_as_it_was_written() {
         for wait_ms in [None, Some(0), Some(54_000_000)] {
-            let token = PopToken { nonce: [9; 8], ttr_ms: 30_000, wait_ms, queue: "orders.close".to_owned() };
+            let token = PopToken { nonce: [9; 8], ttr_ms: 30_000, wait_ms, queue: "orders.close".to_owned(), seal: [7; 8] };
             assert_eq!(PopToken::read(&token.text()), Some(token));
         }
         for text in ["", "x", "AAAA", "====", "\u{fc}", &"A".repeat(24), &"A".repeat(400)] {

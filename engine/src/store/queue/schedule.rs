@@ -3,7 +3,7 @@
 use redis::Cmd;
 
 use crate::job::{Conflict, Due, Verdict};
-use crate::request::Schedule;
+use crate::request::{OwnQueues, Schedule};
 use crate::store::answer::Items;
 use crate::store::client::Redirects;
 use crate::store::error::{Class, StoreError, UNREADABLE};
@@ -61,14 +61,14 @@ impl Queue {
     /// durability gate. A full Redis or a damaged bucket counts as an answer.
     pub async fn takes_requests(&self) -> Result<(), StoreError> {
         let bucket = rand::random_range(0..self.namespace.keys.buckets());
-        let calls = [vec![self.namespace.script_call(Name::Schedule, bucket, &self.namespace.brokers())]];
+        let calls = [vec![self.namespace.script_call(Name::Schedule, bucket, &[])]];
         let (mut loaded, mut moves) = (false, Redirects::default());
         loop {
             let link = self.namespace.gate.link();
             match self.namespace.gate.pass(link, "schedule", &calls).await.pop() {
                 Some(Err(error)) if error.class == Class::NoScript && !loaded => {
                     loaded = true;
-                    link.load(&Name::Schedule.source(), calls.iter().flatten()).await?;
+                    link.load(&self.namespace.scripts.source(Name::Schedule), calls.iter().flatten()).await?;
                 }
                 // Another master may not know the script.
                 Some(Err(error)) if moves.follow(&error).await => loaded = false,
@@ -120,7 +120,13 @@ pub(super) fn schedule_arguments(call: &mut Cmd, request: &Schedule, record: &[u
         Conflict::Reject => "reject",
     };
     call.arg(request.id.as_str()).arg(record).arg(time_argument(request.due)).arg(policy);
-    call.arg(u8::from(request.origin.check) + 2 * u8::from(request.queue_full));
+    let flags = u8::from(request.origin.check) + 2 * u8::from(request.queue_full);
+    call.arg(format!("{flags}{}", own_queues_argument(request.own_queues.as_ref())));
+}
+
+/// The queues of a caller in the notation of the scripts.
+pub(super) fn own_queues_argument(own: Option<&OwnQueues>) -> String {
+    own.map(|own| format!(" {}", own.text())).unwrap_or_default()
 }
 
 /// A due time in the notation of the scripts.
@@ -144,6 +150,10 @@ pub(super) fn read_answer(items: &mut Items) -> Result<Answer, StoreError> {
     if word == "full" {
         items.text()?;
         return Err(StoreError::new(Class::QueueFull, "the queue has as many jobs as it may have").hint("send the request again later"));
+    }
+    if word == "taken" {
+        items.text()?;
+        return Err(StoreError::new(Class::Taken, "a job that is not of this token has the id").hint("send another id"));
     }
     let verdict = Verdict::parse(&word)
         .ok_or_else(|| StoreError::new(Class::Script, format!("redis: a script answered the unknown verdict `{word}`")))?;

@@ -1,10 +1,14 @@
 //! How many jobs a namespace has: by state, bucket and broker.
 
+use std::collections::BTreeSet;
+
 use redis::{Pipeline, Value};
 
-use crate::job::set_of_queue;
+use crate::job::queue_of_set;
 use crate::store::error::StoreError;
+use crate::store::meta::text;
 use crate::store::reader::Reader;
+use crate::store::reader::active::{ActiveQueues, SETS};
 use crate::store::reader::leases;
 use crate::store::reader::lookup::score;
 
@@ -19,6 +23,12 @@ pub struct Counts {
     pub reserved: Vec<u64>,
     /// Jobs in `dead`, per bucket.
     pub dead: Vec<u64>,
+    /// Those of them that died within [`DIED_WITHIN_MS`].
+    pub died: u64,
+    /// Since when the oldest job of any queue that is not paused has been due without being fetched, epoch ms.
+    pub oldest_ready_ms: Option<i64>,
+    /// The paused queues.
+    pub paused_queues: BTreeSet<String>,
     /// Jobs in `due` per broker.
     pub brokers: Vec<(String, u64)>,
     /// Jobs in `due` whose due time has passed, without those of queues.
@@ -32,83 +42,131 @@ pub struct Counts {
     pub now_ms: i64,
 }
 
+/// How long a death is news, ms.
+pub const DIED_WITHIN_MS: i64 = 3_600_000;
+
 impl Reader {
     /// Counts all jobs. `within`: spans from now, seconds.
     pub async fn counts(&self, within: &[u64]) -> Result<Counts, StoreError> {
         let now_ms = self.namespace.read_clock().await? / 1000;
-        let (brokers, queues) = (self.namespace.brokers(), self.namespace.queues());
         let mut counts = Counts {
             within: vec![0; within.len()],
-            brokers: brokers.iter().map(|name| (name.clone(), 0)).collect(),
+            brokers: self.namespace.brokers().iter().map(|name| (name.clone(), 0)).collect(),
             now_ms,
             ..Counts::default()
         };
-        for bucket in 0..self.namespace.keys.buckets() {
+        for (bucket, active) in (0..).zip(self.namespace.active_queues().await?) {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("HGETALL").arg(self.namespace.keys.left(bucket));
             pipeline.cmd("ZCARD").arg(self.namespace.keys.held(bucket));
-            pipeline.cmd("ZCARD").arg(self.namespace.keys.dead(bucket));
-            // What is due of a queue waits for a consumer, not for Dwell.
-            let of_queues = queues.iter().map(|queue| (set_of_queue(queue), format!("({now_ms}")));
-            for (set, from) in brokers.iter().map(|broker| (broker.clone(), "-inf".to_owned())).chain(of_queues) {
-                let due = self.namespace.keys.due(bucket, &set);
-                pipeline.cmd("ZCARD").arg(&due);
-                pipeline.cmd("ZCOUNT").arg(&due).arg("-inf").arg(now_ms);
-                pipeline.cmd("ZRANGEBYSCORE").arg(&due).arg(&from).arg("+inf").arg("WITHSCORES").arg("LIMIT").arg(0).arg(1);
-                for seconds in within {
-                    pipeline.cmd("ZCOUNT").arg(&due).arg(&from).arg(now_ms + i64::try_from(seconds * 1000).unwrap_or(i64::MAX / 2));
-                }
-            }
-            for queue in queues.iter() {
-                pipeline.cmd("ZCARD").arg(self.namespace.keys.dead_of(bucket, &set_of_queue(queue)));
-            }
+            count_dead(&mut pipeline, self.namespace.keys.dead(bucket), now_ms);
             let mut answers = self.namespace.link.pipeline("counting", &pipeline).await?.into_iter();
-            let lent = answers.next().map_or(0, leases::count);
-            let mut number = || match answers.next() {
-                Some(Value::Int(number)) => u64::try_from(number).unwrap_or(0),
-                _ => 0,
-            };
-            counts.reserved.push(lent + number());
-            let mut dead = number();
-            let (mut scheduled, mut ready) = (0, 0);
-            let of_brokers = counts.brokers.iter_mut().map(|(_, count)| Some(count));
-            for of_broker in of_brokers.chain(queues.iter().map(|_| None)) {
-                let mut number = || match answers.next() {
-                    Some(Value::Int(number)) => u64::try_from(number).unwrap_or(0),
-                    _ => 0,
-                };
-                let (waiting, past) = (number(), number());
-                match of_broker {
-                    Some(of_broker) => {
-                        scheduled += waiting;
-                        *of_broker += waiting;
-                        counts.overdue += past;
-                    }
-                    None => {
-                        scheduled += waiting.saturating_sub(past);
-                        ready += past;
-                    }
-                }
-                if let Some(Value::Array(head)) = answers.next()
-                    && let Some(ms) = head.into_iter().nth(1).and_then(score)
-                {
-                    counts.next_due_ms = Some(counts.next_due_ms.map_or(ms, |first: i64| first.min(ms)));
-                }
-                for span in &mut counts.within {
-                    if let Some(Value::Int(number)) = answers.next() {
-                        *span += u64::try_from(number).unwrap_or(0);
-                    }
-                }
+            counts.reserved.push(answers.next().map_or(0, leases::count) + number(answers.next()));
+            counts.dead.push(number(answers.next()));
+            counts.died += number(answers.next());
+            counts.scheduled.push(0);
+            counts.ready.push(0);
+            for sets in self.namespace.sets_with(&active).chunks(SETS) {
+                self.count_sets(bucket, sets, &active, within, &mut counts).await?;
             }
-            for _ in queues.iter() {
-                if let Some(Value::Int(number)) = answers.next() {
-                    dead += u64::try_from(number).unwrap_or(0);
-                }
-            }
-            counts.dead.push(dead);
-            counts.scheduled.push(scheduled);
-            counts.ready.push(ready);
+            counts.paused_queues.extend(active.paused);
         }
         Ok(counts)
+    }
+
+    /// Counts the jobs of the queues that are wanted, and of no broker.
+    pub async fn counts_of(&self, is_wanted: impl Fn(&str) -> bool) -> Result<Counts, StoreError> {
+        let mut counts = Counts { now_ms: self.namespace.read_clock().await? / 1000, ..Counts::default() };
+        for (bucket, mut active) in (0..).zip(self.namespace.active_queues().await?) {
+            active.retain(&is_wanted);
+            for counts in [&mut counts.scheduled, &mut counts.ready, &mut counts.reserved, &mut counts.dead] {
+                counts.push(0);
+            }
+            let sets: Vec<String> = active.sets.iter().cloned().collect();
+            for sets in sets.chunks(SETS) {
+                let mut held = redis::cmd("HMGET");
+                held.arg(self.namespace.keys.queues(bucket)).arg(sets);
+                if let Value::Array(held) = self.namespace.link.command("counting", &held).await? {
+                    let held: u64 = held.into_iter().filter_map(|held| text(held).parse::<u64>().ok()).sum();
+                    counts.reserved.last_mut().into_iter().for_each(|count| *count += held);
+                }
+                self.count_sets(bucket, sets, &active, &[], &mut counts).await?;
+            }
+            counts.paused_queues.extend(active.paused);
+        }
+        Ok(counts)
+    }
+
+    /// Adds the jobs of these sets to the last bucket.
+    async fn count_sets(
+        &self,
+        bucket: u16,
+        sets: &[String],
+        active: &ActiveQueues,
+        within: &[u64],
+        counts: &mut Counts,
+    ) -> Result<(), StoreError> {
+        let (keys, now_ms) = (&self.namespace.keys, counts.now_ms);
+        let mut pipeline = Pipeline::new();
+        for set in sets {
+            // What is due of a queue waits for a consumer, not for Dwell.
+            let is_queue = queue_of_set(set).is_some();
+            let from = if is_queue { format!("({now_ms}") } else { "-inf".to_owned() };
+            let due = keys.due(bucket, set);
+            pipeline.cmd("ZCARD").arg(&due);
+            pipeline.cmd("ZCOUNT").arg(&due).arg("-inf").arg(now_ms);
+            if is_queue {
+                count_dead(&mut pipeline, &keys.dead_of(bucket, set), now_ms);
+                pipeline.cmd("ZRANGEBYSCORE").arg(&due).arg("-inf").arg(now_ms).arg("WITHSCORES").arg("LIMIT").arg(0).arg(1);
+            }
+            pipeline.cmd("ZRANGEBYSCORE").arg(&due).arg(&from).arg("+inf").arg("WITHSCORES").arg("LIMIT").arg(0).arg(1);
+            for seconds in within {
+                pipeline.cmd("ZCOUNT").arg(&due).arg(&from).arg(now_ms + i64::try_from(seconds * 1000).unwrap_or(i64::MAX / 2));
+            }
+        }
+        if pipeline.is_empty() {
+            return Ok(());
+        }
+        let mut answers = self.namespace.link.pipeline("counting", &pipeline).await?.into_iter();
+        for set in sets {
+            let (waiting, past) = (number(answers.next()), number(answers.next()));
+            let (mut scheduled, mut ready, mut dead) = (waiting, 0, 0);
+            if let Some(queue) = queue_of_set(set) {
+                (scheduled, ready, dead) = (waiting.saturating_sub(past), past, number(answers.next()));
+                counts.died += number(answers.next());
+                // A paused queue has no consumer that could be late.
+                let oldest = answers.next().and_then(first_score).filter(|_| !active.paused.contains(queue));
+                counts.oldest_ready_ms = counts.oldest_ready_ms.into_iter().chain(oldest).min();
+            } else {
+                counts.overdue += past;
+                counts.brokers.iter_mut().filter(|(name, _)| name == set).for_each(|(_, count)| *count += waiting);
+            }
+            let of_bucket = [(&mut counts.scheduled, scheduled), (&mut counts.ready, ready), (&mut counts.dead, dead)];
+            of_bucket.into_iter().for_each(|(all, more)| all.last_mut().into_iter().for_each(|count| *count += more));
+            counts.next_due_ms = counts.next_due_ms.into_iter().chain(answers.next().and_then(first_score)).min();
+            counts.within.iter_mut().for_each(|span| *span += number(answers.next()));
+        }
+        Ok(())
+    }
+}
+
+/// The score of a dead job is the time of its death.
+fn count_dead(pipeline: &mut Pipeline, dead: &str, now_ms: i64) {
+    pipeline.cmd("ZCARD").arg(dead);
+    pipeline.cmd("ZCOUNT").arg(dead).arg(now_ms - DIED_WITHIN_MS).arg("+inf");
+}
+
+/// The score of the first of one member with its score.
+fn first_score(answer: Value) -> Option<i64> {
+    match answer {
+        Value::Array(head) => head.into_iter().nth(1).and_then(score),
+        _ => None,
+    }
+}
+
+fn number(answer: Option<Value>) -> u64 {
+    match answer {
+        Some(Value::Int(number)) => u64::try_from(number).unwrap_or(0),
+        _ => 0,
     }
 }

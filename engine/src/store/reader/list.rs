@@ -1,30 +1,27 @@
 //! Lists the jobs of a namespace by due time. Memory holds the jobs of the answer, without their
-//! bodies, and one page of ids per sorted set.
+//! bodies, and one page of ids per sorted set. A page ends early where its jobs have large headers.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BinaryHeap, HashSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::future::try_join_all;
-use redis::{Pipeline, Value};
+use redis::Value;
 
 use self::run::Run;
-use crate::job::{JobId, queue_of_set, set_of_queue};
+use crate::job::{queue_of_set, set_of_queue};
 use crate::store::error::StoreError;
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
+use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::reader::Reader;
 use crate::store::reader::leases::Lent;
 use crate::store::reader::lookup::{Place, StoredJob};
-use crate::store::record::{self, State};
+use crate::store::record::State;
 
+mod fetch;
 mod run;
 
-/// By id: the job, or why it cannot be read.
-type Fetched = BTreeMap<String, Result<StoredJob, String>>;
-
-/// How many buckets are read concurrently: each may return a record of the largest size.
-const BUCKETS: usize = 4;
+/// The bytes of headers with which a page ends, and those of records that are read at a time.
+const PAGE_BYTES: usize = 4 << 20;
 /// The most ids that one read of a sorted set returns.
 const PAGE: usize = CALL_JOBS;
 
@@ -67,7 +64,8 @@ impl QueueFilter {
         QueueFilter(Arc::new(is_wanted))
     }
 
-    fn wants(&self, queue: &str) -> bool {
+    /// Whether they are wanted.
+    pub(crate) fn wants(&self, queue: &str) -> bool {
         (self.0)(queue)
     }
 }
@@ -96,6 +94,8 @@ pub struct Page {
     pub next: Option<Cursor>,
     /// Ids whose record cannot be read, and why.
     pub unreadable: Vec<(String, String)>,
+    /// The bytes of the headers.
+    bytes: usize,
 }
 
 /// A job whose record is not fetched yet.
@@ -127,15 +127,12 @@ impl Reader {
 
     /// The `due` sets of all buckets, brokers and queues, merged.
     async fn merge(&self, query: &Query) -> Result<Page, StoreError> {
-        let mut sets = match &query.queue {
-            Some(queue) => vec![set_of_queue(queue)],
-            None => self.namespace.sets(),
-        };
-        sets.retain(|set| query.wants(queue_of_set(set)));
+        let sets = self.sets_of(query).await?;
         let ready_to = self.namespace.read_clock().await? / 1000 + 1;
         let is_ready = query.place == Place::Ready;
-        let mut runs: Vec<Run> = (0..self.namespace.keys.buckets())
-            .flat_map(|bucket| sets.iter().map(move |set| (bucket, set)))
+        let mut runs: Vec<Run> = (0..)
+            .zip(&sets)
+            .flat_map(|(bucket, sets)| sets.iter().map(move |set| (bucket, set)))
             .filter_map(|(bucket, set)| {
                 let (from, to) = match queue_of_set(set) {
                     Some(_) if is_ready => (query.from_ms, Some(query.to_ms.map_or(ready_to, |to| to.min(ready_to)))),
@@ -177,7 +174,7 @@ impl Reader {
         let mut more = false;
         let mut page = Page::default();
         let is_dead = query.place == Place::Dead;
-        for (bucket, key) in self.keys_of(query) {
+        for (bucket, key) in self.keys_of(query).await? {
             let mut run = Run::new(bucket, key, None, None, None);
             let mut lent = if is_dead { Vec::new() } else { self.namespace.lent(bucket).await? };
             loop {
@@ -200,11 +197,7 @@ impl Reader {
                 let mut batch = self.with_due_times(bucket, members).await?;
                 batch.retain(|candidate| query.spans(&candidate.spot));
                 if query.has_filter() {
-                    let mut fitting = Page::default();
-                    let all = Query { limit: usize::MAX, ..query.clone() };
-                    self.add(&mut fitting, &batch, &all, false).await?;
-                    page.unreadable.append(&mut fitting.unreadable);
-                    batch.retain(|candidate| fitting.jobs.iter().any(|job| job.id.as_str() == candidate.spot.id));
+                    batch = self.fitting(&mut page, batch, query).await?;
                 }
                 for candidate in batch {
                     earliest.push(candidate);
@@ -221,7 +214,9 @@ impl Reader {
         let mut chunks = candidates.chunks(PAGE).peekable();
         while let Some(batch) = chunks.next() {
             let more = more || chunks.peek().is_some();
-            self.add(&mut page, batch, query, more).await?;
+            if self.add(&mut page, batch, query, more).await? {
+                break;
+            }
         }
         // Jobs that left during the call, or cannot be read, make the page short although more
         // follow.
@@ -231,42 +226,70 @@ impl Reader {
         Ok(page)
     }
 
+    /// The wanted sets of each bucket: those of the brokers, and of the queues that it has jobs of.
+    async fn sets_of(&self, query: &Query) -> Result<Vec<Vec<String>>, StoreError> {
+        let mut sets = match &query.queue {
+            Some(queue) => vec![vec![set_of_queue(queue)]; self.namespace.keys.buckets().into()],
+            None => self.namespace.active_queues().await?.iter().map(|active| self.namespace.sets_with(active)).collect(),
+        };
+        sets.iter_mut().for_each(|sets| sets.retain(|set| query.wants(queue_of_set(set))));
+        Ok(sets)
+    }
+
     /// The sets of the reserved or dead jobs, with their buckets.
-    fn keys_of(&self, query: &Query) -> Vec<(u16, String)> {
+    async fn keys_of(&self, query: &Query) -> Result<Vec<(u16, String)>, StoreError> {
         let keys = &self.namespace.keys;
-        let queues = match &query.queue {
-            Some(queue) => std::slice::from_ref(queue).into(),
-            None => self.namespace.queues(),
-        };
-        let queues: Vec<&String> = queues.iter().filter(|queue| query.wants(Some(queue))).collect();
-        let of_bucket = |bucket: u16| -> Vec<String> {
-            match query.place {
-                Place::Dead => {
-                    let of_brokers = (query.queue.is_none() && query.wants(None)).then(|| keys.dead(bucket).to_owned());
-                    of_brokers.into_iter().chain(queues.iter().map(|queue| keys.dead_of(bucket, &set_of_queue(queue)))).collect()
-                }
-                _ => vec![keys.held(bucket).to_owned()],
-            }
-        };
-        (0..keys.buckets()).flat_map(|bucket| of_bucket(bucket).into_iter().map(move |key| (bucket, key))).collect()
+        if query.place != Place::Dead {
+            return Ok((0..keys.buckets()).map(|bucket| (bucket, keys.held(bucket).to_owned())).collect());
+        }
+        let has_brokers = query.queue.is_none() && query.wants(None);
+        let mut found = Vec::new();
+        for (bucket, sets) in (0..).zip(self.sets_of(query).await?) {
+            found.extend(has_brokers.then(|| (bucket, keys.dead(bucket).to_owned())));
+            let of_queues = sets.iter().filter(|set| queue_of_set(set).is_some());
+            found.extend(of_queues.map(|set| (bucket, keys.dead_of(bucket, set))));
+        }
+        Ok(found)
     }
 
     /// Fetches these jobs and adds the matching ones, up to the limit. True if the page is full.
     async fn add(&self, page: &mut Page, batch: &[Candidate], query: &Query, more: bool) -> Result<bool, StoreError> {
-        let mut fetched = self.fetch(batch, query.place).await?;
-        for (at, candidate) in batch.iter().enumerate() {
-            match fetched.remove(&candidate.spot.id) {
-                Some(Ok(found)) if query.is_for(&found) => page.jobs.push(found),
-                Some(Err(why)) => page.unreadable.push((candidate.spot.id.clone(), why)),
-                // The job left during the call, or has another target.
-                Some(Ok(_)) | None => {}
-            }
-            if page.jobs.len() >= query.limit {
-                page.next = (more || at + 1 < batch.len()).then(|| candidate.spot.clone());
-                return Ok(true);
+        let mut left = batch.len();
+        for part in self.parts(batch).await? {
+            let mut fetched = self.fetch(&part, query.place).await?;
+            for (candidate, _) in part {
+                left -= 1;
+                match fetched.remove(&candidate.spot.id) {
+                    Some(Ok(found)) if query.is_for(&found) => {
+                        page.bytes += found.job().headers.footprint();
+                        page.jobs.push(found);
+                    }
+                    Some(Err(why)) => page.unreadable.push((candidate.spot.id.clone(), why)),
+                    // The job left during the call, or has another target.
+                    Some(Ok(_)) | None => {}
+                }
+                if page.jobs.len() >= query.limit || page.bytes >= PAGE_BYTES {
+                    page.next = (more || left > 0).then(|| candidate.spot.clone());
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
+    }
+
+    /// Those of these jobs that are wanted, as only their records tell.
+    async fn fitting(&self, page: &mut Page, batch: Vec<Candidate>, query: &Query) -> Result<Vec<Candidate>, StoreError> {
+        let mut fitting = HashSet::new();
+        for part in self.parts(&batch).await? {
+            for (id, found) in self.fetch(&part, query.place).await? {
+                match found {
+                    Ok(found) if query.is_for(&found) => drop(fitting.insert(id)),
+                    Ok(_) => {}
+                    Err(why) => page.unreadable.push((id, why)),
+                }
+            }
+        }
+        Ok(batch.into_iter().filter(|candidate| fitting.contains(&candidate.spot.id)).collect())
     }
 
     /// Takes the due times from the states.
@@ -283,77 +306,6 @@ impl Reader {
         }
         Ok(members)
     }
-
-    /// Fetches the records and states of these jobs, a few buckets at a time. By id: the job, or
-    /// why it cannot be read.
-    async fn fetch(&self, batch: &[Candidate], place: Place) -> Result<Fetched, StoreError> {
-        let mut found = Fetched::new();
-        let mut buckets: BTreeMap<u16, Vec<&Candidate>> = BTreeMap::new();
-        for candidate in batch {
-            buckets.entry(candidate.bucket).or_default().push(candidate);
-        }
-        let buckets: Vec<(u16, Vec<&Candidate>)> = buckets.into_iter().collect();
-        for side_by_side in buckets.chunks(BUCKETS) {
-            let fetching = side_by_side.iter().map(|(bucket, members)| self.fetch_bucket(*bucket, members, place));
-            try_join_all(fetching).await?.into_iter().for_each(|mut of_bucket| found.append(&mut of_bucket));
-        }
-        Ok(found)
-    }
-
-    /// Fetches from one bucket, at most 1 MiB per read, and drops each body at once.
-    async fn fetch_bucket(&self, bucket: u16, members: &[&Candidate], place: Place) -> Result<Fetched, StoreError> {
-        let mut found = Fetched::new();
-        let mut sizes = Pipeline::new();
-        for member in members {
-            sizes.cmd("HSTRLEN").arg(self.namespace.keys.jobs(bucket)).arg(&member.spot.id);
-        }
-        let sizes = self.namespace.link.pipeline("listing", &sizes).await?.into_iter().map(|size| match size {
-            Value::Int(size) => usize::try_from(size).unwrap_or(0),
-            _ => 0,
-        });
-        let (mut chunk, mut bytes) = (Vec::new(), 0);
-        for (member, size) in members.iter().copied().zip(sizes) {
-            if !chunk.is_empty() && bytes + size > CALL_BYTES {
-                self.fetch_chunk(bucket, &std::mem::take(&mut chunk), place, &mut found).await?;
-                bytes = 0;
-            }
-            bytes += size;
-            chunk.push(member);
-        }
-        self.fetch_chunk(bucket, &chunk, place, &mut found).await?;
-        Ok(found)
-    }
-
-    async fn fetch_chunk(&self, bucket: u16, chunk: &[&Candidate], place: Place, found: &mut Fetched) -> Result<(), StoreError> {
-        let ids: Vec<&str> = chunk.iter().map(|candidate| candidate.spot.id.as_str()).collect();
-        let mut pipeline = Pipeline::new();
-        pipeline.cmd("HMGET").arg(self.namespace.keys.jobs(bucket)).arg(&ids);
-        pipeline.cmd("HMGET").arg(self.namespace.keys.state(bucket)).arg(&ids);
-        let mut answers = self.namespace.link.pipeline("listing", &pipeline).await?.into_iter();
-        let (Some(Value::Array(records)), Some(Value::Array(states))) = (answers.next(), answers.next()) else { return Ok(()) };
-        for (candidate, (record, state)) in chunk.iter().zip(records.into_iter().zip(states)) {
-            let Value::BulkString(record) = record else { continue };
-            let job = decode(candidate, place, Bytes::from(record), state).map_err(|why| why.to_string());
-            found.insert(candidate.spot.id.clone(), job);
-        }
-        Ok(())
-    }
-}
-
-/// The job without its body.
-fn decode(candidate: &Candidate, place: Place, record: Bytes, state: Value) -> Result<StoredJob, String> {
-    let bytes = record;
-    let mut record = record::decode(bytes.clone()).map_err(|why| why.to_string())?;
-    let mut state = match state {
-        Value::BulkString(bytes) => Some(State::decode(&bytes).map_err(|why| why.to_string())?),
-        _ => None,
-    };
-    if candidate.is_lent {
-        state = state.or_else(|| State::of_record(&bytes, candidate.spot.at_ms)).map(State::in_flight);
-    }
-    let size = std::mem::take(&mut record.job.body).len();
-    let id = JobId::new(candidate.spot.id.as_str())?;
-    Ok(StoredJob { id, place, score_ms: candidate.score_ms, record, state, size })
 }
 
 impl Query {

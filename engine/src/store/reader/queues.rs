@@ -1,12 +1,10 @@
 //! The queues: their counts, and their ready jobs without a lease.
 
-use std::collections::BTreeSet;
-
 use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
 use crate::job::set_of_queue;
-use crate::store::error::{Class, StoreError};
+use crate::store::error::StoreError;
 use crate::store::reader::Reader;
 use crate::store::reader::list::Query;
 use crate::store::reader::lookup::{Place, StoredJob, score};
@@ -31,22 +29,11 @@ pub struct QueueCounts {
 }
 
 /// The commands of one queue in one bucket.
-const COMMANDS: usize = 6;
+pub(super) const COMMANDS: usize = 6;
 /// The most queues in one pipeline.
 const QUEUES: usize = 64;
 
 impl Reader {
-    /// The queues that ever had a job, as far as Redis knows, sorted. A store that joined the
-    /// namespace joins again if Redis lost it.
-    pub async fn queues(&self) -> Result<BTreeSet<String>, StoreError> {
-        match self.namespace.reread().await {
-            // The class of a namespace that is not there.
-            Err(error) if error.class == Class::Settings && self.namespace.is_member() => self.namespace.rejoin().await?,
-            read => read?,
-        }
-        Ok(self.namespace.queues().iter().cloned().collect())
-    }
-
     /// Counts the jobs of these queues, in their order. Not atomic: a job that moves meanwhile may
     /// count twice or not at all.
     pub async fn queue_counts(&self, queues: &[String]) -> Result<Vec<QueueCounts>, StoreError> {
@@ -62,13 +49,11 @@ impl Reader {
                 }
             }
         }
-        for counts in &mut counts {
-            counts.oldest_ready_ms = counts.oldest_ready_ms.filter(|ms| *ms <= now_ms);
-        }
+        counts.iter_mut().for_each(|counts| counts.until(now_ms));
         Ok(counts)
     }
 
-    async fn count_in(&self, bucket: u16, sets: &[String], now_ms: i64) -> Result<Vec<Value>, StoreError> {
+    pub(super) async fn count_in(&self, bucket: u16, sets: &[String], now_ms: i64) -> Result<Vec<Value>, StoreError> {
         let keys = &self.namespace.keys;
         let mut pipeline = Pipeline::new();
         for set in sets {
@@ -81,6 +66,22 @@ impl Reader {
             pipeline.cmd("HGET").arg(keys.queues(bucket)).arg(format!("!{set}"));
         }
         if pipeline.is_empty() { Ok(Vec::new()) } else { self.namespace.link.pipeline("counting the queues", &pipeline).await }
+    }
+
+    /// How many jobs of a queue are ready, or dead: one command for each bucket.
+    pub async fn queue_count(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
+        let (keys, set) = (&self.namespace.keys, set_of_queue(queue));
+        let now_ms = self.namespace.read_clock().await? / 1000;
+        let counts = (0..keys.buckets()).map(|bucket| {
+            let mut command = redis::cmd("ZCOUNT");
+            match place {
+                Place::Dead => command.arg(keys.dead_of(bucket, &set)).arg("-inf").arg("+inf"),
+                _ => command.arg(keys.due(bucket, &set)).arg("-inf").arg(now_ms),
+            };
+            async move { self.namespace.link.command("counting a queue", &command).await }
+        });
+        let counts = try_join_all(counts).await?;
+        Ok(counts.into_iter().map(|count| if let Value::Int(count) = count { u64::try_from(count).unwrap_or(0) } else { 0 }).sum())
     }
 
     /// The ready jobs of a queue, the oldest first over all buckets, with their bodies: up to the job
@@ -115,11 +116,31 @@ impl QueueCounts {
     /// never had one.
     #[must_use]
     pub fn is_unused(&self) -> bool {
-        !self.paused && self.scheduled + self.ready + self.reserved + self.dead == 0
+        !self.paused && self.jobs() == 0
+    }
+
+    /// The jobs in any state.
+    pub(super) fn jobs(&self) -> u64 {
+        self.scheduled + self.ready + self.reserved + self.dead
+    }
+
+    /// The first job is no ready one before its due time.
+    pub(super) fn until(&mut self, now_ms: i64) {
+        self.oldest_ready_ms = self.oldest_ready_ms.filter(|ms| *ms <= now_ms);
+    }
+
+    /// Adds the counts of another bucket.
+    pub(super) fn join(&mut self, other: &QueueCounts) {
+        self.scheduled += other.scheduled;
+        self.ready += other.ready;
+        self.reserved += other.reserved;
+        self.dead += other.dead;
+        self.oldest_ready_ms = self.oldest_ready_ms.into_iter().chain(other.oldest_ready_ms).min();
+        self.paused |= other.paused;
     }
 
     /// Adds the answers of one bucket.
-    fn add(&mut self, answers: &[Value]) {
+    pub(super) fn add(&mut self, answers: &[Value]) {
         let number = |at: usize| match answers.get(at) {
             Some(Value::Int(number)) => u64::try_from(*number).unwrap_or(0),
             Some(Value::BulkString(text)) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0),

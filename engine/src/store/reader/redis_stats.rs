@@ -34,12 +34,14 @@ impl Reader {
     /// The number of jobs in `due`, by the cheapest query, so that polling it does not disturb a
     /// measurement.
     pub async fn waiting(&self) -> Result<u64, StoreError> {
-        let sets = self.namespace.sets();
         let mut waiting = 0;
-        for bucket in 0..self.namespace.keys.buckets() {
+        for (bucket, active) in (0..).zip(self.namespace.active_queues().await?) {
             let mut pipeline = Pipeline::new();
-            for set in &sets {
+            for set in &self.namespace.sets_with(&active) {
                 pipeline.cmd("ZCARD").arg(self.namespace.keys.due(bucket, set));
+            }
+            if pipeline.is_empty() {
+                continue;
             }
             for answer in self.namespace.link.pipeline("counting what is due", &pipeline).await? {
                 if let Value::Int(number) = answer {

@@ -14,6 +14,7 @@ fn schedule(job: Job, generated: bool) -> Schedule {
         first: None,
         apart: false,
         queue_full: false,
+        own_queues: None,
         due: Due::At(1_763_722_800_000),
         conflict: Conflict::Replace,
         job,
@@ -342,4 +343,21 @@ fn the_job_of_a_queue_has_a_version_that_other_programs_leave_in_place() {
     assert_eq!((bytes[0], &bytes[31..37]), (VERSION_QUEUE, &b"a.B-1_"[..]));
     assert_eq!(decode(bytes.into()).unwrap().job, job);
     assert_eq!((job.set(), crate::job::queue_of_set("=a"), crate::job::queue_of_set("a")), ("=a.B-1_".into(), Some("a"), None));
+}
+
+#[test]
+fn a_record_promises_no_more_steps_after_a_time_out_than_its_job_has() {
+    let queue = || Job { queue: Some("q".to_owned()), broker: String::new(), ..plain_job() };
+    let code = |job: Job| encode(&schedule(job, false), *b"generate")[1] >> 5;
+    assert_eq!(code(plain_job()), 0, "a job of a broker");
+    assert_eq!(code(queue()), 7);
+    assert_eq!(code(Job { on_timeout: OnTimeout::Retry, ..queue() }), 0);
+    assert_eq!(code(Job { ends_ms: Some(1), ..queue() }), 0);
+    assert_eq!(code(Job { tries: Some(0), ..queue() }), 6);
+    let tries = |tries| code(Job { tries: Some(tries), retry: Some(vec![1; 40]), ..queue() });
+    assert_eq!([1, 2, 3, 4, 5, 9, 16, 17, u16::MAX].map(tries), [0, 1, 2, 2, 3, 4, 4, 5, 5]);
+    let waits = |waits| code(Job { retry: Some(vec![1; waits]), ..queue() });
+    assert_eq!([0, 1, 3, 8, 100].map(waits), [0, 1, 2, 4, 5]);
+    let there = encode(&schedule(Job { tries: Some(0), ..queue() }, false), *b"generate");
+    assert_eq!(moved(&there, &plain_job()).unwrap()[1] >> 5, 0, "moved to a broker");
 }

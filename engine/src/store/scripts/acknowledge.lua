@@ -9,18 +9,32 @@
 --          bury     code of the reason, ':', error
 --        The ids of one call are distinct.
 -- Answer per job: verdict, ms: finished | failed, due | dead | released, due | touched, deadline | dropped |
---        stale (the lease is another's, or over) | fired (the job was finished before) | not_found. The
---        last three changed nothing. A repeated fail or release answers as before.
--- Work   <= 128 jobs. First write HDEL, so that a full Redis accepts the call.
+--        stale (the lease is another's, or over) | fired (the job was finished before) | not_found (also:
+--        the job is of another queue). The last three changed nothing. A repeated fail or release answers
+--        as before.
+-- Errors 'DWELL_BYTES id': the records that show the queues of the jobs are too large for one call. Nothing
+--        was written: call with one job at a time.
+-- Work   <= 128 jobs; of those that are held under another lease, up to 1 MiB of records. First write HDEL,
+--        so that a full Redis accepts the call.
 local REASON_FAILED = 4
 local answer, over, finished, unheld = {}, {}, {}, {}
 local states, held, leave = {}, {}, {}
 local dues, deads = {}, {}
+local looked = 0
 
-local function is_gone(id)
+local function is_gone(id, set)
   local entry = call('HGET', GONE, id) or call('HGET', GONE_OLD, id)
-  local outcome = entry and gone_outcome(entry)
+  local outcome = entry and gone_owner(entry) == set and gone_outcome(entry)
   return outcome == 'f' or outcome == 'n'
+end
+-- Whether the job is of the queue that the lease names. A consumer can make a lease up: it must tell
+-- nothing of the jobs of other queues. Reads the record, which may be large, only where no set shows it.
+local function is_of(id, set)
+  if call('ZSCORE', DUE[set], id) or call('ZSCORE', dead_of(set), id) then return true end
+  looked = looked + call('HSTRLEN', JOBS, id)
+  if looked > 1048576 and #ARGV > 5 then return nil end
+  local record = call('HGET', JOBS, id)
+  return record and is_known(record) and set_of(record) == set
 end
 local function put(list, key, score, id)
   list[key] = list[key] or {}
@@ -39,7 +53,11 @@ for i = 1, #ARGV, 5 do
   local verdict, ms = 'stale', nil
   local holds = state and state.pop == nonce and DUE[set]
   if not bytes and call('HEXISTS', JOBS, id) == 0 then
-    verdict = is_gone(id) and 'fired' or 'not_found'
+    verdict = is_gone(id, set) and 'fired' or 'not_found'
+  elseif not holds then
+    local is_own = is_of(id, set)
+    if is_own == nil then return redis.error_reply('DWELL_BYTES ' .. id) end
+    verdict = is_own and 'stale' or 'not_found'
   elseif holds and not deadline then
     -- What this lease ended with; the state forgets it when the job is handed out again.
     local dead = state.reason ~= 0
@@ -56,7 +74,7 @@ for i = 1, #ARGV, 5 do
     elseif word == 'finish' or word == 'drop' then
       verdict = word == 'finish' and 'finished' or 'dropped'
       push(finished, id)
-      push(over, id, gone_entry(word == 'finish' and 'n' or 'd', state))
+      push(over, id, gone_entry(word == 'finish' and 'n' or 'd', state, set))
       leaves(id, set)
     else
       state.flags, state.crashes = 0, 0

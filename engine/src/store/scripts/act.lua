@@ -2,15 +2,17 @@
 -- writes the verdict. Follows prelude.lua.
 -- ARGV   id, fingerprint of the inbound message (8 random bytes for a call), bits (1: look up the
 --        fingerprint; 2: a message, which may be redelivered after later ones), followed by ':' and the
---        deadline of the call, epoch us, if the caller knows Redis's clock; then those of the action.
+--        deadline of the call, epoch us, if the caller knows Redis's clock, and by ' ' and the queues of
+--        the caller, if those are not all: a job of others is not_found; then those of the action.
 -- Answer { verdict, due ms ('' unknown) }. Repeating an action that changed something changes nothing
 --        and has the same answer. The verdict of an action that changed nothing is remembered only if
 --        its repeat could change a newer job, and never for a call: a call is repeated only before its
 --        answer, and a later request waits for that answer.
--- Errors 'DWELL_BROKER set': KEYS lack this broker or queue; 'DWELL_VERSION id': this version cannot read the
+-- Errors 'DWELL_BROKER 1 set': KEYS lack this broker or queue; 'DWELL_VERSION id': this version cannot read the
 --        record; 'DWELL_LATE now us': the deadline has passed. Nothing was written.
 local id, fingerprint, bits = ARGV[1], ARGV[2], tonumber(string.match(ARGV[3], '^%d+'))
-if is_late(tonumber(string.match(ARGV[3], ':(%d+)$') or nil)) then return late() end
+local own_queues = string.match(ARGV[3], ' (.*)$')
+if is_late(tonumber(string.match(ARGV[3], '^%d+:(%d+)') or nil)) then return late() end
 if has(bits, 1) then
   local act = call('HGET', ACTS, fingerprint) or call('HGET', ACTS_OLD, fingerprint)
   if act then
@@ -20,9 +22,13 @@ if has(bits, 1) then
 end
 
 local record = call('HGET', JOBS, id)
+if record and own_queues and is_known(record) and names_owner(record) and not is_own(set_of(record), own_queues) then
+  touch()
+  return { 'not_found', '' }
+end
 local state_bytes = record and call('HGET', STATE, id)
 if record and not (is_known(record) and names_owner(record) and is_readable(state_bytes)) then return redis.error_reply('DWELL_VERSION ' .. id) end
-if record and not DUE[set_of(record)] then return redis.error_reply('DWELL_BROKER ' .. set_of(record)) end
+if record and not DUE[set_of(record)] then return redis.error_reply('DWELL_BROKER 1 ' .. set_of(record)) end
 local due_key, dead_key = record and DUE[set_of(record)], record and dead_of(set_of(record))
 local waits = record and call('ZSCORE', due_key, id)
 local dead = record and call('ZSCORE', dead_key, id)
@@ -57,7 +63,7 @@ end
 -- There is no such job: answers by what gone remembers.
 local function answer_over(is_harmless)
   local over = call('HGET', GONE, id) or call('HGET', GONE_OLD, id)
-  local outcome = over and gone_outcome(over)
+  local outcome = over and (not own_queues or is_own(gone_owner(over), own_queues)) and gone_outcome(over)
   if outcome == 'f' or outcome == 'n' then return unchanged('fired', gone_due(over), is_harmless) end
   return unchanged('not_found', nil, is_harmless)
 end
@@ -77,6 +83,7 @@ end
 -- master refuses a key that became empty.
 local function wait_until(due)
   call('ZREM', dead_key, id)
+  enter(set_of(record))
   call('ZADD', due_key, int(due), id)
   call('HSET', STATE, id, write_state(state))
   call('ZREM', HELD, id)

@@ -1,12 +1,10 @@
 -- cancel: removes the job, whatever its state.
--- KEYS   as in prelude.lua, with the due of every broker in meta.
--- ARGV   as in act.lua, then the generation of the record that the caller read ('' or missing: any).
+-- KEYS   as in prelude.lua, with the sets of the job.
+-- ARGV   as in act.lua.
 -- Answer cancelled (never published, and will not be) | cancelled_after_attempt | in_flight (cancelled
---        too; the attempt in flight may arrive) | fired | not_found (also: the record is another one).
+--        too; the attempt in flight may arrive) | fired | not_found.
 -- Work   one job. First write ZREM.
 if not record then return answer_over() end
-local seen = ARGV[4] or ''
-if seen ~= '' and seen ~= generation_of(record) then return unchanged('not_found', nil, true) end
 local verdict = 'cancelled_after_attempt'
 if runs and state.flags ~= FLAG_HELD then
   verdict = 'in_flight'

@@ -1,5 +1,5 @@
 -- fail: the consumer failed the attempt: the next wait of the retry array begins now.
--- KEYS   as in prelude.lua, with the due of every broker in meta.
+-- KEYS   as in prelude.lua, with the sets of the job.
 -- ARGV   as in act.lua, then due ms of the schedule and attempt that the consumer names ('' any),
 --        generation and step that the caller read, wait ms of that step ('' after the last one), last
 --        error, code of the reason `failed`.
@@ -30,6 +30,7 @@ state.flags, state.crashes, state.error, state.pop = 0, 0, ARGV[9], NO_POP
 if state.reason ~= 0 and is_of_queue(record) then
   call('ZREM', HELD, id)
   call('HSET', STATE, id, write_state(state))
+  enter(set_of(record))
   call('ZADD', dead_key, int(NOW), id)
   if is_held then count_unheld(record) end
   take_all_out(lent)

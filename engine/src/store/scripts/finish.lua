@@ -1,5 +1,5 @@
 -- finish: the consumer has done the job: removes it, whatever its state.
--- KEYS   as in prelude.lua, with the due of every broker in meta.
+-- KEYS   as in prelude.lua, with the sets of the job.
 -- ARGV   as in act.lua, then the due ms of the schedule that the consumer names ('' any).
 -- Answer finished | stale (the job has another schedule) | fired | not_found (also: never attempted).
 -- Work   one job. First write ZREM.
@@ -10,5 +10,5 @@ if state.attempt == 0 then return unchanged('not_found') end
 if names_schedule and tonumber(ARGV[4]) ~= state.due then return unchanged('stale', state.due, true) end
 leave()
 local told = applied('finished', state.due)
-remember_gone({ id, gone_entry('n', state) })
+remember_gone({ id, gone_entry('n', state, set_of(record)) })
 return told

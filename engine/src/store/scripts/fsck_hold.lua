@@ -8,6 +8,7 @@ if call('HGET', STATE, id) ~= ARGV[2] or not call('ZSCORE', HELD, id) then retur
 call('HDEL', ACTS, '-')
 local record = call('HGET', JOBS, id)
 local is_queue = record and is_known(record) and is_of_queue(record)
+if is_queue then enter(set_of(record)) end
 if is_queue and byte(ARGV[4], 43) ~= 0 then
   -- Without a dead letter to publish first.
   call('ZADD', KEYS[FIRST_DUE + 1], int(NOW), id)

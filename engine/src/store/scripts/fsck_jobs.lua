@@ -1,14 +1,16 @@
 -- fsck_jobs: checks ids of this bucket, each by all its data at one instant, and repairs the damage.
--- KEYS   as in prelude.lua, with the due of every broker in meta, then quarantine.
+-- KEYS   as in prelude.lua, with the due of every broker in meta, and the sets of the queues of the ids,
+--        then quarantine.
 -- ARGV   repair (1: repair), lease ms of a claim, dead retention ms, limit of bytes of records, then
 --        three per id: id, finding of the caller ('' none, 'bucket' the id belongs to another bucket,
 --        'id' Dwell never writes such an id), the record that the caller could not decode ('' none).
 -- Answer { count of checked ids (at least one; the others exceed the limit), then per problem: position
 --        of the id, problem, 1 if repaired, detail }. Reports the gravest problem of an id: check a
---        repaired id again. Detail: the broker of `meta_broker`; the quarantine field of `wrong_bucket`;
+--        repaired id again. Detail: the broker of `meta_broker`, or `=` and the
+--        queue that KEYS lack; the quarantine field of `wrong_bucket`;
 --        the state of a `lease_expired` of a held job, which the caller repairs.
 -- Work   <= 128 ids or 1 MiB a call; about 10 commands an id. First write ZREM or HDEL if an id is
---        removed, else HSET.
+--        removed, else HSET, HSETNX or ZADD.
 local repair, lease, retention, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local QUARANTINE = KEYS[#KEYS]
 -- Rescue runs every second, sweep every half minute: more than this past its time, a job was missed.
@@ -49,6 +51,7 @@ local function bury(places, id, record, state, why)
   if state.reason == 0 then state.reason, state.error = INVALID, why end
   leave_all(places, id, record)
   call('HSET', STATE, id, write_state(state))
+  enter(set_of(record))
   call('ZADD', dead_of(set_of(record)), int(NOW), id)
 end
 
@@ -58,6 +61,7 @@ local function wait_again(places, id, record, state, due_key, due)
     state.flags = 0
     call('HSET', STATE, id, write_state(state))
   end
+  enter(set_of(record))
   call('ZADD', due_key, int(due), id)
 end
 
@@ -169,6 +173,7 @@ local function judge(id, odd, unreadable)
       leave_all(others, id, record)
       if string.sub(stays.name, 1, 4) == 'due:' then
         call('ZREM', stays.key, id)
+        enter(set)
         call('ZADD', due_key, stays.text, id)
       end
     end
@@ -180,6 +185,7 @@ local function judge(id, odd, unreadable)
   if waits and place.name ~= own then
     if repair then
       leave_all(places, id, record)
+      enter(set)
       call('ZADD', due_key, place.text, id)
     end
     return 'wrong_broker', repair

@@ -63,6 +63,14 @@ mod tests {
     }
 
     #[test]
+    fn each_bucket_remembers_its_share_of_a_million() {
+        for (buckets, share) in [(1, 1_000_000), (16, 62_500), (1024, 977)] {
+            let line = format!("local MEMORY_MAX = {share}\n");
+            assert!(Name::Complete.source(buckets).contains(&line) && Name::Cancel.source(buckets).contains(&line), "{line}");
+        }
+    }
+
+    #[test]
     fn what_is_named_is_kept_with_what_that_names() {
         let prelude = "-- head\nlocal a, b = 1, 2\nlocal function f(x)\n  return a + x\nend\n-- of g\nlocal function g() return 3 end\nlocal t = {}\n\
                        for i = 1, 2 do t[i] = i end\n";
@@ -80,12 +88,12 @@ mod tests {
         assert!(pieces.iter().all(|piece| names(piece).next().is_some()));
         let all: Vec<&str> = pieces.iter().flat_map(|piece| names(piece)).collect();
         for name in Name::ALL {
-            let source = name.source();
+            let source = name.source(16);
             for defined in &all {
                 let is_there = definitions(&source).iter().any(|piece| names(piece).any(|name| name == *defined));
                 assert!(is_there || !words(&source).any(|word| word == *defined), "{} names {defined}", name.as_str());
             }
         }
-        assert!(!Name::Complete.source().contains("function see_master"), "what it does not need is left out");
+        assert!(!Name::Complete.source(16).contains("function see_master"), "what it does not need is left out");
     }
 }

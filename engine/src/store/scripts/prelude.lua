@@ -51,6 +51,9 @@ local function dead_of(set) return DEAD_OF[set] or DEAD end
 -- length of owner, owner: a broker, or a queue in a record of the second version.
 local RECORD_VERSION, QUEUE_VERSION = 1, 2
 local FLAG_GENERATED, FLAG_REPLACED, FLAG_FIRST = 2, 4, 8
+-- The bits from here say below which step a job of a queue is due again at once after a time-out
+-- (time_out.lua); 0: what follows stands in the metadata.
+local FLAG_GOES_ON = 32
 local function has(flags, bit) return floor(flags / bit) % 2 == 1 end
 local function is_version(byte) return byte == RECORD_VERSION or byte == QUEUE_VERSION end
 -- A prefix has 31 bytes and the owner. Anything shorter is not a record.
@@ -67,6 +70,28 @@ local function set_of(record)
   local owner = sub(record, 32, 31 + byte(record, 31))
   return is_of_queue(record) and '=' .. owner or owner
 end
+-- Whether these are the sets of a queue of the caller. queues: names, and patterns in which '*' is any
+-- characters, with spaces between them. A broker is no queue.
+local function fits(name, pattern)
+  local first = string.find(pattern, '*', 1, true)
+  if not first then return name == pattern end
+  if sub(name, 1, first - 1) ~= sub(pattern, 1, first - 1) then return false end
+  local at = first
+  while true do
+    local star = string.find(pattern, '*', first + 1, true)
+    local part = sub(pattern, first + 1, star and star - 1)
+    if not star then return #name - #part + 1 >= at and sub(name, #name - #part + 1) == part end
+    local _, last = string.find(name, part, at, true)
+    if not last then return false end
+    at, first = last + 1, star
+  end
+end
+local function is_own(set, queues)
+  for pattern in string.gmatch(queues, '%S+') do
+    if sub(set, 1, 1) == '=' and fits(sub(set, 2), pattern) then return true end
+  end
+  return false
+end
 local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
 
 -- State (store/record.rs): the mutable part of a job that was attempted or changed. The attempt of a
@@ -82,9 +107,21 @@ local function marks_of(record)
   local flags = byte(record, 2)
   return (has(flags, FLAG_REPLACED) and REPLACED or 0) + (has(flags, FLAG_FIRST) and FIRST or 0)
 end
--- queues: set of a queue -> how many of its jobs are held; '!' and set -> '1' while it is paused.
+-- queues: set of a queue -> how many of its jobs are held; '!' and set -> '1' while it is paused. The first
+-- field is there while a job of the queue is in due, dead or held of this bucket: who puts one there writes
+-- it, and forget.lua removes it. So the bucket itself knows its queues.
+-- The job is written by then: a count that is damaged stays as it is, for fsck, and fails no script.
 local function count_held(set, change)
-  if change ~= 0 then call('HINCRBY', QUEUES, set, change) end
+  if change == 0 then return end
+  local answer = redis.pcall('HINCRBY', QUEUES, set, change)
+  local why = type(answer) == 'table' and answer.err
+  if why and not (string.find(why, 'not an integer', 1, true) or string.find(why, 'overflow', 1, true)) then
+    call('HINCRBY', QUEUES, set, change)
+  end
+end
+-- Before a job goes into due or dead of this set.
+local function enter(set)
+  if byte(set, 1) == 61 then call('HSETNX', QUEUES, set, '0') end
 end
 -- Counts a job that is no longer held.
 local function count_unheld(record)
@@ -114,15 +151,19 @@ end
 local function is_readable(bytes) return not bytes or byte(bytes, 1) == STATE_VERSION and #bytes >= STATE_BYTES end
 
 -- gone: id -> outcome, then marks, fingerprint, due and generation as in the state (older versions
--- write no generation). acts: fingerprint, or generation of a FIRST -> verdict:due. Field '' holds the
+-- write no generation), then '=' and the queue, if the job was of one. acts: fingerprint, or generation of a FIRST -> verdict:due. Field '' holds the
 -- start of the turn; in the older tables, its end.
-local function gone_entry(outcome, s) return outcome .. struct.pack('>Bc8i8c8', s.marks, s.fingerprint, s.due, s.generation) end
+local function gone_entry(outcome, s, set)
+  local owner = sub(set, 1, 1) == '=' and set or ''
+  return outcome .. struct.pack('>Bc8i8c8', s.marks, s.fingerprint, s.due, s.generation) .. owner
+end
 local GONE_BYTES = 18
 local function gone_outcome(entry) return string.sub(entry, 1, 1) end
 local function gone_fingerprint(entry) return string.sub(entry, 3, 10) end
 local function gone_verdict(entry) return has(string.byte(entry, 2), REPLACED) and 'replaced' or 'added' end
 local function gone_due(entry) return (struct.unpack('>i8', entry, 11)) end
 local function gone_generation(entry) return sub(entry, 19, 26) end
+local function gone_owner(entry) return sub(entry, 27) end
 local function act_entry(verdict, due) return verdict .. ':' .. (due and int(due) or '') end
 local function read_act(entry) local verdict, due = string.match(entry, '^(.*):(%-?%d*)$'); return verdict, due end
 
@@ -161,14 +202,15 @@ local function turn(newer, older)
   call('RENAME', newer, older)
   call('HSET', older, '', wide(NOW))
 end
-local GONE_MAX = 4096
+-- A table of gone or acts with more entries turns before its time. scripts.rs writes the share of a
+-- bucket here, so that the newest million of all buckets are remembered.
+local MEMORY_MAX = 1000000
 local function remember_gone(list)
   if #list == 0 then return end
   call('HSETNX', GONE, '', wide(NOW))
   many('HSET', GONE, list)
-  if call('HLEN', GONE) > GONE_MAX then turn(GONE, GONE_OLD) end
+  if call('HLEN', GONE) > MEMORY_MAX then turn(GONE, GONE_OLD) end
 end
-local ACTS_MAX = 65536
 -- Allocates memory: as the first write, a full Redis refuses it.
 local function begin_acts() call('HSETNX', ACTS, '', wide(NOW)) end
 local function remember_acts(list)
@@ -177,7 +219,7 @@ local function remember_acts(list)
   many('HSET', ACTS, list)
 end
 local function turn_acts()
-  if call('HLEN', ACTS) > ACTS_MAX then turn(ACTS, ACTS_OLD) end
+  if call('HLEN', ACTS) > MEMORY_MAX then turn(ACTS, ACTS_OLD) end
 end
 
 -- A write without effect, for a repeated verdict. WAIT and WAITAOF cover only writes of their own
@@ -323,14 +365,16 @@ local function answer_again(nonce, left)
 end
 
 -- pops: nonce -> the ids that this pop handed out, each after '\0'. A repeat of the pop finds them here.
--- Two hashes take turns, as gone does; the pops of the last 10 s are remembered.
+-- Two hashes take turns, as gone does; the pops of the last 10 s are remembered, up to 64 POPS_MAX of them.
 local POPS_MAX = 1024
 local function remember_pop(pops, pops_old, nonce, text)
   call('HSETNX', pops, '', wide(NOW))
   call('HSET', pops, nonce, text)
   if call('HLEN', pops) > POPS_MAX then
     local begun = tonumber(call('HGET', pops, '') or nil)
-    if not begun or begun < NOW - 10000 then turn(pops, pops_old) end
+    -- A clock that went back, or stands still, must not keep them for ever.
+    local is_far = begun and (begun > NOW or call('HLEN', pops) > 64 * POPS_MAX)
+    if not begun or begun < NOW - 10000 or is_far then turn(pops, pops_old) end
   end
 end
 local function popped(pops, pops_old, nonce) return call('HGET', pops, nonce) or call('HGET', pops_old, nonce) end

@@ -14,10 +14,11 @@ local answer = { NOW_US, '', 0, 0, '', '', 0, BORN }
 local entries, seen, orphans, held_over, later, unheld = {}, {}, {}, {}, {}, {}
 local bytes, more, unknown, last_unknown, count = 0, 0, 0, '', 0
 
--- Returns whether the job leaves its place: it is in the new lease, or has no record.
-local function take_over(id, due, is_held)
+-- Returns whether the job leaves its place: it is in the new lease, or has no record. `read`: its record
+-- and state, if they are read already.
+local function take_over(id, due, is_held, read)
   if seen[id] then return true end
-  local length = call('HSTRLEN', JOBS, id)
+  local length = read and #(read[1] or '') or call('HSTRLEN', JOBS, id)
   if length == 0 then
     push(orphans, id)
     return true
@@ -26,7 +27,8 @@ local function take_over(id, due, is_held)
     more = 1
     return false
   end
-  local record, state = call('HGET', JOBS, id), call('HGET', STATE, id)
+  local record, state = read and read[1], read and read[2]
+  if not read then record, state = call('HGET', JOBS, id), call('HGET', STATE, id) end
   if not (is_known(record) and is_readable(state)) or string.find(id, '[%z\1]') then
     unknown, last_unknown = unknown + 1, id
     return false
@@ -54,18 +56,41 @@ for i, name in ipairs(ended) do
       position = position + 1
     end
   end
-  if more == 0 and (not old[i] or unknown > unread) then push(later, int(NOW + lease), name) end
+  -- Nothing left it: damage, too. It must not stay in front of the others.
+  local is_damaged = not (old[i] and old[i].changed) or unknown > unread
+  if more == 0 and is_damaged then push(later, int(NOW + lease), name) end
 end
 -- Held jobs follow the last ended lease.
 if is_cut then more = 1 end
 local waited = more == 0 and call('ZRANGEBYSCORE', HELD, '-inf', NOW, 'LIMIT', 0, most + 1) or {}
 if #waited > most then more, waited[#waited] = 1, nil end
 local again = {}
-for _, id in ipairs(waited) do
-  local was_full, unread = more, unknown
-  if take_over(id, nil, true) then push(held_over, id)
-  elseif unknown > unread then push(again, int(NOW + lease), id)
-  elseif more > was_full then break end
+-- Several are read at a time: as many as fit.
+local SLICE = 32
+local first, is_full = 1, false
+while first <= #waited and not is_full do
+  local last, planned = first, bytes + call('HSTRLEN', JOBS, waited[first])
+  if count > 0 and planned > most_bytes then
+    more = 1
+    break
+  end
+  while last < #waited and last - first + 1 < SLICE do
+    planned = planned + call('HSTRLEN', JOBS, waited[last + 1])
+    if planned > most_bytes then break end
+    last = last + 1
+  end
+  local records, states = call('HMGET', JOBS, unpack(waited, first, last)), call('HMGET', STATE, unpack(waited, first, last))
+  for i = first, last do
+    local id, unread = waited[i], unknown
+    local read = { records[i - first + 1], states[i - first + 1] }
+    if take_over(id, nil, true, read) then push(held_over, id)
+    elseif unknown > unread then push(again, int(NOW + lease), id)
+    else
+      is_full = true
+      break
+    end
+  end
+  first = last + 1
 end
 local next_lease = call('ZRANGEBYSCORE', LENT, '(' .. int(NOW), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local next_held = call('ZRANGEBYSCORE', HELD, '(' .. int(NOW), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)

@@ -1,16 +1,18 @@
 -- schedule: stores a batch of jobs of this bucket.
--- KEYS   as in prelude.lua, with the due of every broker in meta, and the sets of the jobs' queues.
+-- KEYS   as in prelude.lua, with the sets of the jobs, and of the jobs that have their ids.
 -- ARGV   none (changes nothing), or five per job: id, record, time ('=' epoch ms | '+' ms from now | '<'
 --        epoch ms, space, ms from now: the earlier), policy (replace | keep | reject | other: if the id
 --        is or was used, then by another message, and the answer is duplicate), flags (sum of 1: look up the
---        fingerprint; 2: the queue is full, and a job with a new id is refused). The ids of one call are distinct. Then the deadline of the call, epoch us, if the
---        caller knows Redis's clock.
+--        fingerprint; 2: the queue is full, and a job with a new id is refused), followed by ' ' and the
+--        queues of the caller, if those are not all: a job of others stays. The ids of one call are
+--        distinct. Then the deadline of the call, epoch us, if the caller knows Redis's clock.
 -- Answer { now us, number of jobs, then verdict, due ms ('' unknown) per job, then broker, due ms per due
 --        that has a new earliest job }. Verdicts: added duplicate replaced kept conflict, or the earlier
 --        verdict if this inbound message was applied before. Or nothing changed: unreadable (the existing
---        job is damaged or of a later version), full (a new job of a full queue).
--- Errors 'DWELL_BROKER set': KEYS lack this broker or queue; 'DWELL_LATE now us': the deadline has passed.
---        Nothing was written.
+--        job is damaged or of a later version), full (a new job of a full queue),
+--        taken (the existing job is of others).
+-- Errors 'DWELL_BROKER n set n set ...': KEYS lack all of these; n: the place of the job in the call, from
+--        1. 'DWELL_LATE now us': the deadline has passed. Nothing was written.
 -- Work   <= 128 jobs or 1 MiB a call; a constant number of commands, and three per job whose id exists.
 --        First write HSET: a full Redis refuses the call before any change.
 local WIDTH, EQUALS = 5, string.byte('=')
@@ -22,19 +24,22 @@ if count == 0 then
   touch()
   return { NOW_US, 0 }
 end
-local ids, brokers = {}, {}
+local ids, brokers, unknown = {}, {}, {}
+-- All that KEYS lack are named at once: a call with 128 jobs of other queues is sent twice, not 128 times.
+local function need(i, set)
+  if not DUE[set] then push(unknown, i, set) end
+end
 for i = 1, count do
   local record = ARGV[(i - 1) * WIDTH + 2]
-  local broker = set_of(record)
-  ids[i], brokers[i] = ARGV[(i - 1) * WIDTH + 1], broker
-  if not DUE[broker] then return redis.error_reply('DWELL_BROKER ' .. broker) end
+  ids[i], brokers[i] = ARGV[(i - 1) * WIDTH + 1], set_of(record)
+  need(i, brokers[i])
 end
 local live = call('HMGET', JOBS, unpack(ids))
 for i = 1, count do
-  -- The existing job may wait for another broker, whose due must be in KEYS.
   local was = live[i]
-  if was and is_known(was) and names_owner(was) and not DUE[set_of(was)] then return redis.error_reply('DWELL_BROKER ' .. set_of(was)) end
+  if was and is_known(was) and names_owner(was) then need(i, set_of(was)) end
 end
+if #unknown > 0 then return redis.error_reply('DWELL_BROKER ' .. table.concat(unknown, ' ')) end
 local is_new = call('HEXISTS', STATE, '') == 0 and call('EXISTS', JOBS) == 0
 -- These tables seldom exist: EXISTS saves the HMGET.
 local function remembered(key, list) return call('EXISTS', key) == 1 and call('HMGET', key, unpack(list)) or {} end
@@ -69,6 +74,11 @@ local answer = { NOW_US, count }
 for i = 1, count do
   local at = (i - 1) * WIDTH
   local id, record, time, policy, flags = ids[i], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], tonumber(ARGV[at + 5])
+  local own_queues
+  if not flags then
+    flags, own_queues = string.match(ARGV[at + 5], '^(%d+) (.*)$')
+    flags = tonumber(flags)
+  end
   local check, is_full = has(flags, 1), has(flags, 2)
   local broker, was = brokers[i], live[i]
   local due_text, due
@@ -130,6 +140,9 @@ for i = 1, count do
     end
   end
 
+  if not verdict and own_queues and was and is_known(was) and names_owner(was) and not is_own(set_of(was), own_queues) then
+    verdict, due = 'taken', nil
+  end
   if not verdict and unreadable then verdict, due = 'unreadable', nil end
   if not verdict and was and not dead then
     local same = digest_of(was) == digest_of(record) and was_due == due
@@ -193,8 +206,11 @@ many('HDEL', GONE, outdated)
 many('HDEL', GONE_OLD, outdated)
 for key, list in pairs(leave_due) do many('ZREM', key, list) end
 many('ZREM', HELD, leave_held)
+for broker, list in pairs(enter_due) do
+  enter(broker)
+  many('ZADD', DUE[broker], list)
+end
 for set, number in pairs(unheld) do count_held(set, -number) end
-for broker, list in pairs(enter_due) do many('ZADD', DUE[broker], list) end
 if ALL_LEASES then close_leases(ALL_LEASES) end
 if is_new then see_master(true) end
 if #applied > 0 then turn_acts() end

@@ -32,7 +32,10 @@ local function settle_to(key)
     end
     at = at + 3 + 4 * count
   end
-  if #members > 0 then call('HDEL', ACTS, '-') end
+  if #members > 0 then
+    call('HDEL', ACTS, '-')
+    enter(string.match(key, '}:%l+:(.*)$') or '')
+  end
   many('ZADD', key, members)
   many('HSET', STATE, written)
   close_leases(leases)

@@ -58,7 +58,10 @@ impl FaultKind {
             | FaultKind::HostDown
             | FaultKind::HostSilent
             | FaultKind::HostRefuses
-            | FaultKind::HostDropsAnswers => Effects { fails_publish: true, ..NONE },
+            | FaultKind::HostDropsAnswers
+            | FaultKind::HostsSlow => Effects { fails_publish: true, ..NONE },
+            // Requests of one id may be in two partitions, which are read beside each other.
+            FaultKind::PartitionAdded => Effects { holds_back: true, requeues: true, ..NONE },
             FaultKind::PermissionsWithdrawn => Effects { fails_publish: true, requeues: true, ..NONE },
             FaultKind::ConnectionBlocked => Effects { fails_publish: true, holds_back: true, ..NONE },
             FaultKind::TargetSilent => Effects { silences: true, ..NONE },
@@ -80,6 +83,7 @@ impl FaultKind {
             | FaultKind::RedisBusy
             | FaultKind::RedisScriptFlush
             | FaultKind::RedisClientKill
+            | FaultKind::RedisPasswordRotated
             | FaultKind::LinkCutRedis
             | FaultKind::LinkStallRedis
             | FaultKind::LinkSlowRedis

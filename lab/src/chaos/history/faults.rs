@@ -122,6 +122,8 @@ pub enum Only {
     Nobody,
     /// Jobs for this target.
     Target(String),
+    /// Jobs for these targets.
+    Targets(Vec<String>),
     /// Jobs that name this broker.
     Broker(String),
     /// These jobs.
@@ -142,6 +144,7 @@ impl Only {
         match self {
             Only::Nobody => false,
             Only::Target(target) => job.target == *target,
+            Only::Targets(targets) => targets.contains(&job.target),
             Only::Broker(broker) => job.broker.as_ref() == Some(broker),
             Only::Jobs(ids) => ids.iter().any(|of| of == id),
             Only::Bucket { number, of } => bucket_of(id, *of) == *number,

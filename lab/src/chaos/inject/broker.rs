@@ -35,3 +35,10 @@ pub(super) async fn restart(system: &System, hold: Duration) -> Result<String, E
     both(stopped, started)?;
     Ok(server.to_string())
 }
+
+/// There is nothing to heal.
+pub(super) async fn partition_added(system: &System, hold: Duration) -> Result<String, Error> {
+    let count = system.broker.add_partition().await?;
+    clock::sleep(hold).await;
+    Ok(format!("{count} partitions"))
+}

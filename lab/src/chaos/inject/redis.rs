@@ -9,7 +9,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::{Done, both, start};
-use crate::chaos::system::{Error, Pair, Servers, System, open, order};
+use crate::chaos::system::{Error, PASSWORD, Pair, Servers, System, USER, open, order};
 
 /// The interval between repeated commands.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -177,6 +177,34 @@ pub(super) async fn script_flush(system: &System, hold: Duration) -> Result<Stri
 
 pub(super) async fn client_kill(system: &System, hold: Duration) -> Result<String, Error> {
     again(system, hold, &[&["CLIENT", "KILL", "TYPE", "normal"], &["CLIENT", "KILL", "TYPE", "pubsub"]]).await
+}
+
+/// Changes the password of the instances' user and closes their connections; their files have the new
+/// one after the hold. Then the same back, because a server starts with the first password.
+pub(super) async fn password_rotated(system: &System, hold: Duration) -> Result<Done, Error> {
+    let servers = system.redis.servers.lock().await;
+    let rotated = async {
+        for password in ["second", PASSWORD] {
+            let word = format!(">{password}");
+            for index in 0..servers.count() {
+                order(servers.server(index), &["ACL", "SETUSER", USER, "resetpass", &word]).await?;
+                order(servers.server(index), &["CLIENT", "KILL", "USER", USER]).await?;
+            }
+            clock::sleep(hold).await;
+            system.redis.logins.change(password).map_err(Error::io("a file with URLs"))?;
+        }
+        Ok("resetpass, and CLIENT KILL USER".to_owned())
+    };
+    let rotated = rotated.await;
+    let repaired = async {
+        system.redis.logins.change(PASSWORD).map_err(Error::io("a file with URLs"))?;
+        for index in 0..servers.count() {
+            order(servers.server(index), &["ACL", "SETUSER", USER, "resetpass", &format!(">{PASSWORD}")]).await?;
+        }
+        Ok(())
+    };
+    let detail = both(rotated, repaired.await)?;
+    healed(system, &servers, detail).await
 }
 
 /// Repeats commands. There is nothing to heal.

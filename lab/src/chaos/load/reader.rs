@@ -99,7 +99,7 @@ pub(super) fn take(recorder: Arc<Recorder>, consumers: UnboundedSender<Received>
         message.timestamp_ms = Some(request.at_us / 1000);
         message.position = Some(Position { log: "urls".to_owned(), partition: 0, offset: count.fetch_add(1, Ordering::Relaxed) });
         let role = if request.path == DEAD_PATH { Role::Dead } else { Role::Target };
-        let url = format!("http://127.0.0.1:{}{}", request.port, request.path);
+        let url = format!("http://{}{}", request.host, request.path);
         recorder.record(HOST, Phase::Ok, entry(&message, &url, role));
         if let Some(received) = Received::of(&message).filter(|_| role == Role::Target) {
             // The load has ended: nobody confirms any more.

@@ -1,6 +1,7 @@
 //! The broker, its link to the instances, and their user.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use dwell_connectors::{BrokerConfig, Destination, Role};
 use dwell_testkit::servers::{
@@ -24,6 +25,9 @@ const LETTERS: [&str; 2] = ["delay.dead", "delay.rejected"];
 /// redelivered.
 const ACK_WAIT_NS: u64 = 5_000_000_000;
 
+/// The most partitions of `delay.in`.
+const PARTITIONS_MAX: i32 = 8;
+
 const DEFINITIONS: &str = "definitions.json";
 
 /// The broker and its links.
@@ -36,6 +40,8 @@ pub(crate) struct BrokerSide {
     pub(crate) spare: Proxy,
     kind: BrokerKind,
     port: u16,
+    /// The partitions of `delay.in`, on Kafka.
+    partitions: AtomicI32,
     /// The address of the direct connection, in the form of the client.
     address: String,
     dir: PathBuf,
@@ -74,7 +80,17 @@ impl BrokerSide {
         link.lead_to(format!("127.0.0.1:{leads_to}"));
         spare.lead_to(format!("127.0.0.1:{leads_to}"));
         let (port, address, dir) = (server.port(), server.address(), server.dir().to_owned());
-        Ok(BrokerSide { server: tokio::sync::Mutex::new(server), link, spare, kind, port, address, dir, folder })
+        Ok(BrokerSide {
+            server: tokio::sync::Mutex::new(server),
+            link,
+            spare,
+            kind,
+            port,
+            partitions: AtomicI32::new(1),
+            address,
+            dir,
+            folder,
+        })
     }
 
     pub(crate) fn kind(&self) -> BrokerKind {
@@ -138,6 +154,19 @@ impl BrokerSide {
         jetstream::make_consumer(self.port, "DWELL_delay_in", "dwell", "delay.in", ACK_WAIT_NS).await
     }
 
+    /// Adds a partition to `delay.in`, up to a number. Returns how many it has.
+    pub(crate) async fn add_partition(&self) -> Result<i32, Error> {
+        let server = self.server.lock().await;
+        let BrokerServer::Kafka(of) = &*server else { return Err(Error::Unexpected(format!("{server} has no partitions"))) };
+        let count = self.partitions.load(Ordering::Relaxed);
+        if count == PARTITIONS_MAX {
+            return Ok(count);
+        }
+        kafka::grow(of, "delay.in", count + 1).await?;
+        self.partitions.store(count + 1, Ordering::Relaxed);
+        Ok(count + 1)
+    }
+
     /// The number of requests that the instances have not acknowledged: on Kafka, past the committed
     /// offset.
     pub(crate) async fn unacknowledged(&self) -> Result<u64, Error> {
@@ -147,7 +176,7 @@ impl BrokerSide {
                 let info = jetstream::ask(self.port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({})).await?;
                 Ok(info["num_pending"].as_u64().unwrap_or(0) + info["num_ack_pending"].as_u64().unwrap_or(0))
             }
-            BrokerServer::Kafka(server) => kafka::uncommitted(server, "dwell", "delay.in").await,
+            BrokerServer::Kafka(server) => kafka::uncommitted(server, "dwell", "delay.in", self.partitions.load(Ordering::Relaxed)).await,
             BrokerServer::Amqp(server) => {
                 let counts = rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"]).await?;
                 let found = counts.lines().filter_map(|line| line.split_once('\t')).find(|(name, _)| *name == "delay.in");

@@ -1,5 +1,6 @@
 //! The host of URLs that are targets beside those of the broker, and how it treats requests.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +14,10 @@ use crate::http::receiver::{Answer, Arrival, Handler, Receiver, later, status};
 
 /// The name of the instances' broker for URLs.
 pub(crate) const HOOK: &str = "hook";
+/// The hosts that can be slow, by the last number of their address: the port is the same.
+const SLOW: std::ops::RangeInclusive<u8> = 2..=9;
+/// When a slow host answers: before the publish timeout.
+const LATE: Duration = Duration::from_secs(2);
 /// The path of dead letters.
 pub(crate) const DEAD_PATH: &str = "/dead";
 
@@ -24,6 +29,8 @@ pub(crate) enum Manner {
     Takes,
     /// Takes them and closes the connection.
     DropsAnswers,
+    /// Takes them. The slow hosts answer late.
+    Slow,
     /// Says nothing.
     Silent,
     /// Answers with errors and throttling, or closes the connection.
@@ -51,13 +58,18 @@ struct Shared {
 impl Host {
     pub(super) async fn start() -> Result<Host, Error> {
         let shared = Arc::<Shared>::default();
-        let receiver = Receiver::start(0, handler(&shared)).await.map_err(Error::io("the host of URLs"))?;
+        let receiver = Receiver::start_on(Ipv4Addr::UNSPECIFIED, 0, handler(&shared)).await.map_err(Error::io("the host of URLs"))?;
         Ok(Host { port: receiver.port(), receiver: tokio::sync::Mutex::new(Some(receiver)), shared })
     }
 
     /// The URL of a path.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// The URLs of a path on the hosts that can be slow.
+    pub(crate) fn slow_urls(&self, path: &str) -> Vec<String> {
+        SLOW.map(|number| format!("http://127.0.0.{number}:{}{path}", self.port)).collect()
     }
 
     /// Sets where requests go that are taken. Only the first call counts; before it none is taken.
@@ -80,7 +92,8 @@ impl Host {
             receiver.stop().await;
         }
         clock::sleep(hold).await;
-        *receiver = Some(Receiver::start(self.port, handler(&self.shared)).await.map_err(Error::io("the host of URLs"))?);
+        *receiver =
+            Some(Receiver::start_on(Ipv4Addr::UNSPECIFIED, self.port, handler(&self.shared)).await.map_err(Error::io("the host of URLs"))?);
         Ok(())
     }
 }
@@ -103,9 +116,14 @@ impl Shared {
                 4 => status(503),
                 _ => Answer::Close,
             },
-            (Manner::Takes | Manner::DropsAnswers, Some(taken)) => {
+            (Manner::Takes | Manner::Slow | Manner::DropsAnswers, Some(taken)) => {
+                let is_slow = !arrival.host.starts_with("127.0.0.1:");
                 taken(arrival);
-                if manner == Manner::Takes { status(202) } else { Answer::Close }
+                match (manner, status(202)) {
+                    (Manner::DropsAnswers, _) => Answer::Close,
+                    (Manner::Slow, Answer::Send(response)) if is_slow => Answer::Late(response, LATE),
+                    (_, answer) => answer,
+                }
             }
         }
     }

@@ -35,6 +35,7 @@ const UNCLEAN: u8 = 1;
 #[derive(Clone, Copy)]
 enum Call {
     CreateTopics,
+    CreatePartitions,
     Elect,
     Reassign,
     Register,
@@ -48,6 +49,7 @@ impl Call {
     fn head(self) -> (i16, i16, bool) {
         match self {
             Call::CreateTopics => (19, 4, false),
+            Call::CreatePartitions => (37, 1, false),
             Call::Elect => (43, 1, false),
             Call::Reassign => (45, 0, true),
             Call::Register => (62, 3, true),
@@ -93,14 +95,36 @@ pub(crate) async fn lead(server: &KafkaServer, topic: &str) -> Result<(), Error>
     refused("elect a leader", &answer, 4 + 2 + 4 + 2 + topic.len() + 4 + 4)
 }
 
-/// The number of records of the topic's first partition that this group has not committed.
-pub(crate) async fn uncommitted(server: &KafkaServer, group: &str, topic: &str) -> Result<u64, Error> {
+/// Makes the topic have this many partitions.
+pub(crate) async fn grow(server: &KafkaServer, topic: &str, partitions: i32) -> Result<(), Error> {
+    let mut body = Vec::new();
+    array(&mut body, 1);
+    text(&mut body, topic);
+    body.extend(partitions.to_be_bytes());
+    // The broker chooses the replicas.
+    body.extend((-1_i32).to_be_bytes());
+    body.extend(10_000_i32.to_be_bytes());
+    body.push(0);
+    let answer = call(server.port(), Call::CreatePartitions, &body).await?;
+    refused("add a partition", &answer, 4 + 4 + 2 + topic.len())
+}
+
+/// The number of records of the topic's partitions that this group has not committed.
+pub(crate) async fn uncommitted(server: &KafkaServer, group: &str, topic: &str, partitions: i32) -> Result<u64, Error> {
+    let mut sum = 0;
+    for partition in 0..partitions {
+        sum += uncommitted_in(server, group, topic, partition).await?;
+    }
+    Ok(sum)
+}
+
+async fn uncommitted_in(server: &KafkaServer, group: &str, topic: &str, partition: i32) -> Result<u64, Error> {
     let mut body = Vec::new();
     body.extend((-1_i32).to_be_bytes());
     array(&mut body, 1);
     text(&mut body, topic);
     array(&mut body, 1);
-    body.extend(0_i32.to_be_bytes());
+    body.extend(partition.to_be_bytes());
     // The end of the log.
     body.extend((-1_i64).to_be_bytes());
     let answer = call(server.port(), Call::ListOffsets, &body).await?;
@@ -113,7 +137,7 @@ pub(crate) async fn uncommitted(server: &KafkaServer, group: &str, topic: &str) 
     array(&mut body, 1);
     text(&mut body, topic);
     array(&mut body, 1);
-    body.extend(0_i32.to_be_bytes());
+    body.extend(partition.to_be_bytes());
     let answer = call(server.port(), Call::OffsetFetch, &body).await?;
     // As above; then offset, metadata and error. No committed offset is -1.
     let committed = number(&answer, at)?.max(0);

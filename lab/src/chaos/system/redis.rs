@@ -3,6 +3,7 @@
 //! told the addresses of the servers, so that no proxy is between.
 
 mod census;
+mod login;
 mod servers;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,6 +17,8 @@ use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
 pub(crate) use self::census::Census;
+use self::login::Logins;
+pub(crate) use self::login::PASSWORD;
 pub(crate) use self::servers::{Pair, Servers};
 use super::settings::NAMESPACE;
 use super::{Error, HostClock, SystemOptions, proxy};
@@ -40,10 +43,11 @@ pub(crate) struct RedisSide {
     /// The clock of a single Redis and its replica.
     pub(crate) clock: HostClock,
     pub(crate) census: Census,
+    pub(crate) logins: Logins,
     mode: RedisMode,
     urls: Vec<String>,
     dirs: Vec<(String, PathBuf)>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl RedisSide {
@@ -61,6 +65,7 @@ impl RedisSide {
             program: Some(survivor(folder.path(), &program, &clock)?),
             // After a short absence a replica catches up without a full synchronisation.
             more: vec![("repl-backlog-size".to_owned(), "64mb".to_owned()), ("repl-timeout".to_owned(), "5".to_owned())],
+            user: Logins::user(),
             ..RedisOptions::default()
         };
         let mut servers = match options.redis {
@@ -74,11 +79,7 @@ impl RedisSide {
             // `replica` waits for one replica: with one there is no other that may be promoted.
             RedisMode::Sentinel => Servers::Sentinel(RedisSentinel::with_replicas(settings, 1, FAILOVER).await?),
         };
-        let count = match &servers {
-            Servers::Single(pair) => 1 + usize::from(pair.replica.is_some()),
-            Servers::Cluster(cluster) => cluster.nodes.len(),
-            Servers::Sentinel(sentinel) => sentinel.servers.len(),
-        };
+        let count = servers.count();
         (0..count).for_each(|index| servers.server_mut(index).keep_logs());
         let dirs = (0..count).map(|index| (format!("redis-{index}"), servers.server(index).dir().to_owned())).collect();
         let (link, service) = (proxy().await?, proxy().await?);
@@ -100,16 +101,22 @@ impl RedisSide {
         let port = servers.server(0).port();
         let census = Census::new(options.redis, reachable, keys, slots);
         let servers = tokio::sync::Mutex::new(servers);
-        let side = RedisSide { servers, link, service, clock, census, mode: options.redis, urls, dirs, _folder: folder };
+        let logins = Logins::default();
+        let side = RedisSide { servers, link, service, clock, census, logins, mode: options.redis, urls, dirs, folder };
         side.lead_to(port);
         Ok(side)
     }
 
-    /// The lines of `[redis]`: for clients without faults, or over this address.
-    pub(super) fn lines(&self, through: Option<&Proxy>) -> String {
+    /// The lines of `[redis]`: for clients without faults, or for an instance, over its link.
+    pub(super) fn lines(&self, through: Option<&Proxy>) -> Result<String, Error> {
         let urls = match through {
-            Some(link) if self.mode == RedisMode::Single => vec![format!("redis://{}", link.address())],
-            _ => self.urls.clone(),
+            None => format!("urls = {:?}", self.urls),
+            Some(link) => {
+                let urls = if self.mode == RedisMode::Single { vec![format!("redis://{}", link.address())] } else { self.urls.clone() };
+                let file = self.folder.path().join(format!("urls-{}", link.address().port()));
+                self.logins.add(file.clone(), urls).map_err(Error::io("a file with URLs"))?;
+                format!("urls_file = {file:?}")
+            }
         };
         let mode = match self.mode {
             RedisMode::Single => "single",
@@ -117,7 +124,7 @@ impl RedisSide {
             RedisMode::Sentinel => "sentinel",
         };
         let master = if self.mode == RedisMode::Sentinel { "redis.master = \"mymaster\"\n" } else { "" };
-        format!("{master}redis.mode = \"{mode}\"\nredis.urls = {urls:?}\nredis.buckets = {BUCKETS}")
+        Ok(format!("{master}redis.mode = \"{mode}\"\nredis.{urls}\nredis.buckets = {BUCKETS}"))
     }
 
     pub(super) fn dirs(&self) -> Vec<(String, PathBuf)> {

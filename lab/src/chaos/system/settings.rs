@@ -39,8 +39,8 @@ pub(super) fn text(options: &SystemOptions, redis: &str, [main, spare]: &[String
 /// The lines of the broker for URLs, behind all others.
 pub(super) fn hook(options: &SystemOptions, host: &Host) -> String {
     format!(
-        "\n[brokers.{HOOK}]\ntype = \"http\"\nallow = [\"{}\"]\nsubnets = [\"127.0.0.0/8\"]\ntimeout = \"{}ms\"\ndead = \"{}\"\n",
-        host.url("/*"),
+        "\n[brokers.{HOOK}]\ntype = \"http\"\nallow = {:?}\nsubnets = [\"127.0.0.0/8\"]\ntimeout = \"{}ms\"\ndead = \"{}\"\n",
+        [vec![host.url("/*")], host.slow_urls("/*")].concat(),
         options.publish_timeout.as_millis(),
         host.url(DEAD_PATH),
     )

@@ -70,6 +70,7 @@ async fn the_cases_of_lmstfy_hold() {
     own::undeclared_queues(&peer).await;
     own::scopes(&dwell).await;
     own::full_queues().await;
+    own::sizes_without_a_token(&dwell, &peer).await;
     own::job_of_another_queue(&peer).await;
     own::clients_that_go_away(&peer).await;
     own::what_is_counted(&dwell, &peer).await;

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use super::TOKEN;
 use super::peer::Peer;
 use crate::peers::listeners::{Listeners, call};
-use crate::support::wait_until;
+use crate::support::{redis_link, wait_until};
 
 /// A namespace that the settings do not have.
 pub(super) async fn undeclared_queues(peer: &Peer) {
@@ -191,4 +191,31 @@ pub(super) async fn consumers_of_an_instance_that_stops(dwell: Listeners, peer: 
         dwell.stop().await;
     });
     assert_eq!((reply.status, reply.json()), (404, json!({"msg": "no job available"})));
+}
+
+/// Whoever has no token may ask for sizes, and costs Redis next to nothing.
+pub(super) async fn sizes_without_a_token(dwell: &Listeners, peer: &Peer) {
+    let queue = peer.queue("sizes");
+    let size = async |headers: &str| {
+        let reply = call(&dwell.lmstfy, &format!("GET /api/client-ns/{queue}/size"), headers, b"").await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.json()["size"].as_u64().unwrap()
+    };
+    let mut redis = redis_link(&dwell.redis.url()).await;
+    let mut counted = async || {
+        let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis).await.unwrap();
+        let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_zcount:calls=")).unwrap_or("0,");
+        line.split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    let before = counted().await;
+    for _ in 0..300 {
+        assert_eq!(size("").await, 0);
+    }
+    // One count of 16 buckets a second, beside those of the gauges; 300 would be 4800.
+    let many = counted().await - before;
+    assert!(many < 2000, "300 calls count {many} times");
+    let headers = format!("x-token: {TOKEN}\r\n");
+    assert_eq!(call(&dwell.lmstfy, &format!("PUT /api/client-ns/{queue}"), &headers, b"x").await.status, 201);
+    assert_eq!(size(&headers).await, 1, "with a token it is that of now");
+    wait_until("a new count", async || (size("").await == 1).then_some(())).await;
 }

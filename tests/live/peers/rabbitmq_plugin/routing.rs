@@ -36,9 +36,9 @@ pub(super) async fn one_exchange_leads_to_another(fixture: &Fixture) {
 /// `delay_order`, `string_delay_header`, `delayed_messages_count`, and a float as JavaScript sends
 /// it.
 pub(super) async fn the_order_is_that_of_the_delays(fixture: &Fixture) {
-    fixture.send("order", "", [6500, 5300, 6100].map(|ms| delayed(Value::I32(ms)))).await;
-    fixture.send("order", "", ["5700"].map(|ms| delayed(Value::from(ms)))).await;
-    fixture.send("order", "", [4900.7].map(|ms| delayed(Value::F64(ms)))).await;
+    // At once: each delay begins where its message is taken.
+    let [first, second, third] = [6500, 5300, 6100].map(|ms| delayed(Value::I32(ms)));
+    fixture.send("order", "", [first, second, third, delayed(Value::from("5700")), delayed(Value::F64(4900.7))]).await;
     wait_until("5 that wait", async || (fixture.scheduled().await == 5).then_some(())).await;
     assert_eq!(bodies(&fixture.read("q.order", 5).await), ["4900.7", "5300", "5700", "6100", "6500"]);
     assert_eq!(fixture.scheduled().await, 0);

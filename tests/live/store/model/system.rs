@@ -76,7 +76,7 @@ impl System {
 
     fn call_once(&mut self, name: Name, arguments: &[&[u8]]) -> Value {
         let mut call = redis::cmd("EVALSHA");
-        call.arg(redis::Script::new(&name.source()).get_hash()).arg(13).arg(self.keys.fixed(0).as_slice()).arg(self.keys.due(0, MAIN));
+        call.arg(redis::Script::new(&name.source(1)).get_hash()).arg(13).arg(self.keys.fixed(0).as_slice()).arg(self.keys.due(0, MAIN));
         for argument in arguments {
             call.arg(*argument);
         }
@@ -86,7 +86,7 @@ impl System {
     pub(crate) fn load(url: &str) {
         let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
         for name in Name::ALL {
-            redis::cmd("SCRIPT").arg("LOAD").arg(name.source()).exec(&mut connection).unwrap();
+            redis::cmd("SCRIPT").arg("LOAD").arg(name.source(1)).exec(&mut connection).unwrap();
         }
     }
 

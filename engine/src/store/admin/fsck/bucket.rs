@@ -1,12 +1,13 @@
 //! Judges the jobs of a bucket: every id in every key.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use redis::Value;
 
 use super::scan::Scan;
 use super::{Fsck, Problem, bytes};
-use crate::job::{DeadReason, JobId, OnTimeout};
+use crate::job::{DeadReason, JobId, OnTimeout, queue_of_set, set_of_queue};
 use crate::retry::{self, Next};
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
@@ -29,6 +30,34 @@ struct Suspect {
     /// The record if it cannot be decoded; else empty.
     unreadable: Vec<u8>,
     rounds: u8,
+    /// The queues in whose sets the script looks for the id, by `=` and their names.
+    queues: Vec<String>,
+}
+
+impl Suspect {
+    fn new(id: Vec<u8>, queues: Vec<String>) -> Suspect {
+        Suspect { id, unreadable: Vec::new(), rounds: 0, queues }
+    }
+}
+
+/// The ids that were checked, each with the queue in whose sets it was looked for, as hashes: a scan may
+/// return an element twice, and most ids are in several keys.
+#[derive(Default)]
+struct Checked(HashMap<[u8; 16], [u8; 4]>);
+
+impl Checked {
+    /// Whether the id was not looked for in the sets of this queue. `None`: the sets of brokers and those
+    /// of the whole bucket, where each id is looked for.
+    fn is_new(&mut self, id: &[u8], queue: Option<&str>) -> bool {
+        let tag = queue.map(|queue| blake3::hash(queue.as_bytes()).as_bytes()[..4].try_into().unwrap_or_default());
+        match self.0.entry(std::array::from_fn(|i| blake3::hash(id).as_bytes()[i])) {
+            Entry::Occupied(known) => tag.is_some_and(|tag: [u8; 4]| tag != *known.get()),
+            Entry::Vacant(new) => {
+                new.insert(tag.unwrap_or_default());
+                true
+            }
+        }
+    }
 }
 
 /// The verdict of the script on one id.
@@ -39,43 +68,50 @@ struct Verdict {
     detail: Vec<u8>,
 }
 
+impl Verdict {
+    /// The queue whose sets the script needs to judge the id, by `=` and its name.
+    fn needs_queue(&self) -> Option<String> {
+        let set = std::str::from_utf8(&self.detail).ok().filter(|_| self.problem == Problem::MetaBroker)?;
+        queue_of_set(set).map(|_| set.to_owned())
+    }
+}
+
 impl Fsck<'_> {
     /// Judges every id of a bucket.
     pub(super) async fn bucket(&mut self, bucket: u16) -> Result<(), StoreError> {
-        // A scan may return an element twice, and most ids are in several keys.
-        let mut seen: HashSet<[u8; 16]> = HashSet::new();
-        let mut is_new = |id: &[u8]| {
-            let hash = blake3::hash(id);
-            seen.insert(std::array::from_fn(|i| hash.as_bytes()[i]))
-        };
+        let mut checked = Checked::default();
         let mut scan = Scan::of("HSCAN", self.store.keys.jobs(bucket));
         while let Some(page) = scan.next(&self.store.link).await? {
             let mut suspects = VecDeque::new();
             let mut page = page.into_iter();
             while let (Some(id), Some(record)) = (page.next(), page.next()) {
-                if is_new(&id) {
-                    let record = bytes::Bytes::from(record);
-                    let is_readable = record::decode(record.clone()).is_ok();
-                    let unreadable = if is_readable { Vec::new() } else { record.to_vec() };
-                    suspects.push_back(Suspect { id, unreadable, rounds: 0 });
+                let record = bytes::Bytes::from(record);
+                let job = record::decode(record.clone()).ok().map(|read| read.job);
+                let queue = job.as_ref().and_then(|job| job.queue.as_deref()).map(set_of_queue);
+                if checked.is_new(&id, queue.as_deref()) {
+                    let unreadable = if job.is_some() { Vec::new() } else { record.to_vec() };
+                    suspects.push_back(Suspect { unreadable, ..Suspect::new(id, queue.into_iter().collect()) });
                 }
             }
             self.jobs += suspects.len() as u64;
             self.judge(bucket, suspects).await?;
         }
-        let lent: Vec<_> = self.store.lent(bucket).await?.into_iter().map(|lent| lent.id.into_bytes()).filter(|id| is_new(id)).collect();
-        self.judge(bucket, lent.into_iter().map(|id| Suspect { id, unreadable: Vec::new(), rounds: 0 }).collect()).await?;
+        let lent = self.store.lent(bucket).await?.into_iter().map(|lent| lent.id.into_bytes()).filter(|id| checked.is_new(id, None));
+        let lent = lent.map(|id| Suspect::new(id, Vec::new())).collect();
+        self.judge(bucket, lent).await?;
         let keys = &self.store.keys;
-        let of_sets = self.store.sets();
-        let of_sets = of_sets.iter().flat_map(|set| keys.sets(bucket, set)).map(|key| ("ZSCAN", key));
-        let sets =
-            [("ZSCAN", keys.held(bucket).to_owned()), ("ZSCAN", keys.dead(bucket).to_owned()), ("HSCAN", keys.state(bucket).to_owned())];
-        for (command, key) in sets.into_iter().chain(of_sets).collect::<Vec<_>>() {
+        let mut sets = vec![("ZSCAN", keys.held(bucket).to_owned(), None), ("ZSCAN", keys.dead(bucket).to_owned(), None)];
+        sets.push(("HSCAN", keys.state(bucket).to_owned(), None));
+        for set in self.sets(bucket) {
+            let queue = queue_of_set(&set).map(|_| set.clone());
+            sets.extend(keys.sets(bucket, &set).map(|key| ("ZSCAN", key, queue.clone())));
+        }
+        for (command, key, queue) in sets {
             let mut scan = Scan::of(command, &key);
             while let Some(page) = scan.next(&self.store.link).await? {
                 // The empty field of state holds the last known master.
-                let ids = page.into_iter().step_by(2).filter(|id| !id.is_empty() && is_new(id));
-                let suspects = ids.map(|id| Suspect { id, unreadable: Vec::new(), rounds: 0 }).collect();
+                let ids = page.into_iter().step_by(2).filter(|id| !id.is_empty() && checked.is_new(id, queue.as_deref()));
+                let suspects = ids.map(|id| Suspect::new(id, queue.iter().cloned().collect())).collect();
                 self.judge(bucket, suspects).await?;
             }
         }
@@ -85,7 +121,7 @@ impl Fsck<'_> {
     /// Judges the moved jobs in their own buckets: they may have other damage too.
     pub(super) async fn judge_moved(&mut self) -> Result<(), StoreError> {
         for (bucket, id) in std::mem::take(&mut self.moved) {
-            self.judge(bucket, [Suspect { id, unreadable: Vec::new(), rounds: 0 }].into()).await?;
+            self.judge(bucket, [Suspect::new(id, Vec::new())].into()).await?;
         }
         Ok(())
     }
@@ -93,10 +129,15 @@ impl Fsck<'_> {
     async fn judge(&mut self, bucket: u16, mut suspects: VecDeque<Suspect>) -> Result<(), StoreError> {
         while !suspects.is_empty() {
             let (judged, verdicts) = self.ask(bucket, &suspects).await?;
-            let judged: Vec<Suspect> = suspects.drain(..judged.clamp(1, suspects.len())).collect();
+            let mut judged: Vec<Suspect> = suspects.drain(..judged.clamp(1, suspects.len())).collect();
             let mut again: Vec<usize> = Vec::new();
             for verdict in verdicts {
-                let Some(suspect) = judged.get(verdict.at) else { continue };
+                let Some(suspect) = judged.get_mut(verdict.at) else { continue };
+                if let Some(queue) = verdict.needs_queue().filter(|queue| !suspect.queues.contains(queue) && suspect.rounds < ROUNDS) {
+                    suspect.queues.push(queue);
+                    again.push(verdict.at);
+                    continue;
+                }
                 if self.take(bucket, &suspect.id, verdict.problem, verdict.repaired, verdict.detail).await? && suspect.rounds < ROUNDS {
                     again.push(verdict.at);
                 }
@@ -112,7 +153,8 @@ impl Fsck<'_> {
 
     /// Asks the script. Returns the number of checked ids, and the verdicts.
     async fn ask(&self, bucket: u16, suspects: &VecDeque<Suspect>) -> Result<(usize, Vec<Verdict>), StoreError> {
-        let mut call = self.call_with_quarantine(Name::FsckJobs, bucket);
+        let queues: BTreeSet<&String> = suspects.iter().take(CALL_JOBS).flat_map(|suspect| &suspect.queues).collect();
+        let mut call = self.call_with_quarantine(Name::FsckJobs, bucket, queues.into_iter());
         call.arg(u8::from(self.rules.repair)).arg(self.rules.lease_ms).arg(self.rules.sweep.dead_retention_ms).arg(CALL_BYTES);
         for suspect in suspects.iter().take(CALL_JOBS) {
             call.arg(&suspect.id[..]).arg(self.odd(bucket, &suspect.id)).arg(&suspect.unreadable[..]);
@@ -178,7 +220,7 @@ impl Fsck<'_> {
 
     /// Judges the leases of a bucket: each needs its jobs, their bits and a deadline.
     pub(super) async fn leases(&mut self, bucket: u16) -> Result<(), StoreError> {
-        let mut call = self.store.script_call(Name::FsckLeases, bucket, &self.store.sets());
+        let mut call = self.store.script_call(Name::FsckLeases, bucket, &self.sets(bucket));
         call.arg(u8::from(self.rules.repair)).arg(self.rules.lease_ms);
         let mut items = Items::new("fsck_leases", self.store.call(Name::FsckLeases, &call).await?)?;
         while items.left() > 0 {
@@ -215,7 +257,8 @@ impl Fsck<'_> {
         let Some(aside) = Aside::read(&entry) else { return Ok(()) };
         let home = self.store.keys.bucket_of(text);
         let mark = [b"taken_in ", field].concat();
-        let mut call = self.call_with_quarantine(Name::FsckAdopt, home);
+        let queue = record::decode(bytes::Bytes::copy_from_slice(aside.record)).ok().and_then(|read| read.job.queue);
+        let mut call = self.call_with_quarantine(Name::FsckAdopt, home, queue.as_deref().map(set_of_queue).iter());
         call.arg(id).arg(aside.record).arg(aside.state).arg(aside.place).arg(aside.score).arg(&mark);
         if bytes(self.store.call(Name::FsckAdopt, &call).await?).as_deref() == Some(b"done") {
             // In this order: after an interruption between the two, the job is neither lost in
@@ -253,8 +296,11 @@ impl Fsck<'_> {
         Ok(())
     }
 
-    fn call_with_quarantine(&self, name: Name, bucket: u16) -> redis::Cmd {
-        self.store.script_call_with(name, bucket, &self.store.sets(), &[self.store.keys.quarantine(bucket)])
+    /// With the sets of the brokers and of these queues.
+    fn call_with_quarantine<'a>(&self, name: Name, bucket: u16, queues: impl Iterator<Item = &'a String>) -> redis::Cmd {
+        let mut sets = self.store.brokers().to_vec();
+        sets.extend(queues.cloned());
+        self.store.script_call_with(name, bucket, &sets, &[self.store.keys.quarantine(bucket)])
     }
 }
 
@@ -283,20 +329,20 @@ impl<'a> Aside<'a> {
 }
 
 impl Namespace {
-    /// Whether the namespace has this broker or queue now; if so, adds it to this store.
-    async fn has_joined(&self, set: &str) -> Result<bool, StoreError> {
-        let field = meta::field_of_set(set);
+    /// Whether the namespace has this broker now; if so, adds it to this store.
+    async fn has_joined(&self, broker: &str) -> Result<bool, StoreError> {
+        let field = meta::field_of(broker);
         let has = self.link.command("HEXISTS meta", redis::cmd("HEXISTS").arg(self.keys.meta()).arg(field)).await?;
         let has = matches!(has, Value::Int(1) | Value::Boolean(true));
         if has {
-            self.learn(set);
+            self.learn(broker);
         }
         Ok(has)
     }
 
-    /// Adds a broker or a queue to the namespace.
-    pub(super) async fn add_broker(&self, set: &str) -> Result<(), StoreError> {
-        meta::add_set(&self.link, &self.keys, set).await?;
+    /// Adds a broker to the namespace.
+    pub(super) async fn add_broker(&self, broker: &str) -> Result<(), StoreError> {
+        meta::add_broker(&self.link, &self.keys, broker).await?;
         self.rejoin().await
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use redis::{Pipeline, Value};
 
 use super::{Fsck, Problem, bytes};
-use crate::job::{queue_of_set, set_of_queue};
+use crate::job::queue_of_set;
 use crate::store::answer::Items;
 use crate::store::error::StoreError;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
@@ -25,8 +25,13 @@ struct Wrong {
     set: String,
     /// As Redis has it.
     count: Vec<u8>,
+    /// There is no count, although the bucket has jobs of the queue: nobody would look for them.
+    is_missing: bool,
     right: i64,
 }
+
+/// What Redis has of one queue: its set, its count, and whether jobs of it wait or are dead.
+type Counted = (String, Vec<u8>, bool);
 
 impl Wrong {
     /// By how much; `None`: the count is no number. While jobs move it stays the same.
@@ -47,6 +52,13 @@ impl Fsck<'_> {
             let (counts, held) = self.look(bucket).await?;
             sets.retain(|_, set| set.is_some());
             self.read_sets(bucket, &held, &mut sets).await?;
+            // Of these the bucket has held jobs alone, and no count.
+            let known = self.queues.entry(bucket).or_default();
+            let before_held = known.len();
+            known.extend(sets.values().flatten().filter(|set| queue_of_set(set).is_some()).cloned());
+            if known.len() > before_held {
+                continue;
+            }
             let Some(wrong) = wrong(counts, &held, &sets) else { continue };
             if wrong.is_empty() {
                 return Ok(());
@@ -80,16 +92,16 @@ impl Fsck<'_> {
     }
 
     /// The counts of all queues, and the ids of all held jobs.
-    async fn look(&self, bucket: u16) -> Result<(Vec<(String, Vec<u8>)>, Vec<Vec<u8>>), StoreError> {
-        let mut call = self.store.script_call(Name::FsckCounts, bucket, &[]);
-        let sets: Vec<String> = self.store.queues().iter().map(|queue| set_of_queue(queue)).collect();
+    async fn look(&self, bucket: u16) -> Result<(Vec<Counted>, Vec<Vec<u8>>), StoreError> {
+        let sets: Vec<String> = self.queues.get(&bucket).into_iter().flatten().cloned().collect();
+        let mut call = self.store.script_call(Name::FsckCounts, bucket, &sets);
         for set in &sets {
             call.arg(set).arg("").arg("");
         }
         let mut items = Items::new("fsck_counts", self.store.call(Name::FsckCounts, &call).await?)?;
         let mut counts = Vec::with_capacity(sets.len());
         for set in sets {
-            counts.push((set, items.bytes()?.to_vec()));
+            counts.push((set, items.bytes()?.to_vec(), items.int()? == 1));
         }
         let mut held = Vec::with_capacity(items.left());
         while items.left() > 0 {
@@ -148,21 +160,24 @@ fn number(count: &[u8]) -> Option<i64> {
 }
 
 /// The counts that are wrong; `None` if a held job is of an unknown set.
-fn wrong(counts: Vec<(String, Vec<u8>)>, held: &[Vec<u8>], sets: &SetsById) -> Option<Vec<Wrong>> {
+fn wrong(counts: Vec<Counted>, held: &[Vec<u8>], sets: &SetsById) -> Option<Vec<Wrong>> {
     let mut rights: HashMap<&str, i64> = HashMap::new();
     for id in held {
         *rights.entry(sets.get(id)?.as_deref()?).or_default() += 1;
     }
-    let one = |(set, count): (String, Vec<u8>)| Wrong { right: rights.get(set.as_str()).copied().unwrap_or(0), set, count };
-    Some(counts.into_iter().map(one).filter(|one| one.by() != Some(0)).collect())
+    let one = |(set, count, has_jobs): Counted| {
+        let right = rights.get(set.as_str()).copied().unwrap_or(0);
+        Wrong { is_missing: count.is_empty() && (has_jobs || right > 0), right, set, count }
+    };
+    Some(counts.into_iter().map(one).filter(|one| one.is_missing || one.by() != Some(0)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn counts(of: &[(&str, &str)]) -> Vec<(String, Vec<u8>)> {
-        of.iter().map(|(set, count)| ((*set).to_owned(), count.as_bytes().to_vec())).collect()
+    fn counts(of: &[(&str, &str)]) -> Vec<Counted> {
+        of.iter().map(|(set, count)| ((*set).to_owned(), count.as_bytes().to_vec(), *set == "=waits")).collect()
     }
 
     #[test]
@@ -173,6 +188,8 @@ mod tests {
         let found = wrong(counts(&[("=one", "1"), ("=two", "x"), ("=three", "-1")]), &held, &sets).unwrap_or_default();
         let by: Vec<_> = found.iter().map(|one| (one.set.as_str(), one.right, one.by())).collect();
         assert_eq!(by, [("=one", 2, Some(-1)), ("=two", 0, None), ("=three", 0, Some(-1))]);
+        let missing = wrong(counts(&[("=one", "2"), ("=waits", ""), ("=waits", "0")]), &held, &sets).unwrap_or_default();
+        assert_eq!(missing.iter().map(|one| (one.set.as_str(), one.right, one.by())).collect::<Vec<_>>(), [("=waits", 0, Some(0))]);
         sets.insert(b"c".to_vec(), None);
         assert_eq!(wrong(counts(&[("=one", "1")]), &held, &sets), None, "a job that left may be of any queue");
     }

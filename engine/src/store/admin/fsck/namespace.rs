@@ -1,6 +1,6 @@
 //! Judges the namespace as a whole: its description, and foreign keys.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redis::Value;
@@ -8,6 +8,7 @@ use redis::Value;
 use super::scan::Scan;
 use super::{Finding, FindingSink, Problem, Rules, bytes};
 use crate::config::Redis;
+use crate::job::queue_of_set;
 use crate::store::client::RedisClient;
 use crate::store::error::StoreError;
 use crate::store::gate::{self, Gate};
@@ -20,21 +21,24 @@ use crate::store::{Store, Unobserved, acl};
 /// How many ids of each bucket are sampled to find the number of buckets.
 const SAMPLE: usize = 32;
 
+/// Per bucket, the queues that it knows or has keys of, by `=` and their names.
+pub(super) type Queues = BTreeMap<u16, BTreeSet<String>>;
+
 /// Opens the namespace, even if its description is damaged. `None` if nothing in it can be checked,
 /// which is reported.
-pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>) -> Result<Option<Store>, StoreError> {
+pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>) -> Result<Option<(Store, Queues)>, StoreError> {
     let link = RedisClient::new(settings);
     let facts = server_facts::facts(&link).await?;
     if rules.repair {
         server_facts::refuse_replica(settings, &facts)?;
     }
-    let over = |buckets: u16, (brokers, queues): (Vec<String>, Vec<String>)| {
+    let over = |buckets: u16, brokers: Vec<String>| {
         let settings = Redis { buckets, ..settings.clone() };
-        let known = Meta { buckets, brokers, queues, ..Meta::default() };
+        let known = Meta { buckets, brokers, ..Meta::default() };
         let gate = Gate::new(&settings, gate::waits_of(&settings, &facts));
         Store::over(Namespace::new(&settings, link.clone(), gate, known, Arc::new(Unobserved)))
     };
-    let store = over(settings.buckets, Default::default());
+    let store = over(settings.buckets, Vec::new());
     acl::refuse_unpermitted_fsck(&link, &store.keys).await?;
     // Before anything is checked or repaired: keys of another version may have other types. A meta
     // key of a wrong type is damage, which is reported below.
@@ -72,12 +76,19 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>
         }
     }
 
-    let store = over(buckets, meta::sets_of(&meta::fields(&link, &store.keys.meta()).await?));
-    let mut unknown = BTreeSet::new();
+    let store = over(buckets, meta::brokers_of(&meta::fields(&link, &store.keys.meta()).await?));
+    let (mut unknown, mut queues) = (BTreeSet::new(), Queues::new());
     for key in &keys {
         match store.keys.part_of(key) {
-            Some(Part::Due(_, set)) if !store.sets().contains(&set) => {
+            Some(Part::Due(bucket, set)) if queue_of_set(&set).is_some() => {
+                queues.entry(bucket).or_default().insert(set);
+            }
+            Some(Part::Due(_, set)) if !store.brokers().contains(&set) => {
                 unknown.insert(set);
+            }
+            Some(Part::Queue(bucket)) => {
+                let set = key.split_once("}:dead:").map(|(_, set)| set.to_owned());
+                queues.entry(bucket).or_default().extend(set);
             }
             Some(Part::Unknown(bucket)) => {
                 found(Finding { bucket, id: key.clone(), problem: Problem::UnknownKey, repaired: false });
@@ -94,7 +105,13 @@ pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>
         }
         found(Finding { bucket: None, id: broker, problem: Problem::MetaBroker, repaired: rules.repair });
     }
-    Ok(Some(store))
+    // A bucket whose hash has a wrong type is judged by its keys.
+    for bucket in 0..store.keys.buckets() {
+        if let Ok(active) = store.active_queues_of(bucket).await {
+            queues.entry(bucket).or_default().extend(active.sets);
+        }
+    }
+    Ok(Some((store, queues)))
 }
 
 /// Every key of the namespace, from every master.

@@ -27,12 +27,4 @@ impl<'a> RequestRef<'a> {
             RequestRef::Act(act) => act.id.as_str(),
         }
     }
-
-    /// The queue of a new job.
-    pub(super) fn queue(self) -> Option<&'a str> {
-        match self {
-            RequestRef::Schedule(schedule) => schedule.job.queue.as_deref(),
-            RequestRef::Act(_) => None,
-        }
-    }
 }

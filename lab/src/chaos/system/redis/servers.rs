@@ -48,6 +48,15 @@ impl Servers {
         }
     }
 
+    /// The number of servers: masters and replicas.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Servers::Single(pair) => 1 + usize::from(pair.replica.is_some()),
+            Servers::Cluster(cluster) => cluster.nodes.len(),
+            Servers::Sentinel(sentinel) => sentinel.servers.len(),
+        }
+    }
+
     pub(crate) fn server(&self, index: usize) -> &RedisServer {
         match self {
             Servers::Single(pair) => pair.replica.as_ref().filter(|_| index > 0).unwrap_or(&pair.master),

@@ -1,0 +1,236 @@
+//! The HTTP/2 connection of a host, in which each request has a stream.
+//!
+//! `h2` is used without `hyper`: it tells how many streams the server takes, and a stream ends as soon
+//! as its answer is there. So no request waits where it does not show that it was not sent.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::{pending, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{Builder, Connection, SendRequest};
+use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
+use http::response::Parts;
+use http::{Request, Version};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use super::host::STREAMS;
+use super::link::{HEADERS_MAX, Link, Unanswered};
+use super::metered::Metered;
+use super::outcome;
+use super::targets::Target;
+
+/// How often a connection is probed, and how long the answer may take.
+const PING: Duration = Duration::from_secs(5);
+/// The most interim answers (1xx) to a request.
+const INTERIM_MAX: usize = 100;
+/// How many streams that were reset are remembered. Each later frame of another is answered by a reset.
+const RESET_MAX: usize = 1024;
+/// The most streams of a server that has not said how many it takes.
+const NOT_SAID: usize = usize::MAX - 1;
+
+/// Sends requests over the HTTP/2 connection of a host. Clones share the connection, which ends with the
+/// last of them.
+#[derive(Clone)]
+pub(super) struct Http2 {
+    requests: SendRequest<Bytes>,
+    shared: Arc<Shared>,
+    /// Dropped after `requests`: the end of the last one wakes the connection.
+    _user: mpsc::Sender<Infallible>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Answers that came.
+    answers: AtomicUsize,
+    /// No request goes here any more.
+    is_left: AtomicBool,
+    /// The server answers no ping.
+    is_silent: AtomicBool,
+}
+
+/// Runs a connection.
+pub(super) struct Running {
+    connection: Connection<Metered, Bytes>,
+    ping: Option<PingPong>,
+    users: mpsc::Receiver<Infallible>,
+    shared: Arc<Shared>,
+}
+
+/// A request on the connection.
+pub(super) struct Exchange {
+    stream: Option<SendStream<Bytes>>,
+    body: Option<RecvStream>,
+    /// How many answers had come when the request was sent.
+    answers: usize,
+    link: Http2,
+}
+
+/// An HTTP/2 connection over this stream, whose server has said how many requests it takes.
+pub(super) async fn begin(stream: Metered) -> Result<(Http2, Running), Box<dyn Error + Send + Sync>> {
+    let mut builder = Builder::new();
+    builder.initial_max_send_streams(NOT_SAID).max_header_list_size(HEADERS_MAX as u32).enable_push(false);
+    // What is left of a long answer is reset, and its frames that are under way come nevertheless. `h2` counts
+    // them, small ones at once and the others once it has forgotten the stream, over the whole life of the
+    // connection, which it ends at its limits: with it all open streams would end without an answer.
+    builder.max_concurrent_reset_streams(RESET_MAX).max_local_error_reset_streams(None).data_frame_budget(usize::MAX);
+    let (requests, mut connection) = builder.handshake::<_, Bytes>(stream).await?;
+    let ping = connection.ping_pong();
+    poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+        Poll::Pending if connection.max_concurrent_send_streams() == NOT_SAID => Poll::Pending,
+        Poll::Pending => Poll::Ready(Ok(())),
+        Poll::Ready(Ok(())) => Poll::Ready(Err("the server closed the connection before its SETTINGS".into())),
+        Poll::Ready(Err(error)) => Poll::Ready(Err(Box::<dyn Error + Send + Sync>::from(error))),
+    })
+    .await?;
+    let (shared, (user, users)) = (Arc::<Shared>::default(), mpsc::channel(1));
+    Ok((Http2 { requests, shared: Arc::clone(&shared), _user: user }, Running { connection, ping, users, shared }))
+}
+
+impl Running {
+    /// Runs the connection until its end. Calls `more_room` when the server takes more requests than
+    /// before.
+    pub(super) async fn until_end(mut self, more_room: impl Fn()) {
+        let mut silence = pin!(silence(self.ping.take()));
+        let (mut is_used, mut room) = (true, self.connection.max_concurrent_send_streams());
+        poll_fn(|cx| {
+            // Without users the connection closes, but sees that only when it is polled.
+            is_used = is_used && self.users.poll_recv(cx).is_pending();
+            if silence.as_mut().poll(cx).is_ready() {
+                self.shared.is_silent.store(true, Ordering::Relaxed);
+                return Poll::Ready(());
+            }
+            // Requests hear why it ended.
+            let ended = Pin::new(&mut self.connection).poll(cx).map(drop);
+            let before = std::mem::replace(&mut room, self.connection.max_concurrent_send_streams());
+            if room > before {
+                more_room();
+            }
+            ended
+        })
+        .await;
+    }
+}
+
+/// Waits until a ping has no answer.
+async fn silence(ping: Option<PingPong>) {
+    let Some(mut ping) = ping else { return pending().await };
+    loop {
+        sleep(PING).await;
+        match timeout(PING, ping.ping(Ping::opaque())).await {
+            Ok(Ok(_)) => {}
+            // The connection itself has ended.
+            Ok(Err(_)) => return pending().await,
+            Err(_) => return,
+        }
+    }
+}
+
+impl Http2 {
+    /// Whether the connection takes no requests any more.
+    pub(super) fn is_closed(&mut self) -> bool {
+        let ready = self.requests.poll_ready(&mut Context::from_waker(Waker::noop()));
+        self.shared.is_left.load(Ordering::Relaxed) || matches!(ready, Poll::Ready(Err(_)))
+    }
+
+    /// How many requests the connection takes at a time.
+    pub(super) fn room(&self) -> usize {
+        self.requests.current_max_send_streams().min(STREAMS)
+    }
+}
+
+impl Exchange {
+    /// For a request that the connection has room for.
+    pub(super) fn new(link: Http2) -> Self {
+        Exchange { stream: None, body: None, answers: 0, link }
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.link.shared
+    }
+
+    /// Ends the stream: what is left of the request is not sent, and what is left of the answer not read.
+    fn end(&mut self, why: Reason) {
+        self.body = None;
+        if let Some(mut stream) = self.stream.take() {
+            // Says nothing where both ends are through.
+            stream.send_reset(why);
+        }
+    }
+}
+
+impl Link for Exchange {
+    async fn send(&mut self, request: Request<Bytes>, target: &Target) -> Result<Parts, Unanswered> {
+        let (mut head, body) = request.into_parts();
+        (head.uri, head.version) = (target.uri.clone(), Version::HTTP_2);
+        self.answers = self.shared().answers.load(Ordering::Relaxed);
+        let (mut answer, mut stream) = match self.link.requests.send_request(Request::from_parts(head, ()), body.is_empty()) {
+            Ok(sent) => sent,
+            Err(error) => return Err(Unanswered::Unsent(error.to_string())),
+        };
+        if !body.is_empty() {
+            // The client keeps what the server does not take yet. An error shows in the answer.
+            let _ = stream.send_data(body, true);
+        }
+        self.stream = Some(stream);
+        let mut interim = 0;
+        let head = poll_fn(|cx| {
+            while let Poll::Ready(Some(Ok(_))) = answer.poll_informational(cx) {
+                interim += 1;
+                if interim > INTERIM_MAX {
+                    return Poll::Ready(Err(None));
+                }
+            }
+            Pin::new(&mut answer).poll(cx).map_err(Some)
+        });
+        match head.await {
+            Ok(answer) => {
+                self.shared().answers.fetch_add(1, Ordering::Relaxed);
+                let (head, body) = answer.into_parts();
+                self.body = Some(body);
+                Ok(head)
+            }
+            Err(Some(error)) if self.shared().is_silent.load(Ordering::Relaxed) => {
+                drop(error);
+                Err(Unanswered::Ended(outcome::of_broken(&format!("no answer to a ping within {PING:?}"))))
+            }
+            Err(Some(error)) => Err(Unanswered::Ended(outcome::of_http2(&error))),
+            Err(None) => {
+                self.end(Reason::CANCEL);
+                self.shared().is_left.store(true, Ordering::Relaxed);
+                Err(Unanswered::Ended(outcome::of_broken(&format!("more than {INTERIM_MAX} interim answers came"))))
+            }
+        }
+    }
+
+    async fn body(&mut self) -> Option<io::Result<Bytes>> {
+        let body = self.body.as_mut()?;
+        let data = body.data().await?.map_err(io::Error::other);
+        if let Ok(data) = &data {
+            // Refused only beyond what came.
+            let _ = body.flow_control().release_capacity(data.len());
+        }
+        Some(data)
+    }
+
+    async fn is_free(&mut self, is_answer_whole: bool, _patience: Duration) -> bool {
+        self.end(if is_answer_whole { Reason::NO_ERROR } else { Reason::CANCEL });
+        !self.link.is_closed()
+    }
+
+    /// A connection without any answer meanwhile is left, though its server answers pings: it may take
+    /// no bodies any more.
+    fn give_up(&mut self) {
+        self.end(Reason::CANCEL);
+        if self.shared().answers.load(Ordering::Relaxed) == self.answers {
+            self.shared().is_left.store(true, Ordering::Relaxed);
+        }
+    }
+}

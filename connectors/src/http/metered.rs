@@ -1,0 +1,99 @@
+//! A connection whose reads are bounded: no server that sends without an end holds up other tasks.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::connection::Stream;
+use super::link::HEADERS_MAX;
+
+/// The most bytes that are read before other tasks get a turn.
+const TURN: usize = 64 << 10;
+
+/// A connection to a host.
+pub(super) struct Metered {
+    stream: TokioIo<Stream>,
+    /// Bytes that were read in this turn.
+    turn: usize,
+    head: HeadLimit,
+}
+
+/// How many bytes may come before the headers of an answer end, interim answers (1xx) included: the
+/// client reads these in one go, however many there are.
+#[derive(Clone)]
+pub(super) struct HeadLimit(Arc<AtomicUsize>);
+
+impl HeadLimit {
+    const NONE: usize = usize::MAX;
+
+    /// A request is sent.
+    pub(super) fn begin(&self) {
+        self.0.store(HEADERS_MAX, Ordering::Relaxed);
+    }
+
+    /// The headers of its answer are here.
+    pub(super) fn end(&self) {
+        self.0.store(HeadLimit::NONE, Ordering::Relaxed);
+    }
+}
+
+impl Metered {
+    pub(super) fn new(stream: Stream) -> Self {
+        Metered { stream: TokioIo::new(stream), turn: 0, head: HeadLimit(Arc::new(AtomicUsize::new(HeadLimit::NONE))) }
+    }
+
+    /// The limit for the headers of answers, which says when they begin and end.
+    pub(super) fn head_limit(&self) -> HeadLimit {
+        self.head.clone()
+    }
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.turn >= TURN {
+            self.turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let left = self.head.0.load(Ordering::Relaxed);
+        if left == 0 {
+            let why = format!("the headers of the answer, with those of interim answers, are longer than {} KiB", HEADERS_MAX >> 10);
+            return Poll::Ready(Err(io::Error::other(why)));
+        }
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let size = buffer.filled().len() - before;
+        self.turn = if read.is_pending() { 0 } else { self.turn + size };
+        if left != HeadLimit::NONE {
+            self.head.0.store(left.saturating_sub(size), Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Metered {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,233 @@
+//! Pops from the buckets of a queue, always from the one whose first job is the oldest.
+
+use tokio::task::JoinHandle;
+
+use super::heads::PATIENCE;
+use super::watch::Call;
+use super::{Consumers, LateRules, PopRequest, PoppedJobs, guard};
+use crate::clock;
+use crate::job::{DeadReason, Late};
+use crate::store::error::{Class, StoreError};
+use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, LeaseVerdict, Word};
+use crate::store::queue::pop::{PopLimits, Popped};
+use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
+use crate::store::record::Nonce;
+
+/// How long a bucket is left alone whose head cannot be read, µs.
+const BLOCKED_US: i64 = 1_000_000;
+/// The most queues of which a process remembers the first jobs between pops, besides those that are
+/// waited for.
+const KNOWN_QUEUES: usize = 1024;
+
+/// What one call gave; `None`: the queue is paused.
+type FromBucket = Result<Option<PoppedJobs>, StoreError>;
+
+/// The calls of one pop of one queue.
+#[derive(Default)]
+struct Calls {
+    /// A master answered.
+    is_answered: bool,
+    /// The last failure.
+    failed: Option<StoreError>,
+    /// A call whose master has not answered yet.
+    late: Option<JoinHandle<FromBucket>>,
+}
+
+impl Consumers {
+    /// The first half of a [`pop`](Consumers::pop): pops what is due now, the queues in their order.
+    ///
+    /// # Errors
+    /// As of a pop.
+    pub async fn pop_now(&self, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
+        let jobs = self.pop_more(PoppedJobs::none(self), asked).await?;
+        // Who waits has time until there is room.
+        if asked.wait.is_zero() {
+            jobs.check_memory()?;
+        }
+        Ok(jobs)
+    }
+
+    /// Adds what is due now, the queues in their order. With jobs already, a failure is another pop's.
+    async fn pop_more(&self, mut jobs: PoppedJobs, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
+        for queue in asked.queues.iter() {
+            if !jobs.has_room(asked) {
+                break;
+            }
+            match self.fill(&mut jobs, asked, queue).await {
+                Err(error) if jobs.is_empty() => return Err(error),
+                // What was popped before is handed out.
+                Err(_) => break,
+                Ok(()) => {}
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// Pops from the bucket that was granted, and then what else is due.
+    pub(super) async fn pop_granted(&self, asked: &PopRequest, call: Call) -> Result<PoppedJobs, StoreError> {
+        let (mut jobs, mut calls) = (PoppedJobs::none(self), Calls::default());
+        self.make(call, &mut jobs, asked, &mut calls).await;
+        match calls.failed {
+            // The others are waited for again.
+            Some(error) if !(self.inner.store.is_cluster() && error.class != Class::Script) => Err(error),
+            // The rest of a larger batch.
+            _ if !jobs.is_empty() && jobs.has_room(asked) => self.pop_more(jobs, asked).await,
+            _ => Ok(jobs),
+        }
+    }
+
+    /// Adds what is due in this queue. A master of a cluster that does not answer is left out. An error
+    /// if none answers, or if the only due jobs are in a damaged bucket.
+    async fn fill(&self, jobs: &mut PoppedJobs, asked: &PopRequest, queue: &str) -> Result<(), StoreError> {
+        let (watch, came, is_cluster) = (self.watch(queue, KNOWN_QUEUES), clock::now(), self.inner.store.is_cluster());
+        let (mut calls, mut has_looked) = (Calls::default(), false);
+        while jobs.has_room(asked) {
+            if let Some(call) = watch.begin(self, (asked.max - jobs.len()).min(CALL_JOBS)) {
+                let is_of_bucket = |error: &StoreError| is_cluster || matches!(error.class, Class::Script | Class::Moved);
+                if !self.make(call, jobs, asked, &mut calls).await || calls.failed.as_ref().is_some_and(|error| !is_of_bucket(error)) {
+                    break;
+                }
+            } else if !has_looked {
+                has_looked = true;
+                match watch.look_since(self, came).await {
+                    Ok(()) => calls.is_answered = true,
+                    Err(error) => {
+                        calls.failed = Some(error);
+                        break;
+                    }
+                }
+            } else {
+                break;
+            }
+        }
+        if jobs.is_empty()
+            && !calls.is_answered
+            && let Some(late) = calls.late.take()
+        {
+            jobs.add(ended(late.await)?.unwrap_or_else(|| PoppedJobs::none(self)));
+        }
+        match calls.failed {
+            Some(error) if !(is_cluster && calls.is_answered) || error.class == Class::Script => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes one call and adds what it gave. False if the queue is paused.
+    async fn make(&self, call: Call, jobs: &mut PoppedJobs, asked: &PopRequest, calls: &mut Calls) -> bool {
+        let left = asked.max_bytes.saturating_sub(jobs.bytes());
+        let limits = PopLimits {
+            ttr_ms: asked.ttr_ms,
+            max_ttr_ms: asked.max_ttr_ms,
+            most: (asked.max - jobs.len()).min(CALL_JOBS),
+            most_bytes: left.min(CALL_BYTES),
+            room: (!jobs.is_empty()).then_some(left),
+        };
+        // A task of its own: if the consumer goes away meanwhile, or gets jobs of another master before,
+        // its end gives the jobs back.
+        let consumers = self.clone();
+        let mut task = tokio::spawn(async move { consumers.pop_bucket(call, limits).await });
+        let answer = if self.inner.store.is_cluster() {
+            let Some(answer) = clock::timeout(PATIENCE, &mut task).await else {
+                calls.late.get_or_insert(task);
+                return true;
+            };
+            answer
+        } else {
+            task.await
+        };
+        match ended(answer) {
+            Ok(popped) => {
+                calls.is_answered = true;
+                let is_paused = popped.is_none();
+                popped.into_iter().for_each(|popped| jobs.add(popped));
+                !is_paused
+            }
+            Err(error) => {
+                calls.failed = Some(error);
+                true
+            }
+        }
+    }
+
+    /// One call.
+    async fn pop_bucket(&self, call: Call, limits: PopLimits) -> FromBucket {
+        let (nonce, bucket, queue): (Nonce, _, _) = (rand::random(), call.bucket, call.queue());
+        let popped = match self.inner.store.queue.pop(nonce, bucket, queue, limits).await {
+            Ok(popped) => popped,
+            Err(error) => {
+                if !error.was_not_run() {
+                    guard::give_back_later(self.clone(), nonce, bucket, queue.to_owned(), Vec::new());
+                }
+                if error.is_away() {
+                    call.is_unanswered();
+                } else {
+                    call.took(0, Some(BLOCKED_US));
+                }
+                return Err(error);
+            }
+        };
+        if popped.paused {
+            call.is_paused();
+            return Ok(None);
+        }
+        // Only jobs that cannot be read are at the head: they stay, and more of them may follow.
+        let is_blocked = popped.more && popped.jobs.is_empty() && popped.unknown > 0 && !popped.is_cut;
+        let next = popped.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(popped.now_us));
+        call.took(popped.jobs.len(), if is_blocked { Some(BLOCKED_US) } else { next });
+        let jobs = self.judge(queue, popped.jobs, popped.now_us).await;
+        let mut jobs = PoppedJobs::of(self, nonce, bucket, queue, jobs);
+        if popped.is_cut {
+            jobs.close();
+        }
+        Ok(Some(jobs))
+    }
+
+    /// Removes the jobs that are over by their own end, or too late at their first pop.
+    async fn judge(&self, queue: &str, jobs: Vec<Popped>, now_us: i64) -> Vec<Popped> {
+        let (mut kept, mut words) = (Vec::with_capacity(jobs.len()), Vec::new());
+        for popped in jobs {
+            let word = self.inner.rules.word(&popped, now_us);
+            match word {
+                None => kept.push(popped),
+                Some(word) => words.push(Acknowledge { id: popped.id, lease: popped.lease, word }),
+            }
+        }
+        if !words.is_empty() {
+            // After an error the lease ends, and the job is judged again.
+            let answers = self.inner.store.queue.acknowledge(&words).await;
+            for (word, answer) in words.iter().zip(answers) {
+                match (&word.word, answer) {
+                    (Word::Bury { .. }, Ok(Acknowledged { verdict: LeaseVerdict::Dead, .. })) => self.inner.observer.late(queue, true),
+                    (Word::Drop, Ok(Acknowledged { verdict: LeaseVerdict::Dropped, .. })) => self.inner.observer.late(queue, false),
+                    _ => {}
+                }
+            }
+        }
+        kept
+    }
+}
+
+/// What the task of a call gave.
+fn ended(answer: Result<FromBucket, tokio::task::JoinError>) -> FromBucket {
+    answer.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "the process ended during a pop")))
+}
+
+impl LateRules {
+    /// What to do with a job instead of handing it out.
+    fn word(&self, popped: &Popped, now_us: i64) -> Option<Word> {
+        let job = &popped.record.job;
+        // Without a trace: the consumer said how long the job is of use.
+        if job.ends_ms.is_some_and(|ms| ms.saturating_mul(1000) <= now_us) {
+            return Some(Word::Drop);
+        }
+        let max_late_ms = job.max_late_ms.or(self.max_late_ms)?;
+        if popped.state.attempt > 1 || popped.late_us(now_us) <= i64::try_from(max_late_ms.saturating_mul(1000)).unwrap_or(i64::MAX) {
+            return None;
+        }
+        match job.late.unwrap_or(self.late) {
+            Late::Fire => None,
+            Late::Drop => Some(Word::Drop),
+            Late::Dead => Some(Word::Bury { reason: DeadReason::Late, error: format!("overdue by more than {max_late_ms} ms") }),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! When the first job of each bucket of one queue is due, as far as this process knows: by the answers
+//! of its pops, by wake-ups, and by looks at Redis.
+
+use std::time::Duration;
+
+use crate::clock::{self, Instant};
+
+/// A master of a cluster that has not answered a call for this long is left out until it answers: the
+/// buckets of the others are served meanwhile.
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The first jobs of all buckets of a queue.
+#[derive(Debug)]
+pub(super) struct Heads {
+    buckets: Vec<Head>,
+    /// The buckets are on several masters.
+    is_cluster: bool,
+    /// The bucket that was taken from last: among equals the next one comes first.
+    last: usize,
+    /// Due times are in µs from then on by the clock of this process, from how far ahead they are by the
+    /// clock of their master: masters need not agree on the time.
+    zero: Instant,
+    /// Numbers pops and looks in the order in which they began.
+    calls: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Head {
+    /// When the first job is due; `None` if no job is known.
+    due_us: Option<i64>,
+    /// How far apart the due times of the jobs that were taken were, µs; `None` before the first.
+    step_us: Option<i64>,
+    /// The pops that have no answer yet, and the jobs that they ask for.
+    out: (usize, usize),
+    /// Since when none of these has been answered.
+    asked: Option<Instant>,
+    /// The newest call whose answer is known.
+    told: u64,
+    /// The last wake-up: the newest call by then, which may not have met the job, and when the job is due.
+    woken: Option<(u64, i64)>,
+    /// A look at this bucket has no answer yet.
+    is_looked_at: bool,
+    /// The master did not answer: no pop until a look does.
+    is_away: bool,
+    /// The number of its master.
+    home: usize,
+}
+
+impl Head {
+    /// A call that began as the number `call` found the first job due then.
+    fn tell(&mut self, call: u64, due_us: Option<i64>) {
+        if call < self.told {
+            return;
+        }
+        self.told = call;
+        // A job that a wake-up told of may have come after the call.
+        let woken = self.woken.filter(|(at, _)| *at >= call).map(|(_, us)| us);
+        self.due_us = due_us.into_iter().chain(woken).min();
+    }
+}
+
+impl Heads {
+    pub(super) fn new(buckets: u16, is_cluster: bool) -> Heads {
+        let homed = |home| Head { home, ..Head::default() };
+        Heads { buckets: (0..usize::from(buckets)).map(homed).collect(), is_cluster, last: 0, zero: clock::now(), calls: 0 }
+    }
+
+    /// A time in µs.
+    fn us(&self, now: Instant, ahead_us: i64) -> i64 {
+        let elapsed = now.saturating_duration_since(self.zero).as_micros();
+        i64::try_from(elapsed).unwrap_or(i64::MAX).saturating_add(ahead_us)
+    }
+
+    /// The bucket whose first job is the oldest of those that are due. Each pop on its way is expected to
+    /// take what it asks for, so that pops beside each other spread. `is_alone`: of the buckets without a
+    /// pop on its way.
+    pub(super) fn oldest(&self, now: Instant, is_alone: bool) -> Option<u16> {
+        let (now_us, silent, count) = (self.us(now, 0), self.silent(now), self.buckets.len());
+        let is_due = |us: &i64| *us <= now_us;
+        // If jobs are spread evenly, they are as far apart in a bucket as first jobs are from the oldest.
+        let dues = || self.buckets.iter().filter_map(|head| head.due_us.filter(is_due));
+        let first_us = dues().min()?;
+        let apart_us =
+            dues().fold(0, |sum: i64, us| sum.saturating_add(us.saturating_sub(first_us))) / i64::try_from(dues().count()).unwrap_or(1);
+        let rank = |(at, head): (usize, &Head)| {
+            let due_us = head.due_us.filter(is_due)?;
+            if is_alone && head.out.0 > 0 || silent.contains(&head.home) {
+                return None;
+            }
+            let taken = i64::try_from(head.out.1).unwrap_or(i64::MAX);
+            let expected_us = due_us.saturating_add(head.step_us.unwrap_or(apart_us).saturating_mul(taken)).min(now_us);
+            Some(((expected_us, head.out.0, (at + count - self.last - 1) % count), at))
+        };
+        let (_, at) = self.buckets.iter().enumerate().filter_map(rank).min()?;
+        u16::try_from(at).ok()
+    }
+
+    /// When the next bucket without a pop on its way has a due job.
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+        let silent = self.silent(now);
+        let idle = self.buckets.iter().filter(|head| head.out.0 == 0 && !silent.contains(&head.home));
+        let next_us = idle.filter_map(|head| head.due_us).min()?;
+        Some(now + clock::micros(next_us.saturating_sub(self.us(now, 0))))
+    }
+
+    /// The masters that do not answer.
+    fn silent(&self, now: Instant) -> Vec<usize> {
+        if !self.is_cluster {
+            return Vec::new();
+        }
+        let is_silent = |head: &&Head| head.is_away || head.asked.is_some_and(|since| now >= since + PATIENCE);
+        self.buckets.iter().filter(is_silent).map(|head| head.home).collect()
+    }
+
+    /// A pop of this bucket begins. Returns its number.
+    pub(super) fn pop_begins(&mut self, bucket: u16, jobs: usize, now: Instant) -> u64 {
+        self.calls += 1;
+        let at = usize::from(bucket);
+        self.last = at;
+        if let Some(head) = self.buckets.get_mut(at) {
+            head.out = (head.out.0 + 1, head.out.1 + jobs);
+            head.asked.get_or_insert(now);
+        }
+        self.calls
+    }
+
+    /// A pop took so many jobs and left a first one that is due in so many µs.
+    pub(super) fn pop_took(&mut self, bucket: u16, call: u64, jobs: usize, ahead_us: Option<i64>, now: Instant) {
+        let due_us = ahead_us.map(|us| self.us(now, us));
+        let Some(head) = self.buckets.get_mut(usize::from(bucket)) else { return };
+        if let (Some(before), Some(after), Ok(jobs @ 1..), true) = (head.due_us, due_us, i64::try_from(jobs), call >= head.told) {
+            let step_us = (after.saturating_sub(before) / jobs).max(0);
+            head.step_us = Some(head.step_us.map_or(step_us, |us| (3 * us.min(i64::MAX / 4) + step_us) / 4));
+        }
+        head.is_away = false;
+        head.tell(call, due_us);
+    }
+
+    /// A pop is over, whether it was answered or not.
+    pub(super) fn pop_ends(&mut self, bucket: u16, jobs: usize, now: Instant) {
+        let Some(head) = self.buckets.get_mut(usize::from(bucket)) else { return };
+        head.out = (head.out.0.saturating_sub(1), head.out.1.saturating_sub(jobs));
+        head.asked = (head.out.0 > 0).then_some(now);
+    }
+
+    /// The master of this bucket did not answer: none of its buckets is popped from until a look is
+    /// answered.
+    pub(super) fn master_is_away(&mut self, bucket: u16) {
+        let Some(home) = self.buckets.get(usize::from(bucket)).map(|head| head.home).filter(|_| self.is_cluster) else { return };
+        self.buckets.iter_mut().filter(|head| head.home == home).for_each(|head| head.is_away = true);
+    }
+
+    /// A pop met a paused queue: a later look or wake-up says what it has.
+    pub(super) fn is_paused(&mut self, call: u64) {
+        self.buckets.iter_mut().for_each(|head| head.tell(call, None));
+    }
+
+    /// A job that is due in so many µs became the first of its bucket.
+    pub(super) fn wake(&mut self, bucket: u16, ahead_us: i64, now: Instant) {
+        let (call, due_us) = (self.calls, self.us(now, ahead_us));
+        let Some(head) = self.buckets.get_mut(usize::from(bucket)) else { return };
+        if head.due_us.is_none_or(|us| due_us < us) {
+            head.due_us = Some(due_us);
+        }
+        // Of several, the earliest that an answer may have missed.
+        let earlier = head.woken.filter(|(at, _)| *at > head.told).map_or(due_us, |(_, us)| us.min(due_us));
+        head.woken = Some((call, earlier));
+    }
+
+    /// A look begins: its number, and the buckets to look at, those of masters that answer and the others.
+    /// A bucket whose last look has no answer yet is left out. `homes`: the number of each bucket's master.
+    pub(super) fn look_begins(&mut self, homes: Option<Vec<usize>>, now: Instant) -> (u64, [Vec<u16>; 2]) {
+        for (head, home) in self.buckets.iter_mut().zip(homes.into_iter().flatten()) {
+            head.home = home;
+        }
+        self.calls += 1;
+        let silent = self.silent(now);
+        let mut parts = [Vec::new(), Vec::new()];
+        for (bucket, head) in (0..).zip(&mut self.buckets).filter(|(_, head)| !head.is_looked_at) {
+            head.is_looked_at = true;
+            parts[usize::from(silent.contains(&head.home))].push(bucket);
+        }
+        (self.calls, parts)
+    }
+
+    /// A look found that the first jobs are due in so many µs; `None`: no answer.
+    pub(super) fn looked(&mut self, call: u64, buckets: &[u16], found: Option<&[Option<i64>]>, now: Instant) {
+        let now_us = self.us(now, 0);
+        for (at, bucket) in buckets.iter().enumerate() {
+            let Some(head) = self.buckets.get_mut(usize::from(*bucket)) else { continue };
+            head.is_looked_at = false;
+            if let Some(ahead_us) = found.and_then(|found| found.get(at)) {
+                head.is_away = false;
+                head.tell(call, ahead_us.map(|us| now_us.saturating_add(us)));
+            }
+        }
+    }
+
+    /// Whether any bucket answered this call or a later one.
+    pub(super) fn has_answered(&self, call: u64) -> bool {
+        self.buckets.iter().any(|head| head.told >= call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// These first jobs, in ms from the start of the process.
+    fn heads(dues_ms: &[Option<i64>], is_cluster: bool) -> Heads {
+        let mut heads = Heads::new(u16::try_from(dues_ms.len()).unwrap(), is_cluster);
+        let (zero, dues_us) = (heads.zero, dues_ms.iter().map(|ms| ms.map(|ms| 1000 * ms)).collect::<Vec<_>>());
+        let (call, [buckets, _]) = heads.look_begins(None, zero);
+        heads.looked(call, &buckets, Some(&dues_us), zero);
+        heads
+    }
+
+    fn due_ms(heads: &Heads, bucket: u16) -> Option<i64> {
+        heads.buckets[usize::from(bucket)].due_us.map(|us| us / 1000)
+    }
+
+    /// A pop of one job leaves the next one, so many ms later.
+    fn pop(heads: &mut Heads, bucket: u16, step_ms: i64) {
+        let (zero, next_us) = (heads.zero, due_ms(heads, bucket).map(|ms| 1000 * (ms + step_ms)));
+        let call = heads.pop_begins(bucket, 1, zero);
+        heads.pop_took(bucket, call, 1, next_us, zero);
+        heads.pop_ends(bucket, 1, zero);
+    }
+
+    #[test]
+    fn the_bucket_with_the_oldest_first_job_comes_first_and_equals_take_turns() {
+        let mut heads = heads(&[Some(30), Some(10), None, Some(10), Some(99)], false);
+        let now = heads.zero + Duration::from_millis(50);
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            let bucket = heads.oldest(now, false).unwrap();
+            pop(&mut heads, bucket, 20);
+            order.push(bucket);
+        }
+        assert_eq!((order, heads.next(now)), (vec![1, 3, 0, 1], Some(now)));
+    }
+
+    #[test]
+    fn pops_beside_each_other_spread_as_their_jobs_are_expected_to_be_due() {
+        let mut heads = heads(&[Some(0), Some(100)], false);
+        let now = heads.zero + Duration::from_secs(1);
+        pop(&mut heads, 0, 30);
+        let order: Vec<u16> = (0..4)
+            .map(|_| {
+                let bucket = heads.oldest(now, false).unwrap();
+                heads.pop_begins(bucket, 1, now);
+                bucket
+            })
+            .collect();
+        // Expected at 30, 60, 90, then 120 beside 100.
+        assert_eq!(order, [0, 0, 0, 1]);
+        assert_eq!(heads.oldest(now, true), None, "each has a pop on its way");
+    }
+
+    #[test]
+    fn a_wake_up_during_a_call_stands_and_a_later_answer_replaces_it() {
+        let (mut heads, zero) = (heads(&[None, None], false), clock::now());
+        heads.zero = zero;
+        let (look, [buckets, _]) = heads.look_begins(None, zero);
+        heads.wake(1, 100_000, zero);
+        heads.looked(look, &buckets, Some(&[None, Some(200_000)]), zero);
+        assert_eq!([due_ms(&heads, 0), due_ms(&heads, 1)], [None, Some(100)]);
+        let first = heads.pop_begins(1, 1, zero);
+        let second = heads.pop_begins(1, 1, zero);
+        heads.pop_took(1, second, 1, Some(300_000), zero);
+        // Its answer is older.
+        heads.pop_took(1, first, 1, Some(200_000), zero);
+        assert_eq!(due_ms(&heads, 1), Some(300));
+    }
+
+    #[test]
+    fn a_master_that_does_not_answer_is_left_out_until_a_look_is_answered() {
+        let mut heads = heads(&[Some(1), Some(2), Some(3)], true);
+        let now = heads.zero + Duration::from_secs(1);
+        let (call, [all, _]) = heads.look_begins(Some(vec![0, 1, 0]), now);
+        heads.looked(call, &all, Some(&[Some(-3), Some(-2), Some(-1)]), now);
+        heads.pop_begins(0, 1, now);
+        assert_eq!(heads.oldest(now, true), Some(1));
+        let later = now + PATIENCE;
+        assert_eq!(heads.oldest(later, false), Some(1));
+        heads.pop_ends(0, 1, later);
+        heads.master_is_away(0);
+        let (call, parts) = heads.look_begins(None, later);
+        assert_eq!((heads.oldest(later, false), parts.clone()), (Some(1), [vec![1], vec![0, 2]]));
+        assert!(heads.look_begins(None, later).1.iter().all(Vec::is_empty), "one look at a time");
+        heads.looked(call, &parts[1], Some(&[Some(-900_000), Some(-1)]), later);
+        assert_eq!(heads.oldest(later, false), Some(0));
+    }
+}

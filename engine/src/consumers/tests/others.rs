@@ -1,0 +1,104 @@
+//! Other processes, and masters of a cluster that do not answer.
+
+use dwell_testkit::servers::RedisCluster;
+
+use super::*;
+use crate::config::RedisMode;
+use crate::fleet;
+
+#[tokio::test]
+async fn other_processes_hear_of_a_resume() {
+    let fixture = Fixture::new().await;
+    fixture.add("due", Due::In(0)).await;
+    fixture.add("later", FAR).await;
+    fixture.store.admin.pause(QUEUE).await.unwrap();
+    let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let (began, begins) = tokio::sync::mpsc::unbounded_channel();
+    let (settings, channel, stop) = (Redis::new(fixture.server.url()), fixture.store.keys().wake(), CancellationToken::new());
+    let listening = fleet::follow(settings, channel, move || began.send(()).unwrap(), move |head| heard.send(head).unwrap(), stop);
+    let listening = tokio::spawn(listening);
+    soon(async { { begins }.recv().await }).await.unwrap();
+    fixture.consumers.resume(QUEUE).await.unwrap();
+    let mut buckets = Vec::new();
+    for _ in 0..2 {
+        let head = soon(hears.recv()).await.unwrap();
+        assert_eq!(head.broker, set_of_queue(QUEUE));
+        buckets.push(head.bucket);
+    }
+    buckets.sort_unstable();
+    let mut wanted = ["due", "later"].map(|id| fixture.store.keys().bucket_of(id));
+    wanted.sort_unstable();
+    assert_eq!(buckets, wanted);
+    listening.abort();
+}
+
+/// What must come within a minute.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    clock::timeout(Duration::from_secs(60), future).await.expect("in time")
+}
+
+/// A cluster without failover, a job due now in each bucket, and which buckets are on its first master.
+async fn cluster() -> (RedisCluster, Arc<Store>, Consumers, Vec<bool>) {
+    let more = [("cluster-require-full-coverage", "no"), ("cluster-replica-no-failover", "yes")];
+    let more = more.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let cluster = RedisCluster::start(RedisOptions { more, ..RedisOptions::default() }).await.unwrap();
+    let settings = Redis { mode: RedisMode::Cluster, urls: cluster.urls(), ..Redis::new(String::new()) };
+    let store = Arc::new(Store::open(&settings, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap());
+    let consumers = Consumers::new(store.clone(), LateRules::default(), Arc::new(UnobservedConsumers), CancellationToken::new());
+    let mut is_first = Vec::new();
+    for bucket in 0..store.keys().buckets() {
+        let slot = cluster.slot_of(store.keys().jobs(bucket)).await.unwrap();
+        is_first.push(cluster.master_of(slot).await.unwrap() == 0);
+        add(&store, bucket, Due::In(0)).await;
+    }
+    (cluster, store, consumers, is_first)
+}
+
+/// Stores a job in this bucket.
+async fn add(store: &Store, bucket: u16, due: Due) -> Vec<WakeUp> {
+    let id = (0..).map(|_| JobId::new(format!("{:016x}", rand::random::<u64>())).unwrap());
+    let id = id.into_iter().find(|id| store.keys().bucket_of(id.as_str()) == bucket).unwrap();
+    let schedule = Schedule::new(Job::for_queue(QUEUE, "x"), due).id(id);
+    store.queue.schedule(&[schedule]).await.unwrap().wake_ups
+}
+
+#[tokio::test]
+async fn pops_go_on_with_the_masters_that_answer() {
+    let (cluster, store, consumers, is_first) = cluster().await;
+    let living = is_first.iter().filter(|is_first| !**is_first).count();
+    let bucket_of = |job: &Popped| usize::from(store.keys().bucket_of(job.id.as_str()));
+    cluster.nodes[0].freeze().unwrap();
+    let pop = async |wait| consumers.pop(&request(1, wait)).await.unwrap().sent();
+    for _ in 0..living {
+        let jobs = pop(Duration::ZERO).await;
+        assert!(jobs.len() == 1 && !is_first[bucket_of(&jobs[0])]);
+    }
+    assert!(pop(Duration::ZERO).await.is_empty(), "the others have none");
+    // One that waits gets what the others are given meanwhile.
+    let waiting = tokio::spawn({
+        let consumers = consumers.clone();
+        async move { consumers.pop(&request(1, Duration::from_secs(60))).await.unwrap().sent() }
+    });
+    while consumers.waiting(QUEUE) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let bucket = u16::try_from(is_first.iter().position(|is_first| !is_first).unwrap()).unwrap();
+    consumers.wake_all(add(&store, bucket, Due::In(0)).await).await;
+    assert_eq!(waiting.await.unwrap().len(), 1);
+    // The master is asked again beside the pops.
+    cluster.nodes[0].thaw().unwrap();
+    let mut rest = 0;
+    while rest < is_first.len() - living {
+        rest += pop(Duration::from_secs(20)).await.len();
+    }
+    assert!(pop(Duration::ZERO).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_pop_fails_where_no_master_answers() {
+    let (cluster, _, consumers, _) = cluster().await;
+    cluster.nodes.iter().for_each(|node| node.freeze().unwrap());
+    let error = consumers.pop(&request(1, Duration::from_secs(1))).await.err().map(|error| error.class);
+    assert_eq!(error, Some(crate::store::error::Class::Timeout));
+    cluster.nodes.iter().for_each(|node| node.thaw().unwrap());
+}

@@ -1,0 +1,195 @@
+//! Rescues of many jobs at once, on a private Redis.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use dwell_testkit::servers::{RedisOptions, RedisServer};
+use parking_lot::Mutex;
+
+use super::*;
+use crate::config::Redis;
+use crate::job::{Due, Job, OnTimeout};
+use crate::request::Schedule;
+use crate::store::Unobserved;
+use crate::store::queue::lease::TIME_OUT_JOBS;
+use crate::store::queue::pop::PopLimits;
+
+const QUEUE: &str = "q";
+const CROWDED: u16 = 5;
+const CROWD: usize = 12_000;
+
+/// The buckets whose jobs were sent back, a page each.
+#[derive(Default)]
+struct Pages(Mutex<Vec<u16>>);
+
+impl RescueObserver for Pages {
+    fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()> {
+        self.0.lock().push(head.bucket);
+        std::future::ready(()).boxed()
+    }
+}
+
+/// Ids of this bucket.
+fn ids(store: &Store, bucket: u16, count: usize) -> Vec<String> {
+    (0..).map(|number| format!("job-{number}")).filter(|id| store.keys().bucket_of(id) == bucket).take(count).collect()
+}
+
+#[tokio::test]
+async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    for bucket in 0..store.keys().buckets() {
+        let ids = ids(&store, bucket, if bucket == CROWDED { CROWD } else { 1 });
+        let job = |id: &String| Schedule::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
+        store.queue.schedule(&ids.iter().map(job).collect::<Vec<_>>()).await.unwrap();
+        let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
+        while store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().more {}
+    }
+    let pages = Arc::new(Pages::default());
+    let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
+    let (_fleet, follows) = watch::channel(Fleet::alone("me "));
+    let stop = CancellationToken::new();
+    let rescue = Rescue::new(store.clone(), rules, pages.clone(), follows);
+    let running = tokio::spawn(rescue.run(stop.clone()));
+    let crowded = CROWD.div_ceil(TIME_OUT_JOBS);
+    let all = crowded + usize::from(store.keys().buckets()) - 1;
+    let all_sent = async {
+        while pages.0.lock().len() < all {
+            tokio::task::yield_now().await;
+        }
+    };
+    clock::timeout(Duration::from_secs(60), all_sent).await.expect("all are sent back");
+    stop.cancel();
+    running.await.unwrap();
+    let order = pages.0.lock().clone();
+    let last = order.iter().rposition(|bucket| *bucket != CROWDED).unwrap();
+    let before = order[..last].iter().filter(|bucket| **bucket == CROWDED).count();
+    assert!(before < crowded, "a bucket waited for all {crowded} pages of another: {order:?}");
+    let counts = store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap().remove(0);
+    assert_eq!((counts.ready, counts.reserved), (CROWD as u64 + u64::from(store.keys().buckets()) - 1, 0));
+}
+
+/// The jobs that the script sends back at once, in all buckets; the others stay held.
+async fn time_out(store: &Store, set: &str, waits: usize) -> u64 {
+    let mut count = 0;
+    for bucket in 0..store.keys().buckets() {
+        let learned = store.queue.time_out(bucket, &[], waits, None, TIMED_OUT).await.unwrap();
+        assert!(learned.ready.is_empty(), "the script changes no key that it was not given");
+        let done = store.queue.time_out(bucket, &learned.left_out, waits, Some(i64::MAX / 2), TIMED_OUT).await.unwrap();
+        assert!(done.ready.iter().all(|(ready, _)| ready == set));
+        count += done.ready.iter().map(|(_, count)| count).sum::<u64>();
+    }
+    count
+}
+
+#[tokio::test]
+async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_follow() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    let job = || Job::for_queue(QUEUE, "x");
+    let far = Some(i64::MAX / 2);
+    let jobs = [
+        ("array", Job { retry: Some(vec![9, 9]), ..job() }),
+        ("default", job()),
+        ("tries", Job { tries: Some(2), ..job() }),
+        ("for-ever", Job { tries: Some(0), ..job() }),
+        ("waits", Job { retry: Some(vec![9, 9]), on_timeout: OnTimeout::Retry, ..job() }),
+        ("ends", Job { tries: Some(9), ends_ms: far, ..job() }),
+        ("dies", Job { tries: Some(1), ..job() }),
+        ("none", Job { retry: Some(vec![]), ..job() }),
+    ];
+    let schedules: Vec<Schedule> = jobs.iter().map(|(id, job)| Schedule::new(job.clone(), Due::In(0)).id(id.parse().unwrap())).collect();
+    store.queue.schedule(&schedules).await.unwrap();
+    let pop_all = async || {
+        let mut popped = Vec::new();
+        for bucket in 0..store.keys().buckets() {
+            let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
+            popped.extend(store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().jobs);
+        }
+        popped.sort_by_key(|lease| lease.id.to_string());
+        popped
+    };
+    let all_over = async || {
+        let all: Vec<u16> = (0..store.keys().buckets()).collect();
+        let over = async { while store.queue.leases_end(&all).await.unwrap().iter().flatten().any(|ahead_us| *ahead_us > -1000) {} };
+        clock::timeout(Duration::from_secs(10), over).await.expect("the leases end");
+    };
+    assert_eq!(pop_all().await.len(), jobs.len());
+    all_over().await;
+    assert_eq!(time_out(&store, "=q", 1).await, 4);
+    assert_eq!(time_out(&store, "=q", 1).await, 0, "a repeat changes nothing");
+    let counts = store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap().remove(0);
+    assert_eq!((counts.ready, counts.reserved), (4, 4));
+    let again = pop_all().await;
+    let seen: Vec<_> =
+        again.iter().map(|lease| (lease.id.as_str(), lease.state.step, lease.state.attempt, &*lease.state.last_error)).collect();
+    let want: Vec<_> = ["array", "default", "for-ever", "tries"].into_iter().map(|id| (id, 1, 2, TIMED_OUT)).collect();
+    assert_eq!(seen, want);
+    all_over().await;
+    // "array" has a second wait; the default array has one only.
+    assert_eq!(time_out(&store, "=q", 1).await, 2);
+    let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
+    let (_fleet, follows) = watch::channel(Fleet::alone("me "));
+    let rescue = Rescue::new(store.clone(), rules, Arc::new(Pages::default()), follows);
+    for bucket in 0..store.keys().buckets() {
+        rescue.run_once(bucket).await.unwrap();
+    }
+    let counts = store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap().remove(0);
+    assert_eq!((counts.reserved, counts.dead), (0, 4), "default and tries have no further attempt, dies and none had one");
+}
+
+#[tokio::test]
+async fn a_job_whose_record_was_cut_after_a_pop_is_dead_when_its_ttr_ends() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    let job = Job { tries: Some(0), ..Job::for_queue(QUEUE, "x") };
+    store.queue.schedule(&[Schedule::new(job, Due::In(0)).id("cut".parse().unwrap())]).await.unwrap();
+    let mut bucket = 0;
+    let limits = || PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
+    while store.queue.pop(rand::random(), bucket, QUEUE, limits()).await.unwrap().jobs.is_empty() {
+        bucket += 1;
+    }
+    let mut raw = redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let jobs = store.keys().jobs(bucket);
+    let record: Vec<u8> = redis::cmd("HGET").arg(jobs).arg("cut").query_async(&mut raw).await.unwrap();
+    redis::cmd("HSET").arg(jobs).arg("cut").arg(&record[..record.len() - 4]).exec_async(&mut raw).await.unwrap();
+    let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
+    let (_fleet, follows) = watch::channel(Fleet::alone("me "));
+    let rescue = Rescue::new(store.clone(), rules, Arc::new(Pages::default()), follows);
+    let dead = async {
+        loop {
+            rescue.run_once(bucket).await.unwrap();
+            let counts = store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap().remove(0);
+            assert_eq!((counts.scheduled, counts.ready), (0, 0), "nobody can read it");
+            if counts.dead == 1 {
+                return;
+            }
+        }
+    };
+    clock::timeout(Duration::from_secs(10), dead).await.expect("it is kept among the dead");
+}
+
+#[tokio::test]
+async fn leases_without_sense_hold_up_no_other() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    let id = ids(&store, CROWDED, 1).remove(0);
+    let job = Schedule::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
+    store.queue.schedule(&[job]).await.unwrap();
+    let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
+    assert_eq!(store.queue.pop(rand::random(), CROWDED, QUEUE, limits).await.unwrap().jobs.len(), 1);
+    let mut raw = redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    // More than one call looks at: too short, or without a job.
+    let lent = store.keys().lent(CROWDED);
+    let key = |name: &str| lent.replace(":lent", name);
+    for n in 0..80 {
+        let left = if n % 2 == 0 { "short".to_owned() } else { "12345678\u{1}".to_owned() };
+        redis::cmd("HSET").arg(key(":leases")).arg(n).arg("no job").exec_async(&mut raw).await.unwrap();
+        redis::cmd("HSET").arg(key(":left")).arg(n).arg(left).exec_async(&mut raw).await.unwrap();
+        redis::cmd("ZADD").arg(lent).arg(1).arg(n).exec_async(&mut raw).await.unwrap();
+    }
+    let ready = async {
+        while store.queue.rescue(CROWDED, Duration::from_secs(20), CALL_JOBS, CALL_BYTES).await.unwrap().jobs.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    clock::timeout(Duration::from_secs(10), ready).await.expect("the job is taken over");
+}

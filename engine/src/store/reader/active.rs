@@ -1,0 +1,156 @@
+//! The queues that have jobs, as each bucket knows them: the fields of its hash `queues`. A queue without a
+//! job is in no bucket, and costs nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::future::try_join_all;
+use redis::{Pipeline, Value};
+
+use crate::job::queue_of_set;
+use crate::store::error::StoreError;
+use crate::store::meta::text;
+use crate::store::namespace::Namespace;
+use crate::store::reader::Reader;
+use crate::store::reader::queues::{COMMANDS, QueueCounts};
+
+/// The most sets that one pipeline asks for.
+pub(in crate::store) const SETS: usize = 64;
+
+/// What a bucket knows of its queues.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::store) struct ActiveQueues {
+    /// `=` and the queue of each that has jobs, or had some a moment ago.
+    pub(in crate::store) sets: BTreeSet<String>,
+    /// The paused queues.
+    pub(in crate::store) paused: BTreeSet<String>,
+}
+
+/// The counts of all queues that have jobs, and where they have none.
+#[derive(Debug, Clone, Default)]
+pub struct ActiveCounts {
+    /// By queue.
+    pub queues: BTreeMap<String, QueueCounts>,
+    /// Per bucket: the queues that it knows and has no job of.
+    pub empty: Vec<Vec<String>>,
+    /// Per bucket: the queues that it has dead jobs of.
+    pub dead: Vec<Vec<String>>,
+    /// How many sets were counted.
+    pub sets: usize,
+}
+
+impl ActiveCounts {
+    /// Adds these queues, without a job where they have none.
+    pub fn name<'a>(&mut self, queues: impl Iterator<Item = &'a str>) {
+        for queue in queues {
+            of(&mut self.queues, queue);
+        }
+    }
+}
+
+impl ActiveQueues {
+    /// Keeps the queues that are wanted.
+    pub(in crate::store) fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
+        self.sets.retain(|set| queue_of_set(set).is_some_and(&is_wanted));
+        self.paused.retain(|queue| is_wanted(queue));
+    }
+
+    fn of(answer: Value) -> ActiveQueues {
+        let mut active = ActiveQueues::default();
+        let fields: Vec<Value> = if let Value::Array(fields) = answer { fields } else { Vec::new() };
+        for field in fields.into_iter().map(text) {
+            match field.strip_prefix('!').and_then(queue_of_set) {
+                Some(queue) => drop(active.paused.insert(queue.to_owned())),
+                None if queue_of_set(&field).is_some() => drop(active.sets.insert(field)),
+                None => {}
+            }
+        }
+        active
+    }
+}
+
+impl Namespace {
+    /// What each bucket knows of its queues.
+    pub(in crate::store) async fn active_queues(&self) -> Result<Vec<ActiveQueues>, StoreError> {
+        let part = |buckets: Vec<u16>| {
+            let mut pipeline = Pipeline::new();
+            for bucket in buckets {
+                pipeline.cmd("HKEYS").arg(self.keys.queues(bucket));
+            }
+            async move { self.link.pipeline("looking for queues", &pipeline).await }
+        };
+        let buckets = 0..self.keys.buckets();
+        // In a cluster, a pipeline reaches one master.
+        let answers = if self.is_cluster() {
+            try_join_all(buckets.map(|bucket| part(vec![bucket]))).await?.concat()
+        } else {
+            part(buckets.collect()).await?
+        };
+        Ok(answers.into_iter().map(ActiveQueues::of).collect())
+    }
+
+    /// What one bucket knows of its queues.
+    pub(in crate::store) async fn active_queues_of(&self, bucket: u16) -> Result<ActiveQueues, StoreError> {
+        let answer = self.link.command("looking for queues", redis::cmd("HKEYS").arg(self.keys.queues(bucket))).await?;
+        Ok(ActiveQueues::of(answer))
+    }
+
+    /// The sets of a bucket: the brokers, then `=` and each queue that it has jobs of.
+    pub(in crate::store) fn sets_with(&self, active: &ActiveQueues) -> Vec<String> {
+        self.brokers().iter().cloned().chain(active.sets.iter().cloned()).collect()
+    }
+}
+
+impl Reader {
+    /// The queues that have jobs or are paused, sorted.
+    pub async fn queues(&self) -> Result<BTreeSet<String>, StoreError> {
+        let mut names = BTreeSet::new();
+        for active in self.namespace.active_queues().await? {
+            names.extend(active.sets.iter().filter_map(|set| queue_of_set(set)).map(str::to_owned));
+            names.extend(active.paused);
+        }
+        Ok(names)
+    }
+
+    /// Counts the jobs of all queues that have some, or are paused, and that are wanted. Not atomic, as
+    /// [`queue_counts`](Reader::queue_counts).
+    pub async fn active_counts(&self, is_wanted: impl Fn(&str) -> bool) -> Result<ActiveCounts, StoreError> {
+        let now_ms = self.namespace.read_clock().await? / 1000;
+        let mut active = self.namespace.active_queues().await?;
+        active.iter_mut().for_each(|active| active.retain(&is_wanted));
+        let counting = (0..).zip(&active).map(|(bucket, active)| self.count_active(bucket, active, now_ms));
+        let mut counted = ActiveCounts::default();
+        for (active, counts) in active.iter().zip(try_join_all(counting).await?) {
+            for queue in &active.paused {
+                of(&mut counted.queues, queue).paused = true;
+            }
+            counted.sets += counts.len();
+            let named =
+                |is_it: fn(&QueueCounts) -> bool| counts.iter().filter(|counts| is_it(counts)).map(|counts| counts.queue.clone()).collect();
+            counted.empty.push(named(|counts| counts.jobs() == 0));
+            counted.dead.push(named(|counts| counts.dead > 0));
+            counts.iter().filter(|counts| !counts.is_unused()).for_each(|counts| of(&mut counted.queues, &counts.queue).join(counts));
+        }
+        for counts in counted.queues.values_mut() {
+            counts.until(now_ms);
+        }
+        Ok(counted)
+    }
+
+    async fn count_active(&self, bucket: u16, active: &ActiveQueues, now_ms: i64) -> Result<Vec<QueueCounts>, StoreError> {
+        let sets: Vec<String> = active.sets.iter().cloned().collect();
+        let mut counts = Vec::with_capacity(sets.len());
+        for sets in sets.chunks(SETS) {
+            let answers = self.count_in(bucket, sets, now_ms).await?;
+            for (set, answers) in sets.iter().zip(answers.chunks(COMMANDS)) {
+                let mut here = QueueCounts { queue: queue_of_set(set).unwrap_or_default().to_owned(), ..QueueCounts::default() };
+                here.add(answers);
+                counts.push(here);
+            }
+        }
+        Ok(counts)
+    }
+}
+
+fn of<'a>(queues: &'a mut BTreeMap<String, QueueCounts>, queue: &str) -> &'a mut QueueCounts {
+    queues.entry(queue.to_owned()).or_insert_with(|| QueueCounts { queue: queue.to_owned(), ..QueueCounts::default() })
+}

@@ -1,0 +1,278 @@
+//! What one call holds of the memory that the calls of all connections share: the body of its request, what
+//! is made of it, and the answer until the client has taken it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::pop::Fetched;
+use super::unread::{AnswerShare, HangUp, UnreadAnswers};
+use crate::budget::{Budget, Share, UsedUp};
+use crate::config::Limits;
+use crate::view::FetchedJob;
+
+/// The memory of all calls until they are answered, bytes, unless a body of `limits.max_body` needs more.
+const CALLS: usize = 64 << 20;
+/// That of the large answers of the probes.
+const OF_PROBES: usize = 8 << 20;
+/// The memory that a call may need for each byte of the largest body.
+const OF_LARGEST: u64 = 24;
+/// An answer of so many bytes takes no more than its connection has.
+pub(super) const SMALL: usize = 16 << 10;
+/// What an element of a JSON text takes in memory at most, besides its text.
+const ELEMENT: usize = 256;
+
+/// The memory of all calls of some listeners. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Memory(Arc<Pools>);
+
+#[derive(Debug)]
+struct Pools {
+    calls: Budget,
+    /// Of the large answers until their clients have taken them. Apart, so that clients that do not read stop
+    /// no other call.
+    answers: UnreadAnswers,
+}
+
+impl Memory {
+    /// The memory of the calls of an instance.
+    #[must_use]
+    pub fn of(limits: &Limits) -> Memory {
+        let largest = usize::try_from(limits.max_body.saturating_mul(OF_LARGEST)).unwrap_or(usize::MAX);
+        let calls = CALLS.max(largest);
+        Memory::new(calls, calls / 8 * 3)
+    }
+
+    /// That of the probes, which answer whatever other calls take.
+    #[must_use]
+    pub fn of_probes() -> Memory {
+        Memory::new(OF_PROBES, OF_PROBES)
+    }
+
+    /// Without a bound.
+    pub(super) fn endless() -> Memory {
+        Memory::new(usize::MAX, usize::MAX)
+    }
+
+    fn new(calls: usize, answers: usize) -> Memory {
+        Memory(Arc::new(Pools { calls: Budget::new(calls), answers: UnreadAnswers::new(answers) }))
+    }
+
+    /// The part of the calls, and of the jobs that they fetch.
+    #[must_use]
+    pub fn calls(&self) -> &Budget {
+        &self.0.calls
+    }
+}
+
+/// The share of one call. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Account(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    memory: Memory,
+    share: Mutex<Share>,
+    /// Of a large answer that is written.
+    answer: Mutex<Option<AnswerShare>>,
+    /// Ends the connection of the call.
+    hang_up: HangUp,
+}
+
+impl Account {
+    /// A call of the connection that `hang_up` ends.
+    pub(super) fn new(memory: &Memory, hang_up: HangUp) -> Account {
+        let share = Mutex::new(memory.calls().share());
+        Account(Arc::new(Held { memory: memory.clone(), share, answer: Mutex::default(), hang_up }))
+    }
+
+    /// Room for a large answer of this call.
+    async fn answer(&self, bytes: usize) -> Result<AnswerShare, UsedUp> {
+        self.0.memory.0.answers.take(bytes, &self.0.hang_up).await
+    }
+
+    /// Takes so many bytes more. Waits a moment for other calls to give some back.
+    pub(crate) async fn take(&self, bytes: usize) -> Result<(), UsedUp> {
+        let more = self.0.memory.calls().take(bytes).await?;
+        self.0.share.lock().add(more);
+        Ok(())
+    }
+
+    /// Takes so many bytes more, if they are there.
+    pub(crate) fn grow(&self, bytes: usize) -> Result<(), UsedUp> {
+        if self.0.share.lock().grow(bytes) { Ok(()) } else { Err(UsedUp) }
+    }
+
+    /// Whether there is room for so many bytes, now or in a moment.
+    pub(crate) async fn has_room(&self, bytes: usize) -> Result<(), UsedUp> {
+        self.0.memory.calls().take(bytes).await.map(drop)
+    }
+
+    /// Gives back all but so many bytes.
+    pub(crate) fn keep(&self, bytes: usize) {
+        self.0.share.lock().shrink_to(bytes);
+    }
+
+    /// Takes what this JSON text needs when it is read. Whether it may ever be there.
+    pub(crate) async fn read(&self, json: &[u8]) -> Result<bool, UsedUp> {
+        let bytes = elements(json) * ELEMENT;
+        if bytes > self.0.memory.calls().bytes() {
+            return Ok(false);
+        }
+        self.take(bytes).await.map(|()| true)
+    }
+
+    /// The room that an answer of so many bytes holds until it is written; a small one holds none. The call
+    /// holds nothing more.
+    pub(super) async fn for_answer(&self, bytes: usize) -> Result<Option<AnswerShare>, UsedUp> {
+        self.keep(0);
+        let share = self.0.answer.lock().take();
+        if bytes <= SMALL {
+            return Ok(None);
+        }
+        let Some(mut share) = share else { return self.answer(bytes).await.map(Some) };
+        share.shrink_to(bytes);
+        Ok(Some(share))
+    }
+
+    /// Fetched jobs as JSON: up to the one with which the text reaches `most` bytes. A text that is large is
+    /// counted before it is written. `bytes`: of the bodies.
+    pub(super) async fn json<'a, J: Iterator<Item = FetchedJob<'a>>>(
+        &self,
+        jobs: impl Fn() -> J,
+        bytes: usize,
+        most: usize,
+    ) -> Result<Vec<u8>, UsedUp> {
+        if bytes <= SMALL {
+            return Ok(serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap_or_default());
+        }
+        let (mut size, mut count) = (0, 0);
+        for job in jobs() {
+            size += written(&job) + 1;
+            count += 1;
+            if size >= most {
+                break;
+            }
+        }
+        let (begin, end) = (br#"{"jobs":["#, b"]}");
+        let size = begin.len() + size + end.len();
+        let share = self.answer(size).await?;
+        *self.0.answer.lock() = Some(share);
+        let mut json = Vec::with_capacity(size);
+        json.extend_from_slice(begin);
+        for (at, job) in jobs().take(count).enumerate() {
+            if at > 0 {
+                json.push(b',');
+            }
+            // Memory takes what is written to it, and a job can be written as JSON.
+            let _ = serde_json::to_writer(&mut json, &job);
+        }
+        json.extend_from_slice(end);
+        Ok(json)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Account {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        // Without a listener there are no other calls.
+        Ok(parts.extensions.get().cloned().unwrap_or_else(|| Account::new(&Memory::endless(), HangUp::default())))
+    }
+}
+
+/// How many bytes this is as JSON.
+fn written(value: &impl Serialize) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// How many values a JSON text has besides the first one of each list and object.
+fn elements(json: &[u8]) -> usize {
+    let (mut count, mut in_text, mut is_escaped) = (0, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b',' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::job::Job;
+
+    #[test]
+    fn the_elements_of_a_text_are_those_outside_of_strings() {
+        for (json, count) in [("", 0), ("[1,2,[3,4]]", 3), (r#"{"a":"1,2,3","b":","}"#, 1), (r#"["\",\\",",1]"#, 1), (r#"["\\",2,3"#, 2)] {
+            assert_eq!(elements(json.as_bytes()), count, "{json}");
+        }
+    }
+
+    fn account(bytes: usize) -> Account {
+        Account::new(&Memory::new(bytes, bytes), HangUp::default())
+    }
+
+    fn held(share: Result<Option<AnswerShare>, UsedUp>) -> Option<usize> {
+        share.unwrap().map(|share| share.bytes())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_larger_than_the_memory_goes_out_alone() {
+        let account = account(4 * SMALL);
+        let job = Job::for_queue("emails", vec![1; SMALL]);
+        let json = account.json(|| std::iter::once(FetchedJob::peeked("a", &job, 0, 0)), SMALL + 1, usize::MAX).await.unwrap();
+        assert!(json.len() > 4 * SMALL);
+        let share = account.for_answer(json.len()).await.unwrap().unwrap();
+        assert_eq!((share.bytes(), account.for_answer(SMALL + 1).await.err()), (4 * SMALL, Some(UsedUp)));
+        assert!(account.grow(4 * SMALL).is_ok(), "other calls have their own");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jobs_are_counted_before_they_are_written() {
+        let job = Job::for_queue("emails", vec![1; SMALL]);
+        let jobs = || (0..10).map(|_| FetchedJob::peeked("a", &job, 0, 0));
+        let account = account(1 << 20);
+        let whole = serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap();
+        // Each byte is six in JSON.
+        assert!(whole.len() > 60 * SMALL);
+        assert!(account.json(jobs, 10 * SMALL, usize::MAX).await.unwrap() == whole);
+        assert_eq!(account.json(jobs, 10 * SMALL, usize::MAX).await, Err(UsedUp));
+        assert_eq!(held(account.for_answer(whole.len()).await), Some(whole.len()));
+        let cut = account.json(jobs, 10 * SMALL, 8 * SMALL).await.unwrap();
+        assert_eq!(cut, serde_json::to_vec(&Fetched::of(jobs().take(2).collect())).unwrap());
+        assert_eq!(held(account.for_answer(cut.len()).await), Some(cut.len()));
+        assert_eq!(held(account.for_answer(SMALL).await), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_text_that_can_never_be_read_is_told_apart() {
+        let account = account(ELEMENT * 3);
+        assert_eq!(
+            (account.read(b"[1,2,3,4]").await, account.read(b"[1,2]").await, account.read(b"[1,2,3,4,5]").await),
+            (Ok(true), Err(UsedUp), Ok(false))
+        );
+    }
+}

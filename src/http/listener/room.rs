@@ -1,0 +1,127 @@
+//! How many connections all listeners together may hold, by the system's limit of open files. The rest is
+//! for Redis, the brokers and the targets: no caller may take their descriptors.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::CONSUMERS_MAX;
+use super::buffers::Buffers;
+
+/// The most files that are kept for everything else; of few files, half.
+const RESERVE: u64 = 2048;
+/// The most files of a listener that others never take.
+const OWN: u64 = 32;
+/// The listeners: probes, admin API, and the two of `[compat]`.
+const LISTENERS: u64 = 4;
+/// No kernel gives a process more by default.
+const FILES_MAX: u64 = 1 << 20;
+
+/// The room of all listeners. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Room(Arc<Inner>, Buffers);
+
+#[derive(Debug)]
+struct Inner {
+    /// The connections of each listener that take no place.
+    own: usize,
+    places: usize,
+    taken: AtomicUsize,
+}
+
+/// The place of a connection.
+#[derive(Debug)]
+pub(super) struct Place(Arc<Inner>);
+
+impl Room {
+    /// Raises the limit of open files to what the system allows, and divides it.
+    #[must_use]
+    pub fn of_system() -> Room {
+        let limit = getrlimit(Resource::Nofile);
+        let most = limit.maximum.unwrap_or(FILES_MAX).min(FILES_MAX);
+        let now = limit.current.unwrap_or(FILES_MAX);
+        if now >= most || setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit }).is_err() {
+            return Room::of(now);
+        }
+        Room::of(most)
+    }
+
+    /// The room within so many files.
+    pub(super) fn of(files: u64) -> Room {
+        let own = (files / 32).min(OWN);
+        let places = files - (files / 2).min(RESERVE) - own * LISTENERS;
+        let count = |files| usize::try_from(files).unwrap_or(usize::MAX);
+        Room(Arc::new(Inner { own: count(own), places: count(places), taken: AtomicUsize::new(0) }), Buffers::default())
+    }
+
+    /// The most connections of one listener.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.0.places + self.0.own
+    }
+
+    /// The connections of each listener that take no place.
+    pub(super) fn own(&self) -> usize {
+        self.0.own
+    }
+
+    /// The same room with buffers of its own: for probes, which answer whatever others do.
+    #[must_use]
+    pub fn for_probes(&self) -> Room {
+        Room(self.0.clone(), Buffers::default())
+    }
+
+    /// The buffers of all connections.
+    pub(super) fn buffers(&self) -> &Buffers {
+        &self.1
+    }
+
+    pub(super) fn has_place(&self) -> bool {
+        self.0.taken.load(Ordering::Relaxed) < self.0.places
+    }
+
+    /// Takes a place, if there is one.
+    pub(super) fn take(&self) -> Option<Place> {
+        let more = |taken| (taken < self.0.places).then_some(taken + 1);
+        self.0.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Place(self.0.clone()))
+    }
+}
+
+impl Default for Room {
+    /// Room for every listener's own limit.
+    fn default() -> Room {
+        Room::of(LISTENERS * CONSUMERS_MAX as u64 + RESERVE * 2)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_few_files_and_enough_of_many_are_kept_for_the_rest() {
+        let of = |files| (Room::of(files).0.places, Room::of(files).own());
+        assert_eq!([of(64), of(1024), of(20_000)], [(24, 2), (384, 32), (17_824, 32)]);
+        for files in [0, 1, 31, 64, 1000, 4096, 20_000, FILES_MAX] {
+            let (places, own) = of(files);
+            assert!(places as u64 + own as u64 * LISTENERS + (files / 2).min(RESERVE) <= files, "{files}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_free_again_after_its_connection() {
+        let room = Room::of(64);
+        let places: Vec<Place> = std::iter::from_fn(|| room.take()).collect();
+        assert_eq!((places.len(), room.has_place()), (24, false));
+        drop(places);
+        assert!(room.has_place() && room.take().is_some());
+    }
+}
