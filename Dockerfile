@@ -22,7 +22,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates
 COPY --from=build /dwell /usr/local/bin/dwell
 COPY config /etc/dwell
 USER 65532:65532
-# Mount your settings there, or name another file: every command in the container reads it.
+# Mount your settings there, or name another file here and not by `-c`: every command in the container reads
+# it, and so does the health check.
 ENV DWELL_CONFIG=/etc/dwell/dwell.toml
 # The probes and the metrics. The admin API is on loopback until http.listen and a token say otherwise.
 EXPOSE 9464

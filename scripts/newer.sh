@@ -57,13 +57,13 @@ starter rabbitmq-server /usr/lib/rabbitmq/bin/rabbitmq-server
 starter rabbitmqctl /usr/lib/rabbitmq/bin/rabbitmqctl
 
 jars=$PWD/.servers/newer/kafka
-if [ ! -e "$jars/kafka_2.13-$kafka.jar" ]; then
+if [ ! -e "$jars/kafka-tools-$kafka.jar" ]; then
     command -v mvn >/dev/null || apt_install maven || fail "install Maven: it brings Kafka $kafka"
     say "taking Apache Kafka $kafka from Maven Central"
     rm -rf "$jars"
     folder=$(mktemp -d "$jars.XXXXXX")
     trap 'rm -rf "$folder"' EXIT
-    quietly mvn --batch-mode --quiet --strict-checksums --file scripts/kafka/pom.xml -Dkafka.version=$kafka \
+    quietly mvn --batch-mode --quiet --strict-checksums --file scripts/kafka/pom.xml -Dkafka.version=$kafka --activate-profiles tools \
         dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$folder/libs" || fail "Maven could not fetch Kafka $kafka"
     mv -T "$folder/libs" "$jars"
 fi

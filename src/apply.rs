@@ -5,15 +5,18 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use crate::clock;
 use crate::fleet::WakeUps;
-use crate::job::{Action, DeadReason, Verdict};
+use crate::job::{Action, DeadReason, JobId, Verdict};
 use crate::reconnect::Backoff;
 use crate::request::{Act, Request};
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::batch::{Applied, RequestRef};
 use crate::store::queue::schedule::{Answer, WakeUp};
+use crate::store::reader::lookup::StoredJob;
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
 
@@ -135,9 +138,39 @@ pub struct Apply {
     pub retry_ms: Vec<u64>,
     /// Batches calls that arrive at the same time.
     pub batcher: CallBatcher,
+    /// Bounds the jobs that callers read.
+    pub reads: Reads,
+}
+
+/// The most jobs that callers read at a time. Each comes with its body, which nothing else counts.
+const READS: usize = 16;
+
+/// The jobs that callers read at a time. Clones share their bound.
+#[derive(Debug, Clone)]
+pub struct Reads(Arc<Semaphore>);
+
+impl Default for Reads {
+    fn default() -> Reads {
+        Reads(Arc::new(Semaphore::new(READS)))
+    }
 }
 
 impl Apply {
+    /// The job of an id, for a caller.
+    ///
+    /// # Errors
+    /// The store does not answer, or the job cannot be read.
+    pub async fn find(&self, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
+        self.reading(self.store.reader.find(id)).await
+    }
+
+    /// What this reads for a caller, in turn.
+    pub async fn reading<T>(&self, read: impl Future<Output = T>) -> T {
+        // Never closed.
+        let _turn = self.reads.0.acquire().await;
+        read.await
+    }
+
     /// Applies requests, those for one id in their order, with one pass of the durability gate;
     /// counts them, and wakes the dispatchers. Each has its own answer, as in
     /// [`RequestBatch::answers`]; the retry policy covers all of them.

@@ -154,6 +154,7 @@ impl Bridge {
             traces: traces.clone(),
             retry_ms: settings.delivery.retry_ms.clone(),
             batcher: CallBatcher::default(),
+            reads: Default::default(),
         };
         let gauge = QueueGauge::default();
         let ingests = if roles.ingest { ingests(settings, &publishers, &apply, &gauge, &wait)? } else { Vec::new() };

@@ -53,10 +53,10 @@ impl WakeUps {
             let is_foreign = |head: &&WakeUp| !self.dispatchers.contains_key(&head.broker) || fleet.has_others(&head.broker);
             wake_ups.iter().filter(is_foreign).cloned().collect()
         };
+        wake_ups.into_iter().for_each(|head| self.wake_own(head));
         if let Err(error) = self.store.wake_others(&foreign).await {
             tracing::debug!(%error, "wake-ups were not sent, the floor poll of the others finds the jobs");
         }
-        wake_ups.into_iter().for_each(|head| self.wake_own(head));
     }
 
     /// Makes the dispatchers of this process read every bucket: wake-ups of other instances may

@@ -146,7 +146,10 @@ impl Ingest {
         let (name, source, options) = (self.name.clone(), self.source.clone(), self.options.clone());
         async move {
             let loses = |kind| matches!(kind, CautionKind::Drops | CautionKind::Expires | CautionKind::Loses);
-            let cautions = source.cautions(&options).await.unwrap_or_default();
+            let cautions = source.cautions(&options).await.unwrap_or_else(|error| {
+                tracing::debug!(ingest = name, %error, "what the source loses could not be looked up");
+                Vec::new()
+            });
             for Caution { message, hint, .. } in cautions.into_iter().filter(|caution| loses(caution.kind)) {
                 tracing::warn!(ingest = name, topic = options.topic, what = message, hint, "requests may be lost before they are read");
             }

@@ -60,6 +60,7 @@ mod tests {
         let config = http::Config::default();
         let mut patterns: Vec<String> = (0..3000).map(|n| format!("https://host-{n}.example/hooks/*")).collect();
         patterns.extend((0..3000).map(|n| format!("https://app.internal/hooks/{n}")));
+        patterns.extend((0..3000).map(|n| format!("https://app.internal/tenant-{n}/*")));
         patterns.extend(["https://app.internal/*/close", "HTTPS://APP.internal:443/Other", "http://127.1/*", "no url"].map(str::to_owned));
         let allow = Allow::new(&config, &patterns);
         for to in [
@@ -72,6 +73,11 @@ mod tests {
             "https://app.internal/hooks/close",
             "https://app.internal/Other",
             "https://app.internal/Other?a",
+            "https://app.internal/tenant-2999/a/b?c",
+            "https://app.internal/x/../tenant-7/",
+            "https://app.internal/tenant-7",
+            "https://app.internal/tenant-3000/close",
+            "https://app.internal/tenant?7/a",
             "http://127.0.0.1/a",
             "https://127.0.0.1/a",
             "no url",

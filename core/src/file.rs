@@ -12,10 +12,17 @@ pub fn secret_text(path: &Path, text: &str) -> Result<String, String> {
     if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text.to_owned()) }
 }
 
-/// That this file cannot be read, and why.
+/// That this file cannot be read, and why. What is neither a file nor looks like the path of one may be
+/// the secret itself, and is not shown.
 #[must_use]
 pub fn unreadable(path: &Path, error: &io::Error) -> String {
-    format!("cannot read {}: {}", path.display(), io_reason(error))
+    let is_there = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory);
+    let is_path = ["/", ".", ".."].iter().any(|first| path.starts_with(first));
+    if is_there || is_path {
+        format!("cannot read {}: {}", path.display(), io_reason(error))
+    } else {
+        format!("cannot read the file that stands here, which is shown if it begins with `/` or `./`: {}", io_reason(error))
+    }
 }
 
 /// The reason of an I/O error, in words.
@@ -39,5 +46,22 @@ mod tests {
         assert_eq!(secret_text(path, " hush\n"), Ok("hush".to_owned()));
         assert_eq!(secret_text(path, " \n"), Err("/run/x is empty".to_owned()));
         assert_eq!(unreadable(path, &io::ErrorKind::NotFound.into()), "cannot read /run/x: no such file");
+    }
+
+    #[test]
+    fn a_secret_where_its_file_belongs_is_not_shown() {
+        for (written, error, is_shown) in [
+            ("hunter2", io::ErrorKind::NotFound, false),
+            ("hunter2.x", io::ErrorKind::NotFound, false),
+            ("hun/ter2", io::ErrorKind::NotFound, false),
+            ("hunter2", io::ErrorKind::InvalidFilename, false),
+            ("hunter2", io::ErrorKind::PermissionDenied, true),
+            ("./hunter2", io::ErrorKind::NotFound, true),
+            ("../hunter2", io::ErrorKind::NotFound, true),
+            ("/run/hunter2", io::ErrorKind::NotFound, true),
+        ] {
+            let told = unreadable(Path::new(written), &error.into());
+            assert_eq!(told.contains(written), is_shown, "{written}: {told}");
+        }
     }
 }

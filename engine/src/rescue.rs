@@ -198,8 +198,10 @@ impl Rescue {
     }
 
     /// Handles one bucket until no lease in it has expired. Returns when the next one expires.
+    /// A queue whose key is damaged keeps its jobs, and holds up no other: its error comes at the end.
     pub async fn run_once(&self, bucket: u16) -> Result<Option<Instant>, StoreError> {
         self.time_out(bucket).await?;
+        let mut result = Ok(());
         loop {
             let taken = self.store.queue.rescue(bucket, self.rules.lease, CALL_JOBS, CALL_BYTES).await?;
             let none_taken = taken.jobs.is_empty() && taken.broken.is_empty();
@@ -208,21 +210,24 @@ impl Rescue {
                 tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
                 let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why };
                 match &broken.queue {
-                    Some(queue) => self.bury(bucket, Some(queue), &[bury]).await?,
+                    Some(queue) => result = later(result, self.bury(bucket, Some(queue), &[bury]).await)?,
                     None => buries.push(bury),
                 }
             }
             for (set, leases) in by_set(taken.jobs) {
-                if let Some(queue) = queue_of_set(&set) {
+                let settled = if let Some(queue) = queue_of_set(&set) {
                     let mut buries = Vec::new();
-                    self.settle(bucket, &set, leases, &mut buries).await?;
-                    self.bury(bucket, Some(queue), &buries).await?;
+                    let settled = self.settle(bucket, &set, leases, &mut buries).await;
+                    result = later(result, settled)?;
+                    self.bury(bucket, Some(queue), &buries).await
                 } else {
-                    self.settle(bucket, &set, leases, &mut buries).await?;
-                }
+                    self.settle(bucket, &set, leases, &mut buries).await
+                };
+                result = later(result, settled)?;
             }
-            self.bury(bucket, None, &buries).await?;
+            result = later(result, self.bury(bucket, None, &buries).await)?;
             if !taken.more || none_taken {
+                result?;
                 let ahead_us = taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
                 return Ok(ahead_us.map(after));
             }
@@ -251,13 +256,19 @@ impl Rescue {
             idle_calls = if done.ready.is_empty() { idle_calls + 1 } else { 0 };
             for (set, count) in &done.ready {
                 self.observer.timed_out(queue_of_set(set), *count);
-                self.observer.wake(WakeUp { bucket, broker: set.clone(), due_ms: done.now_us / 1000 }).await;
+                self.wake(WakeUp { bucket, broker: set.clone(), due_ms: done.now_us / 1000 });
             }
             if !done.left_out.is_empty() {
                 sets = done.left_out;
             }
         }
         Ok(())
+    }
+
+    /// Wakes the readers of a set. A task: a master that hangs delays its wake-up, and nothing else.
+    fn wake(&self, head: WakeUp) {
+        let observer = self.observer.clone();
+        tokio::spawn(async move { observer.wake(head).await });
     }
 
     async fn bury(&self, bucket: u16, queue: Option<&str>, buries: &[Bury]) -> Result<(), StoreError> {
@@ -300,9 +311,17 @@ impl Rescue {
         let soonest = retries.iter().map(|retry| retry.wait_ms).chain(releases.iter().map(|_| 0)).min();
         if let Some(wait_ms) = soonest {
             let due_ms = self.store.now_ms() + i64::try_from(wait_ms).unwrap_or(i64::MAX / 2);
-            self.observer.wake(WakeUp { bucket, broker: set.to_owned(), due_ms }).await;
+            self.wake(WakeUp { bucket, broker: set.to_owned(), due_ms });
         }
         Ok(())
+    }
+}
+
+/// The first of these errors, for later; at once if the server does not answer.
+fn later(before: Result<(), StoreError>, now: Result<(), StoreError>) -> Result<Result<(), StoreError>, StoreError> {
+    match now {
+        Err(error) if error.is_away() => Err(error),
+        now => Ok(before.and(now)),
     }
 }
 

@@ -120,7 +120,11 @@ pub fn parse<C: Parser>() -> Result<C, ExitCode> {
 /// Hides what may be a secret in the arguments of this process, which messages quote.
 fn mask() -> Mask {
     let arguments: Vec<String> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    Mask::of(arguments.iter().map(String::as_str))
+    let texts = || arguments.iter().map(String::as_str);
+    // Of a setting without `=`, nobody knows where its name ends.
+    let after = texts().zip(texts().skip(1)).filter(|(flag, _)| *flag == "--set").map(|(_, text)| text);
+    let nameless = after.chain(texts().filter_map(|text| text.strip_prefix("--set="))).filter(|text| !text.contains('='));
+    Mask::of(texts()).and_all_of(nameless)
 }
 
 /// The exit code of a command. Prints on stderr why a command stopped early.

@@ -151,7 +151,7 @@ impl Service {
     pub(super) async fn find(&self, queue: Option<&str>, id: &str) -> Result<Option<StoredJob>, StoreError> {
         // What cannot be an id is not the id of a job.
         let Ok(id) = JobId::new(id) else { return Ok(None) };
-        let found = self.inner.apply.store.reader.find(&id).await?;
+        let found = self.inner.apply.find(&id).await?;
         let fits = |found: &StoredJob| found.job().queue.as_deref().is_some_and(|of| queue.is_none_or(|queue| of == queue));
         Ok(found.filter(|found| fits(found) && !self.is_over(found)))
     }
@@ -190,7 +190,7 @@ impl Service {
         let reader = &self.inner.apply.store.reader;
         let query = Query { queue: Some(queue.to_owned()), limit: PEEKED, ..Query::new(Place::Ready) };
         for found in reader.list(&query).await?.jobs.into_iter().filter(|found| !self.is_over(found)) {
-            if let Some(found) = reader.with_bodies(vec![found]).await?.pop() {
+            if let Some(found) = self.inner.apply.reading(reader.with_bodies(vec![found])).await?.pop() {
                 return Ok(Some(found));
             }
         }
@@ -208,14 +208,19 @@ impl Service {
                 alive.truncate(limit);
                 return Ok(alive);
             }
-            let over = over.into_iter().map(|found| Over {
-                id: found.id,
-                queue: queue.to_owned(),
-                generation: found.record.generation,
-                size: found.size,
-            });
-            store.queue.end_these(over).await?;
+            self.end_dead(queue, over).await?;
         }
+    }
+
+    /// Ends these dead jobs of a queue for good. One that was made anew meanwhile stays.
+    pub(super) async fn end_dead(&self, queue: &str, dead: Vec<StoredJob>) -> Result<(), StoreError> {
+        let dead = dead.into_iter().map(|found| Over {
+            id: found.id,
+            queue: queue.to_owned(),
+            generation: found.record.generation,
+            size: found.size,
+        });
+        self.inner.apply.store.queue.end_these(dead).await
     }
 
     /// Removes the ready jobs of a queue.

@@ -52,6 +52,14 @@ pub(super) fn printable(text: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// A header's name that a message of every broker can have.
+pub(super) fn header_name(text: &str) -> Result<(), Wrong> {
+    if text.chars().any(|letter| letter.is_control() || letter.is_whitespace() || letter == ':') {
+        return wrong("no header has this name: it holds white space, a colon or a control character", "write the name alone");
+    }
+    Ok(())
+}
+
 /// A duration within bounds, in ms.
 pub(super) fn duration(text: &str, least_ms: u64, most_ms: u64) -> Result<u64, Wrong> {
     let ms = units::parse_duration_ms(text).map_err(|message| (message, "write 500ms, 90s, 1h30m or PT15M".to_owned()))?;

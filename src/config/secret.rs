@@ -19,6 +19,13 @@ impl Mask {
         Mask::over_all(texts.into_iter().map(value_of).filter(|text| may_hold_a_secret(text) || may_be_a_login(text)))
     }
 
+    /// The same mask, which also hides all of these texts.
+    pub(crate) fn and_all_of<'a>(mut self, texts: impl IntoIterator<Item = &'a str>) -> Mask {
+        self.0.extend(texts.into_iter().filter(|text| !text.is_empty()).map(|text| (text.to_owned(), "***".to_owned())));
+        self.0.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        self
+    }
+
     fn over_all<'a>(texts: impl Iterator<Item = &'a str>) -> Mask {
         let mut all: Vec<(String, String)> = Vec::new();
         for text in texts {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::pop::Fetched;
-use super::unread::{AnswerShare, HangUp, UnreadAnswers};
+use super::transfers::{HangUp, Transfer, Transfers};
 use crate::budget::{Budget, Share, UsedUp};
 use crate::config::Limits;
 use crate::view::FetchedJob;
@@ -33,9 +33,12 @@ pub struct Memory(Arc<Pools>);
 #[derive(Debug)]
 struct Pools {
     calls: Budget,
+    /// Of the large bodies of requests, a part of `calls`: clients that do not send leave room to calls without
+    /// such a body.
+    bodies: Transfers,
     /// Of the large answers until their clients have taken them. Apart, so that clients that do not read stop
     /// no other call.
-    answers: UnreadAnswers,
+    answers: Transfers,
 }
 
 impl Memory {
@@ -59,7 +62,7 @@ impl Memory {
     }
 
     fn new(calls: usize, answers: usize) -> Memory {
-        Memory(Arc::new(Pools { calls: Budget::new(calls), answers: UnreadAnswers::new(answers) }))
+        Memory(Arc::new(Pools { calls: Budget::new(calls), bodies: Transfers::new(calls / 4 * 3), answers: Transfers::new(answers) }))
     }
 
     /// The part of the calls, and of the jobs that they fetch.
@@ -77,8 +80,10 @@ pub(crate) struct Account(Arc<Held>);
 struct Held {
     memory: Memory,
     share: Mutex<Share>,
+    /// Of a large body.
+    body: Mutex<Vec<Transfer>>,
     /// Of a large answer that is written.
-    answer: Mutex<Option<AnswerShare>>,
+    answer: Mutex<Option<Transfer>>,
     /// Ends the connection of the call.
     hang_up: HangUp,
 }
@@ -87,11 +92,30 @@ impl Account {
     /// A call of the connection that `hang_up` ends.
     pub(super) fn new(memory: &Memory, hang_up: HangUp) -> Account {
         let share = Mutex::new(memory.calls().share());
-        Account(Arc::new(Held { memory: memory.clone(), share, answer: Mutex::default(), hang_up }))
+        Account(Arc::new(Held { memory: memory.clone(), share, body: Mutex::default(), answer: Mutex::default(), hang_up }))
+    }
+
+    /// Takes room for so many bytes of a large body, which comes now. `revoked` is told where others need the
+    /// room, and the client does not send.
+    pub(super) async fn take_body(&self, bytes: usize, revoked: &HangUp) -> Result<(), UsedUp> {
+        let room = self.0.memory.0.bodies.take(bytes, revoked).await?;
+        self.0.body.lock().push(room);
+        self.body_goes_on();
+        Ok(())
+    }
+
+    /// A part of the large body came.
+    pub(super) fn body_goes_on(&self) {
+        self.0.body.lock().iter_mut().for_each(Transfer::goes_on);
+    }
+
+    /// The client sends no more of the body.
+    pub(super) fn body_is_over(&self) {
+        self.0.body.lock().iter_mut().for_each(Transfer::rests);
     }
 
     /// Room for a large answer of this call.
-    async fn answer(&self, bytes: usize) -> Result<AnswerShare, UsedUp> {
+    async fn answer(&self, bytes: usize) -> Result<Transfer, UsedUp> {
         self.0.memory.0.answers.take(bytes, &self.0.hang_up).await
     }
 
@@ -114,7 +138,23 @@ impl Account {
 
     /// Gives back all but so many bytes.
     pub(crate) fn keep(&self, bytes: usize) {
+        self.0.body.lock().clear();
         self.0.share.lock().shrink_to(bytes);
+    }
+
+    /// Counts the answer, which is made, as all that the call holds.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(super) fn count_answer(&self, bytes: usize) -> Result<(), UsedUp> {
+        self.keep(bytes);
+        if bytes <= SMALL || self.0.answer.lock().is_some() {
+            self.keep(0);
+            return Ok(());
+        }
+        let held = self.0.share.lock().bytes();
+        // One that is larger than all of the memory takes all.
+        self.grow(bytes.min(self.0.memory.calls().bytes()).saturating_sub(held))
     }
 
     /// Takes what this JSON text needs when it is read. Whether it may ever be there.
@@ -126,21 +166,27 @@ impl Account {
         self.take(bytes).await.map(|()| true)
     }
 
-    /// The room that an answer of so many bytes holds until it is written; a small one holds none. The call
-    /// holds nothing more.
-    pub(super) async fn for_answer(&self, bytes: usize) -> Result<Option<AnswerShare>, UsedUp> {
-        self.keep(0);
+    /// The room that an answer of so many bytes holds until it is written; a small one holds none. Until then
+    /// the answer counts as its call; afterwards the call holds nothing.
+    pub(super) async fn for_answer(&self, bytes: usize) -> Result<Option<Transfer>, UsedUp> {
+        self.count_answer(bytes)?;
         let share = self.0.answer.lock().take();
         if bytes <= SMALL {
             return Ok(None);
         }
-        let Some(mut share) = share else { return self.answer(bytes).await.map(Some) };
-        share.shrink_to(bytes);
-        Ok(Some(share))
+        let share = match share {
+            Some(mut share) => {
+                share.shrink_to(bytes);
+                Ok(Some(share))
+            }
+            None => self.answer(bytes).await.map(Some),
+        };
+        self.keep(0);
+        share
     }
 
     /// Fetched jobs as JSON: up to the one with which the text reaches `most` bytes. A text that is large is
-    /// counted before it is written. `bytes`: of the bodies.
+    /// counted before it is written. `bytes`: of bodies and headers.
     pub(super) async fn json<'a, J: Iterator<Item = FetchedJob<'a>>>(
         &self,
         jobs: impl Fn() -> J,
@@ -235,7 +281,7 @@ mod tests {
         Account::new(&Memory::new(bytes, bytes), HangUp::default())
     }
 
-    fn held(share: Result<Option<AnswerShare>, UsedUp>) -> Option<usize> {
+    fn held(share: Result<Option<Transfer>, UsedUp>) -> Option<usize> {
         share.unwrap().map(|share| share.bytes())
     }
 
@@ -248,6 +294,12 @@ mod tests {
         let share = account.for_answer(json.len()).await.unwrap().unwrap();
         assert_eq!((share.bytes(), account.for_answer(SMALL + 1).await.err()), (4 * SMALL, Some(UsedUp)));
         assert!(account.grow(4 * SMALL).is_ok(), "other calls have their own");
+        // An answer that waits for its room counts as its call.
+        assert_eq!(account.for_answer(SMALL + 1).await.err(), Some(UsedUp));
+        let other = Account::new(&account.0.memory, HangUp::default());
+        let begun = crate::clock::now();
+        assert_eq!((account.grow(4 * SMALL), other.for_answer(SMALL + 1).await.err()), (Ok(()), Some(UsedUp)));
+        assert_eq!(crate::clock::now(), begun, "nothing waits that is not counted");
     }
 
     #[tokio::test(start_paused = true)]

@@ -128,7 +128,7 @@ pub(super) async fn show(
         Some("1") => true,
         Some(other) => return Err(Problem::bad(format!("body: {} is neither 1 nor 0", quote(other)))),
     };
-    let found = api.inner.apply.store.reader.find(&id).await?.filter(|found| caller.sees(found.job())).ok_or_else(|| {
+    let found = api.inner.apply.find(&id).await?.filter(|found| caller.sees(found.job())).ok_or_else(|| {
         let detail = format!("there is no job {}: published, finished and cancelled jobs are not kept", quote(id.as_str()));
         Problem::new(StatusCode::NOT_FOUND, detail)
     })?;

@@ -48,7 +48,7 @@ mod start_gate;
 mod stats;
 mod text;
 pub(crate) mod trace;
-mod unread;
+mod transfers;
 
 pub use listener::{ListenError, Listener, Room};
 pub use problem::Problem;

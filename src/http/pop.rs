@@ -125,7 +125,7 @@ pub(super) fn span(name: &str, text: Option<Text>) -> Result<Option<u64>, Proble
 }
 
 async fn answer(api: &Api, account: Account, jobs: PoppedJobs) -> Response {
-    match account.json(|| jobs.iter().map(FetchedJob::popped), jobs.iter().map(|job| job.size).sum(), usize::MAX).await {
+    match account.json(|| jobs.iter().map(FetchedJob::popped), jobs.iter().map(|job| job.size).sum::<usize>(), usize::MAX).await {
         Ok(json) => {
             let mut response = unsent(json, jobs, api.inner.queues.clone(), api.inner.apply.store.now_us());
             response.extensions_mut().insert(account);

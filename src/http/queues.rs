@@ -92,7 +92,7 @@ pub(super) async fn peek(
     }
     account.take(2 * POP_BYTES).await?;
     let found = api.inner.apply.store.reader.peek(&queue, max, POP_BYTES).await?;
-    let bytes: usize = found.iter().map(|job| job.size).sum();
+    let bytes: usize = found.iter().map(|job| job.size + job.job().headers.footprint()).sum();
     account.keep(bytes);
     let due_ms = |at: usize| found[at].state.as_ref().map_or(found[at].score_ms, |state| state.due_ms);
     let jobs = || found.iter().enumerate().map(|(at, job)| FetchedJob::peeked(job.id.as_str(), job.job(), job.attempts(), due_ms(at)));

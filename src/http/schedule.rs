@@ -228,7 +228,7 @@ async fn stored(api: &Api, caller: &Caller, account: &Account, id: &JobId, job: 
     if let (Verdict::Added | Verdict::Replaced, Some(due_ms)) = (answer.verdict, answer.due_ms) {
         return Ok(view::Job::asked(id, job, due_ms, store.now_ms(), retry_ms));
     }
-    let found = match store.reader.find(id).await {
+    let found = match api.inner.apply.find(id).await {
         // The job is stored, even if it cannot be read now.
         Err(error) if matches!(answer.verdict, Verdict::Added | Verdict::Replaced) => {
             tracing::warn!(%error, "a job was stored, but reading it failed");

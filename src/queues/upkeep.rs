@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,8 @@ const COUNT: Duration = Duration::from_secs(5);
 const COUNTED_A_SECOND: f64 = 4000.0;
 /// The longest time between two counts of one instance in a larger fleet.
 const COUNT_MAX: Duration = Duration::from_secs(15);
+/// Up to so many queues are counted by their names, without a look at which queues there are.
+const FEW: usize = 32;
 /// In a fleet of up to this size, each instance counts as often as a single one.
 const SMALL_FLEET: u32 = 10;
 /// How often dead jobs are removed, by a fleet of any size together.
@@ -38,6 +41,21 @@ const SWEEP: Duration = Duration::from_secs(30);
 /// The pause after a count of this many sets: many are counted more rarely, and the instance is not busier.
 fn pause_after(sets: usize) -> Duration {
     Duration::from_secs(1).mul_f64(sets as f64 / COUNTED_A_SECOND)
+}
+
+/// The queues with `max_jobs` that are counted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bounded {
+    /// Those that the settings name: few, whatever callers do.
+    Named,
+    /// Those that a pattern is for, of which a caller may make many.
+    ByPattern,
+}
+
+impl Bounded {
+    fn of(name: &str) -> Bounded {
+        if name.contains('*') { Bounded::ByPattern } else { Bounded::Named }
+    }
 }
 
 /// The agent that counts and sweeps queues.
@@ -59,7 +77,13 @@ impl QueueUpkeep {
     /// Counts, sweeps and ends jobs until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let ends = Ends::new(self.store.clone(), self.fleet.clone());
-        tokio::join!(ends.run(&stop), self.count_on(&stop), self.count_bounded_on(&stop));
+        let full = Mutex::default();
+        tokio::join!(
+            ends.run(&stop),
+            self.count_on(&stop),
+            self.count_bounded_on(&stop, Bounded::Named, &full),
+            self.count_bounded_on(&stop, Bounded::ByPattern, &full),
+        );
     }
 
     async fn count_on(&self, stop: &CancellationToken) {
@@ -88,13 +112,18 @@ impl QueueUpkeep {
     }
 
     /// Counts the queues that may become full by themselves: many other queues must not delay it.
-    async fn count_bounded_on(&self, stop: &CancellationToken) {
-        if self.rules.iter().all(|rules| rules.max_jobs.is_none()) {
+    async fn count_bounded_on(&self, stop: &CancellationToken, bounded: Bounded, full: &Mutex<[HashSet<String>; 2]>) {
+        if self.rules.iter().all(|rules| rules.max_jobs.is_none() || bounded != Bounded::of(&rules.name)) {
             return;
         }
         loop {
-            let pause = match self.count_bounded().await {
-                Ok(sets) => COUNT_BOUNDED.max(pause_after(sets)),
+            let pause = match self.count_bounded(bounded).await {
+                Ok((queues, sets)) => {
+                    let mut full = full.lock();
+                    full[bounded as usize] = queues;
+                    self.gauge.set(full.iter().flatten().cloned().collect());
+                    COUNT_BOUNDED.max(pause_after(sets))
+                }
                 Err(error) => {
                     tracing::debug!(%error, "the jobs of queues with max_jobs could not be counted");
                     COUNT_BOUNDED
@@ -111,13 +140,22 @@ impl QueueUpkeep {
         clock::now() + self.fleet.borrow().shared(SWEEP)
     }
 
-    /// Counts the queues that may become full, and says which are. The number of sets counted.
-    async fn count_bounded(&self) -> Result<usize, StoreError> {
-        let counts = self.store.reader.active_counts(|queue| self.most(queue).is_some()).await?;
+    /// Counts the queues that may become full. Those that are, and the number of sets counted.
+    async fn count_bounded(&self, bounded: Bounded) -> Result<(HashSet<String>, usize), StoreError> {
+        let is_of = |name: &str| bounded == Bounded::of(name);
+        let named: Vec<String> =
+            self.rules.iter().filter(|rules| rules.max_jobs.is_some() && is_of(&rules.name)).map(|rules| rules.name.clone()).collect();
+        let (counts, sets) = if bounded == Bounded::Named && named.len() <= FEW {
+            let sets = named.len() * usize::from(self.store.keys().buckets());
+            (self.store.reader.queue_counts(&named).await?, sets)
+        } else {
+            let is_wanted = |queue: &str| self.rules.get(queue).is_some_and(|rules| rules.max_jobs.is_some() && is_of(&rules.name));
+            let counted = self.store.reader.active_counts(is_wanted).await?;
+            (counted.queues.into_values().collect(), counted.sets)
+        };
         let is_full =
-            |counts: &&QueueCounts| self.most(&counts.queue).is_some_and(|most| counts.scheduled + counts.ready + counts.reserved >= most);
-        self.gauge.set(counts.queues.values().filter(is_full).map(|counts| counts.queue.clone()).collect::<HashSet<String>>());
-        Ok(counts.sets)
+            |counts: &QueueCounts| self.most(&counts.queue).is_some_and(|most| counts.scheduled + counts.ready + counts.reserved >= most);
+        Ok((counts.into_iter().filter(is_full).map(|counts| counts.queue).collect(), sets))
     }
 
     fn most(&self, queue: &str) -> Option<u64> {

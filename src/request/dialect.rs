@@ -9,6 +9,7 @@ use super::control::{Control, once, once_as, single, strip_prefix_ignore_case};
 use super::etf1::{self, EPOCH, TARGET_KEY};
 use super::reject::{Code, Rejection};
 use crate::config::Ingest;
+use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::units::{parse_time_ms, quote};
 
 /// Artemis, Tanzu RabbitMQ, and the quorum queues of RabbitMQ 4.4: such a queue parks a message with
@@ -76,6 +77,14 @@ fn due_header(control: &mut Control, headers: &Headers, name: &str, from: Option
         return Ok(());
     }
     let Some(value) = once_as(headers, name, number_or_time)?.filter(|value| !value.trim().is_empty()) else { return Ok(()) };
+    // A message that came back from its target still has the time that Dwell delivered it for: such a
+    // time is no new delay. A later one is.
+    if headers.get(ATTEMPT).is_some() {
+        let served = headers.get(DUE).and_then(|value| value.written()?.trim().parse::<i64>().ok());
+        if parse_time_ms(value.trim()).is_ok_and(|due_ms| served.is_none_or(|served| due_ms <= served)) {
+            return Ok(());
+        }
+    }
     if let Some(other) = from {
         return Err(Rejection::new(Code::AmbiguousDelay, format!("{other} and {name} both give a delay: send one")));
     }

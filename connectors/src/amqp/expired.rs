@@ -138,6 +138,7 @@ fn restore(message: &mut Message, queue: &str) {
         return;
     }
     let (exchange, expiration) = (text("exchange"), text("original-expiration"));
+    let is_odd_exchange = matches!(told("exchange"), Some(Value::Bytes(_)));
     let keys = match told("routing-keys") {
         Some(Value::List(keys)) => keys.clone(),
         _ => Vec::new(),
@@ -157,6 +158,8 @@ fn restore(message: &mut Message, queue: &str) {
     // lapin sorts tables by name.
     headers.sort_by(|one, other| one.name.cmp(&other.name));
     message.headers = Headers::from_iter(headers);
+    let odd = [("the exchange", is_odd_exchange), ("the routing key", matches!(keys.first(), Some(Value::Bytes(_))))];
+    message.unreadable.extend(odd.into_iter().filter(|(_, is_odd)| *is_odd).map(|(what, _)| what.to_owned()));
     if let Some(key) = keys.first().and_then(Value::as_text) {
         message.destination = Destination { exchange: exchange.unwrap_or_default(), address: key.to_owned() };
     }
@@ -219,6 +222,18 @@ mod tests {
         let expiring = Properties { expiration: Some("300".to_owned()), ..Properties::default() };
         assert_eq!(message.properties.as_deref(), Some(&expiring));
         assert!(message.mark_lost);
+    }
+
+    #[test]
+    fn a_routing_key_that_is_not_utf_8_is_told() {
+        let mut message = dead("q", &[]);
+        let Some(Value::List(deaths)) = message.headers.get(DEATHS).cloned() else { unreachable!() };
+        let Value::Table(mut last) = deaths[0].clone() else { unreachable!() };
+        let odd = || Value::Bytes(bytes::Bytes::from_static(b"\xff"));
+        last.iter_mut().filter(|(name, _)| name == "routing-keys").for_each(|(_, keys)| *keys = Value::List(vec![odd()]));
+        last.iter_mut().filter(|(name, _)| name == "exchange").for_each(|(_, exchange)| *exchange = odd());
+        message.headers = Headers::from_iter([Header { name: DEATHS.to_owned(), value: Value::List(vec![Value::Table(last)]) }]);
+        assert_eq!(restored(message).unreadable, ["the exchange", "the routing key"]);
     }
 
     #[test]

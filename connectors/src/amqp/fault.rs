@@ -38,7 +38,7 @@ pub(super) fn refused(place: &str, error: lapin::Error) -> ConnectorError {
     let (kind, hint) = match (reply_code(&error), error.kind()) {
         (Some(code::ACCESS_REFUSED), _) => (ErrorKind::Denied, "check user and password, and that the user may log in from here"),
         // Of the vhost, the user or the node; some of its texts say that the connection is refused.
-        (Some(code::NOT_ALLOWED), _) if lower.contains("limit") => {
+        (Some(code::NOT_ALLOWED), _) if lower.contains("limit (") && lower.contains("is reached") => {
             (ErrorKind::Disconnected, "raise the limit of connections (rabbitmqctl set_vhost_limits, set_user_limits; connection_max)")
         }
         (Some(code::NOT_ALLOWED), _) if lower.contains("not found") => {

@@ -9,17 +9,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use lapin::options::QueueDeclareOptions;
-use lapin::types::{AMQPValue, ShortString};
+use lapin::options::{BasicConsumeOptions, BasicQosOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::connection::BrokerConnection;
 use super::fault::{code, error_text, reply_code};
 use super::queue::short;
+use super::reader::PRIORITY;
 use crate::{Caution, CautionKind, ConnectorError, SourceOptions};
 
 /// An argument of streams with an invalid value. RabbitMQ creates no queue with it, and ignores it
 /// in the comparison with a quorum queue.
 const NEVER: &str = "x-max-age";
+/// Where a reader of a stream begins.
+const OFFSET: &str = "x-stream-offset";
 const TYPE: &str = "x-queue-type";
 const LIMIT: &str = "x-delivery-limit";
 const LETTERS: &str = "x-dead-letter-exchange";
@@ -37,6 +40,12 @@ const MOST: usize = 32;
 const OFTEN: i64 = 1000;
 /// The hint for a queue that keeps messages however often they are redelivered.
 const UNLIMITED: &str = "create it again with x-delivery-limit 2147483647";
+
+/// Of a queue whose arguments a user may not see.
+const UNSEEN: &str = "may lose requests: this user may not see whether it is a stream, not durable, auto-delete, or has an x-expires, \
+    x-message-ttl, x-max-length or x-delivery-limit";
+/// What to do about it.
+const SEE: &str = "grant the user the right to configure the queue, at least for `dwell check` (rabbitmqctl set_permissions)";
 
 /// The arguments of a queue that matter here.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,9 +66,27 @@ struct Made {
     overflow: Option<String>,
 }
 
-/// Whether an existing queue is a stream, as far as this user may see.
+/// Whether an existing queue is a stream. A user who may not ask for its arguments may read it: a stream alone
+/// takes an offset from its reader, and no priority.
 pub(super) async fn is_stream(connection: &BrokerConnection, queue: &str) -> Result<bool, ConnectorError> {
-    Ok(made(connection, queue).await?.is_some_and(|made| made.is_stream))
+    match made(connection, queue).await? {
+        Some(made) => Ok(made.is_stream),
+        None => Ok(may_read(connection, queue, OFFSET, AMQPValue::LongString("next".into())).await?
+            && !may_read(connection, queue, PRIORITY, AMQPValue::LongInt(0)).await?),
+    }
+}
+
+/// Whether the server takes a reader with this argument, which takes nothing.
+async fn may_read(connection: &BrokerConnection, queue: &str, name: &'static str, value: AMQPValue) -> Result<bool, ConnectorError> {
+    let channel = connection.channel().await?;
+    let one = connection.ask(channel.basic_qos(1, BasicQosOptions::default())).await?;
+    let mut arguments = FieldTable::default();
+    arguments.insert(name.into(), value);
+    let reads = connection.ask(channel.basic_consume(short(queue)?, "".into(), BasicConsumeOptions::default(), arguments)).await?;
+    let may_read = one.is_ok() && reads.is_ok();
+    // What it was given goes back to the queue.
+    let _ = connection.ask(channel.close(200, "".into())).await?;
+    Ok(may_read)
 }
 
 /// The risks of these existing queues.
@@ -82,18 +109,18 @@ pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOpti
             cautions
                 .extend(holds_back(&made, connection.version()).map(|what| caution(CautionKind::HoldsBack, topic, &what, HELD.to_owned())));
         }
-        None => {
-            let what = format!("may drop messages that are redelivered often, or that expire: this user may not see its arguments, {back}");
-            let hint = format!("{UNLIMITED} and a dead-letter exchange, and name the queue to which that leads in `expired_queue`");
-            cautions.push(caution(CautionKind::Drops, topic, &what, hint));
-        }
+        None => cautions.push(caution(CautionKind::Loses, topic, UNSEEN, SEE.to_owned())),
     }
     // Nothing expires in the expired queue.
-    if let Some(queue) = expired_queue
-        && let Some(made) = made(connection, queue).await?
-    {
-        cautions.extend(dropped(queue, &made));
-        cautions.extend(loses(&made, false).into_iter().map(|(what, hint)| caution(CautionKind::Loses, queue, &what, hint.to_owned())));
+    if let Some(queue) = expired_queue {
+        match made(connection, queue).await? {
+            Some(made) => {
+                cautions.extend(dropped(queue, &made));
+                let losses = loses(&made, false).into_iter();
+                cautions.extend(losses.map(|(what, hint)| caution(CautionKind::Loses, queue, &what, hint.to_owned())));
+            }
+            None => cautions.push(caution(CautionKind::Loses, queue, UNSEEN, SEE.to_owned())),
+        }
     }
     Ok(cautions)
 }

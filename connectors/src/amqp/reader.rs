@@ -21,7 +21,7 @@ use super::read_limiter::ReadLimiter;
 use crate::{ConnectorError, ErrorKind, SourceOptions};
 
 /// An argument with its default value, which every queue takes and a stream refuses.
-const PRIORITY: &str = "x-priority";
+pub(super) const PRIORITY: &str = "x-priority";
 /// The most messages taken over at once.
 const CHUNK: usize = 512;
 /// The assumed memory of a message before any was delivered, in bytes.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use ::url::Position;
 use async_trait::async_trait;
 
 use super::config::Config;
@@ -63,12 +64,14 @@ impl Connector for Config {
     }
 
     fn pattern_key(&self, pattern: &str) -> Option<String> {
-        if pattern.contains('*') { url::origin_of(pattern) } else { url::parse(pattern).ok().map(String::from) }
+        if pattern.contains('*') { pattern::key(pattern) } else { url::parse(pattern).ok().map(String::from) }
     }
 
     fn keys_of(&self, to: &Destination) -> Option<Vec<String>> {
         let url = url::parse(&to.address).ok()?;
-        Some(vec![url::origin(&url), url.into()])
+        let origin = url::origin(&url);
+        let first = format!("{origin}/{}", pattern::first_part(&url[Position::BeforePath..]));
+        Some(vec![origin, first, url.into()])
     }
 
     fn hop_headers(&self, headers: &Headers) -> Vec<String> {

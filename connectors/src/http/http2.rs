@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 use super::host::STREAMS;
 use super::link::{HEADERS_MAX, Link, Unanswered};
 use super::metered::Metered;
-use super::outcome;
+use super::outcome::{self, GoneAway};
 use super::targets::Target;
 
 /// How often a connection is probed, and how long the answer may take.
@@ -86,7 +86,12 @@ pub(super) async fn begin(stream: Metered) -> Result<(Http2, Running), Box<dyn E
     poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
         Poll::Pending if connection.max_concurrent_send_streams() == NOT_SAID => Poll::Pending,
         Poll::Pending => Poll::Ready(Ok(())),
+        // With GOAWAY behind its SETTINGS: it takes no request, as while it stops.
+        Poll::Ready(Ok(())) if connection.max_concurrent_send_streams() != NOT_SAID => {
+            Poll::Ready(Err(GoneAway("the server ended the connection (GOAWAY)".to_owned()).into()))
+        }
         Poll::Ready(Ok(())) => Poll::Ready(Err("the server closed the connection before its SETTINGS".into())),
+        Poll::Ready(Err(error)) if error.is_go_away() && error.is_remote() => Poll::Ready(Err(GoneAway(outcome::of_h2(&error)).into())),
         Poll::Ready(Err(error)) => Poll::Ready(Err(Box::<dyn Error + Send + Sync>::from(error))),
     })
     .await?;
@@ -173,7 +178,7 @@ impl Link for Exchange {
         self.answers = self.shared().answers.load(Ordering::Relaxed);
         let (mut answer, mut stream) = match self.link.requests.send_request(Request::from_parts(head, ()), body.is_empty()) {
             Ok(sent) => sent,
-            Err(error) => return Err(Unanswered::Unsent(error.to_string())),
+            Err(error) => return Err(Unanswered::Unsent(outcome::of_h2(&error))),
         };
         if !body.is_empty() {
             // The client keeps what the server does not take yet. An error shows in the answer.

@@ -60,8 +60,22 @@ pub(super) fn of_broken(why: &str) -> Outcome {
 /// latter as an error only to such streams.
 pub(super) fn of_http2(error: &h2::Error) -> Outcome {
     let is_refused = error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM));
-    if error.is_remote() && is_refused { of_unsent(&error.to_string()) } else { of_broken(&error.to_string()) }
+    let why = of_h2(error);
+    if error.is_remote() && is_refused { of_unsent(&why) } else { of_broken(&why) }
 }
+
+/// An error of HTTP/2, without the text that a server may send with GOAWAY: a stranger wrote it.
+pub(super) fn of_h2(error: &h2::Error) -> String {
+    match error.reason() {
+        Some(reason) if error.is_go_away() && error.is_remote() => format!("the server ended the connection (GOAWAY): {reason}"),
+        _ => error.to_string(),
+    }
+}
+
+/// A server that ended a connection by GOAWAY before it took a request.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct GoneAway(pub(super) String);
 
 /// The outcome of a request of which nothing was sent, or that the server says not to handle.
 pub(super) fn of_unsent(why: &str) -> Outcome {

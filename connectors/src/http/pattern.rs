@@ -2,7 +2,7 @@
 
 use url::{Position, Url};
 
-use super::url::{authority, parse};
+use super::url::{authority, origin, parse};
 
 /// Why this is no pattern of `allow`, and what to write instead.
 pub(super) fn problem(pattern: &str) -> Option<(String, String)> {
@@ -28,6 +28,20 @@ pub(super) fn allows(pattern: &str, url: &Url) -> bool {
     let Ok(pattern) = serialised(pattern) else { return false };
     pattern[..Position::BeforePath] == url[..Position::BeforePath]
         && matches(&pattern[Position::BeforePath..], &url[Position::BeforePath..])
+}
+
+/// What a URL has in common with the pattern that allows it: its origin, and the first part of its path where
+/// no `*` is in that of the pattern.
+pub(super) fn key(pattern: &str) -> Option<String> {
+    let pattern = serialised(pattern).ok()?;
+    let (origin, first) = (origin(&pattern), first_part(&pattern[Position::BeforePath..]));
+    Some(if first.contains('*') { origin } else { format!("{origin}/{first}") })
+}
+
+/// The first part of this path and query.
+pub(super) fn first_part(path: &str) -> &str {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
 /// Whether the text matches; `*` is any characters. Each part is looked for once, from the left, so

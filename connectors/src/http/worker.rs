@@ -13,7 +13,7 @@ use super::host::{Attempt, Host, Next};
 use super::http2::{self, Exchange, Http2, Running};
 use super::link::{Http1, Link, Unanswered, Waited};
 use super::metered::Metered;
-use super::outcome;
+use super::outcome::{self, GoneAway};
 use super::request::request;
 use crate::Outcome;
 use crate::error::innermost;
@@ -73,7 +73,11 @@ async fn begin_http2(stream: Stream, until: Instant) -> Result<(Http2, Running),
 /// Reports the attempt that a failed connection costs.
 fn not_connected(host: &Host, began: Instant, error: &(dyn Error + 'static)) {
     if let Some(token) = host.not_connected(began) {
-        host.hosts.report(vec![(token, outcome::of_unreachable(&innermost(error)))]);
+        let outcome = match error.downcast_ref::<GoneAway>() {
+            Some(gone_away) => outcome::of_unsent(&gone_away.to_string()),
+            None => outcome::of_unreachable(&innermost(error)),
+        };
+        host.hosts.report(vec![(token, outcome)]);
     }
 }
 

@@ -238,6 +238,8 @@ fn unknown(name: &str, value: &str, is_secret: bool) -> Option<String> {
         return Some(format!("`properties`: `{name}`: {error}"));
     };
     if kind == RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN {
+        // A value may stand there by mistake.
+        let name = name.split_once('=').map_or(name, |(name, _)| name);
         return Some(format!("`properties`: `{name}` is no property of librdkafka: see its CONFIGURATION.md"));
     }
     let reason = if is_secret { String::new() } else { format!(" ({})", reason.trim().replace(&format!("\"{value}\""), "\"…\"")) };
@@ -276,6 +278,7 @@ mod tests {
             (serde_json::json!({"bootstrap": "a:1, bob:hunter2,Rest@a:9"}), "log in by `properties`"),
             (with("acks", "1"), "`acks` cannot be set: an attempt counts only"),
             (with("no.such", "1"), "`no.such` is no property of librdkafka"),
+            (with("sasl.password=hush", ""), "`sasl.password` is no property of librdkafka"),
             (with("linger.ms", "soon"), "`linger.ms` does not take this value (Invalid value"),
             (with("compression.type", "hunter2"), "(Invalid value \"…\" for configuration property \"compression."),
             (with("ssl.truststore.location", "/x"), "write `ssl.ca.location`"),

@@ -122,6 +122,17 @@ fn losses(topic: &str, value: impl Fn(&str) -> Option<String>) -> Vec<Caution> {
     cautions
 }
 
+/// The caution for a topic whose settings this user may not see.
+fn unseen(topic: &str) -> Caution {
+    Caution {
+        kind: CautionKind::Loses,
+        message: format!(
+            "`{topic}` may lose requests before they are read (cleanup.policy compact, a short retention): this user may not see its settings"
+        ),
+        hint: "grant DescribeConfigs on the topic".to_owned(),
+    }
+}
+
 /// The risks of the topic: whose clock sets the timestamps, and what it loses.
 pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution>, ConnectorError> {
     const SETTING: &str = "message.timestamp.type";
@@ -134,8 +145,7 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
         let options = AdminOptions::new().request_timeout(Some(MAKE));
         let described = runtime.block_on(admin.describe_configs(&[ResourceSpecifier::Topic(&topic)], &options));
         let described = described.map_err(|error| failed(&config, &format!("cannot read the settings of `{topic}`"), error))?;
-        // A user who may not see the settings gets no caution.
-        let Some(Ok(resource)) = described.into_iter().next() else { return Ok(Vec::new()) };
+        let Some(Ok(resource)) = described.into_iter().next() else { return Ok(vec![unseen(&topic)]) };
         let by_producers = resource.get(SETTING).is_some_and(|entry| entry.value.as_deref() == Some("CreateTime"));
         let caution = || Caution {
             kind: CautionKind::ProducerTime,

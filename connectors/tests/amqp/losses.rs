@@ -71,3 +71,22 @@ async fn a_stream_is_refused() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_stream_is_refused_to_a_user_who_may_only_read() {
+    let server = shared().await;
+    let broker = at(format!("amqp://some:pa%3Ass%40w%25rd@{}", server.address()));
+    let (_connection, channel) = client(server).await;
+    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    for (kind, is_stream) in [("stream", true), ("quorum", false), ("classic", false)] {
+        let queue = format!("some-{}", fresh());
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-queue-type".into(), text(kind));
+        channel.queue_declare(queue.as_str().into(), durable, arguments).await.unwrap();
+        let found = [broker.look(&options(&queue)).await.err(), broker.source(options(&queue)).await.err()];
+        for error in found {
+            let is_told = error.as_ref().is_some_and(|error| error.kind == ErrorKind::Config && error.message.contains("is a stream"));
+            assert_eq!((error.is_some(), is_told), (is_stream, is_stream), "{kind}: {error:?}");
+        }
+    }
+}

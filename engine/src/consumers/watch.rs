@@ -30,7 +30,7 @@ pub(super) struct Watch {
     state: Mutex<State>,
     changed: Notify,
     /// The end of the last look, which one task at a time makes.
-    looking: tokio::sync::Mutex<Option<Looked>>,
+    looking: Arc<tokio::sync::Mutex<Option<Looked>>>,
 }
 
 struct State {
@@ -97,7 +97,7 @@ impl Watch {
     pub(super) fn new(queue: &str, buckets: u16, is_cluster: bool) -> Watch {
         let heads = Heads::new(buckets, is_cluster);
         let state = State { heads, waiting: VecDeque::new(), used: clock::now(), look_at: None, is_over: false };
-        Watch { queue: queue.to_owned(), state: Mutex::new(state), changed: Notify::new(), looking: tokio::sync::Mutex::default() }
+        Watch { queue: queue.to_owned(), state: Mutex::new(state), changed: Notify::new(), looking: Arc::default() }
     }
 
     /// Adds a waiting pop at the end. False if the watch is over.
@@ -202,15 +202,20 @@ impl Watch {
     /// A look that began at `since` or later, this task's or another's. An error only if no master
     /// answered.
     pub(super) async fn look_since(self: &Arc<Self>, consumers: &Consumers, since: Instant) -> Result<(), StoreError> {
-        let mut last = self.looking.lock().await;
+        let mut last = self.looking.clone().lock_owned().await;
         // A failure that ended meanwhile is this one's: else the last of many would wait for as many.
         if let Some(looked) = last.as_ref().filter(|looked| looked.began >= since || looked.result.is_err() && looked.ended >= since) {
             return looked.result.clone();
         }
-        let began = clock::now();
-        let result = self.look(consumers).await;
-        *last = Some(Looked { began, ended: clock::now(), result: result.clone() });
-        result
+        let (watch, consumers) = (self.clone(), consumers.clone());
+        // A task: a pop whose client goes away must not leave a look behind that nobody waits for.
+        let looking = tokio::spawn(async move {
+            let began = clock::now();
+            let result = watch.look(&consumers).await;
+            *last = Some(Looked { began, ended: clock::now(), result: result.clone() });
+            result
+        });
+        looking.await.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "the process ended during a look")))
     }
 
     /// Reads the first due time of each bucket. Waits for the masters that answered before, at most for

@@ -193,3 +193,29 @@ async fn leases_without_sense_hold_up_no_other() {
     };
     clock::timeout(Duration::from_secs(10), ready).await.expect("the job is taken over");
 }
+
+#[tokio::test]
+async fn a_queue_with_a_damaged_key_keeps_its_own_jobs_and_holds_up_no_other() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    let ids = ids(&store, CROWDED, 260);
+    let limits = || PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
+    // The damaged queue's leases end first, more of them than one call takes.
+    for (queue, ids) in [("damaged", &ids[..200]), ("sound", &ids[200..])] {
+        let retry = Some(vec![3_600_000]);
+        let job = |id: &String| Job { retry: retry.clone(), on_timeout: OnTimeout::Retry, ..Job::for_queue(queue, id.clone()) };
+        let jobs: Vec<Schedule> = ids.iter().map(|id| Schedule::new(job(id), Due::In(0)).id(id.parse().unwrap())).collect();
+        store.queue.schedule(&jobs).await.unwrap();
+        while store.queue.pop(rand::random(), CROWDED, queue, limits()).await.unwrap().more {}
+    }
+    let mut raw = redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    redis::cmd("SET").arg(store.keys().due(CROWDED, "=damaged")).arg("x").exec_async(&mut raw).await.unwrap();
+    let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
+    let (_fleet, follows) = watch::channel(Fleet::alone("me "));
+    let rescue = Rescue::new(store.clone(), rules, Arc::new(Pages::default()), follows);
+    let over = async { while store.queue.leases_end(&[CROWDED]).await.unwrap()[0].is_some_and(|ahead_us| ahead_us > -1000) {} };
+    clock::timeout(Duration::from_secs(10), over).await.expect("the leases end");
+    assert!(rescue.run_once(CROWDED).await.is_err(), "the damage is told");
+    let counts = store.reader.queue_counts(&["sound".to_owned()]).await.unwrap().remove(0);
+    assert_eq!((counts.scheduled, counts.reserved), (60, 0));
+}

@@ -28,6 +28,9 @@ pub struct StoreError {
     pub message: String,
     /// What a person can do; empty if waiting helps.
     pub hint: String,
+    /// What a script of Dwell answered: its word, and what follows. The message is for people alone: it
+    /// holds names that callers choose.
+    pub(in crate::store) told: Option<Box<(String, String)>>,
     /// For class `Moved`: the slot, and the host and port of its master.
     pub(super) moved: Option<(u16, String)>,
     /// The connection failed after the call was sent and before its answer came: Redis may still
@@ -99,7 +102,7 @@ impl Class {
 impl StoreError {
     /// An error of this class.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
-        StoreError { class, message: message.into(), hint: String::new(), moved: None, unanswered: false }
+        StoreError { class, message: message.into(), hint: String::new(), told: None, moved: None, unanswered: false }
     }
 
     /// Whether the call was not run and can be repeated at once, with what was missing.
@@ -128,8 +131,11 @@ impl StoreError {
     /// Whether the script found the damage of this very job before it wrote anything, whatever else
     /// stands in the call. A key of a wrong type may be that of another request of the call.
     pub(crate) fn is_damage(&self) -> bool {
-        let words = ["DWELL_VERSION", "unreadable record"];
-        self.class == Class::Script && words.iter().any(|word| self.message.contains(word))
+        let is_damage = match &self.told {
+            Some(told) => told.0 == "DWELL_VERSION",
+            None => self.message.contains("unreadable record"),
+        };
+        self.class == Class::Script && is_damage
     }
 
     /// The error of a call that was not sent, because one before it needs a repeat first.
@@ -143,13 +149,12 @@ impl StoreError {
 
     /// Whether the job of a `fail` changed since it was read.
     pub(crate) fn is_again(&self) -> bool {
-        self.class == Class::Outdated && self.message.contains("DWELL_AGAIN")
+        self.told("DWELL_AGAIN").is_some()
     }
 
     /// The sets that the KEYS of a call lacked, each with the position of its job in the call, from 1.
     pub(crate) fn unknown_sets(&self) -> impl Iterator<Item = (usize, &str)> {
-        let (_, rest) = self.message.rsplit_once("DWELL_BROKER").unwrap_or_default();
-        let mut words = rest.split([' ', '"']).filter(|word| !word.is_empty() && *word != ":");
+        let mut words = self.told("DWELL_BROKER").unwrap_or_default().split_ascii_whitespace();
         std::iter::from_fn(move || Some((words.next()?.parse().ok()?, words.next()?)))
     }
 
@@ -162,8 +167,18 @@ impl StoreError {
 
     /// Redis's clock, epoch µs, if Redis refused the call because its deadline had passed.
     pub(crate) fn late(&self) -> Option<i64> {
-        let (_, rest) = self.message.split_once("DWELL_LATE")?;
-        rest.split(|letter: char| !letter.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok()
+        self.told("DWELL_LATE")?.split_ascii_whitespace().next()?.parse().ok()
+    }
+
+    /// What follows this word of a script, if the script answered it.
+    fn told(&self, word: &str) -> Option<&str> {
+        self.told.as_ref().filter(|told| told.0 == word).map(|told| told.1.as_str())
+    }
+
+    /// The same error, as what a script answered.
+    #[cfg(test)]
+    pub(crate) fn answered(self, word: &str, rest: &str) -> Self {
+        StoreError { told: Some(Box::new((word.to_owned(), rest.to_owned()))), ..self }
     }
 
     /// The same error with a hint for people.
@@ -211,6 +226,8 @@ impl StoreError {
             Class::Refused
         } else if lacks_lua(&error.to_string()) {
             Class::Settings
+        } else if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::NoPerm)) || is_denied(&error.to_string()) {
+            Class::Other
         } else if let Some(class) = of_script(&error.to_string()) {
             class
         } else {
@@ -227,7 +244,8 @@ impl StoreError {
             _ => "",
         };
         let moved = error.redirect_node().filter(|_| class == Class::Moved).map(|(address, slot)| (slot, address.to_owned()));
-        StoreError { moved, ..StoreError::new(class, format!("redis: {doing}: {error}")).hint(hint) }
+        let told = code.starts_with("DWELL_").then(|| Box::new((code.to_owned(), error.detail().unwrap_or_default().to_owned())));
+        StoreError { told, moved, ..StoreError::new(class, format!("redis: {doing}: {error}")).hint(hint) }
     }
 }
 
@@ -321,7 +339,7 @@ mod tests {
         let answer = redis::parse_redis_value(b"-DWELL_LATE 1790000000123456 script: 1f, on @user_script:4.\r\n").unwrap();
         let error = StoreError::from_redis("schedule", &answer.extract_error().unwrap_err());
         assert_eq!((error.late(), error.class, error.is_unreadable()), (Some(1_790_000_000_123_456), Class::Unserved, false));
-        assert_eq!(StoreError::new(Class::Io, "redis: schedule: cut at 5").late(), None);
+        assert_eq!(StoreError::new(Class::Io, "redis: schedule: DWELL_LATE cut at 5").late(), None);
     }
 
     #[test]
@@ -331,6 +349,20 @@ mod tests {
         assert_eq!(error.class, Class::Outdated);
         assert_eq!(error.unknown_sets().collect::<Vec<_>>(), [(1, "=orders"), (17, "main")]);
         assert_eq!(StoreError::held_back("schedule").unknown_sets().count(), 0);
+    }
+
+    #[test]
+    fn names_of_queues_say_nothing_of_the_error() {
+        for name in ["DWELL_AGAIN", "DWELL_BROKER", "DWELL_LATE", "DWELL_VERSION", "DWELL_LATE.12345", "DWELL_BROKER.DWELL_AGAIN"] {
+            let text = format!("-DWELL_BROKER 1 ={name} 2 =a.{name} script: 1f, on @user_script:4.\r\n");
+            let error = StoreError::from_redis("cancel", &redis::parse_redis_value(text.as_bytes()).unwrap().extract_error().unwrap_err());
+            let sets = [(1, format!("={name}")), (2, format!("=a.{name}"))];
+            assert!(error.unknown_sets().eq(sets.iter().map(|(position, set)| (*position, set.as_str()))), "{error}");
+            assert_eq!((error.late(), error.is_again(), error.is_damage()), (None, false, false), "{error}");
+        }
+        let text = "-NOPERM User dwell has no permissions to access the '{dwell:0}:due:=WRONGTYPE' key\r\n";
+        let error = StoreError::from_redis("x", &redis::parse_redis_value(text.as_bytes()).unwrap().extract_error().unwrap_err());
+        assert_eq!(error.class, Class::Other);
     }
 
     #[test]

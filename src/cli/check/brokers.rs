@@ -51,10 +51,15 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         let options = source_options(ingest, &settings.limits);
         let looked = of_source(ingest_name.clone(), broker, &options, ingest).await;
         // A missing source has no facts to check.
-        if looked.ok
-            && let Ok(cautions) = broker.connector.cautions(&options).await
-        {
-            checks.extend(cautions.into_iter().filter_map(|caution| of_caution(&ingest_name, ingest, caution)));
+        if looked.ok {
+            match broker.connector.cautions(&options).await {
+                Ok(cautions) => checks.extend(cautions.into_iter().filter_map(|caution| of_caution(&ingest_name, ingest, caution))),
+                Err(error) => checks.push(Check::warning(
+                    &ingest_name,
+                    format!("nobody knows whether `{}` loses requests: {error}", ingest.topic),
+                    error.hint.clone(),
+                )),
+            }
         }
         checks.push(looked);
     }

@@ -136,6 +136,11 @@ impl Error {
         Error::not_found("pool not found")
     }
 
+    /// Too many calls of this kind.
+    pub(super) fn many(text: &str) -> Self {
+        Error::new(StatusCode::TOO_MANY_REQUESTS, text)
+    }
+
     /// A bug in dwell.
     pub(super) fn bug() -> Self {
         Error::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error")

@@ -12,7 +12,6 @@ use super::query::Query;
 use crate::compat::service::Refusal;
 use crate::config::Scope;
 use crate::job::Job;
-use crate::request::OwnQueues;
 use crate::store::reader::lookup::Place;
 
 /// The most dead jobs that are read at once.
@@ -69,17 +68,14 @@ pub(super) async fn respawn(State(lmstfy): State<Lmstfy>, call: Call, query: Que
 pub(super) async fn delete(State(lmstfy): State<Lmstfy>, call: Call, query: Query) -> Result<StatusCode, Error> {
     let queue = call.allow(Scope::Act)?.full();
     let limit = query.limit()?;
-    let own_queues = OwnQueues::new([queue.as_str()]);
     let mut count = 0;
     while count < limit && lmstfy.service.queue(&queue).is_some() {
         let page = lmstfy.service.dead(&queue, PAGE.min(limit - count)).await?;
         if page.is_empty() {
             break;
         }
-        for dead in page {
-            lmstfy.service.end(&dead, &own_queues).await?;
-            count += 1;
-        }
+        count += page.len();
+        lmstfy.service.end_dead(&queue, page).await?;
     }
     tracing::info!(queue, count, "dead jobs removed");
     Ok(StatusCode::NO_CONTENT)

@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
+use super::answer::Error;
 use crate::clock::{self, Instant};
 use crate::compat::service::Service;
-use crate::store::error::StoreError;
 use crate::store::reader::lookup::Place;
 
 /// How old a size may be that a caller without a token gets.
@@ -17,32 +18,61 @@ const AGE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 /// The most sizes that are kept.
 const KEPT: usize = 256;
+/// The most callers that wait for a count. Each keeps a connection, which others need.
+const WAITING: usize = 8;
 
 /// The sizes that callers without a token got last.
-#[derive(Default)]
-pub(super) struct Sizes(Mutex<HashMap<(String, bool), (Instant, u64)>>);
+pub(super) struct Sizes {
+    kept: Mutex<HashMap<(String, bool), (Instant, u64)>>,
+    waiting: Semaphore,
+    /// When the next count may begin.
+    next: tokio::sync::Mutex<Instant>,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes { kept: Mutex::default(), waiting: Semaphore::new(WAITING), next: tokio::sync::Mutex::new(clock::now()) }
+    }
+}
 
 impl Sizes {
     /// How many jobs of a queue are ready, or dead. `is_known`: for the bearer of a token, who gets the
     /// size of now.
-    pub(super) async fn of(&self, service: &Service, queue: String, place: Place, is_known: bool) -> Result<u64, StoreError> {
+    ///
+    /// # Errors
+    /// Too many callers without a token wait for other sizes, or what Redis says.
+    pub(super) async fn of(&self, service: &Service, queue: String, place: Place, is_known: bool) -> Result<u64, Error> {
         if is_known {
-            return service.count(&queue, place).await;
+            return Ok(service.count(&queue, place).await?);
         }
-        // One after the other.
-        let mut kept = self.0.lock().await;
         let asked = (queue, place == Place::Dead);
-        if let Some((_, size)) = kept.get(&asked).filter(|(at, _)| at.elapsed() < AGE) {
-            return Ok(*size);
+        if let Some(size) = self.kept(&asked) {
+            return Ok(size);
         }
-        let size = service.count(&asked.0, place).await?;
+        let _waits = self
+            .waiting
+            .try_acquire()
+            .map_err(|_| Error::many("many callers without a token ask for sizes: send a token, or ask again later"))?;
+        // One after the other.
+        let mut next = self.next.lock().await;
+        if let Some(size) = self.kept(&asked) {
+            return Ok(size);
+        }
+        clock::sleep_until(*next).await;
+        let counted = service.count(&asked.0, place).await;
+        *next = clock::now() + PAUSE;
+        let size = counted?;
+        let mut kept = self.kept.lock();
         if kept.len() >= KEPT {
             kept.retain(|_, (at, _)| at.elapsed() < AGE);
         }
         if kept.len() < KEPT {
             kept.insert(asked, (clock::now(), size));
         }
-        clock::sleep(PAUSE).await;
         Ok(size)
+    }
+
+    fn kept(&self, asked: &(String, bool)) -> Option<u64> {
+        self.kept.lock().get(asked).filter(|(at, _)| at.elapsed() < AGE).map(|(_, size)| *size)
     }
 }

@@ -89,6 +89,7 @@ impl Resolver<'_> {
             }
             let max_age = Some(raw.max_age.trim()).filter(|age| !age.is_empty());
             let max_age_ms = max_age.and_then(|age| self.check(&format!("{key}.max_age"), rules::duration(age, 1, rules::LONGEST_MS)));
+            self.check(&format!("{key}.due_header"), rules::header_name(&raw.due_header));
             let due_header = Some(raw.due_header.clone()).filter(|name| !name.is_empty());
             if let Some(name) = due_header.as_deref().filter(|name| crate::request::is_read_already(name)) {
                 let wrong =

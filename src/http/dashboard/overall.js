@@ -62,8 +62,10 @@ export function overallState({ stats, problem, state }) {
       `${plural(stats.ready, 'ready job waits', 'ready jobs wait')} for a consumer, the oldest for ${duration(unfetched)}.`,
     );
   if (stats.died > 0) warn.push(`${plural(stats.died, 'job')} died within the last hour: see the dead letters.`);
+  const awaited = stats.instance ? stats.instance.waiting_for : [];
   if (stats.instance && !stats.instance.ready && bad.length === 0)
-    warn.push(`This instance is not ready: it waits for ${stats.instance.waiting_for.join(', ')}.`);
+    warn.push(`This instance is not ready: it waits for ${awaited.join(', ')}.`);
+  else if (awaited.length > 0 && bad.length === 0) warn.push(`This instance waits for ${awaited.join(', ')}.`);
   const points = [...bad, ...warn];
   if (points.length > 0) return { level: bad.length > 0 ? 'bad' : 'warn', ...summarized(points) };
   const waiting =

@@ -15,7 +15,7 @@ use super::slots::{BusyGuard, Slot};
 use crate::budget::UsedUp;
 use crate::clock;
 use crate::http::account::Account;
-use crate::http::unread::AnswerShare;
+use crate::http::transfers::{HangUp, Transfer};
 
 /// The most bytes of a body that are read though its call did not.
 const REST: u64 = 64 << 10;
@@ -26,12 +26,23 @@ const OF_BYTE: usize = 3;
 /// What a part of a body takes besides.
 const OF_PART: usize = 256;
 
+/// A body of more bytes takes room of its own before it is read.
+const LARGE: usize = 64 << 10;
+/// The step of that room, where a client does not say how many bytes it sends.
+const STEP: usize = 1 << 20;
+
 /// The body of a request. What a call does not read of it is in its [`Rest`].
 pub(super) struct AskedBody {
     body: Option<Incoming>,
     rest: Rest,
     account: Account,
     slot: Arc<Slot>,
+    /// The bytes that came, and those that there is room for as of a large body.
+    came: usize,
+    has_room_for: usize,
+    /// Others need the room of the large body.
+    revoke: HangUp,
+    revoked: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// A part that waits for room.
     waiting: Option<(Frame<Bytes>, WaitsForRoom)>,
 }
@@ -66,7 +77,20 @@ impl AskedBody {
             (false, false) => Left::Held,
         };
         let rest = Rest { left: Arc::new(Mutex::new(left)), slot: slot.clone() };
-        (request.map(|body| AskedBody { body: Some(body), rest: rest.clone(), account, slot, waiting: None }), rest)
+        (
+            request.map(|body| AskedBody {
+                body: Some(body),
+                rest: rest.clone(),
+                account,
+                slot,
+                came: 0,
+                has_room_for: LARGE,
+                revoke: HangUp::default(),
+                revoked: None,
+                waiting: None,
+            }),
+            rest,
+        )
     }
 }
 
@@ -113,22 +137,46 @@ impl hyper::body::Body for AskedBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let AskedBody { body, rest, account, slot, waiting } = &mut *self;
+        let AskedBody { body, rest, account, slot, came, has_room_for, revoke, revoked, waiting } = &mut *self;
         if waiting.is_none() {
             let Some(body) = body else { return Poll::Ready(None) };
+            let whole = body.size_hint().exact().and_then(|left| usize::try_from(left).ok());
             let polled = Pin::new(body).poll_frame(context);
             slot.set_starved(polled.is_pending());
+            if polled.is_pending() && revoked.as_mut().is_some_and(|revoked| revoked.as_mut().poll(context).is_ready()) {
+                *rest.left.lock() = Left::TooMuch;
+                *revoked = None;
+                return Poll::Ready(Some(Err(UsedUp.into())));
+            }
             *rest.left.lock() = if matches!(polled, Poll::Ready(None)) { Left::Nothing } else { Left::Held };
             let frame = match ready!(polled) {
                 Some(Ok(frame)) => frame,
                 other => return Poll::Ready(other.map(|read| read.map_err(Into::into))),
             };
-            let bytes = frame.data_ref().map_or(0, Bytes::len) * OF_BYTE + OF_PART;
-            if account.grow(bytes).is_ok() {
+            let more = frame.data_ref().map_or(0, Bytes::len);
+            let bytes = more * OF_BYTE + OF_PART;
+            // All at once: bodies that each hold a part, and wait for the rest, would wait for each other.
+            let whole = whole.map_or(0, |left| *came + left);
+            *came += more;
+            let needed = if *came <= *has_room_for && whole <= *has_room_for { 0 } else { whole.max(came.next_multiple_of(STEP)) };
+            let room = needed.saturating_sub(if *has_room_for == LARGE { 0 } else { *has_room_for });
+            *has_room_for = needed.max(*has_room_for);
+            account.body_goes_on();
+            if room == 0 && account.grow(bytes).is_ok() {
                 return Poll::Ready(Some(Ok(frame)));
             }
-            let account = account.clone();
-            *waiting = Some((frame, Box::pin(async move { account.take(bytes).await })));
+            let (account, revoke) = (account.clone(), revoke.clone());
+            if room > 0 && revoked.is_none() {
+                let revoke = revoke.clone();
+                *revoked = Some(Box::pin(async move { revoke.notified().await }));
+            }
+            let waits = async move {
+                if room > 0 {
+                    account.take_body(room * OF_BYTE, &revoke).await?;
+                }
+                account.take(bytes).await
+            };
+            *waiting = Some((frame, Box::pin(waits)));
         }
         let has_room = waiting.as_mut().map_or(Poll::Ready(Ok(())), |(_, waits)| waits.as_mut().poll(context));
         let frame = match ready!(has_room) {
@@ -165,7 +213,7 @@ impl Drop for AskedBody {
 pub(super) struct AnswerBody {
     body: Body,
     /// Of an answer that is large: it comes in one part.
-    share: Option<AnswerShare>,
+    share: Option<Transfer>,
     _work: BusyGuard,
 }
 
@@ -173,7 +221,7 @@ pub(super) struct AnswerBody {
 /// has written them.
 struct Held {
     bytes: Bytes,
-    _share: AnswerShare,
+    _share: Transfer,
 }
 
 impl AsRef<[u8]> for Held {
@@ -183,7 +231,7 @@ impl AsRef<[u8]> for Held {
 }
 
 impl AnswerBody {
-    pub(super) fn new(body: Body, share: Option<AnswerShare>, work: BusyGuard) -> Self {
+    pub(super) fn new(body: Body, share: Option<Transfer>, work: BusyGuard) -> Self {
         AnswerBody { body, share, _work: work }
     }
 }
@@ -195,7 +243,8 @@ impl hyper::body::Body for AnswerBody {
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         match (polled, self.share.take()) {
-            (Poll::Ready(Some(Ok(frame))), Some(share)) => {
+            (Poll::Ready(Some(Ok(frame))), Some(mut share)) => {
+                share.goes_on();
                 Poll::Ready(Some(Ok(frame.map_data(|bytes| Bytes::from_owner(Held { bytes, _share: share })))))
             }
             (polled, share) => {

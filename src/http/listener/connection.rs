@@ -57,6 +57,11 @@ impl TimedIo {
         self.ahead = bytes.into();
     }
 
+    /// Whether there are bytes that are read before those of the stream.
+    pub(super) fn has_ahead(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
     /// The client's further bytes get no answer.
     pub(super) fn forget_ahead(&mut self) {
         self.ahead = Bytes::new();
@@ -114,10 +119,18 @@ impl TimedIo {
             self.buffered = self.buffers.try_take(&self.slot);
         }
         if self.buffered.is_none() {
+            self.slot.set_queued(true);
             self.buffered = ready!(self.turn.get_or_insert_with(|| self.buffers.turn(&self.slot)).as_mut().poll(context));
             self.turn = None;
+            self.slot.set_queued(false);
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Waits for bytes of the client, and then for buffers: until then nothing reads them, and no time of a
+    /// reader runs.
+    pub(super) async fn buffered(&mut self) -> io::Result<()> {
+        poll_fn(|context| self.poll_buffered(context)).await
     }
 
     fn written<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {

@@ -51,7 +51,11 @@ pub(super) fn prepare(stream: &TcpStream) {
 pub(super) async fn converse(mut io: TimedIo, calls: Calls, shutdown: CancellationToken) {
     let mut answer = None;
     loop {
-        // In a box, which a wait frees.
+        // Before hyper reads: its time for a head runs for the client alone. In boxes, which a wait frees.
+        let begins = Box::pin(begins(&mut io, answer.is_some(), &shutdown)).await;
+        if !begins {
+            return;
+        }
         match Box::pin(talk(io, answer.take(), &calls, &shutdown)).await {
             Ok(None) => return,
             Ok(Some(Pause { waiting: Some(waiting), io: paused })) => {
@@ -63,18 +67,25 @@ pub(super) async fn converse(mut io: TimedIo, calls: Calls, shutdown: Cancellati
                     return;
                 }
             }
-            Ok(Some(Pause { waiting: None, io: paused })) => {
-                io = paused;
-                let next = async { !shutdown.run_until_cancelled(io.readable(HEAD)).await.unwrap_or(false) };
-                if Box::pin(next).await {
-                    return;
-                }
-            }
+            Ok(Some(Pause { waiting: None, io: paused })) => io = paused,
             Err(error) => {
                 tracing::debug!(%error, "a connection ended early");
                 return;
             }
         }
+    }
+}
+
+/// Waits until the client sends something, and for buffers. False if the connection ends before.
+async fn begins(io: &mut TimedIo, has_answer: bool, shutdown: &CancellationToken) -> bool {
+    if has_answer {
+        return io.buffered().await.is_ok();
+    }
+    tokio::select! {
+        // A request that came before the shutdown is answered.
+        biased;
+        begins = async { io.readable(HEAD).await && io.buffered().await.is_ok() } => begins,
+        () = shutdown.cancelled() => false,
     }
 }
 
@@ -136,14 +147,24 @@ async fn talk(io: TimedIo, answer: Option<Answer>, calls: &Calls, shutdown: &Can
     let parts = connection.into_parts();
     let mut io = parts.io.into_inner();
     match &waiting {
-        // A part of a request: its client is slow.
-        None if !parts.read_buf.is_empty() => return Ok(None),
         Some(waiting) if waiting.is_last() => io.forget_ahead(),
-        // Copied: even without a byte of the next requests, hyper's bytes hold its buffer.
-        _ => io.put_ahead(parts.read_buf.to_vec()),
+        // Copied: even without a byte of the next requests, hyper's bytes hold its buffer. Line ends before
+        // a request are none of it (RFC 9112, 2.2).
+        _ => {
+            let next = parts.read_buf.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or(parts.read_buf.len());
+            io.put_ahead(parts.read_buf[next..].to_vec());
+        }
+    }
+    if waiting.is_none() && io.has_ahead() {
+        calls.slot.received();
     }
     io.unbuffered();
     Ok(Some(Pause { waiting, io }))
+}
+
+/// The bytes of an answer, as far as they are known.
+fn size_of(response: &Response<axum::body::Body>) -> usize {
+    usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX)
 }
 
 /// What answers the requests of a connection.
@@ -190,6 +211,11 @@ impl Calls {
                         response = Problem::from(UsedUp).into_response();
                     }
                     let later = later::take(&mut response);
+                    account.body_is_over();
+                    let bytes = size_of(&response);
+                    if account.count_answer(bytes).is_err() {
+                        response = Problem::unsent().into_response();
+                    }
                     let is_last = !rest.read().await || slot.is_over();
                     if is_last {
                         slot.set_unread();
@@ -202,8 +228,7 @@ impl Calls {
                     (Answer { response, work }, account)
                 }
             };
-            let bytes = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
-            let share = match account.for_answer(bytes).await {
+            let share = match account.for_answer(size_of(&response)).await {
                 Ok(share) => share,
                 // The call is over.
                 Err(UsedUp) => {

@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, Id};
 
 use super::room::{Place, Room};
 use crate::clock::{self, Instant};
-use crate::http::unread::HangUp;
+use crate::http::transfers::HangUp;
 
 /// The most connections.
 pub(super) const CONNECTIONS_MAX: usize = 512;
@@ -44,6 +44,8 @@ pub(super) struct Slot {
     over: AtomicBool,
     /// A call waits, and the client has sent more meanwhile.
     ahead: AtomicBool,
+    /// The connection waits for buffers: its client has sent something.
+    queued: AtomicBool,
     /// Ends the connection.
     hang_up: HangUp,
     /// Takes the buffers of the connection.
@@ -52,10 +54,24 @@ pub(super) struct Slot {
 
 impl Slot {
     pub(super) fn new(peer: IpAddr) -> Arc<Self> {
-        let [busy, stuck, unread, starved, partial, over, ahead] = [(); 7].map(|()| AtomicBool::new(false));
+        let [busy, stuck, unread, starved, partial, over, ahead, queued] = [(); 8].map(|()| AtomicBool::new(false));
         let moved = Mutex::new(clock::now());
         let (turn, hang_up, yields) = (AtomicU64::new(turn()), HangUp::default(), Notify::new());
-        Arc::new(Slot { peer: peer.to_canonical(), turn, busy, stuck, unread, starved, partial, moved, over, ahead, hang_up, yields })
+        Arc::new(Slot {
+            peer: peer.to_canonical(),
+            turn,
+            busy,
+            stuck,
+            unread,
+            starved,
+            partial,
+            moved,
+            over,
+            ahead,
+            queued,
+            hang_up,
+            yields,
+        })
     }
 
     pub(super) fn set_stuck(&self, is_stuck: bool) {
@@ -125,6 +141,15 @@ impl Slot {
 
     pub(super) fn set_ahead(&self, is_ahead: bool) {
         self.ahead.store(is_ahead, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_queued(&self, is_queued: bool) {
+        self.queued.store(is_queued, Ordering::Relaxed);
+    }
+
+    /// Whether the connection waits for buffers, and not for its client.
+    fn is_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed)
     }
 
     /// Whether the connection can give its buffers back: it is idle, its client is slow, or has sent more than
@@ -215,7 +240,8 @@ impl Slots {
         if is_full || is_peer_full {
             let others = self.taken.iter().map(|(id, taken)| (*id, &taken.slot));
             let may_go = others.filter(|(_, other)| other.waits_for_client() && (!is_peer_full || other.peer == slot.peer));
-            let goes = may_go.max_by_key(|(_, other)| (of(&other.peer), Reverse(other.turn.load(Ordering::Relaxed))));
+            // One that waits for buffers goes last: its client waits for an answer.
+            let goes = may_go.max_by_key(|(_, other)| (!other.is_queued(), of(&other.peer), Reverse(other.turn.load(Ordering::Relaxed))));
             match goes.map(|(id, _)| id).and_then(|id| self.taken.remove(&id)) {
                 Some(other) => {
                     other.task.abort();
@@ -306,6 +332,15 @@ mod tests {
         assert!(!table.0.has_room(), "all are busy");
         works.pop();
         assert!(table.0.has_room());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_waits_for_buffers_is_the_last_that_is_closed() {
+        let mut table = Table(Slots::new(3, 3, Room::default()), tokio::task::JoinSet::new());
+        let [first, second, third] = [(); 3].map(|()| table.add(CROWD));
+        first.set_queued(true);
+        table.add(OTHER);
+        assert_eq!([&first, &second, &third].map(|slot| table.has(slot)), [true, false, true]);
     }
 
     #[tokio::test]

@@ -160,3 +160,17 @@ fn a_header_of_the_producers_own_holds_the_due_time() {
     rules.ingest.due_header = None;
     assert_eq!(scheduled(&with(to(), "eta", "tomorrow".into()), &rules).due, Due::In(0), "unset");
 }
+
+#[test]
+fn the_due_time_that_a_returned_message_was_delivered_for_is_no_new_delay() {
+    let mut rules = rules(Kind::Amqp);
+    rules.ingest.due_header = Some("eta".to_owned());
+    let back = |eta: i64| {
+        let message = bare(&[("delay-target", "orders"), ("delayed-attempt", "1"), ("delayed-due", &NOW.to_string())]);
+        with(message, "eta", Value::I64(eta))
+    };
+    for served in [NOW, NOW - 1] {
+        assert_eq!(refused(&back(served), &rules), Code::Loop);
+    }
+    assert_eq!(scheduled(&back(NOW + 60_000), &rules).due, Due::At(NOW + 60_000), "a retry of the consumer's own");
+}

@@ -12,6 +12,7 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
 use super::{About, TRACEPARENT, TRACESTATE, TraceError};
+use crate::config::Mask;
 
 /// The variables that set an endpoint: without one there are no spans.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
@@ -37,6 +38,12 @@ pub struct Span {
     span: Option<Box<opentelemetry_sdk::trace::Span>>,
 }
 
+/// What the exporter says, without the secrets of the endpoints.
+fn without_endpoints(error: &str) -> String {
+    let endpoints: Vec<String> = ENDPOINTS.into_iter().filter_map(|name| std::env::var(name).ok()).collect();
+    Mask::of(endpoints.iter().map(String::as_str)).over(error)
+}
+
 impl Traces {
     /// Reads OpenTelemetry's own variables: endpoint, headers, time-out, sampler, limits of the
     /// batches, service name (default `dwell`) and attributes. Without an endpoint there are no
@@ -49,7 +56,7 @@ impl Traces {
         if !ENDPOINTS.into_iter().any(named) {
             return Ok(Traces::default());
         }
-        let exporter = SpanExporter::builder().with_tonic().build().map_err(|error| TraceError(error.to_string()))?;
+        let exporter = SpanExporter::builder().with_tonic().build().map_err(|error| TraceError(without_endpoints(&error.to_string())))?;
         let mut resource = Resource::builder();
         if !named("OTEL_SERVICE_NAME") {
             resource = resource.with_service_name("dwell");

@@ -235,6 +235,7 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
             metrics: env.metrics.clone(),
             traces: Default::default(),
             batcher: Default::default(),
+            reads: Default::default(),
         },
         readiness: Readiness::new(["main"]),
     });

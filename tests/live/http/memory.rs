@@ -36,9 +36,10 @@ async fn add_escaped(server: &Listeners, count: usize, size: usize) {
 }
 
 /// The status of the answer on this connection, whose rest is read a little at a time.
-async fn trickle(mut link: TcpStream) -> (u16, tokio::task::JoinHandle<()>) {
+async fn trickle(line: &str, mut link: TcpStream) -> (u16, tokio::task::JoinHandle<()>) {
     let mut head = [0; 12];
-    timeout(DEADLINE, link.read_exact(&mut head)).await.expect("a status").unwrap();
+    let read = timeout(DEADLINE, link.read_exact(&mut head)).await.expect("a status");
+    read.unwrap_or_else(|error| panic!("{line}: {error}"));
     let status = std::str::from_utf8(&head[9..]).unwrap().parse().unwrap();
     let rest = tokio::spawn(async move {
         let mut ticks = interval(Duration::from_millis(100));
@@ -69,13 +70,82 @@ async fn answers_that_nobody_reads_share_a_bounded_memory() {
             let mut link = connect(&server.http).await;
             let head = format!("{line} HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n{body}", body.len());
             link.write_all(head.as_bytes()).await.unwrap();
-            trickle(link).await
+            trickle(line, link).await
         });
         let (statuses, rests): (Vec<u16>, Vec<_>) = join_all(asks).await.into_iter().unzip();
         assert!(statuses.iter().all(|status| [200, 503].contains(status)) && statuses.contains(&200), "{line}: {statuses:?}");
         survived(&server, line).await;
         rests.into_iter().for_each(|rest| rest.abort());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_are_made_and_wait_share_that_memory() {
+    let server = Listeners::start("[queues.\"n.q\"]\n").await;
+    add_escaped(&server, 80, 900 << 10).await;
+    let body = STANDARD.encode(vec![1; 900 << 10]);
+    let job = json!({"id": "one", "queue": "n.q", "for": "1h", "body_base64": body}).to_string();
+    assert_eq!(call(&server.http, "POST /v1/jobs", HEADERS, job.as_bytes()).await.status, 201);
+    let calls = [
+        (&server.http, "GET /v1/jobs/one?body=1", String::new()),
+        (&server.delay_queue, "POST /get", json!({"id": "one"}).to_string()),
+        (&server.delay_queue, "POST /pop", json!({"topic": "n.q"}).to_string()),
+    ];
+    for (listener, line, body) in calls {
+        let asks = (0..200).map(async |_| {
+            let mut link = connect(listener).await;
+            let head = format!("{line} HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n{body}", body.len());
+            link.write_all(head.as_bytes()).await.unwrap();
+            trickle(line, link).await
+        });
+        let (statuses, rests): (Vec<u16>, Vec<_>) = join_all(asks).await.into_iter().unzip();
+        assert!(statuses.iter().all(|status| [200, 503].contains(status)) && statuses.contains(&200), "{line}: {statuses:?}");
+        survived(&server, line).await;
+        rests.into_iter().for_each(|rest| rest.abort());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_do_not_end_leave_room_to_pops_and_small_calls() {
+    let server = Listeners::start("[queues.\"n.q\"]\n").await;
+    let mut links = Vec::new();
+    for _ in 0..4 {
+        let mut link = connect(&server.lmstfy).await;
+        let head = format!("PUT /api/n/q/bulk HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n", 16 << 20);
+        link.write_all(head.as_bytes()).await.unwrap();
+        // Without its end, as far as it is taken.
+        let _ = timeout(Duration::from_secs(1), link.write_all(&vec![b'1'; 15 << 20])).await;
+        links.push(link);
+    }
+    let asked = std::time::Instant::now();
+    for _ in 0..20 {
+        let job = br#"{"queue":"n.q","for":0,"body":"x"}"#;
+        assert_eq!(call(&server.http, "POST /v1/jobs", HEADERS, job).await.status, 201);
+        let popped = call(&server.http, "POST /v1/queues/n.q/pop", HEADERS, b"{}").await;
+        assert_eq!(popped.status, 200, "{popped:?}");
+    }
+    // A large body of another client takes the place of one that stands still.
+    let text = "x".repeat(900 << 10);
+    let jobs: Vec<Value> = (0..8).map(|_| json!({"queue": "n.q", "for": "1h", "body": text})).collect();
+    let stored = call(&server.http, "POST /v1/jobs", HEADERS, json!(jobs).to_string().as_bytes()).await;
+    println!("20 small calls and pops and a large body beside 4 that stand still: {:?}", asked.elapsed());
+    assert_eq!(stored.status, 200, "{stored:?}");
+    drop(links);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sizes_that_nobody_pays_for_hold_up_no_call() {
+    let server = Listeners::start("[queues.\"n.*\"]\n[http.tokens.shop]\ntoken = \"token-of-shop\"\nmay = [\"schedule\"]\n").await;
+    let asks = (0..1500).map(async |number| {
+        let line = format!("GET /api/n/q{number}/size");
+        call(&server.lmstfy, &line, "host: localhost\r\n", b"").await.status
+    });
+    let token = "authorization: Bearer token-of-shop\r\n";
+    let (headers, job) = (format!("{HEADERS}{token}"), br#"{"queue":"n.q","for":"1h","body":"x"}"#);
+    let (statuses, stored) = tokio::join!(join_all(asks), call(&server.http, "POST /v1/jobs", &headers, job));
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert!(statuses.iter().all(|status| [200, 429].contains(status)) && refused > 0, "{statuses:?}");
+    assert_eq!(stored.status, 201, "{stored:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -50,7 +50,11 @@ async fn until_there(store: &Store, id: &str, there: bool) {
 /// here, and is waited for otherwise.
 fn kafka_tools(guide: &Guide) {
     let (java, libs) = (find::java().unwrap(), find::kafka_libs().unwrap());
-    guide.tool("kafka-configs.sh", &format!("exec {} -cp '{}/*' kafka.admin.ConfigCommand \"$@\"", java.display(), libs.display()));
+    // From 4.4 on in a package of its own (scripts/kafka/pom.xml).
+    let is_tools = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("kafka-tools-");
+    let has_tools = std::fs::read_dir(&libs).unwrap().flatten().any(is_tools);
+    let class = if has_tools { "org.apache.kafka.tools.ConfigCommand" } else { "kafka.admin.ConfigCommand" };
+    guide.tool("kafka-configs.sh", &format!("exec {} -cp '{}/*' {class} \"$@\"", java.display(), libs.display()));
     guide.tool("kafka-consumer-groups.sh", "exit 0");
     guide.tool("kafka-topics.sh", "exit 0");
 }

@@ -102,3 +102,44 @@ async fn a_pop_fails_where_no_master_answers() {
     assert_eq!(error, Some(crate::store::error::Class::Timeout));
     cluster.nodes.iter().for_each(|node| node.thaw().unwrap());
 }
+
+#[tokio::test]
+async fn a_pop_that_is_given_up_leaves_no_look_behind_that_nobody_waits_for() {
+    let fixture = Fixture::new().await;
+    fixture.add("x", Due::In(0)).await;
+    fixture.server.freeze().unwrap();
+    // Its client goes away during the look.
+    let first = fixture.consumers.clone();
+    let given_up = clock::timeout(Duration::from_millis(50), async move { first.pop(&request(1, Duration::ZERO)).await.map(drop) }).await;
+    assert!(given_up.is_none());
+    let second = tokio::spawn({
+        let consumers = fixture.consumers.clone();
+        async move { consumers.pop(&request(1, Duration::ZERO)).await.map(|jobs| jobs.sent().len()) }
+    });
+    clock::timeout(Duration::from_millis(300), async {
+        while !second.is_finished() {
+            tokio::task::yield_now().await
+        }
+    })
+    .await;
+    fixture.server.thaw().unwrap();
+    assert_eq!(soon(second).await.unwrap().unwrap(), 1, "Redis was asked");
+}
+
+#[tokio::test]
+async fn a_damaged_bucket_hides_the_jobs_of_no_other() {
+    let fixture = Fixture::new().await;
+    let mut raw = redis::Client::open(fixture.server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let damaged = fixture.store.keys().bucket_of("x");
+    let set = set_of_queue(QUEUE);
+    redis::cmd("SET").arg(fixture.store.keys().due(damaged, &set)).arg("x").exec_async(&mut raw).await.unwrap();
+    let others: Vec<u16> = (0..fixture.store.keys().buckets()).filter(|bucket| *bucket != damaged).collect();
+    for bucket in &others {
+        // Without a wake-up: a look finds it.
+        add(&fixture.store, *bucket, Due::In(0)).await;
+    }
+    for _ in &others {
+        assert_eq!(fixture.pop(1, Duration::from_secs(60)).await.sent().len(), 1);
+    }
+    assert!(fixture.pop(1, Duration::ZERO).await.is_empty());
+}

@@ -74,7 +74,8 @@ pub(super) async fn fresh(settings: &Redis) -> Result<Redis, StoreError> {
     if let Some(file) = &settings.urls_file {
         fresh.urls = urls_in(&read("urls_file", file).await?);
         let wrong = |why: &str| {
-            Err(not_there("urls_file", format!("{}: {why}", file.display())).hint("write redis://USER:PASSWORD@HOST:6379, one URL a line"))
+            Err(not_there("urls_file", format!("{}: {why}", file.display()))
+                .hint("write redis://USER:PASSWORD@HOST:6379, one URL a line; a comma in it is written %2C"))
         };
         if fresh.urls.iter().any(|url| url.as_str().into_connection_info().is_err()) {
             return wrong("a line is no URL of Redis");

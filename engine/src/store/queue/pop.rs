@@ -8,14 +8,15 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use redis::{Pipeline, Value};
 
 use crate::clock;
-use crate::job::{DeadReason, JobId, is_queue_name, set_of_queue};
+use crate::job::{DeadReason, JobId, is_queue_name, queue_of_set, set_of_queue};
 use crate::retry::{self, Next};
 use crate::store::answer::{Items, micros_of};
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::reader::lookup::score;
@@ -239,24 +240,39 @@ impl Queue {
         buckets.chunks(at_once).map(|buckets| self.heads_of(set.clone(), buckets)).collect()
     }
 
-    /// Of buckets on one master.
+    /// Of buckets on one master. One with a damaged key has no jobs, and hides those of no other.
     async fn heads_of(&self, set: String, buckets: &[u16]) -> Heads {
+        let heads = match self.heads_at_once(&set, buckets).await {
+            Err(error) if error.class == Class::Script && buckets.len() > 1 => {
+                if self.may_tell_unread() {
+                    tracing::error!(queue = queue_of_set(&set), %error, "the jobs of a queue in a bucket cannot be read; run `dwell fsck`");
+                }
+                let each = buckets.iter().map(|bucket| async { self.heads_at_once(&set, std::slice::from_ref(bucket)).await });
+                let found = join_all(each).await.into_iter().map(|heads| match heads {
+                    Err(error) if error.class == Class::Script => Ok(None),
+                    heads => heads.map(|heads| heads.into_iter().next().flatten()),
+                });
+                found.collect()
+            }
+            heads => heads,
+        };
+        (buckets.to_vec(), heads)
+    }
+
+    async fn heads_at_once(&self, set: &str, buckets: &[u16]) -> Result<Vec<Option<i64>>, StoreError> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("TIME");
         for bucket in buckets {
-            pipeline.cmd("ZRANGE").arg(self.namespace.keys.due(*bucket, &set)).arg(0).arg(0).arg("WITHSCORES");
+            pipeline.cmd("ZRANGE").arg(self.namespace.keys.due(*bucket, set)).arg(0).arg(0).arg("WITHSCORES");
         }
-        let heads = async {
-            let mut answers = self.namespace.link.pipeline("looking for due jobs", &pipeline).await?.into_iter();
-            let now_us = answers.next().map_or(Ok(0), micros_of)?;
-            self.namespace.saw_clock(now_us);
-            let ahead = |head| match head {
-                Value::Array(head) => head.into_iter().nth(1).and_then(score).map(|ms| ms.saturating_mul(1000).saturating_sub(now_us)),
-                _ => None,
-            };
-            Ok(answers.map(ahead).collect())
+        let mut answers = self.namespace.link.pipeline("looking for due jobs", &pipeline).await?.into_iter();
+        let now_us = answers.next().map_or(Ok(0), micros_of)?;
+        self.namespace.saw_clock(now_us);
+        let ahead = |head| match head {
+            Value::Array(head) => head.into_iter().nth(1).and_then(score).map(|ms| ms.saturating_mul(1000).saturating_sub(now_us)),
+            _ => None,
         };
-        (buckets.to_vec(), heads.await)
+        Ok(answers.map(ahead).collect())
     }
 
     fn call_with_pops(&self, name: Name, bucket: u16, queue: &str) -> redis::Cmd {

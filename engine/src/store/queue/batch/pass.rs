@@ -38,8 +38,11 @@ pub(super) struct Item<'a> {
     /// The generation of the schedule that an action begins.
     pub(super) generation: Generation,
     pub(super) answer: Result<Answer, StoreError>,
-    /// The sets that scripts asked for: of the job that has the id.
+    /// The sets in which the job that has the id may be: what scripts asked for, and the set of the
+    /// schedule before this request.
     learned: Vec<String>,
+    /// The next request for the same id.
+    next: Option<usize>,
     /// What the last call of a `fail` was computed from.
     read: Option<(Generation, u16)>,
     /// The request has a call of its own, because a call with others failed.
@@ -70,6 +73,33 @@ impl Item<'_> {
             RequestRef::Act(_) => None,
         }
     }
+
+    /// Notes a set; false if the request knew it.
+    fn learns(&mut self, set: &str) -> bool {
+        let is_new = self.own_set().is_none_or(|own| own != set) && !self.learned.iter().any(|known| known == set);
+        if is_new {
+            self.learned.push(set.to_owned());
+        }
+        is_new
+    }
+}
+
+/// Tells each request the next one for its id, and the set in which the schedule before it puts the job.
+fn link(items: &mut [Item<'_>]) {
+    let mut last: HashMap<&str, (usize, Option<String>)> = HashMap::new();
+    for at in 0..items.len() {
+        let (id, own) = (items[at].asked.id(), items[at].own_set());
+        let before = last.get(id).cloned();
+        let mut set = own;
+        if let Some((before, put)) = before {
+            items[before].next = Some(at);
+            if let Some(set) = &put {
+                items[at].learns(set);
+            }
+            set = set.or(put);
+        }
+        last.insert(id, (at, set));
+    }
 }
 
 impl<'a> Pass<'a> {
@@ -88,13 +118,16 @@ impl<'a> Pass<'a> {
                 generation: rand::random(),
                 answer: unsent(),
                 learned: Vec::new(),
+                next: None,
                 read: None,
                 is_alone: false,
                 is_bare: false,
             }
         };
+        let mut items: Vec<Item<'a>> = asked.iter().map(item).collect();
+        link(&mut items);
         Pass {
-            items: asked.iter().map(item).collect(),
+            items,
             open: (0..asked.len()).collect(),
             wake_ups: Vec::new(),
             moved: BTreeMap::new(),
@@ -216,10 +249,13 @@ impl<'a> Pass<'a> {
     fn learn(&mut self, group: &Group, error: &StoreError, steps: &HashMap<usize, Step>) -> Result<(), StoreError> {
         let mut is_new = false;
         for (position, set) in error.unknown_sets() {
-            let Some(item) = group.members.get(position.wrapping_sub(1)).map(|at| &mut self.items[*at]) else { continue };
-            if item.own_set().is_none_or(|own| own != set) && !item.learned.iter().any(|known| known == set) {
-                item.learned.push(set.to_owned());
-                is_new = true;
+            let Some(at) = group.members.get(position.wrapping_sub(1)) else { continue };
+            is_new |= self.items[*at].learns(set);
+            // The later requests for this id would each ask for the same.
+            let mut next = self.items[*at].next;
+            while let Some(at) = next {
+                self.items[at].learns(set);
+                next = self.items[at].next;
             }
         }
         let is_again = error.is_again();
@@ -292,7 +328,7 @@ mod tests {
         let mut pass = Pass::new(&[RequestRef::Act(&fail), RequestRef::Act(&cancel)], &Keys::new("dwell", 1), &[], &[]);
         // No such job, as a server says that is no longer the master; or there was none at each read.
         let steps = HashMap::from([(0, Step::default())]);
-        let again = StoreError::new(Class::Outdated, "redis: fail: DWELL_AGAIN a");
+        let again = StoreError::new(Class::Outdated, "redis: fail: DWELL_AGAIN a").answered("DWELL_AGAIN", "a");
         let round = |pass: &mut Pass<'_>| {
             let waves = pass.waves();
             pass.refused(&waves[0][0], &again, &steps);
