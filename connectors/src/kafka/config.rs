@@ -101,6 +101,10 @@ impl Config {
 
     /// The client configuration. Reads the files that the settings name.
     pub(super) fn client(&self, role: ClientRole<'_>) -> Result<ClientConfig, ConnectorError> {
+        // First: somebody may be writing a file.
+        for (name, value) in self.properties.iter() {
+            read(name, value).map_err(|error| self.fail(error.kind, &error.message).hint(error.hint))?;
+        }
         if let Some(problem) = self.problems().into_iter().next() {
             return Err(self.fail(ErrorKind::Config, &problem));
         }

@@ -44,7 +44,7 @@ async fn a_user_logs_in_with_a_password() {
     assert!(!shown.contains("hunter2"), "{shown}");
     let Err(error) = and("sasl.password", "hunter2").source(options("a")).await else { panic!("it opened") };
     assert_eq!(error.kind, ErrorKind::Denied, "{error}");
-    let shown = fails(and("sasl.password_file", "/nowhere/password"), ErrorKind::Config).await;
+    let shown = fails(and("sasl.password_file", "/nowhere/password"), ErrorKind::Disconnected).await;
     assert!(shown.contains("cannot read /nowhere/password"), "{shown}");
 }
 

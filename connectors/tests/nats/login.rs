@@ -52,7 +52,7 @@ async fn a_user_logs_in_with_a_password() {
     let shown = fails(Config { password: Some(Secret::new("hunter2")), ..bob() }, ErrorKind::Denied).await;
     assert!(!shown.contains("hunter2"), "{shown}");
     fails(Config::at(server.url()), ErrorKind::Denied).await;
-    let shown = fails(Config { password_file: Some("/nowhere/password".into()), ..bob() }, ErrorKind::Config).await;
+    let shown = fails(Config { password_file: Some("/nowhere/password".into()), ..bob() }, ErrorKind::Disconnected).await;
     assert!(shown.contains("`password_file`: cannot read /nowhere/password"), "{shown}");
 }
 
