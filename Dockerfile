@@ -21,6 +21,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates
     && useradd --system --uid 65532 --gid 65532 --no-create-home --shell /usr/sbin/nologin dwell
 COPY --from=build /dwell /usr/local/bin/dwell
 COPY config /etc/dwell
+# Without a mount over it, the environment alone has the settings.
+RUN echo '# Mount your settings here, or set DWELL_ variables.' > /etc/dwell/dwell.toml
 USER 65532:65532
 # Mount your settings there, or name another file here and not by `-c`: every command in the container reads
 # it, and so does the health check.

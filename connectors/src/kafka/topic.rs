@@ -145,7 +145,14 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
         let options = AdminOptions::new().request_timeout(Some(MAKE));
         let described = runtime.block_on(admin.describe_configs(&[ResourceSpecifier::Topic(&topic)], &options));
         let described = described.map_err(|error| failed(&config, &format!("cannot read the settings of `{topic}`"), error))?;
-        let Some(Ok(resource)) = described.into_iter().next() else { return Ok(vec![unseen(&topic)]) };
+        let resource = match described.into_iter().next() {
+            Some(Ok(resource)) => resource,
+            Some(Err(Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed)) => {
+                return Ok(vec![unseen(&topic)]);
+            }
+            // Not there yet: there is nothing to say of it.
+            _ => return Ok(Vec::new()),
+        };
         let by_producers = resource.get(SETTING).is_some_and(|entry| entry.value.as_deref() == Some("CreateTime"));
         let caution = || Caution {
             kind: CautionKind::ProducerTime,

@@ -54,6 +54,8 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         if looked.ok {
             match broker.connector.cautions(&options).await {
                 Ok(cautions) => checks.extend(cautions.into_iter().filter_map(|caution| of_caution(&ingest_name, ingest, caution))),
+                // Not there yet: there is nothing to say of it.
+                Err(error) if error.kind == ErrorKind::Missing => {}
                 Err(error) => checks.push(Check::warning(
                     &ingest_name,
                     format!("nobody knows whether `{}` loses requests: {error}", ingest.topic),

@@ -51,7 +51,8 @@ async fn until_there(store: &Store, id: &str, there: bool) {
 fn kafka_tools(guide: &Guide) {
     let (java, libs) = (find::java().unwrap(), find::kafka_libs().unwrap());
     // From 4.4 on in a package of its own (scripts/kafka/pom.xml).
-    let is_tools = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("kafka-tools-");
+    let is_version = |rest: &str| rest.starts_with(|letter: char| letter.is_ascii_digit());
+    let is_tools = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().strip_prefix("kafka-tools-").is_some_and(is_version);
     let has_tools = std::fs::read_dir(&libs).unwrap().flatten().any(is_tools);
     let class = if has_tools { "org.apache.kafka.tools.ConfigCommand" } else { "kafka.admin.ConfigCommand" };
     guide.tool("kafka-configs.sh", &format!("exec {} -cp '{}/*' {class} \"$@\"", java.display(), libs.display()));
