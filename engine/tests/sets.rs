@@ -302,6 +302,25 @@ async fn a_queue_with_a_key_of_another_type_refuses_its_own_requests_alone() {
 }
 
 #[tokio::test]
+async fn a_refused_move_into_a_damaged_queue_refuses_no_later_request_for_its_id() {
+    let fixture = Fixture::new(1).await;
+    fixture.schedule(&jobs(1, |_| "b".to_owned()), Verdict::Added).await;
+    fixture.raw(&[b"SET", b"{dwell:00}:due:=a", b"x"]).await;
+    let into_a = jobs(1, |_| "a".to_owned());
+    let into_c = jobs(1, |_| "c".to_owned());
+    let [fire, cancel] = [Action::Fire, Action::Cancel].map(|action| Act::new(action, id("job-0")));
+    let later = [
+        (RequestRef::Act(&fire), Verdict::Firing),
+        (RequestRef::Schedule(&into_c[0]), Verdict::Replaced),
+        (RequestRef::Act(&cancel), Verdict::Cancelled),
+    ];
+    for (request, verdict) in later {
+        let answers = told(fixture.store.queue.apply(&[RequestRef::Schedule(&into_a[0]), request], &[]).await.answers);
+        assert_eq!(answers, [Err(true), Ok(verdict)]);
+    }
+}
+
+#[tokio::test]
 async fn a_broker_with_a_key_of_another_type_refuses_no_action_on_jobs_of_others() {
     let fixture = Fixture::new(1).await;
     let settings = Redis { buckets: 1, ..Redis::new(fixture.server.url()) };

@@ -41,6 +41,8 @@ pub(super) struct Item<'a> {
     /// The sets in which the job that has the id may be: what scripts asked for, and the set of the
     /// schedule before this request.
     learned: Vec<String>,
+    /// One of them is guessed: the set of the schedule before.
+    is_seeded: bool,
     /// The next request for the same id.
     next: Option<usize>,
     /// What the last call of a `fail` was computed from.
@@ -94,7 +96,7 @@ fn link(items: &mut [Item<'_>]) {
         if let Some((before, put)) = before {
             items[before].next = Some(at);
             if let Some(set) = &put {
-                items[at].learns(set);
+                items[at].is_seeded = items[at].learns(set);
             }
             set = set.or(put);
         }
@@ -118,6 +120,7 @@ impl<'a> Pass<'a> {
                 generation: rand::random(),
                 answer: unsent(),
                 learned: Vec::new(),
+                is_seeded: false,
                 next: None,
                 read: None,
                 is_alone: false,
@@ -234,6 +237,11 @@ impl<'a> Pass<'a> {
         match group.members.as_slice() {
             [at] => {
                 let item = &mut self.items[*at];
+                // That schedule may have been refused for the key of its set.
+                if std::mem::take(&mut item.is_seeded) {
+                    item.learned.clear();
+                    return true;
+                }
                 let has_guessed = item.own_set().is_none() && item.learned.is_empty() && !self.brokers.is_empty();
                 has_guessed && !std::mem::replace(&mut item.is_bare, true)
             }
