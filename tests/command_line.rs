@@ -29,6 +29,26 @@ fn a_wrong_command_line_exits_64() {
 }
 
 #[test]
+fn a_setting_without_its_name_is_not_shown() {
+    for arguments in [&["check", "--set", "redis.urls:hushhush"][..], &["check", "--set=redis.urls:hushhush"]] {
+        let (code, stdout, stderr) = run(&mut dwell(arguments));
+        assert_eq!(code, Some(64), "{stderr}");
+        assert!(stderr.contains("***") && !format!("{stdout}{stderr}").contains("hush"), "{stdout}{stderr}");
+    }
+}
+
+#[test]
+fn an_endpoint_of_spans_that_is_none_is_told_without_its_password() {
+    for endpoint in ["http://me:hush hush@127.0.0.1:1", "http://me:hushhush@ 127.0.0.1", "http://me:hush,hush@{}"] {
+        let mut run_it = dwell(&["run", "--wait", "0s", "-c", concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats.toml")]);
+        let (code, stdout, stderr) = run(run_it.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint));
+        assert_eq!(code, Some(78), "{stdout}{stderr}");
+        assert!(stderr.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{stderr}");
+        assert!(!format!("{stdout}{stderr}").contains("hush"), "{endpoint}: {stdout}{stderr}");
+    }
+}
+
+#[test]
 fn help_and_version_exit_0_on_stdout() {
     let (code, stdout, _) = run(&mut dwell(&["--help"]));
     assert_eq!(code, Some(0));

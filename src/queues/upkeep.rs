@@ -230,11 +230,62 @@ impl QueueUpkeep {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use dwell_testkit::servers::{RedisOptions, RedisServer};
+
     use super::*;
+    use crate::config::{QueueRules, Redis};
+    use crate::job::{Due, Job, OnTimeout};
+    use crate::request::Schedule;
+    use crate::store::Unobserved;
 
     #[test]
     fn the_sets_that_are_counted_a_second_stay_few() {
         let pauses = [0, 4000, 10_000].map(|sets| COUNT_BOUNDED.max(pause_after(sets)).as_millis());
         assert_eq!(pauses, [1000, 1000, 2500]);
+    }
+
+    fn rules(name: &str, max_jobs: u64) -> QueueRules {
+        QueueRules {
+            name: name.to_owned(),
+            ttr_ms: 1000,
+            retry_ms: Vec::new(),
+            on_timeout: OnTimeout::Retry,
+            max_jobs: Some(max_jobs),
+            dead_retention_ms: 1000,
+        }
+    }
+
+    #[tokio::test]
+    async fn queues_by_a_pattern_are_counted_apart_from_those_by_name() {
+        let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+        let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+        let buckets = usize::from(store.keys().buckets());
+        let rules = Arc::new(Queues::new([rules("emails", 1), rules("mine.*", 1)]));
+        let (gauge, metrics) = (QueueGauge::default(), Metrics::new([], []));
+        let upkeep = QueueUpkeep::new(store.clone(), rules, gauge.clone(), metrics, watch::channel(Fleet::alone("me ")).1);
+        // More than one call learns at a time.
+        let many: Vec<String> = (0..200).map(|number| format!("mine.{number}")).collect();
+        let of = |queue: &str| Schedule::new(Job::for_queue(queue, "x"), Due::In(3_600_000)).id(queue.parse().unwrap());
+        let jobs: Vec<Schedule> = many.iter().map(String::as_str).chain(["emails"]).map(of).collect();
+        store.queue.schedule(&jobs).await.unwrap();
+
+        let named = upkeep.count_bounded(Bounded::Named).await.unwrap();
+        assert_eq!(named, (HashSet::from(["emails".to_owned()]), buckets), "the many cost this count nothing");
+        let (by_pattern, sets) = upkeep.count_bounded(Bounded::ByPattern).await.unwrap();
+        assert_eq!(by_pattern, many.iter().cloned().collect());
+        assert!(sets >= many.len(), "{sets}");
+
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(upkeep.run(stop.clone()));
+        let all_full = async {
+            while gauge.full().len() < many.len() + 1 {
+                tokio::task::yield_now().await;
+            }
+        };
+        clock::timeout(Duration::from_secs(30), all_full).await.expect("the queues of both kinds are full");
+        stop.cancel();
+        running.await.unwrap();
     }
 }

@@ -92,7 +92,26 @@ fn body_limit(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use lapin::protocol::{AMQPError, AMQPHardError};
+
     use super::*;
+
+    #[test]
+    fn a_refused_connection_is_told_by_what_the_caller_can_do() {
+        for (text, kind) in [
+            ("NOT_ALLOWED - access to vhost '/' refused for user 'bob': connection limit (1) is reached", ErrorKind::Disconnected),
+            ("NOT_ALLOWED - connection refused for user 'bob': user connection limit (1) is reached", ErrorKind::Disconnected),
+            ("NOT_ALLOWED - connection refused: node connection limit (1) is reached", ErrorKind::Disconnected),
+            // Names of a user, which are no reason to wait.
+            ("NOT_ALLOWED - vhost limit not found", ErrorKind::Missing),
+            ("NOT_ALLOWED - access to vhost 'limit' refused for user 'reached'", ErrorKind::Denied),
+        ] {
+            let reply = AMQPError::new(AMQPHardError::NOTALLOWED.into(), text.into());
+            let told = refused("localhost", Cause::ProtocolError(reply).into());
+            assert_eq!(told.kind, kind, "{text}");
+            assert!(told.to_string().contains(text), "{told}");
+        }
+    }
 
     #[test]
     fn the_bound_of_a_body_is_read() {

@@ -173,6 +173,11 @@ impl Link {
     }
 
     pub(crate) async fn go_away(&mut self, last: u32, why: u32) {
-        self.say(GOAWAY, 0, 0, &[last.to_be_bytes(), why.to_be_bytes()].concat()).await;
+        self.go_away_saying(last, why, "").await;
+    }
+
+    /// The same with a text of the server (RFC 9113 §6.8, additional debug data).
+    pub(crate) async fn go_away_saying(&mut self, last: u32, why: u32, text: &str) {
+        self.say(GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &why.to_be_bytes(), text.as_bytes()].concat()).await;
     }
 }

@@ -92,6 +92,45 @@ async fn streams_after_the_last_one_of_a_server_that_goes_were_not_taken() {
 }
 
 #[tokio::test]
+async fn a_server_that_goes_before_it_takes_a_request_was_sent_nothing_and_its_text_is_not_shown() {
+    for why in [NO_ERROR, ENHANCE_YOUR_CALM] {
+        let number = Arc::<AtomicUsize>::default();
+        let server = Frames::start(move |mut link: Link| {
+            let is_first = number.fetch_add(1, Ordering::SeqCst) == 0;
+            async move {
+                if is_first {
+                    link.go_away_saying(0, why, "hush").await;
+                    link.request().await;
+                } else {
+                    serve(link).await;
+                }
+            }
+        })
+        .await;
+        let (sink, mut outcomes) = open(server.trusted()).await;
+        let outcome = send(&*sink, &mut outcomes, &server.url()).await;
+        assert_refused(&outcome, "the connection ended before the target took the request: the server ended the connection (GOAWAY)");
+        assert!(!format!("{outcome:?}").contains("hush"), "{outcome:?}");
+        assert_eq!(send(&*sink, &mut outcomes, &server.url()).await, Outcome::Finished);
+        assert_eq!(server.requests(), 1, "nothing is sent twice");
+    }
+}
+
+#[tokio::test]
+async fn the_text_of_a_server_that_goes_during_a_request_is_not_shown() {
+    let server = Frames::start(|mut link: Link| async move {
+        let stream = link.request().await.unwrap();
+        link.go_away_saying(stream, ENHANCE_YOUR_CALM, "hush").await;
+        let _ = link.stream.shutdown().await;
+    })
+    .await;
+    let (sink, mut outcomes) = open(server.trusted()).await;
+    let outcome = send(&*sink, &mut outcomes, &server.url()).await;
+    assert_unknown(&outcome, "the connection ended before an answer: ");
+    assert!(!format!("{outcome:?}").contains("hush"), "{outcome:?}");
+}
+
+#[tokio::test]
 async fn a_server_that_breaks_off_leaves_its_streams_open() {
     let server = Frames::start(|mut link: Link| async move {
         for _ in 0..2 {

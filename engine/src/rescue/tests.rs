@@ -67,6 +67,49 @@ async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
     assert_eq!((counts.ready, counts.reserved), (CROWD as u64 + u64::from(store.keys().buckets()) - 1, 0));
 }
 
+/// A reader of one bucket whose master hangs: its wake-up never ends.
+struct Hangs {
+    bucket: u16,
+    woken: Mutex<Vec<u16>>,
+}
+
+impl RescueObserver for Hangs {
+    fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()> {
+        self.woken.lock().push(head.bucket);
+        if head.bucket == self.bucket { std::future::pending().boxed() } else { std::future::ready(()).boxed() }
+    }
+}
+
+#[tokio::test]
+async fn a_wake_up_that_hangs_holds_up_no_rescue() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    let observer = Arc::new(Hangs { bucket: 0, woken: Mutex::default() });
+    let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
+    let (_fleet, follows) = watch::channel(Fleet::alone("me "));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(Rescue::new(store.clone(), rules, observer.clone(), follows).run(stop.clone()));
+    // The second round comes after a wake-up of each bucket, of which one still hangs.
+    for round in 1..=2 {
+        for bucket in 0..store.keys().buckets() {
+            let id = ids(&store, bucket, round).remove(round - 1);
+            let job = Schedule::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
+            store.queue.schedule(&[job]).await.unwrap();
+            let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
+            while store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().more {}
+        }
+        let all_woken = async {
+            let times = |bucket| observer.woken.lock().iter().filter(|woken| **woken == bucket).count();
+            while (0..store.keys().buckets()).any(|bucket| times(bucket) < round) {
+                tokio::task::yield_now().await;
+            }
+        };
+        clock::timeout(Duration::from_secs(60), all_woken).await.expect("each bucket is rescued");
+    }
+    stop.cancel();
+    running.await.unwrap();
+}
+
 /// The jobs that the script sends back at once, in all buckets; the others stay held.
 async fn time_out(store: &Store, set: &str, waits: usize) -> u64 {
     let mut count = 0;

@@ -113,18 +113,21 @@ impl Namespace {
         }
     }
 
-    /// What Redis keeps of a pop of this queue: a consumer that changes the queue in its lease, or makes
-    /// a lease up, names none that Redis has.
+    /// A keyed hash of pop and queue. Redis stores it, so a forged lease matches nothing.
     pub(super) fn pop_proof(&self, nonce: Nonce, queue: &str) -> Nonce {
-        let hash = blake3::Hasher::new_keyed(&self.lease_key.read()).update(&nonce).update(queue.as_bytes()).finalize();
-        std::array::from_fn(|i| hash.as_bytes()[i])
+        self.proof(&[&nonce, queue.as_bytes()])
     }
 
-    /// What proves that this lease of this job was handed out with its span and its wait, which no pop keeps.
+    /// A keyed hash of the lease and its job. The span and the wait stand in the lease alone, so a consumer
+    /// that changes one of them does not know the hash.
     pub(super) fn seal(&self, id: &JobId, lease: &PopToken) -> [u8; 8] {
-        let mut hasher = blake3::Hasher::new_keyed(&self.lease_key.read());
-        hasher.update(b"seal").update(&lease.terms()).update(lease.queue.as_bytes()).update(b"/").update(id.as_str().as_bytes());
-        let hash = hasher.finalize();
+        self.proof(&[b"seal", &lease.terms(), lease.queue.as_bytes(), b"/", id.as_str().as_bytes()])
+    }
+
+    /// The first 8 bytes of the keyed hash of these parts, one after the other. A `Hasher` holds 1.9 kB and is
+    /// slower than one call for so little.
+    fn proof(&self, parts: &[&[u8]]) -> [u8; 8] {
+        let hash = blake3::keyed_hash(&self.lease_key.read(), &parts.concat());
         std::array::from_fn(|i| hash.as_bytes()[i])
     }
 

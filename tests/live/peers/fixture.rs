@@ -23,6 +23,7 @@ declare = true
 [ingest.plain]
 broker = "kafka"
 topic = "delay.in"
+due_header = "eta"
 declare = true
 
 [ingest.delay-queue]

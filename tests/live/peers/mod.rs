@@ -5,6 +5,7 @@
 //!   its own.
 //! - `etf1`, `timebridge`, `sky_uk`: schedulers of Kafka; `nats_schedules`: those of NATS's server;
 //!   `delay_queue`: what clients of ouqiang's push to a topic.
+//! - `due_header`: a framework's own header with the due time, such as Celery's `eta`.
 //! - `lmstfy`, `delay_queue_server`: what clients of lmstfy and of ouqiang's delay-queue do, on the
 //!   `listeners` of `[compat]`; `waiting`: their consumers that wait.
 //! - `guides`, `queue_guides`, `url_guides`: the pages that lead from them to Dwell, and those about
@@ -13,6 +14,7 @@
 
 mod delay_queue;
 mod delay_queue_server;
+mod due_header;
 mod etf1;
 mod fixture;
 mod guide;
@@ -53,6 +55,7 @@ async fn the_cases_of_other_schedulers_hold() {
         nats_schedules::of_one_target(&fixture),
         delay_queue::pushed_jobs(&fixture),
         delay_queue::what_push_refuses(&fixture),
+        due_header::times(&fixture),
     );
     fixture.end().await;
 }

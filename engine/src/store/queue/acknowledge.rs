@@ -12,7 +12,7 @@ use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::pop::PopToken;
 use crate::store::queue::schedule::CALL_JOBS;
-use crate::store::record;
+use crate::store::record::{self, Nonce};
 use crate::store::scripts::Name;
 
 /// What becomes of a job that a consumer holds.
@@ -214,6 +214,7 @@ impl Queue {
         let sets: BTreeSet<String> = of_group().map(|word| set_of_queue(&word.lease.queue)).collect();
         let sets: Vec<String> = sets.into_iter().collect();
         let mut call = self.namespace.script_call(Name::Acknowledge, group.bucket, &sets);
+        let mut last: Option<(&PopToken, Nonce)> = None;
         for Acknowledge { id, lease, word } in of_group() {
             let ms = |ms: &Option<u64>| ms.map(|ms| ms.to_string()).unwrap_or_default();
             let (name, more) = match word {
@@ -229,7 +230,15 @@ impl Queue {
             call.arg(name).arg(id.as_str()).arg(set_of_queue(&lease.queue));
             // A lease that a consumer changed is none that Redis has.
             let is_sealed = lease.seal == self.namespace.seal(id, lease);
-            let proof = if is_sealed { self.namespace.pop_proof(lease.nonce, &lease.queue) } else { rand::random() };
+            let proof = match last {
+                _ if !is_sealed => rand::random(),
+                // Most jobs of a call come from one pop.
+                Some((other, proof)) if other.nonce == lease.nonce && other.queue == lease.queue => proof,
+                _ => self.namespace.pop_proof(lease.nonce, &lease.queue),
+            };
+            if is_sealed {
+                last = Some((lease, proof));
+            }
             call.arg(&proof[..]).arg(more);
         }
         call
