@@ -166,7 +166,7 @@ impl Account {
     /// Takes what this JSON text needs when it is read. Whether it may ever be there.
     pub(crate) async fn read(&self, json: &[u8]) -> Result<bool, UsedUp> {
         // Every value but the first of a list or an object follows a comma.
-        let most = json.iter().filter(|byte| **byte == b',').count() * ELEMENT;
+        let most = memchr::memchr_iter(b',', json).count() * ELEMENT;
         let bytes = if most <= FEW { most } else { elements(json) * ELEMENT };
         if bytes > self.0.memory.calls().bytes() {
             return Ok(false);

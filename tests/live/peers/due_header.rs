@@ -6,15 +6,14 @@ use dwell_testkit::servers::BrokerKind;
 use super::fixture::{Fixture, now_ms, rfc3339};
 use crate::routes::environment::request;
 
-/// As RFC 3339, as epoch seconds and as epoch ms, and what is none.
+/// As RFC 3339 and as epoch ms, and what is none.
 pub(super) async fn times(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.eta").await;
     let due = now_ms() / 1000 * 1000 + 3_000;
-    let seconds = due / 1000;
-    for (id, eta) in [("eta-text", rfc3339(due, 2)), ("eta-s", seconds.to_string()), ("eta-ms", due.to_string())] {
+    for (id, eta) in [("eta-text", rfc3339(due, 2)), ("eta-ms", due.to_string())] {
         fixture.send("delay.in", [request(id, &[("eta", &eta), ("delay-id", id), ("delay-target", "out.eta")])]).await;
     }
-    for id in ["eta-text", "eta-s", "eta-ms"] {
+    for id in ["eta-text", "eta-ms"] {
         let job = target.job(id).await;
         assert_eq!(job.body, id);
         let at = target.first_ms(id).unwrap();

@@ -45,13 +45,15 @@ local function leaves(id, set)
   unheld[set] = (unheld[set] or 0) + 1
 end
 
+local ids = {}
+for i = 2, #ARGV, 5 do push(ids, ARGV[i]) end
+local olds = call('HMGET', STATE, unpack(ids))
 for i = 1, #ARGV, 5 do
   local word, id, set, nonce, more = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
-  local bytes = call('HGET', STATE, id)
+  local bytes = olds[(i + 4) / 5]
   local deadline = bytes and call('ZSCORE', HELD, id)
-  local state = bytes and is_readable(bytes) and read_state(bytes)
   local verdict, ms = 'stale', nil
-  local holds = state and state.pop == nonce and DUE[set]
+  local holds = bytes and is_readable(bytes) and pop_of(bytes) == nonce and DUE[set]
   if not bytes and call('HEXISTS', JOBS, id) == 0 then
     verdict = is_gone(id, set) and 'fired' or 'not_found'
   elseif not holds then
@@ -60,6 +62,7 @@ for i = 1, #ARGV, 5 do
     verdict = is_own and 'stale' or 'not_found'
   elseif holds and not deadline then
     -- What this lease ended with; the state forgets it when the job is handed out again.
+    local state = read_state(bytes)
     local dead = state.reason ~= 0
     if word == 'fail' and has(state.marks, FAILED) then
       verdict, ms = dead and 'dead' or 'failed', not dead and call('ZSCORE', DUE[set], id) or nil
@@ -74,9 +77,10 @@ for i = 1, #ARGV, 5 do
     elseif word == 'finish' or word == 'drop' then
       verdict = word == 'finish' and 'finished' or 'dropped'
       push(finished, id)
-      push(over, id, gone_entry(word == 'finish' and 'n' or 'd', state, set))
+      push(over, id, gone_entry_of(word == 'finish' and 'n' or 'd', bytes, set))
       leaves(id, set)
     else
+      local state = read_state(bytes)
       state.flags, state.crashes = 0, 0
       if word == 'release' then
         verdict, ms = 'released', after(tonumber(more))

@@ -37,6 +37,10 @@ end
 
 local LOOKED_MAX, SLICE = 1024, 16
 local ids, states, held, text, orphans = {}, {}, {}, {}, {}
+-- A state up to its due time: held, the first attempt at the first step.
+local FRESH = struct.pack('>BBBI4I2', STATE_VERSION, FLAG_HELD, 0, 1, 0)
+-- By span: a number is slow to format.
+local deadlines = {}
 local bytes, looked, count, unknown, is_cut = 0, 0, 0, 0, false
 local slice = math.min(4, most)
 while count < most and looked < LOOKED_MAX and not is_cut do
@@ -68,12 +72,12 @@ while count < most and looked < LOOKED_MAX and not is_cut do
         end
         state = struct.pack('>BBBI4', STATE_VERSION, FLAG_HELD, 0, attempt + 1) .. sub(state, 8, 17) .. nonce .. sub(state, 26, 41) .. string.char(marks) .. sub(state, 43)
       else
-        local fresh = new_state(record, tonumber(page[2 * i]))
-        fresh.flags, fresh.attempt, fresh.pop = FLAG_HELD, 1, nonce
-        state = write_state(fresh)
+        -- Generation and fingerprint stand beside each other in the record, too.
+        state = FRESH .. struct.pack('>i8', tonumber(page[2 * i])) .. nonce .. sub(record, 7, 22) .. string.char(marks_of(record), 0)
       end
       local span = math.min(lease or struct.unpack('>I4', record, 3), longest)
-      local deadline = int(after(span))
+      if not deadlines[span] then deadlines[span] = int(after(span)) end
+      local deadline = deadlines[span]
       ids[count] = id
       push(text, '\0', id)
       push(states, id, state)

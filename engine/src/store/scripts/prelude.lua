@@ -140,6 +140,7 @@ local function read_state(bytes)
   s.error = string.sub(bytes, at)
   return s
 end
+local function pop_of(bytes) return sub(bytes, 18, 25) end
 local function write_state(s)
   return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.pop, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
 end
@@ -156,6 +157,11 @@ local function is_readable(bytes) return not bytes or byte(bytes, 1) == STATE_VE
 local function gone_entry(outcome, s, set)
   local owner = sub(set, 1, 1) == '=' and set or ''
   return outcome .. struct.pack('>Bc8i8c8', s.marks, s.fingerprint, s.due, s.generation) .. owner
+end
+-- The same from the bytes of a state.
+local function gone_entry_of(outcome, bytes, set)
+  local owner = sub(set, 1, 1) == '=' and set or ''
+  return outcome .. sub(bytes, 42, 42) .. sub(bytes, 34, 41) .. sub(bytes, 10, 17) .. sub(bytes, 26, 33) .. owner
 end
 local GONE_BYTES = 18
 local function gone_outcome(entry) return string.sub(entry, 1, 1) end
@@ -381,5 +387,5 @@ local function popped(pops, pops_old, nonce) return call('HGET', pops, nonce) or
 -- Whether this pop still has the job.
 local function has_popped(id, nonce)
   local bytes = call('HGET', STATE, id)
-  return bytes and is_readable(bytes) and byte(bytes, 2) == FLAG_HELD and sub(bytes, 18, 25) == nonce and bytes
+  return bytes and is_readable(bytes) and byte(bytes, 2) == FLAG_HELD and pop_of(bytes) == nonce and bytes
 end
