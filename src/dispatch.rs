@@ -11,7 +11,7 @@
 
 mod attempt;
 mod bucket_timers;
-mod claim_limits;
+mod claim_concurrency;
 mod claim_scheduler;
 mod destinations;
 mod due_queue;

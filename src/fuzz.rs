@@ -1,12 +1,12 @@
 //! Entry points to parsers that only this package calls, for the package `fuzz`.
 
 use crate::http::fuzz;
-use crate::request::{Rules, Schedule};
+use crate::request::{NewJob, RequestRules};
 use crate::store::reader::list;
 
 /// The body of `POST /v1/jobs`; `None` if it is rejected.
 #[must_use]
-pub fn new_job(body: &[u8], rules: &Rules, now_ms: i64) -> Option<Schedule> {
+pub fn new_job(body: &[u8], rules: &RequestRules, now_ms: i64) -> Option<NewJob> {
     fuzz::new_job(body, rules, now_ms)
 }
 

@@ -20,7 +20,7 @@ use crate::config;
 use crate::publisher::Publisher;
 use crate::readiness::{Outage, Readiness, Waiting};
 use crate::reconnect::Backoff;
-use crate::request::Rules;
+use crate::request::RequestRules;
 use crate::telemetry::{IngestMetrics, IngestResult, PauseReason, Paused};
 
 mod batch;
@@ -50,7 +50,7 @@ pub struct Ingest {
     name: String,
     source: BrokerConfig,
     options: SourceOptions,
-    rules: Rules,
+    rules: RequestRules,
     rejected: Destination,
     publisher: Publisher,
     replier: Replier,
@@ -74,7 +74,7 @@ enum End {
 /// What [`Ingest::new`] needs.
 pub struct Parts {
     /// The rules for its requests.
-    pub rules: Rules,
+    pub rules: RequestRules,
     /// The broker to read from.
     pub source: BrokerConfig,
     /// Where bad requests go.

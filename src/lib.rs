@@ -13,7 +13,7 @@
 //! - [`rescue`]: takes over expired leases; [`sweep`]: removes what has expired, and updates the
 //!   gauges.
 //! - [`fleet`]: the instances of a namespace.
-//! - [`bridge`]: starts, runs and drains all agents; [`readiness`]: what the start waits for.
+//! - [`runtime`]: starts, runs and drains all agents; [`readiness`]: what the start waits for.
 //! - [`clock`]: the only module that reads time; [`alarm`]: an exact timer; [`reconnect`]: backoff;
 //!   [`shutdown`]: signals.
 //! - [`telemetry`]: logs, metrics and traces; [`http`]: probes, admin API and dashboard; [`compat`]:
@@ -37,7 +37,7 @@ cfg_if::cfg_if! {
     if #[cfg(feature = "internals")] {
         pub mod alarm;
         pub mod apply;
-        pub mod bridge;
+        pub mod runtime;
         pub mod compat;
         pub mod config;
         pub mod delayed_headers;
@@ -59,7 +59,7 @@ cfg_if::cfg_if! {
     } else {
         mod alarm;
         mod apply;
-        mod bridge;
+        mod runtime;
         mod compat;
         mod config;
         mod delayed_headers;

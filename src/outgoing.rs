@@ -4,7 +4,7 @@ use dwell_connectors::{Capabilities, Header, Headers, Message, Value};
 
 use crate::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ERROR, ERROR_DETAIL, ID, LAST_ERROR, ROUND};
 use crate::job::{Action, Confirm, DeadReason, JobId};
-use crate::store::queue::lease::Lease;
+use crate::store::queue::claim::ClaimedJob;
 use crate::store::queue::schedule::Answer;
 use crate::view;
 
@@ -32,7 +32,7 @@ pub fn refusal(headers: &Headers) -> Option<String> {
 /// One attempt of a job, for a broker with these capabilities: body, key, properties and headers as
 /// received, and the `delayed-*` headers.
 #[must_use]
-pub fn attempt(lease: &Lease, broker: &Capabilities) -> Message {
+pub fn attempt(lease: &ClaimedJob, broker: &Capabilities) -> Message {
     let job = &lease.record.job;
     let mut headers = job.headers.clone();
     headers.push(ID, Value::Text(lease.id.as_str().to_owned()));
@@ -52,7 +52,7 @@ pub fn attempt(lease: &Lease, broker: &Capabilities) -> Message {
 
 /// A dead letter: the last attempt, with the reason and the last error.
 #[must_use]
-pub fn dead_letter(lease: &Lease, broker: &Capabilities, reason: DeadReason) -> Message {
+pub fn dead_letter(lease: &ClaimedJob, broker: &Capabilities, reason: DeadReason) -> Message {
     let mut message = attempt(lease, broker);
     without_copies(&mut message, broker);
     message.headers.push(DEAD_REASON, Value::Text(reason.as_str().to_owned()));
@@ -64,7 +64,7 @@ pub fn dead_letter(lease: &Lease, broker: &Capabilities, reason: DeadReason) -> 
 /// the same id. It changes after a replace, reschedule or requeue, with each attempt if the
 /// consumer confirms, and for the dead letter.
 #[must_use]
-pub fn dedupe_id(lease: &Lease) -> String {
+pub fn dedupe_id(lease: &ClaimedJob) -> String {
     // A `Hasher` would initialise two kilobytes for these few bytes.
     let hash = blake3::hash(&[&lease.state.generation[..], lease.id.as_str().as_bytes()].concat()).to_hex();
     let schedule = &hash[..32];

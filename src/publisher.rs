@@ -31,7 +31,7 @@ pub type Reports = mpsc::UnboundedReceiver<Vec<(Token, Outcome)>>;
 
 /// A publication of the dispatcher, which draws its tokens from [`Publisher::token`].
 #[derive(Debug)]
-pub struct Attempt {
+pub struct PublicationRequest {
     /// Identifies the outcome.
     pub token: Token,
     /// The destination.
@@ -152,7 +152,7 @@ impl Publisher {
     }
 
     /// Publishes. Each outcome arrives in the reports, by its deadline at the latest.
-    pub async fn publish(&self, attempts: Vec<Attempt>) {
+    pub async fn publish(&self, attempts: Vec<PublicationRequest>) {
         let Some(sink) = self.enter(|pending| {
             let mut by_deadline: Vec<(Instant, Vec<Token>)> = Vec::new();
             for attempt in &attempts {
@@ -172,7 +172,7 @@ impl Publisher {
         };
         let publications = attempts
             .into_iter()
-            .map(|Attempt { token, to, message, dedupe_id, deadline }| Publication {
+            .map(|PublicationRequest { token, to, message, dedupe_id, deadline }| Publication {
                 token,
                 to,
                 message,

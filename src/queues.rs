@@ -2,8 +2,8 @@
 //! drop-in listeners stand on this.
 
 mod ends;
+pub mod lease_actions;
 mod upkeep;
-pub mod words;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::config::{QueueRules, Queues};
 use crate::consumers::{Consumers, PopRequest, PoppedJobs};
 use crate::job::DeadReason;
 use crate::store::error::StoreError;
-use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, LeaseVerdict};
+use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseVerdict};
 use crate::store::queue::pop::Popped;
 use crate::telemetry::{LeaseEnd, Metrics, QueueMetrics};
 pub use upkeep::QueueUpkeep;
@@ -27,8 +27,8 @@ pub const POP_BYTES: usize = 8 << 20;
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The most queues of one pop.
 pub const QUEUES_MAX: usize = 100;
-/// The most words of one call on leases.
-pub const WORDS_MAX: usize = 1000;
+/// The most lease_actions of one call on leases.
+pub const MAX_ACKNOWLEDGEMENTS: usize = 1000;
 
 /// The queues of an instance. Cheap to clone.
 #[derive(Clone)]
@@ -118,11 +118,11 @@ impl QueueService {
         jobs
     }
 
-    /// Carries out words on leases and counts them.
-    pub async fn acknowledge(&self, words: &[Acknowledge]) -> Vec<Result<Acknowledged, StoreError>> {
-        let answers = self.consumers.acknowledge(words).await;
+    /// Carries out lease_actions on leases and counts them.
+    pub async fn acknowledge(&self, acknowledgements: &[Acknowledgement]) -> Vec<Result<Acknowledged, StoreError>> {
+        let answers = self.consumers.acknowledge(acknowledgements).await;
         let mut ends: HashMap<(&str, LeaseEnd), u64> = HashMap::new();
-        for (word, answer) in words.iter().zip(&answers) {
+        for (action, answer) in acknowledgements.iter().zip(&answers) {
             let end = match answer.as_ref().map(|answer| answer.verdict) {
                 Ok(LeaseVerdict::Finished) => LeaseEnd::Finished,
                 Ok(LeaseVerdict::Failed) => LeaseEnd::Failed,
@@ -133,7 +133,7 @@ impl QueueService {
                 Ok(LeaseVerdict::Released) => LeaseEnd::Released,
                 _ => continue,
             };
-            *ends.entry((&word.lease.queue, end)).or_default() += 1;
+            *ends.entry((&action.lease.queue, end)).or_default() += 1;
         }
         for ((queue, end), count) in ends {
             if let Some(metrics) = self.metrics_of(queue) {

@@ -6,7 +6,7 @@
 //!   headers that set them.
 //! - `dialect`: the headers of other schedulers; `etf1`: one scheduler's use of message keys;
 //!   `envelope`: a JSON body.
-//! - `target`: the target and whether it is allowed; `queue`, `gauge`: the queue instead of a target,
+//! - `target`: the target and whether it is allowed; `queue`, `full_queues`: the queue instead of a target,
 //!   and whether it is full; `headers`: which headers pass on.
 //! - `origin`: the identity of a message; `rounds`: how often a message returned; `moved`: jobs
 //!   that move to another broker.
@@ -16,7 +16,7 @@ mod control;
 mod dialect;
 mod envelope;
 mod etf1;
-mod gauge;
+mod full_queues;
 mod headers;
 mod moved;
 mod origin;
@@ -36,10 +36,10 @@ pub(crate) fn is_read_already(name: &str) -> bool {
     ["delay-", "delayed-"].iter().any(|prefix| control::strip_prefix_ignore_case(name, prefix).is_some()) || dialect::owns(name)
 }
 
-pub use gauge::QueueGauge;
+pub use full_queues::FullQueues;
 pub use moved::Moving;
 pub use parse::{act_on, dead_job, due_within, from_fields, parse};
 pub use reject::{Code, Rejection};
-pub use rules::{BrokerRules, Rules};
+pub use rules::{BrokerRules, RequestRules};
 
-pub use dwell_engine::request::{Act, Origin, OwnQueues, Request, Schedule};
+pub use dwell_engine::request::{Act, NewJob, Origin, OwnQueues, Request};

@@ -1,7 +1,7 @@
 //! Lists what waits, fires a job before its time, and reads what became of it:
 //! `cargo run -p dwell-engine --example look_and_fire redis://127.0.0.1:6379`
 
-use dwell_engine::{Client, Destination, Due, Error, Job, Page, Place, Query, Redis, Schedule, Verdict};
+use dwell_engine::{Client, Destination, Due, Error, Job, NewJob, Page, Place, Query, Redis, Verdict};
 
 /// Stores two jobs, fires one, and answers the page of what waits.
 pub(crate) async fn run(url: &str) -> Result<Page, Error> {
@@ -9,7 +9,7 @@ pub(crate) async fn run(url: &str) -> Result<Page, Error> {
     for order in [17, 18] {
         let id = format!("order-{order}").parse().expect("a short text without control characters is an id");
         let job = Job::new("main", Destination::new("orders.close"), order.to_string());
-        client.schedule(&Schedule::new(job, Due::In(3_600_000)).id(id)).await?;
+        client.schedule(&NewJob::new(job, Due::In(3_600_000)).id(id)).await?;
     }
     let first = "order-17".parse().expect("a short text without control characters is an id");
     assert_eq!(client.fire(&first).await?, Verdict::Firing);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dwell_engine::worker::{Context, Outcome};
-use dwell_engine::{Client, Due, Error, Job, Redis, Schedule, Worker};
+use dwell_engine::{Client, Due, Error, Job, NewJob, Redis, Worker};
 use futures_util::StreamExt;
 use futures_util::stream;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Error> {
     let client = Client::connect(&config, &[]).await?;
     let storing = stream::iter(0..jobs).map(|number| {
         let (client, job) = (client.clone(), Job::for_queue("nothing", number.to_string()));
-        async move { client.schedule(&Schedule::new(job, Due::In(0))).await }
+        async move { client.schedule(&NewJob::new(job, Due::In(0))).await }
     });
     let mut storing = storing.buffer_unordered(STORING);
     while let Some(stored) = storing.next().await {

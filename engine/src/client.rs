@@ -16,7 +16,7 @@ use self::fetching::Fetching;
 use crate::clock::{self, Instant};
 use crate::config::Redis;
 use crate::job::{Action, Due, JobId, Verdict};
-use crate::request::{Act, Attempt, Schedule};
+use crate::request::{Act, AttemptRef, NewJob};
 use crate::retry;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::batch::RequestRef;
@@ -39,7 +39,7 @@ const BROKERS_FRESH: Duration = Duration::from_secs(5);
 /// nothing.
 ///
 /// A call that fails may have been carried out: its answer can be lost on the way. Send the same
-/// [`Schedule`] or [`Act`] again at once, before any later request for that id: the engine
+/// [`NewJob`] or [`Act`] again at once, before any later request for that id: the engine
 /// recognises the repeat and answers as before. It remembers, at least:
 ///
 /// - a schedule while its job exists, and then for `delivery.dedupe_window` of the instances;
@@ -97,24 +97,24 @@ impl Client {
     }
 
     /// Stores a job, durably by the time this returns. Answers `Added`; or, where the id exists, by
-    /// the [`conflict`](Schedule::conflict) of the schedule: `Replaced`, `Kept` or `Conflict`;
+    /// the [`conflict`](NewJob::conflict) of the schedule: `Replaced`, `Kept` or `Conflict`;
     /// `Duplicate` where the same job is there.
     ///
     /// # Errors
     /// [`Class::Other`] where nobody ever joined the namespace for the job's broker: no instance
     /// would deliver the job; and where the name of its queue cannot be used. [`Class::Oom`] where Redis is full. Else as
     /// [`connect`](Client::connect).
-    pub async fn schedule(&self, schedule: &Schedule) -> Result<Answer, StoreError> {
-        match &schedule.job.queue {
+    pub async fn schedule(&self, new_job: &NewJob) -> Result<Answer, StoreError> {
+        match &new_job.job.queue {
             Some(queue) => {
                 queues::refuse_invalid_queue(queue)?;
                 if !self.has_fresh_brokers() {
                     self.rejoin().await?;
                 }
             }
-            None => self.refuse_unknown_broker(&schedule.job.broker).await?,
+            None => self.refuse_unknown_broker(&new_job.job.broker).await?,
         }
-        self.apply(RequestRef::Schedule(&self.with_rules(schedule))).await
+        self.apply(RequestRef::NewJob(&self.with_rules(new_job))).await
     }
 
     /// Cancels a job. `Cancelled`: it was not delivered and will not be. `CancelledAfterAttempt`: it
@@ -153,7 +153,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`act`](Client::act).
-    pub async fn finish(&self, id: &JobId, attempt: Option<Attempt>) -> Result<Verdict, StoreError> {
+    pub async fn finish(&self, id: &JobId, attempt: Option<AttemptRef>) -> Result<Verdict, StoreError> {
         self.act(&Act::new(Action::Finish, id.clone()).of(attempt)).await
     }
 
@@ -164,7 +164,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`act`](Client::act).
-    pub async fn fail(&self, id: &JobId, attempt: Option<Attempt>) -> Result<Verdict, StoreError> {
+    pub async fn fail(&self, id: &JobId, attempt: Option<AttemptRef>) -> Result<Verdict, StoreError> {
         self.act(&Act::new(Action::Fail, id.clone()).of(attempt)).await
     }
 
@@ -180,7 +180,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Class::Script`] where what is stored of the job cannot be read: nothing changed.
-    /// [`Class::Other`] where the action is `Schedule`, or a `Reschedule` without a `due`: nothing was
+    /// [`Class::Other`] where the action is `NewJob`, or a `Reschedule` without a `due`: nothing was
     /// sent. Any other class where Redis did not answer or did not take the call.
     pub async fn act(&self, act: &Act) -> Result<Verdict, StoreError> {
         match (act.action, act.due) {
@@ -239,13 +239,13 @@ impl Client {
     }
 
     /// The same; a job of a queue carries its retry array, so that whoever rescues it knows the array.
-    fn with_rules<'a>(&self, schedule: &'a Schedule) -> Cow<'a, Schedule> {
-        if schedule.job.queue.is_none() || schedule.job.retry.is_some() || schedule.job.tries.is_some() {
-            return Cow::Borrowed(schedule);
+    fn with_rules<'a>(&self, new_job: &'a NewJob) -> Cow<'a, NewJob> {
+        if new_job.job.queue.is_none() || new_job.job.retry.is_some() || new_job.job.tries.is_some() {
+            return Cow::Borrowed(new_job);
         }
-        let mut schedule = schedule.clone();
-        schedule.job.retry = Some(self.retry_ms.to_vec());
-        Cow::Owned(schedule)
+        let mut new_job = new_job.clone();
+        new_job.job.retry = Some(self.retry_ms.to_vec());
+        Cow::Owned(new_job)
     }
 
     /// Creates the namespace again where Redis lost it: a job outside of any namespace could not be

@@ -28,7 +28,7 @@ use crate::clock::{self, Instant};
 use crate::job::{Late, queue_of_set, set_of_queue};
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, LeaseVerdict};
+use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseVerdict};
 use crate::store::queue::schedule::WakeUp;
 
 /// What a consumer asks for.
@@ -134,12 +134,12 @@ impl Consumers {
     }
 
     /// Carries out words on leases, and wakes whoever waits for the jobs that are due again.
-    pub async fn acknowledge(&self, words: &[Acknowledge]) -> Vec<Result<Acknowledged, StoreError>> {
-        let answers = self.inner.store.queue.acknowledge(words).await;
+    pub async fn acknowledge(&self, acknowledgements: &[Acknowledgement]) -> Vec<Result<Acknowledged, StoreError>> {
+        let answers = self.inner.store.queue.acknowledge(acknowledgements).await;
         let keys = self.inner.store.keys();
-        let due_again = words.iter().zip(&answers).filter_map(|(word, answer)| match answer {
+        let due_again = acknowledgements.iter().zip(&answers).filter_map(|(action, answer)| match answer {
             Ok(Acknowledged { verdict: LeaseVerdict::Failed | LeaseVerdict::Released, ms: Some(due_ms) }) => {
-                Some(WakeUp { bucket: keys.bucket_of(word.id.as_str()), broker: set_of_queue(&word.lease.queue), due_ms: *due_ms })
+                Some(WakeUp { bucket: keys.bucket_of(action.id.as_str()), broker: set_of_queue(&action.lease.queue), due_ms: *due_ms })
             }
             _ => None,
         });

@@ -8,13 +8,13 @@
 //! namespace deliver the jobs.
 //!
 //! ```no_run
-//! use dwell_engine::{Client, Destination, Due, Job, Redis, Schedule, Verdict};
+//! use dwell_engine::{Client, Destination, Due, Job, Redis, NewJob, Verdict};
 //!
 //! # async fn example() -> Result<(), dwell_engine::Error> {
 //! let client = Client::connect(&Redis::new("redis://127.0.0.1:6379"), &["main"]).await?;
 //! let job = Job::new("main", Destination::new("orders.close"), r#"{"order": 17}"#);
-//! let schedule = Schedule::new(job, Due::In(30 * 60 * 1000));
-//! client.schedule(&schedule).await?;
+//! let schedule = NewJob::new(job, Due::In(30 * 60 * 1000));
+//! client.schedule(&new_job).await?;
 //! // The order is paid: nothing is to be closed.
 //! assert_eq!(client.cancel(&schedule.id).await?, Verdict::Cancelled);
 //! # Ok(())
@@ -27,11 +27,11 @@
 //! # Map
 //!
 //! - [`Client`]: every call. [`Redis`]: which Redis, which namespace, and what a write waits for.
-//! - [`Schedule`]: a new job: [`Job`] says what and where to, [`Due`] when, [`JobId`] under which name,
+//! - [`NewJob`]: a new job: [`Job`] says what and where to, [`Due`] when, [`JobId`] under which name,
 //!   [`Conflict`] what becomes of an id that exists.
-//! - [`Act`] and [`Action`]: cancel, reschedule, fire, finish, fail, requeue. [`Attempt`]: which attempt
+//! - [`Act`] and [`Action`]: cancel, reschedule, fire, finish, fail, requeue. [`AttemptRef`]: which attempt
 //!   a consumer speaks of.
-//! - [`Pop`], [`Fetched`], [`Lease`]: jobs of queues in the hands of a consumer.
+//! - [`Pop`], [`Fetched`], [`ClaimedJob`]: jobs of queues in the hands of a consumer.
 //! - [`Worker`] and [`Task`]: handlers for queues, in [`worker`]. [`testing`]: a queue in memory.
 //! - [`Answer`] and [`Verdict`], [`Acknowledged`] and [`LeaseVerdict`]: what a call did.
 //! - [`StoredJob`], [`Page`], [`Counts`]: what is there.
@@ -93,10 +93,10 @@ pub use client::queues::{Fetched, Pop};
 pub use config::{Durability, Redis, RedisMode};
 pub use dwell_core::{Destination, Header, Headers, Properties, Value};
 pub use job::{Action, Confirm, Conflict, DeadReason, Due, Job, JobId, Late, Verdict};
-pub use request::{Act, Attempt, Schedule};
+pub use request::{Act, AttemptRef, NewJob};
 pub use store::error::{Class as ErrorKind, StoreError as Error};
 pub use store::queue::acknowledge::{Acknowledged, LeaseVerdict};
-pub use store::queue::pop::PopToken as Lease;
+pub use store::queue::pop::Lease as ClaimedJob;
 pub use store::queue::schedule::Answer;
 pub use store::reader::counts::Counts;
 pub use store::reader::list::{Cursor, Page, Query};

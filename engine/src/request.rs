@@ -10,7 +10,7 @@ use crate::job::{Action, Conflict, Due, Job, JobId};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// A new job.
-    Schedule(Box<Schedule>),
+    NewJob(Box<NewJob>),
     /// An action on an existing job.
     Act(Act),
 }
@@ -19,20 +19,20 @@ impl Request {
     /// The identity of the inbound message.
     pub fn origin_mut(&mut self) -> &mut Origin {
         match self {
-            Request::Schedule(schedule) => &mut schedule.origin,
+            Request::NewJob(new_job) => &mut new_job.origin,
             Request::Act(act) => &mut act.origin,
         }
     }
 
-    /// Gives a schedule a random id if another message has its id (see [`Schedule::apart`]). False
+    /// Gives a schedule a random id if another message has its id (see [`NewJob::apart`]). False
     /// for any other request.
     pub fn take_another_id(&mut self) -> bool {
-        let Request::Schedule(schedule) = self else { return false };
-        let is_other = std::mem::take(&mut schedule.apart);
+        let Request::NewJob(new_job) = self else { return false };
+        let is_other = std::mem::take(&mut new_job.apart);
         if is_other {
-            schedule.id = JobId::random();
-            schedule.origin.fingerprint = rand::random();
-            schedule.first = Some(rand::random());
+            new_job.id = JobId::random();
+            new_job.origin.fingerprint = rand::random();
+            new_job.first = Some(rand::random());
         }
         is_other
     }
@@ -41,7 +41,7 @@ impl Request {
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
-            Request::Schedule(schedule) => schedule.job.body.len(),
+            Request::NewJob(new_job) => new_job.job.body.len(),
             Request::Act(_) => 0,
         }
     }
@@ -49,7 +49,7 @@ impl Request {
 
 /// A new job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Schedule {
+pub struct NewJob {
     /// Its id.
     pub id: JobId,
     /// The id was generated from position or content: the job never replaces another one.
@@ -80,7 +80,7 @@ pub struct Schedule {
 /// An action on an existing job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Act {
-    /// The action; never `Schedule`.
+    /// The action; never `NewJob`.
     pub action: Action,
     /// The job's id.
     pub id: JobId,
@@ -139,19 +139,19 @@ pub struct Origin {
 /// The attempt that a consumer names, from its message. If the job has another one, the answer is
 /// `Stale`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempt {
+pub struct AttemptRef {
     /// `delayed-due`, epoch ms.
     pub due_ms: i64,
     /// `delayed-attempt`, from 1.
     pub number: u32,
 }
 
-impl Schedule {
+impl NewJob {
     /// A new job with a random id. `id` and `conflict` may be set before the call; the other fields
     /// identify the call, so that repeating it stores one job.
     #[must_use]
     pub fn new(job: Job, due: Due) -> Self {
-        Schedule {
+        NewJob {
             id: JobId::random(),
             generated: false,
             first: None,
@@ -190,7 +190,7 @@ impl Act {
 
     /// The same, for this attempt only.
     #[must_use]
-    pub fn of(mut self, attempt: Option<Attempt>) -> Self {
+    pub fn of(mut self, attempt: Option<AttemptRef>) -> Self {
         (self.seen_due, self.seen_attempt) = (attempt.map(|attempt| attempt.due_ms), attempt.map(|attempt| attempt.number));
         self
     }

@@ -22,7 +22,7 @@ use crate::job::{DeadReason, queue_of_set};
 use crate::reconnect::jitter;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::lease::Lease;
+use crate::store::queue::claim::ClaimedJob;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
 use crate::store::queue::settle::{Bury, Completion, SettleResult};
 
@@ -282,7 +282,7 @@ impl Rescue {
     }
 
     /// Sends back the jobs of one broker, or of `=` and a queue. Adds those that are to be buried.
-    async fn settle(&self, bucket: u16, set: &str, leases: Vec<Lease>, buries: &mut Vec<Bury>) -> Result<(), StoreError> {
+    async fn settle(&self, bucket: u16, set: &str, leases: Vec<ClaimedJob>, buries: &mut Vec<Bury>) -> Result<(), StoreError> {
         let (mut releases, mut retries, mut over) = (Vec::new(), Vec::new(), Vec::new());
         let now_ms = self.store.now_ms();
         for lease in leases {
@@ -332,8 +332,8 @@ fn after(ahead_us: i64) -> Instant {
 }
 
 /// Groups jobs by their broker, or by `=` and their queue.
-fn by_set(leases: Vec<Lease>) -> Vec<(String, Vec<Lease>)> {
-    let mut groups: Vec<(String, Vec<Lease>)> = Vec::new();
+fn by_set(leases: Vec<ClaimedJob>) -> Vec<(String, Vec<ClaimedJob>)> {
+    let mut groups: Vec<(String, Vec<ClaimedJob>)> = Vec::new();
     for lease in leases {
         let set = lease.record.job.set();
         match groups.iter_mut().find(|(known, _)| *known == *set) {

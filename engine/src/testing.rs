@@ -44,12 +44,12 @@ use std::time::Duration;
 
 use crate::client::queues::refuse_invalid_queue;
 use crate::job::{DeadReason, Due, Job, JobId};
-use crate::request::Schedule;
+use crate::request::NewJob;
 use crate::retry::{self, Next};
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::acknowledge::Word;
-use crate::store::queue::pop::PopToken;
-use crate::worker::handler::{self, word};
+use crate::store::queue::acknowledge::LeaseAction;
+use crate::store::queue::pop::Lease;
+use crate::worker::handler::{self, action_of};
 use crate::worker::{Context, Routes, Task};
 
 /// When the clock of a new queue stands: 1 January 2030, epoch ms.
@@ -137,17 +137,17 @@ impl TestQueue {
     /// # Errors
     /// [`ErrorKind::Other`](crate::ErrorKind::Other) where the job belongs to no queue, or the name of its
     /// queue cannot be used.
-    pub fn schedule(&mut self, schedule: &Schedule) -> Result<(), StoreError> {
-        let queue = schedule.job.queue.as_deref();
+    pub fn schedule(&mut self, new_job: &NewJob) -> Result<(), StoreError> {
+        let queue = new_job.job.queue.as_deref();
         refuse_invalid_queue(queue.ok_or_else(|| StoreError::new(Class::Other, "a job of a broker is not for a queue"))?)?;
         let after = |span_ms: u64| self.now_ms.saturating_add(i64::try_from(span_ms).unwrap_or(i64::MAX));
-        let due_ms = match schedule.due {
+        let due_ms = match new_job.due {
             Due::At(at_ms) => at_ms,
             Due::In(span_ms) => after(span_ms),
             Due::Earlier { at_ms, in_ms } => at_ms.min(after(in_ms)),
         };
-        let job = TestJob { job: schedule.job.clone(), next_ms: Some(due_ms), due_ms, attempts: 0, last_error: String::new(), step: 0 };
-        self.jobs.insert(schedule.id.clone(), job);
+        let job = TestJob { job: new_job.job.clone(), next_ms: Some(due_ms), due_ms, attempts: 0, last_error: String::new(), step: 0 };
+        self.jobs.insert(new_job.id.clone(), job);
         Ok(())
     }
 
@@ -156,9 +156,9 @@ impl TestQueue {
     /// # Errors
     /// As [`Task::schedule`] and [`schedule`](TestQueue::schedule).
     pub fn enqueue<T: Task>(&mut self, task: &T, due: Due) -> Result<JobId, StoreError> {
-        let schedule = task.schedule(due)?;
-        self.schedule(&schedule)?;
-        Ok(schedule.id)
+        let new_job = task.schedule(due)?;
+        self.schedule(&new_job)?;
+        Ok(new_job.id)
     }
 
     /// Removes a job. False if it is not here.
@@ -199,25 +199,25 @@ impl TestQueue {
         let deadline_ms = self.now_ms.saturating_add(stored.job.ttr_ms.into());
         let context = Context::new(id.clone(), queue.clone(), stored.attempts, (stored.due_ms, deadline_ms), stored.job.headers.clone());
         let ended = handler::run(route.handler.clone(), stored.job.clone(), context).await;
-        let lease = PopToken { nonce: [0; 8], ttr_ms: stored.job.ttr_ms, wait_ms, queue: queue.to_string(), seal: [0; 8] };
-        Some(match word(ended, &lease, false) {
-            Word::Fail { wait_ms: Some(wait_ms), error } => {
+        let lease = Lease { nonce: [0; 8], ttr_ms: stored.job.ttr_ms, wait_ms, queue: queue.to_string(), seal: [0; 8] };
+        Some(match action_of(ended, &lease, false) {
+            LeaseAction::Fail { wait_ms: Some(wait_ms), error } => {
                 let next_in = Duration::from_millis(wait_ms);
                 stored.step = stored.step.saturating_add(1);
                 (stored.next_ms, stored.last_error) = (Some(self.now_ms.saturating_add(ms(next_in))), error.clone());
                 Ran::Failed { error, next_in }
             }
-            Word::Fail { wait_ms: None, error } => {
+            LeaseAction::Fail { wait_ms: None, error } => {
                 (stored.next_ms, stored.last_error) = (None, error.clone());
                 Ran::Dead { error }
             }
-            Word::Release { wait_ms } => {
+            LeaseAction::Release { wait_ms } => {
                 let pause = Duration::from_millis(wait_ms);
                 stored.next_ms = Some(self.now_ms.saturating_add(ms(pause)));
                 Ran::Released(pause)
             }
             // A handler says nothing else.
-            Word::Finish | Word::Touch { .. } | Word::Drop | Word::Bury { .. } => {
+            LeaseAction::Finish | LeaseAction::Touch { .. } | LeaseAction::Drop | LeaseAction::Bury { .. } => {
                 self.jobs.remove(id);
                 Ran::Finished
             }

@@ -42,6 +42,7 @@
 //!   `leases`: prolongs leases; `words`: sends what handlers answered; `upkeep`: heartbeat, rescue and
 //!   sweep.
 
+mod acknowledgements;
 mod agents;
 mod context;
 mod fetch;
@@ -52,7 +53,6 @@ mod routes;
 pub mod service;
 mod task;
 mod upkeep;
-mod words;
 
 use std::fmt::Display;
 use std::future::Future;
@@ -89,12 +89,12 @@ const DEAD_RETENTION: Duration = Duration::from_secs(14 * 24 * 3600);
 pub struct Worker {
     client: Client,
     routes: Routes,
-    rules: Rules,
+    rules: WorkerRules,
 }
 
 /// How a worker works.
 #[derive(Debug, Clone, Copy)]
-struct Rules {
+struct WorkerRules {
     concurrency: usize,
     drain: Duration,
     dead_retention: Duration,
@@ -104,7 +104,7 @@ struct Rules {
 impl Worker {
     /// A worker in the namespace of this client, without a queue.
     pub fn new(client: Client) -> Worker {
-        let rules = Rules { concurrency: CONCURRENCY, drain: DRAIN, dead_retention: DEAD_RETENTION, ttr: None };
+        let rules = WorkerRules { concurrency: CONCURRENCY, drain: DRAIN, dead_retention: DEAD_RETENTION, ttr: None };
         Worker { client, routes: Routes::new(), rules }
     }
 

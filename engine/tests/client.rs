@@ -6,7 +6,7 @@ mod look_and_fire;
 #[path = "../examples/schedule_and_cancel.rs"]
 mod schedule_and_cancel;
 
-use dwell_engine::{Act, Action, Client, Conflict, Destination, Due, ErrorKind, Job, JobId, Place, Query, Redis, Schedule, Verdict};
+use dwell_engine::{Act, Action, Client, Conflict, Destination, Due, ErrorKind, Job, JobId, NewJob, Place, Query, Redis, Verdict};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 /// Not within the life of a test.
@@ -48,11 +48,11 @@ async fn the_examples_run() {
 async fn a_job_is_stored_as_it_was_given_and_answers_each_action() {
     let fixture = Fixture::new().await;
     let client = &fixture.client;
-    let schedule = Schedule::new(job("17"), FAR).id(id("order"));
-    let answer = client.schedule(&schedule).await.unwrap();
+    let new_job = NewJob::new(job("17"), FAR).id(id("order"));
+    let answer = client.schedule(&new_job).await.unwrap();
     assert_eq!((answer.verdict, answer.due_ms), (Verdict::Added, Some(4_000_000_000_000)));
     let found = client.get(&id("order")).await.unwrap().unwrap();
-    assert_eq!((found.job(), found.place, found.attempts(), found.last_error()), (&schedule.job, Place::Scheduled, 0, ""));
+    assert_eq!((found.job(), found.place, found.attempts(), found.last_error()), (&new_job.job, Place::Scheduled, 0, ""));
     assert_eq!(client.reschedule(&id("order"), Due::At(4_000_000_000_001)).await.unwrap(), Verdict::Rescheduled);
     assert_eq!(client.get(&id("order")).await.unwrap().unwrap().due_ms(), 4_000_000_000_001);
     assert_eq!(client.requeue(&id("order")).await.unwrap(), Verdict::Waiting);
@@ -70,15 +70,15 @@ async fn a_job_is_stored_as_it_was_given_and_answers_each_action() {
 async fn a_repeated_call_changes_nothing_and_another_follows_the_rule_for_conflicts() {
     let fixture = Fixture::new().await;
     let client = &fixture.client;
-    let first = Schedule::new(job("first"), FAR).id(id("order"));
+    let first = NewJob::new(job("first"), FAR).id(id("order"));
     for _ in 0..2 {
         assert_eq!(client.schedule(&first).await.unwrap().verdict, Verdict::Added, "the answer of the first call");
     }
-    let kept = Schedule::new(job("second"), FAR).id(id("order")).on_conflict(Conflict::Keep);
+    let kept = NewJob::new(job("second"), FAR).id(id("order")).on_conflict(Conflict::Keep);
     assert_eq!(client.schedule(&kept).await.unwrap().verdict, Verdict::Kept);
-    let refused = Schedule::new(job("second"), FAR).id(id("order")).on_conflict(Conflict::Reject);
+    let refused = NewJob::new(job("second"), FAR).id(id("order")).on_conflict(Conflict::Reject);
     assert_eq!(client.schedule(&refused).await.unwrap().verdict, Verdict::Conflict);
-    let replaced = Schedule::new(job("second"), FAR).id(id("order"));
+    let replaced = NewJob::new(job("second"), FAR).id(id("order"));
     assert_eq!(client.schedule(&replaced).await.unwrap().verdict, Verdict::Replaced);
     let cancel = Act::new(Action::Cancel, id("order"));
     for _ in 0..2 {
@@ -92,7 +92,7 @@ async fn pages_lead_from_one_to_the_next() {
     let fixture = Fixture::new().await;
     let client = &fixture.client;
     for number in 0..5 {
-        client.schedule(&Schedule::new(job("x"), FAR).id(id(&format!("order-{number}")))).await.unwrap();
+        client.schedule(&NewJob::new(job("x"), FAR).id(id(&format!("order-{number}")))).await.unwrap();
     }
     let mut query = Query { limit: 2, ..Query::new(Place::Scheduled) };
     let mut found = Vec::new();
@@ -122,8 +122,8 @@ async fn what_no_instance_could_serve_is_refused_before_redis_is_asked() {
         assert!(error.message.starts_with(said) && !error.hint.is_empty(), "{error}");
     }
     let fixture = Fixture::new().await;
-    let schedule = Schedule::new(job("17"), FAR).id(id("order"));
-    fixture.client.schedule(&schedule).await.unwrap();
+    let new_job = NewJob::new(job("17"), FAR).id(id("order"));
+    fixture.client.schedule(&new_job).await.unwrap();
     for action in [Action::Reschedule, Action::Schedule] {
         let error = fixture.client.act(&Act::new(action, id("order"))).await.unwrap_err();
         assert!(error.class == ErrorKind::Other && !error.hint.is_empty(), "{error}");
@@ -144,12 +144,12 @@ async fn tls_needs_no_preparation_by_the_program() {
 #[tokio::test]
 async fn a_job_that_nobody_would_deliver_is_refused_until_somebody_does() {
     let Fixture { client, config, _server } = Fixture::new().await;
-    let schedule = Schedule::new(Job::new("other", Destination::new("x"), ""), FAR);
-    let error = client.schedule(&schedule).await.unwrap_err();
+    let new_job = NewJob::new(Job::new("other", Destination::new("x"), ""), FAR);
+    let error = client.schedule(&new_job).await.unwrap_err();
     assert_eq!(error.class, ErrorKind::Other);
     assert!(error.message.contains("`other`; known: main") && !error.hint.is_empty(), "{error}");
     Client::connect(&config, &["other"]).await.unwrap();
-    assert_eq!(client.schedule(&schedule).await.unwrap().verdict, Verdict::Added);
+    assert_eq!(client.schedule(&new_job).await.unwrap().verdict, Verdict::Added);
     let away = Client::connect(&Redis::new("redis://:secret@127.0.0.1:1"), &[]).await.err().unwrap();
     assert!(away.class == ErrorKind::Io && !away.message.contains("secret"), "{away}");
 }
@@ -171,5 +171,5 @@ async fn a_rotated_password_is_read_again_from_its_file() {
     };
     assert_eq!((refused.class, refused.hint.contains("redis.urls_file")), (ErrorKind::Refused, true), "{refused}: {}", refused.hint);
     std::fs::write(&file, server.url()).unwrap();
-    assert_eq!(client.schedule(&Schedule::new(job("x"), FAR)).await.unwrap().verdict, Verdict::Added);
+    assert_eq!(client.schedule(&NewJob::new(job("x"), FAR)).await.unwrap().verdict, Verdict::Added);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dwell_engine::testing::{Ran, TestQueue};
 use dwell_engine::worker::{Context, Outcome, Routes};
-use dwell_engine::{Due, Job, JobId, Schedule};
+use dwell_engine::{Due, Job, JobId, NewJob};
 use tower::limit::ConcurrencyLimitLayer;
 use tower::load_shed::LoadShedLayer;
 use tower::timeout::TimeoutLayer;
@@ -16,9 +16,9 @@ const NOW: Due = Due::In(0);
 
 fn queue(routes: Routes) -> (TestQueue, JobId) {
     let mut queue = TestQueue::new(routes).unwrap().default_retry(&[5000]);
-    let schedule = Schedule::new(Job::for_queue("q", "x"), NOW);
-    queue.schedule(&schedule).unwrap();
-    (queue, schedule.id)
+    let new_job = NewJob::new(Job::for_queue("q", "x"), NOW);
+    queue.schedule(&new_job).unwrap();
+    (queue, new_job.id)
 }
 
 async fn hangs(_: Job, _: Context) -> Result<Outcome, Infallible> {

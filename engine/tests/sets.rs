@@ -5,15 +5,15 @@
 use std::sync::Arc;
 
 use dwell_engine::request::Origin;
-use dwell_engine::store::admin::fsck::{self, Rules};
+use dwell_engine::store::admin::fsck::{self, FsckRules};
 use dwell_engine::store::admin::sweep::SweepRules;
 use dwell_engine::store::error::StoreError;
-use dwell_engine::store::queue::acknowledge::{Acknowledge, LeaseVerdict, Word};
+use dwell_engine::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 use dwell_engine::store::queue::batch::RequestRef;
 use dwell_engine::store::queue::pop::{PopLimits, Popped};
 use dwell_engine::store::queue::settle::{Release, SettleResult};
 use dwell_engine::store::{Store, Unobserved};
-use dwell_engine::{Act, Action, Conflict, Due, Durability, Job, JobId, Place, Query, Redis, Schedule, Verdict};
+use dwell_engine::{Act, Action, Conflict, Due, Durability, Job, JobId, NewJob, Place, Query, Redis, Verdict};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
@@ -42,8 +42,8 @@ impl Fixture {
         assert_eq!(told, vec![verdict; asked.len()]);
     }
 
-    async fn schedule(&self, jobs: &[Schedule], verdict: Verdict) {
-        self.all(&jobs.iter().map(RequestRef::Schedule).collect::<Vec<_>>(), verdict).await;
+    async fn schedule(&self, jobs: &[NewJob], verdict: Verdict) {
+        self.all(&jobs.iter().map(RequestRef::NewJob).collect::<Vec<_>>(), verdict).await;
     }
 
     async fn act(&self, acts: &[Act], verdict: Verdict) {
@@ -57,10 +57,12 @@ impl Fixture {
     }
 
     /// Says these words on leases.
-    async fn say(&self, words: &[(&Popped, Word)]) -> Vec<Result<LeaseVerdict, bool>> {
-        let words: Vec<Acknowledge> =
-            words.iter().map(|(job, word)| Acknowledge { id: job.id.clone(), lease: job.lease.clone(), word: word.clone() }).collect();
-        let answers = self.store.queue.acknowledge(&words).await;
+    async fn say(&self, acknowledgements: &[(&Popped, LeaseAction)]) -> Vec<Result<LeaseVerdict, bool>> {
+        let acknowledgements: Vec<Acknowledgement> = acknowledgements
+            .iter()
+            .map(|(job, action)| Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action: action.clone() })
+            .collect();
+        let answers = self.store.queue.acknowledge(&acknowledgements).await;
         answers.into_iter().map(|answer| answer.map(|told| told.verdict).map_err(|error| error.is_refusal())).collect()
     }
 
@@ -68,10 +70,10 @@ impl Fixture {
         self.store.reader.queue_counts(&[queue.to_owned()]).await.unwrap()[0].scheduled
     }
 
-    async fn raw(&self, words: &[&[u8]]) -> redis::Value {
-        let mut command = redis::cmd(std::str::from_utf8(words[0]).unwrap());
-        words[1..].iter().for_each(|word| {
-            command.arg(word);
+    async fn raw(&self, acknowledgements: &[&[u8]]) -> redis::Value {
+        let mut command = redis::cmd(std::str::from_utf8(acknowledgements[0]).unwrap());
+        acknowledgements[1..].iter().for_each(|action| {
+            command.arg(action);
         });
         command.query_async(&mut self.raw.clone()).await.unwrap()
     }
@@ -87,7 +89,7 @@ impl Fixture {
         loop {
             let mut found = Vec::new();
             let sweep = SweepRules { dead_retention_ms: 3_600_000, dedupe_window_ms: 3_600_000 };
-            let rules = Rules { lease_ms: 60_000, retry_ms: Vec::new(), sweep, repair: true };
+            let rules = FsckRules { lease_ms: 60_000, retry_ms: Vec::new(), sweep, repair: true };
             let settings = Redis { buckets: 1, ..Redis::new(self.server.url()) };
             let jobs = fsck::run(&settings, rules, &mut |finding| found.push(finding)).await.unwrap();
             if found.is_empty() {
@@ -118,8 +120,8 @@ fn id(text: &str) -> JobId {
 }
 
 /// One job in each of these queues.
-fn jobs(count: usize, queue: impl Fn(usize) -> String) -> Vec<Schedule> {
-    (0..count).map(|n| Schedule::new(Job::for_queue(queue(n), "x"), FAR).id(id(&format!("job-{n}")))).collect()
+fn jobs(count: usize, queue: impl Fn(usize) -> String) -> Vec<NewJob> {
+    (0..count).map(|n| NewJob::new(Job::for_queue(queue(n), "x"), FAR).id(id(&format!("job-{n}")))).collect()
 }
 
 fn told(answers: Vec<Result<dwell_engine::store::queue::schedule::Answer, StoreError>>) -> Vec<Result<Verdict, bool>> {
@@ -130,7 +132,7 @@ fn told(answers: Vec<Result<dwell_engine::store::queue::schedule::Answer, StoreE
 async fn jobs_of_many_queues_go_into_another_queue_in_one_batch() {
     let fixture = Fixture::new(1).await;
     fixture.schedule(&jobs(300, |n| format!("of.{n}")), Verdict::Added).await;
-    let again: Vec<Schedule> = jobs(300, |_| "all".to_owned()).into_iter().map(|job| job.on_conflict(Conflict::Keep)).collect();
+    let again: Vec<NewJob> = jobs(300, |_| "all".to_owned()).into_iter().map(|job| job.on_conflict(Conflict::Keep)).collect();
     fixture.schedule(&again, Verdict::Kept).await;
     fixture.schedule(&jobs(300, |_| "all".to_owned()), Verdict::Replaced).await;
     assert_eq!((fixture.scheduled("all").await, fixture.scheduled("of.17").await), (300, 0));
@@ -189,7 +191,7 @@ async fn a_job_that_fails_its_script_is_refused_alone_and_what_follows_keeps_its
     fixture.raw(&[b"HSET", b"{dwell:00}:leases", b"a lease.", b"\0x\x015"]).await;
     let batch = jobs(3, |_| "r".to_owned());
     let cancel = Act::new(Action::Cancel, id("job-1"));
-    let mut asked: Vec<RequestRef<'_>> = batch.iter().map(RequestRef::Schedule).collect();
+    let mut asked: Vec<RequestRef<'_>> = batch.iter().map(RequestRef::NewJob).collect();
     asked.push(RequestRef::Act(&cancel));
     let answers = told(fixture.store.queue.apply(&asked, &[]).await.answers);
     assert_eq!(answers, [Err(true), Ok(Verdict::Added), Ok(Verdict::Added), Ok(Verdict::Cancelled)]);
@@ -283,8 +285,8 @@ async fn the_pops_of_a_bucket_stay_few_while_the_clock_stands_behind() {
 }
 
 /// Due at once.
-fn due(name: &str, queue: &str) -> Schedule {
-    Schedule::new(Job::for_queue(queue, "x"), Due::In(0)).id(id(name))
+fn due(name: &str, queue: &str) -> NewJob {
+    NewJob::new(Job::for_queue(queue, "x"), Due::In(0)).id(id(name))
 }
 
 #[tokio::test]
@@ -293,7 +295,7 @@ async fn a_queue_with_a_key_of_another_type_refuses_its_own_requests_alone() {
     fixture.raw(&[b"SET", b"{dwell:00}:due:=a", b"x"]).await;
     let batch = jobs(96, |n| if n == 0 { "a" } else { "b" }.to_owned());
     let cancel = Act::new(Action::Cancel, id("job-7"));
-    let mut asked: Vec<RequestRef<'_>> = batch.iter().map(RequestRef::Schedule).collect();
+    let mut asked: Vec<RequestRef<'_>> = batch.iter().map(RequestRef::NewJob).collect();
     asked.push(RequestRef::Act(&cancel));
     let answers = told(fixture.store.queue.apply(&asked, &[]).await.answers);
     assert_eq!(answers[0], Err(true));
@@ -311,11 +313,11 @@ async fn a_refused_move_into_a_damaged_queue_refuses_no_later_request_for_its_id
     let [fire, cancel] = [Action::Fire, Action::Cancel].map(|action| Act::new(action, id("job-0")));
     let later = [
         (RequestRef::Act(&fire), Verdict::Firing),
-        (RequestRef::Schedule(&into_c[0]), Verdict::Replaced),
+        (RequestRef::NewJob(&into_c[0]), Verdict::Replaced),
         (RequestRef::Act(&cancel), Verdict::Cancelled),
     ];
     for (request, verdict) in later {
-        let answers = told(fixture.store.queue.apply(&[RequestRef::Schedule(&into_a[0]), request], &[]).await.answers);
+        let answers = told(fixture.store.queue.apply(&[RequestRef::NewJob(&into_a[0]), request], &[]).await.answers);
         assert_eq!(answers, [Err(true), Ok(verdict)]);
     }
 }
@@ -340,9 +342,9 @@ async fn a_queue_with_a_key_of_another_type_refuses_no_word_on_leases_of_others(
     let of_b = fixture.take("b", 60_000).await.remove(0);
     fixture.raw(&[b"DEL", b"{dwell:00}:due:=a"]).await;
     fixture.raw(&[b"SET", b"{dwell:00}:due:=a", b"x"]).await;
-    let touch = Word::Touch { ttr_ms: 30_000 };
-    let words = [(&of_a, Word::Finish), (&of_b, touch), (&of_b, Word::Finish)];
-    assert_eq!(fixture.say(&words).await, [Err(true), Ok(LeaseVerdict::Touched), Ok(LeaseVerdict::Finished)]);
+    let touch = LeaseAction::Touch { ttr_ms: 30_000 };
+    let acknowledgements = [(&of_a, LeaseAction::Finish), (&of_b, touch), (&of_b, LeaseAction::Finish)];
+    assert_eq!(fixture.say(&acknowledgements).await, [Err(true), Ok(LeaseVerdict::Touched), Ok(LeaseVerdict::Finished)]);
 }
 
 #[tokio::test]
@@ -363,7 +365,7 @@ async fn a_damaged_count_of_a_queue_leaves_every_answer_true() {
     fixture.act(&[act(Action::Finish, "finished")], Verdict::Fired).await;
     fixture.act(&[act(Action::Fail, "failed")], Verdict::Dead).await;
     fixture.schedule(&[due("replaced", "q")], Verdict::Replaced).await;
-    let finish = [(of("fetched"), Word::Finish), (of("fetched"), Word::Finish)];
+    let finish = [(of("fetched"), LeaseAction::Finish), (of("fetched"), LeaseAction::Finish)];
     assert_eq!(fixture.say(&finish).await, [Ok(LeaseVerdict::Finished), Ok(LeaseVerdict::Fired)]);
     fixture.raw(&[b"ZADD", b"{dwell:00}:held", b"1", b"rescued"]).await;
     let lease = std::time::Duration::from_secs(60);
@@ -391,7 +393,7 @@ async fn the_rescue_of_few_jobs_reads_few_large_records() {
     let fixture = Fixture::new(1).await;
     let of = |n: usize| format!("{n:02}");
     let job = |n: usize| Job::for_queue("q", vec![b'x'; if n < 20 { 10 } else { 1 << 20 }]);
-    let batch: Vec<Schedule> = (0..52).map(|n| Schedule::new(job(n), Due::In(0)).id(id(&of(n)))).collect();
+    let batch: Vec<NewJob> = (0..52).map(|n| NewJob::new(job(n), Due::In(0)).id(id(&of(n)))).collect();
     fixture.schedule(&batch, Verdict::Added).await;
     assert_eq!(fixture.take("q", 60_000).await.len(), 52);
     for n in 0..52 {

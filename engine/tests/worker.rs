@@ -17,7 +17,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use dwell_engine::worker::{Context, Outcome};
-use dwell_engine::{Client, Due, ErrorKind, Job, JobId, Place, Redis, Schedule, StoredJob, Task, Worker};
+use dwell_engine::{Client, Due, ErrorKind, Job, JobId, NewJob, Place, Redis, StoredJob, Task, Worker};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -49,9 +49,9 @@ impl Fixture {
     }
 
     async fn add(&self, queue: &str, due: Due) -> JobId {
-        let schedule = Schedule::new(Job::for_queue(queue, "x"), due);
-        self.client.schedule(&schedule).await.unwrap();
-        schedule.id
+        let new_job = NewJob::new(Job::for_queue(queue, "x"), due);
+        self.client.schedule(&new_job).await.unwrap();
+        new_job.id
     }
 
     fn worker(&self) -> Worker {

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use dwell::job::{Due, Job, is_queue_name};
 use dwell::outgoing;
-use dwell::request::{Rules, Schedule};
-use dwell::store::queue::lease::Lease;
-use dwell::store::queue::settle::{LeaseName, LeaseToken};
+use dwell::request::{NewJob, RequestRules};
+use dwell::store::queue::claim::ClaimedJob;
+use dwell::store::queue::settle::{ClaimName, ClaimToken};
 use dwell::store::record::{self, Record, State};
 use dwell_connectors::{Destination, Header, Message};
 
@@ -16,7 +16,7 @@ use crate::rules::NOW;
 const FRAME: usize = 1 << 20;
 
 /// The destination may be published to.
-fn reachable(to: &Destination, broker: &str, rules: &Rules) {
+fn reachable(to: &Destination, broker: &str, rules: &RequestRules) {
     let known = &rules.brokers[broker];
     let kind = known.connector.kind();
     assert!(!naive::never(kind, to), "{to:?} belongs to the broker");
@@ -50,9 +50,9 @@ fn passes(header: &Header, kind: &str) {
 }
 
 /// Everything that an accepted request promises; `from`: the kind of broker that it came from, empty for HTTP.
-pub(crate) fn kept(schedule: &Schedule, rules: &Rules, from: &str) {
-    let job = &schedule.job;
-    if let Some(to) = &schedule.reply_to {
+pub(crate) fn kept(new_job: &NewJob, rules: &RequestRules, from: &str) {
+    let job = &new_job.job;
+    if let Some(to) = &new_job.reply_to {
         reachable(to, &rules.ingest.broker, rules);
     }
     let kind = if job.queue.is_some() { for_queue(job, rules) } else { for_broker(job, rules) };
@@ -60,22 +60,22 @@ pub(crate) fn kept(schedule: &Schedule, rules: &Rules, from: &str) {
     assert!(job.body.len() as u64 <= rules.limits.max_body);
     assert!((1..=rules.limits.max_ttr_ms).contains(&job.ttr_ms));
     assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));
-    match schedule.due {
+    match new_job.due {
         Due::In(ms) | Due::Earlier { in_ms: ms, .. } => assert!(ms <= rules.limits.max_delay_ms),
         Due::At(at_ms) => assert!(at_ms >= 0 && i128::from(at_ms) - i128::from(NOW) <= i128::from(rules.limits.max_delay_ms)),
     }
-    comes_back(schedule);
+    comes_back(new_job);
     if job.queue.is_some() {
         return;
     }
-    let record = record::decode(Bytes::from(record::encode(schedule, *b"generate"))).expect("what was written is read");
-    if let Err(why) = dwell_connectors::fuzz::publishable(kind, attempt(record, &schedule.id), FRAME) {
+    let record = record::decode(Bytes::from(record::encode(new_job, *b"generate"))).expect("what was written is read");
+    if let Err(why) = dwell_connectors::fuzz::publishable(kind, attempt(record, &new_job.id), FRAME) {
         panic!("accepted from {from:?} to {kind}, and can never be published: {why}: {:?}", job.headers);
     }
 }
 
 /// The target of a job is allowed, with all its copies. Returns the kind of its broker.
-fn for_broker(job: &Job, rules: &Rules) -> &'static str {
+fn for_broker(job: &Job, rules: &RequestRules) -> &'static str {
     let kind = rules.brokers[&job.broker].connector.kind();
     reachable(&job.to, &job.broker, rules);
     for header in job.headers.iter().filter(|header| kind == "amqp" && ["CC", "BCC"].contains(&header.name.as_str())) {
@@ -89,7 +89,7 @@ fn for_broker(job: &Job, rules: &Rules) -> &'static str {
 }
 
 /// The queue of a job is declared, and the job has nothing of a broker. A queue is of no kind.
-fn for_queue(job: &Job, rules: &Rules) -> &'static str {
+fn for_queue(job: &Job, rules: &RequestRules) -> &'static str {
     let queue = job.queue.as_deref().expect("a job of a queue has its name");
     assert!(is_queue_name(queue) && (queue == "emails" || queue.starts_with("orders.")), "{queue} is not declared");
     assert!(rules.queues.get(queue).is_some() && job.retry.is_some());
@@ -98,11 +98,11 @@ fn for_queue(job: &Job, rules: &Rules) -> &'static str {
 }
 
 /// A job comes out of its record as it went in: written again, it is the same to the byte.
-pub(crate) fn comes_back(schedule: &Schedule) {
-    let bytes = record::encode(schedule, *b"generate");
+pub(crate) fn comes_back(new_job: &NewJob) {
+    let bytes = record::encode(new_job, *b"generate");
     let read = record::decode(Bytes::from(bytes.clone())).expect("what was written is read");
-    assert_eq!((read.generated, &read.generation, &read.fingerprint), (schedule.generated, b"generate", &schedule.origin.fingerprint));
-    let again = Schedule { job: read.job, ..schedule.clone() };
+    assert_eq!((read.generated, &read.generation, &read.fingerprint), (new_job.generated, b"generate", &new_job.origin.fingerprint));
+    let again = NewJob { job: read.job, ..new_job.clone() };
     assert_eq!(record::encode(&again, *b"generate"), bytes);
 }
 
@@ -122,12 +122,12 @@ pub(crate) fn attempt(record: Record, id: &dwell::job::JobId) -> Message {
         reason: None,
         last_error: String::new(),
     };
-    let lease = Lease {
+    let lease = ClaimedJob {
         id: id.clone(),
         bucket: 0,
-        token: LeaseToken {
+        token: ClaimToken {
             id: id.clone(),
-            lease: LeaseName { nonce: *b"noncenon", born: [0; 8] },
+            lease: ClaimName { nonce: *b"noncenon", born: [0; 8] },
             position: 0,
             has_state: false,
             state: state.clone(),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use dwell::job::{Conflict, Due, JobId};
-use dwell::request::{Origin, Schedule};
+use dwell::request::{NewJob, Origin};
 use dwell::store::reader::lookup::{Place, StoredJob};
 use dwell::store::record::{self, State};
 use dwell::view;
@@ -19,7 +19,7 @@ pub(crate) fn target(bytes: &[u8]) {
     let Ok(read) = record::decode(bytes) else { return };
     let id = JobId::new("a").expect("an id");
     let origin = Origin { fingerprint: read.fingerprint, check: true, is_message: true };
-    let schedule = Schedule {
+    let new_job = NewJob {
         id: id.clone(),
         generated: read.generated,
         first: None,
@@ -32,7 +32,7 @@ pub(crate) fn target(bytes: &[u8]) {
         origin,
         reply_to: None,
     };
-    promises::comes_back(&schedule);
+    promises::comes_back(&new_job);
     for kind in KINDS {
         // Any answer will do.
         let _ = dwell_connectors::fuzz::publishable(kind, promises::attempt(read.clone(), &id), 4096);

@@ -55,7 +55,7 @@ pub(crate) fn target(bytes: &[u8]) {
     let message = message(&mut input, kind, flags);
     let rules = rules(kind, flags & 1 != 0, flags & 2 != 0);
     match parse(&message, &rules, NOW) {
-        Ok(Request::Schedule(schedule)) => promises::kept(&schedule, &rules, kind),
+        Ok(Request::NewJob(new_job)) => promises::kept(&new_job, &rules, kind),
         Ok(Request::Act(act)) => assert!(act.action != dwell::job::Action::Schedule),
         Err(rejection) => {
             assert!(!rejection.detail.chars().any(char::is_control), "{:?}", rejection.detail);

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use dwell::config::{Ingest, Limits, QueueRules, Queues};
 use dwell::job::{Confirm, OnTimeout};
-use dwell::request::{BrokerRules, QueueGauge, Rules};
+use dwell::request::{BrokerRules, FullQueues, RequestRules};
 use dwell_connectors::{Allow, BrokerConfig, Start, amqp, kafka, nats};
 
 /// Redis's time: 2026-01-31T12:00:00Z.
@@ -52,9 +52,9 @@ static QUEUES: LazyLock<Arc<Queues>> = LazyLock::new(|| {
 });
 
 /// An ingest on the broker of this kind; on none: requests by HTTP.
-pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> Rules {
+pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> RequestRules {
     let direct = kind.is_empty();
-    Rules {
+    RequestRules {
         name: "main".to_owned(),
         source: (!direct).then(|| broker(kind).capabilities()),
         ingest: Ingest {
@@ -88,6 +88,6 @@ pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> Rules {
         },
         brokers: BROKERS.clone(),
         queues: QUEUES.clone(),
-        gauge: QueueGauge::default(),
+        full_queues: FullQueues::default(),
     }
 }

@@ -1,4 +1,4 @@
-//! `dwell-lab demo`: private servers, a bridge between them, jobs of every fate, and their expected
+//! `dwell-lab demo`: private servers, a runtime between them, jobs of every fate, and their expected
 //! results.
 //!
 //! - [`plan`]: the requests and their expected fate; [`expectations`]: the actual fate; [`screen`]:
@@ -17,10 +17,10 @@ use std::time::Duration;
 use dwell_connectors::{Acks, Destination, Message, Role};
 use tokio::sync::mpsc;
 
-use dwell::bridge::{Bridge, Roles};
 use dwell::clock;
 use dwell::job::JobId;
 use dwell::readiness::Readiness;
+use dwell::runtime::{Roles, Runtime};
 use dwell::store::error::StoreError;
 use dwell::store::reader::lookup::Place as StoredIn;
 use dwell::telemetry::Metrics;
@@ -41,7 +41,7 @@ const CANCEL_AFTER: Duration = Duration::from_secs(2);
 const LINGER: Duration = Duration::from_millis(500);
 /// Jobs without a result after this time count as lost. The whole demo may take 20 s.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// The longest stop of the bridge.
+/// The longest stop of the runtime.
 const DRAIN: Duration = Duration::from_secs(3);
 
 type Seen = (Place, i64, Vec<Message>);
@@ -49,7 +49,7 @@ type Seen = (Place, i64, Vec<Message>);
 /// Runs the demo.
 ///
 /// # Errors
-/// The servers, the bridge or the connectors failed. Wrong jobs are in the summary.
+/// The servers, the runtime or the connectors failed. Wrong jobs are in the summary.
 pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
     let plan = plan::plan();
     let screen = Screen::new(silent, plan.len());
@@ -60,10 +60,10 @@ pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
 
     let settings = environment.settings();
     let metrics = Metrics::new(["main"], ["main"]);
-    let mut bridge =
-        Box::pin(Bridge::start(settings, Roles { ingest: true, dispatch: true }, &metrics, &Traces::default(), &Readiness::new(["main"])))
+    let mut runtime =
+        Box::pin(Runtime::start(settings, Roles { ingest: true, dispatch: true }, &metrics, &Traces::default(), &Readiness::new(["main"])))
             .await?;
-    screen.say(&format!("bridge    {} -> redis -> targets", settings.ingest["main"].topic))?;
+    screen.say(&format!("dwell     {} -> redis -> targets", settings.ingest["main"].topic))?;
 
     let (seen, arrivals) = mpsc::unbounded_channel();
     let mut show = Show { environment: &environment, screen: &screen, seen, consumers: Vec::new() };
@@ -73,15 +73,15 @@ pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
     for (topic, place) in places.into_iter().chain(letters) {
         show.consume(topic, place).await?;
     }
-    let store = bridge.store().clone();
+    let store = runtime.store().clone();
     let summary = tokio::select! {
         summary = Box::pin(show.play(plan, arrivals, &store)) => summary?,
-        failed = bridge.failed() => return Err(Failure::Unexpected(failed.to_string())),
+        failed = runtime.failed() => return Err(Failure::Unexpected(failed.to_string())),
     };
     screen.clear();
     drop(show);
-    if !bridge.stop(DRAIN).await {
-        return Err(Failure::Unexpected(format!("the bridge did not stop within {} s", DRAIN.as_secs())));
+    if !runtime.stop(DRAIN).await {
+        return Err(Failure::Unexpected(format!("the runtime did not stop within {} s", DRAIN.as_secs())));
     }
     environment.stop().await?;
     Ok(summary)

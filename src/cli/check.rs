@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::common::Common;
 use super::exit::{Exit, Stop};
 use super::table::clean;
-use crate::bridge::StartError;
 use crate::config::{Problem, Settings};
+use crate::runtime::StartError;
 use crate::store::admin::sweep::SweepRules;
 use crate::store::meta::adopt;
 

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use dwell_connectors::ConnectorError;
 
-use crate::bridge::{Cause, StartError};
 use crate::config::Problem;
 use crate::request::Code;
+use crate::runtime::{Cause, StartError};
 use crate::store::error::{Class, StoreError};
 
 /// The exit codes of every command.

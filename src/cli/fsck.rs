@@ -6,7 +6,7 @@ use super::table::{Column, table, width};
 
 use crate::clock;
 use crate::dispatch::lease_of;
-use crate::store::admin::fsck::{self, Finding, Rules};
+use crate::store::admin::fsck::{self, Finding, FsckRules};
 use crate::store::admin::sweep::SweepRules;
 use crate::store::client::RedisClient;
 use crate::store::meta::look;
@@ -34,7 +34,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     // If the namespace's own rules are damaged, those of the settings apply.
     let known = look(&RedisClient::new(&settings.redis), &settings.redis).await.ok().flatten();
     let own = SweepRules::from(delivery);
-    let rules = Rules {
+    let rules = FsckRules {
         lease_ms: clock::whole_ms(lease_of(delivery)),
         retry_ms: delivery.retry_ms.clone(),
         sweep: known.map_or(own, |meta| meta.rules_or(own)),

@@ -10,9 +10,9 @@ use super::pop::{consumers, ttr_ms};
 use super::table::{clean, local};
 use crate::apply::{BoundedRetry, RetryPolicy};
 use crate::job::JobId;
-use crate::queues::words;
-use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, LeaseVerdict, Word};
-use crate::store::queue::pop::PopToken;
+use crate::queues::lease_actions;
+use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
+use crate::store::queue::pop::Lease;
 use crate::units::parse_duration_ms;
 use crate::view::LeaseResult;
 
@@ -46,46 +46,46 @@ pub struct Touch {
 
 /// Ends the job of this lease.
 pub(super) async fn finish(common: &Common, id: JobId, lease: &str) -> Result<Exit, Stop> {
-    say(common, id, lease, "finish", |_, _| Word::Finish).await
+    say(common, id, lease, "finish", |_, _| LeaseAction::Finish).await
 }
 
 /// Fails the attempt of this lease.
 pub(super) async fn fail(common: &Common, id: JobId, lease: &str, wait_ms: Option<u64>, error: Option<String>) -> Result<Exit, Stop> {
-    say(common, id, lease, "fail", |token, _| words::fail(token, wait_ms, error)).await
+    say(common, id, lease, "fail", |token, _| lease_actions::fail(token, wait_ms, error)).await
 }
 
 /// Gives a job back.
 pub(super) async fn release(common: &Common, args: Release) -> Result<Exit, Stop> {
     let wait_ms = args.wait_ms.unwrap_or(0);
-    say(common, args.id, &args.lease, "release", |_, _| Word::Release { wait_ms }).await
+    say(common, args.id, &args.lease, "release", |_, _| LeaseAction::Release { wait_ms }).await
 }
 
 /// Prolongs a lease.
 pub(super) async fn touch(common: &Common, args: Touch) -> Result<Exit, Stop> {
-    say(common, args.id, &args.lease, "touch", |token, longest_ms| words::touch(token, args.ttr, longest_ms)).await
+    say(common, args.id, &args.lease, "touch", |token, longest_ms| lease_actions::touch(token, args.ttr, longest_ms)).await
 }
 
-/// Carries out a word and prints its verdict. Exits with 2 if nothing changed.
+/// Carries out an action and prints its verdict. Exits with 2 if nothing changed.
 async fn say(
     common: &Common,
     id: JobId,
     lease: &str,
     action: &'static str,
-    word: impl FnOnce(&PopToken, u64) -> Word,
+    of_lease: impl FnOnce(&Lease, u64) -> LeaseAction,
 ) -> Result<Exit, Stop> {
     let settings = common.settings()?;
-    let answer = match PopToken::read(lease) {
+    let answer = match Lease::read(lease) {
         None => Acknowledged { verdict: LeaseVerdict::Stale, ms: None },
         Some(lease) => {
-            let word = word(&lease, settings.limits.max_ttr_ms.into());
+            let lease_action = of_lease(&lease, settings.limits.max_ttr_ms.into());
             let consumers = consumers(&settings, &CancellationToken::new()).await?;
-            let words = [Acknowledge { id: id.clone(), lease, word }];
+            let acknowledgements = [Acknowledgement { id: id.clone(), lease, action: lease_action }];
             let mut retry = BoundedRetry::default();
             loop {
-                match consumers.acknowledge(&words).await.pop() {
+                match consumers.acknowledge(&acknowledgements).await.pop() {
                     Some(Err(error)) if retry.wait(&error).await => {}
                     Some(answer) => break answer?,
-                    None => return Err(Stop::because(Exit::Failed, "the word has no answer", "")),
+                    None => return Err(Stop::because(Exit::Failed, "the action has no answer", "")),
                 }
             }
         }

@@ -15,7 +15,7 @@ use crate::queues::{POP_BYTES, POP_MAX, QUEUES_MAX, WAIT_MAX};
 use crate::request::Code;
 use crate::shutdown::Signals;
 use crate::store::Store;
-use crate::store::queue::acknowledge::{Acknowledge, Word};
+use crate::store::queue::acknowledge::{Acknowledgement, LeaseAction};
 use crate::store::queue::pop::Popped;
 use crate::units::{parse_duration_ms, quote};
 use crate::view::FetchedJob;
@@ -96,7 +96,11 @@ async fn print(common: &Common, consumers: &Consumers, jobs: PoppedJobs) -> Resu
         let job = FetchedJob::popped(popped);
         if let Err(stop) = common.answer(&job, &format!("{gap}{}", text(&job, popped))) {
             // Nobody sees these: they are due again.
-            let release = |job: &Popped| Acknowledge { id: job.id.clone(), lease: job.lease.clone(), word: Word::Release { wait_ms: 0 } };
+            let release = |job: &Popped| Acknowledgement {
+                id: job.id.clone(),
+                lease: job.lease.clone(),
+                action: LeaseAction::Release { wait_ms: 0 },
+            };
             consumers.acknowledge(&jobs[at..].iter().map(release).collect::<Vec<_>>()).await;
             return Err(stop);
         }

@@ -10,7 +10,6 @@ use tracing::Level;
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
-use crate::bridge::{Bridge, Failure, Roles, StartError};
 use crate::compat::listeners::{self, Serving};
 use crate::compat::{Access, Service};
 use crate::config::{Problem, Settings, read_secret};
@@ -21,7 +20,8 @@ use crate::http::listener::CONSUMERS_MAX;
 use crate::http::{ListenError, Listener, Rates, Room, StartGate, probes, router};
 use crate::queues::QueueService;
 use crate::readiness::{Readiness, Waiting};
-use crate::request::Rules;
+use crate::request::RequestRules;
+use crate::runtime::{Failure, Roles, Runtime, StartError};
 use crate::shutdown::Signals;
 use crate::telemetry::trace::Traces;
 use crate::telemetry::{Metrics, log};
@@ -137,24 +137,25 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
 
     let roles = Roles { ingest: !args.no_ingest, dispatch: !args.no_dispatch };
     let max_wait = args.wait_ms.map(Duration::from_millis);
-    let starting = Box::pin(Bridge::begin(&settings, roles, max_wait, &metrics, &traces, &readiness));
-    let mut bridge = tokio::select! {
+    let starting = Box::pin(Runtime::begin(&settings, roles, max_wait, &metrics, &traces, &readiness));
+    let mut runtime = tokio::select! {
         started = starting => started?,
         signal = signals.next() => {
             tracing::info!(signal, "stopped during the start");
             return Ok(Exit::Ok);
         }
     };
-    bridge.consumers().share(memory.calls());
+    runtime.consumers().share(memory.calls());
     let rates = Rates::new(metrics.clone());
-    let queues = QueueService::new(settings.queues.clone(), bridge.consumers().clone(), metrics.clone(), settings.limits.max_ttr_ms.into());
+    let queues =
+        QueueService::new(settings.queues.clone(), runtime.consumers().clone(), metrics.clone(), settings.limits.max_ttr_ms.into());
     let api = Api::new(api::Parts {
         settings: &settings,
         roles,
-        instance: bridge.instance(),
-        apply: bridge.apply().clone(),
+        instance: runtime.instance(),
+        apply: runtime.apply().clone(),
         queues: queues.clone(),
-        gauge: bridge.gauge().clone(),
+        full_queues: runtime.full_queues().clone(),
         rates: rates.clone(),
         readiness: readiness.clone(),
         guard: guard.clone(),
@@ -163,7 +164,11 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     let sampling = tokio::spawn(rates.run(http_stop.clone()));
     gate.open(router::router(api));
     readiness.reached(&Waiting::Api);
-    let service = Service::new(bridge.apply().clone(), queues, Rules { gauge: bridge.gauge().clone(), ..Rules::direct(&settings) });
+    let service = Service::new(
+        runtime.apply().clone(),
+        queues,
+        RequestRules { full_queues: runtime.full_queues().clone(), ..RequestRules::direct(&settings) },
+    );
     let access = Access::new(guard);
     compat.iter().for_each(|listener| listener.open(&service, &access));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
@@ -172,7 +177,7 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
             tracing::info!(signal, drain_ms = settings.shutdown.drain_ms, "draining");
             None
         }
-        failed = bridge.failed() => {
+        failed = runtime.failed() => {
             tracing::error!(%failed, "ending");
             Some(failed)
         }
@@ -180,7 +185,7 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     readiness.shutting_down();
     let drain = Duration::from_millis(settings.shutdown.drain_ms);
     tokio::select! {
-        clean = bridge.stop(drain) => {
+        clean = runtime.stop(drain) => {
             if clean {
                 tracing::info!("drained: nothing is left in flight");
             } else {

@@ -13,7 +13,7 @@ use super::table::clean;
 use crate::clock;
 use crate::config::{Broker, Ingest, Settings};
 use crate::job::JobId;
-use crate::request::{Rules, parse};
+use crate::request::{RequestRules, parse};
 use crate::units::{parse_duration_ms, parse_time_ms, show_size};
 
 /// `dwell send`
@@ -138,7 +138,7 @@ fn judge(settings: &Settings, name: &str, ingest: &Ingest, message: &Message) ->
         let hint = "send the envelope with the broker's own tool, or choose another --ingest";
         return Err(Stop::because(Exit::Usage, format!("ingest.{name} has format = \"envelope\": its requests are not headers"), hint));
     }
-    let rules = Rules::new(settings, name).map_err(|why| Stop::because(Exit::Settings, why, ""))?;
+    let rules = RequestRules::new(settings, name).map_err(|why| Stop::because(Exit::Settings, why, ""))?;
     let arrived = Message { destination: Destination::new(&ingest.topic), ..message.clone() };
     parse(&arrived, &rules, clock::wall_ms())
         .map(drop)

@@ -16,7 +16,7 @@ use crate::http::later::{caught, later};
 use crate::http::pop::unsent;
 use crate::job::{Action, Conflict, Due, Job, JobId, Verdict, is_queue_name};
 use crate::queues::QueueService;
-use crate::request::{Act, OwnQueues, Request, Rules, Schedule, act_on};
+use crate::request::{Act, NewJob, OwnQueues, Request, RequestRules, act_on};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::ends::Over;
 use crate::store::reader::list::Query;
@@ -37,18 +37,18 @@ pub struct Service {
 struct Inner {
     apply: Apply,
     queues: QueueService,
-    rules: Rules,
+    rules: RequestRules,
 }
 
 impl Service {
     /// The service of an instance.
     #[must_use]
-    pub fn new(apply: Apply, queues: QueueService, rules: Rules) -> Self {
+    pub fn new(apply: Apply, queues: QueueService, rules: RequestRules) -> Self {
         Service { inner: Arc::new(Inner { apply, queues, rules }) }
     }
 
     /// The settings that apply to requests.
-    pub(super) fn rules(&self) -> &Rules {
+    pub(super) fn rules(&self) -> &RequestRules {
         &self.inner.rules
     }
 
@@ -78,8 +78,8 @@ impl Service {
     pub(super) async fn schedule(&self, id: JobId, job: Job, due: Due, own_queues: Option<OwnQueues>) -> Result<(), StoreError> {
         let rules = &self.inner.rules;
         let queue = job.queue.clone().unwrap_or_default();
-        let schedule = Schedule { queue_full: rules.gauge.is_full(&queue), own_queues, ..Schedule::new(job, due).id(id) };
-        let stored = self.store_job(schedule).await.map(|_| ());
+        let new_job = NewJob { queue_full: rules.full_queues.is_full(&queue), own_queues, ..NewJob::new(job, due).id(id) };
+        let stored = self.store_job(new_job).await.map(|_| ());
         // With the name of the queue and the setting.
         stored.map_err(
             |error| if error.class == Class::QueueFull { StoreError::new(error.class, rules.queue_full(&queue).detail) } else { error },
@@ -89,26 +89,26 @@ impl Service {
     /// Stores a job with a new id, though the queue may be full: another job makes room.
     pub(super) async fn schedule_instead(&self, id: JobId, job: Job, due: Due) -> Result<(), StoreError> {
         let own_queues = job.queue.as_deref().map(|queue| OwnQueues::new([queue]));
-        self.store_job(Schedule { own_queues, ..Schedule::new(job, due).id(id) }).await.map(|_| ())
+        self.store_job(NewJob { own_queues, ..NewJob::new(job, due).id(id) }).await.map(|_| ())
     }
 
     /// Stores a dead job anew, due now; false if it is not dead any more, or not of its queue.
     pub(super) async fn revive(&self, id: JobId, job: Job) -> Result<bool, StoreError> {
         let own_queues = job.queue.as_deref().map(|queue| OwnQueues::new([queue]));
-        let schedule = Schedule { own_queues, ..Schedule::new(job, Due::In(0)).id(id).on_conflict(Conflict::Keep) };
-        match self.store_job(schedule).await {
+        let new_job = NewJob { own_queues, ..NewJob::new(job, Due::In(0)).id(id).on_conflict(Conflict::Keep) };
+        match self.store_job(new_job).await {
             Err(error) if error.class == Class::Taken => Ok(false),
             verdict => verdict.map(|verdict| matches!(verdict, Verdict::Added | Verdict::Replaced)),
         }
     }
 
-    async fn store_job(&self, schedule: Schedule) -> Result<Verdict, StoreError> {
-        if let Some(ends_ms) = schedule.job.ends_ms
-            && let Err(error) = self.inner.apply.store.queue.note_end(&schedule.id, ends_ms).await
+    async fn store_job(&self, new_job: NewJob) -> Result<Verdict, StoreError> {
+        if let Some(ends_ms) = new_job.job.ends_ms
+            && let Err(error) = self.inner.apply.store.queue.note_end(&new_job.id, ends_ms).await
         {
-            tracing::debug!(id = %schedule.id, %error, "the end of a job could not be noted");
+            tracing::debug!(id = %new_job.id, %error, "the end of a job could not be noted");
         }
-        self.inner.apply.one(Request::Schedule(Box::new(schedule))).await.map(|answer| answer.verdict)
+        self.inner.apply.one(Request::NewJob(Box::new(new_job))).await.map(|answer| answer.verdict)
     }
 
     /// Hands out ready jobs by `answer`, in the words of the protocol. Where the call waits, its answer

@@ -11,23 +11,23 @@ use crate::clock::{self, Instant, whole_ms};
 use crate::config::Delivery;
 use crate::job::{Confirm, DeadReason, Late};
 use crate::outgoing;
-use crate::publisher::{Attempt, OUTCOME_MARGIN, Publisher};
-use crate::store::queue::lease::Lease;
-use crate::store::queue::settle::{Bury, LeaseToken, Release, Retry};
+use crate::publisher::{OUTCOME_MARGIN, PublicationRequest, Publisher};
+use crate::store::queue::claim::ClaimedJob;
+use crate::store::queue::settle::{Bury, ClaimToken, Release, Retry};
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::{About, Span, Traces};
 
 /// What the attempts of one broker obey.
-pub(super) struct Rules {
+pub(super) struct AttemptRules {
     /// `[delivery]`
     pub(super) delivery: Delivery,
     /// Where dead letters go; `None`: they stay in Redis only.
     pub(super) dead: Option<Destination>,
 }
 
-impl Rules {
+impl AttemptRules {
     /// Where the next publication of a job goes.
-    pub(super) fn destination<'a>(&'a self, lease: &'a Lease) -> &'a Destination {
+    pub(super) fn destination<'a>(&'a self, lease: &'a ClaimedJob) -> &'a Destination {
         match (&self.dead, lease.state.reason) {
             (Some(dead), Some(_)) => dead,
             _ => &lease.record.job.to,
@@ -43,7 +43,7 @@ impl Rules {
 #[derive(Debug)]
 pub(super) struct Unconfirmed {
     /// The job and its lease, without body and headers.
-    pub(super) lease: Box<Lease>,
+    pub(super) lease: Box<ClaimedJob>,
     pub(super) published: Instant,
     /// Without an answer by then the outcome is unknown.
     pub(super) deadline: Instant,
@@ -53,32 +53,32 @@ pub(super) struct Unconfirmed {
 impl Unconfirmed {
     /// The token that settles the job.
     #[must_use]
-    pub(super) fn held(&self) -> LeaseToken {
+    pub(super) fn held(&self) -> ClaimToken {
         self.lease.token()
     }
 }
 
 /// Makes the attempts of one broker.
 pub(super) struct Attempts {
-    rules: Arc<Rules>,
+    rules: Arc<AttemptRules>,
     publisher: Publisher,
     traces: Traces,
     metrics: Metrics,
 }
 
 impl Attempts {
-    pub(super) fn new(rules: Arc<Rules>, publisher: Publisher, traces: Traces, metrics: Metrics) -> Self {
+    pub(super) fn new(rules: Arc<AttemptRules>, publisher: Publisher, traces: Traces, metrics: Metrics) -> Self {
         Attempts { rules, publisher, traces, metrics }
     }
 
     /// Until when a job may be published: its outcome comes before the end of its lease.
     #[must_use]
-    pub(super) fn latest(&self, lease: &Lease) -> Instant {
+    pub(super) fn latest(&self, lease: &ClaimedJob) -> Instant {
         lease.deadline.checked_sub(self.rules.publish_timeout() + OUTCOME_MARGIN).unwrap_or(lease.deadline)
     }
 
     /// Where to publish a job, or how to settle it without a publication.
-    pub(super) fn destination<'a>(&'a self, lease: &'a Lease, now: Instant) -> Result<&'a Destination, Box<Settlement>> {
+    pub(super) fn destination<'a>(&'a self, lease: &'a ClaimedJob, now: Instant) -> Result<&'a Destination, Box<Settlement>> {
         if now > self.latest(lease) {
             // This process was suspended, or the claim's answer was late. Another instance may hold
             // the job by the time of a confirm.
@@ -95,7 +95,7 @@ impl Attempts {
 
     /// Applies the `late` policy to a first attempt. The job of a rejected request dies unless it
     /// was requeued.
-    fn late(&self, lease: &Lease) -> Option<Settlement> {
+    fn late(&self, lease: &ClaimedJob) -> Option<Settlement> {
         let job = &lease.record.job;
         if let Some(refusal) = outgoing::refusal(&job.headers) {
             return (lease.state.due_ms == 0).then(|| die(lease, DeadReason::Invalid, refusal));
@@ -121,7 +121,7 @@ impl Attempts {
     }
 
     /// Makes the publication of a job, and what is kept until its outcome.
-    pub(super) fn start(&self, mut lease: Box<Lease>, to: Destination, now: Instant) -> (Attempt, Unconfirmed) {
+    pub(super) fn start(&self, mut lease: Box<ClaimedJob>, to: Destination, now: Instant) -> (PublicationRequest, Unconfirmed) {
         let (connector, job) = (self.publisher.connector(), &lease.record.job);
         let message = match lease.state.reason {
             Some(reason) => outgoing::dead_letter(&lease, connector.capabilities(), reason),
@@ -141,17 +141,17 @@ impl Attempts {
         // either.
         lease.record.job.body = bytes::Bytes::new();
         lease.record.job.headers = dwell_connectors::Headers::default();
-        (Attempt { token, to, message, dedupe_id, deadline }, Unconfirmed { lease, published: now, deadline, span })
+        (PublicationRequest { token, to, message, dedupe_id, deadline }, Unconfirmed { lease, published: now, deadline, span })
     }
 }
 
 /// Sends a job on its way to the dead letters, without an attempt.
-fn die(lease: &Lease, reason: DeadReason, error: String) -> Settlement {
+fn die(lease: &ClaimedJob, reason: DeadReason, error: String) -> Settlement {
     Settlement::Retry(Retry { job: lease.token(), wait_ms: 0, unpublished: true, dies: Some(reason), error })
 }
 
 /// Sends a job back to due without an attempt: after the pause, and never before it was due.
-pub(super) fn give_back(lease: &Lease, pause: Duration) -> Settlement {
+pub(super) fn give_back(lease: &ClaimedJob, pause: Duration) -> Settlement {
     let pause_ms = whole_ms(pause.max(lease.ready.saturating_duration_since(clock::now())));
     Settlement::Release(Release { job: lease.token(), pause_ms, unpublished: true })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 
 /// A bucket is claimed from this long before its next job is due: the time for the claim and its
-/// answer. One claim takes the rest of [`AHEAD`](crate::store::queue::lease::AHEAD) along.
+/// answer. One claim takes the rest of [`AHEAD`](crate::store::queue::claim::AHEAD) along.
 const LEAD: Duration = Duration::from_millis(3);
 /// Other instances leave the preferred reader of a bucket this much time.
 const DEFERENCE: Duration = Duration::from_millis(20);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bucket_timers::BucketTimers;
-use super::claim_limits::ClaimLimits;
+use super::claim_concurrency::ClaimConcurrency;
 use super::unreadable::UnreadableJobs;
 use super::window::Window;
 use crate::clock::{self, Instant, micros};
@@ -13,7 +13,7 @@ use crate::fleet::Fleet;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::lease::{AHEAD, ClaimRequest, Claimed};
+use crate::store::queue::claim::{AHEAD, Claim, ClaimRequest};
 use crate::store::queue::schedule::WakeUp;
 
 /// While the window is nearly full, a claim that gets little room waits this long after the last
@@ -26,7 +26,7 @@ pub(super) struct ClaimScheduler {
     broker: Arc<str>,
     lease: Duration,
     timers: BucketTimers,
-    limits: ClaimLimits,
+    limits: ClaimConcurrency,
     /// No claim before this instant: the last one failed in a way that concerns every bucket.
     backoff_until: Option<Instant>,
     backoff: Backoff,
@@ -45,7 +45,7 @@ pub(super) struct ClaimAnswer {
     master: usize,
     /// When the claim began, and when the one before it did.
     begun: (Instant, Option<Instant>),
-    answer: Result<Claimed, StoreError>,
+    answer: Result<Claim, StoreError>,
 }
 
 impl ClaimScheduler {
@@ -57,7 +57,7 @@ impl ClaimScheduler {
             broker,
             lease,
             timers: BucketTimers::new(buckets, clock::now()),
-            limits: ClaimLimits::new(buckets),
+            limits: ClaimConcurrency::new(buckets),
             backoff_until: None,
             backoff: Backoff::link(),
             last_claim: None,
@@ -105,7 +105,7 @@ impl ClaimScheduler {
     }
 
     /// Ends a claim and sets the next time of its bucket. Returns what was claimed.
-    pub(super) fn answered(&mut self, claim: ClaimAnswer, now: Instant) -> Option<Claimed> {
+    pub(super) fn answered(&mut self, claim: ClaimAnswer, now: Instant) -> Option<Claim> {
         let ClaimAnswer { bucket, master, begun: (begun, before), answer, .. } = claim;
         self.limits.end(master, answer.as_ref().err().map(|error| error.class));
         let taken = match answer {

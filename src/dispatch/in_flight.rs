@@ -8,7 +8,7 @@ use std::time::Duration;
 use dwell_connectors::{Outcome, Token};
 
 use super::Parts;
-use super::attempt::{Attempts, Rules, Unconfirmed, give_back};
+use super::attempt::{AttemptRules, Attempts, Unconfirmed, give_back};
 use super::destinations::{Admission, Destinations};
 use super::outcome::Outcomes;
 use super::settle_queue::Settlement;
@@ -17,8 +17,8 @@ use super::waiting::Waiting;
 use super::window::Window;
 use crate::clock::{self, Instant};
 use crate::job::DeadReason;
-use crate::publisher::{Attempt, Publisher};
-use crate::store::queue::lease::{Claimed, Lease};
+use crate::publisher::{PublicationRequest, Publisher};
+use crate::store::queue::claim::{Claim, ClaimedJob};
 use crate::store::queue::settle::{Bury, Release};
 use crate::telemetry::{DuplicateCause, Metrics};
 
@@ -40,7 +40,7 @@ impl InFlight {
         let Parts { store, settings, publisher, rules, dead, metrics, traces, .. } = parts;
         let (jobs_max, bytes_max) = (rules.max_in_flight, rules.max_in_flight_bytes);
         let of_broker = metrics.broker(&broker);
-        let rules = Arc::new(Rules { delivery: rules.clone(), dead: dead.clone() });
+        let rules = Arc::new(AttemptRules { delivery: rules.clone(), dead: dead.clone() });
         InFlight {
             attempts: Attempts::new(rules.clone(), publisher.clone(), traces.clone(), metrics.clone()),
             outcomes: Outcomes::new(store.clone(), broker.clone(), rules, metrics.clone(), of_broker.clone()),
@@ -79,7 +79,7 @@ impl InFlight {
 
     /// Takes the jobs of a claim: publishes what is due, keeps what is not due yet. Gives all back
     /// when `stopping`.
-    pub(super) async fn claimed(&mut self, bucket: u16, taken: Claimed, stopping: bool, settler: &mut Settler) {
+    pub(super) async fn claimed(&mut self, bucket: u16, taken: Claim, stopping: bool, settler: &mut Settler) {
         let now = clock::now();
         self.destinations.forget(now);
         for broken in taken.broken {
@@ -130,7 +130,7 @@ impl InFlight {
         }
     }
 
-    async fn publish(&self, attempts: Vec<Attempt>) {
+    async fn publish(&self, attempts: Vec<PublicationRequest>) {
         if !attempts.is_empty() {
             self.publisher.publish(attempts).await;
         }
@@ -138,7 +138,7 @@ impl InFlight {
 
     /// The publication of a job; `None` if the job waits, or is settled without one. `since`: when
     /// the job was first ready to be published.
-    fn attempt(&mut self, lease: Box<Lease>, since: Instant, now: Instant, settler: &mut Settler) -> Option<Attempt> {
+    fn attempt(&mut self, lease: Box<ClaimedJob>, since: Instant, now: Instant, settler: &mut Settler) -> Option<PublicationRequest> {
         let to = match self.attempts.destination(&lease, now) {
             Ok(to) => to,
             Err(settlement) => {
@@ -169,7 +169,7 @@ impl InFlight {
     }
 
     /// Settles a job without a publication.
-    fn settle(&mut self, lease: &Lease, settlement: Settlement, settler: &mut Settler) {
+    fn settle(&mut self, lease: &ClaimedJob, settlement: Settlement, settler: &mut Settler) {
         self.window.take_place();
         settler.push(lease.bucket, settlement);
         self.window.free_bytes(lease.size);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dwell_connectors::{Outcome, Token};
 
-use super::attempt::{Rules, Unconfirmed};
+use super::attempt::{AttemptRules, Unconfirmed};
 use super::destinations::Destinations;
 use super::settle_queue::Settlement;
 use super::shares::{PROMPT, Response};
@@ -12,7 +12,7 @@ use crate::clock::{Instant, micros, whole_ms};
 use crate::job::{Confirm, DeadReason};
 use crate::retry::{self, Next};
 use crate::store::Store;
-use crate::store::queue::lease::Lease;
+use crate::store::queue::claim::ClaimedJob;
 use crate::store::queue::settle::{Bury, Release, Retry};
 use crate::telemetry::{BrokerMetrics, DuplicateCause, Metrics, PublishOutcome};
 
@@ -20,7 +20,7 @@ use crate::telemetry::{BrokerMetrics, DuplicateCause, Metrics, PublishOutcome};
 pub(super) struct Outcomes {
     store: Arc<Store>,
     broker: Arc<str>,
-    rules: Arc<Rules>,
+    rules: Arc<AttemptRules>,
     metrics: Metrics,
     broker_metrics: Option<BrokerMetrics>,
 }
@@ -29,7 +29,7 @@ impl Outcomes {
     pub(super) fn new(
         store: Arc<Store>,
         broker: Arc<str>,
-        rules: Arc<Rules>,
+        rules: Arc<AttemptRules>,
         metrics: Metrics,
         broker_metrics: Option<BrokerMetrics>,
     ) -> Self {
@@ -87,7 +87,7 @@ impl Outcomes {
                 if lease.state.attempt == 1 {
                     self.metrics.lateness(micros(self.store.now_us().saturating_sub(lease.state.due_ms.saturating_mul(1000))));
                 }
-                let Lease { token, record, .. } = *publication.lease;
+                let ClaimedJob { token, record, .. } = *publication.lease;
                 Some(match record.job.confirm {
                     Confirm::Consumer if outcome == Outcome::Confirmed => Settlement::Hold(token, record.job.ttr_ms),
                     Confirm::Broker | Confirm::Consumer => Settlement::Complete(token),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::store::queue::schedule::CALL_JOBS;
-use crate::store::queue::settle::{Bury, Completion, LeaseToken, Release, Retry};
+use crate::store::queue::settle::{Bury, ClaimToken, Completion, Release, Retry};
 
 /// A call delays the others of its kind for this long at most, and two calls for twice as long: a single
 /// Redis works on one call at a time, and small calls cost more. A call that takes longer delays no other:
@@ -20,11 +20,11 @@ const LARGE: usize = CALL_JOBS * 3 / 4;
 #[derive(Debug)]
 pub(super) enum Settlement {
     /// Delivered.
-    Complete(LeaseToken),
+    Complete(ClaimToken),
     /// Dropped as too late.
-    Drop(LeaseToken),
+    Drop(ClaimToken),
     /// Held until its consumer confirms; TTR in ms.
-    Hold(LeaseToken, u32),
+    Hold(ClaimToken, u32),
     /// Back to due, with the retry step kept.
     Release(Release),
     /// The next retry step, or due now as a dead letter.
@@ -36,8 +36,8 @@ pub(super) enum Settlement {
 /// The jobs of one call to the store.
 #[derive(Debug, Clone)]
 pub(super) enum SettleCall {
-    Complete(Completion, Vec<LeaseToken>),
-    Hold(Vec<(LeaseToken, u32)>),
+    Complete(Completion, Vec<ClaimToken>),
+    Hold(Vec<(ClaimToken, u32)>),
     Release(Vec<Release>),
     Retry(Vec<Retry>),
     Bury(Vec<Bury>),
@@ -81,9 +81,9 @@ impl SettleCall {
 /// Settlements by kind and bucket.
 #[derive(Debug, Default)]
 pub(super) struct SettleQueue {
-    complete: BTreeMap<u16, Vec<LeaseToken>>,
-    dropped: BTreeMap<u16, Vec<LeaseToken>>,
-    hold: BTreeMap<u16, Vec<(LeaseToken, u32)>>,
+    complete: BTreeMap<u16, Vec<ClaimToken>>,
+    dropped: BTreeMap<u16, Vec<ClaimToken>>,
+    hold: BTreeMap<u16, Vec<(ClaimToken, u32)>>,
     release: BTreeMap<u16, Vec<Release>>,
     retry: BTreeMap<u16, Vec<Retry>>,
     bury: BTreeMap<u16, Vec<Bury>>,
@@ -188,16 +188,16 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::job::JobId;
-    use crate::store::queue::settle::LeaseName;
+    use crate::store::queue::settle::ClaimName;
     use crate::store::record::State;
 
     fn completed(queue: &mut SettleQueue, bucket: u16) {
         queue.push(bucket, Settlement::Complete(job()));
     }
 
-    fn job() -> LeaseToken {
-        let (id, lease) = (JobId::new("a".to_owned()).unwrap(), LeaseName { nonce: [0; 8], born: [0; 8] });
-        LeaseToken { id, lease, position: 0, has_state: false, state: state() }
+    fn job() -> ClaimToken {
+        let (id, lease) = (JobId::new("a".to_owned()).unwrap(), ClaimName { nonce: [0; 8], born: [0; 8] });
+        ClaimToken { id, lease, position: 0, has_state: false, state: state() }
     }
 
     fn state() -> State {

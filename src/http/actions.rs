@@ -16,7 +16,7 @@ use super::leases;
 use super::text::Text;
 use crate::job::{Action, JobId};
 use crate::request::{Act, Code, Rejection, Request, act_on, due_within};
-use crate::store::queue::acknowledge::Word;
+use crate::store::queue::acknowledge::LeaseAction;
 use crate::units::{parse_duration_ms, parse_time_ms};
 use crate::view;
 
@@ -150,7 +150,7 @@ impl Api {
                     let wait_ms = leases::wait(seen.wait, self.inner.rules.limits.max_delay_ms)?;
                     leases::fail(caller, id, lease, wait_ms, seen.error)?
                 }
-                _ => leases::read(caller, id, lease, "finish", |_| Word::Finish)?,
+                _ => leases::read(caller, id, lease, "finish", |_| LeaseAction::Finish)?,
             };
             let mut results = leases::carry_out(&self.inner.queues, vec![said]).await?;
             let result = results.pop().ok_or_else(|| Problem::bad("the lease has no answer"))?;

@@ -9,12 +9,12 @@ use super::Rates;
 use super::feed::Feed;
 use super::guard::Guard;
 use crate::apply::Apply;
-use crate::bridge::Roles;
 use crate::clock;
 use crate::config::Settings;
 use crate::queues::QueueService;
 use crate::readiness::Readiness;
-use crate::request::{QueueGauge, Rules};
+use crate::request::{FullQueues, RequestRules};
+use crate::runtime::Roles;
 
 /// The state of the calls. Clones share it.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub struct Api {
 pub(super) struct Inner {
     pub(super) apply: Apply,
     pub(super) queues: QueueService,
-    pub(super) rules: Rules,
+    pub(super) rules: RequestRules,
     pub(super) rates: Rates,
     pub(super) readiness: Readiness,
     pub(super) about: About,
@@ -59,7 +59,7 @@ pub struct Parts<'a> {
     /// The queues, and who fetches from them.
     pub queues: QueueService,
     /// Which queues are full.
-    pub gauge: QueueGauge,
+    pub full_queues: FullQueues,
     /// Counts per second.
     pub rates: Rates,
     /// What `/readyz` says.
@@ -74,7 +74,7 @@ impl Api {
     /// The API of an instance.
     #[must_use]
     pub fn new(parts: Parts<'_>) -> Self {
-        let Parts { settings, roles, instance, apply, queues, gauge, rates, readiness, guard, stop } = parts;
+        let Parts { settings, roles, instance, apply, queues, full_queues, rates, readiness, guard, stop } = parts;
         let linked = |name: &String| roles.dispatch || settings.ingest.values().any(|ingest| ingest.broker == *name);
         let brokers = settings.brokers.iter().map(|(name, broker)| (name.clone(), (broker.connector.kind(), linked(name))));
         let ingests = settings.ingest.iter().filter(|_| roles.ingest);
@@ -86,7 +86,7 @@ impl Api {
             brokers: brokers.collect(),
             ingests: ingests.map(|(name, ingest)| (name.clone(), (ingest.broker.clone(), ingest.topic.clone()))).collect(),
         };
-        let rules = Rules { gauge, ..Rules::direct(settings) };
+        let rules = RequestRules { full_queues, ..RequestRules::direct(settings) };
         let inner = Inner { apply, queues, rules, rates, readiness, about, feed: Feed::new(stop), guard };
         Api { inner: Arc::new(inner) }
     }

@@ -5,12 +5,12 @@ use axum::http::Uri;
 
 use super::extract::read;
 use super::jobs::Filter;
-use super::schedule::NewJob;
-use crate::request::{Rules, Schedule};
+use super::new_jobs::NewJobRequest;
+use crate::request::{NewJob, RequestRules};
 use crate::store::reader::list;
 
-pub(crate) fn new_job(body: &[u8], rules: &Rules, now_ms: i64) -> Option<Schedule> {
-    read::<NewJob>(body).ok()?.read(rules, now_ms).ok()
+pub(crate) fn new_job(body: &[u8], rules: &RequestRules, now_ms: i64) -> Option<NewJob> {
+    read::<NewJobRequest>(body).ok()?.read(rules, now_ms).ok()
 }
 
 pub(crate) fn query(text: &str) -> Option<list::Query> {

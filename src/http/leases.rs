@@ -12,17 +12,17 @@ use super::pop::span;
 use super::text::Text;
 use super::{Problem, empty};
 use crate::job::JobId;
-use crate::queues::{QueueService, WORDS_MAX, words};
+use crate::queues::{MAX_ACKNOWLEDGEMENTS, QueueService, lease_actions};
 use crate::request::{Code, Rejection};
 use crate::store::error::StoreError;
-use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, LeaseVerdict, Word};
-use crate::store::queue::pop::PopToken;
+use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
+use crate::store::queue::pop::Lease;
 use crate::view::LeaseResult;
 
-/// The words on leases; at most 1000 together.
+/// The actions on leases; at most 1000 together.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Words {
+pub(super) struct LeaseActions {
     /// These jobs are done
     #[serde(default, deserialize_with = "empty::list")]
     #[schema(value_type = Option<Vec<Finish>>, required = false)]
@@ -100,69 +100,70 @@ pub(super) struct Results {
     results: Vec<LeaseResult>,
 }
 
-/// A word that was read.
-pub(super) struct Said {
+/// An action on a lease, as a call names it.
+pub(super) struct LeaseRequest {
     pub(super) id: String,
+    /// `finish`, `fail`, `release` or `touch`.
     pub(super) action: &'static str,
     /// Or the verdict on a lease that cannot be read (`stale`) or is for a job of others (`not_found`).
-    pub(super) word: Result<Acknowledge, LeaseVerdict>,
+    pub(super) acknowledgement: Result<Acknowledgement, LeaseVerdict>,
 }
 
 /// End or prolong leases
 ///
-/// Takes at most 1000 words and carries out `finish` first, then `fail`, `release` and `touch`. The words
-/// are independent of each other: each has its own verdict. A word may be sent again: a repeated `fail`
+/// Takes at most 1000 actions and carries out `finish` first, then `fail`, `release` and `touch`. The actions
+/// are independent of each other: each has its own verdict. An action may be sent again: a repeated `fail`
 /// or `release` answers as before until the job is handed out again, a repeated `finish` answers
 /// `fired`. Answers once the durability level holds.
-#[utoipa::path(post, path = "/v1/leases", tag = "queues", request_body = Words, responses(
+#[utoipa::path(post, path = "/v1/leases", tag = "queues", request_body = LeaseActions, responses(
     (status = 200, body = Results, description = "A verdict for each lease"),
     (status = 400, body = Problem, content_type = "application/problem+json", description = "The call is malformed: nothing changed"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: send the call again"),
 ))]
-pub(super) async fn leases(State(api): State<Api>, caller: Caller, Body(words): Body<Words>) -> Result<Json<Results>, Problem> {
+pub(super) async fn leases(State(api): State<Api>, caller: Caller, Body(actions): Body<LeaseActions>) -> Result<Json<Results>, Problem> {
     let queues = &api.inner.queues;
-    let count = words.finish.len() + words.fail.len() + words.release.len() + words.touch.len();
-    if count > WORDS_MAX {
-        return Err(Problem::bad(format!("{count} leases in one call: at most {WORDS_MAX}")));
+    let count = actions.finish.len() + actions.fail.len() + actions.release.len() + actions.touch.len();
+    if count > MAX_ACKNOWLEDGEMENTS {
+        return Err(Problem::bad(format!("{count} leases in one call: at most {MAX_ACKNOWLEDGEMENTS}")));
     }
-    let mut said = Vec::with_capacity(count);
-    for Finish { id, lease } in words.finish {
-        said.push(read(&caller, id, &lease, "finish", |_| Word::Finish)?);
+    let mut requests = Vec::with_capacity(count);
+    for Finish { id, lease } in actions.finish {
+        requests.push(read(&caller, id, &lease, "finish", |_| LeaseAction::Finish)?);
     }
     let max_delay_ms = api.inner.rules.limits.max_delay_ms;
-    for Fail { id, lease, wait: text, error } in words.fail {
-        said.push(fail(&caller, id, &lease, wait(text, max_delay_ms)?, error)?);
+    for Fail { id, lease, wait: text, error } in actions.fail {
+        requests.push(fail(&caller, id, &lease, wait(text, max_delay_ms)?, error)?);
     }
-    for Release { id, lease, wait: text } in words.release {
+    for Release { id, lease, wait: text } in actions.release {
         let wait_ms = wait(text, max_delay_ms)?.unwrap_or(0);
-        said.push(read(&caller, id, &lease, "release", |_| Word::Release { wait_ms })?);
+        requests.push(read(&caller, id, &lease, "release", |_| LeaseAction::Release { wait_ms })?);
     }
-    for Touch { id, lease, ttr } in words.touch {
+    for Touch { id, lease, ttr } in actions.touch {
         let ttr_ms = span("ttr", ttr)?;
         if ttr_ms == Some(0) {
             return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
         }
         let longest = queues.max_ttr_ms();
-        said.push(read(&caller, id, &lease, "touch", |token| words::touch(token, ttr_ms, longest))?);
+        requests.push(read(&caller, id, &lease, "touch", |token| lease_actions::touch(token, ttr_ms, longest))?);
     }
-    Ok(Json(Results { results: carry_out(queues, said).await? }))
+    Ok(Json(Results { results: carry_out(queues, requests).await? }))
 }
 
-/// Reads a word. A bad id is an error; an unreadable lease is stale.
+/// Reads an action. A bad id is an error; an unreadable lease is stale.
 pub(super) fn read(
     caller: &Caller,
     id: String,
     lease: &str,
     action: &'static str,
-    word: impl FnOnce(&PopToken) -> Word,
-) -> Result<Said, Problem> {
+    of_lease: impl FnOnce(&Lease) -> LeaseAction,
+) -> Result<LeaseRequest, Problem> {
     let job = JobId::new(id.as_str()).map_err(|why| Problem::from(Rejection::new(Code::BadId, why)))?;
-    let word = match PopToken::read(lease) {
+    let acknowledgement = match Lease::read(lease) {
         None => Err(LeaseVerdict::Stale),
         Some(lease) if !caller.has_queue(&lease.queue) => Err(LeaseVerdict::NotFound),
-        Some(lease) => Ok(Acknowledge { id: job, word: word(&lease), lease }),
+        Some(lease) => Ok(Acknowledgement { id: job, action: of_lease(&lease), lease }),
     };
-    Ok(Said { id, action, word })
+    Ok(LeaseRequest { id, action, acknowledgement })
 }
 
 /// The wait of a `fail` or a `release`, ms: at most `limits.max_delay`.
@@ -175,18 +176,19 @@ pub(super) fn wait(text: Option<Text>, max_delay_ms: u64) -> Result<Option<u64>,
 }
 
 /// Reads a `fail`: the wait of the call replaces that of the array, unless the array is at its end.
-pub(super) fn fail(caller: &Caller, id: String, lease: &str, wait_ms: Option<u64>, error: Option<String>) -> Result<Said, Problem> {
-    read(caller, id, lease, "fail", |token| words::fail(token, wait_ms, error))
+pub(super) fn fail(caller: &Caller, id: String, lease: &str, wait_ms: Option<u64>, error: Option<String>) -> Result<LeaseRequest, Problem> {
+    read(caller, id, lease, "fail", |token| lease_actions::fail(token, wait_ms, error))
 }
 
-/// Carries out words, in their order.
-pub(super) async fn carry_out(queues: &QueueService, said: Vec<Said>) -> Result<Vec<LeaseResult>, StoreError> {
-    let words: Vec<Acknowledge> = said.iter().filter_map(|said| said.word.clone().ok()).collect();
-    let mut answers = queues.acknowledge(&words).await.into_iter();
+/// Carries out actions, in their order.
+pub(super) async fn carry_out(queues: &QueueService, requests: Vec<LeaseRequest>) -> Result<Vec<LeaseResult>, StoreError> {
+    let acknowledgements: Vec<Acknowledgement> = requests.iter().filter_map(|request| request.acknowledgement.clone().ok()).collect();
+    let mut answers = queues.acknowledge(&acknowledgements).await.into_iter();
     let refused = |verdict| Acknowledged { verdict, ms: None };
-    said.into_iter()
-        .map(|Said { id, action, word }| {
-            let answer = match word {
+    requests
+        .into_iter()
+        .map(|LeaseRequest { id, action, acknowledgement }| {
+            let answer = match acknowledgement {
                 Ok(_) => answers.next().unwrap_or(Ok(refused(LeaseVerdict::Stale)))?,
                 Err(verdict) => refused(verdict),
             };

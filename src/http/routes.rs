@@ -4,12 +4,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::api::Api;
-use super::{actions, events, horizon, jobs, leases, pop, queues, schedule, stats};
+use super::{actions, events, horizon, jobs, leases, new_jobs, pop, queues, stats};
 
 /// The calls of `/v1` and their documentation.
 pub(super) fn calls() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
-        .routes(routes!(jobs::list, schedule::schedule))
+        .routes(routes!(jobs::list, new_jobs::schedule))
         .routes(routes!(jobs::show, actions::cancel, actions::reschedule))
         .routes(routes!(actions::fire))
         .routes(routes!(actions::finish))

@@ -40,9 +40,9 @@ impl Ingest {
             match parse(&message, &self.rules, now_ms) {
                 Ok(mut request) => {
                     match &mut request {
-                        Request::Schedule(schedule) => {
-                            span.job(schedule.id.as_str());
-                            schedule.job.trace = span.traceparent();
+                        Request::NewJob(new_job) => {
+                            span.job(new_job.id.as_str());
+                            new_job.job.trace = span.traceparent();
                         }
                         Request::Act(act) => span.job(act.id.as_str()),
                     }
@@ -60,7 +60,7 @@ impl Ingest {
         let (mut replies, mut unreadable) = (Replies::new(), None);
         for ((request, answer), Original { message, span }) in requests.into_iter().zip(answers).zip(originals) {
             let (id, action, queue, reply_to) = match request {
-                Request::Schedule(schedule) => (schedule.id, Action::Schedule, schedule.job.queue, schedule.reply_to),
+                Request::NewJob(new_job) => (new_job.id, Action::Schedule, new_job.job.queue, new_job.reply_to),
                 Request::Act(act) => (act.id, act.action, None, act.reply_to),
             };
             let answer = match answer {

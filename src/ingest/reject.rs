@@ -20,7 +20,7 @@ const AT_ONCE: usize = 256;
 pub(super) type Rejections = Vec<(Message, Rejection)>;
 
 /// A bad request in flight.
-struct Attempt {
+struct RejectionDelivery {
     position: Option<Position>,
     rejection: Rejection,
     rejected: Rejected,
@@ -34,17 +34,17 @@ impl Ingest {
     pub(super) async fn reject(&self, rejections: Rejections, give_up: &CancellationToken) -> bool {
         let Some(rejections) = self.keep_returned(rejections, give_up).await else { return false };
         let capabilities = self.publisher.connector().capabilities();
-        let attempt = |(request, rejection): (Message, Rejection)| Attempt {
+        let attempt = |(request, rejection): (Message, Rejection)| RejectionDelivery {
             position: request.position.clone(),
             rejected: Rejected::new(request, &rejection, capabilities),
             rejection,
             invalid: String::new(),
         };
-        let mut waiting: VecDeque<Attempt> = rejections.into_iter().map(attempt).collect();
+        let mut waiting: VecDeque<RejectionDelivery> = rejections.into_iter().map(attempt).collect();
         let mut backoff = Backoff::link();
         let mut paused = None;
         while !waiting.is_empty() {
-            let now: Vec<Attempt> = waiting.drain(..waiting.len().min(AT_ONCE)).collect();
+            let now: Vec<RejectionDelivery> = waiting.drain(..waiting.len().min(AT_ONCE)).collect();
             let messages = now.iter().map(|attempt| (self.rejected.clone(), attempt.rejected.message())).collect();
             let outcomes = self.publisher.publish_all(messages).await;
             let mut refused = None;
@@ -78,7 +78,7 @@ impl Ingest {
     }
 
     /// The request is in `rejected`.
-    fn was_rejected(&self, Attempt { position, rejection, rejected, invalid }: &Attempt) {
+    fn was_rejected(&self, RejectionDelivery { position, rejection, rejected, invalid }: &RejectionDelivery) {
         let code = rejection.code.as_str();
         if let Some(left_out) = rejected.left_out() {
             let (log, offset) = position.as_ref().map_or_else(Default::default, |position| (position.log.as_str(), position.offset));

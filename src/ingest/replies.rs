@@ -33,7 +33,7 @@ pub(super) struct Reply {
 pub(super) type Replies = Vec<Reply>;
 
 /// A verdict that is being published.
-struct Attempt {
+struct ReplyDelivery {
     reply: Reply,
     tries_left: usize,
     /// The time that its outcomes took so far.
@@ -46,9 +46,16 @@ struct Attempt {
     in_background: bool,
 }
 
-impl Attempt {
+impl ReplyDelivery {
     fn first(reply: Reply) -> Self {
-        Attempt { reply, tries_left: REPLY_TRIES, waited: Duration::ZERO, was_suspended: false, was_unknown: false, in_background: false }
+        ReplyDelivery {
+            reply,
+            tries_left: REPLY_TRIES,
+            waited: Duration::ZERO,
+            was_suspended: false,
+            was_unknown: false,
+            in_background: false,
+        }
     }
 }
 
@@ -76,8 +83,9 @@ impl Replier {
     /// and the request acknowledged all the same.
     pub(super) async fn reply(&self, mut replies: Replies, give_up: &CancellationToken) {
         while !replies.is_empty() {
-            let now = replies.drain(..replies.len().min(REPLIES_AT_ONCE)).map(Attempt::first);
-            let (silent, now): (Vec<Attempt>, Vec<Attempt>) = now.partition(|attempt| self.unresponsive.contains(&attempt.reply.to));
+            let now = replies.drain(..replies.len().min(REPLIES_AT_ONCE)).map(ReplyDelivery::first);
+            let (silent, now): (Vec<ReplyDelivery>, Vec<ReplyDelivery>) =
+                now.partition(|attempt| self.unresponsive.contains(&attempt.reply.to));
             self.publish_in_background(silent, give_up);
             let silent = self.deliver(now, give_up, true).await;
             self.publish_in_background(silent, give_up);
@@ -85,9 +93,9 @@ impl Replier {
     }
 
     /// Publishes these without blocking the requests.
-    fn publish_in_background(&self, attempts: Vec<Attempt>, give_up: &CancellationToken) {
-        let background = attempts.into_iter().map(|attempt| Attempt { in_background: true, ..attempt });
-        let (attempts, surplus): (Vec<Attempt>, Vec<Attempt>) = background.partition(|_| self.unresponsive.start());
+    fn publish_in_background(&self, attempts: Vec<ReplyDelivery>, give_up: &CancellationToken) {
+        let background = attempts.into_iter().map(|attempt| ReplyDelivery { in_background: true, ..attempt });
+        let (attempts, surplus): (Vec<ReplyDelivery>, Vec<ReplyDelivery>) = background.partition(|_| self.unresponsive.start());
         for attempt in surplus {
             self.ended(&attempt, &Outcome::Refused("too many verdicts wait for their confirms".to_owned()));
         }
@@ -119,7 +127,7 @@ impl Replier {
 
     /// Waits until each has its outcome. Returns those whose target does not respond in time, if
     /// nobody is to wait for them.
-    async fn deliver(&self, mut attempts: Vec<Attempt>, give_up: &CancellationToken, leave_unresponsive: bool) -> Vec<Attempt> {
+    async fn deliver(&self, mut attempts: Vec<ReplyDelivery>, give_up: &CancellationToken, leave_unresponsive: bool) -> Vec<ReplyDelivery> {
         let mut left = Vec::new();
         if attempts.is_empty() {
             return left;
@@ -145,8 +153,9 @@ impl Replier {
     }
 
     /// Publishes once. Returns those to try again.
-    async fn publish(&self, attempts: Vec<Attempt>, is_last: bool) -> Vec<Attempt> {
-        let verdict = |Attempt { reply, .. }: &Attempt| (reply.to.clone(), outgoing::verdict(&reply.id, reply.action, reply.answer));
+    async fn publish(&self, attempts: Vec<ReplyDelivery>, is_last: bool) -> Vec<ReplyDelivery> {
+        let verdict =
+            |ReplyDelivery { reply, .. }: &ReplyDelivery| (reply.to.clone(), outgoing::verdict(&reply.id, reply.action, reply.answer));
         let outcomes = self.publisher.publish_all(attempts.iter().map(verdict).collect()).await;
         let timeout = self.publisher.publish_timeout();
         let mut again = Vec::new();
@@ -180,7 +189,7 @@ impl Replier {
     }
 
     /// Counts a verdict, and logs a failure.
-    fn ended(&self, Attempt { reply, in_background, .. }: &Attempt, outcome: &Outcome) {
+    fn ended(&self, ReplyDelivery { reply, in_background, .. }: &ReplyDelivery, outcome: &Outcome) {
         if let Some(metrics) = &self.metrics {
             metrics.reply(PublishOutcome::from(outcome));
         }

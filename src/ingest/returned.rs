@@ -70,8 +70,8 @@ impl Ingest {
         let mut message = rejected.message();
         // Notes of an earlier dead letter, which the next dead letter writes again.
         message.headers.retain(|header| ![ID, ATTEMPT, DUE, DEAD_REASON, LAST_ERROR].contains(&header.name.as_str()));
-        let schedule = dead_job(request, message, self.rejected.clone(), &self.rules, self.apply.store.now_ms());
-        Request::Schedule(Box::new(schedule))
+        let new_job = dead_job(request, message, self.rejected.clone(), &self.rules, self.apply.store.now_ms());
+        Request::NewJob(Box::new(new_job))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::clock::{self, Instant};
 use crate::config::Queues;
 use crate::fleet::{Fleet, serves};
 use crate::job::set_of_queue;
-use crate::request::QueueGauge;
+use crate::request::FullQueues;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::reader::active::ActiveCounts;
@@ -62,7 +62,7 @@ impl Bounded {
 pub struct QueueUpkeep {
     store: Arc<Store>,
     rules: Arc<Queues>,
-    gauge: QueueGauge,
+    full_queues: FullQueues,
     metrics: Metrics,
     fleet: watch::Receiver<Fleet>,
 }
@@ -70,8 +70,8 @@ pub struct QueueUpkeep {
 impl QueueUpkeep {
     /// Makes an agent; [`QueueUpkeep::run`] starts it. `gauge` is told which queues are full.
     #[must_use]
-    pub fn new(store: Arc<Store>, rules: Arc<Queues>, gauge: QueueGauge, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
-        QueueUpkeep { store, rules, gauge, metrics, fleet }
+    pub fn new(store: Arc<Store>, rules: Arc<Queues>, full_queues: FullQueues, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
+        QueueUpkeep { store, rules, full_queues, metrics, fleet }
     }
 
     /// Counts, sweeps and ends jobs until told to stop.
@@ -121,7 +121,7 @@ impl QueueUpkeep {
                 Ok((queues, sets)) => {
                     let mut full = full.lock();
                     full[bounded as usize] = queues;
-                    self.gauge.set(full.iter().flatten().cloned().collect());
+                    self.full_queues.set(full.iter().flatten().cloned().collect());
                     COUNT_BOUNDED.max(pause_after(sets))
                 }
                 Err(error) => {
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use crate::config::{QueueRules, Redis};
     use crate::job::{Due, Job, OnTimeout};
-    use crate::request::Schedule;
+    use crate::request::NewJob;
     use crate::store::Unobserved;
 
     #[test]
@@ -263,12 +263,12 @@ mod tests {
         let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
         let buckets = usize::from(store.keys().buckets());
         let rules = Arc::new(Queues::new([rules("emails", 1), rules("mine.*", 1)]));
-        let (gauge, metrics) = (QueueGauge::default(), Metrics::new([], []));
-        let upkeep = QueueUpkeep::new(store.clone(), rules, gauge.clone(), metrics, watch::channel(Fleet::alone("me ")).1);
+        let (full_queues, metrics) = (FullQueues::default(), Metrics::new([], []));
+        let upkeep = QueueUpkeep::new(store.clone(), rules, full_queues.clone(), metrics, watch::channel(Fleet::alone("me ")).1);
         // More than one call learns at a time.
         let many: Vec<String> = (0..200).map(|number| format!("mine.{number}")).collect();
-        let of = |queue: &str| Schedule::new(Job::for_queue(queue, "x"), Due::In(3_600_000)).id(queue.parse().unwrap());
-        let jobs: Vec<Schedule> = many.iter().map(String::as_str).chain(["emails"]).map(of).collect();
+        let of = |queue: &str| NewJob::new(Job::for_queue(queue, "x"), Due::In(3_600_000)).id(queue.parse().unwrap());
+        let jobs: Vec<NewJob> = many.iter().map(String::as_str).chain(["emails"]).map(of).collect();
         store.queue.schedule(&jobs).await.unwrap();
 
         let named = upkeep.count_bounded(Bounded::Named).await.unwrap();
@@ -280,7 +280,7 @@ mod tests {
         let stop = CancellationToken::new();
         let running = tokio::spawn(upkeep.run(stop.clone()));
         let all_full = async {
-            while gauge.full().len() < many.len() + 1 {
+            while full_queues.full().len() < many.len() + 1 {
                 tokio::task::yield_now().await;
             }
         };

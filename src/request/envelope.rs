@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::control::Control;
 use super::queue;
 use super::reject::{Code, Rejection};
-use super::rules::Rules;
+use super::rules::RequestRules;
 use crate::job::{Action, JobId};
 use crate::units::{parse_duration_ms, parse_time_ms, quote};
 
@@ -39,7 +39,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 
 /// Sets the fields that no control header sets. Returns the body to publish, empty for `delete` and
 /// `finish`.
-pub(super) fn fill(control: &mut Control, message: &Message, rules: &Rules) -> Result<Bytes, Rejection> {
+pub(super) fn fill(control: &mut Control, message: &Message, rules: &RequestRules) -> Result<Bytes, Rejection> {
     let envelope: Envelope = serde_json::from_slice(&message.body).map_err(|error| {
         // The error's own text may quote the body.
         let what = match error.classify() {

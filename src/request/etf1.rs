@@ -8,7 +8,7 @@ use dwell_connectors::{Headers, Message, Value};
 use super::control::{Control, Key, single};
 use super::parse::own_time;
 use super::reject::{Code, Rejection};
-use super::rules::Rules;
+use super::rules::RequestRules;
 use crate::job::{Action, JobId};
 
 pub(super) const EPOCH: &str = "scheduler-epoch";
@@ -20,7 +20,7 @@ const STAMPS: [&str; 3] = ["scheduler-timestamp", "scheduler-key", "scheduler-to
 /// The action of a message without a body: it deletes the schedule of its key, whatever other
 /// headers it has, because the scheduler's tombstones repeat the schedule's headers. With a
 /// `delay-*` header the message is delivered without a body.
-pub(super) fn deletion(control: &Control, message: &Message, rules: &Rules) -> Result<Option<Action>, Rejection> {
+pub(super) fn deletion(control: &Control, message: &Message, rules: &RequestRules) -> Result<Option<Action>, Rejection> {
     let asks = control.has_delay() || control.action.is_some_and(|action| action != Action::Schedule);
     if message.has_body || asks {
         return Ok(None);
@@ -40,7 +40,7 @@ pub(super) fn deletion(control: &Control, message: &Message, rules: &Rules) -> R
 }
 
 /// The message's key as the job id.
-pub(super) fn id(message: &Message, rules: &Rules) -> Result<JobId, Rejection> {
+pub(super) fn id(message: &Message, rules: &RequestRules) -> Result<JobId, Rejection> {
     let refuse = |why: &str| {
         let name = &rules.name;
         Rejection::new(Code::BadId, format!("ingest.{name}.id_from is key, and {why}: send such a key, or a delay-id"))
@@ -72,7 +72,7 @@ pub(super) fn target_key(headers: &Headers) -> Result<Option<Key>, Rejection> {
 }
 
 /// Sets the headers that the scheduler sets on a delivered message.
-pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: &Rules) {
+pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: &RequestRules) {
     if !rules.ingest.id_from_key || !has_headers(&message.headers) {
         return;
     }

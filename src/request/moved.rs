@@ -4,7 +4,7 @@ use dwell_connectors::Destination;
 use dwell_connectors::stand_ins::stand_ins;
 
 use super::reject::{Code, Rejection};
-use super::rules::Rules;
+use super::rules::RequestRules;
 use super::{headers, target};
 use crate::config::Settings;
 use crate::job::Job;
@@ -13,7 +13,7 @@ use crate::units::quote;
 /// The rules for jobs that move to another broker of the settings.
 #[derive(Debug)]
 pub struct Moving {
-    pub(super) rules: Rules,
+    pub(super) rules: RequestRules,
     pub(super) broker: String,
     /// The default targets of the ingests on that broker. They need no entry in `allow`.
     pub(super) own: Vec<Destination>,
@@ -26,7 +26,7 @@ impl Moving {
         let connector = &settings.brokers.get(broker)?.connector;
         let targets = settings.ingest.values().filter(|ingest| ingest.broker == broker).map(|ingest| &ingest.target);
         let own = targets.filter(|target| !target.is_empty()).map(|target| connector.destination(target)).collect();
-        Some(Moving { rules: Rules::direct(settings), broker: broker.to_owned(), own })
+        Some(Moving { rules: RequestRules::direct(settings), broker: broker.to_owned(), own })
     }
 
     /// The job for that broker, by the rules of a request for it: key, properties and headers are

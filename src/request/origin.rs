@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 
 use dwell_connectors::{Header, Message};
 
-use super::rules::Rules;
+use super::rules::RequestRules;
 use super::{Origin, control};
 use crate::delayed_headers::{DEAD_REASON, ID};
 use crate::job::JobId;
@@ -16,7 +16,7 @@ const CHANGING: [&str; 2] = ["x-delivery-count", "x-acquired-count"];
 const HALF: usize = 16;
 
 /// The fingerprint of an inbound message.
-pub(super) fn origin(message: &Message, rules: &Rules) -> Origin {
+pub(super) fn origin(message: &Message, rules: &RequestRules) -> Origin {
     let mut fields = Fields::default();
     let known = if position(&mut fields, message, rules) {
         Some(true)
@@ -36,7 +36,7 @@ pub(super) fn origin(message: &Message, rules: &Rules) -> Origin {
 
 /// The id of a job without one: equal for all deliveries of one message where the broker identifies
 /// messages, else random.
-pub(super) fn generated_id(message: &Message, rules: &Rules) -> JobId {
+pub(super) fn generated_id(message: &Message, rules: &RequestRules) -> JobId {
     let mut fields = Fields::default();
     let known = if position(&mut fields, message, rules) { content(&mut fields, message) } else { named(&mut fields, message, rules) };
     if !known {
@@ -53,11 +53,11 @@ fn id_of(bytes: [u8; 16]) -> JobId {
 
 /// Whether a message with the same content would get the same id, although the broker reports a
 /// first delivery.
-pub(super) fn is_first(message: &Message, rules: &Rules) -> bool {
+pub(super) fn is_first(message: &Message, rules: &RequestRules) -> bool {
     message.position.is_none() && message_id(message, rules).is_some() && !message.redelivered
 }
 
-fn message_id<'a>(message: &'a Message, rules: &Rules) -> Option<&'a str> {
+fn message_id<'a>(message: &'a Message, rules: &RequestRules) -> Option<&'a str> {
     let id = message.properties.as_ref()?.message_id.as_deref()?;
     (rules.source.is_some_and(|source| !source.log) && !id.is_empty()).then_some(id)
 }
@@ -65,7 +65,7 @@ fn message_id<'a>(message: &'a Message, rules: &Rules) -> Option<&'a str> {
 /// The id and the origin of the dead job of a bad request. `request`: as received; `message`: as
 /// stored. The second half of the id is a hash of the content: a message of this job that returns
 /// unchanged finds the job, and a header that names another job's id finds none.
-pub(super) fn of_dead_job(request: &Message, message: &Message, rules: &Rules) -> (JobId, Origin) {
+pub(super) fn of_dead_job(request: &Message, message: &Message, rules: &RequestRules) -> (JobId, Origin) {
     let named = |first: &str| format!("{first}{}", &content_hash(first, message).to_hex()[..HALF]);
     let known = request.headers.text(ID).filter(|id| id.get(..HALF).is_some_and(|first| named(first) == *id));
     let (id, check) = match known.and_then(|id| JobId::new(id).ok()) {
@@ -100,7 +100,7 @@ fn content_hash(first: &str, message: &Message) -> blake3::Hash {
 }
 
 /// Hashes broker, position and timestamp; false where the broker has no positions.
-fn position(fields: &mut Fields, message: &Message, rules: &Rules) -> bool {
+fn position(fields: &mut Fields, message: &Message, rules: &RequestRules) -> bool {
     let Some(position) = &message.position else { return false };
     fields.feed(rules.ingest.broker.as_bytes());
     fields.feed(position.log.as_bytes());
@@ -112,7 +112,7 @@ fn position(fields: &mut Fields, message: &Message, rules: &Rules) -> bool {
 
 /// Hashes queue, `message_id` and content, for brokers without positions; false without a
 /// `message_id`.
-fn named(fields: &mut Fields, message: &Message, rules: &Rules) -> bool {
+fn named(fields: &mut Fields, message: &Message, rules: &RequestRules) -> bool {
     let Some(id) = message_id(message, rules) else { return false };
     fields.feed(rules.ingest.broker.as_bytes());
     fields.feed(rules.ingest.topic.as_bytes());

@@ -5,15 +5,15 @@ use dwell_connectors::{Destination, Message};
 
 use super::control::{self, Control, Key};
 use super::reject::{Code, Rejection};
-use super::rules::Rules;
-use super::{Act, Request, Schedule, dialect, envelope, etf1, headers, origin, queue, rounds, target};
+use super::rules::RequestRules;
+use super::{Act, NewJob, Request, dialect, envelope, etf1, headers, origin, queue, rounds, target};
 use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late, OnTimeout};
 use crate::units::{LEAST_EPOCH_MS, quote, show_duration_ms, show_size, show_time_ms};
 
 /// Reads a message as a request. `now_ms` is approximately Redis's time. It only decides which
 /// timestamps lie in the future and which delays exceed `max_delay`.
-pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, Rejection> {
+pub fn parse(message: &Message, rules: &RequestRules, now_ms: i64) -> Result<Request, Rejection> {
     check_age(message, rules, now_ms)?;
     headers::check_whole(&message.unreadable)?;
     headers::check(&message.headers, rules.source)?;
@@ -31,7 +31,7 @@ pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, R
     match control.action.unwrap_or(Action::Schedule) {
         Action::Schedule => {
             dialect::fill(&mut control, &message.headers, &rules.ingest)?;
-            schedule(control, message, body, rules, now_ms).map(|schedule| Request::Schedule(Box::new(schedule)))
+            schedule(control, message, body, rules, now_ms).map(|new_job| Request::NewJob(Box::new(new_job)))
         }
         action => act(action, control, message, rules, now_ms).map(Request::Act),
     }
@@ -39,7 +39,7 @@ pub fn parse(message: &Message, rules: &Rules, now_ms: i64) -> Result<Request, R
 
 /// Reads a request that arrives as fields, each named as a `delay-*` header without its prefix. The
 /// message holds the rest: body, key, headers.
-pub fn from_fields(fields: &[(&str, String)], message: &Message, rules: &Rules, now_ms: i64) -> Result<Schedule, Rejection> {
+pub fn from_fields(fields: &[(&str, String)], message: &Message, rules: &RequestRules, now_ms: i64) -> Result<NewJob, Rejection> {
     if let Some(header) = message.headers.iter().find(|header| control::strip_prefix_ignore_case(&header.name, "delay-").is_some()) {
         let detail = format!("header {} is a control header: use the field of the request", quote(&header.name));
         return Err(Rejection::new(Code::BadHeader, detail));
@@ -65,7 +65,7 @@ enum Receiver<'a> {
 
 impl Receiver<'_> {
     /// The TTR of a job whose request names none.
-    fn ttr_ms(&self, rules: &Rules) -> u32 {
+    fn ttr_ms(&self, rules: &RequestRules) -> u32 {
         match self {
             Receiver::Target(_) => rules.ttr_ms,
             Receiver::Queue(queue) => queue.rules.ttr_ms,
@@ -74,7 +74,13 @@ impl Receiver<'_> {
 }
 
 /// A new job. `body`: the body in the envelope.
-fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rules: &Rules, now_ms: i64) -> Result<Schedule, Rejection> {
+fn schedule(
+    control: Control,
+    message: &Message,
+    body: Option<bytes::Bytes>,
+    rules: &RequestRules,
+    now_ms: i64,
+) -> Result<NewJob, Rejection> {
     let round = rounds::of(message, rules)?;
     let asked = due(&control, message, rules, now_ms)?;
     let due = match asked {
@@ -151,7 +157,7 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
     let mut queue_full = false;
     match receiver {
         Receiver::Queue(queue) => {
-            queue_full = rules.gauge.is_full(&queue.name);
+            queue_full = rules.full_queues.is_full(&queue.name);
             job.queue = Some(queue.name);
             // Kept in the job, so that any instance can take over an ended lease.
             job.retry.get_or_insert_with(|| queue.rules.retry_ms.clone());
@@ -166,7 +172,7 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
             job.confirm = control.confirm.unwrap_or(rules.confirm);
         }
     }
-    Ok(Schedule {
+    Ok(NewJob {
         id: control.id.unwrap_or_else(|| origin::generated_id(message, rules)),
         generated,
         first: (apart || !origin.check).then(rand::random),
@@ -184,10 +190,10 @@ fn schedule(control: Control, message: &Message, body: Option<bytes::Bytes>, rul
 /// A bad request as a dead job: a job for `rejected`, due at 0 and therefore too late, which is
 /// published once it is requeued. `request`: as received; `message`: as it would be rejected.
 #[must_use]
-pub fn dead_job(request: &Message, message: Message, rejected: Destination, rules: &Rules, now_ms: i64) -> Schedule {
+pub fn dead_job(request: &Message, message: Message, rejected: Destination, rules: &RequestRules, now_ms: i64) -> NewJob {
     let (id, origin) = origin::of_dead_job(request, &message, rules);
     let Message { body, has_body, key, headers, properties, .. } = message;
-    Schedule {
+    NewJob {
         id,
         generated: true,
         first: (!origin.check).then(rand::random),
@@ -224,7 +230,7 @@ pub fn dead_job(request: &Message, message: Message, rejected: Destination, rule
 }
 
 /// An action on a job that exists; the body is ignored.
-fn act(action: Action, control: Control, message: &Message, rules: &Rules, now_ms: i64) -> Result<Act, Rejection> {
+fn act(action: Action, control: Control, message: &Message, rules: &RequestRules, now_ms: i64) -> Result<Act, Rejection> {
     let new_due = match action {
         Action::Reschedule => Some(due(&control, message, rules, now_ms)?.ok_or_else(missing_delay)?),
         _ => None,
@@ -239,7 +245,7 @@ fn act(action: Action, control: Control, message: &Message, rules: &Rules, now_m
 }
 
 /// The due time, within `max_delay`; `None` where the request has none.
-fn due(control: &Control, message: &Message, rules: &Rules, now_ms: i64) -> Result<Option<Due>, Rejection> {
+fn due(control: &Control, message: &Message, rules: &RequestRules, now_ms: i64) -> Result<Option<Due>, Rejection> {
     due_within(control.delay_for, control.delay_until, counted_from(message, rules), rules.limits.max_delay_ms, now_ms)
 }
 
@@ -274,7 +280,7 @@ pub fn due_within(
 
 /// The message's own time where `delay-for` counts from it; `None` where `delay-for` counts from
 /// receipt, by Redis's clock.
-fn counted_from(message: &Message, rules: &Rules) -> Option<i64> {
+fn counted_from(message: &Message, rules: &RequestRules) -> Option<i64> {
     // A queue stores no time, and the producer's time is in seconds and unreliable.
     let by_receipt = rules.ingest.from_receipt || rules.source.is_none_or(|source| !source.log);
     // Rounded up, so that no delay ends early.
@@ -289,7 +295,7 @@ pub(super) fn own_time(message: &Message) -> Option<i64> {
 /// Refuses a message older than `max_age`, by the broker's time, or else by the producer's. A
 /// redelivered message was young enough at its first delivery and may be stored, so its age is
 /// checked only where the broker does not report redeliveries.
-fn check_age(message: &Message, rules: &Rules, now_ms: i64) -> Result<(), Rejection> {
+fn check_age(message: &Message, rules: &RequestRules, now_ms: i64) -> Result<(), Rejection> {
     let reports_redelivery = rules.source.is_none_or(|source| source.reports_redelivery);
     let Some(most) = rules.ingest.max_age_ms.filter(|_| !message.redelivered || !reports_redelivery) else { return Ok(()) };
     let by_producer = || i64::try_from(message.properties.as_ref()?.timestamp?).ok()?.checked_mul(1000).filter(|ms| *ms >= LEAST_EPOCH_MS);
@@ -302,7 +308,7 @@ fn check_age(message: &Message, rules: &Rules, now_ms: i64) -> Result<(), Reject
     Err(Rejection::new(Code::TooOld, detail))
 }
 
-fn ttr(control: &Control, default_ms: u32, rules: &Rules) -> Result<u32, Rejection> {
+fn ttr(control: &Control, default_ms: u32, rules: &RequestRules) -> Result<u32, Rejection> {
     let Some(ms) = control.ttr_ms else { return Ok(default_ms) };
     u32::try_from(ms).ok().filter(|ms| (1..=rules.limits.max_ttr_ms).contains(ms)).ok_or_else(|| {
         let most = show_duration_ms(rules.limits.max_ttr_ms.into());
@@ -310,7 +316,7 @@ fn ttr(control: &Control, default_ms: u32, rules: &Rules) -> Result<u32, Rejecti
     })
 }
 
-fn check_retry(control: &Control, rules: &Rules) -> Result<(), Rejection> {
+fn check_retry(control: &Control, rules: &RequestRules) -> Result<(), Rejection> {
     let Some(waits) = &control.retry_ms else { return Ok(()) };
     if waits.len() > rules.limits.max_retries {
         return Err(Rejection::new(

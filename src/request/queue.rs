@@ -7,7 +7,7 @@ use dwell_connectors::{Capabilities, Headers, Message};
 use super::control::Control;
 use super::headers;
 use super::reject::{Code, Rejection};
-use super::rules::Rules;
+use super::rules::RequestRules;
 use crate::config::QueueRules;
 use crate::job::is_queue_name;
 use crate::units::quote;
@@ -32,7 +32,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 }
 
 /// The queue that the request names instead of a target, if any.
-pub(super) fn resolve<'a>(control: &Control, rules: &'a Rules) -> Result<Option<Queue<'a>>, Rejection> {
+pub(super) fn resolve<'a>(control: &Control, rules: &'a RequestRules) -> Result<Option<Queue<'a>>, Rejection> {
     let Some(name) = control.queue.as_deref() else { return Ok(None) };
     let beside = [("target", &control.target), ("exchange", &control.exchange), ("broker", &control.broker)];
     if let Some((other, _)) = beside.into_iter().find(|(_, value)| value.is_some()) {
@@ -46,7 +46,7 @@ pub(super) fn resolve<'a>(control: &Control, rules: &'a Rules) -> Result<Option<
     Ok(Some(Queue { name: name.to_owned(), rules: known }))
 }
 
-impl Rules {
+impl RequestRules {
     /// The rejection of a new job of a full queue, as the store reports.
     #[must_use]
     pub fn queue_full(&self, queue: &str) -> Rejection {

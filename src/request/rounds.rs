@@ -4,14 +4,14 @@
 use dwell_connectors::Message;
 
 use super::reject::{Code, Rejection};
-use super::rules::Rules;
+use super::rules::RequestRules;
 use super::target::Target;
 use crate::delayed_headers::{ATTEMPT, DEAD_REASON, ROUND};
 use crate::units::quote;
 
 /// How often the message has returned; 0 where Dwell did not publish it. More than
 /// `limits.max_rounds` is rejected.
-pub(super) fn of(message: &Message, rules: &Rules) -> Result<u32, Rejection> {
+pub(super) fn of(message: &Message, rules: &RequestRules) -> Result<u32, Rejection> {
     if message.headers.get(ATTEMPT).is_none() {
         return Ok(0);
     }
@@ -32,7 +32,7 @@ pub(super) fn of(message: &Message, rules: &Rules) -> Result<u32, Rejection> {
 /// Whether a message that Dwell published may return without a delay. RabbitMQ's plugin delivers
 /// such a message at once: when it passes from one delayed exchange to another, is republished as
 /// received, or is dead-lettered by its queue. Dwell's own dead letters are excluded.
-pub(super) fn may_lack_delay(message: &Message, rules: &Rules) -> bool {
+pub(super) fn may_lack_delay(message: &Message, rules: &RequestRules) -> bool {
     rules.source.is_some_and(|source| source.exchanges)
         && rules.ingest.missing_delay_immediate
         && message.headers.get(DEAD_REASON).is_none()
@@ -40,7 +40,7 @@ pub(super) fn may_lack_delay(message: &Message, rules: &Rules) -> bool {
 
 /// Rejects a returned message without a delay whose target is the destination that it came from: it
 /// would return at once.
-pub(super) fn leads_on(message: &Message, target: &Target<'_>, rules: &Rules) -> Result<(), Rejection> {
+pub(super) fn leads_on(message: &Message, target: &Target<'_>, rules: &RequestRules) -> Result<(), Rejection> {
     if *target.broker != rules.ingest.broker || target.to != message.destination {
         return Ok(());
     }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use dwell_connectors::{Allow, BrokerConfig, Capabilities, Destination, Start};
 
-use super::gauge::QueueGauge;
+use super::full_queues::FullQueues;
 use crate::config::{self, Limits, Queues, Settings};
 use crate::job::Confirm;
 
 /// The settings that apply to the requests of one ingest.
 #[derive(Debug, Clone)]
-pub struct Rules {
+pub struct RequestRules {
     /// The ingest's name in the settings.
     pub name: String,
     /// `[ingest.NAME]`
@@ -31,10 +31,10 @@ pub struct Rules {
     pub queues: Arc<Queues>,
     /// The queues that take no new jobs. The default says that all do: who counts the jobs puts the
     /// shared gauge here.
-    pub gauge: QueueGauge,
+    pub full_queues: FullQueues,
 }
 
-impl Rules {
+impl RequestRules {
     /// The rules of this ingest; an error where the settings lack the ingest or its broker.
     pub fn new(settings: &Settings, ingest: &str) -> Result<Self, String> {
         let own = settings.ingest.get(ingest).ok_or_else(|| format!("there is no [ingest.{ingest}] in the settings"))?;
@@ -43,7 +43,7 @@ impl Rules {
             .get(&own.broker)
             .map(BrokerRules::capabilities)
             .ok_or_else(|| format!("ingest.{ingest}.broker: there is no [brokers.{}]", own.broker))?;
-        Ok(Rules {
+        Ok(RequestRules {
             name: ingest.to_owned(),
             ingest: own.clone(),
             source: Some(source),
@@ -52,7 +52,7 @@ impl Rules {
             limits: settings.limits.clone(),
             brokers,
             queues: settings.queues.clone(),
-            gauge: QueueGauge::default(),
+            full_queues: FullQueues::default(),
         })
     }
 
@@ -81,7 +81,7 @@ impl Rules {
             max_age_ms: None,
             due_header: None,
         };
-        Rules {
+        RequestRules {
             name: String::new(),
             ingest,
             source: None,
@@ -90,7 +90,7 @@ impl Rules {
             limits: settings.limits.clone(),
             brokers: brokers(settings),
             queues: settings.queues.clone(),
-            gauge: QueueGauge::default(),
+            full_queues: FullQueues::default(),
         }
     }
 

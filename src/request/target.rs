@@ -4,7 +4,7 @@ use dwell_connectors::{Capabilities, Destination, Message};
 
 use super::control::Control;
 use super::reject::{Code, Rejection};
-use super::rules::{BrokerRules, Rules};
+use super::rules::{BrokerRules, RequestRules};
 use crate::units::quote;
 
 /// The target of a job.
@@ -17,7 +17,7 @@ pub(super) struct Target<'a> {
 
 /// The target that the request names, else the ingest's default, else the routing key of the
 /// request message.
-pub(super) fn resolve<'a>(control: &Control, message: &Message, rules: &'a Rules) -> Result<Target<'a>, Rejection> {
+pub(super) fn resolve<'a>(control: &Control, message: &Message, rules: &'a RequestRules) -> Result<Target<'a>, Rejection> {
     let name = control.broker.as_deref().unwrap_or(&rules.ingest.broker);
     if rules.brokers.is_empty() && control.target.is_none() && control.broker.is_none() {
         return Err(Rejection::new(Code::MissingTarget, "the request names no queue: add `queue`"));
@@ -56,7 +56,7 @@ pub(super) fn judge(to: &Destination, broker: &str, known: &BrokerRules, is_own:
 }
 
 /// The destination of the verdict: on the ingest's broker, and in its `allow`.
-pub(super) fn reply_to(control: &Control, rules: &Rules) -> Result<Option<Destination>, Rejection> {
+pub(super) fn reply_to(control: &Control, rules: &RequestRules) -> Result<Option<Destination>, Rejection> {
     let Some(text) = control.reply_to.as_deref() else { return Ok(None) };
     let broker = &rules.ingest.broker;
     let known = rules.brokers.get(broker).ok_or_else(|| unknown_broker(broker, rules))?;
@@ -78,7 +78,7 @@ pub(super) fn reply_to(control: &Control, rules: &Rules) -> Result<Option<Destin
 }
 
 /// The target of the request, not checked yet.
-fn address(control: &Control, message: &Message, rules: &Rules, broker: &BrokerRules) -> Result<Destination, Rejection> {
+fn address(control: &Control, message: &Message, rules: &RequestRules, broker: &BrokerRules) -> Result<Destination, Rejection> {
     let has_exchanges = broker.capabilities().exchanges;
     let exchange = if has_exchanges { control.exchange.as_deref().unwrap_or(&rules.ingest.exchange) } else { "" };
     if let Some(target) = &control.target {
@@ -105,7 +105,7 @@ fn address(control: &Control, message: &Message, rules: &Rules, broker: &BrokerR
 }
 
 /// The default target of the ingest needs no entry in `allow`, on the ingest's own broker.
-fn is_ingest_target(to: &Destination, broker: &str, rules: &Rules) -> bool {
+fn is_ingest_target(to: &Destination, broker: &str, rules: &RequestRules) -> bool {
     let own = || rules.brokers.get(broker).is_some_and(|known| *to == known.connector.destination(&rules.ingest.target));
     !rules.ingest.target.is_empty() && broker == rules.ingest.broker && own()
 }
@@ -120,7 +120,7 @@ fn not_allowed(what: &str, to: &Destination, broker: &str, known: &BrokerRules) 
     Rejection::new(Code::TargetNotAllowed, format!("{what} {shown}: `allow` of [brokers.{broker}] does not match it"))
 }
 
-fn unknown_broker(name: &str, rules: &Rules) -> Rejection {
+fn unknown_broker(name: &str, rules: &RequestRules) -> Rejection {
     let known: Vec<&str> = rules.brokers.keys().map(String::as_str).collect();
     if known.is_empty() {
         return Rejection::new(Code::UnknownBroker, "the settings have no broker: name a queue instead");

@@ -66,14 +66,14 @@ fn queue(name: &str) -> QueueRules {
 }
 
 /// An ingest `main` on the broker of this kind, and one broker of each kind beside it.
-fn rules(kind: Kind) -> Rules {
+fn rules(kind: Kind) -> RequestRules {
     let brokers = BTreeMap::from([
         ("nats".to_owned(), broker(Kind::Nats, &["orders.>", "replies.a"], &["delay.in", "late.>"])),
         ("kafka".to_owned(), broker(Kind::Kafka, &["orders", "replies"], &["delay-in"])),
         ("amqp".to_owned(), broker(Kind::Amqp, &["/orders", "shop/close.*", "fan/", "/replies"], &["delay.in"])),
         ("memory".to_owned(), broker(Kind::Memory, &["orders.*"], &["delay.in"])),
     ]);
-    Rules {
+    RequestRules {
         name: "main".to_owned(),
         source: (kind != Kind::Direct).then(|| connector(kind).capabilities()),
         ingest: Ingest {
@@ -107,7 +107,7 @@ fn rules(kind: Kind) -> Rules {
         },
         brokers,
         queues: Arc::new(Queues::new([queue("emails"), queue("orders.*")])),
-        gauge: QueueGauge::default(),
+        full_queues: FullQueues::default(),
     }
 }
 
@@ -133,15 +133,15 @@ fn with(mut message: Message, name: &str, value: Value) -> Message {
 }
 
 #[track_caller]
-fn scheduled(message: &Message, rules: &Rules) -> Schedule {
+fn scheduled(message: &Message, rules: &RequestRules) -> NewJob {
     match parse(message, rules, NOW) {
-        Ok(Request::Schedule(schedule)) => *schedule,
+        Ok(Request::NewJob(new_job)) => *new_job,
         other => panic!("not scheduled: {other:?}"),
     }
 }
 
 #[track_caller]
-fn acted(message: &Message, rules: &Rules) -> Act {
+fn acted(message: &Message, rules: &RequestRules) -> Act {
     match parse(message, rules, NOW) {
         Ok(Request::Act(act)) => act,
         other => panic!("no action: {other:?}"),
@@ -149,15 +149,15 @@ fn acted(message: &Message, rules: &Rules) -> Act {
 }
 
 #[track_caller]
-fn refused(message: &Message, rules: &Rules) -> Code {
+fn refused(message: &Message, rules: &RequestRules) -> Code {
     let rejection = parse(message, rules, NOW).expect_err("not refused");
     assert!(!rejection.detail.chars().any(char::is_control), "more than one line: {:?}", rejection.detail);
     rejection.code
 }
 
 /// What passes on, as text.
-fn passed(schedule: &Schedule) -> Vec<(&str, &str)> {
-    schedule.job.headers.iter().map(|header| (header.name.as_str(), header.value.as_text().unwrap_or("?"))).collect()
+fn passed(new_job: &NewJob) -> Vec<(&str, &str)> {
+    new_job.job.headers.iter().map(|header| (header.name.as_str(), header.value.as_text().unwrap_or("?"))).collect()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! - [`Environment`]: the servers and the settings.
 //! - [`distance`]: proxies that put the servers at a distance.
-//! - [`traffic`]: a producer and a consumer, over the same connectors as the bridge.
+//! - [`traffic`]: a producer and a consumer, over the same connectors as the runtime.
 
 pub mod distance;
 pub mod traffic;
@@ -13,9 +13,9 @@ use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Role};
 use distance::{Distance, Wires};
 
 use crate::servers::{BrokerKind, BrokerServer, DwellServer, KafkaOptions, KafkaServer, RedisOptions, RedisServer, ServerError, find};
-use dwell::bridge::StartError;
 use dwell::cli::exit::{Exit, Stop};
 use dwell::config::{self, Overrides, Problem, Settings};
+use dwell::runtime::StartError;
 use dwell::store::error::StoreError;
 
 /// The Redis of an environment.

@@ -1,4 +1,4 @@
-//! The bridge in this process: a broker in memory with injectable faults, and a real Redis.
+//! The runtime in this process: a broker in memory with injectable faults, and a real Redis.
 
 mod consumer;
 mod crash;

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dwell::bridge::{Bridge, Roles};
 use dwell::config::{self, Overrides, Settings};
 use dwell::readiness::Readiness;
+use dwell::runtime::{Roles, Runtime};
 use dwell::telemetry::Metrics;
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role, Source, SourceOptions, Start};
 use dwell_testkit::servers::{NatsOptions, NatsServer, RedisOptions, RedisServer};
@@ -48,9 +48,9 @@ impl Environment {
         Environment { nats, _redis: redis, settings, metrics, broker }
     }
 
-    async fn run(&self) -> Bridge {
+    async fn run(&self) -> Runtime {
         let roles = Roles { ingest: true, dispatch: true };
-        Bridge::start(&self.settings, roles, &self.metrics, &Default::default(), &Readiness::new(["main"])).await.unwrap()
+        Runtime::start(&self.settings, roles, &self.metrics, &Default::default(), &Readiness::new(["main"])).await.unwrap()
     }
 
     /// Reads this many messages of a subject, by body.

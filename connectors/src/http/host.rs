@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const SLOW: Duration = LOOK;
 
 /// A publication without an outcome.
-pub(super) struct Attempt {
+pub(super) struct PendingRequest {
     pub(super) token: Token,
     pub(super) target: Arc<Target>,
     pub(super) message: Message,
@@ -43,7 +43,7 @@ pub(super) struct Attempt {
     pub(super) was_given_back: bool,
 }
 
-impl Attempt {
+impl PendingRequest {
     /// Until when it may wait for a slot. At least half of the attempt is the host's: a slow one would
     /// get requests whose time is nearly over, and each would burn an attempt.
     fn patience(&self) -> Instant {
@@ -65,7 +65,7 @@ pub(super) struct Host {
 #[derive(Default)]
 struct State {
     /// Attempts that no link carries, in the order in which they came.
-    queue: VecDeque<Box<Attempt>>,
+    queue: VecDeque<Box<PendingRequest>>,
     /// HTTP/1.1 connections without a request, the last used last.
     idle: Vec<Idle>,
     /// Workers with an HTTP/1.1 connection, and those that connect.
@@ -85,15 +85,15 @@ struct State {
 }
 
 struct Idle {
-    give: oneshot::Sender<Box<Attempt>>,
+    give: oneshot::Sender<Box<PendingRequest>>,
     since: Instant,
 }
 
 /// What a worker does next.
 pub(super) enum Next {
-    Attempt(Box<Attempt>),
+    Request(Box<PendingRequest>),
     /// Wait for an attempt.
-    Wait(oneshot::Receiver<Box<Attempt>>),
+    Wait(oneshot::Receiver<Box<PendingRequest>>),
     Leave,
 }
 
@@ -159,7 +159,7 @@ impl Host {
     }
 
     /// Gives an attempt to a connection: the idle one that was used last, or a new one.
-    pub(super) fn push(self: &Arc<Self>, mut attempt: Box<Attempt>) {
+    pub(super) fn push(self: &Arc<Self>, mut attempt: Box<PendingRequest>) {
         let mut state = self.state.lock();
         let now = Instant::now();
         while let Some(Idle { give, .. }) = state.idle.pop_if(|idle| now < idle.since + IDLE) {
@@ -221,7 +221,7 @@ impl Host {
 
     fn next_of(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) -> Next {
         if let Some(attempt) = state.queue.pop_front() {
-            return Next::Attempt(attempt);
+            return Next::Request(attempt);
         }
         if self.hosts.is_closing() {
             state.workers -= 1;
@@ -283,7 +283,7 @@ impl Host {
     }
 
     /// What follows a request on the HTTP/2 connection: another attempt, or `None` for the end.
-    pub(super) fn next_stream(self: &Arc<Self>) -> Option<(Http2, Box<Attempt>)> {
+    pub(super) fn next_stream(self: &Arc<Self>) -> Option<(Http2, Box<PendingRequest>)> {
         let mut state = self.state.lock();
         if !state.queue.is_empty()
             && let streams = state.streams

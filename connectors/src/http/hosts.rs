@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::connection::Connect;
-use super::host::{Attempt, Host};
+use super::host::{Host, PendingRequest};
 use super::signer::Signer;
 use crate::{Outcome, Token};
 
@@ -34,7 +34,7 @@ impl Hosts {
     }
 
     /// Passes attempts to their hosts.
-    pub(super) fn push(self: &Arc<Self>, attempts: Vec<Attempt>) {
+    pub(super) fn push(self: &Arc<Self>, attempts: Vec<PendingRequest>) {
         let mut hosts = self.hosts.lock();
         for attempt in attempts {
             let origin = &attempt.target.origin;
@@ -119,7 +119,7 @@ mod tests {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let target = Targets::new(config.subnets).read(&format!("http://127.0.0.1:{port}/")).unwrap();
         let begun = Instant::now();
-        let attempt = |token| Attempt {
+        let attempt = |token| PendingRequest {
             token,
             target: Arc::clone(&target),
             message: Message::new("x"),

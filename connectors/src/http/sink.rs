@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::config::Config;
 use super::connection::Connect;
-use super::host::Attempt;
+use super::host::PendingRequest;
 use super::hosts::Hosts;
 use super::signer::Signer;
 use super::targets::Targets;
@@ -44,7 +44,7 @@ impl Sink for HttpSink {
             match self.targets.read(&to.address) {
                 Ok(_) if until <= begun => self.hosts.report(vec![(token, outcome::of_no_time())]),
                 Ok(target) => {
-                    attempts.push(Attempt { token, target, message, dedupe_id, begun, queued: begun, until, was_given_back: false });
+                    attempts.push(PendingRequest { token, target, message, dedupe_id, begun, queued: begun, until, was_given_back: false });
                 }
                 Err(outcome) => self.hosts.report(vec![(token, outcome)]),
             }

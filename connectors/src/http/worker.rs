@@ -9,7 +9,7 @@ use hyper_util::client::legacy::connect::Connection;
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 use super::connection::Stream;
-use super::host::{Attempt, Host, Next};
+use super::host::{Host, Next, PendingRequest};
 use super::http2::{self, Exchange, Http2, Running};
 use super::link::{Http1, Link, Unanswered, Waited};
 use super::metered::Metered;
@@ -30,7 +30,7 @@ enum After {
     /// It cannot.
     Over,
     /// It ended before any of the request was sent.
-    GivenBack(Box<Attempt>),
+    GivenBack(Box<PendingRequest>),
 }
 
 /// Connects to a host, since `began`, and carries its requests while the connection is of use.
@@ -88,7 +88,7 @@ async fn carry(host: &Arc<Host>, began: Instant, mut link: Http1) -> bool {
     let mut next = host.connected(began);
     loop {
         let attempt = match next {
-            Next::Attempt(attempt) => attempt,
+            Next::Request(attempt) => attempt,
             Next::Wait(given) => match link.wait(given).await {
                 Waited::Given(attempt) => attempt,
                 Waited::TooLate(attempt) => {
@@ -117,7 +117,7 @@ async fn carry(host: &Arc<Host>, began: Instant, mut link: Http1) -> bool {
 }
 
 /// Carries an attempt over the HTTP/2 connection of a host, and others that wait for a slot.
-pub(super) async fn share(host: Arc<Host>, link: Http2, attempt: Box<Attempt>) {
+pub(super) async fn share(host: Arc<Host>, link: Http2, attempt: Box<PendingRequest>) {
     let mut timer = pin!(sleep_until(Instant::now()));
     let mut next = Some((link, attempt));
     while let Some((link, attempt)) = next {
@@ -131,7 +131,7 @@ pub(super) async fn share(host: Arc<Host>, link: Http2, attempt: Box<Attempt>) {
 
 /// Sends one request, and reports its outcome once. A body that the report does not need is read
 /// after it, so that the connection can be used again.
-async fn exchange(host: &Host, link: &mut impl Link, mut attempt: Box<Attempt>, mut timer: Pin<&mut Sleep>) -> After {
+async fn exchange(host: &Host, link: &mut impl Link, mut attempt: Box<PendingRequest>, mut timer: Pin<&mut Sleep>) -> After {
     let token = attempt.token;
     let report = |outcome: Outcome| host.hosts.report(vec![(token, outcome)]);
     if Instant::now() >= attempt.until {

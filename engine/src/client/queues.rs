@@ -8,8 +8,8 @@ use crate::consumers::PopRequest;
 use crate::job::{DeadReason, Job, JobId, is_queue_name};
 use crate::retry::{self, Next};
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, Word};
-use crate::store::queue::pop::{PopToken, Popped};
+use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction};
+use crate::store::queue::pop::{Lease, Popped};
 
 /// The most jobs of one pop.
 const MOST: usize = 1000;
@@ -107,8 +107,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`act`](Client::act). The word may have been carried out: say it again.
-    pub async fn finish_lease(&self, id: &JobId, lease: &PopToken) -> Result<Acknowledged, StoreError> {
-        self.say(id, lease, Word::Finish).await
+    pub async fn finish_lease(&self, id: &JobId, lease: &Lease) -> Result<Acknowledged, StoreError> {
+        self.say(id, lease, LeaseAction::Finish).await
     }
 
     /// Ends a lease: the attempt failed for this reason. `Failed`, and the job waits for its next
@@ -117,7 +117,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`finish_lease`](Client::finish_lease).
-    pub async fn fail_lease(&self, id: &JobId, lease: &PopToken, wait: Option<Duration>, error: &str) -> Result<Acknowledged, StoreError> {
+    pub async fn fail_lease(&self, id: &JobId, lease: &Lease, wait: Option<Duration>, error: &str) -> Result<Acknowledged, StoreError> {
         self.say(id, lease, fail(lease, wait, error)).await
     }
 
@@ -126,8 +126,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`finish_lease`](Client::finish_lease).
-    pub async fn release(&self, id: &JobId, lease: &PopToken, wait: Duration) -> Result<Acknowledged, StoreError> {
-        self.say(id, lease, Word::Release { wait_ms: whole_ms(wait) }).await
+    pub async fn release(&self, id: &JobId, lease: &Lease, wait: Duration) -> Result<Acknowledged, StoreError> {
+        self.say(id, lease, LeaseAction::Release { wait_ms: whole_ms(wait) }).await
     }
 
     /// Prolongs a lease to `ttr` from now, or to its own span (`None`). `Touched` with the new deadline,
@@ -135,14 +135,14 @@ impl Client {
     ///
     /// # Errors
     /// As [`finish_lease`](Client::finish_lease).
-    pub async fn touch(&self, id: &JobId, lease: &PopToken, ttr: Option<Duration>) -> Result<Acknowledged, StoreError> {
+    pub async fn touch(&self, id: &JobId, lease: &Lease, ttr: Option<Duration>) -> Result<Acknowledged, StoreError> {
         self.say(id, lease, touch(lease, ttr)).await
     }
 
-    async fn say(&self, id: &JobId, lease: &PopToken, word: Word) -> Result<Acknowledged, StoreError> {
-        let word = Acknowledge { id: id.clone(), lease: lease.clone(), word };
-        let none = || Err(StoreError::new(Class::Other, "redis: a word has no answer"));
-        self.fetching.consumers.acknowledge(&[word]).await.pop().unwrap_or_else(none)
+    async fn say(&self, id: &JobId, lease: &Lease, action: LeaseAction) -> Result<Acknowledged, StoreError> {
+        let action = Acknowledgement { id: id.clone(), lease: lease.clone(), action };
+        let none = || Err(StoreError::new(Class::Other, "redis: an action has no answer"));
+        self.fetching.consumers.acknowledge(&[action]).await.pop().unwrap_or_else(none)
     }
 
     /// The same with the next wait of this client where the job has no retry array.
@@ -173,7 +173,7 @@ impl Fetched {
 
     /// The lease, by which a call of [`Client`], another process or HTTP ends it.
     #[must_use]
-    pub fn lease(&self) -> &PopToken {
+    pub fn lease(&self) -> &Lease {
         &self.popped.lease
     }
 
@@ -256,11 +256,11 @@ pub(crate) fn refuse_invalid_queue(queue: &str) -> Result<(), StoreError> {
 }
 
 /// A failed attempt under this lease.
-pub(crate) fn fail(lease: &PopToken, wait: Option<Duration>, error: &str) -> Word {
-    Word::Fail { wait_ms: lease.wait_ms.map(|next| wait.map_or(next, whole_ms)), error: error.to_owned() }
+pub(crate) fn fail(lease: &Lease, wait: Option<Duration>, error: &str) -> LeaseAction {
+    LeaseAction::Fail { wait_ms: lease.wait_ms.map(|next| wait.map_or(next, whole_ms)), error: error.to_owned() }
 }
 
 /// A lease that lasts longer.
-pub(crate) fn touch(lease: &PopToken, ttr: Option<Duration>) -> Word {
-    Word::Touch { ttr_ms: ttr.map_or(lease.ttr_ms.into(), whole_ms) }
+pub(crate) fn touch(lease: &Lease, ttr: Option<Duration>) -> LeaseAction {
+    LeaseAction::Touch { ttr_ms: ttr.map_or(lease.ttr_ms.into(), whole_ms) }
 }

@@ -55,8 +55,8 @@ impl Fixture {
     }
 }
 
-fn schedule(broker: &str) -> Schedule {
-    Schedule::new(Job::new(broker, Destination::new("orders.close"), "17"), FAR)
+fn schedule(broker: &str) -> NewJob {
+    NewJob::new(Job::new(broker, Destination::new("orders.close"), "17"), FAR)
 }
 
 #[tokio::test]

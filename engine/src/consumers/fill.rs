@@ -8,7 +8,7 @@ use super::{Consumers, LateRules, PopRequest, PoppedJobs, guard};
 use crate::clock;
 use crate::job::{DeadReason, Late};
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, LeaseVerdict, Word};
+use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
 use crate::store::queue::pop::{PopLimits, Popped};
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::record::Nonce;
@@ -184,21 +184,23 @@ impl Consumers {
 
     /// Removes the jobs that are over by their own end, or too late at their first pop.
     async fn judge(&self, queue: &str, jobs: Vec<Popped>, now_us: i64) -> Vec<Popped> {
-        let (mut kept, mut words) = (Vec::with_capacity(jobs.len()), Vec::new());
+        let (mut kept, mut acknowledgements) = (Vec::with_capacity(jobs.len()), Vec::new());
         for popped in jobs {
-            let word = self.inner.rules.word(&popped, now_us);
-            match word {
+            let action = self.inner.rules.word(&popped, now_us);
+            match action {
                 None => kept.push(popped),
-                Some(word) => words.push(Acknowledge { id: popped.id, lease: popped.lease, word }),
+                Some(action) => acknowledgements.push(Acknowledgement { id: popped.id, lease: popped.lease, action }),
             }
         }
-        if !words.is_empty() {
+        if !acknowledgements.is_empty() {
             // After an error the lease ends, and the job is judged again.
-            let answers = self.inner.store.queue.acknowledge(&words).await;
-            for (word, answer) in words.iter().zip(answers) {
-                match (&word.word, answer) {
-                    (Word::Bury { .. }, Ok(Acknowledged { verdict: LeaseVerdict::Dead, .. })) => self.inner.observer.late(queue, true),
-                    (Word::Drop, Ok(Acknowledged { verdict: LeaseVerdict::Dropped, .. })) => self.inner.observer.late(queue, false),
+            let answers = self.inner.store.queue.acknowledge(&acknowledgements).await;
+            for (action, answer) in acknowledgements.iter().zip(answers) {
+                match (&action.action, answer) {
+                    (LeaseAction::Bury { .. }, Ok(Acknowledged { verdict: LeaseVerdict::Dead, .. })) => {
+                        self.inner.observer.late(queue, true)
+                    }
+                    (LeaseAction::Drop, Ok(Acknowledged { verdict: LeaseVerdict::Dropped, .. })) => self.inner.observer.late(queue, false),
                     _ => {}
                 }
             }
@@ -214,11 +216,11 @@ fn ended(answer: Result<FromBucket, tokio::task::JoinError>) -> FromBucket {
 
 impl LateRules {
     /// What to do with a job instead of handing it out.
-    fn word(&self, popped: &Popped, now_us: i64) -> Option<Word> {
+    fn word(&self, popped: &Popped, now_us: i64) -> Option<LeaseAction> {
         let job = &popped.record.job;
         // Without a trace: the consumer said how long the job is of use.
         if job.ends_ms.is_some_and(|ms| ms.saturating_mul(1000) <= now_us) {
-            return Some(Word::Drop);
+            return Some(LeaseAction::Drop);
         }
         let max_late_ms = job.max_late_ms.or(self.max_late_ms)?;
         if popped.state.attempt > 1 || popped.late_us(now_us) <= i64::try_from(max_late_ms.saturating_mul(1000)).unwrap_or(i64::MAX) {
@@ -226,8 +228,8 @@ impl LateRules {
         }
         match job.late.unwrap_or(self.late) {
             Late::Fire => None,
-            Late::Drop => Some(Word::Drop),
-            Late::Dead => Some(Word::Bury { reason: DeadReason::Late, error: format!("overdue by more than {max_late_ms} ms") }),
+            Late::Drop => Some(LeaseAction::Drop),
+            Late::Dead => Some(LeaseAction::Bury { reason: DeadReason::Late, error: format!("overdue by more than {max_late_ms} ms") }),
         }
     }
 }

@@ -10,11 +10,11 @@ use dwell_testkit::servers::{RedisOptions, RedisServer};
 use super::*;
 use crate::config::Redis;
 use crate::job::{Action, Conflict, DeadReason, Due, Job, JobId, OnTimeout, Verdict};
-use crate::request::{Act, Schedule};
+use crate::request::{Act, NewJob};
 use crate::store::Unobserved;
-use crate::store::queue::acknowledge::{LeaseVerdict, Word};
+use crate::store::queue::acknowledge::{LeaseAction, LeaseVerdict};
 use crate::store::queue::batch::RequestRef;
-use crate::store::queue::pop::{PopLimits, PopToken, Popped};
+use crate::store::queue::pop::{Lease, PopLimits, Popped};
 use crate::store::queue::settle::{Bury, SettleResult};
 use crate::store::reader::lookup::Place;
 use crate::store::reader::queues::QueueCounts;
@@ -40,16 +40,16 @@ impl Fixture {
         Fixture { server, store, consumers }
     }
 
-    async fn add(&self, id: &str, due: Due) -> Schedule {
+    async fn add(&self, id: &str, due: Due) -> NewJob {
         let job = Job { retry: Some(vec![3_600_000]), ..Job::for_queue(QUEUE, id.to_owned()) };
-        self.schedule(Schedule::new(job, due).id(id.parse().unwrap())).await
+        self.schedule(NewJob::new(job, due).id(id.parse().unwrap())).await
     }
 
-    async fn schedule(&self, schedule: Schedule) -> Schedule {
-        let scheduled = self.store.queue.schedule(std::slice::from_ref(&schedule)).await.unwrap();
+    async fn schedule(&self, new_job: NewJob) -> NewJob {
+        let scheduled = self.store.queue.schedule(std::slice::from_ref(&new_job)).await.unwrap();
         assert!(matches!(scheduled.answers[0].verdict, Verdict::Added | Verdict::Replaced), "{scheduled:?}");
         self.consumers.wake_all(scheduled.wake_ups).await;
-        schedule
+        new_job
     }
 
     async fn pop(&self, max: usize, wait: Duration) -> PoppedJobs {
@@ -63,13 +63,13 @@ impl Fixture {
         jobs.remove(0)
     }
 
-    async fn say(&self, job: &Popped, word: Word) -> Acknowledged {
-        let word = Acknowledge { id: job.id.clone(), lease: job.lease.clone(), word };
-        self.consumers.acknowledge(&[word]).await.remove(0).unwrap()
+    async fn say(&self, job: &Popped, action: LeaseAction) -> Acknowledged {
+        let action = Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action };
+        self.consumers.acknowledge(&[action]).await.remove(0).unwrap()
     }
 
-    async fn verdict(&self, job: &Popped, word: Word) -> LeaseVerdict {
-        self.say(job, word).await.verdict
+    async fn verdict(&self, job: &Popped, action: LeaseAction) -> LeaseVerdict {
+        self.say(job, action).await.verdict
     }
 
     async fn act(&self, action: Action, id: &str) -> Verdict {
@@ -88,8 +88,8 @@ fn request(max: usize, wait: Duration) -> PopRequest {
     PopRequest { queues: vec![QUEUE.to_owned()], max, max_bytes: 1 << 23, wait, ttr_ms: None, max_ttr_ms: 43_200_000 }
 }
 
-fn fail(wait_ms: Option<u64>) -> Word {
-    Word::Fail { wait_ms, error: "no".to_owned() }
+fn fail(wait_ms: Option<u64>) -> LeaseAction {
+    LeaseAction::Fail { wait_ms, error: "no".to_owned() }
 }
 
 #[tokio::test]
@@ -133,12 +133,12 @@ async fn a_due_job_is_fetched_once_and_finished() {
     assert!(fixture.pop(10, Duration::ZERO).await.is_empty());
     assert_eq!(fixture.counts().await, [1, 0, 1, 0]);
     assert_eq!(fixture.store.reader.find(&job.id).await.unwrap().unwrap().place, Place::Reserved);
-    assert_eq!(fixture.verdict(&job, Word::Finish).await, LeaseVerdict::Finished);
-    assert_eq!(fixture.verdict(&job, Word::Finish).await, LeaseVerdict::Fired);
+    assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Finished);
+    assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Fired);
     assert_eq!((fixture.counts().await, fixture.act(Action::Cancel, "now").await), ([1, 0, 0, 0], Verdict::Fired));
     // A later job of the id is another one.
     fixture.add("now", Due::In(0)).await;
-    assert_eq!(fixture.verdict(&job, Word::Finish).await, LeaseVerdict::Stale);
+    assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Stale);
     assert_eq!(fixture.take().await.state.attempt, 1);
 }
 
@@ -151,7 +151,7 @@ async fn a_failed_job_waits_and_is_dead_at_the_end_of_its_array() {
         let failed = fixture.say(&first, fail(Some(0))).await;
         assert_eq!((failed.verdict, failed.ms.is_some()), (LeaseVerdict::Failed, true), "a repeat answers the same");
     }
-    assert_eq!(fixture.verdict(&first, Word::Finish).await, LeaseVerdict::Stale, "another word does not");
+    assert_eq!(fixture.verdict(&first, LeaseAction::Finish).await, LeaseVerdict::Stale, "another action does not");
     let second = fixture.take().await;
     assert_eq!((second.state.attempt, second.state.step, second.lease.wait_ms, second.due_ms()), (2, 1, None, first.due_ms()));
     assert_eq!(fixture.verdict(&first, fail(Some(0))).await, LeaseVerdict::Stale);
@@ -170,15 +170,15 @@ async fn a_released_job_keeps_its_step_and_a_touched_one_its_lease() {
     let fixture = Fixture::new().await;
     fixture.add("x", Due::In(0)).await;
     let first = fixture.take().await;
-    let touched = fixture.say(&first, Word::Touch { ttr_ms: 90_000 }).await;
+    let touched = fixture.say(&first, LeaseAction::Touch { ttr_ms: 90_000 }).await;
     assert!(touched.verdict == LeaseVerdict::Touched && touched.ms.unwrap() > first.deadline_ms + 50_000, "{touched:?}");
     for _ in 0..2 {
-        assert_eq!(fixture.verdict(&first, Word::Release { wait_ms: 0 }).await, LeaseVerdict::Released);
+        assert_eq!(fixture.verdict(&first, LeaseAction::Release { wait_ms: 0 }).await, LeaseVerdict::Released);
     }
     let second = fixture.take().await;
     assert_eq!((second.state.attempt, second.state.step), (2, 0));
-    assert_eq!(fixture.verdict(&first, Word::Release { wait_ms: 0 }).await, LeaseVerdict::Stale);
-    assert_eq!(fixture.verdict(&second, Word::Release { wait_ms: 3_600_000 }).await, LeaseVerdict::Released);
+    assert_eq!(fixture.verdict(&first, LeaseAction::Release { wait_ms: 0 }).await, LeaseVerdict::Stale);
+    assert_eq!(fixture.verdict(&second, LeaseAction::Release { wait_ms: 3_600_000 }).await, LeaseVerdict::Released);
     assert_eq!(fixture.counts().await, [1, 0, 0, 0]);
 }
 
@@ -256,12 +256,12 @@ async fn verdicts_know_whether_a_job_was_handed_out() {
     fixture.add(three, Due::In(0)).await;
     let held = fixture.take().await;
     fixture.add(three, FAR).await;
-    assert_eq!((fixture.counts().await, fixture.verdict(&held, Word::Finish).await), ([1, 0, 0, 0], LeaseVerdict::Stale));
+    assert_eq!((fixture.counts().await, fixture.verdict(&held, LeaseAction::Finish).await), ([1, 0, 0, 0], LeaseVerdict::Stale));
     // Into another queue, and back to a broker.
-    let moved = Schedule::new(Job::for_queue("other", "x"), FAR).id(three.parse().unwrap());
+    let moved = NewJob::new(Job::for_queue("other", "x"), FAR).id(three.parse().unwrap());
     fixture.schedule(moved).await;
     assert_eq!(fixture.counts().await, [0, 0, 0, 0]);
-    fixture.schedule(Schedule::new(Job::new("main", dwell_core::Destination::new("t"), "x"), FAR).id(three.parse().unwrap())).await;
+    fixture.schedule(NewJob::new(Job::new("main", dwell_core::Destination::new("t"), "x"), FAR).id(three.parse().unwrap())).await;
     assert_eq!(fixture.store.reader.find(&three.parse().unwrap()).await.unwrap().unwrap().record.job.broker, "main");
 }
 
@@ -270,7 +270,7 @@ async fn an_answer_has_more_bytes_than_asked_for_only_in_a_single_job() {
     let fixture = Fixture::new().await;
     let add = async |id: &str, due| {
         let job = Job::for_queue(QUEUE, "x".repeat(400_000));
-        fixture.schedule(Schedule::new(job, due).id(id.parse().unwrap())).await
+        fixture.schedule(NewJob::new(job, due).id(id.parse().unwrap())).await
     };
     let pop = async |max_bytes, wait| fixture.consumers.pop(&PopRequest { max_bytes, ..request(10, wait) }).await.unwrap().sent();
     for id in ["a", "b", "c"] {
@@ -325,7 +325,7 @@ async fn late_jobs_and_those_past_their_end_are_not_handed_out() {
         ("fires", Job { late: Some(Late::Fire), ..job() }, 120_000),
         ("in time", job(), 1000),
     ] {
-        fixture.schedule(Schedule::new(job, due(ago)).id(id.parse().unwrap())).await;
+        fixture.schedule(NewJob::new(job, due(ago)).id(id.parse().unwrap())).await;
     }
     let jobs = fixture.pop(10, Duration::ZERO).await.sent();
     let mut ids: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
@@ -338,11 +338,11 @@ async fn a_lease_with_the_name_of_another_queue_moves_no_job_there() {
     let fixture = Fixture::new().await;
     fixture.add("x", Due::In(0)).await;
     let job = fixture.take().await;
-    let forged = Popped { lease: PopToken { queue: "other".to_owned(), ..job.lease.clone() }, ..job.clone() };
-    let none = Popped { lease: PopToken { nonce: [0; 8], ..job.lease.clone() }, ..job.clone() };
-    assert_eq!(fixture.verdict(&none, Word::Finish).await, LeaseVerdict::Stale);
-    for word in [fail(Some(0)), fail(None), Word::Release { wait_ms: 0 }, Word::Touch { ttr_ms: 9 }, Word::Finish] {
-        assert_eq!(fixture.verdict(&forged, word).await, LeaseVerdict::NotFound);
+    let forged = Popped { lease: Lease { queue: "other".to_owned(), ..job.lease.clone() }, ..job.clone() };
+    let none = Popped { lease: Lease { nonce: [0; 8], ..job.lease.clone() }, ..job.clone() };
+    assert_eq!(fixture.verdict(&none, LeaseAction::Finish).await, LeaseVerdict::Stale);
+    for action in [fail(Some(0)), fail(None), LeaseAction::Release { wait_ms: 0 }, LeaseAction::Touch { ttr_ms: 9 }, LeaseAction::Finish] {
+        assert_eq!(fixture.verdict(&forged, action).await, LeaseVerdict::NotFound);
     }
     assert_eq!(fixture.counts().await, [0, 0, 1, 0]);
     assert_eq!(fixture.verdict(&job, fail(Some(0))).await, LeaseVerdict::Failed);
@@ -352,31 +352,31 @@ async fn a_lease_with_the_name_of_another_queue_moves_no_job_there() {
 async fn a_lease_of_another_queue_tells_nothing_of_a_job() {
     let fixture = Fixture::new().await;
     let told = async |job: &Popped| {
-        let forged = Popped { lease: PopToken { queue: "other".to_owned(), ..job.lease.clone() }, ..job.clone() };
-        fixture.verdict(&forged, Word::Finish).await
+        let forged = Popped { lease: Lease { queue: "other".to_owned(), ..job.lease.clone() }, ..job.clone() };
+        fixture.verdict(&forged, LeaseAction::Finish).await
     };
     fixture.add("x", Due::In(0)).await;
     let job = fixture.take().await;
     assert_eq!(told(&job).await, LeaseVerdict::NotFound, "held");
-    assert_eq!(fixture.verdict(&job, Word::Release { wait_ms: 3_600_000 }).await, LeaseVerdict::Released);
+    assert_eq!(fixture.verdict(&job, LeaseAction::Release { wait_ms: 3_600_000 }).await, LeaseVerdict::Released);
     assert_eq!(told(&job).await, LeaseVerdict::NotFound, "scheduled");
     assert_eq!(fixture.act(Action::Finish, "x").await, Verdict::Finished);
     assert_eq!(told(&job).await, LeaseVerdict::NotFound, "finished");
-    assert_eq!(fixture.verdict(&job, Word::Finish).await, LeaseVerdict::Fired);
+    assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Fired);
 }
 
 #[tokio::test]
 async fn words_on_leases_that_others_have_by_now_are_answered_whatever_the_size_of_the_jobs() {
     let fixture = Fixture::new().await;
-    let mut words = Vec::new();
+    let mut acknowledgements = Vec::new();
     for id in (0..).map(|n| format!("job-{n}")).filter(|id| fixture.store.keys().bucket_of(id) == 0).take(4) {
         let job = Job { body: vec![0; 1 << 20].into(), ..Job::for_queue(QUEUE, "") };
-        fixture.schedule(Schedule::new(job, Due::In(0)).id(id.parse().unwrap())).await;
+        fixture.schedule(NewJob::new(job, Due::In(0)).id(id.parse().unwrap())).await;
         let job = fixture.take().await;
-        let lease = PopToken { nonce: [0; 8], ..job.lease.clone() };
-        words.push(Acknowledge { id: job.id, lease, word: Word::Finish });
+        let lease = Lease { nonce: [0; 8], ..job.lease.clone() };
+        acknowledgements.push(Acknowledgement { id: job.id, lease, action: LeaseAction::Finish });
     }
-    let answers = fixture.consumers.acknowledge(&words).await;
+    let answers = fixture.consumers.acknowledge(&acknowledgements).await;
     let told: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().verdict).collect();
     assert_eq!(told, [LeaseVerdict::Stale; 4]);
 }
@@ -387,20 +387,20 @@ async fn a_lease_whose_wait_or_span_a_consumer_changed_is_stale() {
     fixture.add("x", Due::In(0)).await;
     fixture.add("y", Due::In(0)).await;
     let (x, y) = (fixture.take().await, fixture.take().await);
-    let lease = PopToken::read(&x.lease.text()).unwrap();
+    let lease = Lease::read(&x.lease.text()).unwrap();
     assert_eq!(lease, x.lease);
     for changed in [
-        PopToken { wait_ms: Some(1 << 47), ..lease.clone() },
-        PopToken { wait_ms: None, ..lease.clone() },
-        PopToken { ttr_ms: u32::MAX, ..lease.clone() },
-        PopToken { seal: y.lease.seal, ..lease.clone() },
+        Lease { wait_ms: Some(1 << 47), ..lease.clone() },
+        Lease { wait_ms: None, ..lease.clone() },
+        Lease { ttr_ms: u32::MAX, ..lease.clone() },
+        Lease { seal: y.lease.seal, ..lease.clone() },
     ] {
         let changed = Popped { lease: changed, ..x.clone() };
-        for word in [fail(changed.lease.wait_ms), Word::Touch { ttr_ms: changed.lease.ttr_ms.into() }, Word::Finish] {
-            assert_eq!(fixture.verdict(&changed, word).await, LeaseVerdict::Stale, "{:?}", changed.lease);
+        for action in [fail(changed.lease.wait_ms), LeaseAction::Touch { ttr_ms: changed.lease.ttr_ms.into() }, LeaseAction::Finish] {
+            assert_eq!(fixture.verdict(&changed, action).await, LeaseVerdict::Stale, "{:?}", changed.lease);
         }
     }
-    assert_eq!(fixture.verdict(&x, Word::Finish).await, LeaseVerdict::Finished);
+    assert_eq!(fixture.verdict(&x, LeaseAction::Finish).await, LeaseVerdict::Finished);
 }
 
 #[tokio::test]
@@ -410,17 +410,17 @@ async fn words_are_answered_in_their_order_whatever_their_bucket() {
         fixture.add(&format!("job-{at}"), Due::In(0)).await;
     }
     let jobs = fixture.pop(40, Duration::ZERO).await.sent();
-    let strange = Acknowledge {
+    let strange = Acknowledgement {
         id: "nobody".parse().unwrap(),
-        lease: PopToken { nonce: [0; 8], ttr_ms: 1, wait_ms: None, queue: QUEUE.to_owned(), seal: [0; 8] },
-        word: Word::Finish,
+        lease: Lease { nonce: [0; 8], ttr_ms: 1, wait_ms: None, queue: QUEUE.to_owned(), seal: [0; 8] },
+        action: LeaseAction::Finish,
     };
-    let finish = |job: &Popped| Acknowledge { id: job.id.clone(), lease: job.lease.clone(), word: Word::Finish };
-    let mut words: Vec<Acknowledge> = jobs.iter().map(finish).collect();
-    words.push(strange);
-    words.push(Acknowledge { word: Word::Touch { ttr_ms: 5 }, ..finish(&jobs[0]) });
+    let finish = |job: &Popped| Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action: LeaseAction::Finish };
+    let mut acknowledgements: Vec<Acknowledgement> = jobs.iter().map(finish).collect();
+    acknowledgements.push(strange);
+    acknowledgements.push(Acknowledgement { action: LeaseAction::Touch { ttr_ms: 5 }, ..finish(&jobs[0]) });
     let verdicts: Vec<LeaseVerdict> =
-        fixture.consumers.acknowledge(&words).await.into_iter().map(|answer| answer.unwrap().verdict).collect();
+        fixture.consumers.acknowledge(&acknowledgements).await.into_iter().map(|answer| answer.unwrap().verdict).collect();
     assert!(verdicts[..40].iter().all(|verdict| *verdict == LeaseVerdict::Finished));
     assert_eq!(verdicts[40..], [LeaseVerdict::NotFound, LeaseVerdict::Fired]);
 }
@@ -428,15 +428,15 @@ async fn words_are_answered_in_their_order_whatever_their_bucket() {
 #[tokio::test]
 async fn a_full_queue_refuses_new_jobs_and_nothing_else() {
     let fixture = Fixture::new().await;
-    let refused = async |schedule: &Schedule| {
-        let answer = fixture.store.queue.schedule(std::slice::from_ref(schedule)).await;
+    let refused = async |new_job: &NewJob| {
+        let answer = fixture.store.queue.schedule(std::slice::from_ref(new_job)).await;
         answer.map(|scheduled| scheduled.answers[0].verdict).map_err(|error| (error.class, error.is_refusal()))
     };
     let full = (crate::store::error::Class::QueueFull, true);
-    let first = Schedule { queue_full: true, ..fixture.add("x", FAR).await };
+    let first = NewJob { queue_full: true, ..fixture.add("x", FAR).await };
     assert_eq!(refused(&first).await, Ok(Verdict::Added), "a repeat of what was applied");
     let job = |id: &str, body: &str| {
-        Schedule { queue_full: true, ..Schedule::new(Job::for_queue(QUEUE, body.to_owned()), FAR) }.id(id.parse().unwrap())
+        NewJob { queue_full: true, ..NewJob::new(Job::for_queue(QUEUE, body.to_owned()), FAR) }.id(id.parse().unwrap())
     };
     for (conflict, verdict) in
         [(Conflict::Keep, Verdict::Kept), (Conflict::Reject, Verdict::Conflict), (Conflict::Replace, Verdict::Replaced)]
@@ -447,15 +447,15 @@ async fn a_full_queue_refuses_new_jobs_and_nothing_else() {
     assert_eq!((refused(&new).await, refused(&new).await, fixture.counts().await), (Err(full), Err(full), [1, 0, 0, 0]));
     assert!(fixture.store.reader.find(&new.id).await.unwrap().is_none());
     // With room the same request is stored; with others it is refused alone.
-    assert_eq!(refused(&Schedule { queue_full: false, ..new.clone() }).await, Ok(Verdict::Added));
+    assert_eq!(refused(&NewJob { queue_full: false, ..new.clone() }).await, Ok(Verdict::Added));
     assert_eq!(refused(&new).await, Ok(Verdict::Added));
-    let requests = [job("x", "third"), job("z", "z"), Schedule { queue_full: false, ..job("w", "w") }];
-    let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::Schedule).collect();
+    let requests = [job("x", "third"), job("z", "z"), NewJob { queue_full: false, ..job("w", "w") }];
+    let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::NewJob).collect();
     let answers = fixture.store.queue.apply(&asked, &[]).await.answers;
     let told: Vec<_> = answers.iter().map(|answer| answer.as_ref().map(|answer| answer.verdict).map_err(|error| error.class)).collect();
     assert_eq!(told, [Ok(Verdict::Replaced), Err(full.0), Ok(Verdict::Added)]);
     // A dead job is over: a message with its id is a new job.
-    fixture.schedule(Schedule::new(Job { retry: Some(vec![]), ..Job::for_queue(QUEUE, "d") }, Due::In(0)).id("d".parse().unwrap())).await;
+    fixture.schedule(NewJob::new(Job { retry: Some(vec![]), ..Job::for_queue(QUEUE, "d") }, Due::In(0)).id("d".parse().unwrap())).await;
     let held = fixture.take().await;
     assert_eq!((fixture.verdict(&held, fail(None)).await, refused(&job("d", "d")).await), (LeaseVerdict::Dead, Err(full)));
     assert_eq!((fixture.act(Action::Requeue, "d").await, fixture.counts().await), (Verdict::Requeued, [3, 1, 0, 0]));

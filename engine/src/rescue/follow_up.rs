@@ -2,8 +2,8 @@
 
 use crate::job::{DeadReason, OnTimeout};
 use crate::retry::{self, CRASHES_MAX, Next};
-use crate::store::queue::lease::Lease;
-use crate::store::queue::settle::{Bury, LeaseToken, Release, Retry};
+use crate::store::queue::claim::ClaimedJob;
+use crate::store::queue::settle::{Bury, ClaimToken, Release, Retry};
 
 /// The last error of a job after a time-out.
 pub(super) const TIMED_OUT: &str = "the consumer did not finish it within the ttr";
@@ -18,11 +18,11 @@ pub(super) enum FollowUp {
     /// It is dead at once.
     Bury(Bury),
     /// It is over by its own end.
-    End(LeaseToken),
+    End(ClaimToken),
 }
 
 /// What follows the end of this lease. `default_retry`: the waits of jobs without a retry array, ms.
-pub(super) fn follow_up(lease: &Lease, default_retry: &[u64], now_ms: i64) -> FollowUp {
+pub(super) fn follow_up(lease: &ClaimedJob, default_retry: &[u64], now_ms: i64) -> FollowUp {
     if lease.record.job.ends_ms.is_some_and(|ms| ms <= now_ms) {
         return FollowUp::End(lease.token());
     }
@@ -30,7 +30,7 @@ pub(super) fn follow_up(lease: &Lease, default_retry: &[u64], now_ms: i64) -> Fo
 }
 
 /// A consumer did not finish within the TTR.
-fn after_timeout(lease: &Lease, default_retry: &[u64]) -> FollowUp {
+fn after_timeout(lease: &ClaimedJob, default_retry: &[u64]) -> FollowUp {
     let (job, token) = (&lease.record.job, lease.token());
     let error = TIMED_OUT.to_owned();
     let (wait_ms, dies) = match retry::next(job, lease.state.step, default_retry, DeadReason::RetriesExhausted) {
@@ -48,7 +48,7 @@ fn after_timeout(lease: &Lease, default_retry: &[u64]) -> FollowUp {
 }
 
 /// The instance that had claimed the job crashed.
-fn after_crash(lease: &Lease) -> FollowUp {
+fn after_crash(lease: &ClaimedJob) -> FollowUp {
     let job = lease.token();
     if lease.state.crashes < CRASHES_MAX {
         FollowUp::Release(Release { job, pause_ms: 0, unpublished: false })
@@ -69,23 +69,23 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::job::Job;
-    use crate::store::queue::settle::{LeaseName, LeaseToken};
+    use crate::store::queue::settle::{ClaimName, ClaimToken};
     use crate::store::record::{Record, State};
 
-    fn lease(job: Job, state: impl FnOnce(&mut State)) -> Lease {
+    fn lease(job: Job, state: impl FnOnce(&mut State)) -> ClaimedJob {
         let mut of_job = State::of_record(&[0; 30], 0).expect("30 bytes are enough");
         state(&mut of_job);
         let id: crate::JobId = "x".parse().expect("an id");
-        let token = LeaseToken {
+        let token = ClaimToken {
             id: id.clone(),
-            lease: LeaseName { nonce: [0; 8], born: [0; 8] },
+            lease: ClaimName { nonce: [0; 8], born: [0; 8] },
             position: 0,
             has_state: true,
             state: of_job.clone(),
         };
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
         let now = clock::now();
-        Lease { id, bucket: 0, token, deadline: now, taken_us: 0, ready: now, state: of_job, record, size: 0 }
+        ClaimedJob { id, bucket: 0, token, deadline: now, taken_us: 0, ready: now, state: of_job, record, size: 0 }
     }
 
     #[test]

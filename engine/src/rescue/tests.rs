@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use super::*;
 use crate::config::Redis;
 use crate::job::{Due, Job, OnTimeout};
-use crate::request::Schedule;
+use crate::request::NewJob;
 use crate::store::Unobserved;
-use crate::store::queue::lease::TIME_OUT_JOBS;
+use crate::store::queue::claim::TIME_OUT_JOBS;
 use crate::store::queue::pop::PopLimits;
 
 const QUEUE: &str = "q";
@@ -38,7 +38,7 @@ async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
     let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     for bucket in 0..store.keys().buckets() {
         let ids = ids(&store, bucket, if bucket == CROWDED { CROWD } else { 1 });
-        let job = |id: &String| Schedule::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
+        let job = |id: &String| NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
         store.queue.schedule(&ids.iter().map(job).collect::<Vec<_>>()).await.unwrap();
         let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
         while store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().more {}
@@ -93,7 +93,7 @@ async fn a_wake_up_that_hangs_holds_up_no_rescue() {
     for round in 1..=2 {
         for bucket in 0..store.keys().buckets() {
             let id = ids(&store, bucket, round).remove(round - 1);
-            let job = Schedule::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
+            let job = NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
             store.queue.schedule(&[job]).await.unwrap();
             let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
             while store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().more {}
@@ -139,7 +139,7 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
         ("dies", Job { tries: Some(1), ..job() }),
         ("none", Job { retry: Some(vec![]), ..job() }),
     ];
-    let schedules: Vec<Schedule> = jobs.iter().map(|(id, job)| Schedule::new(job.clone(), Due::In(0)).id(id.parse().unwrap())).collect();
+    let schedules: Vec<NewJob> = jobs.iter().map(|(id, job)| NewJob::new(job.clone(), Due::In(0)).id(id.parse().unwrap())).collect();
     store.queue.schedule(&schedules).await.unwrap();
     let pop_all = async || {
         let mut popped = Vec::new();
@@ -184,7 +184,7 @@ async fn a_job_whose_record_was_cut_after_a_pop_is_dead_when_its_ttr_ends() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
     let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     let job = Job { tries: Some(0), ..Job::for_queue(QUEUE, "x") };
-    store.queue.schedule(&[Schedule::new(job, Due::In(0)).id("cut".parse().unwrap())]).await.unwrap();
+    store.queue.schedule(&[NewJob::new(job, Due::In(0)).id("cut".parse().unwrap())]).await.unwrap();
     let mut bucket = 0;
     let limits = || PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
     while store.queue.pop(rand::random(), bucket, QUEUE, limits()).await.unwrap().jobs.is_empty() {
@@ -215,7 +215,7 @@ async fn leases_without_sense_hold_up_no_other() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
     let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     let id = ids(&store, CROWDED, 1).remove(0);
-    let job = Schedule::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
+    let job = NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
     store.queue.schedule(&[job]).await.unwrap();
     let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
     assert_eq!(store.queue.pop(rand::random(), CROWDED, QUEUE, limits).await.unwrap().jobs.len(), 1);
@@ -247,7 +247,7 @@ async fn a_queue_with_a_damaged_key_keeps_its_own_jobs_and_holds_up_no_other() {
     for (queue, ids) in [("damaged", &ids[..200]), ("sound", &ids[200..])] {
         let retry = Some(vec![3_600_000]);
         let job = |id: &String| Job { retry: retry.clone(), on_timeout: OnTimeout::Retry, ..Job::for_queue(queue, id.clone()) };
-        let jobs: Vec<Schedule> = ids.iter().map(|id| Schedule::new(job(id), Due::In(0)).id(id.parse().unwrap())).collect();
+        let jobs: Vec<NewJob> = ids.iter().map(|id| NewJob::new(job(id), Due::In(0)).id(id.parse().unwrap())).collect();
         store.queue.schedule(&jobs).await.unwrap();
         while store.queue.pop(rand::random(), CROWDED, queue, limits()).await.unwrap().more {}
     }

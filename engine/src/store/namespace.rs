@@ -10,7 +10,7 @@ use super::client::{Redirects, RedisClient, SlotLayout};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
 use super::keys::{FIXED, Keys};
-use super::queue::pop::PopToken;
+use super::queue::pop::Lease;
 use super::record::Nonce;
 use super::scripts::{Name, Scripts};
 use super::{answer, meta};
@@ -120,7 +120,7 @@ impl Namespace {
 
     /// A keyed hash of the lease and its job. The span and the wait stand in the lease alone, so a consumer
     /// that changes one of them does not know the hash.
-    pub(super) fn seal(&self, id: &JobId, lease: &PopToken) -> [u8; 8] {
+    pub(super) fn seal(&self, id: &JobId, lease: &Lease) -> [u8; 8] {
         self.proof(&[b"seal", &lease.terms(), lease.queue.as_bytes(), b"/", id.as_str().as_bytes()])
     }
 

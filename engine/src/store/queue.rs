@@ -9,8 +9,8 @@
 pub mod acknowledge;
 pub mod act;
 pub mod batch;
+pub mod claim;
 pub mod ends;
-pub mod lease;
 pub mod pop;
 pub mod schedule;
 pub mod settle;
@@ -29,9 +29,9 @@ pub struct Queue {
     /// Until when Redis may still carry out a batch call that got no answer.
     unanswered_until: Mutex<Option<Instant>>,
     /// Claims whose answer was lost. Their jobs go back before the next claim.
-    lost_claims: Mutex<Vec<lease::LostClaim>>,
+    lost_claims: Mutex<Vec<claim::LostClaim>>,
     /// By bucket and set: the unreadable jobs at the head of the set.
-    unread: Mutex<HashMap<(u16, String), lease::Unread>>,
+    unread: Mutex<HashMap<(u16, String), claim::Unread>>,
     /// When unreadable jobs of queues were last reported.
     unread_told: Mutex<Option<Instant>>,
 }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use serde::Deserialize as _;
 
 use crate::job::{Confirm, DeadReason, Job, OnTimeout, is_queue_name};
-use crate::request::Schedule;
+use crate::request::NewJob;
 
 /// The version of records and states.
 pub const VERSION: u8 = 1;
@@ -91,17 +91,17 @@ fn digest(job: &Job) -> [u8; 8] {
 
 /// The record of a new job with this generation.
 #[must_use]
-pub fn encode(schedule: &Schedule, generation: Generation) -> Vec<u8> {
-    let job = &schedule.job;
+pub fn encode(new_job: &NewJob, generation: Generation) -> Vec<u8> {
+    let job = &new_job.job;
     let consumer = if job.confirm == Confirm::Consumer { FLAG_CONSUMER } else { 0 };
-    let generated = if schedule.generated { FLAG_GENERATED } else { 0 };
-    let first = if schedule.first.is_some() { FLAG_FIRST } else { 0 };
+    let generated = if new_job.generated { FLAG_GENERATED } else { 0 };
+    let first = if new_job.first.is_some() { FLAG_FIRST } else { 0 };
     let mut head = [0; HEAD];
     let version = if job.queue.is_some() { VERSION_QUEUE } else { VERSION };
     head[..2].copy_from_slice(&[version, consumer | generated | first]);
     head[2..6].copy_from_slice(&job.ttr_ms.to_be_bytes());
     head[6..14].copy_from_slice(&generation);
-    head[14..].copy_from_slice(&schedule.origin.fingerprint);
+    head[14..].copy_from_slice(&new_job.origin.fingerprint);
     written(&head, job)
 }
 

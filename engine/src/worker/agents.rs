@@ -11,21 +11,21 @@ use super::handler::release;
 use super::leases::Leases;
 use super::routes::Route;
 use super::upkeep::Upkeep;
-use super::{Rules, words};
+use super::{WorkerRules, acknowledgements};
 use crate::client::Client;
 use crate::clock;
 use crate::consumers::{Consumers, LateRules, UnobservedConsumers};
 use crate::fleet;
 
-/// How long the last words may take; where Redis is away, their leases end instead.
+/// How long the last acknowledgements may take; where Redis is away, their leases end instead.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Serves these queues until told to stop, and drains.
-pub(super) async fn run(client: Client, routes: Vec<Route>, rules: Rules, stop: CancellationToken) {
+pub(super) async fn run(client: Client, routes: Vec<Route>, rules: WorkerRules, stop: CancellationToken) {
     // A pop that waits ends with `stop`, and one that is on its way has its answer first.
     let consumers = Consumers::new(client.store.clone(), LateRules::default(), Arc::new(UnobservedConsumers), stop.clone());
     let leases = Arc::new(Leases::default());
-    let (words, said) = words::channel();
+    let (acknowledgements, queued) = acknowledgements::channel();
     // Dropping the set, with this future, ends every agent and every handler.
     let mut agents = JoinSet::new();
     let end = CancellationToken::new();
@@ -34,23 +34,23 @@ pub(super) async fn run(client: Client, routes: Vec<Route>, rules: Rules, stop: 
     let queues = routes.iter().map(|route| route.queue.to_string()).collect();
     agents.spawn(Upkeep::new(&client, consumers.clone(), queues, rules.dead_retention).run(end.clone()));
     let mut speaking = JoinSet::new();
-    speaking.spawn(words::send(consumers.clone(), said));
+    speaking.spawn(acknowledgements::send(consumers.clone(), queued));
 
     let mut fetching = JoinSet::new();
     for route in routes {
-        let (client, consumers, leases, words) = (client.clone(), consumers.clone(), leases.clone(), words.clone());
-        let fetch = Fetch { client, consumers, route, concurrency: rules.concurrency, ttr: rules.ttr, leases, words };
+        let (client, consumers, leases, acknowledgements) = (client.clone(), consumers.clone(), leases.clone(), acknowledgements.clone());
+        let fetch = Fetch { client, consumers, route, concurrency: rules.concurrency, ttr: rules.ttr, leases, acknowledgements };
         fetching.spawn(fetch.run(stop.clone(), rules.drain));
     }
     while fetching.join_next().await.is_some() {}
 
-    for word in leases.give_up(&release(Duration::ZERO)) {
+    for acknowledgement in leases.give_up(&release(Duration::ZERO)) {
         // The receiver lives until the last sender is dropped.
-        let _ = words.send(word).await;
+        let _ = acknowledgements.send(acknowledgement).await;
     }
-    drop(words);
+    drop(acknowledgements);
     if clock::timeout(LAST_WORDS, speaking.join_next()).await.is_none() {
-        tracing::warn!("the last words of the worker did not reach redis, the leases of their jobs end instead");
+        tracing::warn!("the last acknowledgements of the worker did not reach redis, the leases of their jobs end instead");
     }
     end.cancel();
     while agents.join_next().await.is_some() {}

@@ -7,16 +7,16 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
-use super::handler::{self, release, word};
+use super::acknowledgements::Acknowledgements;
+use super::handler::{self, action_of, release};
 use super::leases::Leases;
 use super::routes::Route;
-use super::words::Words;
 use crate::client::Client;
 use crate::client::queues::Pop;
 use crate::clock::{self, micros};
 use crate::consumers::Consumers;
 use crate::reconnect::Backoff;
-use crate::store::queue::acknowledge::Acknowledge;
+use crate::store::queue::acknowledge::Acknowledgement;
 use crate::store::queue::pop::Popped;
 
 /// How long one pop waits for a job.
@@ -35,7 +35,7 @@ pub(super) struct Fetch {
     pub(super) concurrency: usize,
     pub(super) ttr: Option<Duration>,
     pub(super) leases: Arc<Leases>,
-    pub(super) words: Words,
+    pub(super) acknowledgements: Acknowledgements,
 }
 
 impl Fetch {
@@ -56,7 +56,10 @@ impl Fetch {
                     // Dropped, they would go back in the background, which the end of the process stops.
                     for Popped { id, lease, .. } in popped.sent() {
                         // The receiver lives until the last sender is dropped.
-                        let _ = self.words.send((Acknowledge { id, lease, word: release(Duration::ZERO) }, clock::now() + GRACE)).await;
+                        let _ = self
+                            .acknowledgements
+                            .send((Acknowledgement { id, lease, action: release(Duration::ZERO) }, clock::now() + GRACE))
+                            .await;
                     }
                 }
                 Ok(popped) => {
@@ -101,7 +104,7 @@ impl Fetch {
         let Popped { id, lease, record, state, .. } = popped;
         let context = Context::new(id, self.route.queue.clone(), state.attempt, times, record.job.headers.clone());
         let key = self.leases.begin(lease, context.clone(), deadline);
-        let (leases, words, handler) = (self.leases.clone(), self.words.clone(), self.route.handler.clone());
+        let (leases, acknowledgements, handler) = (self.leases.clone(), self.acknowledgements.clone(), self.route.handler.clone());
         handlers.spawn(async move {
             let ended = handler::run(handler, record.job, context.clone()).await;
             let Some(over) = leases.end(key) else { return };
@@ -109,9 +112,9 @@ impl Fetch {
                 tracing::debug!(id = %context.id(), ?ended, "a handler ended whose job was not its own any more");
                 return;
             }
-            let word = word(ended, &over.lease, over.is_draining);
+            let action = action_of(ended, &over.lease, over.is_draining);
             // Only a worker that was dropped receives nothing.
-            let _ = words.send((Acknowledge { id: context.id().clone(), lease: over.lease, word }, over.deadline)).await;
+            let _ = acknowledgements.send((Acknowledgement { id: context.id().clone(), lease: over.lease, action }, over.deadline)).await;
         });
     }
 

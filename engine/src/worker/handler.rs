@@ -11,8 +11,8 @@ use futures_util::future::BoxFuture;
 use super::Context;
 use crate::client::queues::fail;
 use crate::job::Job;
-use crate::store::queue::acknowledge::Word;
-use crate::store::queue::pop::PopToken;
+use crate::store::queue::acknowledge::LeaseAction;
+use crate::store::queue::pop::Lease;
 
 /// How long a job that a handler or a layer gave back rests, so that it does not go round at once.
 const RELEASE_PAUSE: Duration = Duration::from_secs(1);
@@ -79,9 +79,9 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
 
 /// The word that ends the lease. `is_draining`: the worker stops and has cancelled the handler, whose
 /// error is no fault of the job.
-pub(crate) fn word(ended: Ended, lease: &PopToken, is_draining: bool) -> Word {
+pub(crate) fn action_of(ended: Ended, lease: &Lease, is_draining: bool) -> LeaseAction {
     match ended {
-        Ok(Outcome::Finish) => Word::Finish,
+        Ok(Outcome::Finish) => LeaseAction::Finish,
         Ok(Outcome::Release) | Err(_) if is_draining => release(Duration::ZERO),
         Ok(Outcome::Release) | Err(Failure::Rejected(_)) => release(RELEASE_PAUSE),
         Ok(Outcome::Fail) => fail(lease, None, "the handler answered Fail"),
@@ -91,38 +91,38 @@ pub(crate) fn word(ended: Ended, lease: &PopToken, is_draining: bool) -> Word {
 }
 
 /// Gives a job back, due after this pause.
-pub(crate) fn release(pause: Duration) -> Word {
-    Word::Release { wait_ms: crate::clock::whole_ms(pause) }
+pub(crate) fn release(pause: Duration) -> LeaseAction {
+    LeaseAction::Release { wait_ms: crate::clock::whole_ms(pause) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn word_of(ended: Ended, wait_ms: Option<u64>, is_draining: bool) -> Word {
-        word(ended, &PopToken { nonce: [0; 8], ttr_ms: 1, wait_ms, queue: "q".to_owned(), seal: [0; 8] }, is_draining)
+    fn action_after(ended: Ended, wait_ms: Option<u64>, is_draining: bool) -> LeaseAction {
+        action_of(ended, &Lease { nonce: [0; 8], ttr_ms: 1, wait_ms, queue: "q".to_owned(), seal: [0; 8] }, is_draining)
     }
 
     #[test]
     fn each_end_of_a_handler_is_one_word() {
-        let failed = |wait_ms, error: &str| Word::Fail { wait_ms, error: error.to_owned() };
-        assert_eq!(word_of(Ok(Outcome::Finish), Some(5), false), Word::Finish);
-        assert_eq!(word_of(Err(Failure::Handler("no".to_owned())), Some(5), false), failed(Some(5), "no"));
-        assert_eq!(word_of(Err(Failure::Handler("no".to_owned())), None, false), failed(None, "no"), "the end of the array");
+        let failed = |wait_ms, error: &str| LeaseAction::Fail { wait_ms, error: error.to_owned() };
+        assert_eq!(action_after(Ok(Outcome::Finish), Some(5), false), LeaseAction::Finish);
+        assert_eq!(action_after(Err(Failure::Handler("no".to_owned())), Some(5), false), failed(Some(5), "no"));
+        assert_eq!(action_after(Err(Failure::Handler("no".to_owned())), None, false), failed(None, "no"), "the end of the array");
         let later = Ok(Outcome::RetryIn(Duration::from_secs(9)));
-        assert!(matches!(word_of(later.clone(), Some(5), false), Word::Fail { wait_ms: Some(9000), .. }));
-        assert!(matches!(word_of(later, None, false), Word::Fail { wait_ms: None, .. }), "nor does RetryIn prolong the array");
+        assert!(matches!(action_after(later.clone(), Some(5), false), LeaseAction::Fail { wait_ms: Some(9000), .. }));
+        assert!(matches!(action_after(later, None, false), LeaseAction::Fail { wait_ms: None, .. }), "nor does RetryIn prolong the array");
         for given_back in [Ok(Outcome::Release), Err(Failure::Rejected("busy".to_owned()))] {
-            assert_eq!(word_of(given_back, Some(5), false), Word::Release { wait_ms: 1000 });
+            assert_eq!(action_after(given_back, Some(5), false), LeaseAction::Release { wait_ms: 1000 });
         }
     }
 
     #[test]
     fn a_drain_burns_no_attempt_of_what_it_cancelled() {
         for ended in [Err(Failure::Handler("cancelled".to_owned())), Ok(Outcome::Release)] {
-            assert_eq!(word_of(ended, Some(5), true), Word::Release { wait_ms: 0 });
+            assert_eq!(action_after(ended, Some(5), true), LeaseAction::Release { wait_ms: 0 });
         }
-        assert_eq!(word_of(Ok(Outcome::Finish), Some(5), true), Word::Finish);
-        assert!(matches!(word_of(Ok(Outcome::Fail), Some(5), true), Word::Fail { .. }), "the handler says so itself");
+        assert_eq!(action_after(Ok(Outcome::Finish), Some(5), true), LeaseAction::Finish);
+        assert!(matches!(action_after(Ok(Outcome::Fail), Some(5), true), LeaseAction::Fail { .. }), "the handler says so itself");
     }
 }

@@ -13,8 +13,8 @@ use crate::client::queues::touch;
 use crate::clock::{self, Instant};
 use crate::consumers::Consumers;
 use crate::store::error::StoreError;
-use crate::store::queue::acknowledge::{Acknowledge, Acknowledged, LeaseVerdict, Word};
-use crate::store::queue::pop::PopToken;
+use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
+use crate::store::queue::pop::Lease;
 
 /// The most leases that one call prolongs.
 const MOST: usize = 1000;
@@ -45,7 +45,7 @@ struct Inner {
 
 /// A lease, and the attempt under it.
 struct Held {
-    lease: PopToken,
+    lease: Lease,
     context: Context,
     deadline: Instant,
     touch_at: Instant,
@@ -53,7 +53,7 @@ struct Held {
 
 /// What ended with a handler.
 pub(super) struct Over {
-    pub(super) lease: PopToken,
+    pub(super) lease: Lease,
     pub(super) deadline: Instant,
     /// Somebody else has the job by now.
     pub(super) is_lost: bool,
@@ -63,7 +63,7 @@ pub(super) struct Over {
 
 impl Leases {
     /// A handler begins under this lease, which ends at `deadline`. Answers the key of the lease.
-    pub(super) fn begin(&self, lease: PopToken, context: Context, deadline: Instant) -> u64 {
+    pub(super) fn begin(&self, lease: Lease, context: Context, deadline: Instant) -> u64 {
         let mut inner = self.inner.lock();
         inner.last_key += 1;
         let key = inner.last_key;
@@ -92,18 +92,18 @@ impl Leases {
     }
 
     /// Gives up every lease: a word to give its job back, and its end.
-    pub(super) fn give_up(&self, word: &Word) -> Vec<(Acknowledge, Instant)> {
+    pub(super) fn give_up(&self, action: &LeaseAction) -> Vec<(Acknowledgement, Instant)> {
         let mut inner = self.inner.lock();
         let order = std::mem::take(&mut inner.order);
         let held = order.into_iter().filter_map(|(_, key)| inner.held.remove(&key)).collect::<Vec<_>>();
-        held.into_iter().map(|held| (held.say(word.clone()), held.deadline)).collect()
+        held.into_iter().map(|held| (held.say(action.clone()), held.deadline)).collect()
     }
 
     /// Prolongs leases until told to stop.
     pub(super) async fn keep(self: Arc<Self>, consumers: Consumers, stop: CancellationToken) {
         loop {
-            let (keys, words) = self.to_touch(clock::now());
-            if words.is_empty() {
+            let (keys, acknowledgements) = self.to_touch(clock::now());
+            if acknowledgements.is_empty() {
                 let until = {
                     let mut inner = self.inner.lock();
                     inner.sleeps_until = inner.order.first().map(|(at, _)| *at);
@@ -116,7 +116,7 @@ impl Leases {
                 }
                 continue;
             }
-            let mut call = std::pin::pin!(consumers.acknowledge(&words));
+            let mut call = std::pin::pin!(consumers.acknowledge(&acknowledgements));
             let answers = loop {
                 // A Redis that does not answer must not hide that leases have ended.
                 tokio::select! {
@@ -132,7 +132,7 @@ impl Leases {
     }
 
     /// The leases to prolong now.
-    fn to_touch(&self, now: Instant) -> (Vec<u64>, Vec<Acknowledge>) {
+    fn to_touch(&self, now: Instant) -> (Vec<u64>, Vec<Acknowledgement>) {
         let inner = self.inner.lock();
         let due = inner.order.iter().take_while(|(at, _)| *at <= now).take(MOST);
         due.filter_map(|(_, key)| Some((*key, inner.held.get(key)?.say(touch(&inner.held.get(key)?.lease, None))))).unzip()
@@ -179,12 +179,12 @@ impl Leases {
 }
 
 impl Held {
-    fn say(&self, word: Word) -> Acknowledge {
-        Acknowledge { id: self.context.id().clone(), lease: self.lease.clone(), word }
+    fn say(&self, action: LeaseAction) -> Acknowledgement {
+        Acknowledgement { id: self.context.id().clone(), lease: self.lease.clone(), action }
     }
 }
 
 /// The time between two touches.
-fn period(lease: &PopToken) -> Duration {
+fn period(lease: &Lease) -> Duration {
     (Duration::from_millis(lease.ttr_ms.into()) / 3).max(SHORTEST)
 }

@@ -37,7 +37,7 @@ use crate::job::Job;
 
 /// What a layer sees of one attempt: the request of the service.
 #[derive(Debug, Clone)]
-pub struct Attempt {
+pub struct HandlerRequest {
     /// The job.
     pub job: Job,
     /// The attempt.
@@ -62,7 +62,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// A [`Service`] whose type is forgotten.
 trait CloneService: Send {
     fn poll_ready(&mut self, context: &mut task::Context<'_>) -> Poll<Result<(), HandlerError>>;
-    fn call(&mut self, attempt: Attempt) -> BoxFuture<'static, Result<Outcome, HandlerError>>;
+    fn call(&mut self, attempt: HandlerRequest) -> BoxFuture<'static, Result<Outcome, HandlerError>>;
     fn clone(&self) -> Box<dyn CloneService>;
 }
 
@@ -74,7 +74,7 @@ impl CloneService for Bare {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, Attempt { job, context }: Attempt) -> BoxFuture<'static, Result<Outcome, HandlerError>> {
+    fn call(&mut self, HandlerRequest { job, context }: HandlerRequest) -> BoxFuture<'static, Result<Outcome, HandlerError>> {
         let ended = self.0.call(job, context);
         ended.map(|ended| ended.map_err(HandlerError::from)).boxed()
     }
@@ -89,7 +89,7 @@ struct Wrapped<S>(S);
 
 impl<S> CloneService for Wrapped<S>
 where
-    S: Service<Attempt, Response = Outcome> + Clone + Send + 'static,
+    S: Service<HandlerRequest, Response = Outcome> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
@@ -97,7 +97,7 @@ where
         self.0.poll_ready(context).map_err(|error| failure_of(&*error.into()))
     }
 
-    fn call(&mut self, attempt: Attempt) -> BoxFuture<'static, Result<Outcome, HandlerError>> {
+    fn call(&mut self, attempt: HandlerRequest) -> BoxFuture<'static, Result<Outcome, HandlerError>> {
         self.0.call(attempt).map(|called| called.map_err(|error| failure_of(&*error.into()))).boxed()
     }
 
@@ -112,7 +112,7 @@ impl Clone for HandlerService {
     }
 }
 
-impl Service<Attempt> for HandlerService {
+impl Service<HandlerRequest> for HandlerService {
     type Response = Outcome;
     type Error = HandlerError;
     type Future = BoxFuture<'static, Result<Outcome, HandlerError>>;
@@ -121,7 +121,7 @@ impl Service<Attempt> for HandlerService {
         self.0.poll_ready(context)
     }
 
-    fn call(&mut self, attempt: Attempt) -> Self::Future {
+    fn call(&mut self, attempt: HandlerRequest) -> Self::Future {
         self.0.call(attempt)
     }
 }
@@ -153,9 +153,9 @@ impl Routes {
     pub fn layer<L>(mut self, layer: L) -> Routes
     where
         L: Layer<HandlerService>,
-        L::Service: Service<Attempt, Response = Outcome> + Clone + Send + 'static,
-        <L::Service as Service<Attempt>>::Error: Into<BoxError>,
-        <L::Service as Service<Attempt>>::Future: Send,
+        L::Service: Service<HandlerRequest, Response = Outcome> + Clone + Send + 'static,
+        <L::Service as Service<HandlerRequest>>::Error: Into<BoxError>,
+        <L::Service as Service<HandlerRequest>>::Future: Send,
     {
         for Route { handler, .. } in &mut self.routes {
             let inner = handler.service().unwrap_or_else(|| HandlerService(Box::new(Bare(handler.clone()))));
@@ -171,9 +171,9 @@ impl Worker {
     pub fn layer<L>(mut self, layer: L) -> Worker
     where
         L: Layer<HandlerService>,
-        L::Service: Service<Attempt, Response = Outcome> + Clone + Send + 'static,
-        <L::Service as Service<Attempt>>::Error: Into<BoxError>,
-        <L::Service as Service<Attempt>>::Future: Send,
+        L::Service: Service<HandlerRequest, Response = Outcome> + Clone + Send + 'static,
+        <L::Service as Service<HandlerRequest>>::Error: Into<BoxError>,
+        <L::Service as Service<HandlerRequest>>::Future: Send,
     {
         self.routes = self.routes.layer(layer);
         self
@@ -188,7 +188,7 @@ impl Handler for Layered {
         let mut service = self.0.lock().clone();
         async move {
             std::future::poll_fn(|context| service.poll_ready(context)).await?;
-            Ok(service.call(Attempt { job, context }).await?)
+            Ok(service.call(HandlerRequest { job, context }).await?)
         }
         .boxed()
     }

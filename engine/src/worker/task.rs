@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::Client;
 use crate::job::{Due, Job, JobId};
-use crate::request::Schedule;
+use crate::request::NewJob;
 use crate::store::error::{Class, StoreError};
 
 /// A payload, stored as JSON, whose type names its queue: the handler of the queue gets it back, in
@@ -22,10 +22,10 @@ pub trait Task: Serialize + DeserializeOwned + Send + 'static {
     ///
     /// # Errors
     /// [`ErrorKind::Other`](crate::ErrorKind::Other) where the task cannot be written as JSON.
-    fn schedule(&self, due: Due) -> Result<Schedule, StoreError> {
+    fn schedule(&self, due: Due) -> Result<NewJob, StoreError> {
         let body = serde_json::to_vec(self)
             .map_err(|error| StoreError::new(Class::Other, format!("a task for `{}` cannot be written as JSON: {error}", Self::QUEUE)))?;
-        Ok(Schedule::new(Job::for_queue(Self::QUEUE, body), due))
+        Ok(NewJob::new(Job::for_queue(Self::QUEUE, body), due))
     }
 }
 
@@ -36,9 +36,9 @@ impl Client {
     /// As [`Task::schedule`] and [`schedule`](Client::schedule). After an error of Redis the task may be
     /// stored: to repeat it safely, keep what [`Task::schedule`] makes, and send that again.
     pub async fn enqueue<T: Task + Sync>(&self, task: &T, due: Due) -> Result<JobId, StoreError> {
-        let schedule = task.schedule(due)?;
-        self.schedule(&schedule).await?;
-        Ok(schedule.id)
+        let new_job = task.schedule(due)?;
+        self.schedule(&new_job).await?;
+        Ok(new_job.id)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::reply::Reply;
 use crate::runner::{Broken, Runner};
 use crate::scene::Scene;
 use crate::taken::{Taken, taken};
-use crate::view::{LeaseName, View};
+use crate::view::{ClaimName, View};
 use crate::world::{How, Op, Phase, SPAN, Stored, Token, World};
 
 /// The number of a generation.
@@ -103,7 +103,7 @@ impl Runner {
         let (Op::Claim { nonce, .. } | Op::Rescue { nonce, .. }) = op else { return Ok(Vec::new()) };
         let nonce = eight(*nonce);
         let jobs = taken(nonce, reply)?;
-        let name: LeaseName = (nonce, reply.items()[7].bytes().try_into().unwrap_or_default());
+        let name: ClaimName = (nonce, reply.items()[7].bytes().try_into().unwrap_or_default());
         let view = self.view(world.stored.store);
         if let Some(lease) = view.lease(name).filter(|_| seen.lease(name).is_none()) {
             if seen.leases.iter().any(|other| other.name.0 == nonce) {

@@ -2,7 +2,7 @@
 
 use dwell_core::Destination;
 use dwell_engine::job::{Confirm, DeadReason, Due, Job, JobId, queue_of_set};
-use dwell_engine::request::{Origin, Schedule};
+use dwell_engine::request::{NewJob, Origin};
 use dwell_engine::store::keys::Keys;
 use dwell_engine::store::record::{self, State};
 use dwell_engine::store::scripts::Name;
@@ -255,9 +255,9 @@ pub(crate) fn job(number: u8, ttr_ms: u32, set: Set, is_held: bool) -> Job {
     job
 }
 
-pub(crate) fn request(id: u8, number: u8, due_ms: i64, job: Job) -> Schedule {
+pub(crate) fn request(id: u8, number: u8, due_ms: i64, job: Job) -> NewJob {
     let id: JobId = IDS[usize::from(id)].parse().expect("a valid id");
-    let mut schedule = Schedule::new(job, Due::At(due_ms)).id(id);
+    let mut schedule = NewJob::new(job, Due::At(due_ms)).id(id);
     schedule.origin = Origin { fingerprint: eight(number), check: true, is_message: true };
     schedule
 }

@@ -15,7 +15,7 @@ pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, se
     // What the next delivery would draw.
     let generation = if again { 0x80 | number } else { number };
     let call = match scene.doors[usize::from(index)] {
-        Door::Schedule(id, tick) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, scene.set, scene.held)),
+        Door::NewJob(id, tick) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, scene.set, scene.held)),
         Door::Into(id, tick, set) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, set, scene.held)),
         Door::Cancel(id) => Call::cancel(id, number),
         Door::End(id) => Call::end(scene.set, &[(id, first_of(id))]),
@@ -42,7 +42,7 @@ fn first_of(id: u8) -> u8 {
 
 /// The attempt that a job is at.
 fn attempt_of(live: &Live) -> u32 {
-    let is_lent = matches!(live.place, Place::Lease(_));
+    let is_lent = matches!(live.place, Place::Claim(_));
     match live.state.clone() {
         None => is_lent.into(),
         Some(state) => {
@@ -74,7 +74,7 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
     let life = world.life(was);
     let now = world.now_ms();
     let items = reply.items();
-    let items = if matches!(door, Door::Schedule(..) | Door::Into(..)) { &items[2..] } else { items };
+    let items = if matches!(door, Door::NewJob(..) | Door::Into(..)) { &items[2..] } else { items };
     let verdict = items[0].text();
     let earliest = |world: &mut World, number: u8, at| world.stored.earliest[usize::from(number)] = at;
     let is_there = seen.jobs[id].is_some();
@@ -83,7 +83,7 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
         world.named.push((index, due, attempt));
     }
     match (door, verdict) {
-        (Door::Schedule(_, tick) | Door::Into(_, tick, _), "added" | "replaced") => {
+        (Door::NewJob(_, tick) | Door::Into(_, tick, _), "added" | "replaced") => {
             world.replace(id, number);
             earliest(world, number, at(tick));
         }
@@ -149,7 +149,7 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
         (_, other) => return Err(format!("{} of {} answers `{other}`", door.verb(), IDS[id])),
     }
     if let Some(live) = seen.jobs[id].as_ref() {
-        let is_busy = matches!(live.place, Place::Lease(_) | Place::Held(_));
+        let is_busy = matches!(live.place, Place::Claim(_) | Place::Held(_));
         if matches!(door, Door::Reschedule(..) | Door::Fire(_)) && is_busy != (verdict == "in_flight") && verdict != "dead" {
             return Err(format!("{} answers `{verdict}` for a job in {:?}", door.verb(), live.place));
         }

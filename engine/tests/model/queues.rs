@@ -11,7 +11,7 @@ fn queue(name: &'static str, doors: &'static [Door], words: &'static [Word], bud
 
 /// Every scene of queues.
 pub(crate) fn queue_scenes() -> Vec<Scene> {
-    use Door::{Cancel, End, Fail, Finish, Fire, Into, Requeue, Reschedule, Schedule};
+    use Door::{Cancel, End, Fail, Finish, Fire, Into, NewJob, Requeue, Reschedule};
     use Word::{Bury, Drop, Release, Touch};
     const FINISH: Word = Word::Finish;
     const FAIL: Word = Word::Fail;
@@ -21,7 +21,7 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
             pieces: true,
             ..queue("queue: a pop whose answer is lost", &[], &[FINISH], Budget { repeats: 1, losses: 1, ticks: 1, ..NONE })
         },
-        queue("queue: taken back, and scheduled anew", &[Schedule(X, NOW)], &[FINISH], Budget { claims: 2, repeats: 1, losses: 1, ..NONE }),
+        queue("queue: taken back, and scheduled anew", &[NewJob(X, NOW)], &[FINISH], Budget { claims: 2, repeats: 1, losses: 1, ..NONE }),
         Scene {
             gives_back: true,
             ..queue("queue: given back before it was handed over", &[Cancel(X)], &[FAIL], Budget { repeats: 1, ticks: 1, ..NONE })
@@ -38,7 +38,7 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
         Scene { long: true, ..queue("queue: touched", &[], &[Touch, FINISH], Budget { claims: 3, repeats: 1, ticks: 3, ..NONE }) },
         queue(
             "queue: cancelled and scheduled anew while held",
-            &[Cancel(X), Schedule(X, NOW)],
+            &[Cancel(X), NewJob(X, NOW)],
             &[FINISH, FAIL],
             Budget { repeats: 1, ..NONE },
         ),
@@ -48,7 +48,7 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
             &[FINISH],
             Budget { repeats: 1, ticks: 1, ..NONE },
         ),
-        queue("queue: replaced in the same queue", &[Schedule(X, NOW)], &[FAIL, FINISH], Budget { repeats: 1, ticks: 1, ..NONE }),
+        queue("queue: replaced in the same queue", &[NewJob(X, NOW)], &[FAIL, FINISH], Budget { repeats: 1, ticks: 1, ..NONE }),
         queue(
             "queue: the lease ends during the word",
             &[],
@@ -72,7 +72,7 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
         },
         Scene {
             due: [NOW, NEXT],
-            ..queue("queue: purged", &[Schedule(X, NOW)], &[FAIL], Budget { purges: 1, redeliveries: 1, repeats: 1, ticks: 2, ..NONE })
+            ..queue("queue: purged", &[NewJob(X, NOW)], &[FAIL], Budget { purges: 1, redeliveries: 1, repeats: 1, ticks: 2, ..NONE })
         },
         queue("queue: too late for its consumer", &[Requeue(X)], &[Drop, Bury], Budget { repeats: 1, ..NONE }),
         queue(
@@ -84,7 +84,7 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
         queue("queue: cancelled in any state", &[Cancel(X), Cancel(Y)], &[FAIL, Bury], Budget { repeats: 1, ticks: 1, ..NONE }),
         queue(
             "queue: the end of a job in any state",
-            &[End(X), Schedule(X, NOW), End(Y)],
+            &[End(X), NewJob(X, NOW), End(Y)],
             &[FAIL, Bury],
             Budget { repeats: 1, ticks: 1, ..NONE },
         ),
@@ -92,9 +92,9 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
             words: &[FINISH, FAIL],
             ..scene("queue: replaces the job of a broker", &[Into(X, NOW, Set::Queue)], Budget { repeats: 1, ticks: 1, ..NONE })
         },
-        queue("queue: a message that comes again", &[Schedule(X, NOW), Cancel(Y)], &[FINISH], Budget { redeliveries: 1, ..NONE }),
-        queue("queue: one failover", &[Cancel(X), Schedule(X, NOW)], &[FINISH], Budget { failovers: 1, losses: 1, ticks: 1, ..NONE }),
-        queue("queue: two repeats", &[Schedule(X, NOW)], &[FINISH, FAIL], Budget { claims: 2, repeats: 2, ticks: 1, ..NONE }),
+        queue("queue: a message that comes again", &[NewJob(X, NOW), Cancel(Y)], &[FINISH], Budget { redeliveries: 1, ..NONE }),
+        queue("queue: one failover", &[Cancel(X), NewJob(X, NOW)], &[FINISH], Budget { failovers: 1, losses: 1, ticks: 1, ..NONE }),
+        queue("queue: two repeats", &[NewJob(X, NOW)], &[FINISH, FAIL], Budget { claims: 2, repeats: 2, ticks: 1, ..NONE }),
         Scene {
             again: true,
             ..queue("queue: one failover while a lease is rescued", &[], &[FAIL], Budget { claims: 4, failovers: 1, ticks: 2, ..NONE })
@@ -102,7 +102,7 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
         queue("queue: one failover, and the dead", &[Requeue(X), Cancel(X)], &[Bury, FINISH], Budget { failovers: 1, losses: 1, ..NONE }),
         queue(
             "queue: one failover, and a message that comes again",
-            &[Cancel(X), Schedule(X, NOW)],
+            &[Cancel(X), NewJob(X, NOW)],
             &[FINISH],
             Budget { failovers: 1, redeliveries: 1, purges: 1, ..NONE },
         ),
@@ -112,13 +112,13 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
 
 /// More than can be explored: for random walks.
 pub(crate) fn everything_of_queues(again: bool) -> Scene {
-    use Door::{Cancel, Fail, Finish, Fire, Into, Requeue, Schedule};
+    use Door::{Cancel, Fail, Finish, Fire, Into, NewJob, Requeue};
     const WORDS: &[Word] = &[Word::Finish, Word::Fail, Word::Release(0), Word::Touch];
     // A `fail` names its schedule by the due time: those of one id are due at different times.
     let doors: &[Door] = if again {
-        &[Requeue(X), Finish(Y), Fire(X), Schedule(Y, NEXT), Cancel(X)]
+        &[Requeue(X), Finish(Y), Fire(X), NewJob(Y, NEXT), Cancel(X)]
     } else {
-        &[Fail(X), Requeue(X), Into(X, NEXT, Set::OtherQueue), Cancel(Y), Schedule(Y, NOW)]
+        &[Fail(X), Requeue(X), Into(X, NEXT, Set::OtherQueue), Cancel(Y), NewJob(Y, NOW)]
     };
     let budget = Budget { claims: 12, ticks: 6, repeats: 3, crashes: 2, losses: 2, failovers: 2, sweeps: 2, redeliveries: 2, purges: 2 };
     Scene {

@@ -7,7 +7,7 @@ use crate::call::{Call, IDS, Sets, keys};
 use crate::lua::Scripts;
 use crate::redis::{Moment, Store};
 use crate::runner::Broken;
-use crate::view::{Lease, Live, Place, View};
+use crate::view::{Claim, Live, Place, View};
 use crate::world::SPAN;
 
 /// Damages a store in each way. Answers how many scripts ran.
@@ -26,7 +26,7 @@ pub(crate) fn repair(scripts: &Scripts, store: &Store, view: &View, moment: &Mom
 }
 
 /// Each part of a lease is lost in turn. No job is lost, and the counts stay right.
-fn repair_lease(scripts: &Scripts, (store, view): (&Store, &View), lease: &Lease, moment: &Moment) -> Result<u64, Broken> {
+fn repair_lease(scripts: &Scripts, (store, view): (&Store, &View), lease: &Claim, moment: &Moment) -> Result<u64, Broken> {
     let keys = keys();
     for (command, key) in [(&b"HDEL"[..], keys.leases(0)), (b"HDEL", keys.left(0)), (b"ZREM", keys.lent(0))] {
         let mut damaged = store.clone();
@@ -51,7 +51,7 @@ fn move_home(scripts: &Scripts, store: &Store, (id, live): (usize, &Live), momen
         Place::Due(due) => (format!("due:{}", live.set.name()), due),
         Place::Dead => ("dead".to_owned(), store.zset(dead.as_bytes())?.and_then(|zset| zset.get(name)).map_or(0, |score| score.0)),
         Place::Held(until) if until < moment.now_us / 1000 => ("held".to_owned(), until),
-        Place::Held(_) | Place::Lease(_) => return Ok(0),
+        Place::Held(_) | Place::Claim(_) => return Ok(0),
     };
     let field = |key: &str| Ok::<_, String>(store.hash(key.as_bytes())?.and_then(|hash| hash.get(name)).cloned().unwrap_or_default());
     let (record, state) = (field(keys.jobs(0))?, field(keys.state(0))?);

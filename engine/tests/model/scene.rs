@@ -7,7 +7,7 @@ use crate::hand::Word;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Door {
     /// Due at this tick, for whom the scene is about.
-    Schedule(u8, i64),
+    NewJob(u8, i64),
     /// Due at this tick, for somebody else.
     Into(u8, i64, Set),
     Cancel(u8),
@@ -24,14 +24,14 @@ pub(crate) enum Door {
 impl Door {
     pub(crate) fn id(self) -> u8 {
         match self {
-            Door::Schedule(id, _) | Door::Into(id, ..) | Door::Cancel(id) | Door::Reschedule(id, _) => id,
+            Door::NewJob(id, _) | Door::Into(id, ..) | Door::Cancel(id) | Door::Reschedule(id, _) => id,
             Door::End(id) | Door::Fire(id) | Door::Finish(id) | Door::Fail(id) | Door::Requeue(id) => id,
         }
     }
 
     pub(crate) fn verb(self) -> &'static str {
         match self {
-            Door::Schedule(..) => "schedule",
+            Door::NewJob(..) => "schedule",
             Door::Into(_, _, Set::Main) => "schedule for a broker",
             Door::Into(..) => "schedule for another queue",
             Door::Cancel(_) => "cancel",
@@ -136,32 +136,28 @@ pub(crate) const NONE: Budget =
 
 /// Every scene.
 pub(crate) fn scenes() -> Vec<Scene> {
-    use Door::{Cancel, Fail, Finish, Fire, Requeue, Reschedule, Schedule};
+    use Door::{Cancel, Fail, Finish, Fire, NewJob, Requeue, Reschedule};
     vec![
         scene(
             "settles in pieces, repeated, cancel and schedule anew",
-            &[Cancel(X), Schedule(X, NOW)],
+            &[Cancel(X), NewJob(X, NOW)],
             Budget { repeats: 1, ticks: 1, crashes: 1, ..NONE },
         ),
-        scene("replaced twice while out", &[Schedule(X, NOW), Schedule(X, NOW)], Budget { repeats: 1, ticks: 1, ..NONE }),
+        scene("replaced twice while out", &[NewJob(X, NOW), NewJob(X, NOW)], Budget { repeats: 1, ticks: 1, ..NONE }),
         scene(
             "replace, cancel, schedule of one id",
-            &[Schedule(X, NOW), Cancel(X), Schedule(X, NOW)],
+            &[NewJob(X, NOW), Cancel(X), NewJob(X, NOW)],
             Budget { claims: 2, repeats: 1, ..NONE },
         ),
         Scene {
             pieces: true,
             ..scene("rescue of a lease in pieces, and repeated", &[Cancel(Y)], Budget { ticks: 2, repeats: 1, crashes: 1, ..NONE })
         },
-        scene(
-            "the owner of a half settled lease dies",
-            &[Cancel(X), Schedule(X, NEXT)],
-            Budget { claims: 4, ticks: 2, crashes: 2, ..NONE },
-        ),
+        scene("the owner of a half settled lease dies", &[Cancel(X), NewJob(X, NEXT)], Budget { claims: 4, ticks: 2, crashes: 2, ..NONE }),
         Scene {
             fails: true,
             refuses: true,
-            ..scene("retry, bury, release", &[Schedule(X, NOW), Requeue(Y)], Budget { claims: 2, repeats: 1, ticks: 1, ..NONE })
+            ..scene("retry, bury, release", &[NewJob(X, NOW), Requeue(Y)], Budget { claims: 2, repeats: 1, ticks: 1, ..NONE })
         },
         Scene {
             held: true,
@@ -169,34 +165,34 @@ pub(crate) fn scenes() -> Vec<Scene> {
         },
         Scene {
             held: true,
-            ..scene("held, finished, scheduled anew", &[Finish(X), Schedule(X, NOW)], Budget { ticks: 1, repeats: 1, ..NONE })
+            ..scene("held, finished, scheduled anew", &[Finish(X), NewJob(X, NOW)], Budget { ticks: 1, repeats: 1, ..NONE })
         },
         Scene { held: true, ..scene("held, its owner dies, failed", &[Fail(X)], Budget { claims: 4, ticks: 3, crashes: 1, ..NONE }) },
-        scene("a claim whose answer is lost", &[Schedule(X, NOW), Cancel(Y)], Budget { repeats: 1, ticks: 1, losses: 1, ..NONE }),
+        scene("a claim whose answer is lost", &[NewJob(X, NOW), Cancel(Y)], Budget { repeats: 1, ticks: 1, losses: 1, ..NONE }),
         Scene {
             due: [NEXT, NOW],
             refuses: true,
             early: true,
             ..scene("claimed early and given back", &[Reschedule(X, NEXT), Fire(Y)], Budget { claims: 2, repeats: 1, ticks: 1, ..NONE })
         },
-        scene("one failover, cancel and schedule anew", &[Cancel(X), Schedule(X, NOW)], Budget { failovers: 1, ticks: 1, ..NONE }),
+        scene("one failover, cancel and schedule anew", &[Cancel(X), NewJob(X, NOW)], Budget { failovers: 1, ticks: 1, ..NONE }),
         scene(
             "one failover, a sweep, a reschedule and a cancel",
             &[Reschedule(X, NEXT), Cancel(X)],
             Budget { failovers: 1, sweeps: 1, ticks: 1, ..NONE },
         ),
-        scene("one failover while a lease is rescued", &[Schedule(X, NOW)], Budget { failovers: 1, ticks: 1, ..NONE }),
-        scene("a cancel that comes again", &[Schedule(X, NOW), Cancel(X), Schedule(X, NOW)], Budget { claims: 2, redeliveries: 1, ..NONE }),
+        scene("one failover while a lease is rescued", &[NewJob(X, NOW)], Budget { failovers: 1, ticks: 1, ..NONE }),
+        scene("a cancel that comes again", &[NewJob(X, NOW), Cancel(X), NewJob(X, NOW)], Budget { claims: 2, redeliveries: 1, ..NONE }),
         scene(
             "a schedule that comes again",
-            &[Schedule(X, NOW), Schedule(X, NOW), Fire(Y)],
+            &[NewJob(X, NOW), NewJob(X, NOW), Fire(Y)],
             Budget { claims: 2, redeliveries: 1, ticks: 1, ..NONE },
         ),
-        scene("two repeats", &[Schedule(X, NOW), Cancel(Y)], Budget { repeats: 2, ticks: 1, ..NONE }),
-        scene("one failover, and a repeat", &[Cancel(X), Schedule(X, NOW)], Budget { failovers: 1, repeats: 1, ticks: 1, ..NONE }),
+        scene("two repeats", &[NewJob(X, NOW), Cancel(Y)], Budget { repeats: 2, ticks: 1, ..NONE }),
+        scene("one failover, and a repeat", &[Cancel(X), NewJob(X, NOW)], Budget { failovers: 1, repeats: 1, ticks: 1, ..NONE }),
         scene(
             "one failover, and a message that comes again",
-            &[Cancel(X), Schedule(X, NOW)],
+            &[Cancel(X), NewJob(X, NOW)],
             Budget { failovers: 1, redeliveries: 1, sweeps: 1, ticks: 1, ..NONE },
         ),
         Scene {
@@ -212,11 +208,11 @@ pub(crate) fn scenes() -> Vec<Scene> {
 
 /// More than can be explored: for random walks.
 pub(crate) fn everything(held: bool) -> Scene {
-    use Door::{Cancel, Fail, Finish, Fire, Reschedule, Schedule};
+    use Door::{Cancel, Fail, Finish, Fire, NewJob, Reschedule};
     let doors: &[Door] = if held {
-        &[Fail(X), Schedule(Y, NEXT), Finish(Y), Fire(Y), Cancel(X)]
+        &[Fail(X), NewJob(Y, NEXT), Finish(Y), Fire(Y), Cancel(X)]
     } else {
-        &[Cancel(X), Schedule(X, NOW), Schedule(Y, NEXT), Reschedule(Y, NEXT), Cancel(Y)]
+        &[Cancel(X), NewJob(X, NOW), NewJob(Y, NEXT), Reschedule(Y, NEXT), Cancel(Y)]
     };
     let budget = Budget { claims: 9, ticks: 5, repeats: 3, crashes: 2, losses: 2, failovers: 2, sweeps: 2, redeliveries: 2, purges: 0 };
     Scene { due: [NOW, NEXT], early: true, fails: !held, refuses: true, held, pieces: true, ..scene("everything", doors, budget) }

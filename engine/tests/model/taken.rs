@@ -4,12 +4,12 @@ use dwell_engine::store::record::State;
 
 use crate::call::{IDS, Set};
 use crate::reply::Reply;
-use crate::view::{LeaseName, set_of};
+use crate::view::{ClaimName, set_of};
 
 /// A job that was taken.
 #[derive(Debug, Clone)]
 pub(crate) struct Taken {
-    pub(crate) lease: LeaseName,
+    pub(crate) lease: ClaimName,
     pub(crate) position: u8,
     pub(crate) id: u8,
     pub(crate) set: Set,

@@ -9,7 +9,7 @@ use crate::call::{IDS, Set, Sets, keys};
 use crate::redis::Store;
 
 /// A lease by its name.
-pub(crate) type LeaseName = ([u8; 8], [u8; 8]);
+pub(crate) type ClaimName = ([u8; 8], [u8; 8]);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -17,7 +17,7 @@ pub(crate) enum Place {
     Dead,
     Held(i64),
     /// With an unset bit.
-    Lease(LeaseName),
+    Claim(ClaimName),
 }
 
 impl fmt::Debug for Place {
@@ -26,14 +26,14 @@ impl fmt::Debug for Place {
             Place::Due(at) => write!(out, "due at {at}"),
             Place::Dead => out.write_str("dead"),
             Place::Held(until) => write!(out, "held until {until}"),
-            Place::Lease((nonce, _)) => write!(out, "lease {}", nonce[7]),
+            Place::Claim((nonce, _)) => write!(out, "lease {}", nonce[7]),
         }
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Lease {
-    pub(crate) name: LeaseName,
+pub(crate) struct Claim {
+    pub(crate) name: ClaimName,
     pub(crate) deadline: i64,
     /// Per position: the index of the id, and whether the job has left the lease.
     pub(crate) jobs: Vec<(u8, bool)>,
@@ -52,7 +52,7 @@ pub(crate) struct Live {
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) jobs: [Option<Live>; 2],
-    pub(crate) leases: Vec<Lease>,
+    pub(crate) leases: Vec<Claim>,
 }
 
 impl View {
@@ -78,7 +78,7 @@ impl View {
             places.extend(score(keys.held(0))?.map(Place::Held));
             for lease in &leases {
                 let out = lease.jobs.iter().filter(|(job, has_left)| usize::from(*job) == index && !has_left);
-                places.extend(out.map(|_| Place::Lease(lease.name)));
+                places.extend(out.map(|_| Place::Claim(lease.name)));
             }
             let state = state.and_then(|state| state.get(id.as_bytes()));
             let Some(record) = records.and_then(|records| records.get(id.as_bytes())) else {
@@ -113,7 +113,7 @@ impl View {
             let text = counts.and_then(|counts| counts.get(set.name().as_bytes())).map_or(&b"0"[..], Vec::as_slice);
             let is_held = |job: &&Live| set.is_queue() && job.set == set && matches!(job.place, Place::Held(_));
             let held = self.jobs.iter().flatten().filter(is_held).count();
-            let is_in_set = |job: &Live| set.is_queue() && job.set == set && !matches!(job.place, Place::Lease(_));
+            let is_in_set = |job: &Live| set.is_queue() && job.set == set && !matches!(job.place, Place::Claim(_));
             let has_field = counts.is_some_and(|counts| counts.contains_key(set.name().as_bytes()));
             if self.jobs.iter().flatten().any(is_in_set) && !has_field {
                 return Err(format!("`queues` does not know {}, which has a job", set.name()));
@@ -132,7 +132,7 @@ impl View {
     }
 
     /// A lease by its name.
-    pub(crate) fn lease(&self, name: LeaseName) -> Option<&Lease> {
+    pub(crate) fn lease(&self, name: ClaimName) -> Option<&Claim> {
         self.leases.iter().find(|lease| lease.name == name)
     }
 
@@ -151,7 +151,7 @@ pub(crate) fn set_of(record: &[u8]) -> Option<Set> {
     Set::ALL.into_iter().find(|set| set.is_queue() == is_queue && set.name().trim_start_matches('=').as_bytes() == owner)
 }
 
-fn leases(store: &Store) -> Result<Vec<Lease>, String> {
+fn leases(store: &Store) -> Result<Vec<Claim>, String> {
     let keys = keys();
     let texts = store.hash(keys.leases(0).as_bytes())?;
     let lefts = store.hash(keys.left(0).as_bytes())?;
@@ -181,7 +181,7 @@ fn leases(store: &Store) -> Result<Vec<Lease>, String> {
             return Err("a lease stays, although all its bits are set".to_owned());
         }
         let eight = |bytes: &[u8]| bytes.try_into().map_err(|_| "a nonce or a born of another length".to_owned());
-        leases.push(Lease { name: (eight(nonce)?, eight(born)?), deadline, jobs });
+        leases.push(Claim { name: (eight(nonce)?, eight(born)?), deadline, jobs });
     }
     Ok(leases)
 }

@@ -9,7 +9,7 @@ use crate::call::Set;
 use crate::hand::{Consumer, Hand, Out, Word};
 use crate::redis::Moment;
 use crate::scene::{Budget, Scene};
-use crate::view::LeaseName;
+use crate::view::ClaimName;
 
 /// Numbers of schedules and messages: 1 and 2 are those of x and y, the doors follow. 0 is none.
 pub(crate) const NUMBERS: usize = 8;
@@ -36,7 +36,7 @@ pub(crate) struct Stored {
     /// Ghost. The schedules that must be there, by id; 0: none.
     pub(crate) lives: [u8; 2],
     /// Ghost. The schedules that each lease stands for.
-    pub(crate) lent: Vec<(LeaseName, Vec<u8>)>,
+    pub(crate) lent: Vec<(ClaimName, Vec<u8>)>,
     /// Ghost. When the next attempt of a schedule may be published, epoch ms.
     pub(crate) earliest: [i64; NUMBERS],
     /// Ghost. The life of a schedule: what a reschedule begins belongs to the life before.
@@ -63,7 +63,7 @@ pub(crate) enum Phase {
 /// A job in the hands of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Token {
-    pub(crate) lease: LeaseName,
+    pub(crate) lease: ClaimName,
     pub(crate) position: u8,
     pub(crate) id: u8,
     pub(crate) set: Set,

@@ -63,7 +63,7 @@ async fn a_handler_is_cancelled_when_its_lease_ends_while_redis_is_away() {
     // A Redis that comes back empty is a namespace anew, and the worker goes on in it.
     fixture.server.restart().await.unwrap();
     soon(async {
-        while fixture.client.schedule(&Schedule::new(Job::for_queue("q", "x"), NOW)).await.is_err() {
+        while fixture.client.schedule(&NewJob::new(Job::for_queue("q", "x"), NOW)).await.is_err() {
             tokio::task::yield_now().await;
         }
     })
@@ -123,15 +123,15 @@ async fn each_job_runs_once_with_two_workers() {
 async fn a_worker_sends_the_jobs_of_brokers_back_and_never_delivers_them() {
     let fixture = Fixture::new().await;
     let brokers = Client::connect(&fixture.config, &["main"]).await.unwrap();
-    let schedule = Schedule::new(Job::new("main", Destination::new("orders"), "x"), NOW);
-    brokers.schedule(&schedule).await.unwrap();
+    let new_job = NewJob::new(Job::new("main", Destination::new("orders"), "x"), NOW);
+    brokers.schedule(&new_job).await.unwrap();
     // A sidecar claims the job and crashes.
     let store = Store::open(&fixture.config, &["main".to_owned()], std::sync::Arc::new(Unobserved)).await.unwrap();
-    let bucket = store.keys().bucket_of(schedule.id.as_str());
+    let bucket = store.keys().bucket_of(new_job.id.as_str());
     assert_eq!(store.queue.claim(bucket, "main", SHORT, 10, 1 << 20).await.unwrap().jobs.len(), 1);
     let (worker, mut said) = waiting(&fixture);
     let running = Running::start(worker);
-    let back = fixture.until_at(&schedule.id, Some(Place::Scheduled)).await.unwrap();
+    let back = fixture.until_at(&new_job.id, Some(Place::Scheduled)).await.unwrap();
     let state = back.state.unwrap();
     assert_eq!((state.attempt, state.step, state.crashes), (1, 0, 1), "as the sidecar sends it back");
     assert!(said.try_recv().is_err());
@@ -142,14 +142,14 @@ async fn a_worker_sends_the_jobs_of_brokers_back_and_never_delivers_them() {
 #[tokio::test]
 async fn dead_jobs_past_their_retention_are_swept() {
     let fixture = Fixture::new().await;
-    let schedule = Schedule::new(Job { retry: Some(vec![]), ..Job::for_queue("q", "x") }, NOW);
-    fixture.client.schedule(&schedule).await.unwrap();
+    let new_job = NewJob::new(Job { retry: Some(vec![]), ..Job::for_queue("q", "x") }, NOW);
+    fixture.client.schedule(&new_job).await.unwrap();
     let fails = |_: Job, _: Context| std::future::ready(Err("no"));
     let running = Running::start(fixture.worker().queue("q", fails).dead_retention(LIMIT));
-    fixture.until_at(&schedule.id, Some(Place::Dead)).await;
+    fixture.until_at(&new_job.id, Some(Place::Dead)).await;
     running.stop().await;
     // The first sweep of a worker is at its start.
     let running = Running::start(fixture.worker().queue("q", fails).dead_retention(Duration::ZERO));
-    fixture.until_at(&schedule.id, None).await;
+    fixture.until_at(&new_job.id, None).await;
     running.stop().await;
 }

@@ -1,6 +1,6 @@
 //! The calls of a consumer of its own.
 
-use dwell_engine::{Lease, LeaseVerdict, Pop};
+use dwell_engine::{ClaimedJob, LeaseVerdict, Pop};
 
 use super::*;
 
@@ -24,7 +24,7 @@ async fn a_fetched_job_is_finished_failed_released_or_prolonged() {
     let job = pop().await.remove(0);
     assert_eq!((job.attempt(), job.due_ms() <= job.deadline_ms()), (3, true));
     // Another process ends it by the text of its lease.
-    let lease = Lease::read(&job.lease().text()).unwrap();
+    let lease = ClaimedJob::read(&job.lease().text()).unwrap();
     assert_eq!(fixture.client.finish_lease(&id, &lease).await.unwrap().verdict, LeaseVerdict::Finished);
     assert_eq!(job.finish().await.unwrap().verdict, LeaseVerdict::Fired);
     assert_eq!(job.retry_in(LIMIT, "late").await.unwrap().verdict, LeaseVerdict::Fired);
@@ -36,7 +36,7 @@ async fn a_waiting_pop_hears_of_a_job_that_another_program_stores() {
     let (waiting, pop) = (fixture.client.clone(), Pop::from_queue("q").wait(LIMIT));
     let popped = tokio::spawn(async move { waiting.pop(&pop).await.unwrap() });
     let other = Client::connect(&fixture.config, &[]).await.unwrap();
-    other.schedule(&Schedule::new(Job::for_queue("q", "x"), Due::In(20))).await.unwrap();
+    other.schedule(&NewJob::new(Job::for_queue("q", "x"), Due::In(20))).await.unwrap();
     assert_eq!(soon(popped).await.unwrap().len(), 1);
 }
 
@@ -45,7 +45,7 @@ async fn a_worker_handles_jobs_in_the_order_in_which_they_are_due() {
     let fixture = Fixture::new().await;
     let now_ms = dwell_engine::clock::wall_ms();
     let jobs =
-        (0..120).map(|number: i64| Schedule::new(Job::for_queue("q", number.to_string()), Due::At(now_ms - 1_000_000 + 1000 * number)));
+        (0..120).map(|number: i64| NewJob::new(Job::for_queue("q", number.to_string()), Due::At(now_ms - 1_000_000 + 1000 * number)));
     // Their ids are random: they are spread over the buckets.
     for job in jobs {
         fixture.client.schedule(&job).await.unwrap();
@@ -69,8 +69,8 @@ async fn a_worker_handles_jobs_in_the_order_in_which_they_are_due() {
 #[tokio::test]
 async fn a_name_that_is_none_is_refused() {
     let fixture = Fixture::new().await;
-    let schedule = Schedule::new(Job::for_queue("a b", "x"), NOW);
-    let errors = [fixture.client.schedule(&schedule).await.err(), fixture.client.pop(&Pop::from_queue("")).await.err()];
+    let new_job = NewJob::new(Job::for_queue("a b", "x"), NOW);
+    let errors = [fixture.client.schedule(&new_job).await.err(), fixture.client.pop(&Pop::from_queue("")).await.err()];
     for error in errors.map(Option::unwrap) {
         assert!(error.class == ErrorKind::Other && !error.hint.is_empty(), "{error}");
     }

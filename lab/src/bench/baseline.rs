@@ -15,10 +15,10 @@ use super::{TIMEOUT, per_second};
 use dwell::clock;
 use dwell::config::Redis;
 use dwell::ingest::source_options;
-use dwell::request::Rules;
-use dwell::store::queue::lease::Lease;
+use dwell::request::RequestRules;
+use dwell::store::queue::claim::ClaimedJob;
 use dwell::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
-use dwell::store::queue::settle::{Completion, LeaseToken, SettleResult};
+use dwell::store::queue::settle::{ClaimToken, Completion, SettleResult};
 use dwell::store::reader::redis_stats::RedisStats;
 use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::Failure;
@@ -72,7 +72,7 @@ async fn empty(store: &Store, bucket: u16) -> Result<u64, Failure> {
     let mut done = 0;
     loop {
         let taken = store.queue.claim(bucket, "main", LEASE, CALL_JOBS, CALL_BYTES).await?;
-        let held: Vec<LeaseToken> = taken.jobs.iter().map(Lease::token).collect();
+        let held: Vec<ClaimToken> = taken.jobs.iter().map(ClaimedJob::token).collect();
         if !held.is_empty() {
             let stood = store.queue.complete(bucket, &held, Completion::Fired).await?;
             done += stood.iter().filter(|stood| **stood == SettleResult::Settled).count() as u64;
@@ -87,7 +87,7 @@ async fn empty(store: &Store, bucket: u16) -> Result<u64, Failure> {
 pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace, Failure> {
     let redis = elsewhere(fixture);
     let store = open(&redis).await?;
-    let rules = Rules::new(fixture.environment.settings(), "main").map_err(Failure::Unexpected)?;
+    let rules = RequestRules::new(fixture.environment.settings(), "main").map_err(Failure::Unexpected)?;
     let order = Order { due_ms: clock::wall_ms() + 3_600_000, ..order(fixture, jobs) };
     let starts: Vec<u64> = (0..jobs).step_by(usize::try_from(BATCH).unwrap_or(usize::MAX)).collect();
     let batches =

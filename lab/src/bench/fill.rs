@@ -11,7 +11,7 @@ use super::round::{body, request};
 use super::{IN, Options, per_second};
 use dwell::clock;
 use dwell::config::Redis;
-use dwell::request::{Request, Rules, Schedule, parse};
+use dwell::request::{NewJob, Request, RequestRules, parse};
 use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::{Environment, Failure};
 
@@ -48,7 +48,7 @@ pub(super) async fn far(environment: &Environment, options: &Options) -> Result<
 
 /// Stores jobs in a namespace. Returns the rate.
 pub(super) async fn fill(environment: &Environment, redis: &Redis, order: &Order, say: fn(&str)) -> Result<f64, Failure> {
-    let rules = Arc::new(Rules::new(environment.settings(), "main").map_err(Failure::Unexpected)?);
+    let rules = Arc::new(RequestRules::new(environment.settings(), "main").map_err(Failure::Unexpected)?);
     let next = Arc::new(AtomicU64::new(0));
     let began = clock::wall_us();
     let mut lines = JoinSet::new();
@@ -76,7 +76,7 @@ pub(super) async fn fill(environment: &Environment, redis: &Redis, order: &Order
 }
 
 /// The requests that an ingest makes of the messages with these numbers.
-pub(super) fn schedules(rules: &Rules, order: &Order, numbers: std::ops::Range<u64>) -> Result<Vec<Schedule>, Failure> {
+pub(super) fn schedules(rules: &RequestRules, order: &Order, numbers: std::ops::Range<u64>) -> Result<Vec<NewJob>, Failure> {
     numbers
         .map(|number| {
             let spread = if order.spread_ms > 0 { rand::random_range(0..order.spread_ms) } else { 0 };
@@ -87,7 +87,7 @@ pub(super) fn schedules(rules: &Rules, order: &Order, numbers: std::ops::Range<u
                 ..request(body(ROUND, number, order.body), order.due_ms + spread)
             };
             match parse(&message, rules, clock::wall_ms()) {
-                Ok(Request::Schedule(schedule)) => Ok(*schedule),
+                Ok(Request::NewJob(new_job)) => Ok(*new_job),
                 Ok(Request::Act(_)) => Err(Failure::Unexpected("a request to schedule was taken for an action".to_owned())),
                 Err(rejection) => Err(Failure::Unexpected(format!("a request to fill the store is refused: {}", rejection.detail))),
             }

@@ -1,4 +1,4 @@
-//! `dwell-lab demo`: real servers, a bridge, jobs, and their lateness.
+//! `dwell-lab demo`: real servers, a runtime, jobs, and their lateness.
 
 use crate::demo;
 use crate::demo::expectations::Summary;

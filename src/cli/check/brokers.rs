@@ -6,9 +6,9 @@ use dwell_connectors::{Caution, CautionKind, ConnectorError, ConsumerState, Erro
 use futures_util::future::join_all;
 
 use super::Check;
-use crate::bridge::{Needed, nothing_takes, of_dispatch, of_ingest};
 use crate::config::{Broker, Ingest, Settings};
 use crate::ingest::source_options;
+use crate::runtime::{Needed, nothing_takes, of_dispatch, of_ingest};
 use crate::units::show_time_ms;
 
 pub(super) async fn checks(settings: &Settings) -> Vec<Check> {

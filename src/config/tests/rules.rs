@@ -162,7 +162,7 @@ fn only_declare_gives_the_expired_queue_a_name() {
     // Without `expired_queue` this queue belongs to others.
     of("rejected = \"delay.in.expired\"");
     let text = "[brokers.o]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = []\n[ingest.z]\nbroker = \"o\"\nexpired_queue = \"late\"";
-    let rules = crate::request::Rules::direct(&Given::least(text).settings());
+    let rules = crate::request::RequestRules::direct(&Given::least(text).settings());
     let reads = |queue: &str| rules.brokers["o"].reads(&dwell_connectors::Destination::new(queue));
     assert_eq!([reads("delay.in"), reads("late"), reads("delay.in.expired")], [true, true, false]);
 }

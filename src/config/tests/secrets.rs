@@ -57,7 +57,7 @@ fn a_login_in_a_wrong_setting_is_not_shown() {
         ("[delivery]\nttr = \"soon\"", "soon"),
         ("[delivery]\nttr = \"h:6379\"", "h:6379"),
         ("[delivery]\nttr = \"2026-01-01T00:00:00Z\"", "2026-01-01T00:00:00Z"),
-        ("[delivery]\nttr = \"dwell::bridge\"", "dwell::bridge"),
+        ("[delivery]\nttr = \"dwell::runtime\"", "dwell::runtime"),
         ("[delivery]\nttr = \"https://*.internal/*\"", "https://*.internal/*"),
     ] {
         let problem = Given::least(text).problem().to_string();

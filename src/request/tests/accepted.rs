@@ -67,8 +67,9 @@ fn words_and_limits_at_their_edges() {
 #[test]
 fn due_is_never_earlier_than_asked() {
     let mut rules = rules(Kind::Nats);
-    let due =
-        |rules: &Rules, timestamp_ms, name: &str, value: &str| scheduled(&Message { timestamp_ms, ..message(&[(name, value)]) }, rules).due;
+    let due = |rules: &RequestRules, timestamp_ms, name: &str, value: &str| {
+        scheduled(&Message { timestamp_ms, ..message(&[(name, value)]) }, rules).due
+    };
     let old = Some(NOW - 3_600_000);
     assert_eq!(due(&rules, old, "delay-for", "1m"), Due::At(NOW - 3_540_000), "a backlog does not stretch it");
     assert_eq!(due(&rules, Some(NOW), "delay-for", "0"), Due::At(NOW));

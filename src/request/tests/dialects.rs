@@ -82,12 +82,12 @@ fn x_delay_is_as_rabbitmqs_plugin_reads_it() {
 #[test]
 fn the_fraction_of_an_x_delay_is_cut() {
     let mut rules = rules(Kind::Amqp);
-    let due = |rules: &Rules, value: Value| scheduled(&with(bare(&[("delay-target", "orders")]), "x-delay", value), rules).due;
+    let due = |rules: &RequestRules, value: Value| scheduled(&with(bare(&[("delay-target", "orders")]), "x-delay", value), rules).due;
     for value in [Value::F64(700.9), Value::F32(700.5), Value::F64(700.0), "700.9".into(), "700".into(), Value::I16(700)] {
         assert_eq!(due(&rules, value.clone()), Due::In(700), "{value:?}");
     }
     assert_eq!(due(&rules, Value::F64(-0.9)), Due::In(0));
-    let code = |rules: &Rules, value: Value| refused(&with(bare(&[("delay-target", "orders")]), "x-delay", value), rules);
+    let code = |rules: &RequestRules, value: Value| refused(&with(bare(&[("delay-target", "orders")]), "x-delay", value), rules);
     assert_eq!(code(&rules, Value::F64(-1.5)), Code::BadDelay);
     assert_eq!(code(&rules, Value::F64(1e12)), Code::DelayTooLong);
     for value in [Value::F64(f64::NAN), Value::F64(f64::INFINITY), "700.".into(), ".5".into(), "7e2".into(), "1.-5".into(), "".into()] {

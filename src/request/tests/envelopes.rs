@@ -6,7 +6,7 @@ use dwell_connectors::{Destination, Message};
 use super::*;
 use crate::job::{Action, Due};
 
-fn envelope_rules() -> Rules {
+fn envelope_rules() -> RequestRules {
     let mut rules = rules(Kind::Nats);
     rules.ingest.envelope = true;
     rules

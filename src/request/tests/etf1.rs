@@ -7,7 +7,7 @@ use dwell_connectors::{Message, Value};
 use super::*;
 use crate::job::{Action, Conflict, Due};
 
-fn by_key() -> Rules {
+fn by_key() -> RequestRules {
     let mut rules = rules(Kind::Kafka);
     rules.ingest.id_from_key = true;
     rules

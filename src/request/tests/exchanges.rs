@@ -21,8 +21,9 @@ fn at(exchange: &str, key: &str) -> Destination {
 #[test]
 fn targets_are_keys_on_the_named_exchange_or_the_ingests_own() {
     let mut rules = rules(Kind::Amqp);
-    let to =
-        |rules: &Rules, key, headers: &[(&str, &str)]| scheduled(&amqp(key, &[&[("delay-for", "1s")], headers].concat()), rules).job.to;
+    let to = |rules: &RequestRules, key, headers: &[(&str, &str)]| {
+        scheduled(&amqp(key, &[&[("delay-for", "1s")], headers].concat()), rules).job.to
+    };
     assert_eq!(to(&rules, "x", &[("delay-target", "orders")]), at("", "orders"));
     assert_eq!(to(&rules, "orders", &[]), at("", "orders"), "the key that it came with");
     assert_eq!(to(&rules, "x", &[("delay-target", "close.a"), ("delay-exchange", "shop")]), at("shop", "close.a"));
@@ -92,7 +93,7 @@ fn a_message_of_ours_is_a_new_request_for_so_many_rounds() {
         let message = with(amqp("orders", headers), "delayed-attempt", Value::I64(1));
         round.map_or(message.clone(), |round| with(message, "delayed-round", round))
     };
-    let round = |message: &Message, rules: &Rules| scheduled(message, rules).job.round;
+    let round = |message: &Message, rules: &RequestRules| scheduled(message, rules).job.round;
     assert_eq!(round(&amqp("orders", &[("x-delay", "5")]), &rules), 0);
     assert_eq!(round(&with(amqp("orders", &[("x-delay", "5")]), "delayed-round", Value::I64(9)), &rules), 0, "not of ours");
     assert_eq!(round(&ours(None, &[("x-delay", "5")]), &rules), 1);

@@ -5,13 +5,13 @@ use crate::job::{Conflict, Due};
 use crate::request::{due_within, from_fields};
 
 /// The rules of HTTP with this default broker.
-fn direct(broker: &str) -> Rules {
+fn direct(broker: &str) -> RequestRules {
     let own = rules(Kind::Nats);
     let ingest = Ingest { broker: broker.to_owned(), topic: String::new(), from_receipt: true, ..own.ingest.clone() };
-    Rules { name: String::new(), source: None, ingest, ..own }
+    RequestRules { name: String::new(), source: None, ingest, ..own }
 }
 
-fn ask(fields: &[(&str, &str)], message: &Message, broker: &str) -> Result<Schedule, Rejection> {
+fn ask(fields: &[(&str, &str)], message: &Message, broker: &str) -> Result<NewJob, Rejection> {
     let fields: Vec<(&str, String)> = fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     from_fields(&fields, message, &direct(broker), NOW)
 }
@@ -19,12 +19,12 @@ fn ask(fields: &[(&str, &str)], message: &Message, broker: &str) -> Result<Sched
 #[test]
 fn fields_are_read_as_headers_are() {
     let fields = [("id", "x"), ("for", "90s"), ("target", "orders.close"), ("retry", "none"), ("on-conflict", "keep"), ("max-late", "1m")];
-    let schedule = ask(&fields, &Message::new("body").with_header("tag", "t"), "nats").unwrap();
-    assert_eq!((schedule.id.as_str(), schedule.generated, schedule.due), ("x", false, Due::In(90_000)), "from receipt");
-    assert_eq!((schedule.conflict, schedule.job.retry, schedule.job.max_late_ms), (Conflict::Keep, Some(vec![]), Some(MINUTE)));
-    assert_eq!((schedule.job.origin.as_str(), &schedule.job.body[..], schedule.job.headers.text("tag")), ("", &b"body"[..], Some("t")));
+    let new_job = ask(&fields, &Message::new("body").with_header("tag", "t"), "nats").unwrap();
+    assert_eq!((new_job.id.as_str(), new_job.generated, new_job.due), ("x", false, Due::In(90_000)), "from receipt");
+    assert_eq!((new_job.conflict, new_job.job.retry, new_job.job.max_late_ms), (Conflict::Keep, Some(vec![]), Some(MINUTE)));
+    assert_eq!((new_job.job.origin.as_str(), &new_job.job.body[..], new_job.job.headers.text("tag")), ("", &b"body"[..], Some("t")));
     let other = ask(&fields, &Message::new("body"), "nats").unwrap();
-    assert!(other.origin.check && other.origin.fingerprint != schedule.origin.fingerprint, "each call is a request of its own");
+    assert!(other.origin.check && other.origin.fingerprint != new_job.origin.fingerprint, "each call is a request of its own");
     let nameless = ask(&fields[1..3], &Message::new("body"), "nats").unwrap();
     assert!(
         nameless.generated

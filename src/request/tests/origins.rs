@@ -86,20 +86,20 @@ fn on_amqp_what_lost_its_mark_is_looked_up_too() {
 #[test]
 fn on_amqp_a_delivery_without_the_mark_is_another_message_than_any_before() {
     let rules = rules(Kind::Amqp);
-    let mut one = Request::Schedule(Box::new(scheduled(&named(false, Some("m")), &rules)));
+    let mut one = Request::NewJob(Box::new(scheduled(&named(false, Some("m")), &rules)));
     let before = one.clone();
     assert!(one.take_another_id());
-    let (Request::Schedule(one), Request::Schedule(before)) = (&one, before) else { panic!("not schedules") };
+    let (Request::NewJob(one), Request::NewJob(before)) = (&one, before) else { panic!("not schedules") };
     assert!(one.id != before.id && one.origin.fingerprint != before.origin.fingerprint && one.first != before.first && !one.apart);
     // If the broker does not identify the message, the generation of the job identifies the call.
-    let told = |message: &Message, rules: &Rules| scheduled(message, rules).first.is_some();
+    let told = |message: &Message, rules: &RequestRules| scheduled(message, rules).first.is_some();
     assert!(told(&named(false, Some("m")).with_header("delay-id", "mine"), &rules));
     assert!(
         !told(&named(true, Some("m")), &rules)
             && !told(&named(false, None), &rules)
             && !told(&changed(|message| message.redelivered = false), &super::rules(Kind::Nats))
     );
-    let stays = |message: &Message, rules: &Rules| !Request::Schedule(Box::new(scheduled(message, rules))).take_another_id();
+    let stays = |message: &Message, rules: &RequestRules| !Request::NewJob(Box::new(scheduled(message, rules))).take_another_id();
     assert!(stays(&named(true, Some("m")), &rules), "a redelivery");
     assert!(stays(&named(false, None), &rules), "an id like no other");
     assert!(stays(&named(false, Some("m")).with_header("delay-id", "mine"), &rules), "an id of the producer's");

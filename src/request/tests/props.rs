@@ -132,9 +132,9 @@ prop_compose! {
 }
 
 /// The properties of an accepted schedule.
-fn keeps_its_promises(schedule: &Schedule, message: &Message, rules: &Rules, now_ms: i64) -> Result<(), TestCaseError> {
-    let job = &schedule.job;
-    prop_assert!(crate::job::JobId::new(schedule.id.as_str()).is_ok());
+fn keeps_its_promises(new_job: &NewJob, message: &Message, rules: &RequestRules, now_ms: i64) -> Result<(), TestCaseError> {
+    let job = &new_job.job;
+    prop_assert!(crate::job::JobId::new(new_job.id.as_str()).is_ok());
     for header in job.headers.iter() {
         let name = header.name.to_ascii_lowercase();
         prop_assert!(
@@ -148,7 +148,7 @@ fn keeps_its_promises(schedule: &Schedule, message: &Message, rules: &Rules, now
     prop_assert!((1..=rules.limits.max_ttr_ms).contains(&job.ttr_ms));
     prop_assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));
     let max_ms = rules.limits.max_delay_ms;
-    match schedule.due {
+    match new_job.due {
         Due::In(ms) | Due::Earlier { in_ms: ms, .. } => prop_assert!(ms <= max_ms),
         Due::At(at_ms) => prop_assert!(at_ms >= 0 && i128::from(at_ms) - i128::from(now_ms) <= i128::from(max_ms)),
     }
@@ -158,9 +158,9 @@ fn keeps_its_promises(schedule: &Schedule, message: &Message, rules: &Rules, now
             Some(from) => Due::Earlier { at_ms: from.saturating_add_unsigned(asked_ms), in_ms: asked_ms },
             None => Due::In(asked_ms),
         };
-        prop_assert_eq!(schedule.due, expected);
+        prop_assert_eq!(new_job.due, expected);
     } else if let Some(asked_ms) = message.headers.text("delay-until").and_then(|text| crate::units::parse_time_ms(text).ok()) {
-        prop_assert_eq!(schedule.due, Due::At(asked_ms.max(0)));
+        prop_assert_eq!(new_job.due, Due::At(asked_ms.max(0)));
     }
     Ok(())
 }
@@ -180,7 +180,7 @@ proptest! {
         rules.ingest.missing_delay_immediate = immediate;
         rules.ingest.id_from_key = id_from_key;
         match parse(&message, &rules, now_ms) {
-            Ok(Request::Schedule(schedule)) => keeps_its_promises(&schedule, &message, &rules, now_ms)?,
+            Ok(Request::NewJob(new_job)) => keeps_its_promises(&new_job, &message, &rules, now_ms)?,
             Ok(Request::Act(act)) => prop_assert!(act.action != crate::job::Action::Schedule),
             Err(rejection) => prop_assert!(rejection.detail.len() < 1_500 && !rejection.detail.chars().any(char::is_control), "{:?}", rejection.detail),
         }

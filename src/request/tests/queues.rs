@@ -14,11 +14,11 @@ fn request(queue: &str) -> Message {
 }
 
 /// The rules of HTTP where there are queues alone.
-fn queues_alone() -> Rules {
-    Rules { brokers: BTreeMap::new(), ..rules(Kind::Direct) }
+fn queues_alone() -> RequestRules {
+    RequestRules { brokers: BTreeMap::new(), ..rules(Kind::Direct) }
 }
 
-fn ask(fields: &[(&str, &str)], rules: &Rules) -> Result<Schedule, Rejection> {
+fn ask(fields: &[(&str, &str)], rules: &RequestRules) -> Result<NewJob, Rejection> {
     let fields: Vec<(&str, String)> = fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     from_fields(&fields, &Message::new("body"), rules, NOW)
 }
@@ -33,9 +33,9 @@ fn a_job_of_a_queue_takes_the_rules_of_the_queue() {
     }
     let own = [("delay-ttr", "90s"), ("delay-retry", "none"), ("delay-confirm", "consumer"), ("delay-late", "drop"), ("delay-id", "a")];
     let message = own.iter().fold(request("orders.eu"), |message, (name, value)| message.with_header(*name, *value));
-    let schedule = scheduled(&message, &rules(Kind::Nats));
-    let job = schedule.job;
-    assert_eq!((schedule.id.as_str(), job.queue.as_deref(), job.ttr_ms), ("a", Some("orders.eu"), 90_000));
+    let new_job = scheduled(&message, &rules(Kind::Nats));
+    let job = new_job.job;
+    assert_eq!((new_job.id.as_str(), job.queue.as_deref(), job.ttr_ms), ("a", Some("orders.eu"), 90_000));
     assert_eq!((job.retry, job.confirm, job.late), (Some(vec![]), Confirm::Broker, Some(Late::Drop)));
     let job = scheduled(&message_for_target(), &rules(Kind::Nats)).job;
     assert_eq!((job.queue, job.retry, job.on_timeout), (None, None, OnTimeout::Ready));
@@ -138,11 +138,11 @@ fn key_tombstone_and_properties_become_headers() {
 
 #[test]
 fn a_request_says_whether_its_queue_is_full() {
-    let (rules, gauge) = (rules(Kind::Nats), QueueGauge::default());
-    let rules = Rules { gauge: gauge.clone(), ..rules };
-    gauge.set(["orders.eu".to_owned()].into());
+    let (rules, full_queues) = (rules(Kind::Nats), FullQueues::default());
+    let rules = RequestRules { full_queues: full_queues.clone(), ..rules };
+    full_queues.set(["orders.eu".to_owned()].into());
     assert!(scheduled(&request("orders.eu"), &rules).queue_full && !scheduled(&request("orders.us"), &rules).queue_full);
-    gauge.set(std::collections::HashSet::new());
+    full_queues.set(std::collections::HashSet::new());
     assert!(!scheduled(&request("orders.eu"), &rules).queue_full);
     let refusal = rules.queue_full("orders.eu");
     assert_eq!(refusal.to_string(), "queue_full: the queue `orders.eu` has max_jobs of queues.\"orders.*\", 5: send it again later");
@@ -151,8 +151,8 @@ fn a_request_says_whether_its_queue_is_full() {
 #[test]
 fn over_http_a_queue_needs_no_broker() {
     let rules = queues_alone();
-    let schedule = ask(&[("queue", "emails"), ("for", "1m")], &rules).unwrap();
-    assert_eq!((schedule.job.queue.as_deref(), schedule.due, schedule.job.origin.as_str()), (Some("emails"), Due::In(MINUTE), ""));
+    let new_job = ask(&[("queue", "emails"), ("for", "1m")], &rules).unwrap();
+    assert_eq!((new_job.job.queue.as_deref(), new_job.due, new_job.job.origin.as_str()), (Some("emails"), Due::In(MINUTE), ""));
     let refused = |fields: &[(&str, &str)]| ask(fields, &rules).unwrap_err().to_string();
     assert_eq!(refused(&[("for", "1m")]), "missing_target: the request names no queue: add `queue`");
     assert_eq!(refused(&[("for", "1m"), ("target", "a")]), "unknown_broker: the settings have no broker: name a queue instead");

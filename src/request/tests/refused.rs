@@ -221,8 +221,8 @@ fn settings_without_the_ingest_are_told() {
         shutdown: crate::config::Shutdown { drain_ms: 1 },
         runtime: crate::config::Runtime::default(),
     };
-    assert!(Rules::new(&unknown, "other").expect_err("no such ingest").contains("[ingest.other]"));
-    assert!(Rules::new(&unknown, "main").expect_err("no such broker").contains("[brokers.nats]"));
+    assert!(RequestRules::new(&unknown, "other").expect_err("no such ingest").contains("[ingest.other]"));
+    assert!(RequestRules::new(&unknown, "main").expect_err("no such broker").contains("[brokers.nats]"));
 }
 
 /// Headers that on NATS only a producer without a client library can send.

@@ -1,4 +1,4 @@
-//! A producer and a consumer, over the same connectors as the bridge.
+//! A producer and a consumer, over the same connectors as the runtime.
 
 use std::time::Duration;
 

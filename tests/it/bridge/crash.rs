@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use dwell::bridge::Roles;
 use dwell::dispatch::LEASE_MARGIN;
 use dwell::fleet::{Fleet, WakeUps};
 use dwell::job::{DeadReason, JobId};
 use dwell::rescue::Rescue;
+use dwell::runtime::Roles;
 use dwell::store::Store;
 use dwell::store::reader::lookup::Place;
 use dwell_connectors::memory::Fault;

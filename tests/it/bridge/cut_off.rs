@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use dwell::bridge::Bridge;
 use dwell::job::JobId;
+use dwell::runtime::Runtime;
 use dwell::store::Store;
 use dwell::telemetry::Metrics;
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
@@ -17,16 +17,16 @@ const PAUSED: &str = r#"dwell_ingest_paused{reason="redis"}"#;
 /// Another instance, which reaches Redis straight; that of `env` does through the proxy.
 struct Other {
     metrics: Metrics,
-    _bridge: Bridge,
+    _bridge: Runtime,
 }
 
 async fn pair(set: &[(&str, &str)]) -> (Environment, Other, Proxy) {
     let mut env = Environment::idle(RedisOptions::default(), set).await;
-    let (bridge, metrics) = instance(&env.settings, ALL).await;
+    let (runtime, metrics) = instance(&env.settings, ALL).await;
     let link = Proxy::start(format!("127.0.0.1:{}", env.redis.port())).await.unwrap();
     env.settings.redis.urls = vec![format!("redis://{}", link.address())];
     env.run(ALL).await;
-    (env, Other { metrics, _bridge: bridge }, link)
+    (env, Other { metrics, _bridge: runtime }, link)
 }
 
 /// Whether an instance holds nothing and reads nothing because of Redis.

@@ -1,11 +1,11 @@
-//! The environment of these tests: a Redis, a broker in memory and a bridge between them.
+//! The environment of these tests: a Redis, a broker in memory and a runtime between them.
 
 use std::time::Duration;
 
-use dwell::bridge::{Bridge, Failure, Roles, StartError};
 use dwell::config::{self, Overrides, Settings};
 use dwell::job::JobId;
 use dwell::readiness::Readiness;
+use dwell::runtime::{Failure, Roles, Runtime, StartError};
 use dwell::store::Store;
 use dwell::store::reader::lookup::{Place, StoredJob};
 use dwell::telemetry::Metrics;
@@ -18,14 +18,14 @@ use crate::support::{DEADLINE, metric, wait_until};
 /// What an instance does where a test says nothing else.
 pub(super) const ALL: Roles = Roles { ingest: true, dispatch: true };
 
-/// Redis, broker and bridge. The broker has every topic that the settings name, and `orders.a`,
+/// Redis, broker and runtime. The broker has every topic that the settings name, and `orders.a`,
 /// `orders.b` and `replies`.
 pub(super) struct Environment {
     pub(super) redis: RedisServer,
     pub(super) broker: Broker,
     pub(super) settings: Settings,
     pub(super) metrics: Metrics,
-    bridge: Option<Bridge>,
+    runtime: Option<Runtime>,
 }
 
 impl Environment {
@@ -36,18 +36,18 @@ impl Environment {
         env
     }
 
-    /// Redis and the broker run, the bridge does not yet.
+    /// Redis and the broker run, the runtime does not yet.
     pub(super) async fn idle(redis: RedisOptions, set: &[(&str, &str)]) -> Environment {
         let redis = RedisServer::start(redis).await.unwrap();
         let broker = Broker::with_topics(["delay.in", "delay.rejected", "delay.dead", "orders.a", "orders.b", "replies"]);
         let settings = settings(&redis.url(), &broker, set);
-        Environment { metrics: counters(&settings), redis, broker, settings, bridge: None }
+        Environment { metrics: counters(&settings), redis, broker, settings, runtime: None }
     }
 
     /// Starts an instance, with counters of its own.
     pub(super) async fn run(&mut self, roles: Roles) {
-        let (bridge, metrics) = instance(&self.settings, roles).await;
-        (self.bridge, self.metrics) = (Some(bridge), metrics);
+        let (runtime, metrics) = instance(&self.settings, roles).await;
+        (self.runtime, self.metrics) = (Some(runtime), metrics);
     }
 
     /// Starts an instance that waits for what is away, for this long at most where that is said:
@@ -56,25 +56,25 @@ impl Environment {
         self.metrics = counters(&self.settings);
         let readiness = Readiness::new(self.settings.ingest.keys().map(String::as_str));
         let traces = Default::default();
-        let begun = Bridge::begin(&self.settings, ALL, patience, &self.metrics, &traces, &readiness);
-        self.bridge = Some(begun.await?);
+        let begun = Runtime::begin(&self.settings, ALL, patience, &self.metrics, &traces, &readiness);
+        self.runtime = Some(begun.await?);
         Ok(readiness)
     }
 
     /// Waits until the instance cannot go on: why.
     pub(super) async fn failed(&mut self) -> Failure {
-        let failed = self.bridge.as_mut().unwrap().failed();
+        let failed = self.runtime.as_mut().unwrap().failed();
         tokio::time::timeout(DEADLINE, failed).await.expect("the instance ends by itself")
     }
 
     /// As SIGTERM does: true where all was settled.
     pub(super) async fn stop(&mut self, drain: Duration) -> bool {
-        self.bridge.take().unwrap().stop(drain).await
+        self.runtime.take().unwrap().stop(drain).await
     }
 
     /// As SIGKILL does: nothing is settled or given back.
     pub(super) fn crash(&mut self) {
-        self.bridge = None;
+        self.runtime = None;
     }
 
     /// A producer sends this.
@@ -102,7 +102,7 @@ impl Environment {
         wait_until(&format!("{series} is {value}"), async || (self.metric(series) == value).then_some(())).await;
     }
 
-    /// A link to the store beside the bridge's.
+    /// A link to the store beside the runtime's.
     pub(super) async fn store(&self) -> Store {
         Store::attach(&self.settings.redis).await.unwrap()
     }
@@ -136,12 +136,12 @@ impl Environment {
 }
 
 /// Starts an instance with these settings, and gives its counters.
-pub(super) async fn instance(settings: &Settings, roles: Roles) -> (Bridge, Metrics) {
+pub(super) async fn instance(settings: &Settings, roles: Roles) -> (Runtime, Metrics) {
     let metrics = counters(settings);
     let readiness = Readiness::new(settings.ingest.keys().map(String::as_str).filter(|_| roles.ingest));
-    let bridge = Bridge::start(settings, roles, &metrics, &Default::default(), &readiness).await.unwrap();
-    wait_until("the bridge is ready", async || readiness.is_ready().then_some(())).await;
-    (bridge, metrics)
+    let runtime = Runtime::start(settings, roles, &metrics, &Default::default(), &readiness).await.unwrap();
+    wait_until("the runtime is ready", async || readiness.is_ready().then_some(())).await;
+    (runtime, metrics)
 }
 
 fn counters(settings: &Settings) -> Metrics {

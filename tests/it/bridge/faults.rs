@@ -45,7 +45,7 @@ async fn a_refusing_target_starves_no_other() {
     for n in 0..2000 {
         env.send(request(&format!("refused-{n}"), "0"));
     }
-    env.run(dwell::bridge::Roles { ingest: true, dispatch: false }).await;
+    env.run(dwell::runtime::Roles { ingest: true, dispatch: false }).await;
     env.taken().await;
     env.stop(Duration::from_secs(5)).await;
     env.run(ALL).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dwell::bridge::Roles;
+use dwell::runtime::Roles;
 use dwell::store::reader::lookup::Place;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Fault;

@@ -20,7 +20,7 @@ async fn a_cancel_delivered_twice_has_one_verdict_and_it_is_true() {
     env.broker.fail("orders.a", Fault::Delay(Duration::from_millis(30)));
     env.run(ALL).await;
     let other =
-        dwell::bridge::Bridge::start(&env.settings, ALL, &env.metrics, &Default::default(), &Readiness::new(["main"])).await.unwrap();
+        dwell::runtime::Runtime::start(&env.settings, ALL, &env.metrics, &Default::default(), &Readiness::new(["main"])).await.unwrap();
 
     let mut book = Verdicts::default();
     let first_ms = clock::wall_ms() + 1500;

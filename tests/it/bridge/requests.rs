@@ -8,7 +8,7 @@ use dwell::fleet::{Fleet, WakeUps};
 use dwell::ingest::{Ingest, Parts};
 use dwell::publisher::Publisher;
 use dwell::readiness::Readiness;
-use dwell::request::Rules;
+use dwell::request::RequestRules;
 use dwell::store::Store;
 use dwell::store::reader::lookup::Place;
 use dwell_connectors::memory::Fault;
@@ -224,7 +224,7 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
     let (publisher, _reports) = Publisher::new("main", source.clone(), Duration::from_secs(20), None);
     let consumers = crate::support::consumers(&store);
     let ingest = Ingest::new(Parts {
-        rules: Rules::new(&env.settings, "main").unwrap(),
+        rules: RequestRules::new(&env.settings, "main").unwrap(),
         source,
         rejected: Destination::new("delay.rejected"),
         publisher: publisher.clone(),

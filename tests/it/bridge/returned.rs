@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use dwell::bridge::Roles;
 use dwell::job::{Action, JobId};
 use dwell::request::act_on;
+use dwell::runtime::Roles;
 use dwell::store::reader::lookup::Place;
 use dwell_connectors::Message;
 use dwell_connectors::memory::Broker;

@@ -1,6 +1,6 @@
 //! Instances that only read requests beside instances that only deliver.
 
-use dwell::bridge::Roles;
+use dwell::runtime::Roles;
 use dwell_testkit::servers::RedisOptions;
 use futures_util::StreamExt;
 

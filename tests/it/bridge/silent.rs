@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use dwell::bridge::Roles;
 use dwell::job::JobId;
+use dwell::runtime::Roles;
 use dwell::store::reader::lookup::Place;
 use dwell_connectors::memory::Fault;
 

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use dwell::bridge::{Cause, Failure, StartError};
 use dwell::config;
 use dwell::readiness::{Readiness, Waiting};
+use dwell::runtime::{Cause, Failure, StartError};
 use dwell::store::reader::lookup::Place;
 use dwell_connectors::memory::{self, Broker};
 use dwell_connectors::{BrokerConfig, ErrorKind};
@@ -156,7 +156,7 @@ async fn a_redis_that_is_away_is_waited_for() {
     let metrics = dwell::telemetry::Metrics::new(["main"], ["main"]);
     let readiness = Readiness::new(["main"]);
     let (settings, traces) = (env.settings.clone(), Default::default());
-    let mut beginning = Box::pin(dwell::bridge::Bridge::begin(&settings, ALL, None, &metrics, &traces, &readiness));
+    let mut beginning = Box::pin(dwell::runtime::Runtime::begin(&settings, ALL, None, &metrics, &traces, &readiness));
     let paused = wait_until("redis is named", async || {
         readiness.waiting().iter().any(|(what, why)| *what == Waiting::Store && why.contains("redis://")).then(|| metrics.encode())
     });
@@ -168,10 +168,10 @@ async fn a_redis_that_is_away_is_waited_for() {
     assert!(crate::support::metric(&paused, r#"dwell_redis_errors_total{class="io"}"#) >= 1.0);
     env.send(request("while", "0"));
     env.redis.restart().await.unwrap();
-    let bridge = tokio::time::timeout(DEADLINE, beginning).await.expect("it begins with redis").unwrap();
+    let runtime = tokio::time::timeout(DEADLINE, beginning).await.expect("it begins with redis").unwrap();
     env.arrived("orders.a", 1).await;
     assert_eq!(crate::support::metric(&metrics.encode(), r#"dwell_ingest_paused{reason="redis"}"#), 0.0);
-    assert!(bridge.stop(Duration::from_secs(5)).await);
+    assert!(runtime.stop(Duration::from_secs(5)).await);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dwell::config::Settings;
 use dwell::dispatch::lease_of;
-use dwell::store::admin::fsck::{self, Finding, Rules};
+use dwell::store::admin::fsck::{self, Finding, FsckRules};
 use dwell::store::admin::sweep::SweepRules;
 use dwell_testkit::servers::RedisOptions;
 use tokio_util::sync::CancellationToken;
@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::environment::{Environment, SETTLE, published};
 use crate::support::wait_within;
 
-fn rules(settings: &Settings) -> Rules {
+fn rules(settings: &Settings) -> FsckRules {
     let delivery = &settings.delivery;
-    Rules {
+    FsckRules {
         lease_ms: u64::try_from(lease_of(delivery).as_millis()).unwrap(),
         retry_ms: delivery.retry_ms.clone(),
         sweep: SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms },
@@ -65,7 +65,7 @@ async fn a_hundred_thousand_jobs_take_seconds_and_redis_answers_meanwhile() {
         let requests: Vec<_> = (from..from + 2000).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
         fixture.store.queue.schedule(&requests).await.unwrap();
     }
-    let rules = Rules { lease_ms: 20_000, retry_ms: Vec::new(), sweep: crate::store::fixture::KEEP, repair: true };
+    let rules = FsckRules { lease_ms: 20_000, retry_ms: Vec::new(), sweep: crate::store::fixture::KEEP, repair: true };
     let settings = fixture.settings.clone();
     let began = Instant::now();
     let checking = tokio::spawn(async move { fsck::run(&settings, rules, &mut |finding| panic!("{finding:?}")).await.unwrap() });

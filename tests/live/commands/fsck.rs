@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dwell::job::{Action, DeadReason, Due};
 use dwell::store::admin::fsck::Problem;
-use dwell::store::queue::lease::Lease;
+use dwell::store::queue::claim::ClaimedJob;
 use dwell::store::queue::settle::{Bury, Completion, SettleResult};
 use redis::ToRedisArgs;
 use serde_json::Value;
@@ -68,7 +68,7 @@ impl Damaged {
     }
 
     /// A job that is claimed.
-    async fn claimed(&self, id: &str) -> Lease {
+    async fn claimed(&self, id: &str) -> ClaimedJob {
         self.listed.fixture.put(request(id, number(id), PAST)).await;
         one_of(self.listed.fixture.store.queue.claim(self.bucket(id), MAIN, LEASE, 1, 1 << 20).await.unwrap())
     }
@@ -134,12 +134,12 @@ impl Damaged {
     }
 
     /// What `fsck` calls the lease of this job.
-    fn lease_of(lease: &Lease) -> String {
+    fn lease_of(lease: &ClaimedJob) -> String {
         lease.token.lease.nonce.iter().fold("lease ".to_owned(), |name, byte| format!("{name}{byte:02x}"))
     }
 
     /// Damage by one command on the job's lease.
-    async fn hurt_lease(&mut self, lease: &Lease, command: &str, name: &str) {
+    async fn hurt_lease(&mut self, lease: &ClaimedJob, command: &str, name: &str) {
         self.redis(command, &self.key(lease.id.as_str(), name), &lease.token.lease.nonce[..]).await;
         self.expect(&Damaged::lease_of(lease), Problem::LeaseWithoutOwner);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dwell::config::Redis;
 use dwell::job::{Due, Job};
-use dwell::request::Schedule;
+use dwell::request::NewJob;
 use dwell::store::{Store, Unobserved};
 use dwell_connectors::Value as HeaderValue;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ impl Queues {
     async fn add(&self, id: &str, queue: &str, body: &'static [u8], due: Due) {
         let mut job = Job { retry: Some(vec![60_000]), ..Job::for_queue(queue, body) };
         job.headers.push("tag", HeaderValue::from("t"));
-        self.store.queue.schedule(&[Schedule::new(job, due).id(id.parse().unwrap())]).await.unwrap();
+        self.store.queue.schedule(&[NewJob::new(job, due).id(id.parse().unwrap())]).await.unwrap();
     }
 
     fn run(&self, arguments: &[&str]) -> Said {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use dwell::config::Redis;
-use dwell::store::admin::fsck::{self, Rules};
+use dwell::store::admin::fsck::{self, FsckRules};
 use dwell::store::error::StoreError;
 use dwell::store::{Store, Unobserved, fleet};
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer, find};
@@ -85,7 +85,7 @@ async fn everything(redis: &Redis) -> Result<(), StoreError> {
         ended = listening => ended?,
         _ = hears => {}
     }
-    let rules = Rules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair: true };
+    let rules = FsckRules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair: true };
     fsck::run(redis, rules, &mut |_| {}).await.map(drop)
 }
 

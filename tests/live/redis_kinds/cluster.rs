@@ -118,7 +118,7 @@ async fn damage_is_found_on_every_master() {
         cluster.nodes[master].order(&["SET", &key, "x"]).await.unwrap();
         odd.insert(key);
     }
-    let rules = fsck::Rules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair: false };
+    let rules = fsck::FsckRules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair: false };
     let mut found = HashSet::new();
     fsck::run(&settings, rules, &mut |finding| {
         assert_eq!(finding.problem, fsck::Problem::UnknownKey);

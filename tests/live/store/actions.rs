@@ -2,7 +2,7 @@
 
 use dwell::job::{Action, DeadReason, Due, Verdict};
 use dwell::request::Act;
-use dwell::store::queue::lease::Lease;
+use dwell::store::queue::claim::ClaimedJob;
 use dwell::store::queue::settle::{Bury, Completion, Retry, SettleResult};
 use dwell::store::record::Generation;
 
@@ -250,7 +250,7 @@ async fn fail_waits_the_next_step_and_dies_at_the_end_of_the_array() {
     let answer = fixture.store.queue.act(&action(Action::Fail, "default", 3), RETRY).await.unwrap();
     assert!(answer.due_ms.unwrap() >= now + 1_000_000);
     assert_eq!(fixture.act(&action(Action::Fail, "own", 4)).await, Verdict::Failed);
-    let lease: Lease = fixture.claim_one().await;
+    let lease: ClaimedJob = fixture.claim_one().await;
     assert_eq!((lease.id.as_str(), lease.state.step, lease.state.attempt), ("own", 1, 2));
     assert!(lease.state.last_error.contains("fail"), "{}", lease.state.last_error);
     // The array is used up: it dies, by way of the dead letters.

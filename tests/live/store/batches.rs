@@ -9,7 +9,7 @@ use dwell_testkit::servers::{RedisOptions, RedisServer};
 use super::fixture::{FAR, Fixture, MAIN, PAST, RETRY, action, open, request};
 
 fn put(name: &str, message: u64) -> Request {
-    Request::Schedule(Box::new(request(name, message, FAR)))
+    Request::NewJob(Box::new(request(name, message, FAR)))
 }
 
 fn word(what: Action, name: &str, message: u64) -> Request {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
-use dwell::request::{Act, Schedule};
+use dwell::request::{Act, NewJob};
 use dwell::store::admin::sweep::SweepRules;
 use dwell::store::queue::settle::{Retry, SettleResult};
 
@@ -12,13 +12,13 @@ use super::fixture::{Fixture, KEEP, MAIN, PAST, RETRY, action, held, request, re
 
 #[derive(Clone)]
 enum Message {
-    Schedule(Box<Schedule>),
+    NewJob(Box<NewJob>),
     Act(Box<Act>),
 }
 
 /// The message schedules the job.
 fn s(message: u64) -> Message {
-    Message::Schedule(Box::new(request("a", message, PAST)))
+    Message::NewJob(Box::new(request("a", message, PAST)))
 }
 
 fn act(what: Action, message: u64) -> Message {
@@ -29,7 +29,7 @@ async fn deliver(fixture: &Fixture, messages: &[Message]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for message in messages {
         verdicts.push(match message {
-            Message::Schedule(request) => fixture.put((**request).clone()).await,
+            Message::NewJob(request) => fixture.put((**request).clone()).await,
             Message::Act(act) => fixture.act(act).await,
         });
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell::job::{Conflict, Due};
-use dwell::request::Schedule;
-use dwell::store::queue::lease::{ClaimRequest, Lease};
+use dwell::request::NewJob;
+use dwell::store::queue::claim::{ClaimRequest, ClaimedJob};
 use dwell::store::queue::settle::{Release, Retry, SettleResult};
 use dwell::store::reader::lookup::Place;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -294,7 +294,7 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     let error = fixture.store.queue.act(&super::fixture::action(dwell::job::Action::Cancel, "later-000", 2000), &[]).await.unwrap_err();
     assert!(error.class == dwell::store::error::Class::Script && error.message.contains("DWELL_VERSION"), "{error}");
     for conflict in [Conflict::Replace, Conflict::Keep, Conflict::Reject] {
-        let error = fixture.store.queue.schedule(&[Schedule { conflict, ..request("later-000", 2001, FAR) }]).await.unwrap_err();
+        let error = fixture.store.queue.schedule(&[NewJob { conflict, ..request("later-000", 2001, FAR) }]).await.unwrap_err();
         assert!(error.is_unreadable(), "{error}");
     }
     let before = fixture.redis(&["HGET", &fixture.key("jobs"), "later-000"]).await;
@@ -378,7 +378,7 @@ async fn what_a_claim_took_without_our_hearing_of_it_is_given_back_unburned() {
     fixture.put(request("a", 1, PAST)).await;
     fixture.put(request("other", 2, PAST)).await;
     // Taken by another instance, under another nonce: not touched.
-    let other: Lease = fixture.store.queue.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
+    let other: ClaimedJob = fixture.store.queue.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
     let lossy = Lossy::beside(&fixture).await;
     lossy.lose_a_claim(&fixture, 128, Duration::ZERO).await;
     assert_eq!((fixture.place("a").await, fixture.place("other").await), ("lease".to_owned(), "lease".to_owned()));
@@ -413,7 +413,7 @@ async fn claims_at_once_take_different_jobs_under_different_leases() {
     fixture.store.queue.schedule(&batch).await.unwrap();
     let claims = (0..4).map(|_| fixture.store.queue.claim(0, MAIN, LEASE, 5, 1 << 20));
     let taken = futures_util::future::try_join_all(claims).await.unwrap();
-    let jobs: Vec<&Lease> = taken.iter().flat_map(|taken| &taken.jobs).collect();
+    let jobs: Vec<&ClaimedJob> = taken.iter().flat_map(|taken| &taken.jobs).collect();
     let ids: std::collections::HashSet<&str> = jobs.iter().map(|lease| lease.id.as_str()).collect();
     let leases: std::collections::HashSet<[u8; 8]> = jobs.iter().map(|lease| lease.token().lease.nonce).collect();
     assert_eq!((jobs.len(), ids.len(), leases.len()), (20, 20, 4));

@@ -1,8 +1,8 @@
 //! Jobs of queues with an end of their own, and the index of the ends.
 
 use dwell::job::{Due, Job};
-use dwell::request::Schedule;
-use dwell::store::queue::acknowledge::{Acknowledge, LeaseVerdict, Word};
+use dwell::request::NewJob;
+use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 use dwell::store::queue::ends::{EndsLook, Over};
 use dwell::store::queue::pop::{PopLimits, Popped};
 
@@ -14,7 +14,7 @@ async fn put(fixture: &Fixture, name: &str, due: Due, ends_ms: Option<i64>) {
         fixture.store.queue.note_end(&id(name), ends_ms).await.unwrap();
     }
     let job = Job { ends_ms, ..Job::for_queue("q", "body") };
-    fixture.store.queue.schedule(&[Schedule::new(job, due).id(id(name))]).await.unwrap();
+    fixture.store.queue.schedule(&[NewJob::new(job, due).id(id(name))]).await.unwrap();
 }
 
 async fn look(fixture: &Fixture) -> EndsLook {
@@ -95,10 +95,10 @@ async fn count(fixture: &Fixture, command: &str, name: &str) -> i64 {
 async fn a_thousand_ends_in_any_state_leave_one_entry_each() {
     let fixture = Fixture::with(1, &["main"]).await;
     let now_ms = fixture.store.read_clock().await.unwrap() / 1000;
-    let jobs: Vec<Schedule> = (0..1100)
+    let jobs: Vec<NewJob> = (0..1100)
         .map(|n| {
             let due = if n % 2 == 0 { PAST } else { FAR };
-            Schedule::new(Job { ends_ms: Some(now_ms), ..Job::for_queue("q", "body") }, due).id(id(&format!("job-{n}")))
+            NewJob::new(Job { ends_ms: Some(now_ms), ..Job::for_queue("q", "body") }, due).id(id(&format!("job-{n}")))
         })
         .collect();
     for job in &jobs {
@@ -106,13 +106,13 @@ async fn a_thousand_ends_in_any_state_leave_one_entry_each() {
     }
     fixture.store.queue.schedule(&jobs).await.unwrap();
     // Some are dead, some in the lease of a rescue, some held.
-    let word = |job: &Popped| Acknowledge {
+    let action = |job: &Popped| Acknowledgement {
         id: job.id.clone(),
         lease: job.lease.clone(),
-        word: Word::Fail { wait_ms: None, error: String::new() },
+        action: LeaseAction::Fail { wait_ms: None, error: String::new() },
     };
-    let words: Vec<Acknowledge> = take(&fixture, 100, 600_000).await.iter().map(word).collect();
-    let died = fixture.store.queue.acknowledge(&words).await;
+    let acknowledgements: Vec<Acknowledgement> = take(&fixture, 100, 600_000).await.iter().map(action).collect();
+    let died = fixture.store.queue.acknowledge(&acknowledgements).await;
     assert!(died.iter().all(|answer| answer.as_ref().unwrap().verdict == LeaseVerdict::Dead));
     assert_eq!(take(&fixture, 100, 0).await.len(), 100);
     let rescued = fixture.store.queue.rescue(0, super::fixture::LEASE, 128, 1 << 20).await.unwrap().jobs;

@@ -8,11 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use dwell::config::Redis;
 use dwell::job::{Action, Confirm, Conflict, Due, Job, JobId, OnTimeout, Verdict};
-use dwell::request::{Act, Origin, Schedule};
+use dwell::request::{Act, NewJob, Origin};
 use dwell::store::admin::sweep::SweepRules;
-use dwell::store::queue::lease::{Claimed, Lease};
+use dwell::store::queue::claim::{Claim, ClaimedJob};
 use dwell::store::queue::schedule::Answer;
-use dwell::store::queue::settle::{Completion, LeaseToken, Release, Retry, SettleResult};
+use dwell::store::queue::settle::{ClaimToken, Completion, Release, Retry, SettleResult};
 use dwell::store::{Store, Unobserved};
 use dwell_connectors::{Destination, Headers};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -78,12 +78,12 @@ impl Fixture {
         Fixture { store: open(&settings, brokers).await, raw: redis_link(url).await, settings, _server: None }
     }
 
-    pub(crate) async fn one(&self, request: Schedule) -> Answer {
+    pub(crate) async fn one(&self, request: NewJob) -> Answer {
         self.store.queue.schedule(&[request]).await.unwrap().answers[0]
     }
 
     /// Schedules and answers the verdict.
-    pub(crate) async fn put(&self, request: Schedule) -> Verdict {
+    pub(crate) async fn put(&self, request: NewJob) -> Verdict {
         self.one(request).await.verdict
     }
 
@@ -91,37 +91,37 @@ impl Fixture {
         self.store.queue.act(act, RETRY).await.unwrap().verdict
     }
 
-    pub(crate) async fn claim(&self) -> Claimed {
+    pub(crate) async fn claim(&self) -> Claim {
         self.claim_for(LEASE).await
     }
 
-    pub(crate) async fn claim_for(&self, lease: Duration) -> Claimed {
+    pub(crate) async fn claim_for(&self, lease: Duration) -> Claim {
         self.store.queue.claim(0, MAIN, lease, 128, 1 << 20).await.unwrap()
     }
 
     /// Claims exactly one.
-    pub(crate) async fn claim_one(&self) -> Lease {
+    pub(crate) async fn claim_one(&self) -> ClaimedJob {
         one_of(self.claim().await)
     }
 
-    pub(crate) async fn rescue_one(&self) -> Lease {
+    pub(crate) async fn rescue_one(&self) -> ClaimedJob {
         one_of(self.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap())
     }
 
-    pub(crate) async fn complete(&self, lease: &Lease) -> bool {
+    pub(crate) async fn complete(&self, lease: &ClaimedJob) -> bool {
         self.store.queue.complete(0, &[held(lease)], Completion::Fired).await.unwrap()[0] == SettleResult::Settled
     }
 
-    pub(crate) async fn hold(&self, lease: &Lease, ttr_ms: u32) -> bool {
+    pub(crate) async fn hold(&self, lease: &ClaimedJob, ttr_ms: u32) -> bool {
         self.store.queue.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0] == SettleResult::Settled
     }
 
-    pub(crate) async fn release(&self, lease: &Lease, unpublished: bool) -> bool {
+    pub(crate) async fn release(&self, lease: &ClaimedJob, unpublished: bool) -> bool {
         let release = Release { job: held(lease), pause_ms: 0, unpublished };
         self.store.queue.release(0, MAIN, &[release]).await.unwrap()[0] == SettleResult::Settled
     }
 
-    pub(crate) async fn retry(&self, lease: &Lease, wait_ms: u64) -> bool {
+    pub(crate) async fn retry(&self, lease: &ClaimedJob, wait_ms: u64) -> bool {
         self.store.queue.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0] == SettleResult::Settled
     }
 
@@ -223,16 +223,16 @@ pub(crate) fn in_leases(dump: &BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, id:
     found
 }
 
-pub(crate) fn one_of(taken: Claimed) -> Lease {
+pub(crate) fn one_of(taken: Claim) -> ClaimedJob {
     assert_eq!((taken.jobs.len(), taken.broken.len()), (1, 0));
     taken.jobs.into_iter().next().unwrap()
 }
 
-pub(crate) fn held(lease: &Lease) -> LeaseToken {
+pub(crate) fn held(lease: &ClaimedJob) -> ClaimToken {
     lease.token()
 }
 
-pub(crate) fn retry(lease: &Lease, wait_ms: u64) -> Retry {
+pub(crate) fn retry(lease: &ClaimedJob, wait_ms: u64) -> Retry {
     Retry { job: held(lease), wait_ms, unpublished: false, dies: None, error: "no answer".to_owned() }
 }
 
@@ -271,8 +271,8 @@ pub(crate) fn job(body: impl Into<Bytes>) -> Job {
 }
 
 /// The `message`th inbound message schedules this id; its body names the message.
-pub(crate) fn request(name: &str, message: u64, due: Due) -> Schedule {
-    Schedule {
+pub(crate) fn request(name: &str, message: u64, due: Due) -> NewJob {
+    NewJob {
         id: id(name),
         generated: false,
         first: None,

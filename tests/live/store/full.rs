@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
-use dwell::request::{Act, Origin, Request, Schedule};
+use dwell::request::{Act, NewJob, Origin, Request};
 use dwell::store::admin::sweep::SweepRules;
 use dwell::store::error::Class;
 use dwell::store::queue::batch::RequestRef;
@@ -42,7 +42,7 @@ async fn a_master_that_takes_no_writes_is_left_as_a_replica_is() {
     assert_eq!(fixture.claim().await.jobs.len(), 2);
 }
 
-fn large(n: u64) -> Schedule {
+fn large(n: u64) -> NewJob {
     let mut request = request(&format!("job-{n}"), n, PAST);
     request.job.body = vec![b'x'; 50_000].into();
     request

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
-use dwell::store::queue::lease::Lease;
+use dwell::store::queue::claim::ClaimedJob;
 use dwell::store::queue::settle::{Bury, Completion, Retry, SettleResult};
 
 use super::fixture::{Fixture, MAIN, PAST, action, request, retry};
 
 /// A job under a lease, scheduled by this message.
-async fn claimed(fixture: &Fixture, message: u64) -> Lease {
+async fn claimed(fixture: &Fixture, message: u64) -> ClaimedJob {
     fixture.put(request("a", message, PAST)).await;
     fixture.claim_one().await
 }
 
-async fn complete(fixture: &Fixture, lease: &Lease) -> SettleResult {
+async fn complete(fixture: &Fixture, lease: &ClaimedJob) -> SettleResult {
     fixture.store.queue.complete(0, &[lease.token()], Completion::Fired).await.unwrap()[0]
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dwell::job::DeadReason;
-use dwell::store::queue::settle::{Bury, Completion, LeaseName, LeaseToken, Release, Retry, SettleResult};
+use dwell::store::queue::settle::{Bury, ClaimName, ClaimToken, Completion, Release, Retry, SettleResult};
 use dwell::store::reader::lookup::Place;
 
 use super::fixture::{Fixture, LEASE, MAIN, PAST, held, id, request, retry};
@@ -54,7 +54,7 @@ async fn ids_without_a_record_are_taken_out() {
 }
 
 /// Every way to end a lease, by name.
-async fn settle(fixture: &Fixture, name: &str, job: LeaseToken) -> bool {
+async fn settle(fixture: &Fixture, name: &str, job: ClaimToken) -> bool {
     let error = "no answer".to_owned();
     let answers = match name {
         "complete" => fixture.store.queue.complete(0, &[job], Completion::Fired).await,
@@ -96,10 +96,10 @@ async fn only_the_token_of_the_lease_ends_it_and_only_once() {
         let claimed = fixture.dump().await;
         for wrong in [[0; 8], [0xff; 8], n.to_be_bytes()] {
             let right = held(&lease).lease;
-            for lease_name in [LeaseName { nonce: wrong, ..right }, LeaseName { born: wrong, ..right }] {
-                assert!(!settle(&fixture, name, LeaseToken { lease: lease_name, ..held(&lease) }).await, "{name}");
+            for lease_name in [ClaimName { nonce: wrong, ..right }, ClaimName { born: wrong, ..right }] {
+                assert!(!settle(&fixture, name, ClaimToken { lease: lease_name, ..held(&lease) }).await, "{name}");
             }
-            assert!(!settle(&fixture, name, LeaseToken { position: 1, ..held(&lease) }).await, "{name}");
+            assert!(!settle(&fixture, name, ClaimToken { position: 1, ..held(&lease) }).await, "{name}");
         }
         assert_eq!(fixture.dump().await, claimed, "{name}");
         assert!(settle(&fixture, name, held(&lease)).await, "{name}");
@@ -121,13 +121,13 @@ async fn batches_are_settled_job_by_job() {
     fixture.store.queue.schedule(&batch).await.unwrap();
     let taken = fixture.claim().await;
     assert_eq!(taken.jobs.len(), 128);
-    let jobs: Vec<LeaseToken> =
+    let jobs: Vec<ClaimToken> =
         taken
             .jobs
             .iter()
             .enumerate()
             .map(|(n, lease)| {
-                if n % 2 == 0 { held(lease) } else { LeaseToken { lease: LeaseName { nonce: [7; 8], ..held(lease).lease }, ..held(lease) } }
+                if n % 2 == 0 { held(lease) } else { ClaimToken { lease: ClaimName { nonce: [7; 8], ..held(lease).lease }, ..held(lease) } }
             })
             .collect();
     let answers = fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();

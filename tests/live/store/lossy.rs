@@ -5,7 +5,7 @@ use std::time::Duration;
 use dwell::config::Redis;
 use dwell::store::Store;
 use dwell::store::error::{Class, StoreError};
-use dwell::store::queue::lease::ClaimRequest;
+use dwell::store::queue::claim::ClaimRequest;
 use dwell::store::scripts::Name;
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 

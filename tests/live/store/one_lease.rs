@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use dwell::job::{Action, Verdict};
-use dwell::store::queue::lease::Lease;
-use dwell::store::queue::settle::{Completion, LeaseToken, SettleResult};
+use dwell::store::queue::claim::ClaimedJob;
+use dwell::store::queue::settle::{ClaimToken, Completion, SettleResult};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, action, held, request};
 
 /// Claims this many jobs, named by their number, in one lease.
-async fn claimed(fixture: &Fixture, count: u64, lease: Duration) -> Vec<Lease> {
+async fn claimed(fixture: &Fixture, count: u64, lease: Duration) -> Vec<ClaimedJob> {
     let batch: Vec<_> = (0..count).map(|n| request(&n.to_string(), n, PAST)).collect();
     fixture.store.queue.schedule(&batch).await.unwrap();
     let mut jobs = fixture.claim_for(lease).await.jobs;
@@ -20,8 +20,8 @@ async fn claimed(fixture: &Fixture, count: u64, lease: Duration) -> Vec<Lease> {
     jobs
 }
 
-async fn complete(fixture: &Fixture, jobs: &[Lease]) -> Vec<bool> {
-    let tokens: Vec<LeaseToken> = jobs.iter().map(held).collect();
+async fn complete(fixture: &Fixture, jobs: &[ClaimedJob]) -> Vec<bool> {
+    let tokens: Vec<ClaimToken> = jobs.iter().map(held).collect();
     let results = fixture.store.queue.complete(0, &tokens, Completion::Fired).await.unwrap();
     results.iter().map(|result| *result == SettleResult::Settled).collect()
 }
@@ -70,7 +70,7 @@ async fn jobs_of_several_leases_are_settled_in_one_call_in_their_order() {
     let mut second = fixture.claim().await.jobs;
     second.sort_by_key(|lease| lease.id.as_str().to_owned());
     assert_eq!(fixture.act(&action(Action::Cancel, "4", 90)).await, Verdict::InFlight);
-    let mixed: Vec<Lease> = second.into_iter().zip(first).flat_map(|(one, other)| [one, other]).collect();
+    let mixed: Vec<ClaimedJob> = second.into_iter().zip(first).flat_map(|(one, other)| [one, other]).collect();
     let names: Vec<&str> = mixed.iter().map(|lease| lease.id.as_str()).collect();
     assert_eq!(names, ["3", "0", "4", "1", "5", "2"]);
     assert_eq!(complete(&fixture, &mixed).await, [true, true, false, true, true, true]);

@@ -2,17 +2,17 @@
 
 use dwell::config::{Secret, Token};
 use dwell::job::{Action, Job, Verdict};
-use dwell::request::{Act, OwnQueues, Schedule};
+use dwell::request::{Act, NewJob, OwnQueues};
 use dwell::store::error::Class;
-use dwell::store::queue::acknowledge::{Acknowledge, LeaseVerdict, Word};
+use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 use dwell::store::queue::pop::{PopLimits, Popped};
 
 use super::fixture::{FAR, Fixture, PAST, RETRY, id, request};
 
 const ACTIONS: [Action; 6] = [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue];
 
-fn job(name: &str, queue: &str) -> Schedule {
-    Schedule::new(Job { retry: Some(Vec::new()), ttr_ms: 600_000, ..Job::for_queue(queue, "body") }, PAST).id(id(name))
+fn job(name: &str, queue: &str) -> NewJob {
+    NewJob::new(Job { retry: Some(Vec::new()), ttr_ms: 600_000, ..Job::for_queue(queue, "body") }, PAST).id(id(name))
 }
 
 fn of(queues: &[&str]) -> Option<OwnQueues> {
@@ -24,16 +24,16 @@ async fn take(fixture: &Fixture, queue: &str) -> Popped {
     fixture.store.queue.pop(rand::random(), 0, queue, limits).await.unwrap().jobs.remove(0)
 }
 
-async fn say(fixture: &Fixture, job: Popped, word: Word) -> LeaseVerdict {
-    let words = [Acknowledge { id: job.id, lease: job.lease, word }];
-    fixture.store.queue.acknowledge(&words).await.remove(0).unwrap().verdict
+async fn say(fixture: &Fixture, job: Popped, action: LeaseAction) -> LeaseVerdict {
+    let acknowledgements = [Acknowledgement { id: job.id, lease: job.lease, action }];
+    fixture.store.queue.acknowledge(&acknowledgements).await.remove(0).unwrap().verdict
 }
 
 /// A job of others in each place: `ready`, `held`, `dead`, and `broker`.
 async fn others(fixture: &Fixture) -> [&'static str; 4] {
     fixture.put(job("dead", "bills")).await;
     let dies = take(fixture, "bills").await;
-    assert_eq!(say(fixture, dies, Word::Fail { wait_ms: None, error: String::new() }).await, LeaseVerdict::Dead);
+    assert_eq!(say(fixture, dies, LeaseAction::Fail { wait_ms: None, error: String::new() }).await, LeaseVerdict::Dead);
     fixture.put(job("held", "bills")).await;
     take(fixture, "bills").await;
     fixture.put(job("ready", "bills")).await;
@@ -54,7 +54,7 @@ async fn a_job_of_others_is_neither_replaced_nor_acted_on() {
     let before = dump().await;
     for name in names {
         for conflict in [dwell::job::Conflict::Replace, dwell::job::Conflict::Keep, dwell::job::Conflict::Reject] {
-            let new = Schedule { own_queues: of(&["orders.*", "bill"]), ..job(name, "orders.eu").on_conflict(conflict) };
+            let new = NewJob { own_queues: of(&["orders.*", "bill"]), ..job(name, "orders.eu").on_conflict(conflict) };
             let refused = fixture.store.queue.schedule(&[new]).await.unwrap_err();
             assert_eq!((refused.class, refused.is_refusal()), (Class::Taken, true), "{name} {conflict:?}: {refused}");
         }
@@ -66,7 +66,7 @@ async fn a_job_of_others_is_neither_replaced_nor_acted_on() {
     assert_eq!(dump().await, before);
     let cancel = Act { own_queues: of(&["b*s"]), ..Act::new(Action::Cancel, id("ready")) };
     assert_eq!(fixture.act(&cancel).await, Verdict::Cancelled);
-    assert_eq!(fixture.put(Schedule { own_queues: of(&["*"]), ..job("held", "orders.eu") }).await, Verdict::Replaced);
+    assert_eq!(fixture.put(NewJob { own_queues: of(&["*"]), ..job("held", "orders.eu") }).await, Verdict::Replaced);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn what_was_finished_is_known_to_its_owner_alone() {
         fixture.put(job(name, "bills")).await;
         let held = take(&fixture, "bills").await;
         if by_lease {
-            assert_eq!(say(&fixture, held, Word::Finish).await, LeaseVerdict::Finished);
+            assert_eq!(say(&fixture, held, LeaseAction::Finish).await, LeaseVerdict::Finished);
         } else {
             assert_eq!(fixture.act(&Act::new(Action::Finish, id(name))).await, Verdict::Finished);
         }
@@ -87,7 +87,7 @@ async fn what_was_finished_is_known_to_its_owner_alone() {
             assert_eq!(fixture.act(&again).await, verdict, "{again:?}");
         }
         // The id is free for anybody.
-        assert_eq!(fixture.put(Schedule { own_queues: of(&["orders"]), ..job(name, "orders") }).await, Verdict::Added);
+        assert_eq!(fixture.put(NewJob { own_queues: of(&["orders"]), ..job(name, "orders") }).await, Verdict::Added);
     }
     fixture.put(request("c", 1, PAST)).await;
     assert!(fixture.complete(&fixture.claim_one().await).await);

@@ -1,9 +1,9 @@
 //! The records of finished jobs and applied messages: how long they are kept, and how many.
 
 use dwell::job::{Action, DeadReason, Job, Verdict};
-use dwell::request::{Act, Origin, Schedule};
+use dwell::request::{Act, NewJob, Origin};
 use dwell::store::admin::sweep::{SweepRules, Swept};
-use dwell::store::queue::acknowledge::{Acknowledge, LeaseVerdict, Word};
+use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 use dwell::store::queue::pop::PopLimits;
 use dwell::store::queue::settle::{Bury, Completion, SettleResult};
 
@@ -75,7 +75,7 @@ async fn actions_are_remembered_for_a_day_and_two_at_most() {
 async fn ten_thousand_jobs_of_a_bucket_that_are_over_are_known_for_the_window() {
     let fixture = Fixture::new().await;
     let batch =
-        |round: u64| -> Vec<Schedule> { (0..128).map(|n| request(&format!("job-{round:02}-{n:03}"), round * 128 + n, PAST)).collect() };
+        |round: u64| -> Vec<NewJob> { (0..128).map(|n| request(&format!("job-{round:02}-{n:03}"), round * 128 + n, PAST)).collect() };
     for round in 0..80 {
         fixture.store.queue.schedule(&batch(round)).await.unwrap();
         let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
@@ -96,16 +96,20 @@ async fn ten_thousand_jobs_of_a_bucket_that_are_over_are_known_for_the_window() 
 #[tokio::test]
 async fn ten_thousand_fetched_jobs_of_a_bucket_are_known_to_be_finished() {
     let fixture = Fixture::new().await;
-    let mut words = Vec::new();
+    let mut acknowledgements = Vec::new();
     for round in 0..80 {
-        let new = |n| Schedule::new(Job { ttr_ms: 600_000, ..Job::for_queue("q", "") }, PAST).id(id(&format!("job-{round:02}-{n:03}")));
+        let new = |n| NewJob::new(Job { ttr_ms: 600_000, ..Job::for_queue("q", "") }, PAST).id(id(&format!("job-{round:02}-{n:03}")));
         fixture.store.queue.schedule(&(0..128).map(new).collect::<Vec<_>>()).await.unwrap();
         let limits = PopLimits { ttr_ms: None, max_ttr_ms: 600_000, most: 128, most_bytes: 1 << 20, room: None };
         let popped = fixture.store.queue.pop(rand::random(), 0, "q", limits).await.unwrap();
-        words.extend(popped.jobs.into_iter().map(|job| Acknowledge { id: job.id, lease: job.lease, word: Word::Finish }));
+        acknowledgements.extend(popped.jobs.into_iter().map(|job| Acknowledgement {
+            id: job.id,
+            lease: job.lease,
+            action: LeaseAction::Finish,
+        }));
     }
     for wanted in [LeaseVerdict::Finished, LeaseVerdict::Fired] {
-        let answers = fixture.store.queue.acknowledge(&words).await;
+        let answers = fixture.store.queue.acknowledge(&acknowledgements).await;
         let told = answers.iter().filter(|answer| answer.as_ref().unwrap().verdict == wanted).count();
         assert_eq!((answers.len(), told), (80 * 128, 80 * 128), "{wanted:?}");
     }
@@ -180,7 +184,7 @@ async fn what_changed_nothing_is_remembered_only_where_its_repeat_could_change_a
         let act = action(what, name, n);
         Act { origin: Origin { is_message: false, ..act.origin }, ..act }
     };
-    // A call is not repeated once it is answered, and a word that names its schedule is for no
+    // A call is not repeated once it is answered, and an action that names its schedule is for no
     // other.
     for what in [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue] {
         assert_eq!(fixture.act(&called(what, "nobody", 1)).await, Verdict::NotFound);
@@ -203,7 +207,7 @@ async fn what_changed_nothing_is_remembered_only_where_its_repeat_could_change_a
 #[tokio::test]
 async fn the_dead_are_swept_at_the_end_of_their_retention() {
     let fixture = Fixture::new().await;
-    let batch: Vec<Schedule> = (0..128).chain(128..130).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
+    let batch: Vec<NewJob> = (0..128).chain(128..130).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
     fixture.store.queue.schedule(&batch).await.unwrap();
     for _ in 0..2 {
         let buries: Vec<Bury> = fixture

@@ -2,7 +2,7 @@
 
 use dwell::apply::RequestBatch;
 use dwell::job::{Action, Conflict, Due, Verdict};
-use dwell::request::{Origin, Request, Schedule};
+use dwell::request::{NewJob, Origin, Request};
 use dwell::store::queue::schedule::Answer;
 use dwell::store::queue::settle::{Bury, Completion};
 use dwell_connectors::conformance::proxy::{Direction, Flow};
@@ -12,20 +12,20 @@ use super::lossy::Lossy;
 use crate::support::wait_until;
 
 /// The first delivery of a message whose id is made of its content.
-fn first(number: u64, due: Due, generation: &[u8; 8]) -> Schedule {
+fn first(number: u64, due: Due, generation: &[u8; 8]) -> NewJob {
     let origin = Origin { check: false, ..origin(number) };
-    Schedule { generated: true, first: Some(*generation), apart: true, origin, ..request("a", number, due) }
+    NewJob { generated: true, first: Some(*generation), apart: true, origin, ..request("a", number, due) }
 }
 
 /// The same call again answers as before; another delivery of equal content is another message
 /// still.
-async fn is_answered_as_before(fixture: &Fixture, call: &Schedule, verdict: Verdict) {
+async fn is_answered_as_before(fixture: &Fixture, call: &NewJob, verdict: Verdict) {
     for check in [false, true] {
-        let again = Schedule { origin: Origin { check, ..call.origin }, ..call.clone() };
+        let again = NewJob { origin: Origin { check, ..call.origin }, ..call.clone() };
         assert_eq!(fixture.put(again).await, verdict, "check {check}");
     }
     assert_eq!(fixture.place("a").await, "none");
-    let other = Schedule { first: Some(*b"equalone"), ..call.clone() };
+    let other = NewJob { first: Some(*b"equalone"), ..call.clone() };
     assert_eq!(fixture.put(other).await, Verdict::Duplicate);
     assert_eq!(fixture.place("a").await, "none");
 }
@@ -43,13 +43,13 @@ async fn a_call_repeated_behind_a_cancel_stores_nothing() {
 #[tokio::test]
 async fn a_copy_of_a_call_that_comes_late_behind_a_cancel_stores_nothing() {
     let fixture = Fixture::new().await;
-    let call = Schedule { generated: false, apart: false, ..first(1, FAR, b"firstone") };
-    let again = Schedule { origin: Origin { check: true, ..call.origin }, ..call.clone() };
+    let call = NewJob { generated: false, apart: false, ..first(1, FAR, b"firstone") };
+    let again = NewJob { origin: Origin { check: true, ..call.origin }, ..call.clone() };
     assert_eq!(fixture.put(again).await, Verdict::Added);
     assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
     assert_eq!(fixture.put(call.clone()).await, Verdict::Added);
     assert_eq!(fixture.place("a").await, "none");
-    let other = Schedule { first: Some(*b"equalone"), ..call };
+    let other = NewJob { first: Some(*b"equalone"), ..call };
     assert_eq!(fixture.put(other).await, Verdict::Added);
     assert_eq!(fixture.place("a").await, "due:main");
 }
@@ -59,8 +59,8 @@ async fn a_late_copy_of_a_call_that_changed_nothing_stores_nothing() {
     for conflict in [Conflict::Keep, Conflict::Reject, Conflict::Replace] {
         let fixture = Fixture::new().await;
         assert_eq!(fixture.put(request("a", 1, FAR)).await, Verdict::Added);
-        let call = Schedule { generated: false, apart: false, conflict, ..first(2, FAR, b"firstone") };
-        let call = if conflict == Conflict::Replace { Schedule { job: request("a", 1, FAR).job, ..call } } else { call };
+        let call = NewJob { generated: false, apart: false, conflict, ..first(2, FAR, b"firstone") };
+        let call = if conflict == Conflict::Replace { NewJob { job: request("a", 1, FAR).job, ..call } } else { call };
         let verdict = fixture.put(call.clone()).await;
         assert_eq!(
             verdict,
@@ -155,7 +155,7 @@ async fn a_lost_answer_and_a_cancel_leave_one_job_which_is_cancelled() {
     lossy.store.queue.schedule(&[request("first", 9, FAR)]).await.unwrap();
     fixture.act(&action(Action::Cancel, "first", 10)).await;
     lossy.link.set(Direction::Down, Flow::Drop);
-    let mut requests = [Request::Schedule(Box::new(first(1, FAR, b"firstone")))];
+    let mut requests = [Request::NewJob(Box::new(first(1, FAR, b"firstone")))];
     let mut sent = RequestBatch::new(&mut requests);
     let cancelled = async {
         wait_until("the job is stored", async || fixture.store.reader.find(&id("a")).await.unwrap()).await;

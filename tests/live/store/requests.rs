@@ -1,7 +1,7 @@
 //! `schedule`: each verdict, redelivery after every later event, and batches.
 
 use dwell::job::{Action, Conflict, Due, Verdict};
-use dwell::request::{Act, Schedule};
+use dwell::request::{Act, NewJob};
 use dwell::store::queue::schedule::{Answer, WakeUp};
 use dwell::store::queue::settle::{Bury, SettleResult};
 use dwell::store::record;
@@ -14,7 +14,7 @@ fn answer(verdict: Verdict, due: Due) -> Answer {
 }
 
 /// Delivered again, the message answers this and changes nothing.
-async fn redelivered(fixture: &Fixture, request: &Schedule, expected: Answer) {
+async fn redelivered(fixture: &Fixture, request: &NewJob, expected: Answer) {
     let before = fixture.dump().await;
     assert_eq!(fixture.one(request.clone()).await, expected);
     assert_eq!(fixture.dump().await, before);
@@ -111,14 +111,14 @@ async fn a_time_before_1970_is_due_at_once_and_remembered_as_it_is() {
 async fn the_same_again_in_another_message_is_a_duplicate() {
     let fixture = Fixture::new().await;
     fixture.put(request("a", 1, FAR)).await;
-    let twin = Schedule { origin: origin(2), ..request("a", 1, FAR) };
+    let twin = NewJob { origin: origin(2), ..request("a", 1, FAR) };
     let before = fixture.jobs().await;
     assert_eq!(fixture.one(twin.clone()).await, answer(Verdict::Duplicate, FAR));
     assert_eq!(fixture.jobs().await, before);
     redelivered(&fixture, &twin, answer(Verdict::Duplicate, FAR)).await;
     redelivered(&fixture, &request("a", 1, FAR), answer(Verdict::Added, FAR)).await;
     // Another time or another key is no duplicate.
-    assert_eq!(fixture.put(Schedule { origin: origin(3), ..request("a", 1, Due::At(4_000_000_000_001)) }).await, Verdict::Replaced);
+    assert_eq!(fixture.put(NewJob { origin: origin(3), ..request("a", 1, Due::At(4_000_000_000_001)) }).await, Verdict::Replaced);
     redelivered(&fixture, &twin, answer(Verdict::Duplicate, FAR)).await;
 }
 
@@ -127,7 +127,7 @@ async fn replace_keep_and_reject() {
     let fixture = Fixture::new().await;
     fixture.put(request("a", 1, FAR)).await;
     for (policy, verdict) in [(Conflict::Keep, Verdict::Kept), (Conflict::Reject, Verdict::Conflict)] {
-        let other = Schedule { conflict: policy, ..request("a", 2 + verdict as u64, PAST) };
+        let other = NewJob { conflict: policy, ..request("a", 2 + verdict as u64, PAST) };
         let before = fixture.jobs().await;
         assert_eq!(fixture.one(other.clone()).await, answer(verdict, FAR));
         assert_eq!(fixture.jobs().await, before);
@@ -202,18 +202,18 @@ async fn redelivery_after_a_reschedule_answers_the_verdict_and_the_new_time() {
 async fn a_generated_id_never_replaces() {
     let fixture = Fixture::new().await;
     fixture.put(request("a", 1, FAR)).await;
-    let generated = Schedule { generated: true, ..request("a", 2, PAST) };
+    let generated = NewJob { generated: true, ..request("a", 2, PAST) };
     assert_eq!(fixture.one(generated).await, answer(Verdict::Duplicate, FAR));
-    let first = Schedule { generated: true, ..request("g", 3, FAR) };
+    let first = NewJob { generated: true, ..request("g", 3, FAR) };
     assert_eq!(fixture.put(first.clone()).await, Verdict::Added);
-    let unchecked = Schedule { origin: dwell::request::Origin { check: false, ..origin(3) }, ..first };
+    let unchecked = NewJob { origin: dwell::request::Origin { check: false, ..origin(3) }, ..first };
     assert_eq!(fixture.one(unchecked).await, answer(Verdict::Duplicate, FAR));
 }
 
 #[tokio::test]
 async fn who_is_first_takes_no_id_that_another_has_or_had() {
     let fixture = Fixture::new().await;
-    let first = |id: &str, number: u64, generation: &[u8; 8]| Schedule {
+    let first = |id: &str, number: u64, generation: &[u8; 8]| NewJob {
         generated: true,
         first: Some(*generation),
         apart: true,
@@ -221,7 +221,7 @@ async fn who_is_first_takes_no_id_that_another_has_or_had() {
     };
     assert_eq!(fixture.put(first("g", 1, b"firstone")).await, Verdict::Added);
     assert_eq!(fixture.put(first("g", 1, b"anything")).await, Verdict::Duplicate);
-    let sure = |generation| Schedule { origin: dwell::request::Origin { check: true, ..origin(1) }, ..first("g", 1, generation) };
+    let sure = |generation| NewJob { origin: dwell::request::Origin { check: true, ..origin(1) }, ..first("g", 1, generation) };
     assert_eq!(fixture.put(sure(b"anything")).await, Verdict::Duplicate, "sent again, it is another still");
     assert_eq!(fixture.put(sure(b"firstone")).await, Verdict::Added, "a copy");
     assert_eq!(fixture.act(&action(Action::Cancel, "g", 2)).await, Verdict::Cancelled);
@@ -232,7 +232,7 @@ async fn who_is_first_takes_no_id_that_another_has_or_had() {
 #[tokio::test]
 async fn an_unsure_fingerprint_is_never_dropped() {
     let fixture = Fixture::new().await;
-    let unsure = Schedule { origin: dwell::request::Origin { check: false, ..origin(1) }, ..request("a", 1, PAST) };
+    let unsure = NewJob { origin: dwell::request::Origin { check: false, ..origin(1) }, ..request("a", 1, PAST) };
     assert_eq!(fixture.put(unsure.clone()).await, Verdict::Added);
     let lease = fixture.claim_one().await;
     assert!(fixture.complete(&lease).await);
@@ -244,7 +244,7 @@ async fn an_unsure_fingerprint_is_never_dropped() {
 async fn requests_for_one_id_in_one_batch_are_applied_in_order() {
     let fixture = Fixture::with(4, &[MAIN]).await;
     // 100 ids, three times each: more than one call a bucket, and an id never twice in one call.
-    let batch: Vec<Schedule> = (0..300).map(|n| request(&format!("id-{}", n % 100), n + 1, FAR)).collect();
+    let batch: Vec<NewJob> = (0..300).map(|n| request(&format!("id-{}", n % 100), n + 1, FAR)).collect();
     let answers = fixture.store.queue.schedule(&batch).await.unwrap().answers;
     let expected: Vec<Answer> = (0..300).map(|n| answer(if n < 100 { Verdict::Added } else { Verdict::Replaced }, FAR)).collect();
     assert_eq!(answers, expected);
@@ -271,7 +271,7 @@ async fn a_request_is_not_applied_where_an_earlier_one_for_its_id_was_refused() 
 #[tokio::test]
 async fn a_batch_of_large_bodies_and_of_many_jobs_goes_through() {
     let fixture = Fixture::new().await;
-    let large: Vec<Schedule> = (0..5)
+    let large: Vec<NewJob> = (0..5)
         .map(|n| {
             let mut large = request(&format!("large-{n}"), n, PAST);
             large.job.body = vec![b'x'; 700_000].into();
@@ -279,7 +279,7 @@ async fn a_batch_of_large_bodies_and_of_many_jobs_goes_through() {
         })
         .collect();
     assert!(fixture.store.queue.schedule(&large).await.unwrap().answers.iter().all(|answer| answer.verdict == Verdict::Added));
-    let many: Vec<Schedule> = (0..1000).map(|n| request(&format!("many-{n}"), 1000 + n, FAR)).collect();
+    let many: Vec<NewJob> = (0..1000).map(|n| request(&format!("many-{n}"), 1000 + n, FAR)).collect();
     assert!(fixture.store.queue.schedule(&many).await.unwrap().answers.iter().all(|answer| answer.verdict == Verdict::Added));
     assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().scheduled, [1005]);
     assert_eq!(fixture.store.queue.schedule(&[]).await.unwrap().answers, []);

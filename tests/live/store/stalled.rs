@@ -1,14 +1,14 @@
 //! Calls that stall until their caller gives up.
 
 use dwell::job::{Action, Verdict};
-use dwell::request::Schedule;
+use dwell::request::NewJob;
 use dwell_connectors::conformance::proxy::{Direction, Flow};
 
 use super::fixture::{FAR, Fixture, RETRY, action, id, request};
 use super::lossy::Lossy;
 
 /// The first delivery of a message on a broker that does not tell one message from another.
-fn unmarked(mut request: Schedule) -> Schedule {
+fn unmarked(mut request: NewJob) -> NewJob {
     request.origin.check = false;
     request
 }

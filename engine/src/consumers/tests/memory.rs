@@ -7,7 +7,7 @@ const MIB: usize = 1 << 20;
 
 async fn add(fixture: &Fixture, bytes: usize) {
     let job = Job { retry: Some(vec![3_600_000]), ..Job::for_queue(QUEUE, vec![b'x'; bytes]) };
-    fixture.schedule(Schedule::new(job, Due::In(0)).id("x".parse().unwrap())).await;
+    fixture.schedule(NewJob::new(job, Due::In(0)).id("x".parse().unwrap())).await;
 }
 
 #[tokio::test]

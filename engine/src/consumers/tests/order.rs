@@ -5,12 +5,12 @@ use super::*;
 /// Stores a job of this number, due so many ms ago, in a bucket that fits.
 async fn store(fixture: &Fixture, jobs: impl IntoIterator<Item = (u64, i64)>, fits: impl Fn(u16) -> bool) {
     let now_ms = crate::clock::wall_ms();
-    let schedule = |(number, ago_ms): (u64, i64)| {
+    let new_job = |(number, ago_ms): (u64, i64)| {
         let names = (0..).map(|salt| format!("{number}-{salt}"));
         let id = names.into_iter().find(|id| fits(fixture.store.keys().bucket_of(id))).unwrap();
-        Schedule::new(Job::for_queue(QUEUE, number.to_string()), Due::At(now_ms - ago_ms)).id(id.parse().unwrap())
+        NewJob::new(Job::for_queue(QUEUE, number.to_string()), Due::At(now_ms - ago_ms)).id(id.parse().unwrap())
     };
-    let schedules: Vec<Schedule> = jobs.into_iter().map(schedule).collect();
+    let schedules: Vec<NewJob> = jobs.into_iter().map(new_job).collect();
     let scheduled = fixture.store.queue.schedule(&schedules).await.unwrap();
     fixture.consumers.wake_all(scheduled.wake_ups).await;
 }

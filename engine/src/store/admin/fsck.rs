@@ -40,7 +40,7 @@ pub struct Finding {
 
 /// The rules of a run: settings that the instances share.
 #[derive(Debug, Clone)]
-pub struct Rules {
+pub struct FsckRules {
     /// How long a claim holds, ms.
     pub lease_ms: u64,
     /// The waits, ms, of a job without a retry array.
@@ -60,7 +60,7 @@ pub type FindingSink<'a> = &'a mut (dyn FnMut(Finding) + Send + Sync);
 /// # Errors
 /// Redis cannot be reached or refuses, there is no such namespace, or its schema is unknown.
 /// Findings that were reported before remain valid.
-pub async fn run(settings: &Redis, rules: Rules, found: FindingSink<'_>) -> Result<u64, StoreError> {
+pub async fn run(settings: &Redis, rules: FsckRules, found: FindingSink<'_>) -> Result<u64, StoreError> {
     let Some((store, queues)) = namespace::open(settings, &rules, found).await? else { return Ok(0) };
     let mut fsck = Fsck { store, rules, found, jobs: 0, moved: Vec::new(), brokers: BTreeSet::new(), queues };
     for bucket in 0..fsck.store.keys.buckets() {
@@ -79,7 +79,7 @@ pub async fn run(settings: &Redis, rules: Rules, found: FindingSink<'_>) -> Resu
 /// One pass over a namespace.
 struct Fsck<'a> {
     store: Store,
-    rules: Rules,
+    rules: FsckRules,
     found: FindingSink<'a>,
     /// The number of checked jobs.
     jobs: u64,

@@ -10,14 +10,14 @@ use crate::store::answer::Items;
 use crate::store::client::Redirects;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
-use crate::store::queue::pop::PopToken;
+use crate::store::queue::pop::Lease;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::record::{self, Nonce};
 use crate::store::scripts::Name;
 
 /// What becomes of a job that a consumer holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Word {
+pub enum LeaseAction {
     /// The job is done.
     Finish,
     /// The attempt failed: the next wait begins, ms; `None`: the job is dead.
@@ -50,13 +50,13 @@ pub enum Word {
 
 /// A word on one lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Acknowledge {
+pub struct Acknowledgement {
     /// The job's id.
     pub id: JobId,
     /// The lease.
-    pub lease: PopToken,
+    pub lease: Lease,
     /// What becomes of the job.
-    pub word: Word,
+    pub action: LeaseAction,
 }
 
 /// The answer to a word.
@@ -142,22 +142,22 @@ impl Queue {
     /// Carries out words on leases, those for one id in their order, behind the durability gate. One
     /// answer per word, in their order. A word whose call failed may have been carried out: send it
     /// again.
-    pub async fn acknowledge(&self, words: &[Acknowledge]) -> Vec<Result<Acknowledged, StoreError>> {
-        let unsent = || Err(StoreError::new(Class::Other, "redis: a word was not sent"));
-        let mut answers: Vec<Result<Acknowledged, StoreError>> = words.iter().map(|_| unsent()).collect();
-        let mut open: Vec<usize> = (0..words.len()).collect();
+    pub async fn acknowledge(&self, acknowledgements: &[Acknowledgement]) -> Vec<Result<Acknowledged, StoreError>> {
+        let unsent = || Err(StoreError::new(Class::Other, "redis: an action was not sent"));
+        let mut answers: Vec<Result<Acknowledged, StoreError>> = acknowledgements.iter().map(|_| unsent()).collect();
+        let mut open: Vec<usize> = (0..acknowledgements.len()).collect();
         let mut moves = Redirects::default();
         let mut alone: HashSet<usize> = HashSet::new();
         for attempt in 0..ATTEMPTS {
-            let waves = self.waves(words, &open, &alone);
+            let waves = self.waves(acknowledgements, &open, &alone);
             let calls: Vec<Vec<Cmd>> =
-                waves.iter().map(|groups| groups.iter().map(|group| self.call_of_words(group, words)).collect()).collect();
+                waves.iter().map(|groups| groups.iter().map(|group| self.acknowledge_call(group, acknowledgements)).collect()).collect();
             let (link, begun) = (self.namespace.gate.link(), clock::now());
             let passed = self.namespace.gate.pass(link, Name::Acknowledge.as_str(), &calls).await;
             for (group, answer) in waves.iter().flatten().zip(passed) {
                 self.namespace.observe(Name::Acknowledge, begun, &answer);
-                let mut read = answer.and_then(|value| read_words(Items::new("acknowledge", value)?, group.members.len()));
-                // What failed may concern another word of the call, such as a key of its queue.
+                let mut read = answer.and_then(|value| read_verdicts(Items::new("acknowledge", value)?, group.members.len()));
+                // What failed may concern another action of the call, such as a key of its queue.
                 if let Err(error) = &mut read
                     && error.class == Class::Script
                     && group.members.len() > 1
@@ -188,11 +188,11 @@ impl Queue {
 
     /// Puts the words into calls. The second word for an id belongs to the second wave, and so on.
     /// `alone`: these have a call each.
-    fn waves(&self, words: &[Acknowledge], open: &[usize], alone: &HashSet<usize>) -> Vec<Vec<Group>> {
+    fn waves(&self, acknowledgements: &[Acknowledgement], open: &[usize], alone: &HashSet<usize>) -> Vec<Vec<Group>> {
         let mut waves: Vec<Vec<Group>> = Vec::new();
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for &at in open {
-            let (id, bucket) = (words[at].id.as_str(), self.namespace.keys.bucket_of(words[at].id.as_str()));
+            let (id, bucket) = (acknowledgements[at].id.as_str(), self.namespace.keys.bucket_of(acknowledgements[at].id.as_str()));
             let times = seen.entry(id).or_default();
             let wave = *times;
             *times += 1;
@@ -209,21 +209,21 @@ impl Queue {
         waves
     }
 
-    fn call_of_words(&self, group: &Group, words: &[Acknowledge]) -> Cmd {
-        let of_group = || group.members.iter().map(|at| &words[*at]);
-        let sets: BTreeSet<String> = of_group().map(|word| set_of_queue(&word.lease.queue)).collect();
+    fn acknowledge_call(&self, group: &Group, acknowledgements: &[Acknowledgement]) -> Cmd {
+        let of_group = || group.members.iter().map(|at| &acknowledgements[*at]);
+        let sets: BTreeSet<String> = of_group().map(|action| set_of_queue(&action.lease.queue)).collect();
         let sets: Vec<String> = sets.into_iter().collect();
         let mut call = self.namespace.script_call(Name::Acknowledge, group.bucket, &sets);
-        let mut last: Option<(&PopToken, Nonce)> = None;
-        for Acknowledge { id, lease, word } in of_group() {
+        let mut last: Option<(&Lease, Nonce)> = None;
+        for Acknowledgement { id, lease, action } in of_group() {
             let ms = |ms: &Option<u64>| ms.map(|ms| ms.to_string()).unwrap_or_default();
-            let (name, more) = match word {
-                Word::Finish => ("finish", String::new()),
-                Word::Fail { wait_ms, error } => ("fail", format!("{}:{}", ms(wait_ms), record::short_error(error))),
-                Word::Release { wait_ms } => ("release", wait_ms.to_string()),
-                Word::Touch { ttr_ms } => ("touch", ttr_ms.to_string()),
-                Word::Drop => ("drop", String::new()),
-                Word::Bury { reason, error } => {
+            let (name, more) = match action {
+                LeaseAction::Finish => ("finish", String::new()),
+                LeaseAction::Fail { wait_ms, error } => ("fail", format!("{}:{}", ms(wait_ms), record::short_error(error))),
+                LeaseAction::Release { wait_ms } => ("release", wait_ms.to_string()),
+                LeaseAction::Touch { ttr_ms } => ("touch", ttr_ms.to_string()),
+                LeaseAction::Drop => ("drop", String::new()),
+                LeaseAction::Bury { reason, error } => {
                     ("bury", format!("{}:{}", record::code_of_reason(Some(*reason)), record::short_error(error)))
                 }
             };
@@ -245,14 +245,14 @@ impl Queue {
     }
 }
 
-fn read_words(mut items: Items, count: usize) -> Result<Vec<Acknowledged>, StoreError> {
+fn read_verdicts(mut items: Items, count: usize) -> Result<Vec<Acknowledged>, StoreError> {
     (0..count)
         .map(|_| {
-            let word = items.text()?;
+            let action = items.text()?;
             let verdict = LeaseVerdict::ALL
                 .into_iter()
-                .find(|verdict| verdict.as_str() == word)
-                .ok_or_else(|| StoreError::new(Class::Script, format!("redis: acknowledge answered the unknown verdict `{word}`")))?;
+                .find(|verdict| verdict.as_str() == action)
+                .ok_or_else(|| StoreError::new(Class::Script, format!("redis: acknowledge answered the unknown verdict `{action}`")))?;
             Ok(Acknowledged { verdict, ms: items.maybe_number()? })
         })
         .collect()

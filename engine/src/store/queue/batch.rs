@@ -143,7 +143,7 @@ impl Queue {
         for at in &group.members {
             let item = &pass.items[*at];
             match item.asked {
-                RequestRef::Schedule(schedule) => schedule_arguments(&mut call, schedule, &item.record),
+                RequestRef::NewJob(new_job) => schedule_arguments(&mut call, new_job, &item.record),
                 RequestRef::Act(act) => act_arguments(&mut call, act, item.generation, steps.get(at), deadline_us),
             }
         }

@@ -44,7 +44,7 @@ pub struct Popped {
     /// The job's id.
     pub id: JobId,
     /// The lease: what the consumer ends it by.
-    pub lease: PopToken,
+    pub lease: Lease,
     /// The end of the lease, epoch ms by Redis's clock.
     pub deadline_ms: i64,
     /// The mutable part of the job; this hand-out counts as an attempt.
@@ -76,7 +76,7 @@ pub struct PopAnswer {
 
 /// The lease of a job that was handed out, as its consumer names it. Opaque to consumers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PopToken {
+pub struct Lease {
     /// Of the pop.
     pub nonce: Nonce,
     /// The span of the lease, ms.
@@ -99,16 +99,16 @@ const HEAD: usize = 8 + 4 + 6 + 8;
 /// No wait.
 const AT_END: u64 = (1 << 48) - 1;
 
-impl PopToken {
+impl Lease {
     /// Reads the text of a token. `None` if it is none.
     #[must_use]
-    pub fn read(text: &str) -> Option<PopToken> {
+    pub fn read(text: &str) -> Option<Lease> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (head, queue) = bytes.split_at_checked(HEAD)?;
         let mut wait = [0; 8];
         wait[2..].copy_from_slice(&head[12..18]);
         let wait = u64::from_be_bytes(wait);
-        Some(PopToken {
+        Some(Lease {
             nonce: head[..8].try_into().ok()?,
             ttr_ms: u32::from_be_bytes(head[8..12].try_into().ok()?),
             wait_ms: (wait != AT_END).then_some(wait),
@@ -214,7 +214,7 @@ impl Queue {
         };
         // The deadline was rounded up to a whole ms, from the clock of the answer.
         let span = (deadline_ms.saturating_mul(1000).saturating_sub(now_us) / 1000).max(0);
-        let mut lease = PopToken { nonce, ttr_ms: u32::try_from(span).unwrap_or(u32::MAX), wait_ms, queue: queue.to_owned(), seal: [0; 8] };
+        let mut lease = Lease { nonce, ttr_ms: u32::try_from(span).unwrap_or(u32::MAX), wait_ms, queue: queue.to_owned(), seal: [0; 8] };
         lease.seal = self.namespace.seal(&id, &lease);
         Ok(Popped { id, lease, deadline_ms, state, record, size })
     }
@@ -301,11 +301,11 @@ mod tests {
     #[test]
     fn a_token_is_read_as_it_was_written() {
         for wait_ms in [None, Some(0), Some(54_000_000)] {
-            let token = PopToken { nonce: [9; 8], ttr_ms: 30_000, wait_ms, queue: "orders.close".to_owned(), seal: [7; 8] };
-            assert_eq!(PopToken::read(&token.text()), Some(token));
+            let token = Lease { nonce: [9; 8], ttr_ms: 30_000, wait_ms, queue: "orders.close".to_owned(), seal: [7; 8] };
+            assert_eq!(Lease::read(&token.text()), Some(token));
         }
         for text in ["", "x", "AAAA", "====", "\u{fc}", &"A".repeat(24), &"A".repeat(400)] {
-            assert_eq!(PopToken::read(text), None, "{text}");
+            assert_eq!(Lease::read(text), None, "{text}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use redis::Cmd;
 
 use crate::job::{Conflict, Due, Verdict};
-use crate::request::{OwnQueues, Schedule};
+use crate::request::{NewJob, OwnQueues};
 use crate::store::answer::Items;
 use crate::store::client::Redirects;
 use crate::store::error::{Class, StoreError, UNREADABLE};
@@ -51,8 +51,8 @@ pub(super) type CallAnswers = (Vec<Result<Answer, StoreError>>, Vec<WakeUp>);
 impl Queue {
     /// Stores jobs as [`apply`](Queue::apply) does. After an error the result of every request is
     /// unknown: send the same requests again.
-    pub async fn schedule(&self, requests: &[Schedule]) -> Result<Scheduled, StoreError> {
-        let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::Schedule).collect();
+    pub async fn schedule(&self, requests: &[NewJob]) -> Result<Scheduled, StoreError> {
+        let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::NewJob).collect();
         let Applied { answers, wake_ups } = self.apply(&asked, &[]).await;
         Ok(Scheduled { answers: answers.into_iter().collect::<Result<_, _>>()?, wake_ups })
     }
@@ -112,7 +112,7 @@ pub(super) fn schedule_deadline(call: &mut Cmd, deadline_us: Option<i64>) {
 }
 
 /// Appends one job to a call.
-pub(super) fn schedule_arguments(call: &mut Cmd, request: &Schedule, record: &[u8]) {
+pub(super) fn schedule_arguments(call: &mut Cmd, request: &NewJob, record: &[u8]) {
     let policy = match request.conflict {
         _ if request.apart => "other",
         Conflict::Replace => "replace",

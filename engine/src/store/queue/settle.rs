@@ -12,7 +12,7 @@ use crate::store::scripts::Name;
 /// The name of a lease: the nonce of its claim or rescue, and Redis's clock at its first write.
 /// Another copy of the same call may write another lease under the same nonce later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LeaseName {
+pub struct ClaimName {
     /// Random, drawn for one call.
     pub nonce: Nonce,
     /// Epoch µs, big-endian.
@@ -21,11 +21,11 @@ pub struct LeaseName {
 
 /// Identifies a leased job to settle.
 #[derive(Debug, Clone)]
-pub struct LeaseToken {
+pub struct ClaimToken {
     /// The job's id.
     pub id: JobId,
     /// The lease.
-    pub lease: LeaseName,
+    pub lease: ClaimName,
     /// The place of the job in the lease.
     pub position: u8,
     /// Redis has a state of the job.
@@ -60,7 +60,7 @@ pub enum Completion {
 #[derive(Debug, Clone)]
 pub struct Release {
     /// Which job.
-    pub job: LeaseToken,
+    pub job: ClaimToken,
     /// The pause from now, ms.
     pub pause_ms: u64,
     /// Certainly nothing was published: the attempt does not count.
@@ -71,7 +71,7 @@ pub struct Release {
 #[derive(Debug, Clone)]
 pub struct Retry {
     /// Which job.
-    pub job: LeaseToken,
+    pub job: ClaimToken,
     /// The wait from now, ms.
     pub wait_ms: u64,
     /// Certainly nothing was published: the attempt does not count.
@@ -86,7 +86,7 @@ pub struct Retry {
 #[derive(Debug, Clone)]
 pub struct Bury {
     /// Which job.
-    pub job: LeaseToken,
+    pub job: ClaimToken,
     /// Why the job dies.
     pub reason: DeadReason,
     /// The last error.
@@ -95,7 +95,7 @@ pub struct Bury {
 
 impl Queue {
     /// Completes the jobs; one result per job.
-    pub async fn complete(&self, bucket: u16, jobs: &[LeaseToken], over: Completion) -> Result<Vec<SettleResult>, StoreError> {
+    pub async fn complete(&self, bucket: u16, jobs: &[ClaimToken], over: Completion) -> Result<Vec<SettleResult>, StoreError> {
         let outcome = match over {
             Completion::Fired => b'f',
             Completion::Dropped => b'd',
@@ -120,14 +120,14 @@ impl Queue {
     }
 
     /// Holds the jobs for their consumers, each for its TTR in ms; one result per job.
-    pub async fn hold(&self, bucket: u16, jobs: &[(LeaseToken, u32)]) -> Result<Vec<SettleResult>, StoreError> {
+    pub async fn hold(&self, bucket: u16, jobs: &[(ClaimToken, u32)]) -> Result<Vec<SettleResult>, StoreError> {
         let call = self.namespace.script_call(Name::Hold, bucket, &[]);
         self.settle(
             Name::Hold,
             call,
             jobs,
             |(job, _)| job,
-            each(|call: &mut Cmd, (job, ttr_ms): &(LeaseToken, u32)| {
+            each(|call: &mut Cmd, (job, ttr_ms): &(ClaimToken, u32)| {
                 let state = State { held: true, crashes: 0, ..job.state.clone().in_flight() };
                 moved(call, job, &format!("+{ttr_ms}"), Some(&state));
             }),
@@ -206,14 +206,14 @@ impl Queue {
         name: Name,
         mut call: Cmd,
         jobs: &[T],
-        token: impl Fn(&T) -> &LeaseToken,
+        token: impl Fn(&T) -> &ClaimToken,
         arguments: impl Fn(&mut Cmd, &[&T]),
     ) -> Result<Vec<SettleResult>, StoreError> {
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         let lease = |at: &usize| token(&jobs[*at]).lease;
         order.sort_by_key(lease);
         for group in order.chunk_by(|one, other| lease(one) == lease(other)) {
-            let LeaseName { nonce, born } = lease(&group[0]);
+            let ClaimName { nonce, born } = lease(&group[0]);
             call.arg(&nonce[..]).arg(&born[..]).arg(group.len());
             let group: Vec<&T> = group.iter().map(|at| &jobs[*at]).collect();
             arguments(&mut call, &group);
@@ -252,14 +252,14 @@ pub(in crate::store) fn failed(state: State, dies: Option<DeadReason>, error: &s
 
 /// The state of a job that leaves its lease without being held. `unpublished`: the attempt does not
 /// count.
-fn idle(job: &LeaseToken, unpublished: bool) -> State {
+fn idle(job: &ClaimToken, unpublished: bool) -> State {
     let state = job.state.clone();
     let state = if unpublished { state } else { state.in_flight() };
     State { held: false, counted: false, ..state }
 }
 
 /// Appends a job that moves to another set, in the notation of settle.lua. `state`: the new one.
-fn moved(call: &mut Cmd, job: &LeaseToken, time: &str, state: Option<&State>) {
+fn moved(call: &mut Cmd, job: &ClaimToken, time: &str, state: Option<&State>) {
     let state = state.map(State::encode).unwrap_or_default();
     call.arg(job.id.as_str()).arg(&[job.position][..]).arg(time).arg(state);
 }

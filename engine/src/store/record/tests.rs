@@ -7,8 +7,8 @@ use super::*;
 use crate::job::{Conflict, Due, JobId, Late, OnTimeout};
 use crate::request::Origin;
 
-fn schedule(job: Job, generated: bool) -> Schedule {
-    Schedule {
+fn schedule(job: Job, generated: bool) -> NewJob {
+    NewJob {
         id: JobId::new("order-1").unwrap(),
         generated,
         first: None,

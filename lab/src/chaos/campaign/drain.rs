@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use dwell::clock;
 use dwell::dispatch::lease_of;
 use dwell::store::Store;
-use dwell::store::admin::fsck::{self, Rules};
+use dwell::store::admin::fsck::{self, FsckRules};
 use dwell::store::admin::sweep::SweepRules;
 use dwell::store::error::StoreError;
 use dwell::store::reader::list::Query;
@@ -20,7 +20,7 @@ pub(crate) async fn damage(system: &System) -> Result<Vec<String>, StoreError> {
     let delivery = &system.settings().delivery;
     let sweep = SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms };
     let lease_ms = u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX);
-    let rules = Rules { lease_ms, retry_ms: delivery.retry_ms.clone(), sweep, repair: false };
+    let rules = FsckRules { lease_ms, retry_ms: delivery.retry_ms.clone(), sweep, repair: false };
     let mut damage = Vec::new();
     let mut found = |finding: fsck::Finding| {
         damage.push(format!(

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use dwell::config::{Redis, RedisMode};
-use dwell::store::admin::fsck::{self, Problem as P, Rules};
+use dwell::store::admin::fsck::{self, FsckRules, Problem as P};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use crate::store::fixture::{FAR, Fixture, KEEP, MAIN, RETRY, request};
@@ -27,7 +27,7 @@ async fn cluster() -> RedisServer {
 
 async fn repair(settings: &Redis, buckets: u16) -> Vec<(P, bool)> {
     let settings = Redis { mode: RedisMode::Cluster, buckets, ..settings.clone() };
-    let rules = Rules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair: true };
+    let rules = FsckRules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair: true };
     let mut told = Vec::new();
     fsck::run(&settings, rules, &mut |finding| told.push((finding.problem, finding.repaired))).await.unwrap();
     told

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use dwell::store::admin::fsck::{self, Finding, Problem as P, Rules};
+use dwell::store::admin::fsck::{self, Finding, FsckRules, Problem as P};
 use dwell::store::queue::settle::SettleResult;
 use dwell::store::record;
 use redis::Commands as _;
@@ -28,7 +28,7 @@ async fn a_broker_that_joins_meanwhile_is_no_damage() {
         let client = redis::Client::open(fixture.settings.urls[0].as_str()).unwrap();
         let namespace = fixture.settings.namespace.clone();
         let mut told: Vec<(String, P)> = Vec::new();
-        let rules = Rules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair };
+        let rules = FsckRules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair };
         // The finding in bucket 0 is told before bucket 1 is looked at: then an instance joins and
         // stores a job.
         let mut found = |finding: Finding| {
@@ -59,7 +59,7 @@ async fn a_newer_version_without_the_fields_of_this_one_is_refused_and_left_as_i
     assert_eq!(d.dump_strings_too().await, before);
 }
 
-/// LeaseToken for a consumer whose TTR is over for long.
+/// ClaimToken for a consumer whose TTR is over for long.
 async fn forgotten(d: &Damaged, name: &str, retry_ms: &[u64]) {
     let mut schedule = request(name, super::number(name), crate::store::fixture::PAST);
     schedule.job.retry = Some(retry_ms.to_vec());

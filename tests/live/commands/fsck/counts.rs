@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use dwell::consumers::{Consumers, LateRules, PopRequest, UnobservedConsumers};
 use dwell::job::{Due, Job};
-use dwell::request::Schedule;
+use dwell::request::NewJob;
 use dwell::store::Store;
-use dwell::store::admin::fsck::{self, Finding, Problem as P, Rules};
-use dwell::store::queue::acknowledge::{Acknowledge, Word};
+use dwell::store::admin::fsck::{self, Finding, FsckRules, Problem as P};
+use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction};
 use dwell::store::queue::pop::Popped;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -35,8 +35,8 @@ impl Application {
     }
 
     async fn add(&self, name: &str, queue: &str) {
-        let schedule = Schedule::new(Job::for_queue(queue, "x"), Due::In(0)).id(id(name));
-        self.store.queue.schedule(&[schedule]).await.unwrap();
+        let new_job = NewJob::new(Job::for_queue(queue, "x"), Due::In(0)).id(id(name));
+        self.store.queue.schedule(&[new_job]).await.unwrap();
     }
 
     async fn fetch(&self, max: usize) -> Vec<Popped> {
@@ -46,7 +46,11 @@ impl Application {
     }
 
     async fn finish(&self, job: Popped) {
-        self.consumers.acknowledge(&[Acknowledge { id: job.id, lease: job.lease, word: Word::Finish }]).await.remove(0).unwrap();
+        self.consumers
+            .acknowledge(&[Acknowledgement { id: job.id, lease: job.lease, action: LeaseAction::Finish }])
+            .await
+            .remove(0)
+            .unwrap();
     }
 
     /// Schedules, fetches and finishes jobs until told to stop. Ids come again, in the other queue too.
@@ -126,7 +130,7 @@ async fn jobs_that_move_are_no_damage_and_hide_none() {
     let (application, stop) = (Application::of(&d).await, CancellationToken::new());
     let look = async |repair: bool| {
         let mut told = Vec::new();
-        let rules = Rules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair };
+        let rules = FsckRules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair };
         fsck::run(&d.listed.fixture.settings, rules, &mut |finding: Finding| told.push(finding)).await.unwrap();
         told
     };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use dwell::job::{Action, Conflict};
-use dwell::store::queue::lease::AHEAD;
+use dwell::store::queue::claim::AHEAD;
 
 pub(crate) type Fence = [u8; 8];
 /// Verdict and due time. `None`: none is told. `Some(CLOCK)`: the script's own now decides.
@@ -25,7 +25,7 @@ pub(crate) enum Place {
         ripe: bool,
     },
     /// In a lease. Over: the lease is past its time.
-    Lease {
+    ClaimedJob {
         over: bool,
         /// Before the lease.
         ripe: bool,
@@ -96,7 +96,7 @@ pub(crate) struct Request {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Word {
+pub(crate) struct ModelAct {
     pub(crate) id: u8,
     pub(crate) action: Action,
     /// Of a reschedule.
@@ -165,46 +165,46 @@ impl Reference {
         told
     }
 
-    pub(crate) fn act(&mut self, message: u64, word: &Word, generation: [u8; 8], wait_is_over: bool) -> Told {
+    pub(crate) fn act(&mut self, message: u64, action: &ModelAct, generation: [u8; 8], wait_is_over: bool) -> Told {
         if let Some(told) = self.acts.get(&message) {
             return *told;
         }
-        let told = self.apply(word, generation, wait_is_over);
+        let told = self.apply(action, generation, wait_is_over);
         let changed = ["cancelled", "cancelled_after_attempt", "rescheduled", "firing", "finished", "failed", "requeued"];
-        let has_changed = changed.contains(&told.0) || (word.action, told.0) == (Action::Cancel, "in_flight");
-        if has_changed || !word.is_call && !self.is_harmless(word, told.0) {
+        let has_changed = changed.contains(&told.0) || (action.action, told.0) == (Action::Cancel, "in_flight");
+        if has_changed || !action.is_call && !self.is_harmless(action, told.0) {
             self.acts.insert(message, told);
         }
         told
     }
 
     /// Whether a word that changed nothing changes nothing either when it comes again.
-    fn is_harmless(&self, word: &Word, verdict: &str) -> bool {
-        let job = self.jobs.get(&word.id);
-        let names = word.seen_due.is_some() && matches!(word.action, Action::Finish | Action::Fail);
+    fn is_harmless(&self, action: &ModelAct, verdict: &str) -> bool {
+        let job = self.jobs.get(&action.id);
+        let names = action.seen_due.is_some() && matches!(action.action, Action::Finish | Action::Fail);
         match verdict {
             "fired" | "dead" => names,
             "not_found" => names && job.is_none(),
-            "stale" => names && (word.seen_attempt.is_some() || job.is_some_and(|job| word.seen_due != Some(job.due))),
-            "waiting" => names && word.seen_attempt.is_some(),
+            "stale" => names && (action.seen_attempt.is_some() || job.is_some_and(|job| action.seen_due != Some(job.due))),
+            "waiting" => names && action.seen_attempt.is_some(),
             _ => false,
         }
     }
 
-    fn apply(&mut self, word: &Word, generation: [u8; 8], wait_is_over: bool) -> Told {
+    fn apply(&mut self, action: &ModelAct, generation: [u8; 8], wait_is_over: bool) -> Told {
         let changed = self.changed;
-        let Some(job) = self.jobs.get_mut(&word.id) else {
-            let fired = self.gone.get(&word.id).filter(|over| over.fired);
+        let Some(job) = self.jobs.get_mut(&action.id) else {
+            let fired = self.gone.get(&action.id).filter(|over| over.fired);
             return fired.map_or(("not_found", None), |over| ("fired", over.told.1));
         };
         let waits = matches!(job.place, Place::Due { .. });
-        let runs = matches!(job.place, Place::Lease { .. } | Place::Held { .. });
+        let runs = matches!(job.place, Place::ClaimedJob { .. } | Place::Held { .. });
         let dead = job.place == Place::Dead;
         // The former master may have let a claim reach this far ahead.
         let ahead = i64::try_from(AHEAD.as_millis()).unwrap();
         let doubtful = job.doubt || (changed > 0 && job.due <= changed + ahead);
         let stale = |seen: Option<i64>| seen.is_some_and(|due| due != job.due);
-        match word.action {
+        match action.action {
             Action::Cancel => {
                 let told = match () {
                     () if runs && !job.held => "in_flight",
@@ -213,16 +213,16 @@ impl Reference {
                 };
                 let told = (told, Some(job.due));
                 self.acts.insert(job.message, job.told());
-                self.jobs.remove(&word.id);
+                self.jobs.remove(&action.id);
                 told
             }
             Action::Reschedule | Action::Fire | Action::Fail if dead || job.dying => ("dead", Some(job.due)),
             Action::Reschedule | Action::Fire if runs => ("in_flight", Some(job.due)),
             Action::Reschedule => {
                 job.doubt |= job.attempt == 0 && doubtful;
-                (job.due, job.generation, job.step, job.crashes) = (word.due, generation, 0, 0);
-                job.place = Place::Due { ripe: word.ripe };
-                ("rescheduled", Some(word.due))
+                (job.due, job.generation, job.step, job.crashes) = (action.due, generation, 0, 0);
+                job.place = Place::Due { ripe: action.ripe };
+                ("rescheduled", Some(action.due))
             }
             Action::Fire => {
                 job.place = Place::Due { ripe: true };
@@ -232,14 +232,14 @@ impl Reference {
                 ("firing", Some(CLOCK))
             }
             Action::Finish | Action::Fail if job.attempt == 0 => ("not_found", None),
-            Action::Finish | Action::Fail if stale(word.seen_due) => ("stale", Some(job.due)),
+            Action::Finish | Action::Fail if stale(action.seen_due) => ("stale", Some(job.due)),
             Action::Finish => {
                 let told = ("finished", Some(job.due));
-                self.gone.insert(word.id, Over { fired: true, message: job.message, told: job.told() });
-                self.jobs.remove(&word.id);
+                self.gone.insert(action.id, Over { fired: true, message: job.message, told: job.told() });
+                self.jobs.remove(&action.id);
                 told
             }
-            Action::Fail if word.seen_attempt.is_some_and(|attempt| attempt != job.attempt) => ("stale", Some(job.due)),
+            Action::Fail if action.seen_attempt.is_some_and(|attempt| attempt != job.attempt) => ("stale", Some(job.due)),
             Action::Fail if waits => ("waiting", Some(CLOCK)),
             Action::Fail => {
                 let dies = job.step >= STEPS;
@@ -285,7 +285,7 @@ impl Reference {
             let Place::Due { ripe } = job.place else { continue };
             if ripe || early {
                 job.attempt += u32::from(!job.dying);
-                job.to(Place::Lease { over, ripe });
+                job.to(Place::ClaimedJob { over, ripe });
                 job.fence = fence;
                 taken.push((*id, !ripe));
             }
@@ -297,7 +297,7 @@ impl Reference {
     pub(crate) fn reclaim(&mut self, fence: Fence) -> i64 {
         let mut back = 0;
         for job in self.jobs.values_mut().filter(|job| job.fence == fence) {
-            let Place::Lease { ripe, .. } = job.place else { continue };
+            let Place::ClaimedJob { ripe, .. } = job.place else { continue };
             job.attempt -= u32::from(!job.dying);
             job.to(Place::Due { ripe });
             back += 1;
@@ -306,22 +306,22 @@ impl Reference {
     }
 
     pub(crate) fn rescue(&mut self, fence: Fence, over: bool) -> Vec<u8> {
-        let is_late = |job: &Job| matches!(job.place, Place::Lease { over: true, .. } | Place::Held { over: true });
+        let is_late = |job: &Job| matches!(job.place, Place::ClaimedJob { over: true, .. } | Place::Held { over: true });
         let late: Vec<u8> = self.jobs.iter().filter(|(_, job)| is_late(job)).map(|(id, _)| *id).collect();
         for id in &late {
             let job = self.jobs.get_mut(id).unwrap();
-            (job.place, job.fence, job.rescued) = (Place::Lease { over, ripe: true }, fence, true);
+            (job.place, job.fence, job.rescued) = (Place::ClaimedJob { over, ripe: true }, fence, true);
         }
         late
     }
 
     pub(crate) fn has_lease(&self, fence: Fence) -> bool {
-        self.jobs.values().any(|job| job.fence == fence && matches!(job.place, Place::Lease { .. }))
+        self.jobs.values().any(|job| job.fence == fence && matches!(job.place, Place::ClaimedJob { .. }))
     }
 
     /// The job, if this fence still stands.
     pub(crate) fn leased(&mut self, id: u8, fence: Fence) -> Option<&mut Job> {
-        self.jobs.get_mut(&id).filter(|job| job.fence == fence && matches!(job.place, Place::Lease { .. }))
+        self.jobs.get_mut(&id).filter(|job| job.fence == fence && matches!(job.place, Place::ClaimedJob { .. }))
     }
 
     pub(crate) fn settle(&mut self, id: u8, fence: Fence, how: How, unpublished: bool) -> bool {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dwell::job::{Action, Conflict};
 
 use super::op::Op;
-use super::reference::{self, CLOCK, FAR, Fence, How, Reference, Request, STEPS, Taken, Word};
+use super::reference::{self, CLOCK, FAR, Fence, How, ModelAct, Reference, Request, STEPS, Taken};
 use super::system::System;
 
 const PAST: [i64; 2] = [1_000_000_000_000, 1_000_000_000_001];
@@ -13,7 +13,7 @@ const PAST: [i64; 2] = [1_000_000_000_000, 1_000_000_000_001];
 #[derive(Debug, Clone)]
 pub(super) enum Message {
     Schedule(Request),
-    Act(Word),
+    Act(ModelAct),
 }
 
 /// A job in the hands of an instance.
@@ -105,8 +105,8 @@ impl Run {
                     self.standing.insert(request.id, self.reference.lives);
                 }
             }
-            Message::Act(word) => {
-                let before = self.reference.jobs.get(&word.id).cloned();
+            Message::Act(action) => {
+                let before = self.reference.jobs.get(&action.id).cloned();
                 let again = self.reference.acts.contains_key(&number);
                 let lives = *self.delivered.entry(number).or_insert(self.reference.lives);
                 let read = before.as_ref().map_or(([0; 8], 0), |job| (job.generation, job.step));
@@ -115,22 +115,22 @@ impl Run {
                     (true, true) => "0",
                     (true, false) => "100000000",
                 };
-                let expected = self.reference.act(number, word, new, wait_is_over);
-                let told = self.system.act(number, word, new, read, wait);
-                assert_eq!(told.0, expected.0, "{word:?}");
+                let expected = self.reference.act(number, action, new, wait_is_over);
+                let told = self.system.act(number, action, new, read, wait);
+                assert_eq!(told.0, expected.0, "{action:?}");
                 if expected.1 == Some(CLOCK) {
                     assert!(told.1.is_some());
                 } else {
-                    assert_eq!(told.1, expected.1, "{word:?}");
+                    assert_eq!(told.1, expected.1, "{action:?}");
                 }
-                self.reference.learn(word.id, number, told.1);
-                // A word that names no schedule never changes one that is younger than its first
+                self.reference.learn(action.id, number, told.1);
+                // An action that names no schedule never changes one that is younger than its first
                 // delivery.
-                if let Some(younger) = before.as_ref().filter(|job| job.life > lives && word.seen_due.is_none()) {
-                    assert_eq!(self.reference.jobs.get(&word.id).map(|job| (job.life, &job.place)), Some((younger.life, &younger.place)));
+                if let Some(younger) = before.as_ref().filter(|job| job.life > lives && action.seen_due.is_none()) {
+                    assert_eq!(self.reference.jobs.get(&action.id).map(|job| (job.life, &job.place)), Some((younger.life, &younger.place)));
                 }
                 if let Some(before) = before.filter(|_| !again) {
-                    self.ended(word, &before, &told.0);
+                    self.ended(action, &before, &told.0);
                 }
             }
         }
@@ -138,22 +138,22 @@ impl Run {
         self.replica = (self.system.snapshot(), self.reference.clone());
     }
 
-    fn ended(&mut self, word: &Word, before: &reference::Job, verdict: &str) {
-        match (word.action, verdict) {
+    fn ended(&mut self, action: &ModelAct, before: &reference::Job, verdict: &str) {
+        match (action.action, verdict) {
             (Action::Cancel, "cancelled") => {
                 assert!(!self.published.contains_key(&before.life), "`cancelled`, and it was published before");
                 self.cancelled.insert(before.life);
-                self.standing.remove(&word.id);
+                self.standing.remove(&action.id);
             }
             (Action::Cancel, _) | (Action::Finish, "finished") => {
-                self.standing.remove(&word.id);
+                self.standing.remove(&action.id);
             }
             (Action::Fail, "failed") => {
                 let held = self.instances.iter_mut().flat_map(|instance| &mut instance.held);
                 held.filter(|held| held.life == before.life && !held.published).for_each(|held| held.failed = true);
             }
             (Action::Requeue, "requeued") => {
-                self.standing.insert(word.id, self.reference.jobs[&word.id].life);
+                self.standing.insert(action.id, self.reference.jobs[&action.id].life);
             }
             _ => {}
         }
@@ -203,7 +203,7 @@ impl Run {
             Op::Act { id, action, due, seen_due, seen_attempt, wait_is_over, is_call } => {
                 let action = [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue][*action];
                 let job = self.reference.jobs.get(id);
-                let word = Word {
+                let action = ModelAct {
                     id: *id,
                     action,
                     due: *PAST.get(*due).unwrap_or(&FAR),
@@ -220,12 +220,12 @@ impl Run {
                     },
                     is_call: *is_call,
                 };
-                self.log.push((Message::Act(word), *wait_is_over));
+                self.log.push((Message::Act(action), *wait_is_over));
                 self.deliver(self.log.len() - 1);
             }
             Op::Redeliver { last } => {
                 for at in self.log.len().saturating_sub(*last)..self.log.len() {
-                    if !matches!(&self.log[at].0, Message::Act(word) if word.is_call) {
+                    if !matches!(&self.log[at].0, Message::Act(action) if action.is_call) {
                         self.deliver(at);
                     }
                 }

@@ -77,7 +77,7 @@ impl Run {
             };
             let expected = match job.place {
                 Place::Due { .. } => "due",
-                Place::Lease { .. } => "lease",
+                Place::ClaimedJob { .. } => "lease",
                 Place::Held { .. } => "held",
                 Place::Dead => "dead",
             };
@@ -112,7 +112,7 @@ impl Run {
         assert_eq!(dump["lent"].len(), dump["leases"].len());
         assert_eq!(dump["left"].len(), dump["leases"].len());
         let leases: BTreeSet<Fence> =
-            self.reference.jobs.values().filter(|job| matches!(job.place, Place::Lease { .. })).map(|job| job.fence).collect();
+            self.reference.jobs.values().filter(|job| matches!(job.place, Place::ClaimedJob { .. })).map(|job| job.fence).collect();
         assert_eq!(dump["leases"].len(), leases.len(), "a lease without a job stays, or jobs are in the wrong one");
         assert_eq!(dump["acts"].len(), self.reference.acts.len());
         assert_eq!(dump["gone"].len(), self.reference.gone.len());

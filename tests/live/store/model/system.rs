@@ -8,15 +8,15 @@ use dwell::job::{Conflict, DeadReason};
 use dwell::store::Store;
 use dwell::store::error::StoreError;
 use dwell::store::keys::Keys;
-use dwell::store::queue::lease::{ClaimRequest, Claimed};
-use dwell::store::queue::settle::{Bury, Completion, LeaseToken, Release, Retry, SettleResult};
+use dwell::store::queue::claim::{Claim, ClaimRequest};
+use dwell::store::queue::settle::{Bury, ClaimToken, Completion, Release, Retry, SettleResult};
 use dwell::store::record::encode;
 use dwell::store::scripts::Name;
 use redis::{Connection, Value};
 use tokio::runtime::Runtime;
 
 use super::super::fixture::{MAIN, open, request, settings};
-use super::reference::{Fence, How, Request, Word};
+use super::reference::{Fence, How, ModelAct, Request};
 use crate::support::namespace;
 
 /// ms: not over within a test.
@@ -32,7 +32,7 @@ pub(crate) struct System {
     store: Store,
     runtime: Runtime,
     /// The tokens that claims and rescues gave.
-    tokens: BTreeMap<(Fence, u8), LeaseToken>,
+    tokens: BTreeMap<(Fence, u8), ClaimToken>,
 }
 
 pub(crate) fn name_of(id: u8) -> String {
@@ -111,16 +111,17 @@ impl System {
     }
 
     /// `generation` and `step` as the caller of `fail` read them.
-    pub(crate) fn act(&mut self, message: u64, word: &Word, new: [u8; 8], read: ([u8; 8], u16), wait: &str) -> (String, Option<i64>) {
+    pub(crate) fn act(&mut self, message: u64, action: &ModelAct, new: [u8; 8], read: ([u8; 8], u16), wait: &str) -> (String, Option<i64>) {
         use dwell::job::Action;
-        let name = name_of(word.id);
+        let name = name_of(action.id);
         let fingerprint = message.to_be_bytes();
         let text = |seen: Option<String>| seen.unwrap_or_default().into_bytes();
-        let (time, step) = (format!("={}", word.due), read.1.to_string());
-        let (seen_due, seen_attempt) = (text(word.seen_due.map(|due| due.to_string())), text(word.seen_attempt.map(|at| at.to_string())));
-        let bits = if word.is_call { b"1" } else { b"3" };
+        let (time, step) = (format!("={}", action.due), read.1.to_string());
+        let (seen_due, seen_attempt) =
+            (text(action.seen_due.map(|due| due.to_string())), text(action.seen_attempt.map(|at| at.to_string())));
+        let bits = if action.is_call { b"1" } else { b"3" };
         let mut arguments: Vec<&[u8]> = vec![name.as_bytes(), &fingerprint, bits];
-        let script = match word.action {
+        let script = match action.action {
             Action::Cancel => Name::Cancel,
             Action::Reschedule => {
                 arguments.extend([time.as_bytes(), &new[..]]);
@@ -161,8 +162,8 @@ impl System {
     }
 
     /// A repeat answers the same jobs of the same lease.
-    fn taken(&mut self, fence: Fence, once: Claimed, twice: Claimed) -> Vec<(u8, u32)> {
-        let told = |taken: &Claimed| -> Vec<_> {
+    fn taken(&mut self, fence: Fence, once: Claim, twice: Claim) -> Vec<(u8, u32)> {
+        let told = |taken: &Claim| -> Vec<_> {
             taken.jobs.iter().map(|lease| (lease.id.clone(), lease.token.lease, lease.token.position, lease.state.attempt)).collect()
         };
         assert_eq!(told(&once), told(&twice));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::scan::Scan;
-use super::{Finding, FindingSink, Problem, Rules, bytes};
+use super::{Finding, FindingSink, FsckRules, Problem, bytes};
 use crate::config::Redis;
 use crate::job::queue_of_set;
 use crate::store::client::RedisClient;
@@ -26,7 +26,7 @@ pub(super) type Queues = BTreeMap<u16, BTreeSet<String>>;
 
 /// Opens the namespace, even if its description is damaged. `None` if nothing in it can be checked,
 /// which is reported.
-pub(super) async fn open(settings: &Redis, rules: &Rules, found: FindingSink<'_>) -> Result<Option<(Store, Queues)>, StoreError> {
+pub(super) async fn open(settings: &Redis, rules: &FsckRules, found: FindingSink<'_>) -> Result<Option<(Store, Queues)>, StoreError> {
     let link = RedisClient::new(settings);
     let facts = server_facts::facts(&link).await?;
     if rules.repair {

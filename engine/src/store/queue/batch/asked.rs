@@ -1,12 +1,12 @@
 //! One request of a batch, borrowed.
 
-use crate::request::{Act, Request, Schedule};
+use crate::request::{Act, NewJob, Request};
 
 /// One request of a batch.
 #[derive(Debug, Clone, Copy)]
 pub enum RequestRef<'a> {
     /// A new job.
-    Schedule(&'a Schedule),
+    NewJob(&'a NewJob),
     /// An action on a job that exists.
     Act(&'a Act),
 }
@@ -14,7 +14,7 @@ pub enum RequestRef<'a> {
 impl<'a> From<&'a Request> for RequestRef<'a> {
     fn from(request: &'a Request) -> Self {
         match request {
-            Request::Schedule(schedule) => RequestRef::Schedule(schedule),
+            Request::NewJob(new_job) => RequestRef::NewJob(new_job),
             Request::Act(act) => RequestRef::Act(act),
         }
     }
@@ -23,7 +23,7 @@ impl<'a> From<&'a Request> for RequestRef<'a> {
 impl<'a> RequestRef<'a> {
     pub(super) fn id(self) -> &'a str {
         match self {
-            RequestRef::Schedule(schedule) => schedule.id.as_str(),
+            RequestRef::NewJob(new_job) => new_job.id.as_str(),
             RequestRef::Act(act) => act.id.as_str(),
         }
     }

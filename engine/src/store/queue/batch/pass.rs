@@ -71,7 +71,7 @@ impl Item<'_> {
     /// The set of the job that a schedule stores.
     fn own_set(&self) -> Option<String> {
         match self.asked {
-            RequestRef::Schedule(schedule) => Some(schedule.job.set().into_owned()),
+            RequestRef::NewJob(new_job) => Some(new_job.job.set().into_owned()),
             RequestRef::Act(_) => None,
         }
     }
@@ -110,7 +110,7 @@ impl<'a> Pass<'a> {
         let unsent = || Err(StoreError::new(Class::Other, "redis: a request was not sent"));
         let item = |asked: &RequestRef<'a>| {
             let record = match asked {
-                RequestRef::Schedule(schedule) => record::encode(schedule, schedule.first.unwrap_or_else(rand::random)),
+                RequestRef::NewJob(new_job) => record::encode(new_job, new_job.first.unwrap_or_else(rand::random)),
                 RequestRef::Act(_) => Vec::new(),
             };
             Item {
@@ -162,11 +162,11 @@ impl<'a> Pass<'a> {
                     groups.push(new(script_of(act.action)));
                     groups.len() - 1
                 }
-                RequestRef::Schedule(_) if *is_alone => {
+                RequestRef::NewJob(_) if *is_alone => {
                     groups.push(new(Name::Schedule));
                     groups.len() - 1
                 }
-                RequestRef::Schedule(_) => {
+                RequestRef::NewJob(_) => {
                     let unfilled = unfilled.entry((wave, *bucket)).or_insert(usize::MAX);
                     let has_room =
                         |group: &Group| !group.is_closed && group.members.len() < CALL_JOBS && group.bytes + record.len() <= CALL_BYTES;

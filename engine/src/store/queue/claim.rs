@@ -11,7 +11,7 @@ use crate::store::answer::{Items, micros_of};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
-use crate::store::queue::settle::{LeaseName, LeaseToken};
+use crate::store::queue::settle::{ClaimName, ClaimToken};
 use crate::store::reader::lookup::score;
 use crate::store::record::{self, Nonce, Record, State};
 use crate::store::scripts::Name;
@@ -28,13 +28,13 @@ const PASS_OVER: Duration = Duration::from_secs(60);
 
 /// A job that this instance may act on until `deadline`.
 #[derive(Debug, Clone)]
-pub struct Lease {
+pub struct ClaimedJob {
     /// The job's id.
     pub id: JobId,
     /// Its bucket.
     pub bucket: u16,
     /// The token that settles the job.
-    pub token: LeaseToken,
+    pub token: ClaimToken,
     /// From then on another instance may take the job over. By the clock of this process, counted
     /// from before the claim was sent.
     pub deadline: Instant,
@@ -52,7 +52,7 @@ pub struct Lease {
 
 /// A leased job whose record cannot be read. The only way to settle it is to bury it.
 #[derive(Debug, Clone)]
-pub struct UnreadableLease {
+pub struct UnreadableJob {
     /// The job's id.
     pub id: JobId,
     /// Its bucket.
@@ -60,34 +60,34 @@ pub struct UnreadableLease {
     /// Its queue, if it is a job of a queue: it is buried among the dead of that queue.
     pub queue: Option<String>,
     /// The token that settles the job.
-    pub token: LeaseToken,
+    pub token: ClaimToken,
     /// Why the record cannot be read.
     pub why: String,
 }
 
-impl Lease {
+impl ClaimedJob {
     /// The token that settles this lease.
     #[must_use]
-    pub fn token(&self) -> LeaseToken {
+    pub fn token(&self) -> ClaimToken {
         self.token.clone()
     }
 }
 
-impl UnreadableLease {
+impl UnreadableJob {
     /// The token that settles this lease.
     #[must_use]
-    pub fn token(&self) -> LeaseToken {
+    pub fn token(&self) -> ClaimToken {
         self.token.clone()
     }
 }
 
 /// The result of a `claim` or `rescue`.
 #[derive(Debug, Default)]
-pub struct Claimed {
+pub struct Claim {
     /// The jobs.
-    pub jobs: Vec<Lease>,
+    pub jobs: Vec<ClaimedJob>,
     /// Jobs whose record cannot be read.
-    pub broken: Vec<UnreadableLease>,
+    pub broken: Vec<UnreadableJob>,
     /// When the next job is due, or the next lease ends; epoch ms by Redis's clock.
     pub next_ms: Option<i64>,
     /// Redis's clock at the claim, epoch µs.
@@ -143,7 +143,7 @@ pub struct ClaimRequest {
     pub most: usize,
     /// The most bytes of records; one job is always allowed.
     pub most_bytes: usize,
-    /// The look-ahead, whole ms: jobs due within it are claimed too. [`Lease::ready`] says when
+    /// The look-ahead, whole ms: jobs due within it are claimed too. [`ClaimedJob::ready`] says when
     /// each may be published.
     pub ahead: Duration,
 }
@@ -151,19 +151,19 @@ pub struct ClaimRequest {
 impl Queue {
     /// Claims due jobs of one bucket and broker, up to `most` jobs and `most_bytes` bytes (at least
     /// one job), without look-ahead.
-    pub async fn claim(&self, bucket: u16, broker: &str, lease: Duration, most: usize, most_bytes: usize) -> Result<Claimed, StoreError> {
+    pub async fn claim(&self, bucket: u16, broker: &str, lease: Duration, most: usize, most_bytes: usize) -> Result<Claim, StoreError> {
         self.claim_ahead(bucket, broker, ClaimRequest { lease, most, most_bytes, ahead: Duration::ZERO }).await
     }
 
     /// Claims jobs of one bucket and broker that are due within `ask.ahead`. First gives back the
     /// jobs of earlier claims whose answer was lost.
-    pub async fn claim_ahead(&self, bucket: u16, broker: &str, ask: ClaimRequest) -> Result<Claimed, StoreError> {
+    pub async fn claim_ahead(&self, bucket: u16, broker: &str, ask: ClaimRequest) -> Result<Claim, StoreError> {
         self.reclaim_lost(bucket, broker).await?;
         self.claim_as(rand::random(), bucket, broker, ask).await
     }
 
     /// A claim under this nonce. A repeat answers the lease of the first call, as it is by then.
-    pub async fn claim_as(&self, nonce: Nonce, bucket: u16, broker: &str, ask: ClaimRequest) -> Result<Claimed, StoreError> {
+    pub async fn claim_as(&self, nonce: Nonce, bucket: u16, broker: &str, ask: ClaimRequest) -> Result<Claim, StoreError> {
         let ClaimRequest { lease, most, most_bytes, ahead } = ask;
         let sent = clock::now();
         let mut call = self.namespace.script_call(Name::Claim, bucket, &[broker.to_owned()]);
@@ -240,19 +240,12 @@ impl Queue {
 
     /// Takes over the jobs of leases past their deadline, and held jobs past their TTR, up to `most`
     /// jobs.
-    pub async fn rescue(&self, bucket: u16, lease: Duration, most: usize, most_bytes: usize) -> Result<Claimed, StoreError> {
+    pub async fn rescue(&self, bucket: u16, lease: Duration, most: usize, most_bytes: usize) -> Result<Claim, StoreError> {
         self.rescue_as(rand::random(), bucket, lease, most, most_bytes).await
     }
 
     /// A rescue under this nonce; repeated as a claim.
-    pub async fn rescue_as(
-        &self,
-        nonce: Nonce,
-        bucket: u16,
-        lease: Duration,
-        most: usize,
-        most_bytes: usize,
-    ) -> Result<Claimed, StoreError> {
+    pub async fn rescue_as(&self, nonce: Nonce, bucket: u16, lease: Duration, most: usize, most_bytes: usize) -> Result<Claim, StoreError> {
         let sent = clock::now();
         let mut call = self.namespace.script_call(Name::Rescue, bucket, &[]);
         call.arg(&nonce[..]).arg(whole_ms(lease)).arg(most.min(CALL_JOBS)).arg(most_bytes);
@@ -321,10 +314,10 @@ impl Queue {
         nonce: Nonce,
         (sent, lease): (Instant, Duration),
         value: Value,
-    ) -> Result<(Claimed, [Bytes; 2]), StoreError> {
+    ) -> Result<(Claim, [Bytes; 2]), StoreError> {
         let deadline = sent + lease;
         let mut items = Items::new(script.as_str(), value)?;
-        let mut taken = Claimed { now_us: items.int()?, next_ms: items.maybe_number()?, more: items.int()? == 1, ..Claimed::default() };
+        let mut taken = Claim { now_us: items.int()?, next_ms: items.maybe_number()?, more: items.int()? == 1, ..Claim::default() };
         taken.unknown = u32::try_from(items.int()?).unwrap_or(u32::MAX);
         let last_unknown = [items.bytes()?, items.bytes()?];
         taken.orphans = u32::try_from(items.int()?).unwrap_or(u32::MAX);
@@ -364,15 +357,15 @@ impl Queue {
                 state.crashes = state.crashes.saturating_add(1);
             }
             let size = bytes.len();
-            let token = LeaseToken { id: id.clone(), lease: LeaseName { nonce, born }, position, has_state, state };
+            let token = ClaimToken { id: id.clone(), lease: ClaimName { nonce, born }, position, has_state, state };
             match record::decode(bytes.clone()) {
                 Ok(record) => {
                     let state = token.state.clone().in_flight();
-                    taken.jobs.push(Lease { id, bucket, token, deadline, taken_us: taken.now_us, ready, state, record, size })
+                    taken.jobs.push(ClaimedJob { id, bucket, token, deadline, taken_us: taken.now_us, ready, state, record, size })
                 }
                 Err(why) => {
                     let queue = record::queue_of(&bytes).map(str::to_owned);
-                    taken.broken.push(UnreadableLease { id, bucket, queue, token, why: why.to_string() });
+                    taken.broken.push(UnreadableJob { id, bucket, queue, token, why: why.to_string() });
                 }
             }
         }

@@ -29,7 +29,7 @@ use crate::fleet::{self, Fleet, WakeUps};
 use crate::publisher::Publisher;
 use crate::queues::QueueUpkeep;
 use crate::readiness::Readiness;
-use crate::request::QueueGauge;
+use crate::request::FullQueues;
 use crate::rescue::Rescue;
 use crate::store::Store;
 use crate::sweep::Sweep;
@@ -73,13 +73,13 @@ impl From<Failure> for StartError {
 type AgentEnd = Result<&'static str, StartError>;
 
 /// The running agents.
-pub struct Bridge {
+pub struct Runtime {
     /// The name of this instance in the namespace.
     instance: String,
     apply: Apply,
     consumers: Consumers,
     /// Which queues are full.
-    gauge: QueueGauge,
+    full_queues: FullQueues,
     store: Arc<Store>,
     /// Ingests and dispatchers: they are drained.
     workers: JoinSet<AgentEnd>,
@@ -90,7 +90,7 @@ pub struct Bridge {
     helpers_stop: CancellationToken,
 }
 
-impl Bridge {
+impl Runtime {
     /// Starts the agents, and waits until each has opened its connections. A server that cannot be
     /// reached, and a destination that is missing, end the start.
     pub async fn start(
@@ -99,11 +99,11 @@ impl Bridge {
         metrics: &Metrics,
         traces: &Traces,
         readiness: &Readiness,
-    ) -> Result<Bridge, StartError> {
-        let mut bridge = Self::begin(settings, roles, Some(Duration::ZERO), metrics, traces, readiness).await?;
+    ) -> Result<Runtime, StartError> {
+        let mut runtime = Self::begin(settings, roles, Some(Duration::ZERO), metrics, traces, readiness).await?;
         tokio::select! {
-            () = readiness.all_reached() => Ok(bridge),
-            failure = bridge.failed() => Err(failure.into()),
+            () = readiness.all_reached() => Ok(runtime),
+            failure = runtime.failed() => Err(failure.into()),
         }
     }
 
@@ -111,7 +111,7 @@ impl Bridge {
     /// destination that is missing, are waited for, up to `max_wait` if given, while the other agents
     /// work: an ingest reads once its source, `rejected` and exchange exist, and jobs are delivered
     /// without their `dead` destination. Every other error, and the end of the wait, ends the start,
-    /// or comes from [`Bridge::failed`] later.
+    /// or comes from [`Runtime::failed`] later.
     pub async fn begin(
         settings: &Settings,
         roles: Roles,
@@ -119,7 +119,7 @@ impl Bridge {
         metrics: &Metrics,
         traces: &Traces,
         readiness: &Readiness,
-    ) -> Result<Bridge, StartError> {
+    ) -> Result<Runtime, StartError> {
         let wait = StartWait::new(readiness, max_wait);
         let (stop, give_up, helpers_stop) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
         let mut helpers = JoinSet::new();
@@ -156,14 +156,14 @@ impl Bridge {
             batcher: CallBatcher::default(),
             reads: Default::default(),
         };
-        let gauge = QueueGauge::default();
-        let ingests = if roles.ingest { ingests(settings, &publishers, &apply, &gauge, &wait)? } else { Vec::new() };
+        let full_queues = FullQueues::default();
+        let ingests = if roles.ingest { ingests(settings, &publishers, &apply, &full_queues, &wait)? } else { Vec::new() };
 
-        let mut bridge = Bridge {
+        let mut runtime = Runtime {
             instance,
             apply,
             consumers,
-            gauge,
+            full_queues,
             store: store.clone(),
             workers: JoinSet::new(),
             helpers,
@@ -172,8 +172,8 @@ impl Bridge {
             helpers_stop,
         };
         for ingest in ingests {
-            let (wait, stop, give_up) = (wait.clone(), bridge.stop.clone(), bridge.give_up.clone());
-            bridge.workers.spawn(ingest.run(wait, stop, give_up));
+            let (wait, stop, give_up) = (wait.clone(), runtime.stop.clone(), runtime.give_up.clone());
+            runtime.workers.spawn(ingest.run(wait, stop, give_up));
         }
         for opened in opening {
             let BrokerPublisher { name, publisher, reports } = opened;
@@ -192,19 +192,19 @@ impl Bridge {
                 fleet: fleet.clone(),
                 wake_ups,
             };
-            let (stop, give_up) = (bridge.stop.clone(), bridge.give_up.clone());
-            bridge.workers.spawn(async move {
+            let (stop, give_up) = (runtime.stop.clone(), runtime.give_up.clone());
+            runtime.workers.spawn(async move {
                 Dispatch::new(parts).run(stop, give_up).await;
                 Ok("a dispatcher")
             });
         }
-        bridge.start_helpers(settings, roles, metrics, fleet_sender, fleet, wake_ups).await;
-        let (store, readiness, stop) = (bridge.store.clone(), readiness.clone(), bridge.helpers_stop.clone());
-        bridge.helpers.spawn(async move {
+        runtime.start_helpers(settings, roles, metrics, fleet_sender, fleet, wake_ups).await;
+        let (store, readiness, stop) = (runtime.store.clone(), readiness.clone(), runtime.helpers_stop.clone());
+        runtime.helpers.spawn(async move {
             store_watch::watch(store, readiness, stop).await;
             Ok("the watch of the store")
         });
-        Ok(bridge)
+        Ok(runtime)
     }
 
     async fn start_helpers(
@@ -223,7 +223,8 @@ impl Bridge {
             Ok("the sweep")
         });
         if !settings.queues.is_empty() || !self.store.reader.queues().await.unwrap_or_default().is_empty() {
-            let upkeep = QueueUpkeep::new(self.store.clone(), settings.queues.clone(), self.gauge.clone(), metrics.clone(), fleet.clone());
+            let upkeep =
+                QueueUpkeep::new(self.store.clone(), settings.queues.clone(), self.full_queues.clone(), metrics.clone(), fleet.clone());
             let stop = self.helpers_stop.clone();
             self.helpers.spawn(async move {
                 upkeep.run(stop).await;
@@ -275,8 +276,8 @@ impl Bridge {
 
     /// Which queues are full.
     #[must_use]
-    pub fn gauge(&self) -> &QueueGauge {
-        &self.gauge
+    pub fn full_queues(&self) -> &FullQueues {
+        &self.full_queues
     }
 
     /// The name of this instance in the namespace.

@@ -1,5 +1,6 @@
 //! `POST /v1/jobs`
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use axum::Json;
@@ -23,7 +24,7 @@ use super::one_or_many::{self, OneOrMany};
 use super::text::{Text, TextOrBytes, decode, header_values};
 use crate::apply::{Apply, BoundedRetry};
 use crate::job::{Job, JobId, Verdict, is_queue_name};
-use crate::request::{Code, Rejection, Request, Rules, Schedule, from_fields};
+use crate::request::{Code, NewJob, Rejection, Request, RequestRules, from_fields};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::schedule::Answer;
 use crate::units::quote;
@@ -36,8 +37,9 @@ const LOOKUPS: usize = 32;
 
 /// A new job. Values have the form of the `delay-*` headers of a message and obey the same rules.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = NewJob)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewJob {
+pub(super) struct NewJobRequest {
     /// The job's id: 1 to 256 bytes without control characters; by default generated
     #[schema(min_length = 1, max_length = 256)]
     id: Option<String>,
@@ -85,11 +87,11 @@ pub(super) struct NewJob {
 }
 
 /// A new job, or an array. The array may hold anything: each element has its own answer.
-pub(super) struct NewJobs;
+pub(super) struct NewJobsRequest;
 
-impl PartialSchema for NewJobs {
+impl PartialSchema for NewJobsRequest {
     fn schema() -> RefOr<Schema> {
-        let job = || RefOr::<Schema>::from(Ref::from_schema_name(NewJob::name()));
+        let job = || RefOr::<Schema>::from(Ref::from_schema_name(NewJobRequest::name()));
         let anything = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
         let element = AnyOfBuilder::new().item(job()).item(anything);
         let array = ArrayBuilder::new().items(RefOr::T(element.into())).max_items(Some(one_or_many::MOST));
@@ -97,10 +99,14 @@ impl PartialSchema for NewJobs {
     }
 }
 
-impl ToSchema for NewJobs {
+impl ToSchema for NewJobsRequest {
+    fn name() -> Cow<'static, str> {
+        "NewJobs".into()
+    }
+
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.push((NewJob::name().into_owned(), NewJob::schema()));
-        NewJob::schemas(schemas);
+        schemas.push((NewJobRequest::name().into_owned(), NewJobRequest::schema()));
+        NewJobRequest::schemas(schemas);
     }
 }
 
@@ -126,7 +132,7 @@ pub(super) enum Element {
 /// Answers the current job: for `kept`, `duplicate` and `conflict` the existing one. An array of at
 /// most 1000 jobs is answered with 200 and an array in the same order: of each element the job, or
 /// the problem. The elements are independent of each other.
-#[utoipa::path(post, path = "/v1/jobs", tag = "jobs", request_body = NewJobs, responses(
+#[utoipa::path(post, path = "/v1/jobs", tag = "jobs", request_body = NewJobsRequest, responses(
     (status = 201, body = view::Job, description = "`added` or `replaced`", headers(("location" = String, description = "The job"))),
     (status = 200, body = Scheduled, description = "`duplicate` or `kept`: nothing changed; or the answers to an array"),
     (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: the id exists, and `on_conflict` is `reject`"),
@@ -138,7 +144,7 @@ pub(super) async fn schedule(
     State(api): State<Api>,
     caller: Caller,
     account: Account,
-    new: OneOrMany<NewJob>,
+    new: OneOrMany<NewJobRequest>,
 ) -> Result<Response, Problem> {
     match new {
         OneOrMany::One(new) => one(&api, &caller, &account, new).await,
@@ -146,11 +152,11 @@ pub(super) async fn schedule(
     }
 }
 
-async fn one(api: &Api, caller: &Caller, account: &Account, new: NewJob) -> Result<Response, Problem> {
+async fn one(api: &Api, caller: &Caller, account: &Account, new: NewJobRequest) -> Result<Response, Problem> {
     let apply = &api.inner.apply;
-    let schedule = allowed(api, caller, new, apply.store.now_ms())?;
-    let (id, job) = (schedule.id.clone(), schedule.job.clone());
-    let answer = apply.one(Request::Schedule(Box::new(schedule))).await.map_err(|error| refused(api, &id, &job, error))?;
+    let new_job = allowed(api, caller, new, apply.store.now_ms())?;
+    let (id, job) = (new_job.id.clone(), new_job.job.clone());
+    let answer = apply.one(Request::NewJob(Box::new(new_job))).await.map_err(|error| refused(api, &id, &job, error))?;
     let shown = stored(api, caller, account, &id, job, answer).await?;
     match answer.verdict {
         Verdict::Added | Verdict::Replaced => {
@@ -161,14 +167,14 @@ async fn one(api: &Api, caller: &Caller, account: &Account, new: NewJob) -> Resu
 }
 
 /// Schedules the jobs that can be read, in one pass of the durability gate.
-async fn many(api: &Api, caller: &Caller, account: &Account, new: Vec<Result<NewJob, Problem>>) -> Vec<Element> {
+async fn many(api: &Api, caller: &Caller, account: &Account, new: Vec<Result<NewJobRequest, Problem>>) -> Vec<Element> {
     let apply = &api.inner.apply;
     let now_ms = apply.store.now_ms();
     let (mut requests, mut jobs, mut read) = (Vec::new(), Vec::new(), Vec::new());
     for new in new {
-        read.push(new.and_then(|new| allowed(api, caller, new, now_ms)).map(|schedule| {
-            jobs.push(schedule.job.clone());
-            requests.push(Request::Schedule(Box::new(schedule)));
+        read.push(new.and_then(|new| allowed(api, caller, new, now_ms)).map(|new_job| {
+            jobs.push(new_job.job.clone());
+            requests.push(Request::NewJob(Box::new(new_job)));
         }));
     }
     // The caller may go away: the jobs are stored and the dispatchers woken all the same.
@@ -179,9 +185,9 @@ async fn many(api: &Api, caller: &Caller, account: &Account, new: Vec<Result<New
     });
     let answers = applied.await.unwrap_or_default();
     let looked_up = answers.into_iter().zip(jobs).map(async |((request, answer), job)| match request {
-        Request::Schedule(schedule) => {
-            let answer = answer.map_err(|error| refused(api, &schedule.id, &job, error))?;
-            stored(api, caller, account, &schedule.id, job, answer).await
+        Request::NewJob(new_job) => {
+            let answer = answer.map_err(|error| refused(api, &new_job.id, &job, error))?;
+            stored(api, caller, account, &new_job.id, job, answer).await
         }
         Request::Act(_) => Err(lost()),
     });
@@ -198,13 +204,13 @@ async fn many(api: &Api, caller: &Caller, account: &Account, new: Vec<Result<New
 }
 
 /// The request as the rules have it, if the caller may send it.
-fn allowed(api: &Api, caller: &Caller, new: NewJob, now_ms: i64) -> Result<Schedule, Problem> {
+fn allowed(api: &Api, caller: &Caller, new: NewJobRequest, now_ms: i64) -> Result<NewJob, Problem> {
     match &new.queue {
         Some(queue) => caller.check_queue(queue)?,
         None => caller.check_targets()?,
     }
     // A job of others is neither replaced nor shown.
-    Ok(Schedule { own_queues: caller.own_queues(), ..new.read(&api.inner.rules, now_ms)? })
+    Ok(NewJob { own_queues: caller.own_queues(), ..new.read(&api.inner.rules, now_ms)? })
 }
 
 /// The problem of a job that was not stored.
@@ -255,9 +261,9 @@ fn location(id: &str) -> String {
     format!("/v1/jobs/{}", id.bytes().map(escape).collect::<String>())
 }
 
-impl NewJob {
+impl NewJobRequest {
     /// The request as the rules have it.
-    pub(super) fn read(self, rules: &Rules, now_ms: i64) -> Result<Schedule, Problem> {
+    pub(super) fn read(self, rules: &RequestRules, now_ms: i64) -> Result<NewJob, Problem> {
         // Headers of messages are taken without the white space around them.
         if let Some(queue) = self.queue.as_ref().filter(|queue| !is_queue_name(queue)) {
             let detail = format!("queue: {} is not the name of a queue: write 1 to 255 of A-Z a-z 0-9 . _ -", quote(queue));

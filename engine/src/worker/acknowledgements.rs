@@ -1,4 +1,4 @@
-//! Sends what handlers answered. Words that come while a call is on its way share the next one.
+//! Sends what handlers answered. Acknowledgements that come while a call is on its way share the next one.
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ use crate::clock::{self, Instant};
 use crate::consumers::Consumers;
 use crate::reconnect::Backoff;
 use crate::store::error::Class;
-use crate::store::queue::acknowledge::{Acknowledge, LeaseVerdict, Word};
+use crate::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 
-/// The most words of one call.
-const MOST: usize = 1024;
+/// The most acknowledgements of one call.
+const MAX_PER_CALL: usize = 1024;
 /// The calls on their way. One alone would leave Redis idle while its answer travels.
 const CALLS: usize = 2;
-/// The words that wait. More handlers than these wait with their answers.
+/// The acknowledgements that wait. More handlers than these wait with their answers.
 const WAITING: usize = 8192;
 /// The pauses between two tries of one call.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
-/// A word, and when its lease ends: then it changes nothing any more.
-pub(super) type Said = (Acknowledge, Instant);
+/// An acknowledgement and the deadline after which it has no effect.
+pub(super) type Queued = (Acknowledgement, Instant);
 
-/// Where handlers leave their words. [`send`] carries them out until every clone is dropped.
-pub(super) type Words = mpsc::Sender<Said>;
+/// Where handlers leave their acknowledgements. [`send`] carries them out until every clone is dropped.
+pub(super) type Acknowledgements = mpsc::Sender<Queued>;
 
 /// Makes the two ends.
-pub(super) fn channel() -> (Words, mpsc::Receiver<Said>) {
+pub(super) fn channel() -> (Acknowledgements, mpsc::Receiver<Queued>) {
     mpsc::channel(WAITING)
 }
 
-/// Sends words until there can be no more.
-pub(super) async fn send(consumers: Consumers, mut words: mpsc::Receiver<Said>) {
+/// Sends acknowledgements until the last sender is dropped.
+pub(super) async fn send(consumers: Consumers, mut acknowledgements: mpsc::Receiver<Queued>) {
     let mut calls = FuturesUnordered::new();
     loop {
         let mut batch = Vec::new();
         tokio::select! {
-            count = words.recv_many(&mut batch, MOST), if calls.len() < CALLS => {
+            count = acknowledgements.recv_many(&mut batch, MAX_PER_CALL), if calls.len() < CALLS => {
                 if count == 0 {
                     break;
                 }
@@ -50,13 +50,13 @@ pub(super) async fn send(consumers: Consumers, mut words: mpsc::Receiver<Said>) 
     while calls.next().await.is_some() {}
 }
 
-/// Sends these words until each has an answer, or its lease is over.
-async fn send_batch(consumers: &Consumers, mut batch: Vec<Said>) {
+/// Sends these acknowledgements until each has an answer, or its lease is over.
+async fn send_batch(consumers: &Consumers, mut batch: Vec<Queued>) {
     let [least, most] = PAUSES;
     let mut backoff = Backoff::new(least, most);
     loop {
-        let words: Vec<Acknowledge> = batch.iter().map(|(word, _)| word.clone()).collect();
-        let mut answers = consumers.acknowledge(&words).await.into_iter();
+        let acknowledgements: Vec<Acknowledgement> = batch.iter().map(|(acknowledgement, _)| acknowledgement.clone()).collect();
+        let mut answers = consumers.acknowledge(&acknowledgements).await.into_iter();
         let now = clock::now();
         batch.retain(|(said, deadline)| match answers.next() {
             Some(Ok(answer)) => {
@@ -80,16 +80,16 @@ async fn send_batch(consumers: &Consumers, mut batch: Vec<Said>) {
     }
 }
 
-/// Says what a word did where that is not as expected.
-fn report(said: &Acknowledge, verdict: LeaseVerdict) {
-    match (&said.word, verdict) {
-        (Word::Fail { error, .. }, LeaseVerdict::Dead) => {
+/// Logs a verdict that is not the expected one.
+fn report(said: &Acknowledgement, verdict: LeaseVerdict) {
+    match (&said.action, verdict) {
+        (LeaseAction::Fail { error, .. }, LeaseVerdict::Dead) => {
             tracing::warn!(id = %said.id, queue = said.lease.queue, error, "the last attempt failed, the job is dead");
         }
-        (Word::Fail { error, .. }, LeaseVerdict::Failed) => {
+        (LeaseAction::Fail { error, .. }, LeaseVerdict::Failed) => {
             tracing::debug!(id = %said.id, queue = said.lease.queue, error, "an attempt failed")
         }
-        // A repeat of a word that was carried out, or a job that somebody else finished.
+        // A repeat of an action that was carried out, or a job that somebody else finished.
         (_, LeaseVerdict::Fired | LeaseVerdict::NotFound) => {}
         (_, LeaseVerdict::Stale) => {
             tracing::warn!(id = %said.id, queue = said.lease.queue, "the lease was over before the handler answered, the job may run again");

@@ -17,7 +17,7 @@ use crate::config::{Broker, Settings};
 use crate::ingest::{self, Ingest};
 use crate::publisher::{Publisher, Reports};
 use crate::readiness::Waiting;
-use crate::request::{QueueGauge, Rules};
+use crate::request::{FullQueues, RequestRules};
 use crate::store::{Observer, Store};
 use crate::telemetry::{Metrics, PauseReason};
 
@@ -126,7 +126,7 @@ pub(super) fn ingests(
     settings: &Settings,
     publishers: &HashMap<String, Publisher>,
     apply: &Apply,
-    gauge: &QueueGauge,
+    full_queues: &FullQueues,
     wait: &StartWait,
 ) -> Result<Vec<UnopenedIngest>, StartError> {
     let bad = |message: String| StartError { cause: Cause::Settings, message, hint: String::new() };
@@ -138,7 +138,7 @@ pub(super) fn ingests(
         let publisher =
             publishers.get(&ingest.broker).ok_or_else(|| bad(format!("ingest.{name}: no connection to `{}`", ingest.broker)))?;
         let agent = Ingest::new(ingest::Parts {
-            rules: Rules { gauge: gauge.clone(), ..Rules::new(settings, name).map_err(bad)? },
+            rules: RequestRules { full_queues: full_queues.clone(), ..RequestRules::new(settings, name).map_err(bad)? },
             source: broker.connector.clone(),
             rejected: broker.connector.destination(&ingest.rejected),
             publisher: publisher.clone(),

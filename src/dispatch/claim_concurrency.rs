@@ -15,7 +15,7 @@ const CLAIMS_PER_MASTER: usize = 2;
 
 /// The running claims of each master.
 #[derive(Debug)]
-pub(super) struct ClaimLimits {
+pub(super) struct ClaimConcurrency {
     /// The index in `masters` of each bucket. Index 0 is the single server, or an unknown master.
     by_bucket: Vec<usize>,
     masters: Vec<Master>,
@@ -30,10 +30,15 @@ struct Master {
     unreachable: bool,
 }
 
-impl ClaimLimits {
+impl ClaimConcurrency {
     #[must_use]
     pub(super) fn new(buckets: u16) -> Self {
-        ClaimLimits { by_bucket: vec![0; usize::from(buckets)], masters: vec![Master::default()], by_address: HashMap::new(), layout: None }
+        ClaimConcurrency {
+            by_bucket: vec![0; usize::from(buckets)],
+            masters: vec![Master::default()],
+            by_address: HashMap::new(),
+            layout: None,
+        }
     }
 
     /// Maps buckets to their masters again where the slot layout of the cluster changed.
@@ -89,13 +94,13 @@ impl ClaimLimits {
 mod tests {
     use super::*;
 
-    fn begun(limits: &mut ClaimLimits, bucket: u16) -> Option<(usize, bool)> {
+    fn begun(limits: &mut ClaimConcurrency, bucket: u16) -> Option<(usize, bool)> {
         limits.is_free(bucket.into()).then(|| limits.begin(bucket))
     }
 
     #[test]
     fn a_master_that_hangs_takes_no_claims_from_the_others() {
-        let mut limits = ClaimLimits::new(9);
+        let mut limits = ClaimConcurrency::new(9);
         limits.learn((0..9).map(|bucket| Some(if bucket < 6 { "hangs" } else { "serves" }.to_owned())));
         assert_eq!([0, 1, 2].map(|bucket| begun(&mut limits, bucket)), [Some((1, false)), Some((1, false)), None]);
         assert_eq!([6, 7, 8].map(|bucket| begun(&mut limits, bucket)), [Some((2, false)), Some((2, false)), None]);
@@ -116,7 +121,7 @@ mod tests {
 
     #[test]
     fn damage_in_a_bucket_slows_no_other_and_one_server_has_all_the_claims() {
-        let mut limits = ClaimLimits::new(9);
+        let mut limits = ClaimConcurrency::new(9);
         assert!((0..4).all(|bucket| begun(&mut limits, bucket) == Some((0, false))) && !limits.is_free(4));
         limits.end(0, Some(Class::Timeout));
         assert_eq!(begun(&mut limits, 4), Some((0, false)));

@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// The queues that have `max_jobs` jobs. Clones share the state: one agent counts and sets it, and
 /// every reader of requests asks. No queue is full until the first count.
 #[derive(Debug, Clone, Default)]
-pub struct QueueGauge(Arc<RwLock<Arc<HashSet<String>>>>);
+pub struct FullQueues(Arc<RwLock<Arc<HashSet<String>>>>);
 
-impl QueueGauge {
+impl FullQueues {
     /// Whether this queue takes no new jobs. The store still takes a request that it has applied
     /// before, or that replaces a job.
     #[must_use]
