@@ -21,28 +21,48 @@ say "building the driver; the first time takes minutes"
 RUSTFLAGS="$flags" cargo build --quiet --release --locked --manifest-path fuzz/driver/Cargo.toml --target-dir target/fuzz --target "$host"
 driver=$PWD/target/fuzz/$host/release/dwell-fuzz-driver
 
+# A corpus is text, an input a line in base64: Git packs it well, and no test needs a library for it.
+
+# unpack ARCHIVE FOLDER: a file for each line.
+unpack() {
+    local input number=0
+    while read -r input; do
+        number=$((number + 1))
+        base64 -d <<<"$input" >"$2/$number"
+    done <"$1"
+}
+
+# pack FOLDER ARCHIVE: sorted, so that the same inputs make the same archive whatever their names.
+pack() {
+    local input
+    for input in "$1"/*; do base64 -w 0 "$input" && echo; done | LC_ALL=C sort -u -o "$2"
+}
+
 mkdir -p fuzz/found
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 for target in "${targets[@]}"; do
+    archive=fuzz/corpus/$target.base64
     # New inputs gather outside the corpus.
-    mkdir -p "$work/$target"
+    old=$work/$target/old new=$work/$target/new kept=$work/$target/kept
+    mkdir -p "$old" "$new" "$kept"
+    unpack "$archive" "$old"
+    seeds=("$old")
+    [ ! -d "fuzz/regressions/$target" ] || seeds+=("fuzz/regressions/$target")
     say "$target: $((seconds / ${#targets[@]})) s"
-    DWELL_FUZZ_TARGET=$target "$driver" "$work/$target" "fuzz/corpus/$target" -max_total_time=$((seconds / ${#targets[@]})) \
+    DWELL_FUZZ_TARGET=$target "$driver" "$new" "${seeds[@]}" -max_total_time=$((seconds / ${#targets[@]})) \
         -max_len=4096 -timeout=10 -rss_limit_mb=2048 -artifact_prefix="fuzz/found/$target-" -print_final_stats=1 >"$work/log" 2>&1 || failed=1
     grep -E 'stat::(number_of_executed_units|average_exec_per_sec)|^SUMMARY|panicked|Test unit written' "$work/log" || tail -5 "$work/log"
     grep -E 'cov:' "$work/log" | tail -1 || true
     if ls "fuzz/found/$target-"* >/dev/null 2>&1; then sed -n '/panicked/,/note:/p' "$work/log" | head -8; fi
     # Small, and few: what reaches code that nothing else reaches, however often it does.
-    mkdir -p "$work/kept/$target"
-    if DWELL_FUZZ_TARGET=$target "$driver" -merge=1 -use_counters=0 -max_len=400 "$work/kept/$target" "fuzz/corpus/$target" "$work/$target" >"$work/log" 2>&1; then
-        rm -rf "fuzz/corpus/$target"
-        cp -r "$work/kept/$target" "fuzz/corpus/$target"
+    if DWELL_FUZZ_TARGET=$target "$driver" -merge=1 -use_counters=0 -max_len=400 "$kept" "$old" "$new" >"$work/log" 2>&1; then
+        pack "$kept" "$archive"
     else
         failed=1
     fi
-    say "$target: $(find "fuzz/corpus/$target" -type f | wc -l) inputs, $(du -sb --apparent-size "fuzz/corpus/$target" | cut -f1) bytes"
+    say "$target: $(wc -l <"$archive") inputs, $(wc -c <"$archive") bytes"
 done
-rmdir fuzz/found 2>/dev/null || say "inputs that broke a promise: fuzz/found"
+rmdir fuzz/found 2>/dev/null || say "inputs that broke a promise: fuzz/found; with the mend, each goes to fuzz/regressions under a name that says what it is"
 exit $failed

@@ -1,6 +1,6 @@
 //! What must hold of Dwell's parsers, whatever they are fed: each target takes any bytes, and panics where a promise broke.
 //!
-//! `tests/corpus.rs` feeds each target what is in `corpus/`, and random bytes; `make fuzz` looks for more, led by coverage (see `driver/`).
+//! `tests/corpus.rs` feeds each target its archive in `corpus/`, its folder in `regressions/`, and random bytes; `make fuzz` looks for more, led by coverage (see `driver/`).
 //!
 //! - `allow`: the allow-list and the brokers' own destinations, beside a naive matcher.
 //! - `request`: a message on an ingest, in both formats, on each kind of broker: what is accepted, and what becomes of what is refused.
@@ -23,7 +23,7 @@ mod secrets;
 mod units;
 mod wire;
 
-/// A target: its name, as its folder in `corpus/`, and what it does with an input.
+/// A target: its name, as its archive in `corpus/` and its folder in `regressions/`, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
