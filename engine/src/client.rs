@@ -60,8 +60,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens the namespace of `config`, creates it if it is new, and upgrades it from the schema of
-    /// the former version: stop instances and programs of that version before. `brokers` are the
+    /// Opens the namespace of `config` and creates it if it is new. Refuses a namespace of another schema.
+    /// `brokers` are the
     /// names under which this program schedules jobs: the `[brokers.NAME]` of the instances that
     /// deliver them; none where it uses queues alone. Makes ring the cryptography of rustls in this process, unless the program chose
     /// another.

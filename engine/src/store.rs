@@ -5,7 +5,7 @@
 //! - [`keys`]: every key; [`record`]: the form of a job in Redis; [`scripts`]: the Lua files.
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
 //!   durability; [`meta`]: the description of a namespace; [`server_facts`]: what its server can do;
-//!   [`fleet`]: the instances; `upgrade`: from the former schema.
+//!   [`fleet`]: the instances.
 //! - [`acl`]: the permissions of the user.
 
 pub mod acl;
@@ -23,7 +23,6 @@ pub mod reader;
 pub mod record;
 pub mod scripts;
 pub mod server_facts;
-mod upgrade;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -60,7 +59,7 @@ impl Deref for Store {
 }
 
 impl Store {
-    /// Opens the namespace, creates it if it is new, upgrades it from the former schema, and adds
+    /// Opens the namespace, creates it if it is new, and adds
     /// these brokers.
     ///
     /// An error of class `Settings` if the namespace has another number of buckets or an unknown

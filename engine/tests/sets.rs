@@ -175,7 +175,7 @@ async fn an_answer_that_cannot_be_read_is_a_refusal_of_that_request_alone() {
     let fixture = Fixture::new(1).await;
     fixture.schedule(&jobs(2, |_| "q".to_owned()), Verdict::Added).await;
     let origin = Origin { fingerprint: [7; 8], check: true, is_message: true };
-    fixture.raw(&[b"HSET", b"{dwell:00}:acts", &origin.fingerprint, b"nothing"]).await;
+    fixture.raw(&[b"HSET", b"{dwell:00}:applied", &origin.fingerprint, b"nothing"]).await;
     let acts = [Act { origin, ..Act::new(Action::Cancel, id("job-0")) }, Act::new(Action::Cancel, id("job-1"))];
     let asked: Vec<RequestRef<'_>> = acts.iter().map(RequestRef::Act).collect();
     assert_eq!(told(fixture.store.queue.apply(&asked, &[]).await.answers), [Err(true), Ok(Verdict::Cancelled)]);
@@ -187,8 +187,8 @@ async fn a_job_that_fails_its_script_is_refused_alone_and_what_follows_keeps_its
     fixture.schedule(&jobs(1, |_| "q".to_owned()), Verdict::Added).await;
     // In no set: the script looks for the job in the leases, one of which no script can read.
     fixture.raw(&[b"ZREM", b"{dwell:00}:due:=q", b"job-0"]).await;
-    fixture.raw(&[b"HSET", b"{dwell:00}:left", b"a lease.", &[0; 9000]]).await;
-    fixture.raw(&[b"HSET", b"{dwell:00}:leases", b"a lease.", b"\0x\x015"]).await;
+    fixture.raw(&[b"HSET", b"{dwell:00}:settled", b"a lease.", &[0; 9000]]).await;
+    fixture.raw(&[b"HSET", b"{dwell:00}:claims", b"a lease.", b"\0x\x015"]).await;
     let batch = jobs(3, |_| "r".to_owned());
     let cancel = Act::new(Action::Cancel, id("job-1"));
     let mut asked: Vec<RequestRef<'_>> = batch.iter().map(RequestRef::NewJob).collect();
@@ -248,21 +248,6 @@ async fn a_job_that_comes_while_its_queue_is_forgotten_is_known() {
     let released = Release { job: leased.token, pause_ms: 0, unpublished: true };
     assert_eq!(fixture.store.queue.release(0, "=q", &[released]).await.unwrap(), [SettleResult::Settled]);
     assert_eq!(fixture.store.reader.active_counts(|_| true).await.unwrap().queues["q"].ready, 1);
-}
-
-#[tokio::test]
-async fn the_queues_of_an_earlier_version_are_handed_over() {
-    let fixture = Fixture::new(4).await;
-    fixture.schedule(&jobs(1, |_| "q".to_owned()), Verdict::Added).await;
-    let bucket = fixture.store.keys().bucket_of("job-0");
-    fixture.raw(&[b"DEL", fixture.store.keys().queues(bucket).as_bytes()]).await;
-    fixture.raw(&[b"HSET", b"dwell:meta", b"queue:q", b"1", b"queue:over", b"1"]).await;
-    let store = open(&Redis { buckets: 4, ..Redis::new(fixture.server.url()) }).await;
-    let counts = store.reader.active_counts(|_| true).await.unwrap();
-    assert_eq!((counts.queues.len(), counts.queues["q"].scheduled), (1, 1));
-    store.admin.forget_queues(&counts.empty).await.unwrap();
-    assert_eq!(store.reader.queues().await.unwrap(), ["q".to_owned()].into());
-    assert_eq!(fixture.raw(&[b"HLEN", b"dwell:meta"]).await, redis::Value::Int(4));
 }
 
 #[tokio::test]

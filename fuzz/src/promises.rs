@@ -127,7 +127,7 @@ pub(crate) fn attempt(record: Record, id: &dwell::job::JobId) -> Message {
         bucket: 0,
         token: ClaimToken {
             id: id.clone(),
-            lease: ClaimName { nonce: *b"noncenon", born: [0; 8] },
+            lease: ClaimName { nonce: *b"noncenon", created: [0; 8] },
             position: 0,
             has_state: false,
             state: state.clone(),

@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn job() -> ClaimToken {
-        let (id, lease) = (JobId::new("a".to_owned()).unwrap(), ClaimName { nonce: [0; 8], born: [0; 8] });
+        let (id, lease) = (JobId::new("a".to_owned()).unwrap(), ClaimName { nonce: [0; 8], created: [0; 8] });
         ClaimToken { id, lease, position: 0, has_state: false, state: state() }
     }
 

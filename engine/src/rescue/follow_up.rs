@@ -78,7 +78,7 @@ mod tests {
         let id: crate::JobId = "x".parse().expect("an id");
         let token = ClaimToken {
             id: id.clone(),
-            lease: ClaimName { nonce: [0; 8], born: [0; 8] },
+            lease: ClaimName { nonce: [0; 8], created: [0; 8] },
             position: 0,
             has_state: true,
             state: of_job.clone(),

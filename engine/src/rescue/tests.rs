@@ -221,13 +221,13 @@ async fn leases_without_sense_hold_up_no_other() {
     assert_eq!(store.queue.pop(rand::random(), CROWDED, QUEUE, limits).await.unwrap().jobs.len(), 1);
     let mut raw = redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
     // More than one call looks at: too short, or without a job.
-    let lent = store.keys().lent(CROWDED);
-    let key = |name: &str| lent.replace(":lent", name);
+    let claimed = store.keys().claim_deadlines(CROWDED);
+    let key = |name: &str| claimed.replace(":claim_deadlines", name);
     for n in 0..80 {
         let left = if n % 2 == 0 { "short".to_owned() } else { "12345678\u{1}".to_owned() };
-        redis::cmd("HSET").arg(key(":leases")).arg(n).arg("no job").exec_async(&mut raw).await.unwrap();
-        redis::cmd("HSET").arg(key(":left")).arg(n).arg(left).exec_async(&mut raw).await.unwrap();
-        redis::cmd("ZADD").arg(lent).arg(1).arg(n).exec_async(&mut raw).await.unwrap();
+        redis::cmd("HSET").arg(key(":claims")).arg(n).arg("no job").exec_async(&mut raw).await.unwrap();
+        redis::cmd("HSET").arg(key(":settled")).arg(n).arg(left).exec_async(&mut raw).await.unwrap();
+        redis::cmd("ZADD").arg(claimed).arg(1).arg(n).exec_async(&mut raw).await.unwrap();
     }
     let ready = async {
         while store.queue.rescue(CROWDED, Duration::from_secs(20), CALL_JOBS, CALL_BYTES).await.unwrap().jobs.is_empty() {

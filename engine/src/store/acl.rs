@@ -70,7 +70,7 @@ pub async fn refuse_unpermitted_fsck(link: &RedisClient, keys: &Keys) -> Result<
 }
 
 async fn refuse(link: &RedisClient, keys: &Keys, more_on_a_key: &[Permit], more: &[&[&str]]) -> Result<(), StoreError> {
-    let key = keys.lent(0);
+    let key = keys.claim_deadlines(0);
     let mut command = redis::cmd("EVAL");
     command.arg(ASK).arg(1).arg(key);
     for (name, rest) in ON_A_KEY.iter().chain(more_on_a_key) {

@@ -276,7 +276,7 @@ mod tests {
             command.arg(&words[1..]);
             key_of(&command).map(|key| String::from_utf8_lossy(key).into_owned())
         };
-        assert_eq!(key(&["EVALSHA", "hash", "2", "{a}:lent", "{a}:jobs", "x"]), Some("{a}:lent".to_owned()));
+        assert_eq!(key(&["EVALSHA", "hash", "2", "{a}:claim_deadlines", "{a}:jobs", "x"]), Some("{a}:claim_deadlines".to_owned()));
         assert_eq!(key(&["HGET", "dwell:meta", "schema"]), Some("dwell:meta".to_owned()));
         assert_eq!((key(&["TIME"]), key(&["PUBLISH", "dwell:wake", "x"])), (None, None));
     }

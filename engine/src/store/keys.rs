@@ -7,13 +7,24 @@ use crate::job::queue_of_set;
 
 /// The number of keys that come first in every script call.
 pub(super) const FIXED: usize = 12;
-const NAMES: [&str; FIXED] = ["lent", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead", "leases", "left", "held", "queues"];
+const NAMES: [&str; FIXED] = [
+    "claim_deadlines",
+    "jobs",
+    "state",
+    "completed",
+    "completed_old",
+    "applied",
+    "applied_old",
+    "dead",
+    "claims",
+    "settled",
+    "held",
+    "queues",
+];
 /// The pops of consumers: two hashes that take turns.
 const POPS: [&str; 2] = ["pops", "pops_old"];
 /// The index of jobs that have an end of their own.
 const ENDS: &str = "ends";
-/// The leases of schema 1; since schema 2 a hash that fails older instances.
-const OLD_LEASES: &str = "run";
 
 /// The keys of one namespace.
 #[derive(Debug, Clone)]
@@ -103,21 +114,21 @@ impl Keys {
         &self.fixed(bucket)[11]
     }
 
-    /// Leases by deadline: zset nonce → lease deadline ms.
+    /// Claims by deadline: zset nonce → deadline ms.
     #[must_use]
-    pub fn lent(&self, bucket: u16) -> &str {
+    pub fn claim_deadlines(&self, bucket: u16) -> &str {
         &self.fixed(bucket)[0]
     }
 
-    /// The jobs of each lease: hash nonce → ids and due times.
+    /// The jobs of each claim: hash nonce → ids and due times.
     #[must_use]
-    pub fn leases(&self, bucket: u16) -> &str {
+    pub fn claims(&self, bucket: u16) -> &str {
         &self.fixed(bucket)[8]
     }
 
-    /// Which jobs have left each lease: hash nonce → time of its first write, then a bit per job.
+    /// Which jobs of each claim are settled: hash nonce → time of its first write, then a bit per job.
     #[must_use]
-    pub fn left(&self, bucket: u16) -> &str {
+    pub fn settled(&self, bucket: u16) -> &str {
         &self.fixed(bucket)[9]
     }
 
@@ -125,12 +136,6 @@ impl Keys {
     #[must_use]
     pub fn held(&self, bucket: u16) -> &str {
         &self.fixed(bucket)[10]
-    }
-
-    /// The leases of schema 1: zset id → lease deadline ms; since schema 2 a hash without a job.
-    #[must_use]
-    pub(super) fn old_leases(&self, bucket: u16) -> String {
-        format!("{{{}:{bucket:02}}}:{OLD_LEASES}", self.namespace)
     }
 
     /// The job pool: hash id → record.
@@ -188,7 +193,7 @@ impl Keys {
             _ if !is_ours => Part::Unknown(Some(bucket)),
             Some(set) => Part::Due(bucket, set.to_owned()),
             None if name.starts_with("dead:=") || name == ENDS || POPS.contains(&name) => Part::Queue(bucket),
-            None if name == OLD_LEASES || name == "quarantine" || name.starts_with("quarantined:") => Part::Whole,
+            None if name == "quarantine" || name.starts_with("quarantined:") => Part::Whole,
             None if self.fixed(bucket).iter().any(|fixed| fixed == key) => Part::Fixed(bucket),
             None => Part::Unknown(Some(bucket)),
         })
@@ -249,7 +254,7 @@ mod tests {
             ("{dwell:07}:dead:=orders", Some(Part::Queue(7))),
             ("{dwell:07}:pops_old", Some(Part::Queue(7))),
             ("{dwell:07}:ends", Some(Part::Queue(7))),
-            ("{dwell:07}:acts_old", Some(Part::Fixed(7))),
+            ("{dwell:07}:applied_old", Some(Part::Fixed(7))),
             ("{dwell:07}:quarantine", Some(Part::Whole)),
             (keys.aside("{dwell:07}:due:main", 5).as_str(), Some(Part::Whole)),
             (keys.aside("dwell:meta", 5).as_str(), Some(Part::Whole)),

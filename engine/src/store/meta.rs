@@ -1,21 +1,16 @@
 //! The description of a namespace (`<ns>:meta`).
 
-use redis::{Pipeline, Value};
+use redis::Value;
 
 use super::admin::sweep::SweepRules;
 use super::client::{RedisClient, place};
 use super::error::{Class, StoreError};
 use super::keys::Keys;
-use super::queue::schedule::CALL_JOBS;
-use super::upgrade;
 use crate::config::Redis;
-use crate::job::set_of_queue;
 
 /// The schema of the keys and records that this program writes.
-pub(super) const SCHEMA: &str = "2";
+pub(super) const SCHEMA: &str = "3";
 const BROKER_PREFIX: &str = "broker:";
-/// Before the buckets knew their queues, the namespace knew them.
-const QUEUE_PREFIX: &str = "queue:";
 /// Settings that hold for the whole namespace, ms.
 const DEAD_RETENTION: &str = "dead_retention";
 const DEDUPE_WINDOW: &str = "dedupe_window";
@@ -46,18 +41,12 @@ impl Meta {
     }
 }
 
-/// Joins the namespace: creates it if it is new, upgrades it from the former schema, and adds these
-/// brokers. Refuses another number of buckets or another schema.
+/// Joins the namespace: creates it if it is new, and adds these brokers. Refuses another number of buckets or another schema.
 pub async fn join(link: &RedisClient, settings: &Redis, brokers: &[String]) -> Result<Meta, StoreError> {
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
-    let mut present = fields(link, &key).await?;
-    let is_former = upgrade::as_upgraded(&mut present);
-    let queues: Vec<String> = named(&present, QUEUE_PREFIX);
+    let present = fields(link, &key).await?;
     if let Some(meta) = meta_of(&key, &present)? {
         agree(&meta, settings)?;
-    }
-    if is_former {
-        upgrade::upgrade(link, &Keys::new(&settings.namespace, settings.buckets)).await?;
     }
     let epoch: [u8; 8] = rand::random();
     let epoch = epoch.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -73,28 +62,7 @@ pub async fn join(link: &RedisClient, settings: &Redis, brokers: &[String]) -> R
     let meta = read(link, settings).await?;
     // Another instance may have created the namespace meanwhile.
     agree(&meta, settings)?;
-    match hand_over(link, &Keys::new(&settings.namespace, settings.buckets), &queues).await {
-        // A full Redis: a later call does it.
-        Err(error) if error.class != Class::Oom => Err(error),
-        _ => Ok(meta),
-    }
-}
-
-/// Gives each bucket the queues that an instance of an earlier version wrote here. What a bucket has no
-/// job of it forgets.
-async fn hand_over(link: &RedisClient, keys: &Keys, queues: &[String]) -> Result<(), StoreError> {
-    for queues in queues.chunks(CALL_JOBS) {
-        for bucket in 0..keys.buckets() {
-            let mut pipeline = Pipeline::new();
-            for queue in queues {
-                pipeline.cmd("HSETNX").arg(keys.queues(bucket)).arg(set_of_queue(queue)).arg(0);
-            }
-            link.pipeline("handing queues over", &pipeline).await?;
-        }
-        let fields: Vec<String> = queues.iter().map(|queue| format!("{QUEUE_PREFIX}{queue}")).collect();
-        link.command("HDEL meta", redis::cmd("HDEL").arg(keys.meta()).arg(fields)).await?;
-    }
-    Ok(())
+    Ok(meta)
 }
 
 /// Stores these rules if the namespace has none, and returns the rules of the namespace: the first
@@ -165,14 +133,6 @@ pub async fn look(link: &RedisClient, settings: &Redis) -> Result<Option<Meta>, 
     meta_of(&key, &fields(link, &key).await?)
 }
 
-/// As [`look`], of a namespace that a start would upgrade too.
-pub(super) async fn look_to_join(link: &RedisClient, settings: &Redis) -> Result<Option<Meta>, StoreError> {
-    let key = Keys::new(&settings.namespace, settings.buckets).meta();
-    let mut present = fields(link, &key).await?;
-    upgrade::as_upgraded(&mut present);
-    meta_of(&key, &present)
-}
-
 /// Reads the description of the namespace. Refuses a namespace that does not exist or has an
 /// unknown schema.
 pub async fn read(link: &RedisClient, settings: &Redis) -> Result<Meta, StoreError> {
@@ -224,8 +184,9 @@ pub(super) fn refuse_schema(key: &str, schema: &str) -> Result<(), StoreError> {
     if schema == SCHEMA {
         return Ok(());
     }
-    let hint = if schema.starts_with(upgrade::FORMER) {
-        "stop the instances of the former version, then start `dwell run` of this one, which upgrades the namespace"
+    let is_older = schema.parse::<u32>().ok().zip(SCHEMA.parse().ok()).is_some_and(|(stored, known)| stored < known);
+    let hint = if is_older {
+        "a version before 0.1.0 wrote it: use another redis.namespace, and let that version deliver what is left in this one"
     } else {
         "run the version of Dwell that wrote it, or a newer one"
     };

@@ -309,7 +309,7 @@ impl State {
 
     /// The entry of a completed job in `gone` (prelude.lua), without the outcome.
     #[must_use]
-    pub fn gone_entry(&self) -> [u8; 25] {
+    pub fn completed_entry(&self) -> [u8; 25] {
         let mut entry = [self.marks; 25];
         entry[1..9].copy_from_slice(&self.fingerprint);
         entry[9..17].copy_from_slice(&self.due_ms.to_be_bytes());

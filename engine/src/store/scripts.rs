@@ -27,7 +27,6 @@ pub enum Name {
     Fail,
     Requeue,
     Move,
-    Upgrade,
     Pop,
     Unpop,
     Acknowledge,
@@ -54,7 +53,7 @@ const SETTLE: &str = include_str!("scripts/settle.lua");
 
 impl Name {
     /// Every script.
-    pub const ALL: [Name; 32] = [
+    pub const ALL: [Name; 31] = [
         Name::Schedule,
         Name::Claim,
         Name::Reclaim,
@@ -73,7 +72,6 @@ impl Name {
         Name::Fail,
         Name::Requeue,
         Name::Move,
-        Name::Upgrade,
         Name::Pop,
         Name::Unpop,
         Name::Acknowledge,
@@ -116,7 +114,6 @@ impl Name {
             Name::Fail => ("fail", ACT, include_str!("scripts/fail.lua")),
             Name::Requeue => ("requeue", ACT, include_str!("scripts/requeue.lua")),
             Name::Move => ("move", "", include_str!("scripts/move.lua")),
-            Name::Upgrade => ("upgrade", "", include_str!("scripts/upgrade.lua")),
             Name::Pop => ("pop", "", include_str!("scripts/pop.lua")),
             Name::Unpop => ("unpop", "", include_str!("scripts/unpop.lua")),
             Name::Acknowledge => ("acknowledge", "", include_str!("scripts/acknowledge.lua")),
@@ -137,8 +134,8 @@ impl Name {
     #[must_use]
     pub fn source(self, buckets: u16) -> String {
         let (_, shared, source) = self.parts();
-        // The scripts of fsck must run on damaged keys, and that of the upgrade on keys of schema 1.
-        let repairs = self == Name::Upgrade || self.as_str().starts_with("fsck_");
+        // The scripts of fsck must run on damaged keys.
+        let repairs = self.as_str().starts_with("fsck_");
         let sound = if repairs { "" } else { SOUND };
         let own = format!("{sound}\n{shared}\n{source}");
         let share = REMEMBERED.div_ceil(buckets.max(1).into());

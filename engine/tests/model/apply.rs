@@ -47,7 +47,7 @@ impl Runner {
             Op::Claim { .. } | Op::Rescue { .. } => taken = self.follow_claim(scene, &mut world, op, &seen, &reply)?,
             Op::Settle { how, tokens } => follow_settle(&mut world, *how, tokens, &before, &seen, &reply)?,
             Op::Door { again: true, .. } => {
-                let jobs = |store: u32| self.store(store).without(|key| key.ends_with(b":acts"));
+                let jobs = |store: u32| self.store(store).without(|key| key.ends_with(b":applied"));
                 if jobs(before.store) != jobs(after) {
                     return Err("a message that came again changes something".to_owned());
                 }

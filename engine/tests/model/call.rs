@@ -101,7 +101,6 @@ pub(crate) fn keys_of(name: Name, sets: Sets) -> Vec<Vec<u8>> {
         Name::Pop | Name::Unpop => own.into_iter().chain(keys.pops(0)).collect(),
         Name::FsckJobs | Name::FsckAdopt => own.into_iter().chain([keys.quarantine(0)]).collect(),
         Name::Move => vec![main, keys.due(0, OTHER)],
-        Name::Upgrade => vec![keys.lent(0).replace(":lent", ":run")],
         Name::FsckKey => return vec![main.clone().into_bytes(), keys.aside(&main, 0).into_bytes()],
     };
     keys.fixed(0).iter().cloned().chain(more).map(String::into_bytes).collect()
@@ -190,7 +189,8 @@ impl Call {
     pub(crate) fn complete(lease: ([u8; 8], [u8; 8]), jobs: &[(u8, u8, bool, State)]) -> Call {
         let places: Vec<u8> = jobs.iter().flat_map(|(_, position, has_state, _)| [*position, u8::from(*has_state)]).collect();
         let call = Call::new(Name::Complete, &[&lease.0, &lease.1]).and(jobs.len().to_string()).and(places);
-        jobs.iter().fold(call, |call, (id, _, _, state)| call.and(IDS[usize::from(*id)]).and([&b"f"[..], &state.gone_entry()].concat()))
+        jobs.iter()
+            .fold(call, |call, (id, _, _, state)| call.and(IDS[usize::from(*id)]).and([&b"f"[..], &state.completed_entry()].concat()))
     }
 
     /// `hold`, `release`, `retry` or `bury`. Per job: id, position, time, new state.

@@ -60,25 +60,29 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "a claim that comes again answers no job that has left its lease",
         scenes: &[PIECES],
-        edits: &[Edit(&[Name::Claim], "local record = is_out(lease, position) and call(", "local record = call(")],
+        edits: &[Edit(&[Name::Claim], "local record = is_out(claim, position) and call(", "local record = call(")],
     },
     Mutant {
         rule: "a lease is named by its nonce and the time of its first write",
         scenes: &[TWICE],
-        edits: &[Edit(&[Name::Complete], "sub(left, 1, 8) == ARGV[at + 1] and read_lease(nonce, left)", "read_lease(nonce, left)")],
+        edits: &[Edit(
+            &[Name::Complete],
+            "sub(settled, 1, 8) == ARGV[at + 1] and read_claim(nonce, settled)",
+            "read_claim(nonce, settled)",
+        )],
     },
     Mutant {
         rule: "the same for the settles that send a job back",
         scenes: &[EARLY, FAILS],
-        edits: &[Edit(SETTLES, "sub(left, 1, 8) == ARGV[at + 1] and read_lease(nonce, left)", "read_lease(nonce, left)")],
+        edits: &[Edit(SETTLES, "sub(settled, 1, 8) == ARGV[at + 1] and read_claim(nonce, settled)", "read_claim(nonce, settled)")],
     },
     Mutant {
         rule: "a complete of a job that has left its lease changes nothing",
         scenes: &[PIECES],
         edits: &[Edit(
             &[Name::Complete],
-            "if lease and is_out(lease, position) then\n      take_out(lease, position)\n",
-            "if lease then\n      if is_out(lease, position) then take_out(lease, position) end\n",
+            "if claim and is_out(claim, position) then\n      take_out(claim, position)\n",
+            "if claim then\n      if is_out(claim, position) then take_out(claim, position) end\n",
         )],
     },
     Mutant {
@@ -86,8 +90,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         scenes: &[EARLY],
         edits: &[Edit(
             SETTLES,
-            "if lease and is_out(lease, position) then\n        take_out(lease, position)\n",
-            "if lease then\n        if is_out(lease, position) then take_out(lease, position) end\n",
+            "if claim and is_out(claim, position) then\n        take_out(claim, position)\n",
+            "if claim then\n        if is_out(claim, position) then take_out(claim, position) end\n",
         )],
     },
     Mutant {
@@ -95,8 +99,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         scenes: &[TWICE],
         edits: &[Edit(
             &[Name::Complete],
-            "if lease and is_out(lease, position) then\n      take_out(lease, position)\n",
-            "if not lease or is_out(lease, position) then\n      if lease then take_out(lease, position) end\n",
+            "if claim and is_out(claim, position) then\n      take_out(claim, position)\n",
+            "if not claim or is_out(claim, position) then\n      if claim then take_out(claim, position) end\n",
         )],
     },
     Mutant {
@@ -104,21 +108,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         scenes: &[EARLY],
         edits: &[Edit(
             SETTLES,
-            "if lease and is_out(lease, position) then\n        take_out(lease, position)\n",
-            "if not lease or is_out(lease, position) then\n        if lease then take_out(lease, position) end\n",
+            "if claim and is_out(claim, position) then\n        take_out(claim, position)\n",
+            "if not claim or is_out(claim, position) then\n        if claim then take_out(claim, position) end\n",
         )],
     },
     Mutant {
         rule: "replace takes the job out of its lease",
         scenes: &[TWICE],
-        edits: &[Edit(&[Name::Schedule], "      take_all_out(lent)\n", "")],
+        edits: &[Edit(&[Name::Schedule], "      take_all_out(claimed)\n", "")],
     },
     Mutant {
         rule: "cancel takes the job out of its lease",
         scenes: &[ANEW],
         edits: &[Edit(
             &[Name::Cancel],
-            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n  take_all_out(lent)\n",
+            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n  take_all_out(claimed)\n",
             "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n",
         )],
     },
@@ -127,7 +131,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         scenes: &[HELD],
         edits: &[Edit(
             &[Name::Finish],
-            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n  take_all_out(lent)\n",
+            "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n  take_all_out(claimed)\n",
             "call('HDEL', STATE, id)\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n",
         )],
     },
@@ -136,7 +140,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         scenes: &[HELD],
         edits: &[Edit(
             &[Name::Fail],
-            "write_state(state))\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n  take_all_out(lent)\n",
+            "write_state(state))\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n  take_all_out(claimed)\n",
             "write_state(state))\n  call('ZREM', HELD, id)\n  if is_held then count_unheld(record) end\n",
         )],
     },
@@ -172,7 +176,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "rescue takes what it takes over out of the old lease",
         scenes: &[RESCUE],
-        edits: &[Edit(&[Name::Rescue], "close_leases(old)\n", "")],
+        edits: &[Edit(&[Name::Rescue], "close_claims(old)\n", "")],
     },
     Mutant {
         rule: "rescue takes held jobs out of held",
@@ -184,14 +188,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         scenes: &[LOST],
         edits: &[Edit(
             &[Name::Reclaim],
-            "    take_out(lease, position)\n    push(back, due, id)\n",
-            "    take_out(lease, position)\n  end\n  do\n    push(back, due, id)\n",
+            "    take_out(claim, position)\n    push(back, due, id)\n",
+            "    take_out(claim, position)\n  end\n  do\n    push(back, due, id)\n",
         )],
     },
     Mutant {
         rule: "the attempt of a job in a lease counts",
         scenes: &[HELD],
-        edits: &[Edit(&[Name::Finish, Name::Fail], "if #lent > 0 then count_attempt(state) end", "")],
+        edits: &[Edit(&[Name::Finish, Name::Fail], "if #claimed > 0 then count_attempt(state) end", "")],
     },
     Mutant {
         rule: "the attempt of a held job is counted once",
@@ -219,7 +223,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "fsck looks into the leases",
         scenes: &[PIECES],
-        edits: &[Edit(&[Name::FsckJobs], "for _, one in ipairs(find_lent(id)) do", "for _, one in ipairs({}) do")],
+        edits: &[Edit(&[Name::FsckJobs], "for _, one in ipairs(find_claimed(id)) do", "for _, one in ipairs({}) do")],
     },
     Mutant {
         rule: "claim takes its jobs out of due",
@@ -244,7 +248,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "a replaced schedule is remembered by its message",
         scenes: &[AGAIN_SCHEDULE],
-        edits: &[Edit(&[Name::Schedule], "      push_schedule(applied, was, was_due)\n", "")],
+        edits: &[Edit(&[Name::Schedule], "      push_schedule(newly_applied, was, was_due)\n", "")],
     },
     Mutant {
         rule: "a cancelled schedule is remembered by its message",
@@ -254,7 +258,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "a completed schedule is remembered by its message",
         scenes: &[AGAIN_SCHEDULE],
-        edits: &[Edit(&[Name::Complete], "remember_gone(over)\n", "")],
+        edits: &[Edit(&[Name::Complete], "remember_completed(over)\n", "")],
     },
     Mutant {
         rule: "replace forgets the state of the job before",
@@ -302,7 +306,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "and remembers the message of that outcome",
         scenes: &[AGAIN_SCHEDULE],
-        edits: &[Edit(&[Name::Schedule], "    if gone[i] then push_over(applied, gone[i]) end\n", "")],
+        edits: &[Edit(&[Name::Schedule], "    if completed[i] then push_over(newly_applied, completed[i]) end\n", "")],
     },
     Mutant {
         rule: "a retry waits",

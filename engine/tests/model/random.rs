@@ -137,7 +137,6 @@ impl Random {
                 let record = record::encode(&asked, eight(self.below(40)));
                 Call::of(name, vec![IDS[usize::from(id)].into(), record])
             }
-            Name::Upgrade => Call::of(name, vec![b"10".to_vec()]),
             Name::FsckJobs => Call::fsck_jobs(self.below(2) == 0, SPAN).on(self.sets()),
             Name::FsckLeases => Call::fsck_leases(self.below(2) == 0, SPAN).on(self.sets()),
             Name::FsckMemories => {
@@ -265,12 +264,12 @@ impl Random {
         let keys = keys();
         let (id, number) = (IDS[usize::from(self.below(2))], self.below(self.nonces.max(1)));
         let (score, nonce, due) = (self.near().to_string(), eight(number), keys.due(0, MAIN));
-        let run = keys.lent(0).replace(":lent", ":run");
+        let run = keys.claim_deadlines(0).replace(":claim_deadlines", ":run");
         let (due_q, dead_q, pops) = (keys.due(0, Set::Queue.name()), keys.dead_of(0, Set::Queue.name()), keys.pops(0));
         let words: [&[&[u8]]; 17] = [
-            &[b"HDEL", keys.leases(0).as_bytes(), &nonce],
-            &[b"HDEL", keys.left(0).as_bytes(), &nonce],
-            &[b"ZREM", keys.lent(0).as_bytes(), &nonce],
+            &[b"HDEL", keys.claims(0).as_bytes(), &nonce],
+            &[b"HDEL", keys.settled(0).as_bytes(), &nonce],
+            &[b"ZREM", keys.claim_deadlines(0).as_bytes(), &nonce],
             &[b"ZADD", keys.held(0).as_bytes(), score.as_bytes(), id.as_bytes()],
             &[b"ZADD", keys.dead(0).as_bytes(), score.as_bytes(), id.as_bytes()],
             &[b"ZADD", due.as_bytes(), score.as_bytes(), id.as_bytes()],

@@ -28,7 +28,7 @@ pub(crate) fn repair(scripts: &Scripts, store: &Store, view: &View, moment: &Mom
 /// Each part of a lease is lost in turn. No job is lost, and the counts stay right.
 fn repair_lease(scripts: &Scripts, (store, view): (&Store, &View), lease: &Claim, moment: &Moment) -> Result<u64, Broken> {
     let keys = keys();
-    for (command, key) in [(&b"HDEL"[..], keys.leases(0)), (b"HDEL", keys.left(0)), (b"ZREM", keys.lent(0))] {
+    for (command, key) in [(&b"HDEL"[..], keys.claims(0)), (b"HDEL", keys.settled(0)), (b"ZREM", keys.claim_deadlines(0))] {
         let mut damaged = store.clone();
         damaged.command(moment, &[command.to_vec(), key.into(), lease.name.0.to_vec()])?;
         let (between, _) = scripts.run(&damaged, moment, &Call::fsck_leases(true, SPAN).on(Sets::All));

@@ -41,7 +41,7 @@ pub(crate) const RULES: &[Mutant] = &[
     without(
         "a pop that comes again answers only what it still holds",
         &[REPLACED, ENDS],
-        &[Edit(&[Name::Pop], "and sub(bytes, 18, 25) == nonce and bytes", "and bytes")],
+        &[Edit(&[Name::Pop], "and pop_of(bytes) == nonce and bytes", "and bytes")],
     ),
     without("and no lease that is over", &[FINISHED], &[Edit(&[Name::Pop], "tonumber(deadline) > NOW and ", "")]),
     without(
@@ -55,7 +55,7 @@ pub(crate) const RULES: &[Mutant] = &[
         &[Edit(&[Name::Pop], "'-inf', NOW, 'WITHSCORES', 'LIMIT', looked", "'-inf', '+inf', 'WITHSCORES', 'LIMIT', looked")],
     ),
     without("a hand-out counts as an attempt", &[DIES], &[Edit(&[Name::Pop], "0, attempt + 1)", "0, attempt)")]),
-    without("so does the first", &[FINISHED], &[Edit(&[Name::Pop], "FLAG_HELD, 1, nonce", "FLAG_HELD, 0, nonce")]),
+    without("so does the first", &[FINISHED], &[Edit(&[Name::Pop], "FLAG_HELD, 0, 1, 0)", "FLAG_HELD, 0, 0, 0)")]),
     without(
         "the state names the pop",
         &[DIES],
@@ -64,7 +64,7 @@ pub(crate) const RULES: &[Mutant] = &[
     without(
         "so does the first state",
         &[FINISHED],
-        &[Edit(&[Name::Pop], "fresh.pop = FLAG_HELD, 1, nonce", "fresh.pop = FLAG_HELD, 1, fresh.pop")],
+        &[Edit(&[Name::Pop], ".. nonce .. sub(record, 7", ".. string.rep('\\0', 8) .. sub(record, 7")],
     ),
     without(
         "a hand-out forgets how the last one ended",
@@ -82,7 +82,7 @@ pub(crate) const RULES: &[Mutant] = &[
     without(
         "only the hand-out of this pop is taken back",
         &[LOST, BACK],
-        &[Edit(&[Name::Unpop], "and sub(bytes, 18, 25) == nonce and bytes", "and bytes")],
+        &[Edit(&[Name::Unpop], "and pop_of(bytes) == nonce and bytes", "and bytes")],
     ),
     without(
         "nothing is taken back that is being rescued",
@@ -102,7 +102,7 @@ pub(crate) const RULES: &[Mutant] = &[
     without(
         "a word is on the hand-out whose nonce it names",
         &[ENDS, REPLACED],
-        &[Edit(&[Name::Acknowledge], "state.pop == nonce and DUE[set]", "DUE[set]")],
+        &[Edit(&[Name::Acknowledge], "pop_of(bytes) == nonce and DUE[set]", "DUE[set]")],
     ),
     without("no word on a lease that is over", &[ENDS], &[Edit(&[Name::Acknowledge], "and tonumber(deadline) > NOW then", "then")]),
     without(
@@ -134,7 +134,7 @@ pub(crate) const RULES: &[Mutant] = &[
     without("what is ended leaves held", &[FINISHED], &[Edit(&[Name::Acknowledge], "many('ZREM', HELD, leave)\n", "")]),
     without("and is not counted any more", &[FINISHED], &[Edit(&[Name::Acknowledge], UNHELD, "")]),
     without("a finish forgets the state", &[FINISHED], &[Edit(&[Name::Acknowledge], "many('HDEL', STATE, finished)\n", "")]),
-    without("a finish is remembered", &[FINISHED], &[Edit(&[Name::Acknowledge], "remember_gone(over)\n", "")]),
+    without("a finish is remembered", &[FINISHED], &[Edit(&[Name::Acknowledge], "remember_completed(over)\n", "")]),
     without(
         "a drop is no finish",
         &[LATE],
@@ -208,7 +208,7 @@ pub(crate) const RULES: &[Mutant] = &[
         &[Edit(&[Name::Schedule], "      if state then push(forget, id) end\n", "")],
     ),
     // purge
-    without("a purged job is remembered by its message", &[PURGED], &[Edit(&[Name::Purge], "remember_acts(acts)\n", "")]),
+    without("a purged job is remembered by its message", &[PURGED], &[Edit(&[Name::Purge], "remember_applied(applied)\n", "")]),
     without("a purge forgets states", &[PURGED], &[Edit(&[Name::Purge], "many('HDEL', STATE, ids)\n", "")]),
     without(
         "a purge of the scheduled leaves the ready",

@@ -22,8 +22,8 @@ pub(crate) struct Taken {
 
 /// The jobs in the answer of a claim or rescue under this nonce, as `store/queue/lease.rs` reads it.
 pub(crate) fn taken(nonce: [u8; 8], reply: &Reply) -> Result<Vec<Taken>, String> {
-    let born = reply.items().get(7).ok_or("a claim answered too few items")?.bytes();
-    let lease = (nonce, born.try_into().map_err(|_| "a claim answered a `born` of another length")?);
+    let created = reply.items().get(7).ok_or("a claim answered too few items")?.bytes();
+    let lease = (nonce, created.try_into().map_err(|_| "a claim answered a `created` of another length")?);
     let mut list = Vec::new();
     for (position, job) in (0..).zip(reply.items()[8..].chunks_exact(4)) {
         // Has left the lease.

@@ -153,18 +153,18 @@ pub(crate) fn set_of(record: &[u8]) -> Option<Set> {
 
 fn leases(store: &Store) -> Result<Vec<Claim>, String> {
     let keys = keys();
-    let texts = store.hash(keys.leases(0).as_bytes())?;
-    let lefts = store.hash(keys.left(0).as_bytes())?;
-    let lent = store.zset(keys.lent(0).as_bytes())?;
-    let count = lefts.map_or(0, |lefts| lefts.len());
+    let texts = store.hash(keys.claims(0).as_bytes())?;
+    let all_settled = store.hash(keys.settled(0).as_bytes())?;
+    let lent = store.zset(keys.claim_deadlines(0).as_bytes())?;
+    let count = all_settled.map_or(0, |all_settled| all_settled.len());
     if texts.map_or(0, |texts| texts.len()) != count || lent.map_or(0, |lent| lent.len()) != count {
         return Err("a lease lacks one of its three parts".to_owned());
     }
     let mut leases = Vec::new();
-    for (nonce, left) in lefts.into_iter().flatten() {
+    for (nonce, left) in all_settled.into_iter().flatten() {
         let text = texts.and_then(|texts| texts.get(nonce)).ok_or("a lease without its text")?;
         let deadline = lent.and_then(|lent| lent.get(nonce)).ok_or("a lease without its deadline")?.0;
-        let (born, bits) = left.split_at_checked(8).ok_or("a lease without its bits")?;
+        let (created, bits) = left.split_at_checked(8).ok_or("a lease without its bits")?;
         let ids = text.split(|byte| *byte == 0).skip(1).map(|entry| entry.split(|byte| *byte == 1).next().unwrap_or_default());
         let mut jobs = Vec::new();
         for (at, id) in ids.enumerate() {
@@ -180,8 +180,8 @@ fn leases(store: &Store) -> Result<Vec<Claim>, String> {
         if out == 0 {
             return Err("a lease stays, although all its bits are set".to_owned());
         }
-        let eight = |bytes: &[u8]| bytes.try_into().map_err(|_| "a nonce or a born of another length".to_owned());
-        leases.push(Claim { name: (eight(nonce)?, eight(born)?), deadline, jobs });
+        let eight = |bytes: &[u8]| bytes.try_into().map_err(|_| "a nonce or a created of another length".to_owned());
+        leases.push(Claim { name: (eight(nonce)?, eight(created)?), deadline, jobs });
     }
     Ok(leases)
 }

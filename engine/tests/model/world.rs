@@ -228,7 +228,7 @@ impl World {
         at(self.tick.into())
     }
 
-    /// When this call is carried out. No two leases have one `born`: the µs tell the calls that write
+    /// When this call is carried out. No two leases have one `created`: the µs tell the calls that write
     /// one apart, and the first copy of a call from the second.
     pub(crate) fn moment(&self, op: Option<&Op>) -> Moment {
         let copy = u8::from(op.is_some() && self.later.as_ref() == op);

@@ -118,16 +118,16 @@ impl Vandal {
             self.hset(self.key(bucket, "jobs"), &never, good).await;
             self.zadd(self.key(bucket, set), ["+inf", "1.5"][usize::from(bucket % 2)], &never).await;
         }
-        for hash in ["state", "gone", "gone_old", "acts", "acts_old", "leases", "left"] {
+        for hash in ["state", "completed", "completed_old", "applied", "applied_old", "claims", "settled"] {
             let (field, noise) = (self.noise(20), self.noise(60));
             self.hset(self.key(bucket, hash), field, noise).await;
         }
         // Leases of which a part is missing, and one with odd parts.
         let (nonce, text, bits) = (self.noise(8), self.noise(60), self.noise(5));
-        self.hset(self.key(bucket, "leases"), &nonce, text).await;
-        self.hset(self.key(bucket, "left"), &nonce, bits).await;
+        self.hset(self.key(bucket, "claims"), &nonce, text).await;
+        self.hset(self.key(bucket, "settled"), &nonce, bits).await;
         for member in [nonce, self.noise(8)] {
-            self.does(redis::cmd("ZADD").arg(self.key(bucket, "lent")).arg(now_ms - 1).arg(member)).await;
+            self.does(redis::cmd("ZADD").arg(self.key(bucket, "claim_deadlines")).arg(now_ms - 1).arg(member)).await;
         }
         let (key, noise) = (format!("{}:wake", self.namespace), self.noise(40));
         self.does(redis::cmd("PUBLISH").arg(key).arg(noise)).await;
@@ -175,7 +175,7 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
     env.producer().send(&jobs).await;
     let port = env.nats.port();
     wait_within(SETTLE, "every request is taken", async || (jetstream::messages(port, "REQUESTS").await == 0).then_some(())).await;
-    for key in [vandal.key(0, "state"), vandal.key(1, "lent"), instances] {
+    for key in [vandal.key(0, "state"), vandal.key(1, "claim_deadlines"), instances] {
         vandal.does(redis::cmd("DEL").arg(&key)).await;
         vandal.does(redis::cmd("SET").arg(&key).arg("mine")).await;
     }

@@ -1,4 +1,4 @@
-//! A rolling upgrade: an older binary beside this one, and a namespace that an older version wrote.
+//! A rolling upgrade: an older binary beside this one; and a namespace of another schema.
 
 use std::path::PathBuf;
 
@@ -9,14 +9,9 @@ use dwell_testkit::servers::{DwellServer, RedisOptions};
 use redis::aio::MultiplexedConnection;
 use serde_json::{Value, json};
 
-use super::environment::{Environment, TARGET, published};
+use super::environment::{Environment, published};
 use super::load::{Job, When};
-use crate::commands::fixture::run_with;
 use crate::support::wait_until;
-
-/// What an older version stored, as commands of Redis: `make upgrade` writes it where
-/// `DWELL_WRITE_NAMESPACE` says.
-const STORED: &str = include_str!("upgrade/namespace-v1.json");
 
 async fn raw(env: &Environment) -> MultiplexedConnection {
     crate::support::redis_link(env.redis.url()).await
@@ -24,10 +19,6 @@ async fn raw(env: &Environment) -> MultiplexedConnection {
 
 fn text(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
-}
-
-fn bytes(value: &Value) -> Vec<u8> {
-    STANDARD.decode(value.as_str().unwrap()).unwrap()
 }
 
 /// Every key of the namespace but its instances, without its name: `[key, "HSET" or "ZADD", then
@@ -52,46 +43,20 @@ async fn stored(env: &Environment) -> Vec<Value> {
     lines
 }
 
-async fn restore(env: &Environment, lines: &[Value]) {
-    let mut link = raw(env).await;
-    for line in lines {
-        let key = line[0].as_str().unwrap().replace("NAMESPACE", &env.settings.redis.namespace);
-        for pair in line[2].as_array().unwrap() {
-            let (first, second) = (bytes(&pair[0]), bytes(&pair[1]));
-            let command = match line[1].as_str().unwrap() {
-                "hash" => redis::cmd("HSET").arg(key.as_str()).arg(first).arg(second).to_owned(),
-                _ => redis::cmd("ZADD").arg(key.as_str()).arg(second).arg(first).to_owned(),
-            };
-            command.query_async::<()>(&mut link).await.unwrap();
-        }
-    }
-}
-
-fn config(dwell: &DwellServer) -> String {
-    dwell.dir().join("dwell.toml").display().to_string()
-}
-
 #[tokio::test]
-async fn a_namespace_that_an_older_version_wrote_is_read() {
+async fn a_namespace_of_another_schema_is_refused_and_left_as_it_is() {
     let env = Environment::new("older", RedisOptions::default(), "").await;
-    restore(&env, &serde_json::from_str::<Vec<Value>>(STORED).unwrap()).await;
-    let dwell = env.dwell().await;
-    let config = config(&dwell);
-    let run = |arguments: &[&str]| run_with(&[&["-c", &config, "-o", "json"], arguments].concat(), b"");
-    wait_until("what was due is delivered", async || (env.ledger.lock().arrivals_of("overdue") == 1).then_some(())).await;
-    assert_eq!(run(&["fsck"]).code, 0, "{}", run(&["fsck"]).out);
-    let waits = run(&["show", "waits", "--body"]).object();
-    assert_eq!(
-        (&waits["state"], &waits["target"], &waits["headers"]["kept"]),
-        (&json!("scheduled"), &json!(TARGET), &json!("as it was")),
-        "{waits}"
-    );
-    let dies = run(&["show", "dies"]).object();
-    assert_eq!((&dies["state"], &dies["attempt"]), (&json!("dead"), &json!(1)), "{dies}");
-    assert_eq!(run(&["cancel", "waits"]).object()["verdict"], "cancelled");
-    assert_eq!(run(&["requeue", "dies"]).object()["verdict"], "requeued");
-    assert_eq!(run(&["reschedule", "moved", "--for", "0"]).object()["verdict"], "rescheduled");
-    wait_until("what was moved is delivered", async || (env.ledger.lock().arrivals_of("moved") == 1).then_some(())).await;
+    // It creates the namespace.
+    env.dwell().await.stop().await.unwrap();
+    let meta = env.store().await.keys().meta();
+    for (schema, hint) in [("2", "a version before 0.1.0 wrote it"), ("1000", "run the version of Dwell that wrote it")] {
+        let _: i64 = redis::cmd("HSET").arg(&meta).arg("schema").arg(schema).query_async(&mut raw(&env).await).await.unwrap();
+        let before = stored(&env).await;
+        let Err(refused) = env.prepared().restart().await else { panic!("it starts on schema {schema}") };
+        let refused = refused.to_string();
+        assert!(refused.contains(&format!("has schema {schema}, this program knows 3")) && refused.contains(hint), "{refused}");
+        assert_eq!(stored(&env).await, before);
+    }
 }
 
 /// The new one waits until the old one has stopped; a killed one counts as alive for ten seconds, and
@@ -129,7 +94,7 @@ async fn an_upgrade_waits_for_the_end_of_the_old_instances_and_loses_nothing() {
         more(&second).await;
         // There is no way back.
         let Err(refused) = start(Some(&old)).await else { panic!("the old binary starts on the new schema") };
-        assert!(refused.to_string().contains("schema 2"), "{refused}");
+        assert!(refused.to_string().contains("schema"), "{refused}");
         more(&second).await;
         load.finish().await;
         let left = env.settled().await;

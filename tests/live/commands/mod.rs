@@ -5,6 +5,7 @@ mod check;
 mod check_servers;
 pub(crate) mod fixture;
 mod fsck;
+#[cfg(all(feature = "amqp", feature = "kafka", feature = "nats"))]
 mod losses;
 mod ls;
 mod permissions;

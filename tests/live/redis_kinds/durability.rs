@@ -185,7 +185,7 @@ async fn memories_that_are_full_turn_over_only_once_a_slot_that_leaves_has_arriv
         }
         let source = every_key_is_there(&cluster, &settings, 3).await;
         let key = |name: &str| format!("{}:{name}", tag(&settings, 3));
-        source.order(&["EVAL", FILL, "1", &key("acts")]).await.unwrap();
+        source.order(&["EVAL", FILL, "1", &key("applied")]).await.unwrap();
         let (slot, from) = begin_to_leave(&cluster, &settings, 3).await;
 
         let replaced = store.queue.schedule(&[request(&ids[0], 10, FAR)]).await.unwrap().answers[0];
@@ -197,14 +197,14 @@ async fn memories_that_are_full_turn_over_only_once_a_slot_that_leaves_has_arriv
         for (id, due_ms) in [(&ids[0], 4_000_000_000_000), (&ids[1], 4_000_000_000_000), (&ids[2], fired.due_ms.unwrap())] {
             assert_eq!(source.order(&["ZSCORE", &key("due:main"), id]).await.unwrap(), [due_ms.to_string()], "{id}");
         }
-        assert_eq!(source.order(&["HGET", &key("acts_old"), "x"]).await.unwrap(), [""], "nothing is forgotten yet");
+        assert_eq!(source.order(&["HGET", &key("applied_old"), "x"]).await.unwrap(), [""], "nothing is forgotten yet");
 
         let target = (from + 1) % 3;
         cluster.migrate(slot, target).await.unwrap();
         let cancel = action(Action::Cancel, &ids[0], 14);
         let cancelled = wait_until("it has arrived", async || store.queue.act(&cancel, RETRY).await.ok()).await;
         assert_eq!(cancelled.verdict, Verdict::Cancelled);
-        let older = cluster.nodes[target].order(&["HLEN", &key("acts_old")]).await.unwrap()[0].parse::<u64>().unwrap();
+        let older = cluster.nodes[target].order(&["HLEN", &key("applied_old")]).await.unwrap()[0].parse::<u64>().unwrap();
         assert!((65_538..65_600).contains(&older), "{older}: they turn now");
     }
 }
@@ -215,10 +215,10 @@ async fn every_key_is_there<'a>(cluster: &'a RedisCluster, settings: &Redis, buc
     let slot = cluster.slot_of(&tag(settings, bucket)).await.unwrap();
     let source = &cluster.nodes[cluster.master_of(slot).await.unwrap()];
     let key = |name: &str| format!("{}:{name}", tag(settings, bucket));
-    for name in ["state", "gone", "gone_old", "acts", "acts_old", "leases", "left", "queues"] {
+    for name in ["state", "completed", "completed_old", "applied", "applied_old", "claims", "settled", "queues"] {
         source.order(&["HSET", &key(name), "x", ""]).await.unwrap();
     }
-    for name in ["held", "lent", "dead"] {
+    for name in ["held", "claim_deadlines", "dead"] {
         source.order(&["ZADD", &key(name), "9999999999999", "x"]).await.unwrap();
     }
     source

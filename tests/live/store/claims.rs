@@ -271,7 +271,7 @@ async fn what_many_claims_look_through_is_no_list() {
     batch.extend(["-", " ", "0", "\u{ff}"].map(|one| request(&one.repeat(65), 16 + u64::from(one.as_bytes()[0]), PAST)));
     fixture.store.queue.schedule(&batch).await.unwrap();
     assert_eq!(fixture.claim().await.jobs.len(), 20);
-    let encoding = fixture.redis(&["OBJECT", "ENCODING", &fixture.key("leases")]).await;
+    let encoding = fixture.redis(&["OBJECT", "ENCODING", &fixture.key("claims")]).await;
     assert_eq!(encoding, redis::Value::BulkString(b"hashtable".to_vec()));
     assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().reserved, [20]);
 }

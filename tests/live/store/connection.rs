@@ -133,9 +133,9 @@ async fn a_namespace_keeps_its_number_of_buckets_and_knows_its_brokers() {
     assert_eq!((attached.keys().buckets(), attached.brokers().len()), (4, 3));
     let error = Store::attach(&Redis { namespace: namespace("none"), ..fixture.settings.clone() }).await.err().unwrap();
     assert!(error.class == Class::Settings && error.message.contains("no namespace"), "{error}");
-    fixture.redis(&["HSET", &fixture.store.keys().meta(), "schema", "3"]).await;
+    fixture.redis(&["HSET", &fixture.store.keys().meta(), "schema", "1000"]).await;
     let error = open_as(&fixture.settings).await.err().unwrap();
-    assert!(error.class == Class::Settings && error.message.contains("schema 3"), "{error}");
+    assert!(error.class == Class::Settings && error.message.contains("schema 1000"), "{error}");
 }
 
 #[tokio::test]

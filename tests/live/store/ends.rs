@@ -124,9 +124,9 @@ async fn a_thousand_ends_in_any_state_leave_one_entry_each() {
         ("ZCARD", "due:=q"),
         ("ZCARD", "dead:=q"),
         ("ZCARD", "held"),
-        ("ZCARD", "lent"),
-        ("HLEN", "leases"),
-        ("HLEN", "left"),
+        ("ZCARD", "claim_deadlines"),
+        ("HLEN", "claims"),
+        ("HLEN", "settled"),
         ("ZCARD", "ends"),
     ] {
         assert_eq!(count(&fixture, command, name).await, 0, "{name}");
@@ -134,7 +134,7 @@ async fn a_thousand_ends_in_any_state_leave_one_entry_each() {
     let held = fixture.redis(&["HGET", &fixture.key("queues"), "=q"]).await;
     let held: Option<String> = redis::from_redis_value(held).unwrap();
     assert!(held.as_deref().is_none_or(|held| held == "0"), "{held:?} are held");
-    assert_eq!(count(&fixture, "HLEN", "acts").await, 1100 + 1, "one each, and the time");
+    assert_eq!(count(&fixture, "HLEN", "applied").await, 1100 + 1, "one each, and the time");
     // A repeat of the call that scheduled a job does not bring it back.
     fixture.store.queue.schedule(&jobs[..2]).await.unwrap();
     assert_eq!(count(&fixture, "HLEN", "jobs").await, 0);

@@ -152,7 +152,7 @@ impl Fixture {
                 other => panic!("{key} is a {other}"),
             };
             let mut entries: BTreeMap<Vec<u8>, Vec<u8>> = read.query_async(&mut raw).await.unwrap();
-            if key.contains(":gone") || key.contains(":acts") {
+            if key.contains(":completed") || key.contains(":applied") {
                 entries.remove(&Vec::new());
             }
             if !entries.is_empty() {
@@ -165,7 +165,7 @@ impl Fixture {
     /// The same without what is remembered of actions and of jobs that are over.
     pub(crate) async fn jobs(&self) -> BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>> {
         let mut dump = self.dump().await;
-        dump.retain(|key, _| !key.contains(":gone") && !key.contains(":acts"));
+        dump.retain(|key, _| !key.contains(":completed") && !key.contains(":applied"));
         dump
     }
 
@@ -211,8 +211,8 @@ fn places(dump: &BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, id: &str) -> Vec<
 pub(crate) fn in_leases(dump: &BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, id: &str) -> Vec<String> {
     let table = |key: &str, name: &str| dump.get(&format!("{}}}:{name}", key.split_once("}:").unwrap().0)).cloned().unwrap_or_default();
     let mut found = Vec::new();
-    for (key, leases) in dump.iter().filter(|(key, _)| key.ends_with("}:leases")) {
-        let (left, lent) = (table(key, "left"), table(key, "lent"));
+    for (key, leases) in dump.iter().filter(|(key, _)| key.ends_with("}:claims")) {
+        let (left, lent) = (table(key, "settled"), table(key, "claim_deadlines"));
         assert!(leases.keys().eq(left.keys()) && leases.keys().eq(lent.keys()), "each lease has three parts");
         for (nonce, text) in leases {
             let ids = text.split(|byte| *byte == 0).skip(1).map(|entry| entry.split(|byte| *byte == 1).next().unwrap());

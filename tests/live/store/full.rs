@@ -164,7 +164,7 @@ async fn a_full_redis_forgets_the_jobs_whose_window_is_over() {
         assert!(settled.iter().all(|stood| *stood == SettleResult::Settled));
         // The window of the newer table is over, and nothing new arrives.
         limit("100mb").await;
-        fixture.redis(&["HSET", &fixture.key("gone"), "", "1"]).await;
+        fixture.redis(&["HSET", &fixture.key("completed"), "", "1"]).await;
         limit("1mb").await;
         assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap().turned, 1);
         assert_eq!(fixture.act(&Act::new(Action::Fire, claimed.jobs[0].id.clone())).await, Verdict::Fired);
@@ -172,10 +172,10 @@ async fn a_full_redis_forgets_the_jobs_whose_window_is_over() {
     }
     assert_eq!(fixture.act(&Act::new(Action::Fire, id("job-0"))).await, Verdict::NotFound);
     // So is that of the older one.
-    fixture.redis(&["HSET", &fixture.key("gone_old"), "", "1"]).await;
+    fixture.redis(&["HSET", &fixture.key("completed_old"), "", "1"]).await;
     limit("1mb").await;
     assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap().turned, 1);
-    assert_eq!(fixture.redis(&["EXISTS", &fixture.key("gone"), &fixture.key("gone_old")]).await, redis::Value::Int(0));
+    assert_eq!(fixture.redis(&["EXISTS", &fixture.key("completed"), &fixture.key("completed_old")]).await, redis::Value::Int(0));
 }
 
 #[tokio::test]
@@ -195,7 +195,20 @@ async fn a_redis_that_evicts_jobs_is_refused() {
 
 #[tokio::test]
 async fn a_key_of_another_type_is_an_error() {
-    for name in ["jobs", "state", "lent", "leases", "left", "held", "dead", "due:main", "gone", "gone_old", "acts", "acts_old"] {
+    for name in [
+        "jobs",
+        "state",
+        "claim_deadlines",
+        "claims",
+        "settled",
+        "held",
+        "dead",
+        "due:main",
+        "completed",
+        "completed_old",
+        "applied",
+        "applied_old",
+    ] {
         let fixture = Fixture::new().await;
         for n in 0..4 {
             fixture.put(request(&format!("job-{n}"), n, PAST)).await;

@@ -96,7 +96,7 @@ async fn only_the_token_of_the_lease_ends_it_and_only_once() {
         let claimed = fixture.dump().await;
         for wrong in [[0; 8], [0xff; 8], n.to_be_bytes()] {
             let right = held(&lease).lease;
-            for lease_name in [ClaimName { nonce: wrong, ..right }, ClaimName { born: wrong, ..right }] {
+            for lease_name in [ClaimName { nonce: wrong, ..right }, ClaimName { created: wrong, ..right }] {
                 assert!(!settle(&fixture, name, ClaimToken { lease: lease_name, ..held(&lease) }).await, "{name}");
             }
             assert!(!settle(&fixture, name, ClaimToken { position: 1, ..held(&lease) }).await, "{name}");

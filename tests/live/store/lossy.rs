@@ -31,7 +31,7 @@ impl Lossy {
     pub(super) async fn lose_a_claim(&self, fixture: &Fixture, most: usize, ahead: Duration) -> StoreError {
         // Else what is lost is that Redis does not know the script.
         fixture.redis(&["SCRIPT", "LOAD", &Name::Claim.source(1)]).await;
-        let claimed = async || match fixture.redis(&["ZCARD", &fixture.key("lent")]).await {
+        let claimed = async || match fixture.redis(&["ZCARD", &fixture.key("claim_deadlines")]).await {
             redis::Value::Int(count) => count,
             other => panic!("{other:?}"),
         };

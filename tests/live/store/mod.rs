@@ -23,4 +23,3 @@ mod speed;
 mod stalled;
 mod transfer;
 mod types;
-mod upgraded;

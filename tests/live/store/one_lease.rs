@@ -27,7 +27,7 @@ async fn complete(fixture: &Fixture, jobs: &[ClaimedJob]) -> Vec<bool> {
 }
 
 async fn leases(fixture: &Fixture) -> usize {
-    fixture.dump().await.iter().filter(|(key, _)| key.ends_with(":leases")).map(|(_, leases)| leases.len()).sum()
+    fixture.dump().await.iter().filter(|(key, _)| key.ends_with(":claims")).map(|(_, leases)| leases.len()).sum()
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn a_complete_that_failed_at_its_last_write_ends_no_later_schedule() {
     let jobs = claimed(&fixture, 1, LEASE).await;
     // As many as one bucket remembers, in parts: one script of all is longer than a call may take.
     for part in 0..50 {
-        let fill = format!("for n = 1, 20000 do redis.call('HSET', '{}', n + 20000 * {part}, '') end", fixture.key("gone"));
+        let fill = format!("for n = 1, 20000 do redis.call('HSET', '{}', n + 20000 * {part}, '') end", fixture.key("completed"));
         fixture.redis(&["EVAL", &fill, "0"]).await;
     }
     fixture.redis(&["ACL", "SETUSER", "default", "-rename"]).await;

@@ -32,10 +32,10 @@ async fn a_job_that_is_over_is_remembered_for_one_window_at_least_and_two_at_mos
     assert_eq!(fixture.act(&fire(2)).await, Verdict::Fired);
 
     // Nobody swept for a day: what is over just now is known for a window all the same.
-    age(&fixture, "gone", 86_400_000).await;
+    age(&fixture, "completed", 86_400_000).await;
     assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), Swept { turned: 1, ..NOTHING });
     assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), NOTHING);
-    assert!(!exists(&fixture, "gone").await);
+    assert!(!exists(&fixture, "completed").await);
     assert_eq!(fixture.act(&fire(3)).await, Verdict::Fired);
     let again = fixture.one(request("a", 1, PAST)).await;
     assert_eq!((again.verdict, fixture.place("a").await), (Verdict::Added, "none".to_owned()));
@@ -43,12 +43,12 @@ async fn a_job_that_is_over_is_remembered_for_one_window_at_least_and_two_at_mos
     // A second turn runs meanwhile.
     fixture.put(request("b", 4, PAST)).await;
     assert!(fixture.complete(&fixture.claim_one().await).await);
-    age(&fixture, "gone", 60_000).await;
-    age(&fixture, "gone_old", 60_000).await;
+    age(&fixture, "completed", 60_000).await;
+    age(&fixture, "completed_old", 60_000).await;
     assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), Swept { turned: 2, ..NOTHING });
     assert_eq!(fixture.act(&fire(5)).await, Verdict::NotFound);
     assert_eq!(fixture.act(&action(Action::Fire, "b", 6)).await, Verdict::Fired);
-    age(&fixture, "gone_old", 60_000).await;
+    age(&fixture, "completed_old", 60_000).await;
     assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), Swept { turned: 1, ..NOTHING });
     assert_eq!(fixture.act(&action(Action::Fire, "b", 7)).await, Verdict::NotFound);
 }
@@ -59,14 +59,14 @@ async fn actions_are_remembered_for_a_day_and_two_at_most() {
     let cancel = action(Action::Cancel, "a", 2);
     fixture.put(request("a", 1, FAR)).await;
     assert_eq!(fixture.act(&cancel).await, Verdict::Cancelled);
-    age(&fixture, "acts", 86_400_000 - 60_000).await;
+    age(&fixture, "applied", 86_400_000 - 60_000).await;
     assert_eq!(fixture.store.admin.sweep(0, KEEP).await.unwrap(), NOTHING);
-    age(&fixture, "acts", 86_400_000).await;
+    age(&fixture, "applied", 86_400_000).await;
     assert_eq!(fixture.store.admin.sweep(0, KEEP).await.unwrap(), Swept { turned: 1, ..NOTHING });
     assert_eq!(fixture.act(&cancel).await, Verdict::Cancelled);
     assert_eq!(fixture.put(request("a", 1, FAR)).await, Verdict::Added);
     assert_eq!(fixture.place("a").await, "none");
-    age(&fixture, "acts_old", 86_400_000).await;
+    age(&fixture, "applied_old", 86_400_000).await;
     assert_eq!(fixture.store.admin.sweep(0, KEEP).await.unwrap(), Swept { turned: 1, ..NOTHING });
     assert_eq!(fixture.act(&cancel).await, Verdict::NotFound);
 }
@@ -89,7 +89,7 @@ async fn ten_thousand_jobs_of_a_bucket_that_are_over_are_known_for_the_window() 
         let again = fixture.store.queue.schedule(&batch(round)).await.unwrap();
         assert!(again.answers.iter().all(|answer| answer.verdict == Verdict::Added), "round {round}: {again:?}");
     }
-    assert_eq!((count(&fixture, "jobs").await, count(&fixture, "gone").await), (0, 80 * 128 + 1), "each was known");
+    assert_eq!((count(&fixture, "jobs").await, count(&fixture, "completed").await), (0, 80 * 128 + 1), "each was known");
     assert_eq!(fixture.act(&action(Action::Finish, "job-00-000", 100_000)).await, Verdict::Fired);
 }
 
@@ -146,11 +146,11 @@ async fn a_bucket_remembers_its_share_of_a_million_jobs_twice_at_most() {
     let mut message = 2;
     let entry = "f".repeat(26);
     for known in [Verdict::Fired, Verdict::NotFound] {
-        fixture.redis(&["EVAL", FILL, "1", &fixture.key("gone"), &message.to_string(), &entry]).await;
+        fixture.redis(&["EVAL", FILL, "1", &fixture.key("completed"), &message.to_string(), &entry]).await;
         // Whatever is remembered now turns them.
         finish(message).await;
         let last = finish(message + 1).await;
-        let (newer, older) = (count(&fixture, "gone").await, count(&fixture, "gone_old").await);
+        let (newer, older) = (count(&fixture, "completed").await, count(&fixture, "completed_old").await);
         assert!(newer < 10 && (SHARE..SHARE + 10).contains(&older), "{newer} and {older}");
         assert_eq!(fixture.act(&action(Action::Fire, &first, message + 2)).await, known);
         assert_eq!(fixture.act(&action(Action::Fire, &last, message + 3)).await, Verdict::Fired);
@@ -166,12 +166,12 @@ async fn a_bucket_remembers_its_share_of_a_million_actions_twice_at_most() {
     let cancel = action(Action::Cancel, &ids[0], 2);
     assert_eq!(fixture.act(&cancel).await, Verdict::Cancelled);
     for (message, known) in [(10, Verdict::Cancelled), (20, Verdict::NotFound)] {
-        fixture.redis(&["EVAL", FILL, "1", &fixture.key("acts"), &message.to_string(), "not_found:"]).await;
+        fixture.redis(&["EVAL", FILL, "1", &fixture.key("applied"), &message.to_string(), "not_found:"]).await;
         // Whatever remembers one more turns them.
         fixture.put(request(&ids[1], message, FAR)).await;
         assert_eq!(fixture.act(&action(Action::Cancel, &ids[1], message + 1)).await, Verdict::Cancelled);
         fixture.act(&action(Action::Cancel, &ids[2], message + 2)).await;
-        let (newer, older) = (count(&fixture, "acts").await, count(&fixture, "acts_old").await);
+        let (newer, older) = (count(&fixture, "applied").await, count(&fixture, "applied_old").await);
         assert!(newer < 10 && (SHARE..SHARE + 10).contains(&older), "{newer} and {older}");
         assert_eq!(fixture.act(&cancel).await, known);
     }
@@ -193,7 +193,7 @@ async fn what_changed_nothing_is_remembered_only_where_its_repeat_could_change_a
         let named = Act { seen_due: Some(7), seen_attempt: Some(1), ..action(what, "nobody", 2) };
         assert_eq!(fixture.act(&named).await, Verdict::NotFound);
     }
-    assert_eq!(count(&fixture, "acts").await, 0);
+    assert_eq!(count(&fixture, "applied").await, 0);
     // Redelivered behind the job that was scheduled after it, it would end that job.
     let cancel = action(Action::Cancel, "a", 3);
     assert_eq!((fixture.act(&cancel).await, fixture.put(request("a", 4, FAR)).await), (Verdict::NotFound, Verdict::Added));
@@ -237,7 +237,7 @@ async fn what_every_batch_looks_up_is_a_table_from_the_first_job_on() {
     assert!(fixture.complete(&lease).await);
     fixture.put(request("b", 2, FAR)).await;
     fixture.act(&action(Action::Cancel, "b", 3)).await;
-    for name in ["state", "gone", "acts"] {
+    for name in ["state", "completed", "applied"] {
         let encoding = fixture.redis(&["OBJECT", "ENCODING", &fixture.key(name)]).await;
         assert_eq!(encoding, redis::Value::BulkString(b"hashtable".to_vec()), "{name}");
     }

@@ -137,7 +137,7 @@ async fn an_outcome_without_a_generation_still_answers() {
     fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
     // As an instance of before writes it.
     const CUT: &str = "for _, id in ipairs(ARGV) do redis.call('HSET', KEYS[1], id, redis.call('HGET', KEYS[1], id):sub(1, 18)) end";
-    fixture.redis(&["EVAL", CUT, "1", &fixture.key("gone"), "a", "b"]).await;
+    fixture.redis(&["EVAL", CUT, "1", &fixture.key("completed"), "a", "b"]).await;
     assert_eq!(fixture.put(call.clone()).await, Verdict::Duplicate);
     let Due::At(due_ms) = PAST else { unreachable!() };
     assert_eq!(fixture.one(plain).await, Answer { verdict: Verdict::Added, due_ms: Some(due_ms) });

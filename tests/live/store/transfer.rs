@@ -37,7 +37,7 @@ async fn each_job_keeps_all_but_its_broker_and_every_verdict() {
         let done = fixture.store.admin.transfer(MAIN, OTHER, to_other).await.unwrap();
         assert_eq!((done.scheduled, done.dead, done.reserved, done.refused, done.unreadable), (4, 1, 3, 0, 0));
         let after = fixture.jobs().await;
-        for name in ["state", "dead", "lent", "leases", "left", "held"] {
+        for name in ["state", "dead", "claim_deadlines", "claims", "settled", "held"] {
             assert_eq!(after.get(&fixture.key(name)), before.get(&fixture.key(name)), "{name}");
         }
         assert_eq!(after.get(&fixture.key("due:other")), before.get(&fixture.key("due:main")), "due when they were");

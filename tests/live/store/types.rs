@@ -5,7 +5,8 @@ use dwell::store::queue::settle::Completion;
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, request};
 
 /// Every key that may be missing in a bucket with jobs: what is there is of its own type.
-const MISSING: [&str; 11] = ["lent", "leases", "left", "held", "state", "gone", "gone_old", "acts", "acts_old", "dead", "queues"];
+const MISSING: [&str; 11] =
+    ["claim_deadlines", "claims", "settled", "held", "state", "completed", "completed_old", "applied", "applied_old", "dead", "queues"];
 
 #[tokio::test]
 async fn a_claim_takes_nothing_while_a_key_is_of_another_type() {
@@ -24,7 +25,19 @@ async fn a_claim_takes_nothing_while_a_key_is_of_another_type() {
 
 #[tokio::test]
 async fn a_request_is_stored_whole_or_not_at_all_while_a_key_is_of_another_type() {
-    for name in ["due:main", "lent", "leases", "left", "held", "gone", "gone_old", "acts", "acts_old", "dead", "queues"] {
+    for name in [
+        "due:main",
+        "claim_deadlines",
+        "claims",
+        "settled",
+        "held",
+        "completed",
+        "completed_old",
+        "applied",
+        "applied_old",
+        "dead",
+        "queues",
+    ] {
         let fixture = Fixture::new().await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
         assert!(fixture.store.queue.schedule(&[request("job", 1, FAR)]).await.is_err(), "{name}");
@@ -37,7 +50,7 @@ async fn a_request_is_stored_whole_or_not_at_all_while_a_key_is_of_another_type(
 
 #[tokio::test]
 async fn a_settle_ends_a_job_whole_or_not_at_all_while_a_key_is_of_another_type() {
-    for name in ["held", "gone", "gone_old", "acts", "acts_old", "dead"] {
+    for name in ["held", "completed", "completed_old", "applied", "applied_old", "dead"] {
         let fixture = Fixture::new().await;
         fixture.put(request("job", 1, PAST)).await;
         let lease = fixture.claim_one().await;

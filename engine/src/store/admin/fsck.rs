@@ -110,7 +110,7 @@ impl Fsck<'_> {
         let mut keys: Vec<(String, &str)> = self.store.keys.fixed(bucket).iter().map(|key| (key.clone(), "hash")).collect();
         for (key, kind) in &mut keys {
             let keys = &self.store.keys;
-            if [keys.lent(bucket), keys.held(bucket), keys.dead(bucket)].contains(&key.as_str()) {
+            if [keys.claim_deadlines(bucket), keys.held(bucket), keys.dead(bucket)].contains(&key.as_str()) {
                 *kind = "zset";
             }
         }

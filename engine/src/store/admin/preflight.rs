@@ -33,7 +33,7 @@ pub struct Preflight {
 pub async fn preflight(settings: &Redis) -> Result<Preflight, StoreError> {
     let link = RedisClient::new(settings);
     let facts = server_facts::facts(&link).await?;
-    let namespace = meta::look_to_join(&link, settings).await.and_then(|found| match found {
+    let namespace = meta::look(&link, settings).await.and_then(|found| match found {
         Some(meta) => meta::agree(&meta, settings).map(|()| Some(meta)),
         None => Ok(None),
     });

@@ -10,7 +10,7 @@ use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::scripts::Name;
 
 /// How long one generation of `acts` is filled, ms. An entry lives for one to two of these turns.
-pub(super) const ACTS_TURN_MS: u64 = 24 * 3_600_000;
+pub(super) const APPLIED_ROTATION_MS: u64 = 24 * 3_600_000;
 
 /// The result of a `sweep`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Admin {
     /// cancel depends on when the master last changed.
     pub async fn sweep(&self, bucket: u16, rules: SweepRules) -> Result<Swept, StoreError> {
         let mut call = self.namespace.script_call(Name::Sweep, bucket, &[]);
-        call.arg(rules.dead_retention_ms).arg(rules.dedupe_window_ms).arg(ACTS_TURN_MS).arg(CALL_JOBS);
+        call.arg(rules.dead_retention_ms).arg(rules.dedupe_window_ms).arg(APPLIED_ROTATION_MS).arg(CALL_JOBS);
         let mut items = Items::new("sweep", self.namespace.call(Name::Sweep, &call).await?)?;
         let number = |number: i64| u64::try_from(number).unwrap_or(0);
         Ok(Swept { dead: number(items.int()?), turned: number(items.int()?), master_changed: items.int()? == 1 })

@@ -107,8 +107,8 @@ impl Admin {
         J: FnMut(&JobId, Record) -> Option<Job>,
     {
         if place == Place::Reserved {
-            let lent = self.namespace.lent(walk.bucket).await?.into_iter().map(|lent| (lent.id, lent.deadline_ms));
-            for page in lent.collect::<Vec<_>>().chunks(CALL_JOBS) {
+            let claimed = self.namespace.claimed_jobs(walk.bucket).await?.into_iter().map(|claimed| (claimed.id, claimed.deadline_ms));
+            for page in claimed.collect::<Vec<_>>().chunks(CALL_JOBS) {
                 self.transfer_page(walk, place, page).await?;
             }
         }

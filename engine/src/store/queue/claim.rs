@@ -224,7 +224,7 @@ impl Queue {
         let mut pipeline = redis::Pipeline::new();
         pipeline.cmd("TIME");
         for bucket in buckets {
-            for key in [self.namespace.keys.lent(*bucket), self.namespace.keys.held(*bucket)] {
+            for key in [self.namespace.keys.claim_deadlines(*bucket), self.namespace.keys.held(*bucket)] {
                 pipeline.cmd("ZRANGE").arg(key).arg(0).arg(0).arg("WITHSCORES");
             }
         }
@@ -321,7 +321,7 @@ impl Queue {
         taken.unknown = u32::try_from(items.int()?).unwrap_or(u32::MAX);
         let last_unknown = [items.bytes()?, items.bytes()?];
         taken.orphans = u32::try_from(items.int()?).unwrap_or(u32::MAX);
-        let born = <[u8; 8]>::try_from(&items.bytes()?[..]).map_err(|_| {
+        let created = <[u8; 8]>::try_from(&items.bytes()?[..]).map_err(|_| {
             StoreError::new(Class::Script, format!("redis: {} answered a lease without the time of its first write", script.as_str()))
         })?;
         self.namespace.saw_clock(taken.now_us);
@@ -357,7 +357,7 @@ impl Queue {
                 state.crashes = state.crashes.saturating_add(1);
             }
             let size = bytes.len();
-            let token = ClaimToken { id: id.clone(), lease: ClaimName { nonce, born }, position, has_state, state };
+            let token = ClaimToken { id: id.clone(), lease: ClaimName { nonce, created }, position, has_state, state };
             match record::decode(bytes.clone()) {
                 Ok(record) => {
                     let state = token.state.clone().in_flight();

@@ -16,7 +16,7 @@ pub struct ClaimName {
     /// Random, drawn for one call.
     pub nonce: Nonce,
     /// Epoch µs, big-endian.
-    pub born: [u8; 8],
+    pub created: [u8; 8],
 }
 
 /// Identifies a leased job to settle.
@@ -111,7 +111,7 @@ impl Queue {
                 call.arg(places);
                 for job in group {
                     let mut entry = [outcome; 26];
-                    entry[1..].copy_from_slice(&job.state.gone_entry());
+                    entry[1..].copy_from_slice(&job.state.completed_entry());
                     call.arg(job.id.as_str()).arg(&entry[..]);
                 }
             },
@@ -213,8 +213,8 @@ impl Queue {
         let lease = |at: &usize| token(&jobs[*at]).lease;
         order.sort_by_key(lease);
         for group in order.chunk_by(|one, other| lease(one) == lease(other)) {
-            let ClaimName { nonce, born } = lease(&group[0]);
-            call.arg(&nonce[..]).arg(&born[..]).arg(group.len());
+            let ClaimName { nonce, created } = lease(&group[0]);
+            call.arg(&nonce[..]).arg(&created[..]).arg(group.len());
             let group: Vec<&T> = group.iter().map(|at| &jobs[*at]).collect();
             arguments(&mut call, &group);
         }

@@ -57,7 +57,7 @@ impl Reader {
         };
         for (bucket, active) in (0..).zip(self.namespace.active_queues().await?) {
             let mut pipeline = Pipeline::new();
-            pipeline.cmd("HGETALL").arg(self.namespace.keys.left(bucket));
+            pipeline.cmd("HGETALL").arg(self.namespace.keys.settled(bucket));
             pipeline.cmd("ZCARD").arg(self.namespace.keys.held(bucket));
             count_dead(&mut pipeline, self.namespace.keys.dead(bucket), now_ms);
             let mut answers = self.namespace.link.pipeline("counting", &pipeline).await?.into_iter();

@@ -13,7 +13,7 @@ const BORN: usize = 8;
 
 /// A job in a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::store) struct Lent {
+pub(in crate::store) struct ClaimEntry {
     /// The job's id.
     pub(in crate::store) id: String,
     /// When the job was due, epoch ms: its score in `due` before the lease.
@@ -24,11 +24,11 @@ pub(in crate::store) struct Lent {
 
 impl Namespace {
     /// The jobs in the leases of a bucket.
-    pub(in crate::store) async fn lent(&self, bucket: u16) -> Result<Vec<Lent>, StoreError> {
+    pub(in crate::store) async fn claimed_jobs(&self, bucket: u16) -> Result<Vec<ClaimEntry>, StoreError> {
         let mut pipeline = Pipeline::new();
-        pipeline.cmd("HGETALL").arg(self.keys.leases(bucket));
-        pipeline.cmd("HGETALL").arg(self.keys.left(bucket));
-        pipeline.cmd("ZRANGE").arg(self.keys.lent(bucket)).arg(0).arg(-1).arg("WITHSCORES");
+        pipeline.cmd("HGETALL").arg(self.keys.claims(bucket));
+        pipeline.cmd("HGETALL").arg(self.keys.settled(bucket));
+        pipeline.cmd("ZRANGE").arg(self.keys.claim_deadlines(bucket)).arg(0).arg(-1).arg("WITHSCORES");
         let mut answers = self.link.pipeline("reading leases", &pipeline).await?.into_iter().map(pairs);
         let mut next = || answers.next().unwrap_or_default();
         let (texts, left, ends) = (next(), next(), next());
@@ -39,7 +39,7 @@ impl Namespace {
             let (Value::BulkString(text), Some(Value::BulkString(left))) = (text, left.get(&nonce)) else { continue };
             let deadline_ms = ends.get(&nonce).cloned().and_then(score).unwrap_or(0);
             let of_lease = entries(&text).filter(|(position, ..)| is_out(left, *position));
-            jobs.extend(of_lease.map(|(_, id, due_ms)| Lent { id: id.to_owned(), due_ms, deadline_ms }));
+            jobs.extend(of_lease.map(|(_, id, due_ms)| ClaimEntry { id: id.to_owned(), due_ms, deadline_ms }));
         }
         Ok(jobs)
     }

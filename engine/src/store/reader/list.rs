@@ -13,7 +13,7 @@ use crate::job::{queue_of_set, set_of_queue};
 use crate::store::error::StoreError;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::reader::Reader;
-use crate::store::reader::leases::Lent;
+use crate::store::reader::leases::ClaimEntry;
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::record::State;
 
@@ -176,20 +176,20 @@ impl Reader {
         let is_dead = query.place == Place::Dead;
         for (bucket, key) in self.keys_of(query).await? {
             let mut run = Run::new(bucket, key, None, None, None);
-            let mut lent = if is_dead { Vec::new() } else { self.namespace.lent(bucket).await? };
+            let mut claimed = if is_dead { Vec::new() } else { self.namespace.claimed_jobs(bucket).await? };
             loop {
-                let members: Vec<Candidate> = if lent.is_empty() {
+                let members: Vec<Candidate> = if claimed.is_empty() {
                     self.read_on(&mut run, PAGE).await?;
                     let member = |spot: Cursor| Candidate { bucket, score_ms: spot.at_ms, spot, is_lent: false };
                     run.ahead.drain(..).map(member).collect()
                 } else {
-                    let member = |Lent { id, due_ms, deadline_ms }| Candidate {
+                    let member = |ClaimEntry { id, due_ms, deadline_ms }| Candidate {
                         bucket,
                         score_ms: deadline_ms,
                         spot: Cursor { at_ms: due_ms, id },
                         is_lent: true,
                     };
-                    lent.drain(lent.len().saturating_sub(PAGE)..).map(member).collect()
+                    claimed.drain(claimed.len().saturating_sub(PAGE)..).map(member).collect()
                 };
                 if members.is_empty() {
                     break;

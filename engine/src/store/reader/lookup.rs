@@ -135,10 +135,10 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
         (_, Some(ms), _) => (Place::Dead, ms),
         (_, _, Some(ms)) if record.job.queue.is_some() && ms <= namespace.now_ms() => (Place::Ready, ms),
         (_, _, Some(ms)) => (Place::Scheduled, ms),
-        (None, None, None) => match namespace.lent(bucket).await?.into_iter().find(|lent| lent.id == id.as_str()) {
-            Some(lent) => {
-                state = state.or_else(|| State::of_record(&bytes, lent.due_ms)).map(State::in_flight);
-                (Place::Reserved, lent.deadline_ms)
+        (None, None, None) => match namespace.claimed_jobs(bucket).await?.into_iter().find(|claimed| claimed.id == id.as_str()) {
+            Some(claimed) => {
+                state = state.or_else(|| State::of_record(&bytes, claimed.due_ms)).map(State::in_flight);
+                (Place::Reserved, claimed.deadline_ms)
             }
             // The job moved between two reads, or the data is damaged. Show both as reserved.
             None => (Place::Reserved, 0),

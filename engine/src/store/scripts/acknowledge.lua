@@ -22,9 +22,9 @@ local states, held, leave = {}, {}, {}
 local dues, deads = {}, {}
 local looked = 0
 
-local function is_gone(id, set)
-  local entry = call('HGET', GONE, id) or call('HGET', GONE_OLD, id)
-  local outcome = entry and gone_owner(entry) == set and gone_outcome(entry)
+local function is_completed(id, set)
+  local entry = call('HGET', COMPLETED, id) or call('HGET', COMPLETED_OLD, id)
+  local outcome = entry and completed_owner(entry) == set and completed_outcome(entry)
   return outcome == 'f' or outcome == 'n'
 end
 -- Whether the job is of the queue that the lease names. A consumer can make a lease up: it must tell
@@ -47,7 +47,7 @@ end
 
 local ids = {}
 for i = 2, #ARGV, 5 do push(ids, ARGV[i]) end
-local olds = call('HMGET', STATE, unpack(ids))
+local olds = many('HMGET', STATE, ids)
 for i = 1, #ARGV, 5 do
   local word, id, set, nonce, more = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local bytes = olds[(i + 4) / 5]
@@ -55,7 +55,7 @@ for i = 1, #ARGV, 5 do
   local verdict, ms = 'stale', nil
   local holds = bytes and is_readable(bytes) and pop_of(bytes) == nonce and DUE[set]
   if not bytes and call('HEXISTS', JOBS, id) == 0 then
-    verdict = is_gone(id, set) and 'fired' or 'not_found'
+    verdict = is_completed(id, set) and 'fired' or 'not_found'
   elseif not holds then
     local is_own = is_of(id, set)
     if is_own == nil then return redis.error_reply('DWELL_BYTES ' .. id) end
@@ -77,7 +77,7 @@ for i = 1, #ARGV, 5 do
     elseif word == 'finish' or word == 'drop' then
       verdict = word == 'finish' and 'finished' or 'dropped'
       push(finished, id)
-      push(over, id, gone_entry_of(word == 'finish' and 'n' or 'd', bytes, set))
+      push(over, id, completed_entry_of(word == 'finish' and 'n' or 'd', bytes, set))
       leaves(id, set)
     else
       local state = read_state(bytes)
@@ -115,7 +115,7 @@ if #states == 0 and #finished == 0 and #held == 0 then
   touch()
   return answer
 end
-call('HDEL', ACTS, '-')
+call('HDEL', APPLIED, '-')
 many('HDEL', JOBS, finished)
 many('HDEL', STATE, finished)
 many('HSET', STATE, states)
@@ -124,5 +124,5 @@ for key, list in pairs(deads) do many('ZADD', key, list) end
 many('ZADD', HELD, held)
 many('ZREM', HELD, leave)
 for set, number in pairs(unheld) do count_held(set, -number) end
-remember_gone(over)
+remember_completed(over)
 return answer

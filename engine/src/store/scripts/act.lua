@@ -14,10 +14,10 @@ local id, fingerprint, bits = ARGV[1], ARGV[2], tonumber(string.match(ARGV[3], '
 local own_queues = string.match(ARGV[3], ' (.*)$')
 if is_late(tonumber(string.match(ARGV[3], '^%d+:(%d+)') or nil)) then return late() end
 if has(bits, 1) then
-  local act = call('HGET', ACTS, fingerprint) or call('HGET', ACTS_OLD, fingerprint)
+  local act = call('HGET', APPLIED, fingerprint) or call('HGET', APPLIED_OLD, fingerprint)
   if act then
     touch()
-    return { read_act(act) }
+    return { read_applied(act) }
   end
 end
 
@@ -34,37 +34,37 @@ local waits = record and call('ZSCORE', due_key, id)
 local dead = record and call('ZSCORE', dead_key, id)
 local runs = record and not waits and not dead
 local is_held = runs and call('ZSCORE', HELD, id)
-local lent, lent_due = {}, nil
-if runs and not is_held then lent, lent_due = find_lent(id) end
-local state = record and (state_bytes and read_state(state_bytes) or new_state(record, tonumber(waits or lent_due or NOW)))
+local claimed, claimed_due = {}, nil
+if runs and not is_held then claimed, claimed_due = find_claimed(id) end
+local state = record and (state_bytes and read_state(state_bytes) or new_state(record, tonumber(waits or claimed_due or NOW)))
 -- The attempt in flight counts.
-if #lent > 0 then count_attempt(state) end
+if #claimed > 0 then count_attempt(state) end
 -- On its way to the dead letters: there will be no further attempt.
 local dying = record and not dead and state.reason ~= 0
 
 -- The action changed something. These are the last writes of the script: a full Redis accepts them
 -- after a write that frees memory, and refuses them as first writes.
-local function applied(verdict, due, more)
-  local acts = more or {}
-  push(acts, fingerprint, act_entry(verdict, due))
-  remember_acts(acts)
-  turn_acts()
+local function answer_applied(verdict, due, more)
+  local applied = more or {}
+  push(applied, fingerprint, applied_entry(verdict, due))
+  remember_applied(applied)
+  rotate_applied()
   return { verdict, due and int(due) or '' }
 end
 
 -- The action changed nothing. is_harmless: a repeat cannot change anything either, whatever the job is
 -- by then.
 local function unchanged(verdict, due, is_harmless)
-  if has(bits, 2) and not is_harmless then return applied(verdict, due) end
+  if has(bits, 2) and not is_harmless then return answer_applied(verdict, due) end
   touch()
   return { verdict, due and int(due) or '' }
 end
 
--- There is no such job: answers by what gone remembers.
+-- There is no such job: answers by what completed remembers.
 local function answer_over(is_harmless)
-  local over = call('HGET', GONE, id) or call('HGET', GONE_OLD, id)
-  local outcome = over and (not own_queues or is_own(gone_owner(over), own_queues)) and gone_outcome(over)
-  if outcome == 'f' or outcome == 'n' then return unchanged('fired', gone_due(over), is_harmless) end
+  local over = call('HGET', COMPLETED, id) or call('HGET', COMPLETED_OLD, id)
+  local outcome = over and (not own_queues or is_own(completed_owner(over), own_queues)) and completed_outcome(over)
+  if outcome == 'f' or outcome == 'n' then return unchanged('fired', completed_due(over), is_harmless) end
   return unchanged('not_found', nil, is_harmless)
 end
 
@@ -75,8 +75,8 @@ local function leave()
   call('HDEL', STATE, id)
   call('ZREM', HELD, id)
   if is_held then count_unheld(record) end
-  take_all_out(lent)
-  if #lent > 0 then close_leases(ALL_LEASES) end
+  take_all_out(claimed)
+  if #claimed > 0 then close_claims(ALL_CLAIMS) end
 end
 
 -- Moves the job to due at this time. A waiting job is not removed first: while a slot migrates, its
@@ -88,8 +88,8 @@ local function wait_until(due)
   call('HSET', STATE, id, write_state(state))
   call('ZREM', HELD, id)
   if is_held then count_unheld(record) end
-  take_all_out(lent)
-  if #lent > 0 then close_leases(ALL_LEASES) end
+  take_all_out(claimed)
+  if #claimed > 0 then close_claims(ALL_CLAIMS) end
 end
 
 -- Whether an attempt may be unknown to this master: the job was due before the master changed, or so

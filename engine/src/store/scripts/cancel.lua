@@ -12,4 +12,4 @@ elseif waits and state.attempt == 0 and not dying then
   verdict = is_doubtful() and 'cancelled_after_attempt' or 'cancelled'
 end
 leave()
-return applied(verdict, state.due, push_schedule({}, record, state.due))
+return answer_applied(verdict, state.due, push_schedule({}, record, state.due))

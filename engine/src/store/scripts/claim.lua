@@ -1,4 +1,4 @@
--- claim: moves jobs of one broker that are due, or almost due, from due into one new lease. Writes no
+-- claim: moves jobs of one broker that are due, or almost due, from due into one new claim. Writes no
 --        state.
 -- KEYS   as in prelude.lua, with the one due that is read.
 -- ARGV   nonce (8 random bytes), lease ms, limit of jobs, limit of bytes of records (at least one job is
@@ -7,17 +7,17 @@
 --        score (0 and two empty ones: none).
 -- Answer { now us, next due ms after those ahead ('' none), 1 if more are claimable or were not checked,
 --        count of jobs of an unknown version left in place at the head, the last of them, its score
---        ('' none), count of removed ids without a record, born of the lease, then per position of the
---        lease: id ('' the job has left the lease), state ('' none), record, due ms }.
+--        ('' none), count of removed ids without a record, created of the claim, then per position of the
+--        claim: id ('' the job has left the claim), state ('' none), record, due ms }.
 -- Order  The oldest first. If jobs that are overdue by more than RECENT fill the limit of jobs, up to half
 --        of the claim, in jobs and in bytes, goes to jobs that fell due since then, and these come first:
 --        after an outage what is due now does not wait behind what is overdue.
 -- Work   <= 128 jobs or 1 MiB a call; checks <= 1024 ids after the known unreadable ones. First write
---        HDEL: a full Redis still drains. The lease is written before the jobs leave due: a failure
+--        HDEL: a full Redis still drains. The claim is written before the jobs leave due: a failure
 --        between the two loses nothing.
-local nonce, lease, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local nonce, span, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local due_key, until_ms = KEYS[FIRST_DUE], NOW + tonumber(ARGV[5])
-local before = LEASE_COUNT > 0 and call('HGET', LEFT, nonce)
+local before = CLAIM_COUNT > 0 and call('HGET', SETTLED, nonce)
 if before then return answer_again(nonce, before) end
 -- A job is recent until this many ms after its due time.
 local RECENT = 1000
@@ -29,7 +29,7 @@ local has_states = stated > 1 or stated == 1 and call('HEXISTS', STATE, '') == 0
 -- taken: the recent ids that were claimed or removed before the oldest ones; a later page may reach them
 -- again.
 local ids, text, orphans, taken = {}, {}, {}, {}
-local answer = { NOW_US, '', 0, 0, '', '', 0, BORN }
+local answer = { NOW_US, '', 0, 0, '', '', 0, CREATED }
 local bytes, more, looked, count, recent = 0, 0, 0, 0, 0
 local last_unknown, last_score = ARGV[7], ARGV[8]
 local skipped, floor_score, offset = behind_unread(due_key, tonumber(ARGV[6]), last_unknown, last_score)
@@ -58,7 +58,7 @@ while count < most and looked - recent < 1024 and more == 0 do
     for i = at, math.min(#page, at + 2 * slice - 1), 2 do page_ids[(i - at) / 2 + 1] = page[i] end
     local page_records = call('HMGET', JOBS, unpack(page_ids))
     local page_states = has_states and call('HMGET', STATE, unpack(page_ids)) or {}
-    -- These characters would break the text of the lease. One look at all ids is cheaper.
+    -- These characters would break the text of the claim. One look at all ids is cheaper.
     local joined = table.concat(page_ids)
     local is_plain = not (string.find(joined, '\0', 1, true) or string.find(joined, '\1', 1, true))
     local longest = 1
@@ -106,8 +106,8 @@ answer[5], answer[6], answer[7] = last_unknown, last_score, #orphans
 
 many('HDEL', STATE, orphans)
 if count > 0 then
-  call('HDEL', ACTS, '-')
-  write_lease(nonce, NOW + lease, count, text)
+  call('HDEL', APPLIED, '-')
+  write_claim(nonce, NOW + span, count, text)
 end
 -- If no id was skipped, the oldest claimed ones are adjacent and can be removed by rank.
 if count > 0 and looked == count then

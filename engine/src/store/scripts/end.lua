@@ -4,7 +4,7 @@
 --        one call are distinct.
 -- Answer per job: ended | not_found (nothing changed: there is no such job, or another one by now).
 -- Work   <= 128 jobs or 1 MiB; a command for each, and two for each queue. First write HDEL.
-local ids, answer, ended, acts, by_set, held, unheld = {}, {}, {}, {}, {}, {}, {}
+local ids, answer, ended, applied, by_set, held, unheld = {}, {}, {}, {}, {}, {}, {}
 for i = 1, #ARGV / 3 do ids[i] = ARGV[3 * i - 2] end
 local records, states = many('HMGET', JOBS, ids) or {}, many('HMGET', STATE, ids) or {}
 for i, id in ipairs(ids) do
@@ -18,7 +18,7 @@ for i, id in ipairs(ids) do
       unheld[set] = (unheld[set] or 0) + 1
     end
     -- A repeat of the call that scheduled the job must not bring it back.
-    push_schedule(acts, record, states[i] and is_readable(states[i]) and read_state(states[i]).due or nil)
+    push_schedule(applied, record, states[i] and is_readable(states[i]) and read_state(states[i]).due or nil)
     answer[i] = 'ended'
   else
     answer[i] = 'not_found'
@@ -32,14 +32,14 @@ for set, jobs in pairs(by_set) do
   -- The others are in the lease of a rescue.
   for _, id in ipairs(jobs) do
     if missing > 0 then
-      local lent = find_lent(id)
-      take_all_out(lent)
-      if #lent > 0 then missing = missing - 1 end
+      local claimed = find_claimed(id)
+      take_all_out(claimed)
+      if #claimed > 0 then missing = missing - 1 end
     end
   end
 end
-if ALL_LEASES then close_leases(ALL_LEASES) end
-remember_acts(acts)
+if ALL_CLAIMS then close_claims(ALL_CLAIMS) end
+remember_applied(applied)
 for set, number in pairs(unheld) do count_held(set, -number) end
-if #acts > 0 then turn_acts() end
+if #applied > 0 then rotate_applied() end
 return answer

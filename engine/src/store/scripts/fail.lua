@@ -33,9 +33,9 @@ if state.reason ~= 0 and is_of_queue(record) then
   enter(set_of(record))
   call('ZADD', dead_key, int(NOW), id)
   if is_held then count_unheld(record) end
-  take_all_out(lent)
-  if #lent > 0 then close_leases(ALL_LEASES) end
-  return applied('dead')
+  take_all_out(claimed)
+  if #claimed > 0 then close_claims(ALL_CLAIMS) end
+  return answer_applied('dead')
 end
 wait_until(at)
-return applied('failed', at)
+return answer_applied('failed', at)

@@ -9,6 +9,6 @@ if not record then return answer_over(names_schedule) end
 if state.attempt == 0 then return unchanged('not_found') end
 if names_schedule and tonumber(ARGV[4]) ~= state.due then return unchanged('stale', state.due, true) end
 leave()
-local told = applied('finished', state.due)
-remember_gone({ id, gone_entry('n', state, set_of(record)) })
+local told = answer_applied('finished', state.due)
+remember_completed({ id, completed_entry('n', state, set_of(record)) })
 return told

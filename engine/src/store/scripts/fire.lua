@@ -10,6 +10,6 @@ if runs then return unchanged('in_flight', state.due) end
 local at = math.min(NOW, tonumber(waits))
 -- A job that was released without a publish waits beyond its due time.
 if state.attempt == 0 then state.due = math.min(at, state.due) end
-begin_acts()
+begin_applied()
 wait_until(at)
-return applied('firing', state.attempt == 0 and state.due or at)
+return answer_applied('firing', state.attempt == 0 and state.due or at)

@@ -10,7 +10,7 @@ for i = 1, #ARGV, 3 do
   local due_key = DUE[ARGV[i]]
   push(answer, count, due_key and call('ZCARD', due_key) + call('ZCARD', dead_of(ARGV[i])) > 0 and 1 or 0)
   if ARGV[i + 2] ~= '' and count == ARGV[i + 1] then
-    call('HDEL', ACTS, '-')
+    call('HDEL', APPLIED, '-')
     call('HSET', QUEUES, ARGV[i], ARGV[i + 2])
   end
 end

@@ -5,7 +5,7 @@
 -- Work   one job. First write HDEL.
 local id = ARGV[1]
 if call('HGET', STATE, id) ~= ARGV[2] or not call('ZSCORE', HELD, id) then return 0 end
-call('HDEL', ACTS, '-')
+call('HDEL', APPLIED, '-')
 local record = call('HGET', JOBS, id)
 local is_queue = record and is_known(record) and is_of_queue(record)
 if is_queue then enter(set_of(record)) end

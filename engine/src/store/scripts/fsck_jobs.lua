@@ -11,7 +11,7 @@
 --        the state of a `lease_expired` of a held job, which the caller repairs.
 -- Work   <= 128 ids or 1 MiB a call; about 10 commands an id. First write ZREM or HDEL if an id is
 --        removed, else HSET, HSETNX or ZADD.
-local repair, lease, retention, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local repair, claim, retention, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local QUARANTINE = KEYS[#KEYS]
 -- Rescue runs every second, sweep every half minute: more than this past its time, a job was missed.
 -- The clocks of masters differ by less than SKEW.
@@ -24,9 +24,9 @@ local function is_time(score) return score == math.floor(score) and score > -SCO
 local function leave_all(places, id, record)
   for _, place in ipairs(places) do
     if place.key == HELD and record and is_known(record) then count_unheld(record) end
-    if place.key then call('ZREM', place.key, id) else take_out(place.lease, place.position) end
+    if place.key then call('ZREM', place.key, id) else take_out(place.claim, place.position) end
   end
-  close_leases(all_leases())
+  close_claims(all_claims())
 end
 
 -- Copies the data of an id to quarantine: a line that describes it, then state and record, unchanged.
@@ -75,9 +75,9 @@ local function find_places(id)
   look(DEAD, 'dead')
   for _, key in pairs(DEAD_OF) do look(key, 'dead') end
   for name, key in pairs(DUE) do look(key, 'due:' .. name) end
-  for _, one in ipairs(find_lent(id)) do
-    local deadline = call('ZSCORE', LENT, one.lease.nonce) or '0'
-    push(places, { lease = one.lease, position = one.position, name = 'lease', text = deadline, score = tonumber(deadline) })
+  for _, one in ipairs(find_claimed(id)) do
+    local deadline = call('ZSCORE', CLAIM_DEADLINES, one.claim.nonce) or '0'
+    push(places, { claim = one.claim, position = one.position, name = 'claim', text = deadline, score = tonumber(deadline) })
   end
   return places
 end
@@ -91,7 +91,7 @@ local function choose(places, state, own)
     if string.sub(place.name, 1, 4) == 'due:' and (not latest or place.score > latest.score) then latest = place end
   end
   local due = by_name[own] or latest
-  if by_name.lease then return by_name.lease end
+  if by_name.claim then return by_name.claim end
   if by_name.held and state and state.flags ~= 0 then return by_name.held end
   if by_name.dead and (state and state.reason ~= 0 or not due) then return by_name.dead end
   return due or by_name.held
@@ -139,7 +139,7 @@ local function judge(id, odd, unreadable)
   if odd == 'bucket' then
     -- An attempt is in flight and ends in this bucket.
     for _, place in ipairs(places) do
-      if (place.name == 'lease' or place.name == 'held' and is_held) and place.score >= NOW then return 'wrong_bucket', false end
+      if (place.name == 'claim' or place.name == 'held' and is_held) and place.score >= NOW then return 'wrong_bucket', false end
     end
     return aside('wrong_bucket')
   end
@@ -151,7 +151,7 @@ local function judge(id, odd, unreadable)
       elseif is_held then
         -- The consumer may still finish the job.
         local ttr = (struct.unpack('>I4', record, 3))
-        call('ZADD', HELD, int(NOW + (state.flags == FLAG_HELD and ttr or lease)), id)
+        call('ZADD', HELD, int(NOW + (state.flags == FLAG_HELD and ttr or claim)), id)
         if is_of_queue(record) then count_held(set, 1) end
       elseif state then
         -- Its last owner may have published it.
@@ -196,9 +196,9 @@ local function judge(id, odd, unreadable)
       if place.name == 'dead' then
         call('ZADD', place.key, int(NOW), id)
       elseif place.name == 'held' then
-        call('ZADD', HELD, int(NOW + lease), id)
-      elseif place.name == 'lease' then
-        call('ZADD', LENT, int(NOW + lease), place.lease.nonce)
+        call('ZADD', HELD, int(NOW + claim), id)
+      elseif place.name == 'claim' then
+        call('ZADD', CLAIM_DEADLINES, int(NOW + claim), place.claim.nonce)
       elseif state then
         call('ZADD', due_key, int(state.due), id)
       else
@@ -217,12 +217,12 @@ local function judge(id, odd, unreadable)
     end
     return 'lease_without_owner', repair
   end
-  if place.name == 'held' or place.name == 'lease' then
+  if place.name == 'held' or place.name == 'claim' then
     if place.score < NOW - RESCUE_GRACE then
       -- The attempt has failed: next wait or death. Only the caller can read the retry array.
       if place.name == 'held' and state.flags == FLAG_HELD then return 'lease_expired', false, state_bytes end
       if repair then
-        state = state or new_state(record, select(2, find_lent(id)) or NOW)
+        state = state or new_state(record, select(2, find_claimed(id)) or NOW)
         -- A crash that the state counts is not counted again.
         if state.flags == 0 then state.crashes = math.min(state.crashes + 1, 255) end
         count_attempt(state)
@@ -263,13 +263,13 @@ local function judge(id, odd, unreadable)
     end
   end
 
-  for _, key in ipairs({ GONE, GONE_OLD }) do
+  for _, key in ipairs({ COMPLETED, COMPLETED_OLD }) do
     local over = call('HGET', key, id)
     -- fsck_memories reports unreadable entries.
-    if over and #over >= GONE_BYTES then
+    if over and #over >= COMPLETED_BYTES then
       if repair then
         call('HDEL', key, id)
-        remember_acts(push_over({}, over))
+        remember_applied(push_over({}, over))
       end
       return 'gone_but_live', repair
     end

@@ -1,33 +1,33 @@
--- fsck_leases: checks that each lease of this bucket has its three parts, and repairs the damage.
+-- fsck_leases: checks that each claim of this bucket has its three parts, and repairs the damage.
 -- KEYS   as in prelude.lua, with the due of every broker in meta.
 -- ARGV   repair (1: repair), lease ms of a claim.
--- Answer the nonces of the damaged leases, each repaired if asked for. A lease without its bits or its
+-- Answer the nonces of the damaged claims, each repaired if asked for. A claim without its bits or its
 --        text is removed. Jobs that its text names and that are nowhere else are then held by an owner
 --        that crashed, until now; without the text, fsck_jobs finds them.
--- Work   all leases of the bucket. First write HDEL.
+-- Work   all claims of the bucket. First write HDEL.
 local repair, deadline = ARGV[1] == '1', int(NOW + tonumber(ARGV[2]))
 local function pairs_of(list)
   local map = {}
   for i = 1, #list, 2 do map[list[i]] = list[i + 1] end
   return map
 end
-local texts, left = pairs_of(call('HGETALL', LEASES)), pairs_of(call('HGETALL', LEFT))
-local lent = pairs_of(call('ZRANGE', LENT, 0, -1, 'WITHSCORES'))
+local texts, settled = pairs_of(call('HGETALL', CLAIMS)), pairs_of(call('HGETALL', SETTLED))
+local claimed = pairs_of(call('ZRANGE', CLAIM_DEADLINES, 0, -1, 'WITHSCORES'))
 local answer, late, over = {}, {}, {}
--- Whether a job has left the lease: without the bits only its place says so.
+-- Whether a job has left the claim: without the bits only its place says so.
 local function is_elsewhere(id, record)
   local due_key = DUE[set_of(record)]
-  return not due_key or call('ZSCORE', due_key, id) or call('ZSCORE', dead_of(set_of(record)), id) or call('ZSCORE', HELD, id) or #find_lent(id) > 0
+  return not due_key or call('ZSCORE', due_key, id) or call('ZSCORE', dead_of(set_of(record)), id) or call('ZSCORE', HELD, id) or #find_claimed(id) > 0
 end
 local nonces = {}
-for _, part in ipairs({ texts, left, lent }) do
+for _, part in ipairs({ texts, settled, claimed }) do
   for nonce in pairs(part) do nonces[nonce] = true end
 end
 for nonce in pairs(nonces) do
-  local text, bits = texts[nonce], left[nonce]
+  local text, bits = texts[nonce], settled[nonce]
   local _, count = string.gsub(text or '', '%z', '')
   local is_whole = count > 0 and bits and #bits == 8 + math.ceil(count / 8)
-  if is_whole and not lent[nonce] then
+  if is_whole and not claimed[nonce] then
     push(answer, nonce)
     push(late, deadline, nonce)
   elseif not is_whole then
@@ -45,9 +45,9 @@ for nonce in pairs(nonces) do
         push(written, id, write_state(s))
       end
     end
-    -- A lease at a time, which stays below the limit of unpack.
+    -- A claim at a time, which stays below the limit of unpack.
     if repair and #held > 0 then
-      call('HDEL', ACTS, '-')
+      call('HDEL', APPLIED, '-')
       many('ZADD', HELD, held)
       many('HSET', STATE, written)
       for set, number in pairs(counts) do count_held(set, number) end
@@ -55,10 +55,10 @@ for nonce in pairs(nonces) do
   end
 end
 if repair and #answer > 0 then
-  call('HDEL', ACTS, '-')
-  many('ZADD', LENT, late)
-  many('HDEL', LEASES, over)
-  many('HDEL', LEFT, over)
-  many('ZREM', LENT, over)
+  call('HDEL', APPLIED, '-')
+  many('ZADD', CLAIM_DEADLINES, late)
+  many('HDEL', CLAIMS, over)
+  many('HDEL', SETTLED, over)
+  many('ZREM', CLAIM_DEADLINES, over)
 end
 return answer

@@ -1,12 +1,12 @@
--- fsck_memories: checks gone, gone_old, acts and acts_old: their times, and the entries that the caller
+-- fsck_memories: checks completed, completed_old, applied and applied_old: their times, and the entries that the caller
 --        could not decode.
 -- KEYS   as in prelude.lua, no due.
--- ARGV   repair (1: repair), dedupe window ms, turn of acts ms, then three per entry: index of its table
+-- ARGV   repair (1: repair), dedupe window ms, turn of applied ms, then three per entry: index of its table
 --        in KEYS, field, value.
 -- Answer per finding: index of the table in KEYS, field ('' the table itself), problem, 1 if repaired.
 -- Work   <= 128 entries; whole tables are unlinked. First write HDEL or UNLINK, except for a missing
 --        time.
-local repair, window, acts_turn = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
+local repair, window, applied_turn = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
 -- Sweep runs every half minute.
 local GRACE = 600000
 local answer = {}
@@ -33,8 +33,8 @@ local function judge_time(at, age)
     if repair then call('HSET', key, '', wide(NOW)) end
     found(at, '', 'memory_without_time', repair)
   elseif time < NOW - age - GRACE then
-    if repair and key == GONE then turn(GONE, GONE_OLD)
-    elseif repair and key == ACTS then turn(ACTS, ACTS_OLD)
+    if repair and key == COMPLETED then rotate(COMPLETED, COMPLETED_OLD)
+    elseif repair and key == APPLIED then rotate(APPLIED, APPLIED_OLD)
     elseif repair then call('UNLINK', key) end
     found(at, '', 'memory_past_time', repair)
   end
@@ -42,6 +42,6 @@ end
 -- The older tables first, because a turn replaces them.
 judge_time(5, window)
 judge_time(4, window)
-judge_time(7, acts_turn)
-judge_time(6, acts_turn)
+judge_time(7, applied_turn)
+judge_time(6, applied_turn)
 return answer

@@ -29,7 +29,7 @@ for i, id in ipairs(ids) do
     end
   end
 end
-if #written > 0 then call('HDEL', ACTS, '-') end
+if #written > 0 then call('HDEL', APPLIED, '-') end
 many('ZREM', from_key, leave)
 many('ZADD', to_key, enter)
 many('HSET', JOBS, written)

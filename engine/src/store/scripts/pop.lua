@@ -95,7 +95,7 @@ answer[2], answer[5], answer[6] = head[2] and int(tonumber(head[2])) or '', unkn
 answer[3] = is_cut and count == 0 and 2 or (is_cut or head[2] and tonumber(head[2]) <= NOW) and 1 or 0
 many('HDEL', STATE, orphans)
 if count > 0 then
-  call('HDEL', ACTS, '-')
+  call('HDEL', APPLIED, '-')
   -- First, so that unpop finds what a call that failed half way handed out.
   remember_pop(pops, pops_old, nonce, table.concat(text))
   many('HSET', STATE, states)

@@ -1,10 +1,10 @@
--- Shared definitions: the keys by name, Redis's clock, and the layout of record prefix, state, gone
--- and acts. scripts/needed.rs puts those that a script needs in front of it; each definition begins
+-- Shared definitions: the keys by name, Redis's clock, and the layout of record prefix, state, completed
+-- and applied. scripts/needed.rs puts those that a script needs in front of it; each definition begins
 -- with `local` at the start of a line.
--- KEYS: lent jobs state gone gone_old acts acts_old dead leases left held queues, then due:<broker> of
---       each broker, and due:=<queue> and dead:=<queue> of each queue, that the script may change.
-local LENT, JOBS, STATE, GONE, GONE_OLD, ACTS, ACTS_OLD, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local LEASES, LEFT, HELD, QUEUES = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+-- KEYS: claim_deadlines jobs state completed completed_old applied applied_old dead claims settled held
+--       queues, then due:<broker> of each broker, and due:=<queue> and dead:=<queue> of each queue, that the script may change.
+local CLAIM_DEADLINES, JOBS, STATE, COMPLETED, COMPLETED_OLD, APPLIED, APPLIED_OLD, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local CLAIMS, SETTLED, HELD, QUEUES = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local FIRST_DUE = 13
 local call = redis.call
 local byte, sub, floor = string.byte, string.sub, math.floor
@@ -24,12 +24,12 @@ local function many(command, key, list)
   if #list > 0 then return call(command, key, unpack(list)) end
 end
 
--- A claim also takes jobs that are due within this many ms (lease.rs).
+-- A claim also takes jobs that are due within this many ms (claim.rs).
 local CLAIM_AHEAD = 5
 
 local function int(number) return string.format('%.0f', number) end
 -- The same, over 64 bytes long. A value of this length makes Redis store the hash as a table. In a
--- listpack, each access would search all fields: those of a batch of 128, and up to 512 in gone.
+-- listpack, each access would search all fields: those of a batch of 128, and up to 512 in completed.
 local function wide(number) return string.format('%066.0f', number) end
 -- '+' ms from now, or '<' epoch ms, space, ms from now: the earlier of the two.
 local function relative_time(text)
@@ -95,9 +95,9 @@ end
 local function schedule_verdict_of(record) return has(string.byte(record, 2), FLAG_REPLACED) and 'replaced' or 'added' end
 
 -- State (store/record.rs): the mutable part of a job that was attempted or changed. The attempt of a
--- job in a lease is one more than its state counts, unless the state counts it (COUNTED).
+-- job in a claim is one more than its state counts, unless the state counts it (COUNTED).
 local STATE_VERSION, STATE_FIXED, STATE_BYTES = 1, '>BBBI4I2i8c8c8c8BB', 43
--- COUNTED: held for its consumer, or left by an instance of schema 1.
+-- COUNTED: held for its consumer, or taken out of a damaged claim by fsck.
 local FLAG_HELD, FLAG_COUNTED = 1, 2
 -- Marks. REPLACED: the job replaced another one. DOUBT: a lost master may have seen further attempts.
 -- FIRST: only the generation identifies the call that scheduled the job. FAILED, RELEASED: the consumer
@@ -144,34 +144,34 @@ local function pop_of(bytes) return sub(bytes, 18, 25) end
 local function write_state(s)
   return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.pop, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
 end
--- Counts the attempt of a job that was in a lease. A job on its way to the dead letters has no new one.
+-- Counts the attempt of a job that was in a claim. A job on its way to the dead letters has no new one.
 local function count_attempt(state)
   if state.flags == 0 and state.reason == 0 then state.attempt = state.attempt + 1 end
 end
 -- Detects a truncated state, too: parsing it would fail the script, and with it all jobs of the call.
 local function is_readable(bytes) return not bytes or byte(bytes, 1) == STATE_VERSION and #bytes >= STATE_BYTES end
 
--- gone: id -> outcome, then marks, fingerprint, due and generation as in the state (older versions
--- write no generation), then '=' and the queue, if the job was of one. acts: fingerprint, or generation of a FIRST -> verdict:due. Field '' holds the
+-- completed: id -> outcome, then marks, fingerprint, due and generation as in the state (older versions
+-- write no generation), then '=' and the queue, if the job was of one. applied: fingerprint, or generation of a FIRST -> verdict:due. Field '' holds the
 -- start of the turn; in the older tables, its end.
-local function gone_entry(outcome, s, set)
+local function completed_entry(outcome, s, set)
   local owner = sub(set, 1, 1) == '=' and set or ''
   return outcome .. struct.pack('>Bc8i8c8', s.marks, s.fingerprint, s.due, s.generation) .. owner
 end
 -- The same from the bytes of a state.
-local function gone_entry_of(outcome, bytes, set)
+local function completed_entry_of(outcome, bytes, set)
   local owner = sub(set, 1, 1) == '=' and set or ''
   return outcome .. sub(bytes, 42, 42) .. sub(bytes, 34, 41) .. sub(bytes, 10, 17) .. sub(bytes, 26, 33) .. owner
 end
-local GONE_BYTES = 18
-local function gone_outcome(entry) return string.sub(entry, 1, 1) end
-local function gone_fingerprint(entry) return string.sub(entry, 3, 10) end
-local function gone_verdict(entry) return has(string.byte(entry, 2), REPLACED) and 'replaced' or 'added' end
-local function gone_due(entry) return (struct.unpack('>i8', entry, 11)) end
-local function gone_generation(entry) return sub(entry, 19, 26) end
-local function gone_owner(entry) return sub(entry, 27) end
-local function act_entry(verdict, due) return verdict .. ':' .. (due and int(due) or '') end
-local function read_act(entry) local verdict, due = string.match(entry, '^(.*):(%-?%d*)$'); return verdict, due end
+local COMPLETED_BYTES = 18
+local function completed_outcome(entry) return string.sub(entry, 1, 1) end
+local function completed_fingerprint(entry) return string.sub(entry, 3, 10) end
+local function completed_verdict(entry) return has(string.byte(entry, 2), REPLACED) and 'replaced' or 'added' end
+local function completed_due(entry) return (struct.unpack('>i8', entry, 11)) end
+local function completed_generation(entry) return sub(entry, 19, 26) end
+local function completed_owner(entry) return sub(entry, 27) end
+local function applied_entry(verdict, due) return verdict .. ':' .. (due and int(due) or '') end
+local function read_applied(entry) local verdict, due = string.match(entry, '^(.*):(%-?%d*)$'); return verdict, due end
 
 -- Appends one to three items to a flat list.
 local function push(list, first, second, third)
@@ -181,19 +181,19 @@ local function push(list, first, second, third)
   if third ~= nil then list[last + 3] = third end
 end
 
--- Entries of acts for a schedule: its verdict by fingerprint, and by generation if FIRST is set.
+-- Entries of applied for a schedule: its verdict by fingerprint, and by generation if FIRST is set.
 local function push_generation(list, record, due)
-  if has(byte(record, 2), FLAG_FIRST) then push(list, generation_of(record), act_entry(schedule_verdict_of(record), due)) end
+  if has(byte(record, 2), FLAG_FIRST) then push(list, generation_of(record), applied_entry(schedule_verdict_of(record), due)) end
   return list
 end
 local function push_schedule(list, record, due)
-  push(list, fingerprint_of(record), act_entry(schedule_verdict_of(record), due))
+  push(list, fingerprint_of(record), applied_entry(schedule_verdict_of(record), due))
   return push_generation(list, record, due)
 end
 local function push_over(list, entry)
-  local act = act_entry(gone_verdict(entry), gone_due(entry))
-  push(list, gone_fingerprint(entry), act)
-  if has(byte(entry, 2), FIRST) and #entry >= 26 then push(list, gone_generation(entry), act) end
+  local act = applied_entry(completed_verdict(entry), completed_due(entry))
+  push(list, completed_fingerprint(entry), act)
+  if has(byte(entry, 2), FIRST) and #entry >= 26 then push(list, completed_generation(entry), act) end
   return list
 end
 
@@ -201,40 +201,40 @@ end
 -- because a failed script is not rolled back. While a slot migrates, its master refuses every missing
 -- key, such as `older` between UNLINK and RENAME: the turn then waits for the end of the migration.
 -- UNLINK first, because a RENAME over a large table would block Redis for tens of ms.
-local function turn(newer, older)
+local function rotate(newer, older)
   local answer = redis.pcall('EXISTS', older .. ':never')
   if type(answer) == 'table' then return end
   call('UNLINK', older)
   call('RENAME', newer, older)
   call('HSET', older, '', wide(NOW))
 end
--- A table of gone or acts with more entries turns before its time. scripts.rs writes the share of a
+-- A table of completed or applied with more entries turns before its time. scripts.rs writes the share of a
 -- bucket here, so that the newest million of all buckets are remembered.
 local MEMORY_MAX = 1000000
-local function remember_gone(list)
+local function remember_completed(list)
   if #list == 0 then return end
-  call('HSETNX', GONE, '', wide(NOW))
-  many('HSET', GONE, list)
-  if call('HLEN', GONE) > MEMORY_MAX then turn(GONE, GONE_OLD) end
+  call('HSETNX', COMPLETED, '', wide(NOW))
+  many('HSET', COMPLETED, list)
+  if call('HLEN', COMPLETED) > MEMORY_MAX then rotate(COMPLETED, COMPLETED_OLD) end
 end
 -- Allocates memory: as the first write, a full Redis refuses it.
-local function begin_acts() call('HSETNX', ACTS, '', wide(NOW)) end
-local function remember_acts(list)
+local function begin_applied() call('HSETNX', APPLIED, '', wide(NOW)) end
+local function remember_applied(list)
   if #list == 0 then return end
-  begin_acts()
-  many('HSET', ACTS, list)
+  begin_applied()
+  many('HSET', APPLIED, list)
 end
-local function turn_acts()
-  if call('HLEN', ACTS) > MEMORY_MAX then turn(ACTS, ACTS_OLD) end
+local function rotate_applied()
+  if call('HLEN', APPLIED) > MEMORY_MAX then rotate(APPLIED, APPLIED_OLD) end
 end
 
 -- A write without effect, for a repeated verdict. WAIT and WAITAOF cover only writes of their own
 -- connection: without a write they would pass an answer that only this server knows. The first command
 -- frees memory, so that a full Redis accepts the write.
 local function touch()
-  call('HDEL', ACTS, '-')
-  call('HSET', ACTS, '-', '')
-  call('HDEL', ACTS, '-')
+  call('HDEL', APPLIED, '-')
+  call('HSET', APPLIED, '-', '')
+  call('HDEL', APPLIED, '-')
 end
 
 -- Field '' of state: the run id of the last known master of the bucket, and the time of its last change
@@ -274,90 +274,90 @@ local function behind_unread(key, count, last, score)
   return 0, '-inf', 0
 end
 
--- A lease covers the jobs of one claim or rescue, at positions from 0. leases: nonce -> per position
--- '\0' id '\1' due; left: nonce -> born, then a bit per position, set once the job has left the lease
--- (bits after the last position are set); lent: nonce -> deadline ms. Born, the time of the first write
--- (us, 8 bytes), tells the lease from one that a late copy of the claim makes under the same nonce.
--- When jobs leave a lease, `lent`, `leases` and `left` are written after the keys of the jobs, because
+-- A claim covers the jobs of one claim or rescue, at positions from 0. claims: nonce -> per position
+-- '\0' id '\1' due; settled: nonce -> created, then a bit per position, set once the job has left the claim
+-- (bits after the last position are set); claim_deadlines: nonce -> deadline ms. `created`, the time of the first write
+-- (us, 8 bytes), tells the claim from one that a late copy of the claim makes under the same nonce.
+-- When jobs leave a claim, `claim_deadlines`, `claims` and `settled` are written after the keys of the jobs, because
 -- each may become empty: while a slot migrates, its master refuses a key that became empty.
-local BORN = struct.pack('>I8', NOW_US)
-local function lease_entry(id, due) return '\0' .. id .. '\1' .. due end
-local function write_lease(nonce, deadline, count, text)
+local CREATED = struct.pack('>I8', NOW_US)
+local function claim_entry(id, due) return '\0' .. id .. '\1' .. due end
+local function write_claim(nonce, deadline, count, text)
   local bits, rest = string.rep('\0', floor(count / 8)), count % 8
   if rest > 0 then bits = bits .. string.char(256 - 2 ^ rest) end
-  call('HSET', LEASES, nonce, table.concat(text))
-  call('HSET', LEFT, nonce, BORN .. bits)
-  call('ZADD', LENT, int(deadline), nonce)
+  call('HSET', CLAIMS, nonce, table.concat(text))
+  call('HSET', SETTLED, nonce, CREATED .. bits)
+  call('ZADD', CLAIM_DEADLINES, int(deadline), nonce)
 end
-local function read_lease(nonce, left) return { nonce = nonce, born = sub(left, 1, 8), bits = { byte(left, 9, -1) } } end
+local function read_claim(nonce, settled) return { nonce = nonce, created = sub(settled, 1, 8), bits = { byte(settled, 9, -1) } } end
 local BIT = { [0] = 1, 2, 4, 8, 16, 32, 64, 128 }
--- Whether the job at this position is still in the lease.
-local function is_out(lease, position)
-  local bits = lease.bits[floor(position / 8) + 1]
+-- Whether the job at this position is still in the claim.
+local function is_out(claim, position)
+  local bits = claim.bits[floor(position / 8) + 1]
   return bits ~= nil and floor(bits / BIT[position % 8]) % 2 == 0
 end
-local function take_out(lease, position)
+local function take_out(claim, position)
   local at = floor(position / 8) + 1
-  lease.bits[at], lease.changed = lease.bits[at] + BIT[position % 8], true
+  claim.bits[at], claim.changed = claim.bits[at] + BIT[position % 8], true
 end
--- Writes what left these leases. A lease without a job is removed.
-local function close_leases(leases)
-  local left, over = {}, {}
-  for _, lease in pairs(leases) do
-    if lease.changed then
+-- Writes what left these claims. A claim without a job is removed.
+local function close_claims(claims)
+  local settled, over = {}, {}
+  for _, claim in pairs(claims) do
+    if claim.changed then
       local is_over = true
-      for _, bits in ipairs(lease.bits) do is_over = is_over and bits == 255 end
-      if is_over then push(over, lease.nonce) else push(left, lease.nonce, lease.born .. string.char(unpack(lease.bits))) end
+      for _, bits in ipairs(claim.bits) do is_over = is_over and bits == 255 end
+      if is_over then push(over, claim.nonce) else push(settled, claim.nonce, claim.created .. string.char(unpack(claim.bits))) end
     end
   end
-  many('HSET', LEFT, left)
-  many('HDEL', LEASES, over)
-  many('HDEL', LEFT, over)
-  many('ZREM', LENT, over)
+  many('HSET', SETTLED, settled)
+  many('HDEL', CLAIMS, over)
+  many('HDEL', SETTLED, over)
+  many('ZREM', CLAIM_DEADLINES, over)
 end
--- Every lease of the bucket with its text; read once a call.
-local ALL_LEASES
-local function all_leases()
-  if not ALL_LEASES then
-    ALL_LEASES = {}
-    local left = call('HGETALL', LEFT)
-    local by_nonce, texts = {}, #left > 0 and call('HGETALL', LEASES) or {}
-    for i = 1, #left, 2 do by_nonce[left[i]] = left[i + 1] end
+-- Every claim of the bucket with its text; read once a call.
+local ALL_CLAIMS
+local function all_claims()
+  if not ALL_CLAIMS then
+    ALL_CLAIMS = {}
+    local settled = call('HGETALL', SETTLED)
+    local by_nonce, texts = {}, #settled > 0 and call('HGETALL', CLAIMS) or {}
+    for i = 1, #settled, 2 do by_nonce[settled[i]] = settled[i + 1] end
     for i = 1, #texts, 2 do
       if by_nonce[texts[i]] then
-        local lease = read_lease(texts[i], by_nonce[texts[i]])
-        lease.text = texts[i + 1]
-        push(ALL_LEASES, lease)
+        local claim = read_claim(texts[i], by_nonce[texts[i]])
+        claim.text = texts[i + 1]
+        push(ALL_CLAIMS, claim)
       end
     end
   end
-  return ALL_LEASES
+  return ALL_CLAIMS
 end
--- Where an id is in leases: per lease that still has it, the lease and the position; then the due of the
--- last one. All leases are searched: an older one may have it at a position that it has left.
-local function find_lent(id)
+-- Where an id is in claims: per claim that still has it, the claim and the position; then the due of the
+-- last one. All claims are searched: an older one may have it at a position that it has left.
+local function find_claimed(id)
   local found, due, entry = {}, nil, '\0' .. id .. '\1'
-  for _, lease in ipairs(all_leases()) do
-    local start, last = string.find(lease.text, entry, 1, true)
+  for _, claim in ipairs(all_claims()) do
+    local start, last = string.find(claim.text, entry, 1, true)
     if start then
-      local _, before = string.gsub(sub(lease.text, 1, start), '%z', '')
-      if is_out(lease, before - 1) then
-        push(found, { lease = lease, position = before - 1 })
-        due = tonumber(string.match(lease.text, '^%-?%d+', last + 1) or nil)
+      local _, before = string.gsub(sub(claim.text, 1, start), '%z', '')
+      if is_out(claim, before - 1) then
+        push(found, { claim = claim, position = before - 1 })
+        due = tonumber(string.match(claim.text, '^%-?%d+', last + 1) or nil)
       end
     end
   end
   return found, due
 end
 local function take_all_out(found)
-  for _, one in ipairs(found) do take_out(one.lease, one.position) end
+  for _, one in ipairs(found) do take_out(one.claim, one.position) end
 end
 -- The answer of a claim or rescue that was carried out before: a repeat changes nothing.
-local function answer_again(nonce, left)
-  local lease, text = read_lease(nonce, left), call('HGET', LEASES, nonce) or ''
-  local answer, position = { NOW_US, '', 1, 0, '', '', 0, lease.born }, 0
+local function answer_again(nonce, settled)
+  local claim, text = read_claim(nonce, settled), call('HGET', CLAIMS, nonce) or ''
+  local answer, position = { NOW_US, '', 1, 0, '', '', 0, claim.created }, 0
   for id, due in string.gmatch(text, '%z([^%z\1]*)\1([^%z\1]*)') do
-    local record = is_out(lease, position) and call('HGET', JOBS, id)
+    local record = is_out(claim, position) and call('HGET', JOBS, id)
     if record then
       push(answer, id, call('HGET', STATE, id) or '', record)
       push(answer, due)
@@ -371,7 +371,7 @@ local function answer_again(nonce, left)
 end
 
 -- pops: nonce -> the ids that this pop handed out, each after '\0'. A repeat of the pop finds them here.
--- Two hashes take turns, as gone does; the pops of the last 10 s are remembered, up to 64 POPS_MAX of them.
+-- Two hashes take turns, as completed does; the pops of the last 10 s are remembered, up to 64 POPS_MAX of them.
 local POPS_MAX = 1024
 local function remember_pop(pops, pops_old, nonce, text)
   call('HSETNX', pops, '', wide(NOW))
@@ -380,7 +380,7 @@ local function remember_pop(pops, pops_old, nonce, text)
     local begun = tonumber(call('HGET', pops, '') or nil)
     -- A clock that went back, or stands still, must not keep them for ever.
     local is_far = begun and (begun > NOW or call('HLEN', pops) > 64 * POPS_MAX)
-    if not begun or begun < NOW - 10000 or is_far then turn(pops, pops_old) end
+    if not begun or begun < NOW - 10000 or is_far then rotate(pops, pops_old) end
   end
 end
 local function popped(pops, pops_old, nonce) return call('HGET', pops, nonce) or call('HGET', pops_old, nonce) end

@@ -5,8 +5,8 @@
 -- Work   one job. First write HSETNX: a full Redis refuses it.
 if not record then return answer_over() end
 if not dead then return unchanged('waiting', tonumber(waits or state.due)) end
-begin_acts()
+begin_applied()
 state = new_state(record, NOW)
 state.generation = ARGV[4]
 wait_until(NOW)
-return applied('requeued', NOW, push_generation({}, record, NOW))
+return answer_applied('requeued', NOW, push_generation({}, record, NOW))

@@ -9,8 +9,8 @@ if not record then return answer_over() end
 if dead or dying then return unchanged('dead', state.due) end
 if runs then return unchanged('in_flight', state.due) end
 local due = time_of(ARGV[4])
-begin_acts()
+begin_applied()
 if state.attempt == 0 and not has(state.marks, DOUBT) and is_doubtful() then state.marks = state.marks + DOUBT end
 state.due, state.generation, state.step, state.crashes, state.pop = due, ARGV[5], 0, 0, NO_POP
 wait_until(due)
-return applied('rescheduled', due, push_generation({}, record, due))
+return answer_applied('rescheduled', due, push_generation({}, record, due))

@@ -46,14 +46,14 @@ local function remembered(key, list) return call('EXISTS', key) == 1 and call('H
 -- Ignores damaged entries: one must not fail the call, and with it all other jobs.
 local function whole(entries)
   for i, entry in ipairs(entries) do
-    if entry and #entry < GONE_BYTES then entries[i] = false end
+    if entry and #entry < COMPLETED_BYTES then entries[i] = false end
   end
   return entries
 end
-local gone, gone_old = whole(remembered(GONE, ids)), whole(remembered(GONE_OLD, ids))
--- The fields to look up in acts: all fingerprints, then the generations of jobs with FLAG_FIRST.
+local completed, completed_old = whole(remembered(COMPLETED, ids)), whole(remembered(COMPLETED_OLD, ids))
+-- The fields to look up in applied: all fingerprints, then the generations of jobs with FLAG_FIRST.
 local names, by_generation = {}, {}
-if call('EXISTS', ACTS, ACTS_OLD) > 0 then
+if call('EXISTS', APPLIED, APPLIED_OLD) > 0 then
   for i = 1, count do names[i] = fingerprint_of(ARGV[(i - 1) * WIDTH + 2]) end
   for i = 1, count do
     local record = ARGV[(i - 1) * WIDTH + 2]
@@ -63,10 +63,10 @@ if call('EXISTS', ACTS, ACTS_OLD) > 0 then
     end
   end
 end
-local acts, acts_old = remembered(ACTS, names), remembered(ACTS_OLD, names)
+local applied, applied_old = remembered(APPLIED, names), remembered(APPLIED_OLD, names)
 
 local NONE = {}
-local records, applied, leave_held, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
+local records, newly_applied, leave_held, leave_dead, forget, outdated = {}, {}, {}, {}, {}, {}
 local unheld = {}
 local leave_due, enter_due, added = {}, {}, 0
 local answer = { NOW_US, count }
@@ -92,7 +92,7 @@ for i = 1, count do
   local verdict
 
   -- The existing job.
-  local dead, state, was_due, unreadable, lent, dead_key, is_held = false, nil, nil, false, NONE, DEAD, false
+  local dead, state, was_due, unreadable, claimed, dead_key, is_held = false, nil, nil, false, NONE, DEAD, false
   if was then
     state = call('HGET', STATE, id)
     unreadable = not (is_known(was) and names_owner(was) and is_readable(state))
@@ -102,11 +102,11 @@ for i = 1, count do
       was_due = tonumber(call('ZSCORE', DUE[set_of(was)], id) or nil)
       is_held = not was_due and not dead and call('ZSCORE', HELD, id)
       if not was_due and not dead and not is_held then
-        local lent_due
-        lent, lent_due = find_lent(id)
-        was_due = lent_due
+        local claimed_due
+        claimed, claimed_due = find_claimed(id)
+        was_due = claimed_due
         -- In no place: an earlier call lacked a permission and stopped after the record.
-        if #lent == 0 and not state then was = nil end
+        if #claimed == 0 and not state then was = nil end
       end
       if state then was_due = read_state(state).due end
     end
@@ -114,28 +114,28 @@ for i = 1, count do
 
   -- Applied before: nothing changes, and the answer is the same. The generation identifies a repeat of
   -- this very call, whether or not the broker identifies the message.
-  local over = gone[i] or gone_old[i]
+  local over = completed[i] or completed_old[i]
   local place = by_generation[i]
-  local repeated = place and (acts[place] or acts_old[place])
+  local repeated = place and (applied[place] or applied_old[place])
   local told, told_due
-  if repeated then told, told_due = read_act(repeated) end
+  if repeated then told, told_due = read_applied(repeated) end
   if was and not unreadable and generation_of(was) == generation_of(record) then
     verdict, due = schedule_verdict_of(was), was_due
-  elseif over and gone_generation(over) == generation_of(record) then
-    verdict, due = gone_verdict(over), gone_due(over)
+  elseif over and completed_generation(over) == generation_of(record) then
+    verdict, due = completed_verdict(over), completed_due(over)
   elseif told then
     verdict, due = told, tonumber(told_due)
   elseif policy == 'other' then
-    if was or over or acts[i] or acts_old[i] then verdict, due = 'duplicate', nil end
+    if was or over or applied[i] or applied_old[i] then verdict, due = 'duplicate', nil end
   elseif check then
-    local act = acts[i] or acts_old[i]
+    local act = applied[i] or applied_old[i]
     local fingerprint = (was or over) and fingerprint_of(record)
     if was and not unreadable and fingerprint_of(was) == fingerprint then
       verdict, due = schedule_verdict_of(was), was_due
-    elseif over and gone_fingerprint(over) == fingerprint then
-      verdict, due = gone_verdict(over), gone_due(over)
+    elseif over and completed_fingerprint(over) == fingerprint then
+      verdict, due = completed_verdict(over), completed_due(over)
     elseif act then
-      told, told_due = read_act(act)
+      told, told_due = read_applied(act)
       if told then verdict, due = told, tonumber(told_due) end
     end
   end
@@ -150,8 +150,8 @@ for i = 1, count do
     elseif policy == 'keep' then verdict = 'kept'
     elseif policy == 'reject' then verdict = 'conflict' end
     if verdict then
-      push(applied, fingerprint_of(record), act_entry(verdict, was_due))
-      if has(byte(record, 2), FLAG_FIRST) then push(applied, generation_of(record), act_entry(verdict, was_due)) end
+      push(newly_applied, fingerprint_of(record), applied_entry(verdict, was_due))
+      if has(byte(record, 2), FLAG_FIRST) then push(newly_applied, generation_of(record), applied_entry(verdict, was_due)) end
       due = was_due
     end
   end
@@ -160,10 +160,10 @@ for i = 1, count do
   if not verdict then
     verdict = was and not dead and 'replaced' or 'added'
     if was then
-      push_schedule(applied, was, was_due)
+      push_schedule(newly_applied, was, was_due)
       push(leave_held, id)
       if is_held and is_of_queue(was) then unheld[set_of(was)] = (unheld[set_of(was)] or 0) + 1 end
-      take_all_out(lent)
+      take_all_out(claimed)
       leave_dead[dead_key] = leave_dead[dead_key] or {}
       push(leave_dead[dead_key], id)
       if state then push(forget, id) end
@@ -174,9 +174,9 @@ for i = 1, count do
         end
       end
     end
-    -- The id gets a new job: acts remembers the outcome of the last one by its fingerprint.
-    if gone[i] then push_over(applied, gone[i]) end
-    if gone_old[i] then push_over(applied, gone_old[i]) end
+    -- The id gets a new job: applied remembers the outcome of the last one by its fingerprint.
+    if completed[i] then push_over(newly_applied, completed[i]) end
+    if completed_old[i] then push_over(newly_applied, completed_old[i]) end
     if over then push(outdated, id) end
     if verdict == 'replaced' then
       record = string.sub(record, 1, 1) .. string.char(string.byte(record, 2) + FLAG_REPLACED) .. string.sub(record, 3)
@@ -198,12 +198,12 @@ for i = 1, count do
 end
 
 many('HSET', JOBS, records)
-remember_acts(applied)
-if #records == 0 and #applied == 0 then touch() end
+remember_applied(newly_applied)
+if #records == 0 and #newly_applied == 0 then touch() end
 for key, list in pairs(leave_dead) do many('ZREM', key, list) end
 many('HDEL', STATE, forget)
-many('HDEL', GONE, outdated)
-many('HDEL', GONE_OLD, outdated)
+many('HDEL', COMPLETED, outdated)
+many('HDEL', COMPLETED_OLD, outdated)
 for key, list in pairs(leave_due) do many('ZREM', key, list) end
 many('ZREM', HELD, leave_held)
 for broker, list in pairs(enter_due) do
@@ -211,9 +211,9 @@ for broker, list in pairs(enter_due) do
   many('ZADD', DUE[broker], list)
 end
 for set, number in pairs(unheld) do count_held(set, -number) end
-if ALL_LEASES then close_leases(ALL_LEASES) end
+if ALL_CLAIMS then close_claims(ALL_CLAIMS) end
 if is_new then see_master(true) end
-if #applied > 0 then turn_acts() end
+if #newly_applied > 0 then rotate_applied() end
 for broker, list in pairs(enter_due) do
   local head = call('ZRANGE', DUE[broker], 0, 0, 'WITHSCORES')
   if tonumber(head[2]) == list.earliest then push(answer, broker, int(list.earliest)) end

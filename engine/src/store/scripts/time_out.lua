@@ -69,7 +69,7 @@ while first <= #waited and bytes < most_bytes do
   slice = math.max(1, math.min(4 * slice, SLICE, floor((most_bytes - bytes) / largest)))
 end
 local answer = { NOW_US, #left_out, unpack(left_out) }
-if count > 0 then call('HDEL', ACTS, '-') end
+if count > 0 then call('HDEL', APPLIED, '-') end
 for queue, members in pairs(due) do
   if members then
     push(answer, '=' .. queue, counts[queue])

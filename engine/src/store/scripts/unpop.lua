@@ -25,7 +25,7 @@ for _, id in ipairs(ids) do
     push(states, id, write_state(state))
   end
 end
-call('HDEL', ACTS, '-')
+call('HDEL', APPLIED, '-')
 many('ZADD', due_key, back)
 many('HSET', STATE, states)
 many('ZREM', HELD, left)

@@ -71,7 +71,7 @@ pub(super) async fn poisoned_records(system: &System, rng: &mut StdRng, hold: Du
             removing.zrem(key, id).ignore();
         }
         removing.hdel(keys.jobs(bucket), id).ignore().hdel(keys.state(bucket), id).ignore();
-        let mut connection = servers.connect_to(keys.lent(bucket)).await?;
+        let mut connection = servers.connect_to(keys.claim_deadlines(bucket)).await?;
         removed = removed.and(removing.query_async::<()>(&mut connection).await.map_err(Error::from));
     }
     both(planted, removed)?;
@@ -81,7 +81,7 @@ pub(super) async fn poisoned_records(system: &System, rng: &mut StdRng, hold: Du
 async fn plant(servers: &Servers, keys: &Keys, poisoned: &[(String, Option<Vec<u8>>)]) -> Result<(), Error> {
     for (id, record) in poisoned {
         let bucket = keys.bucket_of(id);
-        let mut connection = servers.connect_to(keys.lent(bucket)).await?;
+        let mut connection = servers.connect_to(keys.claim_deadlines(bucket)).await?;
         let (seconds, _): (i64, i64) = redis::cmd("TIME").query_async(&mut connection).await?;
         let mut planting = redis::pipe();
         if let Some(record) = record {
@@ -100,7 +100,7 @@ pub(super) async fn wrong_type(system: &System, rng: &mut StdRng, hold: Duration
     let servers = system.redis.servers.lock().await;
     let first = rng.random_range(0..settings.buckets);
     for bucket in (first..settings.buckets).chain(0..first) {
-        let mut connection = servers.connect_to(keys.lent(bucket)).await?;
+        let mut connection = servers.connect_to(keys.claim_deadlines(bucket)).await?;
         // Only a key that does not exist now, so that no data is lost.
         for key in &keys.fixed(bucket)[..] {
             let made: bool = redis::cmd("SETNX").arg(key).arg("of another type").query_async(&mut connection).await?;

@@ -92,7 +92,7 @@ impl RedisSide {
             }
             Servers::Cluster(cluster) => {
                 for bucket in 0..keys.buckets() {
-                    slots.push(cluster.slot_of(keys.lent(bucket)).await?);
+                    slots.push(cluster.slot_of(keys.claim_deadlines(bucket)).await?);
                 }
                 (cluster.urls(), cluster.urls())
             }

@@ -48,11 +48,11 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     d.hurt("no-index", P::RecordWithoutIndex, "ZREM", "due:main", "no-index").await;
     d.hurt("no-index-moved", P::RecordWithoutIndex, "ZREM", "due:main", "no-index-moved").await;
     d.hurt("no-index-dead", P::RecordWithoutIndex, "ZREM", "dead", "no-index-dead").await;
-    d.hurt_lease(&out, "HDEL", "left").await;
+    d.hurt_lease(&out, "HDEL", "settled").await;
     d.expect("no-index-out", P::RecordWithoutIndex);
-    d.hurt_lease(&no_text, "HDEL", "leases").await;
+    d.hurt_lease(&no_text, "HDEL", "claims").await;
     d.expect("no-text", P::RecordWithoutIndex);
-    d.hurt_lease(&no_deadline, "ZREM", "lent").await;
+    d.hurt_lease(&no_deadline, "ZREM", "claim_deadlines").await;
     d.expect("no-deadline", P::LeaseExpired);
 
     d.hurt("no-record", P::IndexWithoutRecord, "ZADD", "due:other", ("5", "no-record")).await;
@@ -73,7 +73,7 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     d.hurt("state-cut", P::UnreadableState, "HSET", "state", ("state-cut", &b"\x01\x00"[..])).await;
 
     d.hurt("no-fence", P::LeaseWithoutOwner, "HDEL", "state", "no-fence").await;
-    d.hurt("expired", P::LeaseExpired, "ZADD", "lent", ("1000000000000", &expired.token.lease.nonce[..])).await;
+    d.hurt("expired", P::LeaseExpired, "ZADD", "claim_deadlines", ("1000000000000", &expired.token.lease.nonce[..])).await;
     d.redis("ZREM", &d.key("fenced", "held"), "fenced").await;
     d.hurt("fenced", P::FenceWithoutLease, "ZADD", "due:main", ("4000000000000", "fenced")).await;
 
@@ -85,8 +85,8 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     d.hurt("old", P::DeadPastRetention, "ZADD", "dead", ("1000000000000", "old")).await;
     d.hurt("why", P::DeadWithoutReason, "HDEL", "state", "why").await;
     let now_ms = dwell::clock::wall_ms().to_string();
-    d.redis("HSET", &d.key("not-over", "gone_old"), ("", now_ms)).await;
-    d.hurt("not-over", P::GoneButLive, "HSET", "gone_old", ("not-over", &b"f\x00fingerpr\x00\x00\x00\x00\x00\x00\x00\x05"[..])).await;
+    d.redis("HSET", &d.key("not-over", "completed_old"), ("", now_ms)).await;
+    d.hurt("not-over", P::GoneButLive, "HSET", "completed_old", ("not-over", &b"f\x00fingerpr\x00\x00\x00\x00\x00\x00\x00\x05"[..])).await;
 
     // A job of another bucket, and one under an id that is none.
     let (record, stray) = (d.bytes("stray", "jobs").await, (d.bucket("stray") + 1) % 4);
@@ -181,7 +181,7 @@ async fn any_number_of_damaged_leases_is_repaired() {
     }
     for bucket in 0..4 {
         while fixture.store.queue.claim(bucket, MAIN, LEASE, 128, 1 << 20).await.unwrap().more {}
-        fixture.redis(&["DEL", &d.key_in(bucket, "left")]).await;
+        fixture.redis(&["DEL", &d.key_in(bucket, "settled")]).await;
     }
     let said = d.fsck(&["--repair"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);

@@ -22,13 +22,13 @@ async fn damage_to_memories_keys_and_meta_is_found_named_and_repaired() {
     store.queue.schedule(&[other]).await.unwrap();
 
     let now_ms = dwell::clock::wall_ms().to_string();
-    d.redis("HSET", &d.key_in(0, "gone"), (("", &now_ms), ("over", "x"))).await;
-    d.redis("HSET", &d.key_in(0, "acts"), (("", &now_ms), ("fingerpr", "soon:7"))).await;
-    d.redis("HSET", &d.key_in(1, "gone_old"), ("", long_ago)).await;
-    d.redis("HSET", &d.key_in(1, "acts"), (("", long_ago), ("fingerpr", "added:7"))).await;
-    d.redis("DEL", &d.key_in(2, "acts"), &[] as &[&str]).await;
-    d.redis("HSET", &d.key_in(2, "acts"), ("fingerpr", "added:7")).await;
-    d.redis("SET", &d.key_in(3, "gone_old"), "mine").await;
+    d.redis("HSET", &d.key_in(0, "completed"), (("", &now_ms), ("over", "x"))).await;
+    d.redis("HSET", &d.key_in(0, "applied"), (("", &now_ms), ("fingerpr", "soon:7"))).await;
+    d.redis("HSET", &d.key_in(1, "completed_old"), ("", long_ago)).await;
+    d.redis("HSET", &d.key_in(1, "applied"), (("", long_ago), ("fingerpr", "added:7"))).await;
+    d.redis("DEL", &d.key_in(2, "applied"), &[] as &[&str]).await;
+    d.redis("HSET", &d.key_in(2, "applied"), ("fingerpr", "added:7")).await;
+    d.redis("SET", &d.key_in(3, "completed_old"), "mine").await;
     d.redis("EXPIRE", &d.key_in(3, "jobs"), "1000").await;
     d.redis("HDEL", &meta, "broker:other").await;
     d.redis("HDEL", &meta, "broker:third").await;
@@ -37,10 +37,10 @@ async fn damage_to_memories_keys_and_meta_is_found_named_and_repaired() {
     let expected: BTreeSet<(String, String)> = [
         ("over".to_owned(), P::BadMemory),
         ("66696e6765727072".to_owned(), P::BadMemory),
-        (d.key_in(1, "gone_old"), P::MemoryPastTime),
-        (d.key_in(1, "acts"), P::MemoryPastTime),
-        (d.key_in(2, "acts"), P::MemoryWithoutTime),
-        (d.key_in(3, "gone_old"), P::WrongType),
+        (d.key_in(1, "completed_old"), P::MemoryPastTime),
+        (d.key_in(1, "applied"), P::MemoryPastTime),
+        (d.key_in(2, "applied"), P::MemoryWithoutTime),
+        (d.key_in(3, "completed_old"), P::WrongType),
         (d.key_in(3, "jobs"), P::KeyExpires),
         ("third".to_owned(), P::MetaBroker),
     ]

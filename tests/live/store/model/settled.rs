@@ -109,12 +109,12 @@ impl Run {
             );
             assert_eq!(state.generation, job.generation);
         }
-        assert_eq!(dump["lent"].len(), dump["leases"].len());
-        assert_eq!(dump["left"].len(), dump["leases"].len());
+        assert_eq!(dump["claim_deadlines"].len(), dump["claims"].len());
+        assert_eq!(dump["settled"].len(), dump["claims"].len());
         let leases: BTreeSet<Fence> =
             self.reference.jobs.values().filter(|job| matches!(job.place, Place::ClaimedJob { .. })).map(|job| job.fence).collect();
-        assert_eq!(dump["leases"].len(), leases.len(), "a lease without a job stays, or jobs are in the wrong one");
-        assert_eq!(dump["acts"].len(), self.reference.acts.len());
-        assert_eq!(dump["gone"].len(), self.reference.gone.len());
+        assert_eq!(dump["claims"].len(), leases.len(), "a lease without a job stays, or jobs are in the wrong one");
+        assert_eq!(dump["applied"].len(), self.reference.acts.len());
+        assert_eq!(dump["completed"].len(), self.reference.gone.len());
     }
 }

@@ -214,8 +214,8 @@ impl System {
     pub(crate) fn lent(&mut self) -> Vec<(u8, i64)> {
         let dump = self.dump();
         let mut jobs = Vec::new();
-        for (nonce, text) in &dump["leases"] {
-            let left = &dump["left"][nonce];
+        for (nonce, text) in &dump["claims"] {
+            let left = &dump["settled"][nonce];
             for (position, entry) in text.split(|byte| *byte == 0).skip(1).enumerate() {
                 let (id, due) = std::str::from_utf8(entry).unwrap().split_once('\u{1}').unwrap();
                 if left[8 + position / 8] & (1 << (position % 8)) == 0 {
@@ -262,10 +262,24 @@ impl System {
     /// Every key with all it holds, but the times at which turns began and the master that was
     /// seen.
     pub(crate) fn dump(&mut self) -> Dump {
-        let names = ["lent", "jobs", "state", "gone", "gone_old", "acts", "acts_old", "dead", "leases", "left", "held", "queues", "due"];
+        let names = [
+            "claim_deadlines",
+            "jobs",
+            "state",
+            "completed",
+            "completed_old",
+            "applied",
+            "applied_old",
+            "dead",
+            "claims",
+            "settled",
+            "held",
+            "queues",
+            "due",
+        ];
         let mut pipeline = redis::pipe();
         for (name, key) in names.iter().zip(self.all_keys()) {
-            if ["lent", "held", "dead", "due"].contains(name) {
+            if ["claim_deadlines", "held", "dead", "due"].contains(name) {
                 pipeline.cmd("ZRANGE").arg(key).arg(0).arg(-1).arg("WITHSCORES");
             } else {
                 pipeline.cmd("HGETALL").arg(key);

@@ -96,9 +96,10 @@ impl Fsck<'_> {
             self.jobs += suspects.len() as u64;
             self.judge(bucket, suspects).await?;
         }
-        let lent = self.store.lent(bucket).await?.into_iter().map(|lent| lent.id.into_bytes()).filter(|id| checked.is_new(id, None));
-        let lent = lent.map(|id| Suspect::new(id, Vec::new())).collect();
-        self.judge(bucket, lent).await?;
+        let claimed =
+            self.store.claimed_jobs(bucket).await?.into_iter().map(|claimed| claimed.id.into_bytes()).filter(|id| checked.is_new(id, None));
+        let claimed = claimed.map(|id| Suspect::new(id, Vec::new())).collect();
+        self.judge(bucket, claimed).await?;
         let keys = &self.store.keys;
         let mut sets = vec![("ZSCAN", keys.held(bucket).to_owned(), None), ("ZSCAN", keys.dead(bucket).to_owned(), None)];
         sets.push(("HSCAN", keys.state(bucket).to_owned(), None));

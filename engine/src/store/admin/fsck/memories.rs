@@ -4,7 +4,7 @@
 use super::scan::Scan;
 use super::{Fsck, Problem};
 use crate::job::Verdict;
-use crate::store::admin::sweep::ACTS_TURN_MS;
+use crate::store::admin::sweep::APPLIED_ROTATION_MS;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::schedule::CALL_JOBS;
@@ -46,7 +46,7 @@ impl Fsck<'_> {
 
     async fn judge_memories(&mut self, bucket: u16, entries: &[Entry]) -> Result<(), StoreError> {
         let mut call = self.store.script_call(Name::FsckMemories, bucket, &[]);
-        call.arg(u8::from(self.rules.repair)).arg(self.rules.sweep.dedupe_window_ms).arg(ACTS_TURN_MS);
+        call.arg(u8::from(self.rules.repair)).arg(self.rules.sweep.dedupe_window_ms).arg(APPLIED_ROTATION_MS);
         for (table, field, value) in entries {
             call.arg(*table).arg(&field[..]).arg(&value[..]);
         }

@@ -96,7 +96,7 @@ impl Census {
 
     /// A key of this bucket that Dwell does not use.
     pub(crate) fn key_in(&self, bucket: u16) -> String {
-        self.keys.fixed(bucket)[0].replace(":lent", ":chaos-probe")
+        self.keys.fixed(bucket)[0].replace(":claim_deadlines", ":chaos-probe")
     }
 
     async fn links(&self) -> Vec<Link> {
@@ -129,8 +129,8 @@ impl Census {
     async fn ask(&self, link: &mut Link, before_ms: i64) -> Result<Leases, redis::RedisError> {
         let mut pipeline = redis::pipe();
         for bucket in &link.buckets {
-            pipeline.cmd("ZRANGEBYSCORE").arg(self.keys.lent(*bucket)).arg("-inf").arg(format!("({before_ms}"));
-            pipeline.cmd("HGETALL").arg(self.keys.left(*bucket));
+            pipeline.cmd("ZRANGEBYSCORE").arg(self.keys.claim_deadlines(*bucket)).arg("-inf").arg(format!("({before_ms}"));
+            pipeline.cmd("HGETALL").arg(self.keys.settled(*bucket));
             pipeline.cmd("ZCARD").arg(self.keys.held(*bucket));
         }
         let mut answers = pipeline.query_async::<Vec<Value>>(&mut link.connection).await?.into_iter();
