@@ -10,7 +10,7 @@ use crate::clock::{self, Instant};
 
 /// Instants are rounded up to a multiple of this after the first: jobs due within it share one
 /// wake-up.
-const GRAIN: Duration = Duration::from_micros(250);
+const WAKE_UP_GRANULARITY: Duration = Duration::from_micros(250);
 
 /// The timer of one task.
 pub struct Alarm {
@@ -48,9 +48,9 @@ impl Alarm {
 }
 
 fn rounded_up(span: Duration) -> Duration {
-    let grains = span.as_nanos().div_ceil(GRAIN.as_nanos());
+    let grains = span.as_nanos().div_ceil(WAKE_UP_GRANULARITY.as_nanos());
     // An overflow is later than anybody waits.
-    u64::try_from(grains * GRAIN.as_nanos()).map_or(span, Duration::from_nanos)
+    u64::try_from(grains * WAKE_UP_GRANULARITY.as_nanos()).map_or(span, Duration::from_nanos)
 }
 
 #[cfg(target_os = "linux")]

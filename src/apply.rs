@@ -143,7 +143,7 @@ pub struct Apply {
 }
 
 /// The most jobs that callers read at a time. Each comes with its body, which nothing else counts.
-const READS: usize = 16;
+const MAX_CONCURRENT_READS: usize = 16;
 
 /// The jobs that callers read at a time. Clones share their bound.
 #[derive(Debug, Clone)]
@@ -151,7 +151,7 @@ pub struct Reads(Arc<Semaphore>);
 
 impl Default for Reads {
     fn default() -> Reads {
-        Reads(Arc::new(Semaphore::new(READS)))
+        Reads(Arc::new(Semaphore::new(MAX_CONCURRENT_READS)))
     }
 }
 

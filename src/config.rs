@@ -260,19 +260,19 @@ pub struct Shutdown {
 #[derive(Debug, Clone, Default)]
 #[allow(missing_docs, reason = "`raw` documents the settings")]
 pub struct Runtime {
-    /// `None`: as many as processors, at most [`THREADS_MAX`].
+    /// `None`: as many as processors, at most [`MAX_DEFAULT_THREADS`].
     pub threads: Option<NonZeroUsize>,
 }
 
 /// The most threads where the settings name no number. Memory grows with each; a sidecar on a large
 /// host needs no more.
-const THREADS_MAX: usize = 4;
+const MAX_DEFAULT_THREADS: usize = 4;
 
 impl Runtime {
     /// How many threads work.
     #[must_use]
     pub fn threads(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS_MAX);
+        let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_DEFAULT_THREADS);
         self.threads.map_or_else(processors, NonZeroUsize::get)
     }
 }

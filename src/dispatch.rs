@@ -51,7 +51,7 @@ use settler::{SettleAnswer, Settler};
 /// for the settlement.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
 /// Batches of outcomes that are taken before anything else gets a turn.
-const REPORTS_AT_ONCE: usize = 64;
+const BATCHES_PER_TURN: usize = 64;
 
 /// The agent that delivers to one broker.
 pub struct Dispatch {
@@ -114,7 +114,7 @@ impl Dispatch {
         let mut claims = FuturesUnordered::new();
         let mut settles = FuturesUnordered::new();
         let mut connected = self.publisher.connected();
-        let mut batches = Vec::with_capacity(REPORTS_AT_ONCE);
+        let mut batches = Vec::with_capacity(BATCHES_PER_TURN);
         let mut alarm = Alarm::default();
         self.scheduler.set_fleet(&self.fleet.borrow_and_update());
         loop {
@@ -143,7 +143,7 @@ impl Dispatch {
                 biased;
                 Some(answer) = claims.next(), if !claims.is_empty() => self.claimed(answer, stopping).await,
                 Some(answer) = settles.next(), if !settles.is_empty() => self.settled(&answer),
-                count = self.reports.recv_many(&mut batches, REPORTS_AT_ONCE) => {
+                count = self.reports.recv_many(&mut batches, BATCHES_PER_TURN) => {
                     if count == 0 {
                         // Only at the end of the process does the publisher end first.
                         return;

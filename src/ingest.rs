@@ -36,14 +36,14 @@ use returned::ReturnedRejections;
 
 /// The most messages of one batch, and so of one pass through the durability gate, which takes a
 /// second if Redis syncs its log once a second.
-const BATCH_MAX: usize = 1536;
+const MAX_BATCH_MESSAGES: usize = 1536;
 /// The most bytes of memory of one batch, but for a single larger message.
-const BATCH_BYTES_MAX: usize = 4 << 20;
+const MAX_BATCH_BYTES: usize = 4 << 20;
 /// The most messages that are read and not stored: the batch that is being stored and those behind
 /// it.
-const UNSETTLED_MAX: usize = 4096;
+const MAX_UNSETTLED_MESSAGES: usize = 4096;
 /// A connection that lasted this long resets the backoff.
-const STEADY_AFTER: Duration = Duration::from_secs(2);
+const MIN_STEADY_DURATION: Duration = Duration::from_secs(2);
 
 /// The agent that reads one ingest.
 pub struct Ingest {
@@ -93,9 +93,9 @@ pub fn source_options(ingest: &config::Ingest, limits: &config::Limits) -> Sourc
     SourceOptions {
         topic: ingest.topic.clone(),
         group: ingest.group.clone(),
-        max_batch: BATCH_MAX,
-        max_batch_bytes: BATCH_BYTES_MAX,
-        max_unsettled: UNSETTLED_MAX,
+        max_batch: MAX_BATCH_MESSAGES,
+        max_batch_bytes: MAX_BATCH_BYTES,
+        max_unsettled: MAX_UNSETTLED_MESSAGES,
         max_unsettled_bytes: usize::try_from(limits.max_inbound_bytes).unwrap_or(usize::MAX),
         acks: Acks::Explicit,
         start: ingest.start,
@@ -132,8 +132,8 @@ impl Ingest {
     }
 
     /// Looks whether the source could be opened, and changes nothing.
-    pub async fn look(&self) -> Result<(), ConnectorError> {
-        self.source.look(&self.options).await.map(drop)
+    pub async fn inspect(&self) -> Result<(), ConnectorError> {
+        self.source.inspect(&self.options).await.map(drop)
     }
 
     /// Declares the source where it is missing.
@@ -187,7 +187,7 @@ impl Ingest {
                     let ended = self.read(source, stop, give_up).await;
                     // A connection that opens and is lost at once, again and again, keeps its
                     // backoff. Whether it ever read is said where it reads.
-                    if begun.elapsed() >= STEADY_AFTER {
+                    if begun.elapsed() >= MIN_STEADY_DURATION {
                         outage.log_anew();
                         backoff.reset();
                     }

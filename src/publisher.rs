@@ -24,7 +24,7 @@ use pending::{Owner, Pending};
 pub(crate) const OUTCOME_MARGIN: Duration = Duration::from_secs(2);
 /// A timer that fires this much too late shows that this process was suspended: outcomes of the
 /// sink may still be on their way.
-pub(crate) const SUSPENDED: Duration = Duration::from_secs(1);
+pub(crate) const SUSPENSION_THRESHOLD: Duration = Duration::from_secs(1);
 
 /// Batches of outcomes for one owner.
 pub type Reports = mpsc::UnboundedReceiver<Vec<(Token, Outcome)>>;

@@ -20,13 +20,13 @@ use crate::telemetry::{LeaseEnd, Metrics, QueueMetrics};
 pub use upkeep::QueueUpkeep;
 
 /// The most jobs of one pop.
-pub const POP_MAX: usize = 1000;
+pub const MAX_POP_JOBS: usize = 1000;
 /// The most bytes of bodies in the answer to a pop; one job is always handed out.
-pub const POP_BYTES: usize = 8 << 20;
+pub const MAX_POP_BYTES: usize = 8 << 20;
 /// The longest wait of a pop.
-pub const WAIT_MAX: Duration = Duration::from_secs(60);
+pub const MAX_POP_WAIT: Duration = Duration::from_secs(60);
 /// The most queues of one pop.
-pub const QUEUES_MAX: usize = 100;
+pub const MAX_POP_QUEUES: usize = 100;
 /// The most lease_actions of one call on leases.
 pub const MAX_ACKNOWLEDGEMENTS: usize = 1000;
 
@@ -78,16 +78,16 @@ impl QueueService {
         self.max_ttr_ms
     }
 
-    /// Counts a pop of the first [`QUEUES_MAX`] declared queues, to be carried out by
+    /// Counts a pop of the first [`MAX_POP_QUEUES`] declared queues, to be carried out by
     /// [`QueueService::pop_now`] and then, if that has nothing, [`QueueService::pop_until`].
     /// [`QueueService::sent`] counts the jobs.
     #[must_use]
     pub fn begin(&self, mut queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> PopRequest {
         let mut seen = std::collections::HashSet::new();
         queues.retain(|queue| seen.insert(queue.clone()));
-        queues.truncate(QUEUES_MAX);
+        queues.truncate(MAX_POP_QUEUES);
         queues.iter().filter_map(|queue| self.metrics_of(queue)).for_each(QueueMetrics::pop);
-        PopRequest { queues, max: max.min(POP_MAX), max_bytes: POP_BYTES, wait, ttr_ms, max_ttr_ms: self.max_ttr_ms }
+        PopRequest { queues, max: max.min(MAX_POP_JOBS), max_bytes: MAX_POP_BYTES, wait, ttr_ms, max_ttr_ms: self.max_ttr_ms }
     }
 
     /// As [`Consumers::pop_now`].

@@ -19,15 +19,15 @@ use crate::store::reader::counts::Counts;
 use crate::telemetry::{DueWithin, JobState, Metrics};
 use crate::units::show_duration_ms;
 
-/// How often the gauges are updated by a fleet of up to [`SMALL_FLEET`] instances.
+/// How often the gauges are updated by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest time between two updates of one instance in a larger fleet. A scrape that finds
 /// older gauges asks for an update (telemetry/gauges.rs).
-const GAUGE_INTERVAL_MAX: Duration = Duration::from_secs(15);
+const MAX_GAUGE_INTERVAL: Duration = Duration::from_secs(15);
 /// In a fleet of up to this size, each instance updates the gauges as often as a single one.
-const SMALL_FLEET: u32 = 10;
+const SMALL_FLEET_INSTANCES: u32 = 10;
 /// How often the buckets are swept. In a larger fleet each instance sweeps more rarely, so that the
-/// total equals that of [`SMALL_FLEET`] instances.
+/// total equals that of [`SMALL_FLEET_INSTANCES`] instances.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The agent that sweeps.
@@ -60,14 +60,14 @@ impl Sweep {
                 tracing::debug!(%error, "the gauges could not be updated");
             }
             if clock::now() >= sweep_at {
-                sweep_at = clock::now() + self.fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET).max(SWEEP_INTERVAL);
+                sweep_at = clock::now() + self.fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET_INSTANCES).max(SWEEP_INTERVAL);
                 if let Err(error) = self.run_once().await
                     && !error.is_told()
                 {
                     tracing::warn!(%error, hint = error.hint, "sweeping failed, trying again");
                 }
             }
-            let gauges = self.fleet.borrow().shared(GAUGE_INTERVAL / SMALL_FLEET).clamp(GAUGE_INTERVAL, GAUGE_INTERVAL_MAX);
+            let gauges = self.fleet.borrow().shared(GAUGE_INTERVAL / SMALL_FLEET_INSTANCES).clamp(GAUGE_INTERVAL, MAX_GAUGE_INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(gauges) => {}

@@ -6,11 +6,11 @@ mod tests;
 pub use dwell_connectors::{parse_duration_ms, parse_durations_ms, quote, show_duration_ms};
 
 /// The units of a size, largest first within each family.
-const SIZES: [(&str, u64); 7] =
+const SIZE_UNITS: [(&str, u64); 7] =
     [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("B", 1)];
 
 /// A smaller integer is probably a time in seconds: 10¹¹ ms is March 1973, 10¹¹ s is the year 5138.
-pub const LEAST_EPOCH_MS: i64 = 100_000_000_000;
+pub const MIN_EPOCH_MS: i64 = 100_000_000_000;
 
 const TIME_FORMS: &str = "write 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+02:00 or epoch milliseconds";
 
@@ -20,7 +20,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = trimmed.split_at(digits);
     let unit = unit.trim_start();
-    let factor = if unit.is_empty() { Some(1) } else { SIZES.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes) };
+    let factor = if unit.is_empty() { Some(1) } else { SIZE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes) };
     let (Some(factor), false) = (factor, number.is_empty()) else {
         return Err(format!("{} is not a size: write 1048576, 1MiB or 64KiB (B, KiB, MiB, GiB, kB, MB, GB)", quote(text)));
     };
@@ -54,7 +54,7 @@ pub fn parse_time_ms(text: &str) -> Result<i64, String> {
 /// reads it back.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
-    let (name, unit) = SIZES[..3].iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit)).unwrap_or(&("B", 1));
+    let (name, unit) = SIZE_UNITS[..3].iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit)).unwrap_or(&("B", 1));
     format!("{}{name}", bytes / unit)
 }
 
@@ -71,7 +71,7 @@ fn epoch_ms(shown: &str, digits: &str) -> Result<i64, String> {
         return Err(format!("{} is negative: {TIME_FORMS}", quote(shown)));
     }
     let ms: i64 = digits.parse().map_err(|_| format!("{} is too large: {TIME_FORMS}", quote(shown)))?;
-    if ms < LEAST_EPOCH_MS {
+    if ms < MIN_EPOCH_MS {
         return Err(format!("{} looks like seconds: an integer is epoch milliseconds, of 12 digits or more", quote(shown)));
     }
     Ok(ms)
@@ -80,12 +80,12 @@ fn epoch_ms(shown: &str, digits: &str) -> Result<i64, String> {
 /// Whether the text has the form of an RFC 3339 time with an offset. jiff accepts more: dates
 /// alone, zone names in brackets.
 fn has_offset(text: &str) -> bool {
-    const SHAPE: &[u8; 19] = b"dddd-dd-ddTdd:dd:dd";
+    const TIME_PATTERN: &[u8; 19] = b"dddd-dd-ddTdd:dd:dd";
     let bytes = text.as_bytes();
-    let Some((head, mut rest)) = bytes.split_at_checked(SHAPE.len()) else {
+    let Some((head, mut rest)) = bytes.split_at_checked(TIME_PATTERN.len()) else {
         return false;
     };
-    let fits = SHAPE.iter().zip(head).all(|(shape, byte)| match shape {
+    let fits = TIME_PATTERN.iter().zip(head).all(|(shape, byte)| match shape {
         b'd' => byte.is_ascii_digit(),
         b'T' => matches!(byte, b'T' | b't' | b' '),
         _ => shape == byte,

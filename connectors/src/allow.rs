@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::{Connector, Destination};
 
 /// Up to so many patterns are compared one after the other: that is faster than to arrange them.
-const FEW: usize = 8;
+const MAX_SCANNED_PATTERNS: usize = 8;
 
 /// The patterns of one broker.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +21,7 @@ impl Allow {
     #[must_use]
     pub fn new(connector: &dyn Connector, patterns: &[String]) -> Self {
         let mut allow = Allow { patterns: patterns.to_vec(), ..Allow::default() };
-        if patterns.len() > FEW {
+        if patterns.len() > MAX_SCANNED_PATTERNS {
             for (index, pattern) in patterns.iter().enumerate() {
                 match connector.pattern_key(pattern) {
                     Some(key) => allow.by_key.entry(key).or_default().push(index),

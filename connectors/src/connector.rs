@@ -195,7 +195,7 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
 
     /// Checks whether a source could be opened, and changes nothing. The errors are those of
     /// [`Connector::source`]: `Missing` for the topic.
-    async fn look(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError>;
+    async fn inspect(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError>;
 
     /// Risks of what a source would read, where the broker shows them. Changes nothing.
     async fn cautions(&self, _options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {

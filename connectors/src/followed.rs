@@ -8,7 +8,7 @@ use crate::ConnectorError;
 use crate::settings::read_secret;
 
 /// How often the file is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Hands each new content of the file to `take`, as long as the owner lives. `seen` is the content that
 /// the owner has. A content counts once two looks in a row have seen it: one look may fall between two
@@ -24,12 +24,12 @@ pub async fn follow_secret<T>(
     let mut warned = false;
     let mut last_look = Some(seen.clone());
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         let Some(owner) = owner.upgrade() else { return };
         let read = read_secret(&setting, &file).await;
-        let look = read.as_ref().ok().cloned();
-        let stands_still = look == last_look;
-        last_look = look;
+        let inspect = read.as_ref().ok().cloned();
+        let stands_still = inspect == last_look;
+        last_look = inspect;
         if !stands_still {
             continue;
         }
@@ -68,12 +68,12 @@ mod tests {
         let following = follow_secret("token".to_owned(), file.path().to_owned(), "old".to_owned(), Arc::downgrade(&owner), take);
         let writing = async {
             // Each part between two looks.
-            tokio::time::sleep(LOOK / 2).await;
+            tokio::time::sleep(CHECK_INTERVAL / 2).await;
             for part in ["", "n", "ne", "new"] {
                 std::fs::write(&file, part).unwrap();
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(CHECK_INTERVAL).await;
             }
-            tokio::time::sleep(LOOK * 2).await;
+            tokio::time::sleep(CHECK_INTERVAL * 2).await;
         };
         tokio::select! {
             () = following => panic!("the owner lives"),

@@ -63,7 +63,7 @@ impl Message {
     #[must_use]
     pub fn footprint(&self) -> usize {
         let texts = [&self.destination.exchange, &self.destination.address].into_iter().chain(self.position.as_ref().map(|p| &p.log));
-        MESSAGE
+        MESSAGE_OVERHEAD_BYTES
             + allocated(self.body.len())
             + self.key.as_ref().map_or(0, |key| allocated(key.len()))
             + texts.map(|text| allocated(text.len())).sum::<usize>()
@@ -74,7 +74,7 @@ impl Message {
 
 /// The memory of a message without its content, and of its entries in the lists that hold it until
 /// it is settled.
-const MESSAGE: usize = size_of::<Message>() + 128;
+const MESSAGE_OVERHEAD_BYTES: usize = size_of::<Message>() + 128;
 
 /// The position of a received message in its stream or partition. Unique among the messages of a
 /// broker.

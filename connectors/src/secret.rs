@@ -68,7 +68,7 @@ fn shown_urls(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
 }
 
 /// What to write instead of what cannot be read as a URL.
-pub(crate) const ESCAPES: &str = "in a user or a password write , @ / : ? # % as %2C %40 %2F %3A %3F %23 %25; what may be of a password is not \
+pub(crate) const ESCAPE_HINT: &str = "in a user or a password write , @ / : ? # % as %2C %40 %2F %3A %3F %23 %25; what may be of a password is not \
                                   shown here";
 
 /// Percent-decodes the text.

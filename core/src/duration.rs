@@ -7,7 +7,7 @@ const UNITS: [(&str, u64); 6] = [("w", 604_800_000), ("d", 86_400_000), ("h", 3_
 const PARTS_PER_MS: u128 = 1_000_000_000;
 
 /// The longest duration: times are signed 64-bit ms.
-const LONGEST_MS: u64 = i64::MAX as u64;
+const MAX_DURATION_MS: u64 = i64::MAX as u64;
 
 const DURATION_FORMS: &str = "write 5000 (ms), 90s, 1h30m or PT15M";
 
@@ -36,7 +36,7 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
         Flaw::TooLong => too_long(text),
     })?;
     match u64::try_from(total.div_ceil(PARTS_PER_MS)) {
-        Ok(ms) if ms <= LONGEST_MS => Ok(ms),
+        Ok(ms) if ms <= MAX_DURATION_MS => Ok(ms),
         _ => Err(too_long(text)),
     }
 }
@@ -74,15 +74,15 @@ pub fn show_duration_ms(ms: u64) -> String {
 /// escaped.
 #[must_use]
 pub fn quote(text: &str) -> String {
-    const LONGEST: usize = 48;
+    const MAX_SHOWN_CHARS: usize = 48;
     let mut shown = String::new();
-    for one in text.chars().take(LONGEST) {
+    for one in text.chars().take(MAX_SHOWN_CHARS) {
         match one {
             '"' | '\'' => shown.push(one),
             other => shown.extend(other.escape_debug()),
         }
     }
-    if text.chars().nth(LONGEST).is_some() {
+    if text.chars().nth(MAX_SHOWN_CHARS).is_some() {
         shown.push('…');
     }
     format!("`{shown}`")

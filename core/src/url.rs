@@ -4,7 +4,7 @@
 //! URLs in one way is shown, and of any other text nothing.
 
 /// What stands in place of a text that may hold a secret.
-const HIDDEN: &str = "***";
+const REDACTION: &str = "***";
 
 /// The schemes that may be shown. Any other word before `://` may be a part of a password.
 const SCHEMES: [&str; 18] = [
@@ -59,13 +59,13 @@ pub fn split_urls(text: &str) -> Result<Vec<&str>, &'static str> {
 /// without a password, which is a token. What may be read in more than one way is `***` as a whole.
 #[must_use]
 pub fn redacted(text: &str) -> String {
-    let Ok(urls) = split_urls(text) else { return HIDDEN.to_owned() };
+    let Ok(urls) = split_urls(text) else { return REDACTION.to_owned() };
     // A comma behind a query may be of a password there.
     let ends = |pair: &[&str]| !pair[0].contains(['?', '#']);
     match urls.iter().map(|url| shown(url)).collect::<Option<Vec<_>>>().filter(|_| urls.windows(2).all(ends)) {
         Some(urls) => urls.join(", "),
         // A scheme and no more, where it is the text's own.
-        None => known_scheme(text).map_or_else(|| HIDDEN.to_owned(), |scheme| format!("{scheme}://{HIDDEN}")),
+        None => known_scheme(text).map_or_else(|| REDACTION.to_owned(), |scheme| format!("{scheme}://{REDACTION}")),
     }
 }
 
@@ -95,8 +95,8 @@ fn shown(url: &str) -> Option<String> {
 fn login_shown(login: &str) -> String {
     let is_name = |user: &str| !user.is_empty() && user.chars().all(|c| c.is_alphanumeric() || "._-".contains(c));
     match login.split_once(':') {
-        Some((user, password)) if !password.is_empty() && (user.is_empty() || is_name(user)) => format!("{user}:{HIDDEN}"),
-        _ => HIDDEN.to_owned(),
+        Some((user, password)) if !password.is_empty() && (user.is_empty() || is_name(user)) => format!("{user}:{REDACTION}"),
+        _ => REDACTION.to_owned(),
     }
 }
 

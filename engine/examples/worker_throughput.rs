@@ -14,7 +14,7 @@ use futures_util::stream;
 use tokio_util::sync::CancellationToken;
 
 /// The calls that store jobs side by side.
-const STORING: usize = 512;
+const CONCURRENT_CALLS: usize = 512;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Error> {
         let (client, job) = (client.clone(), Job::for_queue("nothing", number.to_string()));
         async move { client.schedule(&NewJob::new(job, Due::In(0))).await }
     });
-    let mut storing = storing.buffer_unordered(STORING);
+    let mut storing = storing.buffer_unordered(CONCURRENT_CALLS);
     while let Some(stored) = storing.next().await {
         stored?;
     }

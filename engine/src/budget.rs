@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::clock;
 
 /// How long a call waits until others give bytes back.
-const PATIENCE: Duration = Duration::from_secs(1);
+const BUDGET_WAIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The budget. Clones share it.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ impl Budget {
                 given_back.await;
             }
         };
-        clock::timeout(PATIENCE, taken).await.ok_or(UsedUp)
+        clock::timeout(BUDGET_WAIT_TIMEOUT, taken).await.ok_or(UsedUp)
     }
 
     fn reserve(&self, bytes: usize) -> bool {

@@ -30,7 +30,7 @@ use crate::store::{Store, Unobserved};
 mod tests;
 
 /// How long the client trusts the brokers that it read: a program that joins later adds its own.
-const BROKERS_FRESH: Duration = Duration::from_secs(5);
+const BROKERS_TTL: Duration = Duration::from_secs(5);
 
 /// A namespace of jobs in one Redis. Cheap to clone; every method may be called by any task.
 ///
@@ -61,10 +61,9 @@ pub struct Client {
 
 impl Client {
     /// Opens the namespace of `config` and creates it if it is new. Refuses a namespace of another schema.
-    /// `brokers` are the
-    /// names under which this program schedules jobs: the `[brokers.NAME]` of the instances that
-    /// deliver them; none where it uses queues alone. Makes ring the cryptography of rustls in this process, unless the program chose
-    /// another.
+    /// `brokers` are the names under which this program schedules jobs: the `[brokers.NAME]` of the
+    /// instances that deliver them; none where it uses queues alone. Makes ring the cryptography of rustls
+    /// in this process, unless the program chose another.
     ///
     /// # Errors
     /// [`Class::Settings`] where a name or the number of buckets cannot be used, where Redis cannot
@@ -256,7 +255,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads the brokers of the namespace again where they are older than [`BROKERS_FRESH`].
+    /// Reads the brokers of the namespace again where they are older than [`BROKERS_TTL`].
     async fn refresh_brokers(&self) -> Result<(), StoreError> {
         if self.has_fresh_brokers() {
             return Ok(());
@@ -267,7 +266,7 @@ impl Client {
     }
 
     fn has_fresh_brokers(&self) -> bool {
-        clock::now().duration_since(*self.brokers_read.lock()) < BROKERS_FRESH
+        clock::now().duration_since(*self.brokers_read.lock()) < BROKERS_TTL
     }
 
     /// Refuses a broker that the namespace does not have.

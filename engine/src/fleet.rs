@@ -15,12 +15,12 @@ use crate::store::fleet::listen;
 use crate::store::queue::schedule::WakeUp;
 
 /// How often an instance sends its heartbeat: well under the 10 s after which it counts as dead.
-const BEAT: Duration = Duration::from_secs(3);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 /// The floor poll of a single instance. In a fleet of n, each polls n times more rarely, so that
 /// the load on Redis stays the same.
-const FLOOR_POLL: Duration = Duration::from_millis(250);
+const FLOOR_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// A wake-up connection that lasted this long was healthy: the next one opens at once.
-const HEALTHY_AFTER: Duration = Duration::from_secs(10);
+const MIN_HEALTHY_DURATION: Duration = Duration::from_secs(10);
 
 /// The living instances, each by its [`entry`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Fleet {
     /// The longest time between two reads of a bucket.
     #[must_use]
     pub fn floor_poll(&self) -> Duration {
-        self.shared(FLOOR_POLL)
+        self.shared(FLOOR_POLL_INTERVAL)
     }
 }
 
@@ -117,7 +117,7 @@ pub async fn heartbeat(store: Arc<Store>, fleet: watch::Sender<Fleet>, stop: Can
         }
         tokio::select! {
             () = stop.cancelled() => break,
-            () = clock::sleep(BEAT) => {}
+            () = clock::sleep(HEARTBEAT_INTERVAL) => {}
         }
     }
     if let Err(error) = store.leave(&me).await {
@@ -145,7 +145,7 @@ pub async fn follow(
                 }
             }
         }
-        if clock::now().duration_since(began) > HEALTHY_AFTER {
+        if clock::now().duration_since(began) > MIN_HEALTHY_DURATION {
             backoff.reset();
         }
         tokio::select! {
@@ -190,13 +190,13 @@ mod tests {
         assert_eq!([of(&one, "main").living, of(&both, "other").living], [vec![older.clone(), one.clone()], vec![both, older.clone()]]);
         let readers = [of(&one, "main").preferred(64), of(&older, "main").preferred(64)];
         assert!((0..64).all(|bucket| readers[0][bucket] != readers[1][bucket]), "one instance reads each bucket");
-        assert_eq!(of(&one, "main").floor_poll(), 2 * FLOOR_POLL);
+        assert_eq!(of(&one, "main").floor_poll(), 2 * FLOOR_POLL_INTERVAL);
         assert!(of(&one, "main").has_others("main") && !Fleet::alone(&one).has_others("main"));
     }
 
     #[test]
     fn a_larger_fleet_polls_more_rarely_each() {
         let fleet = Fleet { me: "a".into(), living: vec!["a".to_owned(), "b".to_owned()] };
-        assert_eq!(fleet.floor_poll(), 2 * FLOOR_POLL);
+        assert_eq!(fleet.floor_poll(), 2 * FLOOR_POLL_INTERVAL);
     }
 }

@@ -138,13 +138,13 @@ impl Job {
 /// The name of the sets of a queue (see [`Job::set`]).
 #[must_use]
 pub fn set_of_queue(queue: &str) -> String {
-    format!("{QUEUE_SET}{queue}")
+    format!("{QUEUE_SET_PREFIX}{queue}")
 }
 
 /// The queue of these sets; `None` if they belong to a broker.
 #[must_use]
 pub fn queue_of_set(set: &str) -> Option<&str> {
-    set.strip_prefix(QUEUE_SET)
+    set.strip_prefix(QUEUE_SET_PREFIX)
 }
 
 /// Whether this is the name of a queue: 1 to 255 of `A-Z a-z 0-9 . _ -`.
@@ -154,7 +154,7 @@ pub fn is_queue_name(name: &str) -> bool {
 }
 
 /// What the name of a queue's sets begins with.
-const QUEUE_SET: char = '=';
+const QUEUE_SET_PREFIX: char = '=';
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
 fn is_ready(value: &OnTimeout) -> bool {

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::follow_up::{FollowUp, TIMED_OUT, follow_up};
+use self::follow_up::{FollowUp, TIMEOUT_ERROR, follow_up};
 use crate::clock::{self, Instant};
 use crate::fleet::Fleet;
 use crate::job::{DeadReason, queue_of_set};
@@ -32,12 +32,12 @@ const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// In a fleet of up to this size, each instance scans every bucket this often, preferred or not; in
 /// a larger fleet each scans more rarely, so that the total stays the same. A killed reader counts
 /// as alive for ten seconds; its leases expire meanwhile.
-const SMALL_FLEET: u32 = 16;
+const SMALL_FLEET_INSTANCES: u32 = 16;
 /// Other instances leave an expired lease to the preferred reader for this time.
-const DEFERENCE: Duration = Duration::from_millis(250);
+const DEFERENCE_DELAY: Duration = Duration::from_millis(250);
 
 /// How many buckets of one master are rescued beside each other: enough to keep Redis busy.
-const BESIDE: usize = 8;
+const CONCURRENT_BUCKETS_PER_MASTER: usize = 8;
 
 /// What a rescue needs to know.
 #[derive(Debug, Clone)]
@@ -99,7 +99,7 @@ impl Rescue {
                 if everything {
                     // Jitter: an outage that stopped all instances must not make them scan at the
                     // same time.
-                    all_at = clock::now() + jitter(fleet.shared(SCAN_INTERVAL / SMALL_FLEET).max(SCAN_INTERVAL));
+                    all_at = clock::now() + jitter(fleet.shared(SCAN_INTERVAL / SMALL_FLEET_INSTANCES).max(SCAN_INTERVAL));
                 }
                 fleet.preferred(self.store.keys().buckets())
             };
@@ -114,7 +114,7 @@ impl Rescue {
             let mut look_at = all_at.min(clock::now() + SCAN_INTERVAL);
             loop {
                 for (home, master) in &mut masters {
-                    while master.running < BESIDE
+                    while master.running < CONCURRENT_BUCKETS_PER_MASTER
                         && let Some((bucket, preferred)) = master.ended.pop_front()
                     {
                         master.running += 1;
@@ -185,7 +185,7 @@ impl Rescue {
         let (mut next, mut ended): (Option<Instant>, Vec<(u16, bool)>) = (None, Vec::new());
         for ((bucket, preferred), ahead_us) in buckets.into_iter().zip(ahead) {
             let Some(ahead_us) = ahead_us else { continue };
-            let deference = if preferred { Duration::ZERO } else { DEFERENCE };
+            let deference = if preferred { Duration::ZERO } else { DEFERENCE_DELAY };
             if ahead_us.saturating_add(i64::try_from(deference.as_micros()).unwrap_or(0)) > 0 {
                 // Consumers wait for the redelivery of jobs that they did not finish: exact to the
                 // millisecond when near.
@@ -239,7 +239,7 @@ impl Rescue {
         let (mut sets, mut idle_calls, mut until_ms) = (Vec::new(), 0, None);
         // One call without an effect learns the queues. A second learned nothing new that helps.
         while idle_calls < 2 {
-            let done = match self.store.queue.time_out(bucket, &sets, self.rules.retry_ms.len(), until_ms, TIMED_OUT).await {
+            let done = match self.store.queue.time_out(bucket, &sets, self.rules.retry_ms.len(), until_ms, TIMEOUT_ERROR).await {
                 Ok(done) => done,
                 Err(error) if error.is_away() => return Err(error),
                 // The key of a queue is damaged or forbidden: the rescue sends back the jobs of the others.

@@ -26,7 +26,7 @@ pub fn next(job: &Job, step: u16, default_retry: &[u64], reason: DeadReason) -> 
 }
 
 /// The number of crashes in a row after which a job dies.
-pub const CRASHES_MAX: u8 = 5;
+pub const MAX_CRASHES: u8 = 5;
 
 #[cfg(test)]
 mod tests {

@@ -69,11 +69,11 @@ use crate::job::Job;
 use crate::store::error::StoreError;
 
 /// The default of [`Worker::concurrency`].
-const CONCURRENCY: usize = 16;
+const DEFAULT_CONCURRENCY: usize = 16;
 /// The default of [`Worker::drain`].
-const DRAIN: Duration = Duration::from_secs(25);
+const DEFAULT_DRAIN: Duration = Duration::from_secs(25);
 /// The default of [`Worker::dead_retention`]: the sidecar's `dead_retention`.
-const DEAD_RETENTION: Duration = Duration::from_secs(14 * 24 * 3600);
+const DEFAULT_DEAD_RETENTION: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Fetches the jobs of queues and runs a handler for each.
 ///
@@ -104,7 +104,8 @@ struct WorkerRules {
 impl Worker {
     /// A worker in the namespace of this client, without a queue.
     pub fn new(client: Client) -> Worker {
-        let rules = WorkerRules { concurrency: CONCURRENCY, drain: DRAIN, dead_retention: DEAD_RETENTION, ttr: None };
+        let rules =
+            WorkerRules { concurrency: DEFAULT_CONCURRENCY, drain: DEFAULT_DRAIN, dead_retention: DEFAULT_DEAD_RETENTION, ttr: None };
         Worker { client, routes: Routes::new(), rules }
     }
 

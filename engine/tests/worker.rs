@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 const NOW: Due = Due::In(0);
 /// The longest wait for a condition.
-const LIMIT: Duration = Duration::from_secs(60);
+const CONDITION_TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Fixture {
     server: RedisServer,
@@ -98,7 +98,7 @@ impl Running {
 
 /// The output of this future, which must come within the limit.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    dwell_engine::clock::timeout(LIMIT, future).await.expect("the condition came true in time")
+    dwell_engine::clock::timeout(CONDITION_TIMEOUT, future).await.expect("the condition came true in time")
 }
 
 async fn next<T>(said: &mut UnboundedReceiver<T>) -> T {
@@ -174,8 +174,10 @@ async fn retry_in_waits_for_its_time_and_release_burns_no_attempt() {
         say.send((context.queue().to_owned(), context.attempt())).unwrap();
         std::future::ready(Ok::<_, String>(if first { Outcome::Release } else { Outcome::Finish }))
     };
-    let worker =
-        fixture.worker().queue("later", |_, _| std::future::ready(Ok::<_, String>(Outcome::RetryIn(LIMIT)))).queue("back", handler);
+    let worker = fixture
+        .worker()
+        .queue("later", |_, _| std::future::ready(Ok::<_, String>(Outcome::RetryIn(CONDITION_TIMEOUT))))
+        .queue("back", handler);
     let running = Running::start(worker);
     let waits = fixture.until_at(&later, Some(Place::Scheduled)).await.unwrap();
     assert_eq!((waits.attempts(), waits.last_error()), (1, "the handler asked for another attempt"));

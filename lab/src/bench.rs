@@ -44,15 +44,15 @@ use dwell_testkit::servers::{AppendFsync, BrokerKind};
 use report::Setup;
 
 /// The destination of requests.
-const IN: &str = "delay.in";
+const REQUEST_DESTINATION: &str = "delay.in";
 /// The target of the jobs.
-const OUT: &str = "bench.out";
+const JOB_TARGET: &str = "bench.out";
 /// The interval between two checks of a condition. Arrivals have times of their own.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// After this time without an arrival, no more arrivals are expected.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The wait for duplicates after the last arrival.
-const LINGER: Duration = Duration::from_millis(500);
+const DUPLICATE_WAIT: Duration = Duration::from_millis(500);
 
 /// When the append-only file of the private Redis is synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -34,15 +34,15 @@ use plan::{Fate, Planned};
 use screen::Screen;
 
 /// The interval between two queries of the store.
-const LOOK: Duration = Duration::from_millis(100);
+const QUERY_INTERVAL: Duration = Duration::from_millis(100);
 /// The time of the cancel, after the jobs were sent.
-const CANCEL_AFTER: Duration = Duration::from_secs(2);
+const CANCEL_DELAY: Duration = Duration::from_secs(2);
 /// The wait for unexpected arrivals after the last due time.
-const LINGER: Duration = Duration::from_millis(500);
+const LINGER_WAIT: Duration = Duration::from_millis(500);
 /// Jobs without a result after this time count as lost. The whole demo may take 20 s.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest stop of the runtime.
-const DRAIN: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 type Seen = (Place, i64, Vec<Message>);
 
@@ -80,8 +80,8 @@ pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
     };
     screen.clear();
     drop(show);
-    if !runtime.stop(DRAIN).await {
-        return Err(Failure::Unexpected(format!("the runtime did not stop within {} s", DRAIN.as_secs())));
+    if !runtime.stop(STOP_TIMEOUT).await {
+        return Err(Failure::Unexpected(format!("the runtime did not stop within {} s", STOP_TIMEOUT.as_secs())));
     }
     environment.stop().await?;
     Ok(summary)
@@ -127,7 +127,7 @@ impl Show<'_> {
         self.screen.say(&format!("sent      {} requests to {}, for later: 0.5 s to 6 s", plan.len(), to.address))?;
 
         let mut expectations = Expectations::new(plan, began_ms);
-        let over = began + Duration::from_millis(longest) + LINGER;
+        let over = began + Duration::from_millis(longest) + LINGER_WAIT;
         let mut look_at = clock::now();
         while clock::now() < began + TIMEOUT && (expectations.fulfilled() < expectations.len() || clock::now() < over) {
             tokio::select! {
@@ -137,7 +137,7 @@ impl Show<'_> {
                     }
                 }
                 () = clock::sleep_until(look_at) => {
-                    look_at = clock::now() + LOOK;
+                    look_at = clock::now() + QUERY_INTERVAL;
                     let counts = store.reader.counts(&[]).await?;
                     let next = counts.next_due_ms.map(|due_ms| due_ms - counts.now_ms);
                     self.screen.waiting(expectations.fulfilled(), counts.scheduled.iter().sum(), next);
@@ -150,7 +150,7 @@ impl Show<'_> {
                         self.consume(plan::INVOICES, Place::Target).await?;
                         self.screen.say(&format!("repaired  now {} is there", plan::INVOICES))?;
                     }
-                    if clock::now() >= began + CANCEL_AFTER {
+                    if clock::now() >= began + CANCEL_DELAY {
                         let cancels: Vec<String> = std::mem::take(&mut to_cancel);
                         for id in cancels {
                             self.screen.say(&format!("cancel    {id:<10} before it is due"))?;

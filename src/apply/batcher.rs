@@ -14,11 +14,11 @@ use crate::store::queue::schedule::Answer;
 
 /// The most batches that run at once: as many as wait side by side at the gate. Later calls go with
 /// the next batch.
-const BATCHES_MAX: usize = 4;
+const MAX_CONCURRENT_BATCHES: usize = 4;
 /// The most calls of one batch.
-const CALLS_MAX: usize = 1024;
+const MAX_CALLS_PER_BATCH: usize = 1024;
 /// The most bytes of bodies in one batch, but for a single larger one.
-const BYTES_MAX: usize = 4 << 20;
+const MAX_BATCH_BYTES: usize = 4 << 20;
 
 type Answered = Result<Answer, StoreError>;
 
@@ -33,7 +33,7 @@ struct Inner {
 
 impl Default for CallBatcher {
     fn default() -> Self {
-        CallBatcher(Arc::new(Inner { waiting: Mutex::default(), permits: Semaphore::new(BATCHES_MAX) }))
+        CallBatcher(Arc::new(Inner { waiting: Mutex::default(), permits: Semaphore::new(MAX_CONCURRENT_BATCHES) }))
     }
 }
 
@@ -54,9 +54,9 @@ impl CallBatcher {
         let mut bytes = 0;
         let mut fits = |(request, _): &(Request, _)| {
             bytes += request.bytes();
-            bytes <= BYTES_MAX
+            bytes <= MAX_BATCH_BYTES
         };
-        let count = waiting.iter().take(CALLS_MAX).take_while(|call| fits(call)).count().max(1).min(waiting.len());
+        let count = waiting.iter().take(MAX_CALLS_PER_BATCH).take_while(|call| fits(call)).count().max(1).min(waiting.len());
         let (requests, callers) = waiting.drain(..count).filter(|(_, caller)| !caller.is_closed()).unzip();
         let callers = Callers { callers, retry: BoundedRetry::default() };
         Some(CallBatch { requests, callers, _permit: permit }).filter(|group| !group.requests.is_empty())

@@ -30,7 +30,7 @@ const COLUMNS: [Column; 8] = [
     Column::cut("LAST ERROR", 12).spare(6),
 ];
 /// How often `--watch` reads the list.
-const WATCH: Duration = Duration::from_secs(1);
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// `dwell ls`
 #[derive(Debug, Clone, clap::Args)]
@@ -109,7 +109,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         }
         tokio::select! {
             _ = signals.next() => return Ok(Exit::Ok),
-            () = clock::sleep(WATCH) => {}
+            () = clock::sleep(WATCH_INTERVAL) => {}
         }
     }
 }

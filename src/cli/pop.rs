@@ -11,7 +11,7 @@ use super::show::preview;
 use super::table::{clean, local};
 use crate::config::Settings;
 use crate::consumers::{Consumers, LateRules, PopRequest, PoppedJobs, UnobservedConsumers};
-use crate::queues::{POP_BYTES, POP_MAX, QUEUES_MAX, WAIT_MAX};
+use crate::queues::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_QUEUES, MAX_POP_WAIT};
 use crate::request::Code;
 use crate::shutdown::Signals;
 use crate::store::Store;
@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(required = true, value_name = "QUEUE", value_delimiter = ',')]
     pub queues: Vec<String>,
     /// The most jobs
-    #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=POP_MAX as u64))]
+    #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MAX_POP_JOBS as u64))]
     pub max: usize,
     /// How long to wait for the first job, at most 60s
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = wait_ms)]
@@ -39,7 +39,7 @@ pub struct Args {
 
 fn wait_ms(text: &str) -> Result<u64, String> {
     let ms = parse_duration_ms(text)?;
-    if u128::from(ms) > WAIT_MAX.as_millis() { Err(format!("at most {}s", WAIT_MAX.as_secs())) } else { Ok(ms) }
+    if u128::from(ms) > MAX_POP_WAIT.as_millis() { Err(format!("at most {}s", MAX_POP_WAIT.as_secs())) } else { Ok(ms) }
 }
 
 /// Parses the length of a lease.
@@ -67,7 +67,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<Exit, Stop> {
     let consumers = consumers(&settings, &stop).await?;
     let Args { queues, max, wait, ttr } = args;
     let wait = Duration::from_millis(wait);
-    let asked = PopRequest { queues, max, max_bytes: POP_BYTES, wait, ttr_ms: ttr, max_ttr_ms: settings.limits.max_ttr_ms.into() };
+    let asked = PopRequest { queues, max, max_bytes: MAX_POP_BYTES, wait, ttr_ms: ttr, max_ttr_ms: settings.limits.max_ttr_ms.into() };
     let mut popping = Box::pin(consumers.pop(&asked));
     let jobs = tokio::select! {
         jobs = &mut popping => jobs?,
@@ -80,8 +80,8 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<Exit, Stop> {
 }
 
 fn check(settings: &Settings, queues: &[String]) -> Result<(), Stop> {
-    if queues.len() > QUEUES_MAX {
-        return Err(Stop::because(Exit::Usage, format!("{} queues: at most {QUEUES_MAX}", queues.len()), ""));
+    if queues.len() > MAX_POP_QUEUES {
+        return Err(Stop::because(Exit::Usage, format!("{} queues: at most {MAX_POP_QUEUES}", queues.len()), ""));
     }
     let Some(unknown) = queues.iter().find(|queue| settings.queues.get(queue).is_none()) else { return Ok(()) };
     let (code, name) = (Code::UnknownQueue.as_str(), quote(unknown));

@@ -15,7 +15,7 @@ use crate::clock;
 /// The time for an answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// The most bytes of an answer.
-const ANSWER_MAX: u64 = 1 << 20;
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// `dwell ready`
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,7 @@ async fn ask(address: SocketAddr) -> std::io::Result<(bool, Value)> {
     let mut link = TcpStream::connect(reached_at(address)).await?;
     link.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
     let mut answer = String::new();
-    link.take(ANSWER_MAX).read_to_string(&mut answer).await?;
+    link.take(MAX_ANSWER_BYTES).read_to_string(&mut answer).await?;
     let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
     // Another program may have the port.
     let body = serde_json::from_str(body).map_err(|_| std::io::Error::other("the answer is not that of /readyz"))?;

@@ -71,7 +71,7 @@ async fn transfer(common: &Common, from: &str, to: &str) -> Result<Exit, Stop> {
         return Err(Stop::because(Exit::NotFound, what, format!("it has: {known}")));
     }
     let mut closed = None;
-    let judge = |id: &JobId, record: crate::store::record::Record| match moving.job(record.job) {
+    let classify = |id: &JobId, record: crate::store::record::Record| match moving.job(record.job) {
         Ok(job) => Some(job),
         Err(rejection) => {
             let detail = rejection.detail.as_str();
@@ -83,7 +83,7 @@ async fn transfer(common: &Common, from: &str, to: &str) -> Result<Exit, Stop> {
             None
         }
     };
-    let done = store.admin.transfer(from, to, judge).await?;
+    let done = store.admin.transfer(from, to, classify).await?;
     // A lost wake-up costs one floor poll.
     let _ = store.wake_others(&done.wake_ups).await;
     if let Some(stop) = closed {

@@ -16,7 +16,7 @@ use crate::config::{Problem, Settings, read_secret};
 use crate::http::account::Memory;
 use crate::http::api::{self, Api};
 use crate::http::guard::Guard;
-use crate::http::listener::CONSUMERS_MAX;
+use crate::http::listener::MAX_CONSUMER_CONNECTIONS;
 use crate::http::{ListenError, Listener, Rates, Room, StartGate, probes, router};
 use crate::queues::QueueService;
 use crate::readiness::{Readiness, Waiting};
@@ -112,8 +112,8 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     let admin = if settings.queues.is_empty() {
         admin
     } else {
-        if room.most() < CONSUMERS_MAX {
-            let (most, wanted) = (room.most(), CONSUMERS_MAX);
+        if room.most() < MAX_CONSUMER_CONNECTIONS {
+            let (most, wanted) = (room.most(), MAX_CONSUMER_CONNECTIONS);
             tracing::warn!(most, wanted, "the system's limit of open files is low for waiting consumers: raise it (ulimit -n)");
         }
         admin.for_consumers()

@@ -79,7 +79,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     })?;
     let id = args.id.as_ref().map_or_else(|| format!("{:032x}", rand::random::<u128>()), |id| id.as_str().to_owned());
     let message = message(args, &id, body(args, settings.limits.max_body)?);
-    judge(&settings, name, ingest, &message)?;
+    classify(&settings, name, ingest, &message)?;
     let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
     match publish(broker, &ingest.topic, message, timeout).await? {
         outcome if outcome.is_confirmed() => {}
@@ -133,7 +133,7 @@ fn message(args: &Args, id: &str, body: Vec<u8>) -> Message {
 }
 
 /// A request that `run` would reject is not sent: the error shows here.
-fn judge(settings: &Settings, name: &str, ingest: &Ingest, message: &Message) -> Result<(), Stop> {
+fn classify(settings: &Settings, name: &str, ingest: &Ingest, message: &Message) -> Result<(), Stop> {
     if ingest.envelope {
         let hint = "send the envelope with the broker's own tool, or choose another --ingest";
         return Err(Stop::because(Exit::Usage, format!("ingest.{name} has format = \"envelope\": its requests are not headers"), hint));

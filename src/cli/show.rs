@@ -11,7 +11,7 @@ use crate::units::{show_duration_ms, show_size};
 use crate::view;
 
 /// The most bytes of a body that are printed as text.
-const PREVIEW: usize = 2048;
+const MAX_PREVIEW_BYTES: usize = 2048;
 
 /// `dwell show`
 #[derive(Debug, Clone, clap::Args)]
@@ -85,7 +85,7 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
 
 /// The beginning of a body: as text if it is text, else as hexadecimal.
 pub(super) fn preview(body: &[u8]) -> String {
-    let start = &body[..body.len().min(PREVIEW)];
+    let start = &body[..body.len().min(MAX_PREVIEW_BYTES)];
     let cut = body.len() > start.len();
     let shown = match std::str::from_utf8(start) {
         Ok(text) => Some(text),
@@ -111,7 +111,7 @@ mod tests {
     fn a_preview_is_text_where_it_can_be() {
         assert_eq!(preview("one\ntwo\u{7}".as_bytes()), "\none\ntwo\\u{7}");
         assert_eq!(preview(&[0, 255]), "\n00 ff");
-        let long = "ü".repeat(PREVIEW);
+        let long = "ü".repeat(MAX_PREVIEW_BYTES);
         let shown = preview(long[..].as_bytes());
         assert!(shown.ends_with("… 2048 more bytes, all of them with -o json") && shown.contains('ü'), "{shown}");
         let odd = format!("a{long}");

@@ -7,7 +7,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::units::show_duration_ms;
 
 /// Spaces between two columns.
-const GAP: usize = 2;
+const COLUMN_GAP_SPACES: usize = 2;
 
 /// A column, and how it adapts to a narrow terminal.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +59,7 @@ pub(super) fn table<const N: usize>(columns: [Column; N], rows: impl IntoIterato
         for (cell, width) in cells.iter().zip(widths).filter_map(|(cell, width)| Some((cell, width?))) {
             let cell = cut(cell, width);
             line.push_str(&cell);
-            line.push_str(&" ".repeat(width + GAP - cell.width()));
+            line.push_str(&" ".repeat(width + COLUMN_GAP_SPACES - cell.width()));
         }
         cut(line.trim_end(), width)
     };
@@ -74,7 +74,7 @@ fn fit<const N: usize>(columns: &[Column; N], natural: [usize; N], width: usize)
     let least = |at: usize| columns[at].least.map_or(natural[at], |least| natural[at].min(least.max(columns[at].head.width())));
     let total = |widths: &[Option<usize>; N]| {
         let shown = widths.iter().flatten();
-        shown.clone().sum::<usize>() + GAP * shown.count().saturating_sub(1)
+        shown.clone().sum::<usize>() + COLUMN_GAP_SPACES * shown.count().saturating_sub(1)
     };
     // Leaves out columns while even the least widths are too wide.
     let mut spare: Vec<usize> = (0..N).filter(|at| columns[*at].spare > 0).collect();
@@ -144,9 +144,9 @@ pub(super) fn relative(ms: i64, now_ms: i64) -> String {
 
 /// A duration in its two largest units.
 fn short(ms: u64) -> String {
-    const UNITS: [u64; 4] = [86_400_000, 3_600_000, 60_000, 1_000];
+    const UNITS_MS: [u64; 4] = [86_400_000, 3_600_000, 60_000, 1_000];
     // Cuts off everything after the second unit, and milliseconds of durations over a second.
-    let least = UNITS.iter().position(|unit| ms >= *unit).map_or(1, |largest| UNITS[(largest + 1).min(UNITS.len() - 1)]);
+    let least = UNITS_MS.iter().position(|unit| ms >= *unit).map_or(1, |largest| UNITS_MS[(largest + 1).min(UNITS_MS.len() - 1)]);
     show_duration_ms(ms - ms % least)
 }
 
@@ -184,12 +184,12 @@ mod tests {
         assert_eq!(table(columns, [["a\tb".to_owned(), "1".to_owned()]], usize::MAX), "id    n\na\\tb  1");
     }
 
-    const JOBS: [Column; 4] =
+    const JOB_COLUMNS: [Column; 4] =
         [Column::whole("DUE"), Column::cut("ID", 8), Column::cut("ERROR", 6).spare(1), Column::whole("SIZE").spare(2)];
 
     fn jobs(width: usize) -> String {
         let row = |id: &str, error: &str| ["10:00:00".to_owned(), id.to_owned(), error.to_owned(), "6 B".to_owned()];
-        table(JOBS, [row("order-2026-0001", "no answer within 15s"), row("注文-二千二十年", "")], width)
+        table(JOB_COLUMNS, [row("order-2026-0001", "no answer within 15s"), row("注文-二千二十年", "")], width)
     }
 
     #[test]

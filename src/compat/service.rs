@@ -24,9 +24,9 @@ use crate::store::reader::lookup::{Place, StoredJob};
 use crate::units::quote;
 
 /// How many ready jobs are looked at for one whose time to live is not over.
-const PEEKED: usize = 16;
+const PEEK_JOBS: usize = 16;
 /// How many dead jobs are read at once, at least: those whose time to live is over end together.
-const DEAD_AT_ONCE: usize = 100;
+const MIN_DEAD_PAGE_JOBS: usize = 100;
 
 /// What a running instance does for the listeners. Clones share it.
 #[derive(Clone)]
@@ -115,11 +115,11 @@ impl Service {
     /// comes [`later`], or is that of `panicked`.
     pub(super) async fn pop(
         &self,
-        asked: Asked,
+        asked: PopCall,
         answer: impl FnOnce(&Service, Result<PoppedJobs, StoreError>) -> Response + Send + 'static,
         panicked: fn(Box<dyn Any + Send>) -> Response,
     ) -> Response {
-        let Asked { queues, max, wait, ttr_ms } = asked;
+        let PopCall { queues, max, wait, ttr_ms } = asked;
         let until = clock::now() + wait;
         let asked = self.inner.queues.begin(queues, max, wait, ttr_ms);
         match self.inner.queues.pop_now(&asked).await {
@@ -188,7 +188,7 @@ impl Service {
     /// The ready job that has waited the longest.
     pub(super) async fn head(&self, queue: &str) -> Result<Option<StoredJob>, StoreError> {
         let reader = &self.inner.apply.store.reader;
-        let query = Query { queue: Some(queue.to_owned()), limit: PEEKED, ..Query::new(Place::Ready) };
+        let query = Query { queue: Some(queue.to_owned()), limit: PEEK_JOBS, ..Query::new(Place::Ready) };
         for found in reader.list(&query).await?.jobs.into_iter().filter(|found| !self.is_over(found)) {
             if let Some(found) = self.inner.apply.reading(reader.with_bodies(vec![found])).await?.pop() {
                 return Ok(Some(found));
@@ -200,7 +200,7 @@ impl Service {
     /// Dead jobs of a queue, without their bodies. Those whose time to live is over end.
     pub(super) async fn dead(&self, queue: &str, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         let store = &self.inner.apply.store;
-        let query = Query { queue: Some(queue.to_owned()), limit: limit.max(DEAD_AT_ONCE), ..Query::new(Place::Dead) };
+        let query = Query { queue: Some(queue.to_owned()), limit: limit.max(MIN_DEAD_PAGE_JOBS), ..Query::new(Place::Dead) };
         loop {
             let (over, mut alive): (Vec<_>, Vec<_>) =
                 store.reader.list(&query).await?.jobs.into_iter().partition(|found| self.is_over(found));
@@ -230,7 +230,7 @@ impl Service {
 }
 
 /// What a consumer asks for.
-pub(super) struct Asked {
+pub(super) struct PopCall {
     /// Served in this order.
     pub(super) queues: Vec<String>,
     /// The most jobs.

@@ -9,13 +9,13 @@ use figment::{Figment, Metadata, Profile, Provider};
 
 use super::{Overrides, Problem};
 
-const FILE: &str = "file";
-const ENVIRONMENT: &str = "environment";
-const FLAGS: &str = "flags";
+const FILE_LAYER: &str = "file";
+const ENVIRONMENT_LAYER: &str = "environment";
+const FLAGS_LAYER: &str = "flags";
 /// Prefix of variables that are settings. Such a variable has a `__` too, unlike `DWELL_CONFIG` and
 /// the `DWELL_PORT` of a Kubernetes service.
-pub(super) const PREFIX: &str = "DWELL_";
-pub(super) const SEPARATOR: &str = "__";
+pub(super) const VARIABLE_PREFIX: &str = "DWELL_";
+pub(super) const VARIABLE_SEPARATOR: &str = "__";
 
 /// The merged settings, not checked yet.
 pub(super) struct Layers {
@@ -37,24 +37,24 @@ impl Layers {
             match read_file(path) {
                 Ok((table, at)) => {
                     lines = at;
-                    figment = figment.merge(Layer { name: FILE, dict: table });
+                    figment = figment.merge(Layer { name: FILE_LAYER, dict: table });
                 }
                 Err(problem) => problems.push(problem),
             }
         }
-        figment = figment.merge(Layer { name: ENVIRONMENT, dict: environment(env) });
+        figment = figment.merge(Layer { name: ENVIRONMENT_LAYER, dict: environment(env) });
         let mut flags = Dict::new();
         for (key, text) in &overrides.set {
             insert(&mut flags, &levels(key), text);
         }
-        figment = figment.merge(Layer { name: FLAGS, dict: flags });
+        figment = figment.merge(Layer { name: FLAGS_LAYER, dict: flags });
         let value = figment.find_value("").unwrap_or_else(|_| Dict::new().into());
         (Layers { value, figment, file: file.map(Path::to_owned), lines }, problems)
     }
 
     /// Whether the value is text of no known type: from a variable or a flag.
     pub(super) fn is_plain(&self, tag: Tag) -> bool {
-        matches!(self.layer(tag), Some(ENVIRONMENT | FLAGS))
+        matches!(self.layer(tag), Some(ENVIRONMENT_LAYER | FLAGS_LAYER))
     }
 
     /// Where the setting was written; `default` if nowhere.
@@ -63,12 +63,12 @@ impl Layers {
         // A table may come from several layers: prefer the file, else name its first setting.
         let mut leaves = Vec::new();
         add_leaves(value, &mut path.to_vec(), &mut leaves);
-        if leaves.iter().any(|(_, tag)| self.layer(*tag) == Some(FILE)) {
+        if leaves.iter().any(|(_, tag)| self.layer(*tag) == Some(FILE_LAYER)) {
             return self.place(path);
         }
         match leaves.first().map(|(leaf, tag)| (leaf, self.layer(*tag))) {
-            Some((leaf, Some(ENVIRONMENT))) => variable(leaf),
-            Some((leaf, Some(FLAGS))) => format!("--set {}", key(leaf)),
+            Some((leaf, Some(ENVIRONMENT_LAYER))) => variable(leaf),
+            Some((leaf, Some(FLAGS_LAYER))) => format!("--set {}", key(leaf)),
             Some(_) => "default".to_owned(),
             // Only a file can hold an empty table.
             None => self.place(path),
@@ -138,12 +138,12 @@ fn levels(key: &str) -> Vec<String> {
 
 /// Whether a variable of this name is a setting.
 pub(super) fn is_setting(name: &str) -> bool {
-    name.strip_prefix(PREFIX).is_some_and(|rest| rest.contains(SEPARATOR))
+    name.strip_prefix(VARIABLE_PREFIX).is_some_and(|rest| rest.contains(VARIABLE_SEPARATOR))
 }
 
 /// The variable of a setting.
 pub(super) fn variable(path: &[String]) -> String {
-    format!("{PREFIX}{}", path.join(SEPARATOR).to_uppercase())
+    format!("{VARIABLE_PREFIX}{}", path.join(VARIABLE_SEPARATOR).to_uppercase())
 }
 
 fn find<'a>(value: &'a Value, path: &[String]) -> Option<&'a Value> {
@@ -193,8 +193,8 @@ impl Provider for Layer {
 fn environment(env: &[(String, String)]) -> Dict {
     let mut settings: Vec<(Vec<String>, &String)> = Vec::new();
     for (name, text) in env {
-        if let Some(rest) = name.strip_prefix(PREFIX).filter(|_| is_setting(name)) {
-            settings.push((rest.split(SEPARATOR).map(str::to_lowercase).collect(), text));
+        if let Some(rest) = name.strip_prefix(VARIABLE_PREFIX).filter(|_| is_setting(name)) {
+            settings.push((rest.split(VARIABLE_SEPARATOR).map(str::to_lowercase).collect(), text));
         }
     }
     settings.sort();

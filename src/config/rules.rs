@@ -9,7 +9,7 @@ use crate::job::is_queue_name;
 use crate::units;
 
 /// A hundred years: Redis counts sums of such times exactly.
-pub(super) const LONGEST_MS: u64 = 36_525 * 24 * 3600 * 1000;
+pub(super) const MAX_DURATION_MS: u64 = 36_525 * 24 * 3600 * 1000;
 
 /// What is wrong, and its hint.
 pub(super) type Wrong = (String, String);

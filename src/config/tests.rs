@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::*;
 
 /// A minimal settings file.
-const LEAST: &str = r#"
+const MINIMAL_SETTINGS: &str = r#"
 [brokers.main]
 type = "nats"
 url = "nats://127.0.0.1:4222"
@@ -44,7 +44,7 @@ impl Given {
 
     /// The minimal file with these lines.
     fn least(text: &str) -> Self {
-        Given::file(&format!("{LEAST}\n{text}"))
+        Given::file(&format!("{MINIMAL_SETTINGS}\n{text}"))
     }
 
     fn env(mut self, name: &str, value: &str) -> Self {

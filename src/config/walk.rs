@@ -21,7 +21,7 @@ pub(super) fn walk(layers: &Layers, shape: &Shape) -> (Value, Vec<Problem>) {
 pub(super) fn near_misses(env: &[(String, String)], shape: &Shape) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, _) in env {
-        let Some(rest) = name.strip_prefix(layers::PREFIX).filter(|_| !layers::is_setting(name)) else { continue };
+        let Some(rest) = name.strip_prefix(layers::VARIABLE_PREFIX).filter(|_| !layers::is_setting(name)) else { continue };
         let rest = rest.to_lowercase();
         let meant = shape.paths().into_iter().find_map(|path| meant(&rest, path));
         if let Some(path) = meant {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::clock::Instant;
 
 /// A bucket is claimed from this long before its next job is due: the time for the claim and its
-/// answer. One claim takes the rest of [`AHEAD`](crate::store::queue::claim::AHEAD) along.
-const LEAD: Duration = Duration::from_millis(3);
+/// answer. One claim takes the rest of [`MAX_CLAIM_AHEAD`](crate::store::queue::claim::MAX_CLAIM_AHEAD) along.
+const CLAIM_LEAD_TIME: Duration = Duration::from_millis(3);
 /// Other instances leave the preferred reader of a bucket this much time.
-const DEFERENCE: Duration = Duration::from_millis(20);
+const DEFERENCE_DELAY: Duration = Duration::from_millis(20);
 
 /// The next claim of each bucket.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl BucketTimers {
     }
 
     fn sooner(&mut self, bucket: usize, due: Instant) {
-        let at = if self.preferred[bucket] { due.checked_sub(LEAD).unwrap_or(due) } else { due + DEFERENCE };
+        let at = if self.preferred[bucket] { due.checked_sub(CLAIM_LEAD_TIME).unwrap_or(due) } else { due + DEFERENCE_DELAY };
         self.at[bucket] = self.at[bucket].min(at);
         self.known_due[bucket] = Some(self.known_due[bucket].map_or(due, |known| known.min(due)));
     }
@@ -117,20 +117,23 @@ mod tests {
     use crate::clock;
 
     const MS: Duration = Duration::from_millis(1);
-    const ANY: fn(usize) -> bool = |_| true;
+    const ANY_BUCKET: fn(usize) -> bool = |_| true;
 
     #[test]
     fn a_bucket_is_claimed_from_shortly_before_its_earliest_due_time() {
         let now = clock::now();
         let mut timers = BucketTimers::new(2, now);
-        assert_eq!([timers.take_due(now, ANY), timers.take_due(now, ANY), timers.take_due(now, ANY)], [Some(0), Some(1), None]);
+        assert_eq!(
+            [timers.take_due(now, ANY_BUCKET), timers.take_due(now, ANY_BUCKET), timers.take_due(now, ANY_BUCKET)],
+            [Some(0), Some(1), None]
+        );
         timers.claimed(0, Some(now + 30 * MS), now);
         timers.claimed(1, None, now);
-        assert_eq!(timers.next(ANY), Some(now + 30 * MS - LEAD));
+        assert_eq!(timers.next(ANY_BUCKET), Some(now + 30 * MS - CLAIM_LEAD_TIME));
         timers.job_due(1, now + 10 * MS);
-        assert_eq!(timers.take_due(now + 9 * MS - LEAD, ANY), None);
-        assert_eq!(timers.take_due(now + 10 * MS - LEAD, ANY), Some(1));
-        assert_eq!(timers.next(ANY), Some(now + 30 * MS - LEAD));
+        assert_eq!(timers.take_due(now + 9 * MS - CLAIM_LEAD_TIME, ANY_BUCKET), None);
+        assert_eq!(timers.take_due(now + 10 * MS - CLAIM_LEAD_TIME, ANY_BUCKET), Some(1));
+        assert_eq!(timers.next(ANY_BUCKET), Some(now + 30 * MS - CLAIM_LEAD_TIME));
     }
 
     #[test]
@@ -138,18 +141,18 @@ mod tests {
         let now = clock::now();
         let mut timers = BucketTimers::new(2, now);
         assert_eq!([timers.take_due(now, |bucket| bucket != 0), timers.take_due(now, |bucket| bucket != 0)], [Some(1), None]);
-        assert_eq!((timers.next(|bucket| bucket != 0), timers.next(ANY)), (None, Some(now)));
-        assert_eq!(timers.take_due(now, ANY), Some(0));
+        assert_eq!((timers.next(|bucket| bucket != 0), timers.next(ANY_BUCKET)), (None, Some(now)));
+        assert_eq!(timers.take_due(now, ANY_BUCKET), Some(0));
     }
 
     #[test]
     fn a_due_time_that_is_announced_during_a_claim_is_kept() {
         let now = clock::now();
         let mut timers = BucketTimers::new(1, now);
-        timers.take_due(now, ANY);
+        timers.take_due(now, ANY_BUCKET);
         timers.job_due(0, now + 5 * MS);
         timers.claimed(0, None, now);
-        assert_eq!(timers.next(ANY), Some(now + 5 * MS - LEAD));
+        assert_eq!(timers.next(ANY_BUCKET), Some(now + 5 * MS - CLAIM_LEAD_TIME));
     }
 
     #[test]
@@ -157,24 +160,24 @@ mod tests {
         let now = clock::now();
         let mut timers = BucketTimers::new(1, now);
         timers.set_fleet(vec![false], 500 * MS, now);
-        timers.take_due(now, ANY);
+        timers.take_due(now, ANY_BUCKET);
         timers.claimed(0, None, now);
-        assert_eq!(timers.next(ANY), Some(now + 500 * MS));
+        assert_eq!(timers.next(ANY_BUCKET), Some(now + 500 * MS));
         timers.job_due(0, now + 5 * MS);
-        assert_eq!(timers.next(ANY), Some(now + 25 * MS));
+        assert_eq!(timers.next(ANY_BUCKET), Some(now + 25 * MS));
     }
 
     #[test]
     fn a_bucket_whose_claim_failed_backs_off_alone() {
         let now = clock::now();
         let mut timers = BucketTimers::new(2, now);
-        assert_eq!([timers.take_due(now, ANY), timers.take_due(now, ANY)], [Some(0), Some(1)]);
+        assert_eq!([timers.take_due(now, ANY_BUCKET), timers.take_due(now, ANY_BUCKET)], [Some(0), Some(1)]);
         timers.failed(0, now + 50 * MS);
         timers.claimed(1, Some(now + 5 * MS), now);
         timers.job_due(0, now);
         timers.all(now);
-        assert_eq!([timers.take_due(now + 5 * MS, ANY), timers.take_due(now + 5 * MS, ANY)], [Some(1), None]);
-        assert_eq!((timers.next(ANY), timers.take_due(now + 50 * MS, ANY)), (Some(now + 50 * MS), Some(0)));
+        assert_eq!([timers.take_due(now + 5 * MS, ANY_BUCKET), timers.take_due(now + 5 * MS, ANY_BUCKET)], [Some(1), None]);
+        assert_eq!((timers.next(ANY_BUCKET), timers.take_due(now + 50 * MS, ANY_BUCKET)), (Some(now + 50 * MS), Some(0)));
     }
 
     #[test]
@@ -183,7 +186,7 @@ mod tests {
         let mut timers = BucketTimers::new(3, now);
         let order: Vec<_> = (0..6)
             .filter_map(|_| {
-                let bucket = timers.take_due(now, ANY)?;
+                let bucket = timers.take_due(now, ANY_BUCKET)?;
                 timers.claimed(bucket, Some(now), now);
                 Some(bucket)
             })

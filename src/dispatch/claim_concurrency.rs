@@ -9,9 +9,9 @@ use crate::store::error::Class;
 
 /// Concurrent claims on a single server: Redis works on the next while the dispatcher publishes the
 /// last.
-const CLAIMS_MAX: usize = 4;
+const MAX_CLAIMS: usize = 4;
 /// Concurrent claims on each master of a cluster.
-const CLAIMS_PER_MASTER: usize = 2;
+const MAX_CLAIMS_PER_MASTER: usize = 2;
 
 /// The running claims of each master.
 #[derive(Debug)]
@@ -68,8 +68,8 @@ impl ClaimConcurrency {
         let index = self.by_bucket.get(bucket).copied().unwrap_or(0);
         let master = &self.masters[index];
         let max = match (index, master.unreachable) {
-            (0, _) => CLAIMS_MAX,
-            (_, false) => CLAIMS_PER_MASTER,
+            (0, _) => MAX_CLAIMS,
+            (_, false) => MAX_CLAIMS_PER_MASTER,
             (_, true) => 1,
         };
         master.running < max

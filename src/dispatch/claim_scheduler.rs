@@ -13,12 +13,12 @@ use crate::fleet::Fleet;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::claim::{AHEAD, Claim, ClaimRequest};
+use crate::store::queue::claim::{Claim, ClaimRequest, MAX_CLAIM_AHEAD};
 use crate::store::queue::schedule::WakeUp;
 
 /// While the window is nearly full, a claim that gets little room waits this long after the last
 /// one: otherwise each settlement of a few jobs would be followed by a claim of as few.
-const GATHER: Duration = Duration::from_millis(2);
+const CLAIM_GATHER_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Schedules the claims for one broker.
 pub(super) struct ClaimScheduler {
@@ -80,7 +80,7 @@ impl ClaimScheduler {
         let (master, is_probe) = self.limits.begin(bucket);
         let reserved = window.reserve(is_probe);
         let (store, broker) = (self.store.clone(), self.broker.clone());
-        let ask = ClaimRequest { lease: self.lease, most: reserved.0, most_bytes: reserved.1, ahead: AHEAD };
+        let ask = ClaimRequest { lease: self.lease, most: reserved.0, most_bytes: reserved.1, ahead: MAX_CLAIM_AHEAD };
         Some(async move {
             let answer = store.queue.claim_ahead(bucket, &broker, ask).await;
             ClaimAnswer { bucket, reserved, master, begun, answer }
@@ -96,7 +96,7 @@ impl ClaimScheduler {
 
     /// Until when no claim starts because the window has little room.
     fn gathers_until(&self, window: &Window) -> Option<Instant> {
-        self.last_claim.filter(|_| window.has_little_room()).map(|last| last + GATHER)
+        self.last_claim.filter(|_| window.has_little_room()).map(|last| last + CLAIM_GATHER_INTERVAL)
     }
 
     /// Follows the slots of a cluster to other masters.

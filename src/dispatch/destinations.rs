@@ -13,7 +13,7 @@ use crate::config::Broker;
 use crate::telemetry::BrokerMetrics;
 
 /// The most jobs that wait for a place in the share of a destination that may take long.
-const WAITING_MAX: usize = 128;
+const MAX_WAITING_JOBS: usize = 128;
 
 /// The destinations of one broker.
 pub(super) struct Destinations {
@@ -45,7 +45,15 @@ impl Destinations {
         // target of an ingest.
         let shares = Shares::new(jobs_max, bytes_max, settings.allow.len() + 1);
         let allow = Allow::new(&*settings.connector, &settings.allow);
-        Destinations { broker, settings, allow, metrics, shares, waiting_max: (jobs_max / 8).min(WAITING_MAX), pauses: Pauses::default() }
+        Destinations {
+            broker,
+            settings,
+            allow,
+            metrics,
+            shares,
+            waiting_max: (jobs_max / 8).min(MAX_WAITING_JOBS),
+            pauses: Pauses::default(),
+        }
     }
 
     /// Asks for a place for a message of `size` bytes, whose job has waited for one since `since`, as

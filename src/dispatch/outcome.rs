@@ -7,7 +7,7 @@ use dwell_connectors::{Outcome, Token};
 use super::attempt::{AttemptRules, Unconfirmed};
 use super::destinations::Destinations;
 use super::settle_queue::Settlement;
-use super::shares::{PROMPT, Response};
+use super::shares::{QUICK_RESPONSE_LIMIT, Response};
 use crate::clock::{Instant, micros, whole_ms};
 use crate::job::{Confirm, DeadReason};
 use crate::retry::{self, Next};
@@ -57,7 +57,7 @@ impl Outcomes {
         let response = match &outcome {
             Outcome::Confirmed | Outcome::Finished => Response::Confirmed(took),
             Outcome::Unknown(_) if had_time => Response::Unknown,
-            Outcome::Failed(_) if had_time && took >= PROMPT => Response::Unknown,
+            Outcome::Failed(_) if had_time && took >= QUICK_RESPONSE_LIMIT => Response::Unknown,
             // The job's own time was over.
             Outcome::Failed(_) if !had_time && now >= publication.deadline => Response::Nothing,
             Outcome::Throttled { .. } | Outcome::Failed(_) | Outcome::Invalid(_) | Outcome::Unroutable(_) => Response::Answered(took),
@@ -116,7 +116,7 @@ impl Outcomes {
             }
             // A destination that fails late holds its places in the window for as long as one that
             // does not answer.
-            Outcome::Failed(why) if took >= PROMPT => {
+            Outcome::Failed(why) if took >= QUICK_RESPONSE_LIMIT => {
                 destinations.unknown(to, token, false, now, &why);
                 Some(self.fail_on_schedule(&publication, why, destinations))
             }
@@ -149,7 +149,7 @@ impl Outcomes {
     /// Whether a healthy destination would have confirmed in time: a job's time to run may be
     /// shorter than the round trip.
     fn had_time(&self, publication: &Unconfirmed) -> bool {
-        publication.deadline - publication.published >= self.rules.publish_timeout().min(PROMPT)
+        publication.deadline - publication.published >= self.rules.publish_timeout().min(QUICK_RESPONSE_LIMIT)
     }
 
     fn fail_on_schedule(&self, publication: &Unconfirmed, why: String, destinations: &Destinations) -> Settlement {

@@ -11,10 +11,10 @@ use crate::store::queue::settle::{Bury, ClaimToken, Completion, Release, Retry};
 /// A call delays the others of its kind for this long at most, and two calls for twice as long: a single
 /// Redis works on one call at a time, and small calls cost more. A call that takes longer delays no other:
 /// its master hangs, its bucket is damaged, or Redis is far away.
-const PROMPT: Duration = Duration::from_millis(2);
+const MAX_CALL_DELAY: Duration = Duration::from_millis(2);
 /// So many jobs may go in a second call beside a prompt one: Redis then has work while this process
 /// reads an answer.
-const LARGE: usize = CALL_JOBS * 3 / 4;
+const MIN_SECOND_CALL_JOBS: usize = CALL_JOBS * 3 / 4;
 
 /// How one job is settled.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl SettleQueue {
     pub(super) fn next_at(&self) -> Option<Instant> {
         let counts = [self.complete.len(), self.hold.len(), self.retry.len(), self.release.len(), self.bury.len(), self.dropped.len()];
         let is_empty = counts.iter().all(|count| *count == 0);
-        let ends = self.running.values().map(|begun| *begun + PROMPT).filter(|end| self.looked.is_some_and(|looked| looked < *end));
+        let ends = self.running.values().map(|begun| *begun + MAX_CALL_DELAY).filter(|end| self.looked.is_some_and(|looked| looked < *end));
         if is_empty { None } else { ends.min() }
     }
 
@@ -148,9 +148,9 @@ struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    /// How many calls of this kind began less than [`PROMPT`] ago.
+    /// How many calls of this kind began less than [`MAX_CALL_DELAY`] ago.
     fn prompt(&self, kind: CallKind) -> usize {
-        self.running.iter().filter(|((running, _), begun)| *running == kind && self.now < **begun + PROMPT).count()
+        self.running.iter().filter(|((running, _), begun)| *running == kind && self.now < **begun + MAX_CALL_DELAY).count()
     }
 }
 
@@ -167,7 +167,7 @@ fn take<T>(
     }
     let least = match calls.prompt(kind) {
         0 => 1,
-        1 => LARGE,
+        1 => MIN_SECOND_CALL_JOBS,
         _ => return None,
     };
     let turn = calls.turns.get(&kind).copied().unwrap_or(0);
@@ -226,7 +226,7 @@ mod tests {
         (0..3).for_each(|bucket| completed(&mut queue, bucket));
         assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), None]);
         (0..3).for_each(|bucket| completed(&mut queue, bucket));
-        assert_eq!(queue.next_at(), Some(now + PROMPT));
+        assert_eq!(queue.next_at(), Some(now + MAX_CALL_DELAY));
         queue.answered(0, &SettleCall::Complete(Completion::Fired, vec![]));
         // Buckets take turns: bucket 0 has jobs again, and is not the next.
         assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((1, 2)), None]);
@@ -240,18 +240,18 @@ mod tests {
     fn a_large_call_goes_beside_another_and_passes_over_no_small_one() {
         let (mut queue, now) = (SettleQueue::default(), clock::now());
         let done = |queue: &mut SettleQueue, bucket| queue.answered(bucket, &SettleCall::Complete(Completion::Fired, vec![]));
-        let large = |queue: &mut SettleQueue, bucket| (0..LARGE).for_each(|_| completed(queue, bucket));
+        let large = |queue: &mut SettleQueue, bucket| (0..MIN_SECOND_CALL_JOBS).for_each(|_| completed(queue, bucket));
         completed(&mut queue, 0);
         assert_eq!(begun(&mut queue, now), Some((0, 1)));
         [0, 1, 2, 4].iter().for_each(|bucket| large(&mut queue, *bucket));
         completed(&mut queue, 3);
-        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((1, LARGE)), None], "no third call");
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((1, MIN_SECOND_CALL_JOBS)), None], "no third call");
         done(&mut queue, 0);
-        assert_eq!(begun(&mut queue, now), Some((2, LARGE)));
+        assert_eq!(begun(&mut queue, now), Some((2, MIN_SECOND_CALL_JOBS)));
         done(&mut queue, 1);
         assert_eq!(begun(&mut queue, now), None, "bucket 3 has one job, and bucket 4 comes after it");
         done(&mut queue, 2);
-        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((3, 1)), Some((4, LARGE))]);
+        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((3, 1)), Some((4, MIN_SECOND_CALL_JOBS))]);
     }
 
     #[test]
@@ -262,9 +262,9 @@ mod tests {
         queue.push(0, Settlement::Drop(job()));
         assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), None]);
         completed(&mut queue, 0);
-        let later = now + PROMPT;
+        let later = now + MAX_CALL_DELAY;
         assert_eq!([begun(&mut queue, later), begun(&mut queue, later)], [Some((1, 1)), None], "bucket 0 has a call that runs");
-        assert_eq!(queue.next_at(), Some(later + PROMPT));
+        assert_eq!(queue.next_at(), Some(later + MAX_CALL_DELAY));
         queue.answered(0, &SettleCall::Complete(Completion::Fired, vec![]));
         assert_eq!(begun(&mut queue, later), None, "the call of bucket 1 runs");
         queue.answered(1, &SettleCall::Complete(Completion::Fired, vec![]));

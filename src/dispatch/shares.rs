@@ -12,20 +12,20 @@ use crate::clock::Instant;
 /// destination may answer for the first time until then.
 pub(super) const SHARE_WAIT: Duration = Duration::from_millis(500);
 /// What a destination was is remembered for this long after an answer.
-const TRUST: Duration = Duration::from_secs(60);
+const STATUS_TTL: Duration = Duration::from_secs(60);
 /// A destination is quick if its last answer took no longer, and slow while no answer has come for this
 /// long. An error that took longer counts as no answer. An unknown outcome that came sooner, because the
 /// job's time to run was over, says nothing about the destination.
-pub(super) const PROMPT: Duration = Duration::from_secs(2);
+pub(super) const QUICK_RESPONSE_LIMIT: Duration = Duration::from_secs(2);
 /// After this many destinations of one pattern in a row that did not confirm, the others of the
 /// pattern get less.
-const SILENT_MAX: usize = 3;
+const MAX_SILENT_DESTINATIONS: usize = 3;
 /// How many destinations without publications are remembered.
-const REMEMBERED: usize = 4096;
+const MAX_IDLE_DESTINATIONS: usize = 4096;
 /// How often destinations are removed whose answers are too old.
-const CLEANUP: Duration = Duration::from_secs(1);
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often destinations are looked at that may have become slow.
-const JUDGE: Duration = Duration::from_millis(50);
+const CLASSIFY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An amount of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -115,7 +115,7 @@ pub(super) struct Shares {
     max: Amount,
     /// New destinations find so many places beside slow ones that hold all of theirs.
     new_min: Amount,
-    /// The bound of all destinations of one pattern that are not quick, once [`SILENT_MAX`] of them did not
+    /// The bound of all destinations of one pattern that are not quick, once [`MAX_SILENT_DESTINATIONS`] of them did not
     /// confirm.
     silent_pattern_max: Amount,
     /// All but a 32nd of the window: the bound of all destinations together. The rest is for those that
@@ -132,7 +132,7 @@ pub(super) struct Shares {
     slow: Amount,
     patterns: Vec<Pattern>,
     cleaned: Option<Instant>,
-    judged: Option<Instant>,
+    classified_at: Option<Instant>,
 }
 
 /// The destinations of one pattern of `allow`. Each may be of a single job (a subject for each
@@ -182,20 +182,20 @@ impl Shares {
             slow: Amount::default(),
             patterns: (0..patterns).map(|_| Pattern::default()).collect(),
             cleaned: None,
-            judged: None,
+            classified_at: None,
         }
     }
 
     /// Takes a place for a message of `bytes`, if the share has one. `pattern`: the index of the
     /// pattern of a destination that is not known yet.
     pub(super) fn enter(&mut self, to: &Destination, bytes: usize, now: Instant, pattern: impl FnOnce() -> usize) -> ShareState {
-        self.judge(now);
+        self.classify(now);
         if !self.targets.contains_key(to) {
             let target = Target { in_flight: Amount::default(), pattern: pattern(), pace: Pace::New, answered: None, since: now };
             self.targets.insert(to.clone(), target);
         }
         let Some(target) = self.targets.get_mut(to) else { return ShareState::Full };
-        if target.answered.is_some_and(|at| now >= at + TRUST) {
+        if target.answered.is_some_and(|at| now >= at + STATUS_TTL) {
             target.answered = None;
             if target.pace != Pace::Slow || target.in_flight.jobs == 0 {
                 set_pace(target, Pace::New, (&mut self.new, &mut self.slow), &mut self.patterns);
@@ -214,7 +214,7 @@ impl Shares {
             Pace::New => unproven.fits(bytes, self.max) || self.new.fits(bytes, self.new_min),
             Pace::Slow => is_alone || unproven.fits(bytes, self.max),
         };
-        let is_silent = pace != Pace::Quick && pattern.silent >= SILENT_MAX;
+        let is_silent = pace != Pace::Quick && pattern.silent >= MAX_SILENT_DESTINATIONS;
         let others = has_room && (!is_silent || pattern.in_flight.fits(bytes, self.silent_pattern_max));
         let has_place = (is_idle && pace != Pace::Slow) || self.total.fits(bytes, self.shared);
         if others && has_place && in_flight.fits(bytes, bound) {
@@ -268,7 +268,7 @@ impl Shares {
         let pace = match response {
             Response::Confirmed(took) | Response::Answered(took) => {
                 target.answered = Some(now);
-                if took <= PROMPT { Pace::Quick } else { Pace::Slow }
+                if took <= QUICK_RESPONSE_LIMIT { Pace::Quick } else { Pace::Slow }
             }
             Response::Unknown => {
                 target.answered = None;
@@ -290,11 +290,11 @@ impl Shares {
                 Response::Unknown if is_idle => pattern.silent += 1,
                 _ => {}
             }
-            should_log = pattern.silent == SILENT_MAX && !pattern.logged;
+            should_log = pattern.silent == MAX_SILENT_DESTINATIONS && !pattern.logged;
             pattern.logged |= should_log;
         }
         set_pace(target, pace, (&mut self.new, &mut self.slow), &mut self.patterns);
-        if is_idle && (target.answered.is_none() || self.targets.len() > REMEMBERED) {
+        if is_idle && (target.answered.is_none() || self.targets.len() > MAX_IDLE_DESTINATIONS) {
             self.targets.remove(to);
         }
         should_log
@@ -304,7 +304,7 @@ impl Shares {
     /// share may come back. For those of a slow one, a single place is not enough.
     #[must_use]
     pub(super) fn leaves_room(&self, to: &Destination, took: Duration, now: Instant) -> bool {
-        let Some(target) = self.targets.get(to).filter(|_| took > PROMPT) else { return true };
+        let Some(target) = self.targets.get(to).filter(|_| took > QUICK_RESPONSE_LIMIT) else { return true };
         let is_alone = self.is_alone(target.in_flight, now);
         let bound = self.bound(target.pace, target.in_flight, target.answered.is_some(), is_alone);
         is_alone || target.in_flight.leaves_quarter(bound)
@@ -327,12 +327,12 @@ impl Shares {
     }
 
     /// Finds destinations that have become slow without an outcome.
-    fn judge(&mut self, now: Instant) {
-        if self.busy == 0 || self.judged.is_some_and(|judged| now < judged + JUDGE) {
+    fn classify(&mut self, now: Instant) {
+        if self.busy == 0 || self.classified_at.is_some_and(|classified_at| now < classified_at + CLASSIFY_INTERVAL) {
             return;
         }
-        self.judged = Some(now);
-        let holds_long = |target: &&mut Target| target.in_flight.jobs > 0 && now >= target.since + PROMPT;
+        self.classified_at = Some(now);
+        let holds_long = |target: &&mut Target| target.in_flight.jobs > 0 && now >= target.since + QUICK_RESPONSE_LIMIT;
         for target in self.targets.values_mut().filter(holds_long) {
             set_pace(target, Pace::Slow, (&mut self.new, &mut self.slow), &mut self.patterns);
         }
@@ -340,9 +340,9 @@ impl Shares {
 
     /// Removes destinations whose answers are too old: producers name them, so they may be many.
     pub(super) fn forget(&mut self, now: Instant) {
-        if self.cleaned.is_none_or(|cleaned| now >= cleaned + CLEANUP) {
+        if self.cleaned.is_none_or(|cleaned| now >= cleaned + CLEANUP_INTERVAL) {
             self.cleaned = Some(now);
-            self.targets.retain(|_, target| target.in_flight.jobs > 0 || target.answered.is_some_and(|at| now < at + TRUST));
+            self.targets.retain(|_, target| target.in_flight.jobs > 0 || target.answered.is_some_and(|at| now < at + STATUS_TTL));
         }
     }
 }
@@ -398,8 +398,8 @@ mod tests {
         });
     }
 
-    const FAST: Response = Response::Confirmed(MS);
-    const LATE: Response = Response::Confirmed(Duration::from_secs(10));
+    const FAST_CONFIRM: Response = Response::Confirmed(MS);
+    const LATE_CONFIRM: Response = Response::Confirmed(Duration::from_secs(10));
 
     #[test]
     fn a_new_destination_has_half_while_it_is_alone_and_few_places_beside_others() {
@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(enter(&mut shares, "silent", now + 9 * SHARE_WAIT), ShareState::Soon, "its own share is full, not the window");
         assert_eq!([out(&mut shares, "silent too", now), out(&mut shares, "quick", now)], [4, 4]);
         assert_eq!(enter(&mut shares, "quick", now), ShareState::Later);
-        leave(&mut shares, "quick", 1, FAST, now);
+        leave(&mut shares, "quick", 1, FAST_CONFIRM, now);
         assert_eq!(out(&mut shares, "quick", now) + 519, 992, "all but the places for those that have none");
         // Then it does not confirm either.
         leave(&mut shares, "quick", 1, Response::Unknown, now);
@@ -422,20 +422,20 @@ mod tests {
     fn a_slow_destination_has_the_window_only_while_it_is_alone() {
         let (mut shares, now) = (Shares::new(1024, 1 << 30, 2), clock::now());
         assert_eq!(out(&mut shares, "slow", now), 512);
-        leave(&mut shares, "slow", 1, LATE, now);
+        leave(&mut shares, "slow", 1, LATE_CONFIRM, now);
         let leaves_room = |shares: &Shares, took| shares.leaves_room(&to("slow"), took, now);
-        assert!(leaves_room(&shares, PROMPT + MS), "nobody else needs the room");
+        assert!(leaves_room(&shares, QUICK_RESPONSE_LIMIT + MS), "nobody else needs the room");
         assert_eq!(out(&mut shares, "slow", now), 896 - 511);
         // Beside a new destination the slow one has half of what slow ones may have.
         assert_eq!(enter(&mut shares, "new", now), ShareState::Taken);
-        assert!(!leaves_room(&shares, PROMPT + MS) && leaves_room(&shares, PROMPT));
-        leave(&mut shares, "slow", 1, LATE, now);
+        assert!(!leaves_room(&shares, QUICK_RESPONSE_LIMIT + MS) && leaves_room(&shares, QUICK_RESPONSE_LIMIT));
+        leave(&mut shares, "slow", 1, LATE_CONFIRM, now);
         assert_eq!(out(&mut shares, "slow", now), 0);
         // The jobs that wait for its share come back for a quarter of it, not for one place.
-        leave(&mut shares, "slow", 895 - 337, LATE, now);
-        assert!(!leaves_room(&shares, PROMPT + MS));
-        leave(&mut shares, "slow", 1, LATE, now);
-        assert!(leaves_room(&shares, PROMPT + MS));
+        leave(&mut shares, "slow", 895 - 337, LATE_CONFIRM, now);
+        assert!(!leaves_room(&shares, QUICK_RESPONSE_LIMIT + MS));
+        leave(&mut shares, "slow", 1, LATE_CONFIRM, now);
+        assert!(leaves_room(&shares, QUICK_RESPONSE_LIMIT + MS));
         assert_eq!(out(&mut shares, "slow", now) + 336, 896 / 2);
         leave(&mut shares, "new", 1, Response::Nothing, now);
         assert_eq!(out(&mut shares, "slow", now) + 448, 896);
@@ -446,24 +446,24 @@ mod tests {
         let (mut shares, now) = (Shares::new(1024, 1 << 30, 1), clock::now());
         for name in ["a", "b"] {
             assert_eq!(enter(&mut shares, name, now), ShareState::Taken);
-            leave(&mut shares, name, 1, Response::Confirmed(PROMPT), now);
+            leave(&mut shares, name, 1, Response::Confirmed(QUICK_RESPONSE_LIMIT), now);
         }
         assert_eq!([out(&mut shares, "a", now), out(&mut shares, "b", now)], [896, 96]);
-        assert!(shares.leaves_room(&to("a"), PROMPT, now), "a confirm ends the pause of those that wait");
+        assert!(shares.leaves_room(&to("a"), QUICK_RESPONSE_LIMIT, now), "a confirm ends the pause of those that wait");
     }
 
     #[test]
     fn a_destination_that_stalls_leaves_room_for_new_ones_of_its_pattern_too() {
         let (mut shares, now) = (Shares::new(1024, 1 << 30, 2), clock::now());
         assert_eq!(enter(&mut shares, "stalls", now), ShareState::Taken);
-        leave(&mut shares, "stalls", 1, FAST, now);
+        leave(&mut shares, "stalls", 1, FAST_CONFIRM, now);
         assert_eq!(out(&mut shares, "stalls", now), 896);
-        let stalled = now + PROMPT;
+        let stalled = now + QUICK_RESPONSE_LIMIT;
         for n in 0..16 {
             assert_eq!(out(&mut shares, &format!("new-{n}"), stalled), 4);
         }
         assert_eq!(enter(&mut shares, "one more", stalled), ShareState::Later);
-        leave(&mut shares, "new-0", 1, FAST, stalled);
+        leave(&mut shares, "new-0", 1, FAST_CONFIRM, stalled);
         assert_eq!(out(&mut shares, "new-0", stalled) + 896 + 63, 992);
     }
 
@@ -473,13 +473,13 @@ mod tests {
         let names: Vec<String> = (0..8).map(|n| format!("stalls-{n}")).collect();
         for name in names.iter().map(String::as_str).chain(["healthy"]) {
             assert_eq!(enter(&mut shares, name, now), ShareState::Taken);
-            leave(&mut shares, name, 1, FAST, now);
+            leave(&mut shares, name, 1, FAST_CONFIRM, now);
         }
         let taken = (0..200 * 8).filter(|n| enter(&mut shares, &names[n % 8], now) == ShareState::Taken).count();
         assert_eq!(taken, 992);
-        for at in [now, now + PROMPT, now + 7 * PROMPT] {
+        for at in [now, now + QUICK_RESPONSE_LIMIT, now + 7 * QUICK_RESPONSE_LIMIT] {
             assert_eq!([0, 1].map(|_| enter(&mut shares, "healthy", at)), [ShareState::Taken, ShareState::Soon]);
-            leave(&mut shares, "healthy", 1, FAST, at);
+            leave(&mut shares, "healthy", 1, FAST_CONFIRM, at);
             assert_eq!(enter(&mut shares, "new", at), ShareState::Taken);
             leave(&mut shares, "new", 1, Response::Unknown, at);
             assert_ne!(enter(&mut shares, &names[0], at), ShareState::Taken);
@@ -494,7 +494,7 @@ mod tests {
             // Each was quick before. Then they answer after 10 s.
             for name in slow.iter().map(String::as_str).chain(["healthy"]) {
                 assert_eq!(enter(&mut shares, name, now), ShareState::Taken);
-                leave(&mut shares, name, 1, FAST, now);
+                leave(&mut shares, name, 1, FAST_CONFIRM, now);
             }
             let mut held = std::collections::VecDeque::new();
             for second in 0..60_u64 {
@@ -506,14 +506,14 @@ mod tests {
                     }
                     now += 1000 * MS / count;
                     assert_eq!(enter(&mut shares, "healthy", now), ShareState::Taken, "{second} s beside {count}");
-                    leave(&mut shares, "healthy", 1, FAST, now);
+                    leave(&mut shares, "healthy", 1, FAST_CONFIRM, now);
                 }
                 let new = format!("new-{second}");
                 assert_eq!(enter(&mut shares, &new, now), ShareState::Taken, "{second} s beside {count}");
-                leave(&mut shares, &new, 1, FAST, now);
+                leave(&mut shares, &new, 1, FAST_CONFIRM, now);
                 while held.front().is_some_and(|(since, _)| since + 10 <= second) {
                     let (_, name) = held.pop_front().unwrap();
-                    leave(&mut shares, name, 1, LATE, now);
+                    leave(&mut shares, name, 1, LATE_CONFIRM, now);
                 }
             }
             assert!(held.len() > 500, "{count} slow ones use {} places", held.len());
@@ -524,7 +524,7 @@ mod tests {
     fn many_silent_destinations_leave_room_for_one_that_answers() {
         let (mut shares, now) = (Shares::new(64, 1 << 20, 2), clock::now());
         assert_eq!(out(&mut shares, "healthy", now), 32);
-        leave(&mut shares, "healthy", 32, FAST, now);
+        leave(&mut shares, "healthy", 32, FAST_CONFIRM, now);
         let silent = |n: usize| format!("silent-{n}");
         let taken = (0..1000).take_while(|n| enter(&mut shares, &silent(*n), now) == ShareState::Taken).count();
         assert_eq!(taken, 56);
@@ -548,11 +548,11 @@ mod tests {
         for n in 0..100 {
             assert_eq!(shares.enter(&healthy(n), 10, now, || 1), ShareState::Taken);
             if n >= 20 {
-                shares.leave(&healthy(n), 10, FAST, now);
+                shares.leave(&healthy(n), 10, FAST_CONFIRM, now);
             }
         }
         // One of them confirms: the bound of the pattern is lifted.
-        leave(&mut shares, &silent(100), 1, FAST, now);
+        leave(&mut shares, &silent(100), 1, FAST_CONFIRM, now);
         assert_eq!(taken(&mut shares, 200..300), 56 - 20 - 7);
     }
 
@@ -567,16 +567,16 @@ mod tests {
             [ShareState::Taken, ShareState::Soon],
             "a large one goes alone"
         );
-        shares.leave(&large, 5000, FAST, now);
+        shares.leave(&large, 5000, FAST_CONFIRM, now);
         assert_eq!([300, 300].map(|bytes| shares.enter(&large, bytes, now, || 0)), [ShareState::Taken; 2]);
-        shares.enter(&to("other"), 1, now + PROMPT, || 0);
+        shares.enter(&to("other"), 1, now + QUICK_RESPONSE_LIMIT, || 0);
         (0..2).for_each(|_| {
-            shares.leave(&large, 300, Response::Nothing, now + PROMPT);
+            shares.leave(&large, 300, Response::Nothing, now + QUICK_RESPONSE_LIMIT);
         });
-        shares.leave(&to("other"), 1, Response::Nothing, now + PROMPT);
+        shares.leave(&to("other"), 1, Response::Nothing, now + QUICK_RESPONSE_LIMIT);
         shares.forget(now);
         assert_eq!(shares.targets.len(), 1);
-        shares.forget(now + TRUST);
+        shares.forget(now + STATUS_TTL);
         assert_eq!((shares.targets.len(), shares.busy), (0, 0));
         assert_eq!([shares.total, shares.new, shares.slow], [Amount::default(); 3]);
         assert_eq!(shares.patterns[0].in_flight, Amount::default());

@@ -5,7 +5,7 @@ use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 
 /// Claims may bring this many jobs more than have a place: as many as all claims of a single server at
 /// a time. Otherwise the window would be empty by as many as are on their way from Redis.
-const AHEAD_MAX: usize = 4 * CALL_JOBS;
+const MAX_JOBS_AHEAD: usize = 4 * CALL_JOBS;
 
 /// Counts jobs from their publication until the store has settled them: after a kill, these may come
 /// twice. Beside them, some jobs are claimed ahead and wait for a place. The bytes of both are counted
@@ -29,7 +29,7 @@ impl Window {
 
     /// How many jobs more may be claimed. While the window has no free place, none is claimed.
     fn room(&self) -> usize {
-        let ahead_max = AHEAD_MAX.min(self.jobs_max / 2);
+        let ahead_max = MAX_JOBS_AHEAD.min(self.jobs_max / 2);
         if self.has_place() { (self.jobs_max + ahead_max).saturating_sub(self.jobs + self.ahead) } else { 0 }
     }
 

@@ -16,21 +16,21 @@ use crate::config::Limits;
 use crate::view::FetchedJob;
 
 /// The memory of all calls until they are answered, bytes, unless a body of `limits.max_body` needs more.
-const CALLS: usize = 64 << 20;
+const CALL_MEMORY_BYTES: usize = 64 << 20;
 /// That of the large answers of the probes.
-const OF_PROBES: usize = 8 << 20;
+const PROBE_MEMORY_BYTES: usize = 8 << 20;
 /// The memory that a call may need for each byte of the largest body.
-const OF_LARGEST: u64 = 24;
+const MEMORY_PER_BODY_BYTE: u64 = 24;
 /// An answer of so many bytes takes no more than its connection has.
-pub(super) const SMALL: usize = 16 << 10;
+pub(super) const UNRESERVED_ANSWER_BYTES: usize = 16 << 10;
 /// So many bytes are taken without a closer count.
-const FEW: usize = 1 << 20;
+const MAX_ESTIMATED_BYTES: usize = 1 << 20;
 /// More than what a fetched job is as JSON besides its body and its headers.
-const JOB: usize = 1 << 10;
+const JOB_JSON_OVERHEAD_BYTES: usize = 1 << 10;
 /// What a byte may become in JSON.
-const ESCAPED: usize = 6;
+const MAX_JSON_BYTES_PER_BYTE: usize = 6;
 /// What an element of a JSON text takes in memory at most, besides its text.
-const ELEMENT: usize = 256;
+const ELEMENT_OVERHEAD_BYTES: usize = 256;
 
 /// The memory of all calls of some listeners. Clones share it.
 #[derive(Debug, Clone)]
@@ -51,15 +51,15 @@ impl Memory {
     /// The memory of the calls of an instance.
     #[must_use]
     pub fn of(limits: &Limits) -> Memory {
-        let largest = usize::try_from(limits.max_body.saturating_mul(OF_LARGEST)).unwrap_or(usize::MAX);
-        let calls = CALLS.max(largest);
+        let largest = usize::try_from(limits.max_body.saturating_mul(MEMORY_PER_BODY_BYTE)).unwrap_or(usize::MAX);
+        let calls = CALL_MEMORY_BYTES.max(largest);
         Memory::new(calls, calls / 8 * 3)
     }
 
     /// That of the probes, which answer whatever other calls take.
     #[must_use]
     pub fn of_probes() -> Memory {
-        Memory::new(OF_PROBES, OF_PROBES)
+        Memory::new(PROBE_MEMORY_BYTES, PROBE_MEMORY_BYTES)
     }
 
     /// Without a bound.
@@ -154,7 +154,7 @@ impl Account {
     /// There is no room for it.
     pub(super) fn count_answer(&self, bytes: usize) -> Result<(), UsedUp> {
         self.keep(bytes);
-        if bytes <= SMALL || self.0.answer.lock().is_some() {
+        if bytes <= UNRESERVED_ANSWER_BYTES || self.0.answer.lock().is_some() {
             self.keep(0);
             return Ok(());
         }
@@ -166,8 +166,8 @@ impl Account {
     /// Takes what this JSON text needs when it is read. Whether it may ever be there.
     pub(crate) async fn read(&self, json: &[u8]) -> Result<bool, UsedUp> {
         // Every value but the first of a list or an object follows a comma.
-        let most = memchr::memchr_iter(b',', json).count() * ELEMENT;
-        let bytes = if most <= FEW { most } else { elements(json) * ELEMENT };
+        let most = memchr::memchr_iter(b',', json).count() * ELEMENT_OVERHEAD_BYTES;
+        let bytes = if most <= MAX_ESTIMATED_BYTES { most } else { elements(json) * ELEMENT_OVERHEAD_BYTES };
         if bytes > self.0.memory.calls().bytes() {
             return Ok(false);
         }
@@ -179,7 +179,7 @@ impl Account {
     pub(super) async fn for_answer(&self, bytes: usize) -> Result<Option<Transfer>, UsedUp> {
         self.count_answer(bytes)?;
         let share = self.0.answer.lock().take();
-        if bytes <= SMALL {
+        if bytes <= UNRESERVED_ANSWER_BYTES {
             return Ok(None);
         }
         let share = match share {
@@ -201,13 +201,13 @@ impl Account {
         bytes: usize,
         most: usize,
     ) -> Result<Vec<u8>, UsedUp> {
-        if bytes <= SMALL {
+        if bytes <= UNRESERVED_ANSWER_BYTES {
             return Ok(serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap_or_default());
         }
         // A text that is not large is written once, within more room than it needs.
         let count = jobs().size_hint().1.unwrap_or(usize::MAX);
-        let bound = count.saturating_mul(JOB).saturating_add(bytes.saturating_mul(ESCAPED));
-        if bound <= FEW && bytes < most {
+        let bound = count.saturating_mul(JOB_JSON_OVERHEAD_BYTES).saturating_add(bytes.saturating_mul(MAX_JSON_BYTES_PER_BYTE));
+        if bound <= MAX_ESTIMATED_BYTES && bytes < most {
             let mut share = self.answer(bound).await?;
             let json = serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap_or_default();
             share.shrink_to(json.len());
@@ -305,41 +305,48 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_larger_than_the_memory_goes_out_alone() {
-        let account = account(4 * SMALL);
-        let job = Job::for_queue("emails", vec![1; SMALL]);
-        let json = account.json(|| std::iter::once(FetchedJob::peeked("a", &job, 0, 0)), SMALL + 1, usize::MAX).await.unwrap();
-        assert!(json.len() > 4 * SMALL);
+        let account = account(4 * UNRESERVED_ANSWER_BYTES);
+        let job = Job::for_queue("emails", vec![1; UNRESERVED_ANSWER_BYTES]);
+        let json =
+            account.json(|| std::iter::once(FetchedJob::peeked("a", &job, 0, 0)), UNRESERVED_ANSWER_BYTES + 1, usize::MAX).await.unwrap();
+        assert!(json.len() > 4 * UNRESERVED_ANSWER_BYTES);
         let share = account.for_answer(json.len()).await.unwrap().unwrap();
-        assert_eq!((share.bytes(), account.for_answer(SMALL + 1).await.err()), (4 * SMALL, Some(UsedUp)));
-        assert!(account.grow(4 * SMALL).is_ok(), "other calls have their own");
+        assert_eq!(
+            (share.bytes(), account.for_answer(UNRESERVED_ANSWER_BYTES + 1).await.err()),
+            (4 * UNRESERVED_ANSWER_BYTES, Some(UsedUp))
+        );
+        assert!(account.grow(4 * UNRESERVED_ANSWER_BYTES).is_ok(), "other calls have their own");
         // An answer that waits for its room counts as its call.
-        assert_eq!(account.for_answer(SMALL + 1).await.err(), Some(UsedUp));
+        assert_eq!(account.for_answer(UNRESERVED_ANSWER_BYTES + 1).await.err(), Some(UsedUp));
         let other = Account::new(&account.0.memory, HangUp::default());
         let begun = crate::clock::now();
-        assert_eq!((account.grow(4 * SMALL), other.for_answer(SMALL + 1).await.err()), (Ok(()), Some(UsedUp)));
+        assert_eq!(
+            (account.grow(4 * UNRESERVED_ANSWER_BYTES), other.for_answer(UNRESERVED_ANSWER_BYTES + 1).await.err()),
+            (Ok(()), Some(UsedUp))
+        );
         assert_eq!(crate::clock::now(), begun, "nothing waits that is not counted");
     }
 
     #[tokio::test(start_paused = true)]
     async fn jobs_are_counted_before_they_are_written() {
-        let job = Job::for_queue("emails", vec![1; SMALL]);
+        let job = Job::for_queue("emails", vec![1; UNRESERVED_ANSWER_BYTES]);
         let jobs = || (0..10).map(|_| FetchedJob::peeked("a", &job, 0, 0));
         let account = account(1 << 20);
         let whole = serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap();
         // Each byte is six in JSON.
-        assert!(whole.len() > 60 * SMALL);
-        assert!(account.json(jobs, 10 * SMALL, usize::MAX).await.unwrap() == whole);
-        assert_eq!(account.json(jobs, 10 * SMALL, usize::MAX).await, Err(UsedUp));
+        assert!(whole.len() > 60 * UNRESERVED_ANSWER_BYTES);
+        assert!(account.json(jobs, 10 * UNRESERVED_ANSWER_BYTES, usize::MAX).await.unwrap() == whole);
+        assert_eq!(account.json(jobs, 10 * UNRESERVED_ANSWER_BYTES, usize::MAX).await, Err(UsedUp));
         assert_eq!(held(account.for_answer(whole.len()).await), Some(whole.len()));
-        let cut = account.json(jobs, 10 * SMALL, 8 * SMALL).await.unwrap();
+        let cut = account.json(jobs, 10 * UNRESERVED_ANSWER_BYTES, 8 * UNRESERVED_ANSWER_BYTES).await.unwrap();
         assert_eq!(cut, serde_json::to_vec(&Fetched::of(jobs().take(2).collect())).unwrap());
         assert_eq!(held(account.for_answer(cut.len()).await), Some(cut.len()));
-        assert_eq!(held(account.for_answer(SMALL).await), None);
+        assert_eq!(held(account.for_answer(UNRESERVED_ANSWER_BYTES).await), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_text_that_can_never_be_read_is_told_apart() {
-        let account = account(ELEMENT * 3);
+        let account = account(ELEMENT_OVERHEAD_BYTES * 3);
         assert_eq!(
             (account.read(b"[1,2,3,4]").await, account.read(b"[1,2]").await, account.read(b"[1,2,3,4,5]").await),
             (Ok(true), Err(UsedUp), Ok(false))

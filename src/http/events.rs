@@ -12,7 +12,7 @@ use futures_util::stream;
 use super::Problem;
 use super::api::Api;
 use super::caller::Caller;
-use super::feed::LISTENERS_MAX;
+use super::feed::MAX_LISTENERS;
 
 /// Stream the counts
 ///
@@ -24,7 +24,7 @@ use super::feed::LISTENERS_MAX;
 pub(super) async fn events(State(api): State<Api>, caller: Caller) -> Result<Response, Problem> {
     let feed = &api.inner.feed;
     let Some((receiver, must_poll)) = feed.subscribe() else {
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("the limit of {LISTENERS_MAX} listeners is reached")));
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("the limit of {MAX_LISTENERS} listeners is reached")));
     };
     if must_poll {
         tokio::spawn(poll(api.clone()));

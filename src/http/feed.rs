@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 
 /// How often Redis is asked.
-const INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The most listeners: each holds a connection.
-pub(super) const LISTENERS_MAX: usize = 64;
+pub(super) const MAX_LISTENERS: usize = 64;
 
 /// The name and the data of an event.
 pub(super) type SharedEvent = (&'static str, Arc<str>);
@@ -40,7 +40,7 @@ impl Feed {
     /// Adds a listener, and returns whether the caller must start to poll; `None` where too many
     /// listen.
     pub(super) fn subscribe(&self) -> Option<(watch::Receiver<LastEvent>, bool)> {
-        if self.last.receiver_count() >= LISTENERS_MAX {
+        if self.last.receiver_count() >= MAX_LISTENERS {
             return None;
         }
         let mut is_polled = self.is_polled.lock();
@@ -88,7 +88,7 @@ impl Feed {
 
     /// Waits until the next poll.
     pub(super) async fn pause(&self) {
-        self.stop.run_until_cancelled(clock::sleep(INTERVAL)).await;
+        self.stop.run_until_cancelled(clock::sleep(POLL_INTERVAL)).await;
     }
 
     /// The token that ends all streams.

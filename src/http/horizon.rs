@@ -13,7 +13,7 @@ use crate::units::parse_duration_ms;
 use crate::view;
 
 /// The most steps: each costs a count in every bucket for every broker.
-const STEPS_MAX: u64 = 500;
+const MAX_STEPS: u64 = 500;
 
 /// How far to look ahead, and the length of a step.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -44,9 +44,9 @@ pub(super) async fn horizon(State(api): State<Api>, caller: Caller, Query(ahead)
     }
     let to_ms = read("to", &ahead.to)?.unwrap_or(step_ms.saturating_mul(60));
     let count = to_ms.div_ceil(step_ms);
-    if count > STEPS_MAX {
+    if count > MAX_STEPS {
         return Err(Problem::bad(format!(
-            "that is {count} steps, and at most {STEPS_MAX} are counted: make `step` longer or `to` shorter"
+            "that is {count} steps, and at most {MAX_STEPS} are counted: make `step` longer or `to` shorter"
         )));
     }
     let steps = api.inner.apply.store.reader.horizon(step_ms, u32::try_from(count).unwrap_or(0), caller.queue_filter().as_ref()).await?;

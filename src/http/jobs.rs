@@ -19,12 +19,12 @@ use crate::units::{parse_time_ms, quote};
 use crate::view;
 
 /// The default length of a page.
-const PAGE: usize = 100;
+const DEFAULT_PAGE_JOBS: usize = 100;
 /// The most jobs of a page.
-const LONGEST_PAGE: usize = 1000;
+const MAX_PAGE_JOBS: usize = 1000;
 
 /// What a page may take while it is read.
-const PAGE_ROOM: usize = 8 << 20;
+const PAGE_MEMORY_BYTES: usize = 8 << 20;
 
 /// The filter of a list.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -88,7 +88,7 @@ pub(super) async fn list(
     Query(filter): Query<Filter>,
 ) -> Result<Json<Page>, Problem> {
     let query = list::Query { queues: caller.queue_filter(), ..filter.read()? };
-    account.take(PAGE_ROOM).await?;
+    account.take(PAGE_MEMORY_BYTES).await?;
     let place = query.place;
     let page = api.inner.apply.store.reader.list(&query).await?;
     let jobs = page.jobs.iter().map(|found| view::Job::of(found, &api.inner.apply.retry_ms)).collect();
@@ -148,9 +148,9 @@ impl Filter {
         let time = |name: &str, text: Option<String>| {
             text.map(|text| parse_time_ms(&text)).transpose().map_err(|why| Problem::bad(format!("{name}: {why}")))
         };
-        let limit = self.limit.unwrap_or(PAGE);
-        if !(1..=LONGEST_PAGE).contains(&limit) {
-            return Err(Problem::bad(format!("limit: {limit} is not from 1 to {LONGEST_PAGE}")));
+        let limit = self.limit.unwrap_or(DEFAULT_PAGE_JOBS);
+        if !(1..=MAX_PAGE_JOBS).contains(&limit) {
+            return Err(Problem::bad(format!("limit: {limit} is not from 1 to {MAX_PAGE_JOBS}")));
         }
         let after = self.cursor.map(|text| {
             spot(place, &text)

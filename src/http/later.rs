@@ -17,26 +17,26 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 
 /// The answer of a call that waits. Dropped, the call ends.
-pub(super) type Later = Pin<Box<dyn Future<Output = Response> + Send>>;
+pub(super) type DeferredResponse = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// In the extensions of the response that stands for an answer. Those must be clones and shared, so
 /// the first to take it has it.
 #[derive(Clone)]
-struct Standing(Arc<Mutex<Option<Later>>>);
+struct Placeholder(Arc<Mutex<Option<DeferredResponse>>>);
 
 /// The response that stands for this answer.
 pub(crate) fn later(answer: impl Future<Output = Response> + Send + 'static) -> Response {
-    let later: Later = Box::pin(answer);
+    let later: DeferredResponse = Box::pin(answer);
     let mut response = Response::default();
     // Nobody sees it, as long as the listener takes the answer.
     *response.status_mut() = StatusCode::ACCEPTED;
-    response.extensions_mut().insert(Standing(Arc::new(Mutex::new(Some(later)))));
+    response.extensions_mut().insert(Placeholder(Arc::new(Mutex::new(Some(later)))));
     response
 }
 
 /// The answer that this response stands for.
-pub(super) fn take(response: &mut Response) -> Option<Later> {
-    let Standing(later) = response.extensions_mut().remove()?;
+pub(super) fn take(response: &mut Response) -> Option<DeferredResponse> {
+    let Placeholder(later) = response.extensions_mut().remove()?;
     later.lock().take()
 }
 

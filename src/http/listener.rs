@@ -32,14 +32,14 @@ use crate::clock;
 use connection::TimedIo;
 use conversation::{Calls, converse};
 pub use room::Room;
-use slots::{CONNECTIONS_MAX, Slot, Slots};
+use slots::{MAX_CONNECTIONS, Slot, Slots};
 
 /// How long the end waits for slow clients.
-pub const GRACE: Duration = Duration::from_secs(1);
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// The most connections of a listener for consumers, each of which may wait for a minute.
-pub const CONSUMERS_MAX: usize = 16_384;
+pub const MAX_CONSUMER_CONNECTIONS: usize = 16_384;
 /// The pause after a failed accept: no file descriptor is left, or all connections are busy.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why an address could not be bound.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +100,7 @@ impl Listener {
             let listener = bind::bind(listen).await?;
             let address = listener.local_addr()?;
             let (room, memory) = (Room::default(), Memory::endless());
-            Ok(Listener { listener, address, most: CONNECTIONS_MAX, most_of_peer: CONNECTIONS_MAX / 2, room, memory })
+            Ok(Listener { listener, address, most: MAX_CONNECTIONS, most_of_peer: MAX_CONNECTIONS / 2, room, memory })
         };
         bound.await.map_err(|error: io::Error| {
             let listen = listen.to_owned();
@@ -119,11 +119,11 @@ impl Listener {
         })
     }
 
-    /// The same for consumers that wait: at most [`CONSUMERS_MAX`] connections, three quarters of them
+    /// The same for consumers that wait: at most [`MAX_CONSUMER_CONNECTIONS`] connections, three quarters of them
     /// of one peer.
     #[must_use]
     pub fn for_consumers(self) -> Self {
-        Listener { most: CONSUMERS_MAX, most_of_peer: CONSUMERS_MAX / 4 * 3, ..self }
+        Listener { most: MAX_CONSUMER_CONNECTIONS, most_of_peer: MAX_CONSUMER_CONNECTIONS / 4 * 3, ..self }
     }
 
     /// The same within the room of all listeners, and the memory of all calls.
@@ -140,7 +140,7 @@ impl Listener {
         self.address
     }
 
-    /// Serves until `shutdown`, then answers the requests that have begun, for at most [`GRACE`],
+    /// Serves until `shutdown`, then answers the requests that have begun, for at most [`SHUTDOWN_GRACE`],
     /// and returns.
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
         let router = router.layer(middleware::from_fn(doubled::refuse));
@@ -163,23 +163,23 @@ impl Listener {
                     }
                     Err(error) => {
                         tracing::debug!(%error, "a connection was not accepted");
-                        clock::sleep(PAUSE).await;
+                        clock::sleep(ACCEPT_RETRY_INTERVAL).await;
                     }
                 },
-                () = clock::sleep(PAUSE), if !has_room => {}
+                () = clock::sleep(ACCEPT_RETRY_INTERVAL), if !has_room => {}
             }
         }
         drop(self.listener);
         let answered = async { while connections.join_next().await.is_some() {} };
         // Connections without a request by then are closed.
-        let _ = clock::timeout(GRACE, answered).await;
+        let _ = clock::timeout(SHUTDOWN_GRACE, answered).await;
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::conversation::HEAD;
+    use super::conversation::HEAD_TIMEOUT;
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
@@ -198,7 +198,7 @@ mod tests {
         whole.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
         shutdown.cancel();
-        clock::timeout(GRACE * 5, server).await.expect("the server ends").unwrap().unwrap();
+        clock::timeout(SHUTDOWN_GRACE * 5, server).await.expect("the server ends").unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -211,7 +211,7 @@ mod tests {
         let mut answer = Vec::new();
         half.read_to_end(&mut answer).await.unwrap();
         let took = clock::now().duration_since(begun);
-        assert!(took >= HEAD && took < HEAD * 2, "{took:?}");
+        assert!(took >= HEAD_TIMEOUT && took < HEAD_TIMEOUT * 2, "{took:?}");
         server.abort();
     }
 
@@ -221,7 +221,7 @@ mod tests {
         let (address, shutdown) = (listener.address(), CancellationToken::new());
         let server = tokio::spawn(listener.serve(Router::new(), shutdown.clone()));
         let mut links = Vec::new();
-        for _ in 0..buffers::BUFFERED_MAX + 9 {
+        for _ in 0..buffers::MAX_BUFFERED_CONNECTIONS + 9 {
             links.push(TcpStream::connect(address).await.unwrap());
         }
         for _ in 0..2 {

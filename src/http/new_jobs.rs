@@ -31,9 +31,9 @@ use crate::units::quote;
 use crate::view;
 
 /// What the headers of a job take as JSON values and as text, in their own size.
-const OF_HEADERS: usize = 3;
+const MEMORY_PER_HEADER_BYTE: usize = 3;
 /// How many jobs of an array are read from the store at once.
-const LOOKUPS: usize = 32;
+const CONCURRENT_LOOKUPS: usize = 32;
 
 /// A new job. Values have the form of the `delay-*` headers of a message and obey the same rules.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -94,7 +94,7 @@ impl PartialSchema for NewJobsRequest {
         let job = || RefOr::<Schema>::from(Ref::from_schema_name(NewJobRequest::name()));
         let anything = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
         let element = AnyOfBuilder::new().item(job()).item(anything);
-        let array = ArrayBuilder::new().items(RefOr::T(element.into())).max_items(Some(one_or_many::MOST));
+        let array = ArrayBuilder::new().items(RefOr::T(element.into())).max_items(Some(one_or_many::MAX_ELEMENTS));
         OneOfBuilder::new().item(job()).item(array).into()
     }
 }
@@ -191,7 +191,7 @@ async fn many(api: &Api, caller: &Caller, account: &Account, new: Vec<Result<New
         }
         Request::Act(_) => Err(lost()),
     });
-    let mut looked_up = stream::iter(looked_up).buffered(LOOKUPS);
+    let mut looked_up = stream::iter(looked_up).buffered(CONCURRENT_LOOKUPS);
     let mut elements = Vec::new();
     for read in read {
         let shown = match read {
@@ -243,7 +243,7 @@ async fn stored(api: &Api, caller: &Caller, account: &Account, id: &JobId, job: 
         found => found?.filter(|found| caller.sees(found.job())),
     };
     // Those of an array wait for each other.
-    account.grow(found.as_ref().map_or(0, |found| found.job().headers.footprint() * OF_HEADERS))?;
+    account.grow(found.as_ref().map_or(0, |found| found.job().headers.footprint() * MEMORY_PER_HEADER_BYTE))?;
     let found = found.map(|found| view::Job::of(&found, retry_ms));
     if answer.verdict == Verdict::Conflict {
         return Err(Problem::from(Rejection::conflict(id)).job(found));

@@ -12,9 +12,9 @@ use super::api::Api;
 use super::{extract, router};
 
 /// The most elements of an array.
-pub(super) const MOST: usize = 1000;
+pub(super) const MAX_ELEMENTS: usize = 1000;
 /// The most bytes of an array, unless one job of `limits.max_body` may be larger.
-const LARGEST: u64 = 8 << 20;
+const MAX_ARRAY_BYTES: u64 = 8 << 20;
 
 /// A JSON object, or an array of at most a thousand. Each element is read on its own, so that a
 /// wrong one is a problem of its own.
@@ -27,7 +27,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for OneOrMany<T> {
     type Rejection = Problem;
 
     async fn from_request(mut request: Request, api: &Api) -> Result<Self, Problem> {
-        let largest = router::largest_body(&api.inner.rules.limits).max(LARGEST);
+        let largest = router::largest_body(&api.inner.rules.limits).max(MAX_ARRAY_BYTES);
         DefaultBodyLimit::max(usize::try_from(largest).unwrap_or(usize::MAX)).apply(&mut request);
         read(&extract::json(request, api).await?)
     }
@@ -37,24 +37,24 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<OneOrMany<T>, Problem> {
     if bytes.trim_ascii_start().first() != Some(&b'[') {
         return extract::read(bytes).map(OneOrMany::One);
     }
-    let Elements::<MOST>(elements) =
+    let Elements::<MAX_ELEMENTS>(elements) =
         serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("the body does not fit this call: {error}")))?;
-    if elements.len() > MOST {
-        return Err(Problem::bad(format!("the body does not fit this call: it must be an array of at most {MOST} objects")));
+    if elements.len() > MAX_ELEMENTS {
+        return Err(Problem::bad(format!("the body does not fit this call: it must be an array of at most {MAX_ELEMENTS} objects")));
     }
     Ok(OneOrMany::Many(elements.into_iter().map(|element| extract::read(element.get().as_bytes())).collect()))
 }
 
 /// The elements of an array as they are written. Of a longer array, one more than the most.
-pub(crate) struct Elements<'a, const MOST: usize>(pub(crate) Vec<&'a RawValue>);
+pub(crate) struct Elements<'a, const MAX_ELEMENTS: usize>(pub(crate) Vec<&'a RawValue>);
 
-impl<'de, const MOST: usize> Deserialize<'de> for Elements<'de, MOST> {
+impl<'de, const MAX_ELEMENTS: usize> Deserialize<'de> for Elements<'de, MAX_ELEMENTS> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(Elements(Vec::new()))
     }
 }
 
-impl<'de, const MOST: usize> Visitor<'de> for Elements<'de, MOST> {
+impl<'de, const MAX_ELEMENTS: usize> Visitor<'de> for Elements<'de, MAX_ELEMENTS> {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -62,7 +62,7 @@ impl<'de, const MOST: usize> Visitor<'de> for Elements<'de, MOST> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut array: A) -> Result<Self, A::Error> {
-        while self.0.len() <= MOST
+        while self.0.len() <= MAX_ELEMENTS
             && let Some(element) = array.next_element()?
         {
             self.0.push(element);

@@ -17,17 +17,17 @@ use super::api::Api;
 use super::extract::MaybeJson;
 use super::later::{caught, later};
 use super::queue_name::{InPath, QueueNames};
-use super::router::TIMEOUT;
+use super::router::CALL_TIMEOUT;
 use super::text::Text;
 use super::{Problem, trace};
 use crate::clock::{self, Instant};
 use crate::consumers::{PopRequest, PoppedJobs};
-use crate::queues::{POP_MAX, QueueService, WAIT_MAX};
+use crate::queues::{MAX_POP_JOBS, MAX_POP_WAIT, QueueService};
 use crate::units::parse_duration_ms;
 use crate::view::FetchedJob;
 
 /// What must be free before a pop.
-const POP_ROOM: usize = 1 << 20;
+const POP_MEMORY_BYTES: usize = 1 << 20;
 
 /// What to fetch. All fields are optional.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -80,18 +80,18 @@ pub(super) async fn pop(
 ) -> Result<Response, Problem> {
     let queues = &api.inner.queues;
     let max = asked.max.unwrap_or(1);
-    if !(1..=POP_MAX).contains(&max) {
-        return Err(Problem::bad(format!("max: {max} is not from 1 to {POP_MAX}")));
+    if !(1..=MAX_POP_JOBS).contains(&max) {
+        return Err(Problem::bad(format!("max: {max} is not from 1 to {MAX_POP_JOBS}")));
     }
     let wait = Duration::from_millis(span("wait", asked.wait)?.unwrap_or(0));
-    if wait > WAIT_MAX {
-        return Err(Problem::bad(format!("wait: at most {} s", WAIT_MAX.as_secs())));
+    if wait > MAX_POP_WAIT {
+        return Err(Problem::bad(format!("wait: at most {} s", MAX_POP_WAIT.as_secs())));
     }
     let ttr_ms = span("ttr", asked.ttr)?;
     if ttr_ms == Some(0) {
         return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
     }
-    account.has_room(POP_ROOM).await?;
+    account.has_room(POP_MEMORY_BYTES).await?;
     let until = clock::now() + wait;
     let asked = queues.begin(names.0, max, wait, ttr_ms);
     // The request is read.
@@ -105,7 +105,7 @@ pub(super) async fn pop(
 
 /// The answer to a pop that waits.
 async fn waited(api: Api, account: Account, asked: PopRequest, until: Instant) -> Response {
-    let limit = until.saturating_duration_since(clock::now()) + TIMEOUT;
+    let limit = until.saturating_duration_since(clock::now()) + CALL_TIMEOUT;
     let popped = {
         // Pinned here: a future that is an argument has its place twice.
         let popped = pin!(api.inner.queues.pop_until(&asked, until));

@@ -15,7 +15,7 @@ use crate::view;
 /// The content type of a problem.
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// The most bytes of a plain error that become a detail.
-const LONGEST_DETAIL: usize = 4096;
+const MAX_DETAIL_BYTES: usize = 4096;
 
 /// What went wrong. `type` is `about:blank`: the status is the kind of problem, and `code` the
 /// violated rule of requests.
@@ -160,7 +160,7 @@ pub(super) async fn wrap(response: Response) -> Response {
         return response;
     }
     let (parts, body) = response.into_parts();
-    let text = to_bytes(body, LONGEST_DETAIL).await.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let text = to_bytes(body, MAX_DETAIL_BYTES).await.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let detail = match status {
         StatusCode::METHOD_NOT_ALLOWED => "this path does not support the method: the header `allow` lists the supported ones".to_owned(),
         StatusCode::GATEWAY_TIMEOUT => Problem::unanswered().detail,

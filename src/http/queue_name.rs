@@ -8,7 +8,7 @@ use super::Problem;
 use super::api::Api;
 use super::caller::Caller;
 use crate::job::is_queue_name;
-use crate::queues::QUEUES_MAX;
+use crate::queues::MAX_POP_QUEUES;
 use crate::request::{Code, Rejection};
 use crate::units::quote;
 
@@ -52,8 +52,8 @@ impl FromRequestParts<Api> for QueueNames {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let names: Vec<String> = path(parts, api).await?.split(',').map(str::to_owned).collect();
-        if names.len() > QUEUES_MAX {
-            return Err(Problem::bad(format!("{} queues in one call: at most {QUEUES_MAX}", names.len())));
+        if names.len() > MAX_POP_QUEUES {
+            return Err(Problem::bad(format!("{} queues in one call: at most {MAX_POP_QUEUES}", names.len())));
         }
         let caller = Caller::from_request_parts(parts, api).await?;
         names.iter().try_for_each(|name| check(api, &caller, name))?;

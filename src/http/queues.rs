@@ -14,14 +14,14 @@ use super::caller::Caller;
 use super::extract::{Json as Body, Query};
 use super::pop::Fetched;
 use super::queue_name::{InPath, QueueName};
-use crate::queues::{POP_BYTES, POP_MAX};
+use crate::queues::{MAX_POP_BYTES, MAX_POP_JOBS};
 use crate::store::reader::lookup::Place;
 use crate::store::reader::queues::QueueCounts;
 use crate::units::quote;
 use crate::view::{FetchedJob, Queue};
 
 /// The default number of jobs of a peek.
-const PEEK: usize = 10;
+const DEFAULT_PEEK_JOBS: usize = 10;
 
 /// All queues.
 #[derive(Debug, Serialize, ToSchema)]
@@ -86,17 +86,17 @@ pub(super) async fn peek(
     account: Account,
     Query(peeked): Query<Peeked>,
 ) -> Result<Response, Problem> {
-    let max = peeked.max.unwrap_or(PEEK);
-    if !(1..=POP_MAX).contains(&max) {
-        return Err(Problem::bad(format!("max: {max} is not from 1 to {POP_MAX}")));
+    let max = peeked.max.unwrap_or(DEFAULT_PEEK_JOBS);
+    if !(1..=MAX_POP_JOBS).contains(&max) {
+        return Err(Problem::bad(format!("max: {max} is not from 1 to {MAX_POP_JOBS}")));
     }
-    account.take(2 * POP_BYTES).await?;
-    let found = api.inner.apply.store.reader.peek(&queue, max, POP_BYTES).await?;
+    account.take(2 * MAX_POP_BYTES).await?;
+    let found = api.inner.apply.store.reader.peek(&queue, max, MAX_POP_BYTES).await?;
     let bytes: usize = found.iter().map(|job| job.size + job.job().headers.footprint()).sum();
     account.keep(bytes);
     let due_ms = |at: usize| found[at].state.as_ref().map_or(found[at].score_ms, |state| state.due_ms);
     let jobs = || found.iter().enumerate().map(|(at, job)| FetchedJob::peeked(job.id.as_str(), job.job(), job.attempts(), due_ms(at)));
-    let json = account.json(jobs, bytes, POP_BYTES).await?;
+    let json = account.json(jobs, bytes, MAX_POP_BYTES).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 

@@ -11,9 +11,9 @@ use crate::clock::{self, Instant};
 use crate::telemetry::{Metrics, Totals};
 
 /// How often the counters are read.
-const INTERVAL: Duration = Duration::from_secs(1);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// How many readings are kept: a rate is taken between the first and the last.
-const KEPT: usize = 11;
+const MAX_READINGS: usize = 11;
 
 /// Rates of the counters. Clones share them.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ impl Rates {
             self.read();
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = clock::sleep(INTERVAL) => {}
+                () = clock::sleep(SAMPLE_INTERVAL) => {}
             }
         }
     }
@@ -43,7 +43,7 @@ impl Rates {
     fn read(&self) {
         let mut readings = self.readings.lock();
         readings.push_back((clock::now(), self.metrics.totals()));
-        if readings.len() > KEPT {
+        if readings.len() > MAX_READINGS {
             readings.pop_front();
         }
     }
@@ -88,8 +88,8 @@ mod tests {
         clock::sleep(Duration::from_secs(2)).await;
         rates.read();
         assert_eq!(rates.per_second(), BTreeMap::from([("confirmed", 2.5), ("dead", 0.0), ("rejected", 0.0), ("scheduled", 50.0)]));
-        for _ in 0..KEPT {
-            clock::sleep(INTERVAL).await;
+        for _ in 0..MAX_READINGS {
+            clock::sleep(SAMPLE_INTERVAL).await;
             rates.read();
         }
         assert_eq!(rates.per_second()["scheduled"], 0.0);

@@ -14,12 +14,12 @@ use super::guard::{self, Guard};
 use super::{Problem, dashboard, openapi, problem, routes, trace};
 use crate::clock;
 use crate::config::Limits;
-use crate::queues::WAIT_MAX;
+use crate::queues::MAX_POP_WAIT;
 
 /// How long a call may take: longer than all tries of the store.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a request may hold besides its body, in bytes.
-const ENVELOPE: u64 = 64 << 10;
+const ENVELOPE_BYTES: u64 = 64 << 10;
 
 /// The calls behind their middleware: request id and log line, errors as problems, authentication,
 /// time-outs.
@@ -36,13 +36,13 @@ pub fn router(api: Api) -> Router {
 /// Ends a call that takes too long. A pop may wait before.
 async fn limit_time(request: Request, next: Next) -> Response {
     let waits = request.uri().path().ends_with("/pop");
-    let limit = if waits { TIMEOUT + WAIT_MAX } else { TIMEOUT };
+    let limit = if waits { CALL_TIMEOUT + MAX_POP_WAIT } else { CALL_TIMEOUT };
     clock::timeout(limit, next.run(request)).await.unwrap_or_else(|| StatusCode::GATEWAY_TIMEOUT.into_response())
 }
 
 /// The most bytes of a call's body, which may hold one job in base64.
 pub(super) fn largest_body(limits: &Limits) -> u64 {
-    limits.max_body / 3 * 4 + ENVELOPE
+    limits.max_body / 3 * 4 + ENVELOPE_BYTES
 }
 
 /// Adds the middleware of every call.
@@ -85,7 +85,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_that_panics_or_hangs_is_a_problem() {
         async fn hangs() {
-            clock::sleep(TIMEOUT * 2).await;
+            clock::sleep(CALL_TIMEOUT * 2).await;
         }
         async fn panics() {
             assert_eq!(1, 2, "a secret of the call");

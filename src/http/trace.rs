@@ -14,9 +14,9 @@ use crate::clock::{self, Instant};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A caller's request id that is longer than this is replaced.
-const LONGEST_ID: usize = 128;
+const MAX_REQUEST_ID_BYTES: usize = 128;
 /// The most bytes of a path in the log.
-const LONGEST_PATH: usize = 300;
+const MAX_PATH_CHARS: usize = 300;
 
 /// Gives a request its id (the caller's, if usable), runs it, and logs one line without query,
 /// headers or body.
@@ -26,7 +26,7 @@ pub(crate) async fn request(mut request: Request, next: Next) -> Response {
         HeaderValue::from_str(&format!("{:032x}", rand::random::<u128>())).expect("hexadecimal digits are a header's value")
     });
     let method = request.method().clone();
-    let path: String = request.uri().path().chars().take(LONGEST_PATH).collect();
+    let path: String = request.uri().path().chars().take(MAX_PATH_CHARS).collect();
     // The guard fills in the name of the token.
     let span = tracing::info_span!("http", request_id = id.to_str().unwrap_or_default(), token = tracing::field::Empty);
     request.headers_mut().insert(REQUEST_ID, id.clone());
@@ -108,7 +108,7 @@ fn is_of_consumers(path: &str) -> bool {
 }
 
 fn is_fit(id: &HeaderValue) -> bool {
-    (1..=LONGEST_ID).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
+    (1..=MAX_REQUEST_ID_BYTES).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
 }
 
 /// The answer to a call that panicked.

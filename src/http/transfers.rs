@@ -13,9 +13,9 @@ use crate::clock::{self, Instant};
 
 /// A client that has not taken an answer after this time, or sends nothing of a body for so long, loses it
 /// where others need the room.
-const SLOW: Duration = Duration::from_secs(1);
+const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a body stands in line for its room.
-const IN_LINE: Duration = Duration::from_secs(2);
+const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ends one body, or its connection. Clones end the same one.
 pub(super) type HangUp = Arc<Notify>;
@@ -69,7 +69,7 @@ impl Transfers {
     /// The room is used up by bodies that go on.
     pub(super) async fn take(&self, bytes: usize, hang_up: &HangUp) -> Result<Transfer, UsedUp> {
         let (budget, bytes) = (&self.0.budget, bytes.min(self.0.budget.bytes()));
-        let _line = clock::timeout(IN_LINE, self.0.line.lock()).await.ok_or(UsedUp)?;
+        let _line = clock::timeout(ROOM_TIMEOUT, self.0.line.lock()).await.ok_or(UsedUp)?;
         let mut share = budget.share();
         if !share.grow(bytes) {
             self.hang_up_on_slow(bytes);
@@ -90,7 +90,7 @@ impl Transfers {
         let mut begun = self.0.begun.lock();
         while back < bytes
             && let Some(oldest) = begun.by_age.first_entry()
-            && now.saturating_duration_since(oldest.get().since) >= SLOW
+            && now.saturating_duration_since(oldest.get().since) >= STALL_TIMEOUT
         {
             let slow = oldest.remove();
             back += slow.bytes;
@@ -177,13 +177,13 @@ mod tests {
         let [sends, rests] = [(); 2].map(|()| HangUp::default());
         let (mut first, mut second) = (bodies.take(5, &sends).await.unwrap(), bodies.take(5, &rests).await.unwrap());
         [&mut first, &mut second].into_iter().for_each(Transfer::goes_on);
-        clock::sleep(SLOW).await;
+        clock::sleep(STALL_TIMEOUT).await;
         first.goes_on();
         let ends = rests.clone();
         tokio::spawn(async move {
             ends.notified().await;
             drop(second);
-            clock::sleep(SLOW / 2).await;
+            clock::sleep(STALL_TIMEOUT / 2).await;
             drop(first);
         });
         let take = |bytes| {

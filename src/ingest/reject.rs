@@ -14,7 +14,7 @@ use crate::telemetry::{IngestResult, PauseReason};
 
 /// The most bad requests in flight, beside the window of the dispatcher. If a broker confirms fewer
 /// within `publish_timeout`, the others are published again.
-const AT_ONCE: usize = 256;
+const MAX_CONCURRENT_REJECTIONS: usize = 256;
 
 /// The bad requests of a batch, with their errors.
 pub(super) type Rejections = Vec<(Message, Rejection)>;
@@ -44,7 +44,7 @@ impl Ingest {
         let mut backoff = Backoff::link();
         let mut paused = None;
         while !waiting.is_empty() {
-            let now: Vec<RejectionDelivery> = waiting.drain(..waiting.len().min(AT_ONCE)).collect();
+            let now: Vec<RejectionDelivery> = waiting.drain(..waiting.len().min(MAX_CONCURRENT_REJECTIONS)).collect();
             let messages = now.iter().map(|attempt| (self.rejected.clone(), attempt.rejected.message())).collect();
             let outcomes = self.publisher.publish_all(messages).await;
             let mut refused = None;

@@ -11,15 +11,15 @@ use super::unresponsive::UnresponsiveTargets;
 use crate::clock;
 use crate::job::{Action, JobId};
 use crate::outgoing;
-use crate::publisher::{Publisher, SUSPENDED};
+use crate::publisher::{Publisher, SUSPENSION_THRESHOLD};
 use crate::reconnect::Backoff;
 use crate::store::queue::schedule::Answer;
 use crate::telemetry::{IngestMetrics, PublishOutcome};
 
 /// The most verdicts whose confirms are awaited at once, beside the window of the dispatcher.
-const REPLIES_AT_ONCE: usize = 128;
+const MAX_CONCURRENT_REPLIES: usize = 128;
 /// How often a verdict is published that the broker did not take.
-const REPLY_TRIES: usize = 4;
+const MAX_REPLY_TRIES: usize = 4;
 
 /// A requested verdict.
 pub(super) struct Reply {
@@ -50,7 +50,7 @@ impl ReplyDelivery {
     fn first(reply: Reply) -> Self {
         ReplyDelivery {
             reply,
-            tries_left: REPLY_TRIES,
+            tries_left: MAX_REPLY_TRIES,
             waited: Duration::ZERO,
             was_suspended: false,
             was_unknown: false,
@@ -83,7 +83,7 @@ impl Replier {
     /// and the request acknowledged all the same.
     pub(super) async fn reply(&self, mut replies: Replies, give_up: &CancellationToken) {
         while !replies.is_empty() {
-            let now = replies.drain(..replies.len().min(REPLIES_AT_ONCE)).map(ReplyDelivery::first);
+            let now = replies.drain(..replies.len().min(MAX_CONCURRENT_REPLIES)).map(ReplyDelivery::first);
             let (silent, now): (Vec<ReplyDelivery>, Vec<ReplyDelivery>) =
                 now.partition(|attempt| self.unresponsive.contains(&attempt.reply.to));
             self.publish_in_background(silent, give_up);
@@ -163,7 +163,7 @@ impl Replier {
             attempt.tries_left -= 1;
             // The publisher keeps the timeout. A wait that is much longer means that this process
             // was suspended; a second one has another cause.
-            if took >= timeout + SUSPENDED && !attempt.was_suspended {
+            if took >= timeout + SUSPENSION_THRESHOLD && !attempt.was_suspended {
                 attempt.was_suspended = true;
             } else {
                 attempt.waited += took;

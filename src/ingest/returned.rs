@@ -19,7 +19,7 @@ use crate::request::{Rejection, Request, dead_job};
 use crate::telemetry::IngestResult;
 
 /// The error is logged at most once in this time.
-const INTERVAL: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The requests that came back since the last log line.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl ReturnedRejections {
     fn count(&self, more: usize, now: Instant) -> Option<usize> {
         let (told, count) = &mut *self.0.lock();
         *count += more;
-        if told.is_some_and(|told| now.saturating_duration_since(told) < INTERVAL) {
+        if told.is_some_and(|told| now.saturating_duration_since(told) < LOG_INTERVAL) {
             return None;
         }
         *told = Some(now);
@@ -84,7 +84,7 @@ mod tests {
         let returned = ReturnedRejections::default();
         let told = || returned.count(1, clock::now());
         assert_eq!((told(), told(), told()), (Some(1), None, None));
-        tokio::time::advance(INTERVAL).await;
+        tokio::time::advance(LOG_INTERVAL).await;
         assert_eq!((told(), told()), (Some(3), None));
     }
 }

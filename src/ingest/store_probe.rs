@@ -21,7 +21,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// healthy one takes a second.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often the store is probed after a probe without an answer.
-const PROBE_RETRY: Duration = Duration::from_millis(500);
+const PROBE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Ingest {
     /// Waits until the store has not answered for `hold`.
@@ -40,7 +40,7 @@ impl Ingest {
                 }
             }
             match silent_since {
-                Some(since) => clock::sleep(jitter(PROBE_RETRY).min(hold.saturating_sub(since.elapsed()))).await,
+                Some(since) => clock::sleep(jitter(PROBE_RETRY_INTERVAL).min(hold.saturating_sub(since.elapsed()))).await,
                 // Earlier where a request is held.
                 None => {
                     let _ = clock::timeout(jitter(PROBE_INTERVAL), self.store_failed.notified()).await;

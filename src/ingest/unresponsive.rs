@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use crate::clock::{self, Instant};
 
 /// The most targets to remember. Producers name them, so they may be many.
-const TARGETS_MAX: usize = 1024;
+const MAX_TARGETS: usize = 1024;
 /// The most verdicts in flight that no request waits for.
-const IN_FLIGHT_MAX: usize = 4096;
+const MAX_IN_FLIGHT: usize = 4096;
 
 /// The unresponsive targets of one ingest.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl UnresponsiveTargets {
     /// Starts a verdict that no request waits for; false where too many are in flight.
     pub(super) fn start(&self) -> bool {
         let mut state = self.0.lock();
-        let has_room = state.in_flight < IN_FLIGHT_MAX;
+        let has_room = state.in_flight < MAX_IN_FLIGHT;
         state.in_flight += usize::from(has_room);
         has_room
     }
@@ -60,7 +60,7 @@ impl UnresponsiveTargets {
         if !timed_out || state.since.contains_key(to) {
             return false;
         }
-        if state.since.len() >= TARGETS_MAX {
+        if state.since.len() >= MAX_TARGETS {
             // Temporary reply queues never respond again.
             let oldest = state.since.iter().min_by_key(|(_, since)| **since).map(|(to, _)| to.clone());
             oldest.and_then(|oldest| state.since.remove(&oldest));
@@ -95,9 +95,9 @@ mod tests {
     #[test]
     fn what_is_under_way_is_bounded() {
         let silent = UnresponsiveTargets::default();
-        assert_eq!((0..=IN_FLIGHT_MAX).filter(|_| silent.start()).count(), IN_FLIGHT_MAX);
+        assert_eq!((0..=MAX_IN_FLIGHT).filter(|_| silent.start()).count(), MAX_IN_FLIGHT);
         silent.finish();
-        assert_eq!(silent.in_flight(), IN_FLIGHT_MAX - 1);
+        assert_eq!(silent.in_flight(), MAX_IN_FLIGHT - 1);
         assert!(silent.start() && !silent.start());
     }
 
@@ -105,11 +105,11 @@ mod tests {
     async fn where_there_are_too_many_the_oldest_is_forgotten() {
         let silent = UnresponsiveTargets::default();
         let to = |n: usize| Destination::new(format!("replies-{n}"));
-        for n in 0..=TARGETS_MAX {
+        for n in 0..=MAX_TARGETS {
             assert!(silent.record(&to(n), &unknown(), true));
             tokio::time::advance(std::time::Duration::from_millis(1)).await;
         }
-        assert_eq!((0..=TARGETS_MAX).filter(|n| silent.contains(&to(*n))).count(), TARGETS_MAX);
+        assert_eq!((0..=MAX_TARGETS).filter(|n| silent.contains(&to(*n))).count(), MAX_TARGETS);
         assert!(!silent.contains(&to(0)));
     }
 }

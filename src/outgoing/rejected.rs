@@ -9,9 +9,9 @@ use crate::request::Rejection;
 use crate::units::quote;
 
 /// The most headers that the error names as left out.
-const NAMED: usize = 4;
+const MAX_NAMED_HEADERS: usize = 4;
 /// The most characters of the error, once all headers are left out.
-const SHORT: usize = 200;
+const MAX_SHORT_ERROR_CHARS: usize = 200;
 
 /// A rejected request. It is published as received, with its error. If the broker calls that
 /// invalid, it is published without, in this order: headers that not every broker can carry; all
@@ -73,7 +73,7 @@ impl Rejected {
         let mut detail = self.detail.clone();
         if let Some(left_out) = self.left_out() {
             if self.headers == Headers::None {
-                detail = detail.chars().take(SHORT).collect();
+                detail = detail.chars().take(MAX_SHORT_ERROR_CHARS).collect();
             }
             detail = one_line(&format!("{detail}; left out, because the broker does not take it: {left_out}"));
         }
@@ -111,8 +111,8 @@ impl Rejected {
             Headers::Plain => {
                 let names: Vec<&str> =
                     request.headers.iter().filter(|header| !is_plain(header)).map(|header| header.name.as_str()).collect();
-                let shown = names.iter().take(NAMED).map(|name| quote(name)).collect::<Vec<_>>().join(", ");
-                let more = names.len().saturating_sub(NAMED);
+                let shown = names.iter().take(MAX_NAMED_HEADERS).map(|name| quote(name)).collect::<Vec<_>>().join(", ");
+                let more = names.len().saturating_sub(MAX_NAMED_HEADERS);
                 parts.push(if more > 0 { format!("the headers {shown} and {more} more") } else { format!("the headers {shown}") });
             }
             Headers::None => {
@@ -152,8 +152,8 @@ mod tests {
     use super::*;
     use crate::request::Code;
 
-    const PLAIN: Capabilities = Capabilities::new("plain", "plain", "topic");
-    const COPIES: Capabilities = Capabilities { copy_headers: &["CC", "BCC"], ..PLAIN };
+    const PLAIN_CAPABILITIES: Capabilities = Capabilities::new("plain", "plain", "topic");
+    const COPY_CAPABILITIES: Capabilities = Capabilities { copy_headers: &["CC", "BCC"], ..PLAIN_CAPABILITIES };
 
     fn request() -> Message {
         let mut message = Message::new("12345").with_header("a", "1").with_header("b c", "2").with_header("d", "3\r4");
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn more_is_left_out_step_by_step_and_named() {
-        let mut rejected = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"), &PLAIN);
+        let mut rejected = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"), &PLAIN_CAPABILITIES);
         let all = ("a b c d e delayed-error delayed-error-detail", "12345", true, "why");
         let steps = [
             ("a delayed-error delayed-error-detail", "12345", true, "the headers `b c`, `d`, `e`"),
@@ -198,9 +198,10 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_left_out() {
-        let mut rejected = Rejected::new(Message::new(""), &Rejection::new(Code::BadHeader, "why"), &PLAIN);
+        let mut rejected = Rejected::new(Message::new(""), &Rejection::new(Code::BadHeader, "why"), &PLAIN_CAPABILITIES);
         assert!(!rejected.leave_out());
-        let mut rejected = Rejected::new(Message::new("").with_header("a", "b"), &Rejection::new(Code::BadHeader, "x".repeat(500)), &PLAIN);
+        let mut rejected =
+            Rejected::new(Message::new("").with_header("a", "b"), &Rejection::new(Code::BadHeader, "x".repeat(500)), &PLAIN_CAPABILITIES);
         assert!(rejected.leave_out() && shown(&rejected).3.len() < 300);
         assert!(!rejected.leave_out());
         assert_eq!(shown(&rejected).3, "x".repeat(500));
@@ -209,18 +210,18 @@ mod tests {
     #[test]
     fn what_was_said_of_it_before_is_not_said_again() {
         let request = Message::new("").with_header("delayed-error", "old").with_header("a", "b").with_header("Delayed-Error-Detail", "old");
-        let message = Rejected::new(request, &Rejection::new(Code::BadHeader, "new"), &PLAIN).message();
+        let message = Rejected::new(request, &Rejection::new(Code::BadHeader, "new"), &PLAIN_CAPABILITIES).message();
         let all: Vec<_> = message.headers.iter().map(|header| (header.name.as_str(), header.value.as_text())).collect();
         assert_eq!(all, [("a", Some("b")), (ERROR, Some("bad_header")), (ERROR_DETAIL, Some("new"))]);
     }
 
     #[test]
     fn what_would_park_the_letter_is_text() {
-        const PARKS: Capabilities = Capabilities { parking_headers: &["x-opt-delivery-time"], ..PLAIN };
+        const PARKING_CAPABILITIES: Capabilities = Capabilities { parking_headers: &["x-opt-delivery-time"], ..PLAIN_CAPABILITIES };
         let mut request = Message::new("");
         request.headers.push("x-opt-delivery-time", Value::I64(5));
         request.headers.push("other", Value::I64(6));
-        let message = Rejected::new(request, &Rejection::new(Code::BadHeader, "why"), &PARKS).message();
+        let message = Rejected::new(request, &Rejection::new(Code::BadHeader, "why"), &PARKING_CAPABILITIES).message();
         assert_eq!(message.headers.get("x-opt-delivery-time"), Some(&Value::Text("5".to_owned())));
         assert_eq!(message.headers.get("other"), Some(&Value::I64(6)));
     }
@@ -232,12 +233,13 @@ mod tests {
             let message = Rejected::new(request(), &Rejection::new(Code::BadHeader, "why"), broker).message();
             message.headers.iter().take(3).map(|header| header.name.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(names(&COPIES), ["delayed-cc", "cc", "delayed-bcc"]);
-        let again = Rejected::new(request().with_header("delayed-cc", "old"), &Rejection::new(Code::BadHeader, "why"), &COPIES).message();
+        assert_eq!(names(&COPY_CAPABILITIES), ["delayed-cc", "cc", "delayed-bcc"]);
+        let again = Rejected::new(request().with_header("delayed-cc", "old"), &Rejection::new(Code::BadHeader, "why"), &COPY_CAPABILITIES)
+            .message();
         assert_eq!(
             again.headers.iter().filter(|header| header.name == "delayed-cc").map(|header| header.value.as_text()).collect::<Vec<_>>(),
             [Some("a")]
         );
-        assert_eq!(names(&PLAIN), ["CC", "cc", "BCC"]);
+        assert_eq!(names(&PLAIN_CAPABILITIES), ["CC", "cc", "BCC"]);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use dwell_connectors::{Outcome, Outcomes, Token};
 use tokio_util::sync::CancellationToken;
 
-use super::{Publisher, SUSPENDED};
+use super::{Publisher, SUSPENSION_THRESHOLD};
 use crate::clock::{self, Instant};
 use crate::readiness::{Outage, Readiness, Waiting};
 use crate::reconnect::Backoff;
@@ -16,7 +16,7 @@ use crate::reconnect::Backoff;
 const SILENCE_MARGIN: Duration = Duration::from_secs(10);
 
 /// Reports of the sink that are passed on together.
-const BATCHES_AT_ONCE: usize = 64;
+const BATCHES_PER_TURN: usize = 64;
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Publisher {
     /// Serves one connection. A sink that is silent is dropped without waiting: its client may
     /// hang.
     async fn serve(&self, mut outcomes: Outcomes, stop: &CancellationToken) -> End {
-        let mut batches = Vec::with_capacity(BATCHES_AT_ONCE);
+        let mut batches = Vec::with_capacity(BATCHES_PER_TURN);
         let end = loop {
             let (next_deadline, silence) = {
                 let pending = self.inner.pending.lock();
@@ -98,14 +98,14 @@ impl Publisher {
             tokio::select! {
                 biased;
                 // A sink may report each outcome alone.
-                count = outcomes.recv_many(&mut batches, BATCHES_AT_ONCE) => match count {
+                count = outcomes.recv_many(&mut batches, BATCHES_PER_TURN) => match count {
                     0 => break End::Lost,
                     _ => self.given(batches.drain(..).reduce(joined).unwrap_or_default()),
                 },
                 () = stop.cancelled() => break End::Stopped,
                 () = at(next_deadline) => self.expire(),
                 () = at(silence) => {
-                    if silence.is_some_and(|moment| clock::now() < moment + SUSPENDED) {
+                    if silence.is_some_and(|moment| clock::now() < moment + SUSPENSION_THRESHOLD) {
                         break End::Silent;
                     }
                     self.inner.pending.lock().given(0);

@@ -13,13 +13,13 @@ use crate::fleet::Fleet;
 use crate::store::Store;
 use crate::store::error::StoreError;
 
-/// How often a fleet of up to [`SMALL_FLEET`] instances looks: the delay of an end.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often a fleet of up to [`SMALL_FLEET_INSTANCES`] instances looks: the delay of an end.
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// In a fleet of up to this size, each instance looks as often as a single one.
-const SMALL_FLEET: u32 = 10;
+const SMALL_FLEET_INSTANCES: u32 = 10;
 
 /// How many buckets are worked on beside each other.
-const AT_ONCE: usize = 16;
+const CONCURRENT_BUCKETS: usize = 16;
 
 /// The agent that ends jobs.
 pub(super) struct Ends {
@@ -44,7 +44,7 @@ impl Ends {
                     tracing::debug!(%error, "jobs past their end could not be ended, trying again");
                 }
             }
-            let pause = self.fleet.borrow().shared(LOOK / SMALL_FLEET).max(LOOK);
+            let pause = self.fleet.borrow().shared(SCAN_INTERVAL / SMALL_FLEET_INSTANCES).max(SCAN_INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(pause) => {}
@@ -63,7 +63,7 @@ impl Ends {
             }
             if look.is_crowded { queue.forget_ends(bucket).await } else { Ok(()) }
         });
-        let ended: Vec<Result<(), StoreError>> = stream::iter(ends).buffer_unordered(AT_ONCE).collect().await;
+        let ended: Vec<Result<(), StoreError>> = stream::iter(ends).buffer_unordered(CONCURRENT_BUCKETS).collect().await;
         ended.into_iter().collect()
     }
 }

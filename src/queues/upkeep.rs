@@ -23,24 +23,24 @@ use crate::telemetry::Metrics;
 
 /// How often the jobs are counted where a queue has `max_jobs`, at most: a queue may be over it for as
 /// long.
-const COUNT_BOUNDED: Duration = Duration::from_secs(1);
-/// How often they are counted else, by a fleet of up to [`SMALL_FLEET`] instances: the age of the
+const BOUNDED_COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often they are counted else, by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances: the age of the
 /// gauges.
-const COUNT: Duration = Duration::from_secs(5);
+const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 /// The most sets (of a queue in a bucket) that an instance counts a second, on the average.
-const COUNTED_A_SECOND: f64 = 4000.0;
+const MAX_SETS_PER_SECOND: f64 = 4000.0;
 /// The longest time between two counts of one instance in a larger fleet.
-const COUNT_MAX: Duration = Duration::from_secs(15);
+const MAX_COUNT_INTERVAL: Duration = Duration::from_secs(15);
 /// Up to so many queues are counted by their names, without a look at which queues there are.
-const FEW: usize = 32;
+const MAX_NAMED_QUEUES: usize = 32;
 /// In a fleet of up to this size, each instance counts as often as a single one.
-const SMALL_FLEET: u32 = 10;
+const SMALL_FLEET_INSTANCES: u32 = 10;
 /// How often dead jobs are removed, by a fleet of any size together.
-const SWEEP: Duration = Duration::from_secs(30);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The pause after a count of this many sets: many are counted more rarely, and the instance is not busier.
 fn pause_after(sets: usize) -> Duration {
-    Duration::from_secs(1).mul_f64(sets as f64 / COUNTED_A_SECOND)
+    Duration::from_secs(1).mul_f64(sets as f64 / MAX_SETS_PER_SECOND)
 }
 
 /// The queues with `max_jobs` that are counted together.
@@ -89,7 +89,7 @@ impl QueueUpkeep {
     async fn count_on(&self, stop: &CancellationToken) {
         let (mut sweep_at, mut undeclared) = (clock::now(), BTreeSet::new());
         loop {
-            let mut pause = self.fleet.borrow().shared(COUNT / SMALL_FLEET).clamp(COUNT, COUNT_MAX);
+            let mut pause = self.fleet.borrow().shared(COUNT_INTERVAL / SMALL_FLEET_INSTANCES).clamp(COUNT_INTERVAL, MAX_COUNT_INTERVAL);
             match self.count(&mut undeclared).await {
                 Ok(counts) => {
                     pause = pause.max(pause_after(counts.sets));
@@ -122,11 +122,11 @@ impl QueueUpkeep {
                     let mut full = full.lock();
                     full[bounded as usize] = queues;
                     self.full_queues.set(full.iter().flatten().cloned().collect());
-                    COUNT_BOUNDED.max(pause_after(sets))
+                    BOUNDED_COUNT_INTERVAL.max(pause_after(sets))
                 }
                 Err(error) => {
                     tracing::debug!(%error, "the jobs of queues with max_jobs could not be counted");
-                    COUNT_BOUNDED
+                    BOUNDED_COUNT_INTERVAL
                 }
             };
             tokio::select! {
@@ -137,7 +137,7 @@ impl QueueUpkeep {
     }
 
     fn next_sweep(&self) -> Instant {
-        clock::now() + self.fleet.borrow().shared(SWEEP)
+        clock::now() + self.fleet.borrow().shared(SWEEP_INTERVAL)
     }
 
     /// Counts the queues that may become full. Those that are, and the number of sets counted.
@@ -145,7 +145,7 @@ impl QueueUpkeep {
         let is_of = |name: &str| bounded == Bounded::of(name);
         let named: Vec<String> =
             self.rules.iter().filter(|rules| rules.max_jobs.is_some() && is_of(&rules.name)).map(|rules| rules.name.clone()).collect();
-        let (counts, sets) = if bounded == Bounded::Named && named.len() <= FEW {
+        let (counts, sets) = if bounded == Bounded::Named && named.len() <= MAX_NAMED_QUEUES {
             let sets = named.len() * usize::from(self.store.keys().buckets());
             (self.store.reader.queue_counts(&named).await?, sets)
         } else {
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_sets_that_are_counted_a_second_stay_few() {
-        let pauses = [0, 4000, 10_000].map(|sets| COUNT_BOUNDED.max(pause_after(sets)).as_millis());
+        let pauses = [0, 4000, 10_000].map(|sets| BOUNDED_COUNT_INTERVAL.max(pause_after(sets)).as_millis());
         assert_eq!(pauses, [1000, 1000, 2500]);
     }
 

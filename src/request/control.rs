@@ -87,12 +87,12 @@ const HEADERS: [ControlHeader; 15] = [
     ControlHeader::new("queue", Code::BadQueue, |control, value| put(&mut control.queue, queue::name(value))),
     ControlHeader::new("id", Code::BadId, |control, value| put(&mut control.id, JobId::new(value))),
     ControlHeader::new("ttr", Code::BadTtr, |control, value| put(&mut control.ttr_ms, parse_duration_ms(value))),
-    ControlHeader::new("confirm", Code::BadHeader, |control, value| put(&mut control.confirm, word(value, &CONFIRM))),
+    ControlHeader::new("confirm", Code::BadHeader, |control, value| put(&mut control.confirm, word(value, &CONFIRM_VALUES))),
     ControlHeader::new("retry", Code::BadRetry, |control, value| put(&mut control.retry_ms, parse_durations_ms(value))),
-    ControlHeader::new("late", Code::BadHeader, |control, value| put(&mut control.late, word(value, &LATE))),
+    ControlHeader::new("late", Code::BadHeader, |control, value| put(&mut control.late, word(value, &LATE_VALUES))),
     ControlHeader::new("max-late", Code::BadHeader, |control, value| put(&mut control.max_late_ms, parse_duration_ms(value))),
-    ControlHeader::new("on-conflict", Code::BadHeader, |control, value| put(&mut control.conflict, word(value, &CONFLICT))),
-    ControlHeader::new("action", Code::BadAction, |control, value| put(&mut control.action, word(value, &ACTION))),
+    ControlHeader::new("on-conflict", Code::BadHeader, |control, value| put(&mut control.conflict, word(value, &CONFLICT_VALUES))),
+    ControlHeader::new("action", Code::BadAction, |control, value| put(&mut control.action, word(value, &ACTION_VALUES))),
     ControlHeader::new("reply-to", Code::BadHeader, |control, value| put(&mut control.reply_to, Ok(value.to_owned()))),
 ];
 
@@ -101,10 +101,10 @@ fn put<T>(field: &mut Option<T>, value: Result<T, String>) -> Result<(), String>
     Ok(())
 }
 
-const CONFIRM: [(&str, Confirm); 2] = [("broker", Confirm::Broker), ("consumer", Confirm::Consumer)];
-const LATE: [(&str, Late); 3] = [("fire", Late::Fire), ("drop", Late::Drop), ("dead", Late::Dead)];
-const CONFLICT: [(&str, Conflict); 3] = [("replace", Conflict::Replace), ("keep", Conflict::Keep), ("reject", Conflict::Reject)];
-const ACTION: [(&str, Action); 6] = [
+const CONFIRM_VALUES: [(&str, Confirm); 2] = [("broker", Confirm::Broker), ("consumer", Confirm::Consumer)];
+const LATE_VALUES: [(&str, Late); 3] = [("fire", Late::Fire), ("drop", Late::Drop), ("dead", Late::Dead)];
+const CONFLICT_VALUES: [(&str, Conflict); 3] = [("replace", Conflict::Replace), ("keep", Conflict::Keep), ("reject", Conflict::Reject)];
+const ACTION_VALUES: [(&str, Action); 6] = [
     ("schedule", Action::Schedule),
     ("cancel", Action::Cancel),
     ("reschedule", Action::Reschedule),

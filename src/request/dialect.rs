@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use dwell_connectors::{Headers, Value};
 
 use super::control::{Control, once, once_as, single, strip_prefix_ignore_case};
-use super::etf1::{self, EPOCH, TARGET_KEY};
+use super::etf1::{self, EPOCH_HEADER, TARGET_KEY_HEADER};
 use super::reject::{Code, Rejection};
 use crate::config::Ingest;
 use crate::delayed_headers::{ATTEMPT, DUE};
@@ -17,8 +17,8 @@ use crate::units::{parse_time_ms, quote};
 const DELIVERY_TIME: &str = "x-opt-delivery-time";
 const DELIVERY_DELAY: &str = "x-opt-delivery-delay";
 
-const TIMES: [&str; 6] = ["x-delay", EPOCH, "x-timebridge-when", "nats-schedule", DELIVERY_TIME, DELIVERY_DELAY];
-const TARGETS: [&str; 3] = [etf1::TARGET, "x-timebridge-where", "nats-schedule-target"];
+const TIME_HEADERS: [&str; 6] = ["x-delay", EPOCH_HEADER, "x-timebridge-when", "nats-schedule", DELIVERY_TIME, DELIVERY_DELAY];
+const TARGET_HEADERS: [&str; 3] = [etf1::TARGET_HEADER, "x-timebridge-where", "nats-schedule-target"];
 
 /// Sets the fields that no `delay-*` header sets.
 pub(super) fn fill(control: &mut Control, headers: &Headers, ingest: &Ingest) -> Result<(), Rejection> {
@@ -40,15 +40,15 @@ pub(super) fn fill(control: &mut Control, headers: &Headers, ingest: &Ingest) ->
 
 /// Whether a header belongs to another scheduler's format. Such headers are not passed on.
 pub(super) fn owns(name: &str) -> bool {
-    TIMES.iter().chain(&TARGETS).any(|own| name.eq_ignore_ascii_case(own))
-        || name.eq_ignore_ascii_case(TARGET_KEY)
+    TIME_HEADERS.iter().chain(&TARGET_HEADERS).any(|own| name.eq_ignore_ascii_case(own))
+        || name.eq_ignore_ascii_case(TARGET_KEY_HEADER)
         || strip_prefix_ignore_case(name, "nats-schedule-").is_some()
 }
 
 /// Reads the time of a dialect. Returns the header that gave one.
 fn time(control: &mut Control, headers: &Headers, immediate: bool) -> Result<Option<&'static str>, Rejection> {
     let mut from: Option<&'static str> = None;
-    for name in TIMES {
+    for name in TIME_HEADERS {
         let read = match name {
             "x-delay" | DELIVERY_DELAY => number,
             DELIVERY_TIME => number_or_time,
@@ -62,7 +62,7 @@ fn time(control: &mut Control, headers: &Headers, immediate: bool) -> Result<Opt
         let refuse = |why: String| Rejection::new(Code::BadDelay, format!("{name}: {why}"));
         match name {
             "x-delay" | DELIVERY_DELAY => control.delay_for = Some(x_delay(value, immediate).map_err(refuse)?),
-            EPOCH => control.delay_until = Some(epoch_seconds(value).map_err(refuse)?),
+            EPOCH_HEADER => control.delay_until = Some(epoch_seconds(value).map_err(refuse)?),
             "x-timebridge-when" | DELIVERY_TIME => control.delay_until = Some(parse_time_ms(value).map_err(refuse)?),
             _ => control.delay_until = Some(at(value).map_err(refuse)?),
         }
@@ -95,7 +95,7 @@ fn due_header(control: &mut Control, headers: &Headers, name: &str, from: Option
 
 fn target(headers: &Headers) -> Result<Option<String>, Rejection> {
     let mut found: Option<(&str, String)> = None;
-    for name in TARGETS {
+    for name in TARGET_HEADERS {
         let Some(value) = once(headers, name)? else { continue };
         match &found {
             Some((other, target)) if *target != value => {

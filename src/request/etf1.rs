@@ -11,11 +11,11 @@ use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
 use crate::job::{Action, JobId};
 
-pub(super) const EPOCH: &str = "scheduler-epoch";
-pub(super) const TARGET: &str = "scheduler-target-topic";
-pub(super) const TARGET_KEY: &str = "scheduler-target-key";
+pub(super) const EPOCH_HEADER: &str = "scheduler-epoch";
+pub(super) const TARGET_HEADER: &str = "scheduler-target-topic";
+pub(super) const TARGET_KEY_HEADER: &str = "scheduler-target-key";
 /// Headers that the scheduler sets on a delivered message.
-const STAMPS: [&str; 3] = ["scheduler-timestamp", "scheduler-key", "scheduler-topic"];
+const DELIVERY_HEADERS: [&str; 3] = ["scheduler-timestamp", "scheduler-key", "scheduler-topic"];
 
 /// The action of a message without a body: it deletes the schedule of its key, whatever other
 /// headers it has, because the scheduler's tombstones repeat the schedule's headers. With a
@@ -58,12 +58,12 @@ pub(super) fn target_key(headers: &Headers) -> Result<Option<Key>, Rejection> {
     if !has_headers(headers) {
         return Ok(None);
     }
-    let key = match single(headers, TARGET_KEY)? {
+    let key = match single(headers, TARGET_KEY_HEADER)? {
         None | Some(Value::Null) => None,
         Some(Value::Bytes(bytes)) => Some(bytes.clone()),
         Some(value) => {
             let text = value.written().ok_or_else(|| {
-                Rejection::new(Code::BadHeader, format!("{TARGET_KEY} is neither text, an integer nor bytes: send it as text"))
+                Rejection::new(Code::BadHeader, format!("{TARGET_KEY_HEADER} is neither text, an integer nor bytes: send it as text"))
             })?;
             Some(Bytes::copy_from_slice(text.as_bytes()))
         }
@@ -77,8 +77,8 @@ pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: 
         return;
     }
     // A message that was delivered before and is scheduled again has old ones.
-    passed.retain(|header| !STAMPS.iter().any(|name| header.name.eq_ignore_ascii_case(name)));
-    let [timestamp, key, topic] = STAMPS;
+    passed.retain(|header| !DELIVERY_HEADERS.iter().any(|name| header.name.eq_ignore_ascii_case(name)));
+    let [timestamp, key, topic] = DELIVERY_HEADERS;
     if let Some(ms) = own_time(message) {
         passed.push(timestamp, Value::Text((ms / 1_000).to_string()));
     }
@@ -87,5 +87,5 @@ pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: 
 }
 
 fn has_headers(headers: &Headers) -> bool {
-    [EPOCH, TARGET, TARGET_KEY].into_iter().any(|name| headers.get(name).is_some())
+    [EPOCH_HEADER, TARGET_HEADER, TARGET_KEY_HEADER].into_iter().any(|name| headers.get(name).is_some())
 }

@@ -39,7 +39,7 @@ impl Moving {
             let why = format!("the target is the exchange {exchange}, and broker {} has no exchanges", quote(&self.broker));
             return Err(Rejection::new(Code::TargetNotAllowed, why));
         }
-        target::judge(&job.to, &self.broker, known, self.own.contains(&job.to))?;
+        target::classify(&job.to, &self.broker, known, self.own.contains(&job.to))?;
         let capabilities = known.capabilities();
         let stand_ins = stand_ins(job.key.as_deref(), job.has_body, job.properties.as_deref(), capabilities);
         let headers = headers::passed(&job.headers, &stand_ins, &job.origin, known, &job.to)?;

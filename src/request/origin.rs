@@ -11,9 +11,9 @@ use crate::delayed_headers::{DEAD_REASON, ID};
 use crate::job::JobId;
 
 /// Headers that RabbitMQ changes between deliveries of one message.
-const CHANGING: [&str; 2] = ["x-delivery-count", "x-acquired-count"];
+const REDELIVERY_HEADERS: [&str; 2] = ["x-delivery-count", "x-acquired-count"];
 /// Half of the digits of a generated id.
-const HALF: usize = 16;
+const ID_HALF_DIGITS: usize = 16;
 
 /// The fingerprint of an inbound message.
 pub(super) fn origin(message: &Message, rules: &RequestRules) -> Origin {
@@ -66,14 +66,14 @@ fn message_id<'a>(message: &'a Message, rules: &RequestRules) -> Option<&'a str>
 /// stored. The second half of the id is a hash of the content: a message of this job that returns
 /// unchanged finds the job, and a header that names another job's id finds none.
 pub(super) fn of_dead_job(request: &Message, message: &Message, rules: &RequestRules) -> (JobId, Origin) {
-    let named = |first: &str| format!("{first}{}", &content_hash(first, message).to_hex()[..HALF]);
-    let known = request.headers.text(ID).filter(|id| id.get(..HALF).is_some_and(|first| named(first) == *id));
+    let named = |first: &str| format!("{first}{}", &content_hash(first, message).to_hex()[..ID_HALF_DIGITS]);
+    let known = request.headers.text(ID).filter(|id| id.get(..ID_HALF_DIGITS).is_some_and(|first| named(first) == *id));
     let (id, check) = match known.and_then(|id| JobId::new(id).ok()) {
         // A dead letter changes nothing while its job exists. A message that was requeued and
         // published becomes a new job.
         Some(id) => (id, request.headers.get(DEAD_REASON).is_some()),
         None => {
-            let id = JobId::new(named(&generated_id(request, rules).as_str()[..HALF])).expect("32 hexadecimal digits are an id");
+            let id = JobId::new(named(&generated_id(request, rules).as_str()[..ID_HALF_DIGITS])).expect("32 hexadecimal digits are an id");
             (id, origin(request, rules).check)
         }
     };
@@ -126,7 +126,7 @@ fn content(fields: &mut Fields, message: &Message) -> bool {
     fields.feed(&message.body);
     fields.feed(message.destination.exchange.as_bytes());
     fields.feed(message.destination.address.as_bytes());
-    let headers: Vec<&Header> = message.headers.iter().filter(|header| !CHANGING.contains(&header.name.as_str())).collect();
+    let headers: Vec<&Header> = message.headers.iter().filter(|header| !REDELIVERY_HEADERS.contains(&header.name.as_str())).collect();
     rmp_serde::encode::write(&mut fields.0, &(message.has_body, &message.key, headers, &message.properties)).is_ok()
 }
 
@@ -143,16 +143,16 @@ impl Fields {
     /// Hashes the length first, so that two fields cannot equal one.
     fn feed(&mut self, bytes: &[u8]) {
         let fed = self.0.write_all(&(bytes.len() as u64).to_le_bytes()).and_then(|()| self.0.write_all(bytes));
-        fed.expect(TAKES_ALL);
+        fed.expect(HASHER_EXPECTATION);
     }
 
     fn hash(self) -> blake3::Hash {
-        self.0.into_inner().expect(TAKES_ALL).finalize()
+        self.0.into_inner().expect(HASHER_EXPECTATION).finalize()
     }
 }
 
 /// Why writing to a hasher does not fail.
-const TAKES_ALL: &str = "a hasher takes all bytes";
+const HASHER_EXPECTATION: &str = "a hasher takes all bytes";
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()

@@ -9,7 +9,7 @@ use super::rules::RequestRules;
 use super::{Act, NewJob, Request, dialect, envelope, etf1, headers, origin, queue, rounds, target};
 use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::job::{Action, Confirm, Conflict, Due, Job, JobId, Late, OnTimeout};
-use crate::units::{LEAST_EPOCH_MS, quote, show_duration_ms, show_size, show_time_ms};
+use crate::units::{MIN_EPOCH_MS, quote, show_duration_ms, show_size, show_time_ms};
 
 /// Reads a message as a request. `now_ms` is approximately Redis's time. It only decides which
 /// timestamps lie in the future and which delays exceed `max_delay`.
@@ -289,7 +289,7 @@ fn counted_from(message: &Message, rules: &RequestRules) -> Option<i64> {
 
 /// The message's own time; none where its producer has written seconds, or nothing.
 pub(super) fn own_time(message: &Message) -> Option<i64> {
-    message.timestamp_ms.filter(|ms| *ms >= LEAST_EPOCH_MS)
+    message.timestamp_ms.filter(|ms| *ms >= MIN_EPOCH_MS)
 }
 
 /// Refuses a message older than `max_age`, by the broker's time, or else by the producer's. A
@@ -298,7 +298,7 @@ pub(super) fn own_time(message: &Message) -> Option<i64> {
 fn check_age(message: &Message, rules: &RequestRules, now_ms: i64) -> Result<(), Rejection> {
     let reports_redelivery = rules.source.is_none_or(|source| source.reports_redelivery);
     let Some(most) = rules.ingest.max_age_ms.filter(|_| !message.redelivered || !reports_redelivery) else { return Ok(()) };
-    let by_producer = || i64::try_from(message.properties.as_ref()?.timestamp?).ok()?.checked_mul(1000).filter(|ms| *ms >= LEAST_EPOCH_MS);
+    let by_producer = || i64::try_from(message.properties.as_ref()?.timestamp?).ok()?.checked_mul(1000).filter(|ms| *ms >= MIN_EPOCH_MS);
     let sent_ms = own_time(message).or_else(by_producer);
     let Some(sent_ms) = sent_ms.filter(|sent_ms| i128::from(now_ms) - i128::from(*sent_ms) > i128::from(most)) else { return Ok(()) };
     let (sent, name, most) = (show_time_ms(sent_ms), &rules.name, show_duration_ms(most));

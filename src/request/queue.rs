@@ -13,7 +13,8 @@ use crate::job::is_queue_name;
 use crate::units::quote;
 
 /// What a queue holds of a message: headers of any name, number and type; neither key nor properties.
-const HOLDS: Capabilities = Capabilities { typed_headers: true, byte_headers: true, ..Capabilities::new("queue", "HTTP", "queue") };
+const QUEUE_CAPABILITIES: Capabilities =
+    Capabilities { typed_headers: true, byte_headers: true, ..Capabilities::new("queue", "HTTP", "queue") };
 
 /// The queue of a job.
 #[derive(Debug)]
@@ -61,6 +62,6 @@ impl RequestRules {
 /// The headers that consumers get: those of the message, and what stands for its key, missing body
 /// and properties.
 pub(super) fn headers(message: &Message, key: Option<&Bytes>, has_body: bool) -> Headers {
-    let stand_ins = stand_ins(key.map(AsRef::as_ref), has_body, message.properties.as_deref(), &HOLDS);
+    let stand_ins = stand_ins(key.map(AsRef::as_ref), has_body, message.properties.as_deref(), &QUEUE_CAPABILITIES);
     headers::kept(&message.headers, &stand_ins)
 }

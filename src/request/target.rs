@@ -31,12 +31,12 @@ pub(super) fn resolve<'a>(control: &Control, message: &Message, rules: &'a Reque
         ));
     }
     let to = address(control, message, rules, known)?;
-    judge(&to, broker, known, is_ingest_target(&to, broker, rules))?;
+    classify(&to, broker, known, is_ingest_target(&to, broker, rules))?;
     Ok(Target { broker, rules: known, to })
 }
 
 /// Whether this broker accepts the target. `is_own`: the target is the default target of an ingest.
-pub(super) fn judge(to: &Destination, broker: &str, known: &BrokerRules, is_own: bool) -> Result<(), Rejection> {
+pub(super) fn classify(to: &Destination, broker: &str, known: &BrokerRules, is_own: bool) -> Result<(), Rejection> {
     if to.address.is_empty() && to.exchange.is_empty() {
         return Err(Rejection::new(Code::MissingTarget, format!("the target is empty: name it in {}", place(known.capabilities()))));
     }

@@ -16,7 +16,7 @@ use crate::readiness::{Outage, Readiness, Waiting};
 use crate::reconnect::Backoff;
 
 /// How often what was found is looked for again, beside each new connection.
-const LOOK_INTERVAL: Duration = Duration::from_secs(30);
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The destinations that one agent needs at one broker.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl Letters {
         Ok("a search")
     }
 
-    /// Looks for each after each connect and every [`LOOK_INTERVAL`], until told to stop. The agent
+    /// Looks for each after each connect and every [`CHECK_INTERVAL`], until told to stop. The agent
     /// goes on meanwhile.
     pub(super) async fn keep(&self, stop: &CancellationToken) {
         let keeping = join_all(self.needed.iter().map(|needed| self.keep_one(needed)));
@@ -96,7 +96,7 @@ impl Letters {
                 Ok(()) => {
                     outage.is_over(true);
                     backoff.reset();
-                    let _ = clock::timeout(LOOK_INTERVAL, connected.wait_for(|up| !*up)).await;
+                    let _ = clock::timeout(CHECK_INTERVAL, connected.wait_for(|up| !*up)).await;
                     continue;
                 }
                 // The publisher tells of it.

@@ -197,7 +197,7 @@ impl UnopenedIngest {
             match found {
                 Ok(()) => Ok(self.agent.open().await?),
                 // Nothing is read yet.
-                Err(error) => Err(match self.agent.look().await {
+                Err(error) => Err(match self.agent.inspect().await {
                     Ok(()) => error,
                     Err(also) => StartError::joined([error.clone(), also.into()]).unwrap_or(error),
                 }),

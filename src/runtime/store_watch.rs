@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::store::error::{Class, StoreError};
 
 /// How often a store that answers is asked.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// How often one that does not answer is asked.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// An answer may take this long: with `appendfsync everysec` a healthy one takes a second.
@@ -32,7 +32,7 @@ pub(super) async fn watch(store: Arc<Store>, readiness: Readiness, stop: Cancell
         let pause = match asked.unwrap_or_else(late) {
             Ok(()) => {
                 outage.is_over(true);
-                LOOK_INTERVAL
+                CHECK_INTERVAL
             }
             // It answers, and what it refuses is told for all connections.
             Err(error) if error.is_told() => {

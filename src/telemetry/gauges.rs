@@ -11,9 +11,9 @@ use crate::clock::{self, Instant};
 
 /// Older gauges are counted again before a scrape reads them, so that none is older than five
 /// seconds.
-const YOUNG: Duration = Duration::from_secs(4);
+const GAUGE_TTL: Duration = Duration::from_secs(4);
 /// How long scrapes wait for new gauges, all together. After that they get the old ones.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+const MAX_SCRAPE_WAIT: Duration = Duration::from_secs(1);
 
 /// When the gauges were last counted, and who waits for new ones.
 #[derive(Debug, Clone, Default)]
@@ -49,8 +49,8 @@ impl Gauges {
     pub async fn fresh(&self) {
         let mut counted = self.0.counted.subscribe();
         let last = *counted.borrow_and_update();
-        if last.is_some_and(|last| clock::now().duration_since(last) > YOUNG) {
-            let until = *self.0.wait_ends.lock().get_or_insert_with(|| clock::now() + MAX_WAIT);
+        if last.is_some_and(|last| clock::now().duration_since(last) > GAUGE_TTL) {
+            let until = *self.0.wait_ends.lock().get_or_insert_with(|| clock::now() + MAX_SCRAPE_WAIT);
             self.0.wanted.notify_one();
             // The sender lives in `self`.
             let _ = clock::timeout(until.saturating_duration_since(clock::now()), counted.changed()).await;
@@ -72,18 +72,18 @@ mod tests {
         };
         assert_eq!(waited(&gauges).await, Duration::ZERO, "the store is not open yet");
         gauges.tried(true);
-        clock::sleep(YOUNG).await;
+        clock::sleep(GAUGE_TTL).await;
         assert_eq!(waited(&gauges).await, Duration::ZERO);
         clock::sleep(Duration::from_millis(1)).await;
-        assert!(waited(&gauges).await >= MAX_WAIT, "nobody counts");
+        assert!(waited(&gauges).await >= MAX_SCRAPE_WAIT, "nobody counts");
         assert_eq!(waited(&gauges).await, Duration::ZERO, "the wait has ended once");
         gauges.tried(false);
         let counting = async {
             gauges.wanted().await;
-            clock::sleep(MAX_WAIT / 2).await;
+            clock::sleep(MAX_SCRAPE_WAIT / 2).await;
             gauges.tried(false);
         };
         let (waited, ()) = tokio::join!(waited(&gauges), counting);
-        assert!(waited < MAX_WAIT, "a failure ends the wait: {waited:?}");
+        assert!(waited < MAX_SCRAPE_WAIT, "a failure ends the wait: {waited:?}");
     }
 }

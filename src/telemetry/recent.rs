@@ -11,13 +11,13 @@ use super::PauseReason;
 use crate::clock::{self, Instant};
 
 /// The length of a slice of the window.
-const SLICE: Duration = Duration::from_secs(10);
+const SLICE_DURATION: Duration = Duration::from_secs(10);
 /// The number of slices: the window is a minute.
-const SLICES: usize = 6;
+const SLICES_PER_WINDOW: usize = 6;
 /// The longest lateness that is recorded exactly, µs: an hour.
-const LONGEST_US: u64 = 3_600_000_000;
+const MAX_LATENESS_US: u64 = 3_600_000_000;
 /// The most characters of an error text: brokers repeat what they got.
-const LONGEST_ERROR: usize = 300;
+const MAX_ERROR_CHARS: usize = 300;
 
 /// An error and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct LastError(Arc<Mutex<Option<ErrorSeen>>>);
 impl LastError {
     /// Records an error.
     pub fn record(&self, message: impl std::fmt::Display) {
-        let message = message.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_ERROR).collect();
+        let message = message.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_ERROR_CHARS).collect();
         *self.0.lock() = Some(ErrorSeen { message, at_ms: clock::wall_ms() });
     }
 
@@ -90,16 +90,16 @@ pub struct Percentiles {
 
 impl Lateness {
     /// The length of the window.
-    pub const WINDOW: Duration = Duration::from_secs(SLICE.as_secs() * SLICES as u64);
+    pub const WINDOW: Duration = Duration::from_secs(SLICE_DURATION.as_secs() * SLICES_PER_WINDOW as u64);
 
     /// A first attempt was confirmed this long after it was due.
     pub fn record(&self, late: Duration) {
         let now = clock::now();
         let mut slices = self.0.lock();
-        if slices.back().is_none_or(|(begun, _)| now.duration_since(*begun) >= SLICE) {
-            let histogram = Histogram::new_with_bounds(1, LONGEST_US, 2).expect("constant bounds");
+        if slices.back().is_none_or(|(begun, _)| now.duration_since(*begun) >= SLICE_DURATION) {
+            let histogram = Histogram::new_with_bounds(1, MAX_LATENESS_US, 2).expect("constant bounds");
             slices.push_back((now, histogram));
-            while slices.len() > SLICES {
+            while slices.len() > SLICES_PER_WINDOW {
                 slices.pop_front();
             }
         }
@@ -154,6 +154,6 @@ mod tests {
         assert_eq!(last.get(), None);
         last.record(format!("a\nb{}", "c".repeat(1000)));
         let met = last.get().unwrap();
-        assert!(met.message.starts_with("a bcc") && met.message.chars().count() == LONGEST_ERROR && met.at_ms > 0, "{met:?}");
+        assert!(met.message.starts_with("a bcc") && met.message.chars().count() == MAX_ERROR_CHARS && met.at_ms > 0, "{met:?}");
     }
 }

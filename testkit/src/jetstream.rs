@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 /// How long one answer may take.
-const ANSWER: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connects, logs in if the server has users, subscribes to a fresh inbox and sends the protocol
 /// lines that `lines` makes for it.
@@ -59,5 +59,5 @@ pub async fn answer(link: impl Future<Output = io::Result<BufReader<TcpStream>>>
             }
         }
     };
-    clock::timeout(ANSWER, exchange).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+    clock::timeout(ANSWER_TIMEOUT, exchange).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -48,7 +48,7 @@ pub use self::server::Server;
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The interval between two checks of a condition.
-const POLL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A private server failed.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +129,7 @@ impl ServerError {
 async fn until(what: &str, condition: impl AsyncFn() -> bool) -> Result<(), ServerError> {
     let waited = clock::timeout(TIMEOUT, async {
         while !condition().await {
-            clock::sleep(POLL).await;
+            clock::sleep(POLL_INTERVAL).await;
         }
     })
     .await;

@@ -33,14 +33,14 @@ fn every_rust_file_says_first_what_it_holds() {
 /// CONTRIBUTING.md asks for 100 to 250 lines. The limit leaves room for one noun that is larger.
 #[test]
 fn no_rust_file_outgrows_a_reader() {
-    const MOST_LINES: usize = 400;
+    const MAX_LINES: usize = 400;
     let long: Vec<(PathBuf, usize)> = files(&["src", "connectors/src", "core/src", "engine/src", "lab/src", "testkit/src"], ".rs")
         .into_iter()
         .filter(|path| !path.ends_with("tests.rs"))
         .map(|path| (path.clone(), code_lines(&fs::read_to_string(path).unwrap())))
-        .filter(|(_, lines)| *lines > MOST_LINES)
+        .filter(|(_, lines)| *lines > MAX_LINES)
         .collect();
-    assert!(long.is_empty(), "more than {MOST_LINES} lines before their tests: {long:#?}");
+    assert!(long.is_empty(), "more than {MAX_LINES} lines before their tests: {long:#?}");
 }
 
 /// Lines up to the tests.
@@ -87,7 +87,7 @@ fn images(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn every_image_is_pinned() {
     // Ours, and an example.
-    const BY_TAG: [&str; 2] = ["dwell", "orders"];
+    const TAGGED_IMAGES: [&str; 2] = ["dwell", "orders"];
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = vec![root.join("Dockerfile"), root.join("docker-compose.yml")];
     all.extend(files(&["deploy"], ".yaml").into_iter().chain(files(&["deploy", "docs"], ".yml")).chain(files(&["docs"], ".md")));
@@ -103,7 +103,7 @@ fn every_image_is_pinned() {
             assert!(is_version, "{}: {image} has no version", path.display());
             let is_digest = digest.and_then(|digest| digest.strip_prefix("sha256:"));
             let is_digest = is_digest.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
-            assert!(is_digest || (digest.is_none() && BY_TAG.contains(&name)), "{}: {image} has no digest", path.display());
+            assert!(is_digest || (digest.is_none() && TAGGED_IMAGES.contains(&name)), "{}: {image} has no digest", path.display());
         }
     }
     assert!(count >= 9, "{count} images were found");

@@ -10,7 +10,7 @@ use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions,
 use serde_json::Value;
 
 /// What Prometheus itself adds to every series.
-const OF_PROMETHEUS: [&str; 2] = ["job", "instance"];
+const PROMETHEUS_LABELS: [&str; 2] = ["job", "instance"];
 
 fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(path)
@@ -51,7 +51,7 @@ fn read(scrape: &str) -> Scrape {
 /// What is wrong with the metrics and labels of an expression.
 fn wrong(expr: &str, scrape: &Scrape) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut labels = BTreeSet::from(OF_PROMETHEUS.map(str::to_owned));
+    let mut labels = BTreeSet::from(PROMETHEUS_LABELS.map(str::to_owned));
     let mut rest = expr;
     while let Some(at) = rest.find("dwell_") {
         let length = rest[at..].find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len() - at);
@@ -68,7 +68,7 @@ fn wrong(expr: &str, scrape: &Scrape) -> Vec<String> {
             let (label, value) = matcher.split_at(matcher.find(['=', '!']).unwrap());
             let mut values = value.trim_start_matches(['=', '!', '~']).trim_matches('"').split('|');
             match known.get(label) {
-                _ if OF_PROMETHEUS.contains(&label) => {}
+                _ if PROMETHEUS_LABELS.contains(&label) => {}
                 None => wrong.push(format!("{name} has no label {label}")),
                 Some(known) => {
                     wrong.extend(values.find(|value| !known.contains(*value)).map(|value| format!("{name} has no {label} {value}")))

@@ -120,18 +120,18 @@ const GOOD: &[u8] = b"delay-for: 0\r\ndelay-target: orders.a\r\n";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn headers_that_no_client_can_read_are_rejected_and_hold_nothing_up() {
     let env = Environment::start("").await;
-    const COUNT: usize = 300;
+    const REQUEST_COUNT: usize = 300;
     let odd: [(&[u8], &str); 4] = [
         (b"x: \xff\xfe\r\n", "bad_header"),
         (b"no colon\r\n", "bad_header"),
         (b"x: a\rb\r\n", "bad_header"),
         (b"delay-id: \xff\r\n", "bad_id"),
     ];
-    let is_odd = |number: usize| number.is_multiple_of(37) || number == COUNT - 1;
+    let is_odd = |number: usize| number.is_multiple_of(37) || number == REQUEST_COUNT - 1;
     let mut producer = Producer::connect(&env.nats).await;
     let mut bridge = env.run().await;
-    for number in 0..COUNT {
-        if number == COUNT / 2 {
+    for number in 0..REQUEST_COUNT {
+        if number == REQUEST_COUNT / 2 {
             // In the middle of it, and without a word.
             drop(bridge);
             bridge = env.run().await;
@@ -139,7 +139,8 @@ async fn headers_that_no_client_can_read_are_rejected_and_hold_nothing_up() {
         let odd = if is_odd(number) { odd[number % odd.len()].0 } else { b"" };
         producer.send(&[GOOD, odd].concat(), number.to_string().as_bytes()).await;
     }
-    let codes = (0..COUNT).filter(|number| is_odd(*number)).map(|number| (number.to_string().into_bytes(), odd[number % odd.len()].1));
+    let codes =
+        (0..REQUEST_COUNT).filter(|number| is_odd(*number)).map(|number| (number.to_string().into_bytes(), odd[number % odd.len()].1));
     let codes: BTreeMap<Vec<u8>, &str> = codes.collect();
     let rejected = env.arrived("delay.rejected", codes.len()).await;
     for (body, message) in &rejected {
@@ -147,8 +148,8 @@ async fn headers_that_no_client_can_read_are_rejected_and_hold_nothing_up() {
         assert_eq!(message.headers.text("delay-target"), Some("orders.a"), "what can pass is as it came");
         assert!(message.headers.text("delayed-error-detail").unwrap().contains("left out"), "{:?}", message.headers);
     }
-    let arrived = env.arrived("orders.a", COUNT - codes.len()).await;
-    assert!(arrived.keys().all(|body| !codes.contains_key(body)) && arrived.len() + rejected.len() == COUNT);
+    let arrived = env.arrived("orders.a", REQUEST_COUNT - codes.len()).await;
+    assert!(arrived.keys().all(|body| !codes.contains_key(body)) && arrived.len() + rejected.len() == REQUEST_COUNT);
     assert!(bridge.stop(Duration::from_secs(10)).await);
 }
 

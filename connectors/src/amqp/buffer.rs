@@ -94,7 +94,7 @@ impl DeliveryBuffer {
     }
 
     /// Whether the source is paused, and whether it closes.
-    pub(super) fn outlook(&self) -> (bool, bool) {
+    pub(super) fn status(&self) -> (bool, bool) {
         let state = self.state.lock();
         (state.paused, state.closing)
     }

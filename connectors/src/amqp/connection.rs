@@ -27,13 +27,13 @@ use super::server::Server;
 use crate::{ConnectorError, ErrorKind};
 
 /// The longest time to connect, all servers together.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for an answer of the server.
-const REQUEST: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest time for an orderly close.
-const GOODBYE: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The interval of checks of the connection state, besides its events.
-const LOOK: Duration = Duration::from_millis(200);
+const STATE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// One connection.
 pub(super) struct BrokerConnection {
@@ -111,7 +111,7 @@ impl BrokerConnection {
     pub(super) async fn limited(config: &Config, purpose: &str, limiter: Option<Arc<ReadLimiter>>) -> Result<Self, ConnectorError> {
         let tls = login::tls(config).await?;
         let servers = config.servers().await?;
-        let each = CONNECT / u32::try_from(servers.len()).unwrap_or(u32::MAX).max(1);
+        let each = CONNECT_TIMEOUT / u32::try_from(servers.len()).unwrap_or(u32::MAX).max(1);
         let mut last = None;
         for server in &servers {
             match Self::connect_to(server, tls.clone(), purpose, each, limiter.clone()).await {
@@ -215,14 +215,14 @@ impl BrokerConnection {
         ConnectorError::new(kind, format!("amqp at {}: {what}", self.place))
     }
 
-    /// Waits for an answer of the server, within [`REQUEST`] and while the connection lives.
+    /// Waits for an answer of the server, within [`REQUEST_TIMEOUT`] and while the connection lives.
     pub(super) async fn ask<T>(&self, question: impl Future<Output = lapin::Result<T>>) -> Result<lapin::Result<T>, ConnectorError> {
         tokio::select! {
             biased;
-            answer = timeout(REQUEST, question) => match answer {
+            answer = timeout(REQUEST_TIMEOUT, question) => match answer {
                 Ok(answer) => Ok(answer),
                 Err(_) => {
-                    let why = self.blocked().unwrap_or_else(|| format!("no answer within {} s", REQUEST.as_secs()));
+                    let why = self.blocked().unwrap_or_else(|| format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()));
                     Err(self.fail(ErrorKind::Disconnected, &why))
                 }
             },
@@ -237,13 +237,13 @@ impl BrokerConnection {
         opened.map_err(|error| self.fail(ErrorKind::Disconnected, &format!("cannot open a channel: {}", error_text(&error))).because(error))
     }
 
-    /// Closes the connection, and waits for the answer within [`GOODBYE`].
+    /// Closes the connection, and waits for the answer within [`CLOSE_TIMEOUT`].
     pub(super) async fn close(&self) {
         if let Some(connection) = &self.connection
             && !self.is_lost()
         {
             // The connection ends either way.
-            let _ = timeout(GOODBYE, connection.close(200, "".into())).await;
+            let _ = timeout(CLOSE_TIMEOUT, connection.close(200, "".into())).await;
         }
         self.socket.shut();
     }
@@ -258,7 +258,7 @@ impl Drop for BrokerConnection {
             Ok(runtime) => drop(runtime.spawn(async move {
                 if let Some(connection) = connection {
                     // As in `close`.
-                    let _ = timeout(GOODBYE, connection.close(200, "".into())).await;
+                    let _ = timeout(CLOSE_TIMEOUT, connection.close(200, "".into())).await;
                 }
                 socket.shut();
             })),
@@ -272,8 +272,8 @@ fn watch(connection: &Connection, shared: Arc<Shared>, socket: Arc<Socket>) -> i
     let mut events: BoxStream<'static, Event> = connection.events_listener().boxed();
     let status = connection.status().clone();
     async move {
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut inspect = interval(STATE_CHECK_INTERVAL);
+        inspect.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = "the connection was lost".to_owned();
         let mut note = |event| match event {
             Event::ConnectionBlocked(reason) => *shared.blocked.lock() = reason,
@@ -289,7 +289,7 @@ fn watch(connection: &Connection, shared: Arc<Shared>, socket: Arc<Socket>) -> i
                     Some(event) => note(event),
                     None => break,
                 },
-                _ = look.tick() => {}
+                _ = inspect.tick() => {}
             }
         }
         while let Some(Some(event)) = events.next().now_or_never() {

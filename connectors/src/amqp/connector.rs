@@ -30,7 +30,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::new("amqp", "AMQP", "routing key")
 };
 /// The longest header name, in bytes.
-const MOST_NAME_BYTES: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 #[async_trait]
 impl Connector for Config {
@@ -73,8 +73,8 @@ impl Connector for Config {
     }
 
     fn carries(&self, header: &Header, _is_own: bool) -> Result<bool, String> {
-        if header.name.len() > MOST_NAME_BYTES {
-            return Err(format!("the name is longer than {MOST_NAME_BYTES} bytes, which AMQP does not take"));
+        if header.name.len() > MAX_NAME_BYTES {
+            return Err(format!("the name is longer than {MAX_NAME_BYTES} bytes, which AMQP does not take"));
         }
         Ok(true)
     }
@@ -100,8 +100,8 @@ impl Connector for Config {
         source::open(self, options).await
     }
 
-    async fn look(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
-        source::look(self, options).await
+    async fn inspect(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+        source::inspect(self, options).await
     }
 
     async fn cautions(&self, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {

@@ -17,31 +17,31 @@ use tokio::time::{Instant, timeout_at};
 use super::source::AmqpSource;
 use crate::{Batch, BatchId, ConnectorError, Destination, Header, Headers, Message, Source, Value};
 
-const DEATHS: &str = "x-death";
+const DEATH_HEADER: &str = "x-death";
 /// The prefixes of further headers that RabbitMQ adds: of the first death, and from 4.0 on of the
 /// last.
-const FIRST: &str = "x-first-death-";
-const LAST: &str = "x-last-death-";
+const FIRST_DEATH_PREFIX: &str = "x-first-death-";
+const LAST_DEATH_PREFIX: &str = "x-last-death-";
 
 /// After this time without a delivery from the expired queue, another reader has its old messages.
 /// Longer than the time to store a batch, which makes room for more.
-const SILENT: Duration = Duration::from_secs(2);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time that the main queue waits for the old messages of the expired queue: newly
 /// expired messages count as old ones too.
-const LEAD: Duration = Duration::from_secs(60);
+const MAX_HEAD_START: Duration = Duration::from_secs(60);
 
 /// Reads a queue and its expired queue.
 pub(super) struct SourceWithExpired {
     name: String,
     queue: AmqpSource,
     expired: AmqpSource,
-    lead: Mutex<Lead>,
+    lead: Mutex<HeadStart>,
 }
 
 /// The messages that were in the expired queue at the start. Most are older than those in the main
 /// queue, and are read first.
 #[derive(Clone, Copy)]
-struct Lead {
+struct HeadStart {
     left: usize,
     /// The deadline of the next message.
     next: Instant,
@@ -49,22 +49,22 @@ struct Lead {
     end: Instant,
 }
 
-impl Lead {
+impl HeadStart {
     fn new(left: usize, now: Instant) -> Self {
-        Lead { left, next: now + SILENT, end: now + LEAD }
+        HeadStart { left, next: now + SILENCE_TIMEOUT, end: now + MAX_HEAD_START }
     }
 
     /// The state after this many messages.
     fn after(self, came: usize, now: Instant) -> Self {
         let left = if came == 0 || now >= self.end { 0 } else { self.left.saturating_sub(came) };
-        Lead { left, next: self.end.min(now + SILENT), ..self }
+        HeadStart { left, next: self.end.min(now + SILENCE_TIMEOUT), ..self }
     }
 }
 
 impl SourceWithExpired {
     /// `name`: of the main queue. `waiting`: the number of messages in the expired queue.
     pub(super) fn new(name: String, queue: AmqpSource, expired: AmqpSource, waiting: u32) -> Self {
-        let lead = Mutex::new(Lead::new(usize::try_from(waiting).unwrap_or(usize::MAX), Instant::now()));
+        let lead = Mutex::new(HeadStart::new(usize::try_from(waiting).unwrap_or(usize::MAX), Instant::now()));
         SourceWithExpired { name, queue, expired, lead }
     }
 
@@ -127,7 +127,7 @@ impl Source for SourceWithExpired {
 /// Restores a message to its state when it came to this queue, if this queue dead-lettered it last:
 /// exchange and routing keys, `expiration`, and the headers without this death.
 fn restore(message: &mut Message, queue: &str) {
-    let mut deaths = match message.headers.get(DEATHS) {
+    let mut deaths = match message.headers.get(DEATH_HEADER) {
         Some(Value::List(deaths)) => deaths.clone(),
         _ => return,
     };
@@ -145,10 +145,11 @@ fn restore(message: &mut Message, queue: &str) {
     };
     deaths.remove(0);
     let is_only = deaths.is_empty();
-    let is_of_death = |name: &str| name == DEATHS || name.starts_with(LAST) || is_only && name.starts_with(FIRST);
+    let is_of_death =
+        |name: &str| name == DEATH_HEADER || name.starts_with(LAST_DEATH_PREFIX) || is_only && name.starts_with(FIRST_DEATH_PREFIX);
     let mut headers: Vec<Header> = std::mem::take(&mut message.headers).into_iter().filter(|header| !is_of_death(&header.name)).collect();
     if !is_only {
-        headers.push(Header { name: DEATHS.to_owned(), value: Value::List(deaths) });
+        headers.push(Header { name: DEATH_HEADER.to_owned(), value: Value::List(deaths) });
     }
     // A dead-letter routing key removes the header `CC`; its keys follow the message's own in
     // `routing-keys`.
@@ -176,13 +177,13 @@ mod tests {
     #[test]
     fn what_goes_on_expiring_leads_for_a_while_only() {
         let begun = Instant::now();
-        let mut lead = Lead::new(1000, begun);
+        let mut lead = HeadStart::new(1000, begun);
         for second in 1..60 {
             lead = lead.after(1, begun + Duration::from_secs(second));
             assert!(lead.left > 0 && lead.next <= lead.end, "second {second}");
         }
-        assert_eq!(lead.after(1, begun + LEAD).left, 0);
-        assert_eq!((Lead::new(3, begun).after(2, begun).left, Lead::new(3, begun).after(0, begun).left), (1, 0));
+        assert_eq!(lead.after(1, begun + MAX_HEAD_START).left, 0);
+        assert_eq!((HeadStart::new(3, begun).after(2, begun).left, HeadStart::new(3, begun).after(0, begun).left), (1, 0));
     }
 
     use crate::Properties;
@@ -201,7 +202,7 @@ mod tests {
             ("original-expiration", "300".into()),
         ]);
         let mut message = Message { properties: Some(Box::default()), destination: Destination::new("q.expired"), ..Message::new("body") };
-        for (name, value) in [("tag", Value::I8(1)), (DEATHS, Value::List([&[last], more].concat()))] {
+        for (name, value) in [("tag", Value::I8(1)), (DEATH_HEADER, Value::List([&[last], more].concat()))] {
             message.headers.push(name, value);
         }
         message.with_header("x-delay", "700").with_header("x-first-death-queue", "first").with_header("x-last-death-queue", queue)
@@ -227,12 +228,12 @@ mod tests {
     #[test]
     fn a_routing_key_that_is_not_utf_8_is_told() {
         let mut message = dead("q", &[]);
-        let Some(Value::List(deaths)) = message.headers.get(DEATHS).cloned() else { unreachable!() };
+        let Some(Value::List(deaths)) = message.headers.get(DEATH_HEADER).cloned() else { unreachable!() };
         let Value::Table(mut last) = deaths[0].clone() else { unreachable!() };
         let odd = || Value::Bytes(bytes::Bytes::from_static(b"\xff"));
         last.iter_mut().filter(|(name, _)| name == "routing-keys").for_each(|(_, keys)| *keys = Value::List(vec![odd()]));
         last.iter_mut().filter(|(name, _)| name == "exchange").for_each(|(_, exchange)| *exchange = odd());
-        message.headers = Headers::from_iter([Header { name: DEATHS.to_owned(), value: Value::List(vec![Value::Table(last)]) }]);
+        message.headers = Headers::from_iter([Header { name: DEATH_HEADER.to_owned(), value: Value::List(vec![Value::Table(last)]) }]);
         assert_eq!(restored(message).unreadable, ["the exchange", "the routing key"]);
     }
 
@@ -240,13 +241,13 @@ mod tests {
     fn deaths_before_that_stay() {
         let earlier = table(&[("queue", "first".into())]);
         let message = restored(dead("q", std::slice::from_ref(&earlier)));
-        assert_eq!(message.headers.get(DEATHS), Some(&Value::List(vec![earlier])));
+        assert_eq!(message.headers.get(DEATH_HEADER), Some(&Value::List(vec![earlier])));
         assert_eq!(message.headers.text("x-first-death-queue"), Some("first"));
     }
 
     #[test]
     fn what_left_another_queue_last_stays_as_it_is() {
-        for message in [dead("other", &[]), Message::new("none"), Message::new("odd").with_header(DEATHS, "x")] {
+        for message in [dead("other", &[]), Message::new("none"), Message::new("odd").with_header(DEATH_HEADER, "x")] {
             assert_eq!(restored(message.clone()), message);
         }
     }

@@ -7,14 +7,14 @@ use super::quirks::sanitize;
 use crate::Message;
 
 /// The bytes before the properties: class, weight and body size.
-const HEAD: usize = 12;
+const HEAD_BYTES: usize = 12;
 
 pub(crate) fn sanitize(kind: u8, payload: &mut [u8]) -> bool {
     sanitize::sanitize(kind, payload)
 }
 
 pub(crate) fn message(payload: &[u8]) -> Option<Message> {
-    let (_, properties) = parse_properties(payload.get(HEAD..)?).ok()?;
+    let (_, properties) = parse_properties(payload.get(HEAD_BYTES..)?).ok()?;
     let (headers, own, unreadable) = received(&properties);
     Some(Message { headers, properties: Some(Box::new(own)), unreadable, ..Message::new("") })
 }

@@ -4,7 +4,7 @@
 //! AMQP has no request for the arguments of a queue. But the server's error names the first
 //! argument in which a declaration differs from the existing queue. So this module declares the
 //! queue with arguments that no queue has, and repeats that until every argument that matters is
-//! known. [`NEVER`] is among them: if the queue is deleted meanwhile, the declaration fails and
+//! known. [`INVALID_ARGUMENT`] is among them: if the queue is deleted meanwhile, the declaration fails and
 //! creates nothing.
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,41 +15,49 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use super::connection::BrokerConnection;
 use super::fault::{code, error_text, reply_code};
 use super::queue::short;
-use super::reader::PRIORITY;
+use super::reader::PRIORITY_ARGUMENT;
 use crate::{Caution, CautionKind, ConnectorError, SourceOptions};
 
 /// An argument of streams with an invalid value. RabbitMQ creates no queue with it, and ignores it
 /// in the comparison with a quorum queue.
-const NEVER: &str = "x-max-age";
+const INVALID_ARGUMENT: &str = "x-max-age";
 /// Where a reader of a stream begins.
-const OFFSET: &str = "x-stream-offset";
-const TYPE: &str = "x-queue-type";
-const LIMIT: &str = "x-delivery-limit";
-const LETTERS: &str = "x-dead-letter-exchange";
-const KEY: &str = "x-dead-letter-routing-key";
-const EXPIRES: &str = "x-expires";
-const TTL: &str = "x-message-ttl";
-const LENGTH: &str = "x-max-length";
-const BYTES: &str = "x-max-length-bytes";
-const OVERFLOW: &str = "x-overflow";
+const OFFSET_ARGUMENT: &str = "x-stream-offset";
+const TYPE_ARGUMENT: &str = "x-queue-type";
+const DELIVERY_LIMIT_ARGUMENT: &str = "x-delivery-limit";
+const DEAD_LETTER_EXCHANGE_ARGUMENT: &str = "x-dead-letter-exchange";
+const DEAD_LETTER_KEY_ARGUMENT: &str = "x-dead-letter-routing-key";
+const EXPIRES_ARGUMENT: &str = "x-expires";
+const TTL_ARGUMENT: &str = "x-message-ttl";
+const MAX_LENGTH_ARGUMENT: &str = "x-max-length";
+const MAX_BYTES_ARGUMENT: &str = "x-max-length-bytes";
+const OVERFLOW_ARGUMENT: &str = "x-overflow";
 /// Asked for by a value that no queue has.
-const ASKED: [&str; 7] = [LIMIT, LETTERS, EXPIRES, TTL, LENGTH, BYTES, OVERFLOW];
+const PROBE_ARGUMENTS: [&str; 7] = [
+    DELIVERY_LIMIT_ARGUMENT,
+    DEAD_LETTER_EXCHANGE_ARGUMENT,
+    EXPIRES_ARGUMENT,
+    TTL_ARGUMENT,
+    MAX_LENGTH_ARGUMENT,
+    MAX_BYTES_ARGUMENT,
+    OVERFLOW_ARGUMENT,
+];
 /// The most declarations for one queue: more than a queue has arguments.
-const MOST: usize = 32;
+const MAX_DECLARATIONS: usize = 32;
 /// Limits from this value on count as unlimited.
-const OFTEN: i64 = 1000;
+const MIN_UNLIMITED_DELIVERIES: i64 = 1000;
 /// The hint for a queue that keeps messages however often they are redelivered.
-const UNLIMITED: &str = "create it again with x-delivery-limit 2147483647";
+const UNLIMITED_HINT: &str = "create it again with x-delivery-limit 2147483647";
 
 /// Of a queue whose arguments a user may not see.
-const UNSEEN: &str = "may lose requests: this user may not see whether it is a stream, not durable, auto-delete, or has an x-expires, \
+const UNSEEN_CAUTION: &str = "may lose requests: this user may not see whether it is a stream, not durable, auto-delete, or has an x-expires, \
     x-message-ttl, x-max-length or x-delivery-limit";
 /// What to do about it.
-const SEE: &str = "grant the user the right to configure the queue, at least for `dwell check` (rabbitmqctl set_permissions)";
+const PERMISSION_HINT: &str = "grant the user the right to configure the queue, at least for `dwell check` (rabbitmqctl set_permissions)";
 
 /// The arguments of a queue that matter here.
 #[derive(Debug, PartialEq, Eq)]
-struct Made {
+struct QueueArguments {
     is_quorum: bool,
     /// Of a quorum queue; `None`: the server's default.
     limit: Option<String>,
@@ -71,8 +79,8 @@ struct Made {
 pub(super) async fn is_stream(connection: &BrokerConnection, queue: &str) -> Result<bool, ConnectorError> {
     match made(connection, queue).await? {
         Some(made) => Ok(made.is_stream),
-        None => Ok(may_read(connection, queue, OFFSET, AMQPValue::LongString("next".into())).await?
-            && !may_read(connection, queue, PRIORITY, AMQPValue::LongInt(0)).await?),
+        None => Ok(may_read(connection, queue, OFFSET_ARGUMENT, AMQPValue::LongString("next".into())).await?
+            && !may_read(connection, queue, PRIORITY_ARGUMENT, AMQPValue::LongInt(0)).await?),
     }
 }
 
@@ -95,8 +103,8 @@ pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOpti
     let caution = |kind, queue: &str, what: &str, hint: String| Caution { kind, message: format!("the queue `{queue}` {what}"), hint };
     let back = "and a reader that ends returns its unsettled messages";
     let is_4 = connection.version().and_then(|version| version.split('.').next()?.parse::<u32>().ok()).is_none_or(|major| major >= 4);
-    let dropped = |queue: &str, made: &Made| {
-        drops(made, is_4).map(|what| caution(CautionKind::Drops, queue, &format!("{what}, {back}"), UNLIMITED.to_owned()))
+    let dropped = |queue: &str, made: &QueueArguments| {
+        drops(made, is_4).map(|what| caution(CautionKind::Drops, queue, &format!("{what}, {back}"), UNLIMITED_HINT.to_owned()))
     };
     let mut cautions = Vec::new();
     match made(connection, topic).await? {
@@ -106,10 +114,12 @@ pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOpti
             let is_read = expired_queue.is_some() && expires(&made, expired_queue.as_deref()).is_none();
             cautions
                 .extend(loses(&made, is_read).into_iter().map(|(what, hint)| caution(CautionKind::Loses, topic, &what, hint.to_owned())));
-            cautions
-                .extend(holds_back(&made, connection.version()).map(|what| caution(CautionKind::HoldsBack, topic, &what, HELD.to_owned())));
+            cautions.extend(
+                holds_back(&made, connection.version())
+                    .map(|what| caution(CautionKind::HoldsBack, topic, &what, HOLDS_BACK_HINT.to_owned())),
+            );
         }
-        None => cautions.push(caution(CautionKind::Loses, topic, UNSEEN, SEE.to_owned())),
+        None => cautions.push(caution(CautionKind::Loses, topic, UNSEEN_CAUTION, PERMISSION_HINT.to_owned())),
     }
     // Nothing expires in the expired queue.
     if let Some(queue) = expired_queue {
@@ -119,7 +129,7 @@ pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOpti
                 let losses = loses(&made, false).into_iter();
                 cautions.extend(losses.map(|(what, hint)| caution(CautionKind::Loses, queue, &what, hint.to_owned())));
             }
-            None => cautions.push(caution(CautionKind::Loses, queue, UNSEEN, SEE.to_owned())),
+            None => cautions.push(caution(CautionKind::Loses, queue, UNSEEN_CAUTION, PERMISSION_HINT.to_owned())),
         }
     }
     Ok(cautions)
@@ -127,7 +137,7 @@ pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOpti
 
 /// What the queue does with requests that were confirmed to their producers, and what to do.
 /// `is_read`: what it drops goes to the expired queue, which is read.
-fn loses(made: &Made, is_read: bool) -> Vec<(String, &'static str)> {
+fn loses(made: &QueueArguments, is_read: bool) -> Vec<(String, &'static str)> {
     let mut losses = Vec::new();
     if made.is_auto_delete {
         let what = "is deleted with every request in it when its last reader leaves, as at a restart of Dwell (auto-delete)";
@@ -137,15 +147,15 @@ fn loses(made: &Made, is_read: bool) -> Vec<(String, &'static str)> {
         losses.push(("is gone with every request in it when the broker restarts (not durable)".to_owned(), "create it again as durable"));
     }
     if let Some(ms) = &made.expires {
-        let what = format!("has an {EXPIRES} of {ms} ms: without a reader for so long it is deleted with every request in it");
+        let what = format!("has an {EXPIRES_ARGUMENT} of {ms} ms: without a reader for so long it is deleted with every request in it");
         losses.push((what, "create it again without x-expires"));
     }
     if let Some(ms) = made.ttl.as_ref().filter(|_| !is_read) {
-        let what = format!("has an {TTL} of {ms} ms: a request that waits longer is dropped");
+        let what = format!("has an {TTL_ARGUMENT} of {ms} ms: a request that waits longer is dropped");
         losses.push((what, "create it again without x-message-ttl, or name the queue that its dead letters go to in `expired_queue`"));
     }
     let drops_oldest = made.overflow.as_deref().is_none_or(|overflow| overflow == "drop-head") && !is_read;
-    for (name, bound) in [(LENGTH, &made.length), (BYTES, &made.bytes)] {
+    for (name, bound) in [(MAX_LENGTH_ARGUMENT, &made.length), (MAX_BYTES_ARGUMENT, &made.bytes)] {
         if let Some(bound) = bound.as_ref().filter(|_| drops_oldest) {
             let what = format!("has an {name} of {bound}: beyond it the oldest request is dropped (x-overflow drop-head)");
             losses.push((what, "create it again with x-overflow reject-publish, or without a bound"));
@@ -155,10 +165,10 @@ fn loses(made: &Made, is_read: bool) -> Vec<(String, &'static str)> {
 }
 
 /// What to do about requests that the queue holds back.
-const HELD: &str = "let producers send delay-until, or the header as text, which a queue does not read";
+const HOLDS_BACK_HINT: &str = "let producers send delay-until, or the header as text, which a queue does not read";
 
 /// What a quorum queue of RabbitMQ 4.4 or later does with the header of a dialect.
-fn holds_back(made: &Made, version: Option<&str>) -> Option<String> {
+fn holds_back(made: &QueueArguments, version: Option<&str>) -> Option<String> {
     let version = version.filter(|_| made.is_quorum)?;
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     let is_44 = (numbers.next()?, numbers.next()?) >= (4, 4);
@@ -168,7 +178,7 @@ fn holds_back(made: &Made, version: Option<&str>) -> Option<String> {
 }
 
 /// The risk for a message that is redelivered often.
-fn drops(made: &Made, is_4: bool) -> Option<String> {
+fn drops(made: &QueueArguments, is_4: bool) -> Option<String> {
     if !made.is_quorum || made.letters.is_some() {
         return None;
     }
@@ -181,7 +191,7 @@ fn drops(made: &Made, is_4: bool) -> Option<String> {
         Some(limit) if limit < 0 => {
             Some(format!("has an x-delivery-limit of {limit}: before RabbitMQ 4 a message is dropped at its first redelivery"))
         }
-        Some(limit) if limit < OFTEN => {
+        Some(limit) if limit < MIN_UNLIMITED_DELIVERIES => {
             Some(format!("has an x-delivery-limit of {limit}: a message that is redelivered more often is dropped"))
         }
         Some(_) => None,
@@ -190,7 +200,7 @@ fn drops(made: &Made, is_4: bool) -> Option<String> {
 
 /// The risk for a message whose `expiration` ends before it is read, or that the risk is unknown;
 /// and what to do.
-fn expires(made: &Made, expired: Option<&str>) -> Option<(String, String)> {
+fn expires(made: &QueueArguments, expired: Option<&str>) -> Option<(String, String)> {
     let lead = |to: &str| {
         format!("create it again with x-dead-letter-exchange \"\" and x-dead-letter-routing-key `{to}`, or set them by a policy")
     };
@@ -225,14 +235,15 @@ fn expires(made: &Made, expired: Option<&str>) -> Option<(String, String)> {
 }
 
 /// `None` if the user may not ask.
-async fn made(connection: &BrokerConnection, queue: &str) -> Result<Option<Made>, ConnectorError> {
+async fn made(connection: &BrokerConnection, queue: &str) -> Result<Option<QueueArguments>, ConnectorError> {
     let quorum = AMQPValue::LongString("quorum".into());
-    let odds = ASKED.into_iter().chain([NEVER]).map(|name| (name, odd()));
-    let mut arguments: BTreeMap<ShortString, AMQPValue> = odds.chain([(TYPE, quorum)]).map(|(name, value)| (name.into(), value)).collect();
+    let odds = PROBE_ARGUMENTS.into_iter().chain([INVALID_ARGUMENT]).map(|name| (name, odd()));
+    let mut arguments: BTreeMap<ShortString, AMQPValue> =
+        odds.chain([(TYPE_ARGUMENT, quorum)]).map(|(name, value)| (name.into(), value)).collect();
     let mut told: HashMap<String, Option<String>> = HashMap::new();
     let (mut durable, mut auto_delete, mut has_age) = (true, false, false);
     // Each declaration tells one argument that differs.
-    for _ in 0..MOST {
+    for _ in 0..MAX_DECLARATIONS {
         let channel = connection.channel().await?;
         let options = QueueDeclareOptions { durable, auto_delete, ..QueueDeclareOptions::default() };
         let asked = connection.ask(channel.queue_declare(short(queue)?, options, arguments.clone().into())).await?;
@@ -243,7 +254,7 @@ async fn made(connection: &BrokerConnection, queue: &str) -> Result<Option<Made>
             (Some(code::PRECONDITION_FAILED), Some(("durable", _))) if durable => durable = false,
             (Some(code::PRECONDITION_FAILED), Some(("auto_delete", _))) if !auto_delete => auto_delete = true,
             // Only streams have an age.
-            (Some(code::PRECONDITION_FAILED), Some((NEVER, _))) => {
+            (Some(code::PRECONDITION_FAILED), Some((INVALID_ARGUMENT, _))) => {
                 has_age = true;
                 break;
             }
@@ -253,29 +264,29 @@ async fn made(connection: &BrokerConnection, queue: &str) -> Result<Option<Made>
                     Some(text) => arguments.insert(differs.into(), value(text)),
                     None => arguments.remove(differs),
                 };
-                if differs == LETTERS && there.is_some() && !told.contains_key(KEY) {
-                    arguments.insert(KEY.into(), odd());
+                if differs == DEAD_LETTER_EXCHANGE_ARGUMENT && there.is_some() && !told.contains_key(DEAD_LETTER_KEY_ARGUMENT) {
+                    arguments.insert(DEAD_LETTER_KEY_ARGUMENT.into(), odd());
                 }
                 told.insert(differs.to_owned(), there.map(str::to_owned));
             }
             _ => break,
         }
     }
-    let is_quorum = durable && !told.contains_key(TYPE);
+    let is_quorum = durable && !told.contains_key(TYPE_ARGUMENT);
     let mut of = |name: &str| told.remove(name).flatten();
-    let letters = of(LETTERS).map(|exchange| (exchange, of(KEY)));
-    Ok(Some(Made {
+    let letters = of(DEAD_LETTER_EXCHANGE_ARGUMENT).map(|exchange| (exchange, of(DEAD_LETTER_KEY_ARGUMENT)));
+    Ok(Some(QueueArguments {
         is_quorum: is_quorum && !has_age,
-        is_stream: has_age || of(TYPE).is_some_and(|kind| kind == "stream"),
+        is_stream: has_age || of(TYPE_ARGUMENT).is_some_and(|kind| kind == "stream"),
         is_durable: durable,
         is_auto_delete: auto_delete,
-        limit: of(LIMIT),
+        limit: of(DELIVERY_LIMIT_ARGUMENT),
         letters,
-        expires: of(EXPIRES),
-        ttl: of(TTL),
-        length: of(LENGTH),
-        bytes: of(BYTES),
-        overflow: of(OVERFLOW),
+        expires: of(EXPIRES_ARGUMENT),
+        ttl: of(TTL_ARGUMENT),
+        length: of(MAX_LENGTH_ARGUMENT),
+        bytes: of(MAX_BYTES_ARGUMENT),
+        overflow: of(OVERFLOW_ARGUMENT),
     }))
 }
 
@@ -311,7 +322,7 @@ mod tests {
 
     #[test]
     fn only_a_quorum_queue_from_4_4_on_holds_back() {
-        let made = |is_quorum| Made {
+        let made = |is_quorum| QueueArguments {
             is_quorum,
             limit: None,
             letters: None,

@@ -3,7 +3,7 @@
 use crate::Destination;
 
 /// The most bytes of a name or a routing key.
-const MOST: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// Whether `exchange/routing.key` matches the pattern. `*` matches any characters but `/`, and `**`
 /// any characters. `/queue` is a queue through the default exchange.
@@ -79,8 +79,9 @@ pub(crate) fn forbidden(to: &Destination) -> Option<String> {
 
 /// Why this does not fit into an AMQP frame.
 pub(super) fn too_long(to: &Destination) -> Option<String> {
-    let (what, name) = [("exchange", &to.exchange), ("routing key", &to.address)].into_iter().find(|(_, name)| name.len() > MOST)?;
-    Some(format!("the {what} has {} bytes, AMQP takes {MOST}", name.len()))
+    let (what, name) =
+        [("exchange", &to.exchange), ("routing key", &to.address)].into_iter().find(|(_, name)| name.len() > MAX_NAME_BYTES)?;
+    Some(format!("the {what} has {} bytes, AMQP takes {MAX_NAME_BYTES}", name.len()))
 }
 
 #[cfg(test)]

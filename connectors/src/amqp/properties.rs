@@ -3,7 +3,7 @@
 use lapin::BasicProperties;
 use lapin::types::ShortString;
 
-use super::quirks::sanitize::MARK;
+use super::quirks::sanitize::INVALID_BYTE_MARK;
 use super::values::{headers, table, table_size};
 use crate::{Headers, Properties, Value, quote};
 
@@ -13,7 +13,7 @@ const TRANSIENT: u8 = 1;
 const PERSISTENT: u8 = 2;
 /// The bytes of a content header frame besides the properties: frame header and end, class, weight,
 /// body size and flags.
-const HEAD: usize = 8 + 14;
+const HEADER_FRAME_BYTES: usize = 8 + 14;
 
 /// The headers and properties of a received message, and the names of those whose bytes are not
 /// UTF-8, which are left out.
@@ -47,7 +47,7 @@ pub(super) fn received(properties: &BasicProperties) -> (Headers, Properties, Ve
         let named = is_marked(&header.name);
         let nested = !named && has_marked_name(&header.value);
         if named || nested {
-            let shown = quote(&header.name.replace(char::from(MARK), "\u{fffd}"));
+            let shown = quote(&header.name.replace(char::from(INVALID_BYTE_MARK), "\u{fffd}"));
             unreadable.push(if named { format!("the name of the header {shown}") } else { format!("a name in the header {shown}") });
         }
         !named && !nested
@@ -57,7 +57,7 @@ pub(super) fn received(properties: &BasicProperties) -> (Headers, Properties, Ve
 
 /// Whether bytes of this short string were not UTF-8.
 pub(super) fn is_marked(text: &str) -> bool {
-    text.as_bytes().contains(&MARK)
+    text.as_bytes().contains(&INVALID_BYTE_MARK)
 }
 
 fn has_marked_name(value: &Value) -> bool {
@@ -96,7 +96,7 @@ pub(super) fn outgoing(
         return Err(format!("delivery mode {mode} does not exist: AMQP has {TRANSIENT} (transient) and {PERSISTENT} (persistent)"));
     }
     let headers = table(headers)?;
-    let mut size = HEAD + table_size(&headers);
+    let mut size = HEADER_FRAME_BYTES + table_size(&headers);
     let mut out = BasicProperties::default();
     let mut set = |name: &str, value: Option<String>, with: fn(BasicProperties, ShortString) -> BasicProperties| {
         let Some(text) = value else { return Ok(()) };
@@ -140,10 +140,10 @@ pub(super) fn outgoing(
 mod tests {
     use super::*;
 
-    const FRAME: usize = 131_072;
+    const MAX_FRAME_BYTES: usize = 131_072;
 
     fn out(properties: Option<Properties>, dedupe_id: &str) -> Properties {
-        received(&outgoing(Headers::default(), properties, dedupe_id, Some("me"), FRAME).unwrap()).1
+        received(&outgoing(Headers::default(), properties, dedupe_id, Some("me"), MAX_FRAME_BYTES).unwrap()).1
     }
 
     #[test]
@@ -179,15 +179,15 @@ mod tests {
     #[test]
     fn what_can_never_pass_is_refused() {
         let long = Properties { app_id: Some("x".repeat(256)), ..Properties::default() };
-        assert!(outgoing(Headers::default(), Some(long), "", None, FRAME).unwrap_err().contains("app_id"));
+        assert!(outgoing(Headers::default(), Some(long), "", None, MAX_FRAME_BYTES).unwrap_err().contains("app_id"));
         for expiration in ["", "-1", "soon", "1.5", "99999999999"] {
             let expiring = Properties { expiration: Some(expiration.to_owned()), ..Properties::default() };
-            assert!(outgoing(Headers::default(), Some(expiring), "", None, FRAME).unwrap_err().contains("expiration"));
+            assert!(outgoing(Headers::default(), Some(expiring), "", None, MAX_FRAME_BYTES).unwrap_err().contains("expiration"));
         }
         let other = Properties { delivery_mode: Some(3), ..Properties::default() };
-        assert!(outgoing(Headers::default(), Some(other), "", None, FRAME).unwrap_err().contains("delivery mode"));
+        assert!(outgoing(Headers::default(), Some(other), "", None, MAX_FRAME_BYTES).unwrap_err().contains("delivery mode"));
         let mut headers = Headers::default();
-        headers.push("large", Value::Text("x".repeat(FRAME)));
-        assert!(outgoing(headers, None, "", None, FRAME).unwrap_err().contains("one frame"));
+        headers.push("large", Value::Text("x".repeat(MAX_FRAME_BYTES)));
+        assert!(outgoing(headers, None, "", None, MAX_FRAME_BYTES).unwrap_err().contains("one frame"));
     }
 }

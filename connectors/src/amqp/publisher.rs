@@ -28,14 +28,14 @@ use super::window::{ChannelWindow, FailedChannel, PublisherContext, lost};
 use crate::{ConnectorError, Outcome};
 
 /// How long a channel that confirmed counts as working, and a failed one as not working.
-const TRUST: Duration = Duration::from_secs(5);
-const DISTRUST: Duration = Duration::from_secs(1);
+const CHANNEL_TRUST_TTL: Duration = Duration::from_secs(5);
+const CHANNEL_DISTRUST_TTL: Duration = Duration::from_secs(1);
 /// The idle time after which a publisher ends.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A channel with publications in flight counts as silent after this time: a channel of an
 /// exchange, and one of a single destination.
-const SILENT: Duration = Duration::from_secs(1);
-const SILENT_ISOLATED: Duration = Duration::from_secs(5);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
+const ISOLATED_SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The task of one publisher.
 struct PublisherTask {
@@ -175,7 +175,7 @@ impl PublisherTask {
 
     /// Gives to lapin what may be sent now.
     fn send(&mut self, window: &mut ChannelWindow) -> lapin::Result<()> {
-        if window.is_empty() && self.last.elapsed() > TRUST && !self.key.exchange.is_empty() {
+        if window.is_empty() && self.last.elapsed() > CHANNEL_TRUST_TTL && !self.key.exchange.is_empty() {
             window.doubt();
         }
         // The caller may have timed it out by now, and given it to another sink.
@@ -210,13 +210,13 @@ impl PublisherTask {
         let mut silent = window.expire();
         let one_place = self.key.routing_key.is_some() || self.place.connection.blocked().is_some();
         if one_place {
-            if let Some(address) = window.quiet(SILENT_ISOLATED.min(publish_timeout)) {
+            if let Some(address) = window.quiet(ISOLATED_SILENCE_TIMEOUT.min(publish_timeout)) {
                 let why = format!("`{address}` has not confirmed earlier publications yet");
                 self.queue.answer(&Outcome::Refused(why));
             }
             return (!silent.is_empty()).then(BTreeSet::new);
         }
-        silent.extend(window.quiet(SILENT.min(publish_timeout)).map(str::to_owned));
+        silent.extend(window.quiet(SILENCE_TIMEOUT.min(publish_timeout)).map(str::to_owned));
         (!silent.is_empty()).then_some(silent)
     }
 
@@ -236,13 +236,13 @@ impl PublisherTask {
         // only.
         if matches!(channel_failure, ChannelFailure::NoExchange | ChannelFailure::NoRight) && alone && !proved {
             let outcome = Outcome::Unroutable(format!("exchange `{}`: {why}", self.key.exchange));
-            self.verdict =
-                (channel_failure == ChannelFailure::NoExchange || !why.contains("topic")).then(|| (outcome, Instant::now() + DISTRUST));
+            self.verdict = (channel_failure == ChannelFailure::NoExchange || !why.contains("topic"))
+                .then(|| (outcome, Instant::now() + CHANNEL_DISTRUST_TTL));
         }
     }
 
     fn idle(&self) -> Duration {
-        if self.key.routing_key.is_some() { TRUST } else { IDLE }
+        if self.key.routing_key.is_some() { CHANNEL_TRUST_TTL } else { IDLE_TIMEOUT }
     }
 }
 

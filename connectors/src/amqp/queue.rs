@@ -16,7 +16,7 @@ use crate::{ConnectorError, Declared, Destination, ErrorKind, SourceOptions};
 const DELIVERY_LIMIT: i32 = i32::MAX;
 
 /// The description of an expired queue in errors.
-const EXPIRED: &str = ", which `expired_queue` names";
+const EXPIRED_QUEUE_SUFFIX: &str = ", which `expired_queue` names";
 
 /// Whether the destination exists: the queue for the default exchange, otherwise the exchange.
 pub(super) async fn exists(connection: &BrokerConnection, to: &Destination) -> Result<bool, ConnectorError> {
@@ -44,7 +44,7 @@ pub(super) async fn exists(connection: &BrokerConnection, to: &Destination) -> R
 pub(super) async fn readable(connection: &BrokerConnection, options: &SourceOptions) -> Result<u32, ConnectorError> {
     readable_one(connection, &options.topic, "").await?;
     match &options.expired_queue {
-        Some(expired) => readable_one(connection, expired, EXPIRED).await,
+        Some(expired) => readable_one(connection, expired, EXPIRED_QUEUE_SUFFIX).await,
         None => Ok(0),
     }
 }
@@ -118,7 +118,7 @@ pub(crate) async fn declare(config: &Config, to: &Destination) -> Result<Declare
 pub(crate) async fn declare_source(config: &Config, options: &SourceOptions) -> Result<Declared, ConnectorError> {
     let topic = Destination::new(&options.topic);
     let Some(expired) = &options.expired_queue else { return declare(config, &topic).await };
-    for (queue, what) in [(&options.topic, ""), (expired, EXPIRED)] {
+    for (queue, what) in [(&options.topic, ""), (expired, EXPIRED_QUEUE_SUFFIX)] {
         if let Some(why) = too_long(&Destination::new(queue)) {
             return Err(ConnectorError::new(ErrorKind::Config, format!("`{queue}`{what}: {why}")));
         }

@@ -11,10 +11,10 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 
 /// The upper limit of one message's estimate, so that sums do not overflow.
-const LARGEST: usize = 1 << 40;
+const MAX_ESTIMATE_BYTES: usize = 1 << 40;
 
 /// Worst-case memory per header byte after parsing: entries of three bytes become nodes of a tree.
-const SWELL: usize = 32;
+const MEMORY_PER_HEADER_BYTE: usize = 32;
 
 /// Shared by the stream that lapin reads, the buffer and the reader.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl ReadLimiter {
     /// Records the content header frame of a message that passes. The body size is in its payload.
     pub(super) fn message_started(&self, payload: &[u8]) {
         let body = payload.get(4..12).map_or(0, |size| size.iter().fold(0_usize, |size, byte| size << 8 | usize::from(*byte)));
-        let bytes = body.min(LARGEST) + payload.len() * SWELL;
+        let bytes = body.min(MAX_ESTIMATE_BYTES) + payload.len() * MEMORY_PER_HEADER_BYTE;
         let mut state = self.state.lock();
         state.pending.push_back(bytes);
         state.pending_bytes += bytes;

@@ -21,17 +21,17 @@ use super::read_limiter::ReadLimiter;
 use crate::{ConnectorError, ErrorKind, SourceOptions};
 
 /// An argument with its default value, which every queue takes and a stream refuses.
-pub(super) const PRIORITY: &str = "x-priority";
+pub(super) const PRIORITY_ARGUMENT: &str = "x-priority";
 /// The most messages taken over at once.
-const CHUNK: usize = 512;
+const MAX_CHUNK_MESSAGES: usize = 512;
 /// The assumed memory of a message before any was delivered, in bytes.
-const FIRST: usize = 1 << 20;
+const INITIAL_MESSAGE_BYTES: usize = 1 << 20;
 /// The number of messages after which their size is a good estimate.
-const TOLD: usize = 16;
+const MIN_SAMPLE_MESSAGES: usize = 16;
 /// A prefetch that is too large or too small by this factor is replaced.
-const OFF: u16 = 4;
+const PREFETCH_TOLERANCE_FACTOR: u16 = 4;
 /// The heartbeat interval while the socket is not read: shorter than the shortest heartbeat.
-const HEARTBEAT: Duration = Duration::from_millis(500);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The task that reads.
 pub(super) struct ReaderTask {
@@ -79,10 +79,10 @@ impl ReaderTask {
         let (queue, group) = (options.topic.clone(), options.group.clone());
         // 0 would mean unlimited.
         let max_unsettled = u16::try_from(options.max_unsettled.max(1)).unwrap_or(u16::MAX);
-        let mut heartbeat = interval(HEARTBEAT);
+        let mut heartbeat = interval(HEARTBEAT_INTERVAL);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let max_bytes = options.max_unsettled_bytes;
-        let (reading, count, each, came) = (None, 0, FIRST, 0);
+        let (reading, count, each, came) = (None, 0, INITIAL_MESSAGE_BYTES, 0);
         let mut reader = ReaderTask {
             connection,
             channel,
@@ -132,7 +132,8 @@ impl ReaderTask {
     /// Whether the prefetch is far too large or far too small.
     fn is_off(&self, prefetch: u16) -> bool {
         let wanted = self.wanted();
-        self.came >= TOLD && (wanted / OFF >= prefetch || prefetch / OFF >= wanted)
+        self.came >= MIN_SAMPLE_MESSAGES
+            && (wanted / PREFETCH_TOLERANCE_FACTOR >= prefetch || prefetch / PREFETCH_TOLERANCE_FACTOR >= wanted)
     }
 
     /// Starts a consumer with this prefetch. Its tag is chosen here, so that the broker's tools
@@ -143,18 +144,18 @@ impl ReaderTask {
         self.count += 1;
         let tag = ShortString::try_new(format!("{}-{}", self.group, self.count)).unwrap_or_default();
         let mut arguments = FieldTable::default();
-        arguments.insert(PRIORITY.into(), AMQPValue::LongInt(0));
+        arguments.insert(PRIORITY_ARGUMENT.into(), AMQPValue::LongInt(0));
         let consuming = self.channel.basic_consume(short(&self.queue)?, tag, BasicConsumeOptions::default(), arguments);
         let consumer = self.connection.ask(consuming).await?.map_err(|error| self.broken(error))?;
         let tag = consumer.tag();
-        self.reading = Some(Reading { messages: consumer.ready_chunks(CHUNK), tag, prefetch: room, stopping: None });
+        self.reading = Some(Reading { messages: consumer.ready_chunks(MAX_CHUNK_MESSAGES), tag, prefetch: room, stopping: None });
         Ok(())
     }
 
     /// Works until the source closes.
     async fn run(&mut self) -> Result<(), ConnectorError> {
         loop {
-            let (paused, closing) = self.buffer.outlook();
+            let (paused, closing) = self.buffer.status();
             if closing {
                 return Ok(());
             }
@@ -219,7 +220,7 @@ impl ReaderTask {
         if !deliveries.is_empty() {
             let mean = deliveries.iter().map(|delivery| delivery.bytes).sum::<usize>() / deliveries.len();
             self.came = self.came.saturating_add(deliveries.len());
-            let forgets = self.each.saturating_sub(mean) * deliveries.len() / (deliveries.len() + TOLD);
+            let forgets = self.each.saturating_sub(mean) * deliveries.len() / (deliveries.len() + MIN_SAMPLE_MESSAGES);
             self.each = mean.max(self.each - forgets).max(1);
         }
     }

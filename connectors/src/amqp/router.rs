@@ -37,7 +37,7 @@ pub(super) struct PublisherKey {
 }
 
 /// The most publishers for single routing keys.
-const ISOLATED_MAX: usize = 64;
+const MAX_ISOLATED: usize = 64;
 
 /// The router of a sink.
 pub(super) struct PublishRouter {
@@ -117,7 +117,7 @@ impl PublishRouter {
         let mut open = self.open.lock();
         let Some(open) = &mut *open else { return items };
         if !open.publishers.contains_key(key) {
-            if open.isolated == ISOLATED_MAX {
+            if open.isolated == MAX_ISOLATED {
                 return items;
             }
             open.isolated += 1;

@@ -5,10 +5,10 @@ use std::fmt;
 use lapin::uri::{AMQPScheme, AMQPUri, SASLMechanism};
 
 use crate::known_scheme;
-use crate::secret::{ESCAPES, Secret, Urls};
+use crate::secret::{ESCAPE_HINT, Secret, Urls};
 
 /// The default heartbeat interval, in seconds.
-const HEARTBEAT: u16 = 5;
+const DEFAULT_HEARTBEAT_S: u16 = 5;
 
 /// An address and a login.
 #[derive(Clone)]
@@ -39,11 +39,11 @@ impl Server {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         if !matches!(scheme, "amqp" | "amqps") {
             let scheme = known_scheme(url).map_or("this".to_owned(), |scheme| format!("`{scheme}`"));
-            return Err(format!("{shown}: {scheme} is no scheme for AMQP: write amqp:// or amqps://; {ESCAPES}"));
+            return Err(format!("{shown}: {scheme} is no scheme for AMQP: write amqp:// or amqps://; {ESCAPE_HINT}"));
         }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        let no_url = || format!("{shown} is not a URL: write {scheme}://user:password@host:port/vhost; {ESCAPES}");
+        let no_url = || format!("{shown} is not a URL: write {scheme}://user:password@host:port/vhost; {ESCAPE_HINT}");
         // An `@` behind the host: the password has a `/`, and the host is a part of it.
         if host.is_empty() || rest.rfind('@').is_some_and(|at| at > authority.len()) {
             return Err(no_url());
@@ -69,7 +69,7 @@ impl Server {
     /// Sets the heartbeat interval: that of the settings, otherwise the URL's, otherwise the
     /// default.
     pub(super) fn beat(&mut self, seconds: Option<u16>) {
-        self.uri.query.heartbeat = Some(seconds.or(self.uri.query.heartbeat).unwrap_or(HEARTBEAT));
+        self.uri.query.heartbeat = Some(seconds.or(self.uri.query.heartbeat).unwrap_or(DEFAULT_HEARTBEAT_S));
     }
 
     pub(super) fn is_tls(&self) -> bool {

@@ -20,14 +20,14 @@ use super::reader::ReaderTask;
 use crate::{Batch, BatchId, Caution, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions};
 
 /// The divisor for the expired queue's share of the memory: few messages come from there.
-const SHARE: usize = 8;
+const EXPIRED_SHARE_DIVISOR: usize = 8;
 
 pub(crate) async fn open(config: &Config, mut options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
     let connection = BrokerConnection::connect(config, "check").await?;
     let waiting = readable(&connection, &options).await?;
     connection.close().await;
     let Some(expired) = options.expired_queue.take() else { return Ok(Box::new(open_one(config, options).await?)) };
-    let share = options.max_unsettled_bytes / SHARE;
+    let share = options.max_unsettled_bytes / EXPIRED_SHARE_DIVISOR;
     let beside = SourceOptions { topic: expired, max_unsettled_bytes: share, ..options.clone() };
     let own = SourceOptions { max_unsettled_bytes: options.max_unsettled_bytes - share, ..options.clone() };
     let (queue, expired) = try_join(open_one(config, own), open_one(config, beside)).await?;
@@ -60,7 +60,7 @@ async fn refused(config: &Config, queue: &str, error: ConnectorError) -> Connect
 }
 
 /// What `open` would find. A missing read permission shows only when the queues are read.
-pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+pub(crate) async fn inspect(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
     let connection = BrokerConnection::connect(config, "check").await?;
     readable(&connection, options).await?;
     for queue in [Some(&options.topic), options.expired_queue.as_ref()].into_iter().flatten() {

@@ -154,7 +154,7 @@ impl ChannelWindow {
             next = ready(&mut self.confirms);
         }
         self.heard = Instant::now();
-        let judged = self.matcher.judge(fallen.is_none() && self.confirms.is_empty());
+        let judged = self.matcher.classify(fallen.is_none() && self.confirms.is_empty());
         self.proved |= !judged.is_empty();
         let mut outcomes = Vec::with_capacity(judged.len());
         for (number, verdict) in judged {

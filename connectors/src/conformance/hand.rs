@@ -113,11 +113,11 @@ pub(super) async fn read(source: &dyn Source, count: usize) -> (Vec<BatchId>, Ve
 }
 
 /// Panics if a message arrives within [`QUIET`].
-pub(super) async fn nothing_comes(source: &dyn Source) {
-    nothing_comes_for(source, QUIET).await;
+pub(super) async fn expect_no_message(source: &dyn Source) {
+    expect_no_message_for(source, QUIET).await;
 }
 
-pub(super) async fn nothing_comes_for(source: &dyn Source, time: Duration) {
+pub(super) async fn expect_no_message_for(source: &dyn Source, time: Duration) {
     if let Ok(batch) = tokio::time::timeout(time, source.recv()).await {
         panic!("nothing should come, but {:?} did", batch.map(|batch| bodies(&batch.messages)));
     }

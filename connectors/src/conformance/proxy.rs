@@ -17,9 +17,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The most bytes that one direction of a connection buffers. At this bound the proxy stops
 /// reading, as a full pipe does.
-const HELD_MAX: usize = 1 << 20;
+const MAX_HELD_BYTES: usize = 1 << 20;
 /// The most bytes read at once.
-const CHUNK: usize = 16 << 10;
+const MAX_READ_BYTES: usize = 16 << 10;
 
 /// The direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,7 +217,7 @@ async fn connection(client: TcpStream, era: Era, shared: &Shared) -> io::Result<
             drop((from_server, to_server));
             // Discards what the client still sends. When the client closes, nothing is left to
             // reset.
-            let mut unheard = vec![0; CHUNK];
+            let mut unheard = vec![0; MAX_READ_BYTES];
             tokio::select! {
                 () = reset => {}
                 () = async { while from_client.read(&mut unheard).await.is_ok_and(|size| size > 0) {} } => {}
@@ -243,7 +243,7 @@ impl Forwarder {
     async fn run(&mut self) -> io::Result<()> {
         let mut held: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
         let (mut size, mut ended, mut holed) = (0, false, false);
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; MAX_READ_BYTES];
         loop {
             let flow = *self.flow.borrow_and_update();
             if holed && flow != Flow::Drop {
@@ -257,7 +257,7 @@ impl Forwarder {
             tokio::select! {
                 // The error means that the proxy is dropped; this task is then cancelled.
                 changed = self.flow.changed() => changed.map_err(io::Error::other)?,
-                read = self.from.read(&mut chunk), if moves && !ended && size < HELD_MAX => {
+                read = self.from.read(&mut chunk), if moves && !ended && size < MAX_HELD_BYTES => {
                     let read = read?;
                     match flow {
                         _ if read == 0 => ended = true,
@@ -270,7 +270,7 @@ impl Forwarder {
                 () = tokio::time::sleep_until(next), if moves && !held.is_empty() => {
                     let Some((at, mut bytes)) = held.pop_front() else { continue };
                     if let Flow::Throttle(rate) = flow {
-                        let piece = usize::try_from(rate / 20).unwrap_or(CHUNK).clamp(1, CHUNK);
+                        let piece = usize::try_from(rate / 20).unwrap_or(MAX_READ_BYTES).clamp(1, MAX_READ_BYTES);
                         if bytes.len() > piece {
                             held.push_front((at, bytes.split_off(piece)));
                         }

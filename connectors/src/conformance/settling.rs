@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::Harness;
-use super::hand::{QUIET, bodies, nothing_comes_for, numbered, numbers, options, publish, read, recv, sorted, source, source_with, topic};
+use super::hand::{
+    QUIET, bodies, expect_no_message_for, numbered, numbers, options, publish, read, recv, sorted, source, source_with, topic,
+};
 use crate::SourceOptions;
 
 /// An acked message never comes again.
@@ -20,7 +22,7 @@ pub async fn acked_is_gone(harness: &dyn Harness) {
     harness.worked_off(&topic).await;
     first.close().await.unwrap();
     let second = source(harness, &topic).await;
-    nothing_comes_for(&*second, harness.ack_timeout().unwrap_or_default() + QUIET).await;
+    expect_no_message_for(&*second, harness.ack_timeout().unwrap_or_default() + QUIET).await;
 }
 
 /// A nacked message comes again, marked as redelivered.
@@ -81,10 +83,10 @@ pub async fn holds_what_is_unsettled(harness: &dyn Harness) {
     let (mut ids, begun) = read(&*first, 5).await;
     first.pause(true).await.unwrap();
     let second = source(harness, &topic).await;
-    nothing_comes_for(&*second, ack_timeout * 3).await;
+    expect_no_message_for(&*second, ack_timeout * 3).await;
     ids.extend(read(&*first, 20 - begun.len()).await.0);
     for id in ids {
         first.ack(id).await.unwrap();
     }
-    nothing_comes_for(&*second, ack_timeout * 2).await;
+    expect_no_message_for(&*second, ack_timeout * 2).await;
 }

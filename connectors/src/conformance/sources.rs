@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::Harness;
 use super::hand::{
-    QUIET, TIMEOUT, bodies, nothing_comes, nothing_comes_for, numbered, numbers, options, publication, publish, read, recv, sorted, source,
-    source_with, topic,
+    QUIET, TIMEOUT, bodies, expect_no_message, expect_no_message_for, numbered, numbers, options, publication, publish, read, recv, sorted,
+    source, source_with, topic,
 };
 use crate::{Declared, Destination, ErrorKind, Message, Role, SourceOptions, Value};
 
@@ -17,7 +17,7 @@ pub async fn opens_and_closes(harness: &dyn Harness) {
     assert_eq!(harness.broker().problems(), Vec::<String>::new());
     for _ in 0..2 {
         let source = source(harness, &topic).await;
-        nothing_comes(&*source).await;
+        expect_no_message(&*source).await;
         source.close().await.unwrap();
     }
 }
@@ -133,10 +133,10 @@ pub async fn stops_at_the_unsettled_bound(harness: &dyn Harness) {
     let (ids, more) = read(&*source, 10 - freed).await;
     let messages = [first.messages, more].concat();
     assert_eq!(messages.len(), 10);
-    nothing_comes(&*source).await;
+    expect_no_message(&*source).await;
     source.ack(first.id).await.unwrap();
     let mut rest = read(&*source, freed).await;
-    nothing_comes(&*source).await;
+    expect_no_message(&*source).await;
     rest.0.extend(ids);
     let mut seen = [bodies(&messages), bodies(&rest.1)].concat();
     while seen.len() < 30 {
@@ -152,14 +152,14 @@ pub async fn stops_at_the_unsettled_bound(harness: &dyn Harness) {
 /// At `max_unsettled_bytes` no message comes until one is settled, except those already on their
 /// way; in the end all come.
 pub async fn stops_at_the_unsettled_bound_in_bytes(harness: &dyn Harness) {
-    const COUNT: usize = 256;
-    const BOUND: usize = 4 << 20;
+    const LARGE_MESSAGES: usize = 256;
+    const MAX_UNSETTLED_BYTES: usize = 4 << 20;
     let topic = topic(harness).await;
-    let large = (1..=COUNT as u64).map(|number| publication(number, &topic, Message::new(vec![b'x'; 64 << 10])));
+    let large = (1..=LARGE_MESSAGES as u64).map(|number| publication(number, &topic, Message::new(vec![b'x'; 64 << 10])));
     publish(harness, large.collect()).await;
-    let source = source_with(harness, SourceOptions { max_batch: 4, max_unsettled_bytes: BOUND, ..options(&topic) }).await;
+    let source = source_with(harness, SourceOptions { max_batch: 4, max_unsettled_bytes: MAX_UNSETTLED_BYTES, ..options(&topic) }).await;
     let (mut unsettled, mut count) = (Vec::new(), 0);
-    while count < COUNT {
+    while count < LARGE_MESSAGES {
         // The first batch may have to wait for the assignment of partitions.
         let mut timeout = TIMEOUT;
         while let Ok(batch) = tokio::time::timeout(timeout, source.recv()).await {
@@ -169,13 +169,13 @@ pub async fn stops_at_the_unsettled_bound_in_bytes(harness: &dyn Harness) {
             timeout = QUIET;
         }
         let bytes: usize = unsettled.iter().flat_map(|batch| &batch.messages).map(Message::footprint).sum();
-        assert!(bytes <= 5 * BOUND / 2, "{bytes} bytes are unsettled");
+        assert!(bytes <= 5 * MAX_UNSETTLED_BYTES / 2, "{bytes} bytes are unsettled");
         assert!(bytes > 0, "{count} came, and no more does");
         for batch in unsettled.drain(..) {
             source.ack(batch.id).await.unwrap();
         }
     }
-    nothing_comes(&*source).await;
+    expect_no_message(&*source).await;
 }
 
 /// While paused only messages that were already read come.
@@ -185,9 +185,9 @@ pub async fn pauses(harness: &dyn Harness) {
     source.pause(true).await.unwrap();
     // The last request before the pause may still be answered.
     let settled = Duration::from_millis(1500);
-    nothing_comes_for(&*source, settled).await;
+    expect_no_message_for(&*source, settled).await;
     publish(harness, numbered(&topic, 5)).await;
-    nothing_comes(&*source).await;
+    expect_no_message(&*source).await;
     source.pause(false).await.unwrap();
     assert_eq!(bodies(&read(&*source, 5).await.1), numbers(5));
 }
@@ -227,6 +227,6 @@ pub async fn readers_of_a_group_share(harness: &dyn Harness) {
         reader.ack(batch.id).await.unwrap();
     }
     assert_eq!(sorted(seen), numbers(300));
-    nothing_comes(&*one).await;
-    nothing_comes(&*other).await;
+    expect_no_message(&*one).await;
+    expect_no_message(&*other).await;
 }

@@ -13,9 +13,9 @@ use crate::Destination;
 use crate::settings::file_problems;
 
 /// The default of `timeout`.
-const TIMEOUT: &str = "15s";
+const DEFAULT_TIMEOUT: &str = "15s";
 /// The least `timeout`, ms: that of `delivery.publish_timeout`.
-const TIMEOUT_MIN_MS: u64 = 100;
+const MIN_TIMEOUT_MS: u64 = 100;
 
 /// `[brokers.NAME]` with `type = "http"`: each target is a URL, which gets a POST request.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -48,7 +48,7 @@ impl Default for Config {
         Config {
             subnets: Subnets::default(),
             secret_file: None,
-            timeout: TIMEOUT.to_owned(),
+            timeout: DEFAULT_TIMEOUT.to_owned(),
             ca_file: None,
             http2: true,
             dead: String::new(),
@@ -63,7 +63,7 @@ impl Config {
         let mut problems: Vec<String> = self.subnets.problems().iter().map(|why| format!("`subnets`: {why}")).collect();
         match parse_duration_ms(&self.timeout) {
             Err(why) => problems.push(format!("`timeout`: {why}")),
-            Ok(ms) if ms < TIMEOUT_MIN_MS => problems.push("`timeout` is too short: write at least 100ms".to_owned()),
+            Ok(ms) if ms < MIN_TIMEOUT_MS => problems.push("`timeout` is too short: write at least 100ms".to_owned()),
             Ok(_) => {}
         }
         if !self.dead.is_empty()

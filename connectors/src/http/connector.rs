@@ -121,7 +121,7 @@ impl Connector for Config {
         Err(no_source())
     }
 
-    async fn look(&self, _options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+    async fn inspect(&self, _options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
         Err(no_source())
     }
 

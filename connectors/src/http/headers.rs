@@ -9,7 +9,7 @@ use crate::{Header, Headers, Value};
 
 /// Headers that act on the connection or on the framing of the message, and not on its content
 /// (RFC 9110 §7.6.1, RFC 9112 §6 and §9).
-const HOP: [&str; 13] = [
+const HOP_BY_HOP_HEADERS: [&str; 13] = [
     "connection",
     "content-length",
     "expect",
@@ -25,11 +25,11 @@ const HOP: [&str; 13] = [
     "upgrade",
 ];
 /// Headers of Standard Webhooks, which Dwell sets itself.
-const WEBHOOK: &str = "webhook-";
+const WEBHOOK_PREFIX: &str = "webhook-";
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("Dwell/", env!("CARGO_PKG_VERSION")));
 /// Beyond ASCII only.
-const ENCODED: &AsciiSet = &AsciiSet::EMPTY;
+const PERCENT_ENCODE_SET: &AsciiSet = &AsciiSet::EMPTY;
 
 /// Whether a header can be sent: false if it acts on the hop, or is Dwell's own. `Err`: why not.
 pub(super) fn carries(header: &Header) -> Result<bool, String> {
@@ -44,7 +44,7 @@ fn read(header: &Header) -> Result<Option<(HeaderName, HeaderValue)>, String> {
     };
     let value = value(header)
         .ok_or_else(|| "the value has a line break or another control character, or is no text: send one line of text".to_owned())?;
-    let is_carried = !HOP.contains(&name.as_str()) && !name.as_str().starts_with(WEBHOOK);
+    let is_carried = !HOP_BY_HOP_HEADERS.contains(&name.as_str()) && !name.as_str().starts_with(WEBHOOK_PREFIX);
     Ok(is_carried.then_some((name, value)))
 }
 
@@ -87,7 +87,7 @@ pub(super) fn named_by_connection(headers: &Headers) -> Vec<String> {
 /// bytes as Latin-1.
 fn ascii(header: &Header) -> Option<HeaderValue> {
     let text = header.value.plain()?;
-    HeaderValue::try_from(utf8_percent_encode(&text, ENCODED).to_string()).ok()
+    HeaderValue::try_from(utf8_percent_encode(&text, PERCENT_ENCODE_SET).to_string()).ok()
 }
 
 #[cfg(test)]

@@ -16,17 +16,17 @@ use crate::{Message, Outcome, Token};
 
 /// The most requests of one host at a time, and the most connections: on HTTP/1.1 each request needs
 /// one of its own.
-pub(super) const SLOTS: usize = 256;
+pub(super) const MAX_REQUESTS_PER_HOST: usize = 256;
 /// The most requests of a host over HTTP/2, which has one connection: as many as servers commonly take,
 /// and the least that RFC 9113 §6.5.2 recommends to them.
-pub(super) const STREAMS: usize = 100;
+pub(super) const MAX_STREAMS_PER_HOST: usize = 100;
 /// A connection without requests is closed after this time, before common servers close theirs (5 s
 /// is Node's and uvicorn's default): a request on a connection that is being closed has no answer.
-const IDLE: Duration = Duration::from_secs(4);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// How often requests that wait are looked at, at least.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// A connection that takes longer to be made may never be: another is made beside it.
-const SLOW: Duration = LOOK;
+const SLOW_CONNECT_TIME: Duration = CHECK_INTERVAL;
 
 /// A publication without an outcome.
 pub(super) struct PendingRequest {
@@ -74,7 +74,7 @@ struct State {
     connecting: Vec<Instant>,
     /// Each connection carries one request: as many are made as requests wait. Else one connection is made
     /// for all, which is HTTP/2, or tells that the host has HTTP/1.1 alone; and one more when those before
-    /// are [`SLOW`].
+    /// are [`SLOW_CONNECT_TIME`].
     is_http1: bool,
     http2: Option<Http2>,
     /// Requests on the HTTP/2 connection, and the end of the last one.
@@ -109,7 +109,7 @@ impl State {
         // Beside an HTTP/2 connection no other is needed, and no attempt would pay for failures to connect.
         !self.has_http2()
             && self.connecting.len() < self.queue.len()
-            && (self.is_http1 || self.connecting.iter().all(|began| *began + SLOW <= now))
+            && (self.is_http1 || self.connecting.iter().all(|began| *began + SLOW_CONNECT_TIME <= now))
     }
 
     /// The worker that `began` to connect then does so no more.
@@ -162,7 +162,7 @@ impl Host {
     pub(super) fn push(self: &Arc<Self>, mut attempt: Box<PendingRequest>) {
         let mut state = self.state.lock();
         let now = Instant::now();
-        while let Some(Idle { give, .. }) = state.idle.pop_if(|idle| now < idle.since + IDLE) {
+        while let Some(Idle { give, .. }) = state.idle.pop_if(|idle| now < idle.since + IDLE_TIMEOUT) {
             match give.send(attempt) {
                 Ok(()) => return,
                 // This connection ended.
@@ -174,13 +174,13 @@ impl Host {
         state.queue.push_back(attempt);
         self.serve_queue(&mut state);
         if !state.queue.is_empty() {
-            self.look_at(&mut state, patience.min(Instant::now() + SLOW));
+            self.look_at(&mut state, patience.min(Instant::now() + SLOW_CONNECT_TIME));
         }
     }
 
     /// Starts workers for the queue, as far as the host has slots.
     fn serve_queue(self: &Arc<Self>, state: &mut MutexGuard<'_, State>) {
-        while state.in_use() < SLOTS
+        while state.in_use() < MAX_REQUESTS_PER_HOST
             && !state.queue.is_empty()
             && let streams = state.streams + 1
             && let Some(link) = state.http2_for(streams)
@@ -190,7 +190,7 @@ impl Host {
             tokio::spawn(Box::pin(worker::share(Arc::clone(self), link, attempt)));
         }
         let now = Instant::now();
-        while state.workers + state.streams < SLOTS && state.wants_connection(now) {
+        while state.workers + state.streams < MAX_REQUESTS_PER_HOST && state.wants_connection(now) {
             state.workers += 1;
             state.connecting.push(now);
             tokio::spawn(Box::pin(worker::work(Arc::clone(self), now)));
@@ -205,7 +205,7 @@ impl Host {
             state.is_http1 = true;
             self.hosts.has_http1(&self.origin, true);
         }
-        if state.in_use() > SLOTS {
+        if state.in_use() > MAX_REQUESTS_PER_HOST {
             state.workers -= 1;
             return Next::Leave;
         }
@@ -230,7 +230,7 @@ impl Host {
         let (give, given) = oneshot::channel();
         let since = Instant::now();
         state.idle.push(Idle { give, since });
-        self.look_at(state, since + IDLE);
+        self.look_at(state, since + IDLE_TIMEOUT);
         Next::Wait(given)
     }
 
@@ -304,7 +304,7 @@ impl Host {
             if self.hosts.is_closing() {
                 state.http2 = None;
             } else {
-                self.look_at(state, now + IDLE);
+                self.look_at(state, now + IDLE_TIMEOUT);
             }
         }
     }
@@ -326,14 +326,14 @@ impl Host {
 
     /// Ends what waited too long. Returns the outcomes of such attempts, and when to look again; `None`
     /// if nothing waits.
-    fn look(self: &Arc<Self>, now: Instant) -> (Vec<(Token, Outcome)>, Option<Instant>) {
+    fn inspect(self: &Arc<Self>, now: Instant) -> (Vec<(Token, Outcome)>, Option<Instant>) {
         let mut state = self.state.lock();
         let mut over = Vec::new();
         // What waits beside an HTTP/2 connection waits for that one.
         let connecting = match (state.has_http2(), state.is_http1) {
             (true, _) => 0,
             (false, true) => state.connecting.len(),
-            (false, false) => state.connecting.len() * SLOTS,
+            (false, false) => state.connecting.len() * MAX_REQUESTS_PER_HOST,
         };
         let takes_none = state.http2.as_ref().is_some_and(|link| link.room() == 0);
         let (mut position, mut next) = (0, None);
@@ -344,27 +344,27 @@ impl Host {
             let end = if is_connecting { attempt.until } else { attempt.patience() };
             position += 1;
             if end > now {
-                look_at(end.min(now + LOOK));
+                look_at(end.min(now + CHECK_INTERVAL));
                 return true;
             }
             let outcome = match is_connecting {
                 false if takes_none => outcome::of_no_stream(),
                 false => outcome::of_full_host(),
                 // This process was suspended.
-                true if now > attempt.until + LOOK => outcome::of_no_time(),
+                true if now > attempt.until + CHECK_INTERVAL => outcome::of_no_time(),
                 true => outcome::of_unreachable(&format!("no connection within {:.3?}", now - attempt.begun)),
             };
             over.push((attempt.token, outcome));
             false
         });
-        let old = state.idle.partition_point(|idle| idle.since + IDLE <= now);
+        let old = state.idle.partition_point(|idle| idle.since + IDLE_TIMEOUT <= now);
         // Their workers close the connections.
         state.idle.drain(..old);
         if let Some(idle) = state.idle.first() {
-            look_at(idle.since + IDLE);
+            look_at(idle.since + IDLE_TIMEOUT);
         }
         if state.http2.is_some() && state.streams == 0 {
-            match state.last_stream.map(|last| last + IDLE) {
+            match state.last_stream.map(|last| last + IDLE_TIMEOUT) {
                 Some(at) if at > now && over.is_empty() => look_at(at),
                 // Also where requests waited in vain, though the connection carries none.
                 _ => state.http2 = None,
@@ -379,7 +379,7 @@ impl Host {
 /// Ends attempts and connections that have waited too long.
 async fn upkeep(host: Arc<Host>) {
     loop {
-        let (over, next) = host.look(Instant::now());
+        let (over, next) = host.inspect(Instant::now());
         host.hosts.report(over);
         let Some(at) = next else { break };
         tokio::select! {

@@ -14,7 +14,7 @@ use super::signer::Signer;
 use crate::{Outcome, Token};
 
 /// The most hosts without HTTP/2 that are remembered.
-const REMEMBERED: usize = 4096;
+const MAX_HTTP1_HOSTS: usize = 4096;
 
 /// The hosts of one sink.
 pub(super) struct Hosts {
@@ -61,7 +61,7 @@ impl Hosts {
             http1.remove(origin);
             return;
         }
-        if http1.len() >= REMEMBERED {
+        if http1.len() >= MAX_HTTP1_HOSTS {
             http1.clear();
         }
         http1.insert(Arc::clone(origin));

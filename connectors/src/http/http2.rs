@@ -21,20 +21,20 @@ use http::{Request, Version};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::host::STREAMS;
-use super::link::{HEADERS_MAX, Link, Unanswered};
+use super::host::MAX_STREAMS_PER_HOST;
+use super::link::{Link, MAX_HEADERS_BYTES, Unanswered};
 use super::metered::Metered;
 use super::outcome::{self, GoneAway};
 use super::targets::Target;
 
 /// How often a connection is probed, and how long the answer may take.
-const PING: Duration = Duration::from_secs(5);
+const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// The most interim answers (1xx) to a request.
-const INTERIM_MAX: usize = 100;
+const MAX_INTERIM_ANSWERS: usize = 100;
 /// How many streams that were reset are remembered. Each later frame of another is answered by a reset.
-const RESET_MAX: usize = 1024;
+const MAX_RESET_STREAMS: usize = 1024;
 /// The most streams of a server that has not said how many it takes.
-const NOT_SAID: usize = usize::MAX - 1;
+const UNKNOWN_STREAM_LIMIT: usize = usize::MAX - 1;
 
 /// Sends requests over the HTTP/2 connection of a host. Clones share the connection, which ends with the
 /// last of them.
@@ -76,18 +76,18 @@ pub(super) struct Exchange {
 /// An HTTP/2 connection over this stream, whose server has said how many requests it takes.
 pub(super) async fn begin(stream: Metered) -> Result<(Http2, Running), Box<dyn Error + Send + Sync>> {
     let mut builder = Builder::new();
-    builder.initial_max_send_streams(NOT_SAID).max_header_list_size(HEADERS_MAX as u32).enable_push(false);
+    builder.initial_max_send_streams(UNKNOWN_STREAM_LIMIT).max_header_list_size(MAX_HEADERS_BYTES as u32).enable_push(false);
     // What is left of a long answer is reset, and its frames that are under way come nevertheless. `h2` counts
     // them, small ones at once and the others once it has forgotten the stream, over the whole life of the
     // connection, which it ends at its limits: with it all open streams would end without an answer.
-    builder.max_concurrent_reset_streams(RESET_MAX).max_local_error_reset_streams(None).data_frame_budget(usize::MAX);
+    builder.max_concurrent_reset_streams(MAX_RESET_STREAMS).max_local_error_reset_streams(None).data_frame_budget(usize::MAX);
     let (requests, mut connection) = builder.handshake::<_, Bytes>(stream).await?;
     let ping = connection.ping_pong();
     poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
-        Poll::Pending if connection.max_concurrent_send_streams() == NOT_SAID => Poll::Pending,
+        Poll::Pending if connection.max_concurrent_send_streams() == UNKNOWN_STREAM_LIMIT => Poll::Pending,
         Poll::Pending => Poll::Ready(Ok(())),
         // With GOAWAY behind its SETTINGS: it takes no request, as while it stops.
-        Poll::Ready(Ok(())) if connection.max_concurrent_send_streams() != NOT_SAID => {
+        Poll::Ready(Ok(())) if connection.max_concurrent_send_streams() != UNKNOWN_STREAM_LIMIT => {
             Poll::Ready(Err(GoneAway("the server ended the connection (GOAWAY)".to_owned()).into()))
         }
         Poll::Ready(Ok(())) => Poll::Ready(Err("the server closed the connection before its SETTINGS".into())),
@@ -128,8 +128,8 @@ impl Running {
 async fn silence(ping: Option<PingPong>) {
     let Some(mut ping) = ping else { return pending().await };
     loop {
-        sleep(PING).await;
-        match timeout(PING, ping.ping(Ping::opaque())).await {
+        sleep(PING_INTERVAL).await;
+        match timeout(PING_INTERVAL, ping.ping(Ping::opaque())).await {
             Ok(Ok(_)) => {}
             // The connection itself has ended.
             Ok(Err(_)) => return pending().await,
@@ -147,7 +147,7 @@ impl Http2 {
 
     /// How many requests the connection takes at a time.
     pub(super) fn room(&self) -> usize {
-        self.requests.current_max_send_streams().min(STREAMS)
+        self.requests.current_max_send_streams().min(MAX_STREAMS_PER_HOST)
     }
 }
 
@@ -189,7 +189,7 @@ impl Link for Exchange {
         let head = poll_fn(|cx| {
             while let Poll::Ready(Some(Ok(_))) = answer.poll_informational(cx) {
                 interim += 1;
-                if interim > INTERIM_MAX {
+                if interim > MAX_INTERIM_ANSWERS {
                     return Poll::Ready(Err(None));
                 }
             }
@@ -204,13 +204,13 @@ impl Link for Exchange {
             }
             Err(Some(error)) if self.shared().is_silent.load(Ordering::Relaxed) => {
                 drop(error);
-                Err(Unanswered::Ended(outcome::of_broken(&format!("no answer to a ping within {PING:?}"))))
+                Err(Unanswered::Ended(outcome::of_broken(&format!("no answer to a ping within {PING_INTERVAL:?}"))))
             }
             Err(Some(error)) => Err(Unanswered::Ended(outcome::of_http2(&error))),
             Err(None) => {
                 self.end(Reason::CANCEL);
                 self.shared().is_left.store(true, Ordering::Relaxed);
-                Err(Unanswered::Ended(outcome::of_broken(&format!("more than {INTERIM_MAX} interim answers came"))))
+                Err(Unanswered::Ended(outcome::of_broken(&format!("more than {MAX_INTERIM_ANSWERS} interim answers came"))))
             }
         }
     }

@@ -25,9 +25,9 @@ use crate::Outcome;
 use crate::error::innermost;
 
 /// The most bytes of an answer's headers.
-pub(super) const HEADERS_MAX: usize = 64 << 10;
+pub(super) const MAX_HEADERS_BYTES: usize = 64 << 10;
 /// How long a connection that is not needed any more may take to close.
-const CLOSE_TIME: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Carries one request at a time.
 pub(super) trait Link {
@@ -129,7 +129,7 @@ impl Http1 {
     /// A connection over this stream.
     pub(super) async fn begin(stream: Metered) -> hyper::Result<Self> {
         let head_limit = stream.head_limit();
-        let (sender, connection) = http1::Builder::new().max_buf_size(HEADERS_MAX).handshake(TokioIo::new(stream)).await?;
+        let (sender, connection) = http1::Builder::new().max_buf_size(MAX_HEADERS_BYTES).handshake(TokioIo::new(stream)).await?;
         Ok(Http1 { sender, connection: Some(connection), head_limit, body: None })
     }
 
@@ -174,7 +174,7 @@ impl Http1 {
         drop(self.sender);
         if let Some(connection) = self.connection {
             // Whoever waits longer than that is cut off.
-            let _ = timeout(CLOSE_TIME, connection).await;
+            let _ = timeout(CLOSE_TIMEOUT, connection).await;
         }
     }
 }

@@ -10,10 +10,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::Stream;
-use super::link::HEADERS_MAX;
+use super::link::MAX_HEADERS_BYTES;
 
 /// The most bytes that are read before other tasks get a turn.
-const TURN: usize = 64 << 10;
+const MAX_TURN_BYTES: usize = 64 << 10;
 
 /// A connection to a host.
 pub(super) struct Metered {
@@ -33,7 +33,7 @@ impl HeadLimit {
 
     /// A request is sent.
     pub(super) fn begin(&self) {
-        self.0.store(HEADERS_MAX, Ordering::Relaxed);
+        self.0.store(MAX_HEADERS_BYTES, Ordering::Relaxed);
     }
 
     /// The headers of its answer are here.
@@ -55,14 +55,14 @@ impl Metered {
 
 impl AsyncRead for Metered {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.turn >= TURN {
+        if self.turn >= MAX_TURN_BYTES {
             self.turn = 0;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let left = self.head.0.load(Ordering::Relaxed);
         if left == 0 {
-            let why = format!("the headers of the answer, with those of interim answers, are longer than {} KiB", HEADERS_MAX >> 10);
+            let why = format!("the headers of the answer, with those of interim answers, are longer than {} KiB", MAX_HEADERS_BYTES >> 10);
             return Poll::Ready(Err(io::Error::other(why)));
         }
         let before = buffer.filled().len();

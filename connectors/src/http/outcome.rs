@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
 
-use super::host::{SLOTS, STREAMS};
+use super::host::{MAX_REQUESTS_PER_HOST, MAX_STREAMS_PER_HOST};
 use super::retry_after::retry_after;
 use crate::Outcome;
 
@@ -22,15 +22,15 @@ pub(super) fn of_answer(status: StatusCode, headers: &HeaderMap, body: &[u8]) ->
     }
 }
 
-const ANSWERED: &str = "the target answered ";
-const REDIRECTED: &str = " (redirects are not followed: name the new URL)";
+const ANSWER_PREFIX: &str = "the target answered ";
+const REDIRECT_NOTE: &str = " (redirects are not followed: name the new URL)";
 
 /// Status and body, for the last error of a job.
 fn shown(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
     let body = String::from_utf8_lossy(body);
-    let note = if status.is_redirection() && headers.contains_key(header::LOCATION) { REDIRECTED } else { "" };
+    let note = if status.is_redirection() && headers.contains_key(header::LOCATION) { REDIRECT_NOTE } else { "" };
     let colon = if body.trim().is_empty() { "" } else { ": " };
-    format!("{ANSWERED}{}{note}{colon}{}", named(status), body.trim())
+    format!("{ANSWER_PREFIX}{}{note}{colon}{}", named(status), body.trim())
 }
 
 /// A status with its reason: `404 Not Found`.
@@ -42,9 +42,9 @@ fn named(status: StatusCode) -> String {
 /// Why an attempt failed, without the body of an answer, which a stranger wrote.
 pub(super) fn without_body(why: &str) -> &str {
     let head = || {
-        let status = why.strip_prefix(ANSWERED)?.get(..3)?.parse().ok()?;
-        let head = why.get(..ANSWERED.len() + named(status).len())?;
-        let noted = why.get(..head.len() + REDIRECTED.len()).filter(|noted| noted.ends_with(REDIRECTED));
+        let status = why.strip_prefix(ANSWER_PREFIX)?.get(..3)?.parse().ok()?;
+        let head = why.get(..ANSWER_PREFIX.len() + named(status).len())?;
+        let noted = why.get(..head.len() + REDIRECT_NOTE.len()).filter(|noted| noted.ends_with(REDIRECT_NOTE));
         Some(noted.unwrap_or(head))
     };
     head().unwrap_or(why)
@@ -89,7 +89,9 @@ pub(super) fn of_unreachable(why: &str) -> Outcome {
 
 /// Requests or connections before this one took all that the host gets.
 pub(super) fn of_full_host() -> Outcome {
-    Outcome::Refused(format!("never sent: {SLOTS} requests or connections (on HTTP/2 {STREAMS} requests) wait for the host"))
+    Outcome::Refused(format!(
+        "never sent: {MAX_REQUESTS_PER_HOST} requests or connections (on HTTP/2 {MAX_STREAMS_PER_HOST} requests) wait for the host"
+    ))
 }
 
 /// The host took no request on its HTTP/2 connection.

@@ -13,7 +13,7 @@ use crate::error::innermost;
 use crate::{ConnectorError, ErrorKind};
 
 /// How many hosts are asked at a time.
-const AT_ONCE: usize = 64;
+const CONCURRENT_HOSTS: usize = 64;
 
 /// Looks the hosts of the patterns up and connects to each once, with TLS where the URL says so. Sends no
 /// request.
@@ -27,7 +27,7 @@ pub(super) async fn reach(config: &Config, patterns: &[&str]) -> Vec<Result<Stri
     let origins: BTreeMap<String, &Url> = urls.iter().flatten().map(|url| (url::origin(url), url)).collect();
     // Many hosts may be away, and each takes its time to show that.
     let asked: Vec<_> = origins.into_iter().map(|(origin, url)| ask(config, &connect, origin, url)).collect();
-    let told: BTreeMap<String, Result<String, String>> = stream::iter(asked).buffer_unordered(AT_ONCE).collect().await;
+    let told: BTreeMap<String, Result<String, String>> = stream::iter(asked).buffer_unordered(CONCURRENT_HOSTS).collect().await;
     urls.into_iter().map(|url| of_url(url, &told)).collect()
 }
 

@@ -6,9 +6,9 @@ use http::HeaderMap;
 use http::header::{AsHeaderName, DATE, RETRY_AFTER};
 
 /// The least wait: a date of the past and 0 seconds are this long too.
-const LEAST: Duration = Duration::from_secs(1);
+const MIN_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait that a host gets.
-const MOST: Duration = Duration::from_secs(60 * 60);
+const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// The wait that the answer asks for, 1 s to 1 h. A date counts from the `date` of the answer, since
 /// the host's clock made both; from `now` where the answer has no readable one. `None`: no such
@@ -17,13 +17,13 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     let text = single(headers, RETRY_AFTER)?;
     let wait = if !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit()) {
         // Only a number that is too large fails.
-        text.parse().map_or(MOST, Duration::from_secs)
+        text.parse().map_or(MAX_WAIT, Duration::from_secs)
     } else {
         let until = httpdate::parse_http_date(text).ok()?;
         let from = single(headers, DATE).and_then(|date| httpdate::parse_http_date(date).ok()).unwrap_or(now);
         until.duration_since(from).unwrap_or_default()
     };
-    Some(wait.clamp(LEAST, MOST))
+    Some(wait.clamp(MIN_WAIT, MAX_WAIT))
 }
 
 /// The value of a header that comes once.

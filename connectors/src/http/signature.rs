@@ -10,10 +10,10 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use ring::hmac::{Context, HMAC_SHA256, Key};
 
 /// The most secrets: the new one and the old one of a rotation.
-const MOST: usize = 2;
+const MAX_SECRETS: usize = 2;
 
 /// Padding and the bits left over at the end do not matter, as in the libraries of receivers.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
+const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent).with_decode_allow_trailing_bits(true),
 );
@@ -31,8 +31,8 @@ impl Secrets {
         let keys = lines.map(|(number, line)| key(line).map_err(|why| format!("line {number} {why}"))).collect::<Result<Vec<_>, _>>()?;
         match keys.len() {
             0 => Err("no secret in the file: write one, as in `whsec_` and 24 to 64 random bytes in base64".to_owned()),
-            1..=MOST => Ok(Secrets(keys)),
-            many => Err(format!("{many} secrets in the file: keep {MOST} at most, the new one and the old one")),
+            1..=MAX_SECRETS => Ok(Secrets(keys)),
+            many => Err(format!("{many} secrets in the file: keep {MAX_SECRETS} at most, the new one and the old one")),
         }
     }
 
@@ -62,7 +62,7 @@ fn key(secret: &str) -> Result<Key, &'static str> {
         return Err("is an ed25519 key, which nothing is signed with here: write a secret that starts with `whsec_`");
     }
     let secret = secret.strip_prefix("whsec_").unwrap_or(secret);
-    match LENIENT.decode(secret) {
+    match LENIENT_BASE64.decode(secret) {
         Ok(bytes) if bytes.is_empty() => Err("is an empty secret: write base64 after `whsec_`"),
         Ok(bytes) => Ok(Key::new(HMAC_SHA256, &bytes)),
         Err(_) => Err("is not base64, as a secret of Standard Webhooks is: encode the secret, one a line"),
@@ -73,8 +73,8 @@ fn key(secret: &str) -> Result<Key, &'static str> {
 mod tests {
     use super::*;
 
-    const ONE: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
-    const OTHER: &str = "whsec_yMnKy8zNzs/Q0dLT1NXW19jZ2tvc3d7f4OHi4+Tl5uc=";
+    const FIRST_SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
+    const OTHER_SECRET: &str = "whsec_yMnKy8zNzs/Q0dLT1NXW19jZ2tvc3d7f4OHi4+Tl5uc=";
 
     fn signed(secrets: &str, id: &str, timestamp_s: u64, body: &[u8]) -> String {
         Secrets::parse(secrets).unwrap().sign(id, timestamp_s, body)
@@ -89,39 +89,39 @@ mod tests {
             "v1,tZ1I4/hDygAJgO5TYxiSd6Sd0kDW6hPenDe+bTa3Kkw="
         );
         // Computed with OpenSSL: `openssl dgst -sha256 -mac HMAC -macopt hexkey:000102…17 -binary`.
-        assert_eq!(signed(ONE, "job-7", 1_735_689_600, b"\x00\xff\r\n"), "v1,Cag0lB/QtzCnf57LsOCmrVw53Hn1+j/Ihi6Wkxur7m8=");
+        assert_eq!(signed(FIRST_SECRET, "job-7", 1_735_689_600, b"\x00\xff\r\n"), "v1,Cag0lB/QtzCnf57LsOCmrVw53Hn1+j/Ihi6Wkxur7m8=");
         // Computed with Python's hmac.
-        assert_eq!(signed(ONE, "job-7", 1_735_689_600, b""), "v1,9Rg+yY1poi0Y0jY2NYn+BfgV5gwuWxbOJtpQrNFTjm8=");
+        assert_eq!(signed(FIRST_SECRET, "job-7", 1_735_689_600, b""), "v1,9Rg+yY1poi0Y0jY2NYn+BfgV5gwuWxbOJtpQrNFTjm8=");
     }
 
     #[test]
     fn two_secrets_make_two_signatures_in_the_order_of_the_lines() {
-        let (one, other) = (signed(ONE, "a", 1, b"x"), signed(OTHER, "a", 1, b"x"));
+        let (one, other) = (signed(FIRST_SECRET, "a", 1, b"x"), signed(OTHER_SECRET, "a", 1, b"x"));
         assert_ne!(one, other);
-        assert_eq!(signed(&format!("{ONE}\n{OTHER}"), "a", 1, b"x"), format!("{one} {other}"));
-        assert_eq!(signed(&format!("\n  {OTHER}\t\r\n\r\n \n{ONE}  \n\n"), "a", 1, b"x"), format!("{other} {one}"));
+        assert_eq!(signed(&format!("{FIRST_SECRET}\n{OTHER_SECRET}"), "a", 1, b"x"), format!("{one} {other}"));
+        assert_eq!(signed(&format!("\n  {OTHER_SECRET}\t\r\n\r\n \n{FIRST_SECRET}  \n\n"), "a", 1, b"x"), format!("{other} {one}"));
     }
 
     #[test]
     fn each_part_is_signed() {
-        let signature = signed(ONE, "a", 1, b"x");
+        let signature = signed(FIRST_SECRET, "a", 1, b"x");
         for (id, timestamp_s, body) in [("b", 1, b"x"), ("a", 2, b"x"), ("a", 1, b"y")] {
-            assert_ne!(signed(ONE, id, timestamp_s, body), signature);
+            assert_ne!(signed(FIRST_SECRET, id, timestamp_s, body), signature);
         }
     }
 
     #[test]
     fn prefix_and_padding_do_not_matter() {
-        let signature = signed(OTHER, "a", 1, b"x");
-        let bare = OTHER.trim_start_matches("whsec_");
-        for secret in [bare, bare.trim_end_matches('='), OTHER.trim_end_matches('=')] {
+        let signature = signed(OTHER_SECRET, "a", 1, b"x");
+        let bare = OTHER_SECRET.trim_start_matches("whsec_");
+        for secret in [bare, bare.trim_end_matches('='), OTHER_SECRET.trim_end_matches('=')] {
             assert_eq!(signed(secret, "a", 1, b"x"), signature);
         }
     }
 
     #[test]
     fn a_wrong_file_is_refused_without_showing_a_secret() {
-        let three = [ONE, OTHER, ONE].join("\n");
+        let three = [FIRST_SECRET, OTHER_SECRET, FIRST_SECRET].join("\n");
         for (text, word) in [
             ("", "no secret"),
             (" \r\n\t\n", "no secret"),
@@ -138,6 +138,6 @@ mod tests {
             let why = Secrets::parse(text).unwrap_err();
             assert!(why.contains(word) && why.contains(": ") && !why.contains("hush") && !why.contains("AAEC"), "{why}");
         }
-        assert_eq!(format!("{:?}", Secrets::parse(ONE).unwrap()), "***");
+        assert_eq!(format!("{:?}", Secrets::parse(FIRST_SECRET).unwrap()), "***");
     }
 }

@@ -12,8 +12,8 @@ use super::url;
 use crate::Outcome;
 
 /// The most URLs that are remembered, and the most bytes of one: producers name them.
-const REMEMBERED: usize = 1024;
-const LONGEST: usize = 512;
+const MAX_CACHED_URLS: usize = 1024;
+const MAX_CACHED_URL_BYTES: usize = 512;
 
 /// A URL that may be requested.
 #[derive(Debug)]
@@ -46,9 +46,9 @@ impl Targets {
             return Ok(Arc::clone(target));
         }
         let target = self.parsed(address)?;
-        if address.len() <= LONGEST {
+        if address.len() <= MAX_CACHED_URL_BYTES {
             let mut read = self.read.lock();
-            if read.len() >= REMEMBERED {
+            if read.len() >= MAX_CACHED_URLS {
                 read.clear();
             }
             read.insert(address.to_owned(), Arc::clone(&target));
@@ -109,11 +109,11 @@ mod tests {
             assert!(matches!(targets.read("http://10.0.0.1/"), Err(Outcome::Failed(_))));
         }
         assert_eq!(targets.read.lock().len(), 1);
-        for number in 0..2 * REMEMBERED {
+        for number in 0..2 * MAX_CACHED_URLS {
             targets.read(&format!("https://app.internal/{number}")).unwrap();
         }
-        targets.read(&format!("https://app.internal/?{}", "x".repeat(LONGEST))).unwrap();
+        targets.read(&format!("https://app.internal/?{}", "x".repeat(MAX_CACHED_URL_BYTES))).unwrap();
         let read = targets.read.lock();
-        assert!(read.len() <= REMEMBERED && read.keys().all(|url| url.len() <= LONGEST));
+        assert!(read.len() <= MAX_CACHED_URLS && read.keys().all(|url| url.len() <= MAX_CACHED_URL_BYTES));
     }
 }

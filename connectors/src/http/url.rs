@@ -10,7 +10,7 @@ use url::{Host, Position, Url};
 use crate::redacted;
 
 /// The most bytes of a URL: what servers commonly take as a request line.
-const MOST: usize = 8 * 1024;
+const MAX_URL_BYTES: usize = 8 * 1024;
 
 /// The URL of a target. `Err`: why nobody may publish there, and what to do.
 pub(super) fn parse(text: &str) -> Result<Url, String> {
@@ -32,7 +32,7 @@ fn raw_problem(text: &str) -> Option<&'static str> {
     if text.is_empty() {
         return Some("the URL is empty: name one");
     }
-    if text.len() > MOST {
+    if text.len() > MAX_URL_BYTES {
         return Some("the URL is longer than 8 KiB: send data in the body");
     }
     if text.chars().any(|letter| letter.is_whitespace() || letter.is_control()) {
@@ -76,7 +76,7 @@ fn problem(url: &Url) -> Option<&'static str> {
     if url.port() == Some(0) {
         return Some("the URL has port 0: name the port of the server");
     }
-    (url.as_str().len() > MOST).then_some("the URL is longer than 8 KiB once percent-encoded: send data in the body")
+    (url.as_str().len() > MAX_URL_BYTES).then_some("the URL is longer than 8 KiB once percent-encoded: send data in the body")
 }
 
 /// Host and port as they are written, with user info. The standard takes any number of slashes
@@ -229,8 +229,8 @@ mod tests {
 
     #[test]
     fn refused_urls_say_why() {
-        let long = format!("https://a/{}", "x".repeat(MOST));
-        let long_encoded = format!("https://a/{}", "ü".repeat(MOST / 3));
+        let long = format!("https://a/{}", "x".repeat(MAX_URL_BYTES));
+        let long_encoded = format!("https://a/{}", "ü".repeat(MAX_URL_BYTES / 3));
         for (text, word) in [
             ("", "empty"),
             ("/hooks", "not absolute"),

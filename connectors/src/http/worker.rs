@@ -19,9 +19,9 @@ use crate::Outcome;
 use crate::error::innermost;
 
 /// The most bytes of an answer's body that are read.
-const BODY_MAX: usize = 4 << 10;
+const MAX_BODY_BYTES: usize = 4 << 10;
 /// How long the body of an answer may take: the status has decided.
-const BODY_TIME: Duration = Duration::from_secs(1);
+const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What becomes of a link after an attempt.
 enum After {
@@ -178,14 +178,14 @@ async fn exchange(host: &Host, link: &mut impl Link, mut attempt: Box<PendingReq
     }
     let mut start = Start::default();
     // What came until then is enough.
-    let _ = timeout(BODY_TIME, start.read(link)).await;
+    let _ = timeout(BODY_TIMEOUT, start.read(link)).await;
     if !is_taken {
         report(outcome::of_answer(head.status, &head.headers, &start.bytes));
     }
-    if link.is_free(start.is_whole, BODY_TIME).await { After::Free } else { After::Over }
+    if link.is_free(start.is_whole, BODY_TIMEOUT).await { After::Free } else { After::Over }
 }
 
-/// The start of a body: at most [`BODY_MAX`] bytes. A longer body is not read on: its connection is
+/// The start of a body: at most [`MAX_BODY_BYTES`] bytes. A longer body is not read on: its connection is
 /// closed.
 #[derive(Default)]
 struct Start {
@@ -195,9 +195,9 @@ struct Start {
 
 impl Start {
     async fn read(&mut self, link: &mut impl Link) {
-        while self.bytes.len() < BODY_MAX {
+        while self.bytes.len() < MAX_BODY_BYTES {
             match link.body().await {
-                Some(Ok(data)) => self.bytes.extend_from_slice(&data[..data.len().min(BODY_MAX - self.bytes.len())]),
+                Some(Ok(data)) => self.bytes.extend_from_slice(&data[..data.len().min(MAX_BODY_BYTES - self.bytes.len())]),
                 Some(Err(_)) => return,
                 None => {
                     self.is_whole = true;

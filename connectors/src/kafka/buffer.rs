@@ -55,7 +55,7 @@ struct DeliveryHandle {
 }
 
 /// What the reader should do.
-pub(super) struct Outlook {
+pub(super) struct BufferStatus {
     pub(super) closing: bool,
     pub(super) paused: bool,
     /// The room in messages and in bytes of memory; both zero or both positive.
@@ -141,12 +141,12 @@ impl DeliveryBuffer {
         self.changed.notify_one();
     }
 
-    pub(super) fn outlook(&self) -> Outlook {
+    pub(super) fn status(&self) -> BufferStatus {
         let state = self.state.lock();
         let held: usize = state.partitions.values().map(PartitionOffsets::held).sum();
         let room_bytes = self.max_bytes.saturating_sub(state.bytes);
         let room = if room_bytes > 0 { self.max_unsettled.saturating_sub(held) } else { 0 };
-        Outlook { closing: state.closing, paused: state.paused, room, room_bytes }
+        BufferStatus { closing: state.closing, paused: state.paused, room, room_bytes }
     }
 
     /// Waits for a change, at most this long.
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn what_is_unsettled_is_bounded_in_bytes_too() {
         let buffer = buffer();
-        let room = || (buffer.outlook().room, buffer.outlook().room_bytes);
+        let room = || (buffer.status().room, buffer.status().room_bytes);
         buffer.put((0..4).map(|offset| delivery(0, offset, 900)).collect());
         assert_eq!(room(), (96, 401));
         buffer.put(vec![delivery(1, 0, 900)]);

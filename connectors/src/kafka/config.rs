@@ -17,7 +17,7 @@ use crate::settings::secret_of;
 use crate::{ConnectorError, ErrorKind};
 
 /// The session timeout of a group member, ms; a member that leaves is removed at once.
-const SESSION_MS: u64 = 9000;
+const SESSION_TIMEOUT_MS: u64 = 9000;
 /// How long a rebalance waits for a live member that does not join, ms; all others read nothing
 /// meanwhile.
 const REBALANCE_MS: u64 = 30_000;
@@ -25,7 +25,7 @@ const REBALANCE_MS: u64 = 30_000;
 /// rebalance takes seconds.
 const METADATA_MS: &str = "10000";
 /// The highest limit in bytes that librdkafka accepts.
-const MOST_BYTES: usize = 2_147_483_647;
+const MAX_LIMIT_BYTES: usize = 2_147_483_647;
 
 /// `[brokers.NAME]` with `type = "kafka"`: Apache Kafka, or another broker with its protocol.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -133,7 +133,7 @@ impl Config {
                 set(
                     &mut client,
                     &[
-                        ("session.timeout.ms", &SESSION_MS.to_string()),
+                        ("session.timeout.ms", &SESSION_TIMEOUT_MS.to_string()),
                         ("heartbeat.interval.ms", "1000"),
                         ("partition.assignment.strategy", "cooperative-sticky"),
                         // librdkafka's prefetch queue. A queued message costs far more than its
@@ -143,10 +143,10 @@ impl Config {
                         ("queued.min.messages", "16384"),
                         ("fetch.queue.backoff.ms", "100"),
                         // One fetch response. librdkafka requires at least its `message.max.bytes`.
-                        ("fetch.max.bytes", &(queue / 4).clamp(1_000_000, MOST_BYTES - 512).to_string()),
+                        ("fetch.max.bytes", &(queue / 4).clamp(1_000_000, MAX_LIMIT_BYTES - 512).to_string()),
                         // Also the most that a zstd batch may decompress to, so it must hold the
                         // largest message.
-                        ("receive.message.max.bytes", &(bytes + (1 << 20)).clamp(1_000_512, MOST_BYTES).to_string()),
+                        ("receive.message.max.bytes", &(bytes + (1 << 20)).clamp(1_000_512, MAX_LIMIT_BYTES).to_string()),
                     ],
                 )
             }
@@ -168,13 +168,13 @@ impl Config {
         }
         if matches!(role, ClientRole::Reader { .. }) && client.get("max.poll.interval.ms").is_none() {
             // librdkafka requires at least the session timeout.
-            let session_ms = client.get("session.timeout.ms").and_then(|value| value.trim().parse().ok()).unwrap_or(SESSION_MS);
+            let session_ms = client.get("session.timeout.ms").and_then(|value| value.trim().parse().ok()).unwrap_or(SESSION_TIMEOUT_MS);
             client.set("max.poll.interval.ms", REBALANCE_MS.max(session_ms).to_string());
         }
         if matches!(role, ClientRole::Reader { .. }) && self.properties.get("receive.message.max.bytes").is_none() {
             // librdkafka requires room for a whole response and its frame.
             let bytes = |name| client.get(name).and_then(|value| value.trim().parse::<usize>().ok()).unwrap_or(0);
-            let most = bytes("receive.message.max.bytes").max(bytes("fetch.max.bytes").saturating_add(512)).min(MOST_BYTES);
+            let most = bytes("receive.message.max.bytes").max(bytes("fetch.max.bytes").saturating_add(512)).min(MAX_LIMIT_BYTES);
             client.set("receive.message.max.bytes", most.to_string());
         }
         client.set("bootstrap.servers", self.bootstrap.joined());

@@ -1,7 +1,7 @@
 //! The events of a librdkafka client, and whether the cluster answers.
 //!
 //! librdkafka reconnects by itself without end, and most of its errors on the way are harmless. The
-//! connection counts as lost when all known brokers are down and none answers within [`GRACE`].
+//! connection counts as lost when all known brokers are down and none answers within [`BROKERS_DOWN_GRACE`].
 //! Then the source or sink ends, and the supervisor opens another.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,16 +24,16 @@ use super::outcome::{SendState, is_open, is_repeat};
 use crate::{ConnectorError, ErrorKind};
 
 /// The longest time to connect.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest metadata request, before the client's events are read again.
-const LOOK: Duration = Duration::from_millis(500);
+const METADATA_TIMEOUT: Duration = Duration::from_millis(500);
 /// The longest that any blocking work with a client may take: more than its own timeouts together.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const BLOCKING_TIMEOUT: Duration = Duration::from_secs(30);
 /// The number of permanently failed messages after which a producer is replaced. Low enough that
 /// those in flight then may fail too.
-const EPOCHS: u32 = 20_000;
+const MAX_PRODUCER_FAILURES: u32 = 20_000;
 /// How long all brokers may be down before the connection counts as lost.
-pub(super) const GRACE: Duration = Duration::from_secs(2);
+pub(super) const BROKERS_DOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// Collects the events of one client.
 #[derive(Default)]
@@ -103,29 +103,29 @@ impl ClientEvents {
     pub(super) fn message_failed(&self, code: Option<Code>) {
         let is_old = code == Some(Code::InvalidProducerEpoch);
         let mut heard = self.0.lock();
-        if is_old && heard.failures < EPOCHS {
+        if is_old && heard.failures < MAX_PRODUCER_FAILURES {
             warn!("a broker has a later epoch of this producer, replacing the producer");
         }
-        heard.failures = if is_old { EPOCHS } else { heard.failures.saturating_add(1) };
+        heard.failures = if is_old { MAX_PRODUCER_FAILURES } else { heard.failures.saturating_add(1) };
     }
 
     /// Whether this producer must be replaced. Each permanently failed message may increase the
     /// producer's epoch, and librdkafka restarts at 0 after 32 767. Brokers then refuse the
     /// producer as outdated.
     pub(super) fn is_spent(&self) -> bool {
-        self.0.lock().failures >= EPOCHS
+        self.0.lock().failures >= MAX_PRODUCER_FAILURES
     }
 
     /// Why the connection is lost: no broker has answered for too long. Asks the brokers for
     /// metadata to find out.
     pub(super) fn lost<C: ClientContext>(&self, client: &Client<C>) -> Option<String> {
         let (first, last) = self.0.lock().down?;
-        if client.fetch_metadata(None, LOOK / 2).is_ok() {
+        if client.fetch_metadata(None, METADATA_TIMEOUT / 2).is_ok() {
             // Unless they went down again meanwhile.
             self.0.lock().down.take_if(|(_, latest)| *latest == last);
             return None;
         }
-        (first.elapsed() >= GRACE).then(|| self.0.lock().last.clone().unwrap_or_else(|| "all brokers are down".to_owned()))
+        (first.elapsed() >= BROKERS_DOWN_GRACE).then(|| self.0.lock().last.clone().unwrap_or_else(|| "all brokers are down".to_owned()))
     }
 }
 
@@ -174,9 +174,9 @@ pub(super) fn ask<T: Send + Sync>(
     topic: Option<&str>,
     poll: impl Fn(),
 ) -> Result<Metadata, ConnectorError> {
-    let deadline = Instant::now() + CONNECT;
+    let deadline = Instant::now() + CONNECT_TIMEOUT;
     loop {
-        let error = match client.fetch_metadata(topic, LOOK) {
+        let error = match client.fetch_metadata(topic, METADATA_TIMEOUT) {
             Ok(metadata) => return Ok(metadata),
             Err(error) => error,
         };
@@ -186,7 +186,7 @@ pub(super) fn ask<T: Send + Sync>(
             return Err(config.fail(ErrorKind::Denied, why).hint("check `sasl.…` in `properties`").because(error));
         }
         if heard.down.is_some() || Instant::now() >= deadline {
-            let why = heard.last.clone().unwrap_or_else(|| format!("no answer within {} s", CONNECT.as_secs()));
+            let why = heard.last.clone().unwrap_or_else(|| format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()));
             let hint = if why.to_lowercase().contains("certificate") || why.contains("SSL") {
                 "check `security.protocol` and `ssl.…` in `properties`"
             } else {
@@ -230,7 +230,7 @@ pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).inspect_err(|_| error!("a thread of a kafka client panicked, its connection is closed")).ok()
 }
 
-/// Runs blocking work on a thread of its own, for at most [`TIMEOUT`]. librdkafka's timeouts follow
+/// Runs blocking work on a thread of its own, for at most [`BLOCKING_TIMEOUT`]. librdkafka's timeouts follow
 /// the wall clock: if that is set back by an hour, the work takes an hour longer. A thread of the
 /// runtime would then also delay the runtime's shutdown.
 pub(super) async fn blocking<T: Send + 'static>(
@@ -247,9 +247,9 @@ pub(super) async fn blocking<T: Send + 'static>(
     };
     let thread = std::thread::Builder::new().name("kafka-work".to_owned());
     thread.spawn(work).map_err(|error| given_up("cannot start a thread").because(error))?;
-    match tokio::time::timeout(TIMEOUT, result).await {
+    match tokio::time::timeout(BLOCKING_TIMEOUT, result).await {
         Ok(result) => result.unwrap_or_else(|_| Err(given_up("the thread of the client panicked"))),
-        Err(_) => Err(given_up(&format!("the client did not answer within {} s", TIMEOUT.as_secs()))),
+        Err(_) => Err(given_up(&format!("the client did not answer within {} s", BLOCKING_TIMEOUT.as_secs()))),
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn a_producer_is_spent_by_what_fails_or_by_one_word_of_a_broker() {
         let events = ClientEvents::default();
-        (1..EPOCHS).for_each(|_| events.message_failed(Some(Code::InvalidRecord)));
+        (1..MAX_PRODUCER_FAILURES).for_each(|_| events.message_failed(Some(Code::InvalidRecord)));
         assert!(!events.is_spent());
         events.message_failed(None);
         assert!(events.is_spent());

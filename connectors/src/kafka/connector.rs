@@ -77,8 +77,8 @@ impl Connector for Config {
         Ok(Box::new(source::open(self, options).await?))
     }
 
-    async fn look(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
-        source::look(self, options).await
+    async fn inspect(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+        source::inspect(self, options).await
     }
 
     async fn cautions(&self, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {

@@ -18,11 +18,11 @@ use super::reader::GroupConsumer;
 use crate::{ConnectorError, FirstRead, SourceOptions, Start};
 
 /// The longest wait for one answer.
-const TIMEOUT: Duration = Duration::from_secs(8);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 /// The longest time to read the oldest messages.
-const LOOK: Duration = Duration::from_secs(3);
+const OLDEST_READ_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time of one poll for the client's events.
-const MOMENT: Duration = Duration::from_millis(20);
+const POLL_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The start and the end of a partition.
 struct Begin {
@@ -35,14 +35,14 @@ struct Begin {
 fn begins(config: &Config, consumer: &GroupConsumer, topic: &str, count: i32, start: Start) -> Result<Vec<Begin>, ConnectorError> {
     let wrong = |error| failed(config, &format!("cannot read the offsets of `{topic}`"), error);
     // Asked before the times: a message published after that answer is after this end.
-    let watermarks = |partition| consumer.fetch_watermarks(topic, partition, TIMEOUT).map_err(wrong);
+    let watermarks = |partition| consumer.fetch_watermarks(topic, partition, ANSWER_TIMEOUT).map_err(wrong);
     let watermarks: Vec<(i64, i64)> = (0..count).map(watermarks).collect::<Result<_, _>>()?;
     let mut times = TopicPartitionList::new();
     if let Start::At(ms) = start {
         for partition in 0..count {
             times.add_partition_offset(topic, partition, Offset::Offset(ms)).map_err(wrong)?;
         }
-        times = consumer.offsets_for_times(times, TIMEOUT).map_err(wrong)?;
+        times = consumer.offsets_for_times(times, ANSWER_TIMEOUT).map_err(wrong)?;
     }
     let begin = |(partition, (low, end))| {
         let from = match (start, times.find_partition(topic, partition).map(|element| element.offset())) {
@@ -64,10 +64,10 @@ pub(super) fn is_known(config: &Config, consumer: &GroupConsumer, topic: &str, g
     }
     let begun = Instant::now();
     let committed = loop {
-        match consumer.committed_offsets(list.clone(), TIMEOUT) {
+        match consumer.committed_offsets(list.clone(), ANSWER_TIMEOUT) {
             Ok(committed) => break committed,
             // A cluster that just started, or that looks for another coordinator of the group.
-            Err(error) if is_passing(&error) && begun.elapsed() < TIMEOUT => drop(consumer.poll(MOMENT)),
+            Err(error) if is_passing(&error) && begun.elapsed() < ANSWER_TIMEOUT => drop(consumer.poll(POLL_TIMEOUT)),
             Err(error) => return Err(failed(config, &format!("cannot read the committed offsets of the group `{group}`"), error)),
         }
     };
@@ -114,15 +114,21 @@ fn has_members(error: &KafkaError) -> bool {
 
 /// What a new group would read first. The time is that of the oldest readable message, if that
 /// arrives soon.
-pub(super) fn look(config: &Config, consumer: &GroupConsumer, topic: &str, count: i32, start: Start) -> Result<FirstRead, ConnectorError> {
+pub(super) fn inspect(
+    config: &Config,
+    consumer: &GroupConsumer,
+    topic: &str,
+    count: i32,
+    start: Start,
+) -> Result<FirstRead, ConnectorError> {
     let begins: Vec<Begin> = begins(config, consumer, topic, count, start)?.into_iter().filter(|begin| begin.end > begin.from).collect();
     let messages = begins.iter().map(|begin| u64::try_from(begin.end - begin.from).unwrap_or(0)).sum();
     // Assigned manually: the group is not joined, and nothing is committed.
     let assigned = consumer.assign(&list(config, topic, &begins)?);
     assigned.map_err(|error| failed(config, &format!("cannot read `{topic}`"), error))?;
     let (mut open, begun, mut oldest_ms) = (begins, Instant::now(), None::<i64>);
-    while !open.is_empty() && begun.elapsed() < LOOK {
-        let Some(Ok(message)) = consumer.poll(MOMENT) else { continue };
+    while !open.is_empty() && begun.elapsed() < OLDEST_READ_TIMEOUT {
+        let Some(Ok(message)) = consumer.poll(POLL_TIMEOUT) else { continue };
         open.retain(|begin| begin.partition != message.partition());
         oldest_ms = oldest_ms.into_iter().chain(message.timestamp().to_millis()).min();
     }
@@ -167,6 +173,6 @@ mod tests {
         read.add_partition_offset("t", 0, Offset::Offset(7)).unwrap();
         consumer.commit(&read, CommitMode::Sync).unwrap();
         assert!(!commit(&config, &consumer, &options, 1).unwrap());
-        assert_eq!(consumer.committed_offsets(read.clone(), TIMEOUT).unwrap(), read);
+        assert_eq!(consumer.committed_offsets(read.clone(), ANSWER_TIMEOUT).unwrap(), read);
     }
 }

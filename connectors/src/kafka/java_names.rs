@@ -1,7 +1,7 @@
 //! Properties of Java clients that librdkafka does not have, and what to write instead.
 
 /// Each name with the advice.
-const NAMES: [(&str, &str); 26] = [
+const JAVA_NAMES: [(&str, &str); 26] = [
     ("sasl.jaas.config", "write `sasl.mechanism`, `sasl.username` and `sasl.password_file`"),
     ("sasl.login.callback.handler.class", "write `sasl.oauthbearer.method` = \"oidc\""),
     ("sasl.client.callback.handler.class", "write `sasl.oauthbearer.method` = \"oidc\""),
@@ -32,7 +32,7 @@ const NAMES: [(&str, &str); 26] = [
 
 /// What to write instead of a name that only Java clients know.
 pub(super) fn instead(name: &str) -> Option<&'static str> {
-    NAMES.iter().find(|(java, _)| *java == name).map(|(_, advice)| *advice)
+    JAVA_NAMES.iter().find(|(java, _)| *java == name).map(|(_, advice)| *advice)
 }
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn librdkafka_has_none_of_the_names_and_all_that_are_written_instead() {
-        for (name, advice) in NAMES {
+        for (name, advice) in JAVA_NAMES {
             assert!(refusal(name).is_some() && instead(name) == Some(advice), "librdkafka has {name}");
             let words = advice.split('`').skip(1).step_by(2);
             for word in words.filter(|word| !["/", "delivery.", "limits."].iter().any(|ours| word.starts_with(ours))) {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// The time after which a position is committed once more if nothing was settled since: an
 /// asynchronous commit may have failed without a report.
-const REPEAT: Duration = Duration::from_secs(30);
+const RECOMMIT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// One partition, from its assignment to its revocation.
 #[derive(Debug, Default)]
@@ -133,7 +133,9 @@ impl PartitionOffsets {
             return None;
         }
         match &self.handed {
-            Some(handed) if !sure && handed.position == position => (!handed.again && handed.at.elapsed() >= REPEAT).then_some(position),
+            Some(handed) if !sure && handed.position == position => {
+                (!handed.again && handed.at.elapsed() >= RECOMMIT_INTERVAL).then_some(position)
+            }
             _ => Some(position),
         }
     }
@@ -276,19 +278,19 @@ mod tests {
         assert!(offsets.ack(0) && offsets.ack(1));
         offsets.committed(2, false);
         assert_eq!((offsets.to_commit(false), offsets.to_commit(true)), (None, Some(2)), "who waits is sure");
-        tokio::time::advance(REPEAT - Duration::from_millis(1)).await;
+        tokio::time::advance(RECOMMIT_INTERVAL - Duration::from_millis(1)).await;
         assert_eq!(offsets.to_commit(false), None);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(offsets.to_commit(false), Some(2), "never more than is settled");
         offsets.committed(2, false);
-        tokio::time::advance(REPEAT * 10).await;
+        tokio::time::advance(RECOMMIT_INTERVAL * 10).await;
         assert_eq!((offsets.to_commit(false), offsets.to_commit(true)), (None, Some(2)), "once");
         offsets.committed(2, true);
         assert_eq!((offsets.to_commit(false), offsets.to_commit(true)), (None, None));
         // A later position has a repetition of its own.
         offsets.ack(2);
         offsets.committed(3, false);
-        tokio::time::advance(REPEAT).await;
+        tokio::time::advance(RECOMMIT_INTERVAL).await;
         assert_eq!(offsets.to_commit(false), Some(3));
     }
 

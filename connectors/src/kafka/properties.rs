@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The properties that Dwell sets itself, and why another value would break a promise.
-const OURS: [(&str, &str); 30] = [
+const RESERVED_PROPERTIES: [(&str, &str); 30] = [
     ("acks", "an attempt counts only when all in-sync replicas have the message"),
     ("request.required.acks", "an attempt counts only when all in-sync replicas have the message"),
     ("enable.idempotence", "a retry inside the client would publish twice"),
@@ -64,7 +64,7 @@ impl Properties {
 
     /// The properties that may not be set, each as a sentence.
     pub(super) fn refused(&self) -> Vec<String> {
-        let reason = |name: &str| OURS.iter().find(|(ours, _)| *ours == name.trim_end_matches("_file")).map(|(_, why)| *why);
+        let reason = |name: &str| RESERVED_PROPERTIES.iter().find(|(ours, _)| *ours == name.trim_end_matches("_file")).map(|(_, why)| *why);
         let refused = self.0.keys().filter_map(|name| Some((name, reason(name)?)));
         refused.map(|(name, why)| format!("`properties`: `{name}` cannot be set: {why}; take it out")).collect()
     }

@@ -22,22 +22,22 @@ use super::quirks::empty_assignment;
 use crate::{ConnectorError, ErrorKind};
 
 /// The longest wait of one poll.
-const POLL: Duration = Duration::from_millis(100);
+const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 /// The most messages taken over at once.
-const CHUNK: usize = 512;
+const MAX_CHUNK_MESSAGES: usize = 512;
 /// The most bytes of those; the last message may exceed this.
-const CHUNK_BYTES: usize = 1 << 20;
+const MAX_CHUNK_BYTES: usize = 1 << 20;
 /// The interval of commits.
-const COMMIT: Duration = Duration::from_millis(500);
+const COMMIT_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the reader waits without polling while the buffer is full. After that it pauses the
 /// partitions, which discards prefetched messages.
-const STALL: Duration = Duration::from_secs(1);
+const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest wait for the answer of a seek. Without the answer a failed seek would go unnoticed.
-const SEEK: Duration = Duration::from_millis(500);
+const SEEK_TIMEOUT: Duration = Duration::from_millis(500);
 /// The interval of log lines about an unreadable partition.
-const TELL: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The length of one wait for room.
-const MOMENT: Duration = Duration::from_millis(20);
+const ROOM_WAIT_TIMEOUT: Duration = Duration::from_millis(20);
 
 pub(super) type GroupConsumer = BaseConsumer<Context<Arc<DeliveryBuffer>>>;
 
@@ -94,23 +94,23 @@ impl ReaderTask {
     /// Works until the source closes, or the connection is lost.
     fn run(&mut self) -> Result<(), ConnectorError> {
         loop {
-            let outlook = self.buffer.outlook();
-            if outlook.closing {
+            let status = self.buffer.status();
+            if status.closing {
                 return self.commit(CommitMode::Sync);
             }
             self.turn_back()?;
-            if self.committed.elapsed() >= COMMIT {
+            if self.committed.elapsed() >= COMMIT_INTERVAL {
                 self.commit(CommitMode::Async)?;
             }
-            self.full = (outlook.room == 0).then(|| self.full.unwrap_or_else(Instant::now));
-            self.pause(outlook.paused || self.full.is_some_and(|since| since.elapsed() >= STALL))?;
+            self.full = (status.room == 0).then(|| self.full.unwrap_or_else(Instant::now));
+            self.pause(status.paused || self.full.is_some_and(|since| since.elapsed() >= STALL_TIMEOUT))?;
             if self.paused {
                 self.poll(0, 0)?;
-            } else if outlook.room > 0 {
-                let is_dry = self.poll(outlook.room, outlook.room_bytes)?;
+            } else if status.room > 0 {
+                let is_dry = self.poll(status.room, status.room_bytes)?;
                 self.reassign_stalled(is_dry)?;
             } else {
-                self.buffer.wait(MOMENT);
+                self.buffer.wait(ROOM_WAIT_TIMEOUT);
             }
             if let Some(why) = self.consumer.client().context().events.lost(self.consumer.client()) {
                 return Err(self.config.fail(ErrorKind::Disconnected, &format!("the connection was lost: {why}")));
@@ -129,10 +129,10 @@ impl ReaderTask {
         room_bytes: usize,
         mut next: impl FnMut(Duration) -> Option<KafkaResult<Delivery>>,
     ) -> Result<bool, ConnectorError> {
-        let (mut deliveries, mut taken, mut bytes, mut wait, mut silences) = (Vec::<Delivery>::new(), 0, 0, POLL, 0);
+        let (mut deliveries, mut taken, mut bytes, mut wait, mut silences) = (Vec::<Delivery>::new(), 0, 0, POLL_TIMEOUT, 0);
         // A poll also returns nothing after an internal event, such as a rebalance or a log line,
         // with messages behind it; seldom twice in a row.
-        while silences < 2 && taken < room.clamp(1, CHUNK) && bytes < room_bytes.clamp(1, CHUNK_BYTES) {
+        while silences < 2 && taken < room.clamp(1, MAX_CHUNK_MESSAGES) && bytes < room_bytes.clamp(1, MAX_CHUNK_BYTES) {
             let came = next(wait);
             silences = if came.is_some() { 0 } else { silences + 1 };
             match came {
@@ -149,7 +149,7 @@ impl ReaderTask {
                                 warn!(topic = self.topic, partition, "nacked messages are no longer in the log");
                             }
                         }
-                        error => self.judge(error)?,
+                        error => self.classify(error)?,
                     }
                 }
                 // Before a revoked partition is assigned again: it starts anew then, and these
@@ -163,7 +163,7 @@ impl ReaderTask {
     }
 
     /// The meaning of a consumer error: most are temporary.
-    fn judge(&self, error: KafkaError) -> Result<(), ConnectorError> {
+    fn classify(&self, error: KafkaError) -> Result<(), ConnectorError> {
         let what = format!("cannot read `{}`", self.topic);
         match error.rdkafka_error_code() {
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition) => Err(missing(&self.config, &self.topic)),
@@ -180,12 +180,12 @@ impl ReaderTask {
             ) => Err(failed(&self.config, &what, error)),
             // This partition stops; others go on.
             Some(Code::BadCompression) => {
-                if self.told.get().is_none_or(|told| told.elapsed() >= TELL) {
+                if self.told.get().is_none_or(|told| told.elapsed() >= LOG_INTERVAL) {
                     self.told.set(Some(Instant::now()));
                     let hint = "raise limits.max_inbound_bytes, or move the group past the batch: kafka-consumer-groups --reset-offsets";
                     error!(topic = self.topic, hint, "a batch is damaged, or decompresses to more than the limit: its partition is not read");
                 }
-                self.buffer.wait(MOMENT);
+                self.buffer.wait(ROOM_WAIT_TIMEOUT);
                 Ok(())
             }
             _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => {
@@ -198,7 +198,7 @@ impl ReaderTask {
                 debug!(topic = self.topic, ?code, "a consumer error that may pass");
                 self.buffer.disturbed();
                 // No error may make the thread spin.
-                self.buffer.wait(MOMENT);
+                self.buffer.wait(ROOM_WAIT_TIMEOUT);
                 Ok(())
             }
         }
@@ -220,13 +220,13 @@ impl ReaderTask {
     /// Seeks back to nacked messages.
     fn turn_back(&self) -> Result<(), ConnectorError> {
         for (partition, offset) in self.buffer.turns() {
-            let sought = self.consumer.seek(&self.topic, partition, Offset::Offset(offset), SEEK);
+            let sought = self.consumer.seek(&self.topic, partition, Offset::Offset(offset), SEEK_TIMEOUT);
             self.buffer.went_back(partition, offset, sought.is_ok());
             if let Err(error) = sought {
                 // Not fetching yet, or revoked: the next round shows. Perhaps only the answer was
                 // late.
                 debug!(topic = self.topic, partition, offset, %error, "cannot seek back yet");
-                self.buffer.wait(MOMENT);
+                self.buffer.wait(ROOM_WAIT_TIMEOUT);
             }
         }
         Ok(())
@@ -374,7 +374,7 @@ mod tests {
         reader.consumer.subscribe(&["a"]).unwrap();
         let begun = Instant::now();
         let batch = loop {
-            reader.poll(1, CHUNK_BYTES).unwrap();
+            reader.poll(1, MAX_CHUNK_BYTES).unwrap();
             if let Some(batch) = reader.buffer.take(1, 1).unwrap() {
                 break batch;
             }
@@ -402,7 +402,7 @@ mod tests {
             (vec![None, None], 0, true),
         ] {
             let mut events = events.into_iter();
-            assert_eq!(reader.take_over(3, CHUNK_BYTES, |_| events.next().unwrap().map(Ok)).unwrap(), is_dry);
+            assert_eq!(reader.take_over(3, MAX_CHUNK_BYTES, |_| events.next().unwrap().map(Ok)).unwrap(), is_dry);
             let batch = reader.buffer.take(3, 3).unwrap();
             assert_eq!(batch.map_or(0, |batch| batch.messages.len()), taken);
         }
@@ -424,7 +424,7 @@ mod tests {
             }
             None
         };
-        assert!(reader.take_over(3, CHUNK_BYTES, next).unwrap());
+        assert!(reader.take_over(3, MAX_CHUNK_BYTES, next).unwrap());
         let batch = reader.buffer.take(3, 100).unwrap().unwrap();
         assert_eq!(batch.messages.iter().map(|message| &message.body[..]).collect::<Vec<_>>(), [b"ours"]);
     }

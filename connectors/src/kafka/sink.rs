@@ -23,10 +23,10 @@ use super::{headers, topic};
 use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publication, Sink};
 
 /// The wait before a message is offered again to a full producer queue.
-const FULL: Duration = Duration::from_millis(5);
+const FULL_QUEUE_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The time of one poll for the client's events: it logs many lines, errors among them.
-const MOMENT: Duration = Duration::from_millis(20);
+const POLL_TIMEOUT: Duration = Duration::from_millis(20);
 
 pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(KafkaSink, Outcomes), ConnectorError> {
     let (window, outcomes) = PublishWindow::start();
@@ -37,7 +37,7 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
         let producer: ReportingProducer = client
             .create_with_context(Reports::new(Arc::clone(&of), Arc::clone(&resend), &client))
             .map_err(|error| failed(&config, "cannot create a client", error))?;
-        ask(&config, producer.client(), None, || producer.poll(MOMENT))?;
+        ask(&config, producer.client(), None, || producer.poll(POLL_TIMEOUT))?;
         let (producer, may_publish) = (Arc::new(producer), Arc::new(RwLock::new(true)));
         let writer = Writer::new(&producer, &of, &resend, &may_publish, publish_timeout);
         let ended =
@@ -148,7 +148,7 @@ impl Sink for KafkaSink {
         }
         let mut waiting = VecDeque::from(batch);
         while !self.hand_over(&mut waiting) {
-            tokio::time::sleep(FULL).await;
+            tokio::time::sleep(FULL_QUEUE_RETRY_INTERVAL).await;
         }
     }
 

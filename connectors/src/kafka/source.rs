@@ -15,9 +15,9 @@ use super::{group_start, topic};
 use crate::{Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions, Start};
 
 /// The longest wait for the end of a source.
-const TIMEOUT: Duration = Duration::from_secs(8);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(8);
 /// The time of one poll for the client's events.
-const MOMENT: Duration = Duration::from_millis(20);
+const POLL_TIMEOUT: Duration = Duration::from_millis(20);
 
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<KafkaSource, ConnectorError> {
     blocking(config, move |config| {
@@ -35,14 +35,14 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Kafk
 }
 
 /// What `open` would find.
-pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+pub(crate) async fn inspect(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
     let options = options.clone();
     blocking(config, move |config| {
         let Connected { consumer, known, count } = connect(&config, &options, Arc::new(DeliveryBuffer::new(&options)))?;
         if known {
             return Ok(ConsumerState::Exists);
         }
-        group_start::look(&config, &consumer, &options.topic, count, options.start).map(|read| ConsumerState::Made(Some(read)))
+        group_start::inspect(&config, &consumer, &options.topic, count, options.start).map(|read| ConsumerState::Made(Some(read)))
     })
     .await
 }
@@ -67,7 +67,7 @@ fn connect(config: &Config, options: &SourceOptions, buffer: Arc<DeliveryBuffer>
     let client = config.client(ClientRole::Reader { group: &options.group, bytes: options.max_unsettled_bytes })?;
     let consumer: GroupConsumer =
         client.create_with_context(Context::new(buffer)).map_err(|error| failed(config, "cannot create a client", error))?;
-    let poll = || drop(consumer.poll(MOMENT));
+    let poll = || drop(consumer.poll(POLL_TIMEOUT));
     let Some(count) = topic::partitions(config, consumer.client(), &options.topic, poll)? else {
         return Err(missing(config, &options.topic));
     };
@@ -114,7 +114,7 @@ impl Source for KafkaSource {
     async fn close(mut self: Box<Self>) -> Result<(), ConnectorError> {
         self.buffer.close();
         let Some(closed) = self.closed.take() else { return Ok(()) };
-        match tokio::time::timeout(TIMEOUT, closed).await {
+        match tokio::time::timeout(CLOSE_TIMEOUT, closed).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) | Err(_) => Err(self.config.fail(ErrorKind::Disconnected, "the reader did not confirm that it left the group")),
         }

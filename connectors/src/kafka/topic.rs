@@ -11,9 +11,9 @@ use super::connection::{Context, ask, blocking, failed};
 use crate::{Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Role, show_duration_ms};
 
 /// The longest wait for the creation of a topic.
-const MAKE: Duration = Duration::from_secs(5);
+const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest name of a topic.
-const LONGEST: usize = 249;
+const MAX_NAME_CHARS: usize = 249;
 
 impl ConsumerContext for Context<()> {}
 
@@ -59,7 +59,7 @@ pub(crate) async fn declare(config: &Config, to: &Destination, _: Role) -> Resul
     let declared = make(config, topic).await?;
     // The controller has the topic; the other brokers learn of it later.
     let begun = tokio::time::Instant::now();
-    while !exists(config, topic).await? && begun.elapsed() < MAKE {}
+    while !exists(config, topic).await? && begun.elapsed() < CREATE_TIMEOUT {}
     Ok(declared)
 }
 
@@ -71,7 +71,7 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
             .create_with_context(Context::new(()))
             .map_err(|error| failed(&config, "cannot create a client", error))?;
         let wanted = NewTopic::new(&topic, -1, TopicReplication::Fixed(-1));
-        let options = AdminOptions::new().request_timeout(Some(MAKE)).operation_timeout(Some(MAKE));
+        let options = AdminOptions::new().request_timeout(Some(CREATE_TIMEOUT)).operation_timeout(Some(CREATE_TIMEOUT));
         let wrong = |error: KafkaError| {
             let timeouts = [Code::OperationTimedOut, Code::RequestTimedOut, Code::BrokerTransportFailure, Code::NotController];
             let is_away = error.rdkafka_error_code().is_none_or(|code| timeouts.contains(&code));
@@ -90,7 +90,7 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
 
 /// A topic that keeps messages shorter than this loses requests of a long weekend without Dwell. Kafka's
 /// default is a week.
-const SHORT_MS: u64 = 96 * 3_600_000;
+const MIN_RETENTION_MS: u64 = 96 * 3_600_000;
 
 /// What the topic does with requests that were confirmed to their producers. `value`: of a setting of
 /// the topic.
@@ -108,7 +108,7 @@ fn losses(topic: &str, value: impl Fn(&str) -> Option<String>) -> Vec<Caution> {
         );
     }
     if has("delete") {
-        if let Some(ms) = value("retention.ms").and_then(|ms| ms.parse::<u64>().ok()).filter(|ms| *ms < SHORT_MS) {
+        if let Some(ms) = value("retention.ms").and_then(|ms| ms.parse::<u64>().ok()).filter(|ms| *ms < MIN_RETENTION_MS) {
             loses(
                 format!("removes a request after {} (retention.ms), read or not", show_duration_ms(ms)),
                 "set retention.ms of the topic to a week (604800000)",
@@ -135,14 +135,14 @@ fn unseen(topic: &str) -> Caution {
 
 /// The risks of the topic: whose clock sets the timestamps, and what it loses.
 pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution>, ConnectorError> {
-    const SETTING: &str = "message.timestamp.type";
+    const TIMESTAMP_TYPE_SETTING: &str = "message.timestamp.type";
     let (topic, runtime) = (topic.to_owned(), tokio::runtime::Handle::current());
     blocking(config, move |config| {
         let admin: AdminClient<Context<()>> = config
             .client(ClientRole::Asker)?
             .create_with_context(Context::new(()))
             .map_err(|error| failed(&config, "cannot create a client", error))?;
-        let options = AdminOptions::new().request_timeout(Some(MAKE));
+        let options = AdminOptions::new().request_timeout(Some(CREATE_TIMEOUT));
         let described = runtime.block_on(admin.describe_configs(&[ResourceSpecifier::Topic(&topic)], &options));
         let described = described.map_err(|error| failed(&config, &format!("cannot read the settings of `{topic}`"), error))?;
         let resource = match described.into_iter().next() {
@@ -153,11 +153,11 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
             // Not there yet: there is nothing to say of it.
             _ => return Ok(Vec::new()),
         };
-        let by_producers = resource.get(SETTING).is_some_and(|entry| entry.value.as_deref() == Some("CreateTime"));
+        let by_producers = resource.get(TIMESTAMP_TYPE_SETTING).is_some_and(|entry| entry.value.as_deref() == Some("CreateTime"));
         let caution = || Caution {
             kind: CautionKind::ProducerTime,
             message: format!("`{topic}` is of type CreateTime: the time of a message is that of its producer's clock"),
-            hint: format!("set {SETTING}=LogAppendTime on the topic"),
+            hint: format!("set {TIMESTAMP_TYPE_SETTING}=LogAppendTime on the topic"),
         };
         let value = |name: &str| resource.get(name).and_then(|entry| entry.value.clone());
         Ok(by_producers.then(caution).into_iter().chain(losses(&topic, value)).collect())
@@ -195,8 +195,8 @@ pub(super) fn malformed(topic: &str) -> Option<String> {
     if topic.contains('*') {
         return Some(format!("`{shown}` is a pattern, not a topic"));
     }
-    if topic.len() > LONGEST {
-        return Some(format!("`{shown}` is no topic: it is longer than {LONGEST} characters"));
+    if topic.len() > MAX_NAME_CHARS {
+        return Some(format!("`{shown}` is no topic: it is longer than {MAX_NAME_CHARS} characters"));
     }
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     (!topic.chars().all(is_plain) || topic == "." || topic == "..")

@@ -156,7 +156,7 @@ impl PublishWindow {
     }
 
     /// Whether the sink is closed; `None` if it is and every outcome was sent.
-    pub(super) fn outlook(&self) -> Option<bool> {
+    pub(super) fn status(&self) -> Option<bool> {
         let state = self.state.lock();
         (!(state.closing && state.open.is_empty())).then_some(state.closing)
     }

@@ -16,29 +16,29 @@ use tracing::debug;
 use super::connection::{Context, caught};
 use super::headers;
 use super::outcome::{Failed, SendState, outcome};
-use super::quirks::refused_batch::{BatchPeers, GROUP, ResendQueue};
+use super::quirks::refused_batch::{BatchPeers, MAX_GROUP_BYTES, ResendQueue};
 use super::window::PublishWindow;
 use crate::{Outcome, Token};
 
 /// librdkafka's default `batch.size`.
-const BATCH: usize = 1_000_000;
+const DEFAULT_BATCH_BYTES: usize = 1_000_000;
 /// The longest wait of one poll. rdkafka (0.39) waits for the whole milliseconds left until the
 /// deadline and then polls without a pause. Without the odd 20 µs, a little less than the round
 /// number would be left at the start, so each poll without events would end with a busy
 /// millisecond. The operating system's timer is later than these 20 µs.
-const POLL: Duration = Duration::from_micros(50_020);
+const POLL_TIMEOUT: Duration = Duration::from_micros(50_020);
 /// The same while messages wait to be resent.
-const POLL_RESENDING: Duration = Duration::from_micros(5_020);
+const RESEND_POLL_TIMEOUT: Duration = Duration::from_micros(5_020);
 /// The interval of checks for late publications.
-const LOOK: Duration = Duration::from_millis(50);
+const LATE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The shortest time between two purges: each costs a round trip for all partitions with queued
 /// messages.
-const TAKEN_BACK: Duration = Duration::from_secs(1);
+const MIN_PURGE_INTERVAL: Duration = Duration::from_secs(1);
 /// After this time librdkafka has reported the timeout of an unsent message: it checks once a
 /// second.
-const TOLD: Duration = Duration::from_millis(1500);
+const TIMEOUT_REPORT_DELAY: Duration = Duration::from_millis(1500);
 /// The longest wait for the reports of purged messages.
-const PURGE: Duration = Duration::from_secs(2);
+const PURGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) type ReportingProducer = BaseProducer<Context<Reports>>;
 
@@ -53,7 +53,7 @@ pub(super) struct Reports {
 impl Reports {
     /// The context of the producer that this client configuration creates.
     pub(super) fn new(window: Arc<PublishWindow>, resend: Arc<ResendQueue>, client: &ClientConfig) -> Context<Self> {
-        let batch = client.get("batch.size").and_then(|size| size.trim().parse().ok()).unwrap_or(BATCH);
+        let batch = client.get("batch.size").and_then(|size| size.trim().parse().ok()).unwrap_or(DEFAULT_BATCH_BYTES);
         Context::new(Reports { window, resend, batch })
     }
 }
@@ -70,7 +70,7 @@ pub(super) struct Writer {
 
 /// When a writer last checked for late publications, and last purged.
 #[derive(Default)]
-struct Looks {
+struct LateChecks {
     looked: Option<Instant>,
     taken_back: Option<Instant>,
 }
@@ -109,12 +109,12 @@ impl Writer {
     /// Works until the sink is closed and every message is reported, or the connection is lost;
     /// returns the reason.
     fn run(&self) -> String {
-        let (mut closing_since, mut looks, mut waits) = (None, Looks::default(), false);
+        let (mut closing_since, mut looks, mut waits) = (None, LateChecks::default(), false);
         loop {
-            self.producer.poll(if waits { POLL_RESENDING } else { POLL });
+            self.producer.poll(if waits { RESEND_POLL_TIMEOUT } else { POLL_TIMEOUT });
             waits = self.resend.send_ready(&self.producer, &self.window);
             self.give_up_late(&mut looks);
-            let Some(closing) = self.window.outlook() else { return "the sink was closed".to_owned() };
+            let Some(closing) = self.window.status() else { return "the sink was closed".to_owned() };
             let client = self.producer.client();
             if let Some((_, why)) = client.fatal_error() {
                 return format!("the producer failed for good: {why}");
@@ -127,7 +127,7 @@ impl Writer {
                 return format!("the connection was lost: {why}");
             }
             // librdkafka times out every message itself: this is for one that it does not.
-            if closing && closing_since.get_or_insert_with(Instant::now).elapsed() > self.publish_timeout + PURGE {
+            if closing && closing_since.get_or_insert_with(Instant::now).elapsed() > self.publish_timeout + PURGE_TIMEOUT {
                 return "the last messages were not reported".to_owned();
             }
         }
@@ -135,9 +135,9 @@ impl Writer {
 
     /// Ends late publications. Refused if never sent, which only a purge shows. Other messages that
     /// the purge returns are sent again.
-    fn give_up_late(&self, looks: &mut Looks) {
+    fn give_up_late(&self, looks: &mut LateChecks) {
         let now = Instant::now();
-        if looks.looked.is_some_and(|looked| now < looked + LOOK) {
+        if looks.looked.is_some_and(|looked| now < looked + LATE_CHECK_INTERVAL) {
             return;
         }
         looks.looked = Some(now);
@@ -150,7 +150,7 @@ impl Writer {
         // A message that was sent before, and may be sent again, would get another sequence number
         // after a purge: it could be stored twice.
         let may_take_back = late.others.as_ref().is_none_or(is_clear) && late.stands_still(&self.window);
-        let is_due = looks.taken_back.is_none_or(|last| now >= last + TAKEN_BACK);
+        let is_due = looks.taken_back.is_none_or(|last| now >= last + MIN_PURGE_INTERVAL);
         if may_take_back && is_due {
             debug!(late = late.publications.len(), "messages are past their deadline, taking unsent messages back from the client");
             looks.taken_back = Some(now);
@@ -160,8 +160,8 @@ impl Writer {
             return;
         }
         for (token, open) in late.publications {
-            let was_asked = looks.taken_back.is_some_and(|last| open.deadline <= last && now >= last + LOOK);
-            let is_told = !may_take_back && now >= open.deadline + TOLD;
+            let was_asked = looks.taken_back.is_some_and(|last| open.deadline <= last && now >= last + LATE_CHECK_INTERVAL);
+            let is_told = !may_take_back && now >= open.deadline + TIMEOUT_REPORT_DELAY;
             if was_asked || is_told || !is_clear(&open.since) {
                 self.window.give(token, |_| Outcome::Unknown("no answer in time".to_owned()));
             }
@@ -174,7 +174,7 @@ impl Writer {
         *self.open.write() = false;
         let begun = Instant::now();
         while self.producer.in_flight_count() > 0 && begun.elapsed() < self.publish_timeout / 2 {
-            self.producer.poll(POLL);
+            self.producer.poll(POLL_TIMEOUT);
         }
     }
 
@@ -186,7 +186,7 @@ impl Writer {
         self.resend.close();
         self.producer.purge(PurgeConfig::default().queue().inflight());
         let begun = Instant::now();
-        while self.producer.in_flight_count() > 0 && begun.elapsed() < PURGE {
+        while self.producer.in_flight_count() > 0 && begun.elapsed() < PURGE_TIMEOUT {
             self.producer.poll(Duration::from_millis(5));
         }
         self.producer.poll(Duration::ZERO);
@@ -205,7 +205,7 @@ impl ProducerContext for Context<Reports> {
         let company = resend.reported(message.topic(), token);
         let batch = match company {
             BatchPeers::Any => *batch,
-            BatchPeers::Group => GROUP,
+            BatchPeers::Group => MAX_GROUP_BYTES,
             BatchPeers::Alone => 0,
         };
         let size = message.payload_len() + message.key_len() + headers::size(message.headers());

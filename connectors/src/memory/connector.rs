@@ -40,12 +40,12 @@ impl Connector for Config {
         Ok(Box::new(source::open(self, options)?))
     }
 
-    async fn look(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
-        source::look(self, options)
+    async fn inspect(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+        source::inspect(self, options)
     }
 
     async fn cautions(&self, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
-        source::look(self, options).map(|_| Vec::new())
+        source::inspect(self, options).map(|_| Vec::new())
     }
 
     async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::{Broker, Config, State};
 use crate::{Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Message, Source, SourceOptions};
 
-pub(crate) fn look(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+pub(crate) fn inspect(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
     may_read(&config.broker.shared.state.lock(), options).map(|()| ConsumerState::Exists)
 }
 

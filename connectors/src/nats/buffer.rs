@@ -81,16 +81,16 @@ impl DeliveryBuffer {
     }
 
     /// Limits requests to few messages, or lifts the limit.
-    pub(super) fn be_careful(&self, careful: bool) {
-        self.state.lock().budget.be_careful(careful);
+    pub(super) fn set_cautious(&self, cautious: bool) {
+        self.state.lock().budget.set_cautious(cautious);
     }
 
     /// Drops all open requests. Returns the number of messages that there is room for, and the
     /// number of those that the dropped requests left open.
-    pub(super) fn nothing_comes(&self) -> (usize, usize) {
+    pub(super) fn cancel_requests(&self) -> (usize, usize) {
         let mut state = self.state.lock();
         let asked = state.budget.asked();
-        state.budget.nothing_comes();
+        state.budget.cancel_requests();
         (state.budget.left(), asked)
     }
 
@@ -101,7 +101,7 @@ impl DeliveryBuffer {
 
     /// Whether the source closes, the number of requested and undelivered messages, and when the
     /// oldest request expires (in `ask`, which then requests again).
-    pub(super) fn outlook(&self) -> (bool, usize, Option<Instant>) {
+    pub(super) fn status(&self) -> (bool, usize, Option<Instant>) {
         let state = self.state.lock();
         (state.closing, state.budget.asked(), state.budget.stale())
     }

@@ -22,14 +22,14 @@ use super::server::Server;
 use crate::{ConnectorError, ErrorKind};
 
 /// The longest time to connect, all servers together.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for an answer of the JetStream API.
-const REQUEST: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The ping interval. A silent connection is lost after two unanswered pings and a third interval:
 /// 6 s.
-const PING: Duration = Duration::from_secs(2);
+const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// The capacity of a subscription before async-nats drops messages. More than can be requested.
-const SUBSCRIPTION: usize = 1 << 18;
+const SUBSCRIPTION_CAPACITY: usize = 1 << 18;
 
 pub(super) struct BrokerConnection {
     pub(super) client: async_nats::Client,
@@ -88,7 +88,7 @@ impl BrokerConnection {
             }
             Err(last.unwrap_or_else(|| no_answer(&place)))
         };
-        tokio::time::timeout(CONNECT, attempts).await.unwrap_or_else(|_| Err(no_answer(&place)))
+        tokio::time::timeout(CONNECT_TIMEOUT, attempts).await.unwrap_or_else(|_| Err(no_answer(&place)))
     }
 
     async fn connect_to(
@@ -99,9 +99,9 @@ impl BrokerConnection {
         servers: usize,
     ) -> Result<(Self, mpsc::UnboundedReceiver<String>), ConnectorError> {
         let shared = Arc::new(Shared::default());
-        let (complaints, complained) = mpsc::unbounded_channel();
+        let (server_errors, complained) = mpsc::unbounded_channel();
         let (login, gate) = (login.for_server(server), Arc::clone(&shared));
-        let each = CONNECT / u32::try_from(servers).unwrap_or(u32::MAX).max(1);
+        let each = CONNECT_TIMEOUT / u32::try_from(servers).unwrap_or(u32::MAX).max(1);
         let mut options = ConnectOptions::with_auth_callback(move |nonce| {
             // Fails the reconnect of async-nats before it sends queued messages.
             let answer =
@@ -112,9 +112,9 @@ impl BrokerConnection {
         .connection_timeout(each)
         .max_reconnects(1)
         .ignore_discovered_servers()
-        .ping_interval(PING)
-        .request_timeout(Some(REQUEST))
-        .subscription_capacity(SUBSCRIPTION)
+        .ping_interval(PING_INTERVAL)
+        .request_timeout(Some(REQUEST_TIMEOUT))
+        .subscription_capacity(SUBSCRIPTION_CAPACITY)
         .skip_subject_validation(true)
         .event_callback({
             let shared = Arc::clone(&shared);
@@ -127,7 +127,7 @@ impl BrokerConnection {
                         let complaint = error.to_string();
                         shared.refuse(&complaint);
                         // The receiver may be dropped.
-                        drop(complaints.send(complaint));
+                        drop(server_errors.send(complaint));
                     }
                     Event::Connected | Event::LameDuckMode | Event::Draining | Event::ClientError(_) => {}
                 }
@@ -152,7 +152,7 @@ impl BrokerConnection {
         shared.spent.store(true, Ordering::Release);
         let api = config.api_prefix();
         let mut context = jetstream::with_prefix(client.clone(), &api);
-        context.set_timeout(REQUEST);
+        context.set_timeout(REQUEST_TIMEOUT);
         Ok((BrokerConnection { client, context, place: place.to_owned(), api, shared }, complained))
     }
 
@@ -242,7 +242,7 @@ impl BrokerConnection {
 
 /// Runs this work until a permission error of the server comes: then no answer would come.
 pub(super) async fn permitted<T>(
-    complaints: &mut mpsc::UnboundedReceiver<String>,
+    server_errors: &mut mpsc::UnboundedReceiver<String>,
     work: impl Future<Output = Result<T, ConnectorError>>,
 ) -> Result<T, ConnectorError> {
     tokio::pin!(work);
@@ -250,7 +250,7 @@ pub(super) async fn permitted<T>(
         tokio::select! {
             biased;
             done = &mut work => return done,
-            Some(complaint) = complaints.recv() => if let Some(error) = denied(&complaint) {
+            Some(complaint) = server_errors.recv() => if let Some(error) = denied(&complaint) {
                 return Err(error);
             }
         }
@@ -266,7 +266,7 @@ pub(super) fn denied(complaint: &str) -> Option<ConnectorError> {
 }
 
 fn no_answer(place: &str) -> ConnectorError {
-    let message = format!("nats at {place} did not answer within {} s", CONNECT.as_secs());
+    let message = format!("nats at {place} did not answer within {} s", CONNECT_TIMEOUT.as_secs());
     ConnectorError::new(ErrorKind::Disconnected, message).hint("is the server running, and the address right?")
 }
 

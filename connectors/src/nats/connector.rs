@@ -20,7 +20,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::new("nats", "NATS", "subject")
 };
 /// Headers that change the effect of a publication.
-const CONTROLS: [&str; 3] = ["nats-rollup", "nats-ttl", "nats-msg-id"];
+const CONTROL_HEADERS: [&str; 3] = ["nats-rollup", "nats-ttl", "nats-msg-id"];
 
 #[async_trait]
 impl Connector for Config {
@@ -55,7 +55,7 @@ impl Connector for Config {
         let name = header.name.to_ascii_lowercase();
         if is_own {
             // The sink sets its own `Nats-Msg-Id`.
-            if name.starts_with("nats-expected-") || CONTROLS.contains(&name.as_str()) {
+            if name.starts_with("nats-expected-") || CONTROL_HEADERS.contains(&name.as_str()) {
                 return Ok(false);
             }
         } else if name.starts_with("nats-") {
@@ -77,8 +77,8 @@ impl Connector for Config {
         Ok(Box::new(source::open(self, options).await?))
     }
 
-    async fn look(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
-        source::look(self, options).await
+    async fn inspect(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+        source::inspect(self, options).await
     }
 
     async fn cautions(&self, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {

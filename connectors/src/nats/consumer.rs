@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::config::Config;
 use super::connection::BrokerConnection;
-use super::fetch_budget::EXPIRES;
+use super::fetch_budget::REQUEST_TTL;
 use super::loop_check;
 use super::stream::cautions as stream_cautions;
 use super::subject::as_name;
@@ -22,7 +22,7 @@ use crate::{Acks, Caution, ConnectorError, ConsumerState, ErrorKind, FirstRead, 
 const ACK_WAIT: Duration = Duration::from_secs(30);
 /// The lowest `max_ack_pending`, for all readers of the group together. Each reader has a bound of
 /// its own, so this only has to be high enough.
-const ACK_PENDING: usize = 65_536;
+const MIN_ACK_PENDING: usize = 65_536;
 
 /// The parts of a consumer that a source needs.
 pub(super) struct Consumer {
@@ -71,7 +71,7 @@ pub(super) async fn ensure(
         StoredConsumer::Missing => {
             let ack_wait = config.ack_wait.unwrap_or(ACK_WAIT);
             let pending = match options.acks {
-                Acks::Explicit => i64::try_from(options.max_unsettled.saturating_mul(4).max(ACK_PENDING)).unwrap_or(i64::MAX),
+                Acks::Explicit => i64::try_from(options.max_unsettled.saturating_mul(4).max(MIN_ACK_PENDING)).unwrap_or(i64::MAX),
                 Acks::None => 0,
             };
             let wanted = pull::Config {
@@ -104,7 +104,7 @@ fn policy(acks: Acks) -> AckPolicy {
 }
 
 /// What [`ensure`] would find and do.
-pub(super) async fn look(
+pub(super) async fn inspect(
     connection: &BrokerConnection,
     stream: &str,
     config: &Config,
@@ -262,7 +262,7 @@ impl Fit<'_> {
         let mut config = pull::Config::try_from_consumer_config(config).map_err(wrong)?;
         let needed = i64::try_from(self.options.max_unsettled).unwrap_or(i64::MAX);
         let bounded = self.options.acks == Acks::Explicit && config.max_ack_pending >= 0 && config.max_ack_pending < needed;
-        let short = config.max_expires > Duration::ZERO && config.max_expires < EXPIRES;
+        let short = config.max_expires > Duration::ZERO && config.max_expires < REQUEST_TTL;
         let small = config.max_bytes > 0 || config.max_batch > 0 && config.max_batch < needed || short;
         if config.max_deliver <= 0 && config.backoff.is_empty() && !bounded && !small {
             return Ok(None);

@@ -11,24 +11,24 @@ use tokio::time::Instant;
 
 /// How long one request for messages stays open at the server. The value is small because `close` waits for the
 /// end of the request: a request cannot be cancelled, and messages sent to a closed reader wait for `ack_wait`.
-pub(super) const EXPIRES: Duration = Duration::from_secs(1);
+pub(super) const REQUEST_TTL: Duration = Duration::from_secs(1);
 /// The most messages of one request.
-const REQUEST: usize = 4096;
+const MAX_REQUEST_MESSAGES: usize = 4096;
 /// The most messages requested at once while more messages may come that end the connection: those
 /// on their way behind such a message are delivered twice.
-const CAREFUL: usize = 64;
+const MAX_CAUTIOUS_MESSAGES: usize = 64;
 /// The time after which a request is over whatever the server said: longer than its time at the
 /// server. The server ends a request without a message if its bytes are used up exactly.
-const STALE: Duration = Duration::from_secs(3);
+const STALE_REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// The most bytes of one request, unless a single message is larger: its messages may take more
 /// memory than estimated.
-const REQUEST_BYTES: usize = 1 << 20;
+const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// The assumed memory per byte on the wire before any delivery, in parts of a byte.
-const MEMORY_RATIO: usize = 4 * PARTS;
-const PARTS: usize = 16;
+const INITIAL_MEMORY_RATIO: usize = 4 * RATIO_PARTS;
+const RATIO_PARTS: usize = 16;
 /// The upper limit of the size of one message, however often the server says that a message does
 /// not fit.
-const LARGEST: usize = 1 << 30;
+const MAX_MESSAGE_BYTES: usize = 1 << 30;
 
 /// A request for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(super) struct FetchBudget {
     /// each delivery counts for the oldest. So for a moment up to two requests more than needed are
     /// open.
     open: VecDeque<(Request, Instant)>,
-    careful: bool,
+    cautious: bool,
 }
 
 impl FetchBudget {
@@ -77,11 +77,11 @@ impl FetchBudget {
             max_count,
             max_bytes,
             largest,
-            memory_ratio: MEMORY_RATIO,
+            memory_ratio: INITIAL_MEMORY_RATIO,
             unsettled_count,
             unsettled_bytes,
             open: VecDeque::new(),
-            careful: false,
+            cautious: false,
         }
     }
 
@@ -99,7 +99,7 @@ impl FetchBudget {
 
     /// When the oldest request is dropped.
     pub(super) fn stale(&self) -> Option<Instant> {
-        self.open.front().map(|(_, since)| *since + STALE)
+        self.open.front().map(|(_, since)| *since + STALE_REQUEST_TIMEOUT)
     }
 
     /// The number of messages that there is room for besides the unsettled ones.
@@ -108,8 +108,8 @@ impl FetchBudget {
     }
 
     /// Limits requests to few messages, or lifts the limit.
-    pub(super) fn be_careful(&mut self, careful: bool) {
-        self.careful = careful;
+    pub(super) fn set_cautious(&mut self, cautious: bool) {
+        self.cautious = cautious;
     }
 
     /// The next request. Small requests are postponed unless none is open. A request has few bytes,
@@ -118,16 +118,16 @@ impl FetchBudget {
     pub(super) fn ask(&mut self, now: Instant) -> Option<Request> {
         self.expire(now);
         let asked = self.asked();
-        let most = if self.careful { CAREFUL.min(self.max_count) } else { self.max_count };
-        let count = self.left().saturating_sub(asked).min(most.saturating_sub(asked)).min(REQUEST);
+        let most = if self.cautious { MAX_CAUTIOUS_MESSAGES.min(self.max_count) } else { self.max_count };
+        let count = self.left().saturating_sub(asked).min(most.saturating_sub(asked)).min(MAX_REQUEST_MESSAGES);
         let max_bytes = self.max_bytes.max(self.largest.saturating_mul(2));
-        let most_bytes = (max_bytes / 2).min(REQUEST_BYTES.max(self.largest));
+        let most_bytes = (max_bytes / 2).min(MAX_REQUEST_BYTES.max(self.largest));
         let open_bytes: usize = self.open.iter().map(|(request, _)| request.bytes).sum();
-        let free = max_bytes.saturating_sub(self.unsettled_bytes).saturating_mul(PARTS) / self.memory_ratio;
+        let free = max_bytes.saturating_sub(self.unsettled_bytes).saturating_mul(RATIO_PARTS) / self.memory_ratio;
         // A single message may exceed the budget if no other is unsettled.
         let free = if self.unsettled_count == 0 { free.max(self.largest) } else { free };
         let bytes = free.min(2 * most_bytes).saturating_sub(open_bytes).min(most_bytes);
-        let worth = asked == 0 || (count >= REQUEST.min(most / 4) && bytes >= most_bytes / 2);
+        let worth = asked == 0 || (count >= MAX_REQUEST_MESSAGES.min(most / 4) && bytes >= most_bytes / 2);
         if count == 0 || bytes < self.largest || !worth {
             return None;
         }
@@ -142,7 +142,7 @@ impl FetchBudget {
         self.unsettled_bytes += bytes;
         if wire > 0 {
             // A higher ratio counts at once, a lower one gradually.
-            let seen = bytes.saturating_mul(PARTS).div_ceil(wire).max(PARTS);
+            let seen = bytes.saturating_mul(RATIO_PARTS).div_ceil(wire).max(RATIO_PARTS);
             self.memory_ratio = seen.max(self.memory_ratio - self.memory_ratio.saturating_sub(seen).div_ceil(8));
         }
         if let Some((first, _)) = self.open.front_mut() {
@@ -162,7 +162,7 @@ impl FetchBudget {
     /// message should have fit, messages are larger than assumed.
     pub(super) fn too_large(&mut self, left: usize) {
         if left >= self.largest {
-            self.largest = self.largest.saturating_mul(2).min(LARGEST);
+            self.largest = self.largest.saturating_mul(2).min(MAX_MESSAGE_BYTES);
         }
     }
 
@@ -173,7 +173,7 @@ impl FetchBudget {
     }
 
     /// Drops all open requests.
-    pub(super) fn nothing_comes(&mut self) {
+    pub(super) fn cancel_requests(&mut self) {
         self.open.clear();
     }
 }
@@ -191,7 +191,7 @@ mod tests {
 
     /// A budget with a memory ratio of 1.
     fn budget(max_count: usize, max_bytes: usize, largest: usize) -> FetchBudget {
-        FetchBudget { memory_ratio: PARTS, ..FetchBudget::new(max_count, max_bytes, largest) }
+        FetchBudget { memory_ratio: RATIO_PARTS, ..FetchBudget::new(max_count, max_bytes, largest) }
     }
 
     #[test]
@@ -229,8 +229,8 @@ mod tests {
     #[test]
     fn what_swells_is_asked_for_in_smaller_pieces() {
         let (mut budget, now) = (budget(100_000, 64 << 20, 100 * KIB), Instant::now());
-        assert_eq!(budget.ask(now).map(|request| request.bytes), Some(REQUEST_BYTES));
-        assert_eq!(budget.ask(now).map(|request| request.bytes), Some(REQUEST_BYTES), "another is there before the first has ended");
+        assert_eq!(budget.ask(now).map(|request| request.bytes), Some(MAX_REQUEST_BYTES));
+        assert_eq!(budget.ask(now).map(|request| request.bytes), Some(MAX_REQUEST_BYTES), "another is there before the first has ended");
         assert_eq!(budget.ask(now), None, "what is on its way is bounded, whatever it becomes");
         budget.came(Delivered { count: 10, wire: 1 << 20, bytes: 30 << 20 }, usize::MAX);
         let mut wire = 1 << 20;
@@ -243,7 +243,7 @@ mod tests {
         for _ in 0..100 {
             budget.came(plain(1, 1), 0);
         }
-        assert_eq!((budget.memory_ratio / PARTS, budget.ask(now).map(|request| request.bytes)), (1, Some(REQUEST_BYTES)));
+        assert_eq!((budget.memory_ratio / RATIO_PARTS, budget.ask(now).map(|request| request.bytes)), (1, Some(MAX_REQUEST_BYTES)));
     }
 
     #[test]
@@ -264,17 +264,17 @@ mod tests {
         let (mut budget, now) = (budget(1000, 1000 * KIB, 10 * KIB), Instant::now());
         assert!(budget.ask(now).is_some());
         budget.came(plain(50, 500 * KIB), 0);
-        assert_eq!((budget.ask(now + STALE / 2), budget.stale()), (None, Some(now + STALE)));
-        assert_eq!(budget.ask(now + STALE), Some(Request { count: 950, bytes: 500 * KIB }));
+        assert_eq!((budget.ask(now + STALE_REQUEST_TIMEOUT / 2), budget.stale()), (None, Some(now + STALE_REQUEST_TIMEOUT)));
+        assert_eq!(budget.ask(now + STALE_REQUEST_TIMEOUT), Some(Request { count: 950, bytes: 500 * KIB }));
     }
 
     #[test]
     fn while_the_next_may_end_the_line_few_are_asked_for() {
         let (mut budget, now) = (budget(1000, 1000 * KIB, KIB), Instant::now());
-        budget.be_careful(true);
+        budget.set_cautious(true);
         assert_eq!(budget.ask(now).map(|request| request.count), Some(64));
-        budget.nothing_comes();
-        budget.be_careful(false);
+        budget.cancel_requests();
+        budget.set_cautious(false);
         assert_eq!(budget.ask(now).map(|request| request.count), Some(1000));
     }
 }

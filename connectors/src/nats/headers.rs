@@ -55,11 +55,13 @@ pub(super) fn wire_size(map: &HeaderMap) -> usize {
 /// rollup, TTL, batches, counters, traces (events on any subject, or nothing stored at all), and
 /// the dedupe id, which the sink sets.
 fn acts(name: &str) -> bool {
-    const EXACT: [&str; 7] =
+    const CONTROL_HEADERS: [&str; 7] =
         ["nats-msg-id", "nats-rollup", "nats-ttl", "nats-incr", "nats-scheduler", "nats-marker-reason", "nats-required-api-level"];
-    const STARTS: [&str; 4] = ["nats-expected-", "nats-schedule", "nats-batch-", "nats-trace-"];
+    const CONTROL_HEADER_PREFIXES: [&str; 4] = ["nats-expected-", "nats-schedule", "nats-batch-", "nats-trace-"];
     let starts = |start: &str| name.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
-    starts("nats-") && (EXACT.iter().any(|exact| name.eq_ignore_ascii_case(exact)) || STARTS.iter().any(|start| starts(start)))
+    starts("nats-")
+        && (CONTROL_HEADERS.iter().any(|exact| name.eq_ignore_ascii_case(exact))
+            || CONTROL_HEADER_PREFIXES.iter().any(|start| starts(start)))
 }
 
 /// The value as text, the only type of NATS.

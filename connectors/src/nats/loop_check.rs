@@ -10,7 +10,7 @@ use super::subject::allows;
 use crate::{ConnectorError, Destination, ErrorKind};
 
 /// The longest chain of streams to follow: two streams may source each other.
-const DEEPEST: usize = 8;
+const MAX_CHAIN_STREAMS: usize = 8;
 
 /// An error if a reader of `filter` in this stream would receive messages published to one of these
 /// destinations.
@@ -29,7 +29,7 @@ pub(super) async fn check(
     // error ends it.
     let upstream = if is_fed { Some(BrokerConnection::connect(config).await?) } else { None };
     for to in publishes_to {
-        let came = appears(upstream.as_ref().map(|(connection, _)| connection), stream, &to.address, DEEPEST).await;
+        let came = appears(upstream.as_ref().map(|(connection, _)| connection), stream, &to.address, MAX_CHAIN_STREAMS).await;
         if let Some(subject) = came.into_iter().find(|subject| allows(filter, &Destination::new(subject))) {
             let what = format!("the stream `{}` receives what is published to `{to}`, as `{subject}`: messages would loop", stream.name);
             let failure = connection.fail(ErrorKind::Config, &what);

@@ -17,9 +17,9 @@ use super::window::{Given, Open, PublishWindow};
 use crate::{ConnectorError, Outcome, Token};
 
 /// How long a stream lookup stays valid.
-const BELIEVED: Duration = Duration::from_secs(1);
+const STREAM_LOOKUP_TTL: Duration = Duration::from_secs(1);
 /// The most answers taken over at once.
-const CHUNK: usize = 512;
+const MAX_CHUNK_ANSWERS: usize = 512;
 
 /// The task that reads answers.
 pub(super) struct PubAckReader {
@@ -39,21 +39,21 @@ impl PubAckReader {
         connection: Arc<BrokerConnection>,
         window: Arc<PublishWindow>,
         answers: Subscriber,
-        complaints: mpsc::UnboundedReceiver<String>,
+        server_errors: mpsc::UnboundedReceiver<String>,
         publish_timeout: Duration,
     ) {
-        let answers = answers.ready_chunks(CHUNK);
+        let answers = answers.ready_chunks(MAX_CHUNK_ANSWERS);
         let looks = FuturesUnordered::new();
         let mut reader =
             PubAckReader { connection, window, answers, publish_timeout, asking: HashMap::new(), looks, known: HashMap::new() };
         tokio::spawn(async move {
-            reader.run(complaints).await;
+            reader.run(server_errors).await;
             reader.end();
         });
     }
 
     /// Runs until the connection is lost, or the sink is closed and every answer came.
-    async fn run(&mut self, mut complaints: mpsc::UnboundedReceiver<String>) {
+    async fn run(&mut self, mut server_errors: mpsc::UnboundedReceiver<String>) {
         let mut tick = interval((self.publish_timeout / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !(self.window.is_done() && self.asking.is_empty()) {
@@ -65,11 +65,11 @@ impl PubAckReader {
                     None => return self.connection.lose("the client has ended"),
                 },
                 Some((subject, found)) = self.looks.next() => self.looked(subject, found),
-                Some(complaint) = complaints.recv() => self.complained(&complaint),
+                Some(complaint) = server_errors.recv() => self.complained(&complaint),
                 () = self.window.closed() => {}
                 _ = tick.tick() => {
                     self.window.expire();
-                    self.known.retain(|_, (_, when)| when.elapsed() < BELIEVED);
+                    self.known.retain(|_, (_, when)| when.elapsed() < STREAM_LOOKUP_TTL);
                     if self.connection.is_lost() {
                         return;
                     }
@@ -94,7 +94,7 @@ impl PubAckReader {
     /// uses the result for a moment.
     fn nobody_answers(&mut self, token: Token, subject: String) {
         if let Some((found, when)) = self.known.get(&subject)
-            && when.elapsed() < BELIEVED
+            && when.elapsed() < STREAM_LOOKUP_TTL
         {
             let outcome = no_responders(&subject, *found);
             return self.window.give(vec![(token, outcome)]);

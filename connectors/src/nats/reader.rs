@@ -16,7 +16,7 @@ use super::config::Config;
 use super::connection::{BrokerConnection, denied};
 use super::consumer::Consumer;
 use super::delivery::{delivery, sequence};
-use super::fetch_budget::{EXPIRES, Request};
+use super::fetch_budget::{REQUEST_TTL, Request};
 use super::quirks::delivery_connection::DeliveryConnection;
 use super::quirks::lost_deliveries::NAK_WITH_DELAY;
 use super::quirks::unreadable_message::UnreadableSearch;
@@ -24,28 +24,28 @@ use crate::{ConnectorError, ErrorKind};
 
 /// After this time without an answer JetStream is gone: any request has ended, and any election is
 /// over (followers of a lost leader wait up to 9 s).
-const SILENCE: Duration = Duration::from_secs(12);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(12);
 /// After such a late wake-up this process itself was suspended: the server's answers are still
 /// unread.
-const OVERSLEPT: Duration = Duration::from_secs(1);
+const SUSPENSION_THRESHOLD: Duration = Duration::from_secs(1);
 /// The pause between requests while the consumer has no leader.
-const ELECTION: Duration = Duration::from_millis(250);
+const ELECTION_RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// The longest time to return messages after an error.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const RETURN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest interval of in-progress acks, whatever the consumer's `ack_wait`.
-const HOLD: Duration = Duration::from_millis(50);
+const MIN_HOLD_INTERVAL: Duration = Duration::from_millis(50);
 /// The number of delivery connections in a row that may end alone, without a message and without a
 /// known reason, before the source ends.
-const MOST_LOST: u32 = 5;
+const MAX_LOST_CONNECTIONS: u32 = 5;
 /// How long requests stay small after a message ended a delivery connection.
-const CAREFUL: Duration = Duration::from_secs(60);
+const CAUTION_TTL: Duration = Duration::from_secs(60);
 
 /// The end of the server's status text (after `Message Size`) if the next message exceeds the
 /// remaining bytes of a request.
-const TOO_LARGE: &str = "Exceeds MaxBytes";
+const TOO_LARGE_STATUS: &str = "Exceeds MaxBytes";
 
 /// The status text of a request that delivered everything it asked for.
-const COMPLETED: &str = "Batch Completed";
+const COMPLETED_STATUS: &str = "Batch Completed";
 
 /// The task between the server and the buffer.
 pub(super) struct ReaderTask {
@@ -54,12 +54,12 @@ pub(super) struct ReaderTask {
     connection: Arc<BrokerConnection>,
     buffer: Arc<DeliveryBuffer>,
     consumer: Consumer,
-    complaints: mpsc::UnboundedReceiver<String>,
+    server_errors: mpsc::UnboundedReceiver<String>,
     incoming: DeliveryConnection,
     search: UnreadableSearch,
     /// The number of delivery connections in a row that ended without a known reason.
     ended: u32,
-    careful_until: Option<Instant>,
+    cautious_until: Option<Instant>,
     /// The subject of fetch requests.
     next: Subject,
     hold: Interval,
@@ -80,24 +80,24 @@ impl ReaderTask {
         connection: Arc<BrokerConnection>,
         buffer: Arc<DeliveryBuffer>,
         consumer: Consumer,
-        complaints: mpsc::UnboundedReceiver<String>,
+        server_errors: mpsc::UnboundedReceiver<String>,
     ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
         let incoming = DeliveryConnection::open(&config).await?;
         let search = UnreadableSearch::new(Arc::clone(&connection), &consumer);
         let next = connection.api(&format!("CONSUMER.MSG.NEXT.{}.{}", consumer.stream, consumer.name));
-        let mut hold = interval((consumer.ack_wait / 3).max(HOLD));
+        let mut hold = interval((consumer.ack_wait / 3).max(MIN_HOLD_INTERVAL));
         hold.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (ended, careful_until, heard, idle, trouble) = (0, None, Instant::now(), true, None);
+        let (ended, cautious_until, heard, idle, trouble) = (0, None, Instant::now(), true, None);
         let mut reader = ReaderTask {
             config,
             connection,
             buffer,
             consumer,
-            complaints,
+            server_errors,
             incoming,
             search,
             ended,
-            careful_until,
+            cautious_until,
             next,
             hold,
             heard,
@@ -111,7 +111,7 @@ impl ReaderTask {
                 Err(error) => {
                     reader.buffer.end(&error);
                     if !reader.connection.is_lost() {
-                        let _ = tokio::time::timeout(LAST_WORDS, reader.give_back()).await;
+                        let _ = tokio::time::timeout(RETURN_TIMEOUT, reader.give_back()).await;
                     }
                     Err(error)
                 }
@@ -126,9 +126,9 @@ impl ReaderTask {
     async fn run(&mut self) -> Result<(), ConnectorError> {
         let mut closing_since = None;
         loop {
-            if self.careful_until.is_some_and(|until| Instant::now() >= until) {
-                self.careful_until = None;
-                self.buffer.be_careful(false);
+            if self.cautious_until.is_some_and(|until| Instant::now() >= until) {
+                self.cautious_until = None;
+                self.buffer.set_cautious(false);
             }
             if self.trouble.as_ref().is_none_or(|(_, until)| Instant::now() >= *until) {
                 while !self.incoming.connection.is_lost()
@@ -136,21 +136,21 @@ impl ReaderTask {
                 {
                     self.request(request).await?;
                 }
-                if self.buffer.outlook().1 == 0 {
+                if self.buffer.status().1 == 0 {
                     // An error about requests that nobody repeats is no reason to end.
                     (self.idle, self.trouble) = (true, None);
                 }
             }
-            let (closing, asked, stale) = self.buffer.outlook();
+            let (closing, asked, stale) = self.buffer.status();
             if closing {
                 let since = *closing_since.get_or_insert_with(Instant::now);
-                if asked == 0 || since.elapsed() > EXPIRES * 2 {
+                if asked == 0 || since.elapsed() > REQUEST_TTL * 2 {
                     return Ok(());
                 }
             }
-            let silent_at = self.heard + SILENCE;
+            let silent_at = self.heard + SILENCE_TIMEOUT;
             let deadline = match &self.trouble {
-                _ if closing => Instant::now() + EXPIRES,
+                _ if closing => Instant::now() + REQUEST_TTL,
                 Some((_, until)) if *until > Instant::now() => *until,
                 // Nothing is requested on a lost connection; its end is about to be read.
                 _ => stale.filter(|_| !self.incoming.connection.is_lost()).map_or(silent_at, |stale| stale.min(silent_at)),
@@ -164,11 +164,11 @@ impl ReaderTask {
                 },
                 () = self.buffer.wake.notified() => {}
                 _ = self.hold.tick() => hold(&self.connection, &self.buffer).await?,
-                Some(complaint) = self.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
-                Some(complaint) = self.incoming.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
+                Some(complaint) = self.server_errors.recv() => denied(&complaint).map_or(Ok(()), Err)?,
+                Some(complaint) = self.incoming.server_errors.recv() => denied(&complaint).map_or(Ok(()), Err)?,
                 () = sleep_until(deadline), if asked > 0 || self.trouble.is_some() => {
                     let now = Instant::now();
-                    if now > deadline + OVERSLEPT {
+                    if now > deadline + SUSPENSION_THRESHOLD {
                         self.heard = now;
                     } else if !closing && now >= silent_at {
                         let why = self.trouble.take().map_or_else(|| "JetStream does not answer any more".to_owned(), |(why, _)| why);
@@ -183,7 +183,7 @@ impl ReaderTask {
     }
 
     async fn request(&mut self, Request { count, bytes }: Request) -> Result<(), ConnectorError> {
-        let body = format!(r#"{{"batch":{count},"max_bytes":{bytes},"expires":{}}}"#, EXPIRES.as_nanos());
+        let body = format!(r#"{{"batch":{count},"max_bytes":{bytes},"expires":{}}}"#, REQUEST_TTL.as_nanos());
         let mut request = reply_with(self.next.clone(), &Bytes::from(body));
         request.reply = Some(self.incoming.inbox.clone());
         if std::mem::take(&mut self.idle) {
@@ -198,8 +198,8 @@ impl ReaderTask {
     /// lives, a message that async-nats cannot parse may be the cause: fetches such messages in
     /// another way, naks those that were lost with the connection, and opens the next one.
     async fn incoming_ended(&mut self) -> Result<(), ConnectorError> {
-        let (room, asked) = self.buffer.nothing_comes();
-        if self.buffer.outlook().0 {
+        let (room, asked) = self.buffer.cancel_requests();
+        if self.buffer.status().0 {
             return Ok(());
         }
         let held = self.buffer.unsettled().iter().filter_map(|reply| sequence(reply)).collect();
@@ -218,7 +218,7 @@ impl ReaderTask {
                     () = self.connection.lost() => return Err(self.connection.error()),
                     again = &mut again => break again?,
                     _ = self.hold.tick() => hold(&self.connection, &self.buffer).await?,
-                    Some(complaint) = self.complaints.recv() => denied(&complaint).map_or(Ok(()), Err)?,
+                    Some(complaint) = self.server_errors.recv() => denied(&complaint).map_or(Ok(()), Err)?,
                 }
             }
         };
@@ -232,11 +232,11 @@ impl ReaderTask {
                 "the client library ended a connection because of messages that it cannot parse; they were fetched in another way"
             );
             self.ended = 0;
-            self.careful_until = Some(Instant::now() + CAREFUL);
-            self.buffer.be_careful(true);
+            self.cautious_until = Some(Instant::now() + CAUTION_TTL);
+            self.buffer.set_cautious(true);
         } else {
             self.ended += 1;
-            if self.ended >= MOST_LOST {
+            if self.ended >= MAX_LOST_CONNECTIONS {
                 return Err(self.incoming.connection.error());
             }
             warn!(
@@ -259,7 +259,7 @@ impl ReaderTask {
         for message in chunk {
             match delivery(message) {
                 Ok(delivery) => {
-                    self.well();
+                    self.mark_alive();
                     self.search.came(&delivery);
                     deliveries.push(delivery);
                 }
@@ -273,7 +273,7 @@ impl ReaderTask {
         Ok(())
     }
 
-    fn well(&mut self) {
+    fn mark_alive(&mut self) {
         self.heard = Instant::now();
         self.trouble = None;
     }
@@ -292,17 +292,17 @@ impl ReaderTask {
         }
         match message.status {
             Some(StatusCode::IDLE_HEARTBEAT) => {
-                self.well();
+                self.mark_alive();
                 return Ok(0);
             }
-            Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => self.well(),
-            _ if said.ends_with(TOO_LARGE) => {
-                self.well();
+            Some(StatusCode::TIMEOUT | StatusCode::NOT_FOUND) => self.mark_alive(),
+            _ if said.ends_with(TOO_LARGE_STATUS) => {
+                self.mark_alive();
                 self.buffer.too_large(bytes);
             }
             // Sent for requests with a bound in bytes when everything requested has come.
-            _ if said == COMPLETED => {
-                self.well();
+            _ if said == COMPLETED_STATUS => {
+                self.mark_alive();
                 return Ok(open.unwrap_or(0));
             }
             // An election, a server that shuts down, too many requests: may pass. Unsettled
@@ -311,7 +311,7 @@ impl ReaderTask {
                 let code = status.map(|status| status.as_u16()).unwrap_or_default();
                 let why = format!("the consumer `{name}` of `{stream}` does not deliver: {code} {said}");
                 debug!(stream, consumer = name, code, said, "a request for messages was refused, requesting again");
-                self.trouble = Some((why, Instant::now() + ELECTION));
+                self.trouble = Some((why, Instant::now() + ELECTION_RETRY_INTERVAL));
             }
         }
         // All of them, if the server does not say how many.

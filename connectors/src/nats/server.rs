@@ -1,6 +1,6 @@
 //! The servers that a NATS URL names.
 
-use crate::secret::{ESCAPES, Secret, Urls, decoded};
+use crate::secret::{ESCAPE_HINT, Secret, Urls, decoded};
 use crate::{is_address, known_scheme};
 
 /// One server of a URL.
@@ -26,13 +26,13 @@ impl Server {
         let (scheme, rest) = url.split_once("://").unwrap_or(("nats", url));
         if !matches!(scheme, "nats" | "tls") {
             let scheme = known_scheme(url).map_or("this".to_owned(), |scheme| format!("`{scheme}`"));
-            return Err(format!("{shown}: {scheme} is no scheme for NATS: write nats:// or tls://; {ESCAPES}"));
+            return Err(format!("{shown}: {scheme} is no scheme for NATS: write nats:// or tls://; {ESCAPE_HINT}"));
         }
         let (login, host) = rest.rsplit_once('@').map_or((None, rest), |(login, host)| (Some(login), host));
         let host = host.trim_end_matches('/');
         let address = format!("{scheme}://{host}");
         if !is_address(host) || address.parse::<async_nats::ServerAddr>().is_err() {
-            return Err(format!("{shown} is not a URL: write nats://host:port; {ESCAPES}"));
+            return Err(format!("{shown} is not a URL: write nats://host:port; {ESCAPE_HINT}"));
         }
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
             None => (None, None),

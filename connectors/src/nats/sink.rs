@@ -19,17 +19,17 @@ use super::{headers, stream, subject};
 use crate::{ConnectorError, Destination, Outcome, Outcomes, Publication, Sink};
 
 /// The bytes of a dot and a number below 10 billion in a reply subject.
-const NUMBER: usize = 11;
+const REPLY_NUMBER_BYTES: usize = 11;
 
 pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(NatsSink, Outcomes), ConnectorError> {
-    let (connection, complaints) = BrokerConnection::connect(config).await?;
+    let (connection, server_errors) = BrokerConnection::connect(config).await?;
     let connection = Arc::new(connection);
     let inbox = connection.client.new_inbox();
     let answers =
         connection.ask(connection.client.subscribe(format!("{inbox}.*"))).await?.map_err(|error| connection.error().because(error))?;
     let (out, outcomes) = mpsc::unbounded_channel();
     let window = Arc::new(PublishWindow::new(out));
-    PubAckReader::start(Arc::clone(&connection), Arc::clone(&window), answers, complaints, publish_timeout);
+    PubAckReader::start(Arc::clone(&connection), Arc::clone(&window), answers, server_errors, publish_timeout);
     Ok((NatsSink { connection, window, inbox, publish_timeout }, outcomes))
 }
 
@@ -94,7 +94,7 @@ impl Sink for NatsSink {
             return;
         };
         // One allocation for the reply subjects of the batch.
-        let mut replies = BytesMut::with_capacity(ready.len() * (self.inbox.len() + NUMBER));
+        let mut replies = BytesMut::with_capacity(ready.len() * (self.inbox.len() + REPLY_NUMBER_BYTES));
         let mut last = first;
         let messages = (first..).zip(ready).filter_map(|(number, (_, mut message, _))| {
             // A publication missing in the window has its outcome: the connection was lost

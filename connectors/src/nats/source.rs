@@ -15,35 +15,35 @@ use super::{consumer, stream};
 use crate::{Acks, Batch, BatchId, Caution, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions};
 
 /// The most bytes of a message's subjects.
-const SUBJECTS: usize = 8 << 10;
+const MAX_SUBJECT_BYTES: usize = 8 << 10;
 
 pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<NatsSource, ConnectorError> {
-    let (connection, mut complaints) = BrokerConnection::connect(config).await?;
-    let consumer = permitted(&mut complaints, async {
+    let (connection, mut server_errors) = BrokerConnection::connect(config).await?;
+    let consumer = permitted(&mut server_errors, async {
         let stream = stream_of(&connection, &options).await?;
         Box::pin(consumer::ensure(&connection, &stream, config, &options)).await
     });
     let consumer = consumer.await?;
     let connection = Arc::new(connection);
-    let buffer = Arc::new(DeliveryBuffer::new(&options, connection.client.max_payload() + SUBJECTS));
-    let reader = ReaderTask::start(config.clone(), Arc::clone(&connection), Arc::clone(&buffer), consumer, complaints).await?;
+    let buffer = Arc::new(DeliveryBuffer::new(&options, connection.client.max_payload() + MAX_SUBJECT_BYTES));
+    let reader = ReaderTask::start(config.clone(), Arc::clone(&connection), Arc::clone(&buffer), consumer, server_errors).await?;
     Ok(NatsSource { connection, buffer, options, closed: Some(reader) })
 }
 
 /// What `open` would find.
-pub(crate) async fn look(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
-    let (connection, mut complaints) = BrokerConnection::connect(config).await?;
-    permitted(&mut complaints, async {
+pub(crate) async fn inspect(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+    let (connection, mut server_errors) = BrokerConnection::connect(config).await?;
+    permitted(&mut server_errors, async {
         let stream = stream_of(&connection, options).await?;
-        Box::pin(consumer::look(&connection, &stream, config, options)).await
+        Box::pin(consumer::inspect(&connection, &stream, config, options)).await
     })
     .await
 }
 
 /// The risks of the stream.
 pub(crate) async fn cautions(config: &Config, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
-    let (connection, mut complaints) = BrokerConnection::connect(config).await?;
-    permitted(&mut complaints, async {
+    let (connection, mut server_errors) = BrokerConnection::connect(config).await?;
+    permitted(&mut server_errors, async {
         let stream = stream_of(&connection, options).await?;
         Box::pin(consumer::cautions(&connection, &stream, config, options)).await
     })

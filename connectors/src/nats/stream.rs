@@ -81,8 +81,8 @@ pub(crate) async fn declare(config: &Config, to: &Destination, role: Role) -> Re
     if let Some(why) = malformed(subject) {
         return Err(ConnectorError::new(ErrorKind::Config, why));
     }
-    let (connection, mut complaints) = BrokerConnection::connect(config).await?;
-    permitted(&mut complaints, make(&connection, subject, role)).await
+    let (connection, mut server_errors) = BrokerConnection::connect(config).await?;
+    permitted(&mut server_errors, make(&connection, subject, role)).await
 }
 
 async fn make(connection: &BrokerConnection, subject: &str, role: Role) -> Result<Declared, ConnectorError> {

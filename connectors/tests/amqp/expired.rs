@@ -184,7 +184,7 @@ async fn an_expired_queue_that_cannot_be_read_is_told() {
     make_queue(&channel, &queue, &[]).await;
     let with = |expired: &str| SourceOptions { expired_queue: Some(expired.to_owned()), ..options(&queue) };
     let broker = at(server.url());
-    for error in [broker.source(with(&missing)).await.err().unwrap(), broker.look(&with(&missing)).await.unwrap_err()] {
+    for error in [broker.source(with(&missing)).await.err().unwrap(), broker.inspect(&with(&missing)).await.unwrap_err()] {
         assert_eq!(error.kind, ErrorKind::Missing);
         assert!(error.message.contains(&format!("there is no queue `{missing}`, which `expired_queue` names")), "{error}");
     }

@@ -66,7 +66,7 @@ async fn a_stream_is_refused() {
     let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     for more in [vec![], vec![("x-max-age", text("1D"))]] {
         let queue = made(&channel, durable, &[vec![("x-queue-type", text("stream"))], more].concat()).await;
-        for error in [broker.look(&options(&queue)).await.unwrap_err(), broker.source(options(&queue)).await.err().unwrap()] {
+        for error in [broker.inspect(&options(&queue)).await.unwrap_err(), broker.source(options(&queue)).await.err().unwrap()] {
             assert!(error.kind == ErrorKind::Config && error.message.contains("is a stream") && error.hint.contains("quorum"), "{error:?}");
         }
     }
@@ -83,7 +83,7 @@ async fn a_stream_is_refused_to_a_user_who_may_only_read() {
         let mut arguments = FieldTable::default();
         arguments.insert("x-queue-type".into(), text(kind));
         channel.queue_declare(queue.as_str().into(), durable, arguments).await.unwrap();
-        let found = [broker.look(&options(&queue)).await.err(), broker.source(options(&queue)).await.err()];
+        let found = [broker.inspect(&options(&queue)).await.err(), broker.source(options(&queue)).await.err()];
         for error in found {
             let is_told = error.as_ref().is_some_and(|error| error.kind == ErrorKind::Config && error.message.contains("is a stream"));
             assert_eq!((error.is_some(), is_told), (is_stream, is_stream), "{kind}: {error:?}");

@@ -48,8 +48,8 @@ fn at(url: impl Into<String>) -> BrokerConfig {
 
 /// An unused name.
 fn fresh() -> String {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    format!("test.{}", COUNT.fetch_add(1, Ordering::Relaxed))
+    static NAME_COUNTER: AtomicU32 = AtomicU32::new(0);
+    format!("test.{}", NAME_COUNTER.fetch_add(1, Ordering::Relaxed))
 }
 
 fn to(exchange: &str, key: &str) -> Destination {

@@ -10,7 +10,7 @@ use lapin::ExchangeKind;
 use crate::server::shared;
 use crate::{at, client, collect, fresh, make_exchange, make_queue, options, publication, read, to};
 
-const COUNT: u64 = 20_000;
+const PUBLICATION_COUNT: u64 = 20_000;
 
 /// 20 000 messages from several tasks, a third of them without a queue: on the default exchange and
 /// on another. Some have no message id, some share one.
@@ -25,7 +25,7 @@ async fn a_third_is_unroutable_and_each_verdict_is_right() {
     let sink: Arc<dyn Sink> = sink.into();
 
     let lost = |token: u64| token.is_multiple_of(3);
-    let mut all: Vec<_> = (1..=COUNT)
+    let mut all: Vec<_> = (1..=PUBLICATION_COUNT)
         .map(|token| {
             let to = match (token % 2 == 0, lost(token)) {
                 (true, false) => to("", &queue),
@@ -46,8 +46,8 @@ async fn a_third_is_unroutable_and_each_verdict_is_right() {
         let (sink, batch) = (Arc::clone(&sink), all.split_off(all.len().saturating_sub(250)));
         tokio::spawn(async move { sink.publish(batch).await });
     }
-    let verdicts = collect(&mut outcomes, usize::try_from(COUNT).unwrap()).await;
-    let wrong: Vec<_> = (1..=COUNT)
+    let verdicts = collect(&mut outcomes, usize::try_from(PUBLICATION_COUNT).unwrap()).await;
+    let wrong: Vec<_> = (1..=PUBLICATION_COUNT)
         .zip(&verdicts)
         .filter(|(token, outcome)| if lost(*token) { !matches!(outcome, Outcome::Unroutable(_)) } else { **outcome != Outcome::Confirmed })
         .collect();
@@ -55,7 +55,7 @@ async fn a_third_is_unroutable_and_each_verdict_is_right() {
 
     // Exactly the confirmed messages exist.
     let source = at(server.url()).source(options(&queue)).await.unwrap();
-    let expected: HashSet<u64> = (1..=COUNT).filter(|token| !lost(*token)).collect();
+    let expected: HashSet<u64> = (1..=PUBLICATION_COUNT).filter(|token| !lost(*token)).collect();
     let came: HashSet<u64> =
         read(&*source, expected.len()).await.iter().map(|message| std::str::from_utf8(&message.body).unwrap().parse().unwrap()).collect();
     assert_eq!(came, expected);

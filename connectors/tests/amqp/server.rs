@@ -29,7 +29,7 @@ struct Life {
 }
 
 /// The most bytes of a body: more than the largest of the suite.
-pub(crate) const MOST: u64 = 4 << 20;
+pub(crate) const MAX_BODY_BYTES: u64 = 4 << 20;
 
 /// `some` may read and write queues and exchanges whose names start with `some-`; `outside` may log
 /// in and has no permissions on `/`.
@@ -85,7 +85,7 @@ impl RabbitServer {
         let config = format!(
             "listeners.tcp.local = 127.0.0.1:{}\nlisteners.ssl.local = 127.0.0.1:{}\nssl_options.cacertfile = {}\n\
              ssl_options.certfile = {}\nssl_options.keyfile = {}\nssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = true\n\
-             load_definitions = {}\nmax_message_size = {MOST}\nloopback_users = none\ndisk_free_limit.absolute = 1MB\n\
+             load_definitions = {}\nmax_message_size = {MAX_BODY_BYTES}\nloopback_users = none\ndisk_free_limit.absolute = 1MB\n\
              log.console = true\nlog.console.level = warning\nlog.file = false\n",
             self.port,
             self.tls_port,

@@ -9,7 +9,7 @@ use lapin::options::{BasicGetOptions, ExchangeDeleteOptions};
 use lapin::types::AMQPValue;
 
 use crate::fake::confirms_and_closes;
-use crate::server::{MOST, shared};
+use crate::server::{MAX_BODY_BYTES, shared};
 use crate::{TIMEOUT, at, client, collect, fresh, make_exchange, make_queue, numbered, publication, publish, to};
 
 fn confirmed(outcomes: &[Outcome]) -> usize {
@@ -162,11 +162,11 @@ async fn a_body_that_is_too_large_is_invalid() {
     let (_connection, channel) = client(server).await;
     let queue = fresh();
     make_queue(&channel, &queue, &[]).await;
-    let size = usize::try_from(MOST).unwrap();
+    let size = usize::try_from(MAX_BODY_BYTES).unwrap();
     let large = |token, size| publication(token, to("", &queue), Message::new(Bytes::from(vec![0; size])));
     let (sink, mut outcomes) = at(server.url()).sink(TIMEOUT).await.unwrap();
     sink.publish(vec![large(0, size + 1)]).await;
-    let why = format!("{MOST}");
+    let why = format!("{MAX_BODY_BYTES}");
     assert!(matches!(&collect(&mut outcomes, 1).await[..], [Outcome::Invalid(said)] if said.contains(&why)));
     // The limit is known now, and does not affect the others.
     let window = vec![large(0, 10), large(1, size + 1), large(2, size), large(3, size * 2), large(4, 10)];
@@ -208,9 +208,9 @@ async fn the_user_is_ours_or_none_and_ids_are_kept() {
 /// published.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_confirmed_before_the_end_is_confirmed() {
-    const CONFIRMED: usize = 500;
+    const CONFIRMED_PUBLICATIONS: usize = 500;
     for round in 0..40 {
-        let (sink, mut outcomes) = at(confirms_and_closes(CONFIRMED as u64)).sink(TIMEOUT).await.unwrap();
+        let (sink, mut outcomes) = at(confirms_and_closes(CONFIRMED_PUBLICATIONS as u64)).sink(TIMEOUT).await.unwrap();
         tokio::spawn(async move {
             let mut all = numbered(&to("", "q"), 5000);
             all.reverse();
@@ -224,7 +224,7 @@ async fn what_was_confirmed_before_the_end_is_confirmed() {
             all.extend(batch);
         }
         all.sort_by_key(|(token, _)| *token);
-        let lost = all[..CONFIRMED].iter().find(|(_, outcome)| *outcome != Outcome::Confirmed);
+        let lost = all[..CONFIRMED_PUBLICATIONS].iter().find(|(_, outcome)| *outcome != Outcome::Confirmed);
         assert!(lost.is_none(), "round {round}: {lost:?}");
     }
 }

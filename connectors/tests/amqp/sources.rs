@@ -99,12 +99,12 @@ async fn a_deleted_queue_ends_the_source() {
         let queue = fresh();
         make_queue(&channel, &queue, &[("x-queue-type", AMQPValue::LongString(kind.into()))]).await;
         let source = broker.source(options(&queue)).await.unwrap();
-        assert_eq!(broker.look(&options(&queue)).await.unwrap(), ConsumerState::Exists);
+        assert_eq!(broker.inspect(&options(&queue)).await.unwrap(), ConsumerState::Exists);
         channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
         let error = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap_err();
         assert!(error.kind == ErrorKind::Disconnected && error.message.contains(&queue), "{error}");
         refused(&broker, &queue, ErrorKind::Missing).await;
-        assert_eq!(broker.look(&options(&queue)).await.unwrap_err().kind, ErrorKind::Missing);
+        assert_eq!(broker.inspect(&options(&queue)).await.unwrap_err().kind, ErrorKind::Missing);
     }
 }
 

@@ -9,7 +9,7 @@ use dwell_connectors::Outcome;
 use crate::raw::{Link, Raw};
 use crate::{assert_failed, assert_unknown, attempt, local, open, send, until};
 
-const FINE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+const OK_ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 /// What a server does after its words.
 #[derive(Clone, Copy, PartialEq)]
@@ -28,7 +28,7 @@ async fn outcome(words: impl Into<Vec<u8>>, then: Then) -> Outcome {
         async move {
             while let Some(request) = link.request().await {
                 if request.path() == "/fine" {
-                    link.say(FINE).await;
+                    link.say(OK_ANSWER).await;
                     continue;
                 }
                 link.say(&*words).await;

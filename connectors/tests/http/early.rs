@@ -10,14 +10,14 @@ use tokio::time::{Duration, Instant};
 
 use crate::frames::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, Link, RST_STREAM, WINDOW_UPDATE};
 use crate::raw::{Link as RawLink, Raw};
-use crate::{CROWD, assert_failed, assert_refused, assert_unknown, attempt, collect, local, open, publication, send};
+use crate::{CROWD_LOCK, assert_failed, assert_refused, assert_unknown, attempt, collect, local, open, publication, send};
 
 /// The most requests on a connection, as servers say it.
-const STREAMS: u32 = 100;
+const MAX_STREAMS: u32 = 100;
 /// The number of the setting SETTINGS_MAX_CONCURRENT_STREAMS.
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 /// More than a stream may send before its receiver reads.
-const LARGE: usize = 100_000;
+const LARGE_BODY_BYTES: usize = 100_000;
 
 fn most_streams(count: u32) -> Vec<u8> {
     [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &count.to_be_bytes()].concat()
@@ -25,7 +25,7 @@ fn most_streams(count: u32) -> Vec<u8> {
 
 /// A message with a body of which a part cannot be sent before it is read.
 fn large(token: u64, url: &str) -> Publication {
-    publication(token, url, Message::new(Bytes::from(vec![b'x'; LARGE])))
+    publication(token, url, Message::new(Bytes::from(vec![b'x'; LARGE_BODY_BYTES])))
 }
 
 fn soon(publication: Publication) -> Publication {
@@ -63,19 +63,19 @@ async fn answers_that_come_before_the_body_was_read_use_up_no_stream() {
     for code in [413, 401, 200] {
         let unread = Arc::<AtomicUsize>::default();
         let counting = Arc::clone(&unread);
-        let server = Frames::with(move |link: Link| answer_early(link, code, Arc::clone(&counting)), |_| most_streams(STREAMS)).await;
+        let server = Frames::with(move |link: Link| answer_early(link, code, Arc::clone(&counting)), |_| most_streams(MAX_STREAMS)).await;
         let (sink, mut outcomes) = open(server.trusted()).await;
         let url = server.url();
         let is_answer = |outcome: &Outcome| match code {
             200 => *outcome == Outcome::Finished,
             code => matches!(outcome, Outcome::Failed(why) if why.starts_with(&format!("the target answered {code}"))),
         };
-        sink.publish((1..=u64::from(STREAMS)).map(|token| large(token, &url)).collect()).await;
-        let first = collect(&mut outcomes, STREAMS as usize).await;
+        sink.publish((1..=u64::from(MAX_STREAMS)).map(|token| large(token, &url)).collect()).await;
+        let first = collect(&mut outcomes, MAX_STREAMS as usize).await;
         assert!(first.iter().all(is_answer), "{first:?}");
         sink.publish((201..=240).map(|token| soon(publication(token, &url, Message::new("x")))).collect()).await;
         let then = collect(&mut outcomes, 40).await;
-        assert!(then.iter().all(is_answer), "after {STREAMS} answers of {code}: {then:?}");
+        assert!(then.iter().all(is_answer), "after {MAX_STREAMS} answers of {code}: {then:?}");
         assert_eq!(server.connections(), 1);
         crate::until("the end of each stream", || unread.load(Ordering::SeqCst) == 0).await;
     }
@@ -114,7 +114,7 @@ async fn a_host_without_a_free_stream_is_sent_nothing_and_the_next_attempt_has_a
             link.answer(stream).await;
         }
     };
-    let server = Frames::with(serve, |number| most_streams(if number == 1 { 0 } else { STREAMS })).await;
+    let server = Frames::with(serve, |number| most_streams(if number == 1 { 0 } else { MAX_STREAMS })).await;
     let (sink, mut outcomes) = open(server.trusted()).await;
     let short = |token| Publication {
         deadline: Some(Instant::now() + Duration::from_secs(2)),
@@ -189,7 +189,7 @@ async fn a_host_that_says_nothing_on_http2_is_asked_on_another_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endless_run_of_interim_answers_ends_the_attempt() {
-    let _crowd = CROWD.lock().await;
+    let _crowd = CROWD_LOCK.lock().await;
     let raw = Raw::start(|mut link: RawLink| async move {
         link.request().await;
         let many = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000);

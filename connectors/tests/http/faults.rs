@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::app::{Answer, App};
 use crate::nginx::Nginx;
-use crate::{CROWD, assert_failed, assert_unknown, attempt, collect, numbered, open, publication, send};
+use crate::{CROWD_LOCK, assert_failed, assert_unknown, attempt, collect, numbered, open, publication, send};
 
 /// An application behind nginx: `/` answers, `/held` never.
 async fn servers() -> (App, Nginx) {
@@ -44,7 +44,7 @@ async fn each_open_request_has_an_outcome_when_its_server_is_killed() {
 
 #[tokio::test]
 async fn a_host_that_hangs_holds_no_other_up() {
-    let _crowd = CROWD.lock().await;
+    let _crowd = CROWD_LOCK.lock().await;
     let ((hanging_app, hanging), (app, nginx)) = (servers().await, servers().await);
     let (sink, mut outcomes) = open(nginx.trusted()).await;
     assert_eq!(send(&*sink, &mut outcomes, &hanging.url("/")).await, Outcome::Finished);

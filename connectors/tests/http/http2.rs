@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
 use crate::frames::{DATA, END_HEADERS, Frames, HEADERS, Link, RST_STREAM};
-use crate::{CROWD, assert_refused, assert_unknown, collect, numbered, open, publication, send, until};
+use crate::{CROWD_LOCK, assert_refused, assert_unknown, collect, numbered, open, publication, send, until};
 
 /// The most requests on a connection.
 const STREAMS: usize = 100;
@@ -169,7 +169,7 @@ async fn a_connection_without_requests_is_closed_and_the_next_request_opens_anot
 
 #[tokio::test]
 async fn a_connection_has_so_many_requests_and_what_waits_for_one_too_long_is_not_sent() {
-    let _crowd = CROWD.lock().await;
+    let _crowd = CROWD_LOCK.lock().await;
     let released = Arc::new(watch::Sender::new(false));
     let releasing = Arc::clone(&released);
     let server = Frames::start(move |mut link: Link| {

@@ -35,7 +35,7 @@ use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Message, Outco
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Tests with hundreds of connections run one at a time: a process often has 1024 files at most.
-static CROWD: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+static CROWD_LOCK: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// Settings that permit this machine's addresses. The time limit is one that no test reaches.
 fn local() -> http::Config {

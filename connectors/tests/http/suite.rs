@@ -7,7 +7,7 @@ use dwell_connectors::conformance::{Capabilities, Harness};
 use dwell_connectors::{BrokerConfig, Message, Outcome};
 use tokio::sync::MutexGuard;
 
-use crate::CROWD;
+use crate::CROWD_LOCK;
 use crate::app::{Answer, App};
 use crate::nginx::Nginx;
 
@@ -22,7 +22,7 @@ struct Http {
 }
 
 async fn http(is_http2: bool) -> Http {
-    let crowd = CROWD.lock().await;
+    let crowd = CROWD_LOCK.lock().await;
     let app = App::start().await;
     Http { nginx: Nginx::start(app.address()), app, is_http2, names: AtomicU32::new(0), _crowd: crowd }
 }

@@ -17,9 +17,9 @@ use crate::server::shared;
 use crate::{TIMEOUT, at, confirmed, create, fresh, numbered, options};
 
 const PARTITIONS: i32 = 3;
-const TOTAL: u64 = 15_000;
+const TOTAL_MESSAGES: u64 = 15_000;
 /// The number of messages that each of the two members acks before the first is killed.
-const SHARE: usize = 1500;
+const MESSAGES_PER_MEMBER: usize = 1500;
 
 /// The acked partitions and offsets: each reader writes a file before each ack, so the files are
 /// never behind a commit.
@@ -134,7 +134,7 @@ async fn a_member_to_be_killed() {
 async fn commits_never_pass_a_message_that_was_not_acked() {
     let (broker, topic) = (at(shared()), fresh("commits"));
     create(shared(), &topic, PARTITIONS, &[]).await;
-    for chunk in (0..TOTAL / 500).map(|_| numbered(&topic, 500)) {
+    for chunk in (0..TOTAL_MESSAGES / 500).map(|_| numbered(&topic, 500)) {
         confirmed(&broker, chunk).await;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -156,19 +156,19 @@ async fn commits_never_pass_a_message_that_was_not_acked() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let before = of_killed();
-    let both = |acked| (acked < SHARE || of_killed() < before + SHARE) && Instant::now() < deadline;
+    let both = |acked| (acked < MESSAGES_PER_MEMBER || of_killed() < before + MESSAGES_PER_MEMBER) && Instant::now() < deadline;
     let (source, open) = reading(&broker, &topic, path.join("stopped"), both).await;
     assert!(Instant::now() < deadline && !open.is_empty(), "both members read and ack: {} by the first", of_killed());
     child.kill().await.unwrap();
     let by_killed = of_killed();
-    assert!(by_killed < usize::try_from(TOTAL).unwrap(), "the first member has left something");
+    assert!(by_killed < usize::try_from(TOTAL_MESSAGES).unwrap(), "the first member has left something");
     // The other is stopped orderly, with unsettled batches.
     source.close().await.unwrap();
     drop(open);
 
     // The next member reads what they left.
     let end = Instant::now() + 3 * TIMEOUT;
-    let missing = || TOTAL as usize - ledger(&path).len();
+    let missing = || TOTAL_MESSAGES as usize - ledger(&path).len();
     let looked = std::cell::Cell::new((Instant::now(), missing()));
     let follows = |_| {
         if looked.get().0.elapsed() > Duration::from_millis(300) {
@@ -185,5 +185,5 @@ async fn commits_never_pass_a_message_that_was_not_acked() {
     // The next member rereads what was unsettled at the rebalance, and may have left some of that
     // unsettled.
     let committed: i64 = Committed::new(&topic).now().iter().map(|(_, committed)| committed).sum();
-    assert!(committed > i64::try_from(TOTAL).unwrap() * 3 / 4, "{committed} of {TOTAL} are committed");
+    assert!(committed > i64::try_from(TOTAL_MESSAGES).unwrap() * 3 / 4, "{committed} of {TOTAL_MESSAGES} are committed");
 }

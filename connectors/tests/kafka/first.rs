@@ -1,4 +1,4 @@
-//! The start of a new group, and what `look` reports about it.
+//! The start of a new group, and what `inspect` reports about it.
 
 use std::time::Duration;
 
@@ -39,14 +39,16 @@ fn one(topic: &str, number: u64) -> Vec<Publication> {
 #[tokio::test]
 async fn a_new_group_begins_where_it_is_told_and_one_that_is_known_goes_on() {
     let (broker, topic) = topic_with(200).await;
-    let ConsumerState::Made(Some(first)) = broker.look(&from(&topic, Start::Earliest)).await.unwrap() else { panic!("the group is new") };
+    let ConsumerState::Made(Some(first)) = broker.inspect(&from(&topic, Start::Earliest)).await.unwrap() else {
+        panic!("the group is new")
+    };
     assert_eq!(first.messages, 200);
     assert!(first.oldest_ms.is_some_and(|ms| ms > 1_600_000_000_000), "{first:?}");
-    let ConsumerState::Made(Some(first)) = broker.look(&from(&topic, Start::Latest)).await.unwrap() else { panic!("the group is new") };
+    let ConsumerState::Made(Some(first)) = broker.inspect(&from(&topic, Start::Latest)).await.unwrap() else { panic!("the group is new") };
     assert_eq!((first.messages, first.oldest_ms), (0, None));
     // Every message between the first start and the first delivery is read.
     broker.source(from(&topic, Start::Latest)).await.unwrap().close().await.unwrap();
-    assert_eq!(broker.look(&from(&topic, Start::Latest)).await.unwrap(), ConsumerState::Exists);
+    assert_eq!(broker.inspect(&from(&topic, Start::Latest)).await.unwrap(), ConsumerState::Exists);
     confirmed(&broker, one(&topic, 201)).await;
     assert_eq!(next(&broker, &topic, Start::Latest, 1).await, [201]);
     confirmed(&broker, one(&topic, 202)).await;
@@ -57,15 +59,17 @@ async fn a_new_group_begins_where_it_is_told_and_one_that_is_known_goes_on() {
 async fn a_new_group_begins_at_a_time() {
     let (broker, topic) = topic_with(50).await;
     // Later than all of them, by the broker's clock, which is this machine's.
-    let ConsumerState::Made(Some(first)) = broker.look(&from(&topic, Start::Earliest)).await.unwrap() else { panic!("the group is new") };
+    let ConsumerState::Made(Some(first)) = broker.inspect(&from(&topic, Start::Earliest)).await.unwrap() else {
+        panic!("the group is new")
+    };
     let mut now = first.oldest_ms.unwrap();
-    while let ConsumerState::Made(Some(left)) = broker.look(&from(&topic, Start::At(now))).await.unwrap()
+    while let ConsumerState::Made(Some(left)) = broker.inspect(&from(&topic, Start::At(now))).await.unwrap()
         && left.messages > 0
     {
         now = left.oldest_ms.unwrap() + 1;
     }
     confirmed(&broker, numbered(&topic, 3)).await;
-    let ConsumerState::Made(Some(left)) = broker.look(&from(&topic, Start::At(now))).await.unwrap() else { panic!("the group is new") };
+    let ConsumerState::Made(Some(left)) = broker.inspect(&from(&topic, Start::At(now))).await.unwrap() else { panic!("the group is new") };
     assert_eq!(left.messages, 3);
     assert_eq!(next(&broker, &topic, Start::At(now), 3).await, [1, 2, 3]);
 }

@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 
 /// The settings of every private Kafka.
-const COMMON: &str = include_str!("../../../testkit/src/servers/kafka.properties");
+const COMMON_SETTINGS: &str = include_str!("../../../testkit/src/servers/kafka.properties");
 
 /// Starts the rest of its arguments, prints their process id, and kills them when its input ends.
 /// The first argument is a folder to remove then, or empty.
-const HOLD: &str = r#"goes=$1; shift; "$@" </dev/null >/dev/null & java=$!; echo $java; cat >/dev/null; kill -9 $java; wait $java
+const HOLD_SCRIPT: &str = r#"goes=$1; shift; "$@" </dev/null >/dev/null & java=$!; echo $java; cat >/dev/null; kill -9 $java; wait $java
 [ -z "$goes" ] || rm -rf "$goes""#;
 
 /// A Kafka broker.
@@ -78,7 +78,7 @@ log.dirs={}
 ",
             data.display()
         );
-        std::fs::write(folder.path().join("server.properties"), [COMMON, &usual, settings].concat()).unwrap();
+        std::fs::write(folder.path().join("server.properties"), [COMMON_SETTINGS, &usual, settings].concat()).unwrap();
         let server = KafkaServer { folder, goes: String::new(), port, running: Mutex::new(None) };
         let format = server
             .java("kafka.tools.StorageTool", &["format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", "server.properties"])
@@ -111,7 +111,7 @@ log.dirs={}
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let inner = self.java("kafka.Kafka", &["server.properties"]);
         let mut command = Command::new("sh");
-        command.args(["-c", HOLD, "sh", &self.goes]).arg(inner.get_program()).args(inner.get_args()).current_dir(self.folder.path());
+        command.args(["-c", HOLD_SCRIPT, "sh", &self.goes]).arg(inner.get_program()).args(inner.get_args()).current_dir(self.folder.path());
         let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::from(log)).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -1,4 +1,4 @@
-//! The start of a new durable consumer, and what `look` reports about it.
+//! The start of a new durable consumer, and what `inspect` reports about it.
 
 use async_nats::jetstream::stream::Config;
 use dwell_connectors::{BrokerConfig, ConsumerState, ErrorKind, Message, SourceOptions, Start};
@@ -11,7 +11,7 @@ fn from(start: Start) -> SourceOptions {
 }
 
 async fn first(broker: &BrokerConfig, start: Start) -> dwell_connectors::FirstRead {
-    match broker.look(&from(start)).await.unwrap() {
+    match broker.inspect(&from(start)).await.unwrap() {
         ConsumerState::Made(Some(first)) => first,
         other => panic!("{other:?}"),
     }
@@ -41,7 +41,7 @@ async fn a_new_consumer_begins_where_it_is_told_and_one_that_is_known_goes_on() 
     assert_eq!(first(&broker, Start::Latest).await.messages, 0);
 
     broker.source(from(Start::Latest)).await.unwrap().close().await.unwrap();
-    assert_eq!(broker.look(&from(Start::Earliest)).await.unwrap(), ConsumerState::Exists);
+    assert_eq!(broker.inspect(&from(Start::Earliest)).await.unwrap(), ConsumerState::Exists);
     publish(&broker, vec![publication(1, "s.a", Message::new("new"))]).await;
     assert_eq!(next(&broker, "readers", Start::Earliest).await.body, "new");
 
@@ -53,7 +53,7 @@ async fn a_new_consumer_begins_where_it_is_told_and_one_that_is_known_goes_on() 
 }
 
 async fn first_of(broker: &BrokerConfig, since: i64) -> dwell_connectors::FirstRead {
-    match broker.look(&SourceOptions { group: "since".to_owned(), ..from(Start::At(since)) }).await.unwrap() {
+    match broker.inspect(&SourceOptions { group: "since".to_owned(), ..from(Start::At(since)) }).await.unwrap() {
         ConsumerState::Made(Some(first)) => first,
         other => panic!("{other:?}"),
     }
@@ -67,7 +67,7 @@ async fn a_work_queue_has_no_other_beginning_than_the_earliest() {
     for start in [Start::Latest, Start::At(0)] {
         let Err(error) = broker.source(from(start)).await else { panic!("the source opened") };
         assert!(error.kind == ErrorKind::Config && error.message.contains("is a work queue"), "{error}");
-        assert_eq!(broker.look(&from(start)).await.unwrap_err().kind, ErrorKind::Config);
+        assert_eq!(broker.inspect(&from(start)).await.unwrap_err().kind, ErrorKind::Config);
     }
     broker.source(from(Start::Earliest)).await.unwrap();
     // The consumer exists now.

@@ -51,7 +51,7 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
         ("c", "delay.rejected", None),
         ("d", "delay.rejected", None),
     ] {
-        let looked = broker.look(&of(topic, rejected)).await;
+        let looked = broker.inspect(&of(topic, rejected)).await;
         match (looked, expected) {
             (Ok(_), None) => drop(broker.source(of(topic, rejected)).await.unwrap()),
             (Err(error), Some(expected)) => {
@@ -65,6 +65,6 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
     let handle = js.get_stream("C").await.unwrap();
     handle.delete_consumer("readers").await.unwrap();
     handle.create_consumer(pull::Config { durable_name: Some("readers".into()), ..Default::default() }).await.unwrap();
-    let error = broker.look(&of("c", "delay.rejected")).await.unwrap_err();
+    let error = broker.inspect(&of("c", "delay.rejected")).await.unwrap_err();
     assert!(error.message.contains("the stream `C` receives what is published to `delay.rejected`"), "{error}");
 }

@@ -195,20 +195,21 @@ async fn a_refusal_is_forgotten_once_nothing_is_wanted() {
 
 #[tokio::test]
 async fn large_messages_are_read_ahead_by_their_bytes() {
-    const COUNT: usize = 24;
+    const LARGE_MESSAGES: usize = 24;
     let server = NatsServer::start("");
     let broker = at(server.url());
     declare(&broker, "a").await;
     let large = |token| publication(token, "a", Message::new(vec![b'x'; 1_000_000]));
-    publish(&broker, (0..COUNT as u64).map(large).collect()).await;
+    publish(&broker, (0..LARGE_MESSAGES as u64).map(large).collect()).await;
     // Less than the largest message, 4 MiB on this server: two of those may be unsettled, and as
     // much in flight.
     let source = broker.source(SourceOptions { max_unsettled_bytes: 1 << 20, ..options("a") }).await.unwrap();
     let js = context(&server).await;
     let stream = js.get_stream("DWELL_a").await.unwrap();
     let mut seen = 0;
-    while seen < COUNT {
-        let batch = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{seen} of {COUNT} came")).unwrap();
+    while seen < LARGE_MESSAGES {
+        let batch =
+            tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{seen} of {LARGE_MESSAGES} came")).unwrap();
         seen += batch.messages.len();
         source.ack(batch.id).await.unwrap();
         // Once the server has all acks, only untaken messages are outstanding.

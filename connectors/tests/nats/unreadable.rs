@@ -19,7 +19,7 @@ const MALFORMED: &[u8] = b"NATS/1.0\r\nno colon\r\n\r\n";
 /// The `ack_wait` of the consumer.
 const ACK_WAIT: Duration = Duration::from_millis(900);
 /// Well below the default `ack_wait` of 30 s.
-const SOON: Duration = Duration::from_secs(10);
+const SOON_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn broker(server: &NatsServer) -> BrokerConfig {
     BrokerConfig::Nats(nats::Config { ack_wait: Some(ACK_WAIT), ..nats::Config::at(server.url()) })
@@ -106,9 +106,9 @@ async fn each_comes_with_body_headers_and_position() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn good_ones_around_them_come_too_to_several_readers_over_a_restart() {
     let (server, broker, mut raw) = bench().await;
-    const ALL: u64 = 600;
-    let unreadable = |number: u64| number == 1 || number == ALL || number.is_multiple_of(97);
-    for number in 1..=ALL {
+    const MESSAGE_COUNT: u64 = 600;
+    let unreadable = |number: u64| number == 1 || number == MESSAGE_COUNT || number.is_multiple_of(97);
+    for number in 1..=MESSAGE_COUNT {
         let block = if !unreadable(number) {
             GOOD
         } else if number.is_multiple_of(2) {
@@ -132,7 +132,7 @@ async fn good_ones_around_them_come_too_to_several_readers_over_a_restart() {
     let (one, other) = tokio::join!(reader(100), reader(usize::MAX));
     let again = reader(usize::MAX).await.unwrap();
     let seen: BTreeMap<u64, Message> = one.unwrap().into_iter().chain(other.unwrap()).chain(again).collect();
-    assert_eq!(seen.keys().copied().collect::<Vec<_>>(), (1..=ALL).collect::<Vec<_>>());
+    assert_eq!(seen.keys().copied().collect::<Vec<_>>(), (1..=MESSAGE_COUNT).collect::<Vec<_>>());
     for (number, message) in seen {
         assert_eq!(message.body, number.to_string());
         assert_eq!(message.headers.get("good").is_none(), unreadable(number), "{number}: {:?}", message.headers);
@@ -203,13 +203,13 @@ async fn those_behind_one_come_long_before_ack_wait() {
     declare(&broker, "a").await;
     let mut raw = Raw::connect(&server.url()).await;
     let source = broker.source(options("a")).await.unwrap();
-    const ALL: u64 = 300;
-    for number in 1..=ALL {
+    const MESSAGE_COUNT: u64 = 300;
+    for number in 1..=MESSAGE_COUNT {
         let block = if number == 1 || number.is_multiple_of(37) { BAD } else { GOOD };
         raw.publish("a", block, number.to_string().as_bytes()).await;
     }
-    let seen = tokio::time::timeout(SOON, read(&*source, ALL as usize)).await.expect("all come soon");
-    assert_eq!(seen.keys().copied().collect::<Vec<_>>(), (1..=ALL).collect::<Vec<_>>());
+    let seen = tokio::time::timeout(SOON_TIMEOUT, read(&*source, MESSAGE_COUNT as usize)).await.expect("all come soon");
+    assert_eq!(seen.keys().copied().collect::<Vec<_>>(), (1..=MESSAGE_COUNT).collect::<Vec<_>>());
     until_empty(&server, "DWELL_a").await;
 }
 
@@ -220,21 +220,21 @@ async fn those_returned_behind_one_come_long_before_ack_wait() {
     let broker = at(server.url());
     declare(&broker, "a").await;
     let mut raw = Raw::connect(&server.url()).await;
-    const ALL: u64 = 50;
-    for number in 1..=ALL {
+    const MESSAGE_COUNT: u64 = 50;
+    for number in 1..=MESSAGE_COUNT {
         raw.publish("a", if number == 7 { BAD } else { GOOD }, number.to_string().as_bytes()).await;
     }
     let source = broker.source(options("a")).await.unwrap();
     let hold_all = async {
         let mut held = 0;
-        while held < ALL as usize {
+        while held < MESSAGE_COUNT as usize {
             held += recv(&*source).await.messages.len();
         }
     };
-    tokio::time::timeout(SOON, hold_all).await.expect("all come soon");
+    tokio::time::timeout(SOON_TIMEOUT, hold_all).await.expect("all come soon");
     source.close().await.unwrap();
     let source = broker.source(options("a")).await.unwrap();
-    tokio::time::timeout(SOON, read(&*source, ALL as usize)).await.expect("all come again soon");
+    tokio::time::timeout(SOON_TIMEOUT, read(&*source, MESSAGE_COUNT as usize)).await.expect("all come again soon");
     until_empty(&server, "DWELL_a").await;
 }
 

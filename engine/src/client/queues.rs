@@ -12,11 +12,11 @@ use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseActio
 use crate::store::queue::pop::{Lease, Popped};
 
 /// The most jobs of one pop.
-const MOST: usize = 1000;
+const MAX_POP_JOBS: usize = 1000;
 /// The most bytes of bodies of one pop; one job is always handed out.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_POP_BYTES: usize = 8 << 20;
 /// The longest wait of one pop.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const MAX_POP_WAIT: Duration = Duration::from_secs(60);
 
 /// What a consumer asks for: which queues, how many jobs, how long it waits and holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,14 +55,14 @@ impl Pop {
     /// The most jobs, 1 to 1000.
     #[must_use]
     pub fn max(mut self, jobs: usize) -> Self {
-        self.max = jobs.clamp(1, MOST);
+        self.max = jobs.clamp(1, MAX_POP_JOBS);
         self
     }
 
     /// How long to wait for the first job, at most 60 s.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait.min(LONGEST_WAIT);
+        self.wait = wait.min(MAX_POP_WAIT);
         self
     }
 
@@ -77,7 +77,7 @@ impl Pop {
         PopRequest {
             queues: self.queues.clone(),
             max: self.max,
-            max_bytes: MOST_BYTES,
+            max_bytes: MAX_POP_BYTES,
             wait: self.wait,
             ttr_ms: self.ttr.map(whole_ms),
             max_ttr_ms: u32::MAX.into(),

@@ -47,7 +47,7 @@ impl Fixture {
 
     /// As if the client had read the brokers as long ago as it trusts them.
     fn age_brokers(&self) {
-        *self.client.brokers_read.lock() = clock::now().checked_sub(BROKERS_FRESH).unwrap();
+        *self.client.brokers_read.lock() = clock::now().checked_sub(BROKERS_TTL).unwrap();
     }
 
     async fn redis(&self, command: &str) -> redis::Value {

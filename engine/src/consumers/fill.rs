@@ -2,7 +2,7 @@
 
 use tokio::task::JoinHandle;
 
-use super::heads::PATIENCE;
+use super::heads::SILENT_MASTER_TIMEOUT;
 use super::watch::Call;
 use super::{Consumers, LateRules, PopRequest, PoppedJobs, guard};
 use crate::clock;
@@ -14,10 +14,10 @@ use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::record::Nonce;
 
 /// How long a bucket is left alone whose head cannot be read, µs.
-const BLOCKED_US: i64 = 1_000_000;
+const BLOCKED_RETRY_US: i64 = 1_000_000;
 /// The most queues of which a process remembers the first jobs between pops, besides those that are
 /// waited for.
-const KNOWN_QUEUES: usize = 1024;
+const MAX_REMEMBERED_QUEUES: usize = 1024;
 
 /// What one call gave; `None`: the queue is paused.
 type FromBucket = Result<Option<PoppedJobs>, StoreError>;
@@ -79,7 +79,7 @@ impl Consumers {
     /// Adds what is due in this queue. A master of a cluster that does not answer is left out. An error
     /// if none answers, or if the only due jobs are in a damaged bucket.
     async fn fill(&self, jobs: &mut PoppedJobs, asked: &PopRequest, queue: &str) -> Result<(), StoreError> {
-        let (watch, came, is_cluster) = (self.watch(queue, KNOWN_QUEUES), clock::now(), self.inner.store.is_cluster());
+        let (watch, came, is_cluster) = (self.watch(queue, MAX_REMEMBERED_QUEUES), clock::now(), self.inner.store.is_cluster());
         let (mut calls, mut has_looked) = (Calls::default(), false);
         while jobs.has_room(asked) {
             if let Some(call) = watch.begin(self, (asked.max - jobs.len()).min(CALL_JOBS)) {
@@ -127,7 +127,7 @@ impl Consumers {
         let consumers = self.clone();
         let mut task = tokio::spawn(async move { consumers.pop_bucket(call, limits).await });
         let answer = if self.inner.store.is_cluster() {
-            let Some(answer) = clock::timeout(PATIENCE, &mut task).await else {
+            let Some(answer) = clock::timeout(SILENT_MASTER_TIMEOUT, &mut task).await else {
                 calls.late.get_or_insert(task);
                 return true;
             };
@@ -161,7 +161,7 @@ impl Consumers {
                 if error.is_away() {
                     call.is_unanswered();
                 } else {
-                    call.took(0, Some(BLOCKED_US));
+                    call.took(0, Some(BLOCKED_RETRY_US));
                 }
                 return Err(error);
             }
@@ -173,8 +173,8 @@ impl Consumers {
         // Only jobs that cannot be read are at the head: they stay, and more of them may follow.
         let is_blocked = popped.more && popped.jobs.is_empty() && popped.unknown > 0 && !popped.is_cut;
         let next = popped.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(popped.now_us));
-        call.took(popped.jobs.len(), if is_blocked { Some(BLOCKED_US) } else { next });
-        let jobs = self.judge(queue, popped.jobs, popped.now_us).await;
+        call.took(popped.jobs.len(), if is_blocked { Some(BLOCKED_RETRY_US) } else { next });
+        let jobs = self.classify(queue, popped.jobs, popped.now_us).await;
         let mut jobs = PoppedJobs::of(self, nonce, bucket, queue, jobs);
         if popped.is_cut {
             jobs.close();
@@ -183,7 +183,7 @@ impl Consumers {
     }
 
     /// Removes the jobs that are over by their own end, or too late at their first pop.
-    async fn judge(&self, queue: &str, jobs: Vec<Popped>, now_us: i64) -> Vec<Popped> {
+    async fn classify(&self, queue: &str, jobs: Vec<Popped>, now_us: i64) -> Vec<Popped> {
         let (mut kept, mut acknowledgements) = (Vec::with_capacity(jobs.len()), Vec::new());
         for popped in jobs {
             let action = self.inner.rules.word(&popped, now_us);

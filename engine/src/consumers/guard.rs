@@ -13,12 +13,12 @@ use crate::store::queue::schedule::WakeUp;
 use crate::store::record::Nonce;
 
 /// The tries to give jobs back while Redis is away; then their leases end.
-const TRIES: u32 = 8;
+const MAX_RETURN_TRIES: u32 = 8;
 /// Between two tries.
-const PAUSE: Duration = Duration::from_millis(500);
+const RETURN_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Between the memory that a pop waited for and its next try.
-const TURN: Duration = Duration::from_millis(20);
+const MEMORY_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// The jobs of a pop. Dropped before [`sent`](PoppedJobs::sent), they are due again at once.
 pub struct PoppedJobs {
@@ -36,7 +36,7 @@ pub struct PoppedJobs {
 }
 
 /// What a job takes in memory besides its body and its headers.
-const OF_JOB: usize = 512;
+const JOB_OVERHEAD_BYTES: usize = 512;
 
 struct Call {
     nonce: Nonce,
@@ -84,7 +84,7 @@ impl PoppedJobs {
     /// takes all of it.
     fn hold(&mut self) -> Result<(), usize> {
         let Some(budget) = self.consumers.inner.budget.get() else { return Ok(()) };
-        let of_job = |popped: &Popped| popped.record.job.body.len() + popped.record.job.headers.footprint() + OF_JOB;
+        let of_job = |popped: &Popped| popped.record.job.body.len() + popped.record.job.headers.footprint() + JOB_OVERHEAD_BYTES;
         let bytes = self.jobs.iter().map(of_job).sum::<usize>().min(budget.bytes());
         let mut share = budget.share();
         let is_held = share.grow(bytes);
@@ -107,7 +107,7 @@ impl PoppedJobs {
         let room = async {
             while budget.take(self.missing).await.is_err() {}
             // Who else waits has its turn.
-            clock::sleep(TURN).await;
+            clock::sleep(MEMORY_RETRY_DELAY).await;
         };
         let until = until.saturating_duration_since(clock::now());
         let _ = inner.stop.run_until_cancelled(clock::timeout(until, room)).await;
@@ -165,7 +165,7 @@ pub(super) fn give_back_later(consumers: Consumers, nonce: Nonce, bucket: u16, q
     // Without a runtime the process ends, and so do the leases.
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     runtime.spawn(async move {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_RETURN_TRIES {
             match consumers.inner.store.queue.unpop(nonce, bucket, &queue, &ids).await {
                 Ok(0) => return,
                 Ok(_) => {
@@ -175,7 +175,7 @@ pub(super) fn give_back_later(consumers: Consumers, nonce: Nonce, bucket: u16, q
                 }
                 Err(error) => tracing::debug!(queue, bucket, %error, "jobs of a consumer that went away could not be given back yet"),
             }
-            clock::sleep(PAUSE).await;
+            clock::sleep(RETURN_RETRY_INTERVAL).await;
         }
         tracing::warn!(queue, bucket, "jobs of a consumer that went away stay reserved until their leases end");
     });

@@ -7,7 +7,7 @@ use crate::clock::{self, Instant};
 
 /// A master of a cluster that has not answered a call for this long is left out until it answers: the
 /// buckets of the others are served meanwhile.
-pub(super) const PATIENCE: Duration = Duration::from_millis(250);
+pub(super) const SILENT_MASTER_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The first jobs of all buckets of a queue.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl Heads {
         if !self.is_cluster {
             return Vec::new();
         }
-        let is_silent = |head: &&Head| head.is_away || head.asked.is_some_and(|since| now >= since + PATIENCE);
+        let is_silent = |head: &&Head| head.is_away || head.asked.is_some_and(|since| now >= since + SILENT_MASTER_TIMEOUT);
         self.buckets.iter().filter(is_silent).map(|head| head.home).collect()
     }
 
@@ -281,7 +281,7 @@ mod tests {
         heads.looked(call, &all, Some(&[Some(-3), Some(-2), Some(-1)]), now);
         heads.pop_begins(0, 1, now);
         assert_eq!(heads.oldest(now, true), Some(1));
-        let later = now + PATIENCE;
+        let later = now + SILENT_MASTER_TIMEOUT;
         assert_eq!(heads.oldest(later, false), Some(1));
         heads.pop_ends(0, 1, later);
         heads.master_is_away(0);

@@ -9,19 +9,19 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::Consumers;
-use super::heads::{Heads, PATIENCE};
+use super::heads::{Heads, SILENT_MASTER_TIMEOUT};
 use super::waiter::{Shared, Waiter};
 use crate::clock::{self, Instant};
 use crate::store::error::{Class, StoreError};
 
 /// The longest time between two looks at a queue, because a wake-up may be lost.
-const FLOOR_POLL: Duration = Duration::from_millis(250);
+const FLOOR_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The most sets that one process looks at per second; with more queues each is looked at more rarely.
-const LOOKS_A_SECOND: usize = 2000;
+const MAX_SETS_PER_SECOND: usize = 2000;
 /// The longest time between two looks at a queue that pops wait for, however many there are.
-const LOOK_MAX: Duration = Duration::from_secs(10);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a watch without a waiting pop goes on, so that pops that follow each other share it.
-const LINGER: Duration = Duration::from_secs(2);
+const IDLE_WATCH_TTL: Duration = Duration::from_secs(2);
 
 /// What this process knows of one queue, and the pops that wait for it. Runs while the queue is popped
 /// from.
@@ -147,7 +147,7 @@ impl Watch {
         let bucket = state.heads.oldest(now, false)?;
         let number = state.heads.pop_begins(bucket, jobs, now);
         if state.is_time_to_look(now) {
-            state.look_at = Some(now + FLOOR_POLL);
+            state.look_at = Some(now + FLOOR_POLL_INTERVAL);
             let (watch, consumers) = (self.clone(), consumers.clone());
             tokio::spawn(async move { watch.look_since(&consumers, now).await });
         }
@@ -161,7 +161,7 @@ impl Watch {
             let (is_waited_for, over_at) = {
                 let mut state = self.state.lock();
                 state.waiting.retain(|waiter| waiter.strong_count() > 0);
-                (!state.waiting.is_empty(), state.used + LINGER)
+                (!state.waiting.is_empty(), state.used + IDLE_WATCH_TTL)
             };
             let now = clock::now();
             if !is_waited_for && (now >= over_at || consumers.inner.stop.is_cancelled()) {
@@ -219,7 +219,7 @@ impl Watch {
     }
 
     /// Reads the first due time of each bucket. Waits for the masters that answered before, at most for
-    /// [`PATIENCE`] once one has answered.
+    /// [`SILENT_MASTER_TIMEOUT`] once one has answered.
     async fn look(self: &Arc<Self>, consumers: &Consumers) -> Result<(), StoreError> {
         let (call, parts) = {
             let (homes, now, every) = (consumers.homes(), clock::now(), consumers.floor_poll());
@@ -233,7 +233,7 @@ impl Watch {
             (!buckets.is_empty()).then(|| tokio::spawn(async move { watch.ask(&consumers, call, &buckets).await }))
         });
         let Some(mut asking) = sound.or(silent) else { return Ok(()) };
-        let answer = match clock::timeout(PATIENCE, &mut asking).await {
+        let answer = match clock::timeout(SILENT_MASTER_TIMEOUT, &mut asking).await {
             None if self.state.lock().heads.has_answered(call) => return Ok(()),
             None => asking.await,
             Some(answer) => answer,
@@ -287,7 +287,7 @@ impl Consumers {
     /// How often each queue is looked at.
     fn floor_poll(&self) -> Duration {
         let sets = self.inner.watches.lock().len() * usize::from(self.inner.store.keys().buckets());
-        Duration::from_secs(1).mul_f64(sets as f64 / LOOKS_A_SECOND as f64).clamp(FLOOR_POLL, LOOK_MAX)
+        Duration::from_secs(1).mul_f64(sets as f64 / MAX_SETS_PER_SECOND as f64).clamp(FLOOR_POLL_INTERVAL, MAX_POLL_INTERVAL)
     }
 
     /// The number of each bucket's master; `None` if it is not known, or the only one.

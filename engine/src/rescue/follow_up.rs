@@ -1,12 +1,12 @@
 //! Decides what becomes of a job whose lease ended without a settlement. Pure.
 
 use crate::job::{DeadReason, OnTimeout};
-use crate::retry::{self, CRASHES_MAX, Next};
+use crate::retry::{self, MAX_CRASHES, Next};
 use crate::store::queue::claim::ClaimedJob;
 use crate::store::queue::settle::{Bury, ClaimToken, Release, Retry};
 
 /// The last error of a job after a time-out.
-pub(super) const TIMED_OUT: &str = "the consumer did not finish it within the ttr";
+pub(super) const TIMEOUT_ERROR: &str = "the consumer did not finish it within the ttr";
 
 /// What becomes of the job.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) fn follow_up(lease: &ClaimedJob, default_retry: &[u64], now_ms: i64) 
 /// A consumer did not finish within the TTR.
 fn after_timeout(lease: &ClaimedJob, default_retry: &[u64]) -> FollowUp {
     let (job, token) = (&lease.record.job, lease.token());
-    let error = TIMED_OUT.to_owned();
+    let error = TIMEOUT_ERROR.to_owned();
     let (wait_ms, dies) = match retry::next(job, lease.state.step, default_retry, DeadReason::RetriesExhausted) {
         Next::Wait(ms) => (ms, None),
         Next::Dies(reason) => (0, Some(reason)),
@@ -50,7 +50,7 @@ fn after_timeout(lease: &ClaimedJob, default_retry: &[u64]) -> FollowUp {
 /// The instance that had claimed the job crashed.
 fn after_crash(lease: &ClaimedJob) -> FollowUp {
     let job = lease.token();
-    if lease.state.crashes < CRASHES_MAX {
+    if lease.state.crashes < MAX_CRASHES {
         FollowUp::Release(Release { job, pause_ms: 0, unpublished: false })
     } else if let Some(reason) = lease.state.reason {
         // The instance crashed again while publishing the dead letter: keep the job without another
@@ -113,7 +113,7 @@ mod tests {
         assert!(matches!(held(1), FollowUp::Retry(Retry { dies: Some(DeadReason::RetriesExhausted), .. })));
         let crashed = |crashes, reason| follow_up(&lease(job(), |state| (state.crashes, state.reason) = (crashes, reason)), &[], 0);
         assert!(matches!(crashed(1, None), FollowUp::Release(Release { pause_ms: 0, .. })));
-        assert!(matches!(crashed(CRASHES_MAX, None), FollowUp::Retry(Retry { dies: Some(DeadReason::Crashed), .. })));
-        assert!(matches!(crashed(CRASHES_MAX, Some(DeadReason::Failed)), FollowUp::Bury(Bury { reason: DeadReason::Failed, .. })));
+        assert!(matches!(crashed(MAX_CRASHES, None), FollowUp::Retry(Retry { dies: Some(DeadReason::Crashed), .. })));
+        assert!(matches!(crashed(MAX_CRASHES, Some(DeadReason::Failed)), FollowUp::Bury(Bury { reason: DeadReason::Failed, .. })));
     }
 }

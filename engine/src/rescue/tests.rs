@@ -9,12 +9,12 @@ use crate::config::Redis;
 use crate::job::{Due, Job, OnTimeout};
 use crate::request::NewJob;
 use crate::store::Unobserved;
-use crate::store::queue::claim::TIME_OUT_JOBS;
+use crate::store::queue::claim::TIME_OUT_JOBS_PER_CALL;
 use crate::store::queue::pop::PopLimits;
 
 const QUEUE: &str = "q";
-const CROWDED: u16 = 5;
-const CROWD: usize = 12_000;
+const CROWDED_BUCKET: u16 = 5;
+const CROWDED_BUCKET_JOBS: usize = 12_000;
 
 /// The buckets whose jobs were sent back, a page each.
 #[derive(Default)]
@@ -37,7 +37,7 @@ async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
     let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     for bucket in 0..store.keys().buckets() {
-        let ids = ids(&store, bucket, if bucket == CROWDED { CROWD } else { 1 });
+        let ids = ids(&store, bucket, if bucket == CROWDED_BUCKET { CROWDED_BUCKET_JOBS } else { 1 });
         let job = |id: &String| NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
         store.queue.schedule(&ids.iter().map(job).collect::<Vec<_>>()).await.unwrap();
         let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
@@ -49,7 +49,7 @@ async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
     let stop = CancellationToken::new();
     let rescue = Rescue::new(store.clone(), rules, pages.clone(), follows);
     let running = tokio::spawn(rescue.run(stop.clone()));
-    let crowded = CROWD.div_ceil(TIME_OUT_JOBS);
+    let crowded = CROWDED_BUCKET_JOBS.div_ceil(TIME_OUT_JOBS_PER_CALL);
     let all = crowded + usize::from(store.keys().buckets()) - 1;
     let all_sent = async {
         while pages.0.lock().len() < all {
@@ -60,11 +60,11 @@ async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
     stop.cancel();
     running.await.unwrap();
     let order = pages.0.lock().clone();
-    let last = order.iter().rposition(|bucket| *bucket != CROWDED).unwrap();
-    let before = order[..last].iter().filter(|bucket| **bucket == CROWDED).count();
+    let last = order.iter().rposition(|bucket| *bucket != CROWDED_BUCKET).unwrap();
+    let before = order[..last].iter().filter(|bucket| **bucket == CROWDED_BUCKET).count();
     assert!(before < crowded, "a bucket waited for all {crowded} pages of another: {order:?}");
     let counts = store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap().remove(0);
-    assert_eq!((counts.ready, counts.reserved), (CROWD as u64 + u64::from(store.keys().buckets()) - 1, 0));
+    assert_eq!((counts.ready, counts.reserved), (CROWDED_BUCKET_JOBS as u64 + u64::from(store.keys().buckets()) - 1, 0));
 }
 
 /// A reader of one bucket whose master hangs: its wake-up never ends.
@@ -114,9 +114,9 @@ async fn a_wake_up_that_hangs_holds_up_no_rescue() {
 async fn time_out(store: &Store, set: &str, waits: usize) -> u64 {
     let mut count = 0;
     for bucket in 0..store.keys().buckets() {
-        let learned = store.queue.time_out(bucket, &[], waits, None, TIMED_OUT).await.unwrap();
+        let learned = store.queue.time_out(bucket, &[], waits, None, TIMEOUT_ERROR).await.unwrap();
         assert!(learned.ready.is_empty(), "the script changes no key that it was not given");
-        let done = store.queue.time_out(bucket, &learned.left_out, waits, Some(i64::MAX / 2), TIMED_OUT).await.unwrap();
+        let done = store.queue.time_out(bucket, &learned.left_out, waits, Some(i64::MAX / 2), TIMEOUT_ERROR).await.unwrap();
         assert!(done.ready.iter().all(|(ready, _)| ready == set));
         count += done.ready.iter().map(|(_, count)| count).sum::<u64>();
     }
@@ -164,7 +164,7 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
     let again = pop_all().await;
     let seen: Vec<_> =
         again.iter().map(|lease| (lease.id.as_str(), lease.state.step, lease.state.attempt, &*lease.state.last_error)).collect();
-    let want: Vec<_> = ["array", "default", "for-ever", "tries"].into_iter().map(|id| (id, 1, 2, TIMED_OUT)).collect();
+    let want: Vec<_> = ["array", "default", "for-ever", "tries"].into_iter().map(|id| (id, 1, 2, TIMEOUT_ERROR)).collect();
     assert_eq!(seen, want);
     all_over().await;
     // "array" has a second wait; the default array has one only.
@@ -214,14 +214,14 @@ async fn a_job_whose_record_was_cut_after_a_pop_is_dead_when_its_ttr_ends() {
 async fn leases_without_sense_hold_up_no_other() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
     let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
-    let id = ids(&store, CROWDED, 1).remove(0);
+    let id = ids(&store, CROWDED_BUCKET, 1).remove(0);
     let job = NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
     store.queue.schedule(&[job]).await.unwrap();
     let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
-    assert_eq!(store.queue.pop(rand::random(), CROWDED, QUEUE, limits).await.unwrap().jobs.len(), 1);
+    assert_eq!(store.queue.pop(rand::random(), CROWDED_BUCKET, QUEUE, limits).await.unwrap().jobs.len(), 1);
     let mut raw = redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
     // More than one call looks at: too short, or without a job.
-    let claimed = store.keys().claim_deadlines(CROWDED);
+    let claimed = store.keys().claim_deadlines(CROWDED_BUCKET);
     let key = |name: &str| claimed.replace(":claim_deadlines", name);
     for n in 0..80 {
         let left = if n % 2 == 0 { "short".to_owned() } else { "12345678\u{1}".to_owned() };
@@ -230,7 +230,7 @@ async fn leases_without_sense_hold_up_no_other() {
         redis::cmd("ZADD").arg(claimed).arg(1).arg(n).exec_async(&mut raw).await.unwrap();
     }
     let ready = async {
-        while store.queue.rescue(CROWDED, Duration::from_secs(20), CALL_JOBS, CALL_BYTES).await.unwrap().jobs.is_empty() {
+        while store.queue.rescue(CROWDED_BUCKET, Duration::from_secs(20), CALL_JOBS, CALL_BYTES).await.unwrap().jobs.is_empty() {
             tokio::task::yield_now().await;
         }
     };
@@ -241,7 +241,7 @@ async fn leases_without_sense_hold_up_no_other() {
 async fn a_queue_with_a_damaged_key_keeps_its_own_jobs_and_holds_up_no_other() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
     let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
-    let ids = ids(&store, CROWDED, 260);
+    let ids = ids(&store, CROWDED_BUCKET, 260);
     let limits = || PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
     // The damaged queue's leases end first, more of them than one call takes.
     for (queue, ids) in [("damaged", &ids[..200]), ("sound", &ids[200..])] {
@@ -249,16 +249,16 @@ async fn a_queue_with_a_damaged_key_keeps_its_own_jobs_and_holds_up_no_other() {
         let job = |id: &String| Job { retry: retry.clone(), on_timeout: OnTimeout::Retry, ..Job::for_queue(queue, id.clone()) };
         let jobs: Vec<NewJob> = ids.iter().map(|id| NewJob::new(job(id), Due::In(0)).id(id.parse().unwrap())).collect();
         store.queue.schedule(&jobs).await.unwrap();
-        while store.queue.pop(rand::random(), CROWDED, queue, limits()).await.unwrap().more {}
+        while store.queue.pop(rand::random(), CROWDED_BUCKET, queue, limits()).await.unwrap().more {}
     }
     let mut raw = redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
-    redis::cmd("SET").arg(store.keys().due(CROWDED, "=damaged")).arg("x").exec_async(&mut raw).await.unwrap();
+    redis::cmd("SET").arg(store.keys().due(CROWDED_BUCKET, "=damaged")).arg("x").exec_async(&mut raw).await.unwrap();
     let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
     let rescue = Rescue::new(store.clone(), rules, Arc::new(Pages::default()), follows);
-    let over = async { while store.queue.leases_end(&[CROWDED]).await.unwrap()[0].is_some_and(|ahead_us| ahead_us > -1000) {} };
+    let over = async { while store.queue.leases_end(&[CROWDED_BUCKET]).await.unwrap()[0].is_some_and(|ahead_us| ahead_us > -1000) {} };
     clock::timeout(Duration::from_secs(10), over).await.expect("the leases end");
-    assert!(rescue.run_once(CROWDED).await.is_err(), "the damage is told");
+    assert!(rescue.run_once(CROWDED_BUCKET).await.is_err(), "the damage is told");
     let counts = store.reader.queue_counts(&["sound".to_owned()]).await.unwrap().remove(0);
     assert_eq!((counts.scheduled, counts.reserved), (60, 0));
 }

@@ -9,7 +9,7 @@ use super::keys::Keys;
 /// KEYS: one of the namespace, for its slot. ARGV: commands, each as the number of its words and
 /// the words. Answers the forbidden commands, once each; nothing if the server cannot check
 /// permissions (Redis before 7.0). Runs none of the commands.
-const ASK: &str = "
+const PERMISSION_SCRIPT: &str = "
 if not redis.acl_check_cmd then return {} end
 local denied, seen, at = {}, {}, 1
 while at <= #ARGV do
@@ -27,7 +27,7 @@ return denied";
 type Permit = (&'static str, &'static [&'static str]);
 
 /// The commands of the scripts on hashes and sorted sets.
-const ON_A_KEY: [Permit; 23] = [
+const KEY_COMMANDS: [Permit; 23] = [
     ("EXISTS", &[]),
     ("UNLINK", &[]),
     ("HDEL", &["f"]),
@@ -53,10 +53,10 @@ const ON_A_KEY: [Permit; 23] = [
     ("RENAME", &["-"]),
 ];
 /// Commands without a key, and calls of scripts by hash.
-const WITHOUT_A_KEY: [&[&str]; 4] = [&["TIME"], &["INFO"], &["EVALSHA", "h", "0"], &["SCRIPT", "LOAD", "s"]];
+const KEYLESS_COMMANDS: [&[&str]; 4] = [&["TIME"], &["INFO"], &["EVALSHA", "h", "0"], &["SCRIPT", "LOAD", "s"]];
 
 /// The further commands of `fsck`, on keys of any type.
-const OF_FSCK: [Permit; 7] =
+const FSCK_COMMANDS: [Permit; 7] =
     [("HRANDFIELD", &["1"]), ("HSCAN", &["0"]), ("PERSIST", &[]), ("PTTL", &[]), ("RENAMENX", &["-"]), ("TYPE", &[]), ("ZSCAN", &["0"])];
 
 /// Refuses a user without the permissions that Dwell needs: otherwise the first job would fail.
@@ -66,19 +66,19 @@ pub async fn refuse_unpermitted(link: &RedisClient, keys: &Keys) -> Result<(), S
 
 /// Refuses a user without the permissions that `fsck` needs, with and without `--repair`.
 pub async fn refuse_unpermitted_fsck(link: &RedisClient, keys: &Keys) -> Result<(), StoreError> {
-    refuse(link, keys, &OF_FSCK, &[&["SCAN", "0"]]).await
+    refuse(link, keys, &FSCK_COMMANDS, &[&["SCAN", "0"]]).await
 }
 
 async fn refuse(link: &RedisClient, keys: &Keys, more_on_a_key: &[Permit], more: &[&[&str]]) -> Result<(), StoreError> {
     let key = keys.claim_deadlines(0);
     let mut command = redis::cmd("EVAL");
-    command.arg(ASK).arg(1).arg(key);
-    for (name, rest) in ON_A_KEY.iter().chain(more_on_a_key) {
+    command.arg(PERMISSION_SCRIPT).arg(1).arg(key);
+    for (name, rest) in KEY_COMMANDS.iter().chain(more_on_a_key) {
         // A rename has two keys.
         let rest = rest.iter().map(|word| if *word == "-" { key } else { word });
         command.arg(2 + rest.len()).arg(*name).arg(key).arg(rest.collect::<Vec<_>>());
     }
-    for words in WITHOUT_A_KEY.iter().chain(more) {
+    for words in KEYLESS_COMMANDS.iter().chain(more) {
         command.arg(words.len()).arg(*words);
     }
     let Value::Array(denied) = link.command("asking for permissions", &command).await? else { return Ok(()) };
@@ -87,7 +87,7 @@ async fn refuse(link: &RedisClient, keys: &Keys, more_on_a_key: &[Permit], more:
         return Ok(());
     }
     let message = format!("redis: the user may not run {} on the keys of the namespace", denied.join(", "));
-    Err(StoreError::new(Class::Other, message).hint(super::error::GRANT))
+    Err(StoreError::new(Class::Other, message).hint(super::error::PERMISSION_HINT))
 }
 
 #[cfg(test)]
@@ -105,8 +105,8 @@ mod tests {
         for name in Name::ALL {
             let source = name.source(16);
             let is_fsck = name.as_str().starts_with("fsck");
-            let on_a_key = ON_A_KEY.iter().chain(OF_FSCK.iter().filter(|_| is_fsck)).map(|permit| permit.0);
-            let asked: Vec<&str> = on_a_key.chain(WITHOUT_A_KEY.iter().map(|words| words[0])).collect();
+            let on_a_key = KEY_COMMANDS.iter().chain(FSCK_COMMANDS.iter().filter(|_| is_fsck)).map(|permit| permit.0);
+            let asked: Vec<&str> = on_a_key.chain(KEYLESS_COMMANDS.iter().map(|words| words[0])).collect();
             let granted = if is_fsck { format!("{line} {of_fsck}") } else { line.to_owned() };
             let granted: Vec<&str> = granted.split([' ', '`', '\n']).collect();
             let calls = ["call(", "many("].iter().flat_map(|word| source.split(word).skip(1));

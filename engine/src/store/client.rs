@@ -29,7 +29,7 @@ use crate::clock;
 use crate::config::{Redis, RedisMode};
 
 /// How often one call follows moved slots; each time the client learns at least one more.
-const MOVES_MAX: u32 = 8;
+const MAX_MOVES: u32 = 8;
 /// Nodes inform each other of a move within ms. A repeated redirect waits for that, longer each
 /// time.
 const MOVE_PAUSE: Duration = Duration::from_millis(10);
@@ -74,7 +74,7 @@ impl Redirects {
     /// Whether to repeat a call that a master did not run because of a move. Returns after the
     /// pause.
     pub(super) async fn follow(&mut self, error: &StoreError) -> bool {
-        if error.class != Class::Moved || self.0 >= MOVES_MAX {
+        if error.class != Class::Moved || self.0 >= MAX_MOVES {
             return false;
         }
         if self.0 > 0 {

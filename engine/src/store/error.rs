@@ -1,21 +1,22 @@
 //! The errors of the store, in the classes of `dwell_redis_errors_total{class}`.
 
 /// The hint for a Redis user without the permissions that Dwell needs.
-pub(super) const GRANT: &str = "grant it the keys `{NAMESPACE:*` and `NAMESPACE:*`, the channel `NAMESPACE:*`, and the categories \
+pub(super) const PERMISSION_HINT: &str = "grant it the keys `{NAMESPACE:*` and `NAMESPACE:*`, the channel `NAMESPACE:*`, and the categories \
     @read @write @scripting @pubsub @connection with INFO and TIME (docs/how-to/redis.md has the exact line); or give it `~* &* +@all`";
 
 /// The hint for a cluster that wants the keys of each command written as `KEYS[1]`.
-const CHECKED: &str = "this cluster checks the text of scripts: set its parameter script_check_enable to 0 (docs/how-to/redis.md)";
+const SCRIPT_CHECK_HINT: &str =
+    "this cluster checks the text of scripts: set its parameter script_check_enable to 0 (docs/how-to/redis.md)";
 
 /// The hint for a server that runs no scripts.
-const NO_LUA: &str = "load the Lua module of Valkey 9.1 or later (`loadmodule` in its configuration, the package valkey-lua), or use \
+const NO_LUA_HINT: &str = "load the Lua module of Valkey 9.1 or later (`loadmodule` in its configuration, the package valkey-lua), or use \
     another server: Dwell's steps are Lua scripts";
 
 /// The hint for an unreadable record.
-pub(super) const UNREADABLE: &str = "ask an instance of the version that wrote the job, or run `dwell fsck`";
+pub(super) const UNREADABLE_HINT: &str = "ask an instance of the version that wrote the job, or run `dwell fsck`";
 
 /// The end of the message of a call that was not sent.
-const HELD_BACK: &str = "not sent: a call before it needs a repeat";
+const NOT_SENT_SUFFIX: &str = "not sent: a call before it needs a repeat";
 
 /// An error of the store. Every script is idempotent, so after any error the caller may repeat the
 /// call, after a pause.
@@ -140,11 +141,11 @@ impl StoreError {
 
     /// The error of a call that was not sent, because one before it needs a repeat first.
     pub(crate) fn held_back(doing: &str) -> Self {
-        StoreError::new(Class::Outdated, format!("redis: {doing}: {HELD_BACK}"))
+        StoreError::new(Class::Outdated, format!("redis: {doing}: {NOT_SENT_SUFFIX}"))
     }
 
     pub(crate) fn is_held_back(&self) -> bool {
-        self.class == Class::Outdated && self.message.ends_with(HELD_BACK)
+        self.class == Class::Outdated && self.message.ends_with(NOT_SENT_SUFFIX)
     }
 
     /// Whether the job of a `fail` changed since it was read.
@@ -234,11 +235,11 @@ impl StoreError {
             Class::Other
         };
         let hint = match (error.kind(), code) {
-            (ErrorKind::Server(ServerErrorKind::NoPerm), _) => GRANT,
-            _ if is_denied(&error.to_string()) => GRANT,
-            (_, "DWELL_VERSION") => UNREADABLE,
-            _ if error.to_string().contains("bad lua script") => CHECKED,
-            _ if class == Class::Settings => NO_LUA,
+            (ErrorKind::Server(ServerErrorKind::NoPerm), _) => PERMISSION_HINT,
+            _ if is_denied(&error.to_string()) => PERMISSION_HINT,
+            (_, "DWELL_VERSION") => UNREADABLE_HINT,
+            _ if error.to_string().contains("bad lua script") => SCRIPT_CHECK_HINT,
+            _ if class == Class::Settings => NO_LUA_HINT,
             _ if class == Class::Script => "run `dwell fsck`",
             (_, "NOAUTH") => "write the user and the password into redis.urls or redis.urls_file: redis://USER:PASSWORD@HOST:6379",
             _ => "",
@@ -379,7 +380,7 @@ mod tests {
         for text in ["-ERR Could not find scripting engine 'lua'\r\n", "-ERR unknown command 'EVAL', with args beginning with: 'x'\r\n"] {
             let answer = redis::parse_redis_value(text.as_bytes()).unwrap();
             let error = StoreError::from_redis("EVAL", &answer.extract_error().unwrap_err());
-            assert_eq!((error.class, error.hint.as_str()), (Class::Settings, NO_LUA), "{text}");
+            assert_eq!((error.class, error.hint.as_str()), (Class::Settings, NO_LUA_HINT), "{text}");
         }
     }
 

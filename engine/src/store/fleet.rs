@@ -13,13 +13,13 @@ use crate::clock;
 use crate::config::Redis;
 
 /// An instance whose last heartbeat is older than this is not alive, ms.
-pub const ALIVE_MS: i64 = 10_000;
+pub const INSTANCE_TTL_MS: i64 = 10_000;
 /// A listener that received nothing for this long checks its connection.
-const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the sender of wake-ups waits for an answer.
-const PUBLISHING: Duration = Duration::from_millis(250);
+const PUBLISH_TIMEOUT: Duration = Duration::from_millis(250);
 /// How long the listener waits for an answer.
-const ANSWER: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Namespace {
     /// Writes the heartbeat of this instance and returns the living instances, sorted, this one
@@ -30,13 +30,13 @@ impl Namespace {
         let mut pipeline = redis::pipe();
         pipeline.cmd("ZREMRANGEBYSCORE").arg(&key).arg("-inf").arg(now_ms - 60_000);
         pipeline.cmd("ZADD").arg(&key).arg(now_ms).arg(instance);
-        pipeline.cmd("ZRANGEBYSCORE").arg(&key).arg(now_ms - ALIVE_MS).arg("+inf");
+        pipeline.cmd("ZRANGEBYSCORE").arg(&key).arg(now_ms - INSTANCE_TTL_MS).arg("+inf");
         let living = match self.link.pipeline("the heartbeat", &pipeline).await {
             Ok(answers) => answers.into_iter().nth(2),
             // A full Redis refuses the heartbeat. Delivery frees memory, so it must go on.
-            Err(error) if error.class == Class::Oom => {
-                Some(self.link.command("the living", redis::cmd("ZRANGEBYSCORE").arg(&key).arg(now_ms - ALIVE_MS).arg("+inf")).await?)
-            }
+            Err(error) if error.class == Class::Oom => Some(
+                self.link.command("the living", redis::cmd("ZRANGEBYSCORE").arg(&key).arg(now_ms - INSTANCE_TTL_MS).arg("+inf")).await?,
+            ),
             Err(error) => return Err(error),
         };
         let mut living: Vec<String> = match living {
@@ -52,7 +52,7 @@ impl Namespace {
 
     /// The entries of the living instances.
     pub async fn living(&self) -> Result<Vec<String>, StoreError> {
-        let from_ms = self.read_clock().await? / 1000 - ALIVE_MS;
+        let from_ms = self.read_clock().await? / 1000 - INSTANCE_TTL_MS;
         let mut command = redis::cmd("ZRANGEBYSCORE");
         let answer = self.link.command("the living", command.arg(self.keys.instances()).arg(from_ms).arg("+inf")).await?;
         Ok(match answer {
@@ -77,7 +77,7 @@ impl Namespace {
             return Ok(());
         }
         // Who sends them must not wait for a master that hangs.
-        let sent = clock::timeout(PUBLISHING, self.link.pipeline("PUBLISH", &pipeline)).await;
+        let sent = clock::timeout(PUBLISH_TIMEOUT, self.link.pipeline("PUBLISH", &pipeline)).await;
         sent.unwrap_or_else(|| Err(StoreError::new(Class::Timeout, "redis: PUBLISH: no answer"))).map(drop)
     }
 }
@@ -99,17 +99,17 @@ pub async fn listen(
         link.subscribe(channel).await.map_err(|error| failed(&error))?;
         Ok((link, messages))
     };
-    let subscribed = clock::timeout(ANSWER, subscribing).await.unwrap_or_else(|| Err(silent()));
+    let subscribed = clock::timeout(ANSWER_TIMEOUT, subscribing).await.unwrap_or_else(|| Err(silent()));
     let (mut link, mut messages) = subscribed.inspect_err(|error| settings.refusals.note(error))?;
     listening();
     loop {
-        let message = match clock::timeout(SILENCE, messages.next()).await {
+        let message = match clock::timeout(SILENCE_TIMEOUT, messages.next()).await {
             Some(Some(message)) => message,
             Some(None) => return Err(StoreError::new(Class::Io, "redis: the connection for wake-ups was closed")),
             // A connection that only receives does not notice a lost peer. To subscribe again
             // changes nothing and gets an answer.
             None => {
-                let answer = clock::timeout(ANSWER, link.subscribe(channel)).await;
+                let answer = clock::timeout(ANSWER_TIMEOUT, link.subscribe(channel)).await;
                 answer.ok_or_else(silent)?.map_err(|error| failed(&error))?;
                 continue;
             }

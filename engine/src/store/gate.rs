@@ -160,7 +160,7 @@ async fn calls_and_wait(
     });
     let mut answers = part.wire.waves(doing, &pipelines, call.as_ref()).await?;
     if let Some(wanted) = wanted
-        && let Err(error) = answers.pop().unwrap_or(Ok(Value::Nil)).and_then(|counts| judge(counts, wanted, doing, part))
+        && let Err(error) = answers.pop().unwrap_or(Ok(Value::Nil)).and_then(|counts| classify(counts, wanted, doing, part))
     {
         link.failed(&part.wire, &error);
         // What a call wrote does not count. What refused a call stands: it wrote nothing.
@@ -170,7 +170,7 @@ async fn calls_and_wait(
 }
 
 /// An error if the wait fell short.
-fn judge(counts: Value, (local, replicas): (i64, u32), doing: &str, part: &Part<'_>) -> Result<(), StoreError> {
+fn classify(counts: Value, (local, replicas): (i64, u32), doing: &str, part: &Part<'_>) -> Result<(), StoreError> {
     let (fsynced, held) = match counts {
         Value::Int(replicas) => (0, replicas),
         Value::Array(counts) => match counts.as_slice() {

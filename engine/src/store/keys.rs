@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::job::queue_of_set;
 
 /// The number of keys that come first in every script call.
-pub(super) const FIXED: usize = 12;
-const NAMES: [&str; FIXED] = [
+pub(super) const FIXED_KEYS: usize = 12;
+const FIXED_KEY_NAMES: [&str; FIXED_KEYS] = [
     "claim_deadlines",
     "jobs",
     "state",
@@ -22,9 +22,9 @@ const NAMES: [&str; FIXED] = [
     "queues",
 ];
 /// The pops of consumers: two hashes that take turns.
-const POPS: [&str; 2] = ["pops", "pops_old"];
+const POPS_KEYS: [&str; 2] = ["pops", "pops_old"];
 /// The index of jobs that have an end of their own.
-const ENDS: &str = "ends";
+const ENDS_KEY: &str = "ends";
 
 /// The keys of one namespace.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ pub struct Keys {
     namespace: Arc<str>,
     buckets: u16,
     /// Per bucket, in the order of KEYS (prelude.lua).
-    fixed: Arc<[[String; FIXED]]>,
+    fixed: Arc<[[String; FIXED_KEYS]]>,
 }
 
 /// The kind of a key.
@@ -54,7 +54,7 @@ impl Keys {
     /// The keys of a namespace with this many buckets.
     #[must_use]
     pub fn new(namespace: &str, buckets: u16) -> Self {
-        let fixed = (0..buckets).map(|bucket| NAMES.map(|name| format!("{{{namespace}:{bucket:02}}}:{name}"))).collect();
+        let fixed = (0..buckets).map(|bucket| FIXED_KEY_NAMES.map(|name| format!("{{{namespace}:{bucket:02}}}:{name}"))).collect();
         Keys { namespace: namespace.into(), buckets, fixed }
     }
 
@@ -73,7 +73,7 @@ impl Keys {
 
     /// The keys that come first in every script call of this bucket.
     #[must_use]
-    pub fn fixed(&self, bucket: u16) -> &[String; FIXED] {
+    pub fn fixed(&self, bucket: u16) -> &[String; FIXED_KEYS] {
         &self.fixed[usize::from(bucket)]
     }
 
@@ -98,14 +98,14 @@ impl Keys {
     /// What the pops of this bucket handed out: hash nonce → ids; the newer one, then the older one.
     #[must_use]
     pub fn pops(&self, bucket: u16) -> [String; 2] {
-        POPS.map(|name| format!("{{{}:{bucket:02}}}:{name}", self.namespace))
+        POPS_KEYS.map(|name| format!("{{{}:{bucket:02}}}:{name}", self.namespace))
     }
 
     /// Jobs of queues by the end of their own (`ttl` of lmstfy): zset id → epoch ms. The index is a
     /// hint: the record of the job says when it ends.
     #[must_use]
     pub fn ends(&self, bucket: u16) -> String {
-        format!("{{{}:{bucket:02}}}:{ENDS}", self.namespace)
+        format!("{{{}:{bucket:02}}}:{ENDS_KEY}", self.namespace)
     }
 
     /// The queues: hash `=` and queue → number of held jobs; `!=` and queue → `1` while paused.
@@ -192,7 +192,7 @@ impl Keys {
         Some(match name.strip_prefix("due:") {
             _ if !is_ours => Part::Unknown(Some(bucket)),
             Some(set) => Part::Due(bucket, set.to_owned()),
-            None if name.starts_with("dead:=") || name == ENDS || POPS.contains(&name) => Part::Queue(bucket),
+            None if name.starts_with("dead:=") || name == ENDS_KEY || POPS_KEYS.contains(&name) => Part::Queue(bucket),
             None if name == "quarantine" || name.starts_with("quarantined:") => Part::Whole,
             None if self.fixed(bucket).iter().any(|fixed| fixed == key) => Part::Fixed(bucket),
             None => Part::Unknown(Some(bucket)),
@@ -242,7 +242,7 @@ mod tests {
     fn the_bucket_of_an_id_never_changes() {
         // Golden values: with another hash, no stored job would be found.
         let keys = Keys::new("dwell", 16);
-        assert_eq!(["order-1", "order-2", "x", "ü"].map(|id| keys.bucket_of(id)), GOLDEN);
+        assert_eq!(["order-1", "order-2", "x", "ü"].map(|id| keys.bucket_of(id)), GOLDEN_BUCKETS);
     }
 
     #[test]
@@ -274,5 +274,5 @@ mod tests {
         assert_eq!(keys.aside("{dwell:07}:due:main", 5), "{dwell:07}:quarantined:due:main:5");
     }
 
-    const GOLDEN: [u16; 4] = [3, 3, 10, 11];
+    const GOLDEN_BUCKETS: [u16; 4] = [3, 3, 10, 11];
 }

@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 use super::client::{Redirects, RedisClient, SlotLayout};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
-use super::keys::{FIXED, Keys};
+use super::keys::{FIXED_KEYS, Keys};
 use super::queue::pop::Lease;
 use super::record::Nonce;
 use super::scripts::{Name, Scripts};
@@ -186,7 +186,7 @@ impl Namespace {
     pub(super) fn script_call_with(&self, name: Name, bucket: u16, sets: &[String], more: &[String]) -> Cmd {
         let of_queues = sets.iter().filter(|set| queue_of_set(set).is_some()).count();
         let mut call = redis::cmd("EVALSHA");
-        call.arg(self.scripts.hash(name)).arg(FIXED + sets.len() + of_queues + more.len()).arg(self.keys.fixed(bucket).as_slice());
+        call.arg(self.scripts.hash(name)).arg(FIXED_KEYS + sets.len() + of_queues + more.len()).arg(self.keys.fixed(bucket).as_slice());
         for set in sets {
             for key in self.keys.sets(bucket, set) {
                 call.arg(key);

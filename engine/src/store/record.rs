@@ -32,14 +32,14 @@ const FLAG_COUNTED: u8 = 2;
 const MARK_REPLACED: u8 = 1;
 const MARK_FIRST: u8 = 4;
 /// The part of a record from version to fingerprint, which does not depend on the target.
-const HEAD: usize = 22;
-const STATE_FIXED: usize = 43;
+const HEAD_BYTES: usize = 22;
+const FIXED_STATE_BYTES: usize = 43;
 /// How deep lists and tables may nest in headers, about three per level: bounds the stack that a
 /// damaged record can use.
-const METADATA_DEPTH: usize = 200;
+const MAX_METADATA_DEPTH: usize = 200;
 /// The maximum length of a stored error text; a longer one is cut at a character. 4 KiB of an HTTP
 /// answer fit, with what is said of the answer.
-const ERROR_MAX: usize = 4_400;
+const MAX_ERROR_BYTES: usize = 4_400;
 
 /// The 8 random bytes of one claim or rescue. Only their holder may settle the jobs of its lease.
 pub type Nonce = [u8; 8];
@@ -68,19 +68,19 @@ pub struct Record {
 
 /// The longest input that is collected before it is hashed: a `Hasher` would initialise two
 /// kilobytes.
-const SHORT: usize = 1024;
+const MAX_BUFFERED_HASH_BYTES: usize = 1024;
 
 /// The hash that `duplicate` compares: body, broker, destination and key.
 fn digest(job: &Job) -> [u8; 8] {
     let set = job.set();
     let parts = [set.as_bytes(), job.to.exchange.as_bytes(), job.to.address.as_bytes(), job.key.as_deref().unwrap_or_default()];
-    let mut head = Vec::with_capacity(SHORT);
+    let mut head = Vec::with_capacity(MAX_BUFFERED_HASH_BYTES);
     for part in parts {
         head.extend_from_slice(&(part.len() as u64).to_le_bytes());
         head.extend_from_slice(part);
     }
     head.extend_from_slice(&[u8::from(job.key.is_some()), u8::from(job.has_body)]);
-    let hash = if head.len() + job.body.len() <= SHORT {
+    let hash = if head.len() + job.body.len() <= MAX_BUFFERED_HASH_BYTES {
         head.extend_from_slice(&job.body);
         blake3::hash(&head)
     } else {
@@ -96,7 +96,7 @@ pub fn encode(new_job: &NewJob, generation: Generation) -> Vec<u8> {
     let consumer = if job.confirm == Confirm::Consumer { FLAG_CONSUMER } else { 0 };
     let generated = if new_job.generated { FLAG_GENERATED } else { 0 };
     let first = if new_job.first.is_some() { FLAG_FIRST } else { 0 };
-    let mut head = [0; HEAD];
+    let mut head = [0; HEAD_BYTES];
     let version = if job.queue.is_some() { VERSION_QUEUE } else { VERSION };
     head[..2].copy_from_slice(&[version, consumer | generated | first]);
     head[2..6].copy_from_slice(&job.ttr_ms.to_be_bytes());
@@ -111,7 +111,7 @@ pub fn moved(record: &[u8], job: &Job) -> Option<Vec<u8>> {
     record.first_chunk().map(|head| written(head, job))
 }
 
-fn written(head: &[u8; HEAD], job: &Job) -> Vec<u8> {
+fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
     let metadata = rmp_serde::to_vec_named(job).expect("a job holds only strings, numbers and bytes, which MessagePack can write");
     let owner = job.queue.as_ref().unwrap_or(&job.broker).as_bytes();
     let mut bytes = Vec::with_capacity(35 + owner.len() + metadata.len() + job.body.len());
@@ -168,7 +168,7 @@ pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
     let metadata_len = u32::from_be_bytes(reader.take()?) as usize;
     let metadata = reader.slice(metadata_len)?;
     let mut reading = rmp_serde::Deserializer::from_read_ref(metadata);
-    reading.set_max_depth(METADATA_DEPTH);
+    reading.set_max_depth(MAX_METADATA_DEPTH);
     let mut job = Job::deserialize(&mut reading).map_err(|error| Unreadable(format!("metadata: {error}")))?;
     let body_at = bytes.len() - reader.rest.len();
     if version == VERSION_QUEUE {
@@ -228,7 +228,7 @@ pub struct State {
 impl State {
     /// Decodes a state.
     pub fn decode(bytes: &[u8]) -> Result<State, Unreadable> {
-        if bytes.len() < STATE_FIXED || bytes[0] != VERSION {
+        if bytes.len() < FIXED_STATE_BYTES || bytes[0] != VERSION {
             return Err(Unreadable(format!("a state of {} bytes, version {}", bytes.len(), bytes.first().copied().unwrap_or_default())));
         }
         let mut reader = Reader { rest: &bytes[1..] };
@@ -294,7 +294,7 @@ impl State {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let flags = if self.held { FLAG_HELD } else { 0 } | if self.counted { FLAG_COUNTED } else { 0 };
-        let mut bytes = Vec::with_capacity(STATE_FIXED + self.last_error.len());
+        let mut bytes = Vec::with_capacity(FIXED_STATE_BYTES + self.last_error.len());
         bytes.extend_from_slice(&[VERSION, flags, self.crashes]);
         bytes.extend_from_slice(&self.attempt.to_be_bytes());
         bytes.extend_from_slice(&self.step.to_be_bytes());
@@ -338,7 +338,7 @@ fn reason_of_code(code: u8) -> Option<DeadReason> {
 /// An error text as it is stored, cut at a character.
 #[must_use]
 pub fn short_error(text: &str) -> &str {
-    &text[..text.floor_char_boundary(ERROR_MAX.min(text.len()))]
+    &text[..text.floor_char_boundary(MAX_ERROR_BYTES.min(text.len()))]
 }
 
 struct Reader<'a> {

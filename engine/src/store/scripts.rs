@@ -44,7 +44,7 @@ pub enum Name {
 
 /// How many finished jobs a namespace remembers at least, and how many applied requests, if no time
 /// makes it forget them: each of the four tables of a bucket has its share of them.
-pub const REMEMBERED: u32 = 1_000_000;
+pub const MIN_REMEMBERED_JOBS: u32 = 1_000_000;
 const MEMORY_MAX: &str = "local MEMORY_MAX = ";
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
 const SOUND: &str = include_str!("scripts/sound.lua");
@@ -138,8 +138,8 @@ impl Name {
         let repairs = self.as_str().starts_with("fsck_");
         let sound = if repairs { "" } else { SOUND };
         let own = format!("{sound}\n{shared}\n{source}");
-        let share = REMEMBERED.div_ceil(buckets.max(1).into());
-        let prelude = PRELUDE.replace(&format!("{MEMORY_MAX}{REMEMBERED}\n"), &format!("{MEMORY_MAX}{share}\n"));
+        let share = MIN_REMEMBERED_JOBS.div_ceil(buckets.max(1).into());
+        let prelude = PRELUDE.replace(&format!("{MEMORY_MAX}{MIN_REMEMBERED_JOBS}\n"), &format!("{MEMORY_MAX}{share}\n"));
         needed::needed(&prelude, &own) + &own
     }
 }

@@ -15,11 +15,11 @@ use crate::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdic
 /// The most acknowledgements of one call.
 const MAX_PER_CALL: usize = 1024;
 /// The calls on their way. One alone would leave Redis idle while its answer travels.
-const CALLS: usize = 2;
+const MAX_CONCURRENT_CALLS: usize = 2;
 /// The acknowledgements that wait. More handlers than these wait with their answers.
-const WAITING: usize = 8192;
+const MAX_QUEUED_ACKNOWLEDGEMENTS: usize = 8192;
 /// The pauses between two tries of one call.
-const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
+const RETRY_PAUSE_BOUNDS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
 /// An acknowledgement and the deadline after which it has no effect.
 pub(super) type Queued = (Acknowledgement, Instant);
@@ -29,7 +29,7 @@ pub(super) type Acknowledgements = mpsc::Sender<Queued>;
 
 /// Makes the two ends.
 pub(super) fn channel() -> (Acknowledgements, mpsc::Receiver<Queued>) {
-    mpsc::channel(WAITING)
+    mpsc::channel(MAX_QUEUED_ACKNOWLEDGEMENTS)
 }
 
 /// Sends acknowledgements until the last sender is dropped.
@@ -38,7 +38,7 @@ pub(super) async fn send(consumers: Consumers, mut acknowledgements: mpsc::Recei
     loop {
         let mut batch = Vec::new();
         tokio::select! {
-            count = acknowledgements.recv_many(&mut batch, MAX_PER_CALL), if calls.len() < CALLS => {
+            count = acknowledgements.recv_many(&mut batch, MAX_PER_CALL), if calls.len() < MAX_CONCURRENT_CALLS => {
                 if count == 0 {
                     break;
                 }
@@ -52,7 +52,7 @@ pub(super) async fn send(consumers: Consumers, mut acknowledgements: mpsc::Recei
 
 /// Sends these acknowledgements until each has an answer, or its lease is over.
 async fn send_batch(consumers: &Consumers, mut batch: Vec<Queued>) {
-    let [least, most] = PAUSES;
+    let [least, most] = RETRY_PAUSE_BOUNDS;
     let mut backoff = Backoff::new(least, most);
     loop {
         let acknowledgements: Vec<Acknowledgement> = batch.iter().map(|(acknowledgement, _)| acknowledgement.clone()).collect();

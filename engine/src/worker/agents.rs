@@ -18,7 +18,7 @@ use crate::consumers::{Consumers, LateRules, UnobservedConsumers};
 use crate::fleet;
 
 /// How long the last acknowledgements may take; where Redis is away, their leases end instead.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const SHUTDOWN_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves these queues until told to stop, and drains.
 pub(super) async fn run(client: Client, routes: Vec<Route>, rules: WorkerRules, stop: CancellationToken) {
@@ -49,7 +49,7 @@ pub(super) async fn run(client: Client, routes: Vec<Route>, rules: WorkerRules, 
         let _ = acknowledgements.send(acknowledgement).await;
     }
     drop(acknowledgements);
-    if clock::timeout(LAST_WORDS, speaking.join_next()).await.is_none() {
+    if clock::timeout(SHUTDOWN_SETTLE_TIMEOUT, speaking.join_next()).await.is_none() {
         tracing::warn!("the last acknowledgements of the worker did not reach redis, the leases of their jobs end instead");
     }
     end.cancel();

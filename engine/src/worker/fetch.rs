@@ -20,11 +20,11 @@ use crate::store::queue::acknowledge::Acknowledgement;
 use crate::store::queue::pop::Popped;
 
 /// How long one pop waits for a job.
-const WAIT: Duration = Duration::from_secs(30);
+const POP_WAIT: Duration = Duration::from_secs(30);
 /// The most jobs of one pop: their handlers run while the next ones are fetched.
-const MOST: usize = 256;
+const MAX_POP_JOBS: usize = 256;
 /// How long handlers may go on after they were cancelled, and unstarted jobs may take to go back.
-const GRACE: Duration = Duration::from_secs(1);
+const CANCEL_GRACE: Duration = Duration::from_secs(1);
 
 /// The loop of one queue.
 pub(super) struct Fetch {
@@ -47,7 +47,7 @@ impl Fetch {
         while !stop.is_cancelled() {
             self.wait_for_room(&mut handlers, &stop).await;
             let free = self.concurrency - handlers.len().min(self.concurrency);
-            let mut pop = Pop::from_queue(&*self.route.queue).max(free.min(MOST)).wait(WAIT);
+            let mut pop = Pop::from_queue(&*self.route.queue).max(free.min(MAX_POP_JOBS)).wait(POP_WAIT);
             if let Some(ttr) = self.ttr {
                 pop = pop.ttr(ttr);
             }
@@ -58,7 +58,7 @@ impl Fetch {
                         // The receiver lives until the last sender is dropped.
                         let _ = self
                             .acknowledgements
-                            .send((Acknowledgement { id, lease, action: release(Duration::ZERO) }, clock::now() + GRACE))
+                            .send((Acknowledgement { id, lease, action: release(Duration::ZERO) }, clock::now() + CANCEL_GRACE))
                             .await;
                     }
                 }
@@ -126,7 +126,7 @@ impl Fetch {
             return;
         }
         self.leases.cancel_all();
-        if clock::timeout(GRACE, all(&mut handlers)).await.is_none() {
+        if clock::timeout(CANCEL_GRACE, all(&mut handlers)).await.is_none() {
             tracing::warn!(queue = &*self.route.queue, running = handlers.len(), "handlers did not end in time, their jobs are given back");
         }
         // Dropping aborts them at once; a handler that blocks its thread goes on until it awaits.

@@ -17,13 +17,13 @@ use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseActio
 use crate::store::queue::pop::Lease;
 
 /// The most leases that one call prolongs.
-const MOST: usize = 1000;
+const MAX_LEASES_PER_CALL: usize = 1000;
 /// After an error, the time to the next try is at most this.
-const AGAIN: Duration = Duration::from_secs(1);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How often leases are looked at while a call is on its way.
-const LOOK: Duration = Duration::from_millis(100);
+const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The shortest time between two touches of one lease.
-const SHORTEST: Duration = Duration::from_millis(10);
+const MIN_TOUCH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The leases that this worker holds.
 #[derive(Default)]
@@ -122,7 +122,7 @@ impl Leases {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     answers = &mut call => break answers,
-                    () = clock::sleep(LOOK) => self.lose_ended(clock::now()),
+                    () = clock::sleep(EXPIRY_CHECK_INTERVAL) => self.lose_ended(clock::now()),
                 }
             };
             let now = clock::now();
@@ -134,7 +134,7 @@ impl Leases {
     /// The leases to prolong now.
     fn to_touch(&self, now: Instant) -> (Vec<u64>, Vec<Acknowledgement>) {
         let inner = self.inner.lock();
-        let due = inner.order.iter().take_while(|(at, _)| *at <= now).take(MOST);
+        let due = inner.order.iter().take_while(|(at, _)| *at <= now).take(MAX_LEASES_PER_CALL);
         due.filter_map(|(_, key)| Some((*key, inner.held.get(key)?.say(touch(&inner.held.get(key)?.lease, None))))).unzip()
     }
 
@@ -156,7 +156,7 @@ impl Leases {
             }
             Err(error) => {
                 tracing::debug!(id = %held.context.id(), %error, "the lease could not be prolonged yet");
-                held.touch_at = now + period.min(AGAIN);
+                held.touch_at = now + period.min(MAX_RETRY_INTERVAL);
             }
         }
         let next = held.touch_at;
@@ -186,5 +186,5 @@ impl Held {
 
 /// The time between two touches.
 fn period(lease: &Lease) -> Duration {
-    (Duration::from_millis(lease.ttr_ms.into()) / 3).max(SHORTEST)
+    (Duration::from_millis(lease.ttr_ms.into()) / 3).max(MIN_TOUCH_INTERVAL)
 }

@@ -25,7 +25,7 @@ const RESCUE_LEASE: Duration = Duration::from_secs(20);
 /// How often the buckets are swept. In a larger fleet each instance sweeps more rarely.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// In a fleet of up to this size, each sweeps as often as a single one.
-const SMALL_FLEET: u32 = 10;
+const SMALL_FLEET_INSTANCES: u32 = 10;
 /// What holds while no sidecar has stored its settings in the namespace: their defaults.
 const DEFAULT_RULES: SweepRules = SweepRules { dead_retention_ms: 14 * 24 * 3_600_000, dedupe_window_ms: 120_000 };
 
@@ -75,7 +75,7 @@ impl Upkeep {
             {
                 tracing::warn!(%error, hint = error.hint, "sweeping failed, trying again");
             }
-            let pause = fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET).max(SWEEP_INTERVAL);
+            let pause = fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET_INSTANCES).max(SWEEP_INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(pause) => {}

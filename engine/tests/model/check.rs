@@ -31,7 +31,7 @@ impl Runner {
                 }
             }
         }
-        self.judge(world.stored.store, &world.moment(None))
+        self.classify(world.stored.store, &world.moment(None))
     }
 }
 

@@ -11,12 +11,12 @@ use crate::view::{Place, View};
 use crate::world::{SPAN, at, moment};
 
 /// Long after everything ended.
-const LATER: i64 = 100;
+const DRAIN_TICK: i64 = 100;
 
 /// Rescues, sends back and claims until nothing is left. Each live job must be claimed once, unless
 /// it is dead.
 pub(crate) fn drain(scripts: &Scripts, store: &Store, view: &View) -> Result<u64, String> {
-    let moment = moment(at(LATER), 1, 0);
+    let moment = moment(at(DRAIN_TICK), 1, 0);
     let (nonce, mut runs) = (u8::MAX, 2);
     let (mut store, reply) = scripts.run(store, &moment, &Call::rescue(nonce, SPAN, 100));
     for job in taken(eight(nonce), &reply)? {

@@ -11,11 +11,11 @@ use crate::view::{Live, Place, View, set_of};
 use crate::world::{SPAN, World, at};
 
 /// A lease that lasts longer than a tick, ms.
-const LONG: i64 = 15_000;
+const LONG_LEASE_MS: i64 = 15_000;
 
 /// The lease that consumers ask for, ms.
 fn lease_ms(scene: &Scene) -> i64 {
-    if scene.long { LONG } else { SPAN }
+    if scene.long { LONG_LEASE_MS } else { SPAN }
 }
 
 /// When the caller of a pop gives up, at this tick, epoch µs.

@@ -99,7 +99,7 @@ impl Runner {
     }
 
     /// `fsck` finds no damage at this time, and nothing is lost.
-    pub(crate) fn judge(&mut self, store: u32, moment: &Moment) -> Result<(), Broken> {
+    pub(crate) fn classify(&mut self, store: u32, moment: &Moment) -> Result<(), Broken> {
         if !self.judged.insert((store, moment.now_us / 1000)) {
             return Ok(());
         }

@@ -5,13 +5,13 @@ use dwell_engine::{Destination, Query, Verdict};
 
 use super::*;
 
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT_TTR: Duration = Duration::from_millis(300);
 /// A lease that a slow machine prolongs in time, too.
-const LONG: Duration = Duration::from_secs(2);
+const LONG_TTR: Duration = Duration::from_secs(2);
 
 /// A worker whose handler says its context, and waits until it is cancelled.
 fn waiting(fixture: &Fixture) -> (Worker, UnboundedReceiver<Context>) {
-    waiting_for(fixture, SHORT)
+    waiting_for(fixture, SHORT_TTR)
 }
 
 /// The same with this lease.
@@ -31,12 +31,12 @@ fn waiting_for(fixture: &Fixture, ttr: Duration) -> (Worker, UnboundedReceiver<C
 async fn a_lease_is_prolonged_while_its_handler_runs() {
     let fixture = Fixture::new().await;
     let id = fixture.add("q", NOW).await;
-    let (worker, mut said) = waiting_for(&fixture, LONG);
+    let (worker, mut said) = waiting_for(&fixture, LONG_TTR);
     let running = Running::start(worker);
     let context = next(&mut said).await;
     let first = context.deadline_ms();
     soon(async {
-        while context.deadline_ms() < first + 2 * i64::try_from(LONG.as_millis()).unwrap() {
+        while context.deadline_ms() < first + 2 * i64::try_from(LONG_TTR.as_millis()).unwrap() {
             tokio::task::yield_now().await;
         }
     })
@@ -128,7 +128,7 @@ async fn a_worker_sends_the_jobs_of_brokers_back_and_never_delivers_them() {
     // A sidecar claims the job and crashes.
     let store = Store::open(&fixture.config, &["main".to_owned()], std::sync::Arc::new(Unobserved)).await.unwrap();
     let bucket = store.keys().bucket_of(new_job.id.as_str());
-    assert_eq!(store.queue.claim(bucket, "main", SHORT, 10, 1 << 20).await.unwrap().jobs.len(), 1);
+    assert_eq!(store.queue.claim(bucket, "main", SHORT_TTR, 10, 1 << 20).await.unwrap().jobs.len(), 1);
     let (worker, mut said) = waiting(&fixture);
     let running = Running::start(worker);
     let back = fixture.until_at(&new_job.id, Some(Place::Scheduled)).await.unwrap();
@@ -145,7 +145,7 @@ async fn dead_jobs_past_their_retention_are_swept() {
     let new_job = NewJob::new(Job { retry: Some(vec![]), ..Job::for_queue("q", "x") }, NOW);
     fixture.client.schedule(&new_job).await.unwrap();
     let fails = |_: Job, _: Context| std::future::ready(Err("no"));
-    let running = Running::start(fixture.worker().queue("q", fails).dead_retention(LIMIT));
+    let running = Running::start(fixture.worker().queue("q", fails).dead_retention(CONDITION_TIMEOUT));
     fixture.until_at(&new_job.id, Some(Place::Dead)).await;
     running.stop().await;
     // The first sweep of a worker is at its start.

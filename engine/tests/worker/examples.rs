@@ -48,7 +48,7 @@ async fn a_web_application_closes_what_was_not_paid() {
 #[tokio::test]
 async fn the_routes_of_the_application_run_in_memory() {
     let fixture = Fixture::new().await;
-    let app = App::new(fixture.client.clone(), LIMIT);
+    let app = App::new(fixture.client.clone(), CONDITION_TIMEOUT);
     let mut queue = dwell_engine::testing::TestQueue::new(app.routes()).unwrap();
     queue.enqueue(&CloseOrder { order: 17 }, Due::In(1000)).unwrap();
     assert!(queue.run_due().await.is_empty());

@@ -7,14 +7,14 @@ use super::*;
 #[tokio::test]
 async fn a_fetched_job_is_finished_failed_released_or_prolonged() {
     let fixture = Fixture::new().await;
-    let pop = async || fixture.client.pop(&Pop::from_queue("empty").or_queue("q").max(5).ttr(LIMIT)).await.unwrap();
+    let pop = async || fixture.client.pop(&Pop::from_queue("empty").or_queue("q").max(5).ttr(CONDITION_TIMEOUT)).await.unwrap();
     assert!(pop().await.is_empty());
     let id = fixture.add("q", NOW).await;
     let mut jobs = pop().await;
     let mut job = jobs.remove(0);
     assert_eq!((job.id(), job.attempt(), &job.job().body[..]), (&id, 1, &b"x"[..]));
     let deadline = job.deadline_ms();
-    let touched = job.touch(Some(2 * LIMIT)).await.unwrap();
+    let touched = job.touch(Some(2 * CONDITION_TIMEOUT)).await.unwrap();
     assert_eq!((touched.verdict, touched.ms), (LeaseVerdict::Touched, Some(job.deadline_ms())));
     assert!(job.deadline_ms() > deadline);
     assert_eq!(job.release(Duration::ZERO).await.unwrap().verdict, LeaseVerdict::Released);
@@ -27,13 +27,13 @@ async fn a_fetched_job_is_finished_failed_released_or_prolonged() {
     let lease = ClaimedJob::read(&job.lease().text()).unwrap();
     assert_eq!(fixture.client.finish_lease(&id, &lease).await.unwrap().verdict, LeaseVerdict::Finished);
     assert_eq!(job.finish().await.unwrap().verdict, LeaseVerdict::Fired);
-    assert_eq!(job.retry_in(LIMIT, "late").await.unwrap().verdict, LeaseVerdict::Fired);
+    assert_eq!(job.retry_in(CONDITION_TIMEOUT, "late").await.unwrap().verdict, LeaseVerdict::Fired);
 }
 
 #[tokio::test]
 async fn a_waiting_pop_hears_of_a_job_that_another_program_stores() {
     let fixture = Fixture::new().await;
-    let (waiting, pop) = (fixture.client.clone(), Pop::from_queue("q").wait(LIMIT));
+    let (waiting, pop) = (fixture.client.clone(), Pop::from_queue("q").wait(CONDITION_TIMEOUT));
     let popped = tokio::spawn(async move { waiting.pop(&pop).await.unwrap() });
     let other = Client::connect(&fixture.config, &[]).await.unwrap();
     other.schedule(&NewJob::new(Job::for_queue("q", "x"), Due::In(20))).await.unwrap();

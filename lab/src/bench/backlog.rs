@@ -11,7 +11,7 @@ use dwell_testkit::environment::Failure;
 /// The overdue jobs fell due in the course of this time, ms.
 const OUTAGE_MS: i64 = 600_000;
 /// The last of them fell due this long before the instances start, ms.
-const OVER_MS: i64 = 60_000;
+const OVERDUE_MS: i64 = 60_000;
 
 /// Stores `overdue` jobs, starts the instances, and sends jobs so that `rate` a second are due for
 /// `secs` seconds. Only the latter count.
@@ -22,7 +22,7 @@ pub async fn run(options: &Options, overdue: u64, rate: u64, secs: u64) -> Resul
     let mut fixture = Fixture::prepare(options).await?;
     fixture.fill().await?;
     let (body, kind) = (options.body, options.broker.as_str());
-    let due_ms = clock::wall_ms() - OUTAGE_MS - OVER_MS;
+    let due_ms = clock::wall_ms() - OUTAGE_MS - OVERDUE_MS;
     let order = Order { jobs: overdue, body, kind, due_ms, spread_ms: OUTAGE_MS };
     fill::fill(&fixture.environment, &fixture.environment.settings().redis, &order, options.say).await?;
     fixture.saved().await?;

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::fill::{self, Order};
 use super::fixture::Fixture;
 use super::round::body;
-use super::{TIMEOUT, per_second};
+use super::{ARRIVAL_TIMEOUT, per_second};
 use dwell::clock;
 use dwell::config::Redis;
 use dwell::ingest::source_options;
@@ -26,11 +26,11 @@ use dwell_testkit::environment::Failure;
 /// The queue that only the source reads.
 const SOURCE: &str = "bench.source";
 /// Batches of requests in flight at once.
-const BATCHES: usize = 2;
+const CONCURRENT_BATCHES: usize = 2;
 /// Jobs in a batch: as many as an ingest passes on at once.
-const BATCH: u64 = 1024;
+const JOBS_PER_BATCH: u64 = 1024;
 /// How long a lease holds here.
-const LEASE: Duration = Duration::from_secs(60);
+const LEASE_TTL: Duration = Duration::from_secs(60);
 
 /// The rate of the scripts, and the CPU time of Redis's main thread for one job, µs.
 pub(super) struct Pace {
@@ -71,7 +71,7 @@ pub(super) async fn scripts(fixture: &Fixture, jobs: u64) -> Result<Pace, Failur
 async fn empty(store: &Store, bucket: u16) -> Result<u64, Failure> {
     let mut done = 0;
     loop {
-        let taken = store.queue.claim(bucket, "main", LEASE, CALL_JOBS, CALL_BYTES).await?;
+        let taken = store.queue.claim(bucket, "main", LEASE_TTL, CALL_JOBS, CALL_BYTES).await?;
         let held: Vec<ClaimToken> = taken.jobs.iter().map(ClaimedJob::token).collect();
         if !held.is_empty() {
             let stood = store.queue.complete(bucket, &held, Completion::Fired).await?;
@@ -89,12 +89,12 @@ pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace, Failu
     let store = open(&redis).await?;
     let rules = RequestRules::new(fixture.environment.settings(), "main").map_err(Failure::Unexpected)?;
     let order = Order { due_ms: clock::wall_ms() + 3_600_000, ..order(fixture, jobs) };
-    let starts: Vec<u64> = (0..jobs).step_by(usize::try_from(BATCH).unwrap_or(usize::MAX)).collect();
+    let starts: Vec<u64> = (0..jobs).step_by(usize::try_from(JOBS_PER_BATCH).unwrap_or(usize::MAX)).collect();
     let batches =
-        starts.iter().map(|from| fill::schedules(&rules, &order, *from..jobs.min(from + BATCH))).collect::<Result<Vec<_>, _>>()?;
+        starts.iter().map(|from| fill::schedules(&rules, &order, *from..jobs.min(from + JOBS_PER_BATCH))).collect::<Result<Vec<_>, _>>()?;
     let before = store.reader.vitals().await?;
     let began = clock::wall_us();
-    stream::iter(&batches).map(|batch| store.queue.schedule(batch)).buffered(BATCHES).try_for_each(async |_| Ok(())).await?;
+    stream::iter(&batches).map(|batch| store.queue.schedule(batch)).buffered(CONCURRENT_BATCHES).try_for_each(async |_| Ok(())).await?;
     pace(&store, &before, jobs, clock::wall_us() - began).await
 }
 
@@ -125,7 +125,7 @@ pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64, Fail
     // The rate starts at the first batch, so that neither opening nor that batch counts.
     let (mut began_us, mut first, mut read) = (0, 0, 0);
     while read < jobs {
-        let Some(batch) = clock::timeout(TIMEOUT, source.recv()).await else {
+        let Some(batch) = clock::timeout(ARRIVAL_TIMEOUT, source.recv()).await else {
             return Err(Failure::Unexpected(format!("{read} of {jobs} messages were read from {SOURCE}, and then none")));
         };
         let batch = batch?;

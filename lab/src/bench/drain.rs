@@ -7,16 +7,16 @@ use super::round::RoundResult;
 
 use super::fixture::Fixture;
 use super::machine::Machine;
-use super::{IN, Options, baseline, ms, per_second, relay};
+use super::{Options, REQUEST_DESTINATION, baseline, ms, per_second, relay};
 use dwell::clock;
 use dwell_testkit::environment::Failure;
 
 /// Jobs for the warm-up: they open connections and load scripts, and show the rate.
-const WARM_UP: u64 = 2000;
+const WARM_UP_JOBS: u64 = 2000;
 /// The pause between the last stored job and the due instant, ms.
-const CALM_MS: i64 = 500;
+const CALM_PAUSE_MS: i64 = 500;
 /// How often the due instant is postponed because jobs were not accepted before it.
-const ROUNDS: u32 = 4;
+const MAX_POSTPONEMENTS: u32 = 4;
 
 /// One drain.
 #[derive(Debug, Clone, Copy)]
@@ -80,10 +80,10 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
 
 /// Runs some jobs, and returns their rate and their result.
 pub(super) async fn warm_up(fixture: &mut Fixture, jobs: u64) -> Result<(f64, RoundResult), Failure> {
-    let warm = jobs.min(WARM_UP);
+    let warm = jobs.min(WARM_UP_JOBS);
     fixture.new_round();
     let began = clock::wall_us();
-    fixture.send(IN, warm, began / 1000).await?;
+    fixture.send(REQUEST_DESTINATION, warm, began / 1000).await?;
     fixture.arrived(warm).await?;
     let (last, result) = {
         let round = fixture.round.lock();
@@ -101,13 +101,13 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Re
     let mut lead_ms = 2000 + (jobs as f64 / warm_rate * 1000.0) as i64;
     let others = fixture.store.reader.waiting().await?;
     let mut judged = RoundResult::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_POSTPONEMENTS {
         fixture.new_round();
         let before = fixture.meter().await?;
         let began = clock::wall_us();
         let due_ms = began / 1000 + lead_ms;
-        fixture.send(IN, jobs, due_ms).await?;
-        if !fixture.stored(others + jobs, due_ms - CALM_MS).await? {
+        fixture.send(REQUEST_DESTINATION, jobs, due_ms).await?;
+        if !fixture.stored(others + jobs, due_ms - CALM_PAUSE_MS).await? {
             fixture.say(&format!("not all jobs were accepted within {lead_ms} ms; once more, with twice the time"));
             fixture.arrived(jobs).await?;
             judged += fixture.round.lock().result(i64::MAX);

@@ -8,7 +8,7 @@ use dwell_connectors::{Destination, Message, Position};
 use tokio::task::JoinSet;
 
 use super::round::{body, request};
-use super::{IN, Options, per_second};
+use super::{Options, REQUEST_DESTINATION, per_second};
 use dwell::clock;
 use dwell::config::Redis;
 use dwell::request::{NewJob, Request, RequestRules, parse};
@@ -16,13 +16,13 @@ use dwell::store::{Store, Unobserved};
 use dwell_testkit::environment::{Environment, Failure};
 
 /// Connections, each with one batch in flight.
-const LINES: u64 = 4;
+const CONNECTION_COUNT: u64 = 4;
 /// Jobs in a batch: as many as an ingest passes on at once.
-const BATCH: u64 = 1024;
+const JOBS_PER_BATCH: u64 = 1024;
 /// The delay of jobs that only wait, ms: an hour, spread over another hour.
-const FAR_MS: i64 = 3_600_000;
+const FAR_DELAY_MS: i64 = 3_600_000;
 /// The number of this round. Other rounds count up from zero.
-const ROUND: u64 = u64::MAX;
+const FILL_ROUND: u64 = u64::MAX;
 
 /// The jobs to create.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub(super) struct Order {
 /// Returns the rate.
 pub(super) async fn far(environment: &Environment, options: &Options) -> Result<f64, Failure> {
     let (jobs, body, kind) = (options.pending, options.body, options.broker.as_str());
-    let order = Order { jobs, body, kind, due_ms: clock::wall_ms() + FAR_MS, spread_ms: FAR_MS };
+    let order = Order { jobs, body, kind, due_ms: clock::wall_ms() + FAR_DELAY_MS, spread_ms: FAR_DELAY_MS };
     (options.say)(&format!("filling the store with {jobs} jobs that are due in one to two hours"));
     let rate = fill(environment, &environment.settings().redis, &order, options.say).await?;
     (options.say)(&format!("{jobs} jobs wait, stored at {rate:.0}/s"));
@@ -52,19 +52,19 @@ pub(super) async fn fill(environment: &Environment, redis: &Redis, order: &Order
     let next = Arc::new(AtomicU64::new(0));
     let began = clock::wall_us();
     let mut lines = JoinSet::new();
-    for _ in 0..LINES {
+    for _ in 0..CONNECTION_COUNT {
         let store = Store::open(redis, &["main".to_owned()], Arc::new(Unobserved)).await?;
         let (rules, next, order) = (rules.clone(), next.clone(), order.clone());
         lines.spawn(async move {
             loop {
-                let from = next.fetch_add(BATCH, Ordering::Relaxed);
+                let from = next.fetch_add(JOBS_PER_BATCH, Ordering::Relaxed);
                 if from >= order.jobs {
                     return Ok::<_, Failure>(());
                 }
-                if from > 0 && from % (BATCH * 1000) == 0 {
+                if from > 0 && from % (JOBS_PER_BATCH * 1000) == 0 {
                     say(&format!("{from} so far"));
                 }
-                let batch = schedules(&rules, &order, from..order.jobs.min(from + BATCH))?;
+                let batch = schedules(&rules, &order, from..order.jobs.min(from + JOBS_PER_BATCH))?;
                 store.queue.schedule(&batch).await?;
             }
         });
@@ -81,10 +81,10 @@ pub(super) fn schedules(rules: &RequestRules, order: &Order, numbers: std::ops::
         .map(|number| {
             let spread = if order.spread_ms > 0 { rand::random_range(0..order.spread_ms) } else { 0 };
             let message = Message {
-                destination: Destination::new(IN),
+                destination: Destination::new(REQUEST_DESTINATION),
                 // AMQP messages have no number: their id is random.
-                position: (order.kind != "amqp").then(|| Position { log: IN.to_owned(), partition: 0, offset: number }),
-                ..request(body(ROUND, number, order.body), order.due_ms + spread)
+                position: (order.kind != "amqp").then(|| Position { log: REQUEST_DESTINATION.to_owned(), partition: 0, offset: number }),
+                ..request(body(FILL_ROUND, number, order.body), order.due_ms + spread)
             };
             match parse(&message, rules, clock::wall_ms()) {
                 Ok(Request::NewJob(new_job)) => Ok(*new_job),

@@ -10,7 +10,7 @@ use super::cost::Meter;
 use super::machine::Machine;
 use super::metric::{self, Run};
 use super::round::{Round, request};
-use super::{IN, LINGER, LOOK, OUT, Options, TIMEOUT, fill};
+use super::{ARRIVAL_TIMEOUT, CHECK_INTERVAL, DUPLICATE_WAIT, JOB_TARGET, Options, REQUEST_DESTINATION, fill};
 use dwell::clock;
 use dwell::store::reader::redis_stats::RedisStats;
 use dwell::store::{Store, Unobserved};
@@ -20,7 +20,7 @@ use dwell_testkit::servers::{DwellServer, RedisOptions};
 use dwell_testkit::usage::Usage;
 
 /// The longest wait for Redis to finish a rewrite of its append-only file or a snapshot.
-const SAVING: std::time::Duration = std::time::Duration::from_secs(900);
+const SAVE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(900);
 
 /// The fixture.
 pub(super) struct Fixture {
@@ -48,16 +48,16 @@ impl Fixture {
             }
         };
         let of_redis = format!("buckets = {}\n", options.buckets);
-        let environment = Environment::start_with(options.broker, store, &[OUT], &of_redis, options.distance).await?;
-        environment.declare(&[IN], Role::Ingest).await?;
-        environment.declare(&[OUT], Role::Letters).await?;
+        let environment = Environment::start_with(options.broker, store, &[JOB_TARGET], &of_redis, options.distance).await?;
+        environment.declare(&[REQUEST_DESTINATION], Role::Ingest).await?;
+        environment.declare(&[JOB_TARGET], Role::Letters).await?;
         let store = Store::open(&environment.settings().redis, &["main".to_owned()], Arc::new(Unobserved)).await?;
         let machine = Machine::of(&environment, &store).await?;
         let round = Arc::new(Mutex::new(Round::new(0, options.body)));
         let seen = round.clone();
         // The cost of the consumer's acknowledgements must not count, and the clients of other
         // schedulers do not acknowledge either.
-        let consumer = Consumer::open(environment.broker(), OUT, Acks::None, move |at_us, messages| {
+        let consumer = Consumer::open(environment.broker(), JOB_TARGET, Acks::None, move |at_us, messages| {
             let mut round = seen.lock();
             messages.iter().for_each(|message| round.arrived(&message.body, at_us));
         });
@@ -122,14 +122,14 @@ impl Fixture {
             }
             if now > count {
                 (count, since) = (now, clock::now());
-            } else if clock::now().duration_since(since) > TIMEOUT {
-                self.say(&format!("{now} of {jobs} arrived, and then none for {} s", TIMEOUT.as_secs()));
+            } else if clock::now().duration_since(since) > ARRIVAL_TIMEOUT {
+                self.say(&format!("{now} of {jobs} arrived, and then none for {} s", ARRIVAL_TIMEOUT.as_secs()));
                 break;
             }
             self.consumer.check().await?;
-            clock::sleep(LOOK).await;
+            clock::sleep(CHECK_INTERVAL).await;
         }
-        clock::sleep(LINGER).await;
+        clock::sleep(DUPLICATE_WAIT).await;
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Fixture {
             if waiting >= jobs {
                 return Ok(true);
             }
-            clock::sleep(LOOK).await;
+            clock::sleep(CHECK_INTERVAL).await;
         }
     }
 
@@ -153,10 +153,10 @@ impl Fixture {
         let began = clock::now();
         loop {
             let vitals = self.store.reader.vitals().await?;
-            if !vitals.is_saving || clock::now().duration_since(began) > SAVING {
+            if !vitals.is_saving || clock::now().duration_since(began) > SAVE_TIMEOUT {
                 return Ok(vitals);
             }
-            clock::sleep(LOOK * 10).await;
+            clock::sleep(CHECK_INTERVAL * 10).await;
         }
     }
 

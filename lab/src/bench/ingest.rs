@@ -4,12 +4,12 @@
 use super::fixture::Fixture;
 use super::machine::Machine;
 use super::metric::{self, Run, over};
-use super::{IN, LOOK, Options, TIMEOUT, baseline, per_second};
+use super::{ARRIVAL_TIMEOUT, CHECK_INTERVAL, Options, REQUEST_DESTINATION, baseline, per_second};
 use dwell::clock;
 use dwell_testkit::environment::Failure;
 
 /// The delay of the jobs, which must not fall due during the measurement, ms.
-const FAR_MS: i64 = 3_600_000;
+const FAR_DELAY_MS: i64 = 3_600_000;
 
 /// Starts the instances on a backlog of `jobs` requests, then sends as many while they run;
 /// `beside`: adds the source and the script alone.
@@ -30,9 +30,9 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
     } else {
         None
     };
-    let due_ms = clock::wall_ms() + FAR_MS;
+    let due_ms = clock::wall_ms() + FAR_DELAY_MS;
     fixture.new_round();
-    fixture.send(IN, jobs, due_ms).await?;
+    fixture.send(REQUEST_DESTINATION, jobs, due_ms).await?;
     fixture.say(&format!("{jobs} requests wait on the broker"));
     let others = fixture.store.reader.waiting().await?;
     fixture.start().await?;
@@ -48,7 +48,7 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
         run.note(&metric::SCHEDULE_CPU, script.cpu_us);
     }
     let began = clock::wall_us();
-    fixture.send(IN, jobs, due_ms).await?;
+    fixture.send(REQUEST_DESTINATION, jobs, due_ms).await?;
     waits(&fixture, others + jobs, jobs).await?;
     run.note(&metric::ACCEPT, per_second(jobs, clock::wall_us() - began));
     // No job is due yet.
@@ -74,13 +74,17 @@ async fn waits(fixture: &Fixture, others: u64, jobs: u64) -> Result<f64, Failure
         if waiting == others + jobs {
             // All jobs were stored at the first check: the interval between two checks is the only
             // known time.
-            let (since, had) = first.filter(|(_, had)| *had < waiting).unwrap_or((now_us - 1000 * i64::from(LOOK.subsec_millis()), others));
+            let (since, had) =
+                first.filter(|(_, had)| *had < waiting).unwrap_or((now_us - 1000 * i64::from(CHECK_INTERVAL.subsec_millis()), others));
             return Ok(per_second(waiting - had, now_us - since));
         }
-        if clock::now().duration_since(moved) > TIMEOUT {
+        if clock::now().duration_since(moved) > ARRIVAL_TIMEOUT {
             let stored = waiting.saturating_sub(others);
-            return Err(Failure::Unexpected(format!("{stored} of {jobs} requests were stored, and then none for {} s", TIMEOUT.as_secs())));
+            return Err(Failure::Unexpected(format!(
+                "{stored} of {jobs} requests were stored, and then none for {} s",
+                ARRIVAL_TIMEOUT.as_secs()
+            )));
         }
-        clock::sleep(LOOK).await;
+        clock::sleep(CHECK_INTERVAL).await;
     }
 }

@@ -11,14 +11,14 @@ use super::machine::Machine;
 use super::metric::{self, Run};
 use super::percentiles::{Latencies, Percentiles};
 use super::round::request;
-use super::{IN, Options, drain};
+use super::{Options, REQUEST_DESTINATION, drain};
 use dwell::clock;
 use dwell_testkit::environment::Failure;
 
 /// The least time between sending and due time, ms.
-const LEAD_MS: std::ops::RangeInclusive<i64> = 1000..=3000;
+const SEND_LEAD_MS: std::ops::RangeInclusive<i64> = 1000..=3000;
 /// The interval at which the producer sends the jobs that are next.
-const BEAT: Duration = Duration::from_millis(5);
+const SEND_INTERVAL: Duration = Duration::from_millis(5);
 /// The number of jobs of the drain that the rate `half` comes from.
 const DRAIN_JOBS: u64 = 50_000;
 
@@ -111,11 +111,11 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
 
 /// Sends each job at its time. Returns the lateness of sending.
 pub(super) async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Result<Percentiles, Failure> {
-    let start_ms = clock::wall_ms() + LEAD_MS.end() + 100;
-    let mut plan: Vec<(i64, i64)> = dues(start_ms, rate, secs).map(|due_ms| (due_ms - rand::random_range(LEAD_MS), due_ms)).collect();
+    let start_ms = clock::wall_ms() + SEND_LEAD_MS.end() + 100;
+    let mut plan: Vec<(i64, i64)> = dues(start_ms, rate, secs).map(|due_ms| (due_ms - rand::random_range(SEND_LEAD_MS), due_ms)).collect();
     plan.sort_unstable();
     fixture.say(&format!("{} jobs, {rate} of them due each second for {secs} s", plan.len()));
-    let to = Destination::new(IN);
+    let to = Destination::new(REQUEST_DESTINATION);
     let mut sending = Latencies::new();
     let mut rest = plan.as_slice();
     while !rest.is_empty() {
@@ -128,7 +128,7 @@ pub(super) async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Resul
         };
         fixture.producer.send(&to, messages).await?;
         rest = later;
-        clock::sleep(BEAT).await;
+        clock::sleep(SEND_INTERVAL).await;
     }
     fixture.producer.flush().await?;
     Ok(sending.percentiles())
@@ -142,7 +142,7 @@ async fn stored(fixture: &mut Fixture, rate: u64, secs: u64, accept_per_s: f64) 
     let others = fixture.store.reader.waiting().await?;
     let start_ms = clock::wall_ms() + lead_ms;
     fixture.say(&format!("{jobs} jobs, {rate} of them due each second for {secs} s, from {} s on", lead_ms / 1000));
-    fixture.send_due(IN, dues(start_ms, rate, secs)).await?;
+    fixture.send_due(REQUEST_DESTINATION, dues(start_ms, rate, secs)).await?;
     if fixture.stored(others + jobs, start_ms).await? {
         return Ok(());
     }

@@ -3,13 +3,13 @@
 use super::fixture::Fixture;
 use super::machine::Machine;
 use super::metric::{self, Run};
-use super::{IN, Options, fill};
+use super::{Options, REQUEST_DESTINATION, fill};
 use dwell::clock;
 use dwell_testkit::environment::Failure;
 use dwell_testkit::usage::Usage;
 
 /// Bytes of a generated id.
-const ID: usize = 32;
+const ID_BYTES: usize = 32;
 
 /// Large bodies, all due at one instant.
 #[derive(Debug, Clone, Copy)]
@@ -37,10 +37,10 @@ pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine), Failur
     #[allow(clippy::cast_precision_loss, reason = "bytes of one Redis")]
     let each = after.data_bytes.saturating_sub(before.data_bytes) as f64 / options.pending.max(1) as f64;
     #[allow(clippy::cast_precision_loss, reason = "bytes of a body")]
-    run.note(&metric::OVERHEAD, each - (ID + options.body) as f64);
+    run.note(&metric::OVERHEAD, each - (ID_BYTES + options.body) as f64);
     if load.jobs > 0 {
         fixture.new_round();
-        fixture.send(IN, load.jobs, clock::wall_ms()).await?;
+        fixture.send(REQUEST_DESTINATION, load.jobs, clock::wall_ms()).await?;
         fixture.arrived(load.jobs).await?;
         run.result += fixture.round.lock().result(i64::MAX);
         note_peak(&fixture, &mut run, &metric::LOADED_RSS, |usage| usage.peak_rss);

@@ -18,7 +18,7 @@ use crate::markers::Markers;
 use dwell_testkit::environment::Failure;
 
 /// The measured part of performance.md.
-const MEASURED: Markers =
+const MEASURED_MARKERS: Markers =
     Markers { begin: "<!-- measured: written by `dwell-lab bench report`, changes are lost -->", end: "<!-- measured: end -->" };
 /// The page if there is none yet.
 const PAGE: &str = "# Performance\n\n`make bench` measures this on your machine.\n\n";
@@ -52,7 +52,7 @@ pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html:
         }
         let path = docs.join("performance.md");
         let present = fs::read_to_string(&path).unwrap_or_else(|_| PAGE.to_owned());
-        fs::write(&path, MEASURED.splice(&present, &markdown::page(&blocks)))?;
+        fs::write(&path, MEASURED_MARKERS.splice(&present, &markdown::page(&blocks)))?;
     }
     if let Some(html) = html {
         fs::write(html, html::page(&blocks))?;
@@ -89,7 +89,11 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let lines = [lateness(1000, 3.0), lateness(1_000_000, 4.0)].map(|report| serde_json::to_string(&report).unwrap());
         fs::write(path("lines"), lines.join("\n")).unwrap();
-        fs::write(path("performance.md"), format!("# Mine\n\n{}\nold\n{}\n\nMore of mine.\n", MEASURED.begin, MEASURED.end)).unwrap();
+        fs::write(
+            path("performance.md"),
+            format!("# Mine\n\n{}\nold\n{}\n\nMore of mine.\n", MEASURED_MARKERS.begin, MEASURED_MARKERS.end),
+        )
+        .unwrap();
         let peer = |value: u32| {
             format!(
                 "{{\"peer\":\"other 1.0\",\"bench\":\"lateness\",\"broker\":\"nats\",\"pending\":1000,\"rate\":\"2000\",\"figure\":\"late_p99\",\"value\":{value}}}\n"

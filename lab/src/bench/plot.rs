@@ -35,11 +35,11 @@ pub struct Plot {
 /// Width and height.
 const SIZE: (u32, u32) = (720, 400);
 /// The width of the labels beside the plot.
-const NAMES: u32 = 90;
+const LABEL_WIDTH: u32 = 90;
 /// Placeholders that the style replaces: plotters has only fixed colours.
-const INK: RGBColor = RGBColor(1, 1, 1);
-const GRID: RGBColor = RGBColor(2, 2, 2);
-const GROUND: RGBColor = RGBColor(3, 3, 3);
+const INK_COLOUR: RGBColor = RGBColor(1, 1, 1);
+const GRID_COLOUR: RGBColor = RGBColor(2, 2, 2);
+const GROUND_COLOUR: RGBColor = RGBColor(3, 3, 3);
 /// Colours that are distinguishable in both themes, also for readers with red-green colour
 /// blindness.
 const COLOURS: [(RGBColor, &str, &str); 6] = [
@@ -79,13 +79,13 @@ impl Plot {
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
-        area.fill(&GROUND)?;
-        let style = |size: i32| ("sans-serif", size).into_font().color(&INK);
+        area.fill(&GROUND_COLOUR)?;
+        let style = |size: i32| ("sans-serif", size).into_font().color(&INK_COLOUR);
         let mut ticks: Vec<f64> = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.0)).collect();
         ticks.sort_unstable_by(f64::total_cmp);
         ticks.dedup();
         // Labels beside the plot, where they hide no line.
-        let (left, right) = area.split_horizontally(SIZE.0 - NAMES);
+        let (left, right) = area.split_horizontally(SIZE.0 - LABEL_WIDTH);
         let mut chart = ChartBuilder::on(&left)
             .caption(&self.title, style(17))
             .margin(12)
@@ -97,8 +97,8 @@ impl Plot {
             .x_desc(self.x)
             .y_desc(self.y)
             .x_labels(ticks.len())
-            .axis_style(INK)
-            .bold_line_style(GRID)
+            .axis_style(INK_COLOUR)
+            .bold_line_style(GRID_COLOUR)
             .light_line_style(TRANSPARENT)
             .label_style(style(13))
             .axis_desc_style(style(14))
@@ -136,7 +136,7 @@ fn label(value: f64) -> String {
 /// The names of the placeholders, and their colours in both themes.
 fn themed(svg: &str) -> String {
     let (mut text, mut light, mut dark) = (svg.to_owned(), String::new(), String::new());
-    let others = [(INK, "#1f2933", "#e5e7eb"), (GRID, "#d8dee6", "#3b4452"), (GROUND, "#ffffff", "#151a21")];
+    let others = [(INK_COLOUR, "#1f2933", "#e5e7eb"), (GRID_COLOUR, "#d8dee6", "#3b4452"), (GROUND_COLOUR, "#ffffff", "#151a21")];
     for (place, (stand_in, on_light, on_dark)) in others.iter().chain(&COLOURS).enumerate() {
         let RGBColor(r, g, b) = stand_in;
         text = text.replace(&format!("\"#{r:02X}{g:02X}{b:02X}\""), &format!("\"var(--c{place})\""));

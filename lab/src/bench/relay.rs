@@ -11,16 +11,16 @@ use super::fixture::Fixture;
 use super::machine::Machine;
 use super::metric::{self, Run};
 use super::round::RoundResult;
-use super::{OUT, Options, per_second};
+use super::{JOB_TARGET, Options, per_second};
 use dwell::clock;
 use dwell_testkit::environment::Failure;
 
 /// The queue that the relay reads.
 const RELAY: &str = "bench.relay";
 /// The in-flight window: that of `delivery.max_in_flight`.
-const WINDOW: usize = 1024;
+const WINDOW_MESSAGES: usize = 1024;
 /// Half of the window, so that one batch is read while another is in flight.
-const BATCH: usize = WINDOW / 2;
+const BATCH_MESSAGES: usize = WINDOW_MESSAGES / 2;
 
 /// The result of the relay.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +54,7 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed, Fa
     fixture.say(&format!("{jobs} messages wait for the bare relay"));
     let stop = CancellationToken::new();
     let before = fixture.meter().await?;
-    let relay = tokio::spawn(relay(fixture.environment.broker().clone(), RELAY.to_owned(), Destination::new(OUT), stop.clone()));
+    let relay = tokio::spawn(relay(fixture.environment.broker().clone(), RELAY.to_owned(), Destination::new(JOB_TARGET), stop.clone()));
     fixture.arrived(jobs).await?;
     let cost = fixture.meter().await?.since(&before);
     stop.cancel();
@@ -76,9 +76,9 @@ async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: Cancel
     let options = SourceOptions {
         topic: from,
         group: "relay".to_owned(),
-        max_batch: BATCH,
+        max_batch: BATCH_MESSAGES,
         max_batch_bytes: 4 << 20,
-        max_unsettled: 4 * WINDOW,
+        max_unsettled: 4 * WINDOW_MESSAGES,
         max_unsettled_bytes: 64 << 20,
         acks: Acks::Explicit,
         start: Start::Earliest,
@@ -110,7 +110,7 @@ async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: Cancel
                     }
                 }
             }
-            batch = source.recv(), if in_flight + BATCH <= WINDOW => {
+            batch = source.recv(), if in_flight + BATCH_MESSAGES <= WINDOW_MESSAGES => {
                 let batch = batch?;
                 open.insert(batch.id, batch.messages.len());
                 in_flight += batch.messages.len();

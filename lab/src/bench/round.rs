@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use dwell_connectors::Message;
 
-use super::OUT;
+use super::JOB_TARGET;
 use super::percentiles::{Latencies, Percentiles};
 
 /// The shortest body: it contains the numbers of its round and its job.
@@ -181,7 +181,7 @@ impl std::fmt::Display for RoundResult {
 
 /// A request as producers send it. Dwell makes the id.
 pub(super) fn request(body: Bytes, due_ms: i64) -> Message {
-    Message::new(body).with_header("delay-until", due_ms.to_string()).with_header("delay-target", OUT)
+    Message::new(body).with_header("delay-until", due_ms.to_string()).with_header("delay-target", JOB_TARGET)
 }
 
 /// Round, index, and noise that depends on both.

@@ -11,7 +11,7 @@ use dwell_testkit::environment::Failure;
 use dwell_testkit::usage::Usage;
 
 /// The pause between the start and the idle measurement.
-const CALM: Duration = Duration::from_secs(2);
+const IDLE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Starts `dwell run` this many times, after a first start that creates what is missing; then
 /// measures it idle for this time.
@@ -30,7 +30,7 @@ pub async fn run(options: &Options, times: usize, idle: Duration) -> Result<(Run
         let took_ms = clock::now().duration_since(began).as_secs_f64() * 1000.0;
         run.note(if time == 0 { &metric::FIRST_START } else { &metric::START }, took_ms);
     }
-    clock::sleep(CALM).await;
+    clock::sleep(IDLE_PAUSE).await;
     let before = fixture.meter().await?;
     clock::sleep(idle).await;
     let (dwell, redis) = fixture.meter().await?.since(&before).cores();

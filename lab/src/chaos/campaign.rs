@@ -26,7 +26,7 @@ use crate::chaos::checker::verdict::Verdict;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::history::{End, FORMAT, Fault, History, Op, Phase, RunHeader, Unreadable};
 use crate::chaos::inject;
-use crate::chaos::load::{Load, LoadOptions, Places, REPLIES};
+use crate::chaos::load::{Load, LoadOptions, Places, REPLY_DESTINATION};
 use crate::chaos::plan::{Pace, Plan, Step};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::report::Report;
@@ -109,36 +109,36 @@ pub enum Error {
 }
 
 /// The targets that are created late, and one that never exists.
-const LATE: [&str; 3] = ["chaos-late-0", "chaos-late-1", "chaos-late-2"];
-const NEVER: &str = "chaos-never";
+const LATE_TARGETS: [&str; 3] = ["chaos-late-0", "chaos-late-1", "chaos-late-2"];
+const NEVER_TARGET: &str = "chaos-never";
 /// The destinations of dead letters and rejected requests: the defaults of the instances.
-const DEAD: &str = "delay.dead";
-const REJECTED: &str = "delay.rejected";
+const DEAD_DESTINATION: &str = "delay.dead";
+const REJECTED_DESTINATION: &str = "delay.rejected";
 /// The source of requests.
-const INBOUND: &str = "delay.in";
+const REQUEST_DESTINATION: &str = "delay.in";
 /// An in-flight window that a silent target can fill, and a `hold` for an unreachable Redis that
 /// is shorter than a fault.
-const MORE: &str = "delivery.max_in_flight = 128\ningest.main.hold = \"3s\"";
+const EXTRA_SETTINGS: &str = "delivery.max_in_flight = 128\ningest.main.hold = \"3s\"";
 /// The bound on lateness after all faults are healed: a lease, plus JetStream's `ack_wait` for a
 /// reader that is gone, plus a margin.
-const LATE_MS: i64 = 45_000;
+const MAX_LATENESS_MS: i64 = 45_000;
 /// The longest wait for the first arrival.
-const WARM_UP: Duration = Duration::from_secs(60);
+const WARM_UP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest wait for arrivals after a fault, and for an empty store at the end.
-const RECOVERY: Duration = Duration::from_secs(60);
-const DRAIN: Duration = Duration::from_secs(120);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest time of a fault with its heal.
-const STRIKE: Duration = Duration::from_secs(180);
+const STRIKE_TIMEOUT: Duration = Duration::from_secs(180);
 /// The interval between two checks of a condition, and between two samples of an instance.
-const LOOK: Duration = Duration::from_millis(50);
-const SAMPLE: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// The store must stay empty for this time: a redelivery would arrive within it.
-const EMPTY_FOR: Duration = Duration::from_secs(2);
+const MIN_EMPTY_DURATION: Duration = Duration::from_secs(2);
 
 /// Destinations of the instances besides the targets of the system.
 #[must_use]
 pub fn destinations() -> Vec<String> {
-    LATE.iter().chain(&[NEVER, REPLIES]).map(|name| (*name).to_owned()).collect()
+    LATE_TARGETS.iter().chain(&[NEVER_TARGET, REPLY_DESTINATION]).map(|name| (*name).to_owned()).collect()
 }
 
 /// Runs a campaign.
@@ -163,23 +163,23 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     }
     std::fs::create_dir_all(&options.out).map_err(io(&options.out))?;
     let file = options.out.join(format!("history-{}.jsonl", options.name()));
-    let system_options = SystemOptions { also: destinations(), more: MORE.to_owned(), ..options.system.clone() };
+    let system_options = SystemOptions { also: destinations(), more: EXTRA_SETTINGS.to_owned(), ..options.system.clone() };
     let system = System::start(system_options).await?;
     (options.say)(&system.describe());
     let lease_ms = i64::try_from(lease_of(&system.settings().delivery).as_millis()).unwrap_or(i64::MAX);
     let recorder = Arc::new(Recorder::create(&file, &head(&options, lease_ms)).map_err(io(&file))?);
     system.record_in(&recorder);
     let maker = system.maker();
-    maker.make(REPLIES).await?;
+    maker.make(REPLY_DESTINATION).await?;
     let places = Places {
         targets: system.targets().to_vec(),
-        late: LATE.iter().map(|name| (*name).to_owned()).collect(),
-        never: NEVER.to_owned(),
+        late: LATE_TARGETS.iter().map(|name| (*name).to_owned()).collect(),
+        never: NEVER_TARGET.to_owned(),
         urls: system
             .host()
             .map(|host| (0..3).map(|path| host.url(&format!("/chaos/{path}"))).chain(host.slow_urls("/chaos/slow")).collect())
             .unwrap_or_default(),
-        replies: REPLIES.to_owned(),
+        replies: REPLY_DESTINATION.to_owned(),
     };
     let load = LoadOptions {
         seed: options.seed,
@@ -188,9 +188,9 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         maker,
         http: (0..options.system.instances).map(|instance| system.http(instance)).collect(),
         places,
-        dead: DEAD.to_owned(),
-        rejected: REJECTED.to_owned(),
-        inbound: INBOUND.to_owned(),
+        dead: DEAD_DESTINATION.to_owned(),
+        rejected: REJECTED_DESTINATION.to_owned(),
+        inbound: REQUEST_DESTINATION.to_owned(),
         reads_inbound: options.system.broker == BrokerKind::Kafka,
         host: system.host().cloned(),
     };
@@ -232,7 +232,7 @@ fn head(options: &Options, lease_ms: i64) -> RunHeader {
         durability: format!("{:?}", options.system.durability).to_lowercase(),
         redis: redis_word(options.system.redis).to_owned(),
         lease_ms,
-        late_ms: LATE_MS + lease_ms,
+        late_ms: MAX_LATENESS_MS + lease_ms,
         repeat: options.repeat.clone(),
     }
 }
@@ -252,8 +252,8 @@ struct Campaign<'a> {
 impl Campaign<'_> {
     async fn timeline(&self, load: &mut Load) -> End {
         let mut broken = Vec::new();
-        if !self.until(WARM_UP, || self.recorder.arrivals() > 0).await {
-            broken.push(format!("nothing arrived within {} s", WARM_UP.as_secs()));
+        if !self.until(WARM_UP_TIMEOUT, || self.recorder.arrivals() > 0).await {
+            broken.push(format!("nothing arrived within {} s", WARM_UP_TIMEOUT.as_secs()));
         } else if let Err(error) = self.inject_faults().await {
             broken.push(error);
         }
@@ -282,8 +282,8 @@ impl Campaign<'_> {
             let healed_us = self.inject_one(&step).await?;
             let began = clock::now();
             // A job that fell due after the heal has arrived.
-            if !self.until(RECOVERY, || self.recorder.newest_due_ms() * 1000 > healed_us).await {
-                return Err(format!("nothing arrived within {} s after {} was healed", RECOVERY.as_secs(), step.kind));
+            if !self.until(RECOVERY_TIMEOUT, || self.recorder.newest_due_ms() * 1000 > healed_us).await {
+                return Err(format!("nothing arrived within {} s after {} was healed", RECOVERY_TIMEOUT.as_secs(), step.kind));
             }
             let arrive_ms = began.elapsed().as_millis();
             let recovered = recovery.wait(self.system, self.recorder, healed_us).await;
@@ -309,7 +309,7 @@ impl Campaign<'_> {
         let hold_us = i64::try_from(step.hold.as_micros()).unwrap_or(i64::MAX);
         self.recorder.record("faults", Phase::Invoke, Op::Fault(entry(now_us, now_us + hold_us, String::new())));
         let mut rng = StdRng::seed_from_u64(step.seed);
-        let injected = clock::timeout(STRIKE, Box::pin(inject::inject(step.kind, self.system, &mut rng, step.hold))).await;
+        let injected = clock::timeout(STRIKE_TIMEOUT, Box::pin(inject::inject(step.kind, self.system, &mut rng, step.hold))).await;
         let error = match injected {
             Some(Ok(injected)) => {
                 let took_ms = (injected.healed_us - injected.began_us) / 1000;
@@ -323,7 +323,7 @@ impl Campaign<'_> {
                 return Ok(healed_us);
             }
             Some(Err(error)) => error.to_string(),
-            None => format!("it took more than {} s", STRIKE.as_secs()),
+            None => format!("it took more than {} s", STRIKE_TIMEOUT.as_secs()),
         };
         self.recorder.record("faults", Phase::Info, Op::Fault(entry(now_us, clock::wall_us(), error.clone())));
         Err(format!("{}: {error}", step.kind))
@@ -333,7 +333,7 @@ impl Campaign<'_> {
     async fn sample<T>(&self) -> T {
         loop {
             self.sample_all().await;
-            clock::sleep(SAMPLE).await;
+            clock::sleep(SAMPLE_INTERVAL).await;
         }
     }
 
@@ -350,7 +350,7 @@ impl Campaign<'_> {
     async fn until(&self, limit: Duration, condition: impl Fn() -> bool) -> bool {
         let waiting = async {
             while !condition() {
-                clock::sleep(LOOK).await;
+                clock::sleep(CHECK_INTERVAL).await;
             }
         };
         clock::timeout(limit, waiting).await.is_some()

@@ -27,7 +27,7 @@ use crate::chaos::history::{DeadJob, End, Event, Fault, History, Job, Op, Phase}
 
 /// The bound on the lateness of jobs that an active fault does not affect, ms. It allows for a busy
 /// machine.
-const BESIDE_MS: i64 = 12_000;
+const MAX_UNAFFECTED_LATENESS_MS: i64 = 12_000;
 
 /// Checks a history.
 #[must_use]
@@ -246,7 +246,7 @@ impl Checker<'_> {
         } else if let Some((late_us, fault)) = self.windows.beside_us((id, job), (timeline.sent_us, due_us), at_us)
             && timeline.certain
             && !job.absent
-            && late_us / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX) > BESIDE_MS
+            && late_us / 1000 - i64::try_from(waits_ms).unwrap_or(i64::MAX) > MAX_UNAFFECTED_LATENESS_MS
         {
             self.verdict.find(Wrong::Late, format!("{id}: {} ms late during {}, which does not affect it", late_us / 1000, fault.kind));
         }

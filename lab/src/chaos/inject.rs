@@ -90,12 +90,12 @@ impl From<Injected> for Fault {
 }
 
 /// How long a Redis may take until each bucket has one master again.
-const OWNED: Duration = Duration::from_secs(60);
+const OWNERSHIP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval between two checks.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The number of start attempts of a server.
-const STARTS: usize = 10;
+const MAX_START_TRIES: usize = 10;
 
 /// Applies a fault, holds it for this time and heals it, even if a step fails. Some faults take
 /// longer than the hold time: a killed process has to start again, and a frozen instance stays
@@ -139,15 +139,15 @@ async fn owners(system: &System) -> Result<Vec<u16>, Error> {
     if system.options().redis == RedisMode::Single {
         return Ok(vec![0; usize::from(system.store_settings().buckets)]);
     }
-    let owned = clock::timeout(OWNED, async {
+    let owned = clock::timeout(OWNERSHIP_TIMEOUT, async {
         loop {
             if let Some(owners) = system.redis.census.owners().await {
                 return owners;
             }
-            clock::sleep(LOOK).await;
+            clock::sleep(CHECK_INTERVAL).await;
         }
     });
-    owned.await.ok_or_else(|| Error::Unexpected(format!("the buckets had no master each within {OWNED:?}")))
+    owned.await.ok_or_else(|| Error::Unexpected(format!("the buckets had no master each within {OWNERSHIP_TIMEOUT:?}")))
 }
 
 /// Applies a fault, holds it and heals it; describes the target and the method.
@@ -224,7 +224,7 @@ async fn start(mut once: impl AsyncFnMut() -> Result<(), ServerError>) -> Result
     let mut tries = 1;
     loop {
         match once().await {
-            Err(ServerError::Ended { .. }) if tries < STARTS => tries += 1,
+            Err(ServerError::Ended { .. }) if tries < MAX_START_TRIES => tries += 1,
             result => return Ok(result?),
         }
     }

@@ -32,13 +32,13 @@ use crate::chaos::recorder::Recorder;
 use crate::chaos::system::{Host, Maker};
 
 /// The destination of verdicts.
-pub(crate) const REPLIES: &str = "chaos-replies";
+pub(crate) const REPLY_DESTINATION: &str = "chaos-replies";
 /// The interval at which the producer sends what is next.
-const BEAT: Duration = Duration::from_millis(10);
+const SEND_INTERVAL: Duration = Duration::from_millis(10);
 /// How long a late target does not exist after the first job for it, ms.
-const ABSENT_MS: i64 = 6000;
+const TARGET_ABSENCE_MS: i64 = 6000;
 /// The interval between two late targets.
-const BETWEEN_MS: i64 = 20_000;
+const LATE_TARGET_INTERVAL_MS: i64 = 20_000;
 
 /// Destinations of the load.
 #[derive(Debug, Clone)]
@@ -155,13 +155,13 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
     let (mut sent, mut made) = (0, 0);
     let mut stopping = false;
     while !stopping || !turns.is_empty() {
-        clock::sleep(BEAT).await;
+        clock::sleep(SEND_INTERVAL).await;
         stopping |= stop.is_cancelled();
         let since_ms = clock::wall_ms() - began_ms;
         // The late targets, each created at its time.
-        let turn = usize::try_from(since_ms / BETWEEN_MS).unwrap_or(usize::MAX);
+        let turn = usize::try_from(since_ms / LATE_TARGET_INTERVAL_MS).unwrap_or(usize::MAX);
         let late = options.places.late.get(turn).filter(|_| made <= turn);
-        if let Some(late) = late.filter(|_| since_ms % BETWEEN_MS > ABSENT_MS) {
+        if let Some(late) = late.filter(|_| since_ms % LATE_TARGET_INTERVAL_MS > TARGET_ABSENCE_MS) {
             made = turn + 1;
             making.spawn(make(options.maker.clone(), late.clone()));
         }

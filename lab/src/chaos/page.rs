@@ -8,14 +8,14 @@ use crate::chaos::report::{FaultSummary, Memory, Report, Run, median};
 use crate::markers::Markers;
 
 /// The generated part of the page.
-const WRITTEN: Markers =
+const REPORT_MARKERS: Markers =
     Markers { begin: "<!-- dwell-lab: from here on written by `dwell-lab chaos page` -->", end: "<!-- dwell-lab: to here -->" };
 
 /// Replaces the generated part of the page. An empty page gets a title.
 #[must_use]
 pub fn page(old: &str, report: &Report) -> String {
     let old = if old.is_empty() { "# Reliability\n" } else { old };
-    WRITTEN.splice(old, &written(report))
+    REPORT_MARKERS.splice(old, &written(report))
 }
 
 fn written(report: &Report) -> String {
@@ -129,7 +129,7 @@ mod tests {
         let second = page(&format!("{first}\nMore of mine.\n"), &report);
         assert!(second.starts_with("# Mine\n\nMy words.\n") && second.ends_with("\nMore of mine.\n"), "{second}");
         assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; backlog drained after 90 ms, at most 90 ms; 1 copy; highest lateness 400 ms, of unaffected jobs 50 ms.\n"));
-        assert_eq!(second.matches(WRITTEN.begin).count(), 1);
+        assert_eq!(second.matches(REPORT_MARKERS.begin).count(), 1);
         for kind in FaultKind::all() {
             assert!(second.contains(&format!("\n### {kind}\n")), "{kind}");
         }

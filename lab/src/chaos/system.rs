@@ -24,9 +24,9 @@ use tokio::task::JoinSet;
 
 pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, rabbitmqctl};
 pub(crate) use self::clock::HostClock;
-pub(crate) use self::host::{DEAD_PATH, HOOK, Host, Manner};
+pub(crate) use self::host::{DEAD_PATH, HOOK_BROKER, Host, Manner};
 pub(crate) use self::redis::{PASSWORD, Pair, RedisSide, Servers, open, order};
-pub(crate) use self::settings::{SILENT, SPARE};
+pub(crate) use self::settings::{SILENT_TARGETS, SPARE_BROKER};
 use crate::chaos::proxy::Proxy;
 use crate::chaos::recorder::Recorder;
 

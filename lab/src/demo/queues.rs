@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::expectations::{Arrival, Expectations, Summary, line, span};
 use super::plan::{self, Fate, Planned};
 use super::screen::Screen;
-use super::{CANCEL_AFTER, LINGER, LOOK, TIMEOUT};
+use super::{CANCEL_DELAY, LINGER_WAIT, QUERY_INTERVAL, TIMEOUT};
 use api::Api;
 use consumer::{End, Event, Manner};
 use dwell::clock::{self, Instant};
@@ -26,7 +26,7 @@ use dwell::clock::{self, Instant};
 const SETTINGS: &str = "[queues.\"orders.*\"]\n[queues.\"invoices.*\"]\n[queues.\"parcels.*\"]\n[queues.\"reports.*\"]\nttr = \"1s\"\n";
 
 /// How long Dwell may take to settle an attempt.
-const SETTLED: Duration = Duration::from_secs(5);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Each queue and how its consumers treat their jobs.
 const CONSUMERS: [(&str, Manner); 5] = [
@@ -50,7 +50,7 @@ pub async fn run(silent: bool) -> Result<Summary, Failure> {
     let api = Api::new(dwell.http_port());
     // The admin API answers 503 until it is open, which is a moment after `/readyz`.
     while api.get("/v1/queues").await?.status == 503 {
-        clock::sleep(LOOK).await;
+        clock::sleep(QUERY_INTERVAL).await;
     }
     screen.say(&format!("servers   redis-server on port {}, dwell on port {}, no broker", redis.port(), dwell.http_port()))?;
 
@@ -89,7 +89,7 @@ impl<'a> Play<'a> {
     ) -> Result<Summary, Failure> {
         let began = clock::now();
         let over = self.schedule(plan, request).await?;
-        let mut to_cancel = Some(began + CANCEL_AFTER);
+        let mut to_cancel = Some(began + CANCEL_DELAY);
         let mut look_at = clock::now();
         while clock::now() < began + TIMEOUT && (self.expectations.fulfilled() < self.expectations.len() || clock::now() < over) {
             tokio::select! {
@@ -102,7 +102,7 @@ impl<'a> Play<'a> {
                     });
                 }
                 () = clock::sleep_until(look_at) => {
-                    look_at = clock::now() + LOOK;
+                    look_at = clock::now() + QUERY_INTERVAL;
                     let stats = self.api.get("/v1/stats").await?.json;
                     let next = stats["next_due_ms"].as_i64().zip(stats["now_ms"].as_i64()).map(|(due, now)| due - now);
                     self.screen.waiting(self.expectations.fulfilled(), stats["scheduled"].as_u64().unwrap_or(0), next);
@@ -136,7 +136,7 @@ impl<'a> Play<'a> {
             let rejected = self.expectations.rejected(job["id"].as_str().unwrap_or("?"), &text("code"), &text("detail"));
             self.screen.say(&rejected)?;
         }
-        Ok(began + Duration::from_millis(longest) + LINGER)
+        Ok(began + Duration::from_millis(longest) + LINGER_WAIT)
     }
 
     async fn cancel(&mut self) -> Result<(), Failure> {
@@ -149,13 +149,13 @@ impl<'a> Play<'a> {
 
     /// Why a job is dead. A consumer that is called back knows the answer before Dwell has it.
     async fn dead_reason(&self, id: &str) -> Result<String, Failure> {
-        let by = clock::now() + SETTLED;
+        let by = clock::now() + SETTLE_TIMEOUT;
         loop {
             let job = self.api.get(&format!("/v1/jobs/{id}")).await?.json;
             match job["dead_reason"].as_str() {
                 Some(reason) => return Ok(reason.to_owned()),
                 None if clock::now() > by => return Ok("?".to_owned()),
-                None => clock::sleep(LOOK).await,
+                None => clock::sleep(QUERY_INTERVAL).await,
             }
         }
     }

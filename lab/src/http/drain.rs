@@ -25,7 +25,7 @@ use crate::queue::http::Link;
 use crate::queue::place::Place;
 
 /// How long no job may arrive.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Jobs a second that are scheduled at least.
 const SCHEDULED_PER_S: u64 = 4000;
 
@@ -122,7 +122,7 @@ async fn dwell(place: &Place, receiver: &mut Process, target: &str, options: Opt
     let pids = [place.dwells[0].pid(), place.redis.pid(), receiver.pid()];
     let used = || pids.map(|pid| Usage::of(pid).unwrap_or_default());
     let before = used();
-    let counts = receiver.answered(options.jobs, PATIENCE).await?;
+    let counts = receiver.answered(options.jobs, ARRIVAL_TIMEOUT).await?;
     let [of_dwell, of_redis, of_receiver] = used();
     figures.dwell_us = each(of_dwell, before[0], options.jobs);
     figures.redis_us = each(of_redis, before[1], options.jobs);
@@ -155,7 +155,7 @@ async fn bare(receiver: &mut Process, target: &str, options: Options) -> Result<
         });
     }
     while tasks.join_next().await.is_some() {}
-    let counts = receiver.answered(options.jobs, PATIENCE).await?;
+    let counts = receiver.answered(options.jobs, ARRIVAL_TIMEOUT).await?;
     Ok(per_second(options.jobs, counts.last_us - began_us))
 }
 

@@ -17,9 +17,9 @@ use crate::queue::http::Link;
 use crate::queue::place::Place;
 
 /// How long no job may arrive.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How far ahead jobs are scheduled, ms.
-const AHEAD_MS: i64 = 3000;
+const SCHEDULE_LEAD_MS: i64 = 3000;
 
 /// The options.
 #[derive(Debug, Clone, Copy)]
@@ -76,12 +76,12 @@ pub async fn run(options: Options) -> Result<Figures, Failure> {
     let mut figures = Figures { idle_rss_mib: mib(used().rss), ..Figures::default() };
     let (body, healthy, count) = ("x".repeat(options.body), options.hosts.healthy(), options.rate * options.secs);
     let mut link = Link::to(place.ports()[0]);
-    let (start_ms, before, began) = (clock::wall_ms() + AHEAD_MS + 1000, used(), clock::now());
+    let (start_ms, before, began) = (clock::wall_ms() + SCHEDULE_LEAD_MS + 1000, used(), clock::now());
     let due_ms = |n: u64| start_ms + i64::try_from(n * 1000 / options.rate.max(1)).unwrap_or(0);
     let mut next = 0;
     while next < count {
         // Each second's jobs go in together, ahead of their time.
-        clock::sleep(clock::micros((due_ms(next) - AHEAD_MS - clock::wall_ms()).max(0) * 1000)).await;
+        clock::sleep(clock::micros((due_ms(next) - SCHEDULE_LEAD_MS - clock::wall_ms()).max(0) * 1000)).await;
         let batch = next..count.min(next + options.rate);
         let host = |n: u64| usize::try_from(n).unwrap_or(0) % targets.len();
         figures.jobs += batch.clone().filter(|n| host(*n) < healthy).count() as u64;
@@ -99,7 +99,7 @@ pub async fn run(options: Options) -> Result<Figures, Failure> {
             ));
         }
     }
-    let counts = receivers.answered(figures.jobs, PATIENCE).await?;
+    let counts = receivers.answered(figures.jobs, ARRIVAL_TIMEOUT).await?;
     figures.dwell_percent = (used() - before).cpu_s() * 100.0 / began.elapsed().as_secs_f64();
     (figures.late, figures.first_late, figures.peak_rss_mib) = (counts.late, counts.first_late, mib(used().peak_rss));
     (figures.late_answers, figures.unanswered) = (counts.late_answers, counts.unanswered);

@@ -23,14 +23,14 @@ use crate::chaos::fault::FaultKind;
 use crate::chaos::system::{System, SystemOptions};
 
 /// After this time without a job that was finished, the campaign has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(120);
 /// The interval between two looks.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The most findings that are printed.
-const SHOWN: usize = 20;
+const MAX_REPORTED_FINDINGS: usize = 20;
 /// The rules of the queue: an array that no campaign uses up.
-const RULES: &str = "ttr = \"30s\"";
-const RETRIES: usize = 60;
+const QUEUE_RULES: &str = "ttr = \"30s\"";
+const RETRY_COUNT: usize = 60;
 
 /// The options of a campaign.
 #[derive(Debug, Clone)]
@@ -107,12 +107,12 @@ pub async fn run(options: Options) -> Result<Summary, Failure> {
     if options.redis != RedisMode::Single && !matches!(options.durability, Durability::Replica | Durability::FsyncReplica) {
         return Err(Failure::Unexpected("a Cluster and sentinels lose acknowledged jobs below durability replica".to_owned()));
     }
-    let waits = vec!["\"100ms\""; RETRIES].join(", ");
+    let waits = vec!["\"100ms\""; RETRY_COUNT].join(", ");
     let system = SystemOptions {
         redis: options.redis,
         instances: options.instances,
         durability: options.durability,
-        more: format!("queues.\"lab.*\" = {{ {RULES}, retry = [{waits}] }}"),
+        more: format!("queues.\"lab.*\" = {{ {QUEUE_RULES}, retry = [{waits}] }}"),
         ..SystemOptions::default()
     };
     let kinds = if options.faults { faults::kinds(&options.only, &system)? } else { Vec::new() };
@@ -133,7 +133,7 @@ pub async fn run(options: Options) -> Result<Summary, Failure> {
     struck_well?;
     let secs = began.elapsed().as_secs_f64();
     if !in_time {
-        wrong.push(format!("no job was finished for {PATIENCE:?}"));
+        wrong.push(format!("no job was finished for {PROGRESS_TIMEOUT:?}"));
     }
     wrong.append(&mut struck.wrong);
     wrong.extend(left(&scene).await);
@@ -179,7 +179,7 @@ fn summary(options: &Options, scene: &Scene, struck: &Struck, mut wrong: Vec<Str
         failovers: struck.count(faults::fails_over),
         faults: struck.by_kind(),
         wrongs: wrong.len(),
-        wrong: wrong.into_iter().take(SHOWN).collect(),
+        wrong: wrong.into_iter().take(MAX_REPORTED_FINDINGS).collect(),
     }
 }
 
@@ -194,16 +194,16 @@ async fn finished(scene: &Scene, jobs: u64) -> bool {
         if finished > last {
             (last, progress_at) = (finished, clock::now());
         }
-        if progress_at.elapsed() > PATIENCE {
+        if progress_at.elapsed() > PROGRESS_TIMEOUT {
             return false;
         }
-        clock::sleep(LOOK).await;
+        clock::sleep(CHECK_INTERVAL).await;
     }
 }
 
 /// Waits until the queue is empty, and reports what is left in it.
 async fn left(scene: &Scene) -> Option<String> {
-    let (mut link, deadline) = (Link::to(scene.ports[0]), clock::now() + PATIENCE);
+    let (mut link, deadline) = (Link::to(scene.ports[0]), clock::now() + PROGRESS_TIMEOUT);
     loop {
         let answer = link.get(&format!("/v1/queues/{QUEUE}")).await;
         let shown = match &answer {
@@ -218,7 +218,7 @@ async fn left(scene: &Scene) -> Option<String> {
         if clock::now() > deadline {
             return Some(format!("left in the queue: {shown}"));
         }
-        clock::sleep(LOOK).await;
+        clock::sleep(CHECK_INTERVAL).await;
     }
 }
 

@@ -6,12 +6,12 @@ use super::ledger::{HandOut, Life};
 use crate::chaos::history::Fault;
 
 /// How far two times of Redis's clock may be apart by rounding alone, ms.
-const ROUNDING_MS: i64 = 1;
+const ROUNDING_TOLERANCE_MS: i64 = 1;
 /// How long an answer may be on its way without a doubt about it, ms.
-const ON_ITS_WAY_MS: i64 = 5;
+const MAX_ANSWER_TRAVEL_MS: i64 = 5;
 /// How long before a failover, and after its end, a pop may be unknown to the promoted master, ms: by
 /// the lag of its replication, and until Dwell has left the former master.
-const FORGETS_MS: i64 = 2000;
+const MAX_LOST_POP_AGE_MS: i64 = 2000;
 
 /// A broken promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,17 +85,17 @@ impl Life {
             found(Breach::FinishedTwice, &[]);
         }
         for hand_out in &self.hand_outs {
-            if hand_out.begun_ms + ROUNDING_MS < self.due_ms {
+            if hand_out.begun_ms + ROUNDING_TOLERANCE_MS < self.due_ms {
                 found(Breach::Early, &[hand_out]);
             }
-            if hand_out.finished_ms.is_some_and(|sent_ms| sent_ms > hand_out.deadline_ms + ROUNDING_MS) {
+            if hand_out.finished_ms.is_some_and(|sent_ms| sent_ms > hand_out.deadline_ms + ROUNDING_TOLERANCE_MS) {
                 found(Breach::FinishedLate, &[hand_out]);
             }
-            let lasted = |refused_ms: i64| refused_ms + ON_ITS_WAY_MS < hand_out.deadline_ms;
+            let lasted = |refused_ms: i64| refused_ms + MAX_ANSWER_TRAVEL_MS < hand_out.deadline_ms;
             if hand_out.refused_ms.is_some_and(lasted) && !hand_out.is_unsure {
                 found(Breach::Refused, &[hand_out]);
             }
-            if self.over_ms.is_some_and(|over_ms| hand_out.begun_ms > over_ms + ROUNDING_MS) {
+            if self.over_ms.is_some_and(|over_ms| hand_out.begun_ms > over_ms + ROUNDING_TOLERANCE_MS) {
                 found(Breach::AfterFinish, &[hand_out]);
             }
         }
@@ -108,7 +108,7 @@ impl Life {
             }
             let end_ms = one.given_up_ms.map_or(one.deadline_ms, |ms| ms.min(one.deadline_ms));
             // A `finish` whose answer was lost ended the lease for good, or not at all.
-            if !one.is_unsure && one.finished_ms.is_none() && next.begun_ms + ROUNDING_MS < end_ms {
+            if !one.is_unsure && one.finished_ms.is_none() && next.begun_ms + ROUNDING_TOLERANCE_MS < end_ms {
                 found(Breach::HeldByTwo, pair);
             }
             if one.finished_ms.is_some() {
@@ -123,7 +123,7 @@ impl Life {
 /// one gave it.
 fn is_forgotten(id: &str, hand_out: &HandOut, faults: &[Fault]) -> bool {
     faults.iter().any(|fault| {
-        let (from_ms, to_ms) = (fault.began_us / 1000 - FORGETS_MS, fault.healed_us / 1000 + FORGETS_MS);
+        let (from_ms, to_ms) = (fault.began_us / 1000 - MAX_LOST_POP_AGE_MS, fault.healed_us / 1000 + MAX_LOST_POP_AGE_MS);
         fault.rolls_back(id) && (from_ms..=to_ms).contains(&hand_out.begun_ms)
     })
 }

@@ -17,15 +17,15 @@ use dwell::clock;
 /// The lease of each pop, ms.
 const TTR_MS: i64 = 2000;
 /// The most jobs of a pop.
-const POP_MAX: u64 = 40;
+const MAX_POP_JOBS: u64 = 40;
 /// The longest life of a consumer that is killed, ms.
-const LIFE_MS: u64 = 4000;
+const MAX_LIFE_MS: u64 = 4000;
 /// The longest wait of a pop, ms.
-const WAIT_MS: u64 = 5000;
+const POP_WAIT_MS: u64 = 5000;
 /// The longest work of most consumers, ms.
-const WORK_MS: i64 = 200;
+const MAX_WORK_MS: i64 = 200;
 /// The wait after an error.
-const AGAIN: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a consumer is doing.
 enum Phase {
@@ -55,7 +55,7 @@ pub(super) async fn consume(scene: Arc<Scene>, seed: u64, is_mortal: bool) {
         if !is_mortal {
             return consumer.work().await;
         }
-        let life = Duration::from_millis(random.random_range(0..LIFE_MS));
+        let life = Duration::from_millis(random.random_range(0..MAX_LIFE_MS));
         if clock::timeout(life, consumer.work()).await.is_none() {
             consumer.killed();
         }
@@ -87,8 +87,8 @@ impl Consumer<'_> {
 
     /// A pop. The words that the consumer will say of its jobs; `None` if there are no jobs.
     async fn pop(&mut self) -> Option<Vec<Word>> {
-        let max = self.random.random_range(1..=POP_MAX);
-        let (path, wait_ms) = (format!("/v1/queues/{QUEUE}/pop"), self.random.random_range(200..=WAIT_MS));
+        let max = self.random.random_range(1..=MAX_POP_JOBS);
+        let (path, wait_ms) = (format!("/v1/queues/{QUEUE}/pop"), self.random.random_range(200..=POP_WAIT_MS));
         let ask = json!({ "max": max, "wait": wait_ms, "ttr": TTR_MS }).to_string();
         self.phase = Phase::Popping(max);
         let popping = self.link.post(&path, ask.as_bytes());
@@ -124,7 +124,7 @@ impl Consumer<'_> {
         let Some(body) = answered else {
             self.phase = Phase::Holding;
             self.link = self.scene.link(&mut self.random);
-            clock::sleep(AGAIN).await;
+            clock::sleep(RETRY_PAUSE).await;
             return None;
         };
         self.phase = Phase::Holding;
@@ -158,7 +158,7 @@ impl Consumer<'_> {
         let ms = match self.random.random_range(0..100) {
             0..4 => left_ms + self.random.random_range(-4..=2),
             4 => left_ms + self.random.random_range(50..300),
-            _ => self.random.random_range(0..WORK_MS),
+            _ => self.random.random_range(0..MAX_WORK_MS),
         };
         clock::sleep(clock::micros(ms * 1000)).await;
     }
@@ -173,7 +173,7 @@ impl Consumer<'_> {
             }
             unsure(self.scene, words);
             self.link = self.scene.link(&mut self.random);
-            clock::sleep(AGAIN).await;
+            clock::sleep(RETRY_PAUSE).await;
         }
         self.phase = Phase::Holding;
     }
@@ -208,6 +208,6 @@ async fn inquest(scene: Arc<Scene>, words: Vec<Word>, mut random: StdRng) {
         if scene.stop.is_cancelled() {
             return;
         }
-        clock::sleep(AGAIN).await;
+        clock::sleep(RETRY_PAUSE).await;
     }
 }

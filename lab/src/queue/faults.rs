@@ -16,7 +16,7 @@ use crate::chaos::system::{System, SystemOptions};
 use dwell::config::{Durability, RedisMode};
 
 /// What is injected unless the command says which.
-const KILLS: [FaultKind; 8] = [
+const DEFAULT_FAULTS: [FaultKind; 8] = [
     FaultKind::DwellKill,
     FaultKind::DwellTerm,
     FaultKind::RedisKill,
@@ -27,7 +27,7 @@ const KILLS: [FaultKind; 8] = [
     FaultKind::RedisSlotsMoved,
 ];
 /// What can be injected besides.
-const MORE: [FaultKind; 10] = [
+const OPTIONAL_FAULTS: [FaultKind; 10] = [
     FaultKind::DwellFreeze,
     FaultKind::RedisFreeze,
     FaultKind::RedisRestart,
@@ -43,13 +43,13 @@ const MORE: [FaultKind; 10] = [
 /// The kinds to inject into such a system: these, or all that kill.
 pub(super) fn kinds(only: &[FaultKind], system: &SystemOptions) -> Result<Vec<FaultKind>, Failure> {
     if only.is_empty() {
-        return Ok(KILLS.into_iter().filter(|kind| kind.applies(system)).collect());
+        return Ok(DEFAULT_FAULTS.into_iter().filter(|kind| kind.applies(system)).collect());
     }
-    let is_possible = |kind: &FaultKind| (KILLS.contains(kind) || MORE.contains(kind)) && kind.applies(system);
+    let is_possible = |kind: &FaultKind| (DEFAULT_FAULTS.contains(kind) || OPTIONAL_FAULTS.contains(kind)) && kind.applies(system);
     match only.iter().find(|kind| !is_possible(kind)) {
         None => Ok(only.to_vec()),
         Some(kind) => {
-            let possible = KILLS.into_iter().chain(MORE).filter(|kind| kind.applies(system));
+            let possible = DEFAULT_FAULTS.into_iter().chain(OPTIONAL_FAULTS).filter(|kind| kind.applies(system));
             let possible: Vec<String> = possible.map(|kind| kind.to_string()).collect();
             Err(Failure::Unexpected(format!("{kind} is not possible here; possible are {}", possible.join(", "))))
         }

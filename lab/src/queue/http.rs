@@ -12,7 +12,7 @@ use dwell::clock;
 use dwell_testkit::environment::Failure;
 
 /// Longer than any wait of a pop.
-const PATIENCE: Duration = Duration::from_secs(75);
+const CALL_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// Jobs of one call.
 const JOBS: usize = 500;
@@ -109,7 +109,7 @@ impl Link {
     }
 
     async fn call(&mut self, request: Vec<u8>) -> io::Result<(u16, Vec<u8>)> {
-        let answer = clock::timeout(PATIENCE, self.exchange(request)).await;
+        let answer = clock::timeout(CALL_TIMEOUT, self.exchange(request)).await;
         let answer = answer.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
         if answer.is_err() {
             self.hang_up();

@@ -12,25 +12,25 @@ use super::scene::{QUEUE, Scene};
 use dwell::clock;
 
 /// Jobs of one POST.
-const BATCH: u64 = 200;
+const JOBS_PER_POST: u64 = 200;
 /// Jobs are due within this time, ms.
-const WITHIN_MS: i64 = 2000;
+const MAX_DELAY_MS: i64 = 2000;
 /// The wait after an error.
-const AGAIN: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Schedules so many jobs, so many a second; at 0 as many as possible. A request without an answer may
 /// have been carried out, and its jobs may be over by now: the next one has other ids.
 pub(super) async fn produce(scene: Arc<Scene>, jobs: u64, rate: u64, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut link, began) = (Link::to(scene.ports[0]), clock::now());
-    for at in (0..jobs).step_by(usize::try_from(BATCH).unwrap_or(1)) {
+    for at in (0..jobs).step_by(usize::try_from(JOBS_PER_POST).unwrap_or(1)) {
         if let Some(us) = (at * 1_000_000).checked_div(rate) {
             clock::sleep_until(began + Duration::from_micros(us)).await;
         }
         for attempt in 0.. {
-            let due = |random: &mut StdRng| clock::wall_ms() + random.random_range(0..WITHIN_MS);
+            let due = |random: &mut StdRng| clock::wall_ms() + random.random_range(0..MAX_DELAY_MS);
             let batch: Vec<(String, i64)> =
-                (at..jobs.min(at + BATCH)).map(|job| (format!("job-{job}-{attempt}"), due(&mut random))).collect();
+                (at..jobs.min(at + JOBS_PER_POST)).map(|job| (format!("job-{job}-{attempt}"), due(&mut random))).collect();
             if store(&scene, &mut link, &batch).await {
                 break;
             }
@@ -38,7 +38,7 @@ pub(super) async fn produce(scene: Arc<Scene>, jobs: u64, rate: u64, seed: u64) 
                 return;
             }
             link = scene.link(&mut random);
-            clock::sleep(AGAIN).await;
+            clock::sleep(RETRY_PAUSE).await;
         }
     }
 }
@@ -63,8 +63,8 @@ pub(super) async fn crowd(scene: Arc<Scene>, names: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(names);
     let mut link = scene.link(&mut random);
     let mut done = 0;
-    for at in (0..names).step_by(usize::try_from(BATCH).unwrap_or(1)) {
-        let numbers = at..names.min(at + BATCH);
+    for at in (0..names).step_by(usize::try_from(JOBS_PER_POST).unwrap_or(1)) {
+        let numbers = at..names.min(at + JOBS_PER_POST);
         let jobs: Vec<_> =
             numbers.clone().map(|n| json!({ "id": format!("crowd-{n}"), "queue": format!("lab.crowd-{n}"), "for": "1h" })).collect();
         let body = serde_json::to_vec(&jobs).unwrap_or_default();
@@ -74,7 +74,7 @@ pub(super) async fn crowd(scene: Arc<Scene>, names: u64) -> u64 {
                 return done;
             }
             link = scene.link(&mut random);
-            clock::sleep(AGAIN).await;
+            clock::sleep(RETRY_PAUSE).await;
         }
         done = numbers.end;
         for n in numbers.step_by(2) {

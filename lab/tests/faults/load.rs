@@ -26,11 +26,11 @@ use tokio::task::JoinSet;
 /// Far longer than any step takes.
 const TIMEOUT: Duration = Duration::from_secs(90);
 /// The interval between two jobs.
-const TICK: Duration = Duration::from_millis(15);
+const SEND_INTERVAL: Duration = Duration::from_millis(15);
 /// The destination of dead letters.
 const DEAD: &str = "delay.dead";
 /// How long load goes on after a heal.
-const AFTER: Duration = Duration::from_secs(1);
+const LOAD_AFTER_HEAL: Duration = Duration::from_secs(1);
 
 /// The due time (epoch ms), and whether the broker confirmed the request, by job.
 type Asked = Arc<Mutex<BTreeMap<u64, (i64, bool)>>>;
@@ -131,7 +131,7 @@ impl<'a> Load<'a> {
         };
         let healed = injected.healed_us;
         self.until(&format!("the first after {kind}"), || self.arrivals().into_iter().any(|at| at >= healed)).await;
-        let end = clock::now() + AFTER;
+        let end = clock::now() + LOAD_AFTER_HEAL;
         clock::sleep_until(end).await;
         self.running.store(0, Ordering::SeqCst);
         let due = self.asked.lock().clone();
@@ -172,13 +172,15 @@ impl<'a> Load<'a> {
 
     /// The sums of the instances' counters, by label.
     async fn counters(&self) -> BTreeMap<String, u64> {
-        const COUNTED: [&str; 4] =
+        const COUNTED_SERIES: [&str; 4] =
             ["dwell_publish_total{", "dwell_redis_errors_total{", "dwell_possible_duplicates_total{", "dwell_leases_lost_total"];
         let mut counters = BTreeMap::new();
         for instance in 0..self.system.options().instances {
             let scrape = clock::timeout(Duration::from_secs(2), scrape(self.system.probes(instance))).await;
             let Some(Ok(scrape)) = scrape else { continue };
-            for line in scrape.lines().filter(|line| COUNTED.iter().any(|name| line.starts_with(name)) && !line.contains("confirmed")) {
+            for line in
+                scrape.lines().filter(|line| COUNTED_SERIES.iter().any(|name| line.starts_with(name)) && !line.contains("confirmed"))
+            {
                 let Some((series, value)) = line.rsplit_once(' ') else { continue };
                 let label = series.rsplit('"').nth(1).unwrap_or("lease_lost");
                 *counters.entry(label.to_owned()).or_default() += value.parse::<u64>().unwrap_or(0);
@@ -245,7 +247,7 @@ async fn ask(broker: BrokerConfig, targets: Vec<String>, asked: Asked, running: 
     let mut number = 0;
     loop {
         if running.load(Ordering::SeqCst) == 0 {
-            clock::sleep(TICK).await;
+            clock::sleep(SEND_INTERVAL).await;
             continue;
         }
         number += 1;
@@ -258,7 +260,7 @@ async fn ask(broker: BrokerConfig, targets: Vec<String>, asked: Asked, running: 
                 producer = Producer::open(&broker).await.ok();
             }
             let Some(open) = &mut producer else {
-                clock::sleep(TICK).await;
+                clock::sleep(SEND_INTERVAL).await;
                 continue;
             };
             let message = Message::new(format!("{number}"))
@@ -275,7 +277,7 @@ async fn ask(broker: BrokerConfig, targets: Vec<String>, asked: Asked, running: 
             }
         }
         asked.lock().insert(number, (due, true));
-        clock::sleep(TICK).await;
+        clock::sleep(SEND_INTERVAL).await;
     }
 }
 
@@ -297,9 +299,9 @@ async fn read(broker: BrokerConfig, target: String, came: Came, recorder: Arc<Re
         };
         if let Ok(mut consumer) = Consumer::open(&broker, &target, Acks::Explicit, seen).await {
             while consumer.check().await.is_ok() {
-                clock::sleep(TICK).await;
+                clock::sleep(SEND_INTERVAL).await;
             }
         }
-        clock::sleep(TICK).await;
+        clock::sleep(SEND_INTERVAL).await;
     }
 }

@@ -92,7 +92,7 @@ async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &N
 
 async fn of_source(check: String, broker: &Broker, options: &SourceOptions, ingest: &Ingest) -> Check {
     let (topic, group) = (&ingest.topic, &ingest.group);
-    match broker.connector.look(options).await {
+    match broker.connector.inspect(options).await {
         Ok(ConsumerState::Exists) => Check::good(check, format!("`{topic}` is read as `{group}`")),
         Ok(ConsumerState::Changed) => Check::good(check, format!("`{topic}` is read as `{group}`, whose settings would be changed to fit")),
         Ok(ConsumerState::Made(first)) => first_read(check, ingest, first),

@@ -13,7 +13,7 @@ use crate::store::server_facts::ServerFacts;
 use crate::units::show_duration_ms;
 
 /// Above this share of memory in use, in percent, there is a warning.
-const MEMORY_PERCENT: u64 = 80;
+const MEMORY_WARNING_PERCENT: u64 = 80;
 
 pub(super) async fn checks(all: &Settings) -> Vec<Check> {
     let brokers: Vec<&str> = all.brokers.keys().map(String::as_str).collect();
@@ -185,7 +185,7 @@ fn memory(facts: &ServerFacts) -> Check {
         (bound, _) => (bound, format!("maxmemory {}", whole(bound))),
     };
     let percent = facts.used_memory.saturating_mul(100) / most;
-    if percent < MEMORY_PERCENT {
+    if percent < MEMORY_WARNING_PERCENT {
         return Check::good(NAME, format!("{used} used of {of}"));
     }
     let detail = format!("{used} used of {of}: {percent} %, and a full Redis takes no new jobs");

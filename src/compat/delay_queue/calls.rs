@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::job::{Form, Pushed, topics};
 use super::{Answer, Call, DelayQueue, Failed, panicked};
 use crate::compat::access::allow;
-use crate::compat::service::{Asked, Refusal, Service};
+use crate::compat::service::{PopCall, Refusal, Service};
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
 use crate::http::caller::Caller;
@@ -19,7 +19,7 @@ use crate::request::OwnQueues;
 use crate::store::error::StoreError;
 
 /// How long a pop waits for a job: as long as delay-queue's, whose clients wait 200 s.
-const WAIT: Duration = Duration::from_secs(178);
+const POP_WAIT: Duration = Duration::from_secs(178);
 
 /// Answers a pop in one of the forms.
 pub(super) type PopAnswer = fn(&Service, Result<PoppedJobs, StoreError>) -> Response;
@@ -97,7 +97,7 @@ impl DelayQueue {
                 return Err(Failed::new(Refusal::Undeclared.text(topic)));
             }
         }
-        Ok(self.service.pop(Asked { queues: topics, max: 1, wait: WAIT, ttr_ms: None }, answer, panicked).await)
+        Ok(self.service.pop(PopCall { queues: topics, max: 1, wait: POP_WAIT, ttr_ms: None }, answer, panicked).await)
     }
 
     pub(super) async fn end(&self, caller: &Caller, id: &str) -> Result<(), Failed> {

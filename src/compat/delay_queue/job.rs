@@ -9,9 +9,9 @@ use crate::job::{Due, Job, JobId, OnTimeout};
 use crate::store::reader::lookup::StoredJob;
 
 /// The longest delay, s.
-const DELAY_MAX: i64 = 1 << 31;
+const MAX_DELAY_S: i64 = 1 << 31;
 /// The longest TTR, s.
-const TTR_MAX: i64 = 86_400;
+const MAX_TTR_S: i64 = 86_400;
 
 /// A job that a client pushes.
 #[derive(Debug)]
@@ -52,11 +52,11 @@ impl Pushed {
         if pushed.topic.is_empty() {
             return Err(Failed::new("the job has no `topic`"));
         }
-        if !(least_delay..=DELAY_MAX).contains(&pushed.delay_s) {
-            return Err(Failed::new(format!("`delay` is not from {least_delay} to {DELAY_MAX} seconds")));
+        if !(least_delay..=MAX_DELAY_S).contains(&pushed.delay_s) {
+            return Err(Failed::new(format!("`delay` is not from {least_delay} to {MAX_DELAY_S} seconds")));
         }
-        if !(1..=TTR_MAX).contains(&pushed.ttr_s) {
-            return Err(Failed::new(format!("`ttr` is not from 1 to {TTR_MAX} seconds")));
+        if !(1..=MAX_TTR_S).contains(&pushed.ttr_s) {
+            return Err(Failed::new(format!("`ttr` is not from 1 to {MAX_TTR_S} seconds")));
         }
         Ok(pushed)
     }

@@ -31,9 +31,9 @@ use crate::http::trace;
 use crate::store::error::{Class, StoreError};
 
 /// A character of a body may take six in JSON.
-const ESCAPED: u64 = 6;
+const MAX_JSON_BYTES_PER_CHAR: u64 = 6;
 /// What a call may hold besides its body, bytes.
-const ENVELOPE: u64 = 64 << 10;
+const ENVELOPE_BYTES: u64 = 64 << 10;
 
 /// What the calls share.
 #[derive(Clone)]
@@ -44,7 +44,7 @@ pub(super) struct DelayQueue {
 
 /// The calls of delay-queue.
 pub fn router(service: Service, access: Access) -> Router {
-    let limit = service.rules().limits.max_body.saturating_mul(ESCAPED).saturating_add(ENVELOPE);
+    let limit = service.rules().limits.max_body.saturating_mul(MAX_JSON_BYTES_PER_CHAR).saturating_add(ENVELOPE_BYTES);
     let guard = access.clone();
     Router::new()
         .route("/push", any(calls::push))

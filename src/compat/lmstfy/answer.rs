@@ -20,7 +20,7 @@ use crate::store::error::{Class, StoreError};
 use crate::store::reader::lookup::{Place, StoredJob};
 
 /// What the names of the headers that keep attributes begin with.
-pub(super) const ATTRIBUTE: &str = "Job-Attr-";
+pub(super) const ATTRIBUTE_HEADER_PREFIX: &str = "Job-Attr-";
 
 /// A job.
 #[derive(Debug, Serialize)]
@@ -93,9 +93,9 @@ fn attributes(job: &Job) -> Option<BTreeMap<String, String>> {
     let attribute = |header: &dwell_connectors::Header| {
         let name = header
             .name
-            .get(..ATTRIBUTE.len())
-            .filter(|start| start.eq_ignore_ascii_case(ATTRIBUTE))
-            .map(|_| &header.name[ATTRIBUTE.len()..])?;
+            .get(..ATTRIBUTE_HEADER_PREFIX.len())
+            .filter(|start| start.eq_ignore_ascii_case(ATTRIBUTE_HEADER_PREFIX))
+            .map(|_| &header.name[ATTRIBUTE_HEADER_PREFIX.len()..])?;
         Some((name.to_ascii_lowercase(), header.value.plain()?.into_owned()))
     };
     let found: BTreeMap<String, String> = job.headers.iter().filter_map(attribute).collect();

@@ -13,9 +13,9 @@ use crate::http::caller::Caller;
 use crate::job::is_queue_name;
 
 /// The most bytes of a namespace or a queue.
-const NAME_MAX: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 /// The pool of a token that names none. Dwell has no others.
-const POOL: &str = "default";
+const DEFAULT_POOL: &str = "default";
 
 /// The names in the path of a call.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub(super) struct Named {
 
 impl Named {
     fn read(namespace: &str, queue: &str) -> Result<Named, Error> {
-        if namespace.len() > NAME_MAX || queue.len() > NAME_MAX {
+        if namespace.len() > MAX_NAME_BYTES || queue.len() > MAX_NAME_BYTES {
             return Err(Error::bad("namespace or queue name too long"));
         }
         if !is_name(namespace) {
@@ -148,7 +148,7 @@ async fn caller(parts: &mut Parts, lmstfy: &Lmstfy) -> Result<Caller, Error> {
     };
     // A token may be written with its pool in front, or have been taken over as a whole.
     match (lmstfy.access.caller(&sent), sent.split_once(':')) {
-        (Err(Denied::Unknown), Some((POOL, token))) => Ok(lmstfy.access.caller(token)?),
+        (Err(Denied::Unknown), Some((DEFAULT_POOL, token))) => Ok(lmstfy.access.caller(token)?),
         (Err(Denied::Unknown), Some(_)) => Err(Error::no_such_pool()),
         (known, _) => Ok(known?),
     }

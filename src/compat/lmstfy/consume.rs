@@ -11,7 +11,7 @@ use super::answer::{Error, View, left, panicked};
 use super::call::{Call, Consumption, Named};
 use super::query::Query;
 use crate::clock;
-use crate::compat::service::{Asked, Service};
+use crate::compat::service::{PopCall, Service};
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
 use crate::http::trace::of_consumers;
@@ -21,7 +21,7 @@ use crate::store::queue::pop::Popped;
 
 /// How long a consumer of a queue that is not declared waits for its answer, at most: consumers ask
 /// again at once.
-const BRAKE: Duration = Duration::from_secs(1);
+const MAX_UNDECLARED_WAIT: Duration = Duration::from_secs(1);
 
 /// Hands out ready jobs: one as an object, or up to `count` as an array.
 pub(super) async fn consume(State(lmstfy): State<Lmstfy>, call: Consumption, method: Method, query: Query) -> Result<Response, Error> {
@@ -34,12 +34,12 @@ pub(super) async fn consume(State(lmstfy): State<Lmstfy>, call: Consumption, met
     let queues: Vec<String> = call.queues.iter().map(Named::full).collect();
     if let Some(queue) = queues.iter().find(|queue| lmstfy.service.queue(queue).is_none()) {
         tracing::warn!(queue, "a consumer asks for a queue that the settings do not declare");
-        clock::sleep(wait.min(BRAKE)).await;
+        clock::sleep(wait.min(MAX_UNDECLARED_WAIT)).await;
         return Err(Error::undeclared(queue));
     }
     // A lease of no time is over at once.
     let ttr_ms = (u64::from(ttr) * 1000).max(1);
-    let (asked, namespace) = (Asked { queues: queues.clone(), max: count, wait, ttr_ms: Some(ttr_ms) }, call.namespace);
+    let (asked, namespace) = (PopCall { queues: queues.clone(), max: count, wait, ttr_ms: Some(ttr_ms) }, call.namespace);
     let answer = move |service: &Service, popped: Result<PoppedJobs, StoreError>| {
         popped.map_err(Error::from).and_then(|popped| handed(service, &namespace, &queues, count, popped)).into_response()
     };

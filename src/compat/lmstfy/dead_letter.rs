@@ -15,7 +15,7 @@ use crate::job::Job;
 use crate::store::reader::lookup::Place;
 
 /// The most dead jobs that are read at once.
-const PAGE: usize = 100;
+const MAX_PAGE_JOBS: usize = 100;
 
 /// The number of dead jobs and the id of the first one.
 pub(super) async fn peek(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Json<Value>, Error> {
@@ -43,7 +43,7 @@ pub(super) async fn respawn(State(lmstfy): State<Lmstfy>, call: Call, query: Que
     }
     let mut count = 0;
     while count < limit {
-        let page = lmstfy.service.dead(&queue, PAGE.min(limit - count)).await?;
+        let page = lmstfy.service.dead(&queue, MAX_PAGE_JOBS.min(limit - count)).await?;
         let mut respawned = 0;
         for dead in page {
             // The list has no bodies.
@@ -70,7 +70,7 @@ pub(super) async fn delete(State(lmstfy): State<Lmstfy>, call: Call, query: Quer
     let limit = query.limit()?;
     let mut count = 0;
     while count < limit && lmstfy.service.queue(&queue).is_some() {
-        let page = lmstfy.service.dead(&queue, PAGE.min(limit - count)).await?;
+        let page = lmstfy.service.dead(&queue, MAX_PAGE_JOBS.min(limit - count)).await?;
         if page.is_empty() {
             break;
         }

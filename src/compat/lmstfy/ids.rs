@@ -4,11 +4,11 @@
 use parking_lot::Mutex;
 
 /// Crockford's base 32.
-const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+const BASE32_DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 /// The characters of a ULID.
-const LENGTH: usize = 26;
+const ULID_CHARS: usize = 26;
 /// The version of jobs with attributes.
-const VERSION: char = '1';
+const ATTRIBUTES_VERSION: char = '1';
 /// Bits of the number that tells the ids of one millisecond apart.
 const NUMBER_BITS: u32 = 48;
 /// Bits of the delay.
@@ -41,14 +41,14 @@ impl Ids {
         };
         let value =
             u128::from(last.ms) << (NUMBER_BITS + DELAY_BITS) | u128::from(last.number) << DELAY_BITS | u128::from(delay_s.swap_bytes());
-        let mut text = String::with_capacity(LENGTH + 1);
+        let mut text = String::with_capacity(ULID_CHARS + 1);
         if has_version {
-            text.push(VERSION);
+            text.push(ATTRIBUTES_VERSION);
         }
-        for at in (0..LENGTH).rev() {
+        for at in (0..ULID_CHARS).rev() {
             // Five bits are less than 32.
             let digit = usize::try_from(value >> (5 * at) & 31).unwrap_or(0);
-            text.push(char::from(DIGITS[digit]));
+            text.push(char::from(BASE32_DIGITS[digit]));
         }
         text
     }
@@ -56,17 +56,17 @@ impl Ids {
 
 /// Whether the id has a version: its job may have attributes.
 pub(super) fn has_version(id: &str) -> bool {
-    id.len() == LENGTH + 1
+    id.len() == ULID_CHARS + 1
 }
 
 /// When the job of this id was published, epoch ms; `None` for an id that is not of this form.
 pub(super) fn published_ms(id: &str) -> Option<i64> {
     let ulid = if has_version(id) { id.get(1..)? } else { id };
-    if ulid.len() != LENGTH || !ulid.bytes().all(|byte| DIGITS.contains(&byte.to_ascii_uppercase())) {
+    if ulid.len() != ULID_CHARS || !ulid.bytes().all(|byte| BASE32_DIGITS.contains(&byte.to_ascii_uppercase())) {
         return None;
     }
     // The first ten characters are the time, in 50 bits of which the first two are not used.
-    let digit = |byte: u8| DIGITS.iter().position(|digit| *digit == byte.to_ascii_uppercase()).unwrap_or(0);
+    let digit = |byte: u8| BASE32_DIGITS.iter().position(|digit| *digit == byte.to_ascii_uppercase()).unwrap_or(0);
     let ms = ulid.bytes().take(10).fold(0_i64, |ms, byte| ms << 5 | i64::try_from(digit(byte)).unwrap_or(0));
     (ms >> 48 == 0).then_some(ms)
 }

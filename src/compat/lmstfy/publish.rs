@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use super::Lmstfy;
-use super::answer::{ATTRIBUTE, Error};
+use super::answer::{ATTRIBUTE_HEADER_PREFIX, Error};
 use super::call::{Call, Named};
 use super::query::{Query, Terms};
 use crate::compat::service::Refusal;
@@ -23,18 +23,18 @@ use crate::job::{Due, Job, JobId};
 use crate::request::OwnQueues;
 
 /// The most jobs of one `bulk`.
-const BULK_MAX: usize = 64;
+const MAX_BULK_JOBS: usize = 64;
 /// The most bytes of a `bulk`, whatever `limits.max_body` is.
-const BULK_BYTES: usize = 16 << 20;
+const MAX_BULK_BYTES: usize = 16 << 20;
 /// What a `bulk` may hold besides its jobs, bytes.
-const BULK_ENVELOPE: usize = 64 << 10;
-const ATTRIBUTES_MAX: usize = 16;
-const ATTRIBUTE_NAME_MAX: usize = 32;
-const ATTRIBUTE_VALUE_MAX: usize = 128;
+const BULK_ENVELOPE_BYTES: usize = 64 << 10;
+const MAX_ATTRIBUTES: usize = 16;
+const MAX_ATTRIBUTE_NAME_BYTES: usize = 32;
+const MAX_ATTRIBUTE_VALUE_BYTES: usize = 128;
 
 /// The most bytes of a `bulk` of jobs that have at most so many.
 pub(super) fn bulk_bytes(max_body: usize) -> usize {
-    max_body.saturating_mul(BULK_MAX).min(BULK_BYTES.max(max_body)).saturating_add(BULK_ENVELOPE)
+    max_body.saturating_mul(MAX_BULK_JOBS).min(MAX_BULK_BYTES.max(max_body)).saturating_add(BULK_ENVELOPE_BYTES)
 }
 
 /// Publishes a job.
@@ -62,12 +62,12 @@ pub(super) async fn bulk(State(lmstfy): State<Lmstfy>, call: Call, query: Query,
     let terms = query.terms(lmstfy.service.rules().limits.max_delay_ms)?;
     let attributes = Attributes::of(request.headers())?;
     let body = read(request).await?;
-    let Elements::<BULK_MAX>(bodies) =
+    let Elements::<MAX_BULK_JOBS>(bodies) =
         serde_json::from_slice(&body).map_err(|_| Error::bad("request body should be an array of objects"))?;
     if bodies.is_empty() {
         return Err(Error::bad("no jobs"));
     }
-    if bodies.len() > BULK_MAX {
+    if bodies.len() > MAX_BULK_JOBS {
         return Err(Error::bad("too many jobs"));
     }
     let jobs = bodies.iter().map(|json| {
@@ -160,15 +160,15 @@ impl Attributes {
             let value = headers.get(name).map(axum::http::HeaderValue::as_bytes).unwrap_or_default();
             let Some(name) = name.as_str().strip_prefix("job-attr-").filter(|_| !value.is_empty()) else { continue };
             // The names of headers are ASCII.
-            let name = &name[..name.len().min(ATTRIBUTE_NAME_MAX)];
-            let value = String::from_utf8_lossy(&value[..value.len().min(ATTRIBUTE_VALUE_MAX)]).into_owned();
+            let name = &name[..name.len().min(MAX_ATTRIBUTE_NAME_BYTES)];
+            let value = String::from_utf8_lossy(&value[..value.len().min(MAX_ATTRIBUTE_VALUE_BYTES)]).into_owned();
             found.insert(name.to_owned(), value);
         }
-        if found.len() > ATTRIBUTES_MAX {
+        if found.len() > MAX_ATTRIBUTES {
             return Err(Error::bad("too many attributes, cannot exceed 16"));
         }
         let mut headers = Headers::default();
-        found.into_iter().for_each(|(name, value)| headers.push(format!("{ATTRIBUTE}{name}"), Value::Text(value)));
+        found.into_iter().for_each(|(name, value)| headers.push(format!("{ATTRIBUTE_HEADER_PREFIX}{name}"), Value::Text(value)));
         Ok(Attributes { enabled: true, headers })
     }
 }
@@ -209,8 +209,8 @@ mod tests {
 
     #[test]
     fn a_bulk_may_have_its_most_jobs_of_the_usual_size() {
-        assert_eq!(bulk_bytes(1 << 20), (16 << 20) + BULK_ENVELOPE);
-        assert_eq!(bulk_bytes(100 << 20), (100 << 20) + BULK_ENVELOPE);
-        assert_eq!(bulk_bytes(1000), 64_000 + BULK_ENVELOPE);
+        assert_eq!(bulk_bytes(1 << 20), (16 << 20) + BULK_ENVELOPE_BYTES);
+        assert_eq!(bulk_bytes(100 << 20), (100 << 20) + BULK_ENVELOPE_BYTES);
+        assert_eq!(bulk_bytes(1000), 64_000 + BULK_ENVELOPE_BYTES);
     }
 }

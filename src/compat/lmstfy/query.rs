@@ -8,15 +8,15 @@ use axum::http::request::Parts;
 use super::answer::Error;
 
 /// How long a job lives where the call does not say, s.
-const TTL: u32 = 86_400;
+const DEFAULT_TTL_S: u32 = 86_400;
 /// The hand-outs of a job where the call does not say.
-const TRIES: u16 = 1;
+const DEFAULT_TRIES: u16 = 1;
 /// The lease where the call does not say, s.
-const TTR: u32 = 120;
+const DEFAULT_TTR_S: u32 = 120;
 /// The longest wait for a job, s, is shorter than this.
-const TIMEOUT_END: u32 = 600;
+const TIMEOUT_LIMIT_S: u32 = 600;
 /// The most jobs of one answer.
-const COUNT_MAX: usize = 100;
+const MAX_JOBS_PER_ANSWER: usize = 100;
 
 /// A query. The first of several values counts.
 #[derive(Debug, Default)]
@@ -57,11 +57,11 @@ impl Query {
     /// Those of a new job.
     pub(super) fn terms(&self, max_delay_ms: u64) -> Result<Terms, Error> {
         let delay: u32 = self.number("delay", 0)?;
-        let ttl: u32 = self.number("ttl", TTL)?;
+        let ttl: u32 = self.number("ttl", DEFAULT_TTL_S)?;
         if ttl > 0 && ttl < delay {
             return Err(Error::bad("ttl is shorter than delay"));
         }
-        let tries: u16 = self.number("tries", TRIES)?;
+        let tries: u16 = self.number("tries", DEFAULT_TRIES)?;
         if tries == 0 {
             return Err(Error::bad("tries shouldn't be zero"));
         }
@@ -73,21 +73,21 @@ impl Query {
 
     /// The lease of a fetched job, s.
     pub(super) fn ttr(&self) -> Result<u32, Error> {
-        self.number("ttr", TTR)
+        self.number("ttr", DEFAULT_TTR_S)
     }
 
     /// How long to wait for a job, s.
     pub(super) fn timeout(&self) -> Result<u32, Error> {
         match self.number("timeout", 0)? {
-            timeout if timeout < TIMEOUT_END => Ok(timeout),
-            _ => Err(Error::bad(format!("invalid timeout: it must be below {TIMEOUT_END}"))),
+            timeout if timeout < TIMEOUT_LIMIT_S => Ok(timeout),
+            _ => Err(Error::bad(format!("invalid timeout: it must be below {TIMEOUT_LIMIT_S}"))),
         }
     }
 
     /// The most jobs to fetch.
     pub(super) fn count(&self) -> Result<usize, Error> {
         match self.number("count", 1)? {
-            count if (1..=COUNT_MAX).contains(&count) => Ok(count),
+            count if (1..=MAX_JOBS_PER_ANSWER).contains(&count) => Ok(count),
             _ => Err(Error::bad("invalid count")),
         }
     }
@@ -102,7 +102,7 @@ impl Query {
 
     /// How long a respawned job lives, s; 0: for ever.
     pub(super) fn respawned_ttl(&self) -> Result<u64, Error> {
-        self.number("ttl", TTL.into())
+        self.number("ttl", DEFAULT_TTL_S.into())
     }
 }
 

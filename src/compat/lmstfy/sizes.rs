@@ -13,13 +13,13 @@ use crate::compat::service::Service;
 use crate::store::reader::lookup::Place;
 
 /// How old a size may be that a caller without a token gets.
-const AGE: Duration = Duration::from_secs(1);
+const SIZE_TTL: Duration = Duration::from_secs(1);
 /// How long such callers wait after a count before the next one, whatever queue it is of.
-const PAUSE: Duration = Duration::from_millis(20);
+const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 /// The most sizes that are kept.
-const KEPT: usize = 256;
+const MAX_CACHED_SIZES: usize = 256;
 /// The most callers that wait for a count. Each keeps a connection, which others need.
-const WAITING: usize = 8;
+const MAX_WAITING_CALLERS: usize = 8;
 
 /// The sizes that callers without a token got last.
 pub(super) struct Sizes {
@@ -31,7 +31,7 @@ pub(super) struct Sizes {
 
 impl Default for Sizes {
     fn default() -> Sizes {
-        Sizes { kept: Mutex::default(), waiting: Semaphore::new(WAITING), next: tokio::sync::Mutex::new(clock::now()) }
+        Sizes { kept: Mutex::default(), waiting: Semaphore::new(MAX_WAITING_CALLERS), next: tokio::sync::Mutex::new(clock::now()) }
     }
 }
 
@@ -60,19 +60,19 @@ impl Sizes {
         }
         clock::sleep_until(*next).await;
         let counted = service.count(&asked.0, place).await;
-        *next = clock::now() + PAUSE;
+        *next = clock::now() + COUNT_INTERVAL;
         let size = counted?;
         let mut kept = self.kept.lock();
-        if kept.len() >= KEPT {
-            kept.retain(|_, (at, _)| at.elapsed() < AGE);
+        if kept.len() >= MAX_CACHED_SIZES {
+            kept.retain(|_, (at, _)| at.elapsed() < SIZE_TTL);
         }
-        if kept.len() < KEPT {
+        if kept.len() < MAX_CACHED_SIZES {
             kept.insert(asked, (clock::now(), size));
         }
         Ok(size)
     }
 
     fn kept(&self, asked: &(String, bool)) -> Option<u64> {
-        self.kept.lock().get(asked).filter(|(at, _)| at.elapsed() < AGE).map(|(_, size)| *size)
+        self.kept.lock().get(asked).filter(|(at, _)| at.elapsed() < SIZE_TTL).map(|(_, size)| *size)
     }
 }

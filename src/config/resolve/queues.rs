@@ -2,7 +2,7 @@
 
 use super::Resolver;
 use crate::config::queues::tie;
-use crate::config::rules::{self, LONGEST_MS};
+use crate::config::rules::{self, MAX_DURATION_MS};
 use crate::config::{Delivery, Limits, QueueRules, Queues, raw};
 
 impl Resolver<'_> {
@@ -30,7 +30,7 @@ impl Resolver<'_> {
             Some(waits) => self.retry(&["queues", name, "retry"], waits, limits),
             None => delivery.map(|delivery| delivery.retry_ms.clone()),
         };
-        let dead_retention = self.check_at(&["queues", name, "dead_retention"], rules::duration(&raw.dead_retention, 0, LONGEST_MS));
+        let dead_retention = self.check_at(&["queues", name, "dead_retention"], rules::duration(&raw.dead_retention, 0, MAX_DURATION_MS));
         Some(QueueRules {
             name: name.to_owned(),
             ttr_ms: ttr_ms?,

@@ -88,7 +88,7 @@ impl Resolver<'_> {
                 }
             }
             let max_age = Some(raw.max_age.trim()).filter(|age| !age.is_empty());
-            let max_age_ms = max_age.and_then(|age| self.check(&format!("{key}.max_age"), rules::duration(age, 1, rules::LONGEST_MS)));
+            let max_age_ms = max_age.and_then(|age| self.check(&format!("{key}.max_age"), rules::duration(age, 1, rules::MAX_DURATION_MS)));
             self.check(&format!("{key}.due_header"), rules::header_name(&raw.due_header));
             let due_header = Some(raw.due_header.clone()).filter(|name| !name.is_empty());
             if let Some(name) = due_header.as_deref().filter(|name| crate::request::is_read_already(name)) {
@@ -100,7 +100,7 @@ impl Resolver<'_> {
             let has_expired = connector.is_some_and(|connector| connector.capabilities().expired_queue);
             let made = || (raw.declare && has_expired).then(|| format!("{}.expired", raw.topic));
             let expired_queue = Some(raw.expired_queue.clone()).filter(|name| !name.is_empty()).or_else(made);
-            let hold = self.check(&format!("{key}.hold"), rules::duration(&raw.hold, 1000, rules::LONGEST_MS));
+            let hold = self.check(&format!("{key}.hold"), rules::duration(&raw.hold, 1000, rules::MAX_DURATION_MS));
             let ingest = Ingest {
                 broker: raw.broker,
                 topic: raw.topic,

@@ -8,19 +8,19 @@ use std::time::Duration;
 use dwell_engine::config::urls_in;
 
 use super::Resolver;
-use crate::config::rules::{self, LONGEST_MS, Wrong};
+use crate::config::rules::{self, MAX_DURATION_MS, Wrong};
 use crate::config::{Broker, Delivery, Ingest, Limits, Redis, RedisMode, Runtime, Shutdown, raw, secret};
 use crate::units::show_duration_ms;
 
 /// 49 days: a record stores the TTR in 32 bits.
-const LONGEST_TTR_MS: u64 = 49 * 24 * 3600 * 1000;
+const MAX_TTR_MS: u64 = 49 * 24 * 3600 * 1000;
 /// A Redis value has at most 512 MiB, and a record holds more than the body.
-const LARGEST_BODY: u64 = 256 * 1024 * 1024;
+const MAX_BODY_BYTES: u64 = 256 * 1024 * 1024;
 /// Every client library accepts this limit.
-const LARGEST_INBOUND: u64 = 1 << 30;
+const MAX_INBOUND_BYTES: u64 = 1 << 30;
 /// The default bound of read and unstored bytes, which keeps an instance with one ingest below 256
 /// MiB.
-const USUAL_INBOUND: u64 = 64 << 20;
+const DEFAULT_INBOUND_BYTES: u64 = 64 << 20;
 
 /// Adds the reason to the hint for a size below `limits.max_body`.
 fn at_least_a_body((message, hint): Wrong) -> Wrong {
@@ -107,14 +107,14 @@ impl Resolver<'_> {
 
     pub(super) fn limits(&mut self) -> Option<Limits> {
         let raw: raw::Limits = self.section("limits")?;
-        let max_delay = self.check("limits.max_delay", rules::duration(&raw.max_delay, 1, LONGEST_MS));
-        let max_body = self.check("limits.max_body", rules::size(&raw.max_body, 1, LARGEST_BODY));
-        let max_ttr = self.check("limits.max_ttr", rules::duration(&raw.max_ttr, 1, LONGEST_TTR_MS));
+        let max_delay = self.check("limits.max_delay", rules::duration(&raw.max_delay, 1, MAX_DURATION_MS));
+        let max_body = self.check("limits.max_body", rules::size(&raw.max_body, 1, MAX_BODY_BYTES));
+        let max_ttr = self.check("limits.max_ttr", rules::duration(&raw.max_ttr, 1, MAX_TTR_MS));
         let least = max_body.unwrap_or(1);
         let inbound = if raw.max_inbound_bytes.is_empty() {
-            Ok(least.max(USUAL_INBOUND))
+            Ok(least.max(DEFAULT_INBOUND_BYTES))
         } else {
-            rules::size(&raw.max_inbound_bytes, least, LARGEST_INBOUND).map_err(at_least_a_body)
+            rules::size(&raw.max_inbound_bytes, least, MAX_INBOUND_BYTES).map_err(at_least_a_body)
         };
         let max_inbound_bytes = self.check("limits.max_inbound_bytes", inbound);
         Some(Limits {
@@ -139,7 +139,7 @@ impl Resolver<'_> {
         let retry_ms = self.retry(&["delivery", "retry"], &raw.retry, limits);
         let max_late = match raw.max_late.trim() {
             "" => Some(None),
-            text => self.check("delivery.max_late", rules::duration(text, 0, LONGEST_MS)).map(Some),
+            text => self.check("delivery.max_late", rules::duration(text, 0, MAX_DURATION_MS)).map(Some),
         };
         self.check("delivery.dead", rules::printable(&raw.dead));
         for (name, broker) in brokers {
@@ -159,8 +159,8 @@ impl Resolver<'_> {
         for name in brokers.keys() {
             self.check_not_read("delivery.dead", &raw.dead, name, brokers, ingests);
         }
-        let dead_retention = self.check("delivery.dead_retention", rules::duration(&raw.dead_retention, 0, LONGEST_MS));
-        let dedupe_window = self.check("delivery.dedupe_window", rules::duration(&raw.dedupe_window, 1000, LONGEST_MS));
+        let dead_retention = self.check("delivery.dead_retention", rules::duration(&raw.dead_retention, 0, MAX_DURATION_MS));
+        let dedupe_window = self.check("delivery.dedupe_window", rules::duration(&raw.dedupe_window, 1000, MAX_DURATION_MS));
         let least = limits.map_or(1, |limits| limits.max_body);
         let bytes = rules::size(&raw.max_in_flight_bytes, least, u64::MAX >> 11).map_err(at_least_a_body);
         let bytes = self.check("delivery.max_in_flight_bytes", bytes);
@@ -181,7 +181,7 @@ impl Resolver<'_> {
 
     /// A time to run, ms.
     pub(super) fn ttr(&mut self, path: &[&str], text: &str, limits: Option<&Limits>) -> Option<u32> {
-        let max_ms = limits.map_or(LONGEST_TTR_MS, |limits| limits.max_ttr_ms.into());
+        let max_ms = limits.map_or(MAX_TTR_MS, |limits| limits.max_ttr_ms.into());
         let beyond =
             |(message, hint): Wrong| (message, if hint.contains("at most") { format!("{hint}, or raise limits.max_ttr") } else { hint });
         let ms = self.check_at(path, rules::duration(text, 1, max_ms).map_err(beyond))?;
@@ -190,7 +190,7 @@ impl Resolver<'_> {
 
     /// The waits between attempts, ms.
     pub(super) fn retry(&mut self, path: &[&str], waits: &[String], limits: Option<&Limits>) -> Option<Vec<u64>> {
-        let steps: Vec<Option<u64>> = waits.iter().map(|wait| self.check_at(path, rules::duration(wait, 0, LONGEST_MS))).collect();
+        let steps: Vec<Option<u64>> = waits.iter().map(|wait| self.check_at(path, rules::duration(wait, 0, MAX_DURATION_MS))).collect();
         if let Some(most) = limits.map(|limits| limits.max_retries).filter(|most| steps.len() > *most) {
             let wrong = format!("{} steps, but limits.max_retries is {most}", steps.len());
             self.note_at(path, (wrong, "write fewer, or raise limits.max_retries".to_owned()));

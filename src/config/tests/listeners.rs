@@ -17,7 +17,7 @@ fn the_token_of_an_application_says_what_it_may() {
     let text = "[http]\nlisten = \"0.0.0.0:7464\"\n[http.tokens.app]\ntoken_file = \"TOKEN\"\nmay = [\"schedule\", \"consume\"]\n\
                 queues = [\"orders.*\", \"bills\"]\n[http.tokens.eye]\ntoken = \"see\"\nmay = [\"read\"]";
     let given = Given::least("").also("token", "hush\n");
-    given.write(&format!("{LEAST}\n{}", text.replace("TOKEN", &given.path("token").display().to_string())));
+    given.write(&format!("{MINIMAL_SETTINGS}\n{}", text.replace("TOKEN", &given.path("token").display().to_string())));
     let tokens = given.settings().http.tokens;
     let app = &tokens["app"];
     assert_eq!((app.secret.expose(), tokens["eye"].secret.expose()), ("hush", "see"));

@@ -18,18 +18,18 @@ use crate::http::account::Account;
 use crate::http::transfers::{HangUp, Transfer};
 
 /// The most bytes of a body that are read though its call did not.
-const REST: u64 = 64 << 10;
+const MAX_DRAIN_BYTES: u64 = 64 << 10;
 /// How long a client may take to send them.
-const REST_TIME: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// What a byte of a body takes in memory: as it came, as a job, and on its way to Redis.
-const OF_BYTE: usize = 3;
+const MEMORY_PER_BODY_BYTE: usize = 3;
 /// What a part of a body takes besides.
-const OF_PART: usize = 256;
+const PART_OVERHEAD_BYTES: usize = 256;
 
 /// A body of more bytes takes room of its own before it is read.
-const LARGE: usize = 64 << 10;
+const UNRESERVED_BODY_BYTES: usize = 64 << 10;
 /// The step of that room, where a client does not say how many bytes it sends.
-const STEP: usize = 1 << 20;
+const ROOM_STEP_BYTES: usize = 1 << 20;
 
 /// The body of a request. What a call does not read of it is in its [`Rest`].
 pub(super) struct AskedBody {
@@ -84,7 +84,7 @@ impl AskedBody {
                 account,
                 slot,
                 came: 0,
-                has_room_for: LARGE,
+                has_room_for: UNRESERVED_BODY_BYTES,
                 revoke: HangUp::default(),
                 revoked: None,
                 waiting: None,
@@ -109,7 +109,7 @@ impl Rest {
             Left::Held | Left::Unsent | Left::TooMuch => return false,
             Left::Body(body) => body,
         };
-        if body.size_hint().lower() > REST {
+        if body.size_hint().lower() > MAX_DRAIN_BYTES {
             return false;
         }
         let whole = async {
@@ -120,13 +120,13 @@ impl Rest {
                     Some(Err(_)) => return false,
                     Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
                 }
-                if bytes > REST {
+                if bytes > MAX_DRAIN_BYTES {
                     return false;
                 }
             }
         };
         self.slot.set_starved(true);
-        let is_whole = clock::timeout(REST_TIME, whole).await.unwrap_or(false);
+        let is_whole = clock::timeout(DRAIN_TIMEOUT, whole).await.unwrap_or(false);
         self.slot.set_starved(false);
         is_whole
     }
@@ -154,12 +154,13 @@ impl hyper::body::Body for AskedBody {
                 other => return Poll::Ready(other.map(|read| read.map_err(Into::into))),
             };
             let more = frame.data_ref().map_or(0, Bytes::len);
-            let bytes = more * OF_BYTE + OF_PART;
+            let bytes = more * MEMORY_PER_BODY_BYTE + PART_OVERHEAD_BYTES;
             // All at once: bodies that each hold a part, and wait for the rest, would wait for each other.
             let whole = whole.map_or(0, |left| *came + left);
             *came += more;
-            let needed = if *came <= *has_room_for && whole <= *has_room_for { 0 } else { whole.max(came.next_multiple_of(STEP)) };
-            let room = needed.saturating_sub(if *has_room_for == LARGE { 0 } else { *has_room_for });
+            let needed =
+                if *came <= *has_room_for && whole <= *has_room_for { 0 } else { whole.max(came.next_multiple_of(ROOM_STEP_BYTES)) };
+            let room = needed.saturating_sub(if *has_room_for == UNRESERVED_BODY_BYTES { 0 } else { *has_room_for });
             *has_room_for = needed.max(*has_room_for);
             account.body_goes_on();
             if room == 0 && account.grow(bytes).is_ok() {
@@ -172,7 +173,7 @@ impl hyper::body::Body for AskedBody {
             }
             let waits = async move {
                 if room > 0 {
-                    account.take_body(room * OF_BYTE, &revoke).await?;
+                    account.take_body(room * MEMORY_PER_BODY_BYTE, &revoke).await?;
                 }
                 account.take(bytes).await
             };

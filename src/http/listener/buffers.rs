@@ -18,16 +18,16 @@ use super::slots::Slot;
 use crate::clock::{self, Instant};
 
 /// The most connections with buffers: each takes up to 32 KiB, so all take 32 MiB.
-pub(super) const BUFFERED_MAX: usize = 1024;
+pub(super) const MAX_BUFFERED_CONNECTIONS: usize = 1024;
 
 /// How often the connections that wait for buffers look for others that can give theirs back by now.
-const AGAIN: Duration = Duration::from_millis(250);
+const RECLAIM_INTERVAL: Duration = Duration::from_millis(250);
 /// A look that found none is not repeated within this time, however many connections come meanwhile.
-const PAUSE: Duration = Duration::from_millis(10);
+const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The most answers of a connection that keeps its buffers while others wait: its client sends requests without
 /// waiting for their answers.
-const ANSWERS_MAX: u32 = 8;
+const MAX_PIPELINED_ANSWERS: u32 = 8;
 
 /// The connections with buffers. Clones share them.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ struct Taken {
 #[derive(Debug)]
 struct Held {
     slot: Arc<Slot>,
-    /// When the connection was asked for them. Until [`AGAIN`] later, others are asked.
+    /// When the connection was asked for them. Until [`RECLAIM_INTERVAL`] later, others are asked.
     asked: Option<Instant>,
 }
 
@@ -73,7 +73,7 @@ pub(super) type Turn = Pin<Box<dyn Future<Output = Option<Buffered>> + Send>>;
 
 impl Default for Buffers {
     fn default() -> Buffers {
-        let free = Arc::new(Semaphore::new(BUFFERED_MAX));
+        let free = Arc::new(Semaphore::new(MAX_BUFFERED_CONNECTIONS));
         Buffers(Arc::new(Inner { free, waiting: AtomicUsize::new(0), taken: Mutex::default() }))
     }
 }
@@ -94,7 +94,7 @@ impl Buffers {
         Box::pin(async move {
             let mut permit = pin!(buffers.0.free.clone().acquire_owned());
             let permit = loop {
-                match clock::timeout(AGAIN, permit.as_mut()).await {
+                match clock::timeout(RECLAIM_INTERVAL, permit.as_mut()).await {
                     Some(permit) => break permit.ok()?,
                     // A call that ran may wait for its client by now.
                     None => buffers.make_room(buffers.0.waiting.load(Ordering::Relaxed)),
@@ -108,12 +108,12 @@ impl Buffers {
     /// Makes so many connections give their buffers back: those that have waited the longest for their clients.
     fn make_room(&self, count: usize) {
         let mut taken = self.0.taken.lock();
-        if taken.none.is_some_and(|none| clock::now().saturating_duration_since(none) < PAUSE) {
+        if taken.none.is_some_and(|none| clock::now().saturating_duration_since(none) < MIN_SCAN_INTERVAL) {
             return;
         }
         // A call that runs keeps its buffers, unless its client is slow.
         let now = clock::now();
-        let is_asked = |held: &Held| held.asked.is_some_and(|asked| now.saturating_duration_since(asked) < AGAIN);
+        let is_asked = |held: &Held| held.asked.is_some_and(|asked| now.saturating_duration_since(asked) < RECLAIM_INTERVAL);
         let oldest = taken.by_age.values_mut().filter(|held| !is_asked(held) && held.slot.may_yield()).take(count);
         let asked = oldest.map(|held| held.ask(now)).count();
         if asked < count {
@@ -164,7 +164,7 @@ impl Buffered {
     pub(super) fn answered(&mut self) -> bool {
         self.answers = self.answers.saturating_add(1);
         self.has_written = false;
-        self.answers >= ANSWERS_MAX && self.has_waiting()
+        self.answers >= MAX_PIPELINED_ANSWERS && self.has_waiting()
     }
 
     fn has_waiting(&self) -> bool {
@@ -226,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_connection_that_has_waited_the_longest_gives_its_buffers_back() {
-        let (buffers, slots, other) = (Buffers::default(), slots(BUFFERED_MAX), &slots(1)[0]);
+        let (buffers, slots, other) = (Buffers::default(), slots(MAX_BUFFERED_CONNECTIONS), &slots(1)[0]);
         let mut held: Vec<_> = slots.iter().map(|slot| buffers.try_take(slot).unwrap()).collect();
         assert!(buffers.try_take(other).is_none());
         let _call = BusyGuard::new(&slots[0]);
@@ -238,9 +238,9 @@ mod tests {
         assert!(turn.await.is_some());
         held[3].offer();
         assert_eq!(yielding(&slots), [0; 0], "nobody waits");
-        assert!((0..ANSWERS_MAX * 2).all(|_| !held[3].answered()));
+        assert!((0..MAX_PIPELINED_ANSWERS * 2).all(|_| !held[3].answered()));
         let _turn = buffers.turn(other);
-        let ends: Vec<bool> = (0..ANSWERS_MAX).map(|_| held[4].answered()).collect();
+        let ends: Vec<bool> = (0..MAX_PIPELINED_ANSWERS).map(|_| held[4].answered()).collect();
         assert_eq!(ends.iter().position(|ends| *ends), Some(7), "others wait");
         drop(held);
         assert!(buffers.0.taken.lock().by_age.is_empty());
@@ -248,14 +248,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn while_some_wait_a_connection_that_waits_for_its_client_offers_its_buffers_once() {
-        let (buffers, slots, others) = (Buffers::default(), slots(BUFFERED_MAX), &slots(2));
+        let (buffers, slots, others) = (Buffers::default(), slots(MAX_BUFFERED_CONNECTIONS), &slots(2));
         let calls: Vec<_> = slots.iter().map(BusyGuard::new).collect();
         let held: Vec<_> = slots.iter().map(|slot| buffers.try_take(slot).unwrap()).collect();
         let mut turns: Vec<_> = others.iter().map(|slot| buffers.turn(slot)).collect();
         assert_eq!(yielding(&slots), [0; 0]);
         drop(calls);
         // Those that wait look again, for as many as wait.
-        assert!(clock::timeout(AGAIN * 3 / 2, turns.remove(0)).await.is_none());
+        assert!(clock::timeout(RECLAIM_INTERVAL * 3 / 2, turns.remove(0)).await.is_none());
         assert_eq!(yielding(&slots), [0, 1]);
         held[5].offer();
         held[5].offer();

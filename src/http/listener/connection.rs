@@ -22,7 +22,7 @@ pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a connection that ends goes on to take what its client still sends. A socket that is closed
 /// with unread bytes is reset, and the answer may be lost with it.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -226,7 +226,7 @@ impl AsyncWrite for TimedIo {
             if !self.slot.is_unread() {
                 return Poll::Ready(Ok(()));
             }
-            self.linger = Some(Box::pin(clock::sleep(LINGER)));
+            self.linger = Some(Box::pin(clock::sleep(LINGER_TIMEOUT)));
         }
         if self.poll_ignore(context).is_ready() {
             return Poll::Ready(Ok(()));

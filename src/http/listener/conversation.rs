@@ -30,20 +30,20 @@ use crate::http::account::{Account, Memory};
 use crate::http::{Problem, later};
 
 /// How long a client may take to send the head of a request, or to begin the next one.
-pub(super) const HEAD: Duration = Duration::from_secs(30);
+pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest head of a request, in bytes.
-const HEAD_BYTES: usize = 16 << 10;
+const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The most bytes of an answer that the kernel buffers for its client. The kernel's own limit is
 /// megabytes a connection, which count as memory of the container: clients that send requests and
 /// never read would fill it.
-const SEND_BYTES: usize = 64 << 10;
+const SEND_BUFFER_BYTES: usize = 64 << 10;
 
 /// Sets what a connection needs.
 pub(super) fn prepare(stream: &TcpStream) {
     // Answers are written whole: delaying small packets gains nothing.
     let _ = stream.set_nodelay(true);
     // The connection also works without it.
-    let _ = rustix::net::sockopt::set_socket_send_buffer_size(stream, SEND_BYTES);
+    let _ = rustix::net::sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER_BYTES);
 }
 
 /// Answers the requests of one connection until it ends, or at `shutdown` after the current
@@ -84,7 +84,7 @@ async fn begins(io: &mut TimedIo, has_answer: bool, shutdown: &CancellationToken
     tokio::select! {
         // A request that came before the shutdown is answered.
         biased;
-        begins = async { io.readable(HEAD).await && io.buffered().await.is_ok() } => begins,
+        begins = async { io.readable(HEAD_TIMEOUT).await && io.buffered().await.is_ok() } => begins,
         () = shutdown.cancelled() => false,
     }
 }
@@ -104,7 +104,7 @@ async fn talk(io: TimedIo, answer: Option<Answer>, calls: &Calls, shutdown: &Can
         let (calls, waiting, answer) = (calls.clone(), waiting.clone(), Mutex::new(answer));
         let service = service_fn(move |request| calls.call(request, answer.lock().take(), waiting.clone()));
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);
         http.serve_connection(TokioIo::new(io), service)
     };
     let (mut stopped, mut hung_up) = (pin!(shutdown.cancelled()), pin!(calls.slot.hang_up().notified()));

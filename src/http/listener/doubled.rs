@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::http::Problem;
 
-static ONCE: [HeaderName; 7] = [
+static SINGLETON_HEADERS: [HeaderName; 7] = [
     header::HOST,
     header::AUTHORIZATION,
     header::CONTENT_TYPE,
@@ -20,7 +20,7 @@ static ONCE: [HeaderName; 7] = [
 
 /// Passes a request on, unless it has one of these headers twice.
 pub(super) async fn refuse(request: Request, next: Next) -> Response {
-    let doubled = ONCE.iter().find(|name| request.headers().get_all(*name).iter().nth(1).is_some());
+    let doubled = SINGLETON_HEADERS.iter().find(|name| request.headers().get_all(*name).iter().nth(1).is_some());
     match doubled {
         None => next.run(request).await,
         Some(name) => Problem::bad(format!("the request has the header `{name}` twice: send it once")).into_response(),

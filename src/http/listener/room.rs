@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::CONSUMERS_MAX;
+use super::MAX_CONSUMER_CONNECTIONS;
 use super::buffers::Buffers;
 
 /// The most files that are kept for everything else; of few files, half.
-const RESERVE: u64 = 2048;
+const RESERVED_FILES: u64 = 2048;
 /// The most files of a listener that others never take.
-const OWN: u64 = 32;
+const MAX_OWN_FILES: u64 = 32;
 /// The listeners: probes, admin API, and the two of `[compat]`.
-const LISTENERS: u64 = 4;
+const LISTENER_COUNT: u64 = 4;
 /// No kernel gives a process more by default.
-const FILES_MAX: u64 = 1 << 20;
+const MAX_FILES: u64 = 1 << 20;
 
 /// The room of all listeners. Clones share it.
 #[derive(Debug, Clone)]
@@ -39,8 +39,8 @@ impl Room {
     #[must_use]
     pub fn of_system() -> Room {
         let limit = getrlimit(Resource::Nofile);
-        let most = limit.maximum.unwrap_or(FILES_MAX).min(FILES_MAX);
-        let now = limit.current.unwrap_or(FILES_MAX);
+        let most = limit.maximum.unwrap_or(MAX_FILES).min(MAX_FILES);
+        let now = limit.current.unwrap_or(MAX_FILES);
         if now >= most || setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit }).is_err() {
             return Room::of(now);
         }
@@ -49,8 +49,8 @@ impl Room {
 
     /// The room within so many files.
     pub(super) fn of(files: u64) -> Room {
-        let own = (files / 32).min(OWN);
-        let places = files - (files / 2).min(RESERVE) - own * LISTENERS;
+        let own = (files / 32).min(MAX_OWN_FILES);
+        let places = files - (files / 2).min(RESERVED_FILES) - own * LISTENER_COUNT;
         let count = |files| usize::try_from(files).unwrap_or(usize::MAX);
         Room(Arc::new(Inner { own: count(own), places: count(places), taken: AtomicUsize::new(0) }), Buffers::default())
     }
@@ -92,7 +92,7 @@ impl Room {
 impl Default for Room {
     /// Room for every listener's own limit.
     fn default() -> Room {
-        Room::of(LISTENERS * CONSUMERS_MAX as u64 + RESERVE * 2)
+        Room::of(LISTENER_COUNT * MAX_CONSUMER_CONNECTIONS as u64 + RESERVED_FILES * 2)
     }
 }
 
@@ -110,9 +110,9 @@ mod tests {
     fn half_of_few_files_and_enough_of_many_are_kept_for_the_rest() {
         let of = |files| (Room::of(files).0.places, Room::of(files).own());
         assert_eq!([of(64), of(1024), of(20_000)], [(24, 2), (384, 32), (17_824, 32)]);
-        for files in [0, 1, 31, 64, 1000, 4096, 20_000, FILES_MAX] {
+        for files in [0, 1, 31, 64, 1000, 4096, 20_000, MAX_FILES] {
             let (places, own) = of(files);
-            assert!(places as u64 + own as u64 * LISTENERS + (files / 2).min(RESERVE) <= files, "{files}");
+            assert!(places as u64 + own as u64 * LISTENER_COUNT + (files / 2).min(RESERVED_FILES) <= files, "{files}");
         }
     }
 

@@ -16,11 +16,11 @@ use crate::clock::{self, Instant};
 use crate::http::transfers::HangUp;
 
 /// The most connections.
-pub(super) const CONNECTIONS_MAX: usize = 512;
+pub(super) const MAX_CONNECTIONS: usize = 512;
 
 /// How long a client may send or read nothing of a request or an answer that is under way, while others
 /// need the buffers of its connection.
-pub(super) const SLOW: Duration = Duration::from_millis(500);
+pub(super) const STALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The state of a connection, as reported by its task.
 #[derive(Debug)]
@@ -118,10 +118,10 @@ impl Slot {
         }
     }
 
-    /// Whether the client has sent nothing of a request, or read nothing of an answer, for [`SLOW`].
+    /// Whether the client has sent nothing of a request, or read nothing of an answer, for [`STALL_TIMEOUT`].
     pub(super) fn is_slow(&self) -> bool {
         let is_under_way = [&self.stuck, &self.starved, &self.partial].iter().any(|flag| flag.load(Ordering::Relaxed));
-        is_under_way && clock::now().saturating_duration_since(*self.moved.lock()) >= SLOW
+        is_under_way && clock::now().saturating_duration_since(*self.moved.lock()) >= STALL_TIMEOUT
     }
 
     /// Whether the connection waits for its next request, and nothing of the last one is under way.
@@ -264,10 +264,10 @@ impl Slots {
 mod tests {
     use super::*;
 
-    const CONNECTIONS_PER_PEER: usize = CONNECTIONS_MAX / 2;
+    const MAX_CONNECTIONS_PER_PEER: usize = MAX_CONNECTIONS / 2;
 
-    const CROWD: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
-    const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+    const CROWD_PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER_PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
     struct Table(Slots, tokio::task::JoinSet<()>);
 
@@ -285,13 +285,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_at_its_limit_loses_its_least_recent_connection() {
-        let mut table = Table(Slots::new(CONNECTIONS_MAX, CONNECTIONS_PER_PEER, Room::default()), tokio::task::JoinSet::new());
-        let other = table.add(OTHER);
-        let crowd: Vec<_> = (0..CONNECTIONS_PER_PEER).map(|_| table.add(CROWD)).collect();
+        let mut table = Table(Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()), tokio::task::JoinSet::new());
+        let other = table.add(OTHER_PEER);
+        let crowd: Vec<_> = (0..MAX_CONNECTIONS_PER_PEER).map(|_| table.add(CROWD_PEER)).collect();
         drop(BusyGuard::new(&crowd[0]));
         let working = BusyGuard::new(&crowd[1]);
         for _ in 0..2 {
-            table.add(CROWD);
+            table.add(CROWD_PEER);
         }
         let left: Vec<usize> = (0..5).filter(|n| table.has(&crowd[*n])).collect();
         assert_eq!((left, table.has(&other)), (vec![0, 1, 4], true));
@@ -299,18 +299,18 @@ mod tests {
         crowd[1].set_stuck(true);
         crowd[2..].iter().for_each(|slot| drop(BusyGuard::new(slot)));
         drop(BusyGuard::new(&crowd[0]));
-        table.add(CROWD);
+        table.add(CROWD_PEER);
         assert!(!table.has(&crowd[1]) && table.has(&crowd[0]));
         drop(working);
     }
 
     #[tokio::test]
     async fn a_peer_at_its_limit_with_busy_connections_gets_no_more() {
-        let mut table = Table(Slots::new(CONNECTIONS_MAX, CONNECTIONS_PER_PEER, Room::default()), tokio::task::JoinSet::new());
-        let other = table.add(OTHER);
-        let _works: Vec<BusyGuard> = (0..CONNECTIONS_PER_PEER).map(|_| BusyGuard::new(&table.add(CROWD))).collect();
-        for _ in 0..CONNECTIONS_MAX {
-            let one_more = table.add(CROWD);
+        let mut table = Table(Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()), tokio::task::JoinSet::new());
+        let other = table.add(OTHER_PEER);
+        let _works: Vec<BusyGuard> = (0..MAX_CONNECTIONS_PER_PEER).map(|_| BusyGuard::new(&table.add(CROWD_PEER))).collect();
+        for _ in 0..MAX_CONNECTIONS {
+            let one_more = table.add(CROWD_PEER);
             assert!(!table.has(&one_more));
         }
         assert!(table.has(&other) && table.0.has_room());
@@ -318,15 +318,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_busy_connection_is_never_closed_for_a_new_one() {
-        let mut table = Table(Slots::new(CONNECTIONS_MAX, CONNECTIONS_PER_PEER, Room::default()), tokio::task::JoinSet::new());
+        let mut table = Table(Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()), tokio::task::JoinSet::new());
         let mut works = Vec::new();
-        let waits = table.add(OTHER);
-        for n in 1..CONNECTIONS_MAX {
+        let waits = table.add(OTHER_PEER);
+        for n in 1..MAX_CONNECTIONS {
             let peer = IpAddr::V4(std::net::Ipv4Addr::from(u32::try_from(n).unwrap() % 5));
             works.push(BusyGuard::new(&table.add(peer)));
         }
         assert!(table.0.has_room());
-        let newest = table.add(CROWD);
+        let newest = table.add(CROWD_PEER);
         assert!(!table.has(&waits) && table.has(&newest));
         works.push(BusyGuard::new(&newest));
         assert!(!table.0.has_room(), "all are busy");
@@ -337,28 +337,28 @@ mod tests {
     #[tokio::test]
     async fn a_connection_that_waits_for_buffers_is_the_last_that_is_closed() {
         let mut table = Table(Slots::new(3, 3, Room::default()), tokio::task::JoinSet::new());
-        let [first, second, third] = [(); 3].map(|()| table.add(CROWD));
+        let [first, second, third] = [(); 3].map(|()| table.add(CROWD_PEER));
         first.set_queued(true);
-        table.add(OTHER);
+        table.add(OTHER_PEER);
         assert_eq!([&first, &second, &third].map(|slot| table.has(slot)), [true, false, true]);
     }
 
     #[tokio::test]
     async fn listeners_that_share_their_room_leave_each_other_some() {
         let room = Room::of(64);
-        let table = || Table(Slots::new(CONNECTIONS_MAX, CONNECTIONS_MAX, room.clone()), tokio::task::JoinSet::new());
+        let table = || Table(Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS, room.clone()), tokio::task::JoinSet::new());
         let (mut one, mut other) = (table(), table());
         let mut works = Vec::new();
         while one.0.has_room() {
-            works.push(BusyGuard::new(&one.add(CROWD)));
+            works.push(BusyGuard::new(&one.add(CROWD_PEER)));
         }
         assert_eq!(works.len(), room.most());
-        works.extend((0..room.own()).map(|_| BusyGuard::new(&other.add(OTHER))));
+        works.extend((0..room.own()).map(|_| BusyGuard::new(&other.add(OTHER_PEER))));
         assert!(!other.0.has_room(), "all are busy");
-        let refused = other.add(OTHER);
+        let refused = other.add(OTHER_PEER);
         assert!(!other.has(&refused));
         works.pop();
-        let newest = other.add(OTHER);
+        let newest = other.add(OTHER_PEER);
         assert!(other.has(&newest), "one that waits for its client is closed for it");
     }
 }

@@ -14,11 +14,11 @@ use axum::response::Response;
 
 use super::connection::TimedIo;
 use super::slots::BusyGuard;
-use crate::http::later::Later;
+use crate::http::later::DeferredResponse;
 
 /// A call that waits for its answer. Dropped, the call ends.
 pub(super) struct Waiting {
-    answer: Later,
+    answer: DeferredResponse,
     head: Head,
     work: BusyGuard,
     /// A part of the request is not read: the connection ends with the answer.
@@ -35,7 +35,7 @@ pub(super) struct Answer {
 }
 
 impl Waiting {
-    pub(super) fn new(answer: Later, head: Head, work: BusyGuard, is_last: bool) -> Self {
+    pub(super) fn new(answer: DeferredResponse, head: Head, work: BusyGuard, is_last: bool) -> Self {
         Waiting { answer, head, work, is_last }
     }
 

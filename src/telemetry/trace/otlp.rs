@@ -15,18 +15,18 @@ use super::{About, TRACEPARENT, TRACESTATE, TraceError};
 use crate::config::Mask;
 
 /// The variables that set an endpoint: without one there are no spans.
-const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+const ENDPOINT_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 /// How long the export of the last spans may take at the end.
-const LAST: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes spans. Clones share the exporter.
 #[derive(Debug, Clone, Default)]
 pub struct Traces {
-    made: Option<Made>,
+    made: Option<TracePipeline>,
 }
 
 #[derive(Debug, Clone)]
-struct Made {
+struct TracePipeline {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
 }
@@ -40,7 +40,7 @@ pub struct Span {
 
 /// What the exporter says, without the secrets of the endpoints.
 fn without_endpoints(error: &str) -> String {
-    let endpoints: Vec<String> = ENDPOINTS.into_iter().filter_map(|name| std::env::var(name).ok()).collect();
+    let endpoints: Vec<String> = ENDPOINT_VARIABLES.into_iter().filter_map(|name| std::env::var(name).ok()).collect();
     Mask::of(endpoints.iter().map(String::as_str)).over(error)
 }
 
@@ -53,7 +53,7 @@ impl Traces {
     /// The endpoint is not valid.
     pub fn from_environment() -> Result<Self, TraceError> {
         let named = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        if !ENDPOINTS.into_iter().any(named) {
+        if !ENDPOINT_VARIABLES.into_iter().any(named) {
             return Ok(Traces::default());
         }
         let exporter = SpanExporter::builder().with_tonic().build().map_err(|error| TraceError(without_endpoints(&error.to_string())))?;
@@ -64,7 +64,7 @@ impl Traces {
         let resource = resource.with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build();
         let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
         let tracer = provider.tracer("dwell");
-        Ok(Traces { made: Some(Made { provider, tracer }) })
+        Ok(Traces { made: Some(TracePipeline { provider, tracer }) })
     }
 
     /// The span of a request: from its receipt until it is applied.
@@ -105,7 +105,7 @@ impl Traces {
     pub async fn stop(self) {
         let Some(made) = self.made else { return };
         // It waits for the exporter, which needs this runtime.
-        let last = tokio::task::spawn_blocking(move || made.provider.shutdown_with_timeout(LAST)).await;
+        let last = tokio::task::spawn_blocking(move || made.provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT)).await;
         if let Ok(Err(error)) = last {
             tracing::warn!(%error, "the last spans could not be exported");
         }

@@ -12,13 +12,13 @@ use super::Failure;
 use dwell::clock;
 
 /// The most publications of a producer without a confirm.
-const WINDOW: usize = 2048;
+const WINDOW_PUBLICATIONS: usize = 2048;
 /// The most publications handed over at once.
-const CHUNK: usize = 256;
+const CHUNK_PUBLICATIONS: usize = 256;
 /// The most bytes without a confirm, roughly: NATS refuses more than 128 MiB of unwritten data.
 const WINDOW_BYTES: usize = 32 << 20;
 /// How long a confirm may take.
-const CONFIRM: Duration = Duration::from_secs(15);
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Publishes with confirms, many at a time.
 pub struct Producer {
@@ -31,20 +31,20 @@ pub struct Producer {
 impl Producer {
     /// Connects.
     pub async fn open(broker: &BrokerConfig) -> Result<Self, Failure> {
-        let (sink, outcomes) = broker.sink(CONFIRM).await?;
+        let (sink, outcomes) = broker.sink(CONFIRM_TIMEOUT).await?;
         Ok(Producer { sink, outcomes, next: 0, open: 0 })
     }
 
     /// Publishes in order. Returns once the broker client has all of them; the last confirms may be
     /// outstanding.
     pub async fn send(&mut self, to: &Destination, messages: impl IntoIterator<Item = Message>) -> Result<(), Failure> {
-        let (mut chunk, mut most) = (Vec::with_capacity(CHUNK), WINDOW);
+        let (mut chunk, mut most) = (Vec::with_capacity(CHUNK_PUBLICATIONS), WINDOW_PUBLICATIONS);
         for message in messages {
             // The largest body so far limits the window.
             most = most.min((WINDOW_BYTES / message.body.len().max(1)).max(2));
             chunk.push(Publication { token: self.next, to: to.clone(), message, dedupe_id: String::new(), deadline: None });
             self.next += 1;
-            if chunk.len() >= CHUNK.min(most / 2) {
+            if chunk.len() >= CHUNK_PUBLICATIONS.min(most / 2) {
                 self.hand_over(std::mem::take(&mut chunk), most).await?;
             }
         }

@@ -9,7 +9,7 @@ use super::server::{Server, ServerKind};
 use super::{ServerError, find};
 
 /// The log line of a broker that serves. Other lines below a warning are not logged.
-const STARTED: &str = "Kafka Server started";
+const START_LOG_LINE: &str = "Kafka Server started";
 
 /// The options of a private Kafka. Default: no credentials, one partition a topic, no automatic
 /// topics, messages up to 4 MiB.
@@ -38,7 +38,7 @@ impl ServerKind for Kafka {
     /// Ready once the log says so. Each start begins a new log.
     async fn probe(&self, _: u16, dir: &Path, _: u32) -> Probe {
         match tokio::fs::read_to_string(dir.join("log")).await {
-            Ok(text) if text.contains(STARTED) => Probe::Ready,
+            Ok(text) if text.contains(START_LOG_LINE) => Probe::Ready,
             _ => Probe::NotYet,
         }
     }

@@ -15,7 +15,7 @@ use super::{ServerError, TIMEOUT};
 use dwell::clock;
 
 /// The interval between two checks of a condition.
-const POLL: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The result of one readiness check.
 pub enum Probe {
@@ -96,7 +96,7 @@ impl Process {
             loop {
                 let pid = self.spawn()?;
                 let ended = loop {
-                    clock::sleep(POLL).await;
+                    clock::sleep(POLL_INTERVAL).await;
                     if let Some(status) = self.ended()? {
                         break status;
                     }
@@ -142,7 +142,7 @@ impl Process {
                 if let Some(status) = self.ended()? {
                     return Ok(Some(status));
                 }
-                clock::sleep(POLL).await;
+                clock::sleep(POLL_INTERVAL).await;
             }
         })
         .await;

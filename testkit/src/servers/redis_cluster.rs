@@ -6,7 +6,7 @@ use dwell::clock;
 
 use super::port::Port;
 use super::redis::{RedisOptions, RedisServer};
-use super::{POLL, ServerError, until};
+use super::{POLL_INTERVAL, ServerError, until};
 
 /// The number of masters, and of replicas.
 const MASTERS: usize = 3;
@@ -17,7 +17,7 @@ const NODE_TIMEOUT: &str = "2000";
 /// How long the nodes try a failover that was ordered, and a margin.
 const FAILOVER: Duration = Duration::from_secs(6);
 /// The number of keys that move together.
-const KEYS_AT_ONCE: &str = "50";
+const KEYS_PER_MOVE: &str = "50";
 
 /// A private Redis Cluster. Its nodes are killed when the value is dropped.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ impl RedisCluster {
         target.order(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id]).await?;
         source.order(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]).await?;
         loop {
-            let keys = source.order(&["CLUSTER", "GETKEYSINSLOT", &slot, KEYS_AT_ONCE]).await?;
+            let keys = source.order(&["CLUSTER", "GETKEYSINSLOT", &slot, KEYS_PER_MOVE]).await?;
             let keys: Vec<&str> = keys.iter().map(String::as_str).filter(|key| !key.is_empty()).collect();
             if keys.is_empty() {
                 break;
@@ -182,7 +182,7 @@ impl RedisCluster {
         };
         let is_over = async || {
             while !is_master(replica).await || is_master(master).await {
-                clock::sleep(POLL).await;
+                clock::sleep(POLL_INTERVAL).await;
             }
         };
         // The nodes give a failover up that takes too long.

@@ -11,7 +11,7 @@ use super::{ServerError, find, until};
 /// The name of the master.
 const MASTER: &str = "mymaster";
 /// The time after which a silent master counts as failed, ms.
-const DOWN_AFTER: u32 = 1500;
+const DOWN_AFTER_MS: u32 = 1500;
 /// The longest failover, ms. The next one by the sentinels begins at the earliest after twice this
 /// time.
 const FAILOVER: u32 = 10_000;
@@ -83,7 +83,7 @@ impl RedisSentinel {
             let mut process = Process::new("redis-sentinel", options.program.clone().map_or_else(find::redis_server, Ok)?)?;
             let file = process.dir().join("sentinel.conf");
             let mut lines = format!(
-                "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {port} 2\nsentinel down-after-milliseconds {MASTER} {DOWN_AFTER}\n\
+                "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {port} 2\nsentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}\n\
                  sentinel failover-timeout {MASTER} {failover_ms}\nsentinel parallel-syncs {MASTER} 1\n",
                 process.port(),
                 process.dir().display(),

@@ -9,7 +9,7 @@ use dwell_connectors::memory::Fault;
 use super::environment::{Environment, attempt, attempts, late_ms, request, to};
 
 /// Two readings of one clock, each cut to ms.
-const CUT_MS: i64 = 2;
+const ROUNDING_TOLERANCE_MS: i64 = 2;
 
 #[tokio::test]
 async fn every_job_arrives_once_as_it_was_and_none_early() {
@@ -26,7 +26,7 @@ async fn every_job_arrives_once_as_it_was_and_none_early() {
         assert_eq!(message.body, format!("job-{n}"));
         assert_eq!(message.headers.text("delayed-id"), Some(format!("job-{n}").as_str()));
         assert_eq!((attempt(message), message.headers.text("delay-for"), message.headers.text("delay-target")), (1, None, None));
-        assert!(late_ms(message) >= -CUT_MS, "{} ms early", -late_ms(message));
+        assert!(late_ms(message) >= -ROUNDING_TOLERANCE_MS, "{} ms early", -late_ms(message));
     }
     assert_eq!(env.metric(r#"dwell_publish_total{broker="main",outcome="confirmed"}"#), 500.0);
     assert_eq!(env.metric(r#"dwell_ingest_total{ingest="main",result="scheduled"}"#), 500.0);
@@ -42,7 +42,7 @@ async fn a_job_is_retried_by_its_array_and_then_dead_with_its_last_error() {
     let tries = env.broker.published("orders.a");
     assert_eq!(attempts(&tries), [1, 2, 3]);
     let gaps: Vec<i64> = tries.windows(2).map(|pair| pair[1].timestamp_ms.unwrap() - pair[0].timestamp_ms.unwrap()).collect();
-    assert!(gaps[0] >= 60 - CUT_MS && gaps[1] >= 90 - CUT_MS, "{gaps:?}");
+    assert!(gaps[0] >= 60 - ROUNDING_TOLERANCE_MS && gaps[1] >= 90 - ROUNDING_TOLERANCE_MS, "{gaps:?}");
     assert!(env.broker.dedupe_ids("orders.a").windows(2).all(|pair| pair[0] == pair[1]), "a broker that drops repeats would drop these");
 
     assert_eq!((dead.body.as_ref(), attempt(&dead)), (&b"x"[..], 3));

@@ -8,12 +8,12 @@ use dwell_connectors::{ErrorKind, Message};
 use super::environment::{ALL, Environment, attempts, late_ms, request};
 use crate::support::wait_until;
 
-const COUNT: usize = 2000;
+const JOB_COUNT: usize = 2000;
 
 /// Jobs of which one is due every other ms, so that at any time a few are claimed and not due yet;
 /// once a part of them has arrived.
 async fn underway(env: &Environment) {
-    for n in 0..COUNT {
+    for n in 0..JOB_COUNT {
         env.send(request(&format!("job-{n}"), &format!("{}ms", 8000 + 2 * n)));
     }
     env.taken().await;
@@ -22,15 +22,15 @@ async fn underway(env: &Environment) {
 
 /// Not all has arrived: the machine was fast enough for the test.
 fn there_is_more(env: &Environment) {
-    assert!(env.broker.published("orders.a").len() < COUNT, "it came too late to show anything");
+    assert!(env.broker.published("orders.a").len() < JOB_COUNT, "it came too late to show anything");
 }
 
 /// What came in the end: each job, none early; and nobody had to take one over.
 async fn all_came(env: &Environment) -> Vec<Message> {
-    env.arrived("orders.a", COUNT).await;
+    env.arrived("orders.a", JOB_COUNT).await;
     assert_eq!(env.until_empty().await, 0);
     let came = env.broker.published("orders.a");
-    assert_eq!(came.iter().map(|message| &message.body).collect::<BTreeSet<_>>().len(), COUNT);
+    assert_eq!(came.iter().map(|message| &message.body).collect::<BTreeSet<_>>().len(), JOB_COUNT);
     assert!(came.iter().all(|message| late_ms(message) >= 0));
     assert_eq!(env.metric(r#"dwell_possible_duplicates_total{cause="rescued"}"#), 0.0);
     came
@@ -45,7 +45,7 @@ async fn they_are_given_back_when_the_instance_stops() {
     let store = env.store().await;
     assert_eq!(store.reader.counts(&[]).await.unwrap().reserved.iter().sum::<u64>(), 0);
     env.run(ALL).await;
-    assert_eq!(attempts(&all_came(&env).await), [1; COUNT]);
+    assert_eq!(attempts(&all_came(&env).await), [1; JOB_COUNT]);
 }
 
 #[tokio::test]

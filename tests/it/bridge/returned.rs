@@ -13,14 +13,14 @@ use super::environment::{ALL, Environment, request};
 use crate::support::{DEADLINE, wait_until};
 
 /// More rounds than any loop may go.
-const MANY: usize = 100;
+const MAX_ROUNDS: usize = 100;
 
-/// Brings what comes on this topic back into the ingest, as a binding or a mirror does; [`MANY`]
+/// Brings what comes on this topic back into the ingest, as a binding or a mirror does; [`MAX_ROUNDS`]
 /// times at most.
 fn leads_back(broker: &Broker, topic: &'static str) -> tokio::task::JoinHandle<()> {
     let broker = broker.clone();
     tokio::spawn(async move {
-        for round in 0..MANY {
+        for round in 0..MAX_ROUNDS {
             let message = broker.wait_published(topic, round + 1, DEADLINE).await.remove(round);
             broker.publish("delay.in", message);
         }
@@ -34,7 +34,7 @@ async fn a_rejected_request_that_goes_round_is_kept_among_the_dead() {
     env.send(request("x", "soon").with_header("shop", "7"));
     wait_until("the loop ends, or does not", async || {
         let rounds = env.broker.published("delay.rejected").len();
-        (rounds >= MANY || !env.broker.published("delay.dead").is_empty()).then_some(())
+        (rounds >= MAX_ROUNDS || !env.broker.published("delay.dead").is_empty()).then_some(())
     })
     .await;
     // One rejection, what is kept, and its dead letter, which came back too.

@@ -13,7 +13,7 @@ use crate::support::wait_until;
 const PAUSED: &str = r#"dwell_target_paused{broker="main"}"#;
 const SILENT: Fault = Fault::Silent { landed: true };
 /// Far less than a publication waits for its confirm here, and far more than anything else takes.
-const SOON: Duration = Duration::from_secs(8);
+const SOON_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// An environment whose Redis holds these overdue jobs before it delivers.
 async fn overdue(set: &[(&str, &str)], jobs: impl IntoIterator<Item = dwell_connectors::Message>) -> Environment {
@@ -35,13 +35,13 @@ async fn a_target_that_never_answers_starves_no_other() {
     for n in 0..20 {
         env.send(to("orders.b", &format!("healthy-{n}"), "0"));
     }
-    let healthy = env.broker.wait_published("orders.b", 20, SOON).await;
+    let healthy = env.broker.wait_published("orders.b", 20, SOON_TIMEOUT).await;
     assert_eq!(attempts(&healthy), [1; 20]);
     assert_eq!(env.broker.published("orders.a").len(), 64, "it has half of the window");
     // One after the other, as they come: each finds a place at once.
     for n in 20..25 {
         env.send(to("orders.b", &format!("healthy-{n}"), "0"));
-        env.broker.wait_published("orders.b", n + 1, SOON).await;
+        env.broker.wait_published("orders.b", n + 1, SOON_TIMEOUT).await;
     }
     env.until_metric(PAUSED, 1.0).await;
 
@@ -68,7 +68,7 @@ async fn many_targets_that_never_answer_starve_none_that_does() {
     wait_until("they have all that they may have", async || (env.broker.unanswered() >= 112).then_some(())).await;
     for n in 1..6 {
         env.send(to("orders.b", &format!("healthy-{n}"), "0"));
-        env.broker.wait_published("orders.b", n + 1, SOON).await;
+        env.broker.wait_published("orders.b", n + 1, SOON_TIMEOUT).await;
     }
 }
 
@@ -176,7 +176,7 @@ async fn many_that_never_answer_and_each_differ_are_tried_by_few_in_the_end() {
     // Another pattern, never tried before.
     for n in 0..5 {
         env.send(to("replies", &format!("healthy-{n}"), "0"));
-        env.broker.wait_published("replies", n + 1, SOON).await;
+        env.broker.wait_published("replies", n + 1, SOON_TIMEOUT).await;
         wait_until("few of them are out", async || (env.broker.unanswered() <= 9).then_some(())).await;
     }
 }

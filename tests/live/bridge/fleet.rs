@@ -14,22 +14,22 @@ use crate::support::{redis_link, wait_until, wait_within};
 
 const JOBS: usize = 8000;
 /// Entries of instances that do nothing but live.
-const CROWD: usize = 200;
+const IDLE_INSTANCES: usize = 200;
 /// Far less than the 50 s between two polls of one among 201.
-const SOON: Duration = Duration::from_secs(20);
+const SOON_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Has 200 others live beside this instance, each entered so, and waits until it knows of them.
 async fn crowd(env: &Environment, dwell: &DwellServer, entry: impl Fn(usize) -> String) {
     let mut link = redis_link(env.redis.url()).await;
     let mut enter = redis::cmd("ZADD");
     enter.arg(format!("{}:instances", env.settings.redis.namespace));
-    for n in 0..CROWD {
+    for n in 0..IDLE_INSTANCES {
         enter.arg(clock::wall_ms() + 3_600_000).arg(entry(n));
     }
     enter.query_async::<()>(&mut link).await.unwrap();
     let log = dwell.dir().join("log");
     wait_within(SETTLE, "it knows of the others", async || {
-        std::fs::read_to_string(&log).unwrap().contains(&format!("\"instances\":{},", CROWD + 1)).then_some(())
+        std::fs::read_to_string(&log).unwrap().contains(&format!("\"instances\":{},", IDLE_INSTANCES + 1)).then_some(())
     })
     .await;
 }
@@ -42,7 +42,7 @@ async fn untold(env: &Environment, id: &str) {
 }
 
 async fn arrives_soon(env: &Environment, id: &str) {
-    wait_within(SOON, &format!("{id} arrives"), async || (env.ledger.lock().arrivals_of(id) == 1).then_some(())).await;
+    wait_within(SOON_TIMEOUT, &format!("{id} arrives"), async || (env.ledger.lock().arrivals_of(id) == 1).then_some(())).await;
 }
 
 #[tokio::test]

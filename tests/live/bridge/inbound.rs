@@ -13,9 +13,9 @@ use crate::support::{namespace, redis_link, wait_within};
 
 const TIMEOUT: Duration = Duration::from_secs(240);
 /// With the settings as they are by default.
-const MOST: u64 = 256 << 20;
+const MAX_RESIDENT_BYTES: u64 = 256 << 20;
 /// So long the memory has to stay as it is, until all is read that is going to be.
-const STILL: Duration = Duration::from_secs(3);
+const STEADY_DURATION: Duration = Duration::from_secs(3);
 
 /// Sends these while Redis is full, and says how much memory the instance took at most. Then there
 /// is room, and all of it has to be stored.
@@ -53,7 +53,7 @@ async fn peak(kind: BrokerKind, messages: Vec<Message>) -> u64 {
         if usage.peak_rss > peak {
             (peak, since) = (usage.peak_rss, clock::now());
         }
-        (since.elapsed() >= STILL).then_some(usage)
+        (since.elapsed() >= STEADY_DURATION).then_some(usage)
     })
     .await;
     most("0").await;
@@ -87,7 +87,7 @@ async fn send(broker: &BrokerConfig, messages: Vec<Message>) {
 
 fn within(peak: u64) {
     println!("{} MiB", peak >> 20);
-    assert!(peak <= MOST, "{} MiB", peak >> 20);
+    assert!(peak <= MAX_RESIDENT_BYTES, "{} MiB", peak >> 20);
 }
 
 #[tokio::test]

@@ -20,11 +20,11 @@ use crate::support::wait_within;
 const SETTINGS: &str = "redis.buckets = 64\ndelivery.max_in_flight = 200\ndelivery.publish_timeout = \"15s\"\n\
                         delivery.retry = [\"1s\", \"1s\", \"1s\", \"1s\", \"1s\", \"1s\"]";
 /// The jobs that an instance has in flight when it is killed or stopped.
-const CAUGHT: usize = 10;
+const MIN_IN_FLIGHT: usize = 10;
 
 /// How long an instance hears nothing while it is not stopped. It gives up its connection after six
 /// seconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STALL_DURATION: Duration = Duration::from_secs(5);
 
 /// An instance, and the proxy between it and NATS.
 struct Instance {
@@ -55,24 +55,24 @@ impl Instance {
             self.wire.set(Direction::Down, Flow::Stall);
             let stalled = Instant::now();
             let (mut seen, mut confirmed) = (HashSet::new(), vec![u64::MAX; others.len()]);
-            while stalled.elapsed() < PATIENCE {
+            while stalled.elapsed() < STALL_DURATION {
                 let (ids, now) = (claims.ids().await, confirmed_of(others).await);
                 let own = ids.intersection(&seen).count();
                 all.extend(ids.iter().cloned());
-                if own >= CAUGHT && now.iter().zip(&confirmed).all(|(now, before)| *now >= before.saturating_add(5)) {
+                if own >= MIN_IN_FLIGHT && now.iter().zip(&confirmed).all(|(now, before)| *now >= before.saturating_add(5)) {
                     self.dwell.freeze().unwrap();
                     let left = claims.ids().await;
                     // Once more: a claim that it had sent may have been read by Redis after the first
                     // look.
                     all.extend(claims.ids().await);
-                    if left.intersection(&seen).count() >= CAUGHT {
+                    if left.intersection(&seen).count() >= MIN_IN_FLIGHT {
                         all.extend(left);
                         return Some(());
                     }
                     self.dwell.thaw().unwrap();
                     break;
                 }
-                if own < CAUGHT {
+                if own < MIN_IN_FLIGHT {
                     (seen, confirmed) = (ids, now);
                 }
             }

@@ -10,7 +10,7 @@ use crate::support::wait_until;
 
 const RETRY: &str = r#"delivery.retry = ["200ms", "400ms", "1s", "1s", "1s", "1s", "1s", "1s"]"#;
 /// What each end of NATS hits at least.
-const LEAST: usize = 10;
+const MIN_IN_FLIGHT: usize = 10;
 
 #[tokio::test]
 async fn a_killed_nats_burns_only_attempts_whose_outcome_is_unknown_and_loses_nothing() {
@@ -20,7 +20,7 @@ async fn a_killed_nats_burns_only_attempts_whose_outcome_is_unknown_and_loses_no
     env.until_arrived(500).await;
     // What NATS took is confirmed, and the confirms are lost with it, or not: Dwell looks only
     // after.
-    env.freeze_in_flight(&dwell, LEAST, &HashSet::new()).await;
+    env.freeze_in_flight(&dwell, MIN_IN_FLIGHT, &HashSet::new()).await;
     env.nats.kill().unwrap();
     dwell.thaw().unwrap();
     env.nats.restart().await.unwrap();
@@ -29,7 +29,7 @@ async fn a_killed_nats_burns_only_attempts_whose_outcome_is_unknown_and_loses_no
     env.until_arrived(arrived + 500).await;
     // What NATS never looked at is published without a confirm.
     env.nats.freeze().unwrap();
-    env.until_in_flight(LEAST).await;
+    env.until_in_flight(MIN_IN_FLIGHT).await;
     env.nats.kill().unwrap();
     env.nats.restart().await.unwrap();
 
@@ -48,7 +48,7 @@ async fn a_killed_nats_burns_only_attempts_whose_outcome_is_unknown_and_loses_no
         ledger.uncertain(),
         copies.len()
     );
-    assert!(unknown >= LEAST as u64);
+    assert!(unknown >= MIN_IN_FLIGHT as u64);
     assert_eq!(confirmed, ledger.distinct() as u64, "each was confirmed once");
     assert_eq!(ledger.attempts_burned(), unknown, "an attempt is burned where its outcome is unknown, and nowhere else");
     assert!(copies.values().sum::<usize>() as u64 <= unknown);

@@ -15,16 +15,16 @@ use crate::commands::fixture::Fixture;
 /// More than the listener takes.
 const CLIENTS: usize = 600;
 /// How long a client of the flood tries to send its bytes: whoever is not read is stuck.
-const STUCK: Duration = Duration::from_millis(50);
+const SEND_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Opens this many connections and sends these bytes on each, as far as they are taken. Reads
 /// nothing.
 async fn flood(port: u16, bytes: &[u8]) -> Vec<TcpStream> {
     let mut links = Vec::new();
     for _ in 0..CLIENTS {
-        let Ok(Ok(mut link)) = timeout(STUCK, TcpStream::connect(("127.0.0.1", port))).await else { continue };
+        let Ok(Ok(mut link)) = timeout(SEND_TIMEOUT, TcpStream::connect(("127.0.0.1", port))).await else { continue };
         // One that is closed has sent enough.
-        let _ = timeout(STUCK, link.write_all(bytes)).await;
+        let _ = timeout(SEND_TIMEOUT, link.write_all(bytes)).await;
         links.push(link);
     }
     links

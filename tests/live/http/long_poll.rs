@@ -82,8 +82,8 @@ async fn a_client_that_hangs_up_gets_no_job() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn consumers_that_wait_cost_little_memory() {
-    const COUNT: u64 = 400;
-    const EACH: u64 = 10 << 10;
+    const WAITING_POPS: u64 = 400;
+    const MAX_BYTES_PER_POP: u64 = 10 << 10;
     let fixture = Fixture::new().await;
     let sidecar = sidecar(&fixture).await;
     // What the first calls cost once.
@@ -91,10 +91,10 @@ async fn consumers_that_wait_cost_little_memory() {
     until_waiting(&sidecar, 10).await;
     let resident = || Usage::of([sidecar.pid()]).unwrap().rss;
     let before = resident();
-    links.extend((0..COUNT).map(|_| waiting_pop(&sidecar, "60s")));
-    until_waiting(&sidecar, 10 + COUNT).await;
+    links.extend((0..WAITING_POPS).map(|_| waiting_pop(&sidecar, "60s")));
+    until_waiting(&sidecar, 10 + WAITING_POPS).await;
     // What the calls used before they waited goes back to the system later.
-    wait_until("little memory", async || (resident() < before + COUNT * EACH).then_some(())).await;
+    wait_until("little memory", async || (resident() < before + WAITING_POPS * MAX_BYTES_PER_POP).then_some(())).await;
     drop(links);
     until_waiting(&sidecar, 0).await;
 }

@@ -14,7 +14,7 @@ use tokio::time::{interval, timeout};
 use crate::peers::listeners::{Listeners, call};
 use crate::support::DEADLINE;
 
-const MOST_MIB: u64 = 256;
+const MAX_RESIDENT_MIB: u64 = 256;
 const HEADERS: &str = "host: localhost\r\ncontent-type: application/json\r\n";
 
 /// A connection that takes few bytes at a time.
@@ -54,7 +54,7 @@ async fn trickle(line: &str, mut link: TcpStream) -> (u16, tokio::task::JoinHand
 async fn survived(server: &Listeners, what: &str) -> u64 {
     let peak = server.peak() >> 20;
     println!("{what}: at most {peak} MiB");
-    assert!(peak < MOST_MIB, "{what}: {peak} MiB");
+    assert!(peak < MAX_RESIDENT_MIB, "{what}: {peak} MiB");
     let stored = call(&server.http, "POST /v1/jobs", HEADERS, br#"{"queue":"n.q","for":"1h","body":"x"}"#).await;
     assert_eq!(stored.status, 201, "{what}: {stored:?}");
     peak

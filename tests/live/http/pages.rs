@@ -15,14 +15,14 @@ use crate::commands::fixture::Fixture;
 use crate::store::fixture::{LEASE, MAIN, PAST, action, held, open, request, settings};
 
 /// How many jobs stand; `DWELL_PAGES` says another number.
-const STANDING: usize = 5_000;
+const STANDING_JOBS: usize = 5_000;
 /// How many come and go per second meanwhile.
-const COMING: u64 = 1_000;
+const JOBS_PER_SECOND: u64 = 1_000;
 /// Epoch ms, not within the life of a test.
 const FAR: i64 = 4_000_000_000_000;
 
 fn standing() -> usize {
-    std::env::var("DWELL_PAGES").ok().map_or(STANDING, |text| text.parse().unwrap())
+    std::env::var("DWELL_PAGES").ok().map_or(STANDING_JOBS, |text| text.parse().unwrap())
 }
 
 /// Stores this many jobs.
@@ -36,7 +36,7 @@ async fn put(store: &Store, count: usize, due: impl Fn(usize) -> i64) {
 /// Adds and cancels jobs among those that stand, until told to stop: how many.
 async fn come_and_go(store: Arc<Store>, stop: Arc<AtomicBool>, due: impl Fn(u64) -> i64, done: Arc<AtomicU64>) {
     let mut ticks = tokio::time::interval(Duration::from_millis(50));
-    let per_tick = COMING / 20;
+    let per_tick = JOBS_PER_SECOND / 20;
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
         ticks.tick().await;

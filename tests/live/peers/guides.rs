@@ -192,7 +192,7 @@ async fn the_page_from_schedules_of_nats_leads_to_dwell() {
     guide.follow("nats stream add").await;
     guide.follow("dwell check").await;
     let dwell = guide.start("dwell run");
-    wait_until("the stream of delay.in is there", async || broker.look(&options("delay.in", 1)).await.ok()).await;
+    wait_until("the stream of delay.in is there", async || broker.inspect(&options("delay.in", 1)).await.ok()).await;
     guide.follow("nats pub").await;
     until_there(&attached(&own).await, "schedules.orders.17", true).await;
     let target = Reading::open(&broker, "orders.close").await;

@@ -49,8 +49,8 @@ async fn push(dwell: &Listeners, id: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn consumers_that_wait_cost_little_memory() {
-    const COUNT: usize = 400;
-    const EACH: u64 = 10 << 10;
+    const WAITING_POPS: usize = 400;
+    const MAX_BYTES_PER_POP: u64 = 10 << 10;
     let dwell = Listeners::start(SETTINGS).await;
     for (server, asked) in [(&dwell.delay_queue, DELAY_QUEUE), (&dwell.lmstfy, LMSTFY)] {
         let mut links = Vec::new();
@@ -60,12 +60,12 @@ async fn consumers_that_wait_cost_little_memory() {
         }
         dwell.until_waiting(QUEUE, links.len()).await;
         let before = dwell.resident();
-        for _ in 0..COUNT {
+        for _ in 0..WAITING_POPS {
             links.push(ask(server, asked).await);
         }
         dwell.until_waiting(QUEUE, links.len()).await;
         // What the calls used before they waited goes back to the system later.
-        wait_until("little memory", async || (dwell.resident() < before + COUNT as u64 * EACH).then_some(())).await;
+        wait_until("little memory", async || (dwell.resident() < before + WAITING_POPS as u64 * MAX_BYTES_PER_POP).then_some(())).await;
         drop(links);
         dwell.until_waiting(QUEUE, 0).await;
     }

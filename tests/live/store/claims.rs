@@ -39,7 +39,7 @@ async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
 }
 
 /// What is due within two minutes.
-const SOON: ClaimRequest = ClaimRequest { lease: LEASE, most: 128, most_bytes: 1 << 20, ahead: Duration::from_secs(120) };
+const SOON_CLAIM: ClaimRequest = ClaimRequest { lease: LEASE, most: 128, most_bytes: 1 << 20, ahead: Duration::from_secs(120) };
 
 #[tokio::test]
 async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
@@ -48,7 +48,7 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
     fixture.put(request("now", 2, PAST)).await;
     fixture.put(request("later", 3, Due::In(180_000))).await;
     let due_ms = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap().score_ms;
-    let taken = fixture.store.queue.claim_ahead(0, MAIN, SOON).await.unwrap();
+    let taken = fixture.store.queue.claim_ahead(0, MAIN, SOON_CLAIM).await.unwrap();
     let now = clock::now();
     let [past, soon] = &taken.jobs[..] else { panic!("{taken:?}") };
     assert_eq!((past.id.as_str(), soon.id.as_str(), soon.state.due_ms), ("now", "soon", due_ms));
@@ -65,11 +65,11 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
     let found = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.attempts()), (due_ms, 0));
     // After an attempt its due time is that of the next one, which its holder knows.
-    let soon = one_of(fixture.store.queue.claim_ahead(0, MAIN, SOON).await.unwrap());
+    let soon = one_of(fixture.store.queue.claim_ahead(0, MAIN, SOON_CLAIM).await.unwrap());
     let retried = [Retry { job: held(&soon), wait_ms: 60_000, unpublished: false, dies: None, error: "x".to_owned() }];
     assert_eq!(fixture.store.queue.retry(0, MAIN, &retried).await.unwrap(), [SettleResult::Settled]);
     let next_ms = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap().score_ms;
-    let soon = one_of(fixture.store.queue.claim_ahead(0, MAIN, SOON).await.unwrap());
+    let soon = one_of(fixture.store.queue.claim_ahead(0, MAIN, SOON_CLAIM).await.unwrap());
     let pause_ms = clock::whole_ms(soon.ready - clock::now());
     let back = [Release { job: held(&soon), pause_ms, unpublished: true }];
     assert_eq!(fixture.store.queue.release(0, MAIN, &back).await.unwrap(), [SettleResult::Settled]);
@@ -83,7 +83,7 @@ async fn what_a_lost_claim_took_early_is_not_early_when_it_is_given_back() {
     fixture.put(request("soon", 1, Due::In(60_000))).await;
     let due_ms = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap().score_ms;
     let lossy = Lossy::beside(&fixture).await;
-    lossy.lose_a_claim(&fixture, 128, SOON.ahead).await;
+    lossy.lose_a_claim(&fixture, 128, SOON_CLAIM.ahead).await;
     assert_eq!(fixture.place("soon").await, "lease");
     assert!(lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap().jobs.is_empty());
     let found = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap();
@@ -142,7 +142,7 @@ async fn what_is_due_now_does_not_wait_behind_a_backlog() {
     let recent: Vec<_> = (0..6).map(|n| request(&format!("new-{n}"), 100 + n, Due::In(10 * n))).collect();
     fixture.store.queue.schedule(&recent).await.unwrap();
     let claim = async |most| {
-        let ask = ClaimRequest { most, ..SOON };
+        let ask = ClaimRequest { most, ..SOON_CLAIM };
         let taken = fixture.store.queue.claim_ahead(0, MAIN, ask).await.unwrap();
         (taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()).collect::<Vec<_>>(), taken.more)
     };
@@ -173,7 +173,7 @@ async fn large_recent_jobs_leave_half_of_the_bytes_to_a_backlog() {
     // Larger than half of a claim: it waits for its turn.
     fixture.put(of_size("huge".to_owned(), 200, NOW, 600_000)).await;
     let claim = async || {
-        let taken = fixture.store.queue.claim_ahead(0, MAIN, ClaimRequest { most: 4, ..SOON }).await.unwrap();
+        let taken = fixture.store.queue.claim_ahead(0, MAIN, ClaimRequest { most: 4, ..SOON_CLAIM }).await.unwrap();
         taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()).collect::<Vec<_>>()
     };
     let first = claim().await;
@@ -304,14 +304,14 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
 
 #[tokio::test]
 async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_at_once() {
-    const LATER: u64 = 2500;
+    const LATER_JOBS: u64 = 2500;
     let fixture = Fixture::new().await;
     let later = |n: u64| format!("later-{n:04}");
-    for n in 0..LATER / 100 {
+    for n in 0..LATER_JOBS / 100 {
         let batch: Vec<_> = (100 * n..100 * (n + 1)).map(|n| request(&later(n), n, Due::At(1000 + n.cast_signed()))).collect();
         fixture.store.queue.schedule(&batch).await.unwrap();
     }
-    for n in 0..LATER {
+    for n in 0..LATER_JOBS {
         fixture.redis(&["HSET", &fixture.key("jobs"), &later(n), "\x03 of a later version"]).await;
     }
     fixture.put(request("behind", 5000, Due::At(90_000))).await;
@@ -336,7 +336,7 @@ async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_
     fixture.put(request("among", 5003, Due::At(1500))).await;
     assert_eq!(until_nothing().await.0, ["among"]);
     // Who can read them took some, also the last.
-    for n in (0..700).chain([LATER - 1]) {
+    for n in (0..700).chain([LATER_JOBS - 1]) {
         fixture.redis(&["ZREM", &fixture.key("due:main"), &later(n)]).await;
     }
     fixture.put(request("behind fewer", 5004, Due::At(90_003))).await;

@@ -3,7 +3,7 @@
 use dwell::job::{Due, Job};
 use dwell::request::NewJob;
 use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
-use dwell::store::queue::ends::{EndsLook, Over};
+use dwell::store::queue::ends::{EndsSnapshot, Over};
 use dwell::store::queue::pop::{PopLimits, Popped};
 
 use super::fixture::{FAR, Fixture, PAST, id};
@@ -17,7 +17,7 @@ async fn put(fixture: &Fixture, name: &str, due: Due, ends_ms: Option<i64>) {
     fixture.store.queue.schedule(&[NewJob::new(job, due).id(id(name))]).await.unwrap();
 }
 
-async fn look(fixture: &Fixture) -> EndsLook {
+async fn look(fixture: &Fixture) -> EndsSnapshot {
     fixture.store.queue.look_at_ends(&[0]).await.unwrap()[0]
 }
 

@@ -37,7 +37,7 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
     // claim.
     let seen: String = redis::cmd("HGET").arg(fixture.key("state")).arg("").query_async(&mut promoted).await.unwrap();
     let changed: i64 = seen.split_once(':').unwrap().1.parse().unwrap();
-    let reach = i64::try_from(dwell::store::queue::claim::AHEAD.as_millis()).unwrap();
+    let reach = i64::try_from(dwell::store::queue::claim::MAX_CLAIM_AHEAD.as_millis()).unwrap();
     for (message, name, due, verdict) in
         [(5, "within reach", changed + reach, Verdict::CancelledAfterAttempt), (6, "beyond", changed + reach + 1, Verdict::Cancelled)]
     {

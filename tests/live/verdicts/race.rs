@@ -153,7 +153,7 @@ impl Race {
         let tally = verdicts.tally();
         println!("{}: {jobs} jobs, told and arrived: {:?}, copies {}", self.name, tally.verdicts, tally.copies);
         assert_eq!(verdicts.contradictions(), [""; 0], "{}", self.name);
-        self.judge(&tally, jobs);
+        self.classify(&tally, jobs);
     }
 
     fn id(&self, number: usize) -> String {
@@ -220,7 +220,7 @@ impl Race {
         clock::sleep(Duration::from_millis(100)).await;
     }
 
-    fn judge(&self, tally: &Tally, jobs: usize) {
+    fn classify(&self, tally: &Tally, jobs: usize) {
         let told: usize = tally.verdicts.values().map(|(told, _)| told).sum();
         assert_eq!(told, jobs, "{}: {tally:?}", self.name);
         assert!(tally.copies <= if self.kill { MAX_IN_FLIGHT } else { 0 }, "{}: {tally:?}", self.name);

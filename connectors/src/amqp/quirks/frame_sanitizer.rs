@@ -28,20 +28,20 @@ use futures_util::Stream;
 use lapin::AsyncTcpStream;
 use tracing::{debug, warn};
 
-use crate::amqp::quirks::sanitize::{HEADER, METHOD, sanitize};
+use crate::amqp::quirks::sanitize::{HEADER_FRAME, METHOD_FRAME, sanitize};
 use crate::amqp::read_limiter::ReadLimiter;
 
 /// The bytes of a frame header: type, channel and size.
-const HEAD: usize = 7;
+const FRAME_HEAD_BYTES: usize = 7;
 /// The bytes of a frame end.
-const END: usize = 1;
+const FRAME_END_BYTES: usize = 1;
 /// The most bytes of a frame that is buffered. Servers keep to the agreed `frame_max`, 128 KiB by
 /// default, so a larger frame is an error.
-const MOST: usize = 16 << 20;
+const MAX_FRAME_BYTES: usize = 16 << 20;
 /// The most bytes of one read with a limiter: all that is read passes the limiter.
-const PIECE: usize = 128 << 10;
+const MAX_READ_BYTES: usize = 128 << 10;
 /// A heartbeat frame as the server sends it.
-const HEARTBEAT: [u8; HEAD + END] = [8, 0, 0, 0, 0, 0, 0, 0xCE];
+const HEARTBEAT_FRAME: [u8; FRAME_HEAD_BYTES + FRAME_END_BYTES] = [8, 0, 0, 0, 0, 0, 0, 0xCE];
 
 /// lapin's own runtime, with sanitized streams.
 pub(in crate::amqp) fn runtime() -> Runtime<RuntimeParts<Tokio, SanitizingReactor>> {
@@ -109,17 +109,19 @@ enum Next {
 
 impl Next {
     fn of(bytes: &[u8]) -> io::Result<Self> {
-        match (bytes.first(), bytes.get(3..HEAD)) {
-            (None, _) => Ok(Next::Unknown(HEAD)),
+        match (bytes.first(), bytes.get(3..FRAME_HEAD_BYTES)) {
+            (None, _) => Ok(Next::Unknown(FRAME_HEAD_BYTES)),
             // A server of another protocol version answers `AMQP` and four numbers.
             (Some(b'A'), _) => Ok(Next::Pass(8)),
-            (Some(&(METHOD | HEADER | 3 | 8)), None) => Ok(Next::Unknown(HEAD - bytes.len())),
-            (Some(&kind @ (METHOD | HEADER | 3 | 8)), Some(size)) => {
+            (Some(&(METHOD_FRAME | HEADER_FRAME | 3 | 8)), None) => Ok(Next::Unknown(FRAME_HEAD_BYTES - bytes.len())),
+            (Some(&kind @ (METHOD_FRAME | HEADER_FRAME | 3 | 8)), Some(size)) => {
                 let size = size.iter().fold(0, |size, byte| size << 8 | usize::from(*byte));
                 match kind {
-                    METHOD | HEADER if size > MOST => Err(Error::new(ErrorKind::InvalidData, format!("a frame of {size} bytes"))),
-                    METHOD | HEADER => Ok(Next::Look(HEAD + size + END)),
-                    _ => Ok(Next::Pass(HEAD + size + END)),
+                    METHOD_FRAME | HEADER_FRAME if size > MAX_FRAME_BYTES => {
+                        Err(Error::new(ErrorKind::InvalidData, format!("a frame of {size} bytes")))
+                    }
+                    METHOD_FRAME | HEADER_FRAME => Ok(Next::Look(FRAME_HEAD_BYTES + size + FRAME_END_BYTES)),
+                    _ => Ok(Next::Pass(FRAME_HEAD_BYTES + size + FRAME_END_BYTES)),
                 }
             }
             // Not AMQP: the parser fails at this byte and reads no further.
@@ -142,7 +144,7 @@ impl<S> FrameSanitizer<S> {
 
     /// Sanitizes complete frames in the bytes read, and buffers an incomplete one at the end.
     /// Returns the number of bytes for lapin.
-    fn look(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+    fn inspect(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut at = 0;
         loop {
             let pass = self.passing.min(bytes.len() - at);
@@ -151,7 +153,7 @@ impl<S> FrameSanitizer<S> {
             match Next::of(&bytes[at..])? {
                 Next::Pass(length) => self.passing = length,
                 Next::Look(length) if length <= bytes.len() - at => {
-                    self.put_right(&mut bytes[at..at + length]);
+                    self.sanitize_frame(&mut bytes[at..at + length]);
                     at += length;
                 }
                 Next::Look(_) | Next::Unknown(_) => {
@@ -178,23 +180,23 @@ impl<S> FrameSanitizer<S> {
             self.given = 0;
             if self.passing == 0 {
                 let mut whole = std::mem::take(&mut self.whole);
-                self.put_right(&mut whole);
+                self.sanitize_frame(&mut whole);
                 self.whole = whole;
             }
         }
         Ok(missing)
     }
 
-    fn put_right(&mut self, frame: &mut [u8]) {
-        let (kind, end) = (frame[0], frame.len() - END);
-        if let Some(version) = version(&frame[HEAD..end]).filter(|_| kind == METHOD) {
+    fn sanitize_frame(&mut self, frame: &mut [u8]) {
+        let (kind, end) = (frame[0], frame.len() - FRAME_END_BYTES);
+        if let Some(version) = version(&frame[FRAME_HEAD_BYTES..end]).filter(|_| kind == METHOD_FRAME) {
             // The server sends it once.
             let _ = self.version.set(version);
         }
-        if let Some(limiter) = self.limiter.as_ref().filter(|_| kind == HEADER) {
-            limiter.message_started(&frame[HEAD..end]);
+        if let Some(limiter) = self.limiter.as_ref().filter(|_| kind == HEADER_FRAME) {
+            limiter.message_started(&frame[FRAME_HEAD_BYTES..end]);
         }
-        if sanitize(kind, &mut frame[HEAD..end]) {
+        if sanitize(kind, &mut frame[FRAME_HEAD_BYTES..end]) {
             let place = self.place.as_str();
             let what = "changed an AMQP frame that the client library cannot parse: short strings that are not UTF-8 are marked, lists and tables nested too deep became bytes";
             if std::mem::replace(&mut self.altered, true) {
@@ -208,9 +210,9 @@ impl<S> FrameSanitizer<S> {
 
 /// The version in `connection.start`: a long string in the table of server properties.
 fn version(method: &[u8]) -> Option<String> {
-    const NAME: &[u8] = b"\x07versionS";
+    const VERSION_FIELD: &[u8] = b"\x07versionS";
     let rest = method.strip_prefix(&[0, 10, 0, 10])?;
-    let at = rest.windows(NAME.len()).position(|bytes| bytes == NAME)? + NAME.len();
+    let at = rest.windows(VERSION_FIELD.len()).position(|bytes| bytes == VERSION_FIELD)? + VERSION_FIELD.len();
     let (length, text) = rest[at..].split_first_chunk()?;
     let text = text.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
     String::from_utf8(text.to_vec()).ok()
@@ -230,16 +232,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameSanitizer<S> {
             let most = if let Some(limiter) = &sanitizer.limiter {
                 // Only between two frames, because a heartbeat is a frame.
                 if sanitizer.passing == 0 && ready!(limiter.poll_room(context)) {
-                    (sanitizer.whole, sanitizer.given) = (HEARTBEAT.to_vec(), 0);
+                    (sanitizer.whole, sanitizer.given) = (HEARTBEAT_FRAME.to_vec(), 0);
                     continue;
                 }
-                into.len().min(PIECE)
+                into.len().min(MAX_READ_BYTES)
             } else {
                 into.len()
             };
             if sanitizer.held.is_empty() {
                 let count = ready!(Pin::new(&mut sanitizer.stream).poll_read(context, &mut into[..most]))?;
-                let whole = sanitizer.look(&mut into[..count])?;
+                let whole = sanitizer.inspect(&mut into[..count])?;
                 if count == 0 || whole > 0 {
                     return Poll::Ready(Ok(whole));
                 }

@@ -24,7 +24,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 /// The header that marks a publication without a `message_id`, or whose `message_id` is already in
 /// flight.
-const MARK: &str = "delayed-publication";
+const MARK_HEADER: &str = "delayed-publication";
 
 /// The verdict on one publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl ReturnMatcher {
     /// Marks a publication.
     pub(in crate::amqp) fn mark(&mut self, number: u64, properties: BasicProperties) -> BasicProperties {
         // A mark in the received message would look like one of ours.
-        let foreign = properties.headers().as_ref().is_some_and(|headers| headers.contains_key(MARK));
+        let foreign = properties.headers().as_ref().is_some_and(|headers| headers.contains_key(MARK_HEADER));
         let by_id = match properties.message_id().clone().map(|id| self.by_id.entry(id)) {
             Some(Entry::Vacant(free)) => {
                 free.insert(number);
@@ -83,11 +83,13 @@ impl ReturnMatcher {
             return properties;
         }
         let mut headers = FieldTable::default();
-        for (name, value) in properties.headers().iter().flat_map(|headers| headers.inner()).filter(|(name, _)| name.as_str() != MARK) {
+        for (name, value) in
+            properties.headers().iter().flat_map(|headers| headers.inner()).filter(|(name, _)| name.as_str() != MARK_HEADER)
+        {
             headers.insert(name.clone(), value.clone());
         }
         if !by_id {
-            headers.insert(MARK.into(), AMQPValue::LongLongInt(number.cast_signed()));
+            headers.insert(MARK_HEADER.into(), AMQPValue::LongLongInt(number.cast_signed()));
         }
         properties.with_headers(headers)
     }
@@ -110,7 +112,7 @@ impl ReturnMatcher {
     }
 
     fn number(&self, properties: &BasicProperties) -> Option<u64> {
-        let mark = properties.headers().as_ref().and_then(|headers| headers.inner().get(MARK));
+        let mark = properties.headers().as_ref().and_then(|headers| headers.inner().get(MARK_HEADER));
         match mark {
             Some(AMQPValue::LongLongInt(number)) => Some(number.cast_unsigned()),
             _ => self.by_id.get(properties.message_id().as_ref()?).copied(),
@@ -119,7 +121,7 @@ impl ReturnMatcher {
 
     /// Judges all publications that can be judged. Call it after every ready confirm is recorded.
     /// `all`: no other confirm is outstanding.
-    pub(in crate::amqp) fn judge(&mut self, all: bool) -> Vec<(u64, PublishVerdict)> {
+    pub(in crate::amqp) fn classify(&mut self, all: bool) -> Vec<(u64, PublishVerdict)> {
         let (calm, strays) = (std::mem::take(&mut self.calm), std::mem::take(&mut self.strays));
         let mut verdicts = Vec::with_capacity(self.fresh.len());
         let mut waiting = Vec::new();
@@ -180,10 +182,10 @@ mod tests {
         matcher.confirmed(1, ConfirmKind::Ack, Some(&sent[2]));
         matcher.confirmed(2, ConfirmKind::Nack, None);
         matcher.confirmed(3, ConfirmKind::Ack, None);
-        let verdicts = sorted(matcher.judge(false));
+        let verdicts = sorted(matcher.classify(false));
         assert_eq!(verdicts, [(1, PublishVerdict::Taken), (2, PublishVerdict::Nacked), (3, PublishVerdict::Returned)]);
         matcher.confirmed(4, ConfirmKind::Ack, Some(&sent[3]));
-        assert_eq!(matcher.judge(true), [(4, PublishVerdict::Returned)]);
+        assert_eq!(matcher.classify(true), [(4, PublishVerdict::Returned)]);
     }
 
     #[test]
@@ -191,24 +193,24 @@ mod tests {
         let (mut matcher, sent) = published(6);
         // 2 and 3 were returned, and the confirm of 3 carries 2: its own message is still to come.
         matcher.confirmed(3, ConfirmKind::Ack, Some(&sent[1]));
-        assert_eq!(matcher.judge(false), []);
+        assert_eq!(matcher.classify(false), []);
         matcher.confirmed(2, ConfirmKind::Ack, Some(&sent[2]));
-        assert_eq!(sorted(matcher.judge(false)), [(2, PublishVerdict::Returned), (3, PublishVerdict::Returned)]);
+        assert_eq!(sorted(matcher.classify(false)), [(2, PublishVerdict::Returned), (3, PublishVerdict::Returned)]);
 
         // As before, but 5 was not returned: a confirm without a message shows that, or a later
         // return.
         for later in [None, Some(&sent[5])] {
             let (mut matcher, _) = published(6);
             matcher.confirmed(5, ConfirmKind::Ack, Some(&sent[3]));
-            assert_eq!(matcher.judge(false), []);
+            assert_eq!(matcher.classify(false), []);
             matcher.confirmed(1, ConfirmKind::Ack, later);
-            assert_eq!(sorted(matcher.judge(false)), [(1, PublishVerdict::Taken), (5, PublishVerdict::Taken)]);
+            assert_eq!(sorted(matcher.classify(false)), [(1, PublishVerdict::Taken), (5, PublishVerdict::Taken)]);
             matcher.confirmed(4, ConfirmKind::Ack, None);
-            assert_eq!(matcher.judge(false), [(4, PublishVerdict::Returned)]);
+            assert_eq!(matcher.classify(false), [(4, PublishVerdict::Returned)]);
         }
         let (mut matcher, _) = published(6);
         matcher.confirmed(5, ConfirmKind::Ack, Some(&sent[3]));
-        assert_eq!(matcher.judge(true), [(5, PublishVerdict::Taken)]);
+        assert_eq!(matcher.classify(true), [(5, PublishVerdict::Taken)]);
     }
 
     #[test]
@@ -216,10 +218,10 @@ mod tests {
         let mut matcher = ReturnMatcher::default();
         let same = || BasicProperties::default().with_message_id("same".into());
         let (first, second) = (matcher.mark(1, same()), matcher.mark(2, same()));
-        assert!(first.headers().is_none() && second.headers().as_ref().is_some_and(|headers| headers.contains_key(MARK)));
+        assert!(first.headers().is_none() && second.headers().as_ref().is_some_and(|headers| headers.contains_key(MARK_HEADER)));
         matcher.confirmed(1, ConfirmKind::Ack, Some(&second));
         matcher.confirmed(2, ConfirmKind::Ack, None);
-        assert_eq!(sorted(matcher.judge(true)), [(1, PublishVerdict::Taken), (2, PublishVerdict::Returned)]);
+        assert_eq!(sorted(matcher.classify(true)), [(1, PublishVerdict::Taken), (2, PublishVerdict::Returned)]);
         matcher.forget(2, Some(&"same".into()));
         assert!(matcher.mark(3, same()).headers().is_some(), "the first is still out");
         matcher.forget(1, Some(&"same".into()));
@@ -230,11 +232,11 @@ mod tests {
     fn a_mark_that_came_with_the_message_is_not_ours() {
         let (mut matcher, _) = published(1);
         let mut headers = FieldTable::default();
-        headers.insert(MARK.into(), AMQPValue::LongLongInt(1));
+        headers.insert(MARK_HEADER.into(), AMQPValue::LongLongInt(1));
         headers.insert("kept".into(), AMQPValue::Void);
         let marked = matcher.mark(2, BasicProperties::default().with_message_id("own".into()).with_headers(headers));
         let headers = marked.headers().clone().unwrap_or_default();
-        assert!(!headers.contains_key(MARK) && headers.contains_key("kept"));
+        assert!(!headers.contains_key(MARK_HEADER) && headers.contains_key("kept"));
     }
 
     #[test]
@@ -242,6 +244,6 @@ mod tests {
         let (mut matcher, _) = published(2);
         matcher.confirmed(1, ConfirmKind::Ack, Some(&BasicProperties::default()));
         matcher.confirmed(2, ConfirmKind::Ack, None);
-        assert_eq!(sorted(matcher.judge(true)), [(1, PublishVerdict::Unclear), (2, PublishVerdict::Unclear)]);
+        assert_eq!(sorted(matcher.classify(true)), [(1, PublishVerdict::Unclear), (2, PublishVerdict::Unclear)]);
     }
 }

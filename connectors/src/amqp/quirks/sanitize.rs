@@ -6,31 +6,31 @@
 //!   specification forbids (amqp-rs/amq-protocol#28), and lapin then closes the connection.
 //!   RabbitMQ passes both on and redelivers them to the next reader, so one such message would stop
 //!   every reader of its queue.
-//! - Workaround: this parser does not recurse. A list or table nested deeper than [`DEPTH`] becomes
+//! - Workaround: this parser does not recurse. A list or table nested deeper than [`MAX_DEPTH`] becomes
 //!   a byte array, which has the same layout. Each byte that is not UTF-8 in a short string becomes
-//!   [`MARK`] in what producers wrote, so that such a message is refused by name and never passes
+//!   [`INVALID_BYTE_MARK`] in what producers wrote, so that such a message is refused by name and never passes
 //!   for another one; and `?` in what the server says.
 //! - May go when the library bounds its recursion and accepts short strings of any bytes.
 
 /// The deepest nesting of lists and tables; the table of the headers itself does not count.
-pub(in crate::amqp) const DEPTH: usize = 32;
+pub(in crate::amqp) const MAX_DEPTH: usize = 32;
 
 /// Stands for a byte that is not UTF-8: the control character SUB, which no name or id has.
-pub(in crate::amqp) const MARK: u8 = 0x1a;
+pub(in crate::amqp) const INVALID_BYTE_MARK: u8 = 0x1a;
 
 /// The types of frames that are sanitized.
-pub(in crate::amqp) const METHOD: u8 = 1;
-pub(in crate::amqp) const HEADER: u8 = 2;
+pub(in crate::amqp) const METHOD_FRAME: u8 = 1;
+pub(in crate::amqp) const HEADER_FRAME: u8 = 2;
 
 /// Sanitizes the payload of a method or header frame; true if anything changed. The rest of a
 /// malformed payload is left alone: lapin's parser reads in the same order and fails at the same
 /// place.
 pub(in crate::amqp) fn sanitize(kind: u8, payload: &mut [u8]) -> bool {
-    let mut cursor = Cursor { bytes: payload, at: 0, changed: false, mark: MARK };
+    let mut cursor = Cursor { bytes: payload, at: 0, changed: false, mark: INVALID_BYTE_MARK };
     // `None` only means that the payload ended early or is malformed.
     let _ = match kind {
-        METHOD => cursor.method(),
-        HEADER => cursor.header(),
+        METHOD_FRAME => cursor.method(),
+        HEADER_FRAME => cursor.header(),
         _ => None,
     };
     cursor.changed
@@ -62,7 +62,7 @@ impl Cursor<'_> {
             (60, 71) => (9, 2),
             _ => return None,
         };
-        self.mark = if texts == 2 { MARK } else { b'?' };
+        self.mark = if texts == 2 { INVALID_BYTE_MARK } else { b'?' };
         self.skip(head)?;
         (0..texts).try_for_each(|_| self.short())
     }
@@ -87,7 +87,7 @@ impl Cursor<'_> {
     /// A table with its content.
     fn table(&mut self) -> Option<()> {
         // The end of each open list or table, and whether it is a table.
-        let mut open = [(0, false); DEPTH + 1];
+        let mut open = [(0, false); MAX_DEPTH + 1];
         let mut depth = 0;
         open[0] = (self.end(self.bytes.len())?, true);
         loop {
@@ -111,7 +111,7 @@ impl Cursor<'_> {
                 b'D' => self.skip(5)?,
                 b'L' | b'l' | b'd' | b'T' => self.skip(8)?,
                 b'S' | b'x' => self.at = self.end(end)?,
-                b'A' | b'F' if depth == DEPTH => {
+                b'A' | b'F' if depth == MAX_DEPTH => {
                     let after = self.end(end)?;
                     *self.bytes.get_mut(at)? = b'x';
                     (self.at, self.changed) = (after, true);

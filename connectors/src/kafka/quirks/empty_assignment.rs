@@ -20,9 +20,9 @@ use crate::kafka::reader::GroupConsumer;
 
 /// How long the end of the assignment is polled for. The callback of the rebalance may take longer:
 /// it commits.
-const WAIT: Duration = Duration::from_secs(5);
+const ASSIGNMENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait of one poll.
-const POLL: Duration = Duration::from_millis(20);
+const POLL_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Leaves the group. Messages that come meanwhile are not handed out, and come again.
 pub(in crate::kafka) fn leave(consumer: &GroupConsumer) {
@@ -30,10 +30,10 @@ pub(in crate::kafka) fn leave(consumer: &GroupConsumer) {
     let begun = Instant::now();
     // The callback of the rebalance commits, and gives the partitions back.
     while consumer.assignment().is_ok_and(|ours| ours.count() > 0) {
-        if begun.elapsed() >= WAIT {
+        if begun.elapsed() >= ASSIGNMENT_TIMEOUT {
             debug!("the partitions are not given back yet, closing");
             return;
         }
-        drop(consumer.poll(POLL));
+        drop(consumer.poll(POLL_TIMEOUT));
     }
 }

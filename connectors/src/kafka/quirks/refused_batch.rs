@@ -28,11 +28,11 @@ use crate::kafka::outcome::not_taken;
 use crate::kafka::window::PublishWindow;
 
 /// The most bytes of a group.
-pub(in crate::kafka) const GROUP: usize = 16_384;
+pub(in crate::kafka) const MAX_GROUP_BYTES: usize = 16_384;
 /// The most bytes of a message on the wire besides its content.
-const FRAME: usize = 100;
+const MESSAGE_OVERHEAD_BYTES: usize = 100;
 /// How long a topic with a small limit is remembered.
-const REMEMBERED: Duration = Duration::from_secs(600);
+const SMALL_LIMIT_TTL: Duration = Duration::from_secs(600);
 
 /// Which messages shared a batch with a reported one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl ResendQueue {
         self.some.store(true, Ordering::Release);
         let topic = state.topics.entry(message.topic().to_owned()).or_default();
         if !matches!(code, Code::InvalidRecord | Code::InvalidDifferentRecord) {
-            topic.until = Some(Instant::now() + REMEMBERED);
+            topic.until = Some(Instant::now() + SMALL_LIMIT_TTL);
         }
         topic.mixed |= company == BatchPeers::Any;
         let queue = if company == BatchPeers::Any { &mut topic.groups } else { &mut topic.alone };
@@ -169,7 +169,7 @@ impl ResendQueue {
                 });
             }
             if out.is_empty() {
-                send(groups, GROUP, producer, window, |token| {
+                send(groups, MAX_GROUP_BYTES, producer, window, |token| {
                     out.insert(token, BatchPeers::Group);
                 });
             }
@@ -202,7 +202,7 @@ fn send<C: ProducerContext<DeliveryOpaque = Box<Token>>>(
 ) {
     let mut total = 0;
     while let Some(Item { token, message, size }) = items.front() {
-        let (token, size) = (*token, size + FRAME);
+        let (token, size) = (*token, size + MESSAGE_OVERHEAD_BYTES);
         if total > 0 && total + size > most {
             return;
         }

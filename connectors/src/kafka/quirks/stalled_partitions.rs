@@ -16,12 +16,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a partition may be silent before it is assigned again. Doubled each time, up to
-/// [`MOST`]: its first message may be large or far away.
-const FIRST: Duration = Duration::from_secs(5);
+/// [`MAX_STALL_TIMEOUT`]: its first message may be large or far away.
+const MIN_STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest of these waits.
-const MOST: Duration = Duration::from_secs(120);
+const MAX_STALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// The same after an error that may concern the partition; doubled each time too.
-const AFTER_ERROR: Duration = Duration::from_millis(500);
+const ERROR_STALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The silent partitions.
 #[derive(Debug, Default)]
@@ -50,7 +50,14 @@ impl StalledPartitions {
         let now = self.now();
         self.silent.insert(
             partition,
-            StalledPartition { assigned: now, since: now, timeout: FIRST, behind: MOST, after_error: AFTER_ERROR, troubled: false },
+            StalledPartition {
+                assigned: now,
+                since: now,
+                timeout: MIN_STALL_TIMEOUT,
+                behind: MAX_STALL_TIMEOUT,
+                after_error: ERROR_STALL_TIMEOUT,
+                troubled: false,
+            },
         );
     }
 
@@ -106,8 +113,8 @@ impl StalledPartitions {
             if !is_dry {
                 start.behind *= 2;
             }
-            start.after_error = (start.after_error * 2).min(MOST);
-            start.timeout = (start.timeout * 2).clamp(FIRST, MOST);
+            start.after_error = (start.after_error * 2).min(MAX_STALL_TIMEOUT);
+            start.timeout = (start.timeout * 2).clamp(MIN_STALL_TIMEOUT, MAX_STALL_TIMEOUT);
             late.push(*partition);
         }
         late
@@ -116,7 +123,7 @@ impl StalledPartitions {
     /// A partition that an error may have affected, and that is silent for longer than any timeout.
     pub(in crate::kafka) fn stuck(&self) -> Option<i32> {
         let now = self.now();
-        let mut stuck = self.silent.iter().filter(|(_, start)| start.troubled && now.duration_since(start.assigned) >= MOST);
+        let mut stuck = self.silent.iter().filter(|(_, start)| start.troubled && now.duration_since(start.assigned) >= MAX_STALL_TIMEOUT);
         stuck.next().map(|(partition, _)| *partition)
     }
 }
@@ -125,7 +132,7 @@ impl StalledPartitions {
 mod tests {
     use super::*;
 
-    const MOMENT: Duration = Duration::from_millis(1);
+    const MS: Duration = Duration::from_millis(1);
 
     #[tokio::test(start_paused = true)]
     async fn what_stays_silent_is_late_again_and_again_and_ever_more_rarely() {
@@ -136,14 +143,14 @@ mod tests {
         stalled.came(1);
         stalled.gone(&[2]);
         for wait in [5, 10, 20, 40, 80, 120, 120].map(Duration::from_secs) {
-            tokio::time::advance(wait - MOMENT).await;
+            tokio::time::advance(wait - MS).await;
             assert!(stalled.late(true).is_empty());
-            tokio::time::advance(MOMENT).await;
+            tokio::time::advance(MS).await;
             assert_eq!(stalled.late(true), [0]);
         }
         assert_eq!(stalled.stuck(), None, "nothing went wrong");
         stalled.came(0);
-        tokio::time::advance(MOST).await;
+        tokio::time::advance(MAX_STALL_TIMEOUT).await;
         stalled.disturbed();
         assert_eq!((stalled.late(true), stalled.stuck()), (vec![], None));
     }
@@ -154,20 +161,20 @@ mod tests {
         stalled.assigned(0);
         // Each shorter than any timeout.
         for _ in 0..4 {
-            tokio::time::advance(FIRST / 5).await;
+            tokio::time::advance(MIN_STALL_TIMEOUT / 5).await;
             stalled.hold(true);
-            tokio::time::advance(MOST).await;
+            tokio::time::advance(MAX_STALL_TIMEOUT).await;
             stalled.assigned(1);
             stalled.hold(false);
         }
-        tokio::time::advance(FIRST / 5 - MOMENT).await;
+        tokio::time::advance(MIN_STALL_TIMEOUT / 5 - MS).await;
         assert!(stalled.late(true).is_empty());
-        tokio::time::advance(MOMENT).await;
+        tokio::time::advance(MS).await;
         assert_eq!(stalled.late(true), [0], "1 was assigned while all was paused");
         stalled.disturbed();
-        tokio::time::advance(MOST - FIRST - MOMENT).await;
+        tokio::time::advance(MAX_STALL_TIMEOUT - MIN_STALL_TIMEOUT - MS).await;
         assert_eq!(stalled.stuck(), None);
-        tokio::time::advance(MOMENT).await;
+        tokio::time::advance(MS).await;
         assert_eq!(stalled.stuck(), Some(0));
     }
 
@@ -176,18 +183,18 @@ mod tests {
         let mut stalled = StalledPartitions::default();
         stalled.assigned(0);
         stalled.disturbed();
-        tokio::time::advance(MOST - MOMENT).await;
+        tokio::time::advance(MAX_STALL_TIMEOUT - MS).await;
         assert_eq!((stalled.late(false), stalled.stuck()), (vec![], None));
-        tokio::time::advance(MOMENT).await;
+        tokio::time::advance(MS).await;
         assert_eq!((stalled.late(false), stalled.stuck()), (vec![0], Some(0)));
         // Each time longer, because it starts at the end of the queue again.
-        for wait in [MOST * 2, MOST * 4, MOST * 8] {
-            tokio::time::advance(wait - MOMENT).await;
+        for wait in [MAX_STALL_TIMEOUT * 2, MAX_STALL_TIMEOUT * 4, MAX_STALL_TIMEOUT * 8] {
+            tokio::time::advance(wait - MS).await;
             assert!(stalled.late(false).is_empty(), "{wait:?}");
-            tokio::time::advance(MOMENT).await;
+            tokio::time::advance(MS).await;
             assert_eq!(stalled.late(false), [0], "{wait:?}");
         }
-        tokio::time::advance(MOST).await;
+        tokio::time::advance(MAX_STALL_TIMEOUT).await;
         assert_eq!(stalled.late(true), [0], "nothing stands before it");
     }
 
@@ -196,11 +203,11 @@ mod tests {
         let mut stalled = StalledPartitions::default();
         stalled.assigned(0);
         for wait in [500, 1000, 2000, 4000].map(Duration::from_millis) {
-            tokio::time::advance(MOMENT).await;
+            tokio::time::advance(MS).await;
             stalled.disturbed();
-            tokio::time::advance(wait - MOMENT).await;
+            tokio::time::advance(wait - MS).await;
             assert!(stalled.late(true).is_empty(), "{wait:?}");
-            tokio::time::advance(MOMENT).await;
+            tokio::time::advance(MS).await;
             assert_eq!(stalled.late(true), [0], "{wait:?}");
         }
     }

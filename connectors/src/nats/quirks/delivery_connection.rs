@@ -18,15 +18,15 @@ use crate::nats::config::Config;
 use crate::nats::connection::BrokerConnection;
 
 /// The most messages taken over at once.
-const CHUNK: usize = 512;
+const MAX_CHUNK_MESSAGES: usize = 512;
 /// How long async-nats may take to drop a lost connection. Until then the server sends messages to
 /// it.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(in crate::nats) struct DeliveryConnection {
     pub(in crate::nats) connection: BrokerConnection,
     /// The errors of the server.
-    pub(in crate::nats) complaints: mpsc::UnboundedReceiver<String>,
+    pub(in crate::nats) server_errors: mpsc::UnboundedReceiver<String>,
     /// The subject for deliveries.
     pub(in crate::nats) inbox: Subject,
     pub(in crate::nats) messages: Messages,
@@ -41,11 +41,16 @@ pub(in crate::nats) struct Messages {
 
 impl DeliveryConnection {
     pub(in crate::nats) async fn open(config: &Config) -> Result<Self, ConnectorError> {
-        let (connection, complaints) = BrokerConnection::connect(config).await?;
+        let (connection, server_errors) = BrokerConnection::connect(config).await?;
         let inbox = Subject::from(connection.client.new_inbox());
         let subscriber =
             connection.ask(connection.client.subscribe(inbox.clone())).await?.map_err(|error| connection.error().because(error))?;
-        Ok(DeliveryConnection { connection, complaints, inbox, messages: Messages { chunks: subscriber.ready_chunks(CHUNK), end: None } })
+        Ok(DeliveryConnection {
+            connection,
+            server_errors,
+            inbox,
+            messages: Messages { chunks: subscriber.ready_chunks(MAX_CHUNK_MESSAGES), end: None },
+        })
     }
 }
 
@@ -58,7 +63,7 @@ impl Messages {
             chunk = self.chunks.next() => return chunk,
             () = connection.lost() => {}
         }
-        let end = *self.end.get_or_insert_with(|| Instant::now() + LINGER);
+        let end = *self.end.get_or_insert_with(|| Instant::now() + LINGER_TIMEOUT);
         timeout_at(end, self.chunks.next()).await.ok().flatten()
     }
 }

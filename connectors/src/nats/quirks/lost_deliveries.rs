@@ -16,12 +16,12 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 /// The delay of a nak.
-const DELAY: Duration = Duration::from_secs(1);
-/// A nak with `DELAY`, in nanoseconds.
+const NAK_DELAY: Duration = Duration::from_secs(1);
+/// A nak with `NAK_DELAY`, in nanoseconds.
 pub(in crate::nats) const NAK_WITH_DELAY: Bytes = Bytes::from_static(br#"-NAK {"delay":1000000000}"#);
 /// The most naks of a message in a row: its redelivery may be lost with the next connection. After
 /// that it comes after `ack_wait`.
-const ATTEMPTS: u32 = 5;
+const MAX_NAKS: u32 = 5;
 
 /// The sequences of messages that may be lost and have not come since.
 #[derive(Default)]
@@ -59,8 +59,8 @@ impl LostDeliveries {
             }
             due.push(*sequence);
             lost.attempts += 1;
-            lost.due = now + DELAY;
-            lost.attempts < ATTEMPTS
+            lost.due = now + NAK_DELAY;
+            lost.attempts < MAX_NAKS
         });
         due
     }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_delay_is_the_one_of_the_nak() {
-        assert_eq!(NAK_WITH_DELAY, format!(r#"-NAK {{"delay":{}}}"#, DELAY.as_nanos()));
+        assert_eq!(NAK_WITH_DELAY, format!(r#"-NAK {{"delay":{}}}"#, NAK_DELAY.as_nanos()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -86,11 +86,11 @@ mod tests {
         assert_eq!(lost.due(), [0; 0], "their naks are not over");
         lost.came(1);
         lost.retain(|sequence| sequence != 3);
-        for _ in 1..ATTEMPTS {
-            tokio::time::advance(DELAY).await;
+        for _ in 1..MAX_NAKS {
+            tokio::time::advance(NAK_DELAY).await;
             assert_eq!(lost.due(), [2]);
         }
-        tokio::time::advance(DELAY).await;
+        tokio::time::advance(NAK_DELAY).await;
         assert_eq!(lost.due(), [0; 0]);
     }
 }

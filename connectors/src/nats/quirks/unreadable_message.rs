@@ -29,12 +29,12 @@ use crate::nats::subject::allows;
 use crate::{ConnectorError, Destination, ErrorKind, Message, Position};
 
 /// The number of messages fetched in parallel.
-const TOGETHER: u64 = 8;
+const CONCURRENT_FETCHES: u64 = 8;
 /// A search ends after this many bytes. The rest ends the next delivery connection and is found by
 /// the next search.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_SEARCH_BYTES: usize = 16 << 20;
 /// The JetStream API's error code for a missing message.
-const NO_MESSAGE: u32 = 10_037;
+const NO_MESSAGE_CODE: u32 = 10_037;
 
 /// Searches for messages that async-nats may not be able to parse.
 pub(in crate::nats) struct UnreadableSearch {
@@ -161,8 +161,8 @@ impl UnreadableSearch {
         let Bounds { held, most, asked, old } = *bounds;
         let (mut found, mut others) = (Found::default(), Vec::new());
         let (mut next, last) = (after + 1, info.delivered.stream_seq);
-        while next <= last && found.deliveries.len() < most && found.bytes < MOST_BYTES {
-            let end = (next + TOGETHER - 1).min(last);
+        while next <= last && found.deliveries.len() < most && found.bytes < MAX_SEARCH_BYTES {
+            let end = (next + CONCURRENT_FETCHES - 1).min(last);
             let answers = join_all((next..=end).map(|sequence| self.get(format!(r#"{{"seq":{sequence}}}"#)))).await;
             next = end + 1;
             let mut ours = false;
@@ -255,7 +255,7 @@ impl UnreadableSearch {
         let answer = answer.map_err(|error| failed(&error.to_string()).because(error))?;
         match serde_json::from_slice(&answer.payload) {
             Ok(Answer::Good(answer)) => Ok(Some(answer)),
-            Ok(Answer::Error { error: Failure { err_code: NO_MESSAGE, .. } }) => Ok(None),
+            Ok(Answer::Error { error: Failure { err_code: NO_MESSAGE_CODE, .. } }) => Ok(None),
             Ok(Answer::Error { error }) => Err(failed(&error.description)),
             Err(error) => Err(failed("the answer is not what the JetStream API answers").because(error)),
         }

@@ -7,7 +7,7 @@ use crate::store::admin::Admin;
 use crate::store::error::StoreError;
 
 /// Keys in one pipeline.
-const KEYS: u64 = 512;
+const KEYS_PER_PIPELINE: u64 = 512;
 
 impl Admin {
     /// Sets this many keys to this body, pipelined. [`Admin::unset`] removes them.
@@ -24,7 +24,7 @@ impl Admin {
         let mut from = 0;
         while from < keys {
             let mut pipeline = Pipeline::new();
-            for key in from..keys.min(from + KEYS) {
+            for key in from..keys.min(from + KEYS_PER_PIPELINE) {
                 let command = pipeline.cmd(word);
                 // In the slot of one bucket, as a pipeline requires; no key of a job contains `::`.
                 command.arg(format!("{}::{key}", self.namespace.keys.jobs(0)));
@@ -33,7 +33,7 @@ impl Admin {
                 }
             }
             self.namespace.link.pipeline(word, &pipeline).await?;
-            from += KEYS;
+            from += KEYS_PER_PIPELINE;
         }
         Ok(())
     }

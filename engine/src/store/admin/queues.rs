@@ -5,7 +5,7 @@ use crate::store::admin::Admin;
 use crate::store::answer::Items;
 use crate::store::error::StoreError;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
-use crate::store::reader::active::SETS;
+use crate::store::reader::active::SETS_PER_PIPELINE;
 use crate::store::reader::lookup::Place;
 use crate::store::scripts::Name;
 
@@ -66,7 +66,7 @@ impl Admin {
     /// known.
     pub async fn forget_queues(&self, empty: &[Vec<String>]) -> Result<(), StoreError> {
         for (bucket, queues) in (0..).zip(empty) {
-            for queues in queues.chunks(SETS) {
+            for queues in queues.chunks(SETS_PER_PIPELINE) {
                 let sets: Vec<String> = queues.iter().map(|queue| set_of_queue(queue)).collect();
                 let call = self.namespace.script_call(Name::Forget, bucket, &sets);
                 self.namespace.call(Name::Forget, &call).await?;

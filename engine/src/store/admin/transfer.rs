@@ -16,7 +16,7 @@ use crate::store::record::{self, Record};
 use crate::store::scripts::Name;
 
 /// How often a bucket is scanned again for jobs that returned from an attempt meanwhile.
-const WALKS: usize = 16;
+const MAX_BUCKET_SCANS: usize = 16;
 
 /// The result of a move.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Transferred {
 
 /// Why a waiting or dead job is not moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stays {
+enum KeepReason {
     Refused,
     Unreadable,
 }
@@ -47,9 +47,9 @@ enum Stays {
 struct Walk<'a, J> {
     bucket: u16,
     brokers: &'a [String; 2],
-    judge: &'a mut J,
+    classify: &'a mut J,
     done: &'a mut Transferred,
-    stays: HashMap<String, Stays>,
+    stays: HashMap<String, KeepReason>,
 }
 
 /// A job of the old broker, as read.
@@ -61,7 +61,7 @@ struct Leaver {
 }
 
 impl Admin {
-    /// Moves the jobs of broker `from` to broker `to`, which is added to the namespace. `judge`
+    /// Moves the jobs of broker `from` to broker `to`, which is added to the namespace. `classify`
     /// returns the job for the new broker, or refuses it. Each job moves atomically, and a repeated
     /// call does not change moved jobs. Id, due time, attempts, retry step and generation stay the
     /// same. Behind the durability gate.
@@ -69,19 +69,19 @@ impl Admin {
         &self,
         from: &str,
         to: &str,
-        mut judge: impl FnMut(&JobId, Record) -> Option<Job>,
+        mut classify: impl FnMut(&JobId, Record) -> Option<Job>,
     ) -> Result<Transferred, StoreError> {
         meta::admit(&self.namespace.link, &self.namespace.keys, to).await?;
         self.namespace.rejoin().await?;
         let mut done = Transferred::default();
         let brokers = [from.to_owned(), to.to_owned()];
         for bucket in 0..self.namespace.keys.buckets() {
-            let mut walk = Walk { bucket, brokers: &brokers, judge: &mut judge, done: &mut done, stays: HashMap::new() };
+            let mut walk = Walk { bucket, brokers: &brokers, classify: &mut classify, done: &mut done, stays: HashMap::new() };
             self.walk(&mut walk, Place::Scheduled).await?;
             self.walk(&mut walk, Place::Dead).await?;
             let others = walk.done.reserved;
             // A job whose attempt ends during the scan may return behind the scan's position.
-            for left in (0..WALKS).rev() {
+            for left in (0..MAX_BUCKET_SCANS).rev() {
                 let moved = walk.done.scheduled;
                 walk.done.reserved = others;
                 self.walk(&mut walk, Place::Reserved).await?;
@@ -94,7 +94,7 @@ impl Admin {
                 }
             }
             let stay = |why| walk.stays.values().filter(|stays| **stays == why).count() as u64;
-            let (refused, unreadable) = (stay(Stays::Refused), stay(Stays::Unreadable));
+            let (refused, unreadable) = (stay(KeepReason::Refused), stay(KeepReason::Unreadable));
             done.refused += refused;
             done.unreadable += unreadable;
         }
@@ -170,7 +170,7 @@ impl Admin {
     where
         J: FnMut(&JobId, Record) -> Option<Job>,
     {
-        let Walk { bucket, brokers, judge, done, stays } = walk;
+        let Walk { bucket, brokers, classify, done, stays } = walk;
         let bucket = *bucket;
         let mut command = redis::cmd("HMGET");
         command.arg(self.namespace.keys.jobs(bucket)).arg(chunk.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>());
@@ -187,7 +187,7 @@ impl Admin {
             let (Ok(id), Ok(read)) = (JobId::new(id.as_str()), record::decode(bytes.clone())) else {
                 // The broker of an unreadable dead job is unknown.
                 if place == Place::Scheduled {
-                    stays.insert(id.clone(), Stays::Unreadable);
+                    stays.insert(id.clone(), KeepReason::Unreadable);
                 }
                 continue;
             };
@@ -198,9 +198,9 @@ impl Admin {
                 done.reserved += 1;
                 continue;
             }
-            match judge(&id, read).and_then(|job| record::moved(&bytes, &job)) {
+            match classify(&id, read).and_then(|job| record::moved(&bytes, &job)) {
                 Some(record) => leavers.push(Leaver { id, due_ms: *at_ms, record }),
-                None => drop(stays.insert(id.as_str().to_owned(), Stays::Refused)),
+                None => drop(stays.insert(id.as_str().to_owned(), KeepReason::Refused)),
             }
         }
         if leavers.is_empty() {

@@ -19,7 +19,7 @@ use crate::store::error::{Class, StoreError};
 const SLOTS: u16 = 16_384;
 
 /// After this many single moved slots, the client asks for a whole new map.
-const TOLD_MAX: usize = 4;
+const MAX_MOVED_SLOTS: usize = 4;
 
 /// The masters of a cluster, by slot.
 pub(super) struct Cluster {
@@ -102,12 +102,12 @@ impl Cluster {
         known.into_iter().partition(|wire| doubted.iter().any(|other| other.is(wire)))
     }
 
-    /// A master answered that another one has this slot. The map takes that over, up to `TOLD_MAX`
+    /// A master answered that another one has this slot. The map takes that over, up to `MAX_MOVED_SLOTS`
     /// times; after that the next call asks for a new map.
     pub(super) fn moved(&self, node: &Connection, slot: u16, to: &str) {
         // The same lock order as in `learn`.
         let (mut known, mut current) = (self.known.write(), self.map.write());
-        let Some(map) = current.clone().filter(|map| map.told < TOLD_MAX) else {
+        let Some(map) = current.clone().filter(|map| map.told < MAX_MOVED_SLOTS) else {
             drop(current);
             self.forget(node);
             return;

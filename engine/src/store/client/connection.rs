@@ -22,7 +22,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// 500 ms.
 pub(in crate::store) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After this many missing answers in a row the connection counts as half-open and is rebuilt.
-const TIMEOUTS_MAX: u32 = 2;
+const MAX_TIMEOUTS: u32 = 2;
 
 /// The server of a connection.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ impl Connection {
 
     async fn over(&self, doing: &str, live: &mut Live, command: &Cmd) -> Result<Value, StoreError> {
         let answer = clock::timeout(RESPONSE_TIMEOUT, live.connection.req_packed_command(command)).await;
-        self.judge(doing, live.generation, answer.map(|answer| answer.and_then(refusal)))
+        self.classify(doing, live.generation, answer.map(|answer| answer.and_then(refusal)))
     }
 
     /// Sends a pipeline and returns every answer. The first error of any command is the error of
@@ -123,8 +123,8 @@ impl Connection {
         for (at, wave) in waves.iter().enumerate() {
             let begun = answers.len();
             let answer = clock::timeout(RESPONSE_TIMEOUT, live.connection.req_packed_commands(wave, 0, wave.len())).await;
-            for value in self.judge(doing, live.generation, answer)? {
-                answers.push(self.judge(doing, live.generation, Some(refusal(value))));
+            for value in self.classify(doing, live.generation, answer)? {
+                answers.push(self.classify(doing, live.generation, Some(refusal(value))));
             }
             let errors = || answers[begun..].iter().filter_map(|answer| answer.as_ref().err()).filter(|error| !error.is_damage());
             // A call that can be repeated at once must not overtake one that cannot.
@@ -205,7 +205,7 @@ impl Connection {
         }
     }
 
-    fn judge<T>(&self, doing: &str, generation: u64, answer: Option<Result<T, redis::RedisError>>) -> Result<T, StoreError> {
+    fn classify<T>(&self, doing: &str, generation: u64, answer: Option<Result<T, redis::RedisError>>) -> Result<T, StoreError> {
         let error = match answer {
             Some(Ok(value)) => {
                 self.inner.timeouts.store(0, Ordering::Relaxed);
@@ -231,7 +231,7 @@ impl Connection {
                 StoreError { unanswered: true, ..StoreError::new(Class::Timeout, message) }
             }
         };
-        if error.class == Class::Timeout && self.inner.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
+        if error.class == Class::Timeout && self.inner.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS {
             self.drop_connection(generation);
         }
         Err(error)

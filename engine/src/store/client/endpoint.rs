@@ -43,7 +43,7 @@ pub(super) fn refused(settings: &Redis, place: &str, error: &redis::RedisError) 
 }
 
 /// The time for a server to say why it takes no connection.
-const GREETING: Duration = Duration::from_secs(1);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a server ended a connection. One that takes none writes the reason and closes at once; the
 /// client, which writes first, sees a broken pipe.
@@ -57,7 +57,7 @@ pub(super) async fn told(info: &ConnectionInfo, error: StoreError) -> StoreError
         // Its first sentence.
         text.strip_prefix('-')?.split(['\r', '.']).next().map(str::to_owned)
     };
-    let Some(reason) = clock::timeout(GREETING, greeting).await.flatten() else { return error };
+    let Some(reason) = clock::timeout(GREETING_TIMEOUT, greeting).await.flatten() else { return error };
     let hint = if reason.starts_with("DENIED") {
         "the server takes connections only from its own host while it has no password: set requirepass (or a user's password) there, \
          and write it into redis.urls; or set protected-mode no in a network that nobody else reaches"

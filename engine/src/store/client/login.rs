@@ -15,7 +15,7 @@ use crate::store::error::{Class, StoreError};
 
 /// A refusal after more than this time without one is a new one. Whoever is refused tries again
 /// within seconds.
-const QUIET: Duration = Duration::from_secs(30);
+const REFUSAL_TTL: Duration = Duration::from_secs(30);
 
 /// What Redis refuses the connections with these settings, whoever opened them.
 #[derive(Clone, Default)]
@@ -32,7 +32,7 @@ impl Refusals {
     #[must_use]
     pub fn now(&self) -> Option<String> {
         let state = self.0.lock();
-        state.why.clone().filter(|_| state.last.is_some_and(|last| clock::now().duration_since(last) < QUIET))
+        state.why.clone().filter(|_| state.last.is_some_and(|last| clock::now().duration_since(last) < REFUSAL_TTL))
     }
 
     /// Notes an error if Redis refused a login. Logs the first refusal of a row.
@@ -42,7 +42,7 @@ impl Refusals {
         }
         let now = clock::now();
         let mut state = self.0.lock();
-        if state.last.is_none_or(|last| now.duration_since(last) >= QUIET) {
+        if state.last.is_none_or(|last| now.duration_since(last) >= REFUSAL_TTL) {
             tracing::warn!(%error, hint = error.hint, "redis refuses the login, trying again");
         }
         state.last = Some(now);
@@ -133,7 +133,7 @@ mod tests {
         refusals.note(&StoreError::new(Class::Io, "away"));
         assert_eq!(refusals.now(), None);
         refusals.note(&refusal());
-        clock::sleep(QUIET).await;
+        clock::sleep(REFUSAL_TTL).await;
         assert_eq!(refusals.now(), None);
     }
 

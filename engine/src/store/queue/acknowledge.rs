@@ -129,7 +129,7 @@ impl LeaseVerdict {
 }
 
 /// How often a call is repeated that Redis did not run.
-const ATTEMPTS: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 
 /// One script call.
 struct Group {
@@ -148,7 +148,7 @@ impl Queue {
         let mut open: Vec<usize> = (0..acknowledgements.len()).collect();
         let mut moves = Redirects::default();
         let mut alone: HashSet<usize> = HashSet::new();
-        for attempt in 0..ATTEMPTS {
+        for attempt in 0..MAX_ATTEMPTS {
             let waves = self.waves(acknowledgements, &open, &alone);
             let calls: Vec<Vec<Cmd>> =
                 waves.iter().map(|groups| groups.iter().map(|group| self.acknowledge_call(group, acknowledgements)).collect()).collect();
@@ -173,7 +173,7 @@ impl Queue {
             let Some(error) = open.iter().find_map(|at| answers[*at].as_ref().err().cloned()) else { break };
             let is_repaired = match error.class {
                 Class::Moved => moves.follow(&error).await,
-                Class::NoScript if attempt < ATTEMPTS - 1 => {
+                Class::NoScript if attempt < MAX_ATTEMPTS - 1 => {
                     link.load(&self.namespace.scripts.source(Name::Acknowledge), calls.iter().flatten()).await.is_ok()
                 }
                 Class::Outdated => true,

@@ -27,9 +27,9 @@ use pass::Pass;
 
 /// How long after its creation a call may be carried out. Less than the response timeout, so that
 /// Redis never carries out a call that its caller has given up.
-const LATE: Duration = Duration::from_secs(4);
+const CALL_TTL: Duration = Duration::from_secs(4);
 /// How many jobs are read at a time for `fail`: a record may be large.
-const READS: usize = 32;
+const JOBS_PER_READ: usize = 32;
 
 /// The result of a batch.
 #[derive(Debug, Default)]
@@ -124,7 +124,7 @@ impl Queue {
             })
             .collect();
         let mut steps = HashMap::with_capacity(fails.len());
-        for fails in fails.chunks(READS) {
+        for fails in fails.chunks(JOBS_PER_READ) {
             let read = try_join_all(fails.iter().map(|(_, act)| self.step_of(act, default_retry))).await?;
             steps.extend(fails.iter().map(|(at, _)| *at).zip(read));
         }
@@ -135,7 +135,9 @@ impl Queue {
     /// the clock is unknown. A call can be stuck on its way until its caller gives it up. Then the
     /// same message, and later ones, may arrive by another way before that call continues.
     pub(super) fn deadline_us(&self) -> Option<i64> {
-        self.namespace.has_seen_clock().then(|| self.namespace.now_us().saturating_add(i64::try_from(LATE.as_micros()).unwrap_or(i64::MAX)))
+        self.namespace
+            .has_seen_clock()
+            .then(|| self.namespace.now_us().saturating_add(i64::try_from(CALL_TTL.as_micros()).unwrap_or(i64::MAX)))
     }
 
     fn call_of(&self, group: &Group, pass: &Pass<'_>, steps: &HashMap<usize, Step>, deadline_us: Option<i64>) -> Cmd {

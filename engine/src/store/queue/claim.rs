@@ -20,11 +20,11 @@ use crate::store::scripts::Name;
 /// of a claimed job is not certain, and a claimed job cannot be moved. The scripts' `CLAIM_AHEAD`
 /// has the same value: a job that is due this soon after a failover may have been claimed on the
 /// former master.
-pub const AHEAD: Duration = Duration::from_millis(5);
+pub const MAX_CLAIM_AHEAD: Duration = Duration::from_millis(5);
 /// Unreadable jobs are skipped once they fill one call; fewer are looked at in every call.
-const MANY: u32 = 1024;
+const SKIP_THRESHOLD_JOBS: u32 = 1024;
 /// How long they are skipped before the next look: someone may have repaired them.
-const PASS_OVER: Duration = Duration::from_secs(60);
+const SKIP_TTL: Duration = Duration::from_secs(60);
 
 /// A job that this instance may act on until `deadline`.
 #[derive(Debug, Clone)]
@@ -102,7 +102,7 @@ pub struct Claim {
 }
 
 /// How many held jobs one call looks at: the work per job is small.
-pub(crate) const TIME_OUT_JOBS: usize = 512;
+pub(crate) const TIME_OUT_JOBS_PER_CALL: usize = 512;
 
 /// What a `time_out` did.
 #[derive(Debug, Default)]
@@ -265,7 +265,7 @@ impl Queue {
         error: &str,
     ) -> Result<TimedOut, StoreError> {
         let mut call = self.namespace.script_call(Name::TimeOut, bucket, sets);
-        call.arg(TIME_OUT_JOBS).arg(CALL_BYTES).arg(waits).arg(error).arg(until_ms.map_or_else(String::new, |ms| ms.to_string()));
+        call.arg(TIME_OUT_JOBS_PER_CALL).arg(CALL_BYTES).arg(waits).arg(error).arg(until_ms.map_or_else(String::new, |ms| ms.to_string()));
         let mut items = Items::new(Name::TimeOut.as_str(), self.namespace.call(Name::TimeOut, &call).await?)?;
         let mut done = TimedOut { now_us: items.int()?, ..TimedOut::default() };
         self.namespace.saw_clock(done.now_us);
@@ -285,7 +285,7 @@ impl Queue {
         if !unread.is_empty() {
             let of_set = (bucket, set.to_owned());
             match unread.get(&of_set) {
-                Some(known) if known.count >= MANY && known.since.elapsed() < PASS_OVER => {
+                Some(known) if known.count >= SKIP_THRESHOLD_JOBS && known.since.elapsed() < SKIP_TTL => {
                     call.arg(known.count).arg(&known.last[..]).arg(&known.score[..]);
                     return Some(known.since);
                 }

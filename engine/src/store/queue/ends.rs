@@ -19,17 +19,17 @@ use crate::store::record::{self, Generation};
 use crate::store::scripts::Name;
 
 /// Entries are removed from a bucket that has more of them than twice its jobs and this number.
-const SPARE: i64 = 1024;
+const SPARE_ENTRIES: i64 = 1024;
 /// How many entries are read at once.
-const PAGE: usize = 512;
+const ENTRIES_PER_READ: usize = 512;
 /// When an entry is looked at again whose job cannot be read, ms.
-const UNREADABLE_AGAIN: i64 = 3_600_000;
+const UNREADABLE_RETRY_MS: i64 = 3_600_000;
 /// The same of an entry whose record changed meanwhile, ms.
-const CHANGED_AGAIN: i64 = 1000;
+const CHANGED_RETRY_MS: i64 = 1000;
 
 /// What a look at the index of a bucket shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EndsLook {
+pub struct EndsSnapshot {
     /// The end of a job has come, as far as the index knows.
     pub has_ended: bool,
     /// Many entries have no job any more.
@@ -54,7 +54,7 @@ enum Entry {
     /// The job is over.
     Over(Over),
     /// Look again then, epoch ms: the job ends later, or cannot be read.
-    Later(i64),
+    RecheckAt(i64),
     /// No job of this id has an end.
     Idle,
 }
@@ -70,7 +70,7 @@ impl Queue {
     }
 
     /// Looks at the index of these buckets; in a cluster, of one bucket at a time.
-    pub async fn look_at_ends(&self, buckets: &[u16]) -> Result<Vec<EndsLook>, StoreError> {
+    pub async fn look_at_ends(&self, buckets: &[u16]) -> Result<Vec<EndsSnapshot>, StoreError> {
         let now_ms = self.namespace.read_clock().await? / 1000;
         let mut pipeline = Pipeline::new();
         for bucket in buckets {
@@ -81,9 +81,9 @@ impl Queue {
         }
         let counts = self.namespace.link.pipeline("looking for jobs past their end", &pipeline).await?;
         let number = |count: &Value| if let Value::Int(count) = count { *count } else { 0 };
-        let look = |counts: &[Value]| EndsLook {
+        let look = |counts: &[Value]| EndsSnapshot {
             has_ended: number(&counts[0]) > 0,
-            is_crowded: number(&counts[1]) > number(&counts[2]).saturating_mul(2).saturating_add(SPARE),
+            is_crowded: number(&counts[1]) > number(&counts[2]).saturating_mul(2).saturating_add(SPARE_ENTRIES),
         };
         Ok(counts.chunks_exact(3).map(look).collect())
     }
@@ -95,16 +95,16 @@ impl Queue {
         loop {
             let now_ms = self.namespace.read_clock().await? / 1000;
             let mut command = redis::cmd("ZRANGEBYSCORE");
-            command.arg(&key).arg("-inf").arg(now_ms).arg("LIMIT").arg(0).arg(PAGE);
+            command.arg(&key).arg("-inf").arg(now_ms).arg("LIMIT").arg(0).arg(ENTRIES_PER_READ);
             let ids = strings(self.namespace.link.command("looking for jobs past their end", &command).await?);
             if ids.is_empty() {
                 return Ok(());
             }
             let (mut pipeline, mut over, mut left) = (Pipeline::new(), Vec::new(), Vec::new());
             for (name, record) in self.records(bucket, &ids).await? {
-                match judge(&name, record, now_ms) {
+                match classify(&name, record, now_ms) {
                     Entry::Over(job) => over.push(job),
-                    Entry::Later(at_ms) => drop(pipeline.cmd("ZADD").arg(&key).arg(at_ms).arg(name)),
+                    Entry::RecheckAt(at_ms) => drop(pipeline.cmd("ZADD").arg(&key).arg(at_ms).arg(name)),
                     Entry::Idle => left.push(name),
                 }
             }
@@ -112,7 +112,7 @@ impl Queue {
                 match has_ended {
                     true => left.push(job.id.as_str().into()),
                     // Another record has the id by now.
-                    false => drop(pipeline.cmd("ZADD").arg(&key).arg(now_ms + CHANGED_AGAIN).arg(job.id.as_str())),
+                    false => drop(pipeline.cmd("ZADD").arg(&key).arg(now_ms + CHANGED_RETRY_MS).arg(job.id.as_str())),
                 }
             }
             self.namespace.link.pipeline("moving the ends of jobs", &pipeline).await?;
@@ -156,7 +156,7 @@ impl Queue {
         let mut stay = 0;
         loop {
             let mut command = redis::cmd("ZRANGE");
-            command.arg(&key).arg(stay).arg(stay + PAGE - 1);
+            command.arg(&key).arg(stay).arg(stay + ENTRIES_PER_READ - 1);
             let ids = strings(self.namespace.link.command("reading the ends of jobs", &command).await?);
             if ids.is_empty() {
                 return Ok(());
@@ -185,7 +185,7 @@ impl Queue {
         self.namespace.link.command("forgetting the ends of jobs", &command).await?;
         let mut pipeline = Pipeline::new();
         for (name, record) in self.records(bucket, ids).await? {
-            if let Entry::Later(at_ms) = judge(&name, record, 0) {
+            if let Entry::RecheckAt(at_ms) = classify(&name, record, 0) {
                 pipeline.cmd("ZADD").arg(&key).arg("LT").arg(at_ms).arg(name);
             }
         }
@@ -235,14 +235,14 @@ fn calls_of(mut jobs: &[Over]) -> Vec<&[Over]> {
 }
 
 /// What the record of an entry says at this time.
-fn judge(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
+fn classify(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
     let id = std::str::from_utf8(name).ok().and_then(|id| JobId::new(id).ok());
     let (Some(id), Some(record)) = (id, record) else { return Entry::Idle };
     let size = record.len();
-    let Ok(record) = record::decode(record) else { return Entry::Later(now_ms.saturating_add(UNREADABLE_AGAIN)) };
+    let Ok(record) = record::decode(record) else { return Entry::RecheckAt(now_ms.saturating_add(UNREADABLE_RETRY_MS)) };
     match record.job.ends_ms.filter(|_| record.job.queue.is_some()) {
         None => Entry::Idle,
-        Some(ends_ms) if ends_ms > now_ms => Entry::Later(ends_ms),
+        Some(ends_ms) if ends_ms > now_ms => Entry::RecheckAt(ends_ms),
         Some(_) => Entry::Over(Over { id, queue: record.job.queue.unwrap_or_default(), generation: record.generation, size }),
     }
 }

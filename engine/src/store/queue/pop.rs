@@ -93,25 +93,25 @@ pub struct Lease {
 pub type Heads = (Vec<u16>, Result<Vec<Option<i64>>, StoreError>);
 
 /// How often unreadable jobs are reported.
-const TELL_UNREAD: Duration = Duration::from_secs(60);
+const UNREADABLE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The first bytes of a token: nonce, span, wait, seal.
-const HEAD: usize = 8 + 4 + 6 + 8;
+const TOKEN_HEAD_BYTES: usize = 8 + 4 + 6 + 8;
 /// No wait.
-const AT_END: u64 = (1 << 48) - 1;
+const NO_WAIT: u64 = (1 << 48) - 1;
 
 impl Lease {
     /// Reads the text of a token. `None` if it is none.
     #[must_use]
     pub fn read(text: &str) -> Option<Lease> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (head, queue) = bytes.split_at_checked(HEAD)?;
+        let (head, queue) = bytes.split_at_checked(TOKEN_HEAD_BYTES)?;
         let mut wait = [0; 8];
         wait[2..].copy_from_slice(&head[12..18]);
         let wait = u64::from_be_bytes(wait);
         Some(Lease {
             nonce: head[..8].try_into().ok()?,
             ttr_ms: u32::from_be_bytes(head[8..12].try_into().ok()?),
-            wait_ms: (wait != AT_END).then_some(wait),
+            wait_ms: (wait != NO_WAIT).then_some(wait),
             seal: head[18..].try_into().ok()?,
             queue: String::from_utf8(queue.to_vec()).ok().filter(|queue| is_queue_name(queue))?,
         })
@@ -126,7 +126,7 @@ impl Lease {
 
     /// Nonce, span and wait.
     pub(in crate::store) fn terms(&self) -> [u8; 18] {
-        let wait = self.wait_ms.map_or(AT_END, |ms| ms.min(AT_END - 1)).to_be_bytes();
+        let wait = self.wait_ms.map_or(NO_WAIT, |ms| ms.min(NO_WAIT - 1)).to_be_bytes();
         let mut terms = [0; 18];
         terms[..8].copy_from_slice(&self.nonce);
         terms[8..12].copy_from_slice(&self.ttr_ms.to_be_bytes());
@@ -190,7 +190,7 @@ impl Queue {
     /// At most once a minute: each pop of the bucket meets these jobs.
     fn may_tell_unread(&self) -> bool {
         let mut told = self.unread_told.lock();
-        let is_new = told.is_none_or(|at| at.elapsed() > TELL_UNREAD);
+        let is_new = told.is_none_or(|at| at.elapsed() > UNREADABLE_LOG_INTERVAL);
         if is_new {
             *told = Some(clock::now());
         }

@@ -6,7 +6,7 @@ use crate::job::{Conflict, Due, Verdict};
 use crate::request::{NewJob, OwnQueues};
 use crate::store::answer::Items;
 use crate::store::client::Redirects;
-use crate::store::error::{Class, StoreError, UNREADABLE};
+use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
 use crate::store::queue::Queue;
 use crate::store::queue::batch::{Applied, Group, RequestRef};
 use crate::store::scripts::Name;
@@ -143,9 +143,8 @@ pub(super) fn read_answer(items: &mut Items) -> Result<Answer, StoreError> {
     let word = items.text()?;
     if word == "unreadable" {
         items.text()?;
-        return Err(
-            StoreError::new(Class::Script, "redis: schedule: DWELL_VERSION: the job of this id has an unreadable record").hint(UNREADABLE)
-        );
+        return Err(StoreError::new(Class::Script, "redis: schedule: DWELL_VERSION: the job of this id has an unreadable record")
+            .hint(UNREADABLE_HINT));
     }
     if word == "full" {
         items.text()?;

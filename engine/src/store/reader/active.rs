@@ -11,10 +11,10 @@ use crate::store::error::StoreError;
 use crate::store::meta::text;
 use crate::store::namespace::Namespace;
 use crate::store::reader::Reader;
-use crate::store::reader::queues::{COMMANDS, QueueCounts};
+use crate::store::reader::queues::{COMMANDS_PER_QUEUE, QueueCounts};
 
 /// The most sets that one pipeline asks for.
-pub(in crate::store) const SETS: usize = 64;
+pub(in crate::store) const SETS_PER_PIPELINE: usize = 64;
 
 /// What a bucket knows of its queues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -139,9 +139,9 @@ impl Reader {
     async fn count_active(&self, bucket: u16, active: &ActiveQueues, now_ms: i64) -> Result<Vec<QueueCounts>, StoreError> {
         let sets: Vec<String> = active.sets.iter().cloned().collect();
         let mut counts = Vec::with_capacity(sets.len());
-        for sets in sets.chunks(SETS) {
+        for sets in sets.chunks(SETS_PER_PIPELINE) {
             let answers = self.count_in(bucket, sets, now_ms).await?;
-            for (set, answers) in sets.iter().zip(answers.chunks(COMMANDS)) {
+            for (set, answers) in sets.iter().zip(answers.chunks(COMMANDS_PER_QUEUE)) {
                 let mut here = QueueCounts { queue: queue_of_set(set).unwrap_or_default().to_owned(), ..QueueCounts::default() };
                 here.add(answers);
                 counts.push(here);

@@ -8,7 +8,7 @@ use crate::job::queue_of_set;
 use crate::store::error::StoreError;
 use crate::store::meta::text;
 use crate::store::reader::Reader;
-use crate::store::reader::active::{ActiveQueues, SETS};
+use crate::store::reader::active::{ActiveQueues, SETS_PER_PIPELINE};
 use crate::store::reader::leases;
 use crate::store::reader::lookup::score;
 
@@ -23,7 +23,7 @@ pub struct Counts {
     pub reserved: Vec<u64>,
     /// Jobs in `dead`, per bucket.
     pub dead: Vec<u64>,
-    /// Those of them that died within [`DIED_WITHIN_MS`].
+    /// Those of them that died within [`RECENT_DEATH_MS`].
     pub died: u64,
     /// Since when the oldest job of any queue that is not paused has been due without being fetched, epoch ms.
     pub oldest_ready_ms: Option<i64>,
@@ -43,7 +43,7 @@ pub struct Counts {
 }
 
 /// How long a death is news, ms.
-pub const DIED_WITHIN_MS: i64 = 3_600_000;
+pub const RECENT_DEATH_MS: i64 = 3_600_000;
 
 impl Reader {
     /// Counts all jobs. `within`: spans from now, seconds.
@@ -66,7 +66,7 @@ impl Reader {
             counts.died += number(answers.next());
             counts.scheduled.push(0);
             counts.ready.push(0);
-            for sets in self.namespace.sets_with(&active).chunks(SETS) {
+            for sets in self.namespace.sets_with(&active).chunks(SETS_PER_PIPELINE) {
                 self.count_sets(bucket, sets, &active, within, &mut counts).await?;
             }
             counts.paused_queues.extend(active.paused);
@@ -83,7 +83,7 @@ impl Reader {
                 counts.push(0);
             }
             let sets: Vec<String> = active.sets.iter().cloned().collect();
-            for sets in sets.chunks(SETS) {
+            for sets in sets.chunks(SETS_PER_PIPELINE) {
                 let mut held = redis::cmd("HMGET");
                 held.arg(self.namespace.keys.queues(bucket)).arg(sets);
                 if let Value::Array(held) = self.namespace.link.command("counting", &held).await? {
@@ -153,7 +153,7 @@ impl Reader {
 /// The score of a dead job is the time of its death.
 fn count_dead(pipeline: &mut Pipeline, dead: &str, now_ms: i64) {
     pipeline.cmd("ZCARD").arg(dead);
-    pipeline.cmd("ZCOUNT").arg(dead).arg(now_ms - DIED_WITHIN_MS).arg("+inf");
+    pipeline.cmd("ZCOUNT").arg(dead).arg(now_ms - RECENT_DEATH_MS).arg("+inf");
 }
 
 /// The score of the first of one member with its score.

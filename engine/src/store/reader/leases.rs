@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 use crate::store::namespace::Namespace;
 
 /// The bytes of the time of the first write, before the bits of an entry of `left`.
-const BORN: usize = 8;
+const CREATED_TIME_BYTES: usize = 8;
 
 /// A job in a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,13 +55,13 @@ fn entries(text: &[u8]) -> impl Iterator<Item = (usize, &str, i64)> {
 
 /// Whether the job at this position is still in the lease.
 fn is_out(left: &[u8], position: usize) -> bool {
-    left.get(BORN + position / 8).is_some_and(|bits| bits & (1 << (position % 8)) == 0)
+    left.get(CREATED_TIME_BYTES + position / 8).is_some_and(|bits| bits & (1 << (position % 8)) == 0)
 }
 
 /// How many jobs are in the leases of an answer of HGETALL `left`.
 pub(super) fn count(left: Value) -> u64 {
     let bits = |left: Value| match left {
-        Value::BulkString(left) => left.iter().skip(BORN).map(|bits| u64::from(bits.count_zeros())).sum(),
+        Value::BulkString(left) => left.iter().skip(CREATED_TIME_BYTES).map(|bits| u64::from(bits.count_zeros())).sum(),
         _ => 0,
     };
     pairs(left).into_iter().map(|(_, left)| bits(left)).sum()
@@ -104,7 +104,7 @@ mod tests {
     fn a_lease_names_the_jobs_that_are_still_in_it() {
         let text = b"\x00a\x015\x00b\x01-6\x00c\x017";
         assert_eq!(entries(text).collect::<Vec<_>>(), [(0, "a", 5), (1, "b", -6), (2, "c", 7)]);
-        let left = [&[9; BORN][..], &[0b1111_1010]].concat();
+        let left = [&[9; CREATED_TIME_BYTES][..], &[0b1111_1010]].concat();
         assert_eq!([0, 1, 2, 3, 8].map(|position| is_out(&left, position)), [true, false, true, false, false]);
         let answer = Value::Array(vec![Value::BulkString(b"nonce".to_vec()), Value::BulkString(left)]);
         assert_eq!(count(answer), 2);

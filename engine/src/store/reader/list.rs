@@ -23,7 +23,7 @@ mod run;
 /// The bytes of headers with which a page ends, and those of records that are read at a time.
 const PAGE_BYTES: usize = 4 << 20;
 /// The most ids that one read of a sorted set returns.
-const PAGE: usize = CALL_JOBS;
+const MAX_IDS_PER_READ: usize = CALL_JOBS;
 
 /// Selects jobs for a list.
 #[derive(Debug, Clone)]
@@ -144,14 +144,14 @@ impl Reader {
             })
             .collect();
         // The expected share of each set in the page if the ids are spread evenly.
-        let count = (2 * query.limit / runs.len().max(1) + 8).min(PAGE);
+        let count = (2 * query.limit / runs.len().max(1) + 8).min(MAX_IDS_PER_READ);
         try_join_all(runs.iter_mut().map(|run| self.seek(run))).await?;
         try_join_all(runs.iter_mut().map(|run| self.read_on(run, count))).await?;
         let mut wake_ups: BinaryHeap<Reverse<(Cursor, usize)>> =
             runs.iter_mut().enumerate().filter_map(|(at, run)| Some(Reverse((run.ahead.pop_front()?, at)))).collect();
         let mut page = Page::default();
         loop {
-            let wanted = if query.has_filter() { PAGE } else { PAGE.min(query.limit - page.jobs.len()) };
+            let wanted = if query.has_filter() { MAX_IDS_PER_READ } else { MAX_IDS_PER_READ.min(query.limit - page.jobs.len()) };
             let mut batch = Vec::with_capacity(wanted);
             while batch.len() < wanted
                 && let Some(Reverse((spot, at))) = wake_ups.pop()
@@ -179,7 +179,7 @@ impl Reader {
             let mut claimed = if is_dead { Vec::new() } else { self.namespace.claimed_jobs(bucket).await? };
             loop {
                 let members: Vec<Candidate> = if claimed.is_empty() {
-                    self.read_on(&mut run, PAGE).await?;
+                    self.read_on(&mut run, MAX_IDS_PER_READ).await?;
                     let member = |spot: Cursor| Candidate { bucket, score_ms: spot.at_ms, spot, is_lent: false };
                     run.ahead.drain(..).map(member).collect()
                 } else {
@@ -189,7 +189,7 @@ impl Reader {
                         spot: Cursor { at_ms: due_ms, id },
                         is_lent: true,
                     };
-                    claimed.drain(claimed.len().saturating_sub(PAGE)..).map(member).collect()
+                    claimed.drain(claimed.len().saturating_sub(MAX_IDS_PER_READ)..).map(member).collect()
                 };
                 if members.is_empty() {
                     break;
@@ -211,7 +211,7 @@ impl Reader {
         let mut candidates = earliest.into_sorted_vec();
         // A lease that was renewed during the call appears twice.
         candidates.dedup_by(|a, b| a.spot == b.spot);
-        let mut chunks = candidates.chunks(PAGE).peekable();
+        let mut chunks = candidates.chunks(MAX_IDS_PER_READ).peekable();
         while let Some(batch) = chunks.next() {
             let more = more || chunks.peek().is_some();
             if self.add(&mut page, batch, query, more).await? {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use redis::{Pipeline, Value};
 
 use crate::job::{Job, JobId};
-use crate::store::error::{Class, StoreError, UNREADABLE};
+use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
 use crate::store::namespace::Namespace;
 use crate::store::reader::Reader;
 use crate::store::record::{self, Record, State};
@@ -112,7 +112,7 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
     let mut answers = namespace.link.pipeline("looking a job up", &pipeline).await?.into_iter();
     let (record, state) = (answers.next(), answers.next());
     let Some(Value::BulkString(bytes)) = record else { return Ok(None) };
-    let unreadable = |why: record::Unreadable| StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).hint(UNREADABLE);
+    let unreadable = |why: record::Unreadable| StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).hint(UNREADABLE_HINT);
     let bytes = Bytes::from(bytes);
     let record = record::decode(bytes.clone()).map_err(unreadable)?;
     let mut state = match state {

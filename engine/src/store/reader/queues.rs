@@ -29,9 +29,9 @@ pub struct QueueCounts {
 }
 
 /// The commands of one queue in one bucket.
-pub(super) const COMMANDS: usize = 6;
+pub(super) const COMMANDS_PER_QUEUE: usize = 6;
 /// The most queues in one pipeline.
-const QUEUES: usize = 64;
+const QUEUES_PER_PIPELINE: usize = 64;
 
 impl Reader {
     /// Counts the jobs of these queues, in their order. Not atomic: a job that moves meanwhile may
@@ -40,11 +40,11 @@ impl Reader {
         let now_ms = self.namespace.read_clock().await? / 1000;
         let mut counts: Vec<QueueCounts> =
             queues.iter().map(|queue| QueueCounts { queue: queue.clone(), ..QueueCounts::default() }).collect();
-        for counts in counts.chunks_mut(QUEUES) {
+        for counts in counts.chunks_mut(QUEUES_PER_PIPELINE) {
             let sets: Vec<String> = counts.iter().map(|counts| set_of_queue(&counts.queue)).collect();
             let buckets = (0..self.namespace.keys.buckets()).map(|bucket| self.count_in(bucket, &sets, now_ms));
             for answers in try_join_all(buckets).await? {
-                for (counts, answers) in counts.iter_mut().zip(answers.chunks(COMMANDS)) {
+                for (counts, answers) in counts.iter_mut().zip(answers.chunks(COMMANDS_PER_QUEUE)) {
                     counts.add(answers);
                 }
             }
@@ -101,7 +101,7 @@ impl Reader {
     /// These jobs again, each with its body. A job that left meanwhile is left out.
     pub async fn with_bodies(&self, jobs: Vec<StoredJob>) -> Result<Vec<StoredJob>, StoreError> {
         let mut found = Vec::with_capacity(jobs.len());
-        for jobs in jobs.chunks(QUEUES) {
+        for jobs in jobs.chunks(QUEUES_PER_PIPELINE) {
             let looked = try_join_all(jobs.iter().map(|job| self.find(&job.id))).await?;
             let same =
                 looked.into_iter().flatten().zip(jobs).filter(|(now, then)| now.place == then.place && now.job().queue == then.job().queue);

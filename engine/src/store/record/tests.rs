@@ -152,7 +152,7 @@ fn every_cut_of_a_record_or_state_is_an_error_and_no_panic() {
         assert!(decode(bytes[..length].to_vec().into()).is_err(), "{length}");
     }
     let state = unhex(STATE_V1);
-    for length in 0..STATE_FIXED {
+    for length in 0..FIXED_STATE_BYTES {
         assert!(State::decode(&state[..length]).is_err(), "{length}");
     }
 }
@@ -202,9 +202,9 @@ fn the_digest_is_of_body_destination_and_key() {
 #[test]
 fn long_errors_are_cut_at_a_character() {
     assert_eq!(short_error("short"), "short");
-    let text = "ü".repeat(ERROR_MAX);
-    assert_eq!(short_error(&text).len(), ERROR_MAX);
-    assert_eq!(short_error(&format!("a{text}")).len(), ERROR_MAX - 1);
+    let text = "ü".repeat(MAX_ERROR_BYTES);
+    assert_eq!(short_error(&text).len(), MAX_ERROR_BYTES);
+    assert_eq!(short_error(&format!("a{text}")).len(), MAX_ERROR_BYTES - 1);
 }
 
 #[test]

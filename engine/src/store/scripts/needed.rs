@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_scripts_know_how_far_a_claim_reaches() {
-        let line = format!("local CLAIM_AHEAD = {}\n", crate::store::queue::claim::AHEAD.as_millis());
+        let line = format!("local CLAIM_AHEAD = {}\n", crate::store::queue::claim::MAX_CLAIM_AHEAD.as_millis());
         assert!(PRELUDE.contains(&line), "{line}");
     }
 

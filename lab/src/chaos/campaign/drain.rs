@@ -11,7 +11,7 @@ use dwell::store::error::StoreError;
 use dwell::store::reader::list::Query;
 use dwell::store::reader::lookup::Place;
 
-use super::{Campaign, DRAIN, EMPTY_FOR, LOOK, RECOVERY};
+use super::{CHECK_INTERVAL, Campaign, DRAIN_TIMEOUT, MIN_EMPTY_DURATION, RECOVERY_TIMEOUT};
 use crate::chaos::history::{DeadJob, End};
 use crate::chaos::system::System;
 
@@ -37,12 +37,12 @@ pub(crate) async fn damage(system: &System) -> Result<Vec<String>, StoreError> {
 impl Campaign<'_> {
     /// Waits until no job is outstanding, and reports the final state.
     pub(super) async fn drain(&self) -> Result<End, StoreError> {
-        let deadline = clock::now() + DRAIN;
+        let deadline = clock::now() + DRAIN_TIMEOUT;
         let store = loop {
             match Store::attach(self.system.store_settings()).await {
                 Ok(store) => break store,
                 Err(error) if clock::now() >= deadline => return Err(error),
-                Err(_) => clock::sleep(LOOK).await,
+                Err(_) => clock::sleep(CHECK_INTERVAL).await,
             }
         };
         let mut empty_since = None;
@@ -61,11 +61,11 @@ impl Campaign<'_> {
             }
             let since = *empty_since.get_or_insert(now);
             // An answer that cannot be delivered is given up and never arrives.
-            let patience = if missing.answers.is_empty() { EMPTY_FOR } else { EMPTY_FOR * 5 };
+            let patience = if missing.answers.is_empty() { MIN_EMPTY_DURATION } else { MIN_EMPTY_DURATION * 5 };
             if now >= since + patience || now >= deadline {
                 break counts;
             }
-            clock::sleep(LOOK).await;
+            clock::sleep(CHECK_INTERVAL).await;
         };
         let mut end = End { scheduled: counts.scheduled.iter().sum(), reserved: counts.reserved.iter().sum(), ..End::default() };
         end.dead = self.dead(&store).await?;
@@ -76,7 +76,7 @@ impl Campaign<'_> {
 
     /// Waits until the ingest has acknowledged every request, and returns how many are left.
     async fn unacknowledged(&self) -> Option<u64> {
-        let deadline = clock::now() + RECOVERY;
+        let deadline = clock::now() + RECOVERY_TIMEOUT;
         loop {
             match self.system.broker_side().unacknowledged().await {
                 Ok(0) => return Some(0),
@@ -85,7 +85,7 @@ impl Campaign<'_> {
                     (self.options.say)(&format!("the requests that are not acknowledged cannot be counted: {error}"));
                     return None;
                 }
-                _ => clock::sleep(LOOK * 10).await,
+                _ => clock::sleep(CHECK_INTERVAL * 10).await,
             }
         }
     }

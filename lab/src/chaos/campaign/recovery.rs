@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use dwell::clock;
 
-use super::LOOK;
+use super::CHECK_INTERVAL;
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::System;
 
 /// The longest wait: a lease, the broker's wait for a reader that is gone, and a margin. A job that
 /// is outstanding after this is not waited for again: its dead letter may have been
 /// refused.
-const CALM: Duration = Duration::from_secs(14);
+const CALM_TIMEOUT: Duration = Duration::from_secs(14);
 
 /// The jobs that did not arrive in time.
 #[derive(Default)]
@@ -31,13 +31,13 @@ impl Recovery {
             if overdue.is_empty() && claimed == Some(0) {
                 return "all is calm".to_owned();
             }
-            if began.elapsed() >= CALM {
+            if began.elapsed() >= CALM_TIMEOUT {
                 let claimed = claimed.map_or_else(|| "nobody knows how many".to_owned(), |claimed| claimed.to_string());
                 let said = format!("{} jobs still overdue and {claimed} claimed", overdue.len());
                 self.0.extend(overdue);
                 return said;
             }
-            clock::sleep(LOOK).await;
+            clock::sleep(CHECK_INTERVAL).await;
         }
     }
 }

@@ -9,7 +9,7 @@ use super::verdict::{Verdict, Wrong};
 use crate::chaos::history::{Event, Job, Op, Phase, UNREADABLE};
 
 /// This many requests without an answer are a defect.
-const DEAF: u64 = 5;
+const MIN_DEAF_REQUESTS: u64 = 5;
 
 impl Checker<'_> {
     /// Checks the verdicts on a job and on its control requests.
@@ -145,7 +145,9 @@ pub(super) fn interfaces(events: &[Event], verdict: &mut Verdict) {
             _ => {}
         }
     }
-    for ((interface, _), (asked, _)) in interfaces.into_iter().filter(|(_, (asked, answered))| *asked >= DEAF && *answered == 0) {
+    for ((interface, _), (asked, _)) in
+        interfaces.into_iter().filter(|(_, (asked, answered))| *asked >= MIN_DEAF_REQUESTS && *answered == 0)
+    {
         verdict.find(Wrong::Broken, format!("{interface}: {asked} requests without an answer"));
     }
 }

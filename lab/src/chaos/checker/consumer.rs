@@ -9,10 +9,10 @@ use crate::chaos::history::{Consumer, Job, UNREADABLE};
 
 /// The tolerance between the clocks and of rounding, µs. RabbitMQ tells no time of receipt: there a
 /// message counts from its reading.
-const ROUNDING_US: i64 = 5_000;
-const READING_US: i64 = 500_000;
+const ROUNDING_TOLERANCE_US: i64 = 5_000;
+const READING_TOLERANCE_US: i64 = 500_000;
 /// How late the end of a TTR may be noticed, µs.
-const NOTICED_US: i64 = 2_000_000;
+const MAX_NOTICE_DELAY_US: i64 = 2_000_000;
 
 impl Checker<'_> {
     /// Checks what became of a job that its consumer confirms.
@@ -108,7 +108,7 @@ impl Checker<'_> {
         let mut came: Vec<&Came<'_>> = timeline.deliveries.iter().chain(&timeline.deaths).collect();
         came.sort_by_key(|came| came.taken_us());
         for pair in came.windows(2) {
-            let due_us = pair[0].taken_us() + ttr_us(consumer) + NOTICED_US + waits_us;
+            let due_us = pair[0].taken_us() + ttr_us(consumer) + MAX_NOTICE_DELAY_US + waits_us;
             let late_ms = self.windows.unbroken_us(due_us, pair[1].taken_us()) / 1000;
             if late_ms > self.history.head.late_ms {
                 let attempt = pair[0].what.attempt;
@@ -128,7 +128,7 @@ impl Checker<'_> {
         let wait_us = if other.what.reason.is_empty() { waits_us(job).min().unwrap_or(0) } else { 0 };
         let failed = timeline.words.iter().filter(|said| said.action == "fail" && said.at_us >= one_us);
         let ended_us = failed.map(|said| said.at_us).chain([one_us + ttr_us(consumer)]).min().unwrap_or(one_us);
-        let tolerance_us = if self.history.head.broker == "amqp" { READING_US } else { ROUNDING_US };
+        let tolerance_us = if self.history.head.broker == "amqp" { READING_TOLERANCE_US } else { ROUNDING_TOLERANCE_US };
         other_us + tolerance_us + self.windows.jump_us(one_us, other_us) >= ended_us + wait_us
     }
 

@@ -224,7 +224,7 @@ pub struct Verdict {
 }
 
 /// How many violations of each kind are shown to people.
-const SHOWN: usize = 8;
+const MAX_REPORTED_VIOLATIONS: usize = 8;
 
 impl Verdict {
     /// Whether no promise was broken.
@@ -281,11 +281,11 @@ impl fmt::Display for Verdict {
         write!(f, "{word}: {}", self.counts)?;
         for (wrong, whats) in &self.findings {
             write!(f, "\n  {}: {}", wrong.as_str(), whats.len())?;
-            for what in whats.iter().take(SHOWN) {
+            for what in whats.iter().take(MAX_REPORTED_VIOLATIONS) {
                 write!(f, "\n    {what}")?;
             }
-            if whats.len() > SHOWN {
-                write!(f, "\n    and {} more", whats.len() - SHOWN)?;
+            if whats.len() > MAX_REPORTED_VIOLATIONS {
+                write!(f, "\n    and {} more", whats.len() - MAX_REPORTED_VIOLATIONS)?;
             }
         }
         Ok(())

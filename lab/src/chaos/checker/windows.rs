@@ -16,11 +16,11 @@ const SLACK_US: i64 = 2_000_000;
 
 /// The longest time from the end of a lease until the job is published again, µs: scan of its
 /// bucket, claim and publication.
-const TAKE_OVER_US: i64 = 5_000_000;
+const MAX_TAKE_OVER_US: i64 = 5_000_000;
 
 /// How far back a killed server may lose acknowledgements, µs: `sync_interval` of JetStream is two
 /// minutes.
-const FORGETS_US: i64 = 150_000_000;
+const MAX_LOST_ACK_AGE_US: i64 = 150_000_000;
 
 /// A repeated message.
 #[derive(Debug, Clone, Copy)]
@@ -190,8 +190,9 @@ impl<'a> FaultWindows<'a> {
     /// message later.
     fn is_read_anew(&self, copy: &Copy<'_>) -> bool {
         let late_us = self.head.late_ms * 1000;
-        let forgot =
-            |fault: &Fault| fault.kind == FaultKind::BrokerKill && (copy.first_us..=copy.first_us + FORGETS_US).contains(&fault.began_us);
+        let forgot = |fault: &Fault| {
+            fault.kind == FaultKind::BrokerKill && (copy.first_us..=copy.first_us + MAX_LOST_ACK_AGE_US).contains(&fault.began_us)
+        };
         let anew = |fault: &Fault| {
             fault.kind == FaultKind::ConsumerDeleted && (fault.began_us..=fault.healed_us + late_us).contains(&copy.again_us)
         };
@@ -235,7 +236,7 @@ impl<'a> FaultWindows<'a> {
                 let Fault { began_us, healed_us, .. } = *window.fault;
                 // The claims of a dead instance are taken over within the lease and five seconds. A
                 // batch is redelivered after the broker's own time-out.
-                let again_us = if copy.of_job { self.head.lease_ms * 1000 + TAKE_OVER_US } else { late_us };
+                let again_us = if copy.of_job { self.head.lease_ms * 1000 + MAX_TAKE_OVER_US } else { late_us };
                 // A silent target affects only its own jobs.
                 let concerns = |beside: &Scope| copy.job.is_some_and(|job| beside.only.concerns(copy.id, job));
                 // A master that is replaced affects its own buckets.

@@ -10,11 +10,11 @@ use rand::rngs::StdRng;
 use super::both;
 use crate::chaos::system::{Error, System, USER, classic, rabbitmqctl};
 
-const POLICY: &str = "chaos-full";
+const POLICY_NAME: &str = "chaos-full";
 /// A queue that accepts nothing.
-const TAKES_NOTHING: &str = r#"{"max-length":0,"overflow":"reject-publish"}"#;
+const REJECT_ALL_POLICY: &str = r#"{"max-length":0,"overflow":"reject-publish"}"#;
 /// How long the readers of a target may take to empty it.
-const EMPTIED: Duration = Duration::from_secs(30);
+const EMPTY_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn rabbit(server: &BrokerServer) -> Result<&RabbitServer, Error> {
     match server {
@@ -24,11 +24,11 @@ fn rabbit(server: &BrokerServer) -> Result<&RabbitServer, Error> {
 }
 
 async fn fill(server: &RabbitServer, target: &str) -> Result<(), Error> {
-    rabbitmqctl(server, &["set_policy", POLICY, &format!("^{target}$"), TAKES_NOTHING, "--apply-to", "queues"]).await.map(drop)
+    rabbitmqctl(server, &["set_policy", POLICY_NAME, &format!("^{target}$"), REJECT_ALL_POLICY, "--apply-to", "queues"]).await.map(drop)
 }
 
 async fn empty(server: &RabbitServer) -> Result<(), Error> {
-    rabbitmqctl(server, &["clear_policy", POLICY]).await.map(drop)
+    rabbitmqctl(server, &["clear_policy", POLICY_NAME]).await.map(drop)
 }
 
 /// A target that can be full although it is read.
@@ -50,7 +50,7 @@ pub(super) async fn target_full(system: &System, rng: &mut StdRng, hold: Duratio
 }
 
 async fn read_empty(server: &RabbitServer, target: &str) -> Result<(), Error> {
-    let emptied = clock::timeout(EMPTIED, async {
+    let emptied = clock::timeout(EMPTY_TIMEOUT, async {
         loop {
             let counts = rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"]).await?;
             let left = counts.lines().filter_map(|line| line.split_once('\t')).find(|(name, _)| *name == target);
@@ -60,7 +60,7 @@ async fn read_empty(server: &RabbitServer, target: &str) -> Result<(), Error> {
             }
         }
     });
-    emptied.await.unwrap_or_else(|| Err(Error::Unexpected(format!("`{target}` was not empty within {EMPTIED:?}"))))
+    emptied.await.unwrap_or_else(|| Err(Error::Unexpected(format!("`{target}` was not empty within {EMPTY_TIMEOUT:?}"))))
 }
 
 /// Deletes a queue without losing delivered messages: the queue first refuses messages and is read

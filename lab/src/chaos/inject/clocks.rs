@@ -10,16 +10,16 @@ use super::{Done, both};
 use crate::chaos::system::{Error, HostClock, System, open};
 
 /// µs per second.
-const MICROS: i64 = 1_000_000;
+const US_PER_SECOND: i64 = 1_000_000;
 /// How long a jump may take to take effect, and the interval between two checks.
-const EFFECT: Duration = Duration::from_secs(5);
-const AGAIN: Duration = Duration::from_millis(10);
+const EFFECT_TIMEOUT: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// The jump of the clock of the instances, s.
-const INSTANCES: i64 = 3600;
+const INSTANCE_JUMP_S: i64 = 3600;
 
 /// A jump forward or back, and then the return.
 pub(super) async fn of_instances(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
-    let seconds = if rng.random() { INSTANCES } else { -INSTANCES };
+    let seconds = if rng.random() { INSTANCE_JUMP_S } else { -INSTANCE_JUMP_S };
     jump(&system.clock, seconds, hold, async || {
         for instance in &system.instances {
             let pid = instance.server.lock().await.pid();
@@ -46,22 +46,22 @@ pub(super) async fn of_redis(system: &System, rng: &mut StdRng, hold: Duration) 
 /// `step_us`: the observed error of the clock.
 async fn jump(host: &HostClock, seconds: i64, hold: Duration, step_us: impl AsyncFn() -> Result<i64, Error>) -> Result<Done, Error> {
     let wrong = match host.set(seconds) {
-        Ok(()) => clock::timeout(EFFECT, seen(seconds * MICROS, step_us))
-            .await
-            .unwrap_or_else(|| Err(Error::Unexpected(format!("no jump of the clock by {seconds:+} s was observed within {EFFECT:?}")))),
+        Ok(()) => clock::timeout(EFFECT_TIMEOUT, seen(seconds * US_PER_SECOND, step_us)).await.unwrap_or_else(|| {
+            Err(Error::Unexpected(format!("no jump of the clock by {seconds:+} s was observed within {EFFECT_TIMEOUT:?}")))
+        }),
         Err(error) => Err(error),
     };
     if wrong.is_ok() {
         clock::sleep(hold).await;
     }
     both(wrong, host.set(0))?;
-    Ok(Done { clock_step_us: Some(seconds * MICROS), ..Done::healed(format!("{seconds:+} s")) })
+    Ok(Done { clock_step_us: Some(seconds * US_PER_SECOND), ..Done::healed(format!("{seconds:+} s")) })
 }
 
 /// Waits until the clock is wrong by this much, within a second and a half.
 async fn seen(wanted_us: i64, step_us: impl AsyncFn() -> Result<i64, Error>) -> Result<(), Error> {
-    while (step_us().await? - wanted_us).abs() > MICROS * 3 / 2 {
-        clock::sleep(AGAIN).await;
+    while (step_us().await? - wanted_us).abs() > US_PER_SECOND * 3 / 2 {
+        clock::sleep(CHECK_INTERVAL).await;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::chaos::load::extra::{Action, Extra, job};
 use crate::chaos::system::{Error, Servers, System};
 
 /// The version of a later program.
-const LATER: u8 = 250;
+const LATER_VERSION: u8 = 250;
 /// Sets the version of a record that has this one.
 const SET_VERSION: &str = "local record = redis.call('HGET', KEYS[1], ARGV[1]) \
      if not record or string.byte(record, 1) ~= tonumber(ARGV[2]) then return 0 end \
@@ -22,11 +22,11 @@ const SET_VERSION: &str = "local record = redis.call('HGET', KEYS[1], ARGV[1]) \
 /// scheduled again with another time. Two fall due while their records are unreadable.
 const DUE_MS: [i64; 4] = [8000, 8000, 35_000, 35_000];
 /// How long the jobs may take to be stored: until before the first is due.
-const STORED: Duration = Duration::from_secs(7);
+const STORE_TIMEOUT: Duration = Duration::from_secs(7);
 /// How long the answers may take.
-const ANSWERED: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval between two checks.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let settings = system.store_settings();
@@ -42,17 +42,17 @@ pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Dura
     let from_us = clock::wall_us();
     if damaged.is_ok() {
         let overdue = clock::sleep(hold.max(Duration::from_millis(9000)));
-        tokio::join!(overdue, clock::timeout(ANSWERED, ask(system, &mut aside, &jobs)));
+        tokio::join!(overdue, clock::timeout(ANSWER_TIMEOUT, ask(system, &mut aside, &jobs)));
     }
     let mut restored = Ok(());
     for id in &ids {
-        restored = restored.and(set_version(&servers, &keys, id, (LATER, dwell::store::record::VERSION)).await.map(drop));
+        restored = restored.and(set_version(&servers, &keys, id, (LATER_VERSION, dwell::store::record::VERSION)).await.map(drop));
     }
     both(damaged, restored)?;
     let recorder = system.recorder()?;
     let set_aside: usize = ids.iter().map(|id| recorder.set_aside(id)).sum();
     let done = Done::healed_beside(
-        format!("version {LATER} in {} records, {set_aside} requests were returned", ids.len()),
+        format!("version {LATER_VERSION} in {} records, {set_aside} requests were returned", ids.len()),
         from_us,
         Only::Jobs(ids),
     );
@@ -62,15 +62,15 @@ pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Dura
 
 /// Damages each job once it is stored.
 async fn damage(servers: &Servers, keys: &Keys, ids: &[String]) -> Result<(), Error> {
-    let damaged = clock::timeout(STORED, async {
+    let damaged = clock::timeout(STORE_TIMEOUT, async {
         for id in ids {
-            while !set_version(servers, keys, id, (dwell::store::record::VERSION, LATER)).await? {
-                clock::sleep(LOOK).await;
+            while !set_version(servers, keys, id, (dwell::store::record::VERSION, LATER_VERSION)).await? {
+                clock::sleep(CHECK_INTERVAL).await;
             }
         }
         Ok(())
     });
-    damaged.await.unwrap_or_else(|| Err(Error::Unexpected(format!("the jobs were not stored within {STORED:?}"))))
+    damaged.await.unwrap_or_else(|| Err(Error::Unexpected(format!("the jobs were not stored within {STORE_TIMEOUT:?}"))))
 }
 
 async fn set_version(servers: &Servers, keys: &Keys, id: &str, (from, to): (u8, u8)) -> Result<bool, Error> {
@@ -90,6 +90,6 @@ async fn ask(system: &System, aside: &mut Extra<'_>, jobs: &[(String, Job)]) {
     aside.again(&again.0, Job { due_ms: later_ms, ..again.1.clone() }).await;
     aside.ask_by_http(system.instances.len() - 1, &fired.0, Action::Fire).await;
     while [cancelled, moved, again].iter().any(|(id, _)| recorder.set_aside(id) == 0) {
-        clock::sleep(LOOK).await;
+        clock::sleep(CHECK_INTERVAL).await;
     }
 }

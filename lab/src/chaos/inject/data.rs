@@ -14,7 +14,7 @@ use crate::chaos::history::Only;
 use crate::chaos::system::{Error, Servers, System, open};
 
 /// How long Redis may take until it writes its file again.
-const WRITTEN: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A full disk: no file of Redis may grow.
 pub(super) async fn disk_full(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
@@ -33,7 +33,7 @@ pub(super) async fn disk_full(system: &System, rng: &mut StdRng, hold: Duration)
     both(filled, limit(None))?;
     let done = Done::healed("no file may grow");
     let mut connection = open(master).await?;
-    let written = clock::timeout(WRITTEN, async {
+    let written = clock::timeout(WRITE_TIMEOUT, async {
         loop {
             let info: String = redis::cmd("INFO").arg("persistence").query_async(&mut connection).await?;
             if info.contains("aof_last_write_status:ok") {
@@ -42,7 +42,7 @@ pub(super) async fn disk_full(system: &System, rng: &mut StdRng, hold: Duration)
             clock::sleep(Duration::from_millis(20)).await;
         }
     });
-    written.await.ok_or_else(|| Error::Unexpected(format!("redis did not write its file again within {WRITTEN:?}")))??;
+    written.await.ok_or_else(|| Error::Unexpected(format!("redis did not write its file again within {WRITE_TIMEOUT:?}")))??;
     Ok(done)
 }
 

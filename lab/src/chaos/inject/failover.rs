@@ -12,7 +12,7 @@ use super::{Done, both, start};
 use crate::chaos::system::{Error, Servers, System};
 
 /// The most buckets that move at once.
-const MOVED: usize = 3;
+const MAX_MOVED_BUCKETS: usize = 3;
 
 /// Kills a master and waits until another is promoted; then it returns as a replica.
 pub(super) async fn master_killed(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
@@ -78,7 +78,7 @@ pub(super) async fn slots_moved(system: &System, rng: &mut StdRng, hold: Duratio
     let Servers::Cluster(cluster) = &*servers else { return Err(Error::Unexpected("only a Cluster has slots".to_owned())) };
     let settings = system.store_settings();
     let (mut handed_over, mut told) = (Vec::new(), Vec::new());
-    for _ in 0..rng.random_range(1..=MOVED) {
+    for _ in 0..rng.random_range(1..=MAX_MOVED_BUCKETS) {
         let bucket = rng.random_range(0..settings.buckets);
         let slot = cluster.slot_of(&system.redis.census.key_in(bucket)).await?;
         let (from, masters) = (cluster.master_of(slot).await?, cluster.masters().await?);

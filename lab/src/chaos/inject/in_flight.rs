@@ -8,13 +8,13 @@ use crate::chaos::history::Leases;
 use crate::chaos::system::{Error, System};
 
 /// The interval between two queries of Redis.
-const TICK: Duration = Duration::from_millis(2);
+const QUERY_INTERVAL: Duration = Duration::from_millis(2);
 /// Long enough for a query during it.
-const SEEN: Duration = Duration::from_millis(30);
+const VISIBLE_DURATION: Duration = Duration::from_millis(30);
 
 /// Waits after a freeze before a kill, so that the jobs in flight are counted.
 pub(crate) async fn let_it_be_seen() {
-    clock::sleep(SEEN).await;
+    clock::sleep(VISIBLE_DURATION).await;
 }
 
 /// The most jobs and leases seen in flight so far.
@@ -33,7 +33,7 @@ impl InFlight {
         let watching = async {
             loop {
                 self.most = self.most.most(system.redis.census.count(i64::MAX).await.leases);
-                clock::sleep(TICK).await;
+                clock::sleep(QUERY_INTERVAL).await;
             }
         };
         tokio::select! {

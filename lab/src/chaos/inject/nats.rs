@@ -13,12 +13,12 @@ use super::both;
 use crate::chaos::system::{Error, System, jetstream, nats_users};
 
 /// The log line after new settings take effect.
-const RELOADED: &str = "Reloaded server configuration";
+const RELOAD_LOG_LINE: &str = "Reloaded server configuration";
 /// How long a reload may take.
-const RELOAD: Duration = Duration::from_secs(20);
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long Dwell may take to create a deleted consumer again: it notices at the time-out of its
 /// next fetch.
-const REMADE: Duration = Duration::from_secs(30);
+const RECREATE_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
     &system.targets()[rng.random_range(0..system.targets().len())]
@@ -68,13 +68,13 @@ pub(super) async fn consumer_deleted(system: &System, hold: Duration) -> Result<
     clock::sleep(hold).await;
     // Dwell must create the consumer.
     let port = system.broker.port();
-    let back = clock::timeout(REMADE, async {
+    let back = clock::timeout(RECREATE_TIMEOUT, async {
         while jetstream::ask(port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({})).await.is_err() {
             clock::sleep(Duration::from_millis(50)).await;
         }
     });
     if back.await.is_none() {
-        return Err(Error::Unexpected(format!("the consumer dwell of DWELL_delay_in was not created again within {REMADE:?}")));
+        return Err(Error::Unexpected(format!("the consumer dwell of DWELL_delay_in was not created again within {RECREATE_TIMEOUT:?}")));
     }
     system.broker.make_consumer().await?;
     Ok("consumer dwell of DWELL_delay_in".to_owned())
@@ -97,7 +97,7 @@ pub(super) async fn permissions_withdrawn(system: &System, rng: &mut StdRng, hol
 async fn reload(server: &NatsServer, from: &str, to: &str) -> Result<(), Error> {
     let file = server.dir().join("nats.conf");
     let log = server.dir().join("log");
-    let reloads = || std::fs::read_to_string(&log).unwrap_or_default().matches(RELOADED).count();
+    let reloads = || std::fs::read_to_string(&log).unwrap_or_default().matches(RELOAD_LOG_LINE).count();
     let text = std::fs::read_to_string(&file).map_err(Error::io(file.display().to_string()))?;
     let changed = text.replace(&nats_users(from), &nats_users(to));
     if changed == text {
@@ -108,10 +108,10 @@ async fn reload(server: &NatsServer, from: &str, to: &str) -> Result<(), Error> 
     let pid = server.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| Error::Unexpected("nats-server is not running".to_owned()))?;
     kill_process(pid, Signal::HUP).map_err(std::io::Error::from).map_err(Error::io("a signal to nats-server"))?;
-    let waited = clock::timeout(RELOAD, async {
+    let waited = clock::timeout(RELOAD_TIMEOUT, async {
         while reloads() == before {
             clock::sleep(Duration::from_millis(10)).await;
         }
     });
-    waited.await.ok_or_else(|| Error::Unexpected(format!("nats-server did not reload its settings within {RELOAD:?}")))
+    waited.await.ok_or_else(|| Error::Unexpected(format!("nats-server did not reload its settings within {RELOAD_TIMEOUT:?}")))
 }

@@ -13,19 +13,19 @@ use crate::chaos::proxy::{Direction, Flow, Proxy};
 use crate::chaos::system::{Error, System};
 
 /// The delay each way.
-const SLOW: Duration = Duration::from_millis(100);
+const SLOW_DELAY: Duration = Duration::from_millis(100);
 /// The throughput of each connection, bytes a second.
-const THIN: u32 = 20_000;
+const THIN_BYTES_PER_SECOND: u32 = 20_000;
 
 /// How long the other instances may take to serve the returned requests and the abandoned claims: a
 /// Kafka session and a lease.
-const TAKEN_OVER: Duration = Duration::from_secs(13);
+const TAKE_OVER_TIME: Duration = Duration::from_secs(13);
 /// How much longer the instance is cut off, so that unserved jobs of others show.
-const SERVED: Duration = Duration::from_secs(15);
+const EXTRA_HOLD: Duration = Duration::from_secs(15);
 
 /// How long the instances may take to read a request, and the interval between two checks.
-const FOUND: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(200);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Heals the link on drop.
 pub(super) struct Broken<'a>(&'a Proxy);
@@ -61,11 +61,15 @@ pub(super) async fn stall(link: &Proxy, hold: Duration) -> Result<String, Error>
 }
 
 pub(super) async fn slow(link: &Proxy, hold: Duration) -> Result<String, Error> {
-    flows(link, Some(Flow::Delay(SLOW)), Flow::Delay(SLOW), hold).await
+    flows(link, Some(Flow::Delay(SLOW_DELAY)), Flow::Delay(SLOW_DELAY), hold).await
 }
 
 pub(super) async fn slow_or_thin(link: &Proxy, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
-    if rng.random() { slow(link, hold).await } else { flows(link, Some(Flow::Throttle(THIN)), Flow::Throttle(THIN), hold).await }
+    if rng.random() {
+        slow(link, hold).await
+    } else {
+        flows(link, Some(Flow::Throttle(THIN_BYTES_PER_SECOND)), Flow::Throttle(THIN_BYTES_PER_SECOND), hold).await
+    }
 }
 
 pub(super) async fn drop_answers(link: &Proxy, hold: Duration) -> Result<String, Error> {
@@ -80,7 +84,7 @@ async fn reader(system: &System, rng: &mut StdRng) -> Result<usize, Error> {
         return Ok(any);
     }
     let mut before: Vec<u64> = Vec::new();
-    let found = clock::timeout(FOUND, async {
+    let found = clock::timeout(READ_TIMEOUT, async {
         loop {
             let mut now = Vec::new();
             for instance in &system.instances {
@@ -90,10 +94,10 @@ async fn reader(system: &System, rng: &mut StdRng) -> Result<usize, Error> {
                 return Ok(reader);
             }
             before = now;
-            clock::sleep(LOOK).await;
+            clock::sleep(CHECK_INTERVAL).await;
         }
     });
-    found.await.unwrap_or_else(|| Err(Error::Unexpected(format!("no instance read a request within {FOUND:?}"))))
+    found.await.unwrap_or_else(|| Err(Error::Unexpected(format!("no instance read a request within {READ_TIMEOUT:?}"))))
 }
 
 /// How many requests an instance has stored.
@@ -108,8 +112,8 @@ pub(super) async fn instance_cut_off(system: &System, rng: &mut StdRng, hold: Du
     let link = &system.instances[number].redis;
     // The longest `hold` of the ingests.
     let held = system.settings().ingest.values().map(|ingest| ingest.hold_ms).max().map_or(Duration::ZERO, Duration::from_millis);
-    let served_us = clock::wall_us() + i64::try_from((held + TAKEN_OVER).as_micros()).unwrap_or(i64::MAX);
-    let hold = hold.max(held + TAKEN_OVER + SERVED);
+    let served_us = clock::wall_us() + i64::try_from((held + TAKE_OVER_TIME).as_micros()).unwrap_or(i64::MAX);
+    let hold = hold.max(held + TAKE_OVER_TIME + EXTRA_HOLD);
     let (how, detail) = if rng.random() { ("reset", cut(link, hold).await?) } else { ("silent", stall(link, hold).await?) };
     Ok(Done::healed_beside(format!("dwell-{number}, {how}: {detail}"), served_us, Only::Nobody))
 }

@@ -10,15 +10,15 @@ use rand::rngs::StdRng;
 use super::{Done, both, start};
 use crate::chaos::history::Only;
 use crate::chaos::inject::in_flight::let_it_be_seen;
-use crate::chaos::system::{Error, SPARE, System};
+use crate::chaos::system::{Error, SPARE_BROKER, System};
 
 /// How much longer than its lease an instance is frozen.
-const OVERSLEPT: Duration = Duration::from_secs(2);
+const EXTRA_FREEZE: Duration = Duration::from_secs(2);
 
 /// How long an instance may take to serve a broker that it can reach.
-const SERVES: Duration = Duration::from_secs(30);
+const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The interval between two checks.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 fn any(system: &System, rng: &mut StdRng) -> usize {
     rng.random_range(0..system.instances.len())
@@ -54,7 +54,7 @@ pub(super) async fn kill(system: &System, rng: &mut StdRng, hold: Duration) -> R
 
 pub(super) async fn freeze(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
     let number = any(system, rng);
-    let hold = hold.max(system.options().lease() + OVERSLEPT);
+    let hold = hold.max(system.options().lease() + EXTRA_FREEZE);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
     server.freeze()?;
@@ -104,25 +104,26 @@ pub(super) async fn start_without_broker(system: &System, rng: &mut StdRng, hold
         says(&server, &connected(), |is| is == 1).await
     };
     let from_us = both(started, healed.await)?;
-    let done = Done::healed_beside(format!("dwell-{number}, without the broker {SPARE}"), from_us, Only::Broker(SPARE.to_owned()));
+    let done =
+        Done::healed_beside(format!("dwell-{number}, without the broker {SPARE_BROKER}"), from_us, Only::Broker(SPARE_BROKER.to_owned()));
     Ok(Done { healed_us: Some(healed_us), ..done })
 }
 
 fn connected() -> String {
-    format!("dwell_broker_connected{{broker=\"{SPARE}\"}}")
+    format!("dwell_broker_connected{{broker=\"{SPARE_BROKER}\"}}")
 }
 
 /// Waits until the value of this series satisfies the condition.
 async fn says(server: &DwellServer, series: &str, is: impl Fn(u64) -> bool) -> Result<(), Error> {
-    let said = clock::timeout(SERVES, async {
+    let said = clock::timeout(SERVE_TIMEOUT, async {
         loop {
             let metrics = server.metrics().await.unwrap_or_default();
             let value = metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
             if value.is_some_and(&is) {
                 return;
             }
-            clock::sleep(LOOK).await;
+            clock::sleep(CHECK_INTERVAL).await;
         }
     });
-    said.await.ok_or_else(|| Error::Unexpected(format!("`{series}` did not reach the expected value within {SERVES:?}")))
+    said.await.ok_or_else(|| Error::Unexpected(format!("`{series}` did not reach the expected value within {SERVE_TIMEOUT:?}")))
 }

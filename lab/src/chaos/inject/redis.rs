@@ -12,16 +12,16 @@ use super::{Done, both, start};
 use crate::chaos::system::{Error, PASSWORD, Pair, Servers, System, USER, open, order};
 
 /// The interval between repeated commands.
-const AGAIN: Duration = Duration::from_millis(50);
+const REPEAT_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest time with two masters, if the replica is promoted before the old master is killed.
-const SPLIT: Duration = Duration::from_millis(200);
+const MAX_SPLIT_DURATION: Duration = Duration::from_millis(200);
 /// How long a fault may take to take effect.
-const EFFECT: Duration = Duration::from_secs(5);
+const EFFECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Redis's default time until it answers BUSY, ms.
-const BUSY_DEFAULT: &str = "5000";
+const DEFAULT_BUSY_MS: &str = "5000";
 
 /// Where another server may be promoted, the master is back before that is due.
-const BRIEF: Duration = Duration::from_millis(500);
+const MAX_BRIEF_HOLD: Duration = Duration::from_millis(500);
 
 /// One of the masters.
 pub(super) async fn any(servers: &Servers, rng: &mut StdRng) -> Result<usize, Error> {
@@ -31,7 +31,7 @@ pub(super) async fn any(servers: &Servers, rng: &mut StdRng) -> Result<usize, Er
 
 /// How long a master is down or frozen.
 fn brief(system: &System, hold: Duration) -> Duration {
-    if system.options().redis == RedisMode::Single { hold } else { hold.min(BRIEF) }
+    if system.options().redis == RedisMode::Single { hold } else { hold.min(MAX_BRIEF_HOLD) }
 }
 
 pub(super) async fn kill(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
@@ -149,23 +149,23 @@ pub(super) async fn busy(system: &System, rng: &mut StdRng, hold: Duration) -> R
         let _ = redis::cmd("EVAL").arg("while true do end").arg(0).query_async::<redis::Value>(&mut busy).await;
     });
     let began = clock::now();
-    let seen = clock::timeout(EFFECT, async {
+    let seen = clock::timeout(EFFECT_TIMEOUT, async {
         while !matches!(redis::cmd("TIME").query_async::<redis::Value>(&mut probe).await, Err(error) if error.code() == Some("BUSY")) {
-            clock::sleep(AGAIN).await;
+            clock::sleep(REPEAT_INTERVAL).await;
         }
     });
-    let seen = seen.await.ok_or_else(|| Error::Unexpected(format!("redis was not busy within {EFFECT:?}")));
+    let seen = seen.await.ok_or_else(|| Error::Unexpected(format!("redis was not busy within {EFFECT_TIMEOUT:?}")));
     clock::sleep(hold.saturating_sub(began.elapsed())).await;
     let killed = clock::timeout(Duration::from_secs(20), async {
         while !running.is_finished() {
             // NOTBUSY: the script has not begun, or has ended.
             let _ = redis::cmd("SCRIPT").arg("KILL").query_async::<redis::Value>(&mut killer).await;
-            clock::sleep(AGAIN).await;
+            clock::sleep(REPEAT_INTERVAL).await;
         }
     });
     let killed = killed.await.ok_or_else(|| Error::Unexpected("the script that keeps Redis busy was not killed".to_owned()));
     let healed_us = clock::wall_us();
-    let repaired = order(master, &["CONFIG", "SET", "lua-time-limit", BUSY_DEFAULT]).await.map(drop);
+    let repaired = order(master, &["CONFIG", "SET", "lua-time-limit", DEFAULT_BUSY_MS]).await.map(drop);
     both(seen.and(killed), repaired)?;
     let done = healed(system, &servers, "BUSY").await?;
     Ok(Done { healed_us: done.healed_us.map(|_| healed_us), ..done })
@@ -221,7 +221,7 @@ async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Result<St
         if clock::now() >= until {
             return Ok(format!("{times} times"));
         }
-        clock::sleep(AGAIN).await;
+        clock::sleep(REPEAT_INTERVAL).await;
     }
 }
 
@@ -259,7 +259,7 @@ async fn promote(pair: &mut Pair, promotes_first: bool, hold: Duration) -> Resul
     let Some(replica) = &pair.replica else { return Err(Error::Unexpected("there is no replica".to_owned())) };
     if promotes_first {
         order(replica, &["REPLICAOF", "NO", "ONE"]).await?;
-        clock::sleep(hold.min(SPLIT)).await;
+        clock::sleep(hold.min(MAX_SPLIT_DURATION)).await;
         pair.master.kill()?;
         clock::sleep(hold).await;
     } else {

@@ -12,18 +12,18 @@ use rand::rngs::StdRng;
 use super::{Done, both};
 use crate::chaos::history::{Job, Only};
 use crate::chaos::load::extra::{Extra, job};
-use crate::chaos::system::{Error, SILENT, System, jetstream, kafka, rabbitmqctl};
+use crate::chaos::system::{Error, SILENT_TARGETS, System, jetstream, kafka, rabbitmqctl};
 
 /// The number of jobs for the target, all due at once: several times the size of every window.
-const CROWD: usize = 1500;
+const SILENT_JOBS: usize = 1500;
 /// One job in this many has a single attempt.
-const SINGLE: usize = 10;
+const SINGLE_ATTEMPT_RATIO: usize = 10;
 /// The least time of silence: several publish timeouts.
-const SILENCE: Duration = Duration::from_secs(25);
+const MIN_SILENCE: Duration = Duration::from_secs(25);
 
 pub(super) async fn target_silent(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
     let number = rng.random::<u32>();
-    let target = SILENT.replace('*', &number.to_string());
+    let target = SILENT_TARGETS.replace('*', &number.to_string());
     let mut aside = Extra::open(system).await?;
     // No other fault may affect the server meanwhile.
     let server = system.broker.server.lock().await;
@@ -31,10 +31,10 @@ pub(super) async fn target_silent(system: &System, rng: &mut StdRng, hold: Durat
     let silent = async {
         silence(&server, &target).await?;
         let now_ms = clock::wall_ms();
-        let crowd = (0..CROWD).map(|at| (format!("s-{number}-{at}"), single(job(&target, now_ms), at % SINGLE == 0)));
+        let crowd = (0..SILENT_JOBS).map(|at| (format!("s-{number}-{at}"), single(job(&target, now_ms), at % SINGLE_ATTEMPT_RATIO == 0)));
         aside.jobs(crowd.collect()).await;
         let from_us = clock::wall_us();
-        clock::sleep(hold.max(SILENCE)).await;
+        clock::sleep(hold.max(MIN_SILENCE)).await;
         Ok(from_us)
     };
     let (silent, healed) = match &*server {
@@ -55,7 +55,7 @@ pub(super) async fn target_silent(system: &System, rng: &mut StdRng, hold: Durat
     let heard = most.map_or_else(String::new, |most| {
         format!("; a plain subscriber heard {} messages, at most {most} of one job", heard.values().sum::<u64>())
     });
-    let done = Done::healed_beside(format!("{CROWD} jobs for {target}{heard}"), from_us, Only::Target(target.clone()));
+    let done = Done::healed_beside(format!("{SILENT_JOBS} jobs for {target}{heard}"), from_us, Only::Target(target.clone()));
     aside.read(&target);
     aside.close().await;
     Ok(done)

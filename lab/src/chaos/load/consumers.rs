@@ -14,16 +14,16 @@ use tokio::task::JoinSet;
 
 use super::draw::{Action, Plan, Seen, request};
 use super::producer::{Producer, Sent, asked};
-use super::{BEAT, by_http, whole};
+use super::{SEND_INTERVAL, by_http, whole};
 use crate::chaos::history::{Consumer, ControlRequest, Phase, Word};
 use crate::chaos::recorder::Recorder;
 
 /// How long a consumer takes, ms.
-const TAKES_MS: std::ops::Range<i64> = 0..300;
+const WORK_MS: std::ops::Range<i64> = 0..300;
 /// How long after the TTR a late word comes, ms.
-const LATE_MS: std::ops::Range<i64> = 50..900;
+const LATE_WORD_MS: std::ops::Range<i64> = 50..900;
 /// Until the second of two words, ms.
-const AGAIN_MS: i64 = 150;
+const SECOND_WORD_DELAY_MS: i64 = 150;
 
 /// A message that its consumer confirms.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(super) async fn confirm(
     let mut words: BTreeMap<(i64, u64), (String, Plan)> = BTreeMap::new();
     let (mut number, mut asking) = (0, JoinSet::new());
     loop {
-        clock::sleep(BEAT).await;
+        clock::sleep(SEND_INTERVAL).await;
         while let Ok(message) = received.try_recv() {
             for (at_ms, action) in said(&message, clock::wall_ms()) {
                 number += 1;
@@ -92,16 +92,16 @@ pub(super) async fn confirm(
 /// The words about a message: when, epoch ms, and which.
 fn said(message: &Received, now_ms: i64) -> Vec<(i64, Action)> {
     let mut rng = rand::rng();
-    let soon_ms = now_ms + rng.random_range(TAKES_MS);
+    let soon_ms = now_ms + rng.random_range(WORK_MS);
     match message.consumer.word(message.attempt) {
         Word::Finish => vec![(soon_ms, Action::Finish)],
-        Word::FinishTwice => vec![(soon_ms, Action::Finish), (soon_ms + AGAIN_MS, Action::Finish)],
+        Word::FinishTwice => vec![(soon_ms, Action::Finish), (soon_ms + SECOND_WORD_DELAY_MS, Action::Finish)],
         Word::FinishLate => {
             let ttr_ms = i64::try_from(message.consumer.ttr_ms).unwrap_or(i64::MAX);
-            vec![(now_ms + ttr_ms + rng.random_range(LATE_MS), Action::Finish)]
+            vec![(now_ms + ttr_ms + rng.random_range(LATE_WORD_MS), Action::Finish)]
         }
         Word::Fail => vec![(soon_ms, Action::Fail)],
-        Word::FailThenFinish => vec![(soon_ms, Action::Fail), (soon_ms + AGAIN_MS, Action::Finish)],
+        Word::FailThenFinish => vec![(soon_ms, Action::Fail), (soon_ms + SECOND_WORD_DELAY_MS, Action::Finish)],
         Word::Silent => Vec::new(),
     }
 }

@@ -7,24 +7,24 @@ use rand::{RngExt, SeedableRng};
 
 use super::Places;
 use crate::chaos::history::{Consumer, Job, Word, digest};
-use crate::chaos::system::{HOOK, SPARE};
+use crate::chaos::system::{HOOK_BROKER, SPARE_BROKER};
 
 /// The delay of a job, ms.
-const AHEAD_MS: std::ops::Range<i64> = 200..5000;
+const JOB_DELAY_MS: std::ops::Range<i64> = 200..5000;
 /// The distance of a control request from the due time, ms.
-const AROUND_MS: std::ops::Range<i64> = -150..150;
+const CONTROL_OFFSET_MS: std::ops::Range<i64> = -150..150;
 /// The distance of a control request from the due time of a job that waits for a retry, ms.
-const RETRYING_MS: std::ops::Range<i64> = 300..3500;
+const RETRY_CONTROL_OFFSET_MS: std::ops::Range<i64> = 300..3500;
 /// The producer's own header, which must arrive unchanged.
-pub(super) const NOTE: &str = "x-note";
+pub(super) const NOTE_HEADER: &str = "x-note";
 /// What the consumer does, for the reader that plays it: JSON.
-pub(super) const CONSUMER: &str = "x-consumer";
+pub(super) const CONSUMER_HEADER: &str = "x-consumer";
 /// The TTR of a job that its consumer confirms, ms.
 const TTR_MS: std::ops::Range<u64> = 600..1500;
 /// The waits between its attempts, ms: all alike, so that the least time between two is known.
-const REPEAT_MS: u64 = 300;
+const RETRY_INTERVAL_MS: u64 = 300;
 /// The largest body, bytes.
-const LARGEST: usize = 20_000;
+const MAX_BODY_BYTES: usize = 20_000;
 
 /// Draws jobs.
 pub(super) struct Draw {
@@ -102,7 +102,7 @@ impl Draw {
         let lot = self.rng.random_range(0..100);
         let letter = if lot < 3 { 'b' } else { 'j' };
         let id = format!("{letter}-{}-{}", self.run, self.next);
-        let due_ms = now_ms + self.rng.random_range(AHEAD_MS);
+        let due_ms = now_ms + self.rng.random_range(JOB_DELAY_MS);
         let target = self.places.targets[self.rng.random_range(0..self.places.targets.len())].clone();
         let door = ((85..95).contains(&lot) && instances > 0).then(|| self.rng.random_range(0..instances));
         let mut body = self.body();
@@ -113,7 +113,7 @@ impl Draw {
         let mut job = Job {
             due_ms,
             target,
-            digest: digest(&body, [(NOTE, &*note)]),
+            digest: digest(&body, [(NOTE_HEADER, &*note)]),
             retry_ms: None,
             absent: false,
             refused: None,
@@ -126,18 +126,18 @@ impl Draw {
             3..8 => {
                 if let Some(late) = late {
                     (job.target, job.absent) = (late.to_owned(), true);
-                    ask = self.rng.random::<bool>().then(|| self.plan(due_ms, RETRYING_MS, instances));
+                    ask = self.rng.random::<bool>().then(|| self.plan(due_ms, RETRY_CONTROL_OFFSET_MS, instances));
                 }
             }
             8..10 => (job.target, job.absent, job.retry_ms) = (self.places.never.clone(), true, Some(vec![100, 200])),
             10..14 => job.retry_ms = Some(Vec::new()),
-            14..34 => ask = Some(self.plan(due_ms, AROUND_MS, instances)),
-            34..37 => job.broker = Some(SPARE.to_owned()),
+            14..34 => ask = Some(self.plan(due_ms, CONTROL_OFFSET_MS, instances)),
+            34..37 => job.broker = Some(SPARE_BROKER.to_owned()),
             37..57 => {
                 let consumer = self.consumer();
                 // Who never finishes is given up soon; the others have attempts for faults too.
                 let is_patient = !matches!(consumer.words.last(), Some(Word::Silent | Word::Fail));
-                job.retry_ms = Some(vec![REPEAT_MS; if is_patient { 8 } else { 2 }]);
+                job.retry_ms = Some(vec![RETRY_INTERVAL_MS; if is_patient { 8 } else { 2 }]);
                 job.consumer = Some(consumer);
             }
             _ => {}
@@ -145,9 +145,10 @@ impl Draw {
         // Half of the jobs for targets that exist, where URLs are targets.
         if !self.places.urls.is_empty() && !job.absent && job.broker.is_none() && self.rng.random() {
             job.target = self.places.urls[self.rng.random_range(0..self.places.urls.len())].clone();
-            job.broker = Some(HOOK.to_owned());
+            job.broker = Some(HOOK_BROKER.to_owned());
         }
-        let mut message = Message::new(body).with_header("delay-id", &id).with_header("delay-target", &job.target).with_header(NOTE, note);
+        let mut message =
+            Message::new(body).with_header("delay-id", &id).with_header("delay-target", &job.target).with_header(NOTE_HEADER, note);
         if job.refused.is_none() {
             message = message.with_header("delay-until", due_ms.to_string());
         }
@@ -161,7 +162,7 @@ impl Draw {
         if let Some(consumer) = &job.consumer {
             let words = serde_json::to_string(consumer).unwrap_or_default();
             message = message.with_header("delay-confirm", "consumer").with_header("delay-ttr", format!("{}ms", consumer.ttr_ms));
-            message = message.with_header(CONSUMER, words);
+            message = message.with_header(CONSUMER_HEADER, words);
         }
         if lot >= 95 {
             message = message.with_header("delay-reply-to", &self.places.replies);
@@ -198,7 +199,7 @@ impl Draw {
         let size = match self.rng.random_range(0..10) {
             0 => 0,
             1..8 => self.rng.random_range(1..400),
-            _ => self.rng.random_range(400..LARGEST),
+            _ => self.rng.random_range(400..MAX_BODY_BYTES),
         };
         let mut body = vec![0; size];
         self.rng.fill(&mut body[..]);
@@ -249,15 +250,17 @@ mod tests {
         some(&|drawn| drawn.job.absent && drawn.job.target == "late");
         some(&|drawn| drawn.job.absent && drawn.message.headers.text("delay-retry") == Some("100ms,200ms"));
         some(&|drawn| drawn.message.headers.text("delay-retry") == Some("none"));
-        some(&|drawn| drawn.job.broker.is_some() && drawn.message.headers.text("delay-broker") == Some(SPARE));
+        some(&|drawn| drawn.job.broker.is_some() && drawn.message.headers.text("delay-broker") == Some(SPARE_BROKER));
         for word in [Word::Finish, Word::FinishTwice, Word::FinishLate, Word::Fail, Word::FailThenFinish, Word::Silent] {
             some(&|drawn| drawn.job.consumer.as_ref().is_some_and(|consumer| consumer.words.last() == Some(&word)));
         }
-        some(&|drawn| drawn.message.headers.text("delay-confirm") == Some("consumer") && drawn.message.headers.text(CONSUMER).is_some());
+        some(&|drawn| {
+            drawn.message.headers.text("delay-confirm") == Some("consumer") && drawn.message.headers.text(CONSUMER_HEADER).is_some()
+        });
         some(&|drawn| drawn.message.body.is_empty());
         for by_message in [true, false] {
             some(&|drawn| {
-                drawn.job.broker.as_deref() == Some(HOOK) && drawn.job.target == "http://a/0" && drawn.door.is_none() == by_message
+                drawn.job.broker.as_deref() == Some(HOOK_BROKER) && drawn.job.target == "http://a/0" && drawn.door.is_none() == by_message
             });
         }
         some(&|drawn| drawn.door.is_some() && !drawn.message.body.is_empty() && drawn.message.body.is_ascii());

@@ -6,17 +6,17 @@ use dwell::clock;
 use dwell_connectors::Message;
 
 pub(crate) use super::draw::Action;
-use super::draw::{NOTE, Plan, request};
+use super::draw::{NOTE_HEADER, Plan, request};
 use super::producer::{Producer, Sent, asked};
 use super::reader::{Role, read};
-use super::{REPLIES, by_http};
+use super::{REPLY_DESTINATION, by_http};
 use crate::chaos::history::{ControlRequest, Job, Op, Phase, Schedule, digest};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::{Error, System};
 
-const PROC: &str = "producer";
+const PROCESS_NAME: &str = "producer";
 /// Jobs passed on at once.
-const CHUNK: usize = 200;
+const CHUNK_JOBS: usize = 200;
 
 /// A client of a fault.
 pub(crate) struct Extra<'a> {
@@ -40,11 +40,11 @@ impl<'a> Extra<'a> {
         let mut messages = Vec::with_capacity(jobs.len());
         for (id, mut job) in jobs {
             let message = message(&id, &mut job);
-            self.recorder.record(PROC, Phase::Invoke, schedule(&id, Some(job)));
+            self.recorder.record(PROCESS_NAME, Phase::Invoke, schedule(&id, Some(job)));
             messages.push((Sent::Job(id), message));
         }
         while !messages.is_empty() {
-            let rest = messages.split_off(messages.len().min(CHUNK));
+            let rest = messages.split_off(messages.len().min(CHUNK_JOBS));
             self.producer.send(std::mem::replace(&mut messages, rest)).await;
         }
     }
@@ -52,17 +52,17 @@ impl<'a> Extra<'a> {
     /// Schedules this job again, with another due time.
     pub(crate) async fn again(&mut self, id: &str, mut job: Job) {
         let message = message(id, &mut job);
-        self.recorder.record(PROC, Phase::Invoke, schedule(id, Some(job)));
+        self.recorder.record(PROCESS_NAME, Phase::Invoke, schedule(id, Some(job)));
         self.producer.send(vec![(Sent::Again(id.to_owned()), message)]).await;
     }
 
     /// Sends a control request as a message.
     pub(crate) async fn ask(&mut self, id: &str, action: Action, due_ms: Option<i64>) {
         let ask = ControlRequest { id: id.to_owned(), due_ms, res: String::new(), number: None };
-        self.recorder.record(PROC, Phase::Invoke, asked(action, ask));
+        self.recorder.record(PROCESS_NAME, Phase::Invoke, asked(action, ask));
         let plan = Plan { at_ms: clock::wall_ms(), action, due_ms, door: None, seen: None };
         self.producer
-            .send(vec![(Sent::ControlRequest { id: id.to_owned(), action, due_ms, number: None }, request(id, &plan, REPLIES))])
+            .send(vec![(Sent::ControlRequest { id: id.to_owned(), action, due_ms, number: None }, request(id, &plan, REPLY_DESTINATION))])
             .await;
     }
 
@@ -101,9 +101,9 @@ pub(crate) fn job(target: &str, due_ms: i64) -> Job {
 /// The request; fills in the digest of the job.
 fn message(id: &str, job: &mut Job) -> Message {
     let due_ms = job.due_ms.to_string();
-    job.digest = digest(id.as_bytes(), [(NOTE, &*due_ms)]);
+    job.digest = digest(id.as_bytes(), [(NOTE_HEADER, &*due_ms)]);
     let message = Message::new(id.to_owned()).with_header("delay-id", id).with_header("delay-target", &job.target);
-    let message = message.with_header("delay-until", &due_ms).with_header(NOTE, due_ms);
+    let message = message.with_header("delay-until", &due_ms).with_header(NOTE_HEADER, due_ms);
     match &job.retry_ms {
         Some(waits) if waits.is_empty() => message.with_header("delay-retry", "none"),
         _ => message,

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::draw::{Action, NOTE, Plan};
+use super::draw::{Action, NOTE_HEADER, Plan};
 use crate::chaos::history::{Job, UNREADABLE};
 
 /// The timeout of an answer.
@@ -40,9 +40,9 @@ pub(super) async fn ask(instance: SocketAddr, id: &str, plan: &Plan) -> Answer {
 
 /// A new job.
 pub(super) async fn schedule(instance: SocketAddr, id: &str, job: &Job, message: &Message) -> Answer {
-    let note = message.headers.text(NOTE).unwrap_or_default();
+    let note = message.headers.text(NOTE_HEADER).unwrap_or_default();
     let body = String::from_utf8_lossy(&message.body);
-    let new = json!({ "id": id, "until": job.due_ms, "target": job.target, "broker": job.broker, "headers": { NOTE: note }, "body": body });
+    let new = json!({ "id": id, "until": job.due_ms, "target": job.target, "broker": job.broker, "headers": { NOTE_HEADER: note }, "body": body });
     asked(instance, "POST /v1/jobs", &new.to_string(), taken).await
 }
 

@@ -18,14 +18,14 @@ use super::draw::Action;
 use super::whole;
 
 /// The timeout of a confirm.
-const CONFIRM: Duration = Duration::from_secs(5);
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout of a connection attempt.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two connection attempts.
-const PAUSE: Duration = Duration::from_millis(200);
+const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 /// The destination of requests.
-const IN: &str = "delay.in";
-const PROC: &str = "producer";
+const REQUEST_DESTINATION: &str = "delay.in";
+const PROCESS_NAME: &str = "producer";
 
 /// A link to the broker that reconnects.
 pub(super) struct Producer {
@@ -93,7 +93,7 @@ impl Producer {
         if self.link.is_some() {
             return true;
         }
-        match clock::timeout(CONNECT, self.broker.sink(CONFIRM)).await {
+        match clock::timeout(CONNECT_TIMEOUT, self.broker.sink(CONFIRM_TIMEOUT)).await {
             Some(Ok((sink, outcomes))) => {
                 self.link = Some(sink);
                 self.listeners.spawn(listen(outcomes, Arc::clone(&self.open), Arc::clone(&self.recorder)));
@@ -102,7 +102,7 @@ impl Producer {
             failed => {
                 let error = failed.and_then(Result::err).map(|ConnectorError { message, .. }| message);
                 debug!(error, "producer has no link");
-                clock::sleep(PAUSE).await;
+                clock::sleep(CONNECT_PAUSE).await;
                 false
             }
         }
@@ -112,7 +112,7 @@ impl Producer {
     pub(super) async fn send(&mut self, messages: Vec<(Sent, Message)>) {
         let Some(sink) = &self.link else {
             for (sent, _) in messages {
-                self.recorder.record(PROC, Phase::Fail, sent.op("never sent".to_owned()));
+                self.recorder.record(PROCESS_NAME, Phase::Fail, sent.op("never sent".to_owned()));
             }
             return;
         };
@@ -128,7 +128,7 @@ impl Producer {
                 Sent::ControlRequest { id, action, number: Some(number), .. } => format!("{}-{id}-{number}", action.as_str()),
             };
             self.open.lock().insert(token, sent);
-            batch.push(Publication { token, to: Destination::new(IN), message, dedupe_id, deadline: None });
+            batch.push(Publication { token, to: Destination::new(REQUEST_DESTINATION), message, dedupe_id, deadline: None });
         }
         sink.publish(batch).await;
     }
@@ -137,16 +137,16 @@ impl Producer {
     pub(super) async fn finish(mut self) {
         if let Some(sink) = self.link.take() {
             // The outcomes report the same error.
-            let _ = clock::timeout(CONFIRM, sink.close()).await;
+            let _ = clock::timeout(CONFIRM_TIMEOUT, sink.close()).await;
         }
         let all = async {
             while let Some(ended) = self.listeners.join_next().await {
                 whole(ended);
             }
         };
-        let _ = clock::timeout(CONFIRM * 2, all).await;
+        let _ = clock::timeout(CONFIRM_TIMEOUT * 2, all).await;
         for sent in self.open.lock().drain().map(|(_, sent)| sent) {
-            self.recorder.record(PROC, Phase::Info, sent.op("no word".to_owned()));
+            self.recorder.record(PROCESS_NAME, Phase::Info, sent.op("no word".to_owned()));
         }
     }
 }
@@ -164,7 +164,7 @@ async fn listen(mut outcomes: Outcomes, open: Arc<Mutex<HashMap<Token, Sent>>>, 
                 | Outcome::Invalid(why) => (Phase::Fail, why),
                 Outcome::Unknown(why) => (Phase::Info, why),
             };
-            recorder.record(PROC, phase, sent.op(res));
+            recorder.record(PROCESS_NAME, phase, sent.op(res));
         }
     }
 }

@@ -12,16 +12,16 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::debug;
 
 use super::consumers::Received;
-use super::draw::{CONSUMER, NOTE};
+use super::draw::{CONSUMER_HEADER, NOTE_HEADER};
 use crate::chaos::history::{Arrival, HOST, Op, Phase, Place, Reply, digest};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::DEAD_PATH;
 use crate::http::receiver;
 
 /// The pause between two connection attempts.
-const PAUSE: Duration = Duration::from_millis(200);
+const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 /// The timeout of an attempt: a frozen server answers nothing.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The contents of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,13 +56,13 @@ pub(super) async fn read(
             publishes_to: Vec::new(),
             expired_queue: None,
         };
-        match clock::timeout(CONNECT, broker.source(options)).await {
+        match clock::timeout(CONNECT_TIMEOUT, broker.source(options)).await {
             Some(Ok(source)) => drain(source, (&topic, role), &recorder, &proc, consumers.as_ref()).await,
             // The destination may not exist yet.
             Some(Err(error)) => debug!(topic, %error, "reader has no link"),
             None => debug!(topic, "reader has no link in time"),
         }
-        clock::sleep(PAUSE).await;
+        clock::sleep(CONNECT_PAUSE).await;
     }
 }
 
@@ -120,14 +120,14 @@ fn entry(message: &Message, topic: &str, role: Role) -> Op {
 
 fn arrival(message: &Message, topic: &str, id: &str, reason: &str) -> Arrival {
     let text = |name: &str| message.headers.get(name).and_then(|value| value.plain().map(std::borrow::Cow::into_owned));
-    let notes = message.headers.iter().filter(|Header { name, .. }| name.eq_ignore_ascii_case(NOTE));
+    let notes = message.headers.iter().filter(|Header { name, .. }| name.eq_ignore_ascii_case(NOTE_HEADER));
     let notes: Vec<_> = notes.filter_map(|Header { value, .. }| value.plain()).collect();
     Arrival {
         id: text(id).unwrap_or_default(),
         topic: topic.to_owned(),
         due_ms: text(DUE).and_then(|due| due.parse().ok()),
         attempt: text(ATTEMPT).and_then(|attempt| attempt.parse().ok()),
-        digest: digest(&message.body, notes.iter().map(|note| (NOTE, &**note))),
+        digest: digest(&message.body, notes.iter().map(|note| (NOTE_HEADER, &**note))),
         place: message.position.as_ref().map(|position| Place {
             log: position.log.clone(),
             partition: position.partition,
@@ -151,7 +151,7 @@ impl Received {
     /// What the consumer of this message needs; `None` if nobody confirms it.
     fn of(message: &Message) -> Option<Received> {
         let text = |name: &str| message.headers.get(name).and_then(|value| value.plain().map(std::borrow::Cow::into_owned));
-        let consumer = serde_json::from_str(&text(CONSUMER)?).ok()?;
+        let consumer = serde_json::from_str(&text(CONSUMER_HEADER)?).ok()?;
         Some(Received { id: text(ID)?, due_ms: text(DUE)?.parse().ok()?, attempt: text(ATTEMPT)?.parse().ok()?, consumer })
     }
 }
@@ -162,10 +162,10 @@ mod tests {
 
     #[test]
     fn a_message_is_entered_with_what_it_is_judged_by() {
-        let message = Message::new("body").with_header("delayed-id", "a").with_header("delayed-attempt", "2").with_header(NOTE, "n");
+        let message = Message::new("body").with_header("delayed-id", "a").with_header("delayed-attempt", "2").with_header(NOTE_HEADER, "n");
         let Op::Deliver(arrival) = entry(&message.with_header("delayed-due", "77"), "t", Role::Target) else { panic!("not delivered") };
         assert_eq!((&*arrival.id, arrival.attempt, arrival.due_ms, &*arrival.topic), ("a", Some(2), Some(77), "t"));
-        assert_eq!(arrival.digest, digest(b"body", [(NOTE, "n")]));
+        assert_eq!(arrival.digest, digest(b"body", [(NOTE_HEADER, "n")]));
         let Op::Reply(reply) = entry(&Message::new(r#"{"id":"a","action":"cancel","verdict":"fired"}"#), "r", Role::Replies) else {
             panic!("no reply")
         };
@@ -173,7 +173,7 @@ mod tests {
         let confirmed =
             Message::new("").with_header("delayed-id", "a").with_header("delayed-attempt", "2").with_header("delayed-due", "77");
         assert!(Received::of(&confirmed).is_none());
-        let received = Received::of(&confirmed.with_header(CONSUMER, r#"{"ttr_ms":9,"words":["fail"]}"#)).unwrap();
+        let received = Received::of(&confirmed.with_header(CONSUMER_HEADER, r#"{"ttr_ms":9,"words":["fail"]}"#)).unwrap();
         assert_eq!((&*received.id, received.due_ms, received.attempt, received.consumer.ttr_ms), ("a", 77, 2, 9));
     }
 }

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::chaos::history::{Event, Op, Sample};
 
 /// The width and the height of a curve.
-const POINTS: usize = 60;
-const LINES: u64 = 8;
+const CURVE_COLUMNS: usize = 60;
+const CURVE_LINES: u64 = 8;
 /// A process that lives shorter than this, seconds, has no meaningful slope.
-const LIFE: i64 = 600;
+const MIN_SLOPE_SECONDS: i64 = 600;
 
 /// Resident memory of the longest-lived process of an instance, bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub(super) fn memory(events: &[Event]) -> Vec<Memory> {
         let [(from_us, first), .., (to_us, last)] = samples[..] else { continue };
         let (seconds, most) = ((to_us - from_us) / 1_000_000, samples.iter().map(|(_, rss)| *rss).max().unwrap_or(0));
         let half = samples.partition_point(|(t_us, _)| *t_us < from_us + (to_us - from_us) / 2);
-        let hourly = (seconds >= LIFE).then(|| hourly(&samples[half..]));
+        let hourly = (seconds >= MIN_SLOPE_SECONDS).then(|| hourly(&samples[half..]));
         let memory = Memory { instance, seconds, first, last, most, hourly, curve: curve(&samples) };
         let known = longest.entry(instance).or_insert_with(|| memory.clone());
         let most = known.most.max(most);
@@ -74,7 +74,7 @@ fn hourly(samples: &[(i64, u64)]) -> f64 {
 /// By time, not by samples: a frozen instance has none, and its column repeats the one before.
 fn curve(samples: &[(i64, u64)]) -> Vec<u64> {
     let (Some((from_us, first)), Some((to_us, _))) = (samples.first(), samples.last()) else { return Vec::new() };
-    let points = POINTS.min(samples.len());
+    let points = CURVE_COLUMNS.min(samples.len());
     let mut most = vec![0; points];
     for (t_us, rss) in samples {
         let at = (t_us - from_us) * i64::try_from(points).unwrap_or(i64::MAX) / (to_us - from_us).max(1);
@@ -101,10 +101,10 @@ impl Memory {
     pub fn plot(&self) -> String {
         let top = self.curve.iter().copied().max().unwrap_or(0).max(1);
         let mut text = String::new();
-        for line in (0..LINES).rev() {
-            let columns = self.curve.iter().map(|rss| if *rss * LINES > top * line { '#' } else { ' ' });
+        for line in (0..CURVE_LINES).rev() {
+            let columns = self.curve.iter().map(|rss| if *rss * CURVE_LINES > top * line { '#' } else { ' ' });
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{:>6.1} |{}", mib(top * (line + 1) / LINES), columns.collect::<String>().trim_end());
+            let _ = writeln!(text, "{:>6.1} |{}", mib(top * (line + 1) / CURVE_LINES), columns.collect::<String>().trim_end());
         }
         let minutes = format!("{} min", (self.seconds + 30) / 60);
         let width = self.curve.len();

@@ -19,14 +19,14 @@ pub(crate) const USER: &str = "dwell";
 
 /// The destinations of dead letters and rejected requests: the defaults of the instances, which
 /// would create them.
-const LETTERS: [&str; 2] = ["delay.dead", "delay.rejected"];
+const LETTER_DESTINATIONS: [&str; 2] = ["delay.dead", "delay.rejected"];
 
 /// The `ack_wait` of JetStream: short, so that the requests of a dead instance are soon
 /// redelivered.
 const ACK_WAIT_NS: u64 = 5_000_000_000;
 
 /// The most partitions of `delay.in`.
-const PARTITIONS_MAX: i32 = 8;
+const MAX_PARTITIONS: i32 = 8;
 
 const DEFINITIONS: &str = "definitions.json";
 
@@ -138,7 +138,7 @@ impl BrokerSide {
             let queue = json!({ "retention": "workqueue", "discard": "new" });
             jetstream::make_stream(self.port, "DWELL_delay_in", "delay.in", queue).await?;
             self.make_consumer().await?;
-            for target in targets.iter().map(String::as_str).chain(LETTERS) {
+            for target in targets.iter().map(String::as_str).chain(LETTER_DESTINATIONS) {
                 jetstream::make_target(self.port, target).await?;
             }
             return Ok(());
@@ -159,7 +159,7 @@ impl BrokerSide {
         let server = self.server.lock().await;
         let BrokerServer::Kafka(of) = &*server else { return Err(Error::Unexpected(format!("{server} has no partitions"))) };
         let count = self.partitions.load(Ordering::Relaxed);
-        if count == PARTITIONS_MAX {
+        if count == MAX_PARTITIONS {
             return Ok(count);
         }
         kafka::grow(of, "delay.in", count + 1).await?;

@@ -8,9 +8,9 @@ use dwell::clock;
 use super::Error;
 
 /// The library, in C: compiled by the C compiler of the build.
-const SOURCE: &str = include_str!("clock.c");
+const LIBRARY_SOURCE: &str = include_str!("clock.c");
 /// The variable that names the file with the error of the clock, in seconds.
-const OFFSET: &str = "CHAOS_CLOCK_OFFSET";
+const OFFSET_VARIABLE: &str = "CHAOS_CLOCK_OFFSET";
 
 /// The simulated wall clock of one host.
 pub(crate) struct HostClock {
@@ -24,7 +24,7 @@ impl HostClock {
     pub(super) async fn new(folder: &Path, host: &str) -> Result<Self, Error> {
         let (source, library, offset) =
             (folder.join(format!("{host}.c")), folder.join(format!("{host}.so")), folder.join(format!("{host}.offset")));
-        for (file, text) in [(&source, SOURCE), (&offset, "0\n")] {
+        for (file, text) in [(&source, LIBRARY_SOURCE), (&offset, "0\n")] {
             std::fs::write(file, text).map_err(Error::io(file.display().to_string()))?;
         }
         let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
@@ -37,7 +37,7 @@ impl HostClock {
     /// The environment variables of a process with this clock.
     pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
         let Some(library) = &self.library else { return Vec::new() };
-        vec![("LD_PRELOAD", library.display().to_string()), (OFFSET, self.offset.display().to_string())]
+        vec![("LD_PRELOAD", library.display().to_string()), (OFFSET_VARIABLE, self.offset.display().to_string())]
     }
 
     /// The error of the clock in a process that has it, µs, to a second.

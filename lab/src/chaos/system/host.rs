@@ -13,11 +13,11 @@ use super::Error;
 use crate::http::receiver::{Answer, Arrival, Handler, Receiver, later, status};
 
 /// The name of the instances' broker for URLs.
-pub(crate) const HOOK: &str = "hook";
+pub(crate) const HOOK_BROKER: &str = "hook";
 /// The hosts that can be slow, by the last number of their address: the port is the same.
-const SLOW: std::ops::RangeInclusive<u8> = 2..=9;
+const SLOW_HOSTS: std::ops::RangeInclusive<u8> = 2..=9;
 /// When a slow host answers: before the publish timeout.
-const LATE: Duration = Duration::from_secs(2);
+const SLOW_ANSWER_DELAY: Duration = Duration::from_secs(2);
 /// The path of dead letters.
 pub(crate) const DEAD_PATH: &str = "/dead";
 
@@ -69,7 +69,7 @@ impl Host {
 
     /// The URLs of a path on the hosts that can be slow.
     pub(crate) fn slow_urls(&self, path: &str) -> Vec<String> {
-        SLOW.map(|number| format!("http://127.0.0.{number}:{}{path}", self.port)).collect()
+        SLOW_HOSTS.map(|number| format!("http://127.0.0.{number}:{}{path}", self.port)).collect()
     }
 
     /// Sets where requests go that are taken. Only the first call counts; before it none is taken.
@@ -121,7 +121,7 @@ impl Shared {
                 taken(arrival);
                 match (manner, status(202)) {
                     (Manner::DropsAnswers, _) => Answer::Close,
-                    (Manner::Slow, Answer::Send(response)) if is_slow => Answer::Late(response, LATE),
+                    (Manner::Slow, Answer::Send(response)) if is_slow => Answer::Late(response, SLOW_ANSWER_DELAY),
                     (_, answer) => answer,
                 }
             }

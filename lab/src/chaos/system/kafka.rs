@@ -13,9 +13,9 @@ use tokio::net::TcpStream;
 use super::Error;
 
 /// How long one answer may take.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The id of the absent broker.
-const AWAY: i32 = 99;
+const ABSENT_BROKER_ID: i32 = 99;
 /// The features of the absent broker, each with a range that includes every version of the
 /// controller.
 const FEATURES: [&str; 7] = [
@@ -29,7 +29,7 @@ const FEATURES: [&str; 7] = [
 ];
 
 /// An unclean election: a replica without data may become the leader.
-const UNCLEAN: u8 = 1;
+const UNCLEAN_ELECTION: u8 = 1;
 
 /// The requests and their versions.
 #[derive(Clone, Copy)]
@@ -83,7 +83,7 @@ pub(crate) async fn lead(server: &KafkaServer, topic: &str) -> Result<(), Error>
     body.extend([0, 0, 0]);
     let answer = call(server.port(), Call::Reassign, &body).await?;
     refused("move the topic", &answer, 4)?;
-    let mut body = vec![UNCLEAN];
+    let mut body = vec![UNCLEAN_ELECTION];
     array(&mut body, 1);
     text(&mut body, topic);
     array(&mut body, 1);
@@ -159,7 +159,7 @@ async fn create(port: u16, topic: &str) -> Result<(), Error> {
     array(&mut body, 1);
     body.extend(0_i32.to_be_bytes());
     array(&mut body, 1);
-    body.extend(AWAY.to_be_bytes());
+    body.extend(ABSENT_BROKER_ID.to_be_bytes());
     array(&mut body, 0);
     body.extend(10_000_i32.to_be_bytes());
     body.push(0);
@@ -170,7 +170,7 @@ async fn create(port: u16, topic: &str) -> Result<(), Error> {
 /// Registers the absent broker. Returns its epoch.
 async fn register(server: &KafkaServer) -> Result<i64, Error> {
     let mut body = Vec::new();
-    body.extend(AWAY.to_be_bytes());
+    body.extend(ABSENT_BROKER_ID.to_be_bytes());
     short(&mut body, KafkaServer::CLUSTER);
     body.extend(rand::random::<[u8; 16]>());
     // No server listens on this port.
@@ -204,7 +204,7 @@ async fn register(server: &KafkaServer) -> Result<i64, Error> {
 /// to be fenced.
 async fn heartbeat(server: &KafkaServer, epoch: i64, fenced: bool) -> Result<(), Error> {
     let mut body = Vec::new();
-    body.extend(AWAY.to_be_bytes());
+    body.extend(ABSENT_BROKER_ID.to_be_bytes());
     body.extend(epoch.to_be_bytes());
     body.extend(i64::MAX.to_be_bytes());
     body.extend([u8::from(fenced), 0, 0]);
@@ -228,7 +228,7 @@ fn refused(what: &str, answer: &[u8], at: usize) -> Result<(), Error> {
 
 /// Sends a request. Returns the body of the answer.
 async fn call(port: u16, call: Call, body: &[u8]) -> Result<Vec<u8>, Error> {
-    let asked = clock::timeout(ANSWER, once(port, call, body)).await;
+    let asked = clock::timeout(ANSWER_TIMEOUT, once(port, call, body)).await;
     asked.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())).map_err(Error::io(format!("kafka on port {port}")))
 }
 

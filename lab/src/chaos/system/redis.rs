@@ -25,10 +25,10 @@ use super::{Error, HostClock, SystemOptions, proxy};
 use crate::chaos::proxy::Proxy;
 
 /// The time-out of a command.
-const ORDER: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The `failover-timeout` of the sentinels, ms: the next failover may begin twice as long after the
 /// last one.
-const FAILOVER: u32 = 2000;
+const FAILOVER_TIMEOUT_MS: u32 = 2000;
 /// The number of buckets: that of the settings where they name none.
 const BUCKETS: u16 = 16;
 
@@ -77,7 +77,7 @@ impl RedisSide {
             }
             RedisMode::Cluster => Servers::Cluster(RedisCluster::start(settings).await?),
             // `replica` waits for one replica: with one there is no other that may be promoted.
-            RedisMode::Sentinel => Servers::Sentinel(RedisSentinel::with_replicas(settings, 1, FAILOVER).await?),
+            RedisMode::Sentinel => Servers::Sentinel(RedisSentinel::with_replicas(settings, 1, FAILOVER_TIMEOUT_MS).await?),
         };
         let count = servers.count();
         (0..count).for_each(|index| servers.server_mut(index).keep_logs());
@@ -144,7 +144,7 @@ impl RedisSide {
 
 /// A direct connection to this Redis, without a proxy.
 pub(crate) async fn open(server: &RedisServer) -> Result<MultiplexedConnection, Error> {
-    Ok(connect(&server.url(), ORDER).await?)
+    Ok(connect(&server.url(), COMMAND_TIMEOUT).await?)
 }
 
 /// Runs a command on this Redis.

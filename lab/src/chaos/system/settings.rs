@@ -2,21 +2,21 @@
 
 use dwell::config::{self, Durability, Overrides, Settings};
 
-use super::host::{DEAD_PATH, HOOK, Host};
+use super::host::{DEAD_PATH, HOOK_BROKER, Host};
 use super::{Error, SystemOptions};
 
 /// The namespace of every system: each has its own Redis.
 pub(super) const NAMESPACE: &str = "chaos";
 
 /// The name of the second broker of the instances: the same server over another link.
-pub(crate) const SPARE: &str = "spare";
+pub(crate) const SPARE_BROKER: &str = "spare";
 /// The silent targets, as a pattern of any broker: each fault has its own target.
-pub(crate) const SILENT: &str = "chaos-silent.*";
+pub(crate) const SILENT_TARGETS: &str = "chaos-silent.*";
 
 /// The settings file. The retry array has short waits, and more of them than any fault uses up.
 /// Redis remembers completed jobs for longer than the faults of a campaign last.
 pub(super) fn text(options: &SystemOptions, redis: &str, [main, spare]: &[String; 2], targets: &[String]) -> String {
-    let targets = targets.iter().chain(&options.also).map(String::as_str).chain([SILENT]);
+    let targets = targets.iter().chain(&options.also).map(String::as_str).chain([SILENT_TARGETS]);
     let allow: Vec<String> = targets.map(|target| quoted(&options.broker.pattern(target))).collect();
     let allow = allow.join(", ");
     let retry = [vec!["500ms"; 20], vec!["2s"; 40]].concat().iter().map(|wait| quoted(wait)).collect::<Vec<_>>().join(", ");
@@ -30,7 +30,7 @@ pub(super) fn text(options: &SystemOptions, redis: &str, [main, spare]: &[String
         "{}\n{redis}\nredis.namespace = \"{NAMESPACE}\"\nredis.durability = \"{durability}\"\n\
          ingest.main.broker = \"main\"\ningest.main.declare = true\n\
          delivery.publish_timeout = \"{}ms\"\ndelivery.retry = [{retry}]\ndelivery.dedupe_window = \"1h\"\n\n\
-         [brokers.main]\nallow = [{allow}]\n{main}\n[brokers.{SPARE}]\nallow = [{allow}]\n{spare}",
+         [brokers.main]\nallow = [{allow}]\n{main}\n[brokers.{SPARE_BROKER}]\nallow = [{allow}]\n{spare}",
         options.more,
         options.publish_timeout.as_millis(),
     )
@@ -39,7 +39,7 @@ pub(super) fn text(options: &SystemOptions, redis: &str, [main, spare]: &[String
 /// The lines of the broker for URLs, behind all others.
 pub(super) fn hook(options: &SystemOptions, host: &Host) -> String {
     format!(
-        "\n[brokers.{HOOK}]\ntype = \"http\"\nallow = {:?}\nsubnets = [\"127.0.0.0/8\"]\ntimeout = \"{}ms\"\ndead = \"{}\"\n",
+        "\n[brokers.{HOOK_BROKER}]\ntype = \"http\"\nallow = {:?}\nsubnets = [\"127.0.0.0/8\"]\ntimeout = \"{}ms\"\ndead = \"{}\"\n",
         [vec![host.url("/*")], host.slow_urls("/*")].concat(),
         options.publish_timeout.as_millis(),
         host.url(DEAD_PATH),

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::api::Api;
 
 /// How long a pop is held until a job is there.
-const WAIT: &str = "20s";
+const POP_WAIT: &str = "20s";
 /// Why an attempt fails, as its consumer says.
 const ERROR: &str = "the printer has no paper";
 
@@ -78,7 +78,7 @@ pub async fn run(api: Api, queue: &'static str, manner: Manner, seen: UnboundedS
     let mut silent: Option<Fetched> = None;
     loop {
         let path = format!("/v1/queues/{queue}/pop");
-        let answer = api.post(&path, &json!({ "max": 10, "wait": WAIT })).await?;
+        let answer = api.post(&path, &json!({ "max": 10, "wait": POP_WAIT })).await?;
         let at_us = clock::wall_us();
         let jobs = answer.json["jobs"].as_array().ok_or_else(|| answer.unexpected(&path))?;
         for job in jobs {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 use crate::config::Limits;
 use crate::http::account::Memory;
-use crate::http::listener::{GRACE, Listener, Room};
+use crate::http::listener::{Listener, Room, SHUTDOWN_GRACE};
 
 /// A connection to a listener that refuses every `POST`, and answers a `GET`.
 async fn connect() -> TcpStream {
@@ -33,14 +33,14 @@ async fn answer(link: &mut TcpStream, body: &str) -> String {
             text.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
         }
     };
-    clock::timeout(GRACE * 20, read).await.expect("an answer");
+    clock::timeout(SHUTDOWN_GRACE * 20, read).await.expect("an answer");
     text
 }
 
 /// The rest of the connection.
 async fn rest(link: &mut TcpStream) -> String {
     let mut text = String::new();
-    clock::timeout(GRACE * 20, link.read_to_string(&mut text)).await.expect("the end of the connection").unwrap();
+    clock::timeout(SHUTDOWN_GRACE * 20, link.read_to_string(&mut text)).await.expect("the end of the connection").unwrap();
     text
 }
 
@@ -116,7 +116,7 @@ async fn answers_that_nobody_reads_leave_memory_for_other_calls() {
         let mut link = socket.connect(address).await.unwrap();
         link.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
         let mut head = [0; 12];
-        clock::timeout(GRACE * 20, link.read_exact(&mut head)).await.expect("a status").unwrap();
+        clock::timeout(SHUTDOWN_GRACE * 20, link.read_exact(&mut head)).await.expect("a status").unwrap();
         stuck.push((link, String::from_utf8_lossy(&head[9..]).into_owned()));
     }
     let statuses: Vec<&str> = stuck.iter().map(|(_, status)| status.as_str()).collect();
@@ -127,6 +127,6 @@ async fn answers_that_nobody_reads_leave_memory_for_other_calls() {
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n1048576"), "{statuses:?}: {answer}");
     // Each large answer finds its room: after a second the oldest that is not read makes way.
     assert_eq!(statuses, ["200"; 8]);
-    let first = clock::timeout(GRACE * 20, rest_of(&mut stuck[0].0)).await.expect("the connection ends");
+    let first = clock::timeout(SHUTDOWN_GRACE * 20, rest_of(&mut stuck[0].0)).await.expect("the connection ends");
     assert!(first < 8 << 20, "{first}");
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use dwell::job::{Action, Conflict};
-use dwell::store::queue::claim::AHEAD;
+use dwell::store::queue::claim::MAX_CLAIM_AHEAD;
 
 pub(crate) type Fence = [u8; 8];
 /// Verdict and due time. `None`: none is told. `Some(CLOCK)`: the script's own now decides.
@@ -201,7 +201,7 @@ impl Reference {
         let runs = matches!(job.place, Place::ClaimedJob { .. } | Place::Held { .. });
         let dead = job.place == Place::Dead;
         // The former master may have let a claim reach this far ahead.
-        let ahead = i64::try_from(AHEAD.as_millis()).unwrap();
+        let ahead = i64::try_from(MAX_CLAIM_AHEAD.as_millis()).unwrap();
         let doubtful = job.doubt || (changed > 0 && job.due <= changed + ahead);
         let stale = |seen: Option<i64>| seen.is_some_and(|due| due != job.due);
         match action.action {

@@ -20,9 +20,9 @@ use super::reference::{Fence, How, ModelAct, Request};
 use crate::support::namespace;
 
 /// ms: not over within a test.
-const LONG: u64 = 100_000_000;
+const LONG_MS: u64 = 100_000_000;
 /// ms: beyond every due time.
-const AHEAD: u64 = 9_000_000_000_000;
+const AHEAD_MS: u64 = 9_000_000_000_000;
 
 pub(crate) type Dump = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
@@ -40,7 +40,7 @@ pub(crate) fn name_of(id: u8) -> String {
 }
 
 fn span(is_zero: bool) -> u64 {
-    if is_zero { 0 } else { LONG }
+    if is_zero { 0 } else { LONG_MS }
 }
 
 fn ms(ms: u64) -> Duration {
@@ -150,7 +150,7 @@ impl System {
 
     /// Ids and attempts.
     pub(crate) fn claim(&mut self, fence: Fence, over: bool, early: bool) -> Vec<(u8, u32)> {
-        let ahead = ms(if early { AHEAD } else { 0 });
+        let ahead = ms(if early { AHEAD_MS } else { 0 });
         let ask = ClaimRequest { lease: ms(span(over)), most: 10, most_bytes: 1_000_000, ahead };
         let (once, twice) = self.twice(async |store| store.queue.claim_as(fence, 0, MAIN, ask).await);
         self.taken(fence, once, twice)
@@ -227,7 +227,7 @@ impl System {
     }
 
     pub(crate) fn sweep(&mut self) -> i64 {
-        let long = LONG.to_string();
+        let long = LONG_MS.to_string();
         self.call_once(Name::Sweep, &[long.as_bytes(), long.as_bytes(), long.as_bytes(), b"128"]);
         let seen: String = redis::cmd("HGET").arg(self.keys.state(0)).arg("").query(&mut self.connection).unwrap();
         seen.rsplit(':').next().unwrap().parse().unwrap()

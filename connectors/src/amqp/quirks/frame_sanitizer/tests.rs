@@ -6,7 +6,7 @@ use std::task::Waker;
 use proptest::prelude::*;
 
 use super::*;
-use crate::amqp::quirks::sanitize::MARK;
+use crate::amqp::quirks::sanitize::INVALID_BYTE_MARK;
 
 /// Returns one piece at a time, and `Pending` in between.
 struct Pieces {
@@ -61,7 +61,7 @@ fn delivery() -> (Vec<u8>, Vec<u8>) {
         let body = frame(2, b"\0\x3c\0\0\0\0\0\0\0\0\0\x05\x80\0\x01\xff");
         [frame(1, &deliver), frame(2, &header), frame(3, &body), frame(8, b""), frame(3, b"")].concat().repeat(2)
     };
-    (frames(0xff), frames(MARK))
+    (frames(0xff), frames(INVALID_BYTE_MARK))
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn large_frames_are_kept_whole_and_senseless_ones_refused() {
     };
     for chunk in [1000, 4096, 60_000] {
         let pieces = header(0xff);
-        assert_eq!(read(pieces.chunks(chunk).map(<[u8]>::to_vec), 5000).unwrap(), header(MARK));
+        assert_eq!(read(pieces.chunks(chunk).map(<[u8]>::to_vec), 5000).unwrap(), header(INVALID_BYTE_MARK));
     }
     let error = read([b"\x02\0\x01\xff\xff\xff\xff\0\0".to_vec()], 100).unwrap_err();
     assert!(error.kind() == io::ErrorKind::InvalidData && error.to_string().contains("4294967295"), "{error}");

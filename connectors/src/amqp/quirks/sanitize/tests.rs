@@ -57,7 +57,7 @@ fn header(entries: &[u8]) -> Vec<u8> {
 /// The value of the only header as lapin reads it, and whether anything changed.
 fn read(entries: &[u8]) -> (AMQPValue, bool) {
     let mut payload = header(entries);
-    let changed = sanitize(HEADER, &mut payload);
+    let changed = sanitize(HEADER_FRAME, &mut payload);
     let (rest, table) = parse_field_table(&payload[14..]).unwrap();
     assert!(rest.is_empty());
     let (_, value) = table.inner().iter().next().unwrap();
@@ -66,10 +66,10 @@ fn read(entries: &[u8]) -> (AMQPValue, bool) {
 
 #[test]
 fn what_is_nested_too_deep_comes_as_bytes() {
-    for depth in [0, 1, DEPTH - 1, DEPTH, DEPTH + 1, DEPTH + 2, 1000, 20_000] {
+    for depth in [0, 1, MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1, MAX_DEPTH + 2, 1000, 20_000] {
         let (mut value, changed) = read(&[short(b"h"), nested(depth)].concat());
-        assert_eq!(changed, depth > DEPTH, "{depth}");
-        for _ in 0..depth.min(DEPTH) {
+        assert_eq!(changed, depth > MAX_DEPTH, "{depth}");
+        for _ in 0..depth.min(MAX_DEPTH) {
             value = match value {
                 AMQPValue::FieldArray(values) => values.as_slice()[0].clone(),
                 AMQPValue::FieldTable(table) => table.inner()["k"].clone(),
@@ -77,10 +77,10 @@ fn what_is_nested_too_deep_comes_as_bytes() {
             };
         }
         let AMQPValue::ByteArray(bytes) = value else {
-            assert!(depth <= DEPTH && value == AMQPValue::ShortShortInt(7), "{depth}: {value:?}");
+            assert!(depth <= MAX_DEPTH && value == AMQPValue::ShortShortInt(7), "{depth}: {value:?}");
             continue;
         };
-        assert_eq!(bytes.as_slice(), &nested(depth)[5 + (5 * DEPTH + DEPTH / 2 * 2)..], "{depth}");
+        assert_eq!(bytes.as_slice(), &nested(depth)[5 + (5 * MAX_DEPTH + MAX_DEPTH / 2 * 2)..], "{depth}");
     }
 }
 
@@ -89,7 +89,7 @@ fn a_wide_table_is_left_as_it_is() {
     let entries: Vec<_> = (0..3000).flat_map(|_| [short("ä".as_bytes()), nested(2)].concat()).collect();
     let mut payload = header(&entries);
     let before = payload.clone();
-    assert!(!sanitize(HEADER, &mut payload));
+    assert!(!sanitize(HEADER_FRAME, &mut payload));
     assert_eq!(payload, before);
 }
 
@@ -104,7 +104,7 @@ fn names_become_text() {
         (b"\xed\xa0\x80", "\x1a\x1a\x1a"),
     ] {
         let mut payload = header(&[short(name), long(b'A', &long(b'F', &[short(name), b"V".to_vec()].concat()))].concat());
-        assert!(sanitize(HEADER, &mut payload));
+        assert!(sanitize(HEADER_FRAME, &mut payload));
         let (_, table) = parse_field_table(&payload[14..]).unwrap();
         let AMQPValue::FieldArray(list) = &table.inner()[as_text] else { panic!("{table:?}") };
         let AMQPValue::FieldTable(inner) = &list.as_slice()[0] else { panic!("{list:?}") };
@@ -129,9 +129,9 @@ fn all_properties(text: &[u8]) -> Vec<u8> {
 #[test]
 fn every_property_becomes_text_and_nothing_else_changes() {
     let (mut payload, mut right) = (all_properties(b"a\xff"), all_properties(b"a\x1a"));
-    assert!(sanitize(HEADER, &mut payload));
+    assert!(sanitize(HEADER_FRAME, &mut payload));
     assert_eq!(payload, right);
-    assert!(!sanitize(HEADER, &mut right));
+    assert!(!sanitize(HEADER_FRAME, &mut right));
     let (rest, properties) = parse_properties(&payload[12..]).unwrap();
     assert!(rest.is_empty() && properties.cluster_id().as_ref().unwrap().as_str() == "a\x1a", "{properties:?}");
 }
@@ -152,13 +152,13 @@ fn methods_become_text() {
         (10, 60, b"", 1, b""),
     ] {
         let mut payload = method(class, number, head, texts, b"\xffk", tail);
-        assert!(sanitize(METHOD, &mut payload));
+        assert!(sanitize(METHOD_FRAME, &mut payload));
         // The server's own words are for people; names and keys of producers must not become others.
         let marked: &[u8] = if texts == 2 { b"\x1ak" } else { b"?k" };
         assert_eq!(payload, method(class, number, head, texts, marked, tail));
     }
     let mut ack = method(60, 80, &tag, 0, b"", b"");
-    assert!(!sanitize(METHOD, &mut ack));
+    assert!(!sanitize(METHOD_FRAME, &mut ack));
 }
 
 fn shapes() -> impl Strategy<Value = Shape> {
@@ -185,10 +185,10 @@ proptest! {
     fn the_parser_takes_whatever_is_well_formed(shape in shapes(), more in 0_usize..60) {
         let value = (0..more).fold(shape, |inner, _| Shape::List(vec![inner]));
         let mut payload = header(&[short(b"h"), value.write()].concat());
-        sanitize(HEADER, &mut payload);
+        sanitize(HEADER_FRAME, &mut payload);
         let (rest, table) = parse_field_table(&payload[14..]).unwrap();
         prop_assert!(rest.is_empty() && table.inner().len() == 1);
-        prop_assert!(!sanitize(HEADER, &mut payload));
+        prop_assert!(!sanitize(HEADER_FRAME, &mut payload));
     }
 
     #[test]
@@ -207,7 +207,7 @@ proptest! {
         let at = at.index(payload.len());
         payload[at] = byte;
         payload.truncate(length.index(payload.len() + 1));
-        sanitize(HEADER, &mut payload);
+        sanitize(HEADER_FRAME, &mut payload);
         if let Some(properties) = payload.get(12..) {
             // Unchanged, this would overflow the stack of a thread.
             let _ = parse_properties(properties);

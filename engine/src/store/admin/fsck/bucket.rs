@@ -19,10 +19,10 @@ use crate::store::record::{self, State};
 use crate::store::scripts::Name;
 
 /// How often a repaired id is checked again: more often than problems can hide others.
-const ROUNDS: u8 = 8;
+const MAX_REPAIR_ROUNDS: u8 = 8;
 
 /// The begin of a quarantine entry whose job is being moved to its own bucket.
-const UNFINISHED: &[u8] = b"1 wrong_bucket ";
+const UNFINISHED_MOVE_PREFIX: &[u8] = b"1 wrong_bucket ";
 
 /// An id to check.
 struct Suspect {
@@ -94,12 +94,12 @@ impl Fsck<'_> {
                 }
             }
             self.jobs += suspects.len() as u64;
-            self.judge(bucket, suspects).await?;
+            self.classify(bucket, suspects).await?;
         }
         let claimed =
             self.store.claimed_jobs(bucket).await?.into_iter().map(|claimed| claimed.id.into_bytes()).filter(|id| checked.is_new(id, None));
         let claimed = claimed.map(|id| Suspect::new(id, Vec::new())).collect();
-        self.judge(bucket, claimed).await?;
+        self.classify(bucket, claimed).await?;
         let keys = &self.store.keys;
         let mut sets = vec![("ZSCAN", keys.held(bucket).to_owned(), None), ("ZSCAN", keys.dead(bucket).to_owned(), None)];
         sets.push(("HSCAN", keys.state(bucket).to_owned(), None));
@@ -113,7 +113,7 @@ impl Fsck<'_> {
                 // The empty field of state holds the last known master.
                 let ids = page.into_iter().step_by(2).filter(|id| !id.is_empty() && checked.is_new(id, queue.as_deref()));
                 let suspects = ids.map(|id| Suspect::new(id, queue.iter().cloned().collect())).collect();
-                self.judge(bucket, suspects).await?;
+                self.classify(bucket, suspects).await?;
             }
         }
         Ok(())
@@ -122,24 +122,28 @@ impl Fsck<'_> {
     /// Judges the moved jobs in their own buckets: they may have other damage too.
     pub(super) async fn judge_moved(&mut self) -> Result<(), StoreError> {
         for (bucket, id) in std::mem::take(&mut self.moved) {
-            self.judge(bucket, [Suspect::new(id, Vec::new())].into()).await?;
+            self.classify(bucket, [Suspect::new(id, Vec::new())].into()).await?;
         }
         Ok(())
     }
 
-    async fn judge(&mut self, bucket: u16, mut suspects: VecDeque<Suspect>) -> Result<(), StoreError> {
+    async fn classify(&mut self, bucket: u16, mut suspects: VecDeque<Suspect>) -> Result<(), StoreError> {
         while !suspects.is_empty() {
             let (judged, verdicts) = self.ask(bucket, &suspects).await?;
             let mut judged: Vec<Suspect> = suspects.drain(..judged.clamp(1, suspects.len())).collect();
             let mut again: Vec<usize> = Vec::new();
             for verdict in verdicts {
                 let Some(suspect) = judged.get_mut(verdict.at) else { continue };
-                if let Some(queue) = verdict.needs_queue().filter(|queue| !suspect.queues.contains(queue) && suspect.rounds < ROUNDS) {
+                if let Some(queue) =
+                    verdict.needs_queue().filter(|queue| !suspect.queues.contains(queue) && suspect.rounds < MAX_REPAIR_ROUNDS)
+                {
                     suspect.queues.push(queue);
                     again.push(verdict.at);
                     continue;
                 }
-                if self.take(bucket, &suspect.id, verdict.problem, verdict.repaired, verdict.detail).await? && suspect.rounds < ROUNDS {
+                if self.take(bucket, &suspect.id, verdict.problem, verdict.repaired, verdict.detail).await?
+                    && suspect.rounds < MAX_REPAIR_ROUNDS
+                {
                     again.push(verdict.at);
                 }
             }
@@ -255,7 +259,7 @@ impl Fsck<'_> {
         let quarantine = self.store.keys.quarantine(bucket);
         let answer = self.store.link.command("HGET", redis::cmd("HGET").arg(&quarantine).arg(field)).await?;
         let (Some(entry), Ok(text)) = (bytes(answer), std::str::from_utf8(id)) else { return Ok(()) };
-        let Some(aside) = Aside::read(&entry) else { return Ok(()) };
+        let Some(aside) = QuarantinedJob::read(&entry) else { return Ok(()) };
         let home = self.store.keys.bucket_of(text);
         let mark = [b"taken_in ", field].concat();
         let queue = record::decode(bytes::Bytes::copy_from_slice(aside.record)).ok().and_then(|read| read.job.queue);
@@ -269,7 +273,7 @@ impl Fsck<'_> {
             self.store.link.command("HDEL", redis::cmd("HDEL").arg(at_home).arg(&mark)).await?;
             self.moved.push((home, id.to_vec()));
         } else {
-            let stays = [b"1 id_taken ", &entry[UNFINISHED.len()..]].concat();
+            let stays = [b"1 id_taken ", &entry[UNFINISHED_MOVE_PREFIX.len()..]].concat();
             self.store.link.command("HSET", redis::cmd("HSET").arg(&quarantine).arg(field).arg(stays)).await?;
             tracing::warn!(id = text, bucket, quarantine, "another job has this id: the one in the wrong bucket stays in quarantine");
         }
@@ -284,7 +288,7 @@ impl Fsck<'_> {
             let mut page = page.into_iter();
             while let (Some(field), Some(entry)) = (page.next(), page.next()) {
                 let Some(space) = field.iter().position(|byte| *byte == b' ') else { continue };
-                if !entry.starts_with(UNFINISHED) || !seen.insert(field.clone()) {
+                if !entry.starts_with(UNFINISHED_MOVE_PREFIX) || !seen.insert(field.clone()) {
                     continue;
                 }
                 let id = &field[space + 1..];
@@ -307,14 +311,14 @@ impl Fsck<'_> {
 
 /// A quarantine entry: `1 problem place score length-of-state length-of-record`, a line feed,
 /// state, record.
-struct Aside<'a> {
+struct QuarantinedJob<'a> {
     place: &'a str,
     score: &'a str,
     state: &'a [u8],
     record: &'a [u8],
 }
 
-impl<'a> Aside<'a> {
+impl<'a> QuarantinedJob<'a> {
     fn read(entry: &'a [u8]) -> Option<Self> {
         let end = entry.iter().position(|byte| *byte == b'\n')?;
         let head = std::str::from_utf8(&entry[..end]).ok()?;
@@ -325,7 +329,7 @@ impl<'a> Aside<'a> {
         let state: usize = words.next()?.parse().ok()?;
         let (score, place) = (words.next()?, words.next()?);
         let bytes = &entry[end + 1..];
-        (bytes.len() == state + record).then(|| Aside { place, score, state: &bytes[..state], record: &bytes[state..] })
+        (bytes.len() == state + record).then(|| QuarantinedJob { place, score, state: &bytes[..state], record: &bytes[state..] })
     }
 }
 

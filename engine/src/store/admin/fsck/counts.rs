@@ -17,7 +17,7 @@ use crate::store::record;
 use crate::store::scripts::Name;
 
 /// How often a bucket is looked at whose jobs move.
-const LOOKS: usize = 16;
+const MAX_COUNT_TRIES: usize = 16;
 
 /// A count that differs from the number of jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Fsck<'_> {
     pub(super) async fn counts(&mut self, bucket: u16) -> Result<(), StoreError> {
         let (mut sets, mut before): (SetsById, Option<Vec<Wrong>>) = (HashMap::new(), None);
         let mut left = Vec::new();
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_COUNT_TRIES {
             let (counts, held) = self.look(bucket).await?;
             sets.retain(|_, set| set.is_some());
             self.read_sets(bucket, &held, &mut sets).await?;

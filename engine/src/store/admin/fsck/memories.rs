@@ -11,7 +11,7 @@ use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::scripts::Name;
 
 /// The four tables by their index in KEYS, from 1.
-const TABLES: [usize; 4] = [4, 5, 6, 7];
+const TABLE_KEY_INDEXES: [usize; 4] = [4, 5, 6, 7];
 /// The least size of an entry in `gone`: outcome, marks, fingerprint, due. Later versions append to
 /// it.
 const GONE_BYTES: usize = 18;
@@ -23,7 +23,7 @@ impl Fsck<'_> {
     /// Judges the four tables of a bucket.
     pub(super) async fn memories(&mut self, bucket: u16) -> Result<(), StoreError> {
         let mut entries: Vec<Entry> = Vec::new();
-        for table in TABLES {
+        for table in TABLE_KEY_INDEXES {
             let key = self.store.keys.fixed(bucket)[table - 1].clone();
             let mut scan = Scan::of("HSCAN", &key);
             while let Some(page) = scan.next(&self.store.link).await? {

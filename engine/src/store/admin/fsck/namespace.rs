@@ -19,7 +19,7 @@ use crate::store::server_facts;
 use crate::store::{Store, Unobserved, acl};
 
 /// How many ids of each bucket are sampled to find the number of buckets.
-const SAMPLE: usize = 32;
+const SAMPLED_IDS_PER_BUCKET: usize = 32;
 
 /// Per bucket, the queues that it knows or has keys of, by `=` and their names.
 pub(super) type Queues = BTreeMap<u16, BTreeSet<String>>;
@@ -171,7 +171,7 @@ async fn fitting(store: &Store, settings: &Redis, buckets: u16, keys: &BTreeSet<
         if !key.ends_with("}:jobs") {
             continue;
         }
-        let ids = match store.link.command("HRANDFIELD", redis::cmd("HRANDFIELD").arg(key).arg(SAMPLE)).await {
+        let ids = match store.link.command("HRANDFIELD", redis::cmd("HRANDFIELD").arg(key).arg(SAMPLED_IDS_PER_BUCKET)).await {
             Ok(Value::Array(ids)) => ids,
             // A wrong type, which is reported elsewhere.
             _ => continue,

@@ -7,9 +7,9 @@ use crate::store::client::RedisClient;
 use crate::store::error::StoreError;
 
 /// The aimed size of a page, bytes: what Redis sends in about a millisecond.
-const PAGE_BYTES: usize = 1 << 20;
+const TARGET_PAGE_BYTES: usize = 1 << 20;
 /// The most elements requested for a page.
-const PAGE_MOST: usize = 512;
+const MAX_PAGE_ELEMENTS: usize = 512;
 
 /// A running scan.
 pub(super) struct Scan {
@@ -32,7 +32,14 @@ impl Scan {
     /// brace and it.
     pub(super) fn of_keys(prefix: &str) -> Self {
         let escaped: String = prefix.chars().flat_map(|c| "[]*?\\^".contains(c).then_some('\\').into_iter().chain([c])).collect();
-        Scan { command: "SCAN", key: None, pattern: Some(format!("*{escaped}*")), cursor: b"0".to_vec(), count: PAGE_MOST, ended: false }
+        Scan {
+            command: "SCAN",
+            key: None,
+            pattern: Some(format!("*{escaped}*")),
+            cursor: b"0".to_vec(),
+            count: MAX_PAGE_ELEMENTS,
+            ended: false,
+        }
     }
 
     /// The next page, which may be empty; `None` at the end. An element may occur more than once.
@@ -54,7 +61,7 @@ impl Scan {
         let items: Vec<Vec<u8>> = items.into_iter().filter_map(bytes).collect();
         let size: usize = items.iter().map(Vec::len).sum();
         // As many elements as fit in a page, by the size of the last page.
-        self.count = (PAGE_BYTES * self.count / size.max(1)).clamp(1, (2 * self.count).min(PAGE_MOST));
+        self.count = (TARGET_PAGE_BYTES * self.count / size.max(1)).clamp(1, (2 * self.count).min(MAX_PAGE_ELEMENTS));
         Ok(Some(items))
     }
 }

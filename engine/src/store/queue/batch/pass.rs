@@ -16,7 +16,7 @@ use super::Applied;
 
 /// The most brokers whose sets an action names before it knows the set of its job. Beyond, it names
 /// those of this store.
-const BROKERS: usize = 8;
+const MAX_NAMED_BROKERS: usize = 8;
 
 /// One script call: either schedules of one bucket, bounded, with distinct ids; or one action.
 pub(in crate::store::queue) struct Group {
@@ -134,7 +134,7 @@ impl<'a> Pass<'a> {
             open: (0..asked.len()).collect(),
             wake_ups: Vec::new(),
             moved: BTreeMap::new(),
-            brokers: if known.len() <= BROKERS { known } else { &own[..own.len().min(BROKERS)] }.to_vec(),
+            brokers: if known.len() <= MAX_NAMED_BROKERS { known } else { &own[..own.len().min(MAX_NAMED_BROKERS)] }.to_vec(),
             has_progress: false,
         }
     }

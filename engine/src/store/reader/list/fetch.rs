@@ -20,7 +20,7 @@ pub(super) type Fetched = BTreeMap<String, Result<StoredJob, String>>;
 pub(super) type Weighed<'a> = (&'a Candidate, usize);
 
 /// How many buckets are read concurrently: each may return a record of the largest size.
-const BUCKETS: usize = 4;
+const CONCURRENT_BUCKETS: usize = 4;
 
 impl Reader {
     /// These jobs with the sizes of their records, in parts that may be in memory together.
@@ -65,7 +65,7 @@ impl Reader {
             buckets.entry(candidate.bucket).or_default().push((candidate, *size));
         }
         let buckets: Vec<(u16, Vec<Weighed<'_>>)> = buckets.into_iter().collect();
-        for side_by_side in buckets.chunks(BUCKETS) {
+        for side_by_side in buckets.chunks(CONCURRENT_BUCKETS) {
             let fetching = side_by_side.iter().map(|(bucket, members)| self.fetch_bucket(*bucket, members, place));
             try_join_all(fetching).await?.into_iter().for_each(|mut of_bucket| found.append(&mut of_bucket));
         }

@@ -11,7 +11,7 @@ use crate::store::reader::Reader;
 use crate::store::reader::lookup::score;
 
 /// How many members each page reads again, so that a few removals do not make it skip members.
-const OVERLAP: usize = 8;
+const OVERLAP_MEMBERS: usize = 8;
 
 /// A sorted set in the course of reading.
 ///
@@ -42,12 +42,12 @@ impl Run {
     pub(super) fn new(bucket: u16, key: String, from: Option<i64>, to: Option<i64>, after: Option<&Cursor>) -> Self {
         let score = from.max(after.map(|spot| spot.at_ms));
         let (ahead, floor) = (VecDeque::new(), after.cloned());
-        Run { bucket, key, ahead, score, offset: 0, back: OVERLAP, floor, end: to, ended: false }
+        Run { bucket, key, ahead, score, offset: 0, back: OVERLAP_MEMBERS, floor, end: to, ended: false }
     }
 
     /// The offset of the next page.
     fn begin(&self) -> usize {
-        self.offset.saturating_sub(OVERLAP)
+        self.offset.saturating_sub(OVERLAP_MEMBERS)
     }
 
     /// Accepts a page that began at `begin` and moves its new members to `ahead`.
@@ -59,7 +59,7 @@ impl Run {
             self.back *= 4;
             return;
         }
-        self.back = OVERLAP;
+        self.back = OVERLAP_MEMBERS;
         self.offset = begin;
         self.ended = page.len() < asked;
         for spot in page {

@@ -15,7 +15,7 @@ use super::connect;
 use crate::chaos::history::Leases;
 
 /// The time-out of a query: a frozen server does not answer.
-const ASK: Duration = Duration::from_millis(500);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Asks the masters. It needs no lock: faults hold the servers for their whole duration.
 pub(crate) struct Census {
@@ -52,7 +52,7 @@ impl Census {
         let known = std::mem::take(&mut *self.links.lock());
         let links = if known.is_empty() { self.links().await } else { known };
         let answers = join_all(links.into_iter().map(async |mut link| {
-            let counted = clock::timeout(ASK, self.ask(&mut link, before_ms)).await.and_then(Result::ok);
+            let counted = clock::timeout(QUERY_TIMEOUT, self.ask(&mut link, before_ms)).await.and_then(Result::ok);
             (counted, link)
         }));
         let (mut leases, mut covered, mut answered) = (Leases::default(), 0, Vec::new());
@@ -100,14 +100,14 @@ impl Census {
     }
 
     async fn links(&self) -> Vec<Link> {
-        let links = self.urls.iter().map(|url| clock::timeout(ASK, self.link(url)));
+        let links = self.urls.iter().map(|url| clock::timeout(QUERY_TIMEOUT, self.link(url)));
         join_all(links).await.into_iter().flatten().flatten().collect()
     }
 
     /// A link to the server at this URL, if it is a master of buckets.
     async fn link(&self, url: &str) -> Option<Link> {
         let port = url.rsplit(':').next()?.parse().ok()?;
-        let mut connection = connect(url, ASK).await.ok()?;
+        let mut connection = connect(url, QUERY_TIMEOUT).await.ok()?;
         let all = 0..self.keys.buckets();
         let buckets: Vec<u16> = match self.mode {
             RedisMode::Single => all.collect(),

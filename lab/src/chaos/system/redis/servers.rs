@@ -7,12 +7,12 @@ use dwell_testkit::servers::{RedisCluster, RedisSentinel, RedisServer, ServerErr
 use redis::aio::MultiplexedConnection;
 
 use super::census::Census;
-use super::{Error, ORDER, connect};
+use super::{COMMAND_TIMEOUT, Error, connect};
 
 /// How long the replicas of all masters may take to catch up.
-const IN_SYNC: Duration = Duration::from_secs(60);
+const SYNC_TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval between two checks.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The servers.
 pub(crate) enum Servers {
@@ -94,7 +94,7 @@ impl Servers {
 
     /// A direct connection to the master that has this key, without a proxy.
     pub(crate) async fn connect_to(&self, key: &str) -> Result<MultiplexedConnection, Error> {
-        Ok(connect(&self.master_of(key).await?.url(), ORDER).await?)
+        Ok(connect(&self.master_of(key).await?.url(), COMMAND_TIMEOUT).await?)
     }
 
     /// Waits until the replicas of every master, if there are any, are in sync.
@@ -116,15 +116,15 @@ impl Servers {
         // WAIT is for the writes of its own connection: without one it would not wait.
         let server = self.server(index);
         let Some(key) = census.key_on(server.port(), matches!(self, Servers::Cluster(_))).await else { return Ok(()) };
-        let waited = clock::timeout(IN_SYNC, async {
+        let waited = clock::timeout(SYNC_TIMEOUT, async {
             loop {
                 if let Ok(1..) = once(server, &key).await {
                     return;
                 }
-                clock::sleep(LOOK).await;
+                clock::sleep(CHECK_INTERVAL).await;
             }
         });
-        waited.await.ok_or_else(|| Error::Unexpected(format!("the replica was not in sync within {IN_SYNC:?}")))
+        waited.await.ok_or_else(|| Error::Unexpected(format!("the replica was not in sync within {SYNC_TIMEOUT:?}")))
     }
 
     pub(super) async fn stop(self) -> Result<(), ServerError> {
@@ -155,7 +155,7 @@ impl Servers {
 
 /// A write, and the number of replicas that have it within a second.
 async fn once(server: &RedisServer, key: &str) -> Result<u64, redis::RedisError> {
-    let mut connection = connect(&server.url(), ORDER).await?;
+    let mut connection = connect(&server.url(), COMMAND_TIMEOUT).await?;
     redis::cmd("SET").arg(key).arg("x").arg("PX").arg(1).query_async::<()>(&mut connection).await?;
     redis::cmd("WAIT").arg(1).arg(1000).query_async(&mut connection).await
 }
