@@ -96,7 +96,7 @@ fuzz: tools ## look for inputs that break a promise of the parsers, led by cover
 	scripts/fuzz.sh $(SECONDS)
 
 # The revision whose binary runs beside the one of this tree.
-OLD := HEAD~20
+OLD := HEAD~1
 upgrade: tools servers ## an old binary beside the new one, on one namespace; OLD= a git revision
 	$(SERVERS) scripts/upgrade.sh $(OLD)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds an older revision of Dwell beside this tree, and runs the tests that need it: both on one
 # namespace, and each reads what the other wrote.
-# usage: upgrade.sh REVISION      with DWELL_WRITE_NAMESPACE=FILE what the old one stored is written there
+# usage: upgrade.sh REVISION      whose schema is that of this tree
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh

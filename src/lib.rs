@@ -10,8 +10,7 @@
 //! - [`dispatch`]: claims due jobs, publishes and settles them; [`outgoing`]: the published
 //!   messages, [`delayed_headers`]: the names of their headers; [`publisher`]: the connection for
 //!   publishing; [`retry`]: what follows a failed attempt.
-//! - [`rescue`]: takes over expired leases; [`sweep`]: removes what has expired, and updates the
-//!   gauges.
+//! - [`maintenance`]: the tasks that keep a namespace in order: rescue, retention, expiry, counts.
 //! - [`fleet`]: the instances of a namespace.
 //! - [`runtime`]: starts, runs and drains all agents; [`readiness`]: what the start waits for.
 //! - [`clock`]: the only module that reads time; [`alarm`]: an exact timer; [`reconnect`]: backoff;
@@ -45,14 +44,13 @@ cfg_if::cfg_if! {
         pub mod fleet;
         pub mod http;
         pub mod ingest;
+        pub mod maintenance;
         pub mod outgoing;
         pub mod publisher;
         pub mod queues;
         pub mod readiness;
         pub mod request;
-        pub mod rescue;
         pub mod shutdown;
-        pub mod sweep;
         pub mod telemetry;
         pub mod units;
         pub mod view;
@@ -67,14 +65,13 @@ cfg_if::cfg_if! {
         mod fleet;
         mod http;
         mod ingest;
+        mod maintenance;
         mod outgoing;
         mod publisher;
         mod queues;
         mod readiness;
         mod request;
-        mod rescue;
         mod shutdown;
-        mod sweep;
         mod telemetry;
         mod units;
         mod view;

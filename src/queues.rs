@@ -1,9 +1,7 @@
 //! The queues of an instance: their rules, who fetches from them, and what is counted. HTTP and the
 //! drop-in listeners stand on this.
 
-mod ends;
 pub mod lease_actions;
-mod upkeep;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +15,6 @@ use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseVerdict};
 use crate::store::queue::pop::Popped;
 use crate::telemetry::{LeaseEnd, Metrics, QueueMetrics};
-pub use upkeep::QueueUpkeep;
 
 /// The most jobs of one pop.
 pub const MAX_POP_JOBS: usize = 1000;
@@ -27,7 +24,7 @@ pub const MAX_POP_BYTES: usize = 8 << 20;
 pub const MAX_POP_WAIT: Duration = Duration::from_secs(60);
 /// The most queues of one pop.
 pub const MAX_POP_QUEUES: usize = 100;
-/// The most lease_actions of one call on leases.
+/// The most acknowledgements of one call on leases.
 pub const MAX_ACKNOWLEDGEMENTS: usize = 1000;
 
 /// The queues of an instance. Cheap to clone.

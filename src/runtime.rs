@@ -26,13 +26,11 @@ use crate::config::Settings;
 use crate::consumers::{Consumers, LateRules};
 use crate::dispatch::{self, Dispatch};
 use crate::fleet::{self, Fleet, WakeUps};
+use crate::maintenance;
 use crate::publisher::Publisher;
-use crate::queues::QueueUpkeep;
 use crate::readiness::Readiness;
 use crate::request::FullQueues;
-use crate::rescue::Rescue;
 use crate::store::Store;
-use crate::sweep::Sweep;
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
 pub use needed::{Needed, nothing_takes, of_dispatch, of_ingest};
@@ -70,7 +68,17 @@ impl From<Failure> for StartError {
 }
 
 /// How an agent ended: its name, or why it did not start.
-type AgentEnd = Result<&'static str, StartError>;
+pub(crate) type AgentEnd = Result<&'static str, StartError>;
+
+/// Where the tasks beside ingests and dispatchers run.
+pub(crate) struct Tasks<'a> {
+    pub(crate) store: &'a Arc<Store>,
+    pub(crate) full_queues: &'a FullQueues,
+    pub(crate) workers: &'a mut JoinSet<AgentEnd>,
+    pub(crate) stop: &'a CancellationToken,
+    pub(crate) helpers: &'a mut JoinSet<AgentEnd>,
+    pub(crate) helpers_stop: &'a CancellationToken,
+}
 
 /// The running agents.
 pub struct Runtime {
@@ -198,7 +206,8 @@ impl Runtime {
                 Ok("a dispatcher")
             });
         }
-        runtime.start_helpers(settings, roles, metrics, fleet_sender, fleet, wake_ups).await;
+        let parts = maintenance::Parts { settings, roles, metrics, fleet_sender, fleet, wake_ups };
+        maintenance::start(runtime.tasks(), parts).await;
         let (store, readiness, stop) = (runtime.store.clone(), readiness.clone(), runtime.helpers_stop.clone());
         runtime.helpers.spawn(async move {
             store_watch::watch(store, readiness, stop).await;
@@ -207,53 +216,15 @@ impl Runtime {
         Ok(runtime)
     }
 
-    async fn start_helpers(
-        &mut self,
-        settings: &Settings,
-        roles: Roles,
-        metrics: &Metrics,
-        sender: watch::Sender<Fleet>,
-        fleet: watch::Receiver<Fleet>,
-        wake_ups: WakeUps,
-    ) {
-        let sweep = Sweep::new(self.store.clone(), &settings.delivery, metrics.clone(), fleet.clone());
-        let stop = self.helpers_stop.clone();
-        self.helpers.spawn(async move {
-            sweep.run(stop).await;
-            Ok("the sweep")
-        });
-        if !settings.queues.is_empty() || !self.store.reader.queues().await.unwrap_or_default().is_empty() {
-            let upkeep =
-                QueueUpkeep::new(self.store.clone(), settings.queues.clone(), self.full_queues.clone(), metrics.clone(), fleet.clone());
-            let stop = self.helpers_stop.clone();
-            self.helpers.spawn(async move {
-                upkeep.run(stop).await;
-                Ok("the upkeep of queues")
-            });
+    fn tasks(&mut self) -> Tasks<'_> {
+        Tasks {
+            store: &self.store,
+            full_queues: &self.full_queues,
+            workers: &mut self.workers,
+            stop: &self.stop,
+            helpers: &mut self.helpers,
+            helpers_stop: &self.helpers_stop,
         }
-        // Consumers wait for what an ended lease gives back, and for jobs of other instances, whether
-        // this one delivers or not.
-        if !roles.dispatch && settings.queues.is_empty() {
-            return;
-        }
-        let rescue = Rescue::new(self.store.clone(), settings.delivery.clone(), metrics.clone(), fleet, wake_ups.clone());
-        let rescue = rescue.with_queues(settings.queues.clone());
-        // The rescue settles what it takes over before the drain, so it stops with the workers.
-        let stop = self.stop.clone();
-        self.workers.spawn(async move {
-            rescue.run(stop).await;
-            Ok("the rescue")
-        });
-        let (store, stop) = (self.store.clone(), self.stop.clone());
-        self.workers.spawn(async move {
-            fleet::heartbeat(store, sender, stop).await;
-            Ok("the heartbeat")
-        });
-        let (redis, channel, stop) = (settings.redis.clone(), self.store.keys().wake(), self.helpers_stop.clone());
-        self.helpers.spawn(async move {
-            fleet::follow_wake_ups(redis, channel, wake_ups, stop).await;
-            Ok("the listener")
-        });
     }
 
     /// The store that the agents share.

@@ -39,7 +39,7 @@
 //! - [`Task`]: a payload in JSON, with the name of its queue.
 //! - `service` (feature `tower`): middleware.
 //! - `agents`: starts, runs and drains what is below; `fetch`: pops and starts handlers;
-//!   `leases`: prolongs leases; `words`: sends what handlers answered; `upkeep`: heartbeat, rescue and
+//!   `leases`: prolongs leases; `acknowledgements`: sends what handlers answered; `upkeep`: heartbeat, rescue and
 //!   sweep.
 
 mod acknowledgements;

@@ -184,7 +184,8 @@ pub(super) fn refuse_schema(key: &str, schema: &str) -> Result<(), StoreError> {
     if schema == SCHEMA {
         return Ok(());
     }
-    let is_older = schema.parse::<u32>().ok().zip(SCHEMA.parse().ok()).is_some_and(|(stored, known)| stored < known);
+    let number = schema.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+    let is_older = number.parse::<u32>().ok().zip(SCHEMA.parse().ok()).is_some_and(|(stored, known)| stored < known);
     let hint = if is_older {
         "a version before 0.1.0 wrote it: use another redis.namespace, and let that version deliver what is left in this one"
     } else {

@@ -2,7 +2,7 @@
 //!
 //! - [`batch`]: requests, behind the durability gate; [`schedule`]: `schedule`; [`act`]: `cancel` to
 //!   `requeue`.
-//! - [`lease`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`.
+//! - [`claim`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`.
 //! - Of queues, [`pop`]: `pop` and `unpop`; [`acknowledge`]: what consumers say of their leases;
 //!   [`ends`]: jobs that have an end of their own.
 

@@ -307,7 +307,7 @@ impl State {
         bytes
     }
 
-    /// The entry of a completed job in `gone` (prelude.lua), without the outcome.
+    /// The entry of a completed job in `completed` (prelude.lua), without the outcome.
     #[must_use]
     pub fn completed_entry(&self) -> [u8; 25] {
         let mut entry = [self.marks; 25];

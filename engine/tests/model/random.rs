@@ -259,14 +259,13 @@ impl Random {
         }
     }
 
-    /// A command that damages a bucket, or leaves a job of schema 1.
+    /// A command that damages a bucket.
     pub(crate) fn damage(&mut self) -> Vec<Vec<u8>> {
         let keys = keys();
         let (id, number) = (IDS[usize::from(self.below(2))], self.below(self.nonces.max(1)));
         let (score, nonce, due) = (self.near().to_string(), eight(number), keys.due(0, MAIN));
-        let run = keys.claim_deadlines(0).replace(":claim_deadlines", ":run");
         let (due_q, dead_q, pops) = (keys.due(0, Set::Queue.name()), keys.dead_of(0, Set::Queue.name()), keys.pops(0));
-        let words: [&[&[u8]]; 17] = [
+        let words: [&[&[u8]]; 16] = [
             &[b"HDEL", keys.claims(0).as_bytes(), &nonce],
             &[b"HDEL", keys.settled(0).as_bytes(), &nonce],
             &[b"ZREM", keys.claim_deadlines(0).as_bytes(), &nonce],
@@ -278,14 +277,13 @@ impl Random {
             &[b"HSET", keys.jobs(0).as_bytes(), id.as_bytes(), b"\x01short"],
             &[b"HSET", keys.state(0).as_bytes(), id.as_bytes(), b"\x02of another version"],
             &[b"HSETNX", keys.state(0).as_bytes(), b"", b"b:0"],
-            &[b"ZADD", run.as_bytes(), score.as_bytes(), id.as_bytes()],
             &[b"ZADD", due_q.as_bytes(), score.as_bytes(), id.as_bytes()],
             &[b"ZADD", dead_q.as_bytes(), score.as_bytes(), id.as_bytes()],
             &[b"UNLINK", pops[0].as_bytes()],
             &[b"HSET", keys.queues(0).as_bytes(), b"!=q", b"1"],
             &[b"HDEL", keys.queues(0).as_bytes(), b"!=q"],
         ];
-        let at = usize::from(self.below(17));
+        let at = usize::from(self.below(16));
         words[at].iter().map(|word| word.to_vec()).collect()
     }
 }

@@ -267,7 +267,7 @@ impl Steps<'_> {
                     ways.extend([("retries", How::Retry), ("buries", How::Bury), ("gives up", How::Die)]);
                 }
             }
-            // As src/rescue.rs does, with one wait.
+            // As src/maintenance/rescue.rs does, with one wait.
             // Of a queue, by its `on_timeout`; the second time at the end of the retry array.
             Phase::Rescued if state.held && token.set.is_queue() && state.step > 0 => ways.push(("buries", How::Bury)),
             Phase::Rescued if state.held && token.set.is_queue() && scene.again => ways.push(("sends back", How::Again)),

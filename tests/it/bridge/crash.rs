@@ -5,7 +5,7 @@ use std::time::Duration;
 use dwell::dispatch::LEASE_MARGIN;
 use dwell::fleet::{Fleet, WakeUps};
 use dwell::job::{DeadReason, JobId};
-use dwell::rescue::Rescue;
+use dwell::maintenance::rescue::Rescue;
 use dwell::runtime::Roles;
 use dwell::store::Store;
 use dwell::store::reader::lookup::Place;

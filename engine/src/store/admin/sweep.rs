@@ -9,7 +9,7 @@ use crate::store::meta;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::scripts::Name;
 
-/// How long one generation of `acts` is filled, ms. An entry lives for one to two of these turns.
+/// How long one generation of `applied` is filled, ms. An entry lives for one to two of these turns.
 pub(super) const APPLIED_ROTATION_MS: u64 = 24 * 3_600_000;
 
 /// The result of a `sweep`.

@@ -211,7 +211,7 @@ impl Queue {
 
     fn acknowledge_call(&self, group: &Group, acknowledgements: &[Acknowledgement]) -> Cmd {
         let of_group = || group.members.iter().map(|at| &acknowledgements[*at]);
-        let sets: BTreeSet<String> = of_group().map(|action| set_of_queue(&action.lease.queue)).collect();
+        let sets: BTreeSet<String> = of_group().map(|acknowledgement| set_of_queue(&acknowledgement.lease.queue)).collect();
         let sets: Vec<String> = sets.into_iter().collect();
         let mut call = self.namespace.script_call(Name::Acknowledge, group.bucket, &sets);
         let mut last: Option<(&Lease, Nonce)> = None;
@@ -248,11 +248,11 @@ impl Queue {
 fn read_verdicts(mut items: Items, count: usize) -> Result<Vec<Acknowledged>, StoreError> {
     (0..count)
         .map(|_| {
-            let action = items.text()?;
+            let verdict = items.text()?;
             let verdict = LeaseVerdict::ALL
                 .into_iter()
-                .find(|verdict| verdict.as_str() == action)
-                .ok_or_else(|| StoreError::new(Class::Script, format!("redis: acknowledge answered the unknown verdict `{action}`")))?;
+                .find(|known| known.as_str() == verdict)
+                .ok_or_else(|| StoreError::new(Class::Script, format!("redis: acknowledge answered the unknown verdict `{verdict}`")))?;
             Ok(Acknowledged { verdict, ms: items.maybe_number()? })
         })
         .collect()

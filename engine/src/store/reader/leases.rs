@@ -8,7 +8,7 @@ use super::lookup::score;
 use crate::store::error::StoreError;
 use crate::store::namespace::Namespace;
 
-/// The bytes of the time of the first write, before the bits of an entry of `left`.
+/// The bytes of the time of the first write, before the bits of an entry of `settled`.
 const CREATED_TIME_BYTES: usize = 8;
 
 /// A job in a lease.
@@ -58,7 +58,7 @@ fn is_out(left: &[u8], position: usize) -> bool {
     left.get(CREATED_TIME_BYTES + position / 8).is_some_and(|bits| bits & (1 << (position % 8)) == 0)
 }
 
-/// How many jobs are in the leases of an answer of HGETALL `left`.
+/// How many jobs are in the leases of an answer of HGETALL `settled`.
 pub(super) fn count(left: Value) -> u64 {
     let bits = |left: Value| match left {
         Value::BulkString(left) => left.iter().skip(CREATED_TIME_BYTES).map(|bits| u64::from(bits.count_zeros())).sum(),

@@ -11,7 +11,7 @@
 --        the state of a `lease_expired` of a held job, which the caller repairs.
 -- Work   <= 128 ids or 1 MiB a call; about 10 commands an id. First write ZREM or HDEL if an id is
 --        removed, else HSET, HSETNX or ZADD.
-local repair, claim, retention, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local repair, span, retention, most_bytes = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local QUARANTINE = KEYS[#KEYS]
 -- Rescue runs every second, sweep every half minute: more than this past its time, a job was missed.
 -- The clocks of masters differ by less than SKEW.
@@ -151,7 +151,7 @@ local function judge(id, odd, unreadable)
       elseif is_held then
         -- The consumer may still finish the job.
         local ttr = (struct.unpack('>I4', record, 3))
-        call('ZADD', HELD, int(NOW + (state.flags == FLAG_HELD and ttr or claim)), id)
+        call('ZADD', HELD, int(NOW + (state.flags == FLAG_HELD and ttr or span)), id)
         if is_of_queue(record) then count_held(set, 1) end
       elseif state then
         -- Its last owner may have published it.
@@ -196,9 +196,9 @@ local function judge(id, odd, unreadable)
       if place.name == 'dead' then
         call('ZADD', place.key, int(NOW), id)
       elseif place.name == 'held' then
-        call('ZADD', HELD, int(NOW + claim), id)
+        call('ZADD', HELD, int(NOW + span), id)
       elseif place.name == 'claim' then
-        call('ZADD', CLAIM_DEADLINES, int(NOW + claim), place.claim.nonce)
+        call('ZADD', CLAIM_DEADLINES, int(NOW + span), place.claim.nonce)
       elseif state then
         call('ZADD', due_key, int(state.due), id)
       else

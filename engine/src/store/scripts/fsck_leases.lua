@@ -12,7 +12,7 @@ local function pairs_of(list)
   return map
 end
 local texts, settled = pairs_of(call('HGETALL', CLAIMS)), pairs_of(call('HGETALL', SETTLED))
-local claimed = pairs_of(call('ZRANGE', CLAIM_DEADLINES, 0, -1, 'WITHSCORES'))
+local deadlines = pairs_of(call('ZRANGE', CLAIM_DEADLINES, 0, -1, 'WITHSCORES'))
 local answer, late, over = {}, {}, {}
 -- Whether a job has left the claim: without the bits only its place says so.
 local function is_elsewhere(id, record)
@@ -20,14 +20,14 @@ local function is_elsewhere(id, record)
   return not due_key or call('ZSCORE', due_key, id) or call('ZSCORE', dead_of(set_of(record)), id) or call('ZSCORE', HELD, id) or #find_claimed(id) > 0
 end
 local nonces = {}
-for _, part in ipairs({ texts, settled, claimed }) do
+for _, part in ipairs({ texts, settled, deadlines }) do
   for nonce in pairs(part) do nonces[nonce] = true end
 end
 for nonce in pairs(nonces) do
   local text, bits = texts[nonce], settled[nonce]
   local _, count = string.gsub(text or '', '%z', '')
   local is_whole = count > 0 and bits and #bits == 8 + math.ceil(count / 8)
-  if is_whole and not claimed[nonce] then
+  if is_whole and not deadlines[nonce] then
     push(answer, nonce)
     push(late, deadline, nonce)
   elseif not is_whole then

@@ -274,10 +274,10 @@ local function behind_unread(key, count, last, score)
   return 0, '-inf', 0
 end
 
--- A claim covers the jobs of one claim or rescue, at positions from 0. claims: nonce -> per position
+-- A claim has the jobs that one call of claim.lua or rescue.lua took, at positions from 0. claims: nonce -> per position
 -- '\0' id '\1' due; settled: nonce -> created, then a bit per position, set once the job has left the claim
 -- (bits after the last position are set); claim_deadlines: nonce -> deadline ms. `created`, the time of the first write
--- (us, 8 bytes), tells the claim from one that a late copy of the claim makes under the same nonce.
+-- (us, 8 bytes), tells the claim from one that a late copy of the call makes under the same nonce.
 -- When jobs leave a claim, `claim_deadlines`, `claims` and `settled` are written after the keys of the jobs, because
 -- each may become empty: while a slot migrates, its master refuses a key that became empty.
 local CREATED = struct.pack('>I8', NOW_US)

@@ -9,7 +9,7 @@
 local nonce, span, most, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local before = CLAIM_COUNT > 0 and call('HGET', SETTLED, nonce)
 if before then return answer_again(nonce, before) end
-local LEASES_MAX = 32
+local CLAIMS_MAX = 32
 local answer = { NOW_US, '', 0, 0, '', '', 0, CREATED }
 local entries, seen, orphans, held_over, later, unheld = {}, {}, {}, {}, {}, {}
 local bytes, more, unknown, last_unknown, count = 0, 0, 0, '', 0
@@ -42,8 +42,8 @@ local function take_over(id, due, is_held, read)
   return true
 end
 
-local ended = call('ZRANGEBYSCORE', CLAIM_DEADLINES, '-inf', NOW, 'LIMIT', 0, LEASES_MAX + 1)
-local is_cut = #ended > LEASES_MAX
+local ended = call('ZRANGEBYSCORE', CLAIM_DEADLINES, '-inf', NOW, 'LIMIT', 0, CLAIMS_MAX + 1)
+local is_cut = #ended > CLAIMS_MAX
 if is_cut then ended[#ended] = nil end
 local texts, all_settled, old = many('HMGET', CLAIMS, ended) or {}, many('HMGET', SETTLED, ended) or {}, {}
 for i, name in ipairs(ended) do
@@ -92,9 +92,9 @@ while first <= #waited and not is_full do
   end
   first = last + 1
 end
-local next_lease = call('ZRANGEBYSCORE', CLAIM_DEADLINES, '(' .. int(NOW), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+local next_deadline = call('ZRANGEBYSCORE', CLAIM_DEADLINES, '(' .. int(NOW), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local next_held = call('ZRANGEBYSCORE', HELD, '(' .. int(NOW), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-local next = math.min(tonumber(next_lease[2] or math.huge), tonumber(next_held[2] or math.huge))
+local next = math.min(tonumber(next_deadline[2] or math.huge), tonumber(next_held[2] or math.huge))
 answer[2], answer[3], answer[4] = next < math.huge and int(next) or '', more, unknown
 answer[5], answer[7] = last_unknown, #orphans
 

@@ -48,7 +48,7 @@ async fn a_newer_version_without_the_fields_of_this_one_is_refused_and_left_as_i
     let d = Damaged::new().await;
     d.healthy().await;
     let meta = format!("{}:meta", d.listed.fixture.settings.namespace);
-    d.redis("HSET", &meta, ("schema", "3")).await;
+    d.redis("HSET", &meta, ("schema", "1000")).await;
     d.redis("HDEL", &meta, "buckets").await;
     let instances = format!("{}:instances", d.listed.fixture.settings.namespace);
     d.redis("DEL", &instances, &[] as &[&str]).await;
@@ -95,12 +95,12 @@ async fn a_consumer_that_did_not_answer_waits_its_retry_array_also_when_fsck_fin
 
 /// As a repair leaves it that is cut off after it put the job aside, in a bucket that is not its
 /// own.
-async fn put_aside(d: &Damaged, name: &str) -> String {
+async fn put_aside(d: &Damaged, name: &str, set: &str) -> String {
     d.listed.fixture.put(request(name, super::number(name), crate::store::fixture::PAST)).await;
     let (record, wrong) = (d.bytes(name, "jobs").await, (d.bucket(name) + 1) % 4);
     d.redis("HDEL", &d.key(name, "jobs"), name).await;
     d.redis("ZREM", &d.key(name, "due:main"), name).await;
-    let entry = [format!("1 wrong_bucket due:main 1000000000000 0 {}\n", record.len()).as_bytes(), &record].concat();
+    let entry = [format!("1 wrong_bucket {set} 1000000000000 0 {}\n", record.len()).as_bytes(), &record].concat();
     let field = format!("1700000000000000 {name}");
     d.redis("HSET", &d.key_in(wrong, "quarantine"), (&field, entry)).await;
     field
@@ -109,9 +109,9 @@ async fn put_aside(d: &Damaged, name: &str) -> String {
 #[tokio::test]
 async fn a_repair_that_was_cut_off_is_finished_by_the_next_and_never_twice() {
     let d = Damaged::new().await;
-    put_aside(&d, "stray").await;
+    put_aside(&d, "stray", "due:main").await;
     // Of this one the job was taken in, and is over by now: only what it was taken from is left.
-    let field = put_aside(&d, "over").await;
+    let field = put_aside(&d, "over", "due:main").await;
     d.redis("HSET", &d.key("over", "quarantine"), (format!("taken_in {field}"), "1 taken_in - - 0 0\n")).await;
     let expected: BTreeSet<(String, String)> = ["stray", "over"].map(|name| (name.to_owned(), P::WrongBucket.as_str().to_owned())).into();
     let said = d.fsck(&[]);
@@ -122,4 +122,17 @@ async fn a_repair_that_was_cut_off_is_finished_by_the_next_and_never_twice() {
     d.is_in("over", &[]).await;
     assert!(d.dump().await.keys().all(|key| !key.ends_with("quarantine")));
     assert_eq!((d.fsck(&[]).code, d.fsck(&[]).out.as_str()), (0, ""));
+}
+
+#[tokio::test]
+async fn a_job_of_a_claim_in_a_wrong_bucket_is_due_again_in_its_own() {
+    let d = Damaged::new().await;
+    for set in ["claim", "held"] {
+        put_aside(&d, set, set).await;
+    }
+    assert_eq!(d.fsck(&["--repair"]).code, 0);
+    for set in ["claim", "held"] {
+        // Held, and past its time at once.
+        d.is_in(set, &["due:main", "jobs", "state"]).await;
+    }
 }

@@ -52,7 +52,7 @@ async fn damage_to_memories_keys_and_meta_is_found_named_and_repaired() {
     assert_eq!((d.fsck(&[]).code, d.fsck(&[]).out), (0, String::new()));
     assert_eq!(d.score("other-1", "due:third").await, Some(4e12));
     let mut raw = d.listed.fixture.raw.clone();
-    let aside: Vec<String> = redis::cmd("KEYS").arg(d.key_in(3, "quarantined:gone_old:*")).query_async(&mut raw).await.unwrap();
+    let aside: Vec<String> = redis::cmd("KEYS").arg(d.key_in(3, "quarantined:completed_old:*")).query_async(&mut raw).await.unwrap();
     let kept: String = redis::cmd("GET").arg(&aside[0]).query_async(&mut raw).await.unwrap();
     assert_eq!((aside.len(), kept.as_str()), (1, "mine"));
 }

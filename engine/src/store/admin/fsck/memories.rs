@@ -1,4 +1,4 @@
-//! Judges what a bucket remembers of completed jobs and applied messages: `gone`, `acts` and the
+//! Judges what a bucket remembers of completed jobs and applied messages: `completed`, `applied` and the
 //! older tables of both.
 
 use super::scan::Scan;
@@ -12,9 +12,9 @@ use crate::store::scripts::Name;
 
 /// The four tables by their index in KEYS, from 1.
 const TABLE_KEY_INDEXES: [usize; 4] = [4, 5, 6, 7];
-/// The least size of an entry in `gone`: outcome, marks, fingerprint, due. Later versions append to
+/// The least size of an entry in `completed`: outcome, marks, fingerprint, due. Later versions append to
 /// it.
-const GONE_BYTES: usize = 18;
+const COMPLETED_BYTES: usize = 18;
 
 /// An unreadable entry: table, field, value.
 type Entry = (usize, Vec<u8>, Vec<u8>);
@@ -74,7 +74,7 @@ impl Fsck<'_> {
 }
 
 fn is_outcome(value: &[u8]) -> bool {
-    value.len() >= GONE_BYTES && matches!(value[0], b'f' | b'd' | b'n')
+    value.len() >= COMPLETED_BYTES && matches!(value[0], b'f' | b'd' | b'n')
 }
 
 /// Whether the value is a verdict, a colon, and a time or nothing.

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::SMALL_FLEET_INSTANCES;
 use crate::clock;
 use crate::config::Delivery;
 use crate::fleet::{Fleet, serves};
@@ -24,14 +25,12 @@ const GAUGE_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest time between two updates of one instance in a larger fleet. A scrape that finds
 /// older gauges asks for an update (telemetry/gauges.rs).
 const MAX_GAUGE_INTERVAL: Duration = Duration::from_secs(15);
-/// In a fleet of up to this size, each instance updates the gauges as often as a single one.
-const SMALL_FLEET_INSTANCES: u32 = 10;
 /// How often the buckets are swept. In a larger fleet each instance sweeps more rarely, so that the
 /// total equals that of [`SMALL_FLEET_INSTANCES`] instances.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The agent that sweeps.
-pub struct Sweep {
+pub struct Retention {
     store: Arc<Store>,
     /// The rules of the settings.
     own: SweepRules,
@@ -43,11 +42,11 @@ pub struct Sweep {
     undelivered: Mutex<BTreeSet<String>>,
 }
 
-impl Sweep {
-    /// Makes an agent; [`Sweep::run`] starts it.
+impl Retention {
+    /// Makes an agent; [`Retention::run`] starts it.
     #[must_use]
     pub fn new(store: Arc<Store>, rules: &Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
-        Sweep { store, own: rules.into(), kept: Mutex::default(), metrics, fleet, undelivered: Mutex::default() }
+        Retention { store, own: rules.into(), kept: Mutex::default(), metrics, fleet, undelivered: Mutex::default() }
     }
 
     /// Sweeps and counts until told to stop.

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::ends::Ends;
+use super::SMALL_FLEET_INSTANCES;
+use super::expiry::Expiry;
 use crate::clock::{self, Instant};
 use crate::config::Queues;
 use crate::fleet::{Fleet, serves};
@@ -33,8 +34,6 @@ const MAX_SETS_PER_SECOND: f64 = 4000.0;
 const MAX_COUNT_INTERVAL: Duration = Duration::from_secs(15);
 /// Up to so many queues are counted by their names, without a look at which queues there are.
 const MAX_NAMED_QUEUES: usize = 32;
-/// In a fleet of up to this size, each instance counts as often as a single one.
-const SMALL_FLEET_INSTANCES: u32 = 10;
 /// How often dead jobs are removed, by a fleet of any size together.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -59,7 +58,7 @@ impl Bounded {
 }
 
 /// The agent that counts and sweeps queues.
-pub struct QueueUpkeep {
+pub(super) struct QueueMaintenance {
     store: Arc<Store>,
     rules: Arc<Queues>,
     full_queues: FullQueues,
@@ -67,19 +66,25 @@ pub struct QueueUpkeep {
     fleet: watch::Receiver<Fleet>,
 }
 
-impl QueueUpkeep {
-    /// Makes an agent; [`QueueUpkeep::run`] starts it. `gauge` is told which queues are full.
+impl QueueMaintenance {
+    /// Makes an agent; [`QueueMaintenance::run`] starts it. `gauge` is told which queues are full.
     #[must_use]
-    pub fn new(store: Arc<Store>, rules: Arc<Queues>, full_queues: FullQueues, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
-        QueueUpkeep { store, rules, full_queues, metrics, fleet }
+    pub(super) fn new(
+        store: Arc<Store>,
+        rules: Arc<Queues>,
+        full_queues: FullQueues,
+        metrics: Metrics,
+        fleet: watch::Receiver<Fleet>,
+    ) -> Self {
+        QueueMaintenance { store, rules, full_queues, metrics, fleet }
     }
 
     /// Counts, sweeps and ends jobs until told to stop.
-    pub async fn run(self, stop: CancellationToken) {
-        let ends = Ends::new(self.store.clone(), self.fleet.clone());
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let expiry = Expiry::new(self.store.clone(), self.fleet.clone());
         let full = Mutex::default();
         tokio::join!(
-            ends.run(&stop),
+            expiry.run(&stop),
             self.count_on(&stop),
             self.count_bounded_on(&stop, Bounded::Named, &full),
             self.count_bounded_on(&stop, Bounded::ByPattern, &full),
@@ -264,21 +269,21 @@ mod tests {
         let buckets = usize::from(store.keys().buckets());
         let rules = Arc::new(Queues::new([rules("emails", 1), rules("mine.*", 1)]));
         let (full_queues, metrics) = (FullQueues::default(), Metrics::new([], []));
-        let upkeep = QueueUpkeep::new(store.clone(), rules, full_queues.clone(), metrics, watch::channel(Fleet::alone("me ")).1);
+        let maintenance = QueueMaintenance::new(store.clone(), rules, full_queues.clone(), metrics, watch::channel(Fleet::alone("me ")).1);
         // More than one call learns at a time.
         let many: Vec<String> = (0..200).map(|number| format!("mine.{number}")).collect();
         let of = |queue: &str| NewJob::new(Job::for_queue(queue, "x"), Due::In(3_600_000)).id(queue.parse().unwrap());
         let jobs: Vec<NewJob> = many.iter().map(String::as_str).chain(["emails"]).map(of).collect();
         store.queue.schedule(&jobs).await.unwrap();
 
-        let named = upkeep.count_bounded(Bounded::Named).await.unwrap();
+        let named = maintenance.count_bounded(Bounded::Named).await.unwrap();
         assert_eq!(named, (HashSet::from(["emails".to_owned()]), buckets), "the many cost this count nothing");
-        let (by_pattern, sets) = upkeep.count_bounded(Bounded::ByPattern).await.unwrap();
+        let (by_pattern, sets) = maintenance.count_bounded(Bounded::ByPattern).await.unwrap();
         assert_eq!(by_pattern, many.iter().cloned().collect());
         assert!(sets >= many.len(), "{sets}");
 
         let stop = CancellationToken::new();
-        let running = tokio::spawn(upkeep.run(stop.clone()));
+        let running = tokio::spawn(maintenance.run(stop.clone()));
         let all_full = async {
             while full_queues.full().len() < many.len() + 1 {
                 tokio::task::yield_now().await;

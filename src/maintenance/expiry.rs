@@ -1,4 +1,4 @@
-//! Ends the jobs of queues whose own end has come (`ttl` of lmstfy), whatever their state.
+//! Expiry the jobs of queues whose own end has come (`ttl` of lmstfy), whatever their state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::SMALL_FLEET_INSTANCES;
 use crate::clock;
 use crate::fleet::Fleet;
 use crate::store::Store;
@@ -15,24 +16,21 @@ use crate::store::error::StoreError;
 
 /// How often a fleet of up to [`SMALL_FLEET_INSTANCES`] instances looks: the delay of an end.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
-/// In a fleet of up to this size, each instance looks as often as a single one.
-const SMALL_FLEET_INSTANCES: u32 = 10;
-
 /// How many buckets are worked on beside each other.
 const CONCURRENT_BUCKETS: usize = 16;
 
 /// The agent that ends jobs.
-pub(super) struct Ends {
+pub(super) struct Expiry {
     store: Arc<Store>,
     fleet: watch::Receiver<Fleet>,
 }
 
-impl Ends {
+impl Expiry {
     pub(super) fn new(store: Arc<Store>, fleet: watch::Receiver<Fleet>) -> Self {
-        Ends { store, fleet }
+        Expiry { store, fleet }
     }
 
-    /// Ends jobs until told to stop.
+    /// Expiry jobs until told to stop.
     pub(super) async fn run(&self, stop: &CancellationToken) {
         let buckets: Vec<u16> = (0..self.store.keys().buckets()).collect();
         loop {

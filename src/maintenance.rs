@@ -1,0 +1,81 @@
+//! The tasks that keep a namespace in order, each with its intervals in its file:
+//!
+//! - `rescue`: takes over what a claim or a lease left at its deadline.
+//! - `retention`: removes what is past its time, and updates the gauges.
+//! - `queues`: counts the jobs of queues, for the gauges and for `max_jobs`, and removes their old dead.
+//! - `expiry`: ends the jobs whose own end has come.
+//!
+//! The heartbeat, and the wake-ups of other instances, are tasks of [`fleet`](crate::fleet). [`start`]
+//! starts them all.
+
+mod expiry;
+mod queues;
+pub mod rescue;
+pub mod retention;
+
+use tokio::sync::watch;
+
+use crate::config::Settings;
+use crate::fleet::{self, Fleet, WakeUps};
+use crate::runtime::{Roles, Tasks};
+use crate::telemetry::Metrics;
+use queues::QueueMaintenance;
+use rescue::Rescue;
+use retention::Retention;
+
+/// In a fleet of up to this size, each instance works as often as a single one. In a larger one each works
+/// more rarely, so that the total stays.
+const SMALL_FLEET_INSTANCES: u32 = 10;
+
+/// What the tasks need.
+pub(crate) struct Parts<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) roles: Roles,
+    pub(crate) metrics: &'a Metrics,
+    pub(crate) fleet_sender: watch::Sender<Fleet>,
+    pub(crate) fleet: watch::Receiver<Fleet>,
+    pub(crate) wake_ups: WakeUps,
+}
+
+/// Starts the tasks that an instance of these roles has.
+pub(crate) async fn start(tasks: Tasks<'_>, parts: Parts<'_>) {
+    let Parts { settings, roles, metrics, fleet_sender, fleet, wake_ups } = parts;
+    let Tasks { store, full_queues, workers, stop, helpers, helpers_stop } = tasks;
+    let retention = Retention::new(store.clone(), &settings.delivery, metrics.clone(), fleet.clone());
+    let until = helpers_stop.clone();
+    helpers.spawn(async move {
+        retention.run(until).await;
+        Ok("the retention")
+    });
+    if !settings.queues.is_empty() || !store.reader.queues().await.unwrap_or_default().is_empty() {
+        let queues = QueueMaintenance::new(store.clone(), settings.queues.clone(), full_queues.clone(), metrics.clone(), fleet.clone());
+        let until = helpers_stop.clone();
+        helpers.spawn(async move {
+            queues.run(until).await;
+            Ok("the maintenance of queues")
+        });
+    }
+    // Consumers wait for what an ended lease gives back, and for jobs of other instances, whether
+    // this one delivers or not.
+    if !roles.dispatch && settings.queues.is_empty() {
+        return;
+    }
+    let rescue = Rescue::new(store.clone(), settings.delivery.clone(), metrics.clone(), fleet, wake_ups.clone());
+    let rescue = rescue.with_queues(settings.queues.clone());
+    // The rescue settles what it takes over before the drain, so it stops with the workers.
+    let until = stop.clone();
+    workers.spawn(async move {
+        rescue.run(until).await;
+        Ok("the rescue")
+    });
+    let (of_heartbeat, until) = (store.clone(), stop.clone());
+    workers.spawn(async move {
+        fleet::heartbeat(of_heartbeat, fleet_sender, until).await;
+        Ok("the heartbeat")
+    });
+    let (redis, channel, until) = (settings.redis.clone(), store.keys().wake(), helpers_stop.clone());
+    helpers.spawn(async move {
+        fleet::follow_wake_ups(redis, channel, wake_ups, until).await;
+        Ok("the listener")
+    });
+}
