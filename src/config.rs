@@ -260,7 +260,7 @@ pub struct Shutdown {
 #[derive(Debug, Clone, Default)]
 #[allow(missing_docs, reason = "`raw` documents the settings")]
 pub struct Runtime {
-    /// `None`: as many as processors, at most [`MAX_DEFAULT_THREADS`].
+    /// `None`: as many as processors, at most `MAX_DEFAULT_THREADS`.
     pub threads: Option<NonZeroUsize>,
 }
 

@@ -3,11 +3,11 @@
 //!
 //! One task owns the state; calls to the store and to the sink run beside it:
 //!
-//! - [`ClaimScheduler`] decides when to claim from which bucket.
-//! - [`InFlight`] has the jobs from their claim to their settlement. Its window bounds those that are
+//! - `ClaimScheduler` decides when to claim from which bucket.
+//! - `InFlight` has the jobs from their claim to their settlement. Its window bounds those that are
 //!   published, those that are claimed ahead, and the bytes of both; while the window is full, nothing
 //!   is claimed.
-//! - [`Settler`] settles jobs in the store, in batches.
+//! - `Settler` settles jobs in the store, in batches.
 
 mod attempt;
 mod bucket_timers;

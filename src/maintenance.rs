@@ -5,7 +5,7 @@
 //! - `queues`: counts the jobs of queues, for the gauges and for `max_jobs`, and removes their old dead.
 //! - `expiry`: ends the jobs whose own end has come.
 //!
-//! The heartbeat, and the wake-ups of other instances, are tasks of [`fleet`](crate::fleet). [`start`]
+//! The heartbeat, and the wake-ups of other instances, are tasks of `fleet`. `start`
 //! starts them all.
 
 mod expiry;

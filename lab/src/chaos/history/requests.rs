@@ -22,7 +22,7 @@ pub struct Job {
     pub due_ms: i64,
     /// The target.
     pub target: String,
-    /// The digest of body and headers: see [`Arrival::digest`].
+    /// The digest of body and headers: that of its arrival.
     pub digest: String,
     /// `delay-retry`, ms each; `None`: that of the settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
