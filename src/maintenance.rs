@@ -13,11 +13,16 @@ mod queues;
 pub mod rescue;
 pub mod retention;
 
+use std::sync::Arc;
+
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 use crate::fleet::{self, Fleet, WakeUps};
-use crate::runtime::{Roles, Tasks};
+use crate::request::FullQueues;
+use crate::store::Store;
 use crate::telemetry::Metrics;
 use queues::QueueMaintenance;
 use rescue::Rescue;
@@ -30,16 +35,28 @@ const SMALL_FLEET_INSTANCES: u32 = 10;
 /// What the tasks need.
 pub(crate) struct Parts<'a> {
     pub(crate) settings: &'a Settings,
-    pub(crate) roles: Roles,
+    /// This instance delivers jobs.
+    pub(crate) delivers: bool,
     pub(crate) metrics: &'a Metrics,
     pub(crate) fleet_sender: watch::Sender<Fleet>,
     pub(crate) fleet: watch::Receiver<Fleet>,
     pub(crate) wake_ups: WakeUps,
 }
 
-/// Starts the tasks that an instance of these roles has.
-pub(crate) async fn start(tasks: Tasks<'_>, parts: Parts<'_>) {
-    let Parts { settings, roles, metrics, fleet_sender, fleet, wake_ups } = parts;
+/// Where the tasks run, and until when.
+pub(crate) struct Tasks<'a, E> {
+    pub(crate) store: &'a Arc<Store>,
+    pub(crate) full_queues: &'a FullQueues,
+    pub(crate) workers: &'a mut JoinSet<Result<&'static str, E>>,
+    pub(crate) stop: &'a CancellationToken,
+    /// Run until the workers have ended.
+    pub(crate) helpers: &'a mut JoinSet<Result<&'static str, E>>,
+    pub(crate) helpers_stop: &'a CancellationToken,
+}
+
+/// Starts the tasks of an instance. Each ends with its name.
+pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'_>) {
+    let Parts { settings, delivers, metrics, fleet_sender, fleet, wake_ups } = parts;
     let Tasks { store, full_queues, workers, stop, helpers, helpers_stop } = tasks;
     let retention = Retention::new(store.clone(), &settings.delivery, metrics.clone(), fleet.clone());
     let until = helpers_stop.clone();
@@ -57,7 +74,7 @@ pub(crate) async fn start(tasks: Tasks<'_>, parts: Parts<'_>) {
     }
     // Consumers wait for what an ended lease gives back, and for jobs of other instances, whether
     // this one delivers or not.
-    if !roles.dispatch && settings.queues.is_empty() {
+    if !delivers && settings.queues.is_empty() {
         return;
     }
     let rescue = Rescue::new(store.clone(), settings.delivery.clone(), metrics.clone(), fleet, wake_ups.clone());

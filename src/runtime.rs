@@ -68,17 +68,7 @@ impl From<Failure> for StartError {
 }
 
 /// How an agent ended: its name, or why it did not start.
-pub(crate) type AgentEnd = Result<&'static str, StartError>;
-
-/// Where the tasks beside ingests and dispatchers run.
-pub(crate) struct Tasks<'a> {
-    pub(crate) store: &'a Arc<Store>,
-    pub(crate) full_queues: &'a FullQueues,
-    pub(crate) workers: &'a mut JoinSet<AgentEnd>,
-    pub(crate) stop: &'a CancellationToken,
-    pub(crate) helpers: &'a mut JoinSet<AgentEnd>,
-    pub(crate) helpers_stop: &'a CancellationToken,
-}
+type AgentEnd = Result<&'static str, StartError>;
 
 /// The running agents.
 pub struct Runtime {
@@ -206,7 +196,7 @@ impl Runtime {
                 Ok("a dispatcher")
             });
         }
-        let parts = maintenance::Parts { settings, roles, metrics, fleet_sender, fleet, wake_ups };
+        let parts = maintenance::Parts { settings, delivers: roles.dispatch, metrics, fleet_sender, fleet, wake_ups };
         maintenance::start(runtime.tasks(), parts).await;
         let (store, readiness, stop) = (runtime.store.clone(), readiness.clone(), runtime.helpers_stop.clone());
         runtime.helpers.spawn(async move {
@@ -216,8 +206,8 @@ impl Runtime {
         Ok(runtime)
     }
 
-    fn tasks(&mut self) -> Tasks<'_> {
-        Tasks {
+    fn tasks(&mut self) -> maintenance::Tasks<'_, StartError> {
+        maintenance::Tasks {
             store: &self.store,
             full_queues: &self.full_queues,
             workers: &mut self.workers,

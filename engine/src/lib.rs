@@ -13,10 +13,10 @@
 //! # async fn example() -> Result<(), dwell_engine::Error> {
 //! let client = Client::connect(&Redis::new("redis://127.0.0.1:6379"), &["main"]).await?;
 //! let job = Job::new("main", Destination::new("orders.close"), r#"{"order": 17}"#);
-//! let schedule = NewJob::new(job, Due::In(30 * 60 * 1000));
+//! let new_job = NewJob::new(job, Due::In(30 * 60 * 1000));
 //! client.schedule(&new_job).await?;
 //! // The order is paid: nothing is to be closed.
-//! assert_eq!(client.cancel(&schedule.id).await?, Verdict::Cancelled);
+//! assert_eq!(client.cancel(&new_job.id).await?, Verdict::Cancelled);
 //! # Ok(())
 //! # }
 //! ```

@@ -1,7 +1,7 @@
 //! `dwell cancel|reschedule|fire|finish|fail|requeue ID`: an action on one job, directly on Redis,
 //! and its verdict.
 
-use super::common::Common;
+use super::common::{Common, job_id};
 use super::exit::{Exit, Stop};
 use super::lease;
 use super::table::{clean, local};
@@ -63,11 +63,6 @@ pub struct Reschedule {
     /// The new due time: 2026-01-31T12:00:00Z or epoch milliseconds
     #[arg(long = "until", value_name = "TIME", value_parser = parse_time_ms)]
     pub until_ms: Option<i64>,
-}
-
-/// Parses a job's id.
-pub(super) fn job_id(text: &str) -> Result<JobId, String> {
-    JobId::new(text)
 }
 
 /// Gives a job another due time.

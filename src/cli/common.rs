@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::exit::Stop;
 use super::table::steers;
 use crate::config::{self, Overrides, Settings};
+use crate::job::JobId;
 
 /// The flags of every command.
 #[derive(Debug, Clone, Args)]
@@ -81,6 +82,11 @@ pub fn line(text: &str) -> Result<(), Stop> {
 fn assignment(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write SECTION.KEY=VALUE, such as delivery.ttr=10s")?;
     Ok((key.trim().to_owned(), value.to_owned()))
+}
+
+/// Parses a job's id.
+pub(super) fn job_id(text: &str) -> Result<JobId, String> {
+    JobId::new(text)
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 
 use tokio_util::sync::CancellationToken;
 
-use super::act::job_id;
-use super::common::Common;
+use super::common::{Common, job_id};
 use super::exit::{Exit, Stop};
 use super::pop::{consumers, ttr_ms};
 use super::table::{clean, local};

@@ -7,8 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::common::Common;
 use super::exit::{Exit, Stop};
-use super::show::preview;
-use super::table::{clean, local};
+use super::table::{clean, local, preview};
 use crate::config::Settings;
 use crate::consumers::{Consumers, LateRules, PopRequest, PoppedJobs, UnobservedConsumers};
 use crate::queues::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_QUEUES, MAX_POP_WAIT};

@@ -16,7 +16,7 @@ use crate::store::admin::transfer::Transferred;
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// The job's id
-    #[arg(value_parser = act::job_id, required_unless_present = "broker")]
+    #[arg(value_parser = super::common::job_id, required_unless_present = "broker")]
     id: Option<JobId>,
     /// Move the jobs of this broker, which may be missing in the settings
     #[arg(long, value_name = "OLD", requires = "to", conflicts_with = "id")]

@@ -6,8 +6,7 @@ use std::time::Duration;
 use dwell_connectors::{Destination, Message, Outcome, Publication};
 use serde::Serialize;
 
-use super::act::job_id;
-use super::common::Common;
+use super::common::{Common, job_id};
 use super::exit::{Exit, Stop};
 use super::table::clean;
 use crate::clock;

@@ -1,17 +1,13 @@
 //! `dwell show ID`: one job, directly from Redis.
 
-use super::act::job_id;
-use super::common::Common;
+use super::common::{Common, job_id};
 use super::exit::{Exit, Stop};
-use super::table::{clean, local, relative};
+use super::table::{clean, local, preview, relative};
 use crate::job::JobId;
 use crate::store::Store;
 use crate::store::reader::lookup::StoredJob;
 use crate::units::{show_duration_ms, show_size};
 use crate::view;
-
-/// The most bytes of a body that are printed as text.
-const MAX_PREVIEW_BYTES: usize = 2048;
 
 /// `dwell show`
 #[derive(Debug, Clone, clap::Args)]
@@ -81,40 +77,4 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
         lines.push(("header", format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))));
     }
     lines.into_iter().map(|(name, value)| format!("{name:<11} {}", clean(&value))).collect::<Vec<_>>().join("\n")
-}
-
-/// The beginning of a body: as text if it is text, else as hexadecimal.
-pub(super) fn preview(body: &[u8]) -> String {
-    let start = &body[..body.len().min(MAX_PREVIEW_BYTES)];
-    let cut = body.len() > start.len();
-    let shown = match std::str::from_utf8(start) {
-        Ok(text) => Some(text),
-        // The cut is inside a character.
-        Err(error) if cut && error.error_len().is_none() => std::str::from_utf8(&start[..error.valid_up_to()]).ok(),
-        Err(_) => None,
-    };
-    let more = if cut { format!("\n… {} more bytes, all of them with -o json", body.len() - start.len()) } else { String::new() };
-    match shown {
-        Some(text) => format!("\n{}{more}", text.lines().map(clean).collect::<Vec<_>>().join("\n")),
-        None => {
-            let lines = start.chunks(32).map(|chunk| chunk.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "));
-            format!("\n{}{more}", lines.collect::<Vec<_>>().join("\n"))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_preview_is_text_where_it_can_be() {
-        assert_eq!(preview("one\ntwo\u{7}".as_bytes()), "\none\ntwo\\u{7}");
-        assert_eq!(preview(&[0, 255]), "\n00 ff");
-        let long = "ü".repeat(MAX_PREVIEW_BYTES);
-        let shown = preview(long[..].as_bytes());
-        assert!(shown.ends_with("… 2048 more bytes, all of them with -o json") && shown.contains('ü'), "{shown}");
-        let odd = format!("a{long}");
-        assert!(preview(odd.as_bytes()).starts_with("\naü"));
-    }
 }

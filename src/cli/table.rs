@@ -150,6 +150,29 @@ fn short(ms: u64) -> String {
     show_duration_ms(ms - ms % least)
 }
 
+/// The most bytes of a body that are printed as text.
+const MAX_PREVIEW_BYTES: usize = 2048;
+
+/// The beginning of a body: as text if it is text, else as hexadecimal.
+pub(super) fn preview(body: &[u8]) -> String {
+    let start = &body[..body.len().min(MAX_PREVIEW_BYTES)];
+    let cut = body.len() > start.len();
+    let shown = match std::str::from_utf8(start) {
+        Ok(text) => Some(text),
+        // The cut is inside a character.
+        Err(error) if cut && error.error_len().is_none() => std::str::from_utf8(&start[..error.valid_up_to()]).ok(),
+        Err(_) => None,
+    };
+    let more = if cut { format!("\n… {} more bytes, all of them with -o json", body.len() - start.len()) } else { String::new() };
+    match shown {
+        Some(text) => format!("\n{}{more}", text.lines().map(clean).collect::<Vec<_>>().join("\n")),
+        None => {
+            let lines = start.chunks(32).map(|chunk| chunk.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "));
+            format!("\n{}{more}", lines.collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,5 +229,16 @@ mod tests {
         for width in 1..60 {
             assert!(jobs(width).lines().all(|line| line.width() <= width.max(1)), "{width}: {}", jobs(width));
         }
+    }
+
+    #[test]
+    fn a_preview_is_text_where_it_can_be() {
+        assert_eq!(preview("one\ntwo\u{7}".as_bytes()), "\none\ntwo\\u{7}");
+        assert_eq!(preview(&[0, 255]), "\n00 ff");
+        let long = "ü".repeat(MAX_PREVIEW_BYTES);
+        let shown = preview(long[..].as_bytes());
+        assert!(shown.ends_with("… 2048 more bytes, all of them with -o json") && shown.contains('ü'), "{shown}");
+        let odd = format!("a{long}");
+        assert!(preview(odd.as_bytes()).starts_with("\naü"));
     }
 }

@@ -11,5 +11,6 @@ mod support;
 #[cfg(feature = "nats")]
 mod bridge;
 mod broker_names;
+mod circles;
 mod publisher;
 mod tidy;

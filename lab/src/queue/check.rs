@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::ledger::{HandOut, Life};
+use super::ledger::{Breach, HandOut, Life};
 use crate::chaos::history::Fault;
 
 /// How far two times of Redis's clock may be apart by rounding alone, ms.
@@ -12,31 +12,6 @@ const MAX_ANSWER_TRAVEL_MS: i64 = 5;
 /// How long before a failover, and after its end, a pop may be unknown to the promoted master, ms: by
 /// the lag of its replication, and until Dwell has left the former master.
 const MAX_LOST_POP_AGE_MS: i64 = 2000;
-
-/// A broken promise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Breach {
-    /// A body was not the one that was sent.
-    Damaged,
-    /// An accepted job that nobody finished.
-    Unfinished,
-    /// An accepted job that Dwell does not know.
-    Unknown,
-    /// Two consumers were told that they finished it.
-    FinishedTwice,
-    /// A lease that was over finished the job.
-    FinishedLate,
-    /// A hand-out before the due time.
-    Early,
-    /// The attempt of a hand-out is not above that of the one before.
-    AttemptAgain,
-    /// A hand-out while the lease before lasted.
-    HeldByTwo,
-    /// A word was refused although its lease lasted.
-    Refused,
-    /// A hand-out of a finished job.
-    AfterFinish,
-}
 
 impl Breach {
     /// Whether a failover may cause it: pops do not wait for the durability level, all other answers do.

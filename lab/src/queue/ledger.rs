@@ -3,8 +3,32 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::check::Breach;
 use crate::chaos::history::Fault;
+
+/// A broken promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Breach {
+    /// A body was not the one that was sent.
+    Damaged,
+    /// An accepted job that nobody finished.
+    Unfinished,
+    /// An accepted job that Dwell does not know.
+    Unknown,
+    /// Two consumers were told that they finished it.
+    FinishedTwice,
+    /// A lease that was over finished the job.
+    FinishedLate,
+    /// A hand-out before the due time.
+    Early,
+    /// The attempt of a hand-out is not above that of the one before.
+    AttemptAgain,
+    /// A hand-out while the lease before lasted.
+    HeldByTwo,
+    /// A word was refused although its lease lasted.
+    Refused,
+    /// A hand-out of a finished job.
+    AfterFinish,
+}
 
 /// One hand-out of a job, as its consumer saw it.
 #[derive(Debug, Clone, Default)]
