@@ -1,4 +1,4 @@
-//! Where a message goes: a subject, a topic, or an exchange with a routing key.
+//! The destination of a message: a subject, a topic, or an exchange with a routing key.
 
 use serde::{Deserialize, Serialize};
 

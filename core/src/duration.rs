@@ -88,7 +88,7 @@ pub fn quote(text: &str) -> String {
     format!("`{shown}`")
 }
 
-/// What is wrong with a duration.
+/// The defect of a text that is no duration.
 enum Flaw {
     Form,
     Twice,
@@ -118,7 +118,7 @@ fn sum_parts(text: &str) -> Result<u128, Flaw> {
     if seen.contains(&true) { Ok(total) } else { Err(Flaw::Form) }
 }
 
-/// What follows the `P` of an ISO 8601 duration, in 10⁻⁹ ms.
+/// The part of an ISO 8601 duration behind the `P`, in 10⁻⁹ ms.
 fn iso_parts(text: &str) -> Result<u128, Flaw> {
     let upper = text.to_ascii_uppercase();
     let (date, time) = match upper.split_once('T') {
@@ -136,7 +136,7 @@ fn iso_parts(text: &str) -> Result<u128, Flaw> {
         while !rest.is_empty() {
             let (number, after) = rest.split_at(rest.bytes().take_while(|b| matches!(b, b'0'..=b'9' | b'.' | b',')).count());
             let designator = after.chars().next().ok_or(Flaw::Form)?;
-            // Each designator once, in their order, and nothing after a fraction.
+            // Each designator stands once, in their order, and none follows a fraction.
             let place = left.find(designator).ok_or(Flaw::Form)?;
             if fraction {
                 return Err(Flaw::Form);

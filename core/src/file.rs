@@ -1,4 +1,4 @@
-//! What the read of a file that a setting names gave: the text, or in words why there is none. Pure.
+//! The content of a file that a setting names: the text, or the reason in words why there is none. Pure.
 
 use std::io;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 /// The hint for a file that cannot be read, or that holds nothing.
 pub const FILE_HINT: &str = "check the file and its permissions";
 
-/// The secret in this text of its file: trimmed; or that there is none.
+/// The secret in this text of its file, trimmed; an error if the text is blank.
 pub fn secret_text(path: &Path, text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text.to_owned()) }
 }
 
-/// That this file cannot be read, and why. What is neither a file nor looks like the path of one may be
-/// the secret itself, and is not shown.
+/// The message that this file cannot be read, and why. A path that neither names a file nor looks like a path
+/// may be the secret itself, and is not shown.
 #[must_use]
 pub fn unreadable(path: &Path, error: &io::Error) -> String {
     let is_there = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::allocated;
 use crate::value::Value;
 
-/// One header.
+/// A header.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// The name, unchanged.

@@ -1,9 +1,9 @@
 //! URLs without secrets. Settings, logs and errors show a URL in this form only.
 //!
-//! Nobody can tell where a password ends that is not percent-encoded. So only a text that reads as
-//! URLs in one way is shown, and of any other text nothing.
+//! The end of a password that is not percent-encoded is ambiguous. So only a text that reads as URLs in one
+//! way is shown, and no part of any other text.
 
-/// What stands in place of a text that may hold a secret.
+/// The text in place of a text that may hold a secret.
 const REDACTION: &str = "***";
 
 /// The schemes that may be shown. Any other word before `://` may be a part of a password.
@@ -38,7 +38,7 @@ pub fn known_scheme(url: &str) -> Option<&str> {
 /// The URLs of a text that separates them with commas.
 ///
 /// # Errors
-/// A comma may be part of a password: what to write instead.
+/// The hint for a text whose comma may be part of a password.
 pub fn split_urls(text: &str) -> Result<Vec<&str>, &'static str> {
     let urls: Vec<&str> = text.split(',').map(str::trim).filter(|url| !url.is_empty()).collect();
     let mut bare = false;
@@ -55,21 +55,21 @@ pub fn split_urls(text: &str) -> Result<Vec<&str>, &'static str> {
     Ok(urls)
 }
 
-/// The text of one or more URLs with `***` in place of each password and query, and of each user
-/// without a password, which is a token. What may be read in more than one way is `***` as a whole.
+/// The text of one or more URLs with `***` in place of each password and query, and of each user without a
+/// password, which is a token. A text that reads in more than one way is `***` as a whole.
 #[must_use]
 pub fn redacted(text: &str) -> String {
     let Ok(urls) = split_urls(text) else { return REDACTION.to_owned() };
-    // A comma behind a query may be of a password there.
+    // A comma behind a query may be part of a password.
     let ends = |pair: &[&str]| !pair[0].contains(['?', '#']);
     match urls.iter().map(|url| shown(url)).collect::<Option<Vec<_>>>().filter(|_| urls.windows(2).all(ends)) {
         Some(urls) => urls.join(", "),
-        // A scheme and no more, where it is the text's own.
+        // The scheme alone remains, if it cannot be part of a password.
         None => known_scheme(text).map_or_else(|| REDACTION.to_owned(), |scheme| format!("{scheme}://{REDACTION}")),
     }
 }
 
-/// One URL; `None` where a part of it may be of a password.
+/// A URL for people; `None` if a part of it may belong to a password.
 fn shown(url: &str) -> Option<String> {
     let (scheme, rest) = match url.split_once("://") {
         Some((_, rest)) => (format!("{}://", known_scheme(url)?), rest),

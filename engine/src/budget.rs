@@ -1,4 +1,4 @@
-//! A budget of bytes: what many calls may hold in memory together.
+//! A budget of bytes: the memory that many calls may hold together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 
 use crate::clock;
 
-/// How long a call waits until others give bytes back.
+/// The longest wait of a call for bytes that others give back.
 const BUDGET_WAIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The budget. Clones share it.
+/// A budget of bytes. Clones share the budget.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<Inner>);
 
@@ -41,7 +41,7 @@ impl Budget {
         Budget(Arc::new(Inner { bytes, used: AtomicUsize::new(0), given_back: Notify::new() }))
     }
 
-    /// All of it.
+    /// All bytes of the budget, used or free.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.bytes
@@ -65,7 +65,7 @@ impl Budget {
             loop {
                 let given_back = self.0.given_back.notified();
                 tokio::pin!(given_back);
-                // From here on no bytes are given back unnoticed.
+                // From here on, the task notices every return of bytes.
                 given_back.as_mut().enable();
                 if self.reserve(bytes) {
                     return Share { budget: self.clone(), bytes };
@@ -96,7 +96,7 @@ impl Share {
         self.bytes
     }
 
-    /// Takes so many bytes more, if they are there.
+    /// Takes so many bytes more, if the budget has them.
     #[must_use]
     pub fn grow(&mut self, bytes: usize) -> bool {
         let is_there = self.budget.reserve(bytes);

@@ -29,7 +29,7 @@ use crate::store::{Store, Unobserved};
 #[cfg(test)]
 mod tests;
 
-/// How long the client trusts the brokers that it read: a program that joins later adds its own.
+/// The age at which the client reads the brokers again: a program that joins later adds its own.
 const BROKERS_TTL: Duration = Duration::from_secs(5);
 
 /// A namespace of jobs in one Redis. Cheap to clone; every method may be called by any task.
@@ -178,9 +178,9 @@ impl Client {
     /// Carries out an action. Keep the [`Act`] to repeat a call whose answer was lost.
     ///
     /// # Errors
-    /// [`Class::Script`] where what is stored of the job cannot be read: nothing changed.
-    /// [`Class::Other`] where the action is `NewJob`, or a `Reschedule` without a `due`: nothing was
-    /// sent. Any other class where Redis did not answer or did not take the call.
+    /// [`Class::Script`] where the stored job cannot be read: nothing changed. [`Class::Other`] where the
+    /// action is `NewJob`, or a `Reschedule` without a `due`: nothing was sent. Any other class where Redis
+    /// did not answer or did not take the call.
     pub async fn act(&self, act: &Act) -> Result<Verdict, StoreError> {
         match (act.action, act.due) {
             (Action::Schedule, _) => {
@@ -237,7 +237,7 @@ impl Client {
         applied.answers.into_iter().next().unwrap_or_else(none)
     }
 
-    /// The same; a job of a queue carries its retry array, so that whoever rescues it knows the array.
+    /// The same schedule; a job of a queue carries its retry array, so that its rescuer knows the array.
     fn with_rules<'a>(&self, new_job: &'a NewJob) -> Cow<'a, NewJob> {
         if new_job.job.queue.is_none() || new_job.job.retry.is_some() || new_job.job.tries.is_some() {
             return Cow::Borrowed(new_job);

@@ -2,9 +2,9 @@
 //! job is there.
 //!
 //! - `fill`: pops from the buckets of a queue, the one with the oldest job first.
-//! - `guard`: jobs that nobody got yet; dropped, they go back.
-//! - `heads`: when the first job of each bucket of a queue is due.
-//! - `watch`: the looks at a queue, and who waits for its jobs; `waiter`: a pop that waits.
+//! - `guard`: popped jobs that have not reached their consumer; dropped, they go back.
+//! - `heads`: the due time of the first job of each bucket of a queue.
+//! - `watch`: the looks at a queue, and the pops that wait for its jobs; `waiter`: a pop that waits.
 
 mod fill;
 mod guard;
@@ -31,16 +31,16 @@ use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseVerdict};
 use crate::store::queue::schedule::WakeUp;
 
-/// What a consumer asks for.
+/// The request of a consumer.
 #[derive(Debug, Clone)]
 pub struct PopRequest {
-    /// The queues; the first that has something serves, and the next ones fill the rest.
+    /// The queues: the first one with due jobs serves, and the next ones fill the rest.
     pub queues: Vec<String>,
     /// The most jobs.
     pub max: usize,
     /// The most bytes of bodies; one job is always handed out.
     pub max_bytes: usize,
-    /// How long to wait for the first job.
+    /// The wait for the first job.
     pub wait: Duration,
     /// The lease, ms; `None`: the TTR of each job.
     pub ttr_ms: Option<u64>,
@@ -48,17 +48,16 @@ pub struct PopRequest {
     pub max_ttr_ms: u64,
 }
 
-/// What becomes of a job that is late at its first pop, where the job itself does not say.
+/// The fate of a job that is late at its first pop, where the job itself does not set it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LateRules {
-    /// What happens.
+    /// The fate of a late job.
     pub late: Late,
-    /// Late is what is overdue by more, ms; `None`: nothing is.
+    /// A job overdue by more than this, ms, is late; `None`: no job is late.
     pub max_late_ms: Option<u64>,
 }
 
-/// Receives an event for each job that a pop removes instead of handing it out, and for each word on
-/// a lease. The metrics implement it.
+/// Receives an event for each job that a pop removes instead of handing it out. The metrics implement it.
 pub trait ConsumersObserver: Send + Sync {
     /// A job of this queue was too late: dropped, or dead (`true`).
     fn late(&self, queue: &str, is_dead: bool);
@@ -84,12 +83,12 @@ struct Inner {
     observer: Arc<dyn ConsumersObserver>,
     watches: Mutex<HashMap<String, Arc<Watch>>>,
     stop: CancellationToken,
-    /// What popped jobs may take of memory, if that is bounded.
+    /// The memory for popped jobs, if it is bounded.
     budget: OnceLock<Budget>,
 }
 
 impl Consumers {
-    /// Makes the pops of this process. `stop` ends those that wait.
+    /// Makes the pops of this process. `stop` ends the waiting pops.
     #[must_use]
     pub fn new(store: Arc<Store>, rules: LateRules, observer: Arc<dyn ConsumersObserver>, stop: CancellationToken) -> Consumers {
         let (watches, budget) = Default::default();
@@ -109,15 +108,16 @@ impl Consumers {
     }
 
     /// The second half of a [`pop`](Consumers::pop), after a [`pop_now`](Consumers::pop_now) that found
-    /// nothing: waits for the first job until then.
+    /// nothing: waits until `until` for the first job.
     ///
     /// # Errors
-    /// As of a pop.
+    /// As [`pop`](Consumers::pop).
     pub async fn pop_until(&self, asked: &PopRequest, until: Instant) -> Result<PoppedJobs, StoreError> {
         let mut jobs = PoppedJobs::none(self);
         while clock::now() < until && !self.inner.stop.is_cancelled() {
             let Some(call) = self.wait(asked, until).await? else { break };
-            // In boxes of their own: thousands of pops wait at a time, and few get a job at a time.
+            // The futures have boxes of their own: thousands of pops wait at a time, and few get a job at a
+            // time.
             jobs = Box::pin(self.pop_granted(asked, call)).await?;
             if !jobs.is_empty() {
                 return Ok(jobs);
@@ -127,13 +127,13 @@ impl Consumers {
         jobs.check_memory().map(|()| jobs)
     }
 
-    /// How many pops wait for this queue in this process.
+    /// The number of pops that wait for this queue in this process.
     #[must_use]
     pub fn waiting(&self, queue: &str) -> usize {
         self.inner.watches.lock().get(queue).map_or(0, |watch| watch.waiting())
     }
 
-    /// Carries out words on leases, and wakes whoever waits for the jobs that are due again.
+    /// Carries out lease actions, and wakes the pops that wait for the jobs that are due again.
     pub async fn acknowledge(&self, acknowledgements: &[Acknowledgement]) -> Vec<Result<Acknowledged, StoreError>> {
         let answers = self.inner.store.queue.acknowledge(acknowledgements).await;
         let keys = self.inner.store.keys();
@@ -147,8 +147,7 @@ impl Consumers {
         answers
     }
 
-    /// A job of a queue in this process became the earliest of its bucket. Wake-ups for brokers
-    /// are ignored.
+    /// Notes that a job of a queue became the earliest of its bucket. Wake-ups for brokers are ignored.
     pub fn wake(&self, head: &WakeUp) {
         if let Some(queue) = queue_of_set(&head.broker)
             && let Some(watch) = self.inner.watches.lock().get(queue)
@@ -157,7 +156,7 @@ impl Consumers {
         }
     }
 
-    /// Wake-ups of other processes may have been lost: looks at every queue that is waited for.
+    /// Wake-ups of other processes may have been lost: looks at every queue with a waiting pop.
     pub fn look_again(&self) {
         self.inner.watches.lock().values().for_each(|watch| watch.look_again());
     }

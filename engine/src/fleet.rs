@@ -1,5 +1,5 @@
-//! The instances of a namespace: which are alive, which reads which bucket first, and how they hear
-//! of each other's wake-ups.
+//! The instances of a namespace: the living ones, the preferred reader of each bucket, and the wake-ups
+//! between instances.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::store::fleet::listen;
 use crate::store::queue::schedule::WakeUp;
 
-/// How often an instance sends its heartbeat: well under the 10 s after which it counts as dead.
+/// The interval of the heartbeat of an instance: well under the 10 s after which the instance counts as dead.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 /// The floor poll of a single instance. In a fleet of n, each polls n times more rarely, so that
 /// the load on Redis stays the same.

@@ -40,23 +40,23 @@ pub struct Job {
     /// AMQP properties as received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub properties: Option<Box<Properties>>,
-    /// How long one attempt may take, ms. In the record's prefix.
+    /// The longest time of one attempt, ms. In the record's prefix.
     #[serde(skip)]
     pub ttr_ms: u32,
-    /// Who confirms an attempt. In the record's prefix (flag).
+    /// The side that confirms an attempt: broker or consumer. In the record's prefix (flag).
     #[serde(skip)]
     pub confirm: Confirm,
     /// Waits between attempts, ms; empty: a single attempt. `None`: the `delivery.retry` of the
     /// delivering instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Vec<u64>>,
-    /// What happens if the job is too late; `None`: the `delivery.late` of the delivering instance.
+    /// The fate of a job that is too late; `None`: the `delivery.late` of the delivering instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<Late>,
     /// The job is too late if overdue by more than this, ms; `None`: `delivery.max_late`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_late_ms: Option<u64>,
-    /// Of a job of a queue: what follows a lease that ran out.
+    /// Of a job of a queue: the next step after an expired lease.
     #[serde(default, skip_serializing_if = "is_ready")]
     pub on_timeout: OnTimeout,
     /// Of a job of a queue: the most hand-outs, without a wait between them, instead of the retry
@@ -67,7 +67,7 @@ pub struct Job {
     /// the drop-in listener for lmstfy sets this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_ms: Option<i64>,
-    /// When the request was read, epoch ms by the reader's clock: for people.
+    /// The time at which the request was read, epoch ms by the reader's clock: for people.
     #[serde(default)]
     pub created_ms: i64,
     /// The kind of broker that the request came from (`nats`, `kafka`, `amqp`); empty for HTTP and
@@ -77,7 +77,7 @@ pub struct Job {
     /// The `traceparent` of the request's span, to which attempts link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// How often the message returned to an ingest before this request.
+    /// The number of returns of the message to an ingest before this request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
     /// False for a Kafka tombstone.
@@ -153,7 +153,7 @@ pub fn is_queue_name(name: &str) -> bool {
     (1..=255).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// What the name of a queue's sets begins with.
+/// The prefix of the names of a queue's sets.
 const QUEUE_SET_PREFIX: char = '=';
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]

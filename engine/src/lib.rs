@@ -1,5 +1,5 @@
-//! Jobs that are due later, kept in Redis: the engine of Dwell, for a Rust program that wants to
-//! schedule and cancel without the sidecar between, or to handle the jobs itself.
+//! The engine of Dwell, which keeps jobs in Redis until they are due. A Rust program schedules and cancels
+//! jobs with it without the sidecar between, or handles the jobs itself.
 //!
 //! A **job** is a message with a due time: a body, headers, and a destination on a broker. The engine
 //! stores jobs, gives each one id, and answers every call with a [`Verdict`] that is true when it is
@@ -26,16 +26,16 @@
 //!
 //! # Map
 //!
-//! - [`Client`]: every call. [`Redis`]: which Redis, which namespace, and what a write waits for.
-//! - [`NewJob`]: a new job: [`Job`] says what and where to, [`Due`] when, [`JobId`] under which name,
-//!   [`Conflict`] what becomes of an id that exists.
-//! - [`Act`] and [`Action`]: cancel, reschedule, fire, finish, fail, requeue. [`AttemptRef`]: which attempt
-//!   a consumer speaks of.
+//! - [`Client`]: every call. [`Redis`]: the address of Redis, the namespace, and the durability of a write.
+//! - [`NewJob`]: a new job: [`Job`] has the message and the destination, [`Due`] the time, [`JobId`] the
+//!   name, [`Conflict`] the rule for an id that exists.
+//! - [`Act`] and [`Action`]: cancel, reschedule, fire, finish, fail, requeue. [`AttemptRef`]: the attempt
+//!   that a consumer names.
 //! - [`Pop`], [`Fetched`], [`ClaimedJob`]: jobs of queues in the hands of a consumer.
 //! - [`Worker`] and [`Task`]: handlers for queues, in [`worker`]. [`testing`]: a queue in memory.
-//! - [`Answer`] and [`Verdict`], [`Acknowledged`] and [`LeaseVerdict`]: what a call did.
-//! - [`StoredJob`], [`Page`], [`Counts`]: what is there.
-//! - [`Error`] and [`ErrorKind`]: what went wrong, and what to do.
+//! - [`Answer`] and [`Verdict`], [`Acknowledged`] and [`LeaseVerdict`]: the result of a call.
+//! - [`StoredJob`], [`Page`], [`Counts`]: the stored jobs.
+//! - [`Error`] and [`ErrorKind`]: the failure, and a hint for people.
 //!
 //! # Time
 //!
@@ -45,9 +45,9 @@
 //!
 //! # What is not here
 //!
-//! No broker: the engine neither reads nor publishes messages. The feature `tower` puts middleware
-//! before the handlers of a worker. The feature `internals` opens what
-//! the sidecar is built on; it has no promise of stability.
+//! No broker: the engine neither reads nor publishes messages. The feature `tower` puts middleware before the
+//! handlers of a worker. The feature `internals` opens the modules that the sidecar is built on, without a
+//! promise of stability.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unreachable_pub, reason = "the sidecar uses what a client does not"))]
 
 mod client;

@@ -50,7 +50,7 @@ impl Request {
 /// A new job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {
-    /// Its id.
+    /// The id of the job.
     pub id: JobId,
     /// The id was generated from position or content: the job never replaces another one.
     pub generated: bool,
@@ -63,11 +63,11 @@ pub struct NewJob {
     /// The job's queue has as many jobs as it may have: a job with a new id is refused, and nothing
     /// changes.
     pub queue_full: bool,
-    /// The caller has only these queues: if a job of others has the id, nothing changes.
+    /// The caller has only these queues: if a job of another owner has the id, nothing changes.
     pub own_queues: Option<OwnQueues>,
-    /// When the job is due.
+    /// The due time of the job.
     pub due: Due,
-    /// What happens if the id exists.
+    /// The rule for an id that exists.
     pub conflict: Conflict,
     /// The job.
     pub job: Job,
@@ -98,20 +98,20 @@ pub struct Act {
     pub reply_to: Option<Destination>,
 }
 
-/// The queues of a caller that has not all, and no target on a broker: the store compares them with the
-/// owner of the job in the same step that changes it.
+/// The queues of a caller that has neither all queues nor a target on a broker: the store compares them with
+/// the owner of the job in the same step that changes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnQueues(Arc<str>);
 
 impl OwnQueues {
-    /// These names, and patterns in which `*` is any characters.
+    /// The queues of these names and patterns; `*` in a pattern is any characters.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         // No queue has a name with a space.
         let names: Vec<&str> = names.into_iter().filter(|name| !name.contains(char::is_whitespace)).collect();
         OwnQueues(names.join(" ").into())
     }
 
-    /// Any queue.
+    /// All queues.
     #[must_use]
     pub fn any() -> Self {
         OwnQueues::new(["*"])
@@ -129,7 +129,7 @@ pub struct Origin {
     /// A hash of broker, position and more; random if the broker reports nothing that a redelivery
     /// has in common.
     pub fingerprint: [u8; 8],
-    /// This may be a redelivery: look up the fingerprint among the applied ones.
+    /// The message may be a redelivery: look up its fingerprint among the applied ones.
     pub check: bool,
     /// True for a message, which may be redelivered after later ones. False for a call, which
     /// nobody repeats after its answer.
@@ -166,14 +166,14 @@ impl NewJob {
         }
     }
 
-    /// The same with this id.
+    /// The same job with this id.
     #[must_use]
     pub fn id(mut self, id: JobId) -> Self {
         self.id = id;
         self
     }
 
-    /// The same with this rule for an id that exists; default: replace.
+    /// The same job with this rule for an id that exists; default: replace.
     #[must_use]
     pub fn on_conflict(mut self, conflict: Conflict) -> Self {
         self.conflict = conflict;

@@ -26,8 +26,8 @@ use crate::store::queue::claim::ClaimedJob;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
 use crate::store::queue::settle::{Bury, Completion, SettleResult};
 
-/// How often the preferred reader of a bucket looks for expired leases: the delay that a crash adds
-/// to the lease.
+/// The interval at which the preferred reader of a bucket looks for expired leases: the delay that a crash
+/// adds to the lease.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// In a fleet of up to this size, each instance scans every bucket this often, preferred or not; in
 /// a larger fleet each scans more rarely, so that the total stays the same. A killed reader counts
@@ -36,19 +36,19 @@ const SMALL_FLEET_INSTANCES: u32 = 16;
 /// Other instances leave an expired lease to the preferred reader for this time.
 const DEFERENCE_DELAY: Duration = Duration::from_millis(250);
 
-/// How many buckets of one master are rescued beside each other: enough to keep Redis busy.
+/// The number of buckets of one master that are rescued beside each other: enough to keep Redis busy.
 const CONCURRENT_BUCKETS_PER_MASTER: usize = 8;
 
-/// What a rescue needs to know.
+/// The settings of a rescue.
 #[derive(Debug, Clone)]
 pub struct RescueRules {
-    /// How long the lease of a rescue lasts: it covers the call that sends the jobs back.
+    /// The lease of a rescue's claim: it covers the call that sends the jobs back.
     pub lease: Duration,
     /// The waits, ms, between the attempts of jobs without a retry array.
     pub retry_ms: Arc<[u64]>,
 }
 
-/// Receives what a rescue did.
+/// Receives the results of a rescue.
 pub trait RescueObserver: Send + Sync {
     /// Consumers did not finish so many jobs within the TTR; `queue`: of jobs of a queue.
     fn timed_out(&self, _queue: Option<&str>, _count: u64) {}
@@ -56,7 +56,7 @@ pub trait RescueObserver: Send + Sync {
     fn taken_over(&self) {}
     /// A job is dead for this reason.
     fn dead(&self, _reason: DeadReason) {}
-    /// A job is due again: wakes whoever reads its set.
+    /// A job is due again: wakes the readers of its set.
     fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()>;
 }
 
@@ -69,10 +69,10 @@ pub struct Rescue {
     fleet: watch::Receiver<Fleet>,
 }
 
-/// What a rescue has to do with one master.
+/// The work of a rescue on one master.
 #[derive(Default)]
 struct Master {
-    /// A look at it has no answer yet.
+    /// A look at this master has no answer yet.
     is_looked_at: bool,
     /// The rescues that run.
     running: usize,
@@ -144,7 +144,7 @@ impl Rescue {
                             Err(error) => {
                                 tracing::debug!(bucket, %error, "rescuing failed, trying again");
                                 if error.is_away() {
-                                    // Its other buckets would time out as well.
+                                    // The other buckets of this master would time out as well.
                                     for (bucket, _) in master.ended.drain(..) {
                                         busy.remove(&bucket);
                                     }
@@ -172,8 +172,8 @@ impl Rescue {
         groups
     }
 
-    /// Looks at buckets of one master. Returns those in which a lease has ended, with whether each is
-    /// preferred, and when the next lease in a preferred bucket ends.
+    /// Looks at buckets of one master. Returns the buckets with an ended lease, each with whether it is
+    /// preferred, and the end of the next lease in a preferred bucket.
     async fn look(&self, buckets: Vec<(u16, bool)>) -> (Vec<(u16, bool)>, Option<Instant>) {
         let names: Vec<u16> = buckets.iter().map(|(bucket, _)| *bucket).collect();
         let ahead = match self.store.queue.leases_end(&names).await {
@@ -234,10 +234,10 @@ impl Rescue {
         }
     }
 
-    /// Sends back the held jobs past their TTR that are due again at once. Those with another fate stay held.
+    /// Sends back the held jobs past their TTR that are due again at once. Jobs with another fate stay held.
     async fn time_out(&self, bucket: u16) -> Result<(), StoreError> {
         let (mut sets, mut idle_calls, mut until_ms) = (Vec::new(), 0, None);
-        // One call without an effect learns the queues. A second learned nothing new that helps.
+        // The first call without an effect learns the queues. A second one learns nothing new that helps.
         while idle_calls < 2 {
             let done = match self.store.queue.time_out(bucket, &sets, self.rules.retry_ms.len(), until_ms, TIMEOUT_ERROR).await {
                 Ok(done) => done,
@@ -248,7 +248,7 @@ impl Rescue {
                     return Ok(());
                 }
             };
-            // What ends from now on must not hold up the rescue.
+            // Holds that end from now on must not delay the rescue.
             until_ms = until_ms.or(Some(done.now_us / 1000));
             if done.ready.is_empty() && done.left_out.is_empty() {
                 return Ok(());
@@ -281,7 +281,7 @@ impl Rescue {
         Ok(())
     }
 
-    /// Sends back the jobs of one broker, or of `=` and a queue. Adds those that are to be buried.
+    /// Sends back the jobs of one broker, or of `=` and a queue. Adds the jobs to bury to `buries`.
     async fn settle(&self, bucket: u16, set: &str, leases: Vec<ClaimedJob>, buries: &mut Vec<Bury>) -> Result<(), StoreError> {
         let (mut releases, mut retries, mut over) = (Vec::new(), Vec::new(), Vec::new());
         let now_ms = self.store.now_ms();
@@ -317,7 +317,7 @@ impl Rescue {
     }
 }
 
-/// The first of these errors, for later; at once if the server does not answer.
+/// The first of the two errors, for later; at once if the server does not answer.
 fn later(before: Result<(), StoreError>, now: Result<(), StoreError>) -> Result<Result<(), StoreError>, StoreError> {
     match now {
         Err(error) if error.is_away() => Err(error),
@@ -325,8 +325,8 @@ fn later(before: Result<(), StoreError>, now: Result<(), StoreError>) -> Result<
     }
 }
 
-/// When a lease that ends after `ahead_us` has expired: a ms later, because it still holds at its
-/// deadline.
+/// The time at which a lease that ends after `ahead_us` has expired: a ms later, because the lease still
+/// holds at its deadline.
 fn after(ahead_us: i64) -> Instant {
     clock::now() + clock::micros(ahead_us) + Duration::from_millis(1)
 }

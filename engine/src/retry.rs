@@ -1,11 +1,11 @@
-//! Decides what follows a failed attempt: the next wait of the retry array, or death. Pure.
+//! Decides the next step of a job after a failed attempt: the next wait of the retry array, or death. Pure.
 
 use crate::job::{DeadReason, Job};
 
 /// The default of `delivery.retry`, ms: 2m, 10m, 10m, 1h, 2h, 6h, 15h.
 pub const DEFAULT_MS: &[u64] = &[120_000, 600_000, 600_000, 3_600_000, 7_200_000, 21_600_000, 54_000_000];
 
-/// What follows a failed attempt.
+/// The next step of a job after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Another attempt after this many ms.

@@ -3,9 +3,9 @@
 //! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`admin`]: sweep, transfer
 //!   and fsck. All three stand on one [`namespace`].
 //! - [`keys`]: every key; [`record`]: the form of a job in Redis; [`scripts`]: the Lua files.
-//! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
-//!   durability; [`meta`]: the description of a namespace; [`server_facts`]: what its server can do;
-//!   [`fleet`]: the instances.
+//! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for durability;
+//!   [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server; [`fleet`]: the
+//!   instances.
 //! - [`acl`]: the permissions of the user.
 
 pub mod acl;
@@ -38,8 +38,8 @@ pub use namespace::{Observer, Unobserved};
 use queue::Queue;
 use reader::Reader;
 
-/// One namespace in one Redis. Share it behind an `Arc`; any task may call any method. A store is
-/// its [`Namespace`], with what works on it.
+/// A namespace in one Redis. Share the store behind an `Arc`; any task may call any method. A store is its
+/// [`Namespace`] with the parts that work on it.
 pub struct Store {
     /// Changes jobs.
     pub queue: Queue,

@@ -52,14 +52,14 @@ use crate::store::queue::pop::Lease;
 use crate::worker::handler::{self, action_of};
 use crate::worker::{Context, Routes, Task};
 
-/// When the clock of a new queue stands: 1 January 2030, epoch ms.
+/// The first time of the clock of a new queue: 1 January 2030, epoch ms.
 const START_MS: i64 = 1_893_456_000_000;
 
 /// A queue in memory, with the handlers that it runs.
 ///
-/// It knows due times, retry arrays, [`RetryIn`](crate::worker::Outcome::RetryIn), releases and dead jobs
-/// as a [`Worker`](crate::Worker) does. Handlers run one after the other, and none loses its lease.
-/// A schedule of an id that exists replaces the job, whatever its rule for conflicts.
+/// The queue knows due times, retry arrays, [`RetryIn`](crate::worker::Outcome::RetryIn), releases and dead
+/// jobs as a [`Worker`](crate::Worker) does. Handlers run one after the other, and none loses its lease. A
+/// schedule of an id that exists replaces the job, whatever its rule for conflicts.
 pub struct TestQueue {
     routes: Routes,
     retry_ms: Vec<u64>,
@@ -72,21 +72,21 @@ pub struct TestQueue {
 pub struct TestJob {
     /// The job.
     pub job: Job,
-    /// When it is due next, epoch ms by the queue's clock; `None`: it is dead.
+    /// The next due time, epoch ms by the queue's clock; `None`: the job is dead.
     pub next_ms: Option<i64>,
-    /// When it was due in its schedule, epoch ms; the same over its attempts.
+    /// The due time of the job in its schedule, epoch ms; its attempts do not change it.
     pub due_ms: i64,
     /// The attempts so far.
     pub attempts: u32,
-    /// Why the last attempt failed; empty if none failed.
+    /// The error of the last attempt; empty if no attempt failed.
     pub last_error: String,
     step: u16,
 }
 
-/// What became of a job that a [`TestQueue`] ran.
+/// The result of a job that a [`TestQueue`] ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ran {
-    /// The job is done, and gone.
+    /// The job is done, and removed.
     Finished,
     /// The attempt failed for this reason. The next one is due after `next_in`.
     Failed {
@@ -161,7 +161,7 @@ impl TestQueue {
         Ok(new_job.id)
     }
 
-    /// Removes a job. False if it is not here.
+    /// Removes a job. False if the queue has no such job.
     pub fn cancel(&mut self, id: &JobId) -> bool {
         self.jobs.remove(id).is_some()
     }
@@ -172,8 +172,8 @@ impl TestQueue {
         self.jobs.get(id)
     }
 
-    /// Runs the handler of each job that is due now, the earliest first, once. What a handler sends back
-    /// waits for the next call. Jobs of queues without a handler stay.
+    /// Runs the handler of each job that is due now, the earliest first, once. A job that its handler sends
+    /// back waits for the next call. Jobs of queues without a handler stay.
     pub async fn run_due(&mut self) -> Vec<(JobId, Ran)> {
         let mut due: Vec<(i64, JobId)> =
             self.jobs.iter().filter_map(|(id, job)| job.next_ms.filter(|ms| *ms <= self.now_ms).map(|ms| (ms, id.clone()))).collect();
@@ -216,7 +216,7 @@ impl TestQueue {
                 stored.next_ms = Some(self.now_ms.saturating_add(ms(pause)));
                 Ran::Released(pause)
             }
-            // A handler says nothing else.
+            // Of these actions, a handler causes `Finish` alone.
             LeaseAction::Finish | LeaseAction::Touch { .. } | LeaseAction::Drop | LeaseAction::Bury { .. } => {
                 self.jobs.remove(id);
                 Ran::Finished

@@ -33,13 +33,13 @@
 //!
 //! # Map
 //!
-//! - [`Worker`]: what serves which queues, and how. [`Routes`]: the handlers by queue, which a
+//! - [`Worker`]: the queues that a process serves, and its limits. [`Routes`]: the handlers by queue, which a
 //!   [`TestQueue`](crate::testing::TestQueue) runs as well.
-//! - [`Outcome`]: what a handler answers. [`Context`]: what it knows of its attempt.
+//! - [`Outcome`]: the answer of a handler. [`Context`]: the attempt of a handler.
 //! - [`Task`]: a payload in JSON, with the name of its queue.
 //! - `service` (feature `tower`): middleware.
-//! - `agents`: starts, runs and drains what is below; `fetch`: pops and starts handlers;
-//!   `leases`: prolongs leases; `acknowledgements`: sends what handlers answered; `upkeep`: heartbeat, rescue and
+//! - `agents`: starts, runs and drains the other agents; `fetch`: pops and starts handlers; `leases`:
+//!   prolongs leases; `acknowledgements`: sends the answers of handlers; `upkeep`: heartbeat, rescue and
 //!   sweep.
 
 mod acknowledgements;
@@ -82,9 +82,8 @@ const DEFAULT_DEAD_RETENTION: Duration = Duration::from_secs(14 * 24 * 3600);
 /// and is dead at the end of it. A job may run twice: after a crash, after a lost lease, and where the
 /// answer of a handler did not reach Redis in time.
 ///
-/// Workers of one namespace, and the instances of the sidecar, share the upkeep of all its jobs: what a
-/// worker that was killed held is handed out again once its lease is over. A worker delivers no jobs of
-/// brokers.
+/// Workers of one namespace, and the instances of the sidecar, share the upkeep of all its jobs: the jobs of
+/// a killed worker are handed out again once their leases are over. A worker delivers no jobs of brokers.
 #[must_use = "a worker does nothing until it runs"]
 pub struct Worker {
     client: Client,
@@ -92,7 +91,7 @@ pub struct Worker {
     rules: WorkerRules,
 }
 
-/// How a worker works.
+/// The settings of a worker.
 #[derive(Debug, Clone, Copy)]
 struct WorkerRules {
     concurrency: usize,
@@ -138,27 +137,27 @@ impl Worker {
         self
     }
 
-    /// How many jobs of each queue run at a time, at least 1. Default: 16.
+    /// The number of jobs of each queue that run at a time, at least 1. Default: 16.
     pub fn concurrency(mut self, jobs: usize) -> Worker {
         self.rules.concurrency = jobs.max(1);
         self
     }
 
-    /// How long handlers may go on once the worker is told to stop. Default: 25 s.
+    /// The longest time for handlers to end once the worker is told to stop. Default: 25 s.
     pub fn drain(mut self, limit: Duration) -> Worker {
         self.rules.drain = limit;
         self
     }
 
-    /// How long dead jobs of these queues are kept. Default: 14 days. Workers of one queue should agree:
-    /// the shortest time counts.
+    /// The retention of dead jobs of these queues. Default: 14 days. Workers of one queue should agree: the
+    /// shortest time counts.
     pub fn dead_retention(mut self, retention: Duration) -> Worker {
         self.rules.dead_retention = retention;
         self
     }
 
-    /// How long a lease lasts until it is prolonged, at least 100 ms: how late a job is handed out again
-    /// whose worker was killed. Default: the TTR of each job.
+    /// The span of a lease until it is prolonged, at least 100 ms: also the delay until the job of a killed
+    /// worker is handed out again. Default: the TTR of each job.
     pub fn ttr(mut self, ttr: Duration) -> Worker {
         self.rules.ttr = Some(ttr.max(Duration::from_millis(100)));
         self
@@ -173,9 +172,9 @@ impl Worker {
     /// leases are over.
     ///
     /// # Errors
-    /// [`ErrorKind::Settings`](crate::ErrorKind::Settings) where there is no queue, where two handlers
-    /// have the same one, or where the name of one cannot be used. While Redis is away the worker waits
-    /// for it.
+    /// [`ErrorKind::Settings`](crate::ErrorKind::Settings) where there is no queue, where two handlers have
+    /// the same queue, or where the name of a queue cannot be used. While Redis is away the worker waits for
+    /// it.
     pub async fn run(self, stop: CancellationToken) -> Result<(), StoreError> {
         let routes = self.routes.into_checked()?;
         agents::run(self.client, routes, self.rules, stop).await;

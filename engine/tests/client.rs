@@ -9,7 +9,7 @@ mod schedule_and_cancel;
 use dwell_engine::{Act, Action, Client, Conflict, Destination, Due, ErrorKind, Job, JobId, NewJob, Place, Query, Redis, Verdict};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
-/// Not within the life of a test.
+/// A due time outside the life of a test.
 const FAR: Due = Due::At(4_000_000_000_000);
 
 struct Fixture {
@@ -133,7 +133,7 @@ async fn what_no_instance_could_serve_is_refused_before_redis_is_asked() {
 
 #[tokio::test]
 async fn tls_needs_no_preparation_by_the_program() {
-    // A server that hangs up: what counts is an error instead of a panic.
+    // The server hangs up: the client must answer an error, and not panic.
     let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("rediss://{}", server.local_addr().unwrap());
     tokio::spawn(async move { while server.accept().await.is_ok() {} });

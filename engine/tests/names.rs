@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 const FAR: Due = Due::At(4_000_000_000_000);
 
-/// How often each script was called.
+/// The number of script calls.
 #[derive(Default)]
 struct Calls(Mutex<usize>);
 
@@ -51,7 +51,7 @@ async fn a_queue_may_have_any_name() {
         let queue = format!("mine.{word}");
         let to = |queue: &str| NewJob::new(Job::for_queue(queue, "x"), FAR).id(id(word));
         let apply = async |asked: &[RequestRef<'_>]| verdicts(store.queue.apply(asked, &[]).await.answers);
-        // Each learns the queue of the job from what the script answers.
+        // Each request learns the queue of the job from the answer of the script.
         assert_eq!(apply(&[RequestRef::NewJob(&to(&queue))]).await, [Verdict::Added], "{queue}");
         for (action, verdict) in [(Action::Fail, Verdict::NotFound), (Action::Fire, Verdict::Firing), (Action::Cancel, Verdict::Cancelled)]
         {
@@ -76,7 +76,7 @@ async fn many_requests_for_one_id_need_no_more_rounds_than_one() {
     *calls.0.lock() = 0;
     let told = verdicts(store.queue.apply(&asked, &[]).await.answers);
     assert_eq!((&told[..100], &told[100..]), (&[Verdict::Rescheduled; 100][..], &[Verdict::Replaced; 100][..]));
-    // Once a round for each script.
+    // Each script is observed once a round.
     let rounds = *calls.0.lock();
     assert!(rounds <= 4, "{rounds} calls were observed");
 }

@@ -1,5 +1,5 @@
-//! The sets of queues: those that a call names, what a script refuses again, and how a bucket knows
-//! its queues.
+//! The sets of queues: the sets that a call names, the calls that a script refuses again, and the queues that
+//! a bucket knows.
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use dwell_testkit::servers::{RedisOptions, RedisServer};
 use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
 
-/// Not within the life of a test.
+/// A due time outside the life of a test.
 const FAR: Due = Due::At(4_000_000_000_000);
 
 struct Fixture {
@@ -56,7 +56,7 @@ impl Fixture {
         self.store.queue.pop(rand::random(), 0, queue, limits).await.unwrap().jobs
     }
 
-    /// Says these words on leases.
+    /// Sends these acknowledgements.
     async fn say(&self, acknowledgements: &[(&Popped, LeaseAction)]) -> Vec<Result<LeaseVerdict, bool>> {
         let acknowledgements: Vec<Acknowledgement> = acknowledgements
             .iter()
@@ -83,7 +83,7 @@ impl Fixture {
         info.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap()
     }
 
-    /// Runs fsck until it finds nothing more: what it found, and the number of jobs.
+    /// Runs fsck until it finds nothing more. Returns the findings and the number of jobs.
     async fn repair(&self) -> (Vec<String>, u64) {
         let mut all = Vec::new();
         loop {
@@ -105,7 +105,7 @@ impl Fixture {
         self.stat("total_net_input_bytes:").await
     }
 
-    /// Commands that Redis has carried out, those of scripts too.
+    /// Commands that Redis has carried out, also by scripts.
     async fn commands(&self) -> u64 {
         self.stat("total_commands_processed:").await
     }
@@ -119,7 +119,7 @@ fn id(text: &str) -> JobId {
     text.parse().unwrap()
 }
 
-/// One job in each of these queues.
+/// Jobs, one in each of these queues.
 fn jobs(count: usize, queue: impl Fn(usize) -> String) -> Vec<NewJob> {
     (0..count).map(|n| NewJob::new(Job::for_queue(queue(n), "x"), FAR).id(id(&format!("job-{n}")))).collect()
 }
@@ -185,7 +185,7 @@ async fn an_answer_that_cannot_be_read_is_a_refusal_of_that_request_alone() {
 async fn a_job_that_fails_its_script_is_refused_alone_and_what_follows_keeps_its_order() {
     let fixture = Fixture::new(1).await;
     fixture.schedule(&jobs(1, |_| "q".to_owned()), Verdict::Added).await;
-    // In no set: the script looks for the job in the leases, one of which no script can read.
+    // The job is in no set: the script looks for the job in the claims, one of which no script can read.
     fixture.raw(&[b"ZREM", b"{dwell:00}:due:=q", b"job-0"]).await;
     fixture.raw(&[b"HSET", b"{dwell:00}:settled", b"a lease.", &[0; 9000]]).await;
     fixture.raw(&[b"HSET", b"{dwell:00}:claims", b"a lease.", b"\0x\x015"]).await;
@@ -238,7 +238,7 @@ async fn a_job_that_comes_while_its_queue_is_forgotten_is_known() {
     let listed = fixture.store.reader.list(&Query::new(Place::Scheduled)).await.unwrap().jobs;
     assert_eq!((listed.len(), fixture.store.reader.queues().await.unwrap().len()), (1, 1));
 
-    // In a lease of the rescue a job is in no set of its queue.
+    // A job in a claim of the rescue is in no set of its queue.
     fixture.act(&[Act::new(Action::Fire, id("job-0"))], Verdict::Firing).await;
     let limits = PopLimits { ttr_ms: Some(0), max_ttr_ms: 1, most: 1, most_bytes: 1 << 20, room: None };
     assert_eq!(fixture.store.queue.pop([1; 8], 0, "q", limits).await.unwrap().jobs.len(), 1);
@@ -254,7 +254,7 @@ async fn a_job_that_comes_while_its_queue_is_forgotten_is_known() {
 async fn the_pops_of_a_bucket_stay_few_while_the_clock_stands_behind() {
     let fixture = Fixture::new(1).await;
     for round in 0..3_u8 {
-        // As written before the clock of Redis went back.
+        // The time was written before the clock of Redis went back.
         fixture.raw(&[b"HSET", b"{dwell:00}:pops", b"", b"9000000000000"]).await;
         for number in 0..1100_u16 {
             let [high, low] = number.to_be_bytes();
@@ -384,7 +384,7 @@ async fn the_rescue_of_few_jobs_reads_few_large_records() {
     for n in 0..52 {
         fixture.raw(&[b"ZADD", b"{dwell:00}:held", n.to_string().as_bytes(), of(n).as_bytes()]).await;
     }
-    // What Redis is asked for, by scripts too.
+    // The commands that Redis receives, from scripts too.
     let monitor = redis::Client::open(fixture.server.url()).unwrap().get_async_monitor().await.unwrap();
     let rescued = fixture.store.queue.rescue(0, std::time::Duration::from_secs(60), 128, 1 << 20).await.unwrap();
     assert_eq!(rescued.jobs.len(), 20);

@@ -1,5 +1,5 @@
-//! The worker on a private Redis: the examples, what follows each end of a handler, drain, lost leases,
-//! crashes, and what it does for others.
+//! The worker on a private Redis: the examples, the next step after each end of a handler, drain, lost
+//! leases, crashes, and upkeep for others.
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
 #[path = "../examples/axum_worker.rs"]
@@ -34,7 +34,7 @@ struct Fixture {
     client: Client,
 }
 
-/// A worker that runs, and what its handler says.
+/// A worker that runs, and the messages of its handler.
 struct Running {
     stop: CancellationToken,
     task: JoinHandle<Result<(), dwell_engine::Error>>,
@@ -62,7 +62,7 @@ impl Fixture {
         self.client.get(id).await.unwrap()
     }
 
-    /// Waits until the job is at this place; `None`: gone.
+    /// Waits until the job is at this place; `None`: removed.
     async fn until_at(&self, id: &JobId, place: Option<Place>) -> Option<StoredJob> {
         soon(async {
             loop {
@@ -89,7 +89,7 @@ impl Running {
         soon(self.task).await.unwrap().unwrap();
     }
 
-    /// As a crash: its handlers and its agents are gone.
+    /// Ends the worker as a crash does, with its handlers and its agents.
     async fn kill(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
@@ -127,7 +127,7 @@ async fn a_task_comes_back_as_it_was_given_after_a_restart_too() {
     let running = Running::start(Worker::new(another).task(handler));
     assert_eq!(next(&mut said).await, (Mail { to: "a@b".to_owned() }, id.clone(), 1, "mails".to_owned()));
     fixture.until_at(&id, None).await;
-    // What comes later wakes the worker.
+    // A later job wakes the worker.
     fixture.client.enqueue(&Mail { to: "c@d".to_owned() }, Due::In(50)).await.unwrap();
     assert_eq!(next(&mut said).await.0.to, "c@d");
     running.stop().await;

@@ -49,7 +49,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the user can do about it; empty where nothing helps.
+    /// The hint for the user; empty where nothing helps.
     #[must_use]
     pub fn hint(&self) -> &str {
         match self {

@@ -1,4 +1,4 @@
-//! JetStream's API over plain TCP: a client library would hide what the tests have to check.
+//! JetStream's API over plain TCP: a client library would hide details that the tests check.
 
 use std::io;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// How long one answer may take.
+/// The longest wait for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connects, logs in if the server has users, subscribes to a fresh inbox and sends the protocol

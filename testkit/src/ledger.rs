@@ -24,7 +24,7 @@ struct Asked {
     certain: bool,
 }
 
-/// One message on a target.
+/// A message on a target.
 #[derive(Debug, Clone)]
 pub struct Arrival {
     /// The position in the target's log.
@@ -163,8 +163,8 @@ impl Ledger {
         self.sound_where(&HashSet::new())
     }
 
-    /// As [`Ledger::sound`], for ids that a frozen process held: after it resumes it sends what it
-    /// had begun, behind the attempts of others. The order of their attempts is free, and no
+    /// As [`Ledger::sound`], for ids that a frozen process held: after it resumes, the process sends the
+    /// attempts that it had begun, behind the attempts of others. The order of their attempts is free, and no
     /// attempt occurs twice.
     #[track_caller]
     pub fn sound_where(&self, stopped: &HashSet<String>) -> BTreeMap<String, usize> {

@@ -1,4 +1,4 @@
-//! What the tests and the laboratory of Dwell share. Not shipped.
+//! The parts that the tests and the laboratory of Dwell share. Not shipped.
 //!
 //! - [`jetstream`]: the API of JetStream over plain TCP.
 //! - [`ledger`]: the requests that were sent, the messages that arrived, and the differences.

@@ -71,7 +71,7 @@ pub enum ServerError {
     /// The program did not start.
     #[error("cannot start {}: {error}", program.display())]
     Spawn {
-        /// Its path.
+        /// The path of the program.
         program: PathBuf,
         /// The error of the operating system.
         error: io::Error,
@@ -79,9 +79,9 @@ pub enum ServerError {
     /// The process ended before it was ready, and not because of a taken port.
     #[error("{program} on port {port} ended before it was ready ({status}); its last words: {log}")]
     Ended {
-        /// Its name.
+        /// The name of the program.
         program: &'static str,
-        /// Its port.
+        /// The port of the server.
         port: u16,
         /// The exit status.
         status: std::process::ExitStatus,
@@ -91,9 +91,9 @@ pub enum ServerError {
     /// The process did not start or end in time.
     #[error("{program} on port {port} {what} within {} s; its last words: {log}", TIMEOUT.as_secs())]
     Late {
-        /// Its name.
+        /// The name of the program.
         program: &'static str,
-        /// Its port.
+        /// The port of the server.
         port: u16,
         /// `was not ready`, `did not end`
         what: &'static str,
@@ -103,15 +103,15 @@ pub enum ServerError {
     /// The operation needs a running server.
     #[error("{program} on port {port} is not running")]
     NotRunning {
-        /// Its name.
+        /// The name of the program.
         program: &'static str,
-        /// Its port.
+        /// The port of the server.
         port: u16,
     },
     /// A folder, a file or a port is not available.
     #[error("cannot prepare {what}: {error}")]
     Prepare {
-        /// Which one.
+        /// The folder, the file or the port.
         what: String,
         /// The error of the operating system.
         error: io::Error,

@@ -1,4 +1,4 @@
-//! What a client fetches jobs by: the pops of this process, and one connection for wake-ups.
+//! The pops of a client, and one connection for wake-ups.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -18,7 +18,7 @@ const MAX_POP_BYTES: usize = 8 << 20;
 /// The longest wait of one pop.
 const MAX_POP_WAIT: Duration = Duration::from_secs(60);
 
-/// What a consumer asks for: which queues, how many jobs, how long it waits and holds.
+/// The request of a consumer: the queues, the number of jobs, the wait, and the span of the leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pop {
     queues: Vec<String>,
@@ -39,13 +39,13 @@ pub struct Fetched {
 }
 
 impl Pop {
-    /// One job of this queue, without a wait, under the job's TTR.
+    /// Asks for one job of this queue, without a wait, under the job's TTR.
     #[must_use]
     pub fn from_queue(queue: impl Into<String>) -> Self {
         Pop { queues: vec![queue.into()], max: 1, wait: Duration::ZERO, ttr: None }
     }
 
-    /// Asks this queue for what those before it could not fill.
+    /// Asks this queue for the jobs that the queues before it lack.
     #[must_use]
     pub fn or_queue(mut self, queue: impl Into<String>) -> Self {
         self.queues.push(queue.into());
@@ -59,14 +59,14 @@ impl Pop {
         self
     }
 
-    /// How long to wait for the first job, at most 60 s.
+    /// The wait for the first job, at most 60 s.
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait.min(MAX_POP_WAIT);
         self
     }
 
-    /// How long the leases last, whatever the TTR of each job says.
+    /// The span of the leases, in place of the TTR of each job.
     #[must_use]
     pub fn ttr(mut self, ttr: Duration) -> Self {
         self.ttr = Some(ttr);
@@ -86,8 +86,8 @@ impl Pop {
 }
 
 impl Client {
-    /// Fetches due jobs, each under a lease of its own. Empty where nothing was due within the wait.
-    /// Dropping this future gives back what it fetched.
+    /// Fetches due jobs, each under a lease of its own. Empty if no job was due within the wait. Dropping
+    /// this future gives the fetched jobs back.
     ///
     /// # Errors
     /// [`Class::Other`] where a queue's name cannot be used. Any other class where Redis does not
@@ -106,7 +106,7 @@ impl Client {
     /// over or another's, `Fired` where the job was finished before, `NotFound`.
     ///
     /// # Errors
-    /// As [`act`](Client::act). The word may have been carried out: say it again.
+    /// As [`act`](Client::act). The call may have been carried out: repeat it.
     pub async fn finish_lease(&self, id: &JobId, lease: &Lease) -> Result<Acknowledged, StoreError> {
         self.say(id, lease, LeaseAction::Finish).await
     }
@@ -145,7 +145,7 @@ impl Client {
         self.fetching.consumers.acknowledge(&[action]).await.pop().unwrap_or_else(none)
     }
 
-    /// The same with the next wait of this client where the job has no retry array.
+    /// The same job with the next wait of this client where the job has no retry array.
     pub(crate) fn with_wait(&self, mut popped: Popped) -> Popped {
         let job = &popped.record.job;
         if job.retry.is_none() && job.tries.is_none() {
@@ -177,19 +177,19 @@ impl Fetched {
         &self.popped.lease
     }
 
-    /// Which hand-out of the job this is, from 1.
+    /// The number of this hand-out of the job, from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.popped.state.attempt
     }
 
-    /// When the job was due in its schedule, epoch ms; the same over its retries.
+    /// The due time of the job in its schedule, epoch ms; its retries do not change it.
     #[must_use]
     pub fn due_ms(&self) -> i64 {
         self.popped.due_ms()
     }
 
-    /// Until when the job is held, epoch ms by Redis's clock.
+    /// The end of the lease, epoch ms by Redis's clock.
     #[must_use]
     pub fn deadline_ms(&self) -> i64 {
         self.popped.deadline_ms
@@ -246,7 +246,7 @@ impl std::fmt::Debug for Fetched {
     }
 }
 
-/// Refuses what is no name of a queue.
+/// Refuses a text that is no name of a queue.
 pub(crate) fn refuse_invalid_queue(queue: &str) -> Result<(), StoreError> {
     if is_queue_name(queue) {
         return Ok(());
@@ -255,12 +255,12 @@ pub(crate) fn refuse_invalid_queue(queue: &str) -> Result<(), StoreError> {
         .hint("write 1 to 255 letters, digits, . _ and -"))
 }
 
-/// A failed attempt under this lease.
+/// The lease action for a failed attempt.
 pub(crate) fn fail(lease: &Lease, wait: Option<Duration>, error: &str) -> LeaseAction {
     LeaseAction::Fail { wait_ms: lease.wait_ms.map(|next| wait.map_or(next, whole_ms)), error: error.to_owned() }
 }
 
-/// A lease that lasts longer.
+/// The lease action that prolongs a lease.
 pub(crate) fn touch(lease: &Lease, ttr: Option<Duration>) -> LeaseAction {
     LeaseAction::Touch { ttr_ms: ttr.map_or(lease.ttr_ms.into(), whole_ms) }
 }

@@ -1,5 +1,5 @@
-//! What the client does about brokers that it read long ago, about a namespace that Redis lost, and
-//! about a call that comes too late. On a private Redis.
+//! The client with an outdated list of brokers, with a namespace that Redis lost, and with a call that comes
+//! too late. On a private Redis.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -12,10 +12,10 @@ use crate::store::client::RedisClient;
 use crate::store::reader::lookup::Place;
 use crate::store::scripts::Name;
 
-/// Not within the life of a test.
+/// A due time outside the life of a test.
 const FAR: Due = Due::At(4_000_000_000_000);
 
-/// The calls that Redis carried out, and the classes of those that failed.
+/// The calls that Redis carried out, and the classes of the failed calls.
 #[derive(Default)]
 struct Calls(Mutex<(Vec<Name>, Vec<Class>)>);
 
@@ -45,7 +45,7 @@ impl Fixture {
         Fixture { _server: server, config, client, calls }
     }
 
-    /// As if the client had read the brokers as long ago as it trusts them.
+    /// Makes the list of brokers as old as [`BROKERS_TTL`].
     fn age_brokers(&self) {
         *self.client.brokers_read.lock() = clock::now().checked_sub(BROKERS_TTL).unwrap();
     }
@@ -73,7 +73,7 @@ async fn a_read_of_a_lost_namespace_is_an_error_and_creates_nothing() {
     }
     assert_eq!(fixture.redis("DBSIZE").await, redis::Value::Int(0));
 
-    // Who stores a job creates the namespace again, so that the job can be read.
+    // A call that stores a job creates the namespace again, so that the job can be read.
     let next = schedule("main");
     client.schedule(&next).await.unwrap();
     fixture.age_brokers();
@@ -113,7 +113,7 @@ async fn a_call_that_came_too_late_by_an_old_clock_is_sent_once_more() {
     let job = schedule("main");
     client.schedule(&job).await.unwrap();
     *fixture.calls.0.lock() = <(Vec<Name>, Vec<Class>)>::default();
-    // As after a machine has slept: its monotonic clock stood still.
+    // The state after a machine has slept: its monotonic clock stood still.
     let stands_still = || client.store.saw_clock(client.store.now_us() - 60_000_000);
     stands_still();
     assert_eq!(client.reschedule(&job.id, Due::At(4_000_000_000_001)).await.unwrap(), Verdict::Rescheduled);

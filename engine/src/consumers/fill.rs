@@ -13,13 +13,13 @@ use crate::store::queue::pop::{PopLimits, Popped};
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::record::Nonce;
 
-/// How long a bucket is left alone whose head cannot be read, µs.
+/// The pause of a bucket whose head cannot be read, µs.
 const BLOCKED_RETRY_US: i64 = 1_000_000;
-/// The most queues of which a process remembers the first jobs between pops, besides those that are
-/// waited for.
+/// The most queues of which a process remembers the first jobs between pops, besides the queues with a
+/// waiting pop.
 const MAX_REMEMBERED_QUEUES: usize = 1024;
 
-/// What one call gave; `None`: the queue is paused.
+/// The jobs that one call popped; `None`: the queue is paused.
 type FromBucket = Result<Option<PoppedJobs>, StoreError>;
 
 /// The calls of one pop of one queue.
@@ -34,20 +34,22 @@ struct Calls {
 }
 
 impl Consumers {
-    /// The first half of a [`pop`](Consumers::pop): pops what is due now, the queues in their order.
+    /// The first half of a [`pop`](Consumers::pop): pops the jobs that are due now, the queues in their
+    /// order.
     ///
     /// # Errors
-    /// As of a pop.
+    /// As [`pop`](Consumers::pop).
     pub async fn pop_now(&self, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
         let jobs = self.pop_more(PoppedJobs::none(self), asked).await?;
-        // Who waits has time until there is room.
+        // A pop that waits has time until there is room.
         if asked.wait.is_zero() {
             jobs.check_memory()?;
         }
         Ok(jobs)
     }
 
-    /// Adds what is due now, the queues in their order. With jobs already, a failure is another pop's.
+    /// Adds the jobs that are due now, the queues in their order. A failure after the first job does not fail
+    /// this pop.
     async fn pop_more(&self, mut jobs: PoppedJobs, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
         for queue in asked.queues.iter() {
             if !jobs.has_room(asked) {
@@ -55,7 +57,7 @@ impl Consumers {
             }
             match self.fill(&mut jobs, asked, queue).await {
                 Err(error) if jobs.is_empty() => return Err(error),
-                // What was popped before is handed out.
+                // The jobs popped before are handed out.
                 Err(_) => break,
                 Ok(()) => {}
             }
@@ -63,12 +65,12 @@ impl Consumers {
         Ok(jobs)
     }
 
-    /// Pops from the bucket that was granted, and then what else is due.
+    /// Pops from the granted bucket, and then the other due jobs.
     pub(super) async fn pop_granted(&self, asked: &PopRequest, call: Call) -> Result<PoppedJobs, StoreError> {
         let (mut jobs, mut calls) = (PoppedJobs::none(self), Calls::default());
         self.make(call, &mut jobs, asked, &mut calls).await;
         match calls.failed {
-            // The others are waited for again.
+            // The pop waits for the other masters again.
             Some(error) if !(self.inner.store.is_cluster() && error.class != Class::Script) => Err(error),
             // The rest of a larger batch.
             _ if !jobs.is_empty() && jobs.has_room(asked) => self.pop_more(jobs, asked).await,
@@ -76,8 +78,8 @@ impl Consumers {
         }
     }
 
-    /// Adds what is due in this queue. A master of a cluster that does not answer is left out. An error
-    /// if none answers, or if the only due jobs are in a damaged bucket.
+    /// Adds the due jobs of this queue. A master of a cluster that does not answer is left out. An error if
+    /// none answers, or if the only due jobs are in a damaged bucket.
     async fn fill(&self, jobs: &mut PoppedJobs, asked: &PopRequest, queue: &str) -> Result<(), StoreError> {
         let (watch, came, is_cluster) = (self.watch(queue, MAX_REMEMBERED_QUEUES), clock::now(), self.inner.store.is_cluster());
         let (mut calls, mut has_looked) = (Calls::default(), false);
@@ -112,7 +114,7 @@ impl Consumers {
         }
     }
 
-    /// Makes one call and adds what it gave. False if the queue is paused.
+    /// Makes one call and adds the jobs that it popped. False if the queue is paused.
     async fn make(&self, call: Call, jobs: &mut PoppedJobs, asked: &PopRequest, calls: &mut Calls) -> bool {
         let left = asked.max_bytes.saturating_sub(jobs.bytes());
         let limits = PopLimits {
@@ -122,8 +124,8 @@ impl Consumers {
             most_bytes: left.min(CALL_BYTES),
             room: (!jobs.is_empty()).then_some(left),
         };
-        // A task of its own: if the consumer goes away meanwhile, or gets jobs of another master before,
-        // its end gives the jobs back.
+        // The call has a task of its own: if the consumer goes away, or gets jobs of another master first,
+        // the end of the task gives the jobs back.
         let consumers = self.clone();
         let mut task = tokio::spawn(async move { consumers.pop_bucket(call, limits).await });
         let answer = if self.inner.store.is_cluster() {
@@ -149,7 +151,7 @@ impl Consumers {
         }
     }
 
-    /// One call.
+    /// Makes one call.
     async fn pop_bucket(&self, call: Call, limits: PopLimits) -> FromBucket {
         let (nonce, bucket, queue): (Nonce, _, _) = (rand::random(), call.bucket, call.queue());
         let popped = match self.inner.store.queue.pop(nonce, bucket, queue, limits).await {
@@ -209,16 +211,16 @@ impl Consumers {
     }
 }
 
-/// What the task of a call gave.
+/// The result of the task of a call.
 fn ended(answer: Result<FromBucket, tokio::task::JoinError>) -> FromBucket {
     answer.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "the process ended during a pop")))
 }
 
 impl LateRules {
-    /// What to do with a job instead of handing it out.
+    /// The lease action that removes an ended or late job; `None`: the job is handed out.
     fn word(&self, popped: &Popped, now_us: i64) -> Option<LeaseAction> {
         let job = &popped.record.job;
-        // Without a trace: the consumer said how long the job is of use.
+        // The job leaves without a trace: the time that its producer set for it is over.
         if job.ends_ms.is_some_and(|ms| ms.saturating_mul(1000) <= now_us) {
             return Some(LeaseAction::Drop);
         }

@@ -27,15 +27,15 @@ pub struct PoppedJobs {
     consumers: Consumers,
     /// The calls that handed the jobs out, each with the number of its jobs.
     calls: Vec<Call>,
-    /// The next job is too large for what is left of the bytes.
+    /// The next job is too large for the bytes left.
     is_full: bool,
-    /// What the memory for all popped jobs lacked for the next jobs, bytes.
+    /// The memory that the next jobs lacked, bytes.
     missing: usize,
-    /// Of that memory.
+    /// The share of these jobs of the memory for all popped jobs.
     share: Option<Share>,
 }
 
-/// What a job takes in memory besides its body and its headers.
+/// The memory of a job besides its body and its headers, bytes.
 const JOB_OVERHEAD_BYTES: usize = 512;
 
 struct Call {
@@ -46,9 +46,9 @@ struct Call {
 }
 
 impl Consumers {
-    /// Bounds the memory of popped jobs until they are sent, together with what else is in this budget.
+    /// Bounds the memory of popped jobs until they are sent, together with the other shares of this budget.
     pub fn share(&self, budget: &Budget) {
-        // The first one holds.
+        // The first budget stays.
         let _ = self.inner.budget.set(budget.clone());
     }
 }
@@ -80,8 +80,8 @@ impl PoppedJobs {
         }
     }
 
-    /// Takes what the jobs need of the memory, or says how much that is. A job that is larger than all of it
-    /// takes all of it.
+    /// Takes the memory that the jobs need, or answers its size, bytes. A job larger than the whole memory
+    /// takes the whole memory.
     fn hold(&mut self) -> Result<(), usize> {
         let Some(budget) = self.consumers.inner.budget.get() else { return Ok(()) };
         let of_job = |popped: &Popped| popped.record.job.body.len() + popped.record.job.headers.footprint() + JOB_OVERHEAD_BYTES;
@@ -95,25 +95,25 @@ impl PoppedJobs {
     /// Nothing was popped, for want of memory alone.
     ///
     /// # Errors
-    /// That.
+    /// [`Class::Memory`](crate::store::error::Class) if no job was popped for want of memory alone.
     pub(super) fn check_memory(&self) -> Result<(), StoreError> {
         if self.is_empty() && self.missing > 0 { Err(StoreError::new(Class::Memory, UsedUp.to_string())) } else { Ok(()) }
     }
 
-    /// After a pop whose jobs had no room: waits until others gave that much memory back.
+    /// After a pop whose jobs had no room: waits until others have given that much memory back.
     pub(super) async fn until_room(&self, until: Instant) {
         let inner = &self.consumers.inner;
         let Some(budget) = inner.budget.get().filter(|_| self.missing > 0) else { return };
         let room = async {
             while budget.take(self.missing).await.is_err() {}
-            // Who else waits has its turn.
+            // The other waiting pops have their turn.
             clock::sleep(MEMORY_RETRY_DELAY).await;
         };
         let until = until.saturating_duration_since(clock::now());
         let _ = inner.stop.run_until_cancelled(clock::timeout(until, room)).await;
     }
 
-    /// The next job is too large for what is left of the bytes: the answer is full.
+    /// Marks the answer as full: the next job is too large for the bytes left.
     pub(super) fn close(&mut self) {
         self.is_full = true;
     }
@@ -126,7 +126,7 @@ impl PoppedJobs {
         self.jobs.len() < asked.max && !self.is_full && (self.jobs.is_empty() || self.bytes < asked.max_bytes)
     }
 
-    /// The jobs have reached their consumer: they are its own until their leases end.
+    /// Hands the jobs to their consumer, which has them until their leases end.
     #[must_use]
     pub fn sent(mut self) -> Vec<Popped> {
         self.calls.clear();

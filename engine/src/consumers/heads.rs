@@ -1,5 +1,5 @@
-//! When the first job of each bucket of one queue is due, as far as this process knows: by the answers
-//! of its pops, by wake-ups, and by looks at Redis.
+//! The due time of the first job of each bucket of one queue, as far as this process knows: by the answers of
+//! its pops, by wake-ups, and by looks at Redis.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) struct Heads {
     buckets: Vec<Head>,
     /// The buckets are on several masters.
     is_cluster: bool,
-    /// The bucket that was taken from last: among equals the next one comes first.
+    /// The bucket of the last pop: among equals the next one comes first.
     last: usize,
     /// Due times are in µs from then on by the clock of this process, from how far ahead they are by the
     /// clock of their master: masters need not agree on the time.
@@ -26,17 +26,18 @@ pub(super) struct Heads {
 
 #[derive(Debug, Clone, Default)]
 struct Head {
-    /// When the first job is due; `None` if no job is known.
+    /// The due time of the first job; `None` if no job is known.
     due_us: Option<i64>,
-    /// How far apart the due times of the jobs that were taken were, µs; `None` before the first.
+    /// The running average of the distance between the due times of popped jobs, µs; `None` before the first.
     step_us: Option<i64>,
     /// The pops that have no answer yet, and the jobs that they ask for.
     out: (usize, usize),
-    /// Since when none of these has been answered.
+    /// The time since which none of these pops has been answered.
     asked: Option<Instant>,
     /// The newest call whose answer is known.
     told: u64,
-    /// The last wake-up: the newest call by then, which may not have met the job, and when the job is due.
+    /// The last wake-up: the newest call by then, which may not have met the job, and the due time of the
+    /// job.
     woken: Option<(u64, i64)>,
     /// A look at this bucket has no answer yet.
     is_looked_at: bool,
@@ -47,13 +48,13 @@ struct Head {
 }
 
 impl Head {
-    /// A call that began as the number `call` found the first job due then.
+    /// Notes the due time of the first job that the call with number `call` found.
     fn tell(&mut self, call: u64, due_us: Option<i64>) {
         if call < self.told {
             return;
         }
         self.told = call;
-        // A job that a wake-up told of may have come after the call.
+        // The job of a wake-up may have come after the call.
         let woken = self.woken.filter(|(at, _)| *at >= call).map(|(_, us)| us);
         self.due_us = due_us.into_iter().chain(woken).min();
     }
@@ -71,13 +72,13 @@ impl Heads {
         i64::try_from(elapsed).unwrap_or(i64::MAX).saturating_add(ahead_us)
     }
 
-    /// The bucket whose first job is the oldest of those that are due. Each pop on its way is expected to
-    /// take what it asks for, so that pops beside each other spread. `is_alone`: of the buckets without a
-    /// pop on its way.
+    /// The bucket with the oldest due first job. Each pop on its way is expected to take as many jobs as it
+    /// asks for, so that pops beside each other spread. `is_alone`: of the buckets without a pop on its way.
     pub(super) fn oldest(&self, now: Instant, is_alone: bool) -> Option<u16> {
         let (now_us, silent, count) = (self.us(now, 0), self.silent(now), self.buckets.len());
         let is_due = |us: &i64| *us <= now_us;
-        // If jobs are spread evenly, they are as far apart in a bucket as first jobs are from the oldest.
+        // With evenly spread jobs, the jobs of one bucket are as far apart as the first jobs are from the
+        // oldest.
         let dues = || self.buckets.iter().filter_map(|head| head.due_us.filter(is_due));
         let first_us = dues().min()?;
         let apart_us =
@@ -95,7 +96,7 @@ impl Heads {
         u16::try_from(at).ok()
     }
 
-    /// When the next bucket without a pop on its way has a due job.
+    /// The time at which the next bucket without a pop on its way has a due job.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let silent = self.silent(now);
         let idle = self.buckets.iter().filter(|head| head.out.0 == 0 && !silent.contains(&head.home));
@@ -112,7 +113,7 @@ impl Heads {
         self.buckets.iter().filter(is_silent).map(|head| head.home).collect()
     }
 
-    /// A pop of this bucket begins. Returns its number.
+    /// Notes that a pop of this bucket begins. Returns the number of the pop.
     pub(super) fn pop_begins(&mut self, bucket: u16, jobs: usize, now: Instant) -> u64 {
         self.calls += 1;
         let at = usize::from(bucket);
@@ -150,7 +151,7 @@ impl Heads {
         self.buckets.iter_mut().filter(|head| head.home == home).for_each(|head| head.is_away = true);
     }
 
-    /// A pop met a paused queue: a later look or wake-up says what it has.
+    /// A pop met a paused queue: a later look or wake-up finds its jobs.
     pub(super) fn is_paused(&mut self, call: u64) {
         self.buckets.iter_mut().for_each(|head| head.tell(call, None));
     }
@@ -162,13 +163,14 @@ impl Heads {
         if head.due_us.is_none_or(|us| due_us < us) {
             head.due_us = Some(due_us);
         }
-        // Of several, the earliest that an answer may have missed.
+        // Of several wake-ups, the earliest that an answer may have missed counts.
         let earlier = head.woken.filter(|(at, _)| *at > head.told).map_or(due_us, |(_, us)| us.min(due_us));
         head.woken = Some((call, earlier));
     }
 
-    /// A look begins: its number, and the buckets to look at, those of masters that answer and the others.
-    /// A bucket whose last look has no answer yet is left out. `homes`: the number of each bucket's master.
+    /// Begins a look. Returns its number, and the buckets to look at: the buckets of masters that answer, and
+    /// the others. A bucket whose last look has no answer yet is left out. `homes`: the number of each
+    /// bucket's master.
     pub(super) fn look_begins(&mut self, homes: Option<Vec<usize>>, now: Instant) -> (u64, [Vec<u16>; 2]) {
         for (head, home) in self.buckets.iter_mut().zip(homes.into_iter().flatten()) {
             head.home = home;

@@ -1,4 +1,4 @@
-//! Pops, words on leases and counts, on a private Redis.
+//! Pops, lease actions and counts, on a private Redis.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod memory;
@@ -56,7 +56,7 @@ impl Fixture {
         self.consumers.pop(&request(max, wait)).await.unwrap()
     }
 
-    /// One job, which the consumer keeps.
+    /// Pops one job, which the consumer keeps.
     async fn take(&self) -> Popped {
         let mut jobs = self.pop(1, Duration::ZERO).await.sent();
         assert_eq!(jobs.len(), 1);
@@ -76,7 +76,7 @@ impl Fixture {
         self.store.queue.act(&Act::new(action, id.parse().unwrap()), &[]).await.unwrap().verdict
     }
 
-    /// scheduled, ready, reserved, dead.
+    /// The counts of scheduled, ready, reserved and dead jobs.
     async fn counts(&self) -> [u64; 4] {
         let counts = self.store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap().remove(0);
         let QueueCounts { scheduled, ready, reserved, dead, .. } = counts;
@@ -102,7 +102,7 @@ async fn a_job_that_cannot_be_read_dies_among_the_dead_of_its_queue() {
     let mut raw = redis::Client::open(fixture.server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
     let jobs = fixture.store.keys().jobs(bucket);
     let mut record: Vec<u8> = redis::cmd("HGET").arg(jobs).arg("x").query_async(&mut raw).await.unwrap();
-    // Into the metadata.
+    // The cut is in the metadata.
     record.truncate(60);
     redis::cmd("HSET").arg(jobs).arg("x").arg(record).exec_async(&mut raw).await.unwrap();
     let broken = loop {
@@ -114,7 +114,8 @@ async fn a_job_that_cannot_be_read_dies_among_the_dead_of_its_queue() {
     assert_eq!(broken.queue.as_deref(), Some(QUEUE));
     let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why.clone() };
     assert_eq!(fixture.store.queue.bury_of(bucket, broken.queue.as_deref(), &[bury]).await.unwrap(), [SettleResult::Settled]);
-    // Among those of the brokers, no action would find it, and the sweep would remove a later job of its id.
+    // In the set of the brokers' dead jobs, no action would find the job, and the sweep would remove a later
+    // job of the id.
     assert_eq!((fixture.counts().await, fixture.act(Action::Fire, "x").await), ([0, 0, 0, 1], Verdict::Dead));
     fixture.add("x", FAR).await;
     assert_eq!(fixture.counts().await, [1, 0, 0, 0]);
@@ -136,7 +137,7 @@ async fn a_due_job_is_fetched_once_and_finished() {
     assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Finished);
     assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Fired);
     assert_eq!((fixture.counts().await, fixture.act(Action::Cancel, "now").await), ([1, 0, 0, 0], Verdict::Fired));
-    // A later job of the id is another one.
+    // A later job with the same id is another job.
     fixture.add("now", Due::In(0)).await;
     assert_eq!(fixture.verdict(&job, LeaseAction::Finish).await, LeaseVerdict::Stale);
     assert_eq!(fixture.take().await.state.attempt, 1);
@@ -280,7 +281,7 @@ async fn an_answer_has_more_bytes_than_asked_for_only_in_a_single_job() {
     assert_eq!((two.len(), fixture.counts().await), (2, [0, 1, 2, 0]));
     let one = pop(1, Duration::ZERO).await;
     assert_eq!(one.iter().chain(&two).map(|job| job.state.attempt).collect::<Vec<_>>(), [1, 1, 1]);
-    // The same of a pop that waited.
+    // The same holds for a pop that waited.
     for id in ["d", "e", "f"] {
         add(id, Due::In(300)).await;
     }

@@ -25,10 +25,10 @@ pub(super) struct Shared {
 /// The answer to a waiting pop.
 #[derive(Default)]
 enum Place {
-    /// None yet.
+    /// No answer yet.
     #[default]
     Open,
-    /// Not taken yet.
+    /// A grant that the pop has not taken yet.
     Granted(Result<Call, StoreError>),
     /// Taken: the pop waits no more.
     Taken,
@@ -39,7 +39,7 @@ impl Waiter {
         Arc::downgrade(&self.shared)
     }
 
-    /// What was granted already: a grant that came at the end of the wait counts.
+    /// The grant, if there is one: a grant at the end of the wait counts.
     pub(super) fn take(&self) -> Option<Result<Call, StoreError>> {
         let mut place = self.shared.place.lock();
         if matches!(*place, Place::Open) {

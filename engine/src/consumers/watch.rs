@@ -20,11 +20,11 @@ const FLOOR_POLL_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_SETS_PER_SECOND: usize = 2000;
 /// The longest time between two looks at a queue that pops wait for, however many there are.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
-/// How long a watch without a waiting pop goes on, so that pops that follow each other share it.
+/// The life of a watch without a waiting pop, so that pops that follow each other share the watch.
 const IDLE_WATCH_TTL: Duration = Duration::from_secs(2);
 
-/// What this process knows of one queue, and the pops that wait for it. Runs while the queue is popped
-/// from.
+/// The first jobs of one queue as this process knows them, and the pops that wait for the queue. Runs while
+/// the queue is popped from.
 pub(super) struct Watch {
     pub(super) queue: String,
     state: Mutex<State>,
@@ -36,9 +36,9 @@ pub(super) struct Watch {
 struct State {
     heads: Heads,
     waiting: VecDeque<Weak<Shared>>,
-    /// When the queue was popped from last.
+    /// The time of the last pop from the queue.
     used: Instant,
-    /// Look at all buckets then; `None`: now.
+    /// The time of the next look at all buckets; `None`: now.
     look_at: Option<Instant>,
     is_over: bool,
 }
@@ -49,7 +49,7 @@ impl State {
     }
 }
 
-/// A look that is over.
+/// A completed look.
 struct Looked {
     began: Instant,
     ended: Instant,
@@ -203,12 +203,13 @@ impl Watch {
     /// answered.
     pub(super) async fn look_since(self: &Arc<Self>, consumers: &Consumers, since: Instant) -> Result<(), StoreError> {
         let mut last = self.looking.clone().lock_owned().await;
-        // A failure that ended meanwhile is this one's: else the last of many would wait for as many.
+        // A look that failed meanwhile gives this one its error: else the last of many would wait for as many
+        // looks.
         if let Some(looked) = last.as_ref().filter(|looked| looked.began >= since || looked.result.is_err() && looked.ended >= since) {
             return looked.result.clone();
         }
         let (watch, consumers) = (self.clone(), consumers.clone());
-        // A task: a pop whose client goes away must not leave a look behind that nobody waits for.
+        // The look has a task of its own: a pop whose client goes away must not drop the look.
         let looking = tokio::spawn(async move {
             let began = clock::now();
             let result = watch.look(&consumers).await;
@@ -269,7 +270,7 @@ impl Watch {
         let now = clock::now();
         let mut state = self.state.lock();
         while let Some(bucket) = state.heads.oldest(now, true) {
-            // One that another queue served, or whose consumer went away, does not wait any more.
+            // A pop that another queue served, or whose consumer went away, does not wait any more.
             let Some(waiter) = std::iter::from_fn(|| state.waiting.pop_front()).find_map(|waiter| waiter.upgrade()) else { break };
             let number = state.heads.pop_begins(bucket, 1, now);
             let call = Call { bucket, watch: self.clone(), number, jobs: 1 };
@@ -284,7 +285,7 @@ impl Watch {
 }
 
 impl Consumers {
-    /// How often each queue is looked at.
+    /// The interval between two looks at each queue.
     fn floor_poll(&self) -> Duration {
         let sets = self.inner.watches.lock().len() * usize::from(self.inner.store.keys().buckets());
         Duration::from_secs(1).mul_f64(sets as f64 / MAX_SETS_PER_SECOND as f64).clamp(FLOOR_POLL_INTERVAL, MAX_POLL_INTERVAL)

@@ -1,9 +1,9 @@
-//! When a job is due, who confirms it, and what happens where it is late or its id exists.
+//! The due time of a job, the side that confirms an attempt, and the rules for late jobs and existing ids.
 
 use serde::{Deserialize, Serialize};
 
-/// When a job is due: at a time, after a delay from receipt by Redis's clock, or at the earlier of
-/// the two.
+/// The due time of a job: at a time, after a delay from receipt by Redis's clock, or at the earlier of the
+/// two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// Epoch ms.
@@ -21,7 +21,7 @@ pub enum Due {
     },
 }
 
-/// Who confirms an attempt.
+/// The side that confirms an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema, utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -33,7 +33,7 @@ pub enum Confirm {
     Consumer,
 }
 
-/// What happens to a job that is overdue by more than `max_late` at its first attempt.
+/// The fate of a job that is overdue by more than `max_late` at its first attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -47,8 +47,8 @@ pub enum Late {
     Dead,
 }
 
-/// What follows a lease that ran out: the consumer of a queue neither finished nor failed the job.
-/// The step in the retry array moves either way.
+/// The next step of a job of a queue after its lease expired: the consumer neither finished nor failed the
+/// job. The step in the retry array moves either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -60,7 +60,7 @@ pub enum OnTimeout {
     Retry,
 }
 
-/// What happens to a schedule whose id exists.
+/// The rule for a schedule whose id exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conflict {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why a job is dead: the words of `delayed-dead-reason` and `dwell_dead_total{reason}`.
+/// The reason why a job is dead: the words of `delayed-dead-reason` and `dwell_dead_total{reason}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeadReason {

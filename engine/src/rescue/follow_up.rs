@@ -1,4 +1,4 @@
-//! Decides what becomes of a job whose lease ended without a settlement. Pure.
+//! Decides the next step of a job whose lease ended without a settlement. Pure.
 
 use crate::job::{DeadReason, OnTimeout};
 use crate::retry::{self, MAX_CRASHES, Next};
@@ -8,20 +8,21 @@ use crate::store::queue::settle::{Bury, ClaimToken, Release, Retry};
 /// The last error of a job after a time-out.
 pub(super) const TIMEOUT_ERROR: &str = "the consumer did not finish it within the ttr";
 
-/// What becomes of the job.
+/// The next step of the job.
 #[derive(Debug)]
 pub(super) enum FollowUp {
-    /// It is due again, at the same step.
+    /// The job is due again, at the same step.
     Release(Release),
-    /// It is due at its next step, or dies on the way to the dead letters.
+    /// The job is due at its next step, or dies on the way to the dead letters.
     Retry(Retry),
-    /// It is dead at once.
+    /// The job is dead at once.
     Bury(Bury),
-    /// It is over by its own end.
+    /// The job is over by its own end.
     End(ClaimToken),
 }
 
-/// What follows the end of this lease. `default_retry`: the waits of jobs without a retry array, ms.
+/// The next step of the job after the end of this lease. `default_retry`: the waits of jobs without a retry
+/// array, ms.
 pub(super) fn follow_up(lease: &ClaimedJob, default_retry: &[u64], now_ms: i64) -> FollowUp {
     if lease.record.job.ends_ms.is_some_and(|ms| ms <= now_ms) {
         return FollowUp::End(lease.token());

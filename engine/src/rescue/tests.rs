@@ -220,7 +220,7 @@ async fn leases_without_sense_hold_up_no_other() {
     let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
     assert_eq!(store.queue.pop(rand::random(), CROWDED_BUCKET, QUEUE, limits).await.unwrap().jobs.len(), 1);
     let mut raw = redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
-    // More than one call looks at: too short, or without a job.
+    // Broken claims, more than one call looks at: their bits are too short, or their text has no job.
     let claimed = store.keys().claim_deadlines(CROWDED_BUCKET);
     let key = |name: &str| claimed.replace(":claim_deadlines", name);
     for n in 0..80 {

@@ -1,8 +1,8 @@
-//! What maintains a namespace.
+//! The maintenance of a namespace.
 //!
-//! - [`sweep`]: forgets what is past its retention.
+//! - [`sweep`]: removes entries past their retention.
 //! - [`transfer`]: moves jobs from one broker to another.
-//! - [`fsck`]: finds and repairs damage; [`preflight`]: what a start would find.
+//! - [`fsck`]: finds and repairs damage; [`preflight`]: the checks of a start.
 //! - [`queues`]: pauses and purges a queue, and forgets empty ones.
 //! - `bare_set`: for measurements.
 

@@ -1,7 +1,7 @@
 //! A Redis client for each mode: one server, or every master of a cluster.
 //!
-//! - `login`: the secrets and their files; `endpoint`: the addresses of the settings; `connection`: one connection to one server;
-//!   `cluster`: which master has which slots.
+//! - `login`: the secrets and their files; `endpoint`: the addresses of the settings; `connection`: one
+//!   connection to one server; `cluster`: the slots of each master.
 //!
 //! The client repeats a call only when a cluster master says that it did not run the call. A
 //! pipeline is repeated as a whole if a moved slot stopped any part of it, so the calls before that
@@ -28,7 +28,7 @@ use super::error::{Class, StoreError};
 use crate::clock;
 use crate::config::{Redis, RedisMode};
 
-/// How often one call follows moved slots; each time the client learns at least one more.
+/// The most moved slots that one call follows; each time the client learns at least one more.
 const MAX_MOVES: u32 = 8;
 /// Nodes inform each other of a move within ms. A repeated redirect waits for that, longer each
 /// time.
@@ -44,7 +44,7 @@ enum Route {
     Cluster(Arc<Cluster>),
 }
 
-/// Which master had which slots when the cluster last answered.
+/// The masters by slot when the cluster last answered.
 #[derive(Clone)]
 pub struct SlotLayout(Arc<SlotMap>);
 
@@ -66,7 +66,7 @@ impl std::fmt::Debug for SlotLayout {
     }
 }
 
-/// How often one call has followed moved slots.
+/// The number of moved slots that one call has followed.
 #[derive(Debug, Default)]
 pub(super) struct Redirects(u32);
 
@@ -144,7 +144,7 @@ impl RedisClient {
         }
     }
 
-    /// One client per master; without a cluster, this client.
+    /// The clients, one per master; without a cluster, this client.
     pub async fn masters(&self) -> Result<Vec<RedisClient>, StoreError> {
         Ok(match &self.0 {
             Route::One(_) => vec![self.clone()],
@@ -259,7 +259,7 @@ pub fn place(settings: &Redis) -> String {
     settings.urls.iter().map(|url| redacted(url)).collect::<Vec<_>>().join(", ")
 }
 
-/// One field of an INFO text.
+/// A field of an INFO text.
 #[must_use]
 pub fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)

@@ -25,12 +25,12 @@ const NOT_SENT_SUFFIX: &str = "not sent: a call before it needs a repeat";
 pub struct StoreError {
     /// The kind of failure.
     pub class: Class,
-    /// What failed, for people; contains no passwords.
+    /// The failure, for people; contains no passwords.
     pub message: String,
-    /// What a person can do; empty if waiting helps.
+    /// The hint for a person; empty if waiting helps.
     pub hint: String,
-    /// What a script of Dwell answered: its word, and what follows. The message is for people alone: it
-    /// holds names that callers choose.
+    /// The answer of a script of Dwell: its first word, and the rest. The message is for people alone: it
+    /// contains names that callers choose.
     pub(in crate::store) told: Option<Box<(String, String)>>,
     /// For class `Moved`: the slot, and the host and port of its master.
     pub(super) moved: Option<(u16, String)>,
@@ -106,7 +106,7 @@ impl StoreError {
         StoreError { class, message: message.into(), hint: String::new(), told: None, moved: None, unanswered: false }
     }
 
-    /// Whether the call was not run and can be repeated at once, with what was missing.
+    /// Whether the call was not run and can be repeated at once, with the missing part.
     pub(crate) fn was_not_run(&self) -> bool {
         matches!(self.class, Class::NoScript | Class::Moved | Class::Outdated)
     }
@@ -116,7 +116,7 @@ impl StoreError {
         matches!(self.class, Class::Io | Class::Timeout | Class::Refused)
     }
 
-    /// Whether the log already has the error: a refused login is told once for all connections.
+    /// Whether the log already has the error: a refused login is logged once for all connections.
     #[must_use]
     pub fn is_told(&self) -> bool {
         self.class == Class::Refused
@@ -171,12 +171,12 @@ impl StoreError {
         self.told("DWELL_LATE")?.split_ascii_whitespace().next()?.parse().ok()
     }
 
-    /// What follows this word of a script, if the script answered it.
+    /// The rest of the script's answer, if the answer begins with this word.
     fn told(&self, word: &str) -> Option<&str> {
         self.told.as_ref().filter(|told| told.0 == word).map(|told| told.1.as_str())
     }
 
-    /// The same error, as what a script answered.
+    /// The same error, as the answer of a script.
     #[cfg(test)]
     pub(crate) fn answered(self, word: &str, rest: &str) -> Self {
         StoreError { told: Some(Box::new((word.to_owned(), rest.to_owned()))), ..self }
@@ -268,9 +268,9 @@ fn is_denied(text: &str) -> bool {
     ["NOPERM", "The user executing the script can't", "ACL failure in script"].iter().any(|word| text.contains(word))
 }
 
-/// The class of an error within a script; `None` if unknown. Only known damage is class `Script`:
-/// such a request is rejected, so a failure through the server's state must not count as damage.
-/// Servers before Redis 7 put their error word after other words.
+/// The class of an error within a script; `None` if unknown. Only known damage is class `Script`: a request
+/// with known damage is rejected, so a failure through the server's state must not count as damage. Servers
+/// before Redis 7 put their error word after other words.
 fn of_script(text: &str) -> Option<Class> {
     let words = [
         ("WRONGTYPE", Class::Script),
@@ -288,8 +288,7 @@ fn of_script(text: &str) -> Option<Class> {
         ("attempted to access a non local key", Class::Unserved),
         ("undeclared keys were accessed during rehashing", Class::Unserved),
         ("while the cluster is down", Class::Unserved),
-        // Errors of Lua itself begin with the line; those of commands end with `on
-        // @user_script:12.`
+        // Errors of Lua itself begin with the line; errors of commands end with `on @user_script:12.`
         (" user_script:", Class::Script),
     ];
     words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, class)| class)

@@ -16,9 +16,9 @@ use crate::config::Redis;
 pub const INSTANCE_TTL_MS: i64 = 10_000;
 /// A listener that received nothing for this long checks its connection.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the sender of wake-ups waits for an answer.
+/// The longest wait of the sender of wake-ups for an answer.
 const PUBLISH_TIMEOUT: Duration = Duration::from_millis(250);
-/// How long the listener waits for an answer.
+/// The longest wait of the listener for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Namespace {
@@ -76,7 +76,7 @@ impl Namespace {
         if wake_ups.is_empty() {
             return Ok(());
         }
-        // Who sends them must not wait for a master that hangs.
+        // The sender must not wait for a master that hangs.
         let sent = clock::timeout(PUBLISH_TIMEOUT, self.link.pipeline("PUBLISH", &pipeline)).await;
         sent.unwrap_or_else(|| Err(StoreError::new(Class::Timeout, "redis: PUBLISH: no answer"))).map(drop)
     }
@@ -93,7 +93,7 @@ pub async fn listen(
     let failed = |error: &redis::RedisError| StoreError::from_redis(&format!("listening for wake-ups at {}", place(settings)), error);
     let silent = || StoreError::new(Class::Timeout, format!("redis: no answer from {} on the connection for wake-ups", place(settings)));
     let subscribing = async {
-        // In a cluster, every node receives what any node publishes.
+        // In a cluster, every node receives the messages that any node publishes.
         let client = super::client::endpoint::client(settings).await?;
         let (mut link, messages) = client.get_async_pubsub().await.map_err(|error| failed(&error))?.split();
         link.subscribe(channel).await.map_err(|error| failed(&error))?;

@@ -98,9 +98,9 @@ impl Gate {
     /// Sends the calls and waits until they are as durable as asked. Among calls for one key, a
     /// wave is sent only when no call of the wave before needs a repeat.
     ///
-    /// Returns one answer per call, in order. What refused a call stands, whatever became of the wait.
-    /// After an error that is no refusal the caller sends the call again, after those before it,
-    /// whether it was applied or not.
+    /// Returns one answer per call, in order. A refused call keeps its error, whatever the result of the
+    /// wait. After an error that is no refusal the caller sends the call again, after the calls before it,
+    /// whether Redis applied it or not.
     pub async fn pass(&self, link: &RedisClient, doing: &str, waves: &[Vec<Cmd>]) -> Vec<Result<Value, StoreError>> {
         let count = waves.iter().map(Vec::len).sum();
         let parts = async { Ok((self.wait.clone()?, link.parts(waves).await?)) };
@@ -163,7 +163,7 @@ async fn calls_and_wait(
         && let Err(error) = answers.pop().unwrap_or(Ok(Value::Nil)).and_then(|counts| classify(counts, wanted, doing, part))
     {
         link.failed(&part.wire, &error);
-        // What a call wrote does not count. What refused a call stands: it wrote nothing.
+        // After a failed wait, no answer of a write counts. A refused call keeps its error: it wrote nothing.
         return Ok(answers.into_iter().map(|answer| answer.and_then(|_| Err(error.clone()))).collect());
     }
     Ok(answers)

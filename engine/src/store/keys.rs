@@ -38,7 +38,7 @@ pub struct Keys {
 /// The kind of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// One of the fixed keys of a bucket.
+    /// A fixed key of a bucket.
     Fixed(u16),
     /// The `due` of a broker, or of `=` and a queue.
     Due(u16, String),
@@ -95,7 +95,8 @@ impl Keys {
         std::iter::once(self.due(bucket, set)).chain(dead)
     }
 
-    /// What the pops of this bucket handed out: hash nonce → ids; the newer one, then the older one.
+    /// The jobs that the pops of this bucket handed out: hash nonce → ids; the newer hash, then the older
+    /// one.
     #[must_use]
     pub fn pops(&self, bucket: u16) -> [String; 2] {
         POPS_KEYS.map(|name| format!("{{{}:{bucket:02}}}:{name}", self.namespace))
@@ -126,7 +127,7 @@ impl Keys {
         &self.fixed(bucket)[8]
     }
 
-    /// Which jobs of each claim are settled: hash nonce → time of its first write, then a bit per job.
+    /// The settled jobs of each claim: hash nonce → time of its first write, then a bit per job.
     #[must_use]
     pub fn settled(&self, bucket: u16) -> &str {
         &self.fixed(bucket)[9]

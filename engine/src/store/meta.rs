@@ -31,7 +31,7 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// The stored rules; `own` for those that are missing.
+    /// The stored rules, with rules of `own` in place of missing ones.
     #[must_use]
     pub fn rules_or(&self, own: SweepRules) -> SweepRules {
         SweepRules {
@@ -172,7 +172,7 @@ pub(super) fn brokers_of(fields: &[(String, String)]) -> Vec<String> {
     named(fields, BROKER_PREFIX)
 }
 
-/// What the fields with this prefix name, sorted.
+/// The names behind this prefix, sorted.
 fn named(fields: &[(String, String)], prefix: &str) -> Vec<String> {
     let mut names: Vec<String> = fields.iter().filter_map(|(name, _)| name.strip_prefix(prefix)).map(str::to_owned).collect();
     names.sort();

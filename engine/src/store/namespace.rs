@@ -1,4 +1,4 @@
-//! One namespace in one Redis: its keys, scripts, connections, brokers and clock.
+//! A namespace in one Redis: its keys, scripts, connections, brokers and clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn lease_key(epoch: &str) -> [u8; 32] {
     blake3::derive_key("dwell 2026-11 leases of queues", epoch.as_bytes())
 }
 
-/// What the parts of a [`Store`](super::Store) share.
+/// The base that the parts of a [`Store`](super::Store) share.
 pub struct Namespace {
     pub(super) keys: Keys,
     pub(super) scripts: Scripts,
@@ -97,7 +97,7 @@ impl Namespace {
         layout.master_of(self.keys.jobs(bucket).as_bytes())
     }
 
-    /// Every broker of the namespace, those of other instances included.
+    /// Every broker of the namespace, also of other instances.
     #[must_use]
     pub fn brokers(&self) -> Arc<[String]> {
         self.brokers.read().clone()
@@ -158,8 +158,8 @@ impl Namespace {
         self.now_us() / 1000
     }
 
-    /// The brokers with which this store joined the namespace: those of its settings. Empty if the
-    /// store only reads and acts.
+    /// The brokers of the settings, with which this store joined the namespace. Empty if the store only reads
+    /// and acts.
     #[must_use]
     pub fn own_brokers(&self) -> &[String] {
         self.joined.as_ref().map_or(&[], |(_, brokers)| brokers)
@@ -182,7 +182,7 @@ impl Namespace {
         self.script_call_with(name, bucket, sets, &[])
     }
 
-    /// The same, with more keys after those.
+    /// The same call, with more keys after the keys of the sets.
     pub(super) fn script_call_with(&self, name: Name, bucket: u16, sets: &[String], more: &[String]) -> Cmd {
         let of_queues = sets.iter().filter(|set| queue_of_set(set).is_some()).count();
         let mut call = redis::cmd("EVALSHA");

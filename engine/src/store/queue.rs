@@ -1,10 +1,10 @@
-//! What changes jobs: requests come in, jobs are claimed, and leases end.
+//! Changes jobs: requests come in, jobs are claimed, and leases end.
 //!
 //! - [`batch`]: requests, behind the durability gate; [`schedule`]: `schedule`; [`act`]: `cancel` to
 //!   `requeue`.
 //! - [`claim`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`.
-//! - Of queues, [`pop`]: `pop` and `unpop`; [`acknowledge`]: what consumers say of their leases;
-//!   [`ends`]: jobs that have an end of their own.
+//! - Of queues, [`pop`]: `pop` and `unpop`; [`acknowledge`]: the acknowledgements of consumers; [`ends`]:
+//!   jobs that have an end of their own.
 
 pub mod acknowledge;
 pub mod act;
@@ -26,13 +26,13 @@ use crate::clock::Instant;
 /// The jobs of a namespace on their way: scheduled, claimed, settled.
 pub struct Queue {
     namespace: Arc<Namespace>,
-    /// Until when Redis may still carry out a batch call that got no answer.
+    /// The time until which Redis may still carry out a batch call that got no answer.
     unanswered_until: Mutex<Option<Instant>>,
     /// Claims whose answer was lost. Their jobs go back before the next claim.
     lost_claims: Mutex<Vec<claim::LostClaim>>,
     /// By bucket and set: the unreadable jobs at the head of the set.
     unread: Mutex<HashMap<(u16, String), claim::Unread>>,
-    /// When unreadable jobs of queues were last reported.
+    /// The time of the last report of unreadable jobs of queues.
     unread_told: Mutex<Option<Instant>>,
 }
 

@@ -1,9 +1,9 @@
-//! What looks at a namespace and changes nothing.
+//! Looks at a namespace and changes nothing.
 //!
 //! - [`lookup`]: one job; [`list`]: pages of jobs.
-//! - `leases`: the jobs in leases; [`active`]: the queues that have jobs.
-//! - [`counts`], [`queues`] and `horizon`: how many jobs, and when they fall due.
-//! - [`redis_stats`]: what Redis spends.
+//! - `leases`: the jobs in claims; [`active`]: the queues that have jobs.
+//! - [`counts`], [`queues`] and `horizon`: the numbers of jobs, and their due times.
+//! - [`redis_stats`]: the resources that Redis uses.
 
 pub mod active;
 pub mod counts;

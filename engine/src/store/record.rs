@@ -34,11 +34,11 @@ const MARK_FIRST: u8 = 4;
 /// The part of a record from version to fingerprint, which does not depend on the target.
 const HEAD_BYTES: usize = 22;
 const FIXED_STATE_BYTES: usize = 43;
-/// How deep lists and tables may nest in headers, about three per level: bounds the stack that a
-/// damaged record can use.
+/// The depth limit of the metadata, about three per level of nested lists and tables in headers. Bounds the
+/// stack that a damaged record can use.
 const MAX_METADATA_DEPTH: usize = 200;
-/// The maximum length of a stored error text; a longer one is cut at a character. 4 KiB of an HTTP
-/// answer fit, with what is said of the answer.
+/// The maximum length of a stored error text; a longer one is cut at a character. 4 KiB of an HTTP answer
+/// fit, with the description of the answer.
 const MAX_ERROR_BYTES: usize = 4_400;
 
 /// The 8 random bytes of one claim or rescue. Only their holder may settle the jobs of its lease.
@@ -128,10 +128,10 @@ fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
     bytes
 }
 
-/// What the script `time_out` must know, in three bits. 1 to 5: below the step 1, 2, 4, 8 or 16 the job is
-/// due again at once after a time-out, at its next step. 6: at every step. 7: as long as the default
-/// array has a wait. 0: what follows depends on more than the step. The numbers are never more than the
-/// metadata allows: above them, the rescue reads the metadata.
+/// The next step of a timed-out job for the script `time_out`, in three bits. 1 to 5: below the step 1, 2, 4,
+/// 8 or 16 the job is due again at once after a time-out, at its next step. 6: at every step. 7: as long as
+/// the default array has a wait. 0: the next step depends on more than the number of the step. The numbers
+/// are never more than the metadata allows: above them, the rescue reads the metadata.
 fn goes_on(job: &Job) -> u8 {
     if job.queue.is_none() || job.on_timeout != OnTimeout::Ready || job.ends_ms.is_some() {
         return 0;
@@ -182,7 +182,7 @@ pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
     Ok(Record { job, generated: flags & FLAG_GENERATED != 0, generation, fingerprint })
 }
 
-/// The queue of a job, if it is one of a queue; also of a record whose other parts cannot be read.
+/// The queue of a job of a queue; also of a record whose other parts cannot be read.
 #[must_use]
 pub fn queue_of(bytes: &[u8]) -> Option<&str> {
     let owner = bytes.get(31..31 + usize::from(*bytes.get(30)?))?;
@@ -204,10 +204,10 @@ pub struct State {
     /// `attempt` includes the attempt in flight, although the job is in a lease: an instance of
     /// schema 1 claimed it, and crashed.
     pub counted: bool,
-    /// Owners that crashed in a row.
+    /// The number of crashes of owners in a row.
     pub crashes: u8,
-    /// Attempts so far. Of a job in a lease: without the one in flight, unless the state is `held`,
-    /// `counted` or dying.
+    /// Attempts so far. Of a job in a claim: without the one in flight, unless the state is `held`, `counted`
+    /// or dying.
     pub attempt: u32,
     /// Step in the retry array: the number of waits used.
     pub step: u16,
@@ -219,7 +219,7 @@ pub struct State {
     pub fingerprint: [u8; 8],
     /// Bits that only the scripts read (prelude.lua).
     pub marks: u8,
-    /// Why the job is dead or dying.
+    /// The reason why the job is dead or dying.
     pub reason: Option<DeadReason>,
     /// The last error.
     pub last_error: String,

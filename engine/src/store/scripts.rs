@@ -42,8 +42,8 @@ pub enum Name {
     FsckCounts,
 }
 
-/// How many finished jobs a namespace remembers at least, and how many applied requests, if no time
-/// makes it forget them: each of the four tables of a bucket has its share of them.
+/// The least number of finished jobs, and of applied requests, that a namespace remembers, if no time makes
+/// it forget them: each of the four tables of a bucket has its share of them.
 pub const MIN_REMEMBERED_JOBS: u32 = 1_000_000;
 const MEMORY_MAX: &str = "local MEMORY_MAX = ";
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
@@ -93,7 +93,7 @@ impl Name {
         self.parts().0
     }
 
-    /// The name, what precedes the script besides the prelude, and the script.
+    /// The name, the text between the prelude and the script, and the script.
     fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Name::Schedule => ("schedule", "", include_str!("scripts/schedule.lua")),
@@ -152,7 +152,7 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// Those of a namespace of this many buckets.
+    /// The scripts of a namespace of this many buckets.
     #[must_use]
     pub fn new(buckets: u16) -> Self {
         let hash = |name: Name| Script::new(&name.source(buckets)).get_hash().to_owned();

@@ -1,4 +1,4 @@
-//! What a server can do: its version, persistence, replicas and memory.
+//! The facts of a server: its version, persistence, replicas and memory.
 
 use futures_util::future::try_join_all;
 use redis::Value;
@@ -8,7 +8,7 @@ use super::error::{Class, StoreError};
 use super::meta::text;
 use crate::config::{Redis, RedisMode};
 
-/// What INFO reports about the server.
+/// The facts that INFO reports about the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerFacts {
     /// `redis` or `valkey` and its version.
@@ -23,7 +23,7 @@ pub struct ServerFacts {
     pub policy: String,
     /// The number of masters asked: more than one in a cluster.
     pub masters: u32,
-    /// Connected replicas; in a cluster, those of the master with the fewest.
+    /// The number of connected replicas; in a cluster, of the master with the fewest.
     pub replicas: u32,
     /// `master` or `slave`.
     pub role: String,
@@ -66,7 +66,7 @@ impl ServerFacts {
 async fn facts_of(link: &RedisClient) -> Result<ServerFacts, StoreError> {
     let info = text(link.command("INFO", redis::cmd("INFO").arg("everything")).await?);
     let field = |name| info_field(&info, name).unwrap_or_default().to_owned();
-    // Valkey has a name of its own for it.
+    // Valkey has a field name of its own for the mode.
     if [field("redis_mode"), field("server_mode")].iter().any(|mode| mode == "sentinel") {
         return Err(StoreError::new(Class::Settings, "redis: this is a sentinel, which has no jobs: it only knows the master")
             .hint("set redis.mode = \"sentinel\", and redis.master to the name that the sentinels have for it"));

@@ -1,4 +1,4 @@
-//! Sends what handlers answered. Acknowledgements that come while a call is on its way share the next one.
+//! Sends the answers of handlers. Acknowledgements that come while a call is on its way share the next one.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdic
 
 /// The most acknowledgements of one call.
 const MAX_PER_CALL: usize = 1024;
-/// The calls on their way. One alone would leave Redis idle while its answer travels.
+/// The most calls on their way. A single call would leave Redis idle while its answer travels.
 const MAX_CONCURRENT_CALLS: usize = 2;
-/// The acknowledgements that wait. More handlers than these wait with their answers.
+/// The most acknowledgements that wait. Further handlers wait with their answers.
 const MAX_QUEUED_ACKNOWLEDGEMENTS: usize = 8192;
 /// The pauses between two tries of one call.
 const RETRY_PAUSE_BOUNDS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
@@ -24,7 +24,7 @@ const RETRY_PAUSE_BOUNDS: [Duration; 2] = [Duration::from_millis(20), Duration::
 /// An acknowledgement and the deadline after which it has no effect.
 pub(super) type Queued = (Acknowledgement, Instant);
 
-/// Where handlers leave their acknowledgements. [`send`] carries them out until every clone is dropped.
+/// The sender for the acknowledgements of handlers. [`send`] carries them out until every clone is dropped.
 pub(super) type Acknowledgements = mpsc::Sender<Queued>;
 
 /// Makes the two ends.
@@ -89,7 +89,7 @@ fn report(said: &Acknowledgement, verdict: LeaseVerdict) {
         (LeaseAction::Fail { error, .. }, LeaseVerdict::Failed) => {
             tracing::debug!(id = %said.id, queue = said.lease.queue, error, "an attempt failed")
         }
-        // A repeat of an action that was carried out, or a job that somebody else finished.
+        // A repeat of an action that was carried out, or a job that another caller finished.
         (_, LeaseVerdict::Fired | LeaseVerdict::NotFound) => {}
         (_, LeaseVerdict::Stale) => {
             tracing::warn!(id = %said.id, queue = said.lease.queue, "the lease was over before the handler answered, the job may run again");

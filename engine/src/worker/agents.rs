@@ -17,7 +17,7 @@ use crate::clock;
 use crate::consumers::{Consumers, LateRules, UnobservedConsumers};
 use crate::fleet;
 
-/// How long the last acknowledgements may take; where Redis is away, their leases end instead.
+/// The longest time for the last acknowledgements; where Redis is away, their leases end instead.
 const SHUTDOWN_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves these queues until told to stop, and drains.
@@ -56,7 +56,7 @@ pub(super) async fn run(client: Client, routes: Vec<Route>, rules: WorkerRules, 
     while agents.join_next().await.is_some() {}
 }
 
-/// Wakes the pops that wait for what other processes, and this one, store.
+/// Wakes the pops that wait for jobs of other processes, and of this one.
 fn listen(client: &Client, consumers: &Consumers, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
     let (hearing, missing) = (consumers.clone(), consumers.clone());
     let (settings, channel) = (client.fetching.settings.clone(), client.store.keys().wake());

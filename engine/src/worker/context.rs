@@ -1,4 +1,4 @@
-//! What a handler knows of its attempt.
+//! The attempt of a handler.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::job::JobId;
 
-/// One attempt of a job, for its handler. Cheap to clone.
+/// An attempt of a job, for its handler. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Context {
     inner: Arc<Inner>,
@@ -43,20 +43,19 @@ impl Context {
         &self.inner.queue
     }
 
-    /// Which hand-out of the job this is, from 1. What a worker gave back counts.
+    /// The number of this hand-out of the job, from 1. Hand-outs whose job a worker gave back count.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.inner.attempt
     }
 
-    /// When the job was due in its schedule, epoch ms; the same over its attempts.
+    /// The due time of the job in its schedule, epoch ms; its attempts do not change it.
     #[must_use]
     pub fn due_ms(&self) -> i64 {
         self.inner.due_ms
     }
 
-    /// Until when the job is held as things stand, epoch ms by Redis's clock. Moves while the worker
-    /// prolongs the lease.
+    /// The current end of the lease, epoch ms by Redis's clock. It moves while the worker prolongs the lease.
     #[must_use]
     pub fn deadline_ms(&self) -> i64 {
         self.inner.deadline_ms.load(Ordering::Relaxed)
@@ -68,9 +67,9 @@ impl Context {
         &self.inner.headers
     }
 
-    /// Cancelled where the handler works in vain: the job was cancelled, replaced or finished by somebody
-    /// else, its lease was lost while Redis was away, or the worker's drain is over. What the handler
-    /// answers after a lost lease changes nothing.
+    /// Cancelled where the handler works in vain: another caller cancelled, replaced or finished the job, its
+    /// lease was lost while Redis was away, or the worker's drain is over. An answer of the handler after a
+    /// lost lease changes nothing.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.inner.cancellation

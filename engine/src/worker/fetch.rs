@@ -19,17 +19,17 @@ use crate::reconnect::Backoff;
 use crate::store::queue::acknowledge::Acknowledgement;
 use crate::store::queue::pop::Popped;
 
-/// How long one pop waits for a job.
+/// The longest wait of one pop for a job.
 const POP_WAIT: Duration = Duration::from_secs(30);
 /// The most jobs of one pop: their handlers run while the next ones are fetched.
 const MAX_POP_JOBS: usize = 256;
-/// How long handlers may go on after they were cancelled, and unstarted jobs may take to go back.
+/// The time for handlers to end after they were cancelled, and for unstarted jobs to go back.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
 
 /// The loop of one queue.
 pub(super) struct Fetch {
     pub(super) client: Client,
-    /// Whose waiting pops end when the worker stops.
+    /// The consumers whose waiting pops end when the worker stops.
     pub(super) consumers: Consumers,
     pub(super) route: Route,
     pub(super) concurrency: usize,
@@ -39,8 +39,8 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
-    /// Serves the queue until told to stop, then lets the handlers end, at most for `drain`, and aborts
-    /// the rest. Their leases are left.
+    /// Serves the queue until told to stop, then lets the handlers end, at most for `drain`, and aborts the
+    /// rest. The leases of aborted handlers stay.
     pub(super) async fn run(self, stop: CancellationToken, drain: Duration) {
         let mut handlers = JoinSet::new();
         let mut backoff = Backoff::link();
@@ -53,7 +53,7 @@ impl Fetch {
             }
             match self.consumers.pop(&pop.request()).await {
                 Ok(popped) if stop.is_cancelled() => {
-                    // Dropped, they would go back in the background, which the end of the process stops.
+                    // Dropped, the jobs would go back in the background, which the end of the process stops.
                     for Popped { id, lease, .. } in popped.sent() {
                         // The receiver lives until the last sender is dropped.
                         let _ = self
@@ -87,7 +87,7 @@ impl Fetch {
             tokio::select! {
                 () = stop.cancelled() => {}
                 _ = handlers.join_next() => {
-                    // Others that are about to end make the next pop a larger one.
+                    // Other handlers that are about to end make the next pop larger.
                     tokio::task::yield_now().await;
                     while handlers.try_join_next().is_some() {}
                 }
@@ -129,7 +129,7 @@ impl Fetch {
         if clock::timeout(CANCEL_GRACE, all(&mut handlers)).await.is_none() {
             tracing::warn!(queue = &*self.route.queue, running = handlers.len(), "handlers did not end in time, their jobs are given back");
         }
-        // Dropping aborts them at once; a handler that blocks its thread goes on until it awaits.
+        // Dropping aborts the handlers at once; a handler that blocks its thread goes on until it awaits.
     }
 }
 

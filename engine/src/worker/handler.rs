@@ -1,4 +1,4 @@
-//! What a handler answers, and what follows from it.
+//! The answer of a handler, and the lease action that follows from it.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -14,10 +14,10 @@ use crate::job::Job;
 use crate::store::queue::acknowledge::LeaseAction;
 use crate::store::queue::pop::Lease;
 
-/// How long a job that a handler or a layer gave back rests, so that it does not go round at once.
+/// The pause of a job that a handler or a layer gave back, so that the job does not go round at once.
 const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What becomes of a job by its handler. An `Err` of the handler is a `Fail` with its text.
+/// The answer of a handler for its job. An `Err` of the handler is a `Fail` with its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The job is done.
@@ -32,7 +32,7 @@ pub enum Outcome {
     Release,
 }
 
-/// Why a handler has no outcome.
+/// The reason why a handler has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The handler answered an error, or panicked.
@@ -42,7 +42,7 @@ pub(crate) enum Failure {
     Rejected(String),
 }
 
-/// How one attempt ended.
+/// The end of one attempt.
 pub(crate) type Ended = Result<Outcome, Failure>;
 
 /// Handles the jobs of one queue.
@@ -67,7 +67,7 @@ where
 
 /// Runs a handler. A panic is its failure.
 pub(crate) async fn run(handler: Arc<dyn Handler>, job: Job, context: Context) -> Ended {
-    // What a panic leaves behind belongs to the application: its handlers share it knowingly.
+    // Data that a panic leaves behind belongs to the application: its handlers share the data knowingly.
     let call = AssertUnwindSafe(async move { handler.call(job, context).await });
     call.catch_unwind().await.unwrap_or_else(|panic| Err(Failure::Handler(format!("the handler panicked: {}", text_of(&*panic)))))
 }
@@ -77,8 +77,8 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
 }
 
-/// The word that ends the lease. `is_draining`: the worker stops and has cancelled the handler, whose
-/// error is no fault of the job.
+/// The lease action after the end of a handler. `is_draining`: the worker stops and has cancelled the
+/// handler, whose error is no fault of the job.
 pub(crate) fn action_of(ended: Ended, lease: &Lease, is_draining: bool) -> LeaseAction {
     match ended {
         Ok(Outcome::Finish) => LeaseAction::Finish,

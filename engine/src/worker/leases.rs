@@ -20,7 +20,7 @@ use crate::store::queue::pop::Lease;
 const MAX_LEASES_PER_CALL: usize = 1000;
 /// After an error, the time to the next try is at most this.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How often leases are looked at while a call is on its way.
+/// The interval between two checks of leases while a call is on its way.
 const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The shortest time between two touches of one lease.
 const MIN_TOUCH_INTERVAL: Duration = Duration::from_millis(10);
@@ -36,9 +36,9 @@ pub(super) struct Leases {
 struct Inner {
     last_key: u64,
     held: HashMap<u64, Held>,
-    /// When to prolong which lease. A lost lease is not in it.
+    /// The times of the next touch, each with the key of its lease. A lost lease is not in the set.
     order: BTreeSet<(Instant, u64)>,
-    /// Until when the keeper sleeps.
+    /// The time until which the keeper sleeps.
     sleeps_until: Option<Instant>,
     is_draining: bool,
 }
@@ -51,18 +51,18 @@ struct Held {
     touch_at: Instant,
 }
 
-/// What ended with a handler.
+/// The lease of a handler that ended.
 pub(super) struct Over {
     pub(super) lease: Lease,
     pub(super) deadline: Instant,
-    /// Somebody else has the job by now.
+    /// The lease is lost: the job may have another holder by now.
     pub(super) is_lost: bool,
     /// The worker cancelled the handler, because its drain is over.
     pub(super) is_draining: bool,
 }
 
 impl Leases {
-    /// A handler begins under this lease, which ends at `deadline`. Answers the key of the lease.
+    /// Notes that a handler begins under this lease, which ends at `deadline`. Returns the key of the lease.
     pub(super) fn begin(&self, lease: Lease, context: Context, deadline: Instant) -> u64 {
         let mut inner = self.inner.lock();
         inner.last_key += 1;
@@ -76,7 +76,7 @@ impl Leases {
         key
     }
 
-    /// The handler has ended. `None` if its job was given back meanwhile.
+    /// Removes the lease of a handler that ended. `None` if its job was given back meanwhile.
     pub(super) fn end(&self, key: u64) -> Option<Over> {
         let mut inner = self.inner.lock();
         let held = inner.held.remove(&key)?;
@@ -84,14 +84,14 @@ impl Leases {
         Some(Over { lease: held.lease, deadline: held.deadline, is_lost, is_draining: inner.is_draining })
     }
 
-    /// The drain is over: tells the handlers that still run.
+    /// Cancels the handlers that still run after the drain.
     pub(super) fn cancel_all(&self) {
         let mut inner = self.inner.lock();
         inner.is_draining = true;
         inner.held.values().for_each(|held| held.context.cancellation().cancel());
     }
 
-    /// Gives up every lease: a word to give its job back, and its end.
+    /// Gives up every lease. Returns for each the acknowledgement with this action, and the end of the lease.
     pub(super) fn give_up(&self, action: &LeaseAction) -> Vec<(Acknowledgement, Instant)> {
         let mut inner = self.inner.lock();
         let order = std::mem::take(&mut inner.order);

@@ -2,9 +2,9 @@
 //! and load shedding.
 //!
 //! An error of the handler is a failed attempt, however a layer wraps it. An error of a layer itself
-//! ("overloaded", "timed out") says nothing of the job: it goes back without an attempt burned, due in
-//! a second. So a job that is always too slow for a time-out goes round for ever; let the handler
-//! itself limit its time where that must count as a failure.
+//! ("overloaded", "timed out") is no fault of the job: the job goes back without an attempt burned, due in a
+//! second. So a job that is always too slow for a time-out goes round for ever; let the handler itself limit
+//! its time where that must count as a failure.
 //!
 //! ```
 //! use dwell_engine::Job;
@@ -35,7 +35,7 @@ use super::routes::Route;
 use super::{Context, Outcome, Routes, Worker};
 use crate::job::Job;
 
-/// What a layer sees of one attempt: the request of the service.
+/// An attempt as a layer sees it: the request of the service.
 #[derive(Debug, Clone)]
 pub struct HandlerRequest {
     /// The job.
@@ -47,7 +47,7 @@ pub struct HandlerRequest {
 /// A handler as a service, with the layers before it so far, which a layer wraps.
 pub struct HandlerService(Box<dyn CloneService>);
 
-/// Why a handler failed: the error of a [`HandlerService`]. A layer may wrap it.
+/// The error of a handler, as a [`HandlerService`] returns it. A layer may wrap it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{text}")]
 pub struct HandlerError {
@@ -84,7 +84,7 @@ impl CloneService for Bare {
     }
 }
 
-/// A layer and what it wraps.
+/// A layer and the service that it wraps.
 struct Wrapped<S>(S);
 
 impl<S> CloneService for Wrapped<S>
@@ -198,7 +198,7 @@ impl Handler for Layered {
     }
 }
 
-/// Whose error this is: the handler's, as far as the chain of sources says so.
+/// The handler's error in the chain of sources; without one, the rejection of a layer.
 fn failure_of(error: &(dyn Error + 'static)) -> HandlerError {
     let mut source = Some(error);
     while let Some(error) = source {

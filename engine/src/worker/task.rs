@@ -11,8 +11,8 @@ use crate::store::error::{Class, StoreError};
 /// A payload, stored as JSON, whose type names its queue: the handler of the queue gets it back, in
 /// this process, in another one, or after a restart.
 ///
-/// What is stored outlives the program that stored it. Give new fields a default
-/// (`#[serde(default)]`), and keep the names of old ones.
+/// A stored task outlives the program that stored it. Give new fields a default (`#[serde(default)]`), and
+/// keep the names of old ones.
 pub trait Task: Serialize + DeserializeOwned + Send + 'static {
     /// The queue of the tasks of this type: 1 to 255 letters, digits, `.`, `_` and `-`.
     const QUEUE: &'static str;
@@ -34,7 +34,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Task::schedule`] and [`schedule`](Client::schedule). After an error of Redis the task may be
-    /// stored: to repeat it safely, keep what [`Task::schedule`] makes, and send that again.
+    /// stored: to repeat it safely, keep the job that [`Task::schedule`] makes, and send that job again.
     pub async fn enqueue<T: Task + Sync>(&self, task: &T, due: Due) -> Result<JobId, StoreError> {
         let new_job = task.schedule(due)?;
         self.schedule(&new_job).await?;

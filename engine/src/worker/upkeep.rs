@@ -1,5 +1,4 @@
-//! What keeps the namespace alive without a sidecar: the heartbeat, the rescue of expired leases, and
-//! the sweep of what is over.
+//! The upkeep of the namespace without a sidecar: the heartbeat, the rescue of expired leases, and the sweep.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +21,11 @@ use crate::store::queue::schedule::WakeUp;
 
 /// The lease of a rescue, as a sidecar with the default settings has it.
 const RESCUE_LEASE: Duration = Duration::from_secs(20);
-/// How often the buckets are swept. In a larger fleet each instance sweeps more rarely.
+/// The interval between two sweeps of the buckets. In a larger fleet each instance sweeps more rarely.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
-/// In a fleet of up to this size, each sweeps as often as a single one.
+/// In a fleet of up to this size, each instance sweeps as often as a single one.
 const SMALL_FLEET_INSTANCES: u32 = 10;
-/// What holds while no sidecar has stored its settings in the namespace: their defaults.
+/// The rules while no sidecar has stored its settings in the namespace: their defaults.
 const DEFAULT_RULES: SweepRules = SweepRules { dead_retention_ms: 14 * 24 * 3_600_000, dedupe_window_ms: 120_000 };
 
 /// The upkeep of a worker.
@@ -38,7 +37,7 @@ pub(super) struct Upkeep {
     dead_retention_ms: u64,
 }
 
-/// Wakes whoever waits for what a rescue sent back.
+/// Wakes the pops that wait for the jobs that a rescue sent back.
 struct Waking(Consumers);
 
 impl RescueObserver for Waking {
@@ -83,7 +82,7 @@ impl Upkeep {
         }
     }
 
-    /// One pass over all buckets. First makes a namespace again that Redis lost.
+    /// Sweeps all buckets once. First creates a namespace again that Redis lost.
     async fn sweep(&self) -> Result<(), StoreError> {
         self.store.rejoin().await?;
         let rules = self.store.admin.rules_or(DEFAULT_RULES).await?;

@@ -1,5 +1,4 @@
-//! Carries out a call of somebody in a world, follows with the ghosts, and checks what the call may
-//! do.
+//! Carries out a call in a world, follows with the ghosts, and checks the effects of the call.
 
 use std::rc::Rc;
 
@@ -72,7 +71,8 @@ impl Runner {
         Ok(Applied { world, taken, popped })
     }
 
-    /// Forgets each queue as soon as it has no job in a set: whoever puts one back must make it known.
+    /// Forgets each queue as soon as it has no job in a set: a call that puts a job back must make the queue
+    /// known.
     fn forget(&mut self, store: u32, moment: &Moment) -> Result<u32, Broken> {
         let mut after = store;
         for set in [Set::Queue, Set::OtherQueue] {
@@ -98,7 +98,7 @@ impl Runner {
         }
     }
 
-    /// A claim or a rescue answers its lease, and writes no second one.
+    /// A claim or a rescue call answers its claim, and writes no second one.
     fn follow_claim(&self, scene: &Scene, world: &mut World, op: &Op, seen: &View, reply: &Rc<Reply>) -> Result<Vec<Token>, Broken> {
         let (Op::Claim { nonce, .. } | Op::Rescue { nonce, .. }) = op else { return Ok(Vec::new()) };
         let nonce = eight(*nonce);

@@ -7,11 +7,11 @@ use dwell_engine::store::keys::Keys;
 use dwell_engine::store::record::{self, State};
 use dwell_engine::store::scripts::Name;
 
-/// One call, ready for Redis.
+/// A call, ready for Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Call {
     pub(crate) name: Name,
-    /// Whose sets are in KEYS.
+    /// The sets in KEYS.
     pub(crate) sets: Sets,
     pub(crate) arguments: Vec<Vec<u8>>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Call {
 pub(crate) const IDS: [&str; 2] = ["x", "y"];
 pub(crate) const MAIN: &str = "main";
 
-/// Whom a job belongs to.
+/// The owner of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Set {
     /// The broker.
@@ -39,7 +39,7 @@ pub(crate) enum Sets {
 impl Set {
     pub(crate) const ALL: [Set; 3] = [Set::Main, Set::Queue, Set::OtherQueue];
 
-    /// As in the names of keys.
+    /// The name of the set, as in the names of keys.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Set::Main => MAIN,
@@ -111,7 +111,7 @@ impl Call {
         Call::of(name, words.iter().map(|word| word.to_vec()).collect())
     }
 
-    /// The same with these sets in KEYS.
+    /// The same call with these sets in KEYS.
     pub(crate) fn on(mut self, sets: Sets) -> Call {
         self.sets = sets;
         self
@@ -133,7 +133,7 @@ impl Call {
         Call::new(Name::Rescue, &[&eight(nonce)]).and(lease_ms.to_string()).and(most.to_string()).and(BYTES)
     }
 
-    /// Of jobs without a retry array, the default one has one wait.
+    /// The default retry array has one wait.
     pub(crate) fn time_out(sets: Sets, most: u8) -> Call {
         Call::new(Name::TimeOut, &[]).and(most.to_string()).and(BYTES).and("1").and("late").and("").on(sets)
     }
@@ -149,7 +149,7 @@ impl Call {
         Call::new(Name::Schedule, &[IDS[usize::from(id)].as_bytes(), &record]).and(time).and("replace").and("1")
     }
 
-    /// A message acts on this id. The caller adds what the action needs.
+    /// A message acts on this id. The caller adds the arguments of the action.
     pub(crate) fn act(name: Name, id: u8, number: u8) -> Call {
         Call::new(name, &[IDS[usize::from(id)].as_bytes(), &eight(number), b"3"])
     }
@@ -215,7 +215,7 @@ impl Call {
         IDS.iter().fold(call, |call, id| call.and(id).and("").and(""))
     }
 
-    /// Any script with any arguments.
+    /// A call of any script with any arguments.
     pub(crate) fn of(name: Name, arguments: Vec<Vec<u8>>) -> Call {
         Call { name, sets: Sets::Of(Set::Main), arguments }
     }
@@ -232,7 +232,7 @@ impl Call {
         ids.iter().fold(call, |call, id| call.and(IDS[usize::from(*id)]))
     }
 
-    /// Per job: word, id, nonce of the pop, what the word adds.
+    /// Per job: lease action, id, nonce of the pop, argument of the action.
     pub(crate) fn acknowledge(set: Set, words: &[(&str, u8, u8, String)]) -> Call {
         words.iter().fold(Call::new(Name::Acknowledge, &[]).on(Sets::Of(set)), |call, (word, id, nonce, more)| {
             call.and(word).and(IDS[usize::from(*id)]).and(set.name()).and(nonce_of_pop(*nonce)).and(more)
@@ -244,7 +244,7 @@ impl Call {
     }
 }
 
-/// A job whose body tells it from those of other schedules.
+/// A job whose body differs from the jobs of other schedules.
 pub(crate) fn job(number: u8, ttr_ms: u32, set: Set, is_held: bool) -> Job {
     let mut job = match queue_of_set(set.name()) {
         Some(queue) => Job::for_queue(queue, vec![number]),

@@ -1,4 +1,4 @@
-//! What holds in every state, and what holds for each publication.
+//! The rules of every state, and of each publication.
 
 use crate::call::IDS;
 use crate::runner::{Broken, Runner};

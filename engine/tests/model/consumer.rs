@@ -1,4 +1,4 @@
-//! What consumers of queues may do next.
+//! The next steps of the consumers of queues.
 
 use crate::call::{IDS, Set};
 use crate::fetch::is_ready;
@@ -73,7 +73,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// A word on some of the hands.
+    /// An acknowledgement of some of the hands.
     fn says(&mut self, consumer: usize, who: &'static str, word: Word, range: std::ops::Range<usize>) -> Outcome {
         let hands = self.world.consumers[consumer].hands[range.clone()].to_vec();
         let which = if hands.len() == 1 { IDS[usize::from(hands[0].id)] } else { "both" };

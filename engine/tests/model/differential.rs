@@ -15,7 +15,7 @@ const RUNS: u64 = 300;
 const CALLS: usize = 60;
 const CLOCK: &[u8] = b"{model:00}:clock";
 
-/// A script that reads the clock, and who the master is, from a key. It takes leases in the order of
+/// A script that reads the clock, and the name of the master, from a key. It takes leases in the order of
 /// their nonces: HGETALL promises none, and after a damage an id may be in two.
 fn with_clock(name: Name) -> String {
     let edits = [
@@ -26,7 +26,7 @@ fn with_clock(name: Name) -> String {
     edits.iter().fold(name.source(1), |source, (old, new)| source.replace(old, new))
 }
 
-/// Both.
+/// The Redis in memory and the real one.
 struct Pair {
     scripts: Scripts,
     store: Store,
@@ -66,7 +66,7 @@ impl Pair {
 
     fn compare(&self, reply: &Reply, real: &Reply) {
         let same = match (reply, real) {
-            // Worded otherwise.
+            // The texts of errors differ.
             (Reply::Error(_), Reply::Error(_)) => true,
             (reply, real) => reply == real,
         };
@@ -112,7 +112,7 @@ fn compare(url: &str) -> usize {
                 let damage = random.damage();
                 pair.command(&damage);
             }
-            // Twice as likely: what gives the others something to do.
+            // Scripts that give the others work are twice as likely.
             let more = [Name::Schedule, Name::Schedule, Name::Claim, Name::Claim, Name::Rescue, Name::Complete];
             let all: Vec<Name> = Name::ALL.into_iter().chain(more).collect();
             let name = random.one_of(&all);

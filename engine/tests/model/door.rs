@@ -12,7 +12,7 @@ use crate::world::{FIRST_DOOR, SPAN, World, at};
 /// `again`: the message came before.
 pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, seen: &View) -> Call {
     let number = FIRST_DOOR + index;
-    // What the next delivery would draw.
+    // A message that comes again draws another generation.
     let generation = if again { 0x80 | number } else { number };
     let call = match scene.doors[usize::from(index)] {
         Door::NewJob(id, tick) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, scene.set, scene.held)),

@@ -14,12 +14,12 @@ use crate::scene::Scene;
 use crate::steps::{Label, steps};
 use crate::world::{SPAN, World, at, moment};
 
-/// What an exploration found.
+/// The result of an exploration.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) states: usize,
     pub(crate) transitions: usize,
-    /// Not every state was visited.
+    /// Some states were not visited.
     pub(crate) is_cut: bool,
     /// The broken rule, and the steps that lead to it.
     pub(crate) counterexample: Option<(Broken, Trace)>,
@@ -39,7 +39,7 @@ impl fmt::Display for Trace {
     }
 }
 
-/// States by a hash of 128 bits: two different ones do not share it.
+/// States by a hash of 128 bits: two different states do not share a hash.
 struct Seen {
     hashers: [RandomState; 2],
     seen: HashSet<[u64; 2]>,
@@ -64,7 +64,7 @@ pub(crate) fn begin(runner: &mut Runner, scene: &Scene) -> Result<World, Broken>
     Ok(World::begin(scene, store))
 }
 
-/// Visits every state of a scene, or this many.
+/// Visits every state of a scene, or `most` states.
 pub(crate) fn explore(runner: &mut Runner, scene: &Scene, most: usize) -> Found {
     let mut found = Found::default();
     let first = match begin(runner, scene) {
@@ -114,7 +114,7 @@ fn trace(paths: &[(usize, Option<Label>)], mut at: usize, last: Option<Label>) -
     Trace(labels)
 }
 
-/// Walks at random, to where nothing more may happen.
+/// Walks at random until no step is left.
 pub(crate) fn walk(runner: &mut Runner, scene: &Scene, rng: &mut StdRng) -> Found {
     let mut found = Found::default();
     let mut labels = Vec::new();

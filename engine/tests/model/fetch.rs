@@ -1,4 +1,4 @@
-//! What a pop, its taking back, a word of a consumer and a purge may do. Each follows with the ghosts.
+//! The rules of a pop, an unpop, an acknowledgement and a purge. Each function follows with the ghosts.
 
 use dwell_engine::store::record::State;
 
@@ -18,7 +18,7 @@ fn lease_ms(scene: &Scene) -> i64 {
     if scene.long { LONG_LEASE_MS } else { SPAN }
 }
 
-/// When the caller of a pop gives up, at this tick, epoch µs.
+/// The deadline of a pop at this tick, epoch µs.
 pub(crate) fn until_us(until: Option<u8>) -> Option<i64> {
     until.map(|tick| at(tick.into()) * 1000 + 500_000)
 }
@@ -32,7 +32,7 @@ pub(crate) fn word_call(word: Word, hands: &[Hand]) -> Call {
     Call::acknowledge(hands[0].set, &words)
 }
 
-/// A job of a queue that somebody may pop at this time.
+/// Whether a consumer may pop this job of the queue at this time.
 pub(crate) fn is_ready(live: &Live, set: Set, now: i64) -> bool {
     live.set == set && matches!(live.place, Place::Due(due) if due <= now)
 }
@@ -139,7 +139,7 @@ impl Runner {
         if *reply != Reply::Int(moved) { Err(format!("{moved} jobs are taken back, the answer is {reply:?}")) } else { Ok(()) }
     }
 
-    /// A word is on the hand-out that it names, or changes nothing.
+    /// An acknowledgement acts on the hand-out that it names, or changes nothing.
     pub(crate) fn follow_word(&self, world: &mut World, word: Word, hands: &[Hand], seen: &View, reply: &Reply) -> Result<(), Broken> {
         let (now, before) = (world.now_ms(), world.stored.clone());
         let view = self.view(before.store);
@@ -153,7 +153,7 @@ impl Runner {
                 (false, Some(verdict), _) => verdict,
                 (false, None, Some(live)) if live.set == hand.set => "stale",
                 (false, None, None) if before.finished[id] == Some(hand.set) => "fired",
-                // A lease tells nothing of the jobs of others.
+                // A lease reveals nothing of the jobs of other queues.
                 (false, None, _) => "not_found",
             };
             if verdict != expected {
@@ -181,7 +181,7 @@ impl Runner {
         Ok(())
     }
 
-    /// A purge removes what stands so, and nothing that is held.
+    /// A purge removes the jobs in this state, and no held job.
     pub(crate) fn follow_purge(&self, world: &mut World, state: &str, seen: &View, reply: &Reply) -> Result<(), Broken> {
         let (now, view) = (world.now_ms(), self.view(world.stored.store));
         let mut removed = 0;
@@ -205,7 +205,7 @@ impl Runner {
     }
 }
 
-/// A pop handed a job out.
+/// Follows a pop that handed a job out.
 fn hand_out(
     scene: &Scene,
     world: &mut World,
@@ -241,7 +241,7 @@ fn hand_out(
     Ok(())
 }
 
-/// The lease ends so, or lasts longer.
+/// Follows a lease that ends so, or lasts longer.
 fn end_lease(world: &mut World, word: Word, hand: &Hand) {
     let (id, now) = (usize::from(hand.id), world.now_ms());
     let (is_first, earliest) = (hand.step == 0, &mut world.stored.earliest[usize::from(hand.number)]);
@@ -275,7 +275,7 @@ fn end_lease(world: &mut World, word: Word, hand: &Hand) {
     }
 }
 
-/// The job is where the verdict says, and its step is what the word says.
+/// The job is at the place of the verdict, and its step is that of the lease action.
 fn check_place(word: Word, hand: &Hand, verdict: &str, (seen, view): (&View, &View), ms: Option<i64>) -> Result<(), Broken> {
     let id = usize::from(hand.id);
     let (was, is) = (seen.jobs[id].as_ref(), view.jobs[id].as_ref());

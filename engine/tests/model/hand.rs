@@ -1,4 +1,4 @@
-//! What the consumers of queues have and say.
+//! The jobs and the acknowledgements of the consumers of queues.
 
 use crate::call::Set;
 use crate::world::SPAN;
@@ -30,7 +30,7 @@ impl Consumer {
     }
 }
 
-/// What a word on a lease ended it with, if a repeat is answered alike.
+/// The lease action that ended a lease, if a repeat is answered alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum End {
     Failed,
@@ -47,13 +47,12 @@ pub(crate) struct Out {
     pub(crate) end: Option<End>,
 }
 
-/// A word of a consumer on a lease. The last two are those of the engine, on jobs that it popped too
-/// late.
+/// A lease action. The last two are actions of the engine, on jobs that it popped too late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Word {
     Finish,
     Fail,
-    /// In so many ms.
+    /// Gives the job back, due after so many ms.
     Release(i64),
     Touch,
     Drop,
@@ -72,7 +71,7 @@ impl Word {
         }
     }
 
-    /// In a trace.
+    /// The action in a trace.
     pub(crate) fn says(self) -> &'static str {
         match self {
             Word::Finish => "finishes",
@@ -85,7 +84,7 @@ impl Word {
         }
     }
 
-    /// What the word adds in a call.
+    /// The argument of the lease action in a call.
     pub(crate) fn more(self, hand: &Hand) -> String {
         match self {
             Word::Finish | Word::Drop => String::new(),

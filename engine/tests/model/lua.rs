@@ -59,7 +59,7 @@ impl Scripts {
         Ok(Scripts { lua, server, compiled, keys })
     }
 
-    /// Runs one call. A failed script keeps what it wrote, as in Redis.
+    /// Runs one call. The writes of a failed script stay, as in Redis.
     pub(crate) fn run(&self, store: &Store, moment: &Moment, call: &Call) -> (Store, Reply) {
         *self.server.borrow_mut() = (store.clone(), moment.clone());
         let reply = self.evaluate(call).unwrap_or_else(|error| Reply::Error(error.to_string()));
@@ -100,7 +100,7 @@ fn word(value: &Value) -> mlua::Result<Vec<u8>> {
     match value {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
         Value::Integer(number) => Ok(number.to_string().into_bytes()),
-        // As `%.17g`.
+        // The format is `%.17g`.
         Value::Number(number) if number.fract() == 0.0 && number.abs() < 1e17 => Ok(format!("{number:.0}").into_bytes()),
         other => Err(mlua::Error::runtime(format!("a command has {} as an argument", other.type_name()))),
     }

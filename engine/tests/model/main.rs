@@ -8,19 +8,19 @@
 //! - `redis`, `reply`: the data and its commands; `lua`, `packing`: the scripts; `call`: their
 //!   arguments, as the engine builds them; `taken`: the answer of a claim.
 //! - `differential`, `real`, `random`: the Redis in memory against a real one.
-//! - `scene`: the initial programs; `world`: a state; `steps`: what may happen next; `apply`, `door`: what
-//!   a call does; `runner`: each call on each store once; `explore`: the search.
-//! - `queues`: the scenes of queues; `hand`, `consumer`: what consumers have, and do next; `fetch`: what
-//!   their calls may do.
+//! - `scene`: the initial programs; `world`: a state; `steps`: the possible next steps; `apply`, `door`: the
+//!   effects of a call; `runner`: each call on each store once; `explore`: the search.
+//! - `queues`: the scenes of queues; `hand`, `consumer`: the jobs of consumers, and their next steps;
+//!   `fetch`: the rules of their calls.
 //! - `view`, `check`, `drain`, `repair`: the rules. `mutants`, `rules`: each rule taken away must be
 //!   missed.
 //!
 //! Tests run a part of each scene; `DWELL_MODEL=full` runs all, as `make model` does. `DWELL_SCENE` and
 //! `DWELL_RULE` choose by a part of the name.
 //!
-//! A new command of Redis: `redis.rs`. A new script: its keys in `call.rs`, its arguments in
-//! `random.rs`; the compiler names both places. To explore it: an `Op` or a `Door`, with what it may
-//! do in `apply.rs`, and a scene. A new fixed key that holds jobs: a `Place` in `view.rs`.
+//! A new command of Redis: `redis.rs`. A new script: its keys in `call.rs`, its arguments in `random.rs`; the
+//! compiler names both places. To explore it: an `Op` or a `Door`, with its rules in `apply.rs`, and a scene.
+//! A new fixed key that holds jobs: a `Place` in `view.rs`.
 #![allow(missing_docs, reason = "tests")]
 
 mod apply;

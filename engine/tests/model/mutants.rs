@@ -5,14 +5,14 @@ use dwell_engine::store::scripts::Name;
 
 /// A rule, and the change that takes it away.
 pub(crate) struct Mutant {
-    /// What the scripts do.
+    /// The rule, in words.
     pub(crate) rule: &'static str,
-    /// The scenes that show why, in this order.
+    /// The scenes that show the need of the rule, in this order.
     pub(crate) scenes: &'static [&'static str],
     pub(crate) edits: &'static [Edit],
 }
 
-/// In each of these scripts the text stands once.
+/// A replacement of a text that stands once in each of these scripts.
 pub(crate) struct Edit(pub(crate) &'static [Name], pub(crate) &'static str, pub(crate) &'static str);
 
 const SETTLES: &[Name] = &[Name::Hold, Name::Release, Name::Retry, Name::Bury];

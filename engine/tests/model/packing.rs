@@ -29,7 +29,7 @@ fn items(format: &[u8]) -> mlua::Result<Vec<(u8, usize)>> {
 fn whole(value: &Value) -> mlua::Result<i64> {
     match value {
         Value::Integer(number) => Ok(*number),
-        // As the cast of C that Redis makes.
+        // The cast is that of Redis, in C.
         Value::Number(number) => Ok(*number as i64),
         other => Err(fail(format!("struct.pack: {} is no number", other.type_name()))),
     }

@@ -114,7 +114,7 @@ pub(crate) fn queue_scenes() -> Vec<Scene> {
 pub(crate) fn everything_of_queues(again: bool) -> Scene {
     use Door::{Cancel, Fail, Finish, Fire, Into, NewJob, Requeue};
     const WORDS: &[Word] = &[Word::Finish, Word::Fail, Word::Release(0), Word::Touch];
-    // A `fail` names its schedule by the due time: those of one id are due at different times.
+    // A `fail` names its schedule by the due time: the schedules of one id are due at different times.
     let doors: &[Door] = if again {
         &[Requeue(X), Finish(Y), Fire(X), NewJob(Y, NEXT), Cancel(X)]
     } else {

@@ -209,7 +209,7 @@ impl Random {
         self.one_of(&[Set::Queue, Set::Queue, Set::Queue, Set::OtherQueue])
     }
 
-    /// Words on one or two jobs of the same queue.
+    /// Acknowledgements of one or two jobs of the same queue.
     fn acknowledge(&mut self) -> Call {
         let set = self.queue();
         let mut words = Vec::new();

@@ -24,7 +24,7 @@ impl Real {
         Real { connection, hashes }
     }
 
-    /// One command.
+    /// Runs one command.
     pub(crate) fn command(&mut self, words: &[Vec<u8>]) -> Reply {
         let mut command = redis::Cmd::new();
         for word in words {
@@ -33,7 +33,7 @@ impl Real {
         self.query(&command)
     }
 
-    /// One call of a script.
+    /// Runs one call of a script.
     pub(crate) fn run(&mut self, call: &Call) -> Reply {
         let keys = keys_of(call.name, call.sets);
         let mut command = redis::cmd("EVALSHA");
@@ -45,7 +45,7 @@ impl Real {
         command.query(&mut self.connection).map_or_else(|error| Reply::Error(error.to_string()), reply)
     }
 
-    /// Every key.
+    /// Reads every key.
     pub(crate) fn store(&mut self) -> Store {
         let words = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
         let (mut store, moment) = (Store::default(), Moment { now_us: 0, info: "" });

@@ -1,5 +1,5 @@
-//! A small Redis in memory: the data, which is copied and compared as a value, and the commands
-//! that the scripts use. A command that is missing here fails the script, which says so.
+//! A small Redis in memory: the data, which is copied and compared as a value, and the commands that the
+//! scripts use. A command that is missing here fails the script with its name.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use crate::reply::Reply;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Score(pub(crate) i64);
 
-/// The value of a key. An empty one does not exist.
+/// The value of a key. A key with an empty value does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Entry {
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
@@ -21,7 +21,7 @@ pub(crate) enum Entry {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Store(BTreeMap<Vec<u8>, Rc<Entry>>);
 
-/// What a command knows besides the data.
+/// The facts that a command knows besides the data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Moment {
     /// Redis's clock, epoch µs.

@@ -10,7 +10,7 @@ use crate::runner::Broken;
 use crate::view::{Claim, Live, Place, View};
 use crate::world::SPAN;
 
-/// Damages a store in each way. Answers how many scripts ran.
+/// Damages a store in each way. Returns the number of scripts that ran.
 pub(crate) fn repair(scripts: &Scripts, store: &Store, view: &View, moment: &Moment) -> Result<u64, Broken> {
     let is_of_queue = |id: u8| view.jobs[usize::from(id)].as_ref().is_some_and(|live| live.set.is_queue());
     let mut runs = 0;

@@ -24,7 +24,7 @@ const LATE: &str = "queue: too late for its consumer";
 
 const UNHELD: &str = "for set, number in pairs(unheld) do count_held(set, -number) end\n";
 
-/// One edit of one script.
+/// A mutant without this rule.
 const fn without(rule: &'static str, scenes: &'static [&'static str], edits: &'static [Edit]) -> Mutant {
     Mutant { rule, scenes, edits }
 }
@@ -237,7 +237,7 @@ pub(crate) const RULES: &[Mutant] = &[
         &[ENDS],
         &[Edit(&[Name::Bury], "settle_to(KEYS[FIRST_DUE + 1] or DEAD)", "settle_to(DEAD)")],
     ),
-    // What a bucket knows of its queues
+    // The queues that a bucket knows
     without("a schedule makes its queue known", &[ELSEWHERE], &[Edit(&[Name::Schedule], "  enter(broker)\n", "")]),
     without(
         "a word by id too",

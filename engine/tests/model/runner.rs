@@ -1,5 +1,5 @@
-//! Runs calls on numbered stores, and each call on a store once. What it answers was checked: the
-//! call is idempotent, and `fsck` finds nothing in what it leaves.
+//! Runs calls on numbered stores, and each call on a store once. Checks each answer: the call is idempotent,
+//! and `fsck` finds no damage in the store after it.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ pub(crate) struct Runner {
     known: HashMap<(u32, Moment, u32), (u32, Rc<Reply>)>,
     judged: HashSet<(u32, i64)>,
     drained: HashSet<u32>,
-    /// How many scripts ran.
+    /// The number of scripts that ran.
     pub(crate) runs: u64,
 }
 

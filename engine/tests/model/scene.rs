@@ -1,4 +1,4 @@
-//! The initial programs: which requests come, and what may go wrong how often.
+//! The initial programs: the requests that come, and the number of failures that may happen.
 
 use crate::call::{Set, Sets};
 use crate::hand::Word;
@@ -6,9 +6,9 @@ use crate::hand::Word;
 /// A request of a producer, an operator or a consumer, by a message. `x` and `y` are 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Door {
-    /// Due at this tick, for whom the scene is about.
+    /// A new job, due at this tick, in the set of the scene.
     NewJob(u8, i64),
-    /// Due at this tick, for somebody else.
+    /// A new job, due at this tick, in this set.
     Into(u8, i64, Set),
     Cancel(u8),
     /// The end of the first schedule has come, whatever its state.
@@ -45,7 +45,7 @@ impl Door {
     }
 }
 
-/// How often each of these may still happen.
+/// The number of each of these events that may still happen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
     /// Claims and rescues.
@@ -72,7 +72,7 @@ pub(crate) struct Scene {
     pub(crate) name: &'static str,
     pub(crate) doors: &'static [Door],
     pub(crate) budget: Budget,
-    /// When x and y are due, ticks.
+    /// The due times of x and y, ticks.
     pub(crate) due: [i64; 2],
     /// Claims may take jobs before their time, and give them back.
     pub(crate) early: bool,
@@ -84,9 +84,9 @@ pub(crate) struct Scene {
     pub(crate) held: bool,
     /// A claim or a rescue may take one job only.
     pub(crate) pieces: bool,
-    /// Whom x and y belong to.
+    /// The set of x and y.
     pub(crate) set: Set,
-    /// What consumers say; the first one also of two jobs in one call.
+    /// The lease actions of consumers; the first one also for two jobs in one call.
     pub(crate) words: &'static [Word],
     /// Leases of consumers last longer than a tick.
     pub(crate) long: bool,
@@ -94,7 +94,7 @@ pub(crate) struct Scene {
     pub(crate) gives_back: bool,
     /// Pops have a deadline, within their tick.
     pub(crate) hurries: bool,
-    /// A job whose consumer said nothing is due again at once.
+    /// A job that its consumer did not acknowledge is due again at once.
     pub(crate) again: bool,
 }
 

@@ -1,4 +1,4 @@
-//! All that may happen next.
+//! All possible next steps.
 
 use crate::apply::Applied;
 use crate::call::Set;
@@ -9,7 +9,7 @@ use crate::scene::Scene;
 use crate::view::Place;
 use crate::world::{How, Op, Phase, SPAN, TICK, Token, World};
 
-/// A step in words: who, what, which job.
+/// A step in words: the actor, the action, the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Label {
     pub(crate) who: &'static str,
@@ -36,7 +36,7 @@ pub(crate) fn steps(runner: &mut Runner, scene: &Scene, world: &World) -> Result
     let mut steps = Steps { runner, scene, world, found: Vec::new() };
     steps.of_the_world()?;
     steps.of_the_doors()?;
-    // Both are alike: the second begins only while the first is busy.
+    // Both instances are alike: the second begins only while the first is busy.
     for owner in 0..2 {
         steps.of_an_owner(owner)?;
     }
@@ -59,7 +59,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// The same of a consumer.
+    /// Carries out a call of a consumer in the same way.
     pub(crate) fn say(&mut self, label: Label, world: &World, op: &Op, then: impl Fn(&mut World, &[Hand])) -> Outcome {
         let Applied { world: mut after, popped, .. } = self.apply(label, world, op)?;
         then(&mut after, &popped);
@@ -135,7 +135,7 @@ impl Steps<'_> {
         for (index, door) in (0..).zip(self.scene.doors) {
             let id = usize::from(door.id());
             let is_unseen = self.world.published[self.world.life(self.world.stored.lives[id])] == 0;
-            // A consumer fails what it has.
+            // A consumer fails only a job that it has seen.
             if self.world.used >> index & 1 == 1 || matches!(door, crate::scene::Door::Fail(_)) && is_unseen {
                 continue;
             }

@@ -6,7 +6,7 @@ use crate::call::{IDS, Set};
 use crate::reply::Reply;
 use crate::view::{ClaimName, set_of};
 
-/// A job that was taken.
+/// A job in the answer of a claim or a rescue.
 #[derive(Debug, Clone)]
 pub(crate) struct Taken {
     pub(crate) lease: ClaimName,
@@ -14,7 +14,7 @@ pub(crate) struct Taken {
     pub(crate) id: u8,
     pub(crate) set: Set,
     pub(crate) has_state: bool,
-    /// As Redis has it; of the record if there is none.
+    /// The state in Redis; from the record if Redis has no state.
     pub(crate) state: State,
     /// Epoch ms.
     pub(crate) due: i64,
@@ -26,7 +26,7 @@ pub(crate) fn taken(nonce: [u8; 8], reply: &Reply) -> Result<Vec<Taken>, String>
     let lease = (nonce, created.try_into().map_err(|_| "a claim answered a `created` of another length")?);
     let mut list = Vec::new();
     for (position, job) in (0..).zip(reply.items()[8..].chunks_exact(4)) {
-        // Has left the lease.
+        // The job has left the claim.
         if job[0].bytes().is_empty() {
             continue;
         }

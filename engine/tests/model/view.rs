@@ -1,4 +1,4 @@
-//! What a store holds, read once: where each id is, and the leases. A store that breaks a rule of
+//! The content of a store, read once: the place of each id, and the claims. A store that breaks a rule of
 //! structure cannot be read.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use dwell_engine::store::record::{self, State};
 use crate::call::{IDS, Set, Sets, keys};
 use crate::redis::Store;
 
-/// A lease by its name.
+/// The name of a claim.
 pub(crate) type ClaimName = ([u8; 8], [u8; 8]);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) enum Place {
     Due(i64),
     Dead,
     Held(i64),
-    /// With an unset bit.
+    /// In a claim, with an unset bit.
     Claim(ClaimName),
 }
 
@@ -35,14 +35,14 @@ impl fmt::Debug for Place {
 pub(crate) struct Claim {
     pub(crate) name: ClaimName,
     pub(crate) deadline: i64,
-    /// Per position: the index of the id, and whether the job has left the lease.
+    /// Per position: the index of the id, and whether the job has left the claim.
     pub(crate) jobs: Vec<(u8, bool)>,
 }
 
 /// A job that is there.
 #[derive(Debug)]
 pub(crate) struct Live {
-    /// Of the current schedule.
+    /// The generation of the current schedule.
     pub(crate) generation: [u8; 8],
     pub(crate) state: Option<State>,
     pub(crate) place: Place,
@@ -67,7 +67,7 @@ impl View {
             let score =
                 |key: &str| Ok::<_, String>(store.zset(key.as_bytes())?.and_then(|zset| zset.get(id.as_bytes())).map(|score| score.0));
             let mut places = Vec::new();
-            // Held jobs and leases know no set.
+            // Held jobs and claims know no set.
             let mut sets = Vec::new();
             for set in Set::ALL {
                 let dead = if set.is_queue() { keys.dead_of(0, set.name()) } else { keys.dead(0).to_owned() };
@@ -106,7 +106,8 @@ impl View {
         Ok(view)
     }
 
-    /// `queues` has the number of held jobs of each queue, and a field for each that has a job in a set.
+    /// `queues` has the number of held jobs of each queue, and a field for each queue that has a job in a
+    /// set.
     fn counts_right(&self, store: &Store) -> Result<(), String> {
         let counts = store.hash(keys().queues(0).as_bytes())?;
         for set in Set::ALL {
@@ -131,7 +132,7 @@ impl View {
         if has_queue { Sets::All } else { Sets::Of(Set::Main) }
     }
 
-    /// A lease by its name.
+    /// The claim with this name.
     pub(crate) fn lease(&self, name: ClaimName) -> Option<&Claim> {
         self.leases.iter().find(|lease| lease.name == name)
     }
@@ -143,7 +144,7 @@ impl View {
     }
 }
 
-/// Whom a record belongs to.
+/// The set that a record belongs to.
 pub(crate) fn set_of(record: &[u8]) -> Option<Set> {
     let length = usize::from(*record.get(30)?);
     let owner = record.get(31..31 + length)?;

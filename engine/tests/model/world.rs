@@ -1,5 +1,5 @@
-//! A state of the exploration: what Redis holds, what everybody knows, and what may still happen.
-//! A ghost is known to the checks alone: no script and no instance reads it.
+//! A state of the exploration: the data of Redis, the knowledge of each party, and the events that may still
+//! happen. A ghost is known to the checks alone: no script and no instance reads it.
 
 use std::rc::Rc;
 
@@ -11,13 +11,13 @@ use crate::redis::Moment;
 use crate::scene::{Budget, Scene};
 use crate::view::ClaimName;
 
-/// Numbers of schedules and messages: 1 and 2 are those of x and y, the doors follow. 0 is none.
+/// Numbers of schedules and messages: 1 and 2 belong to x and y, the doors follow. 0 is no number.
 pub(crate) const NUMBERS: usize = 8;
 /// The number of the first door.
 pub(crate) const FIRST_DOOR: u8 = 3;
 
-/// The beginning, epoch ms, and what the clock moves on by. Everything that ends does so within one
-/// tick, and nothing of it within the same.
+/// The beginning, epoch ms, and the step of the clock, ms. Everything that ends does so within one tick, and
+/// nothing of it within the same.
 const BEGIN: i64 = 1_700_000_000_000;
 pub(crate) const TICK: i64 = 10_000;
 /// A lease, a wait, a pause or a TTR, ms.
@@ -28,35 +28,35 @@ pub(crate) fn at(tick: i64) -> i64 {
     BEGIN + tick * TICK
 }
 
-/// What a failover takes back.
+/// The data that a failover takes back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
     /// The store, by its number.
     pub(crate) store: u32,
     /// Ghost. The schedules that must be there, by id; 0: none.
     pub(crate) lives: [u8; 2],
-    /// Ghost. The schedules that each lease stands for.
+    /// Ghost. The schedules in each claim.
     pub(crate) lent: Vec<(ClaimName, Vec<u8>)>,
-    /// Ghost. When the next attempt of a schedule may be published, epoch ms.
+    /// Ghost. The earliest time to publish the next attempt of a schedule, epoch ms.
     pub(crate) earliest: [i64; NUMBERS],
-    /// Ghost. The life of a schedule: what a reschedule begins belongs to the life before.
+    /// Ghost. The life of a schedule: a schedule that a reschedule begins belongs to the life before.
     pub(crate) life: [u8; NUMBERS],
     /// Ghost. The last hand-out of each job of a queue to a consumer.
     pub(crate) outs: [Option<Out>; 2],
-    /// Ghost. Bits of the nonces under which something was handed out.
+    /// Ghost. Bits of the nonces of pops that handed out a job.
     pub(crate) popped: u16,
-    /// Ghost. Bits of the nonces of which all was taken back.
+    /// Ghost. Bits of the nonces of pops whose jobs were all taken back.
     pub(crate) unpopped: u16,
-    /// Ghost. By id: whose its last job was, if it was finished.
+    /// Ghost. By id: the set of its last job, if that job was finished.
     pub(crate) finished: [Option<Set>; 2],
 }
 
-/// How far an instance is with a job.
+/// The phase of an instance's work on a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Claimed,
     Published,
-    /// Taken over: it is sent back.
+    /// The job was taken over, and is sent back.
     Rescued,
 }
 
@@ -68,15 +68,15 @@ pub(crate) struct Token {
     pub(crate) id: u8,
     pub(crate) set: Set,
     pub(crate) has_state: bool,
-    /// As encoded: when the lease began.
+    /// The encoded state when the claim began.
     pub(crate) state: Rc<[u8]>,
-    /// Not published before, epoch ms.
+    /// The earliest time to publish, epoch ms.
     pub(crate) ready: i64,
-    /// Not published from then on, epoch ms.
+    /// The time from which nothing is published, epoch ms.
     pub(crate) deadline: i64,
     /// Ghost. The schedule.
     pub(crate) number: u8,
-    /// Ghost. When this attempt may be published, epoch ms.
+    /// Ghost. The earliest allowed time to publish this attempt, epoch ms.
     pub(crate) earliest: i64,
     pub(crate) phase: Phase,
 }
@@ -101,7 +101,7 @@ impl Owner {
     }
 }
 
-/// How jobs leave their lease.
+/// The ways in which jobs leave their claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum How {
     Complete,
@@ -117,7 +117,7 @@ pub(crate) enum How {
     Bury,
 }
 
-/// A call of somebody.
+/// A call of an instance, a consumer or a message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
     Claim {
@@ -169,14 +169,14 @@ pub(crate) struct World {
     /// The states since the last write that waited for replicas: a failover may go back to them.
     pub(crate) history: Vec<Stored>,
     pub(crate) tick: u8,
-    /// How often the master was lost.
+    /// The number of lost masters.
     pub(crate) failovers: u8,
     pub(crate) owners: [Owner; 2],
     pub(crate) consumers: [Consumer; 2],
     /// Bits of the doors that were used.
     pub(crate) used: u8,
     pub(crate) budget: Budget,
-    /// What the messages that may come again named: the index of the door, due and attempt.
+    /// The index of the door, due and attempt of each message that may come again.
     pub(crate) named: Vec<(u8, i64, u8)>,
     /// A call that is still under way, or is carried out once more.
     pub(crate) later: Option<Op>,
@@ -185,7 +185,7 @@ pub(crate) struct World {
     pub(crate) published: [u8; NUMBERS],
     /// Ghost. Claims of each life, or its hand-outs to consumers.
     pub(crate) claims: [u8; NUMBERS],
-    /// Ghost. Bits of the lives of which nothing may be published any more.
+    /// Ghost. Bits of the lives that may not be published any more.
     pub(crate) over: u8,
 }
 
@@ -228,8 +228,8 @@ impl World {
         at(self.tick.into())
     }
 
-    /// When this call is carried out. No two leases have one `created`: the µs tell the calls that write
-    /// one apart, and the first copy of a call from the second.
+    /// The moment at which this call is carried out. No two claims have one `created`: the µs tell the calls
+    /// that write a claim apart, and the first copy of a call from the second.
     pub(crate) fn moment(&self, op: Option<&Op>) -> Moment {
         let copy = u8::from(op.is_some() && self.later.as_ref() == op);
         let stamp = match op {
@@ -239,7 +239,7 @@ impl World {
         moment(self.now_ms(), stamp, self.failovers)
     }
 
-    /// The same for every purpose: without what nobody can tell apart any more.
+    /// The world without differences that have no effect any more.
     pub(crate) fn canonical(&self) -> World {
         let mut world = self.clone();
         // Both instances are alike, and both consumers.
@@ -293,12 +293,12 @@ impl World {
         self.over |= 1 << life;
     }
 
-    /// What the message of this door named.
+    /// The due time and the attempt that the message of this door named.
     pub(crate) fn named(&self, index: u8) -> (i64, u8) {
         self.named.iter().find(|(door, ..)| *door == index).map_or((0, 0), |(_, due, attempt)| (*due, *attempt))
     }
 
-    /// Another job has this id, or none (0).
+    /// Gives this id another job, or none (0).
     pub(crate) fn replace(&mut self, id: usize, number: u8) {
         (self.stored.lives[id], self.stored.outs[id]) = (number, None);
         self.stored.finished[id] = None;
@@ -309,7 +309,7 @@ impl World {
     }
 }
 
-/// `failovers`: how many masters came before.
+/// `failovers`: the number of earlier masters.
 pub(crate) fn moment(now_ms: i64, stamp: u8, failovers: u8) -> Moment {
     const MASTERS: [&str; 3] =
         ["run_id:a\r\nmaster_replid2:0\r\n", "run_id:b\r\nmaster_replid2:b1\r\n", "run_id:c\r\nmaster_replid2:c1\r\n"];

@@ -9,12 +9,12 @@ const SHORT_TTR: Duration = Duration::from_millis(300);
 /// A lease that a slow machine prolongs in time, too.
 const LONG_TTR: Duration = Duration::from_secs(2);
 
-/// A worker whose handler says its context, and waits until it is cancelled.
+/// A worker whose handler sends its context, and waits until it is cancelled.
 fn waiting(fixture: &Fixture) -> (Worker, UnboundedReceiver<Context>) {
     waiting_for(fixture, SHORT_TTR)
 }
 
-/// The same with this lease.
+/// The same worker with this lease.
 fn waiting_for(fixture: &Fixture, ttr: Duration) -> (Worker, UnboundedReceiver<Context>) {
     let (say, said) = unbounded_channel();
     let handler = move |_: Job, context: Context| {
@@ -44,7 +44,7 @@ async fn a_lease_is_prolonged_while_its_handler_runs() {
     let held = fixture.get(&id).await.unwrap();
     assert_eq!((held.place, held.attempts(), context.attempt()), (Place::Reserved, 1, 1), "nobody else got it");
     assert!(!context.cancellation().is_cancelled());
-    // Somebody cancels the job: its handler hears of it.
+    // A cancel of the job cancels its handler.
     assert_eq!(fixture.client.cancel(&id).await.unwrap(), Verdict::CancelledAfterAttempt);
     soon(context.cancellation().cancelled()).await;
     running.stop().await;

@@ -23,7 +23,7 @@ async fn a_fetched_job_is_finished_failed_released_or_prolonged() {
     assert_eq!(job.fail("no").await.unwrap().verdict, LeaseVerdict::Failed);
     let job = pop().await.remove(0);
     assert_eq!((job.attempt(), job.due_ms() <= job.deadline_ms()), (3, true));
-    // Another process ends it by the text of its lease.
+    // Another process ends the lease by its text.
     let lease = ClaimedJob::read(&job.lease().text()).unwrap();
     assert_eq!(fixture.client.finish_lease(&id, &lease).await.unwrap().verdict, LeaseVerdict::Finished);
     assert_eq!(job.finish().await.unwrap().verdict, LeaseVerdict::Fired);

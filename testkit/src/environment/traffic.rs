@@ -17,7 +17,7 @@ const WINDOW_PUBLICATIONS: usize = 2048;
 const CHUNK_PUBLICATIONS: usize = 256;
 /// The most bytes without a confirm, roughly: NATS refuses more than 128 MiB of unwritten data.
 const WINDOW_BYTES: usize = 32 << 20;
-/// How long a confirm may take.
+/// The longest wait for a confirm.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Publishes with confirms, many at a time.
@@ -51,7 +51,7 @@ impl Producer {
         self.hand_over(chunk, most).await
     }
 
-    /// Publishes these once at most `most` publications are without a confirm.
+    /// Publishes the chunk once at most `most` publications are without a confirm.
     async fn hand_over(&mut self, chunk: Vec<Publication>, most: usize) -> Result<(), Failure> {
         while let Ok(batch) = self.outcomes.try_recv() {
             self.confirmed(batch)?;

@@ -17,7 +17,7 @@ pub enum BrokerKind {
 }
 
 impl BrokerKind {
-    /// All of them.
+    /// All kinds of brokers.
     pub const ALL: [BrokerKind; 3] = [BrokerKind::Nats, BrokerKind::Kafka, BrokerKind::Amqp];
 
     /// The value of `type`.
@@ -59,7 +59,7 @@ impl BrokerServer {
         })
     }
 
-    /// Its kind.
+    /// The kind of the broker.
     #[must_use]
     pub fn kind(&self) -> BrokerKind {
         match self {

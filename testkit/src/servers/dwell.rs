@@ -15,7 +15,7 @@ use dwell::clock;
 /// A `dwell run` as a child. Its port is that of the probes.
 pub type DwellServer = Server<Dwell>;
 
-/// What only this kind has.
+/// The parts of a server of this kind alone.
 #[derive(Debug)]
 pub struct Dwell {
     /// The port of `[http]`.

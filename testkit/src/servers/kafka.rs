@@ -25,7 +25,7 @@ pub struct KafkaOptions {
 /// A private Kafka broker.
 pub type KafkaServer = Server<Kafka>;
 
-/// What only this kind has.
+/// The parts of a server of this kind alone.
 #[derive(Debug)]
 pub struct Kafka {
     /// The port of the controller.
@@ -35,7 +35,7 @@ pub struct Kafka {
 }
 
 impl ServerKind for Kafka {
-    /// Ready once the log says so. Each start begins a new log.
+    /// Ready once the log has the start line. Each start begins a new log.
     async fn probe(&self, _: u16, dir: &Path, _: u32) -> Probe {
         match tokio::fs::read_to_string(dir.join("log")).await {
             Ok(text) if text.contains(START_LOG_LINE) => Probe::Ready,

@@ -23,7 +23,7 @@ pub struct NatsOptions {
 /// A private nats-server.
 pub type NatsServer = Server<Nats>;
 
-/// What only this kind has.
+/// The parts of a server of this kind alone.
 #[derive(Debug)]
 pub struct Nats {
     options: NatsOptions,
@@ -38,7 +38,7 @@ impl ServerKind for Nats {
 }
 
 impl NatsServer {
-    /// Starts one and returns it ready.
+    /// Starts a server and returns it ready.
     pub async fn start(options: NatsOptions) -> Result<Self, ServerError> {
         let mut process = Process::new("nats-server", find::nats_server()?)?;
         let file = process.dir().join("nats.conf");

@@ -42,7 +42,7 @@ impl Port {
         })
     }
 
-    /// Its number.
+    /// The number of the port.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.number

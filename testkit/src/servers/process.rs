@@ -1,5 +1,4 @@
-//! What all private servers share: a child process with a port, a folder and a log, and its
-//! signals.
+//! The base of all private servers: a child process with a port, a folder and a log, and its signals.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,7 +24,7 @@ pub enum Probe {
     NotYet,
 }
 
-/// One server process. It is killed and its folder is removed when the value is dropped.
+/// A server process. It is killed and its folder is removed when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     name: &'static str,

@@ -25,7 +25,7 @@ pub struct RabbitOptions {
 /// that was created in the last seconds.
 pub type RabbitServer = Server<Rabbit>;
 
-/// What only this kind has.
+/// The parts of a server of this kind alone.
 #[derive(Debug)]
 pub struct Rabbit {
     /// The Erlang cookie of its command-line tools.
@@ -107,7 +107,7 @@ fn surroundings(dir: &Path, tools: u16) -> Vec<(String, String)> {
         ("RABBITMQ_PID_FILE", path("pid")),
         ("RABBITMQ_DIST_PORT", tools.to_string()),
         ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
-        // These make the start script become the server, with the same process id.
+        // These variables make the start script become the server, with the same process id.
         ("RABBITMQ_ALLOW_INPUT", "1".to_owned()),
         ("RABBITMQ_SERVER_START_ARGS", "-noinput".to_owned()),
     ];

@@ -47,7 +47,7 @@ pub struct RedisOptions {
 /// A private redis-server.
 pub type RedisServer = Server<Redis>;
 
-/// What only this kind has.
+/// The parts of a server of this kind alone.
 #[derive(Debug)]
 pub struct Redis {
     options: RedisOptions,
@@ -60,7 +60,7 @@ impl ServerKind for Redis {
 }
 
 impl RedisServer {
-    /// Starts one and returns it ready.
+    /// Starts a server and returns it ready.
     pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
         let mut process = Process::new("redis-server", options.program.clone().map_or_else(find::redis_server, Ok)?)?;
         process.set_args(args(&options, process.port(), process.dir()));

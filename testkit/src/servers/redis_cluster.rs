@@ -14,7 +14,7 @@ const MASTERS: usize = 3;
 const SLOTS: u16 = 16_384;
 /// The time after which a silent master counts as failed, ms.
 const NODE_TIMEOUT: &str = "2000";
-/// How long the nodes try a failover that was ordered, and a margin.
+/// The longest time of an ordered failover, with a margin.
 const FAILOVER: Duration = Duration::from_secs(6);
 /// The number of keys that move together.
 const KEYS_PER_MOVE: &str = "50";
@@ -28,7 +28,7 @@ pub struct RedisCluster {
     _ports: Vec<Port>,
 }
 
-/// What one node reports about another.
+/// The report of one node about another.
 #[derive(Debug)]
 struct Node {
     port: u16,

@@ -21,7 +21,7 @@ const REPLICAS: usize = 2;
 /// A sentinel.
 pub type SentinelServer = Server<Sentinel>;
 
-/// What only this kind has.
+/// The parts of a server of this kind alone.
 #[derive(Debug)]
 pub struct Sentinel {
     password: Option<String>,

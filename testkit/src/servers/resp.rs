@@ -9,7 +9,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::ServerError;
 use dwell::clock;
 
-/// How long a command may take.
+/// The longest time of a command.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The address of a server without TLS.

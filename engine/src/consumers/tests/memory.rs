@@ -35,7 +35,7 @@ async fn a_job_that_is_larger_than_the_memory_goes_out_alone() {
 async fn a_pop_waits_for_as_much_memory_as_its_job_needs() {
     let (fixture, budget) = (Fixture::new().await, Budget::new(4 * MIB));
     fixture.consumers.share(&budget);
-    // What is left is enough for most jobs.
+    // The memory left is enough for most jobs.
     let held = budget.take(2 * MIB).await.unwrap();
     add(&fixture, 3 * MIB).await;
     let popped = fixture.consumers.pop(&request(1, Duration::from_secs(2))).await;

@@ -1,4 +1,4 @@
-//! In which order the jobs of all buckets are handed out.
+//! The order in which the jobs of all buckets are handed out.
 
 use super::*;
 
@@ -19,7 +19,8 @@ fn number(job: &Popped) -> u64 {
     std::str::from_utf8(&job.record.job.body).unwrap().parse().unwrap()
 }
 
-/// How well the order of these numbers is that of their size, by Spearman: 1 for the same order, 0 for none.
+/// The rank correlation of these numbers with their ascending order, by Spearman: 1 for the same order, 0 for
+/// none.
 #[allow(clippy::cast_precision_loss, reason = "a few hundred jobs")]
 fn rank_correlation(order: &[u64]) -> f64 {
     let mut sorted = order.to_vec();

@@ -32,7 +32,7 @@ async fn other_processes_hear_of_a_resume() {
     listening.abort();
 }
 
-/// What must come within a minute.
+/// The output of a future that must end within a minute.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     clock::timeout(Duration::from_secs(60), future).await.expect("in time")
 }
@@ -74,7 +74,7 @@ async fn pops_go_on_with_the_masters_that_answer() {
         assert!(jobs.len() == 1 && !is_first[bucket_of(&jobs[0])]);
     }
     assert!(pop(Duration::ZERO).await.is_empty(), "the others have none");
-    // One that waits gets what the others are given meanwhile.
+    // A waiting pop gets a job that another master has meanwhile.
     let waiting = tokio::spawn({
         let consumers = consumers.clone();
         async move { consumers.pop(&request(1, Duration::from_secs(60))).await.unwrap().sent() }
@@ -108,7 +108,7 @@ async fn a_pop_that_is_given_up_leaves_no_look_behind_that_nobody_waits_for() {
     let fixture = Fixture::new().await;
     fixture.add("x", Due::In(0)).await;
     fixture.server.freeze().unwrap();
-    // Its client goes away during the look.
+    // The client of the pop goes away during the look.
     let first = fixture.consumers.clone();
     let given_up = clock::timeout(Duration::from_millis(50), async move { first.pop(&request(1, Duration::ZERO)).await.map(drop) }).await;
     assert!(given_up.is_none());
@@ -135,7 +135,7 @@ async fn a_damaged_bucket_hides_the_jobs_of_no_other() {
     redis::cmd("SET").arg(fixture.store.keys().due(damaged, &set)).arg("x").exec_async(&mut raw).await.unwrap();
     let others: Vec<u16> = (0..fixture.store.keys().buckets()).filter(|bucket| *bucket != damaged).collect();
     for bucket in &others {
-        // Without a wake-up: a look finds it.
+        // A look finds the job without a wake-up.
         add(&fixture.store, *bucket, Due::In(0)).await;
     }
     for _ in &others {

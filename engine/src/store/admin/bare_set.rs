@@ -1,5 +1,5 @@
-//! A bare SET of a body, for measurements: the least cost of storing it. Its keys are separate from
-//! those of jobs.
+//! A bare SET of a body, for measurements: the least cost of storing it. The keys are separate from the keys
+//! of jobs.
 
 use redis::Pipeline;
 
@@ -26,7 +26,8 @@ impl Admin {
             let mut pipeline = Pipeline::new();
             for key in from..keys.min(from + KEYS_PER_PIPELINE) {
                 let command = pipeline.cmd(word);
-                // In the slot of one bucket, as a pipeline requires; no key of a job contains `::`.
+                // The keys are in the slot of one bucket, as a pipeline requires; no key of a job contains
+                // `::`.
                 command.arg(format!("{}::{key}", self.namespace.keys.jobs(0)));
                 if let Some(body) = body {
                     command.arg(body);

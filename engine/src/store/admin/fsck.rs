@@ -41,7 +41,7 @@ pub struct Finding {
 /// The rules of a run: settings that the instances share.
 #[derive(Debug, Clone)]
 pub struct FsckRules {
-    /// How long a claim holds, ms.
+    /// The span of a claim, ms.
     pub lease_ms: u64,
     /// The waits, ms, of a job without a retry array.
     pub retry_ms: Vec<u64>,
@@ -76,7 +76,7 @@ pub async fn run(settings: &Redis, rules: FsckRules, found: FindingSink<'_>) -> 
     Ok(fsck.jobs)
 }
 
-/// One pass over a namespace.
+/// A pass over a namespace.
 struct Fsck<'a> {
     store: Store,
     rules: FsckRules,

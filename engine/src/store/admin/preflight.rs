@@ -1,4 +1,4 @@
-//! Finds out what a start would find in Redis, without changing anything: makes all checks of
+//! Checks Redis as a start does, without changing anything: makes all checks of
 //! [`Store::open`](crate::store::Store::open), even after one has failed.
 
 use crate::config::Redis;
@@ -13,7 +13,7 @@ use crate::store::server_facts::{self, ServerFacts};
 /// The result of each check, or the error that a start would stop with.
 #[derive(Debug)]
 pub struct Preflight {
-    /// What INFO reports.
+    /// The facts that INFO reports.
     pub facts: ServerFacts,
     /// Whether the server accepts writes.
     pub writable: Result<(), StoreError>,

@@ -40,8 +40,8 @@ impl Admin {
         Ok(())
     }
 
-    /// Removes the jobs of a queue in this state, but those that are reserved, behind the durability
-    /// gate. Returns their number. Repeat the call after an error.
+    /// Removes the jobs of a queue in this state, except reserved ones, behind the durability gate. Returns
+    /// their number. Repeat the call after an error.
     pub async fn purge(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
         let sets = [set_of_queue(queue)];
         // Jobs that become ready meanwhile stay.
@@ -61,7 +61,7 @@ impl Admin {
         Ok(removed)
     }
 
-    /// Makes each bucket forget queues that it has no jobs of: those of
+    /// Makes each bucket forget the queues of which it has no jobs: the queues of
     /// [`ActiveCounts::empty`](crate::store::reader::active::ActiveCounts). A job that came meanwhile stays
     /// known.
     pub async fn forget_queues(&self, empty: &[Vec<String>]) -> Result<(), StoreError> {

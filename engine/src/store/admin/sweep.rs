@@ -1,5 +1,5 @@
-//! `sweep`: what a bucket may forget, and the rules of it, which the namespace keeps. The verdict of
-//! a cancel depends on it.
+//! `sweep` removes the entries that a bucket may forget, by rules that the namespace keeps. The verdict of a
+//! cancel depends on it.
 
 use crate::job::set_of_queue;
 use crate::store::admin::Admin;
@@ -9,7 +9,8 @@ use crate::store::meta;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::scripts::Name;
 
-/// How long one generation of `applied` is filled, ms. An entry lives for one to two of these turns.
+/// The time for which one generation of `applied` is filled, ms. An entry lives for one to two of these
+/// times.
 pub(super) const APPLIED_ROTATION_MS: u64 = 24 * 3_600_000;
 
 /// The result of a `sweep`.
@@ -26,9 +27,9 @@ pub struct Swept {
 /// The settings of `sweep`, kept in the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepRules {
-    /// How long dead jobs are kept, ms.
+    /// The retention of dead jobs, ms.
     pub dead_retention_ms: u64,
-    /// How long a completed job is remembered, ms.
+    /// The time for which a completed job is remembered, ms.
     pub dedupe_window_ms: u64,
 }
 
@@ -38,7 +39,7 @@ impl Admin {
         meta::keep(&self.namespace.link, &self.namespace.keys, own).await
     }
 
-    /// The rules of the namespace; those of `own` that it does not keep. Stores nothing.
+    /// The rules of the namespace, with rules of `own` in place of missing ones. Stores nothing.
     pub async fn rules_or(&self, own: SweepRules) -> Result<SweepRules, StoreError> {
         Ok(meta::read_as(&self.namespace.link, &self.namespace.keys).await?.rules_or(own))
     }
@@ -51,7 +52,7 @@ impl Admin {
         items.int().map(|dead| u64::try_from(dead).unwrap_or(0))
     }
 
-    /// Of these queues: which have dead jobs in this bucket that died by then, epoch ms each.
+    /// For each of these queues, whether it has jobs in this bucket that died by its given time, epoch ms.
     pub async fn with_old_dead(&self, bucket: u16, queues: &[(String, i64)]) -> Result<Vec<bool>, StoreError> {
         let mut pipeline = redis::Pipeline::new();
         for (queue, by_ms) in queues {

@@ -15,7 +15,7 @@ use crate::store::reader::lookup::{Place, score};
 use crate::store::record::{self, Record};
 use crate::store::scripts::Name;
 
-/// How often a bucket is scanned again for jobs that returned from an attempt meanwhile.
+/// The most scans of a bucket for jobs that returned from an attempt meanwhile.
 const MAX_BUCKET_SCANS: usize = 16;
 
 /// The result of a move.
@@ -36,7 +36,7 @@ pub struct Transferred {
     pub wake_ups: Vec<WakeUp>,
 }
 
-/// Why a waiting or dead job is not moved.
+/// The reason why a waiting or dead job is not moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeepReason {
     Refused,

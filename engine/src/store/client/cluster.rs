@@ -31,11 +31,12 @@ pub(super) struct Cluster {
     /// Nodes to ask only if no other answers: the source of an outdated map, and the node that
     /// failed.
     doubted: RwLock<Vec<Connection>>,
-    /// Nodes to ask: those of the settings, and the masters, because the former may all be gone.
+    /// Nodes to ask: the nodes of the settings, and the masters, because the nodes of the settings may all be
+    /// down.
     known: RwLock<HashMap<Address, Connection>>,
 }
 
-/// Which master has which slots.
+/// The masters by slot.
 pub(super) struct SlotMap {
     /// First slot, last slot, and the index of their master in `masters`.
     ranges: Vec<(u16, u16, usize)>,

@@ -1,5 +1,4 @@
-//! One connection to one server, opened on first use and rebuilt after a failure. Never repeats a
-//! call.
+//! A connection to one server, opened on first use and rebuilt after a failure. Never repeats a call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -33,7 +32,7 @@ pub(super) enum To {
     Node(Address),
 }
 
-/// One connection, cheap to clone.
+/// A connection, cheap to clone.
 #[derive(Clone)]
 pub(in crate::store) struct Connection {
     inner: Arc<Inner>,
@@ -129,7 +128,7 @@ impl Connection {
             let errors = || answers[begun..].iter().filter_map(|answer| answer.as_ref().err()).filter(|error| !error.is_damage());
             // A call that can be repeated at once must not overtake one that cannot.
             let held_back = errors().find(|error| !error.was_not_run()).or_else(|| errors().next()).cloned();
-            // What a script says of its own call says nothing of those behind it.
+            // The error of a script concerns its own call alone, not the calls behind it.
             let held_back = held_back.map(|error| match error.class {
                 Class::Outdated | Class::Script => StoreError::held_back(doing),
                 _ => error,
@@ -219,7 +218,7 @@ impl Connection {
                 let mut error = StoreError::from_redis(doing, &error);
                 error.unanswered = unusable || matches!(error.class, Class::Io | Class::Timeout);
                 self.inner.settings.refusals.note(&error);
-                // The next connection may log in with what the files hold by then.
+                // The next connection may log in with newer contents of the files.
                 let logs_in_again = error.class == Class::Refused && login::may_change(&self.inner.settings);
                 if unusable || logs_in_again || matches!(error.class, Class::Io | Class::Readonly) {
                     self.drop_connection(generation);
@@ -272,7 +271,7 @@ mod tests {
     async fn a_server_that_takes_no_connection_is_quoted() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let settings = Redis::new(format!("redis://{}", listener.local_addr().unwrap()));
-        // As Redis 8 in protected mode.
+        // The server answers as Redis 8 in protected mode.
         tokio::spawn(async move {
             while let Ok((mut link, _)) = listener.accept().await {
                 link.write_all(b"-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface.\r\n").await.unwrap();

@@ -24,7 +24,7 @@ fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true).set_user_timeout(Duration::from_secs(5))
 }
 
-/// Why a server is unreachable, with a hint. `place`: the server.
+/// The error of an unreachable server, with a hint. `place`: the server.
 pub(super) fn refused(settings: &Redis, place: &str, error: &redis::RedisError) -> StoreError {
     let mut failure = StoreError::from_redis(&format!("connecting to {place}"), error);
     if failure.class == Class::Refused {
@@ -42,11 +42,11 @@ pub(super) fn refused(settings: &Redis, place: &str, error: &redis::RedisError) 
     })
 }
 
-/// The time for a server to say why it takes no connection.
+/// The longest wait for the reason why a server takes no connection.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why a server ended a connection. One that takes none writes the reason and closes at once; the
-/// client, which writes first, sees a broken pipe.
+/// The error with the server's reason for ending a connection. A server that takes no connection writes the
+/// reason and closes at once; the client, which writes first, sees a broken pipe.
 pub(super) async fn told(info: &ConnectionInfo, error: StoreError) -> StoreError {
     let ConnectionAddr::Tcp(host, port) = info.addr() else { return error };
     let greeting = async {
@@ -54,7 +54,7 @@ pub(super) async fn told(info: &ConnectionInfo, error: StoreError) -> StoreError
         let mut text = [0; 256];
         let length = link.read(&mut text).await.ok()?;
         let text = String::from_utf8_lossy(&text[..length]).into_owned();
-        // Its first sentence.
+        // The first sentence of the greeting.
         text.strip_prefix('-')?.split(['\r', '.']).next().map(str::to_owned)
     };
     let Some(reason) = clock::timeout(GREETING_TIMEOUT, greeting).await.flatten() else { return error };
@@ -108,8 +108,8 @@ fn of_node(infos: &[ConnectionInfo], place: &Address) -> ConnectionInfo {
     own.cloned().unwrap_or_else(|| elsewhere(&infos[0], &place.0, place.1))
 }
 
-/// Finds the master through the sentinels. User, password and database in their URLs are those of
-/// Redis; TLS applies to both. The sentinels have a login of their own.
+/// Finds the master through the sentinels. User, password and database in their URLs belong to Redis; TLS
+/// applies to both. The sentinels have a login of their own.
 async fn master(settings: &Redis, infos: Vec<ConnectionInfo>) -> Result<Client, redis::RedisError> {
     let redis = infos[0].redis_settings().clone();
     let mut sentinels: Vec<ConnectionAddr> = infos.into_iter().map(|info| info.addr().clone()).collect();

@@ -1,4 +1,4 @@
-//! The login to Redis: secrets from files, read anew for each connection; and what Redis refuses now.
+//! The login to Redis: secrets from files, read anew for each connection; and the refusals of Redis.
 
 use std::fmt;
 use std::path::Path;
@@ -13,11 +13,10 @@ use crate::clock::{self, Instant};
 use crate::config::{Redis, RedisMode, urls_in};
 use crate::store::error::{Class, StoreError};
 
-/// A refusal after more than this time without one is a new one. Whoever is refused tries again
-/// within seconds.
+/// A refusal after more than this time without one is a new one. A refused client tries again within seconds.
 const REFUSAL_TTL: Duration = Duration::from_secs(30);
 
-/// What Redis refuses the connections with these settings, whoever opened them.
+/// The last refusal of a login with these settings, by any connection.
 #[derive(Clone, Default)]
 pub struct Refusals(Arc<Mutex<State>>);
 
@@ -28,7 +27,7 @@ struct State {
 }
 
 impl Refusals {
-    /// Why Redis refuses this process; `None` if it does not.
+    /// The reason why Redis refuses this process; `None` if it does not refuse.
     #[must_use]
     pub fn now(&self) -> Option<String> {
         let state = self.0.lock();
@@ -68,7 +67,7 @@ pub(super) fn may_change(settings: &Redis) -> bool {
     settings.urls_file.is_some() || settings.sentinel_password_file.is_some()
 }
 
-/// The settings with what the files hold now.
+/// The settings with the current contents of the files.
 pub(super) async fn fresh(settings: &Redis) -> Result<Redis, StoreError> {
     let mut fresh = settings.clone();
     if let Some(file) = &settings.urls_file {
@@ -95,13 +94,13 @@ async fn read(setting: &str, file: &Path) -> Result<String, StoreError> {
     text.and_then(|text| secret_text(file, &text)).map_err(|why| not_there(setting, why).hint(FILE_HINT))
 }
 
-/// A secret that cannot be read now: somebody may be writing its file. Redis was not asked, so nothing
-/// is refused, and waiting helps.
+/// A secret that cannot be read now: somebody may be writing its file. Redis got no call, so nothing is
+/// refused, and waiting helps.
 fn not_there(setting: &str, why: String) -> StoreError {
     StoreError::new(Class::Io, format!("redis.{setting}: {why}"))
 }
 
-/// What to do where Redis refuses the login of these settings.
+/// The hint for a refused login with these settings.
 pub(super) fn hint(settings: &Redis) -> String {
     let urls = if settings.urls_file.is_some() { "redis.urls_file, which is read again at each try" } else { "redis.urls" };
     let sentinels = match settings.mode {

@@ -15,7 +15,7 @@ use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::record::{self, Nonce};
 use crate::store::scripts::Name;
 
-/// What becomes of a job that a consumer holds.
+/// The effect of an acknowledgement on the job under the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseAction {
     /// The job is done.
@@ -24,10 +24,10 @@ pub enum LeaseAction {
     Fail {
         /// The wait before the next attempt, ms.
         wait_ms: Option<u64>,
-        /// Why.
+        /// The reason.
         error: String,
     },
-    /// The consumer gives the job back, which burns nothing: it is due in so many ms.
+    /// The consumer gives the job back without an attempt burned: the job is due again after the wait.
     Release {
         /// ms from now.
         wait_ms: u64,
@@ -41,41 +41,41 @@ pub enum LeaseAction {
     Drop,
     /// The job is dead for this reason.
     Bury {
-        /// Why.
+        /// The reason.
         reason: DeadReason,
         /// The last error.
         error: String,
     },
 }
 
-/// A word on one lease.
+/// An acknowledgement of one lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acknowledgement {
     /// The job's id.
     pub id: JobId,
     /// The lease.
     pub lease: Lease,
-    /// What becomes of the job.
+    /// The lease action.
     pub action: LeaseAction,
 }
 
-/// The answer to a word.
+/// The answer to an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// What the word did.
+    /// The result of the lease action.
     pub verdict: LeaseVerdict,
-    /// When the job is due again, or until when its lease lasts now, epoch ms.
+    /// The new due time of the job, or the new end of its lease, epoch ms.
     pub ms: Option<i64>,
 }
 
-/// What a word on a lease did.
+/// The result of a lease action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LeaseVerdict {
     /// The job is done.
     Finished,
     /// The job waits for its next attempt.
     Failed,
-    /// The job is dead by this word.
+    /// The job is dead by this acknowledgement.
     Dead,
     /// The job is due again.
     Released,
@@ -121,27 +121,27 @@ impl LeaseVerdict {
         }
     }
 
-    /// Whether the word did what it says.
+    /// Whether the lease action was carried out.
     #[must_use]
     pub fn is_done(self) -> bool {
         !matches!(self, LeaseVerdict::Stale | LeaseVerdict::Fired | LeaseVerdict::NotFound)
     }
 }
 
-/// How often a call is repeated that Redis did not run.
+/// The most attempts at a call that Redis did not run.
 const MAX_ATTEMPTS: usize = 8;
 
-/// One script call.
+/// A script call.
 struct Group {
     bucket: u16,
-    /// Indices of the words.
+    /// Indices of the acknowledgements.
     members: Vec<usize>,
 }
 
 impl Queue {
-    /// Carries out words on leases, those for one id in their order, behind the durability gate. One
-    /// answer per word, in their order. A word whose call failed may have been carried out: send it
-    /// again.
+    /// Carries out acknowledgements, several for one id in their order, behind the durability gate. Returns
+    /// one answer per acknowledgement, in their order. An acknowledgement whose call failed may have been
+    /// carried out: send it again.
     pub async fn acknowledge(&self, acknowledgements: &[Acknowledgement]) -> Vec<Result<Acknowledged, StoreError>> {
         let unsent = || Err(StoreError::new(Class::Other, "redis: an action was not sent"));
         let mut answers: Vec<Result<Acknowledged, StoreError>> = acknowledgements.iter().map(|_| unsent()).collect();
@@ -157,7 +157,7 @@ impl Queue {
             for (group, answer) in waves.iter().flatten().zip(passed) {
                 self.namespace.observe(Name::Acknowledge, begun, &answer);
                 let mut read = answer.and_then(|value| read_verdicts(Items::new("acknowledge", value)?, group.members.len()));
-                // What failed may concern another action of the call, such as a key of its queue.
+                // The failure may concern another acknowledgement of the call, such as a key of its queue.
                 if let Err(error) = &mut read
                     && error.class == Class::Script
                     && group.members.len() > 1
@@ -186,8 +186,8 @@ impl Queue {
         answers
     }
 
-    /// Puts the words into calls. The second word for an id belongs to the second wave, and so on.
-    /// `alone`: these have a call each.
+    /// Puts the acknowledgements into calls. The second one for an id belongs to the second wave, and so on.
+    /// `alone`: the acknowledgements with a call of their own.
     fn waves(&self, acknowledgements: &[Acknowledgement], open: &[usize], alone: &HashSet<usize>) -> Vec<Vec<Group>> {
         let mut waves: Vec<Vec<Group>> = Vec::new();
         let mut seen: HashMap<&str, usize> = HashMap::new();
@@ -228,7 +228,7 @@ impl Queue {
                 }
             };
             call.arg(name).arg(id.as_str()).arg(set_of_queue(&lease.queue));
-            // A lease that a consumer changed is none that Redis has.
+            // A lease with a wrong seal gets a random proof, which matches no lease in Redis.
             let is_sealed = lease.seal == self.namespace.seal(id, lease);
             let proof = match last {
                 _ if !is_sealed => rand::random(),

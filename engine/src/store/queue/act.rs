@@ -21,7 +21,7 @@ pub(super) struct Step {
     generation: Generation,
     step: u16,
     wait: String,
-    /// Why the job cannot be read.
+    /// The reason why the job cannot be read.
     pub(super) unreadable: Option<StoreError>,
 }
 
@@ -35,8 +35,7 @@ impl Queue {
         answer.unwrap_or_else(|| Err(StoreError::new(Class::Other, "redis: an action has no answer")))
     }
 
-    /// Reads what `fail` needs of the job: the wait of its step. The script checks that the step is
-    /// still current.
+    /// Reads the wait of the job's step for `fail`. The script checks that the step is still current.
     pub(super) async fn step_of(&self, act: &Act, default_retry: &[u64]) -> Result<Step, StoreError> {
         let found = match lookup::find(&self.namespace, &act.id).await {
             // The script itself answers for an unreadable job. This error counts only if the script
@@ -60,7 +59,8 @@ impl Queue {
 }
 
 impl Step {
-    /// What the wait was computed from: a repeat from the same would be refused again.
+    /// The generation and step that the wait was computed from: a repeat from the same would be refused
+    /// again.
     pub(super) fn read(&self) -> (Generation, u16) {
         (self.generation, self.step)
     }
@@ -79,8 +79,8 @@ pub(super) fn script_of(action: Action) -> Name {
     }
 }
 
-/// The arguments of an action. `generation`: of the schedule that the action begins; `step`: for
-/// `fail`; `deadline_us`: until when the caller waits.
+/// The arguments of an action. `generation`: of the schedule that the action begins; `step`: for `fail`;
+/// `deadline_us`: the end of the caller's wait.
 pub(super) fn act_arguments(call: &mut Cmd, act: &Act, generation: Generation, step: Option<&Step>, deadline_us: Option<i64>) {
     let seen_due = act.seen_due.map(|ms| ms.to_string()).unwrap_or_default();
     let bits = u8::from(act.origin.check) | u8::from(act.origin.is_message) << 1;

@@ -25,18 +25,18 @@ pub use asked::RequestRef;
 pub(super) use pass::Group;
 use pass::Pass;
 
-/// How long after its creation a call may be carried out. Less than the response timeout, so that
-/// Redis never carries out a call that its caller has given up.
+/// The time after its creation within which a call may be carried out. It is less than the response timeout,
+/// so that Redis never carries out a call that its caller has given up.
 const CALL_TTL: Duration = Duration::from_secs(4);
-/// How many jobs are read at a time for `fail`: a record may be large.
+/// The number of jobs that one read fetches for `fail`: a record may be large.
 const JOBS_PER_READ: usize = 32;
 
 /// The result of a batch.
 #[derive(Debug, Default)]
 pub struct Applied {
-    /// One per request, in the order of the requests. A [refusal](StoreError::is_refusal) concerns that
-    /// request alone and repeats with every attempt. After any other error, send the request again,
-    /// in the order of the batch.
+    /// The answers, one per request, in the order of the requests. A [refusal](StoreError::is_refusal)
+    /// concerns that request alone and repeats with every attempt. After any other error, send the request
+    /// again, in the order of the batch.
     pub answers: Vec<Result<Answer, StoreError>>,
     /// The buckets whose readers must wake earlier than planned.
     pub wake_ups: Vec<WakeUp>,
@@ -85,7 +85,8 @@ impl Queue {
                 loaded = true;
                 self.load_groups(link, &waves, &calls).await.map(|()| true)
             } else if pass.error_of(Class::Outdated).is_some() {
-                // No number of rounds: each one answers a request, or learns what its repeat needs.
+                // The number of rounds has no limit: each round answers a request, or learns the facts for
+                // its repeat.
                 self.join_brokers(&pass).await.map(|()| pass.has_progress)
             } else {
                 Ok(false)
@@ -113,7 +114,7 @@ impl Queue {
         }
     }
 
-    /// Reads what each `fail` needs of its job.
+    /// Reads the step of the job of each `fail`.
     async fn steps(&self, pass: &Pass<'_>, default_retry: &[u64]) -> Result<HashMap<usize, Step>, StoreError> {
         let fails: Vec<(usize, &Act)> = pass
             .open
@@ -131,9 +132,9 @@ impl Queue {
         Ok(steps)
     }
 
-    /// Until when a call that is made now may be carried out, epoch µs by Redis's clock; `None` if
-    /// the clock is unknown. A call can be stuck on its way until its caller gives it up. Then the
-    /// same message, and later ones, may arrive by another way before that call continues.
+    /// The deadline of a call that is made now, epoch µs by Redis's clock; `None` if the clock is unknown. A
+    /// call can be stuck on its way until its caller gives it up. Then the same message, and later ones, may
+    /// arrive by another way before that call continues.
     pub(super) fn deadline_us(&self) -> Option<i64> {
         self.namespace
             .has_seen_clock()

@@ -23,7 +23,7 @@ use crate::store::scripts::Name;
 pub const MAX_CLAIM_AHEAD: Duration = Duration::from_millis(5);
 /// Unreadable jobs are skipped once they fill one call; fewer are looked at in every call.
 const SKIP_THRESHOLD_JOBS: u32 = 1024;
-/// How long they are skipped before the next look: someone may have repaired them.
+/// The time for which these jobs are skipped before the next look: someone may have repaired them.
 const SKIP_TTL: Duration = Duration::from_secs(60);
 
 /// A job that this instance may act on until `deadline`.
@@ -31,12 +31,12 @@ const SKIP_TTL: Duration = Duration::from_secs(60);
 pub struct ClaimedJob {
     /// The job's id.
     pub id: JobId,
-    /// Its bucket.
+    /// The bucket of the job.
     pub bucket: u16,
     /// The token that settles the job.
     pub token: ClaimToken,
-    /// From then on another instance may take the job over. By the clock of this process, counted
-    /// from before the claim was sent.
+    /// The time from which another instance may take the job over, by the clock of this process, counted from
+    /// before the claim was sent.
     pub deadline: Instant,
     /// Redis's clock at the claim, epoch µs.
     pub taken_us: i64,
@@ -50,18 +50,18 @@ pub struct ClaimedJob {
     pub size: usize,
 }
 
-/// A leased job whose record cannot be read. The only way to settle it is to bury it.
+/// A claimed job whose record cannot be read. Only a `bury` settles the job.
 #[derive(Debug, Clone)]
 pub struct UnreadableJob {
     /// The job's id.
     pub id: JobId,
-    /// Its bucket.
+    /// The bucket of the job.
     pub bucket: u16,
-    /// Its queue, if it is a job of a queue: it is buried among the dead of that queue.
+    /// The queue of a job of a queue: the job is buried among the dead of that queue.
     pub queue: Option<String>,
     /// The token that settles the job.
     pub token: ClaimToken,
-    /// Why the record cannot be read.
+    /// The reason why the record cannot be read.
     pub why: String,
 }
 
@@ -88,30 +88,29 @@ pub struct Claim {
     pub jobs: Vec<ClaimedJob>,
     /// Jobs whose record cannot be read.
     pub broken: Vec<UnreadableJob>,
-    /// When the next job is due, or the next lease ends; epoch ms by Redis's clock.
+    /// The due time of the next job, or the end of the next lease; epoch ms by Redis's clock.
     pub next_ms: Option<i64>,
     /// Redis's clock at the claim, epoch µs.
     pub now_us: i64,
     /// More jobs may be ready now.
     pub more: bool,
-    /// Jobs of another version at the head of the set, which were left in place. Counts only the
-    /// examined part.
+    /// Jobs of another version at the head of the set, which stay in place. Counts only the examined part.
     pub unknown: u32,
     /// Ids without a record, which were removed from the index.
     pub orphans: u32,
 }
 
-/// How many held jobs one call looks at: the work per job is small.
+/// The most held jobs that one call looks at: the work per job is small.
 pub(crate) const TIME_OUT_JOBS_PER_CALL: usize = 512;
 
-/// What a `time_out` did.
+/// The result of a `time_out`.
 #[derive(Debug, Default)]
 pub struct TimedOut {
     /// Redis's clock, epoch µs.
     pub now_us: i64,
-    /// Sets of queues that have such jobs, too, and were not named in the call.
+    /// Sets of queues with timed-out jobs that the call did not name.
     pub left_out: Vec<String>,
-    /// Sets of queues, each with how many of its jobs are due again.
+    /// Sets of queues, each with the number of its jobs that are due again.
     pub ready: Vec<(String, u64)>,
 }
 
@@ -122,7 +121,7 @@ pub(super) struct Unread {
     count: u32,
     last: Bytes,
     score: Bytes,
-    /// When the first of them was last examined.
+    /// The time of the last look at the first of these jobs.
     since: Instant,
 }
 
@@ -134,7 +133,7 @@ pub(super) struct LostClaim {
     nonce: Nonce,
 }
 
-/// What a claim asks for.
+/// The request of a claim.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimRequest {
     /// The duration of the lease.
@@ -217,9 +216,9 @@ impl Queue {
         }
     }
 
-    /// When the first lease or hold of each bucket ends, µs from now by the clock of their master;
-    /// `None` if the bucket has none. All buckets must be on one master. One round trip, which costs
-    /// Redis less than one script call.
+    /// The first end of a lease or hold in each bucket, µs from now by the clock of their master; `None` if
+    /// the bucket has none. All buckets must be on one master. One round trip, which costs Redis less than
+    /// one script call.
     pub async fn leases_end(&self, buckets: &[u16]) -> Result<Vec<Option<i64>>, StoreError> {
         let mut pipeline = redis::Pipeline::new();
         pipeline.cmd("TIME");
@@ -253,8 +252,8 @@ impl Queue {
         self.read_taken(Name::Rescue, bucket, nonce, (sent, lease), value).map(|(taken, _)| taken)
     }
 
-    /// Makes held jobs of these queues due again whose TTR is over, if nothing else can follow.
-    /// `waits`: how many waits a job without a retry array has. `until_ms`: jobs whose TTR ended later
+    /// Makes held jobs of these queues due again after their TTR, if the record allows no other next step.
+    /// `waits`: the number of waits of a job without a retry array. `until_ms`: jobs whose TTR ended later
     /// stay, epoch ms; without it the time of the call.
     pub async fn time_out(
         &self,
@@ -334,7 +333,7 @@ impl Queue {
             let (id, state, bytes) = (items.bytes()?, items.bytes()?, items.bytes()?);
             let due_ms = items.maybe_number()?;
             if id.is_empty() {
-                // Has left the lease.
+                // The job has left the claim.
                 continue;
             }
             let is_claim = script == Name::Claim;

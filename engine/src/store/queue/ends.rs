@@ -1,9 +1,9 @@
 //! Jobs of queues that have an end of their own (`Job::ends_ms`, the `ttl` of lmstfy): they leave in
 //! any state, without a dead letter or an outcome.
 //!
-//! An index tells whose end has come. The index is a hint: the record says when its job ends. An
-//! entry without a job is harmless. A job without an entry ends when it is fetched, when its lease
-//! ends, or when somebody looks at the dead jobs of its queue.
+//! An index shows the jobs whose end has come. The index is a hint: the record says when its job ends. An
+//! entry without a job is harmless. A job without an entry ends when it is fetched, when its lease ends, or
+//! when a caller looks at the dead jobs of its queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +20,14 @@ use crate::store::scripts::Name;
 
 /// Entries are removed from a bucket that has more of them than twice its jobs and this number.
 const SPARE_ENTRIES: i64 = 1024;
-/// How many entries are read at once.
+/// The number of entries that one read fetches.
 const ENTRIES_PER_READ: usize = 512;
-/// When an entry is looked at again whose job cannot be read, ms.
+/// The time to the next look at an entry whose job cannot be read, ms.
 const UNREADABLE_RETRY_MS: i64 = 3_600_000;
-/// The same of an entry whose record changed meanwhile, ms.
+/// The time to the next look at an entry whose record changed meanwhile, ms.
 const CHANGED_RETRY_MS: i64 = 1000;
 
-/// What a look at the index of a bucket shows.
+/// The state of the index of a bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndsSnapshot {
     /// The end of a job has come, as far as the index knows.
@@ -41,27 +41,27 @@ pub struct EndsSnapshot {
 pub struct Over {
     /// The job's id.
     pub id: JobId,
-    /// Its queue.
+    /// The queue of the job.
     pub queue: String,
-    /// That of the record that was read.
+    /// The generation of the record that was read.
     pub generation: Generation,
     /// Bytes of the record, or of the body, which is nearly all of it.
     pub size: usize,
 }
 
-/// What the record of an entry says.
+/// The state of an index entry, by the record of its id.
 enum Entry {
     /// The job is over.
     Over(Over),
-    /// Look again then, epoch ms: the job ends later, or cannot be read.
+    /// The next look is due at this time, epoch ms: the job ends later, or cannot be read.
     RecheckAt(i64),
     /// No job of this id has an end.
     Idle,
 }
 
 impl Queue {
-    /// Notes when a job ends, epoch ms. Call it before the job is stored, so that nothing comes in
-    /// between. An earlier note stays: it leads to the record.
+    /// Notes the end of a job, epoch ms. Call it before the job is stored, so that nothing comes in between.
+    /// An earlier note stays: it leads to the record.
     pub async fn note_end(&self, id: &JobId, ends_ms: i64) -> Result<(), StoreError> {
         let bucket = self.namespace.keys.bucket_of(id.as_str());
         let mut command = redis::cmd("ZADD");
@@ -88,8 +88,8 @@ impl Queue {
         Ok(counts.chunks_exact(3).map(look).collect())
     }
 
-    /// Removes the jobs of this bucket whose end has come. Nobody is told of an end, so it waits for no
-    /// durability: where a failover brings a job back, it ends again. Repeat the call after an error.
+    /// Removes the jobs of this bucket whose end has come. No caller learns of an end, so the end waits for
+    /// no durability: a job that a failover brings back ends again. Repeat the call after an error.
     pub async fn end_jobs(&self, bucket: u16) -> Result<(), StoreError> {
         let key = self.namespace.keys.ends(bucket);
         loop {
@@ -111,7 +111,7 @@ impl Queue {
             for (job, has_ended) in over.iter().zip(self.end(bucket, &over).await?) {
                 match has_ended {
                     true => left.push(job.id.as_str().into()),
-                    // Another record has the id by now.
+                    // The id has another record by now.
                     false => drop(pipeline.cmd("ZADD").arg(&key).arg(now_ms + CHANGED_RETRY_MS).arg(job.id.as_str())),
                 }
             }
@@ -132,7 +132,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Ends jobs of this bucket. Whether each was there.
+    /// Ends jobs of this bucket. Returns for each whether it existed.
     async fn end(&self, bucket: u16, jobs: &[Over]) -> Result<Vec<bool>, StoreError> {
         let mut ended = Vec::with_capacity(jobs.len());
         for jobs in calls_of(jobs) {
@@ -152,7 +152,7 @@ impl Queue {
     /// Removes entries without a job.
     pub async fn forget_ends(&self, bucket: u16) -> Result<(), StoreError> {
         let (key, jobs) = (self.namespace.keys.ends(bucket), self.namespace.keys.jobs(bucket));
-        // By rank, beyond the entries that stay.
+        // Reads by rank, beyond the entries that stay.
         let mut stay = 0;
         loop {
             let mut command = redis::cmd("ZRANGE");
@@ -174,7 +174,7 @@ impl Queue {
         }
     }
 
-    /// Removes these entries, but those whose ids have a job with an end by now.
+    /// Removes the index entries of these ids whose job has no end of its own.
     async fn forget(&self, bucket: u16, ids: &[Vec<u8>]) -> Result<(), StoreError> {
         if ids.is_empty() {
             return Ok(());
@@ -234,7 +234,7 @@ fn calls_of(mut jobs: &[Over]) -> Vec<&[Over]> {
     calls
 }
 
-/// What the record of an entry says at this time.
+/// The state of an index entry at this time, by the record of its id.
 fn classify(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
     let id = std::str::from_utf8(name).ok().and_then(|id| JobId::new(id).ok());
     let (Some(id), Some(record)) = (id, record) else { return Entry::Idle };

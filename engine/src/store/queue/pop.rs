@@ -1,5 +1,5 @@
-//! `pop` hands jobs of a queue to a consumer, and `unpop` takes them back. [`acknowledge`] ends what
-//! a pop began.
+//! `pop` hands jobs of a queue to a consumer, and `unpop` takes them back. [`acknowledge`] ends the leases of
+//! a pop.
 //!
 //! [`acknowledge`]: super::acknowledge
 
@@ -23,7 +23,7 @@ use crate::store::reader::lookup::score;
 use crate::store::record::{self, Nonce, Record, State};
 use crate::store::scripts::Name;
 
-/// What a pop asks of one bucket of a queue.
+/// The limits of a pop from one bucket of a queue.
 #[derive(Debug, Clone, Copy)]
 pub struct PopLimits {
     /// The lease, ms; `None`: the TTR of each job.
@@ -43,7 +43,7 @@ pub struct PopLimits {
 pub struct Popped {
     /// The job's id.
     pub id: JobId,
-    /// The lease: what the consumer ends it by.
+    /// The lease, which the consumer names to end it.
     pub lease: Lease,
     /// The end of the lease, epoch ms by Redis's clock.
     pub deadline_ms: i64,
@@ -55,18 +55,18 @@ pub struct Popped {
     pub size: usize,
 }
 
-/// What one pop of one bucket found.
+/// The result of one pop from one bucket.
 #[derive(Debug, Default)]
 pub struct PopAnswer {
     /// The jobs.
     pub jobs: Vec<Popped>,
-    /// When the next job of the bucket is due, epoch ms.
+    /// The due time of the next job of the bucket, epoch ms.
     pub next_ms: Option<i64>,
     /// More jobs are due.
     pub more: bool,
-    /// None was handed out, because the first is larger than [`PopLimits::room`].
+    /// No job was handed out, because the first one is larger than [`PopLimits::room`].
     pub is_cut: bool,
-    /// The queue is paused: nothing was looked at.
+    /// The queue is paused: the pop looked at no job.
     pub paused: bool,
     /// Unreadable jobs that stay in the queue: run `dwell fsck`.
     pub unknown: u32,
@@ -77,7 +77,7 @@ pub struct PopAnswer {
 /// The lease of a job that was handed out, as its consumer names it. Opaque to consumers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Of the pop.
+    /// The nonce of the pop.
     pub nonce: Nonce,
     /// The span of the lease, ms.
     pub ttr_ms: u32,
@@ -89,10 +89,10 @@ pub struct Lease {
     pub seal: [u8; 8],
 }
 
-/// Buckets, and when the first job of each is due.
+/// Buckets, and the due time of the first job of each.
 pub type Heads = (Vec<u16>, Result<Vec<Option<i64>>, StoreError>);
 
-/// How often unreadable jobs are reported.
+/// The interval between two reports of unreadable jobs.
 const UNREADABLE_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The first bytes of a token: nonce, span, wait, seal.
 const TOKEN_HEAD_BYTES: usize = 8 + 4 + 6 + 8;
@@ -100,7 +100,7 @@ const TOKEN_HEAD_BYTES: usize = 8 + 4 + 6 + 8;
 const NO_WAIT: u64 = (1 << 48) - 1;
 
 impl Lease {
-    /// Reads the text of a token. `None` if it is none.
+    /// Reads the text of a token. `None` if the text is no token.
     #[must_use]
     pub fn read(text: &str) -> Option<Lease> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
@@ -136,8 +136,8 @@ impl Lease {
 }
 
 impl Queue {
-    /// Hands out due jobs of one bucket of a queue. `nonce`: random, for this call alone; a repeat
-    /// answers the jobs that this pop still holds. After an error, jobs may be handed out to nobody:
+    /// Hands out due jobs of one bucket of a queue. `nonce`: random, for this call alone; a repeat answers
+    /// the jobs that this pop still holds. After an error, jobs may be held without a consumer:
     /// [`unpop`](Queue::unpop) takes them back.
     pub async fn pop(&self, nonce: Nonce, bucket: u16, queue: &str, limits: PopLimits) -> Result<PopAnswer, StoreError> {
         let PopLimits { ttr_ms, max_ttr_ms, most, most_bytes, room } = limits;
@@ -180,7 +180,7 @@ impl Queue {
             let deadline_ms = items.maybe_number()?.unwrap_or_default();
             match self.read_job(nonce, queue, (id.clone(), deadline_ms, answer.now_us), &state, bytes) {
                 Ok(job) => answer.jobs.push(Popped { deadline_ms, ..job }),
-                // Its lease ends, and the rescue keeps it among the dead.
+                // The lease of the job ends, and the rescue keeps the job among the dead.
                 Err(why) => tracing::error!(id, queue, bucket, why, "a stored job cannot be read"),
             }
         }
@@ -230,8 +230,8 @@ impl Queue {
         }
     }
 
-    /// When the first job of a queue is due in each of these buckets, µs from now by the clock of its
-    /// master; negative if it is due; `None` without a job. In a cluster each bucket by itself, as its
+    /// The due time of the first job of a queue in each of these buckets, µs from now by the clock of its
+    /// master; negative if the job is due; `None` without a job. In a cluster each bucket by itself, as its
     /// answer comes.
     pub fn heads<'a>(&'a self, queue: &str, buckets: &'a [u16]) -> FuturesUnordered<impl Future<Output = Heads> + use<'a>> {
         // In a cluster, a pipeline reaches one master.
@@ -240,7 +240,8 @@ impl Queue {
         buckets.chunks(at_once).map(|buckets| self.heads_of(set.clone(), buckets)).collect()
     }
 
-    /// Of buckets on one master. One with a damaged key has no jobs, and hides those of no other.
+    /// The heads of buckets on one master. A bucket with a damaged key has no jobs, and hides the jobs of no
+    /// other bucket.
     async fn heads_of(&self, set: String, buckets: &[u16]) -> Heads {
         let heads = match self.heads_at_once(&set, buckets).await {
             Err(error) if error.class == Class::Script && buckets.len() > 1 => {
@@ -281,13 +282,13 @@ impl Queue {
 }
 
 impl Popped {
-    /// When the job was due first in its schedule, epoch ms; the same over its retries.
+    /// The first due time of the job in its schedule, epoch ms; its retries do not change it.
     #[must_use]
     pub fn due_ms(&self) -> i64 {
         self.state.due_ms
     }
 
-    /// µs from its due time to now; negative before.
+    /// The µs from the due time of the job to now; negative before.
     #[must_use]
     pub fn late_us(&self, now_us: i64) -> i64 {
         now_us.saturating_sub(self.state.due_ms.saturating_mul(1000))

@@ -21,7 +21,7 @@ pub const CALL_BYTES: usize = 1 << 20;
 pub struct Answer {
     /// The verdict.
     pub verdict: Verdict,
-    /// When the job is due, epoch ms, if known.
+    /// The due time of the job, epoch ms, if known.
     pub due_ms: Option<i64>,
 }
 
@@ -39,7 +39,7 @@ pub struct WakeUp {
 /// The result of `schedule`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Scheduled {
-    /// One per request, in the order of the requests.
+    /// The answers, one per request, in the order of the requests.
     pub answers: Vec<Answer>,
     /// The buckets whose readers must wake earlier than planned.
     pub wake_ups: Vec<WakeUp>,

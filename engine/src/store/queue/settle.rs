@@ -1,4 +1,4 @@
-//! The ways to end a lease: `complete`, `hold`, `release`, `retry`, `bury`.
+//! The ways to settle a claimed job: `complete`, `hold`, `release`, `retry`, `bury`.
 
 use redis::Cmd;
 
@@ -9,8 +9,8 @@ use crate::store::queue::Queue;
 use crate::store::record::{self, Nonce, State};
 use crate::store::scripts::Name;
 
-/// The name of a lease: the nonce of its claim or rescue, and Redis's clock at its first write.
-/// Another copy of the same call may write another lease under the same nonce later.
+/// The name of a claim: the nonce of its claim or rescue call, and Redis's clock at its first write. Another
+/// copy of the same call may write another claim under the same nonce later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClaimName {
     /// Random, drawn for one call.
@@ -19,35 +19,35 @@ pub struct ClaimName {
     pub created: [u8; 8],
 }
 
-/// Identifies a leased job to settle.
+/// Identifies a claimed job to settle.
 #[derive(Debug, Clone)]
 pub struct ClaimToken {
     /// The job's id.
     pub id: JobId,
-    /// The lease.
+    /// The claim.
     pub lease: ClaimName,
-    /// The place of the job in the lease.
+    /// The place of the job in the claim.
     pub position: u8,
     /// Redis has a state of the job.
     pub has_state: bool,
-    /// The state when the lease began: nobody else changes the state of a job in a lease.
+    /// The state when the claim began: nobody else changes the state of a job in a claim.
     pub state: State,
 }
 
 /// The result of a settle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettleResult {
-    /// The lease was valid, and the job is settled.
+    /// The claim was valid, and the job is settled.
     Settled,
-    /// Nothing changed: the lease is gone. After a `complete` also: the same job does not continue,
-    /// as far as Redis knows.
+    /// Nothing changed: the claim is over. After a `complete` also: the same job does not continue, as far as
+    /// Redis knows.
     Lost,
-    /// Nothing changed: the lease is gone, and the same job continues after this confirmed attempt.
-    /// Another instance holds it, has fired it, or it is due again. Only `complete` answers this.
+    /// Nothing changed: the claim is over, and the same job continues after this confirmed attempt. Another
+    /// instance holds it, has fired it, or it is due again. Only `complete` answers this.
     TakenOver,
 }
 
-/// Why a job is complete.
+/// The reason why a job is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
     /// The broker confirmed it.
@@ -59,7 +59,7 @@ pub enum Completion {
 /// A `release`: the job goes back to `due`.
 #[derive(Debug, Clone)]
 pub struct Release {
-    /// Which job.
+    /// The job.
     pub job: ClaimToken,
     /// The pause from now, ms.
     pub pause_ms: u64,
@@ -70,7 +70,7 @@ pub struct Release {
 /// A `retry`: the attempt failed.
 #[derive(Debug, Clone)]
 pub struct Retry {
-    /// Which job.
+    /// The job.
     pub job: ClaimToken,
     /// The wait from now, ms.
     pub wait_ms: u64,
@@ -78,16 +78,16 @@ pub struct Retry {
     pub unpublished: bool,
     /// The job dies for this reason: the next claim publishes it to the dead letters.
     pub dies: Option<DeadReason>,
-    /// Why the attempt failed.
+    /// The reason of the failure.
     pub error: String,
 }
 
 /// A `bury`: the job moves to the dead letters.
 #[derive(Debug, Clone)]
 pub struct Bury {
-    /// Which job.
+    /// The job.
     pub job: ClaimToken,
-    /// Why the job dies.
+    /// The reason of the death.
     pub reason: DeadReason,
     /// The last error.
     pub error: String,
@@ -149,7 +149,7 @@ impl Queue {
                     state.crashes = 0;
                 }
                 match (state.attempt, pause_ms) {
-                    // As if it had never been claimed.
+                    // The job is as if it had never been claimed.
                     (0, 0) if !job.has_state => moved(call, job, &format!("={}", state.due_ms), None),
                     (0, _) => moved(call, job, &format!(">{} {pause_ms}", state.due_ms), Some(&state)),
                     _ => moved(call, job, &format!("+{pause_ms}"), Some(&state)),
@@ -199,8 +199,7 @@ impl Queue {
         .await
     }
 
-    /// Makes a call with the jobs in groups, one a lease, and returns the results in the order of
-    /// the jobs.
+    /// Makes a call with the jobs in groups, one a claim, and returns the results in the order of the jobs.
     async fn settle<T>(
         &self,
         name: Name,
@@ -237,7 +236,7 @@ impl Queue {
     }
 }
 
-/// Appends the arguments of each job of a lease.
+/// Appends the arguments of each job of a claim.
 fn each<T>(arguments: impl Fn(&mut Cmd, &T)) -> impl Fn(&mut Cmd, &[&T]) {
     move |call, group| group.iter().for_each(|job| arguments(call, job))
 }
@@ -250,8 +249,7 @@ pub(in crate::store) fn failed(state: State, dies: Option<DeadReason>, error: &s
     State { held: false, counted: false, crashes: 0, reason, step, last_error: record::short_error(error).to_owned(), ..state }
 }
 
-/// The state of a job that leaves its lease without being held. `unpublished`: the attempt does not
-/// count.
+/// The state of a job that leaves its claim without being held. `unpublished`: the attempt does not count.
 fn idle(job: &ClaimToken, unpublished: bool) -> State {
     let state = job.state.clone();
     let state = if unpublished { state } else { state.in_flight() };

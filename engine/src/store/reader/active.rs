@@ -16,25 +16,25 @@ use crate::store::reader::queues::{COMMANDS_PER_QUEUE, QueueCounts};
 /// The most sets that one pipeline asks for.
 pub(in crate::store) const SETS_PER_PIPELINE: usize = 64;
 
-/// What a bucket knows of its queues.
+/// The queues that a bucket knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::store) struct ActiveQueues {
-    /// `=` and the queue of each that has jobs, or had some a moment ago.
+    /// `=` and the name of each queue that has jobs, or had some a moment ago.
     pub(in crate::store) sets: BTreeSet<String>,
     /// The paused queues.
     pub(in crate::store) paused: BTreeSet<String>,
 }
 
-/// The counts of all queues that have jobs, and where they have none.
+/// The counts of all queues that have jobs, and the queues without a job per bucket.
 #[derive(Debug, Clone, Default)]
 pub struct ActiveCounts {
-    /// By queue.
+    /// The counts by queue.
     pub queues: BTreeMap<String, QueueCounts>,
-    /// Per bucket: the queues that it knows and has no job of.
+    /// Per bucket: the queues that it knows and of which it has no job.
     pub empty: Vec<Vec<String>>,
-    /// Per bucket: the queues that it has dead jobs of.
+    /// Per bucket: the queues of which it has dead jobs.
     pub dead: Vec<Vec<String>>,
-    /// How many sets were counted.
+    /// The number of counted sets.
     pub sets: usize,
 }
 
@@ -69,7 +69,7 @@ impl ActiveQueues {
 }
 
 impl Namespace {
-    /// What each bucket knows of its queues.
+    /// The queues that each bucket knows.
     pub(in crate::store) async fn active_queues(&self) -> Result<Vec<ActiveQueues>, StoreError> {
         let part = |buckets: Vec<u16>| {
             let mut pipeline = Pipeline::new();
@@ -88,13 +88,13 @@ impl Namespace {
         Ok(answers.into_iter().map(ActiveQueues::of).collect())
     }
 
-    /// What one bucket knows of its queues.
+    /// The queues that one bucket knows.
     pub(in crate::store) async fn active_queues_of(&self, bucket: u16) -> Result<ActiveQueues, StoreError> {
         let answer = self.link.command("looking for queues", redis::cmd("HKEYS").arg(self.keys.queues(bucket))).await?;
         Ok(ActiveQueues::of(answer))
     }
 
-    /// The sets of a bucket: the brokers, then `=` and each queue that it has jobs of.
+    /// The sets of a bucket: the brokers, then `=` and each queue of which it has jobs.
     pub(in crate::store) fn sets_with(&self, active: &ActiveQueues) -> Vec<String> {
         self.brokers().iter().cloned().chain(active.sets.iter().cloned()).collect()
     }

@@ -1,4 +1,4 @@
-//! How many jobs a namespace has: by state, bucket and broker.
+//! The number of jobs of a namespace, by state, bucket and broker.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::store::reader::lookup::score;
 /// Counts of a namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Jobs in `due`, per bucket, without those of queues that are due.
+    /// Jobs in `due`, per bucket, without the ready jobs of queues.
     pub scheduled: Vec<u64>,
     /// Jobs of queues that are due and not fetched, per bucket.
     pub ready: Vec<u64>,
@@ -23,15 +23,15 @@ pub struct Counts {
     pub reserved: Vec<u64>,
     /// Jobs in `dead`, per bucket.
     pub dead: Vec<u64>,
-    /// Those of them that died within [`RECENT_DEATH_MS`].
+    /// Jobs in `dead` that died within [`RECENT_DEATH_MS`].
     pub died: u64,
-    /// Since when the oldest job of any queue that is not paused has been due without being fetched, epoch ms.
+    /// The due time of the oldest ready job of any queue that is not paused, epoch ms.
     pub oldest_ready_ms: Option<i64>,
     /// The paused queues.
     pub paused_queues: BTreeSet<String>,
     /// Jobs in `due` per broker.
     pub brokers: Vec<(String, u64)>,
-    /// Jobs in `due` whose due time has passed, without those of queues.
+    /// Jobs of brokers in `due` whose due time has passed.
     pub overdue: u64,
     /// Jobs due within each of the requested spans from now, in the order of the spans; overdue ones
     /// too, but no ready ones.
@@ -42,7 +42,7 @@ pub struct Counts {
     pub now_ms: i64,
 }
 
-/// How long a death is news, ms.
+/// The age up to which a death counts as recent, ms.
 pub const RECENT_DEATH_MS: i64 = 3_600_000;
 
 impl Reader {
@@ -109,7 +109,7 @@ impl Reader {
         let (keys, now_ms) = (&self.namespace.keys, counts.now_ms);
         let mut pipeline = Pipeline::new();
         for set in sets {
-            // What is due of a queue waits for a consumer, not for Dwell.
+            // A due job of a queue waits for a consumer, not for Dwell.
             let is_queue = queue_of_set(set).is_some();
             let from = if is_queue { format!("({now_ms}") } else { "-inf".to_owned() };
             let due = keys.due(bucket, set);
@@ -156,7 +156,7 @@ fn count_dead(pipeline: &mut Pipeline, dead: &str, now_ms: i64) {
     pipeline.cmd("ZCOUNT").arg(dead).arg(now_ms - RECENT_DEATH_MS).arg("+inf");
 }
 
-/// The score of the first of one member with its score.
+/// The score in an answer of one member with its score.
 fn first_score(answer: Value) -> Option<i64> {
     match answer {
         Value::Array(head) => head.into_iter().nth(1).and_then(score),

@@ -1,4 +1,4 @@
-//! The jobs in leases: those that are claimed, or taken over, and not settled.
+//! The jobs in claims: claimed or taken over, and not settled.
 
 use std::collections::HashMap;
 
@@ -11,19 +11,19 @@ use crate::store::namespace::Namespace;
 /// The bytes of the time of the first write, before the bits of an entry of `settled`.
 const CREATED_TIME_BYTES: usize = 8;
 
-/// A job in a lease.
+/// A job in a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct ClaimEntry {
     /// The job's id.
     pub(in crate::store) id: String,
-    /// When the job was due, epoch ms: its score in `due` before the lease.
+    /// The due time of the job, epoch ms: its score in `due` before the claim.
     pub(in crate::store) due_ms: i64,
-    /// The end of the lease, epoch ms.
+    /// The end of the claim, epoch ms.
     pub(in crate::store) deadline_ms: i64,
 }
 
 impl Namespace {
-    /// The jobs in the leases of a bucket.
+    /// The jobs in the claims of a bucket.
     pub(in crate::store) async fn claimed_jobs(&self, bucket: u16) -> Result<Vec<ClaimEntry>, StoreError> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("HGETALL").arg(self.keys.claims(bucket));
@@ -45,7 +45,7 @@ impl Namespace {
     }
 }
 
-/// The jobs of the text of a lease: position, id, due ms. Entries that are not UTF-8 are skipped.
+/// The jobs of the text of a claim: position, id, due ms. Entries that are not UTF-8 are skipped.
 fn entries(text: &[u8]) -> impl Iterator<Item = (usize, &str, i64)> {
     text.split(|byte| *byte == 0).skip(1).enumerate().filter_map(|(position, entry)| {
         let (id, due) = std::str::from_utf8(entry).ok()?.split_once('\u{1}')?;
@@ -53,12 +53,12 @@ fn entries(text: &[u8]) -> impl Iterator<Item = (usize, &str, i64)> {
     })
 }
 
-/// Whether the job at this position is still in the lease.
+/// Whether the job at this position is still in the claim.
 fn is_out(left: &[u8], position: usize) -> bool {
     left.get(CREATED_TIME_BYTES + position / 8).is_some_and(|bits| bits & (1 << (position % 8)) == 0)
 }
 
-/// How many jobs are in the leases of an answer of HGETALL `settled`.
+/// The number of jobs in the claims of an answer of HGETALL `settled`.
 pub(super) fn count(left: Value) -> u64 {
     let bits = |left: Value| match left {
         Value::BulkString(left) => left.iter().skip(CREATED_TIME_BYTES).map(|bits| u64::from(bits.count_zeros())).sum(),

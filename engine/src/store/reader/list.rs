@@ -20,7 +20,7 @@ use crate::store::record::State;
 mod fetch;
 mod run;
 
-/// The bytes of headers with which a page ends, and those of records that are read at a time.
+/// The bytes of headers with which a page ends, and the bytes of records that are read at a time.
 const PAGE_BYTES: usize = 4 << 20;
 /// The most ids that one read of a sorted set returns.
 const MAX_IDS_PER_READ: usize = CALL_JOBS;
@@ -54,17 +54,17 @@ impl Query {
     }
 }
 
-/// Says for the name of a queue whether its jobs are wanted.
+/// A filter of queues by their names.
 #[derive(Clone)]
 pub struct QueueFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
 impl QueueFilter {
-    /// The queues for which this holds.
+    /// A filter that wants the queues for which `is_wanted` is true.
     pub fn new(is_wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         QueueFilter(Arc::new(is_wanted))
     }
 
-    /// Whether they are wanted.
+    /// Whether the jobs of this queue are wanted.
     pub(crate) fn wants(&self, queue: &str) -> bool {
         (self.0)(queue)
     }
@@ -85,14 +85,14 @@ pub struct Cursor {
     pub id: String,
 }
 
-/// One page of a list.
+/// A page of a list.
 #[derive(Debug, Default)]
 pub struct Page {
     /// The jobs, by due time and then by id, without their bodies.
     pub jobs: Vec<StoredJob>,
     /// The cursor of the next page, if more jobs may follow.
     pub next: Option<Cursor>,
-    /// Ids whose record cannot be read, and why.
+    /// Ids whose record cannot be read, each with the reason.
     pub unreadable: Vec<(String, String)>,
     /// The bytes of the headers.
     bytes: usize,
@@ -101,7 +101,7 @@ pub struct Page {
 /// A job whose record is not fetched yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
-    /// Its due time and id.
+    /// The due time and the id of the job.
     spot: Cursor,
     bucket: u16,
     score_ms: i64,
@@ -226,7 +226,7 @@ impl Reader {
         Ok(page)
     }
 
-    /// The wanted sets of each bucket: those of the brokers, and of the queues that it has jobs of.
+    /// The wanted sets of each bucket: the sets of the brokers, and of the queues of which it has jobs.
     async fn sets_of(&self, query: &Query) -> Result<Vec<Vec<String>>, StoreError> {
         let mut sets = match &query.queue {
             Some(queue) => vec![vec![set_of_queue(queue)]; self.namespace.keys.buckets().into()],
@@ -277,7 +277,7 @@ impl Reader {
         Ok(false)
     }
 
-    /// Those of these jobs that are wanted, as only their records tell.
+    /// The jobs of the batch that the query wants, as only their records show.
     async fn fitting(&self, page: &mut Page, batch: Vec<Candidate>, query: &Query) -> Result<Vec<Candidate>, StoreError> {
         let mut fitting = HashSet::new();
         for part in self.parts(&batch).await? {
@@ -324,12 +324,12 @@ impl Query {
             && self.queue.as_ref().is_none_or(|queue| job.queue.as_ref() == Some(queue))
     }
 
-    /// Whether jobs of this queue are wanted; `None`: those of brokers.
+    /// Whether jobs of this queue are wanted; `None`: jobs of brokers.
     fn wants(&self, queue: Option<&str>) -> bool {
         self.queues.as_ref().is_none_or(|filter| queue.is_some_and(|queue| filter.wants(queue)))
     }
 
-    /// Whether only the record tells if a job is wanted.
+    /// Whether only the record shows if a job is wanted.
     fn has_filter(&self) -> bool {
         self.target.is_some() || self.queue.is_some() || self.queues.is_some()
     }

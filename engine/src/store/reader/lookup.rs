@@ -1,4 +1,4 @@
-//! One job, looked up by its id.
+//! Looks a job up by its id.
 
 use bytes::Bytes;
 use redis::{Pipeline, Value};
@@ -9,16 +9,16 @@ use crate::store::namespace::Namespace;
 use crate::store::reader::Reader;
 use crate::store::record::{self, Record, State};
 
-/// Where a job is.
+/// The place of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// In `due`; of a queue: due later than now.
+    /// The job is in `due`; a job of a queue is due later than now.
     Scheduled,
-    /// Of a queue: due, and not fetched.
+    /// A job of a queue is due, and not fetched.
     Ready,
-    /// In a lease, or held for its consumer.
+    /// The job is in a claim, or held for its consumer.
     Reserved,
-    /// In `dead`.
+    /// The job is in `dead`.
     Dead,
 }
 
@@ -40,7 +40,7 @@ impl Place {
 pub struct StoredJob {
     /// The job's id.
     pub id: JobId,
-    /// Where the job is.
+    /// The place of the job.
     pub place: Place,
     /// The score at that place, epoch ms: the next due time, the lease's deadline, or the time of
     /// death.
@@ -66,7 +66,7 @@ impl StoredJob {
         self.state.as_ref().map_or(0, |state| state.attempt)
     }
 
-    /// Why the last attempt failed; empty if none failed.
+    /// The error of the last attempt; empty if no attempt failed.
     #[must_use]
     pub fn last_error(&self) -> &str {
         self.state.as_ref().map_or("", |state| &state.last_error)

@@ -14,15 +14,15 @@ use crate::store::reader::lookup::{Place, StoredJob, score};
 pub struct QueueCounts {
     /// The queue.
     pub queue: String,
-    /// Due later than now, those that wait for a retry included.
+    /// Jobs due later than now, also the jobs that wait for a retry.
     pub scheduled: u64,
-    /// Due, and not fetched.
+    /// Jobs that are due, and not fetched.
     pub ready: u64,
-    /// Fetched, with a lease.
+    /// Jobs that are fetched, with a lease.
     pub reserved: u64,
-    /// Dead.
+    /// Dead jobs.
     pub dead: u64,
-    /// Since when the oldest ready job has been due, epoch ms.
+    /// The due time of the oldest ready job, epoch ms.
     pub oldest_ready_ms: Option<i64>,
     /// The queue hands nothing out.
     pub paused: bool,
@@ -68,7 +68,7 @@ impl Reader {
         if pipeline.is_empty() { Ok(Vec::new()) } else { self.namespace.link.pipeline("counting the queues", &pipeline).await }
     }
 
-    /// How many jobs of a queue are ready, or dead: one command for each bucket.
+    /// The number of ready or dead jobs of a queue: one command for each bucket.
     pub async fn queue_count(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
         let (keys, set) = (&self.namespace.keys, set_of_queue(queue));
         let now_ms = self.namespace.read_clock().await? / 1000;
@@ -124,7 +124,7 @@ impl QueueCounts {
         self.scheduled + self.ready + self.reserved + self.dead
     }
 
-    /// The first job is no ready one before its due time.
+    /// Drops the time of the oldest ready job if that job is not due by `now_ms`.
     pub(super) fn until(&mut self, now_ms: i64) {
         self.oldest_ready_ms = self.oldest_ready_ms.filter(|ms| *ms <= now_ms);
     }

@@ -1,6 +1,6 @@
 -- acknowledge: the consumers of a queue end the leases of their jobs, or prolong them.
 -- KEYS   as in prelude.lua, with due and dead of each queue of the jobs.
--- ARGV   five per job: word, id, set of the queue, nonce of its pop, and by the word:
+-- ARGV   five per job: lease action, id, set of the queue, nonce of its pop, and by the action:
 --          finish   ''
 --          fail     wait ms ('' the retry array is at its end: dead), ':', error
 --          release  wait ms
@@ -27,8 +27,8 @@ local function is_completed(id, set)
   local outcome = entry and completed_owner(entry) == set and completed_outcome(entry)
   return outcome == 'f' or outcome == 'n'
 end
--- Whether the job is of the queue that the lease names. A consumer can make a lease up: it must tell
--- nothing of the jobs of other queues. Reads the record, which may be large, only where no set shows it.
+-- Whether the job is of the queue that the lease names. A consumer can forge a lease: the answer must reveal
+-- nothing of the jobs of other queues. Reads the record, which may be large, only if no set shows the queue.
 local function is_of(id, set)
   if call('ZSCORE', DUE[set], id) or call('ZSCORE', dead_of(set), id) then return true end
   looked = looked + call('HSTRLEN', JOBS, id)
@@ -61,7 +61,7 @@ for i = 1, #ARGV, 5 do
     if is_own == nil then return redis.error_reply('DWELL_BYTES ' .. id) end
     verdict = is_own and 'stale' or 'not_found'
   elseif holds and not deadline then
-    -- What this lease ended with; the state forgets it when the job is handed out again.
+    -- The marks keep the end of this lease until the job is handed out again.
     local state = read_state(bytes)
     local dead = state.reason ~= 0
     if word == 'fail' and has(state.marks, FAILED) then

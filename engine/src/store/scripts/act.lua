@@ -60,7 +60,7 @@ local function unchanged(verdict, due, is_harmless)
   return { verdict, due and int(due) or '' }
 end
 
--- There is no such job: answers by what completed remembers.
+-- Answers for a missing job, by the entry of completed.
 local function answer_over(is_harmless)
   local over = call('HGET', COMPLETED, id) or call('HGET', COMPLETED_OLD, id)
   local outcome = over and (not own_queues or is_own(completed_owner(over), own_queues)) and completed_outcome(over)

@@ -11,7 +11,7 @@
 --        claim: id ('' the job has left the claim), state ('' none), record, due ms }.
 -- Order  The oldest first. If jobs that are overdue by more than RECENT fill the limit of jobs, up to half
 --        of the claim, in jobs and in bytes, goes to jobs that fell due since then, and these come first:
---        after an outage what is due now does not wait behind what is overdue.
+--        after an outage, newly due jobs do not wait behind overdue ones.
 -- Work   <= 128 jobs or 1 MiB a call; checks <= 1024 ids after the known unreadable ones. First write
 --        HDEL: a full Redis still drains. The claim is written before the jobs leave due: a failure
 --        between the two loses nothing.
@@ -21,7 +21,7 @@ local before = CLAIM_COUNT > 0 and call('HGET', SETTLED, nonce)
 if before then return answer_again(nonce, before) end
 -- A job is recent until this many ms after its due time.
 local RECENT = 1000
--- Records are fetched in slices of at most this many, which bounds those that are fetched in vain.
+-- Records are fetched in slices of at most this many, which bounds the records that are fetched in vain.
 local SLICE = 8
 -- Field '' of state is no job's.
 local stated = call('HLEN', STATE)
@@ -67,7 +67,7 @@ while count < most and looked - recent < 1024 and more == 0 do
       local size = record and #record or 0
       if size > longest then longest = size end
       if taken[id] then
-        -- Passed already.
+        -- The job was passed already.
       elseif size == 0 then
         push(orphans, id)
         if looked < recent then taken[id] = true end

@@ -29,7 +29,7 @@ many('HDEL', STATE, ended)
 many('ZREM', HELD, held)
 for set, jobs in pairs(by_set) do
   local missing = #jobs - (unheld[set] or 0) - call('ZREM', DUE[set], unpack(jobs)) - call('ZREM', DEAD_OF[set], unpack(jobs))
-  -- The others are in the lease of a rescue.
+  -- The other jobs are in the claim of a rescue.
   for _, id in ipairs(jobs) do
     if missing > 0 then
       local claimed = find_claimed(id)

@@ -7,7 +7,7 @@
 -- Work   one job. First write HSET.
 local id, record, state, place, score, mark = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local QUARANTINE = KEYS[#KEYS]
--- Added by an earlier call; the job may be completed by now.
+-- The job was added by an earlier call; it may be completed by now.
 if call('HEXISTS', QUARANTINE, mark) == 1 then return 'done' end
 if call('HEXISTS', JOBS, id) == 1 then return 'taken' end
 call('HSET', QUARANTINE, mark, '1 taken_in - - 0 0\n')

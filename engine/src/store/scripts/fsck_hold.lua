@@ -10,7 +10,7 @@ local record = call('HGET', JOBS, id)
 local is_queue = record and is_known(record) and is_of_queue(record)
 if is_queue then enter(set_of(record)) end
 if is_queue and byte(ARGV[4], 43) ~= 0 then
-  -- Without a dead letter to publish first.
+  -- No dead letter is published first.
   call('ZADD', KEYS[FIRST_DUE + 1], int(NOW), id)
 else
   call('ZADD', KEYS[FIRST_DUE], int(after(tonumber(ARGV[3]))), id)

@@ -14,7 +14,7 @@ end
 local texts, settled = pairs_of(call('HGETALL', CLAIMS)), pairs_of(call('HGETALL', SETTLED))
 local deadlines = pairs_of(call('ZRANGE', CLAIM_DEADLINES, 0, -1, 'WITHSCORES'))
 local answer, late, over = {}, {}, {}
--- Whether a job has left the claim: without the bits only its place says so.
+-- Whether a job has left the claim: without the bits, only its place shows this.
 local function is_elsewhere(id, record)
   local due_key = DUE[set_of(record)]
   return not due_key or call('ZSCORE', due_key, id) or call('ZSCORE', dead_of(set_of(record)), id) or call('ZSCORE', HELD, id) or #find_claimed(id) > 0

@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
-/// The definitions of `prelude` that `script` names, and those that these name, in their order.
-/// Every definition begins with `local` at the start of a line; lines without a name (a loop that
-/// fills a table) belong to the definition before them.
+/// The definitions of `prelude` that `script` names, directly or through other definitions, in their order.
+/// Every definition begins with `local` at the start of a line; lines without a name (a loop that fills a
+/// table) belong to the definition before them.
 pub(super) fn needed(prelude: &str, script: &str) -> String {
     let definitions = definitions(prelude);
     let mut kept = Vec::with_capacity(definitions.len());

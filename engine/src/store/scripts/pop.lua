@@ -39,7 +39,7 @@ local LOOKED_MAX, SLICE = 1024, 16
 local ids, states, held, text, orphans = {}, {}, {}, {}, {}
 -- A state up to its due time: held, the first attempt at the first step.
 local FRESH = struct.pack('>BBBI4I2', STATE_VERSION, FLAG_HELD, 0, 1, 0)
--- By span: a number is slow to format.
+-- Deadlines by span: a number is slow to format.
 local deadlines = {}
 local bytes, looked, count, unknown, is_cut = 0, 0, 0, 0, false
 local slice = math.min(4, most)
@@ -96,7 +96,7 @@ answer[3] = is_cut and count == 0 and 2 or (is_cut or head[2] and tonumber(head[
 many('HDEL', STATE, orphans)
 if count > 0 then
   call('HDEL', APPLIED, '-')
-  -- First, so that unpop finds what a call that failed half way handed out.
+  -- This write comes first, so that unpop finds the jobs that a half-failed call handed out.
   remember_pop(pops, pops_old, nonce, table.concat(text))
   many('HSET', STATE, states)
   many('ZADD', HELD, held)

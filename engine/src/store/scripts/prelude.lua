@@ -28,8 +28,8 @@ end
 local CLAIM_AHEAD = 5
 
 local function int(number) return string.format('%.0f', number) end
--- The same, over 64 bytes long. A value of this length makes Redis store the hash as a table. In a
--- listpack, each access would search all fields: those of a batch of 128, and up to 512 in completed.
+-- The same number, over 64 bytes long. A value of this length makes Redis store the hash as a table. In a
+-- listpack, each access would search all fields: up to 128 of a batch, and up to 512 in completed.
 local function wide(number) return string.format('%066.0f', number) end
 -- '+' ms from now, or '<' epoch ms, space, ms from now: the earlier of the two.
 local function relative_time(text)
@@ -51,8 +51,8 @@ local function dead_of(set) return DEAD_OF[set] or DEAD end
 -- length of owner, owner: a broker, or a queue in a record of the second version.
 local RECORD_VERSION, QUEUE_VERSION = 1, 2
 local FLAG_GENERATED, FLAG_REPLACED, FLAG_FIRST = 2, 4, 8
--- The bits from here say below which step a job of a queue is due again at once after a time-out
--- (time_out.lua); 0: what follows stands in the metadata.
+-- The bits from here hold the step below which a job of a queue is due again at once after a time-out
+-- (time_out.lua); 0: the metadata has the next step.
 local FLAG_GOES_ON = 32
 local function has(flags, bit) return floor(flags / bit) % 2 == 1 end
 local function is_version(byte) return byte == RECORD_VERSION or byte == QUEUE_VERSION end
@@ -107,10 +107,10 @@ local function marks_of(record)
   local flags = byte(record, 2)
   return (has(flags, FLAG_REPLACED) and REPLACED or 0) + (has(flags, FLAG_FIRST) and FIRST or 0)
 end
--- queues: set of a queue -> how many of its jobs are held; '!' and set -> '1' while it is paused. The first
--- field is there while a job of the queue is in due, dead or held of this bucket: who puts one there writes
--- it, and forget.lua removes it. So the bucket itself knows its queues.
--- The job is written by then: a count that is damaged stays as it is, for fsck, and fails no script.
+-- queues: set of a queue -> the number of its held jobs; '!' and set -> '1' while the queue is paused. The
+-- first field exists while a job of the queue is in due, dead or held of this bucket: the script that adds
+-- the job writes the field, and forget.lua removes it. So the bucket itself knows its queues. The job is
+-- written by then: a count that is damaged stays as it is, for fsck, and fails no script.
 local function count_held(set, change)
   if change == 0 then return end
   local answer = redis.pcall('HINCRBY', QUEUES, set, change)
@@ -144,7 +144,7 @@ local function pop_of(bytes) return sub(bytes, 18, 25) end
 local function write_state(s)
   return struct.pack(STATE_FIXED, STATE_VERSION, s.flags, s.crashes, s.attempt, s.step, s.due, s.pop, s.generation, s.fingerprint, s.marks, s.reason) .. s.error
 end
--- Counts the attempt of a job that was in a claim. A job on its way to the dead letters has no new one.
+-- Counts the attempt of a job that was in a claim. A job on its way to the dead letters has no new attempt.
 local function count_attempt(state)
   if state.flags == 0 and state.reason == 0 then state.attempt = state.attempt + 1 end
 end
@@ -158,7 +158,7 @@ local function completed_entry(outcome, s, set)
   local owner = sub(set, 1, 1) == '=' and set or ''
   return outcome .. struct.pack('>Bc8i8c8', s.marks, s.fingerprint, s.due, s.generation) .. owner
 end
--- The same from the bytes of a state.
+-- The same entry from the bytes of a state.
 local function completed_entry_of(outcome, bytes, set)
   local owner = sub(set, 1, 1) == '=' and set or ''
   return outcome .. sub(bytes, 42, 42) .. sub(bytes, 34, 41) .. sub(bytes, 10, 17) .. sub(bytes, 26, 33) .. owner
@@ -300,7 +300,7 @@ local function take_out(claim, position)
   local at = floor(position / 8) + 1
   claim.bits[at], claim.changed = claim.bits[at] + BIT[position % 8], true
 end
--- Writes what left these claims. A claim without a job is removed.
+-- Writes the bits of the jobs that left these claims. A claim without a job is removed.
 local function close_claims(claims)
   local settled, over = {}, {}
   for _, claim in pairs(claims) do
@@ -333,8 +333,8 @@ local function all_claims()
   end
   return ALL_CLAIMS
 end
--- Where an id is in claims: per claim that still has it, the claim and the position; then the due of the
--- last one. All claims are searched: an older one may have it at a position that it has left.
+-- The places of an id in claims: per claim that still has the id, the claim and the position; then the due of
+-- the last one. All claims are searched: an older one may have it at a position that it has left.
 local function find_claimed(id)
   local found, due, entry = {}, nil, '\0' .. id .. '\1'
   for _, claim in ipairs(all_claims()) do

@@ -56,7 +56,7 @@ for i, name in ipairs(ended) do
       position = position + 1
     end
   end
-  -- Nothing left it: damage, too. It must not stay in front of the others.
+  -- A claim that no job left is damaged, too. It must not stay in front of the others.
   local is_damaged = not (old[i] and old[i].changed) or unknown > unread
   if more == 0 and is_damaged then push(later, int(NOW + span), name) end
 end

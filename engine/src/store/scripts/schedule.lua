@@ -25,7 +25,8 @@ if count == 0 then
   return { NOW_US, 0 }
 end
 local ids, brokers, unknown = {}, {}, {}
--- All that KEYS lack are named at once: a call with 128 jobs of other queues is sent twice, not 128 times.
+-- All sets that KEYS lack are named at once: a call with 128 jobs of other queues is sent twice, not 128
+-- times.
 local function need(i, set)
   if not DUE[set] then push(unknown, i, set) end
 end
@@ -105,7 +106,7 @@ for i = 1, count do
         local claimed_due
         claimed, claimed_due = find_claimed(id)
         was_due = claimed_due
-        -- In no place: an earlier call lacked a permission and stopped after the record.
+        -- The job is in no place: an earlier call lacked a permission and stopped after the record.
         if #claimed == 0 and not state then was = nil end
       end
       if state then was_due = read_state(state).due end

@@ -1,6 +1,6 @@
--- Follows the prelude of every script except those of fsck. A failed script is not rolled
--- back: with a key of the wrong type, a job could be in a claim and stay in `due`, or be published and
--- never settled. Such a key fails the call here, before anything is written.
+-- Follows the prelude of every script except the scripts of fsck. A failed script is not rolled back: with a
+-- key of the wrong type, a job could be in a claim and stay in `due`, or be published and never settled. A
+-- key of the wrong type fails the call here, before anything is written.
 call('HLEN', JOBS)
 call('HLEN', STATE)
 call('HLEN', COMPLETED)

@@ -8,7 +8,7 @@
 -- Work   looks at <= 512 jobs or about 1 MiB, 16 at a time, and names <= 64 sets. First write HDEL.
 local most, most_bytes, why = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
 local SLICE, NAMED_MAX, STEP_MAX = 16, 64, 65535
--- The steps below which a job goes on, by what its record says.
+-- The steps below which a job goes on, by the flags of its record.
 local GOES_ON = { [0] = 0, 1, 2, 4, 8, 16, STEP_MAX, math.min(STEP_MAX, tonumber(ARGV[3])) }
 -- By queue: the arguments of ZADD for its jobs that are due again, and their number; false for a queue
 -- whose keys the caller did not give, or whose name is none.

@@ -18,7 +18,7 @@ use crate::store::queue::settle::failed;
 use crate::store::record::{self, State};
 use crate::store::scripts::Name;
 
-/// How often a repaired id is checked again: more often than problems can hide others.
+/// The most checks of a repaired id: more than the problems that can hide others.
 const MAX_REPAIR_ROUNDS: u8 = 8;
 
 /// The begin of a quarantine entry whose job is being moved to its own bucket.
@@ -46,8 +46,8 @@ impl Suspect {
 struct Checked(HashMap<[u8; 16], [u8; 4]>);
 
 impl Checked {
-    /// Whether the id was not looked for in the sets of this queue. `None`: the sets of brokers and those
-    /// of the whole bucket, where each id is looked for.
+    /// Whether the id was not looked for in the sets of this queue. `None`: the sets of brokers and of the
+    /// whole bucket, in which the script looks for each id.
     fn is_new(&mut self, id: &[u8], queue: Option<&str>) -> bool {
         let tag = queue.map(|queue| blake3::hash(queue.as_bytes()).as_bytes()[..4].try_into().unwrap_or_default());
         match self.0.entry(std::array::from_fn(|i| blake3::hash(id).as_bytes()[i])) {
@@ -266,8 +266,8 @@ impl Fsck<'_> {
         let mut call = self.call_with_quarantine(Name::FsckAdopt, home, queue.as_deref().map(set_of_queue).iter());
         call.arg(id).arg(aside.record).arg(aside.state).arg(aside.place).arg(aside.score).arg(&mark);
         if bytes(self.store.call(Name::FsckAdopt, &call).await?).as_deref() == Some(b"done") {
-            // In this order: after an interruption between the two, the job is neither lost in
-            // quarantine nor added again.
+            // The order matters: after an interruption between the two, the job is neither lost in quarantine
+            // nor added again.
             self.store.link.command("HDEL", redis::cmd("HDEL").arg(&quarantine).arg(field)).await?;
             let at_home = self.store.keys.quarantine(home);
             self.store.link.command("HDEL", redis::cmd("HDEL").arg(at_home).arg(&mark)).await?;
@@ -301,7 +301,7 @@ impl Fsck<'_> {
         Ok(())
     }
 
-    /// With the sets of the brokers and of these queues.
+    /// Makes a script call with the sets of the brokers and of these queues, and with the quarantine.
     fn call_with_quarantine<'a>(&self, name: Name, bucket: u16, queues: impl Iterator<Item = &'a String>) -> redis::Cmd {
         let mut sets = self.store.brokers().to_vec();
         sets.extend(queues.cloned());

@@ -1,8 +1,8 @@
 //! Judges the counts of held jobs: of each queue, the number of its jobs in `held`.
 //!
-//! A script reads the counts and the ids at one instant, but no queues of jobs, because their records
-//! have any size. Those are read afterwards. A job may have left by then, or be another one of its id:
-//! a count is wrong if two looks, each with queues read anew, find it wrong by the same number.
+//! A script reads the counts and the ids at one instant, but no queues of jobs, because their records have
+//! any size. The queues are read afterwards. A job may have left by then, or be another one of its id: a
+//! count is wrong if two looks, each with queues read anew, find it wrong by the same number.
 
 use std::collections::HashMap;
 
@@ -16,25 +16,26 @@ use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::record;
 use crate::store::scripts::Name;
 
-/// How often a bucket is looked at whose jobs move.
+/// The most looks at a bucket whose jobs move.
 const MAX_COUNT_TRIES: usize = 16;
 
 /// A count that differs from the number of jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wrong {
     set: String,
-    /// As Redis has it.
+    /// The count in Redis.
     count: Vec<u8>,
-    /// There is no count, although the bucket has jobs of the queue: nobody would look for them.
+    /// The count is missing, although the bucket has jobs of the queue: no instance looks for them.
     is_missing: bool,
     right: i64,
 }
 
-/// What Redis has of one queue: its set, its count, and whether jobs of it wait or are dead.
+/// The data of one queue in Redis: its set, its count, and whether jobs of it wait or are dead.
 type Counted = (String, Vec<u8>, bool);
 
 impl Wrong {
-    /// By how much; `None`: the count is no number. While jobs move it stays the same.
+    /// The difference from the right count; `None`: the count is no number. The difference stays the same
+    /// while jobs move.
     fn by(&self) -> Option<i64> {
         number(&self.count)?.checked_sub(self.right)
     }
@@ -52,7 +53,7 @@ impl Fsck<'_> {
             let (counts, held) = self.look(bucket).await?;
             sets.retain(|_, set| set.is_some());
             self.read_sets(bucket, &held, &mut sets).await?;
-            // Of these the bucket has held jobs alone, and no count.
+            // Of these queues the bucket has held jobs alone, and no count.
             let known = self.queues.entry(bucket).or_default();
             let before_held = known.len();
             known.extend(sets.values().flatten().filter(|set| queue_of_set(set).is_some()).cloned());

@@ -1,5 +1,5 @@
-//! Judges what a bucket remembers of completed jobs and applied messages: `completed`, `applied` and the
-//! older tables of both.
+//! Judges the memory of a bucket of completed jobs and applied messages: `completed`, `applied` and the older
+//! tables of both.
 
 use super::scan::Scan;
 use super::{Fsck, Problem};

@@ -18,7 +18,7 @@ use crate::store::namespace::Namespace;
 use crate::store::server_facts;
 use crate::store::{Store, Unobserved, acl};
 
-/// How many ids of each bucket are sampled to find the number of buckets.
+/// The number of sampled ids of each bucket, to find the number of buckets.
 const SAMPLED_IDS_PER_BUCKET: usize = 32;
 
 /// Per bucket, the queues that it knows or has keys of, by `=` and their names.
@@ -158,9 +158,8 @@ async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Re
     Ok(Some((wanted, Some((problem, misfit == 0)))))
 }
 
-/// Of a sample of each bucket: how many jobs would be in their right bucket with this number of
-/// buckets, and how many would not. A key of a bucket beyond that number counts as one that would
-/// not.
+/// Of a sample of each bucket: the number of jobs that are in their right bucket with this number of buckets,
+/// and the number of the others. A key of a bucket beyond that number counts as one of the others.
 async fn fitting(store: &Store, settings: &Redis, buckets: u16, keys: &BTreeSet<String>) -> Result<(usize, usize), StoreError> {
     let candidate = Keys::new(&settings.namespace, buckets);
     let all = Keys::new(&settings.namespace, 1024);

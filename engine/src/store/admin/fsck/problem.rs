@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The kinds with their words and meanings. Only lists: they stay readable as a table.
 macro_rules! problems {
     ($($name:ident = $word:literal, $meaning:literal;)+) => {
-        /// A kind of damage. `docs/reference/fsck.md` has for each what `--repair` does.
+        /// A kind of damage. `docs/reference/fsck.md` describes the repair of each kind.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
         #[allow(missing_docs, reason = "each has its meaning beside it")]

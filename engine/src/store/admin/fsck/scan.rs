@@ -6,7 +6,7 @@ use super::bytes;
 use crate::store::client::RedisClient;
 use crate::store::error::StoreError;
 
-/// The aimed size of a page, bytes: what Redis sends in about a millisecond.
+/// The aimed size of a page, bytes: Redis sends it in about a millisecond.
 const TARGET_PAGE_BYTES: usize = 1 << 20;
 /// The most elements requested for a page.
 const MAX_PAGE_ELEMENTS: usize = 512;
@@ -28,8 +28,8 @@ impl Scan {
         Scan { command, key: Some(key.to_owned()), pattern: None, cursor: b"0".to_vec(), count: 16, ended: false }
     }
 
-    /// SCAN: all keys that contain `prefix`. The caller filters those that begin with it, or with a
-    /// brace and it.
+    /// SCAN: all keys that contain `prefix`. The caller filters the keys that begin with `prefix`, or with a
+    /// brace and `prefix`.
     pub(super) fn of_keys(prefix: &str) -> Self {
         let escaped: String = prefix.chars().flat_map(|c| "[]*?\\^".contains(c).then_some('\\').into_iter().chain([c])).collect();
         Scan {

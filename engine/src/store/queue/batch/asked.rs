@@ -1,8 +1,8 @@
-//! One request of a batch, borrowed.
+//! A request of a batch, borrowed.
 
 use crate::request::{Act, NewJob, Request};
 
-/// One request of a batch.
+/// A request of a batch.
 #[derive(Debug, Clone, Copy)]
 pub enum RequestRef<'a> {
     /// A new job.

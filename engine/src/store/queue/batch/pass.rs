@@ -1,5 +1,5 @@
-//! A batch in progress: what is still to send, in which calls, and what each request has learned from
-//! the answers.
+//! A batch in progress: the requests still to send, their calls, and the facts that each request has learned
+//! from the answers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,11 +14,11 @@ use crate::store::scripts::Name;
 
 use super::Applied;
 
-/// The most brokers whose sets an action names before it knows the set of its job. Beyond, it names
-/// those of this store.
+/// The most brokers whose sets an action names before it knows the set of its job. With more brokers, it
+/// names the brokers of this store.
 const MAX_NAMED_BROKERS: usize = 8;
 
-/// One script call: either schedules of one bucket, bounded, with distinct ids; or one action.
+/// A script call: either schedules of one bucket, bounded, with distinct ids; or one action.
 pub(in crate::store::queue) struct Group {
     pub(super) name: Name,
     pub(in crate::store::queue) bucket: u16,
@@ -38,18 +38,18 @@ pub(super) struct Item<'a> {
     /// The generation of the schedule that an action begins.
     pub(super) generation: Generation,
     pub(super) answer: Result<Answer, StoreError>,
-    /// The sets in which the job that has the id may be: what scripts asked for, and the set of the
+    /// The sets that may hold the job of this id: the sets that scripts asked for, and the set of the
     /// schedule before this request.
     learned: Vec<String>,
-    /// One of them is guessed: the set of the schedule before.
+    /// One learned set is a guess: the set of the schedule before.
     is_seeded: bool,
     /// The next request for the same id.
     next: Option<usize>,
-    /// What the last call of a `fail` was computed from.
+    /// The generation and step that the last call of a `fail` was computed from.
     read: Option<(Generation, u16)>,
     /// The request has a call of its own, because a call with others failed.
     is_alone: bool,
-    /// An action names no set before it has learned one, because a call with those of brokers failed.
+    /// An action names no set before it has learned one, because a call with the sets of brokers failed.
     is_bare: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Pass<'a> {
     moved: BTreeMap<(u16, String), i64>,
     /// The brokers whose sets an action names first.
     brokers: Vec<String>,
-    /// Whether the round answered a request, or learned what its repeat needs.
+    /// Whether the round answered a request, or learned the facts for its repeat.
     pub(super) has_progress: bool,
 }
 
@@ -105,7 +105,7 @@ fn link(items: &mut [Item<'_>]) {
 }
 
 impl<'a> Pass<'a> {
-    /// `known`: every broker; `own`: those of this store.
+    /// `known`: every broker; `own`: the brokers of this store.
     pub(super) fn new(asked: &[RequestRef<'a>], keys: &Keys, known: &[String], own: &[String]) -> Self {
         let unsent = || Err(StoreError::new(Class::Other, "redis: a request was not sent"));
         let item = |asked: &RequestRef<'a>| {
@@ -183,8 +183,8 @@ impl<'a> Pass<'a> {
         waves
     }
 
-    /// The sets that a call names: those of its own jobs, and what its own requests have learned. Of
-    /// an action that has learned nothing, the brokers, unless a call with them failed.
+    /// The sets that a call names: the sets of its own jobs, and the sets that its own requests have learned.
+    /// An action that has learned no set names the brokers, unless a call with them failed.
     pub(super) fn sets_of(&self, group: &Group) -> Vec<String> {
         let mut sets: Vec<String> = Vec::with_capacity(group.members.len());
         for at in &group.members {
@@ -212,10 +212,9 @@ impl<'a> Pass<'a> {
         item.answer = Ok(answer);
     }
 
-    /// Takes the error of a call. What the script asked for is learned, what failed with others gets a
-    /// call of its own, and an action that failed with sets that may be those of other jobs is sent
-    /// without any: then the repeat is another call. Without either, a repeat at once would
-    /// be refused again.
+    /// Takes the error of a call. The requests learn the facts that the script asked for. Requests that
+    /// failed together get a call each. An action that failed with guessed sets is sent without sets. Without
+    /// a change, a repeat at once would be refused again.
     pub(super) fn refused(&mut self, group: &Group, error: &StoreError, steps: &HashMap<usize, Step>) {
         let mut error = error.clone();
         if error.class == Class::Outdated && !error.is_held_back() {
@@ -231,13 +230,13 @@ impl<'a> Pass<'a> {
         group.members.iter().for_each(|at| self.items[*at].answer = Err(error.clone()));
     }
 
-    /// Takes what may be another's fault out of the next call of these requests; false if nothing is
-    /// left that could be.
+    /// Removes possible causes of the failure that are not the request's own from its next call; false if no
+    /// such cause is left.
     fn narrow(&mut self, group: &Group) -> bool {
         match group.members.as_slice() {
             [at] => {
                 let item = &mut self.items[*at];
-                // That schedule may have been refused for the key of its set.
+                // The schedule before may have been refused for the key of its set.
                 if std::mem::take(&mut item.is_seeded) {
                     item.learned.clear();
                     return true;
@@ -252,14 +251,14 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Learns what a script asked for; an error if it was told before. Only a set that its call named is
-    /// a reason to give the request up.
+    /// Learns the facts that a script asked for; an error if the request knew them before. Only a set that
+    /// its call named is a reason to give the request up.
     fn learn(&mut self, group: &Group, error: &StoreError, steps: &HashMap<usize, Step>) -> Result<(), StoreError> {
         let mut is_new = false;
         for (position, set) in error.unknown_sets() {
             let Some(at) = group.members.get(position.wrapping_sub(1)) else { continue };
             is_new |= self.items[*at].learns(set);
-            // The later requests for this id would each ask for the same.
+            // Each later request for this id needs the same set.
             let mut next = self.items[*at].next;
             while let Some(at) = next {
                 self.items[at].learns(set);
@@ -267,7 +266,7 @@ impl<'a> Pass<'a> {
             }
         }
         let is_again = error.is_again();
-        // A `fail` was computed from what is outdated now.
+        // The step behind a `fail` is outdated now.
         for (at, step) in group.members.iter().filter(|_| is_again).filter_map(|at| Some((*at, steps.get(at)?))) {
             if let Some(why) = &step.unreadable {
                 return Err(why.clone());
@@ -278,8 +277,8 @@ impl<'a> Pass<'a> {
             return Ok(());
         }
         if is_again {
-            // The read may lag behind the master that runs the script, and what it says twice may be of
-            // two jobs: this tells nothing of the request.
+            // The read may lag behind the master that runs the script, and two equal reads may be of two
+            // jobs: the request itself may be sound.
             let message = format!("redis: {}: the job changes while it is read: {}", group.name.as_str(), error.message);
             return Err(StoreError::new(Class::Unserved, message));
         }
@@ -300,7 +299,7 @@ impl<'a> Pass<'a> {
 
     pub(super) fn keep_what_was_not_run(&mut self) {
         let before = self.open.len();
-        // The caller sends these again: no later request for the same id may overtake them.
+        // The caller sends these requests again: no later request for the same id may overtake them.
         let mut unsettled: HashMap<&str, StoreError> = HashMap::new();
         for at in &self.open {
             let Item { asked, answer, .. } = &mut self.items[*at];
@@ -334,7 +333,7 @@ mod tests {
     fn a_fail_whose_read_lags_is_no_refusal() {
         let [fail, cancel] = [Action::Fail, Action::Cancel].map(|action| Act::new(action, "a".parse().unwrap()));
         let mut pass = Pass::new(&[RequestRef::Act(&fail), RequestRef::Act(&cancel)], &Keys::new("dwell", 1), &[], &[]);
-        // No such job, as a server says that is no longer the master; or there was none at each read.
+        // The job does not exist, by the answer of a server that is no longer the master, or at each read.
         let steps = HashMap::from([(0, Step::default())]);
         let again = StoreError::new(Class::Outdated, "redis: fail: DWELL_AGAIN a").answered("DWELL_AGAIN", "a");
         let round = |pass: &mut Pass<'_>| {

@@ -14,12 +14,12 @@ use crate::store::reader::Reader;
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::record::{self, State};
 
-/// By id: the job, or why it cannot be read.
+/// By id: the job, or the reason why it cannot be read.
 pub(super) type Fetched = BTreeMap<String, Result<StoredJob, String>>;
 /// A job with the size of its record.
 pub(super) type Weighed<'a> = (&'a Candidate, usize);
 
-/// How many buckets are read concurrently: each may return a record of the largest size.
+/// The number of buckets that are read concurrently: each may return a record of the largest size.
 const CONCURRENT_BUCKETS: usize = 4;
 
 impl Reader {
@@ -56,7 +56,7 @@ impl Reader {
         Ok(parts)
     }
 
-    /// Fetches the records and states of these jobs, a few buckets at a time. By id: the job, or
+    /// Fetches the records and states of these jobs, a few buckets at a time. By id: the job, or the reason
     /// why it cannot be read.
     pub(super) async fn fetch(&self, part: &[Weighed<'_>], place: Place) -> Result<Fetched, StoreError> {
         let mut found = Fetched::new();

@@ -10,7 +10,7 @@ use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::reader::Reader;
 use crate::store::reader::lookup::score;
 
-/// How many members each page reads again, so that a few removals do not make it skip members.
+/// The number of members that each page reads again, so that a few removals do not make it skip members.
 const OVERLAP_MEMBERS: usize = 8;
 
 /// A sorted set in the course of reading.
@@ -28,7 +28,7 @@ pub(super) struct Run {
     /// this score or more.
     score: Option<i64>,
     offset: usize,
-    /// How far to go back if the next page begins too late.
+    /// The number of members to go back if the next page begins too late.
     back: usize,
     /// Members up to this one are not returned (again).
     floor: Option<Cursor>,
@@ -125,8 +125,8 @@ impl Reader {
     }
 }
 
-/// Members and scores, in the form of RESP2 or RESP3. Dwell never writes an id that is not UTF-8;
-/// such ids are skipped.
+/// Members and scores, in the form of RESP2 or RESP3. An id that is not UTF-8, which Dwell never writes, is
+/// skipped.
 fn spots(value: Value) -> Vec<Cursor> {
     let Value::Array(items) = value else { return Vec::new() };
     let mut items = items.into_iter();
