@@ -27,7 +27,7 @@ use retention::Retention;
 /// more rarely, so that the total stays.
 const SMALL_FLEET_INSTANCES: u32 = 10;
 
-/// What the tasks need.
+/// The parts that the tasks need.
 pub(crate) struct Parts<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) roles: Roles,
@@ -55,8 +55,8 @@ pub(crate) async fn start(tasks: Tasks<'_>, parts: Parts<'_>) {
             Ok("the maintenance of queues")
         });
     }
-    // Consumers wait for what an ended lease gives back, and for jobs of other instances, whether
-    // this one delivers or not.
+    // Consumers wait for jobs that an ended lease gives back, and for jobs of other instances, whether this
+    // one delivers or not.
     if !roles.dispatch && settings.queues.is_empty() {
         return;
     }
