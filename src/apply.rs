@@ -123,7 +123,7 @@ impl<'a> RequestBatch<'a> {
     }
 }
 
-/// What a running instance needs to apply requests.
+/// The parts of a running instance that apply requests.
 #[derive(Clone)]
 pub struct Apply {
     /// The store.
@@ -164,7 +164,7 @@ impl Apply {
         self.reading(self.store.reader.find(id)).await
     }
 
-    /// What this reads for a caller, in turn.
+    /// Reads for a caller, once a turn is free.
     pub async fn reading<T>(&self, read: impl Future<Output = T>) -> T {
         // Never closed.
         let _turn = self.reads.0.acquire().await;

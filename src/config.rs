@@ -269,7 +269,7 @@ pub struct Runtime {
 const MAX_DEFAULT_THREADS: usize = 4;
 
 impl Runtime {
-    /// How many threads work.
+    /// Returns the number of worker threads.
     #[must_use]
     pub fn threads(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_DEFAULT_THREADS);

@@ -1,4 +1,4 @@
-//! The names of the `delayed-*` headers, which Dwell writes on what it publishes.
+//! The names of the `delayed-*` headers, which Dwell writes on the messages that it publishes.
 
 /// The id of the job.
 pub const ID: &str = "delayed-id";
@@ -6,7 +6,7 @@ pub const ID: &str = "delayed-id";
 pub const ATTEMPT: &str = "delayed-attempt";
 /// The due time of the schedule, epoch ms.
 pub const DUE: &str = "delayed-due";
-/// How often the message came back to an ingest as a new request, if it did.
+/// The number of times that the message came back to an ingest as a new request, if it did.
 pub const ROUND: &str = "delayed-round";
 /// Why the job is dead.
 pub const DEAD_REASON: &str = "delayed-dead-reason";

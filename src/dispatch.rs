@@ -4,9 +4,8 @@
 //! One task owns the state; calls to the store and to the sink run beside it:
 //!
 //! - `ClaimScheduler` decides when to claim from which bucket.
-//! - `InFlight` has the jobs from their claim to their settlement. Its window bounds those that are
-//!   published, those that are claimed ahead, and the bytes of both; while the window is full, nothing
-//!   is claimed.
+//! - `InFlight` has the jobs from their claim to their settlement. Its window bounds the published jobs, the
+//!   jobs that are claimed ahead, and the bytes of both; while the window is full, nothing is claimed.
 //! - `Settler` settles jobs in the store, in batches.
 
 mod attempt;
@@ -47,8 +46,8 @@ use claim_scheduler::{ClaimAnswer, ClaimScheduler};
 use in_flight::InFlight;
 use settler::{SettleAnswer, Settler};
 
-/// How much longer a lease is than the publish timeout: the time for the answer of the claim, and
-/// for the settlement.
+/// The margin of a lease over the publish timeout: the time for the answer of the claim, and for the
+/// settlement.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
 /// Batches of outcomes that are taken before anything else gets a turn.
 const BATCHES_PER_TURN: usize = 64;
@@ -64,7 +63,7 @@ pub struct Dispatch {
     settler: Settler,
 }
 
-/// What [`Dispatch::new`] needs.
+/// The parts that [`Dispatch::new`] needs.
 pub struct Parts {
     /// The store.
     pub store: Arc<Store>,
@@ -186,7 +185,7 @@ impl Dispatch {
     }
 }
 
-/// How long a claim holds: the same for every job, whatever its TTR.
+/// Returns the lease of a claim: the same for every job, whatever its TTR.
 #[must_use]
 pub fn lease_of(rules: &Delivery) -> Duration {
     Duration::from_millis(rules.publish_timeout_ms) + LEASE_MARGIN

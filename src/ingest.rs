@@ -62,7 +62,7 @@ pub struct Ingest {
     store_failed: Notify,
 }
 
-/// How the reading of a source ended.
+/// The way the reading of a source ended.
 enum End {
     /// Told to stop.
     Stopped,
@@ -71,7 +71,7 @@ enum End {
     StoreLost(Paused),
 }
 
-/// What [`Ingest::new`] needs.
+/// The parts that [`Ingest::new`] needs.
 pub struct Parts {
     /// The rules for its requests.
     pub rules: RequestRules,

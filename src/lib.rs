@@ -7,12 +7,12 @@
 //! - [`ingest`]: reads requests, stores them, then acknowledges them.
 //! - [`apply`]: applies requests to the store, wherever they came from.
 //! - [`store`]: the only module that knows Redis.
-//! - [`dispatch`]: claims due jobs, publishes and settles them; [`outgoing`]: the published
-//!   messages, [`delayed_headers`]: the names of their headers; [`publisher`]: the connection for
-//!   publishing; [`retry`]: what follows a failed attempt.
+//! - [`dispatch`]: claims due jobs, publishes and settles them; [`outgoing`]: the published messages,
+//!   [`delayed_headers`]: the names of their headers; [`publisher`]: the connection for publishing;
+//!   [`retry`]: the step after a failed attempt.
 //! - [`maintenance`]: the tasks that keep a namespace in order: rescue, retention, expiry, counts.
 //! - [`fleet`]: the instances of a namespace.
-//! - [`runtime`]: starts, runs and drains all agents; [`readiness`]: what the start waits for.
+//! - [`runtime`]: starts, runs and drains all agents; [`readiness`]: the things that the start waits for.
 //! - [`clock`]: the only module that reads time; [`alarm`]: an exact timer; [`reconnect`]: backoff;
 //!   [`shutdown`]: signals.
 //! - [`telemetry`]: logs, metrics and traces; [`http`]: probes, admin API and dashboard; [`compat`]:

@@ -32,7 +32,7 @@ use retention::Retention;
 /// more rarely, so that the total stays.
 const SMALL_FLEET_INSTANCES: u32 = 10;
 
-/// What the tasks need.
+/// The parts that the tasks need.
 pub(crate) struct Parts<'a> {
     pub(crate) settings: &'a Settings,
     /// This instance delivers jobs.
@@ -72,9 +72,15 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
             Ok("the maintenance of queues")
         });
     }
+<<<<<<< HEAD
     // Consumers wait for what an ended lease gives back, and for jobs of other instances, whether
     // this one delivers or not.
     if !delivers && settings.queues.is_empty() {
+=======
+    // Consumers wait for jobs that an ended lease gives back, and for jobs of other instances, whether this
+    // one delivers or not.
+    if !roles.dispatch && settings.queues.is_empty() {
+>>>>>>> prose-P2
         return;
     }
     let rescue = Rescue::new(store.clone(), settings.delivery.clone(), metrics.clone(), fleet, wake_ups.clone());

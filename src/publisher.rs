@@ -19,8 +19,8 @@ mod upkeep;
 
 use pending::{Owner, Pending};
 
-/// How long after its deadline a sink may still report a publication: what was never sent is
-/// refused, not unknown.
+/// The time after the deadline of a publication in which the sink may still report it: a message that was
+/// never sent is refused, not unknown.
 pub(crate) const OUTCOME_MARGIN: Duration = Duration::from_secs(2);
 /// A timer that fires this much too late shows that this process was suspended: outcomes of the
 /// sink may still be on their way.

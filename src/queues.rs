@@ -1,5 +1,5 @@
-//! The queues of an instance: their rules, who fetches from them, and what is counted. HTTP and the
-//! drop-in listeners stand on this.
+//! The queues of an instance: their rules, their consumers, and their counters. HTTP and the drop-in
+//! listeners stand on this.
 
 pub mod lease_actions;
 

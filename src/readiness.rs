@@ -24,7 +24,7 @@ struct Entry {
     blocks: bool,
 }
 
-/// What is waited for.
+/// A thing that readiness waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waiting {
     /// The store was not reached yet.
@@ -78,7 +78,7 @@ impl Readiness {
         self.0.send_modify(|waiting| waiting.entry(what).or_default().blocks |= blocks);
     }
 
-    /// Records why this is waited for. What nobody waited for before is listed, and does not block
+    /// Records why this is waited for. A thing that nobody waited for before is listed, and does not block
     /// readiness.
     pub fn missing(&self, what: &Waiting, why: &str) {
         self.0.send_modify(|waiting| why.clone_into(&mut waiting.entry(what.clone()).or_default().why));
@@ -103,7 +103,7 @@ impl Readiness {
         !self.0.borrow().values().any(|entry| entry.blocks)
     }
 
-    /// What is waited for, and why, if known.
+    /// Returns the things that are waited for, each with the reason, if known.
     #[must_use]
     pub fn waiting(&self) -> Vec<(Waiting, String)> {
         self.0.borrow().iter().map(|(what, entry)| (what.clone(), entry.why.clone())).collect()

@@ -2,7 +2,7 @@
 //! the tests run it in their own process.
 //!
 //! - `open` opens the store, the publishers and the ingests for the first time; `needed` names the
-//!   destinations that settings name, and `letters` finds them; `wait` waits for what is away;
+//!   destinations that settings name, and `letters` finds them; `wait` waits for servers that are away;
 //!   `store_watch` tells of a store that is away later.
 
 mod letters;
@@ -38,7 +38,7 @@ use open::{BrokerPublisher, ingests, open_store, publishers};
 pub use start_error::{Cause, StartError};
 use wait::StartWait;
 
-/// What this instance does.
+/// The roles of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles {
     /// Reads requests.
@@ -67,7 +67,7 @@ impl From<Failure> for StartError {
     }
 }
 
-/// How an agent ended: its name, or why it did not start.
+/// The end of an agent: its name, or the reason why it did not start.
 type AgentEnd = Result<&'static str, StartError>;
 
 /// The running agents.
@@ -76,7 +76,7 @@ pub struct Runtime {
     instance: String,
     apply: Apply,
     consumers: Consumers,
-    /// Which queues are full.
+    /// The queues that are full.
     full_queues: FullQueues,
     store: Arc<Store>,
     /// Ingests and dispatchers: they are drained.
@@ -235,7 +235,7 @@ impl Runtime {
         &self.consumers
     }
 
-    /// Which queues are full.
+    /// Returns the queues that are full.
     #[must_use]
     pub fn full_queues(&self) -> &FullQueues {
         &self.full_queues

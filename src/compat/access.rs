@@ -1,5 +1,5 @@
-//! Who may call the listeners, by the tokens of `[http]`, which these protocols send in their own
-//! ways. Without tokens, callers on this host that address it by a loopback name, and no page of
+//! The callers of the listeners: bearers of a token of `[http]`, which these protocols send in their own
+//! ways. Without tokens, callers on this host may call if they address it by a loopback name, and no page of
 //! another origin: calls of these protocols change something by any method.
 
 use axum::extract::{Request, State};
@@ -22,7 +22,7 @@ pub(super) enum Denied {
     Missing,
     /// No token of the settings is this one.
     Unknown,
-    /// The token is for other queues or other calls; what it lacks.
+    /// The token is for other queues or other calls; the text names the missing right.
     Forbidden(String),
 }
 

@@ -1,4 +1,4 @@
-//! What the calls of all protocols do: jobs of queues, by the same way as those of the HTTP API.
+//! The calls of all protocols: they put and fetch jobs of queues in the same way as those of the HTTP API.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::store::reader::list::Query;
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::units::quote;
 
-/// How many ready jobs are looked at for one whose time to live is not over.
+/// The most ready jobs that are looked at to find one whose time to live is not over.
 const PEEK_JOBS: usize = 16;
-/// How many dead jobs are read at once, at least: those whose time to live is over end together.
+/// The fewest dead jobs that are read at once: jobs whose time to live is over end together.
 const MIN_DEAD_PAGE_JOBS: usize = 100;
 
-/// What a running instance does for the listeners. Clones share it.
+/// The part of a running instance that serves the listeners. Clones share it.
 #[derive(Clone)]
 pub struct Service {
     inner: Arc<Inner>,
@@ -149,7 +149,7 @@ impl Service {
 
     /// The job of this id, if it belongs to a queue, and to this one where a queue is named.
     pub(super) async fn find(&self, queue: Option<&str>, id: &str) -> Result<Option<StoredJob>, StoreError> {
-        // What cannot be an id is not the id of a job.
+        // Text that cannot be an id names no job.
         let Ok(id) = JobId::new(id) else { return Ok(None) };
         let found = self.inner.apply.find(&id).await?;
         let fits = |found: &StoredJob| found.job().queue.as_deref().is_some_and(|of| queue.is_none_or(|queue| of == queue));
@@ -180,7 +180,7 @@ impl Service {
         self.inner.apply.one(Request::Act(act)).await.map(|answer| answer.verdict)
     }
 
-    /// How many jobs of a queue are ready, or dead.
+    /// Returns the number of ready or dead jobs of a queue.
     pub(super) async fn count(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
         self.inner.apply.store.reader.queue_count(queue, place).await
     }
@@ -197,7 +197,7 @@ impl Service {
         Ok(None)
     }
 
-    /// Dead jobs of a queue, without their bodies. Those whose time to live is over end.
+    /// Returns dead jobs of a queue, without their bodies. Ends jobs whose time to live is over.
     pub(super) async fn dead(&self, queue: &str, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
         let store = &self.inner.apply.store;
         let query = Query { queue: Some(queue.to_owned()), limit: limit.max(MIN_DEAD_PAGE_JOBS), ..Query::new(Place::Dead) };
@@ -212,7 +212,7 @@ impl Service {
         }
     }
 
-    /// Ends these dead jobs of a queue for good. One that was made anew meanwhile stays.
+    /// Ends these dead jobs of a queue for good. A job that was made anew meanwhile stays.
     pub(super) async fn end_dead(&self, queue: &str, dead: Vec<StoredJob>) -> Result<(), StoreError> {
         let dead = dead.into_iter().map(|found| Over {
             id: found.id,
@@ -229,13 +229,13 @@ impl Service {
     }
 }
 
-/// What a consumer asks for.
+/// The request of a consumer.
 pub(super) struct PopCall {
     /// Served in this order.
     pub(super) queues: Vec<String>,
     /// The most jobs.
     pub(super) max: usize,
-    /// How long to wait for the first job.
+    /// The longest wait for the first job.
     pub(super) wait: Duration,
     /// The lease; `None`: that of each job.
     pub(super) ttr_ms: Option<u64>,
@@ -251,7 +251,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// The reason, and what to do.
+    /// Returns the reason and the remedy.
     pub(super) fn text(self, queue: &str) -> String {
         match self {
             Refusal::Undeclared => {

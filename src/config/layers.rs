@@ -12,8 +12,8 @@ use super::{Overrides, Problem};
 const FILE_LAYER: &str = "file";
 const ENVIRONMENT_LAYER: &str = "environment";
 const FLAGS_LAYER: &str = "flags";
-/// Prefix of variables that are settings. Such a variable has a `__` too, unlike `DWELL_CONFIG` and
-/// the `DWELL_PORT` of a Kubernetes service.
+/// Prefix of variables that are settings. These variables have a `__` too, unlike `DWELL_CONFIG` and the
+/// `DWELL_PORT` of a Kubernetes service.
 pub(super) const VARIABLE_PREFIX: &str = "DWELL_";
 pub(super) const VARIABLE_SEPARATOR: &str = "__";
 

@@ -1,5 +1,4 @@
-//! A mistake in the settings: the setting, where it was written, what is wrong and what to do.
-//! Never shows a secret.
+//! A mistake in the settings: the setting, its source, the mistake and the remedy. Never shows a secret.
 
 use serde::Serialize;
 
@@ -11,9 +10,9 @@ pub struct Problem {
     /// Where it was written: `dwell.toml:12`, `DWELL_DELIVERY__TTR`, `--set delivery.ttr`, or
     /// `default`.
     pub source: String,
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: String,
 }
 

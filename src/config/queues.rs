@@ -13,11 +13,11 @@ pub struct QueueRules {
     pub ttr_ms: u32,
     /// The waits after failed attempts, ms; empty: a single attempt.
     pub retry_ms: Vec<u64>,
-    /// What follows a lease that ran out.
+    /// The step that follows a lease that ran out.
     pub on_timeout: OnTimeout,
     /// The most jobs of each queue, dead ones not counted; `None`: no maximum.
     pub max_jobs: Option<u64>,
-    /// How long dead jobs stay in Redis, ms.
+    /// The time that dead jobs stay in Redis, ms.
     pub dead_retention_ms: u64,
 }
 

@@ -11,7 +11,7 @@ use crate::units;
 /// A hundred years: Redis counts sums of such times exactly.
 pub(super) const MAX_DURATION_MS: u64 = 36_525 * 24 * 3600 * 1000;
 
-/// What is wrong, and its hint.
+/// The mistake, and its hint.
 pub(super) type Wrong = (String, String);
 
 pub(super) fn wrong<T>(message: impl Into<String>, hint: impl Into<String>) -> Result<T, Wrong> {

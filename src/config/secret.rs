@@ -4,17 +4,18 @@ use std::path::Path;
 
 use dwell_connectors::{known_scheme, parse_duration_ms, quote, redacted, secret_text, unreadable};
 
-/// Texts of a user that may hold a secret, each with what is shown of it. Messages quote what stands in
-/// a setting or an argument by mistake, and a URL with its password may stand in any.
+/// Texts of a user that may hold a secret, each with the part of it that is shown. Messages quote what stands
+/// in a setting or an argument by mistake, and a URL with its password may stand in any.
 pub(crate) struct Mask(Vec<(String, String)>);
 
 impl Mask {
-    /// The mask for what these arguments hold. The id of a job may look like a login, and is shown.
+    /// Returns the mask for the secrets in these arguments. The id of a job may look like a login, and is
+    /// shown.
     pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Mask {
         Mask::over_all(texts.into_iter().map(value_of).filter(|text| may_hold_a_secret(text)))
     }
 
-    /// The mask for what these settings hold.
+    /// Returns the mask for the secrets in these settings.
     pub(super) fn of_settings<'a>(texts: impl IntoIterator<Item = &'a str>) -> Mask {
         Mask::over_all(texts.into_iter().map(value_of).filter(|text| may_hold_a_secret(text) || may_be_a_login(text)))
     }

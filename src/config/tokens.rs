@@ -12,7 +12,7 @@ pub struct Token {
     pub secret: Secret,
     /// The file that the token came from.
     pub file: Option<PathBuf>,
-    /// What the bearer may do.
+    /// The rights of the bearer.
     pub may: Vec<Scope>,
     /// Names and patterns of the bearer's queues.
     pub queues: Vec<String>,

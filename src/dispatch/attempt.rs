@@ -17,7 +17,7 @@ use crate::store::queue::settle::{Bury, ClaimToken, Release, Retry};
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::{About, Span, Traces};
 
-/// What the attempts of one broker obey.
+/// The rules for the attempts of one broker.
 pub(super) struct AttemptRules {
     /// `[delivery]`
     pub(super) delivery: Delivery,
@@ -120,7 +120,7 @@ impl Attempts {
         }
     }
 
-    /// Makes the publication of a job, and what is kept until its outcome.
+    /// Makes the publication of a job, and the state that is kept until its outcome.
     pub(super) fn start(&self, mut lease: Box<ClaimedJob>, to: Destination, now: Instant) -> (PublicationRequest, Unconfirmed) {
         let (connector, job) = (self.publisher.connector(), &lease.record.job);
         let message = match lease.state.reason {

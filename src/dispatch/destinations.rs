@@ -1,5 +1,5 @@
-//! Which destinations may take another message: their shares of the window, and their pauses. Those
-//! of one endpoint (the URLs of one host) have these in common.
+//! The destinations that may take another message: their shares of the window, and their pauses. Destinations
+//! of one endpoint (the URLs of one host) share both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,8 @@ impl Destinations {
         self.settings.connector.without_answer(why)
     }
 
-    /// For logs: what has a pause of its own, and what to check where it is silent.
+    /// Returns words for logs: the thing that has a pause of its own, and the thing to check where it is
+    /// silent.
     pub(super) fn words(&self) -> (&'static str, &'static str) {
         let capabilities = self.settings.connector.capabilities();
         (capabilities.endpoint, capabilities.silent_hint)

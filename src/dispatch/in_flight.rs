@@ -1,5 +1,4 @@
-//! The jobs between their claim and their settlement: those that wait, and those that are
-//! published.
+//! The jobs between their claim and their settlement: waiting ones, and published ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -108,7 +107,7 @@ impl InFlight {
     pub(super) async fn publish_ready(&mut self, settler: &mut Settler) {
         let now = clock::now();
         let mut attempts = Vec::new();
-        // Those that waited longest first.
+        // The jobs that waited longest come first.
         while self.waiting.first_without_place().is_some_and(|lease| self.window.has_place() || now > self.attempts.latest(lease))
             && let Some((since, lease)) = self.waiting.pop_without_place()
         {

@@ -124,7 +124,7 @@ impl Outcomes {
                 destinations.answered(to, token, now);
                 Some(self.fail_on_schedule(&publication, why, destinations))
             }
-            // This process was suspended. Whoever takes the job over keeps its step.
+            // This process was suspended. The instance that takes the job over keeps its step.
             Outcome::Unknown(why) if now > lease.deadline => {
                 tracing::debug!(
                     id = %lease.id, broker = &*self.broker, why = destinations.why(&why),

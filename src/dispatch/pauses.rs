@@ -26,9 +26,9 @@ const PAUSED_JOBS_PER_SECOND: f64 = 1000.0;
 /// The same for all destinations together whose share of the window is full: these are claimed beside the
 /// jobs that find a place.
 const CROWDED_JOBS_PER_SECOND: f64 = 1000.0;
-/// Such a destination counts until so long after it last gave a job back.
+/// A destination whose share is full counts until so long after it last gave a job back.
 const CROWDED_TTL: Duration = Duration::from_secs(2);
-/// How often they are counted.
+/// The interval between counts of these destinations.
 const COUNT_INTERVAL: Duration = Duration::from_millis(250);
 /// The jobs of a paused destination are spread over at most this time, even if they then exceed
 /// [`PAUSED_JOBS_PER_SECOND`].
@@ -38,7 +38,7 @@ const PAUSE_TTL: Duration = Duration::from_secs(30);
 /// The same for a destination that did not confirm: its jobs come up again by their retry arrays
 /// only.
 const SILENT_PAUSE_TTL: Duration = Duration::from_secs(15 * 60);
-/// How often old pauses are removed.
+/// The interval between removals of old pauses.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pauses of one broker's destinations.
@@ -48,8 +48,8 @@ pub(super) struct Pauses {
     /// Destinations whose last outcomes are unknown.
     unknown: HashMap<Destination, UnknownStreak>,
     cleaned: Option<Instant>,
-    /// How many destinations give jobs back because their share of the window is full, and when they were
-    /// counted.
+    /// The number of destinations that give jobs back because their share of the window is full, and the time
+    /// of that count.
     crowds: u32,
     counted: Option<Instant>,
 }
@@ -126,7 +126,7 @@ impl Pause {
         self.throttled && now < self.until
     }
 
-    /// How long another job waits, where `most` a second come back.
+    /// Returns the wait of another job, where `most` jobs a second come back.
     fn wait(&mut self, now: Instant, most: f64) -> Duration {
         (self.given_back, self.gave_back) = (self.given_back.saturating_add(1), now);
         let spread = self.spread.max(Duration::from_secs_f64(f64::from(self.given_back) / most)).min(MAX_SPREAD);
@@ -136,13 +136,14 @@ impl Pause {
 }
 
 impl Pauses {
-    /// How many destinations are paused.
+    /// Returns the number of paused destinations.
     #[must_use]
     pub(super) fn count(&self) -> usize {
         self.paused.len()
     }
 
-    /// How many jobs of a destination come back a second whose share of the window is full.
+    /// Returns the rate at which jobs come back to a destination whose share of the window is full, jobs a
+    /// second.
     fn crowded_rate(&mut self, now: Instant) -> f64 {
         if self.counted.is_none_or(|counted| now >= counted + COUNT_INTERVAL) {
             let crowds = self.paused.values().filter(|pause| pause.crowded && now < pause.gave_back + CROWDED_TTL).count();
@@ -166,7 +167,8 @@ impl Pauses {
         } else if let Some(pause) = self.paused.get_mut(to) {
             let probed = pause.probe.take_if(|probe| *probe == token).is_some();
             (pause.max, pause.early, pause.crowded) = (MAX_PAUSE, pause.early && !probed, false);
-            // Only the probe shows that the destination answers again: what was never sent is refused too.
+            // Only the probe shows that the destination answers again: messages that were never sent are
+            // refused too.
             pause.one_at_a_time &= !probed;
             if pause.until <= now {
                 pause.extend(now, PAUSED_JOBS_PER_SECOND);
@@ -294,8 +296,8 @@ impl Pauses {
         self.paused.len() < before
     }
 
-    /// How long a job for this destination waits; `None` where it may be published. Waits are
-    /// spread, so that jobs do not come back all at once.
+    /// Returns the wait of a job for this destination; `None` where it may be published. Waits are spread, so
+    /// that jobs do not come back all at once.
     #[must_use]
     pub(super) fn remaining(&mut self, to: &Destination, now: Instant) -> Option<Duration> {
         if self.paused.is_empty() {
@@ -459,7 +461,8 @@ mod tests {
         pauses.refused(&Destination::new("refused once"), 2000, QUICK_REFUSAL_TIME, now + COUNT_INTERVAL);
         let waits = longest(&mut pauses, "refused once", now + COUNT_INTERVAL);
         assert!(waits.is_some_and(|longest| longest < Duration::from_secs(1)), "{waits:?}");
-        // Those whose share is full are claimed beside the jobs that find a place: all together are bound.
+        // Jobs of full destinations are claimed beside the jobs that find a place: one limit binds all of
+        // them.
         pauses.crowded(&Destination::new("full"), now + COUNT_INTERVAL);
         let waits = longest(&mut pauses, "full", now + COUNT_INTERVAL);
         assert!(waits.is_some_and(|longest| longest > Duration::from_secs(5)), "{waits:?}");

@@ -16,7 +16,7 @@ const MAX_CALL_DELAY: Duration = Duration::from_millis(2);
 /// reads an answer.
 const MIN_SECOND_CALL_JOBS: usize = CALL_JOBS * 3 / 4;
 
-/// How one job is settled.
+/// The settlement of one job.
 #[derive(Debug)]
 pub(super) enum Settlement {
     /// Delivered.
@@ -65,7 +65,7 @@ impl SettleCall {
         }
     }
 
-    /// How many jobs the call settles.
+    /// Returns the number of jobs that the call settles.
     #[must_use]
     pub(super) fn len(&self) -> usize {
         match self {
@@ -148,7 +148,7 @@ struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    /// How many calls of this kind began less than [`MAX_CALL_DELAY`] ago.
+    /// Returns the number of calls of this kind that began less than [`MAX_CALL_DELAY`] ago.
     fn prompt(&self, kind: CallKind) -> usize {
         self.running.iter().filter(|((running, _), begun)| *running == kind && self.now < **begun + MAX_CALL_DELAY).count()
     }

@@ -11,7 +11,7 @@ use crate::clock::Instant;
 /// A job that exceeds its destination's share waits this long before it is given back: a new
 /// destination may answer for the first time until then.
 pub(super) const SHARE_WAIT: Duration = Duration::from_millis(500);
-/// What a destination was is remembered for this long after an answer.
+/// The status of a destination is remembered for this long after an answer.
 const STATUS_TTL: Duration = Duration::from_secs(60);
 /// A destination is quick if its last answer took no longer, and slow while no answer has come for this
 /// long. An error that took longer counts as no answer. An unknown outcome that came sooner, because the
@@ -20,11 +20,11 @@ pub(super) const QUICK_RESPONSE_LIMIT: Duration = Duration::from_secs(2);
 /// After this many destinations of one pattern in a row that did not confirm, the others of the
 /// pattern get less.
 const MAX_SILENT_DESTINATIONS: usize = 3;
-/// How many destinations without publications are remembered.
+/// The most destinations without publications that are remembered.
 const MAX_IDLE_DESTINATIONS: usize = 4096;
-/// How often destinations are removed whose answers are too old.
+/// The interval between removals of destinations whose answers are too old.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
-/// How often destinations are looked at that may have become slow.
+/// The interval between looks at destinations that may have become slow.
 const CLASSIFY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An amount of the window.
@@ -79,7 +79,7 @@ pub(super) enum ShareState {
     Full,
 }
 
-/// How a destination responded, as far as its share is concerned.
+/// The response of a destination, as far as its share is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Response {
     /// Confirmed, after this time.
@@ -92,7 +92,7 @@ pub(super) enum Response {
     Nothing,
 }
 
-/// How long a destination holds its places.
+/// The time for which a destination holds its places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
     /// Nothing is known: it has not answered of late.
@@ -109,8 +109,8 @@ pub(super) struct Shares {
     /// The bound of a destination beside others before its first answer: a few places, because all of them
     /// may be lost for long, and the first quick answer ends the bound.
     first: Amount,
-    /// Seven eighths of the window: the bound of a quick destination, of one that answers while it is
-    /// alone, and of all new and slow ones together. A slow one beside others has half of what the other
+    /// Seven eighths of the window: the bound of a quick destination, of one that answers while it is alone,
+    /// and of all new and slow ones together. A slow one beside others has half of the places that the other
     /// slow ones leave of it.
     max: Amount,
     /// New destinations find so many places beside slow ones that hold all of theirs.
@@ -387,7 +387,7 @@ mod tests {
         shares.enter(&to(name), 10, now, || 0)
     }
 
-    /// How many messages find a place.
+    /// Returns the number of messages that find a place.
     fn out(shares: &mut Shares, name: &str, now: Instant) -> usize {
         (0..).take_while(|_| enter(shares, name, now) == ShareState::Taken).count()
     }
@@ -426,7 +426,7 @@ mod tests {
         let leaves_room = |shares: &Shares, took| shares.leaves_room(&to("slow"), took, now);
         assert!(leaves_room(&shares, QUICK_RESPONSE_LIMIT + MS), "nobody else needs the room");
         assert_eq!(out(&mut shares, "slow", now), 896 - 511);
-        // Beside a new destination the slow one has half of what slow ones may have.
+        // Beside a new destination the slow one has half of the places for slow ones.
         assert_eq!(enter(&mut shares, "new", now), ShareState::Taken);
         assert!(!leaves_room(&shares, QUICK_RESPONSE_LIMIT + MS) && leaves_room(&shares, QUICK_RESPONSE_LIMIT));
         leave(&mut shares, "slow", 1, LATE_CONFIRM, now);

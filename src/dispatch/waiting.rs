@@ -53,7 +53,7 @@ impl Waiting {
         }
     }
 
-    /// How many jobs wait for their destination's share.
+    /// Returns the number of jobs that wait for their destination's share.
     #[must_use]
     pub(super) fn for_shares(&self) -> usize {
         self.without_share.len()

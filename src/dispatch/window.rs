@@ -15,7 +15,7 @@ pub(super) struct Window {
     jobs_max: usize,
     bytes_max: usize,
     jobs: usize,
-    /// Jobs that have no place: those that wait, and the reservations of claims.
+    /// Jobs that have no place: waiting ones, and the reservations of claims.
     ahead: usize,
     bytes: usize,
 }
@@ -27,7 +27,8 @@ impl Window {
         Window { jobs_max, bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), jobs: 0, ahead: 0, bytes: 0 }
     }
 
-    /// How many jobs more may be claimed. While the window has no free place, none is claimed.
+    /// Returns the number of jobs that may still be claimed. While the window has no free place, none is
+    /// claimed.
     fn room(&self) -> usize {
         let ahead_max = MAX_JOBS_AHEAD.min(self.jobs_max / 2);
         if self.has_place() { (self.jobs_max + ahead_max).saturating_sub(self.jobs + self.ahead) } else { 0 }

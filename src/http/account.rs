@@ -1,5 +1,5 @@
-//! What one call holds of the memory that the calls of all connections share: the body of its request, what
-//! is made of it, and the answer until the client has taken it.
+//! The share of one call in the memory that the calls of all connections share: the body of its request, the
+//! values made of the body, and the answer until the client has taken it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ const MEMORY_PER_BODY_BYTE: u64 = 24;
 pub(super) const UNRESERVED_ANSWER_BYTES: usize = 16 << 10;
 /// So many bytes are taken without a closer count.
 const MAX_ESTIMATED_BYTES: usize = 1 << 20;
-/// More than what a fetched job is as JSON besides its body and its headers.
+/// More than the size of a fetched job as JSON without its body and its headers.
 const JOB_JSON_OVERHEAD_BYTES: usize = 1 << 10;
-/// What a byte may become in JSON.
+/// The most bytes that one byte becomes in JSON.
 const MAX_JSON_BYTES_PER_BYTE: usize = 6;
-/// What an element of a JSON text takes in memory at most, besides its text.
+/// The most memory that an element of a JSON text takes besides its text.
 const ELEMENT_OVERHEAD_BYTES: usize = 256;
 
 /// The memory of all calls of some listeners. Clones share it.
@@ -151,7 +151,7 @@ impl Account {
     /// Counts the answer, which is made, as all that the call holds.
     ///
     /// # Errors
-    /// There is no room for it.
+    /// The memory has no room for the answer.
     pub(super) fn count_answer(&self, bytes: usize) -> Result<(), UsedUp> {
         self.keep(bytes);
         if bytes <= UNRESERVED_ANSWER_BYTES || self.0.answer.lock().is_some() {
@@ -159,7 +159,7 @@ impl Account {
             return Ok(());
         }
         let held = self.0.share.lock().bytes();
-        // One that is larger than all of the memory takes all.
+        // An answer that is larger than all of the memory takes all.
         self.grow(bytes.min(self.0.memory.calls().bytes()).saturating_sub(held))
     }
 
@@ -249,7 +249,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Account {
     }
 }
 
-/// How many bytes this is as JSON.
+/// Returns the size of this value as JSON, bytes.
 fn written(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
@@ -267,7 +267,7 @@ fn written(value: &impl Serialize) -> usize {
     count.0
 }
 
-/// How many values a JSON text has besides the first one of each list and object.
+/// Returns the number of values in a JSON text besides the first one of each list and object.
 fn elements(json: &[u8]) -> usize {
     let (mut count, mut in_text, mut is_escaped) = (0, false, false);
     for byte in json {

@@ -1,4 +1,4 @@
-//! What the calls of `/v1` share.
+//! The state that the calls of `/v1` share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) struct Inner {
     pub(super) guard: Guard,
 }
 
-/// What an instance reports about itself.
+/// The facts that an instance reports about itself.
 #[derive(Debug, Clone)]
 pub(super) struct About {
     pub(super) name: String,
@@ -42,29 +42,29 @@ pub(super) struct About {
     pub(super) roles: Roles,
     /// By broker: its kind, and whether this instance publishes to it.
     pub(super) brokers: BTreeMap<String, (&'static str, bool)>,
-    /// By ingest: its broker and what it reads.
+    /// By ingest: its broker and its source.
     pub(super) ingests: BTreeMap<String, (String, String)>,
 }
 
-/// What [`Api::new`] needs.
+/// The parts that [`Api::new`] needs.
 pub struct Parts<'a> {
     /// The settings.
     pub settings: &'a Settings,
-    /// What this instance does.
+    /// The roles of this instance.
     pub roles: Roles,
     /// The instance's name.
     pub instance: &'a str,
     /// Applies requests to the store.
     pub apply: Apply,
-    /// The queues, and who fetches from them.
+    /// The queues, and their consumers.
     pub queues: QueueService,
-    /// Which queues are full.
+    /// The queues that are full.
     pub full_queues: FullQueues,
     /// Counts per second.
     pub rates: Rates,
-    /// What `/readyz` says.
+    /// The state that `/readyz` reports.
     pub readiness: Readiness,
-    /// Who may call.
+    /// The guard that admits callers.
     pub guard: Guard,
     /// Ends the event streams.
     pub stop: CancellationToken,

@@ -1,4 +1,4 @@
-//! Who calls: the bearer of a token, and what the token allows.
+//! The caller: the bearer of a token, and the rights of the token.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::request::OwnQueues;
 use crate::store::reader::list::QueueFilter;
 use crate::units::quote;
 
-/// Who calls. The guard puts it into the extensions of each request.
+/// The caller. The guard puts it into the extensions of each request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller(Option<Arc<Bearer>>);
 

@@ -48,7 +48,7 @@ fn serve(path: &str, asked: &HeaderMap) -> Response {
     (kept, guards, [(header::CONTENT_TYPE, HeaderValue::from_static(kind))], data).into_response()
 }
 
-/// Allows only our own files and what these hashes name; no text is ever parsed as markup or
+/// Allows only our own files and the files that these hashes name; no text is ever parsed as markup or
 /// script.
 fn policy(scripts: &str, styles: &str) -> HeaderValue {
     let policy = format!(

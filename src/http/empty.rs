@@ -1,4 +1,4 @@
-//! What programs in some languages write where nothing is: `null` for a list, and an empty list for an
+//! The values that programs in some languages write for nothing: `null` for a list, and an empty list for an
 //! object.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub(super) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer:
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// The schema of what [`object`] reads.
+/// The schema of the values that [`object`] reads.
 pub(super) fn object_schema() -> Schema {
     let object = ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(true)));
     let null = ObjectBuilder::new().schema_type(Type::Null);

@@ -1,5 +1,4 @@
-//! Extractors: a JSON body, a query, a job's id. What cannot be read becomes a problem with the
-//! reason.
+//! Extractors: a JSON body, a query, a job's id. Input that cannot be read becomes a problem with the reason.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::clock;
 use crate::job::JobId;
 use crate::request::{Code, Rejection};
 
-/// How long a body may take to arrive.
+/// The longest time that a body may take to arrive.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A JSON body.

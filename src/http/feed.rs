@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 
-/// How often Redis is asked.
+/// The interval between two reads of Redis.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The most listeners: each holds a connection.
 pub(super) const MAX_LISTENERS: usize = 64;
@@ -116,7 +116,7 @@ mod tests {
         let (a, b, c) = tokio::join!(listens("shop", 0), listens("shop", 0), listens("till", 0));
         assert_eq!((a == b, a == c, asked.load(Ordering::Relaxed)), (true, false, 2));
         assert_eq!((listens("shop", 1).await, listens("shop", 0).await, listens("shop", 1).await), ("2".into(), "2".into(), "2".into()));
-        // Who asks goes away before the answer.
+        // This caller goes away before the answer.
         assert!(futures_util::FutureExt::now_or_never(listens("shop", 2)).is_none());
         assert_eq!(listens("shop", 2).await, "3");
     }

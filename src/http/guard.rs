@@ -32,7 +32,7 @@ impl Guard {
         Guard(Arc::new(RwLock::new(master.into_iter().chain(bearers).collect())))
     }
 
-    /// The tokens of the settings, which follow their files. `master`: what `http.token_file` held.
+    /// The tokens of the settings, which follow their files. `master`: the token in `http.token_file`.
     pub(crate) fn following(http: &Http, master: Option<&str>) -> Self {
         let guard = Guard::new(master, &http.tokens);
         let follow = |file: &Path, secret: &str, name: Option<&str>| {
@@ -52,7 +52,7 @@ impl Guard {
         guard
     }
 
-    /// Who calls, or why nobody may.
+    /// Returns the caller, or the problem of a call that is refused.
     fn admit(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Caller, Problem> {
         if self.is_open() {
             return refuses_open(method, uri, headers).map_or(Ok(Caller::anyone()), Err);
@@ -114,7 +114,7 @@ pub(super) async fn check_page(State(guard): State<Guard>, request: Request, nex
     }
 }
 
-/// What a token must allow for a call, by the path of its route.
+/// Returns the scope that a call needs, by the path of its route.
 fn scope_of(method: &Method, path: &str) -> Scope {
     match (method.as_str(), path) {
         ("GET" | "HEAD" | "OPTIONS", _) => Scope::Read,

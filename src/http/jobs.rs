@@ -23,7 +23,7 @@ const DEFAULT_PAGE_JOBS: usize = 100;
 /// The most jobs of a page.
 const MAX_PAGE_JOBS: usize = 1000;
 
-/// What a page may take while it is read.
+/// The most memory that a page takes while it is read.
 const PAGE_MEMORY_BYTES: usize = 8 << 20;
 
 /// The filter of a list.

@@ -1,9 +1,9 @@
-//! An answer that comes later: what a call returns that waits.
+//! An answer that comes later: the result of a call that waits.
 //!
-//! What the layers of a call keep while it runs is 13 kB: futures in boxes, services, headers that
-//! hold the buffer they were read into. A call that waits for a minute therefore ends at once, with a
-//! response that stands for its answer, and only the future of the answer stays. Each layer with a
-//! word on the answer takes that future and returns another one; the listener sends what comes.
+//! A running call holds 13 kB in its layers: futures in boxes, services, headers that hold the buffer they
+//! were read into. A waiting call therefore ends at once: it returns a placeholder and keeps only the future
+//! of its answer. Each layer that changes the answer takes that future and returns another one; the listener
+//! sends the result.
 
 use std::any::Any;
 use std::future::Future;
@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 /// The answer of a call that waits. Dropped, the call ends.
 pub(super) type DeferredResponse = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// In the extensions of the response that stands for an answer. Those must be clones and shared, so
-/// the first to take it has it.
+/// The placeholder in the extensions of the response that stands for an answer. Extensions must be `Clone`
+/// and shared, so the first to take the future has it.
 #[derive(Clone)]
 struct Placeholder(Arc<Mutex<Option<DeferredResponse>>>);
 

@@ -1,4 +1,4 @@
-//! `POST /v1/leases`: what consumers say of the jobs that they fetched.
+//! `POST /v1/leases`: the words of consumers on the jobs that they fetched.
 
 use axum::Json;
 use axum::extract::State;

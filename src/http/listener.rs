@@ -34,7 +34,7 @@ use conversation::{Calls, converse};
 pub use room::Room;
 use slots::{MAX_CONNECTIONS, Slot, Slots};
 
-/// How long the end waits for slow clients.
+/// The time that the end waits for slow clients.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// The most connections of a listener for consumers, each of which may wait for a minute.
 pub const MAX_CONSUMER_CONNECTIONS: usize = 16_384;
@@ -65,7 +65,7 @@ pub enum ListenError {
         listen: String,
         /// The error of the system.
         error: io::Error,
-        /// What to do.
+        /// The remedy.
         hint: &'static str,
     },
 }

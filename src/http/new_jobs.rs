@@ -30,9 +30,9 @@ use crate::store::queue::schedule::Answer;
 use crate::units::quote;
 use crate::view;
 
-/// What the headers of a job take as JSON values and as text, in their own size.
+/// The memory of a job's headers as JSON values and as text, in multiples of their size.
 const MEMORY_PER_HEADER_BYTE: usize = 3;
-/// How many jobs of an array are read from the store at once.
+/// The most jobs of an array that are read from the store at once.
 const CONCURRENT_LOOKUPS: usize = 32;
 
 /// A new job. Values have the form of the `delay-*` headers of a message and obey the same rules.
@@ -242,7 +242,7 @@ async fn stored(api: &Api, caller: &Caller, account: &Account, id: &JobId, job: 
         }
         found => found?.filter(|found| caller.sees(found.job())),
     };
-    // Those of an array wait for each other.
+    // The jobs of an array wait for each other.
     account.grow(found.as_ref().map_or(0, |found| found.job().headers.footprint() * MEMORY_PER_HEADER_BYTE))?;
     let found = found.map(|found| view::Job::of(&found, retry_ms));
     if answer.verdict == Verdict::Conflict {

@@ -26,7 +26,7 @@ use crate::queues::{MAX_POP_JOBS, MAX_POP_WAIT, QueueService};
 use crate::units::parse_duration_ms;
 use crate::view::FetchedJob;
 
-/// What must be free before a pop.
+/// The memory that must be free before a pop.
 const POP_MEMORY_BYTES: usize = 1 << 20;
 
 /// What to fetch. All fields are optional.

@@ -141,8 +141,8 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(told), "{answer}");
         readiness.reached(&broker);
 
-        // So is a destination; two brokers may lack what one setting names. What is lost later does not
-        // block readiness.
+        // So is a destination; two brokers may lack what one setting names. A broker or destination that is
+        // lost later does not block readiness.
         for broker in ["far", "near"] {
             let dead = Waiting::Destination { setting: "delivery.dead".to_owned(), broker: broker.to_owned() };
             readiness.missing(&dead, &format!("not on {broker}"));

@@ -65,7 +65,7 @@ impl Problem {
         Problem::new(StatusCode::GATEWAY_TIMEOUT, "there was no answer in time: the request may have been carried out")
     }
 
-    /// There is no memory for the answer to a call.
+    /// Makes the problem of a call whose answer finds no memory.
     pub(super) fn unsent() -> Self {
         let detail = "the memory for answers is used up by others: the request may have been carried out";
         Problem { code: Some("memory"), ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
@@ -78,7 +78,7 @@ impl Problem {
         Problem { title, status: status.as_u16(), ..self }
     }
 
-    /// What went wrong and what to do, for people.
+    /// Returns the problem and its remedy, for people.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail

@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{self, Instant};
 use crate::telemetry::{Metrics, Totals};
 
-/// How often the counters are read.
+/// The interval between readings of the counters.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
-/// How many readings are kept: a rate is taken between the first and the last.
+/// The readings that are kept: a rate is taken between the first and the last.
 const MAX_READINGS: usize = 11;
 
 /// Rates of the counters. Clones share them.

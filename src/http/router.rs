@@ -16,9 +16,9 @@ use crate::clock;
 use crate::config::Limits;
 use crate::queues::MAX_POP_WAIT;
 
-/// How long a call may take: longer than all tries of the store.
+/// The longest time that a call may take: longer than all tries of the store.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// What a request may hold besides its body, in bytes.
+/// The most bytes of a request besides its body.
 const ENVELOPE_BYTES: u64 = 64 << 10;
 
 /// The calls behind their middleware: request id and log line, errors as problems, authentication,

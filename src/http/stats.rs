@@ -19,7 +19,7 @@ pub(super) async fn stats(State(api): State<Api>, caller: Caller) -> Result<Json
 }
 
 impl Api {
-    /// What `GET /v1/stats` answers to this caller.
+    /// Returns the answer of `GET /v1/stats` to this caller.
     pub(super) async fn stats(&self, caller: &Caller) -> Result<view::Stats, StoreError> {
         let inner = &self.inner;
         let is_all = !caller.is_restricted();
@@ -27,7 +27,7 @@ impl Api {
             self.all_stats().await?
         } else {
             let counts = inner.apply.store.reader.counts_of(|queue| caller.has_queue(queue)).await?;
-            // How the jobs spread over the buckets is no matter of a queue.
+            // A queue has nothing to do with the spread of jobs over the buckets.
             view::Stats { buckets: Vec::new(), ..view::Stats::of(&counts) }
         };
         let waiting = inner.readiness.waiting();

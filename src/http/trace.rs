@@ -137,7 +137,7 @@ mod tests {
             assert_eq!(level(Method::POST, path, 200, false), Level::DEBUG, "{path}");
             assert_eq!(level(Method::POST, path, 400, false), Level::INFO, "{path}");
         }
-        // The drop-in listeners mark their answers: delay-queue answers 200 to what failed, too.
+        // The drop-in listeners mark their answers: delay-queue answers 200 to failed calls, too.
         for (method, path, status) in [(Method::POST, "/pop", 200), (Method::POST, "/", 200), (Method::DELETE, "/api/n/q/job/a", 204)] {
             assert_eq!(level(method.clone(), path, status, true), Level::DEBUG, "{path}");
             assert_eq!(level(method.clone(), path, status, false), Level::INFO, "{path}");

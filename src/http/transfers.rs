@@ -14,7 +14,7 @@ use crate::clock::{self, Instant};
 /// A client that has not taken an answer after this time, or sends nothing of a body for so long, loses it
 /// where others need the room.
 const STALL_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a body stands in line for its room.
+/// The longest time that a body stands in line for its room.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ends one body, or its connection. Clones end the same one.

@@ -18,7 +18,7 @@ use crate::telemetry::{IngestMetrics, PublishOutcome};
 
 /// The most verdicts whose confirms are awaited at once, beside the window of the dispatcher.
 const MAX_CONCURRENT_REPLIES: usize = 128;
-/// How often a verdict is published that the broker did not take.
+/// The most tries to publish a verdict that the broker did not take.
 const MAX_REPLY_TRIES: usize = 4;
 
 /// A requested verdict.

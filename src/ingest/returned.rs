@@ -1,8 +1,8 @@
 //! Rejected requests that return to an ingest and are still bad. Each becomes a dead job, so
 //! that no loop goes on and no request is lost.
 //!
-//! `rejected` may lead back to the ingest in a way that the settings do not show. Such a request is
-//! never rejected again.
+//! `rejected` may lead back to the ingest in a way that the settings do not show. A request that came back
+//! like this is never rejected again.
 
 use std::time::Duration;
 

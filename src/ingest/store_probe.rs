@@ -14,13 +14,12 @@ use crate::clock::{self, Instant};
 use crate::reconnect::{Backoff, jitter};
 use crate::telemetry::{PauseReason, Paused};
 
-/// How often the store is probed without a failed request: an idle instance must notice an outage,
-/// too.
+/// The interval between probes of the store while no request fails: an idle instance must notice an outage.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// An answer may always take this long, however short `hold` is: with `appendfsync everysec` a
 /// healthy one takes a second.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often the store is probed after a probe without an answer.
+/// The interval between probes after a probe without an answer.
 const PROBE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Ingest {

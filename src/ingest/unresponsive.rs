@@ -43,7 +43,7 @@ impl UnresponsiveTargets {
         state.in_flight = state.in_flight.saturating_sub(1);
     }
 
-    /// How many such verdicts are in flight.
+    /// Returns the number of verdicts in flight that no request waits for.
     pub(super) fn in_flight(&self) -> usize {
         self.0.lock().in_flight
     }

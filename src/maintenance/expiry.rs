@@ -14,9 +14,9 @@ use crate::fleet::Fleet;
 use crate::store::Store;
 use crate::store::error::StoreError;
 
-/// How often a fleet of up to [`SMALL_FLEET_INSTANCES`] instances looks: the delay of an end.
+/// The interval between looks by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances: the delay of an end.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
-/// How many buckets are worked on beside each other.
+/// The most buckets that are worked on at once.
 const CONCURRENT_BUCKETS: usize = 16;
 
 /// The agent that ends jobs.

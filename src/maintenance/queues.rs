@@ -22,10 +22,9 @@ use crate::store::reader::active::ActiveCounts;
 use crate::store::reader::queues::QueueCounts;
 use crate::telemetry::Metrics;
 
-/// How often the jobs are counted where a queue has `max_jobs`, at most: a queue may be over it for as
-/// long.
+/// The shortest interval between counts where a queue has `max_jobs`: it may exceed its limit for as long.
 const BOUNDED_COUNT_INTERVAL: Duration = Duration::from_secs(1);
-/// How often they are counted else, by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances: the age of the
+/// The interval between other counts, by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances: the age of the
 /// gauges.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 /// The most sets (of a queue in a bucket) that an instance counts a second, on the average.
@@ -34,7 +33,7 @@ const MAX_SETS_PER_SECOND: f64 = 4000.0;
 const MAX_COUNT_INTERVAL: Duration = Duration::from_secs(15);
 /// Up to so many queues are counted by their names, without a look at which queues there are.
 const MAX_NAMED_QUEUES: usize = 32;
-/// How often dead jobs are removed, by a fleet of any size together.
+/// The interval between removals of dead jobs, by a fleet of any size together.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The pause after a count of this many sets: many are counted more rarely, and the instance is not busier.
@@ -45,9 +44,9 @@ fn pause_after(sets: usize) -> Duration {
 /// The queues with `max_jobs` that are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bounded {
-    /// Those that the settings name: few, whatever callers do.
+    /// Queues that the settings name: few, whatever callers do.
     Named,
-    /// Those that a pattern is for, of which a caller may make many.
+    /// Queues that match a pattern, of which a caller may make many.
     ByPattern,
 }
 
@@ -145,7 +144,7 @@ impl QueueMaintenance {
         clock::now() + self.fleet.borrow().shared(SWEEP_INTERVAL)
     }
 
-    /// Counts the queues that may become full. Those that are, and the number of sets counted.
+    /// Counts the queues that may become full. Returns the full queues, and the number of sets counted.
     async fn count_bounded(&self, bounded: Bounded) -> Result<(HashSet<String>, usize), StoreError> {
         let is_of = |name: &str| bounded == Bounded::of(name);
         let named: Vec<String> =

@@ -25,7 +25,7 @@ pub struct Rescue {
     fleet: watch::Receiver<Fleet>,
 }
 
-/// What becomes of the events of a rescue.
+/// The receivers of the events of a rescue.
 #[derive(Clone)]
 struct Observed {
     /// For the labels of metrics.

@@ -20,12 +20,12 @@ use crate::store::reader::counts::Counts;
 use crate::telemetry::{DueWithin, JobState, Metrics};
 use crate::units::show_duration_ms;
 
-/// How often the gauges are updated by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances.
+/// The interval between gauge updates by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest time between two updates of one instance in a larger fleet. A scrape that finds
 /// older gauges asks for an update (telemetry/gauges.rs).
 const MAX_GAUGE_INTERVAL: Duration = Duration::from_secs(15);
-/// How often the buckets are swept. In a larger fleet each instance sweeps more rarely, so that the
+/// The interval between sweeps of buckets. In a larger fleet each instance sweeps more rarely, so that the
 /// total equals that of [`SMALL_FLEET_INSTANCES`] instances.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 

@@ -23,12 +23,12 @@ pub struct Rejected {
     code: &'static str,
     detail: String,
     headers: Headers,
-    /// How many bytes of the body to publish.
+    /// The bytes of the body to publish.
     body: usize,
     key: bool,
 }
 
-/// Which headers of the request to publish.
+/// The headers of the request to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Headers {
     All,
@@ -130,7 +130,7 @@ impl Rejected {
     }
 }
 
-/// The headers that park a message in a queue become text, which does not: what is rejected is to be
+/// The headers that park a message in a queue become text, which does not park: a rejected message is to be
 /// seen now.
 fn as_text(request: &mut Message, broker: &Capabilities) {
     let parks = |header: &Header| broker.parking_headers.iter().any(|name| header.name.eq_ignore_ascii_case(name));

@@ -21,7 +21,7 @@ pub(super) struct Pending {
     heard: Option<Instant>,
 }
 
-/// Who gets the outcome.
+/// The receiver of the outcome.
 pub(super) enum Owner {
     Dispatch,
     Waiter(oneshot::Sender<Outcome>),

@@ -18,7 +18,7 @@ const SILENCE_MARGIN: Duration = Duration::from_secs(10);
 /// Reports of the sink that are passed on together.
 const BATCHES_PER_TURN: usize = 64;
 
-/// How a connection ended.
+/// The way a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The sink ended, with an outcome for everything that it took.
@@ -140,7 +140,7 @@ impl Publisher {
         self.report(batch);
     }
 
-    /// How long a sink may owe outcomes without reporting any.
+    /// Returns the time for which a sink may owe outcomes without reporting any.
     fn silence(&self) -> Duration {
         self.inner.publish_timeout * 2 + SILENCE_MARGIN
     }

@@ -1,4 +1,4 @@
-//! What an agent waits for: told on `/readyz` at once, and in the log every ten seconds.
+//! The wait of an agent: told on `/readyz` at once, and in the log every ten seconds.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use dwell_connectors::ErrorKind;
 use super::{Readiness, Waiting};
 use crate::clock::{self, Instant};
 
-/// How often the log repeats what is waited for.
+/// The interval at which the log repeats a wait.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// One agent's wait for one thing, over all its outages.
@@ -41,8 +41,8 @@ impl Outage {
         }
     }
 
-    /// It is there. The log tells of the next outage at once only if it was there for long, `steady`:
-    /// what comes and goes fills no log.
+    /// It is there. The log tells of the next outage at once only if it was there for long, `steady`: a thing
+    /// that comes and goes fills no log.
     pub fn is_over(&mut self, steady: bool) {
         self.readiness.reached(&self.what);
         if steady {

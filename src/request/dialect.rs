@@ -38,7 +38,7 @@ pub(super) fn fill(control: &mut Control, headers: &Headers, ingest: &Ingest) ->
     Ok(())
 }
 
-/// Whether a header belongs to another scheduler's format. Such headers are not passed on.
+/// Whether a header belongs to another scheduler's format. Headers of these formats are not passed on.
 pub(super) fn owns(name: &str) -> bool {
     TIME_HEADERS.iter().chain(&TARGET_HEADERS).any(|own| name.eq_ignore_ascii_case(own))
         || name.eq_ignore_ascii_case(TARGET_KEY_HEADER)

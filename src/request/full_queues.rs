@@ -1,4 +1,4 @@
-//! Which queues are full.
+//! The queues that are full.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,5 +1,5 @@
-//! Which headers pass to the target: all but control headers and headers that would change the
-//! publication there.
+//! The headers that pass to the target: all but control headers and headers that would change the publication
+//! there.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use super::rules::BrokerRules;
 use crate::units::quote;
 use crate::view;
 
-/// Refuses a message that did not come whole: what is missing may tell it from another one.
+/// Refuses a message that did not come whole: a missing part may tell it from another one.
 pub(super) fn check_whole(unreadable: &[String]) -> Result<(), Rejection> {
     if unreadable.is_empty() {
         return Ok(());

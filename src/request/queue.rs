@@ -12,7 +12,8 @@ use crate::config::QueueRules;
 use crate::job::is_queue_name;
 use crate::units::quote;
 
-/// What a queue holds of a message: headers of any name, number and type; neither key nor properties.
+/// The parts of a message that a queue holds: headers of any name, number and type; neither key nor
+/// properties.
 const QUEUE_CAPABILITIES: Capabilities =
     Capabilities { typed_headers: true, byte_headers: true, ..Capabilities::new("queue", "HTTP", "queue") };
 
@@ -59,8 +60,8 @@ impl RequestRules {
     }
 }
 
-/// The headers that consumers get: those of the message, and what stands for its key, missing body
-/// and properties.
+/// Returns the headers that consumers get: those of the message, and stand-ins for its key, missing body and
+/// properties.
 pub(super) fn headers(message: &Message, key: Option<&Bytes>, has_body: bool) -> Headers {
     let stand_ins = stand_ins(key.map(AsRef::as_ref), has_body, message.properties.as_deref(), &QUEUE_CAPABILITIES);
     headers::kept(&message.headers, &stand_ins)

@@ -1,4 +1,4 @@
-//! Why a request is rejected: a code, and what was wrong.
+//! The reason of a rejected request: a code, and the mistake.
 
 use crate::job::JobId;
 use crate::store::error::StoreError;
@@ -77,8 +77,7 @@ codes! {
 pub struct Rejection {
     /// The code.
     pub code: Code,
-    /// What was wrong and what to send instead, on one line. Never contains the body; shortens
-    /// values of the message.
+    /// The mistake and its remedy, on one line. Never contains the body; shortens values of the message.
     pub detail: String,
 }
 

@@ -9,7 +9,7 @@ use super::target::Target;
 use crate::delayed_headers::{ATTEMPT, DEAD_REASON, ROUND};
 use crate::units::quote;
 
-/// How often the message has returned; 0 where Dwell did not publish it. More than
+/// Returns the number of times that the message came back; 0 where Dwell did not publish it. A number above
 /// `limits.max_rounds` is rejected.
 pub(super) fn of(message: &Message, rules: &RequestRules) -> Result<u32, Rejection> {
     if message.headers.get(ATTEMPT).is_none() {

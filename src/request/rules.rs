@@ -115,7 +115,7 @@ fn brokers(settings: &Settings) -> BTreeMap<String, BrokerRules> {
 /// The settings of one broker that apply to requests.
 #[derive(Debug, Clone)]
 pub struct BrokerRules {
-    /// Its names and what it carries.
+    /// The names and capabilities of the broker.
     pub connector: Arc<BrokerConfig>,
     /// The targets that producers may use, in the broker's own patterns.
     pub allow: Allow,
@@ -124,7 +124,7 @@ pub struct BrokerRules {
 }
 
 impl BrokerRules {
-    /// How the broker differs from others.
+    /// Returns the features of the broker.
     #[must_use]
     pub fn capabilities(&self) -> &'static Capabilities {
         self.connector.capabilities()

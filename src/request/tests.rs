@@ -155,7 +155,7 @@ fn refused(message: &Message, rules: &RequestRules) -> Code {
     rejection.code
 }
 
-/// What passes on, as text.
+/// Returns the headers that pass on, as text.
 fn passed(new_job: &NewJob) -> Vec<(&str, &str)> {
     new_job.job.headers.iter().map(|header| (header.name.as_str(), header.value.as_text().unwrap_or("?"))).collect()
 }

@@ -15,7 +15,7 @@ use crate::publisher::Publisher;
 use crate::readiness::{Outage, Readiness, Waiting};
 use crate::reconnect::Backoff;
 
-/// How often what was found is looked for again, beside each new connection.
+/// The interval between further looks at destinations that were found, beside each new connection.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The destinations that one agent needs at one broker.

@@ -69,7 +69,7 @@ pub(super) fn publishers(
 
 /// Opens a publisher for the first time.
 struct First {
-    /// What is declared before anything is published.
+    /// The destinations that are declared before anything is published.
     letters: Letters,
 }
 
@@ -114,7 +114,7 @@ impl First {
 pub(super) struct UnopenedIngest {
     name: String,
     agent: Ingest,
-    /// What it needs beside its source.
+    /// The destinations that the ingest needs beside its source.
     letters: Letters,
     /// Declare the source if it is missing.
     declare: bool,

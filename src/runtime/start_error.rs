@@ -1,4 +1,4 @@
-//! Why a start fails, and what can be waited for.
+//! The reasons why a start fails, and those that a start can wait for.
 
 use dwell_connectors::{ConnectorError, ErrorKind};
 
@@ -8,11 +8,11 @@ use crate::store::error::{Class, StoreError};
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct StartError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub cause: Cause,
-    /// What failed, and where.
+    /// The failure, and its place.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: String,
 }
 

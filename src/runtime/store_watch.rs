@@ -13,9 +13,9 @@ use crate::reconnect::jitter;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
 
-/// How often a store that answers is asked.
+/// The interval between checks of a store that answers.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How often one that does not answer is asked.
+/// The interval between checks of a store that does not answer.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// An answer may take this long: with `appendfsync everysec` a healthy one takes a second.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -34,7 +34,7 @@ pub(super) async fn watch(store: Arc<Store>, readiness: Readiness, stop: Cancell
                 outage.is_over(true);
                 CHECK_INTERVAL
             }
-            // It answers, and what it refuses is told for all connections.
+            // It answers, and its refusals are told for all connections.
             Err(error) if error.is_told() => {
                 outage.is_over(false);
                 RETRY_INTERVAL

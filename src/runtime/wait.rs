@@ -1,4 +1,4 @@
-//! Waits at start for servers that cannot be reached, and for what is missing there.
+//! Waits at start for servers that cannot be reached, and for sources and destinations that they lack.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::clock::{self, Instant};
 use crate::readiness::{Outage, Readiness, Waiting};
 use crate::reconnect::Backoff;
 
-/// How long a start waits, and where it reports.
+/// The longest wait of a start, and the place where it is reported.
 #[derive(Clone)]
 pub(super) struct StartWait {
     pub(super) readiness: Readiness,
@@ -21,8 +21,8 @@ impl StartWait {
         StartWait { readiness: readiness.clone(), until: max_wait.map(|max_wait| clock::now() + max_wait) }
     }
 
-    /// Tries until it works. Waits for what is unreachable or missing, until the limit, after at
-    /// least one try. Any other error ends the wait.
+    /// Tries until it works. Waits for unreachable servers, missing sources and destinations until the limit,
+    /// after at least one try. Any other error ends the wait.
     pub(super) async fn until_reached<T, F>(&self, what: &Waiting, mut attempt: impl FnMut() -> F) -> Result<T, StartError>
     where
         F: Future<Output = Result<T, StartError>>,

@@ -12,10 +12,10 @@ use crate::clock::{self, Instant};
 /// Older gauges are counted again before a scrape reads them, so that none is older than five
 /// seconds.
 const GAUGE_TTL: Duration = Duration::from_secs(4);
-/// How long scrapes wait for new gauges, all together. After that they get the old ones.
+/// The longest wait of scrapes for new gauges, all together. After that they get the old ones.
 const MAX_SCRAPE_WAIT: Duration = Duration::from_secs(1);
 
-/// When the gauges were last counted, and who waits for new ones.
+/// The time of the last count of the gauges, and the wait of scrapes for new ones.
 #[derive(Debug, Clone, Default)]
 pub struct Gauges(Arc<Inner>);
 

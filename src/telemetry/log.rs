@@ -34,8 +34,9 @@ pub enum LogError {
     Twice,
 }
 
-/// Starts logging to stderr: text on a terminal, else one JSON object a line. The filter is
-/// `DWELL_LOG`, else `RUST_LOG`, else `info`. What libraries log of messages is left out, whatever it says.
+/// Starts logging to stderr: text on a terminal, else one JSON object a line. The filter is `DWELL_LOG`, else
+/// `RUST_LOG`, else `info`. The content of messages in the logs of libraries is left out, whatever the filter
+/// says.
 pub fn start() -> Result<(), LogError> {
     let filter = filter(|variable| std::env::var(variable).ok())?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);

@@ -222,7 +222,7 @@ impl Metrics {
         &self.gauges
     }
 
-    /// How many jobs are in this state.
+    /// Sets the number of jobs in this state.
     pub fn jobs(&self, state: JobState, count: u64) {
         self.jobs.of(state).set(gauge_value(count));
     }
@@ -233,12 +233,12 @@ impl Metrics {
         &self.stranded
     }
 
-    /// How many jobs are due within this horizon.
+    /// Sets the number of jobs that are due within this horizon.
     pub fn due_within(&self, horizon: DueWithin, count: u64) {
         self.due_within.of(horizon).set(gauge_value(count));
     }
 
-    /// How long the oldest due job has waited; zero if none is due.
+    /// Sets the wait of the oldest due job; zero if none is due.
     pub fn oldest_overdue(&self, overdue: Duration) {
         self.oldest_overdue.set(overdue.as_secs_f64());
     }

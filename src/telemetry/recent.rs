@@ -22,7 +22,7 @@ const MAX_ERROR_CHARS: usize = 300;
 /// An error and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorSeen {
-    /// What failed, and where; without secrets.
+    /// The failure and its place, without secrets.
     pub message: String,
     /// When, epoch ms by the clock of this host.
     pub at_ms: i64,
@@ -78,7 +78,7 @@ type Slice = (Instant, Histogram<u64>);
 /// Lateness over the window, in ms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Percentiles {
-    /// How many first attempts were confirmed.
+    /// The number of first attempts that were confirmed.
     pub count: u64,
     /// The median.
     pub p50_ms: f64,

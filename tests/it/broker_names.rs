@@ -18,8 +18,8 @@ const ALLOWED: [(&str, &str, &str); 8] = [
     ("src/request/queue.rs", "Capabilities::new(\"queue\", \"HTTP\"", "queues are fetched from Dwell's own API"),
 ];
 
-/// Folders whose names are also words of Dwell itself: HTTP is its own API too. Of these only what
-/// names the kind of broker is looked for.
+/// Folders whose names are also words of Dwell itself: HTTP is its own API too. Of these folders only the
+/// names of the kind of broker are looked for.
 const SHARED: [&str; 1] = ["http"];
 
 /// The folders of `connectors/src` that implement `Connector`, without the memory broker.
@@ -31,8 +31,8 @@ fn folders() -> Vec<String> {
     folders
 }
 
-/// What names a broker: the name of its folder, or its `type` and its part of the connectors where
-/// the name is shared; and words that only these brokers have.
+/// The names of a broker: its folder, or its `type` and its part of the connectors where the name is shared;
+/// and words that only these brokers have.
 fn names() -> Vec<String> {
     let of_folder = |name: String| {
         if SHARED.contains(&name.as_str()) {

@@ -1,4 +1,4 @@
-//! What the house rules ask of every file.
+//! The house rules for every file.
 
 use std::fs;
 use std::path::{Path, PathBuf};

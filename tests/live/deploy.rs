@@ -9,14 +9,14 @@ use std::process::{Command, Stdio};
 use dwell_testkit::servers::{DwellServer, NatsOptions, NatsServer, RedisOptions, RedisServer, find};
 use serde_json::Value;
 
-/// What Prometheus itself adds to every series.
+/// The labels that Prometheus itself adds to every series.
 const PROMETHEUS_LABELS: [&str; 2] = ["job", "instance"];
 
 fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(path)
 }
 
-/// Runs promtool; whether it is content, and what it said.
+/// Runs promtool. Returns whether it is content, and its output.
 fn promtool(arguments: &[&str], stdin: &str) -> (bool, String) {
     let mut child = Command::new(find::promtool().unwrap())
         .args(arguments)
@@ -25,7 +25,7 @@ fn promtool(arguments: &[&str], stdin: &str) -> (bool, String) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // One that reads no stdin may be gone already.
+    // A tool that reads no stdin may be gone already.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -48,7 +48,7 @@ fn read(scrape: &str) -> Scrape {
     all
 }
 
-/// What is wrong with the metrics and labels of an expression.
+/// Returns the mistakes in the metrics and labels of an expression.
 fn wrong(expr: &str, scrape: &Scrape) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut labels = BTreeSet::from(PROMETHEUS_LABELS.map(str::to_owned));
@@ -142,7 +142,7 @@ fn promtool_is_content_with_the_alerts_and_their_tests() {
     let tests = deploy("prometheus/alerts_test.yml");
     let (fine, said) = promtool(&["test", "rules", tests.to_str().unwrap()], "");
     assert!(fine && said.contains("SUCCESS") && !said.contains("FAILED"), "{said}");
-    // Every alert has a test that it fires on what it is for.
+    // Every alert has a test that it fires on its own cause.
     let (alerts, tests) = (std::fs::read_to_string(file).unwrap(), std::fs::read_to_string(tests).unwrap());
     let (_, firing) = tests.split_once("what is wrong raises its alert").unwrap();
     for alert in alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {

@@ -1,9 +1,9 @@
 //! One contract over three brokers: the same stories from each broker, and to each, through one
 //! `dwell run`.
 //!
-//! - `env`: the servers, the bridge, and what a story needs of them.
-//! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`:
-//!   what is rejected; `clients`: other libraries.
+//! - `env`: the servers, the runtime, and the tools of a story.
+//! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`: the rejected
+//!   requests; `clients`: other libraries.
 //! - `group`: a Kafka group that loses instances; `cut_off`: an instance that loses Redis; `files`:
 //!   the runnable files of config/; `migration`: from RabbitMQ's plugin, as its page says.
 

@@ -14,7 +14,7 @@ use crate::commands::fixture::program;
 use crate::support::wait_until;
 use crate::traces::Collector;
 
-/// What no output may hold. None is part of another word.
+/// The secrets that no output may hold. None is part of another word.
 const REDIS: &str = "hushRedis7d1f";
 const NATS: &str = "hushNats9c42";
 const TOKEN: &str = "hushToken51aa";
@@ -23,7 +23,7 @@ const KAFKA: &str = "hushKafka88d6";
 const WRONG: &str = "hushWrong30fc";
 const ALL: [&str; 6] = [REDIS, NATS, TOKEN, AMQP, KAFKA, WRONG];
 
-/// Whatever was said, each with what said it.
+/// All texts that were said, each with its source.
 #[derive(Default)]
 struct Heard {
     said: usize,

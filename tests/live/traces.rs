@@ -112,7 +112,7 @@ async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
     producer.send(&Destination::new("delay.in"), requests).await.unwrap();
     producer.flush().await.unwrap();
 
-    // What is not exported yet goes out at the end.
+    // Spans that are not exported yet go out at the end.
     let store = dwell::store::Store::attach(&environment.settings().redis).await.unwrap();
     wait_until("one has arrived and one is dead", async || {
         let dead: u64 = store.reader.counts(&[]).await.unwrap().dead.iter().sum();

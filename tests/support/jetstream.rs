@@ -30,9 +30,9 @@ async fn make_bounded_consumer(port: u16, stream: &str, name: &str, filter: &str
     ask(port, &format!("CONSUMER.DURABLE.CREATE.{stream}.{name}"), json!({ "stream_name": stream, "config": config })).await;
 }
 
-/// Takes a message of this stream (which must have one), gives no sign of life, and returns when
-/// the server has lost its patience and delivers it again: whoever took one before this call and
-/// was as silent has lost it too.
+/// Takes a message of this stream (which must have one), gives no sign of life, and returns when the server
+/// has lost its patience and delivers it again: a consumer that took one before this call and was as silent
+/// has lost it too.
 pub(crate) async fn until_patience_ends(port: u16, stream: &str, filter: &str, ack_wait: Duration) {
     make_bounded_consumer(port, stream, "silent", filter, ack_wait, 1).await;
     wait_until("a message is taken", async || delivery(port, stream, "silent").await.ok().flatten()).await;
@@ -65,12 +65,12 @@ async fn delivery(port: u16, stream: &str, consumer: &str) -> io::Result<Option<
     tokio::time::timeout(Duration::from_secs(5), arrival).await?
 }
 
-/// How many messages a stream has.
+/// Returns the number of messages in a stream.
 pub(crate) async fn messages(port: u16, stream: &str) -> u64 {
     ask(port, &format!("STREAM.INFO.{stream}"), json!({})).await["state"]["messages"].as_u64().unwrap()
 }
 
-/// What the server says of a consumer (`num_redelivered`, `delivered`, …).
+/// Returns the server's report on a consumer (`num_redelivered`, `delivered`, …).
 pub(crate) async fn consumer(port: u16, stream: &str, name: &str) -> Value {
     ask(port, &format!("CONSUMER.INFO.{stream}.{name}"), json!({})).await
 }

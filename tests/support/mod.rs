@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// How long a test waits for what must come. Far more than it takes, so that only a broken build
-/// meets it.
+/// The longest wait of a test for a result that must come. The time is far more than the result takes, so
+/// that only a broken build meets it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A namespace that no other test has, so that tests may share a Redis.
@@ -26,7 +26,7 @@ pub(crate) async fn redis_link(url: impl AsRef<str>) -> redis::aio::MultiplexedC
     redis::Client::open(url.as_ref()).unwrap().get_multiplexed_async_connection_with_config(&patient).await.unwrap()
 }
 
-/// Asks until the condition gives a value. Panics after [`DEADLINE`], with what was waited for.
+/// Asks until the condition gives a value. Panics after [`DEADLINE`], with the name of the missing condition.
 pub(crate) async fn wait_until<T>(what: &str, condition: impl AsyncFnMut() -> Option<T>) -> T {
     wait_within(DEADLINE, what, condition).await
 }

@@ -21,8 +21,7 @@ pub(crate) struct Verdicts {
     jobs: BTreeMap<String, Timeline>,
 }
 
-/// How many jobs were told what, how many of those arrived, and how many copies there were past the
-/// first.
+/// Numbers of jobs told and arrived, by verdict; and the copies past the first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) verdicts: BTreeMap<String, (usize, usize)>,

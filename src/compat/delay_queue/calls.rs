@@ -18,7 +18,7 @@ use crate::http::trace::of_consumers;
 use crate::request::OwnQueues;
 use crate::store::error::StoreError;
 
-/// How long a pop waits for a job: as long as delay-queue's, whose clients wait 200 s.
+/// The longest wait of a pop for a job: that of delay-queue, whose clients wait 200 s.
 const POP_WAIT: Duration = Duration::from_secs(178);
 
 /// Answers a pop in one of the forms.

@@ -15,7 +15,7 @@ use crate::http::trace::of_consumers;
 use crate::store::error::StoreError;
 use crate::units::quote;
 
-/// What a command answers.
+/// The answer to a command.
 #[derive(Debug, Serialize)]
 struct Answer<'a> {
     success: bool,

@@ -23,7 +23,7 @@ pub(super) struct Pushed {
     body: Bytes,
 }
 
-/// How a job is written.
+/// The written form of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// For `/push`: the delay is at least a second, and the body is text.

@@ -32,10 +32,10 @@ use crate::store::error::{Class, StoreError};
 
 /// A character of a body may take six in JSON.
 const MAX_JSON_BYTES_PER_CHAR: u64 = 6;
-/// What a call may hold besides its body, bytes.
+/// The most bytes of a call besides its body.
 const ENVELOPE_BYTES: u64 = 64 << 10;
 
-/// What the calls share.
+/// The state that the calls share.
 #[derive(Clone)]
 pub(super) struct DelayQueue {
     service: Service,
@@ -61,7 +61,7 @@ pub fn router(service: Service, access: Access) -> Router {
         .with_state(DelayQueue { service, access })
 }
 
-/// A call: its fields, and who makes it.
+/// A call: its fields, and its caller.
 pub(super) struct Call {
     caller: Caller,
     fields: Fields,
@@ -160,7 +160,7 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
     Failed::new("this is a bug in dwell: the log has details under this x-request-id").into_response()
 }
 
-/// What a call answers.
+/// The answer to a call.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer<'a, T> {
     /// 0: done; 1: failed.

@@ -19,7 +19,7 @@ use crate::job::{Job, JobId};
 use crate::store::error::{Class, StoreError};
 use crate::store::reader::lookup::{Place, StoredJob};
 
-/// What the names of the headers that keep attributes begin with.
+/// The prefix of the headers that keep attributes.
 pub(super) const ATTRIBUTE_HEADER_PREFIX: &str = "Job-Attr-";
 
 /// A job.
@@ -32,10 +32,10 @@ pub(super) struct View<'a> {
     job_id: &'a str,
     /// In base64.
     data: String,
-    /// How long the job lives on, s; 0: for ever.
+    /// The remaining life of the job, s; 0: for ever.
     ttl: i64,
     elapsed_ms: i64,
-    /// How often it will be handed out again.
+    /// The number of hand-outs that are left.
     remain_tries: u16,
     attributes: Option<BTreeMap<String, String>>,
 }
@@ -78,7 +78,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// How often a job that is handed out at this step will be handed out again.
+/// Returns the hand-outs that are left to a job that is handed out at this step.
 pub(super) fn left(job: &Job, step: u16) -> u16 {
     let tries = match (job.tries, &job.retry) {
         (Some(0), _) => u16::MAX,

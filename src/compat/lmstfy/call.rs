@@ -1,4 +1,4 @@
-//! What a call names, and who makes it.
+//! The queue or job that a call names, and its caller.
 
 use std::collections::HashMap;
 

@@ -19,8 +19,7 @@ use crate::request::OwnQueues;
 use crate::store::error::StoreError;
 use crate::store::queue::pop::Popped;
 
-/// How long a consumer of a queue that is not declared waits for its answer, at most: consumers ask
-/// again at once.
+/// The longest wait of a consumer of a queue that is not declared: consumers ask again at once.
 const MAX_UNDECLARED_WAIT: Duration = Duration::from_secs(1);
 
 /// Hands out ready jobs: one as an object, or up to `count` as an array.

@@ -92,7 +92,7 @@ mod tests {
         assert_eq!((published_ms(&plain), published_ms(&versioned)), (Some(1_795_522_858_123), Some(1_795_522_858_123)));
         // Ten seconds, the least byte first.
         assert!(plain.ends_with("500000") && versioned.ends_with("000000"), "{plain} {versioned}");
-        // One that lmstfy made.
+        // An id that lmstfy made.
         assert_eq!(published_ms("01M86QW907T952QGD30W000000"), Some(1_795_522_700_295));
         for other in ["", "foo", "81M86QW907T952QGD30W000000", "01M86QW907T952QGD30W00000U", "15702398321"] {
             assert_eq!(published_ms(other), None, "{other}");

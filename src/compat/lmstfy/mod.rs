@@ -2,8 +2,8 @@
 //! queue `n.q`.
 //!
 //! - `publish`, `consume`, `inspect`, `dead_letter`: the calls.
-//! - `call`: what a call names and who makes it; `query`: its numbers; `answer`: jobs and errors as
-//!   lmstfy writes them; `ids`: the ids of jobs; `sizes`: the counts that need no token.
+//! - `call`: the queue or job that a call names, and its caller; `query`: its numbers; `answer`: jobs and
+//!   errors as lmstfy writes them; `ids`: the ids of jobs; `sizes`: the counts that need no token.
 //!
 //! The calls of lmstfy's admin port are not here: tokens are settings.
 
@@ -32,7 +32,7 @@ use super::access::{self, Access};
 use super::service::Service;
 use crate::http::trace;
 
-/// What the calls share.
+/// The state that the calls share.
 #[derive(Clone)]
 pub(super) struct Lmstfy {
     service: Service,

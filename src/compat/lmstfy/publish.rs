@@ -26,7 +26,7 @@ use crate::request::OwnQueues;
 const MAX_BULK_JOBS: usize = 64;
 /// The most bytes of a `bulk`, whatever `limits.max_body` is.
 const MAX_BULK_BYTES: usize = 16 << 20;
-/// What a `bulk` may hold besides its jobs, bytes.
+/// The most bytes of a `bulk` besides its jobs.
 const BULK_ENVELOPE_BYTES: usize = 64 << 10;
 const MAX_ATTRIBUTES: usize = 16;
 const MAX_ATTRIBUTE_NAME_BYTES: usize = 32;
@@ -148,8 +148,8 @@ struct Attributes {
 }
 
 impl Attributes {
-    /// Those of a call. Names and values that are too long are cut; of several values of a name the
-    /// first counts.
+    /// Returns the attributes of a call. Names and values that are too long are cut; of several values of a
+    /// name the first counts.
     fn of(headers: &HeaderMap) -> Result<Self, Error> {
         let is_yes = |value: &axum::http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"yes");
         if !headers.get("enable-job-version").is_some_and(is_yes) {

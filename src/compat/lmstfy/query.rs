@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 
 use super::answer::Error;
 
-/// How long a job lives where the call does not say, s.
+/// The life of a job where the call does not say, s.
 const DEFAULT_TTL_S: u32 = 86_400;
 /// The hand-outs of a job where the call does not say.
 const DEFAULT_TRIES: u16 = 1;
@@ -31,7 +31,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
     }
 }
 
-/// How long a new job waits and lives, and how often it is handed out.
+/// The delay, the life and the hand-outs of a new job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Terms {
     /// s from now.
@@ -54,7 +54,7 @@ impl Query {
         text.parse().ok().filter(|_| digits).ok_or_else(|| Error::bad(format!("invalid {name}")))
     }
 
-    /// Those of a new job.
+    /// Returns the terms of a new job.
     pub(super) fn terms(&self, max_delay_ms: u64) -> Result<Terms, Error> {
         let delay: u32 = self.number("delay", 0)?;
         let ttl: u32 = self.number("ttl", DEFAULT_TTL_S)?;
@@ -76,7 +76,7 @@ impl Query {
         self.number("ttr", DEFAULT_TTR_S)
     }
 
-    /// How long to wait for a job, s.
+    /// Returns the time to wait for a job, s.
     pub(super) fn timeout(&self) -> Result<u32, Error> {
         match self.number("timeout", 0)? {
             timeout if timeout < TIMEOUT_LIMIT_S => Ok(timeout),
@@ -100,7 +100,7 @@ impl Query {
         }
     }
 
-    /// How long a respawned job lives, s; 0: for ever.
+    /// Returns the life of a respawned job, s; 0: for ever.
     pub(super) fn respawned_ttl(&self) -> Result<u64, Error> {
         self.number("ttl", DEFAULT_TTL_S.into())
     }

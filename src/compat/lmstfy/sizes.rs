@@ -12,9 +12,9 @@ use crate::clock::{self, Instant};
 use crate::compat::service::Service;
 use crate::store::reader::lookup::Place;
 
-/// How old a size may be that a caller without a token gets.
+/// The greatest age of a size that a caller without a token gets.
 const SIZE_TTL: Duration = Duration::from_secs(1);
-/// How long such callers wait after a count before the next one, whatever queue it is of.
+/// The pause of callers without a token after a count, whatever queue it is of.
 const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 /// The most sizes that are kept.
 const MAX_CACHED_SIZES: usize = 256;
@@ -36,7 +36,7 @@ impl Default for Sizes {
 }
 
 impl Sizes {
-    /// How many jobs of a queue are ready, or dead. `is_known`: for the bearer of a token, who gets the
+    /// Returns the number of ready or dead jobs of a queue. `is_known`: the caller bears a token and gets the
     /// size of now.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The listeners, and who may call them: `[http]`, `[compat]`, `[probes]`.
+//! The listeners and their callers: `[http]`, `[compat]`, `[probes]`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use super::Resolver;
 use crate::config::tokens::{Secret, Token};
 use crate::config::{Compat, Http, Probes, Problem, layers, raw, rules, secret};
 
-/// What to write where the file of a token cannot be read.
+/// The hint where the file of a token cannot be read.
 const TOKEN_HINT: &str = "name a file that holds the token";
 
 impl Resolver<'_> {

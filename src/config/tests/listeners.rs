@@ -1,4 +1,4 @@
-//! Listeners, and the tokens of who may call them.
+//! Listeners, and the tokens of their callers.
 
 use super::*;
 

@@ -52,7 +52,7 @@ fn a_login_in_a_wrong_setting_is_not_shown() {
             }
         }
     }
-    // What is no login helps to find the mistake.
+    // Text that is no login helps to find the mistake.
     for (text, shown) in [
         ("[delivery]\nttr = \"soon\"", "soon"),
         ("[delivery]\nttr = \"h:6379\"", "h:6379"),

@@ -19,11 +19,11 @@ use crate::http::transfers::{HangUp, Transfer};
 
 /// The most bytes of a body that are read though its call did not.
 const MAX_DRAIN_BYTES: u64 = 64 << 10;
-/// How long a client may take to send them.
+/// The time that a client has to send these bytes.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// What a byte of a body takes in memory: as it came, as a job, and on its way to Redis.
+/// The memory of one byte of a body: as it came, as a job, and on its way to Redis.
 const MEMORY_PER_BODY_BYTE: usize = 3;
-/// What a part of a body takes besides.
+/// The memory that each part of a body takes besides its bytes.
 const PART_OVERHEAD_BYTES: usize = 256;
 
 /// A body of more bytes takes room of its own before it is read.
@@ -31,7 +31,7 @@ const UNRESERVED_BODY_BYTES: usize = 64 << 10;
 /// The step of that room, where a client does not say how many bytes it sends.
 const ROOM_STEP_BYTES: usize = 1 << 20;
 
-/// The body of a request. What a call does not read of it is in its [`Rest`].
+/// The body of a request. Its [`Rest`] has the bytes that the call does not read.
 pub(super) struct AskedBody {
     body: Option<Incoming>,
     rest: Rest,
@@ -49,7 +49,7 @@ pub(super) struct AskedBody {
 
 type WaitsForRoom = Pin<Box<dyn Future<Output = Result<(), UsedUp>> + Send>>;
 
-/// What a call left of the body of its request. Clones share it.
+/// The part of a request's body that its call did not read. Clones share it.
 #[derive(Clone)]
 pub(super) struct Rest {
     left: Arc<Mutex<Left>>,
@@ -62,13 +62,13 @@ enum Left {
     Held,
     /// The client waits for a word before it sends the body.
     Unsent,
-    /// There is no room for it.
+    /// The memory has no room for the body.
     TooMuch,
     Body(Incoming),
 }
 
 impl AskedBody {
-    /// The same request, and what its call will have left of its body.
+    /// Returns the same request, and the part of its body that its call will not have read.
     pub(super) fn of(request: Request<Incoming>, account: Account, slot: Arc<Slot>) -> (Request<AskedBody>, Rest) {
         let (is_empty, waits) = (request.body().is_end_stream(), request.headers().contains_key(header::EXPECT));
         let left = match (is_empty, waits) {

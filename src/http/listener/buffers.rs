@@ -1,5 +1,5 @@
-//! How many connections have buffers at a time: for the heads of requests, and for answers. A connection
-//! that waits for its next request needs none. The others wait for their turn before their bytes are read.
+//! The connections that have buffers at a time: for the heads of requests, and for answers. A connection that
+//! waits for its next request needs none. The others wait for their turn before their bytes are read.
 //!
 //! While some wait, a connection gives its buffers back as soon as it waits for its next request. It ends if
 //! its client sends nothing more of a request, or reads nothing of an answer, for half a second.
@@ -20,7 +20,7 @@ use crate::clock::{self, Instant};
 /// The most connections with buffers: each takes up to 32 KiB, so all take 32 MiB.
 pub(super) const MAX_BUFFERED_CONNECTIONS: usize = 1024;
 
-/// How often the connections that wait for buffers look for others that can give theirs back by now.
+/// The interval at which connections that wait for buffers look for others that can give theirs back by now.
 const RECLAIM_INTERVAL: Duration = Duration::from_millis(250);
 /// A look that found none is not repeated within this time, however many connections come meanwhile.
 const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(10);
@@ -105,7 +105,7 @@ impl Buffers {
         })
     }
 
-    /// Makes so many connections give their buffers back: those that have waited the longest for their clients.
+    /// Makes so many connections give their buffers back, the longest waits for a client first.
     fn make_room(&self, count: usize) {
         let mut taken = self.0.taken.lock();
         if taken.none.is_some_and(|none| clock::now().saturating_duration_since(none) < MIN_SCAN_INTERVAL) {
@@ -254,7 +254,7 @@ mod tests {
         let mut turns: Vec<_> = others.iter().map(|slot| buffers.turn(slot)).collect();
         assert_eq!(yielding(&slots), [0; 0]);
         drop(calls);
-        // Those that wait look again, for as many as wait.
+        // The connections that wait look again, for as many as wait.
         assert!(clock::timeout(RECLAIM_INTERVAL * 3 / 2, turns.remove(0)).await.is_none());
         assert_eq!(yielding(&slots), [0, 1]);
         held[5].offer();

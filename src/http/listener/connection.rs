@@ -15,13 +15,14 @@ use super::buffers::{Buffered, Buffers, Turn};
 use super::slots::Slot;
 use crate::clock;
 
-/// How long a client may read nothing of an answer.
+/// The longest time that a client may read nothing of an answer.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a client may take to read an answer. Who reads a little now and then would keep it for ever.
+/// The longest time that a client may take to read an answer. A client that reads a little now and then would
+/// keep the answer for ever.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a connection that ends goes on to take what its client still sends. A socket that is closed
-/// with unread bytes is reset, and the answer may be lost with it.
+/// The time for which a connection that ends still takes the bytes that its client sends. A socket that is
+/// closed with unread bytes is reset, and the answer may be lost with it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -36,7 +37,7 @@ pub(super) struct TimedIo {
     buffered: Option<Buffered>,
     /// Runs while the connection waits for buffers.
     turn: Option<Turn>,
-    /// What is read before the bytes of the stream.
+    /// The bytes to read before those of the stream.
     ahead: Bytes,
     /// Runs while the client reads nothing.
     timeout: Option<Timer>,

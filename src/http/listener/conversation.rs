@@ -29,7 +29,7 @@ use crate::budget::UsedUp;
 use crate::http::account::{Account, Memory};
 use crate::http::{Problem, later};
 
-/// How long a client may take to send the head of a request, or to begin the next one.
+/// The longest time that a client may take to send the head of a request, or to begin the next one.
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest head of a request, in bytes.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -131,7 +131,8 @@ async fn talk(io: TimedIo, answer: Option<Answer>, calls: &Calls, shutdown: &Can
         if waiting.is_some() {
             return Poll::Ready(Ok(Some(waiting)));
         }
-        // Another connection needs the buffers. Who cannot give them back now is asked again.
+        // Another connection needs the buffers. A connection that cannot give its buffers back now is asked
+        // again.
         while yields.as_mut().poll(context).is_ready() {
             yields.set(calls.slot.yields().notified());
             if calls.slot.is_slow() {
@@ -167,7 +168,7 @@ fn size_of(response: &Response<axum::body::Body>) -> usize {
     usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX)
 }
 
-/// What answers the requests of a connection.
+/// The part that answers the requests of a connection.
 #[derive(Clone)]
 pub(super) struct Calls {
     slot: Arc<Slot>,

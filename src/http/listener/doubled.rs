@@ -1,5 +1,5 @@
-//! Refuses a request with two values of a header that decides who calls, or what: what is in front of
-//! Dwell may go by the other one.
+//! Refuses a request with two values of a header that decides who calls, or what: a proxy in front of Dwell
+//! may go by the other value.
 
 use axum::extract::Request;
 use axum::http::{HeaderName, header};

@@ -1,5 +1,5 @@
-//! How many connections all listeners together may hold, by the system's limit of open files. The rest is
-//! for Redis, the brokers and the targets: no caller may take their descriptors.
+//! The most connections that all listeners together may hold, by the system's limit of open files. The rest
+//! is for Redis, the brokers and the targets: no caller may take their descriptors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ struct Inner {
 pub(super) struct Place(Arc<Inner>);
 
 impl Room {
-    /// Raises the limit of open files to what the system allows, and divides it.
+    /// Raises the limit of open files to the most that the system allows, and divides it.
     #[must_use]
     pub fn of_system() -> Room {
         let limit = getrlimit(Resource::Nofile);

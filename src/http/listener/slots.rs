@@ -18,8 +18,8 @@ use crate::http::transfers::HangUp;
 /// The most connections.
 pub(super) const MAX_CONNECTIONS: usize = 512;
 
-/// How long a client may send or read nothing of a request or an answer that is under way, while others
-/// need the buffers of its connection.
+/// The longest time that a client may send or read nothing of a request or an answer that is under way, while
+/// others need the buffers of its connection.
 pub(super) const STALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The state of a connection, as reported by its task.
@@ -102,7 +102,7 @@ impl Slot {
         self.unread.load(Ordering::Relaxed)
     }
 
-    /// What ends the connection.
+    /// Returns the signal that ends the connection.
     pub(super) fn hang_up(&self) -> &HangUp {
         &self.hang_up
     }
@@ -201,7 +201,7 @@ pub(super) struct Slots {
     most: usize,
     /// The most connections of one peer, so that other peers find room.
     most_of_peer: usize,
-    /// What the listeners share.
+    /// The room that the listeners share.
     room: Room,
 }
 
@@ -240,7 +240,7 @@ impl Slots {
         if is_full || is_peer_full {
             let others = self.taken.iter().map(|(id, taken)| (*id, &taken.slot));
             let may_go = others.filter(|(_, other)| other.waits_for_client() && (!is_peer_full || other.peer == slot.peer));
-            // One that waits for buffers goes last: its client waits for an answer.
+            // A connection that waits for buffers goes last: its client waits for an answer.
             let goes = may_go.max_by_key(|(_, other)| (!other.is_queued(), of(&other.peer), Reverse(other.turn.load(Ordering::Relaxed))));
             match goes.map(|(id, _)| id).and_then(|id| self.taken.remove(&id)) {
                 Some(other) => {

@@ -1,5 +1,5 @@
-//! A call that waits, without hyper. For each connection hyper keeps two buffers of 8 KiB, which make up
-//! most of what a waiting consumer costs, and nothing makes hyper give them back.
+//! A call that waits, without hyper. For each connection hyper keeps two buffers of 8 KiB, which are most of
+//! the cost of a waiting consumer, and nothing makes hyper give them back.
 //!
 //! So the connection leaves hyper for the wait, and enters a new one with the answer. hyper answers
 //! only requests: it reads one that says what the answer depends on, before the next bytes of the
@@ -28,7 +28,7 @@ pub(super) struct Waiting {
 /// Ends when the client has gone away. In a box of its own, so that the connection is small otherwise.
 type Gone<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// An answer, and what marks its connection as busy until the answer is written.
+/// An answer, and the guard that marks its connection as busy until the answer is written.
 pub(super) struct Answer {
     pub(super) response: Response,
     pub(super) work: BusyGuard,
@@ -61,8 +61,8 @@ impl Waiting {
     }
 }
 
-/// What of a request its answer depends on: the method, the version, and whether the client keeps the
-/// connection.
+/// The part of a request that its answer depends on: the method, the version, and whether the client keeps
+/// the connection.
 pub(super) struct Head(Vec<u8>);
 
 impl Head {

@@ -1,4 +1,4 @@
-//! What only AMQP has: exchanges, routing keys, CC and BCC, and messages without a reliable time.
+//! The parts that only AMQP has: exchanges, routing keys, CC and BCC, and messages without a reliable time.
 
 use dwell_connectors::{Destination, Message, Properties, Value};
 

@@ -36,7 +36,7 @@ impl BrokerMetrics {
         self.connected.set(i64::from(up));
     }
 
-    /// How many destinations are paused.
+    /// Sets the number of paused destinations.
     pub fn target_paused(&self, destinations: usize) {
         self.target_paused.set(i64::try_from(destinations).unwrap_or(i64::MAX));
     }
@@ -47,7 +47,7 @@ impl BrokerMetrics {
         self.connected.get() != 0
     }
 
-    /// How many destinations are paused.
+    /// Returns the number of paused destinations.
     #[must_use]
     pub fn paused(&self) -> u64 {
         u64::try_from(self.target_paused.get()).unwrap_or(0)

@@ -12,7 +12,7 @@ use super::Labels;
 use super::family::{gauge_value, one};
 use crate::job::set_of_queue;
 
-/// How many there are, by broker.
+/// The number of stranded jobs, by broker.
 #[derive(Debug, Clone)]
 pub struct Stranded {
     gauges: Family<Labels, Gauge>,

@@ -1,4 +1,4 @@
-//! The exposition: names, series from the start, and what the handles count.
+//! The exposition: names, series from the start, and the counts of the handles.
 
 use super::*;
 use std::collections::BTreeSet;

@@ -16,7 +16,7 @@ use crate::config::Mask;
 
 /// The variables that set an endpoint: without one there are no spans.
 const ENDPOINT_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-/// How long the export of the last spans may take at the end.
+/// The longest time for the export of the last spans at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes spans. Clones share the exporter.
@@ -38,7 +38,7 @@ pub struct Span {
     span: Option<Box<opentelemetry_sdk::trace::Span>>,
 }
 
-/// What the exporter says, without the secrets of the endpoints.
+/// Returns the exporter's error, without the secrets of the endpoints.
 fn without_endpoints(error: &str) -> String {
     let endpoints: Vec<String> = ENDPOINT_VARIABLES.into_iter().filter_map(|name| std::env::var(name).ok()).collect();
     Mask::of(endpoints.iter().map(String::as_str)).over(error)

@@ -11,7 +11,7 @@ fn job(id: &str, ttr: &str) -> Message {
     request(id, "0").with_header("delay-confirm", "consumer").with_header("delay-ttr", ttr)
 }
 
-/// The same word, with what the consumer carries back.
+/// Returns the same action, with the headers that the consumer carries back.
 fn carrying(word: Message, from: &Message) -> Message {
     let carried = |name| from.headers.text(name).unwrap().to_owned();
     word.with_header("delayed-due", carried("delayed-due")).with_header("delayed-attempt", carried("delayed-attempt"))

@@ -1,4 +1,4 @@
-//! What shares one pass of the durability gate: all requests of a batch.
+//! One pass of the durability gate for all requests of a batch.
 
 use dwell_testkit::servers::{AppendFsync, RedisOptions, find};
 
@@ -11,7 +11,7 @@ pub(super) fn everysec() -> RedisOptions {
     RedisOptions { program, appendonly: Some(AppendFsync::EverySec), ..RedisOptions::default() }
 }
 
-/// How often it was waited for.
+/// Returns the number of waits for an fsync.
 async fn waits(env: &Environment) -> u64 {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis_link(&env.redis.url()).await).await.unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_waitaof:calls=")).unwrap_or("0,");

@@ -25,7 +25,7 @@ fn there_is_more(env: &Environment) {
     assert!(env.broker.published("orders.a").len() < JOB_COUNT, "it came too late to show anything");
 }
 
-/// What came in the end: each job, none early; and nobody had to take one over.
+/// Returns the messages that came in the end: each job, none early, and none taken over.
 async fn all_came(env: &Environment) -> Vec<Message> {
     env.arrived("orders.a", JOB_COUNT).await;
     assert_eq!(env.until_empty().await, 0);

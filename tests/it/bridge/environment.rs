@@ -15,7 +15,7 @@ use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use crate::support::{DEADLINE, metric, wait_until};
 
-/// What an instance does where a test says nothing else.
+/// The roles of an instance where a test says nothing else.
 pub(super) const ALL: Roles = Roles { ingest: true, dispatch: true };
 
 /// Redis, broker and runtime. The broker has every topic that the settings name, and `orders.a`,
@@ -50,8 +50,8 @@ impl Environment {
         (self.runtime, self.metrics) = (Some(runtime), metrics);
     }
 
-    /// Starts an instance that waits for what is away, for this long at most where that is said:
-    /// what it is waiting for, once Redis is there.
+    /// Starts an instance that waits for servers that are away, for this long at most where a time is given.
+    /// Returns the list of things that it waits for, once Redis is there.
     pub(super) async fn begin(&mut self, patience: Option<Duration>) -> Result<Readiness, StartError> {
         self.metrics = counters(&self.settings);
         let readiness = Readiness::new(self.settings.ingest.keys().map(String::as_str));
@@ -199,7 +199,7 @@ pub(super) fn attempts(messages: &[Message]) -> Vec<u32> {
     messages.iter().map(attempt).collect()
 }
 
-/// How long after its due time it was published, ms.
+/// Returns the time from the due time of a job to its publication, ms.
 pub(super) fn late_ms(message: &Message) -> i64 {
     message.timestamp_ms.unwrap() - message.headers.text("delayed-due").unwrap().parse::<i64>().unwrap()
 }

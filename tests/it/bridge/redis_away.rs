@@ -70,7 +70,7 @@ async fn a_right_that_is_missing_for_a_while_rejects_nothing_and_loses_nothing()
     for program in [find::redis_server().unwrap(), newer, find::valkey_server().unwrap()] {
         let mut env = Environment::idle(RedisOptions { program: Some(program), ..RedisOptions::default() }, &[]).await;
         env.run(ALL).await;
-        // The first write of a script, and one in the middle: what was written before it stays.
+        // The first write of a script, and one in the middle: earlier writes of the script stay.
         for right in ["hset", "zadd"] {
             env.redis.order(&["ACL", "SETUSER", "default", &format!("-{right}")]).await.unwrap();
             for n in 0..20 {

@@ -1,4 +1,4 @@
-//! What the ingest answers, and that the broker's redelivery changes nothing.
+//! The answers of the ingest, and redeliveries of the broker, which change nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is rejected and comes back in: a loop ends, and no request is lost.
+//! Rejected requests that come back in: a loop ends, and no request is lost.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn a_rejected_request_that_goes_round_is_kept_among_the_dead() {
         (rounds >= MAX_ROUNDS || !env.broker.published("delay.dead").is_empty()).then_some(())
     })
     .await;
-    // One rejection, what is kept, and its dead letter, which came back too.
+    // One rejection, the dead job, and its dead letter, which came back too.
     env.until_metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#, 3.0).await;
     env.taken().await;
     assert_eq!((env.broker.published("delay.rejected").len(), env.broker.published("delay.dead").len()), (1, 1));

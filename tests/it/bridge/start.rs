@@ -1,5 +1,5 @@
-//! A start with a server away: what can work works, the rest is waited for, and what is wrong with
-//! it ends the start all the same.
+//! A start with a server away: every working part works, the rest is waited for, and a mistake in it ends the
+//! start all the same.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ async fn an_ingest_waits_for_all_that_it_needs_while_the_other_works() {
     let told = told.await.1;
     assert!(told.contains("nothing takes messages at `delay.rejected`, which ingest.far.rejected names"), "{told}");
     assert!(!readiness.is_ready());
-    // What a dispatcher of this broker can do, it does.
+    // A dispatcher of this broker does the work that it can do.
     env.send(request("to-far", "0").with_header("delay-broker", "far"));
     assert_eq!(far.wait_published("orders.a", 1, DEADLINE).await.len(), 1);
     far.create("delay.in");

@@ -7,7 +7,7 @@ use dwell_testkit::servers::RedisOptions;
 
 use super::environment::{ALL, Environment, action, asking, request, verdicts};
 
-/// Those of messages.
+/// The actions of messages.
 const ACTIONS: [&str; 5] = ["cancel", "reschedule", "fire", "finish", "fail"];
 
 async fn redis(env: &Environment, line: &[&[u8]]) {

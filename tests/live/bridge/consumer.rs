@@ -14,7 +14,7 @@ use super::environment::{Environment, TARGET, published};
 use super::load::Producer;
 use crate::support::{jetstream, wait_until};
 
-/// What a stream keeps ids for where nobody says otherwise.
+/// The time for which a stream keeps ids where nobody says otherwise.
 const JETSTREAM_WINDOW: Duration = Duration::from_secs(120);
 const RETRY: &str = r#"delivery.retry = ["200ms", "200ms", "200ms", "200ms", "1h"]"#;
 
@@ -27,7 +27,7 @@ fn word(action: &str, id: &str) -> Message {
     Message::new("").with_header("delay-action", action).with_header("delay-id", id).with_header("delay-reply-to", "replies")
 }
 
-/// What came on a subject, in its order.
+/// The messages on a subject, in the order in which they came.
 struct Mailbox(
     Arc<Mutex<Vec<Message>>>,
     #[allow(dead_code, reason = "reads as long as it lives")] dwell_testkit::environment::traffic::Consumer,

@@ -8,7 +8,7 @@ use super::environment::Environment;
 
 const KILLS: usize = 5;
 const MAX_IN_FLIGHT: usize = 200;
-/// What each kill hits at least.
+/// The fewest jobs in flight that each kill hits.
 const MIN_IN_FLIGHT: usize = 10;
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn killed_with_redis_while_it_holds_requests_it_loses_none_of_them() {
     env.until_arrived(300).await;
     env.redis.freeze().unwrap();
     env.until_held(100).await;
-    // What was on its way to Redis goes with both: only the broker still has it.
+    // Requests on their way to Redis are lost with both: only the broker still has them.
     dwell.kill().unwrap();
     env.redis.kill().unwrap();
     env.redis.restart().await.unwrap();

@@ -23,17 +23,17 @@ use dwell_testkit::ledger::{Arrival, Ledger};
 
 /// Where the jobs of the ledger go.
 pub(crate) const TARGET: &str = "orders.new";
-/// How long JetStream waits for a sign of life of who holds a request. Short, so that what a
-/// crashed instance held comes back soon, and so that who holds requests through an outage has to
-/// say so.
+/// The time for which JetStream waits for a sign of life of the holder of a request. The time is short, so
+/// that requests of a crashed instance come back soon, and an instance that holds requests through an outage
+/// has to say so.
 pub(crate) const ACK_WAIT: Duration = Duration::from_secs(5);
-/// How long a story may take to settle. Far more than any takes on a busy machine.
+/// The time that a story may take to settle. Far more than any takes on a busy machine.
 pub(crate) const SETTLE: Duration = Duration::from_secs(120);
-/// JetStream's least: what comes again later is stored again, so that no repeat of ours hides
+/// JetStream's least: a message that comes again later is stored again, so that no repeat of ours hides
 /// behind the server's own deduplication.
 pub(crate) const NO_DEDUPE: Duration = Duration::from_millis(100);
 
-/// The ledger, shared by who writes into it.
+/// The ledger, shared by all that write into it.
 pub(crate) type SharedLedger = Arc<Mutex<Ledger>>;
 
 /// Servers, streams, settings, and the ledger with its reader. Dropped, all of it ends.
@@ -82,8 +82,8 @@ impl Environment {
             }
             dwell.freeze().unwrap();
             let mut ids = claims.ids().await;
-            // Once more: a claim that it had sent may have been read by Redis after the first look, and
-            // so may a settlement: only what is claimed at the second look stays claimed.
+            // Once more: a claim that it had sent may have been read by Redis after the first look, and so
+            // may a settlement: only jobs that are claimed at the second look stay claimed.
             let stay = claims.ids().await;
             if stay.difference(but).count() < least {
                 dwell.thaw().unwrap();
@@ -196,7 +196,7 @@ impl<R> Environment<R> {
         .await;
     }
 
-    /// How many times JetStream delivered a request again.
+    /// Returns the number of requests that JetStream delivered again.
     pub(crate) async fn redelivered(&self) -> u64 {
         let consumer = jetstream::consumer(self.nats.port(), "REQUESTS", "dwell").await;
         let delivered = |what: &str| consumer["delivered"][what].as_u64().unwrap();

@@ -25,7 +25,7 @@ fn rules(settings: &Settings) -> FsckRules {
     }
 }
 
-/// Runs it again and again until told to stop, and counts the passes: what it found.
+/// Runs fsck again and again until told to stop, and counts the passes. Returns the findings.
 async fn over_and_over(settings: Settings, passes: Arc<AtomicUsize>, stop: CancellationToken) -> Vec<Finding> {
     let mut findings = Vec::new();
     while !stop.is_cancelled() {

@@ -134,7 +134,7 @@ impl Vandal {
     }
 }
 
-/// How many warnings and errors it has logged, and the fixed messages among them.
+/// Returns the number of warnings and errors that an instance has logged, and the fixed messages among them.
 fn complaints(dwell: &DwellServer) -> (usize, BTreeSet<String>) {
     let log = std::fs::read_to_string(dwell.dir().join("log")).unwrap();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -200,7 +200,7 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
     for problem in ["unreadable_record", "unknown_version", "bad_score", "bad_id", "wrong_type", "bad_memory"] {
         assert!(problems.contains(problem), "{problem} in {problems:?}");
     }
-    // What another version may have written stays, and is named again.
+    // Records that another version may have written stay, and are named again.
     assert_eq!(run_with(&["-c", &config, "fsck", "--repair"], b"").code, 1);
     let left = run_with(&["-c", &config, "-o", "json", "fsck"], b"");
     assert!(left.lines().iter().all(|line| line["problem"] == "unknown_version"), "{}", left.out);

@@ -1,4 +1,4 @@
-//! What a fleet that has nothing to do asks of its Redis.
+//! The load that an idle fleet puts on its Redis.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use super::environment::{Environment, SETTLE};
 use crate::support::wait_within;
 
-/// What a Redis did between two looks.
+/// The work of a Redis between two looks.
 #[derive(Debug)]
 struct Asked {
     /// Calls of clients a second: scripts, and commands outside of them.
@@ -36,8 +36,8 @@ async fn look(link: &mut MultiplexedConnection) -> (f64, f64) {
     (asked.map(calls_of).iter().sum(), number(&cpu, "used_cpu_user_main_thread") + number(&cpu, "used_cpu_sys_main_thread"))
 }
 
-/// Starts this many instances with nothing to do; what they ask of Redis over this time, and what
-/// they hold of memory, KiB each.
+/// Starts this many instances with nothing to do. Returns their load on Redis over this time, and their
+/// memory, KiB each.
 async fn idle(instances: usize, span: Duration) -> (Asked, u64) {
     let env = Environment::new("idle", RedisOptions::default(), "").await;
     let mut fleet: Vec<DwellServer> = Vec::new();

@@ -1,4 +1,4 @@
-//! How much memory an instance takes while it reads and Redis is full.
+//! The memory of an instance that reads while Redis is full.
 
 use std::time::Duration;
 

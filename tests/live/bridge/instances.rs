@@ -22,7 +22,7 @@ const SETTINGS: &str = "redis.buckets = 64\ndelivery.max_in_flight = 200\ndelive
 /// The jobs that an instance has in flight when it is killed or stopped.
 const MIN_IN_FLIGHT: usize = 10;
 
-/// How long an instance hears nothing while it is not stopped. It gives up its connection after six
+/// The time for which an instance hears nothing while it is not stopped. It gives up its connection after six
 /// seconds.
 const STALL_DURATION: Duration = Duration::from_secs(5);
 
@@ -103,7 +103,7 @@ async fn rescued_by(instances: &[Instance]) -> u64 {
     rescued
 }
 
-/// How many of these jobs have not arrived.
+/// Returns the number of these jobs that have not arrived.
 fn missing(env: &Environment, ids: &HashSet<String>) -> usize {
     let ledger = env.ledger.lock();
     ids.iter().filter(|id| ledger.arrivals_of(id) == 0).count()
@@ -123,8 +123,8 @@ async fn of_four_instances_one_is_killed_and_one_sleeps_and_every_job_arrives() 
         assert!(published(&one.dwell, "confirmed").await > 0, "all take part");
     }
 
-    // On a busy machine a confirm may come too late. Such a copy is counted. What the instances count
-    // while they are cut off or asleep concerns jobs that are known to be in flight then.
+    // On a busy machine a confirm may come too late. That copy is counted. The counts of instances
+    // that are cut off or asleep concern jobs that are known to be in flight then.
     let rescued_before = rescued_by(&fleet[1..]).await;
     let (mut in_flight, mut unknown) = fleet[0].freeze_in_flight(&claims, &fleet[1..]).await;
     fleet[0].dwell.kill().unwrap();
@@ -153,8 +153,8 @@ async fn of_four_instances_one_is_killed_and_one_sleeps_and_every_job_arrives() 
     let logged = std::fs::read_to_string(&log).unwrap().len();
     sleeper.wire.heal();
     sleeper.dwell.thaw().unwrap();
-    // What it slept over is in its hands, or in the answer to a claim or a settlement, which comes too
-    // late when it wakes.
+    // The jobs that it slept over are in its hands, or in the answer to a claim or a settlement, which
+    // comes too late when it wakes.
     wait_within(SETTLE, "it finds that it lost them", async || {
         let log = std::fs::read_to_string(&log).unwrap();
         let is_answer_lost = ["claiming failed", "settling failed"].iter().any(|line| log[logged..].contains(line));

@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 use super::environment::{SharedLedger, TARGET};
 use crate::support::wait_until;
 
-/// How long a producer waits for the broker's word on its requests.
+/// The longest wait of a producer for the broker's word on its requests.
 const CONFIRM: Duration = Duration::from_secs(10);
 /// Requests without a word that a producer has at most.
 const WINDOW: usize = 1000;
-/// How many bytes a body has.
+/// The bytes of a body.
 const BODY: usize = 200;
 
 /// When a job is due.
@@ -46,7 +46,7 @@ impl Job {
         }
     }
 
-    /// What its due time can be, for a request that the broker took between these times.
+    /// Returns the possible due times of a request that the broker took between these times.
     fn due_ms(&self, from_ms: i64, to_ms: i64) -> RangeInclusive<i64> {
         match self.when {
             When::At(ms) => ms..=ms,

@@ -9,7 +9,7 @@ use super::load::{Job, When};
 use crate::support::wait_until;
 
 const RETRY: &str = r#"delivery.retry = ["200ms", "400ms", "1s", "1s", "1s", "1s", "1s", "1s"]"#;
-/// What each end of NATS hits at least.
+/// The fewest jobs in flight that each end of NATS hits.
 const MIN_IN_FLIGHT: usize = 10;
 
 #[tokio::test]
@@ -18,8 +18,7 @@ async fn a_killed_nats_burns_only_attempts_whose_outcome_is_unknown_and_loses_no
     let dwell = env.dwell().await;
     let load = env.load(60);
     env.until_arrived(500).await;
-    // What NATS took is confirmed, and the confirms are lost with it, or not: Dwell looks only
-    // after.
+    // NATS confirms the jobs that it took, and the confirms are lost with it, or not: Dwell looks only after.
     env.freeze_in_flight(&dwell, MIN_IN_FLIGHT, &HashSet::new()).await;
     env.nats.kill().unwrap();
     dwell.thaw().unwrap();
@@ -27,7 +26,7 @@ async fn a_killed_nats_burns_only_attempts_whose_outcome_is_unknown_and_loses_no
 
     let arrived = env.ledger.lock().distinct();
     env.until_arrived(arrived + 500).await;
-    // What NATS never looked at is published without a confirm.
+    // Jobs that NATS never looked at are published without a confirm.
     env.nats.freeze().unwrap();
     env.until_in_flight(MIN_IN_FLIGHT).await;
     env.nats.kill().unwrap();

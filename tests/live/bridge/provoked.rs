@@ -11,8 +11,8 @@ use super::load::Producer;
 use crate::support::{jetstream, wait_within};
 
 const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
-/// What only moves where Redis or Dwell is in a state that other tests make, or by an interface that
-/// this one does not open.
+/// The series that only move where Redis or Dwell is in a state that other tests make, or by an interface
+/// that this test does not open.
 const ELSEWHERE: [&str; 49] = [
     // Consumers that fetch: `http::queues`, `http::long_poll`.
     r#"dwell_pop_lateness_seconds_count"#,
@@ -97,7 +97,7 @@ async fn until(dwell: &DwellServer, series: &str, least: u64) {
         .await;
 }
 
-/// Counters and histograms of these scrapes, summed: what is left at zero.
+/// Sums the counters and histograms of these scrapes. Returns those that are left at zero.
 fn unmoved(scrapes: &[String]) -> Vec<String> {
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
     for line in scrapes.iter().flat_map(|scrape| scrape.lines()).filter(|line| !line.starts_with('#')) {
@@ -120,7 +120,7 @@ async fn every_metric_moves_where_its_cause_is_made() {
     let dwell = env.dwell().await;
     let mut producer = env.producer();
 
-    // What targets answer, and how jobs end.
+    // The answers of targets, and the ends of jobs.
     let once = |message: Message| message.with_header("delay-retry", "none");
     let waiting = |id: &str| job(id, "0", "orders.new2").with_header("delay-confirm", "consumer");
     send(&mut producer, vec![job("full-1", "0", "orders.full"), job("full-2", "0", "orders.full")]).await;
@@ -158,7 +158,7 @@ async fn every_metric_moves_where_its_cause_is_made() {
     // come too late.
     let other = env.dwell().await;
     let load = env.load(60);
-    // The first stands still meanwhile, so that what is claimed is claimed by the other.
+    // The first stands still meanwhile, so that the other claims the jobs.
     dwell.freeze().unwrap();
     let of_first = env.in_flight().await;
     let frozen = env.freeze_in_flight(&other, 5, &of_first).await;

@@ -42,8 +42,8 @@ async fn while_redis_is_frozen_requests_are_held_and_nothing_is_lost_or_repeated
     env.until_arrived(500).await;
     env.redis.freeze().unwrap();
     wait_within(Duration::from_secs(30), "the ingest waits", async || (scraped(&dwell, PAUSED).await == 1).then_some(())).await;
-    // The outage is longer than JetStream's patience with who gives no sign of life, and than calls
-    // to Redis wait.
+    // The outage is longer than JetStream's patience with a consumer that gives no sign of life, and than
+    // calls to Redis wait.
     jetstream::until_patience_ends(env.nats.port(), "ORDERS", TARGET, ACK_WAIT).await;
     let timeouts = r#"dwell_redis_errors_total{class="timeout"}"#;
     wait_within(Duration::from_secs(30), "calls have timed out", async || (scraped(&dwell, timeouts).await > 0).then_some(())).await;

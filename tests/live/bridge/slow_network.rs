@@ -99,7 +99,7 @@ async fn over_a_slow_network(kind: BrokerKind) {
     }
     producer.flush().await.unwrap();
     wait_within(TIMEOUT, "every job arrives", async || arrivals.lock().values().all(|(_, came)| !came.is_empty()).then_some(())).await;
-    // What is out a second time is on the same wire before this one.
+    // Second copies that are still out come over the same wire before this job.
     let last = Message::new(b"last".to_vec()).with_header("delay-id", "last").with_header("delay-target", TARGET);
     arrivals.lock().insert("last".to_owned(), (clock::wall_ms(), Vec::new()));
     producer.send(&Destination::new("delay.in"), vec![last.with_header("delay-for", "0")]).await.unwrap();

@@ -28,7 +28,7 @@ const PER_TICK: usize = 10;
 /// From the request to the due time.
 const DELAY_MS: i64 = 1000;
 
-/// How long it is away.
+/// Returns the length of the outage.
 fn outage() -> Duration {
     let seconds = std::env::var("DWELL_AWAY_SECONDS").ok().map_or(4, |text| text.parse().unwrap());
     Duration::from_secs(seconds)
@@ -139,7 +139,7 @@ async fn read(broker: &BrokerConfig, timelines: &Timelines) -> Consumer {
         for message in messages {
             let text = |name| message.headers.get(name).unwrap().written().unwrap().into_owned();
             let timeline = timelines.get_mut(&text("delayed-id")).unwrap();
-            // What the broker itself delivers again, because it ended before it had the reader's
+            // A message that the broker itself delivers again, because it ended before it had the reader's
             // ack, is no second publication.
             if !message.redelivered || timeline.arrivals.is_empty() {
                 timeline.arrivals.push((at_us, text("delayed-attempt").parse().unwrap()));
@@ -149,7 +149,7 @@ async fn read(broker: &BrokerConfig, timelines: &Timelines) -> Consumer {
     Consumer::open(broker, TARGET, Acks::Explicit, enter).await.unwrap()
 }
 
-/// How many jobs wait or are out.
+/// Returns the number of jobs that wait or are out.
 async fn alive(store: &Store) -> Option<u64> {
     let counts = store.reader.counts(&[]).await.ok()?;
     assert_eq!(counts.dead.iter().sum::<u64>(), 0);

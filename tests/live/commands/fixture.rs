@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::support::DEADLINE;
 
-/// What every secret in these tests is: no output may hold it.
+/// The secret in all these tests: no output may hold it.
 pub(crate) const SECRET: &str = "hush-7d1f";
 
 /// The binary, with an environment that holds nothing of this machine's.
@@ -23,7 +23,7 @@ pub(crate) fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_dwell"))
 }
 
-/// What a command answered.
+/// The answer of a command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,
@@ -72,7 +72,7 @@ pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str], stdin: &[u8
             kill_process(pid, Signal::KILL).unwrap();
         }
     });
-    // One that does not read its stdin may be gone already.
+    // A command that does not read its stdin may be gone already.
     let _ = child.stdin.take().unwrap().write_all(stdin);
     let output = child.wait_with_output().unwrap();
     drop(ended);
@@ -187,7 +187,7 @@ impl Fixture {
         assert_eq!(made["config"]["name"], name, "{made}");
     }
 
-    /// How many messages a stream holds.
+    /// Returns the number of messages in a stream.
     pub(crate) fn messages(&self, stream: &str) -> u64 {
         self.api(&format!("STREAM.INFO.{stream}"), "")["state"]["messages"].as_u64().unwrap_or(0)
     }
@@ -201,8 +201,7 @@ impl Fixture {
         (!found["message"].is_null()).then(|| (String::from_utf8(field("hdrs")).unwrap(), field("data")))
     }
 
-    /// Everything that is there: every key of Redis with what it holds, every stream with its
-    /// state, every consumer.
+    /// Returns all data: every key of Redis with its value, every stream with its state, every consumer.
     pub(crate) async fn everything(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         let mut raw = crate::support::redis_link(self.redis.url()).await;

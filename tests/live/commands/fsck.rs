@@ -25,7 +25,7 @@ type Dump = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 /// A namespace of four buckets to be damaged.
 struct Damaged {
     listed: Listed,
-    /// What must be found: id and problem.
+    /// The findings that must be there: id and problem.
     expected: BTreeSet<(String, &'static str)>,
 }
 
@@ -133,7 +133,7 @@ impl Damaged {
         holds.filter_map(|(key, _)| Some(key.split_once("}:")?.1.to_owned())).chain(lent).collect()
     }
 
-    /// What `fsck` calls the lease of this job.
+    /// Returns the name that `fsck` gives the lease of this job.
     fn lease_of(lease: &ClaimedJob) -> String {
         lease.token.lease.nonce.iter().fold("lease ".to_owned(), |name, byte| format!("{name}{byte:02x}"))
     }

@@ -17,7 +17,7 @@ async fn redis_user(fixture: &Fixture, name: &str, rules: &[&str]) -> String {
 async fn a_redis_user_without_what_the_scripts_need() {
     let fixture = Fixture::new().await;
     let settings = fixture.settings(true);
-    // What the hint says is enough, for check and for a start.
+    // The rights that the hint names are enough, for check and for a start.
     let least = ["~{dwell:*", "~dwell:*", "&dwell:*", "+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+info", "+time"];
     let user = redis_user(&fixture, "least", &least).await;
     assert_eq!(check(&fixture, &settings, &[&user], 0).len(), 1);

@@ -1,4 +1,4 @@
-//! `dwell ready`: what a container's health check runs; and how the log of a run ends.
+//! `dwell ready`: the command of a container's health check; and the end of the log of a run.
 
 use dwell_testkit::servers::DwellServer;
 

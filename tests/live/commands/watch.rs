@@ -18,7 +18,7 @@ use crate::support::wait_until;
 const T: i64 = 4_000_000_000_000;
 const LONG: &str = "order-2026-000001234-0123456789abcdef0123456789abcdef-注文-二千二十六年";
 
-/// A terminal of this size: what it shows, and what a program writes to.
+/// Opens a terminal of this size: the side that shows, and the side that a program writes to.
 fn terminal(columns: u16, rows: u16) -> (OwnedFd, File) {
     let shows = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&shows).unwrap();
@@ -48,7 +48,7 @@ async fn put(listed: &Listed, id: &str, after: i64) {
     listed.fixture.put(request(id, after.unsigned_abs() + 1, Due::At(T + after))).await;
 }
 
-/// How many columns of a terminal a line takes: the characters of the test's ids beyond ASCII take
+/// Returns the columns that a line takes on a terminal: the characters of the test's ids beyond ASCII take
 /// two, an ellipsis one.
 fn columns(line: &str) -> usize {
     line.chars().map(|c| if c.is_ascii() || c == '…' { 1 } else { 2 }).sum()

@@ -1,4 +1,4 @@
-//! Access control: tokens, addresses, other origins; and what of it is logged.
+//! Access control: tokens, addresses, other origins; and its log.
 
 use serde_json::{Value, json};
 

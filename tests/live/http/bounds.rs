@@ -20,7 +20,7 @@ async fn a_full_queue_refuses_new_jobs_and_takes_the_rest() {
     }
     let mut tried = 0;
     let refused = wait_until("the count", async || {
-        // Each has its own id: those that come before the count are stored.
+        // Each has its own id: jobs that come before the count are stored.
         tried += 1;
         Some(sidecar.post("/v1/jobs", &job(&format!("c{tried}"), "x"))).filter(|answer| answer.status != 201)
     });

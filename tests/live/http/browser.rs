@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::sidecar::Sidecar;
 use crate::support::DEADLINE;
 
-/// What `make browser` left, or what the environment names instead.
+/// Returns the path that `make browser` left, or that the environment names instead.
 fn found(variable: &str, made: &str) -> PathBuf {
     let named = std::env::var_os(variable).map(PathBuf::from);
     let path = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(made));

@@ -244,7 +244,7 @@ async fn events_tell_stats_to_all_who_listen_and_say_when_redis_is_away() {
     assert!(one.by_ref().take(5).any(|(name, problem)| name == "problem" && problem["status"] == 503));
     fixture.redis.restart().await.unwrap();
     assert!(one.by_ref().take(20).any(|(name, _)| name == "stats"));
-    // Who listens does not hold up the end.
+    // Listeners of the streams do not hold up the end.
     let pid = rustix::process::Pid::from_raw(i32::try_from(sidecar.pid()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let begun = std::time::Instant::now();

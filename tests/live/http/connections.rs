@@ -1,5 +1,5 @@
-//! What holds for the connections of every listener: a refused call leaves its connection usable or says
-//! that it does not, a client that goes away is seen, and what decides who calls comes once.
+//! The rules for the connections of every listener: a refused call leaves its connection usable or says that
+//! it does not, a client that goes away is seen, and the fields that decide who calls come once.
 
 use std::time::Duration;
 

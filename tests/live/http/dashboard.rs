@@ -8,7 +8,7 @@ use super::sidecar::Sidecar;
 use crate::commands::fixture::{Fixture, SECRET};
 use crate::support::wait_until;
 
-/// Schedules a job with what a story does not say of it.
+/// Schedules a job with defaults for the fields that a story leaves out.
 fn schedule(sidecar: &Sidecar, mut job: Value) {
     for (name, value) in [("for", json!("1h")), ("target", json!("orders.close")), ("body", json!("x"))] {
         if job.get(name).is_none() {
@@ -121,7 +121,7 @@ async fn servers_that_are_away_are_told() {
         }
         "kill redis" => fixture.redis.kill().unwrap(),
         "start both" => {
-            // What was in this Redis was in its memory alone.
+            // The data of this Redis was in its memory alone.
             tokio::try_join!(fixture.redis.restart(), second.nats.restart()).unwrap();
         }
         other => panic!("{other}"),

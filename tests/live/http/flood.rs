@@ -14,7 +14,7 @@ use crate::commands::fixture::Fixture;
 
 /// More than the listener takes.
 const CLIENTS: usize = 600;
-/// How long a client of the flood tries to send its bytes: whoever is not read is stuck.
+/// The time for which a client of the flood tries to send its bytes: a client that is not read is stuck.
 const SEND_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Opens this many connections and sends these bytes on each, as far as they are taken. Reads
@@ -23,7 +23,7 @@ async fn flood(port: u16, bytes: &[u8]) -> Vec<TcpStream> {
     let mut links = Vec::new();
     for _ in 0..CLIENTS {
         let Ok(Ok(mut link)) = timeout(SEND_TIMEOUT, TcpStream::connect(("127.0.0.1", port))).await else { continue };
-        // One that is closed has sent enough.
+        // A connection that is closed has sent enough.
         let _ = timeout(SEND_TIMEOUT, link.write_all(bytes)).await;
         links.push(link);
     }
@@ -45,7 +45,7 @@ fn resident_mib(dwell: &DwellServer) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
-/// What the flood cost of memory.
+/// Returns the memory that the flood cost.
 async fn survives(test: &str, bytes: &[u8]) -> u64 {
     let env = Environment::new(test, RedisOptions::default(), "").await;
     let dwell = env.dwell().await;

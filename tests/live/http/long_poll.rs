@@ -1,4 +1,4 @@
-//! Pops that wait: what wakes them, and what becomes of them if client, instance or Redis goes away.
+//! Pops that wait: their wake-ups, and their end if client, instance or Redis goes away.
 
 use std::net::Shutdown;
 
@@ -86,14 +86,14 @@ async fn consumers_that_wait_cost_little_memory() {
     const MAX_BYTES_PER_POP: u64 = 10 << 10;
     let fixture = Fixture::new().await;
     let sidecar = sidecar(&fixture).await;
-    // What the first calls cost once.
+    // The first calls cost memory once.
     let mut links: Vec<_> = (0..10).map(|_| waiting_pop(&sidecar, "60s")).collect();
     until_waiting(&sidecar, 10).await;
     let resident = || Usage::of([sidecar.pid()]).unwrap().rss;
     let before = resident();
     links.extend((0..WAITING_POPS).map(|_| waiting_pop(&sidecar, "60s")));
     until_waiting(&sidecar, 10 + WAITING_POPS).await;
-    // What the calls used before they waited goes back to the system later.
+    // The memory that the calls used before they waited goes back to the system later.
     wait_until("little memory", async || (resident() < before + WAITING_POPS * MAX_BYTES_PER_POP).then_some(())).await;
     drop(links);
     until_waiting(&sidecar, 0).await;

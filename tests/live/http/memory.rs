@@ -1,5 +1,5 @@
-//! Memory stays small whatever callers do: who does not read an answer, or does not end a body, holds a share
-//! of what all have, and others are told to try again.
+//! Memory stays small whatever callers do: a client that does not read an answer, or does not end a body,
+//! holds a share of the common memory, and others are told to try again.
 
 use std::time::Duration;
 
@@ -157,7 +157,7 @@ async fn bodies_that_do_not_end_share_a_bounded_memory() {
             let mut link = connect(listener).await;
             let head = format!("{line} HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n", length << 20);
             link.write_all(head.as_bytes()).await.unwrap();
-            // The last byte is missing. Who is refused before stops.
+            // The last byte is missing. A client that is refused before stops.
             let (mut read, mut write) = link.split();
             let writes = async {
                 for _ in 0..length - 1 {
@@ -182,7 +182,7 @@ async fn flood(server: &str, count: usize, bytes: &[u8]) -> Vec<TcpStream> {
     for _ in 0..count {
         let link = connect(server).await;
         let _ = link.writable().await;
-        // One that is not read is full.
+        // A connection that is not read is full.
         let _ = link.try_write(bytes);
         links.push(link);
     }

@@ -14,9 +14,9 @@ use super::sidecar::Sidecar;
 use crate::commands::fixture::Fixture;
 use crate::store::fixture::{LEASE, MAIN, PAST, action, held, open, request, settings};
 
-/// How many jobs stand; `DWELL_PAGES` says another number.
+/// The standing jobs; `DWELL_PAGES` says another number.
 const STANDING_JOBS: usize = 5_000;
-/// How many come and go per second meanwhile.
+/// The jobs that come and go per second meanwhile.
 const JOBS_PER_SECOND: u64 = 1_000;
 /// Epoch ms, not within the life of a test.
 const FAR: i64 = 4_000_000_000_000;

@@ -47,7 +47,7 @@ impl Story {
         answer.status
     }
 
-    /// What `/readyz` tells of Redis. The sidecar stays ready.
+    /// Returns the report of `/readyz` on Redis. The sidecar stays ready.
     fn detail(&self) -> Value {
         let answer = self.sidecar.probe("/readyz");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -156,7 +156,7 @@ async fn tokens_follow_their_files() {
         let renewed = async || ((status(&format!("old-{name}")), status(&format!("new-{name}"))) == (401, 200)).then_some(());
         wait_until("the new token counts alone", renewed).await;
     }
-    // What another token has, and an empty file, change nothing.
+    // The text of another token, and an empty file, change nothing.
     for text in ["new-master", ""] {
         std::fs::write(file("shop"), text).unwrap();
         let told = || sidecar.log().matches("the secret cannot be read again").count() > 0;

@@ -9,10 +9,9 @@ use super::sidecar::Sidecar;
 use crate::commands::fixture::Fixture;
 use crate::support::python_libraries;
 
-/// How many requests are made up for each call; `DWELL_FUZZ` says another number.
+/// The requests that are made up for each call; `DWELL_FUZZ` says another number.
 const EXAMPLES: &str = "25";
-/// What the requests are made up from, so that each run tries the same ones; `DWELL_FUZZ_SEED` says
-/// another number.
+/// The seed of these requests, so that each run tries the same ones; `DWELL_FUZZ_SEED` says another number.
 const SEED: &str = "1";
 
 /// Runs a Python module to its end; panics with its output where it fails.
@@ -39,7 +38,7 @@ async fn the_document_is_an_openapi_document_and_served_as_it_is() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fuzzer_finds_no_server_error_and_no_answer_that_the_document_does_not_describe() {
     let fixture = Fixture::new().await;
-    // Any target, so that what it makes up is stored and published.
+    // Any target, so that the jobs that the fuzzer makes up are stored and published.
     let settings = fixture.settings(true).replace("allow = [\"orders.>\"]", "allow = [\">\"]");
     let sidecar = Sidecar::run(&settings, "", &[]).await;
     let folder = tempfile::tempdir().unwrap();

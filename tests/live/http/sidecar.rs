@@ -123,7 +123,7 @@ impl Sidecar {
         let head = format!("{line} HTTP/1.1\r\nconnection: close\r\n{host}{token}{length}{headers}\r\n");
         let mut link = self.connect();
         link.write_all(head.as_bytes()).unwrap();
-        // Who refuses a body early closes.
+        // A server that refuses a body early closes.
         let _ = link.write_all(body);
         let mut answer = Vec::new();
         let read = link.read_to_end(&mut answer);

@@ -1,4 +1,4 @@
-//! How fast the list of the dashboard is there, with 100 000 jobs pending. No test: `cargo test
+//! The time until the list of the dashboard is there, with 100 000 jobs pending. No test: `cargo test
 //! --release --test live http::speed -- --ignored --nocapture`.
 
 use dwell::job::Due;

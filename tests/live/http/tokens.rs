@@ -1,4 +1,4 @@
-//! Tokens of applications: what each may do, and which jobs it sees.
+//! Tokens of applications: the rights of each, and the jobs that it sees.
 
 use std::io::{BufRead, BufReader, Write};
 

@@ -241,7 +241,7 @@ async fn a_schedule_has_its_verdict_by_message_and_by_http() {
             assert!(is("added", &said), "{place} by {interface}: {said}");
         }
     }
-    // What stood there is what the store says.
+    // The due time of the standing job comes from the store.
     interfaces.fixture.put(request("mine", 1, FAR)).await;
     let Due::At(far_ms) = FAR else { unreachable!() };
     let kept = interfaces.sidecar.post("/v1/jobs", &json!({"id": "mine", "for": "1h", "target": "orders.x", "on_conflict": "keep"}));

@@ -1,4 +1,4 @@
-//! What becomes of a job by the answer of its target.
+//! The fate of a job by the answer of its target.
 
 use serde_json::json;
 

@@ -15,7 +15,7 @@ use super::fixture::{Fixture, SECRET};
 use super::receiver::{Receiver, Seen};
 use crate::support::python_libraries;
 
-/// What the library of Standard Webhooks says of a request.
+/// Returns the verdict of the Standard Webhooks library on a request.
 fn verdict(seen: &Seen) -> String {
     let headers: serde_json::Map<_, _> = ["webhook-id", "webhook-timestamp", "webhook-signature"]
         .map(|name| (name.to_owned(), seen.text(name).into()))

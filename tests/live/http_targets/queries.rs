@@ -40,7 +40,7 @@ async fn a_query_is_in_no_log_metric_or_error() {
     let mut said = Vec::new();
     for id in ids {
         let mut job = fixture.until_state(id, "dead").await;
-        // Who asks for the job may see where it goes.
+        // A caller who asks for the job may see its target.
         assert!(job["target"].as_str().unwrap().ends_with(&query), "{job}");
         job["target"] = json!("");
         assert_ne!(job["last_error"], "", "{job}");

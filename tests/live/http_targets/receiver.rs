@@ -34,7 +34,7 @@ impl Seen {
     }
 }
 
-/// What makes the answer to the request of this number, from 1.
+/// The rule that makes the answer to the request of this number, from 1.
 type Rule = Box<dyn Fn(usize, &Seen) -> Response + Send + Sync>;
 
 struct Kept {
@@ -71,7 +71,7 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
-    /// What has arrived.
+    /// Returns the requests that have arrived.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.kept.seen.lock().clone()
     }

@@ -1,5 +1,5 @@
-//! What is refused at the request: the list of OWASP's cheat sheet on server-side request forgery,
-//! and headers that HTTP cannot carry.
+//! Refusals at the request: the list of OWASP's cheat sheet on server-side request forgery, and headers that
+//! HTTP cannot carry.
 
 use serde_json::json;
 

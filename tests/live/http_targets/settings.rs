@@ -1,4 +1,4 @@
-//! Settings that refuse to start, and what `dwell check` says of the hosts.
+//! Settings that refuse to start, and the words of `dwell check` on the hosts.
 
 use dwell_testkit::servers::{Port, RedisOptions, RedisServer};
 use serde_json::Value;

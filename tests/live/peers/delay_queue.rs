@@ -1,6 +1,5 @@
-//! ouqiang/delay-queue: what its clients push, sent as an envelope. It has no tests of its own; the
-//! rules are those of its README and of routers/routers.go. What consumers fetch (`/pop`) does not
-//! apply.
+//! ouqiang/delay-queue: the jobs that its clients push, sent as an envelope. It has no tests of its own; the
+//! rules are those of its README and of routers/routers.go. The calls of consumers (`/pop`) do not apply.
 
 use dwell::job::JobId;
 use dwell_connectors::Message;
@@ -32,8 +31,8 @@ pub(super) async fn pushed_jobs(fixture: &Fixture) {
     assert_eq!(target.count("pushed-deleted"), 0);
 }
 
-/// What `/push` refuses: no topic, a delay or TTR out of range. An id is made where there is none,
-/// and a delay of 0 is now.
+/// The refusals of `/push`: no topic, a delay or TTR out of range. An id is made where there is none, and a
+/// delay of 0 is now.
 pub(super) async fn what_push_refuses(fixture: &Fixture) {
     let push = |more: serde_json::Value| {
         let mut job = json!({"command": "add", "topic": "out.order", "id": "pushed-bad", "delay": 1, "ttr": 120, "body": "dq-bad"});

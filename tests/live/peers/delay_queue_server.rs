@@ -1,5 +1,5 @@
-//! What clients of ouqiang/delay-queue do, with Dwell in its place: the calls of its README and of
-//! its PHP client (DelayQueue.php), byte for byte, and the older form with a single URL.
+//! The calls of clients of ouqiang/delay-queue, with Dwell in its place: those of its README and of its PHP
+//! client (DelayQueue.php), byte for byte, and the older form with a single URL.
 //!
 //! Where `DWELL_DELAY_QUEUE` is the URL of a delay-queue, its cases run on that too.
 
@@ -53,7 +53,7 @@ impl Peer {
     }
 }
 
-/// What the PHP client sends for a job with a class name, and gets back.
+/// The call of the PHP client for a job with a class name, and its answer.
 async fn php_client(peer: &Peer) {
     let (topic, id) = (peer.name("order"), peer.name("56352695584"));
     let inner = r#"{"uid":10829378,"created":1498657365,"className":"\\DelayQueue\\Tests\\Handler"}"#;
@@ -107,7 +107,7 @@ async fn deleted(peer: &Peer) {
     assert_eq!(peer.done("/get", &format!(r#"{{"id":"{id}"}}"#)).await, Value::Null);
 }
 
-/// What is refused with code 1.
+/// The calls that are refused with code 1.
 async fn refused(peer: &Peer) {
     let topic = peer.name("order-refused");
     let job = |changed: &str, value: &str| {
@@ -168,7 +168,7 @@ async fn classic(peer: &Peer) {
     }
 }
 
-/// What delay-queue does not have: topics that are not declared, bounds of the settings.
+/// The features that delay-queue does not have: topics that are not declared, bounds of the settings.
 async fn bounds(peer: &Peer) {
     for body in [
         r#"{"topic":"undeclared","id":"a","delay":1,"ttr":1}"#,

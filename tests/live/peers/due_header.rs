@@ -6,7 +6,7 @@ use dwell_testkit::servers::BrokerKind;
 use super::fixture::{Fixture, now_ms, rfc3339};
 use crate::routes::environment::request;
 
-/// As RFC 3339 and as epoch ms, and what is none.
+/// As RFC 3339 and as epoch ms, and a text that is no time.
 pub(super) async fn times(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.eta").await;
     let due = now_ms() / 1000 * 1000 + 3_000;
@@ -18,7 +18,8 @@ pub(super) async fn times(fixture: &Fixture) {
         assert_eq!(job.body, id);
         let at = target.first_ms(id).unwrap();
         assert!(at >= due, "{id} came at {at}, {} ms early", due - at);
-        // A consumer may read the header as well. What comes back from the target does not wait for it again.
+        // A consumer may read the header as well. A message that comes back from the target does not wait for
+        // the header's time again.
         let back = Message { body: job.body.clone(), has_body: true, headers: job.headers.clone(), ..Message::default() };
         fixture.send("delay.in", [back]).await;
         assert_eq!(fixture.rejected(id, 1).await, ["loop"]);

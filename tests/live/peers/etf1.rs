@@ -36,8 +36,8 @@ fn soon() -> i64 {
 
 const HOUR: i64 = 3_600;
 
-/// `TestDefaultKafkaRunner`: the target's key, also where it is nil or no text; and what the
-/// scheduler says on what it delivers.
+/// `TestDefaultKafkaRunner`: the target's key, also where it is nil or no text; and the headers of the
+/// scheduler on a delivered message.
 pub(super) async fn default_kafka_runner(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.etf1").await;
     let (epoch, before) = (soon(), now_ms() / 1_000);
@@ -133,9 +133,9 @@ pub(super) async fn invalid_schedules(fixture: &Fixture) {
     assert!(fixture.store.reader.find(&JobId::new("1").unwrap()).await.unwrap().is_none());
 }
 
-/// `TestScheduleMessage_reschedule_check_headers`, `TestIsSchedulerMessage`, `TestScheduleRetry`:
-/// what was delivered is scheduled again, by the client library, which leaves out what begins with
-/// `scheduler-`, or with all its headers.
+/// `TestScheduleMessage_reschedule_check_headers`, `TestIsSchedulerMessage`, `TestScheduleRetry`: a delivered
+/// message is scheduled again, by the client library, which leaves out headers that begin with `scheduler-`,
+/// or with all its headers.
 pub(super) async fn scheduled_again_with_what_was_delivered(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.etf1-again").await;
     fixture.send("schedules", [schedule("first", "value", now_ms() / 1_000, "out.etf1-again")]).await;

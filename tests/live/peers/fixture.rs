@@ -33,14 +33,14 @@ format = "envelope"
 declare = true
 "#;
 
-/// What runs.
+/// The servers and the runtime under test.
 pub(super) struct Fixture {
     brokers: [BrokerServer; 2],
     redis: RedisServer,
     dwell: DwellServer,
     settings: Settings,
     pub(super) store: Store,
-    /// What Kafka's ingests reject. One reading for all cases, which would share the topic out
+    /// The messages that Kafka's ingests reject. One reading for all cases, which would share the topic out
     /// otherwise.
     rejected: Reading,
 }

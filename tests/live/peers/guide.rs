@@ -79,7 +79,7 @@ impl Guide {
         shell
     }
 
-    /// Runs the next commands, which begin so, to their end; what they print.
+    /// Runs the next commands, which begin so, to their end. Returns their output.
     pub(super) async fn follow(&mut self, begin: &str) -> String {
         let output = self.next(begin).output().await.unwrap();
         let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -98,7 +98,7 @@ impl Guide {
     }
 }
 
-/// What goes on.
+/// A command that runs on.
 pub(super) struct Running {
     child: Child,
 }

@@ -1,5 +1,5 @@
-//! The pages that lead from other schedulers to Dwell, followed word by word, with what such a
-//! scheduler would do meanwhile.
+//! The pages that lead from other schedulers to Dwell, followed word by word; the tests do the work of such a
+//! scheduler meanwhile.
 
 use bytes::Bytes;
 use dwell::config::{self, Overrides, Redis, Settings};
@@ -22,7 +22,7 @@ fn settings(text: &str) -> Settings {
     config::load_from(Some(&file), &[], &Overrides::default()).unwrap()
 }
 
-/// What the tests themselves publish and read with, and the Redis.
+/// Returns the broker that the tests themselves publish to and read from, and the Redis.
 fn hands(redis: &RedisServer, broker: &str) -> (BrokerConfig, Redis) {
     let text = format!("[redis]\nurls = [\"{}\"]\n[brokers.b]\n{broker}\nallow = []\n", redis.url());
     let settings = settings(&text);
@@ -46,8 +46,8 @@ async fn until_there(store: &Store, id: &str, there: bool) {
         .await;
 }
 
-/// The tools of Kafka as this page calls them: what is not among the server's jars does nothing
-/// here, and is waited for otherwise.
+/// The tools of Kafka as this page calls them: a tool that is not among the server's jars does nothing here,
+/// and is waited for otherwise.
 fn kafka_tools(guide: &Guide) {
     let (java, libs) = (find::java().unwrap(), find::kafka_libs().unwrap());
     // From 4.4 on in a package of its own (scripts/kafka/pom.xml).
@@ -80,7 +80,7 @@ fn schedule(id: &str, epoch_ms: i64) -> Message {
     Message { key: Some(Bytes::copy_from_slice(id.as_bytes())), ..request(id, &headers) }
 }
 
-/// What the scheduler writes once it has delivered a schedule.
+/// Returns the message that the scheduler writes once it has delivered a schedule.
 fn delivered(id: &str, epoch_ms: i64) -> Message {
     let message = schedule(id, epoch_ms).with_header("scheduler-key", id).with_header("scheduler-topic", "schedules");
     Message { body: Bytes::new(), has_body: false, ..message }
@@ -103,7 +103,7 @@ async fn from_etf1(broker: &BrokerConfig, own: &Redis, mut guide: Guide) {
     let store = &attached(own).await;
     until_there(store, "waits", true).await;
     guide.follow("kafka-consumer-groups.sh").await;
-    // What it goes on to do while Dwell reads along, and what falls due once it is stopped.
+    // The scheduler goes on while Dwell reads along; `between` falls due once the scheduler is stopped.
     send(broker, "schedules", [delivered("during", now_ms() + hour), schedule("between", past)]).await;
     until_there(store, "during", false).await;
     until_there(store, "between", true).await;
@@ -127,7 +127,7 @@ async fn from_timebridge(broker: &BrokerConfig, own: &Redis, mut guide: Guide) {
         request(body, &[("X-Timebridge-When", &when), ("X-Timebridge-Where", "user-notifications")])
     };
     let target = Reading::open(broker, "user-notifications").await;
-    // What Timebridge took, by its group; and what it did not.
+    // Timebridge took the first two messages, by its group; it did not take the third.
     send(broker, "timebridge", [make("taken", now_ms() + 2_000), make("long-ago", now_ms() - 3_600_000)]).await;
     take(broker, "timebridge", 2).await;
     send(broker, "timebridge", [make("not-taken", now_ms() + 1_000)]).await;

@@ -124,7 +124,7 @@ pub(crate) async fn call(server: &str, line: &str, headers: &str, body: &[u8]) -
         let host = if headers.contains("host:") { String::new() } else { format!("host: {address}\r\n") };
         let head = format!("{line} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n{host}{headers}\r\n", body.len());
         link.write_all(head.as_bytes()).await.unwrap();
-        // Who refuses a body early closes.
+        // A server that refuses a body early closes.
         let _ = link.write_all(body).await;
         let mut answer = Vec::new();
         let _ = link.read_to_end(&mut answer).await;

@@ -49,7 +49,7 @@ pub(super) async fn scheduled_delayed_message(fixture: &Fixture) {
     }
 }
 
-/// The refusals of `TestJetStreamClusterScheduledDelayedMessage`, and what Dwell does not do: the
+/// The refusals of `TestJetStreamClusterScheduledDelayedMessage`, and the features that Dwell lacks: the
 /// server's codes, and ours.
 pub(super) async fn refused_schedules(fixture: &Fixture) {
     if !is_oracle(fixture).await {
@@ -69,7 +69,7 @@ pub(super) async fn refused_schedules(fixture: &Fixture) {
         (&[at, to, ("Nats-Schedule-TTL", "invalid")], true, "bad_header"),
         (&[at, to, ("Nats-Schedule-Time-Zone", "UTC")], true, "bad_header"),
         (&[at, to, ("Nats-Schedule-Rollup", "all")], true, "bad_header"),
-        // What the server does, and Dwell says that it does not.
+        // The server carries these out, and Dwell says that it does not.
         (&[at, to, ("Nats-Schedule-TTL", "1s")], false, "bad_header"),
         (&[at, to, ("Nats-Schedule-Rollup", "sub")], false, "bad_header"),
         (&[at, to, ("Nats-Schedule-Source", "out.foo.source")], false, "bad_header"),

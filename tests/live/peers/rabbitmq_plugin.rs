@@ -1,9 +1,7 @@
-//! What users of RabbitMQ's delayed-message plugin do, with Dwell in its place: the cases of the
-//! plugin's own suite (test/plugin_SUITE.erl), and what else its users rely on.
-//! docs/explanation/peers.md has the table of both.
+//! The uses of RabbitMQ's delayed-message plugin, with Dwell in its place: the cases of the plugin's own
+//! suite (test/plugin_SUITE.erl), and the other features that its users rely on.
 //!
-//! A delayed exchange `x` is a fanout that leads to the queue `delay.x`; what was bound to it is
-//! bound to `x.due`.
+//! A delayed exchange `x` is a fanout that leads to the queue `delay.x`; its former bindings are at `x.due`.
 
 mod cycles;
 mod expiry;

@@ -1,5 +1,5 @@
-//! sky-uk/kafka-message-scheduler: what its schedules promise, asked for by `delay-*` headers. Its
-//! own form, Avro or JSON with Base64 in it, is not read.
+//! sky-uk/kafka-message-scheduler: the promises of its schedules, asked for by `delay-*` headers. Its own
+//! form, Avro or JSON with Base64 in it, is not read.
 
 use bytes::Bytes;
 use dwell_connectors::Message;

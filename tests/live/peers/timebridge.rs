@@ -1,4 +1,4 @@
-//! martavoi/kafka-timebridge: its acceptor, and what its backends must keep.
+//! martavoi/kafka-timebridge: its acceptor, and the duties of its backends.
 
 use bytes::Bytes;
 use dwell_connectors::Message;

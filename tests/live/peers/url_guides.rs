@@ -12,7 +12,7 @@ use crate::support::wait_until;
 
 const FILE: &str = "http";
 
-/// What the pages are followed with.
+/// The servers with which the pages are followed.
 struct Place {
     redis: RedisServer,
     api: Port,
@@ -23,7 +23,7 @@ impl Place {
         Place { redis: RedisServer::start(RedisOptions::default()).await.unwrap(), api: Port::reserve().unwrap() }
     }
 
-    /// A page, with the receiver at this address; `more` stands for what the page writes otherwise.
+    /// Opens a page, with the receiver at this address; `more` stands for the other words of the page.
     fn open(&self, page: &str, receiver: &str, more: &[(&'static str, String)]) -> Guide {
         let own =
             [("redis://127.0.0.1:6379", self.redis.url()), ("127.0.0.1:7464", self.address()), ("127.0.0.1:8080", receiver.to_owned())];

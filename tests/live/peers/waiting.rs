@@ -1,4 +1,4 @@
-//! Consumers that wait at the listeners of `[compat]`: what they cost, and what they get.
+//! Consumers that wait at the listeners of `[compat]`: their cost, and their answers.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -54,7 +54,7 @@ async fn consumers_that_wait_cost_little_memory() {
     let dwell = Listeners::start(SETTINGS).await;
     for (server, asked) in [(&dwell.delay_queue, DELAY_QUEUE), (&dwell.lmstfy, LMSTFY)] {
         let mut links = Vec::new();
-        // What the first calls cost once.
+        // The first calls cost memory once.
         for _ in 0..10 {
             links.push(ask(server, asked).await);
         }
@@ -64,7 +64,7 @@ async fn consumers_that_wait_cost_little_memory() {
             links.push(ask(server, asked).await);
         }
         dwell.until_waiting(QUEUE, links.len()).await;
-        // What the calls used before they waited goes back to the system later.
+        // The memory that the calls used before they waited goes back to the system later.
         wait_until("little memory", async || (dwell.resident() < before + WAITING_POPS as u64 * MAX_BYTES_PER_POP).then_some(())).await;
         drop(links);
         dwell.until_waiting(QUEUE, 0).await;

@@ -17,8 +17,8 @@ use crate::support::{namespace, wait_until};
 
 const DOC: &str = include_str!("../../../docs/how-to/redis.md");
 
-/// The line of the docs as words, behind `ACL SETUSER`, for this namespace, with what the list
-/// below it adds for these uses.
+/// Returns the line of the docs as words, behind `ACL SETUSER`, for this namespace, with the additions of the
+/// list below it for these uses.
 pub(super) fn user(namespace: &str, uses: &[&str]) -> Vec<String> {
     let line = DOC.split_once("ACL SETUSER ").unwrap().1.split_once("```").unwrap().0.replace("\\\n", " ");
     let more = uses.iter().flat_map(|wanted| {
@@ -59,8 +59,8 @@ async fn the_user_of_the_docs_can_do_all_that_dwell_does() {
         assert_eq!((copies, arrived), (0, 300));
         let refused = env.redis.order(&["ACL", "LOG"]).await.unwrap();
         let mut objects = refused.windows(2).filter(|pair| pair[0] == "object").map(|pair| pair[1].as_str());
-        // What the client library says of itself when it connects, and what is asked only to know
-        // better.
+        // Redis refused only the name of the client library, sent when it connects, and questions that are
+        // asked only to know better.
         assert!(objects.all(|object| object == "client|setinfo" || object == "config|get"), "{refused:?}");
         drop((one, replica));
     };
@@ -128,7 +128,7 @@ async fn the_user_of_the_docs_can_do_no_more_than_is_needed() {
     }
 }
 
-/// The text of the store, but for the list of what it asks to be permitted.
+/// Returns the text of the store, but for the list of the rights that it needs.
 fn sources() -> String {
     let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/src/store")];
     let mut all = String::new();

@@ -57,14 +57,14 @@ async fn slots_that_move_and_a_master_that_is_killed_lose_nothing_that_replicas_
     env.redis.nodes[dead].kill().unwrap();
     env.redis.failed_over(slots[0], dead).await.unwrap();
     let over_ms = now_ms();
-    // Its replica has taken over, and is alone: what it is given waits until it has one again.
+    // Its replica has taken over, and is alone: new jobs wait until it has a replica again.
     env.redis.nodes[dead].restart().await.unwrap();
     env.redis.whole().await.unwrap();
     println!("cluster: another master after {} ms, a replica for it after {} ms", over_ms - killed_ms, now_ms() - killed_ms);
     let arrived = env.ledger.lock().distinct();
     env.until_arrived((arrived + share).max(4 * share)).await;
     load.finish().await;
-    // The bystanders wait for ever: only what is asked of the bridge must come to its end.
+    // The bystanders wait for ever: only jobs of the runtime must come to their end.
     changed.extend(lost.iter().copied());
     bystanders.cancel(|bucket| changed.contains(&bucket)).await;
     let left = env.settled().await;

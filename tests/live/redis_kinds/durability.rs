@@ -70,7 +70,7 @@ async fn a_replica_that_hangs_holds_back_what_its_own_master_was_given() {
     let place = format!("127.0.0.1:{} within", cluster.nodes[held].port());
     assert!(error.class == Class::Timeout && error.message.contains(&place) && error.message.contains("replicas 0 of 1"), "{error}");
     store.queue.schedule(&[request(of_master[&free][1], 1002, FAR)]).await.unwrap();
-    // What is told again is as durable as what is new, whichever connection it comes over.
+    // A repeated answer is as durable as a new one, whichever connection it comes over.
     let again = futures_util::future::join_all((0..4).map(|_| store.queue.schedule(&batch[..1]))).await;
     assert!(again.iter().all(Result::is_err), "{again:?}");
     let cancel = action(Action::Cancel, of_master[&held][0], 1003);
@@ -108,7 +108,7 @@ async fn a_batch_follows_slots_that_moved_and_scripts_that_were_forgotten() {
     }
     let counts = store.reader.counts(&[]).await.unwrap();
     assert_eq!(counts.scheduled.iter().sum::<u64>(), 8 * u64::from(BUCKETS), "each once");
-    // What was stored before the slots moved is there, in those too.
+    // Jobs that were stored before the slots moved are still there, also in the moved slots.
     let first: Vec<String> = ids.values().map(|id| format!("{id}-0")).collect();
     assert!(first.iter().any(|id| moved.contains(&store.keys().bucket_of(id))), "none of {first:?} moved");
     for (message, id) in (5000..).zip(&first) {
@@ -161,7 +161,7 @@ async fn a_job_alone_in_its_bucket_is_not_lost_under_a_slot_that_leaves() {
     store.queue.schedule(&[request(id, 1, FAR)]).await.unwrap();
     let source = every_key_is_there(&cluster, &settings, 3).await;
     begin_to_leave(&cluster, &settings, 3).await;
-    // What became empty under the script would be refused to it.
+    // Redis would refuse a key that the script has emptied.
     assert_eq!(store.queue.act(&action(Action::Fire, id, 2), RETRY).await.unwrap().verdict, Verdict::Firing);
     let due = source.order(&["ZCARD", &format!("{}:due:main", tag(&settings, 3))]).await.unwrap();
     assert_eq!(due, ["1"], "the job still waits");

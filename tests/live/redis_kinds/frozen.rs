@@ -21,7 +21,7 @@ async fn a_master_that_hangs_under_load_is_left_for_its_replica_and_loses_nothin
     let frozen = env.redis.master_of(slot).await.unwrap();
     env.redis.nodes[frozen].freeze().unwrap();
     env.redis.failed_over(slot, frozen).await.unwrap();
-    // It comes back as a replica: what the new master is given waits until it has one.
+    // It comes back as a replica: jobs for the new master wait until it has one.
     env.redis.nodes[frozen].thaw().unwrap();
     env.redis.whole().await.unwrap();
     let arrived = env.ledger.lock().distinct();

@@ -16,12 +16,12 @@ use crate::support::{namespace, wait_until};
 /// A broker of the namespace that nobody delivers to.
 const IDLE: &str = "idle";
 
-/// How many jobs a story with a failover has at least.
+/// Returns the fewest jobs of a story with a failover.
 pub(super) fn jobs(default: usize) -> usize {
     std::env::var("DWELL_KIND_JOBS").map_or(default, |count| count.parse().unwrap())
 }
 
-/// How many of them are sent each tenth of a second: the long form must not take all day.
+/// Returns the number of jobs that are sent each tenth of a second: the long form must not take all day.
 pub(super) fn per_tick() -> usize {
     (jobs(0) / 100).max(60)
 }
@@ -47,8 +47,8 @@ pub(super) fn command(file: &tempfile::NamedTempFile, arguments: &[&str]) -> Sai
     said
 }
 
-/// Every command once, beside an instance that runs: what there is to look at, an action, and no
-/// damage. Answers the lines of `check`.
+/// Runs every command once, beside an instance that runs: reports, an action, and no damage. Answers the
+/// lines of `check`.
 pub(super) async fn all_commands(file: &tempfile::NamedTempFile) -> Vec<serde_json::Value> {
     let checks = command(file, &["check", "-o", "json"]).lines();
     assert!(checks.iter().any(|check| check["check"] == "redis.durability"), "{checks:?}");
@@ -66,9 +66,9 @@ pub(super) async fn all_commands(file: &tempfile::NamedTempFile) -> Vec<serde_js
     checks
 }
 
-/// What may be said of a run in which a master was lost: no job lost, early or damaged. Completions
-/// that were not replicated are made again, and where the claim was lost with them, under the
-/// number that the first one had. Prints the copies.
+/// Checks a run in which a master was lost: no job lost, early or damaged. Completions that were not
+/// replicated are made again, and where the claim was lost with them, under the number that the first one
+/// had. Prints the copies.
 #[track_caller]
 pub(super) fn nothing_lost<R>(env: &Environment<R>, story: &str) {
     let ledger = env.ledger.lock();

@@ -1,6 +1,5 @@
-//! What survives at each durability level: a power cut that keeps only the synced part of the
-//! append-only file, and a replica that is promoted while its master still runs. Prints the
-//! figures.
+//! The jobs that survive at each durability level: a power cut that keeps only the synced part of the
+//! append-only file, and a replica that is promoted while its master still runs. Prints the figures.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ const CALLERS: u64 = 4;
 /// Jobs a call.
 const BATCH: u64 = 10;
 
-/// Callers that schedule one batch after another until the store refuses one, and what was
+/// Callers that schedule one batch after another until the store refuses one, and the jobs that were
 /// acknowledged to them.
 struct Callers {
     acked: Arc<Mutex<Vec<String>>>,
@@ -56,7 +55,7 @@ impl Callers {
         wait_until("jobs are acknowledged", async || (self.count() >= count).then_some(())).await;
     }
 
-    /// What was acknowledged, once every caller was refused.
+    /// Returns the acknowledged jobs, once every caller was refused.
     async fn refused(mut self) -> Vec<String> {
         while self.tasks.join_next().await.is_some() {}
         self.taken()
@@ -67,7 +66,7 @@ impl Callers {
     }
 }
 
-/// How many of these jobs the server does not have.
+/// Returns the number of these jobs that the server does not have.
 async fn missing(server: &RedisServer, namespace: &str, acked: &[String]) -> usize {
     let mut raw = crate::support::redis_link(&server.url()).await;
     let mut there: HashSet<String> = HashSet::new();
@@ -84,14 +83,14 @@ fn appended(server: &RedisServer) -> PathBuf {
     files.max_by_key(|path| (path.to_string_lossy().contains(".incr."), path.clone())).unwrap()
 }
 
-/// How much of this file was synced for sure.
+/// Returns the part of this file that was synced for sure, bytes.
 fn synced(notes: &Path, file: &Path) -> u64 {
     let notes = std::fs::read_to_string(notes).unwrap_or_default();
     let of_file = |line: &str| line.split_once(' ').filter(|(_, path)| Path::new(path) == file).and_then(|(size, _)| size.parse().ok());
     notes.lines().filter_map(of_file).max().unwrap_or(0)
 }
 
-/// What was acknowledged, and how many of it are gone after a kill and after a power cut.
+/// Returns the number of acknowledged jobs, and the numbers that are gone after a kill and after a power cut.
 async fn cut(program: Option<PathBuf>, fsync: AppendFsync, durability: Durability) -> (usize, usize, usize) {
     let folder = TempDir::new().unwrap();
     // It notes what was synced.
@@ -141,8 +140,8 @@ async fn a_power_cut_takes_what_was_not_synced_and_nothing_of_what_fsync_acknowl
     assert_eq!((always.1, always.2, waited.1, waited.2), (0, 0, 0, 0));
 }
 
-/// How many were acknowledged, before the replica took over and after, and how many of both it does
-/// not have.
+/// Returns the jobs that were acknowledged before the replica took over and after, and the number of both
+/// that the replica does not have.
 async fn promoted(program: Option<PathBuf>, durability: Durability) -> (usize, usize, usize) {
     let options = RedisOptions { program, appendonly: Some(AppendFsync::EverySec), ..RedisOptions::default() };
     let master = RedisServer::start(options.clone()).await.unwrap();

@@ -1,7 +1,7 @@
-//! The bridge on Redis of every kind, and what each durability level keeps of what it acknowledged.
+//! The runtime on Redis of every kind, and the jobs that each durability level keeps of those that it
+//! acknowledged.
 //!
-//! - [`kind`]: jobs under load on a kind of Redis, what came of them, the commands, and a figure or
-//!   two.
+//! - [`kind`]: jobs under load on a kind of Redis, their fate, the commands, and a figure or two.
 //! - [`cluster`] (its durability [`gate`], masters [`frozen`]), [`sentinel`], [`tls`], [`acl`],
 //!   [`versions`]: a kind each. [`loss`]: power cut, replicas that lag.
 //!

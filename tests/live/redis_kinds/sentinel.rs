@@ -22,7 +22,7 @@ async fn a_failover_loses_nothing_that_a_replica_had() {
     let dead = env.redis.master().await.unwrap();
     let killed_ms = now_ms();
     env.redis.servers[dead].kill().unwrap();
-    // One of them is gone too: those that are left are enough, and are found.
+    // One of them is gone too: the rest is enough, and is found.
     env.redis.sentinels[0].kill().unwrap();
     env.redis.failed_over(dead).await.unwrap();
     let over_ms = now_ms();

@@ -39,7 +39,7 @@ async fn the_bridge_runs_on_valkey() {
     }
 }
 
-/// What `check` and `run` say of the server at this URL: their exit codes must be 78.
+/// Returns the output of `check` and `run` for the server at this URL: their exit codes must be 78.
 fn refused(url: &str) -> [String; 2] {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("dwell.toml");

@@ -78,7 +78,7 @@ impl Environment {
         self.brokers.iter().find(|broker| broker.kind() == kind).unwrap().address()
     }
 
-    /// Makes a destination, as whoever consumes there would.
+    /// Makes a destination, as its consumers would.
     pub(crate) async fn declare(&self, kind: BrokerKind, destination: &str) {
         self.broker(kind).declare(&Destination::new(destination), Role::Letters).await.unwrap();
     }
@@ -88,14 +88,14 @@ impl Environment {
         self.send_to(kind, "delay.in", messages).await;
     }
 
-    /// The same to what another ingest reads.
+    /// Sends requests to the source of another ingest, and returns once they are confirmed.
     pub(crate) async fn send_to(&self, kind: BrokerKind, topic: &str, messages: impl IntoIterator<Item = Message>) {
         let mut producer = Producer::open(self.broker(kind)).await.unwrap();
         producer.send(&Destination::new(topic), messages).await.unwrap();
         producer.flush().await.unwrap();
     }
 
-    /// Runs Dwell with other settings, in place of what ran before.
+    /// Runs Dwell with other settings, in place of the former instances.
     pub(crate) async fn run_instead(&mut self, settings: &str) {
         self.run_many_instead(settings, 1).await;
     }
@@ -113,7 +113,7 @@ impl Environment {
         logs.flat_map(|log| log.lines().filter(is_bad).map(|line| format!("{line}\n")).collect::<Vec<_>>()).collect()
     }
 
-    /// Stops all instances in order: what they have out is confirmed or given back.
+    /// Stops all instances in order: the jobs that they have out are confirmed or given back.
     pub(crate) async fn stop(&mut self) {
         for dwell in &mut self.dwells {
             dwell.stop().await.unwrap();
@@ -157,7 +157,7 @@ pub(crate) fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_dwell"))
 }
 
-/// What arrives somewhere.
+/// The messages that arrive somewhere.
 pub(crate) struct Reading {
     what: String,
     seen: Arc<Mutex<Vec<Seen>>>,
@@ -203,7 +203,7 @@ impl Reading {
         seen.iter().find(|(_, message)| text(message, "delayed-id").as_deref() == Some(id)).map(|(at_us, _)| at_us / 1000)
     }
 
-    /// How many messages of this job came.
+    /// Returns the number of messages of this job.
     pub(crate) fn count(&self, id: &str) -> usize {
         self.seen.lock().iter().filter(|(_, message)| text(message, "delayed-id").as_deref() == Some(id)).count()
     }

@@ -7,7 +7,7 @@ use dwell_testkit::servers::BrokerKind;
 
 use super::environment::{Environment, request};
 
-/// A file, where requests go in and jobs come out, and what a request adds to say so.
+/// A file, the brokers where requests go in and jobs come out, and the headers with which a request says so.
 type File = (&'static str, BrokerKind, BrokerKind, &'static [(&'static str, &'static str)]);
 
 const FILES: [File; 4] = [
@@ -43,7 +43,7 @@ pub(super) async fn each_file_runs_as_it_stands(env: &mut Environment) {
         let headers = [&[("delay-for", "200ms"), ("delay-target", TARGET), ("delay-id", name)], more].concat();
         env.send(from, [request(name, &headers)]).await;
         assert_eq!(env.read(to, TARGET).await.job(name).await.body, name);
-        // What was rejected before was acknowledged: another reader of the group does not reject it
+        // A message that was rejected before was acknowledged: another reader of the group does not reject it
         // again.
         env.send(from, [request(name, &[("delay-for", "no time")])]).await;
         let rejected = env.read(from, "delay.rejected").await.until(1).await;

@@ -17,7 +17,7 @@ const BODY: usize = 200;
 /// machine.
 const SPREAD_MS: std::ops::Range<i64> = 500..4000;
 
-/// What is sent on one route.
+/// The message that is sent on one route.
 struct Job {
     message: Message,
     due_ms: i64,

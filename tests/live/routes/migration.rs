@@ -13,8 +13,8 @@ use super::clients::client;
 use super::environment::program;
 use super::files;
 
-/// What stands before: the plugin's exchange, but of an ordinary type, because no RabbitMQ has the
-/// plugin any more.
+/// The topology before: the plugin's exchange, but of an ordinary type, because no RabbitMQ has the plugin
+/// any more.
 const BEFORE: &str = r#"{
   "exchanges": [{"name": "my-exchange", "vhost": "/", "type": "direct", "durable": true, "auto_delete": false, "internal": false, "arguments": {}}],
   "queues": [{"name": "orders", "vhost": "/", "durable": true, "auto_delete": false, "arguments": {}}],

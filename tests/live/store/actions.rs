@@ -199,7 +199,7 @@ async fn a_fire_is_the_same_schedule_now() {
     let lease = fixture.claim_one().await;
     assert_eq!((lease.state.due_ms, lease.state.generation, lease.state.step, lease.state.attempt), (fired, before, 1, 2));
     assert!(fixture.complete(&lease).await);
-    // What was given back unpublished waits past its due time, and is not due later for it.
+    // A job that was given back unpublished waits past its due time, and is not due later for it.
     fixture.put(request("back", 4, PAST)).await;
     let lease = fixture.claim_one().await;
     let pause = dwell::store::queue::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
@@ -291,7 +291,7 @@ async fn after_a_change_of_master_what_was_due_before_it_may_have_been_published
     assert_eq!(fixture.act(&action(Action::Cancel, "returned", 12)).await, Verdict::CancelledAfterAttempt);
     assert_eq!(fixture.act(&action(Action::Reschedule, "moved", 13)).await, Verdict::Rescheduled);
     assert_eq!(fixture.act(&action(Action::Cancel, "moved", 14)).await, Verdict::CancelledAfterAttempt);
-    // What was not due then, and what is new, was not.
+    // Jobs that were not due then, and new jobs, cannot have been published.
     assert_eq!(fixture.act(&action(Action::Cancel, "ahead", 15)).await, Verdict::Cancelled);
     fixture.put(request("new", 16, FAR)).await;
     assert_eq!(fixture.act(&action(Action::Cancel, "new", 17)).await, Verdict::Cancelled);

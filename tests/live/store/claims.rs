@@ -38,7 +38,7 @@ async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
     assert_eq!(Fixture::new().await.claim().await.next_ms, None);
 }
 
-/// What is due within two minutes.
+/// A claim of jobs that are due within two minutes.
 const SOON_CLAIM: ClaimRequest = ClaimRequest { lease: LEASE, most: 128, most_bytes: 1 << 20, ahead: Duration::from_secs(120) };
 
 #[tokio::test]
@@ -335,7 +335,7 @@ async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_
     // Among them, with a time that was over long ago.
     fixture.put(request("among", 5003, Due::At(1500))).await;
     assert_eq!(until_nothing().await.0, ["among"]);
-    // Who can read them took some, also the last.
+    // An instance that can read these jobs took some, also the last.
     for n in (0..700).chain([LATER_JOBS - 1]) {
         fixture.redis(&["ZREM", &fixture.key("due:main"), &later(n)]).await;
     }

@@ -84,7 +84,7 @@ async fn the_link_is_rebuilt_after_a_restart_and_nothing_is_lost() {
     server.restart().await.unwrap();
     comes_back(&fixture).await;
     assert_eq!(fixture.put(request("b", 3, FAR)).await, Verdict::Added);
-    // It is another process: what was due before may have been claimed in what it lost.
+    // It is another process: jobs that were due before may have been claimed in the part that it lost.
     assert_eq!(fixture.act(&action(Action::Cancel, "due", 4)).await, Verdict::CancelledAfterAttempt);
     assert_eq!(fixture.act(&action(Action::Cancel, "ahead", 5)).await, Verdict::Cancelled);
 }
@@ -147,7 +147,7 @@ async fn a_namespace_that_redis_lost_is_made_again_and_nobody_forgets_its_own_br
     let mut elsewhere = request("a", 1, FAR);
     elsewhere.job.broker = "other".to_owned();
     younger.queue.schedule(&[elsewhere]).await.unwrap();
-    // What it reads of the namespace now does not name its own broker any more.
+    // The namespace that the store reads now does not name its own broker any more.
     assert_eq!(fixture.put(request("a", 2, FAR)).await, Verdict::Replaced);
     assert_eq!(*fixture.store.brokers(), ["main", "other"]);
 
@@ -155,7 +155,7 @@ async fn a_namespace_that_redis_lost_is_made_again_and_nobody_forgets_its_own_br
     fixture.store.rejoin().await.unwrap();
     let attached = Store::attach(&fixture.settings).await.unwrap();
     assert_eq!((attached.keys().buckets(), attached.brokers().to_vec()), (4, vec!["main".to_owned()]));
-    // Who only reads makes none.
+    // An attached store only reads and makes no namespace.
     fixture.redis(&["FLUSHALL"]).await;
     assert_eq!(attached.rejoin().await.unwrap_err().class, Class::Settings);
 }

@@ -1,5 +1,4 @@
-//! The durability wait: what each level asks of each server, what is refused, and a wait that falls
-//! short.
+//! The durability wait: the demand of each level on each server, refusals, and a wait that falls short.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ async fn replica_of(master: &RedisServer, program: Option<PathBuf>) -> RedisServ
     RedisServer::start(RedisOptions { program, replica_of: Some(master.port()), ..RedisOptions::default() }).await.unwrap()
 }
 
-/// How often the server was asked for this command.
+/// Returns the number of calls of this command that the server got.
 async fn calls(server: &RedisServer, command: &str) -> u64 {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis_link(&server.url()).await).await.unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls="))).unwrap_or("0,");
@@ -162,8 +161,8 @@ async fn a_replica_is_waited_for_and_one_that_hangs_is_an_error_that_heals_itsel
 
 #[tokio::test]
 async fn a_verdict_that_is_told_again_is_as_durable_as_one_that_is_new() {
-    // Newer servers wait for what the connection itself has written, and a verdict that is told
-    // again may come over another.
+    // Newer servers wait for the writes of the connection itself, and a verdict that is told again may come
+    // over another.
     let told_again = async |program: Option<PathBuf>| {
         let master = start(program.clone(), None).await;
         let replica = replica_of(&master, program).await;

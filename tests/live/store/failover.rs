@@ -21,7 +21,7 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
     let replicas: i64 = redis::cmd("WAIT").arg(1).arg(20_000).query_async(&mut fixture.raw.clone()).await.unwrap();
     assert_eq!(replicas, 1);
 
-    // The replica takes over while the master still answers: what follows is lost with the master.
+    // The replica takes over while the master still answers: later changes are lost with the master.
     let mut promoted = redis_link(&replica.url()).await;
     redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec_async(&mut promoted).await.unwrap();
     let jobs = fixture.claim().await.jobs;
@@ -33,8 +33,7 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
     let cancel = |name, message| action(Action::Cancel, name, message);
     assert_eq!(store.queue.act(&cancel("cancelled", 10), RETRY).await.unwrap().verdict, Verdict::CancelledAfterAttempt);
     assert_eq!(store.queue.act(&cancel("ahead", 11), RETRY).await.unwrap().verdict, Verdict::Cancelled);
-    // What was due so soon after the change may have been claimed before it: nobody knows of the
-    // claim.
+    // A job that was due so soon after the change may have been claimed before it: nobody knows of the claim.
     let seen: String = redis::cmd("HGET").arg(fixture.key("state")).arg("").query_async(&mut promoted).await.unwrap();
     let changed: i64 = seen.split_once(':').unwrap().1.parse().unwrap();
     let reach = i64::try_from(dwell::store::queue::claim::MAX_CLAIM_AHEAD.as_millis()).unwrap();
@@ -47,7 +46,7 @@ async fn a_failover_that_loses_claims_loses_no_job_and_tells_no_lie() {
     // Its confirm comes before the job is claimed again: it will land twice.
     let early = store.queue.complete(0, &[held(lease("claimed"))], Completion::Fired).await.unwrap();
     assert_eq!(early, [SettleResult::TakenOver]);
-    // What was completed is published once more, under the same id and generation.
+    // A completed job is published once more, under the same id and generation.
     let taken = store.queue.claim(0, MAIN, LEASE, 10, 1 << 20).await.unwrap().jobs;
     assert_eq!(taken.len(), 2);
     let again = taken.iter().find(|lease| lease.id.as_str() == "completed").unwrap();
@@ -104,7 +103,7 @@ async fn a_master_that_became_a_replica_is_left() {
     wait_until("it takes jobs again", async || fixture.store.queue.schedule(&[request("c", 3, PAST)]).await.ok()).await;
 }
 
-/// What the namespace knows of its master: its run id, followed by the replication id of its former
+/// Returns the namespace's record of its master: its run id, followed by the replication id of its former
 /// master; and the time of the last change of master.
 async fn known_master(fixture: &Fixture) -> (String, String) {
     let known: String = redis::cmd("HGET").arg(fixture.key("state")).arg("").query_async(&mut fixture.raw.clone()).await.unwrap();

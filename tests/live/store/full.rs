@@ -95,7 +95,7 @@ async fn a_full_redis_refuses_new_jobs_and_drains() {
     assert_eq!(act(Action::Finish, jobs[0].id.as_str()).await, Verdict::Finished);
     assert_eq!(act(Action::Fail, jobs[1].id.as_str()).await, Verdict::Failed);
     assert_eq!(act(Action::Cancel, jobs[6].id.as_str()).await, Verdict::InFlight);
-    // What would grow is refused: also a message whose verdict must be kept, but no call.
+    // Actions that would grow the store are refused: also a message whose verdict must be kept, but no call.
     let refused = [(Action::Reschedule, 2), (Action::Fire, 3), (Action::Requeue, 4), (Action::Fire, 5)];
     let mut words: Vec<_> = refused.iter().zip(30_000..).map(|((what, at), n)| action(*what, jobs[*at].id.as_str(), n)).collect();
     words.push(action(Action::Cancel, "nobody", 30_100));
@@ -251,7 +251,7 @@ async fn a_state_that_is_cut_off_holds_up_no_other_job() {
     let taken = fixture.claim().await;
     assert_eq!((taken.jobs.len(), taken.jobs[0].id.as_str(), taken.unknown), (1, "whole", 1));
     assert_eq!(fixture.place("cut").await, "due:main");
-    // A new schedule of that id is refused, and what else is in its batch is not.
+    // A new schedule of that id is refused, and the rest of its batch is not.
     let error = fixture.store.queue.schedule(&[request("cut", 3, PAST), request("new", 4, FAR)]).await.unwrap_err();
     assert!(error.is_unreadable(), "{error}");
     assert_eq!((fixture.place("cut").await, fixture.place("new").await), ("due:main".to_owned(), "due:main".to_owned()));

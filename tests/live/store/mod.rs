@@ -1,4 +1,4 @@
-//! The store on real Redis servers: every script, every verdict, and what faults do to them.
+//! The store on real Redis servers: every script, every verdict, and the effect of faults.
 
 pub(crate) mod actions;
 mod batches;

@@ -31,7 +31,7 @@ async fn a_job_that_is_over_is_remembered_for_one_window_at_least_and_two_at_mos
     let fire = |message| action(Action::Fire, "a", message);
     assert_eq!(fixture.act(&fire(2)).await, Verdict::Fired);
 
-    // Nobody swept for a day: what is over just now is known for a window all the same.
+    // Nobody swept for a day: an entry that is over just now is known for a window all the same.
     age(&fixture, "completed", 86_400_000).await;
     assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), Swept { turned: 1, ..NOTHING });
     assert_eq!(fixture.store.admin.sweep(0, rules).await.unwrap(), NOTHING);
@@ -115,7 +115,7 @@ async fn ten_thousand_fetched_jobs_of_a_bucket_are_known_to_be_finished() {
     }
 }
 
-/// How many of these are remembered.
+/// Returns the number of entries that are remembered.
 async fn count(fixture: &Fixture, name: &str) -> i64 {
     match fixture.redis(&["HLEN", &fixture.key(name)]).await {
         redis::Value::Int(count) => count,
@@ -147,7 +147,7 @@ async fn a_bucket_remembers_its_share_of_a_million_jobs_twice_at_most() {
     let entry = "f".repeat(26);
     for known in [Verdict::Fired, Verdict::NotFound] {
         fixture.redis(&["EVAL", FILL, "1", &fixture.key("completed"), &message.to_string(), &entry]).await;
-        // Whatever is remembered now turns them.
+        // The next entry turns the memories.
         finish(message).await;
         let last = finish(message + 1).await;
         let (newer, older) = (count(&fixture, "completed").await, count(&fixture, "completed_old").await);
@@ -167,7 +167,7 @@ async fn a_bucket_remembers_its_share_of_a_million_actions_twice_at_most() {
     assert_eq!(fixture.act(&cancel).await, Verdict::Cancelled);
     for (message, known) in [(10, Verdict::Cancelled), (20, Verdict::NotFound)] {
         fixture.redis(&["EVAL", FILL, "1", &fixture.key("applied"), &message.to_string(), "not_found:"]).await;
-        // Whatever remembers one more turns them.
+        // The next entry turns the memories.
         fixture.put(request(&ids[1], message, FAR)).await;
         assert_eq!(fixture.act(&action(Action::Cancel, &ids[1], message + 1)).await, Verdict::Cancelled);
         fixture.act(&action(Action::Cancel, &ids[2], message + 2)).await;

@@ -83,7 +83,7 @@ async fn a_job_that_comes_back_from_its_attempt_meanwhile_is_moved_too() {
     fixture.put(request("refused", 20, FAR)).await;
     let mut refused = 0;
     let done = fixture.store.admin.transfer(MAIN, OTHER, |id, record| match id.as_str() {
-        // Those that wait were walked by now.
+        // The waiting jobs were walked by now.
         "dead" => {
             let back = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(fixture.retry(&lease, 1_000_000)));
             assert!(back);

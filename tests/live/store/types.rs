@@ -4,7 +4,7 @@ use dwell::store::queue::settle::Completion;
 
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, request};
 
-/// Every key that may be missing in a bucket with jobs: what is there is of its own type.
+/// Every key that may be missing in a bucket with jobs: a key that exists is of its own type.
 const MISSING: [&str; 11] =
     ["claim_deadlines", "claims", "settled", "held", "state", "completed", "completed_old", "applied", "applied_old", "dead", "queues"];
 

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use crate::routes::environment::{Environment, request};
 use crate::support::verdicts::Verdicts;
 
-/// By what way a cancel goes in.
+/// The interface that a cancel goes in by.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Interface {
     /// A message to the ingest on this broker.

@@ -1,6 +1,6 @@
-//! Verdicts: what an answer says is what happens, also when jobs are cancelled while they fall due.
+//! Verdicts: an answer tells the truth, also when jobs are cancelled while they fall due.
 //!
-//! - `interfaces`: who cancels, and by what way.
+//! - `interfaces`: the interfaces that cancel.
 //! - `race`: thousands of jobs on three brokers, cancelled while they fall due.
 
 mod interfaces;

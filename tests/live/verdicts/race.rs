@@ -18,7 +18,7 @@ use crate::support::{DEADLINE, wait_within};
 
 /// Jobs a race; `DWELL_RACE_JOBS` names another number.
 const JOBS: usize = 1200;
-/// How many fall due a second.
+/// The jobs that fall due a second.
 const RATE: usize = 1000;
 /// From the first request until the first job is due, and a tenth of a millisecond a job: longer
 /// than it takes to send them all, while Kafka shares the topic out among two readers.
@@ -28,7 +28,7 @@ const MAX_IN_FLIGHT: usize = 200;
 /// The most answers that may be lost with an instance, where a queue took none in time.
 const LOST_ANSWERS: usize = 10;
 const BODY: &str = "body";
-/// The last message at each target: what came before it has been read.
+/// The last message at each target: earlier messages have been read.
 const END: &str = "the end";
 
 /// One race.
@@ -118,8 +118,8 @@ impl Race {
         }
         let half_ms = due_ms(jobs / 2);
         let mut killed = env.dwells.pop().unwrap();
-        // Where a queue took no verdict in time, requests do not wait for theirs: what was on its
-        // way there is lost with its instance.
+        // Where a queue took no verdict in time, requests do not wait for theirs: verdicts on their way there
+        // are lost with their instance.
         let mut takes_answers_along = false;
         let crash = async {
             if self.kill {

@@ -91,7 +91,7 @@ async fn a_request_with_a_deciding_header_twice_is_refused() {
     }
 }
 
-/// How many bytes still come until the connection ends.
+/// Returns the number of bytes that still come until the connection ends.
 async fn rest_of(link: &mut TcpStream) -> usize {
     let (mut bytes, mut count) = (vec![0; 1 << 16], 0);
     while let Ok(read @ 1..) = link.read(&mut bytes).await {

@@ -1,4 +1,4 @@
-//! What becomes of a connection while others wait for buffers, over real connections.
+//! The fate of a connection while others wait for buffers, over real connections.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -27,7 +27,7 @@ struct Server {
     address: SocketAddr,
     shutdown: CancellationToken,
     gate: Arc<Semaphore>,
-    /// How many calls wait.
+    /// The number of calls that wait.
     waiting: watch::Sender<usize>,
     task: JoinHandle<std::io::Result<()>>,
 }

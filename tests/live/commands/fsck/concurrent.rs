@@ -110,7 +110,7 @@ async fn put_aside(d: &Damaged, name: &str, set: &str) -> String {
 async fn a_repair_that_was_cut_off_is_finished_by_the_next_and_never_twice() {
     let d = Damaged::new().await;
     put_aside(&d, "stray", "due:main").await;
-    // Of this one the job was taken in, and is over by now: only what it was taken from is left.
+    // Of this one the job was taken in, and is over by now: only its source is left.
     let field = put_aside(&d, "over", "due:main").await;
     d.redis("HSET", &d.key("over", "quarantine"), (format!("taken_in {field}"), "1 taken_in - - 0 0\n")).await;
     let expected: BTreeSet<(String, String)> = ["stray", "over"].map(|name| (name.to_owned(), P::WrongBucket.as_str().to_owned())).into();

@@ -111,7 +111,7 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     let said = d.fsck(&["--repair"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);
     assert!(said.lines().iter().all(|finding| finding["repaired"] == true), "{}", said.out);
-    // What a repaired lease named is in its place again before it is looked at.
+    // The job of a repaired lease is in its place again before the job is looked at.
     let mended = |(id, _): &&(String, String)| !["no-index-out", "no-deadline"].contains(&id.as_str());
     let expected: BTreeSet<(String, String)> = expected.iter().filter(mended).cloned().collect();
     assert!(findings(&said).is_superset(&expected), "{}", said.out);
@@ -154,12 +154,12 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     }
     d.is_in("not-over", &["due:main", "jobs"]).await;
     assert_eq!(d.listed.run(&["requeue", "no-index", "-o", "json"]).object()["verdict"], "requeued");
-    // What may have been published is not `cancelled`.
+    // A job that may have been published is not `cancelled`.
     for id in ["no-index-moved", "no-fence", "expired", "fenced"] {
         assert_eq!(d.listed.run(&["cancel", id, "-o", "json"]).object()["verdict"], "cancelled_after_attempt", "{id}");
     }
 
-    // What could not be read is kept to the byte.
+    // Records that could not be read are kept to the byte.
     let dump = d.dump().await;
     let aside: BTreeMap<&[u8], &Vec<u8>> = dump
         .iter()

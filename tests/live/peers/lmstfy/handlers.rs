@@ -27,11 +27,11 @@ pub(super) async fn delete(peer: &Peer) {
     let id = peer.publish(&format!("{queue}?ttl=60&delay=1"), "x").await;
     assert_eq!(peer.call("DELETE", &format!("{queue}/job/{id}"), "", b"").await.status, 204);
     assert_eq!(peer.get(&format!("{queue}?ttr=10&timeout=2")).await.status, 404);
-    // What is no id is no error.
+    // Text that is no id is no error.
     assert_eq!(peer.call("DELETE", &format!("{queue}/job/no%0Aid"), "", b"").await.status, 204);
 }
 
-/// Ready jobs go; those that wait and those that are reserved stay.
+/// Ready jobs go; waiting and reserved ones stay.
 pub(super) async fn destroy_queue(peer: &Peer) {
     let queue = peer.queue("q13");
     peer.publish(&format!("{queue}?ttl=60"), "reserved").await;

@@ -1,10 +1,9 @@
-//! What clients of lmstfy do, with Dwell in its place: the cases of its client's suite
-//! (client/client_test.go) and of its handlers (server/handlers/queue_test.go), each under its name
-//! there.
+//! The calls of clients of lmstfy, with Dwell in its place: the cases of its client's suite
+//! (client/client_test.go) and of its handlers (server/handlers/queue_test.go), each under its name there.
 //!
 //! - `peer`: a server that speaks its protocol.
-//! - `client`, `dead_letters`, `handlers`: the cases; `words`: what is refused, in which words;
-//!   `own`: what Dwell adds.
+//! - `client`, `dead_letters`, `handlers`: the cases; `words`: the refusals and their words; `own`: the
+//!   additions of Dwell.
 //!
 //! Where `DWELL_LMSTFY` is the URL of an lmstfy (`http://TOKEN@127.0.0.1:7777`, the token of the
 //! namespace `client-ns`), the cases run on that too. Where `DWELL_LMSTFY_TESTS` is a program of

@@ -1,5 +1,5 @@
-//! What lmstfy does not have: queues that are not declared, rights of tokens, and jobs that a client
-//! does not lose when its connection breaks.
+//! The features that lmstfy does not have: queues that are not declared, rights of tokens, and jobs that a
+//! client does not lose when its connection breaks.
 
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -161,7 +161,7 @@ pub(super) async fn clients_that_go_away(peer: &Peer) {
     assert_eq!((&job["job_id"], &job["remain_tries"]), (&json!(id), &json!(0)));
 }
 
-/// Hand-outs and what ended leases are counted as those over HTTP are.
+/// Hand-outs and ended leases are counted as those over HTTP are.
 pub(super) async fn what_is_counted(dwell: &Listeners, peer: &Peer) {
     let read = async || {
         let series = |name: &str, more: &str| format!("dwell_{name}_total{{queue=\"client-ns.*\"{more}}}");
@@ -193,7 +193,7 @@ pub(super) async fn consumers_of_an_instance_that_stops(dwell: Listeners, peer: 
     assert_eq!((reply.status, reply.json()), (404, json!({"msg": "no job available"})));
 }
 
-/// Whoever has no token may ask for sizes, and costs Redis next to nothing.
+/// A caller without a token may ask for sizes, and costs Redis next to nothing.
 pub(super) async fn sizes_without_a_token(dwell: &Listeners, peer: &Peer) {
     let queue = peer.queue("sizes");
     let size = async |headers: &str| {

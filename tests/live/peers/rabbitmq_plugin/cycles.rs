@@ -35,7 +35,7 @@ pub(super) async fn an_exchange_that_leads_back_at_once_is_found_at_once(fixture
     fixture.send("self", "k", [delayed(Value::I32(7))]).await;
     let message = fixture.a_rejected_loop("7").await;
     assert_eq!(text(&message, "delayed-round"), None);
-    // What was sent, and what Dwell made of it.
+    // The message that was sent, and the one that Dwell made of it.
     let seen = fixture.read("q.self", 2).await;
     assert_eq!(seen.iter().filter(|message| text(message, "delayed-attempt").is_some()).count(), 1, "{seen:?}");
 }

@@ -20,8 +20,8 @@ pub(super) async fn the_time_to_live_begins_after_the_delay(fixture: &mut Fixtur
     assert!(seen.headers.iter().all(|header| !header.name.starts_with("x-")), "{:?}", seen.headers);
 }
 
-/// What was stored, given back and then expired bears no mark of its first delivery: to Dwell it is
-/// as the same message once more.
+/// A message that was stored, given back and then expired bears no mark of its first delivery: Dwell sees the
+/// same message once more.
 pub(super) async fn a_copy_that_expired_is_known(fixture: &mut Fixture) {
     let request = with(delayed(Value::I32(1)).with_header("delay-id", "copy"), |properties| {
         (properties.message_id, properties.expiration) = (Some("copy".to_owned()), Some("2000".to_owned()));

@@ -89,7 +89,7 @@ impl Fixture {
         self.reader(queue).await.take(count).await
     }
 
-    /// Reads this queue from now on: what expires soon is read before it does.
+    /// Reads this queue from now on: a message that expires soon is read before it does.
     pub(super) async fn reader(&self, queue: &str) -> Reader {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let into = seen.clone();
@@ -122,7 +122,7 @@ impl Fixture {
         connection.close(200, "".into()).await.unwrap();
     }
 
-    /// What `dwell stats` counts as waiting.
+    /// Returns the number of waiting jobs in `dwell stats`.
     pub(super) async fn scheduled(&self) -> u64 {
         let file = self.dwell.dir().join("dwell.toml");
         let output = tokio::process::Command::new(program()).args(["stats", "-o", "json", "-c"]).arg(file).output().await.unwrap();

@@ -1,4 +1,4 @@
-//! Which queue gets a delayed message, in which order, and with which copies.
+//! The queues that get a delayed message, the order, and the copies.
 
 use dwell_connectors::Value;
 
@@ -23,7 +23,7 @@ pub(super) async fn routes_as_the_type_says(fixture: &Fixture) {
     }
 }
 
-/// `e2e_nodelay`, `e2e_delay`: what comes from one delayed exchange passes through another at once.
+/// `e2e_nodelay`, `e2e_delay`: a message from one delayed exchange passes through another at once.
 pub(super) async fn one_exchange_leads_to_another(fixture: &Fixture) {
     fixture.send("first", "", [0].map(|ms| delayed(Value::I32(ms)))).await;
     assert_eq!(bodies(&fixture.read("q.second", 1).await), ["0"]);

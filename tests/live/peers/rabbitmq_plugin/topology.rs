@@ -17,7 +17,7 @@ const EXCHANGES: [(&str, &str, &str, &[&str]); 9] = [
     ("round", "direct", "q.round", &["k"]),
 ];
 
-/// What was there before Dwell, in RabbitMQ's own form.
+/// The topology before Dwell, in RabbitMQ's own form.
 pub(super) fn definitions() -> String {
     let exchange = |name: &str, kind: &str| json!({"name": name, "vhost": "/", "type": kind, "durable": true, "auto_delete": false, "internal": false, "arguments": {}});
     let queue = |name: &str, arguments| json!({"name": name, "vhost": "/", "durable": true, "auto_delete": false, "arguments": arguments});
@@ -34,7 +34,7 @@ pub(super) fn definitions() -> String {
         queues.extend([queue(&beside, limit), queue(&delay, arguments)]);
         bindings.push(bind(name, "queue", &delay, ""));
         if !own.is_empty() {
-            // What nobody reads at once comes back to the delayed exchange.
+            // A message that nobody reads at once comes back to the delayed exchange.
             let letters = json!({"x-dead-letter-exchange": name, "x-message-ttl": 1});
             queues.push(queue(own, if name == "round" { letters } else { json!({}) }));
         }

@@ -43,7 +43,7 @@ pub(crate) struct Job {
     pub(crate) message: u64,
     pub(crate) body: u8,
     pub(crate) replaced: bool,
-    /// One more with each schedule and requeue: what `cancelled` is said of.
+    /// One more with each schedule and requeue: a `cancelled` concerns one life.
     pub(crate) life: u64,
     pub(crate) place: Place,
     pub(crate) attempt: u32,
@@ -264,7 +264,7 @@ impl Reference {
         }
     }
 
-    /// What an answer told of Redis's clock.
+    /// Records what an answer told of Redis's clock.
     pub(crate) fn learn(&mut self, id: u8, message: u64, due: Option<i64>) {
         if let Some(told) = self.acts.get_mut(&message)
             && told.1 == Some(CLOCK)

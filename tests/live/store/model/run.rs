@@ -55,7 +55,7 @@ pub(super) struct Run {
     pub(super) claims: Vec<(Fence, Fence)>,
     /// Every settle.
     pub(super) settles: Vec<(u8, Fence, How, bool)>,
-    /// What the consumers saw: life to attempts.
+    /// The publications that the consumers saw: life to attempts.
     pub(super) published: BTreeMap<u64, Vec<u32>>,
     /// Lives of which `cancelled` was said.
     pub(super) cancelled: BTreeSet<u64>,
@@ -134,7 +134,7 @@ impl Run {
                 }
             }
         }
-        // The gate: what was answered is on the replica.
+        // The gate: answered writes are on the replica.
         self.replica = (self.system.snapshot(), self.reference.clone());
     }
 

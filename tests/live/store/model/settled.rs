@@ -32,7 +32,7 @@ impl Run {
         attempts.push(held.attempt);
     }
 
-    /// Ends a lease as its owner may: by what it published.
+    /// Ends a lease in a way that its owner may, by the outcome of the publication.
     pub(super) fn settle(&mut self, by: usize, which: Index, how: How) {
         if self.instances[by].held.is_empty() {
             return;
@@ -40,7 +40,7 @@ impl Run {
         let at = which.index(self.instances[by].held.len());
         let held = self.instances[by].held[at].clone();
         let how = match how {
-            // Who took a job over does not know of a publish; what was not published is not
+            // An instance that took a job over does not know of a publish; an unpublished job is not
             // confirmed.
             How::Complete | How::Hold { .. } | How::Drop if held.rescued => How::Release { ripe: true },
             How::Complete | How::Hold { .. } if !held.published => How::Release { ripe: true },
@@ -88,7 +88,7 @@ impl Run {
             }
             let record = decode(holds("jobs", id).unwrap().clone().into()).unwrap();
             assert_eq!((record.fingerprint, record.job.body.as_ref()), (job.message.to_be_bytes(), &[job.body][..]));
-            // Whoever ends a lease counts the attempt.
+            // The end of a lease counts the attempt.
             let is_out = expected == "lease" && !job.held && !job.dying;
             let attempt = job.attempt - u32::from(is_out);
             let Some(state) = holds("state", id) else {

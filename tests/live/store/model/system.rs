@@ -237,7 +237,7 @@ impl System {
         self.keys.fixed(0).iter().cloned().chain([self.keys.due(0, MAIN)]).collect()
     }
 
-    /// What a replica has, that has everything up to now.
+    /// Dumps every key: the state of a replica that has everything up to now.
     pub(crate) fn snapshot(&mut self) -> Vec<Option<Vec<u8>>> {
         let mut pipeline = redis::pipe();
         for key in self.all_keys() {
