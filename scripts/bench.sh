@@ -4,9 +4,9 @@
 # usage: bench.sh [BROKER…]       nats, kafka and amqp where none is named
 # QUICK=1: a short form, one run of little, written to target/bench alone. RUNS: how often each is
 # measured (5). BIG: the most jobs that wait (1000000).
-# What was measured stays in target/bench: lines has a line of JSON a measurement, queue.json,
-# http-drain.json and http-hosts.json the others. Those that are there already are not measured again;
-# remove it to begin anew.
+# The measurements stay in target/bench: lines has a line of JSON each, queue.json, http-drain.json and
+# http-hosts.json the others. A measurement that is there already is not repeated; remove the folder to begin
+# anew.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -41,13 +41,13 @@ for broker in "${brokers[@]}"; do
   # More than a client reads ahead: of what is in its memory when time begins, a source is no measure.
   measure schedule --broker "$broker" --jobs $((4 * jobs)) --pending $jobs --runs "$runs"
   measure memory --broker "$broker" --pending $jobs --load-jobs $load --runs "$runs"
-  # What waits, waits in Redis, whatever the broker: many that wait are measured on one.
+  # Waiting jobs are in Redis, whatever the broker: many waiting jobs are measured on one broker.
   pending=$small
   if [ "$broker" = "${brokers[0]}" ]; then pending=$small,$big; fi
   measure lateness --broker "$broker" --rate $rates --pending $pending --secs $secs --runs "$runs"
 done
 measure scale --broker "${brokers[0]}" --jobs $jobs --instances 1,2,4 --buckets 16,1,64 --runs "$runs"
-# What a job takes of Redis, by the size of its body.
+# The cost of a job in Redis, by the size of its body.
 for body in 200 1000 10000; do
   measure memory --pending $small --load-jobs 0 --body $body --runs 1
   measure drain --alone --jobs $small --body $body --runs 1

@@ -1,4 +1,4 @@
-# What the scripts share. Sourced, by bash.
+# The functions that the scripts share. Sourced, by bash.
 
 say() { printf '%s\n' "$*" >&2; }
 fail() {

@@ -10,9 +10,8 @@ minimum=3.10
 bin=$PWD/.servers/bin
 mkdir -p "$bin"
 
-# settle FOLDER: takes RabbitMQ's programs from there, if they run and are new enough. No links: the
-# programs look for their parts beside themselves. And `exec`: who starts one ends it by its process
-# id.
+# settle FOLDER: takes RabbitMQ's programs from there, if they run and are new enough. No links: the programs
+# look for their parts beside themselves. And `exec`: the starter of a program ends it by its process id.
 settle() {
     local version program
     [ -x "$1/rabbitmq-server" ] && [ -x "$1/rabbitmqctl" ] || return 1

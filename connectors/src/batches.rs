@@ -1,5 +1,5 @@
-//! The messages that a source has read: messages that wait for `recv`, and batches that wait to be
-//! settled. `T` is what settles a message.
+//! The messages that a source has read: messages that wait for `recv`, and batches that wait to be settled.
+//! `T` holds the data to settle a message.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -52,7 +52,7 @@ impl<T> Batches<T> {
         Ok(Some(Batch { id, messages }))
     }
 
-    /// What settles the messages of this batch, in order; empty if the batch is already settled.
+    /// Returns the `T` of each message of this batch, in order; nothing if the batch is already settled.
     pub(crate) fn settle(&mut self, batch: BatchId) -> Vec<T> {
         self.taken.remove(&batch).unwrap_or_default()
     }
@@ -62,7 +62,7 @@ impl<T> Batches<T> {
         self.buffer.extend(deliveries);
     }
 
-    /// What settles each unsettled message, taken or buffered.
+    /// Returns the `T` of each unsettled message, taken or buffered.
     #[cfg(feature = "nats")]
     pub(crate) fn unsettled(&self) -> impl Iterator<Item = &T> {
         self.taken.values().flatten().chain(self.buffer.iter().map(|(_, settle)| settle))

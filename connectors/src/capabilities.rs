@@ -1,5 +1,5 @@
-//! How one kind of broker differs from the others, as data: the rest of Dwell asks this, and never
-//! for a broker's name.
+//! The differences between kinds of brokers, as data: the rest of Dwell asks this, and never for a broker's
+//! name.
 
 /// The differences between kinds of brokers. [`Capabilities::new`] is a broker with a log, text
 /// headers and plain addresses.
@@ -11,9 +11,9 @@ pub struct Capabilities {
     pub protocol: &'static str,
     /// The noun for an address: `subject`, `topic`, `routing key`.
     pub address: &'static str,
-    /// The noun for what [`crate::Connector::endpoint`] returns.
+    /// The noun for the result of [`crate::Connector::endpoint`].
     pub endpoint: &'static str,
-    /// What to check where an endpoint confirms nothing, for logs.
+    /// The hint in logs for an endpoint that confirms nothing.
     pub silent_hint: &'static str,
     /// Messages can be read: an ingest can name this kind. Otherwise it only takes messages.
     pub sources: bool,

@@ -23,8 +23,8 @@ pub enum ConsumerState {
     Exists,
     /// The consumer exists; [`Connector::source`] would update its settings.
     Changed,
-    /// [`Connector::source`] would create the consumer; what it would read first, where the broker
-    /// tells.
+    /// [`Connector::source`] would create the consumer; the messages that it would read first, where the
+    /// broker tells.
     Made(Option<FirstRead>),
 }
 
@@ -44,7 +44,7 @@ pub struct Caution {
     pub kind: CautionKind,
     /// The finding, for people.
     pub message: String,
-    /// What an operator can do.
+    /// The hint for an operator.
     pub hint: String,
 }
 
@@ -57,7 +57,7 @@ pub enum CautionKind {
     Drops,
     /// A message that expires before it is read is dropped, or moved to a queue that nothing reads.
     Expires,
-    /// The settings of what is read drop messages that were confirmed to their producers.
+    /// The settings of the topic or queue drop messages that were confirmed to their producers.
     Loses,
     /// The broker may hold a message back before it can be read.
     HoldsBack,
@@ -76,7 +76,7 @@ pub enum Declared {
 /// [`crate::BrokerConfig`] is the list of brokers.
 #[async_trait]
 pub trait Connector: std::fmt::Debug + Send + Sync {
-    /// How this kind of broker differs from others.
+    /// The differences between this kind of broker and others.
     fn capabilities(&self) -> &'static Capabilities;
 
     /// The kind of broker, as in `type`.
@@ -109,8 +109,8 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
         self.forbidden(&Destination::new(pattern)).is_some()
     }
 
-    /// What a destination has among its keys if this pattern matches it; `None`: the pattern may match any.
-    /// With many patterns this finds the few to compare.
+    /// The key of this pattern: each destination that the pattern matches has it among its keys. `None`: the
+    /// pattern may match any. With many patterns the keys find the few to compare.
     fn pattern_key(&self, _pattern: &str) -> Option<String> {
         None
     }
@@ -140,23 +140,22 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether a reader of this topic receives what is published to the destination, as far as the
-    /// names tell.
+    /// Whether a reader of this topic receives publications to the destination, as far as the names tell.
     fn reads(&self, topic: &str, to: &Destination) -> bool {
         to.exchange.is_empty() && topic == to.address
     }
 
-    /// What has a share of the window and a pause of its own: the destination, or the host of a URL.
+    /// The endpoint with a share of the window and a pause of its own: the destination, or a URL's host.
     fn endpoint<'a>(&self, to: &'a Destination) -> Cow<'a, Destination> {
         Cow::Borrowed(to)
     }
 
-    /// The destination for logs and errors, without what may be secret.
+    /// The destination for logs and errors, without parts that may be secret.
     fn shown(&self, to: &Destination) -> String {
         to.to_string()
     }
 
-    /// Why an attempt failed, for logs: without what the destination wrote, which may hold anything.
+    /// The reason of a failed attempt, for logs: without text of the destination, which may hold anything.
     fn without_answer<'a>(&self, why: &'a str) -> &'a str {
         why
     }
@@ -197,12 +196,12 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
     /// [`Connector::source`]: `Missing` for the topic.
     async fn inspect(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError>;
 
-    /// Risks of what a source would read, where the broker shows them. Changes nothing.
+    /// Risks of the topics and queues that a source would read, where the broker shows them. Changes nothing.
     async fn cautions(&self, _options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
         Ok(Vec::new())
     }
 
-    /// Whether what each of these patterns of `allow` names can be reached: a sentence, or the error;
+    /// Whether the target of each of these patterns of `allow` can be reached: a sentence, or the error;
     /// `None` where [`Sink::exists`] tells.
     async fn reach(&self, _patterns: &[&str]) -> Option<Vec<Result<String, ConnectorError>>> {
         None
@@ -214,7 +213,7 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
     /// Creates a missing destination; leaves an existing one unchanged.
     async fn declare(&self, to: &Destination, role: Role) -> Result<Declared, ConnectorError>;
 
-    /// Creates what a source of these options reads, where missing; leaves what exists unchanged.
+    /// Creates the topics and queues that these options read, where missing; leaves existing ones unchanged.
     async fn declare_source(&self, options: &SourceOptions) -> Result<Declared, ConnectorError> {
         self.declare(&Destination::new(&options.topic), Role::Ingest).await
     }

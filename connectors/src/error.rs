@@ -1,22 +1,22 @@
-//! Errors of connectors, and what the caller does next.
+//! Errors of connectors, and the next step of the caller.
 
 /// An error of a connector. The kind decides what the caller does; the text says what failed,
 /// where, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ConnectorError {
-    /// What the caller does next.
+    /// The next step of the caller.
     pub kind: ErrorKind,
-    /// What failed and where, for people; never a password, never a body.
+    /// The failure and its place, for people; never a password, never a body.
     pub message: String,
-    /// What a person can do; empty if only waiting helps.
+    /// The hint for a person; empty if only waiting helps.
     pub hint: String,
     /// The client library's error.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What the caller does after an error.
+/// The next step of the caller after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The connection is lost or was never open: drop the value, and open another after a pause,
@@ -38,7 +38,7 @@ impl ConnectorError {
         ConnectorError { kind, message: message.into(), hint: String::new(), source: None }
     }
 
-    /// Adds what a person can do.
+    /// Adds the hint for a person.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ConnectorError;
 use crate::settings::read_secret;
 
-/// How often the file is looked at.
+/// The interval between two looks at the file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Hands each new content of the file to `take`, as long as the owner lives. `seen` is the content that

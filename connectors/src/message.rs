@@ -33,7 +33,7 @@ pub struct Message {
     pub redelivered: bool,
     /// The message expired in its queue, and the broker's redelivery flag was lost with that.
     pub mark_lost: bool,
-    /// What of the message is not UTF-8 though its protocol has only text there, in words; left out.
+    /// The parts, in words, that are not UTF-8 though the protocol has only text there; left out.
     pub unreadable: Vec<String>,
 }
 

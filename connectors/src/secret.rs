@@ -67,7 +67,7 @@ fn shown_urls(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
     Ok(urls.into_iter().zip(parts).map(|(url, part)| (url, if is_list { part } else { whole.clone() })).collect())
 }
 
-/// What to write instead of what cannot be read as a URL.
+/// The hint for a text that cannot be read as a URL.
 pub(crate) const ESCAPE_HINT: &str = "in a user or a password write , @ / : ? # % as %2C %40 %2F %3A %3F %23 %25; what may be of a password is not \
                                   shown here";
 

@@ -36,7 +36,7 @@ pub(crate) fn file_problems(files: &[(&str, &Option<PathBuf>)], problems: &mut V
     }
 }
 
-/// Whether a file holds nothing. What is no file, such as a pipe, can be read once only: it is opened alone.
+/// Whether a file holds nothing. A pipe or the like can be read once only: it is opened, not read.
 #[cfg(any(feature = "amqp", feature = "http", feature = "nats"))]
 fn is_empty(path: &Path) -> io::Result<bool> {
     let mut file = std::fs::File::open(path)?;

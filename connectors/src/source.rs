@@ -29,7 +29,7 @@ pub enum Acks {
     None,
 }
 
-/// Where a new group or durable consumer starts. An existing one continues at its position.
+/// The start of a new group or durable consumer. An existing one continues at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Start {
     /// At the oldest message.
@@ -41,7 +41,7 @@ pub enum Start {
     At(i64),
 }
 
-/// What a source reads, and its bounds.
+/// The options of a source: its topic, and its bounds.
 #[derive(Debug, Clone)]
 pub struct SourceOptions {
     /// Topic, queue or subject.
@@ -62,7 +62,7 @@ pub struct SourceOptions {
     pub max_unsettled_bytes: usize,
     /// Whether messages are acknowledged.
     pub acks: Acks,
-    /// Where a new group starts. A queue has no log: a source reads everything in it.
+    /// The start of a new group. A queue has no log: a source reads everything in it.
     pub start: Start,
     /// Destinations that the reader publishes to and must never read. If the broker shows that the
     /// source would read one of them, the source does not open.

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a test waits to establish that nothing arrives.
+/// The time that a test waits to establish that nothing arrives.
 const SILENCE: Duration = Duration::from_millis(100);
 
 /// An echo server, and what it received.

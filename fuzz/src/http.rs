@@ -1,4 +1,4 @@
-//! What comes over HTTP: the body of `POST /v1/jobs`, and the query of a list with its cursor.
+//! The input over HTTP: the body of `POST /v1/jobs`, and the query of a list with its cursor.
 
 use crate::promises;
 use crate::rules::{NOW, rules};

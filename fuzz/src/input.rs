@@ -6,7 +6,7 @@ use dwell_connectors::Value;
 /// The deepest value that is made.
 const DEPTH: usize = 6;
 
-/// What is left of an input. Where it ends, everything is zero and empty.
+/// The rest of an input. Past its end, everything is zero and empty.
 pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Input<'a> {

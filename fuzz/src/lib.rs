@@ -1,4 +1,4 @@
-//! What must hold of Dwell's parsers, whatever they are fed: each target takes any bytes, and panics where a promise broke.
+//! Promises of Dwell's parsers for any input: each target takes any bytes, and panics where a promise broke.
 //!
 //! `tests/corpus.rs` feeds each target its archive in `corpus/`, its folder in `regressions/`, and random bytes; `make fuzz` looks for more, led by coverage (see `driver/`).
 //!

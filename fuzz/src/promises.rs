@@ -1,4 +1,4 @@
-//! What is promised of every request that is accepted, by whichever door it came.
+//! The promises of every accepted request, by whichever door it came.
 
 use bytes::Bytes;
 use dwell::job::{Due, Job, is_queue_name};
@@ -25,7 +25,7 @@ fn reachable(to: &Destination, broker: &str, rules: &RequestRules) {
     assert!(!known.ingest_topics.iter().any(read), "{to:?} is an ingest's own");
 }
 
-/// What speaks to Dwell, besides what begins with `delay-`, `delayed-` or `nats-schedule-`.
+/// The headers that speak to Dwell, besides the prefixes `delay-`, `delayed-` and `nats-schedule-`.
 const OURS: [&str; 10] = [
     "x-delay",
     "scheduler-epoch",

@@ -1,4 +1,4 @@
-//! What Redis holds of a job: any bytes are read or refused, and what was read can be delivered.
+//! The record of a job in Redis: any bytes are read or refused, and a job that was read can be delivered.
 
 use bytes::Bytes;
 use dwell::job::{Conflict, Due, JobId};

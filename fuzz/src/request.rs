@@ -1,4 +1,4 @@
-//! A message on an ingest: what is accepted keeps its promises, and what is refused can be published to `rejected`.
+//! A message on an ingest: an accepted one keeps its promises, and `rejected` can take a refused one.
 
 use bytes::Bytes;
 use dwell::outgoing::Rejected;
@@ -75,7 +75,7 @@ fn message(input: &mut Input<'_>, kind: &str, flags: u8) -> Message {
         let value = input.value();
         headers.push(name, value);
     }
-    // What the broker itself could have delivered.
+    // Headers that the broker itself could have delivered.
     let headers: Headers = headers.into_iter().filter_map(|header| carried(header, kind)).collect();
     let key = (flags & 4 != 0).then(|| Bytes::copy_from_slice(input.bytes()));
     let exchange = if kind == "amqp" { input.text() } else { String::new() };
@@ -117,7 +117,7 @@ fn carried(header: Header, kind: &str) -> Option<Header> {
     keep.then_some(header)
 }
 
-/// Whatever the broker makes of it: step by step less is sent, and the last step is one that every broker takes.
+/// Each step sends less, whatever the broker makes of it, and every broker takes the last step.
 fn rejected(message: Message, rejection: &Rejection, kind: &str) {
     let has_copies = |message: &Message| message.headers.iter().any(|header| header.name == "CC" || header.name == "BCC");
     let mut rejected = Rejected::new(message, rejection, broker(kind).capabilities());

@@ -7,7 +7,7 @@ use dwell_connectors::{BrokerConfig, amqp, is_address, kafka, nats, redacted, sp
 
 use crate::input::Input;
 
-/// What passwords are made of. Dwell's own words have no three of the marks in four characters.
+/// The pieces of passwords. Dwell's own words have no three of the marks in four characters.
 const PIECES: [&str; 32] = [
     "Q", "X", "Z", "7", "8", "QX", "XZ", "ZQ", "77", "88", "QXZ7", "8ZXQ", ",", ":", "@", "/", "?", "#", "%", "%2C", "%40", " ", "\"", "'",
     "`", "\\", "\n", "[", "]", "://", "nats://", "ü",
@@ -46,7 +46,7 @@ pub(crate) fn target(bytes: &[u8]) {
     let pieces = input.rest().iter().take(24).map(|byte| PIECES[usize::from(*byte) % PIECES.len()]);
     let password: String = pieces.collect();
     let scheme = SCHEMES[usize::from(scheme) % SCHEMES.len()];
-    // How many URLs are meant.
+    // The text, and the number of URLs that it means.
     let (text, urls) = match spelling % 9 {
         0 => (format!("{scheme}bob:{password}@host"), 1),
         1 => (format!("{scheme}bob:{password}@host:1/v?heartbeat=5"), 1),
@@ -68,7 +68,7 @@ pub(crate) fn target(bytes: &[u8]) {
     }
 }
 
-/// What stands where a URL has its host and port.
+/// The text in the place of the host and port of a URL.
 fn place(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use dwell::units::{parse_duration_ms, parse_durations_ms, parse_size, parse_time_ms, show_duration_ms, show_time_ms};
 
-/// The text; what is understood is understood again as it is shown.
+/// The text; a value that is understood is understood again as it is shown.
 pub(crate) fn target(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(ms) = parse_duration_ms(text) {

@@ -41,7 +41,7 @@ fn nats(block: &[u8]) {
     if !plain {
         return;
     }
-    // What the library reads, it can write.
+    // The library can write each block that it reads.
     let message = Message { headers, ..Message::new("") };
     for header in message.headers.iter() {
         assert!(!header.name.is_empty() && header.value.as_text().is_some(), "{header:?}");

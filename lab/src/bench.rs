@@ -84,7 +84,7 @@ pub struct Options {
     pub redis: Option<String>,
     /// The append-only file of the private one.
     pub aof: Aof,
-    /// How many `dwell run`.
+    /// The number of `dwell run`.
     pub instances: usize,
     /// Buckets of the namespace.
     pub buckets: u16,
@@ -92,7 +92,7 @@ pub struct Options {
     pub body: usize,
     /// Jobs that only wait.
     pub pending: u64,
-    /// How far Dwell is from its servers; `None`: next to them.
+    /// The distance of Dwell from its servers; `None`: next to them.
     pub distance: Option<Distance>,
     /// Prints progress, not to stdout, which is for the result.
     pub say: fn(&str),

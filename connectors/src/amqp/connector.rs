@@ -11,7 +11,7 @@ use crate::{
     SourceOptions, Value,
 };
 
-/// How AMQP differs from other brokers.
+/// The differences between AMQP and the other brokers.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     exchanges: true,
     log: false,

@@ -1,5 +1,5 @@
-//! Finds out whether a queue loses messages that were confirmed to their producers, as far as AMQP
-//! shows it: those that are redelivered often, expire, or exceed its bounds, and the queue as a whole.
+//! Finds out whether a queue loses messages that were confirmed to their producers, as far as AMQP shows it:
+//! messages that are redelivered often, expire, or exceed its bounds, and the queue as a whole.
 //!
 //! AMQP has no request for the arguments of a queue. But the server's error names the first
 //! argument in which a declaration differs from the existing queue. So this module declares the
@@ -21,7 +21,7 @@ use crate::{Caution, CautionKind, ConnectorError, SourceOptions};
 /// An argument of streams with an invalid value. RabbitMQ creates no queue with it, and ignores it
 /// in the comparison with a quorum queue.
 const INVALID_ARGUMENT: &str = "x-max-age";
-/// Where a reader of a stream begins.
+/// The argument that sets where a reader of a stream begins.
 const OFFSET_ARGUMENT: &str = "x-stream-offset";
 const TYPE_ARGUMENT: &str = "x-queue-type";
 const DELIVERY_LIMIT_ARGUMENT: &str = "x-delivery-limit";
@@ -49,10 +49,10 @@ const MIN_UNLIMITED_DELIVERIES: i64 = 1000;
 /// The hint for a queue that keeps messages however often they are redelivered.
 const UNLIMITED_HINT: &str = "create it again with x-delivery-limit 2147483647";
 
-/// Of a queue whose arguments a user may not see.
+/// The caution for a queue whose arguments a user may not see.
 const UNSEEN_CAUTION: &str = "may lose requests: this user may not see whether it is a stream, not durable, auto-delete, or has an x-expires, \
     x-message-ttl, x-max-length or x-delivery-limit";
-/// What to do about it.
+/// The hint for this caution.
 const PERMISSION_HINT: &str = "grant the user the right to configure the queue, at least for `dwell check` (rabbitmqctl set_permissions)";
 
 /// The arguments of a queue that matter here.
@@ -84,7 +84,7 @@ pub(super) async fn is_stream(connection: &BrokerConnection, queue: &str) -> Res
     }
 }
 
-/// Whether the server takes a reader with this argument, which takes nothing.
+/// Whether the server accepts a reader with this argument. The reader settles no message.
 async fn may_read(connection: &BrokerConnection, queue: &str, name: &'static str, value: AMQPValue) -> Result<bool, ConnectorError> {
     let channel = connection.channel().await?;
     let one = connection.ask(channel.basic_qos(1, BasicQosOptions::default())).await?;
@@ -92,7 +92,7 @@ async fn may_read(connection: &BrokerConnection, queue: &str, name: &'static str
     arguments.insert(name.into(), value);
     let reads = connection.ask(channel.basic_consume(short(queue)?, "".into(), BasicConsumeOptions::default(), arguments)).await?;
     let may_read = one.is_ok() && reads.is_ok();
-    // What it was given goes back to the queue.
+    // A message that the reader got goes back to the queue.
     let _ = connection.ask(channel.close(200, "".into())).await?;
     Ok(may_read)
 }
@@ -135,8 +135,8 @@ pub(super) async fn cautions(connection: &BrokerConnection, options: &SourceOpti
     Ok(cautions)
 }
 
-/// What the queue does with requests that were confirmed to their producers, and what to do.
-/// `is_read`: what it drops goes to the expired queue, which is read.
+/// The losses of requests that were confirmed to their producers, each with a hint. `is_read`: dropped
+/// requests go to the expired queue, which is read.
 fn loses(made: &QueueArguments, is_read: bool) -> Vec<(String, &'static str)> {
     let mut losses = Vec::new();
     if made.is_auto_delete {
@@ -164,10 +164,10 @@ fn loses(made: &QueueArguments, is_read: bool) -> Vec<(String, &'static str)> {
     losses
 }
 
-/// What to do about requests that the queue holds back.
+/// The hint for requests that the queue holds back.
 const HOLDS_BACK_HINT: &str = "let producers send delay-until, or the header as text, which a queue does not read";
 
-/// What a quorum queue of RabbitMQ 4.4 or later does with the header of a dialect.
+/// The caution for a quorum queue of RabbitMQ 4.4 or later, which obeys the header of a dialect.
 fn holds_back(made: &QueueArguments, version: Option<&str>) -> Option<String> {
     let version = version.filter(|_| made.is_quorum)?;
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
@@ -198,8 +198,8 @@ fn drops(made: &QueueArguments, is_4: bool) -> Option<String> {
     }
 }
 
-/// The risk for a message whose `expiration` ends before it is read, or that the risk is unknown;
-/// and what to do.
+/// The risk for a message whose `expiration` ends before it is read, or that the risk is unknown; with a
+/// hint.
 fn expires(made: &QueueArguments, expired: Option<&str>) -> Option<(String, String)> {
     let lead = |to: &str| {
         format!("create it again with x-dead-letter-exchange \"\" and x-dead-letter-routing-key `{to}`, or set them by a policy")

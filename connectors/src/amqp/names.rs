@@ -28,7 +28,7 @@ pub(crate) fn pattern_problem(pattern: &str) -> Option<(String, String)> {
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut here) = (0, 0);
-    // Where to continue if the part after the last `*` or `**` does not match: the wildcard takes
+    // The places to continue from if the part after the last `*` or `**` does not match: the wildcard takes
     // one more character.
     let mut one: Option<(usize, usize)> = None;
     let mut two: Option<(usize, usize)> = None;

@@ -27,7 +27,7 @@ use super::router::{Item, PublisherKey, PublisherSender, give};
 use super::window::{ChannelWindow, FailedChannel, PublisherContext, lost};
 use crate::{ConnectorError, Outcome};
 
-/// How long a channel that confirmed counts as working, and a failed one as not working.
+/// The time that a channel counts as working after a confirm, and as not working after a failure.
 const CHANNEL_TRUST_TTL: Duration = Duration::from_secs(5);
 const CHANNEL_DISTRUST_TTL: Duration = Duration::from_secs(1);
 /// The idle time after which a publisher ends.
@@ -173,7 +173,7 @@ impl PublisherTask {
         }
     }
 
-    /// Gives to lapin what may be sent now.
+    /// Gives to lapin the publications that may be sent now.
     fn send(&mut self, window: &mut ChannelWindow) -> lapin::Result<()> {
         if window.is_empty() && self.last.elapsed() > CHANNEL_TRUST_TTL && !self.key.exchange.is_empty() {
             window.doubt();

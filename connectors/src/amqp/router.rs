@@ -111,8 +111,8 @@ impl PublishRouter {
         give(&open.out, outcomes);
     }
 
-    /// Moves these publications, and later ones to the same key, to a publisher for a single
-    /// routing key, which `start` creates. Returns those that it does not accept.
+    /// Moves these publications, and later ones to the same key, to a publisher for a single routing key,
+    /// which `start` creates. Returns the publications that it does not accept.
     pub(super) fn isolate(&self, key: &PublisherKey, items: Vec<Item>, start: impl FnOnce() -> PublisherSender) -> Vec<Item> {
         let mut open = self.open.lock();
         let Some(open) = &mut *open else { return items };

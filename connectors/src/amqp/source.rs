@@ -1,4 +1,4 @@
-//! The source: hands out in batches what the reader reads, and settles.
+//! The source: hands out the reader's messages in batches, and settles them.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ async fn refused(config: &Config, queue: &str, error: ConnectorError) -> Connect
     if is_stream { no_stream(&connection, queue) } else { error }
 }
 
-/// What `open` would find. A missing read permission shows only when the queues are read.
+/// Returns the state that `open` would find. A missing read permission shows only when the queues are read.
 pub(crate) async fn inspect(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
     let connection = BrokerConnection::connect(config, "check").await?;
     readable(&connection, options).await?;

@@ -8,7 +8,7 @@ use crate::{Acks, Batch, BatchId, Destination, Message, Outcome, Outcomes, Publi
 
 /// The deadline of every wait.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a test waits to establish that nothing arrives.
+/// The time that a test waits to establish that nothing arrives.
 pub(super) const QUIET: Duration = Duration::from_millis(400);
 
 pub(super) async fn topic(harness: &dyn Harness) -> String {

@@ -27,7 +27,7 @@ pub trait Harness: Send + Sync {
     /// The settings to open sources and sinks with.
     fn broker(&self) -> BrokerConfig;
 
-    /// What the broker supports.
+    /// The features that the broker supports.
     fn can(&self) -> Capabilities;
 
     /// A new, unused name.
@@ -39,11 +39,11 @@ pub trait Harness: Send + Sync {
     /// Breaks every open connection; nothing can connect until `heal`.
     async fn cut(&self);
 
-    /// Undoes `cut`. What the broker had confirmed still exists.
+    /// Undoes `cut`. Everything that the broker had confirmed still exists.
     async fn heal(&self);
 
-    /// How long the broker leaves an unsettled message with a reader that shows no activity;
-    /// `None`: as long as its connection lives.
+    /// The time that the broker leaves an unsettled message with a reader that shows no activity; `None`: as
+    /// long as its connection lives.
     fn ack_timeout(&self) -> Option<Duration>;
 
     /// Waits until the broker has processed the acks of everything in this topic, if it may lose
@@ -85,7 +85,7 @@ pub trait Harness: Send + Sync {
     }
 }
 
-/// What a broker supports. The suite skips checks of anything else.
+/// The features that a broker supports. The suite skips checks of other features.
 #[derive(Debug, Clone, Copy)]
 pub struct Capabilities {
     /// Headers of different names keep their order.

@@ -30,7 +30,7 @@ pub enum Direction {
     Down,
 }
 
-/// What happens to the bytes of one direction.
+/// The treatment of the bytes of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Flow {
     /// Forward them.
@@ -110,7 +110,7 @@ impl Proxy {
         self.reset();
     }
 
-    /// Sets what happens to bytes from now on.
+    /// Sets the treatment of bytes from now on.
     pub fn set(&self, direction: Direction, flow: Flow) {
         self.shared.flows[direction as usize].send_replace(flow);
     }
@@ -215,7 +215,7 @@ async fn connection(client: TcpStream, era: Era, shared: &Shared) -> io::Result<
         }
         None => {
             drop((from_server, to_server));
-            // Discards what the client still sends. When the client closes, nothing is left to
+            // Discards the bytes that the client still sends. When the client closes, nothing is left to
             // reset.
             let mut unheard = vec![0; MAX_READ_BYTES];
             tokio::select! {

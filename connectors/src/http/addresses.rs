@@ -1,7 +1,7 @@
 //! The addresses that a target may have.
 //!
-//! A target's name may resolve to anything. So the address that is connected to is checked, not the
-//! name: what is no host of the Internet is refused, unless an operator names its subnet.
+//! A target's name may resolve to anything. So the address that is connected to is checked, not the name: an
+//! address that is no host of the Internet is refused, unless an operator names its subnet.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -22,12 +22,12 @@ pub struct Subnets {
 }
 
 impl Subnets {
-    /// What is wrong with entries, each as a sentence.
+    /// The problems of the entries, each as a sentence.
     pub(super) fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// Whether a target may have this address. `Err`: what kind of address this is, and what to do.
+    /// Whether a target may have this address. `Err`: the kind of the address, and a hint.
     pub(super) fn permit(&self, address: IpAddr) -> Result<(), String> {
         if self.has(address) {
             return Ok(());

@@ -75,7 +75,7 @@ impl Config {
         problems
     }
 
-    /// How long an attempt may take.
+    /// The longest time of an attempt.
     pub(super) fn timeout(&self) -> Duration {
         let usual = Duration::from_secs(15);
         parse_duration_ms(&self.timeout).map_or(usual, Duration::from_millis)

@@ -23,8 +23,8 @@ use super::resolver::Resolver;
 use crate::settings::wrong;
 use crate::{ConnectorError, FILE_HINT, unreadable};
 
-/// The share of an attempt's time that connecting may take, in parts of four: what is left shows
-/// that the host does not answer, and not that the attempt had no time.
+/// The share of an attempt's time that connecting may take, in parts of four: the remaining time shows that
+/// the host does not answer, and not that the attempt had no time.
 const CONNECT_QUARTERS: u32 = 3;
 
 /// A connection to a host.
@@ -35,7 +35,7 @@ pub(super) struct Connect {
     https: HttpsConnector<HttpConnector<Resolver>>,
     /// Whether servers that have HTTP/2 are asked for it.
     pub(super) http2: bool,
-    /// How long a connection may take.
+    /// The longest time to make a connection.
     pub(super) limit: Duration,
 }
 

@@ -13,7 +13,7 @@ use crate::{
     Sink, Source, SourceOptions, Value,
 };
 
-/// How HTTP targets differ from brokers.
+/// The differences between HTTP targets and brokers.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     sources: false,
     log: false,

@@ -23,7 +23,7 @@ pub(super) const MAX_STREAMS_PER_HOST: usize = 100;
 /// A connection without requests is closed after this time, before common servers close theirs (5 s
 /// is Node's and uvicorn's default): a request on a connection that is being closed has no answer.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// How often requests that wait are looked at, at least.
+/// The longest interval between two looks at the waiting requests.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// A connection that takes longer to be made may never be: another is made beside it.
 const SLOW_CONNECT_TIME: Duration = CHECK_INTERVAL;
@@ -55,7 +55,7 @@ impl PendingRequest {
 pub(super) struct Host {
     pub(super) hosts: Arc<Hosts>,
     pub(super) origin: Arc<str>,
-    /// What is connected to.
+    /// The URI to connect to.
     pub(super) uri: Uri,
     state: Mutex<State>,
     /// An attempt waits whose time ends before the upkeep looks again.
@@ -89,7 +89,7 @@ struct Idle {
     since: Instant,
 }
 
-/// What a worker does next.
+/// The next step of a worker.
 pub(super) enum Next {
     Request(Box<PendingRequest>),
     /// Wait for an attempt.
@@ -214,7 +214,7 @@ impl Host {
         next
     }
 
-    /// What a worker does with a free HTTP/1.1 connection.
+    /// The next step of a worker with a free HTTP/1.1 connection.
     pub(super) fn next(self: &Arc<Self>) -> Next {
         self.next_of(&mut self.state.lock())
     }
@@ -282,7 +282,7 @@ impl Host {
         self.serve_queue(&mut self.state.lock());
     }
 
-    /// What follows a request on the HTTP/2 connection: another attempt, or `None` for the end.
+    /// The next attempt on the HTTP/2 connection after a request; `None` for the end.
     pub(super) fn next_stream(self: &Arc<Self>) -> Option<(Http2, Box<PendingRequest>)> {
         let mut state = self.state.lock();
         if !state.queue.is_empty()
@@ -324,12 +324,12 @@ impl Host {
         }
     }
 
-    /// Ends what waited too long. Returns the outcomes of such attempts, and when to look again; `None`
+    /// Ends the attempts that waited too long. Returns their outcomes, and the time of the next look; `None`
     /// if nothing waits.
     fn inspect(self: &Arc<Self>, now: Instant) -> (Vec<(Token, Outcome)>, Option<Instant>) {
         let mut state = self.state.lock();
         let mut over = Vec::new();
-        // What waits beside an HTTP/2 connection waits for that one.
+        // Attempts beside an HTTP/2 connection wait for that connection.
         let connecting = match (state.has_http2(), state.is_http1) {
             (true, _) => 0,
             (false, true) => state.connecting.len(),

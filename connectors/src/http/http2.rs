@@ -27,11 +27,11 @@ use super::metered::Metered;
 use super::outcome::{self, GoneAway};
 use super::targets::Target;
 
-/// How often a connection is probed, and how long the answer may take.
+/// The interval between two probes of a connection, and the longest wait for the answer.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// The most interim answers (1xx) to a request.
 const MAX_INTERIM_ANSWERS: usize = 100;
-/// How many streams that were reset are remembered. Each later frame of another is answered by a reset.
+/// The number of reset streams that are remembered. Each later frame of another is answered by a reset.
 const MAX_RESET_STREAMS: usize = 1024;
 /// The most streams of a server that has not said how many it takes.
 const UNKNOWN_STREAM_LIMIT: usize = usize::MAX - 1;
@@ -68,7 +68,7 @@ pub(super) struct Running {
 pub(super) struct Exchange {
     stream: Option<SendStream<Bytes>>,
     body: Option<RecvStream>,
-    /// How many answers had come when the request was sent.
+    /// The number of answers that had come when the request was sent.
     answers: usize,
     link: Http2,
 }
@@ -77,9 +77,9 @@ pub(super) struct Exchange {
 pub(super) async fn begin(stream: Metered) -> Result<(Http2, Running), Box<dyn Error + Send + Sync>> {
     let mut builder = Builder::new();
     builder.initial_max_send_streams(UNKNOWN_STREAM_LIMIT).max_header_list_size(MAX_HEADERS_BYTES as u32).enable_push(false);
-    // What is left of a long answer is reset, and its frames that are under way come nevertheless. `h2` counts
-    // them, small ones at once and the others once it has forgotten the stream, over the whole life of the
-    // connection, which it ends at its limits: with it all open streams would end without an answer.
+    // The rest of a long answer is reset, and its frames that are under way still come. `h2` counts these
+    // frames, small ones at once and the others once it has forgotten the stream, over the whole life of the
+    // connection. `h2` ends the connection at its limits: all open streams would end without an answer.
     builder.max_concurrent_reset_streams(MAX_RESET_STREAMS).max_local_error_reset_streams(None).data_frame_budget(usize::MAX);
     let (requests, mut connection) = builder.handshake::<_, Bytes>(stream).await?;
     let ping = connection.ping_pong();
@@ -145,7 +145,7 @@ impl Http2 {
         self.shared.is_left.load(Ordering::Relaxed) || matches!(ready, Poll::Ready(Err(_)))
     }
 
-    /// How many requests the connection takes at a time.
+    /// The number of requests that the connection takes at a time.
     pub(super) fn room(&self) -> usize {
         self.requests.current_max_send_streams().min(MAX_STREAMS_PER_HOST)
     }
@@ -161,7 +161,7 @@ impl Exchange {
         &self.link.shared
     }
 
-    /// Ends the stream: what is left of the request is not sent, and what is left of the answer not read.
+    /// Ends the stream: the rest of the request is not sent, and the rest of the answer not read.
     fn end(&mut self, why: Reason) {
         self.body = None;
         if let Some(mut stream) = self.stream.take() {
@@ -181,7 +181,7 @@ impl Link for Exchange {
             Err(error) => return Err(Unanswered::Unsent(outcome::of_h2(&error))),
         };
         if !body.is_empty() {
-            // The client keeps what the server does not take yet. An error shows in the answer.
+            // The client keeps the bytes that the server does not take yet. An error shows in the answer.
             let _ = stream.send_data(body, true);
         }
         self.stream = Some(stream);

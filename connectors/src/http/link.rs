@@ -1,5 +1,5 @@
-//! What carries requests to a host: an HTTP/1.1 connection, which carries one at a time, or a stream of
-//! its HTTP/2 connection.
+//! The links that carry requests to a host: an HTTP/1.1 connection, which carries one at a time, or a stream
+//! of its HTTP/2 connection.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,7 +26,7 @@ use crate::error::innermost;
 
 /// The most bytes of an answer's headers.
 pub(super) const MAX_HEADERS_BYTES: usize = 64 << 10;
-/// How long a connection that is not needed any more may take to close.
+/// The longest time that an unneeded connection may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Carries one request at a time.
@@ -37,8 +37,8 @@ pub(super) trait Link {
     /// The next part of the answer's body; `None` at its end.
     async fn body(&mut self) -> Option<io::Result<Bytes>>;
 
-    /// Whether the link can carry another request: waits for it at most so long. What is left of this
-    /// one is given up.
+    /// Whether the link can carry another request; waits for that at most `patience`. The rest of this
+    /// request is given up.
     async fn is_free(&mut self, is_answer_whole: bool, patience: Duration) -> bool;
 
     /// The request has no answer in time: gives it up.
@@ -62,7 +62,7 @@ pub(super) struct Http1 {
     body: Option<Incoming>,
 }
 
-/// How the wait of a connection without a request ended.
+/// The end of the wait of a connection without a request.
 pub(super) enum Waited<T> {
     Given(T),
     /// The request came as the connection ended.
@@ -173,7 +173,7 @@ impl Http1 {
     pub(super) async fn close(self) {
         drop(self.sender);
         if let Some(connection) = self.connection {
-            // Whoever waits longer than that is cut off.
+            // A connection that takes longer is cut off.
             let _ = timeout(CLOSE_TIMEOUT, connection).await;
         }
     }

@@ -23,7 +23,7 @@ pub(super) struct Metered {
     head: HeadLimit,
 }
 
-/// How many bytes may come before the headers of an answer end, interim answers (1xx) included: the
+/// The most bytes that may come before the headers of an answer end, interim answers (1xx) included: the
 /// client reads these in one go, however many there are.
 #[derive(Clone)]
 pub(super) struct HeadLimit(Arc<AtomicUsize>);

@@ -1,4 +1,4 @@
-//! What an answer means, or its absence. The status decides; the body is only for people.
+//! The outcome of an answer, or of its absence. The status decides; the body is only for people.
 
 use std::time::{Duration, SystemTime};
 

@@ -30,8 +30,8 @@ pub(super) fn allows(pattern: &str, url: &Url) -> bool {
         && matches(&pattern[Position::BeforePath..], &url[Position::BeforePath..])
 }
 
-/// What a URL has in common with the pattern that allows it: its origin, and the first part of its path where
-/// no `*` is in that of the pattern.
+/// The key of a pattern, which every URL that the pattern allows shares: the origin, and the first part of
+/// the path if the pattern has no `*` there.
 pub(super) fn key(pattern: &str) -> Option<String> {
     let pattern = serialised(pattern).ok()?;
     let (origin, first) = (origin(&pattern), first_part(&pattern[Position::BeforePath..]));

@@ -12,7 +12,7 @@ use super::url;
 use crate::error::innermost;
 use crate::{ConnectorError, ErrorKind};
 
-/// How many hosts are asked at a time.
+/// The number of hosts that are asked at a time.
 const CONCURRENT_HOSTS: usize = 64;
 
 /// Looks the hosts of the patterns up and connects to each once, with TLS where the URL says so. Sends no
@@ -31,7 +31,7 @@ pub(super) async fn reach(config: &Config, patterns: &[&str]) -> Vec<Result<Stri
     urls.into_iter().map(|url| of_url(url, &told)).collect()
 }
 
-/// What is told of the host of this URL.
+/// The result for the host of this URL.
 fn of_url(url: Result<Url, String>, told: &BTreeMap<String, Result<String, String>>) -> Result<String, ConnectorError> {
     let origin = url::origin(&url.map_err(|why| ConnectorError::new(ErrorKind::Config, why))?);
     match &told[&origin] {

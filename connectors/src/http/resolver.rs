@@ -28,7 +28,7 @@ pub(super) struct Resolver {
     running: Arc<Mutex<HashMap<String, Shared<BoxFuture<'static, Found>>>>>,
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 type Found = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
 
 impl Resolver {
@@ -43,7 +43,7 @@ impl Resolver {
             return found.clone();
         }
         let (of, all) = (name.to_owned(), Arc::clone(&self.running));
-        // A task of its own, because those who wait for it may give up.
+        // A task of its own: the callers that wait for it may give up.
         let task = tokio::spawn(async move {
             // The client puts the port of the URL in.
             let found = lookup_host((of.as_str(), 0)).await.map(Iterator::collect).map_err(Arc::new);
@@ -124,7 +124,7 @@ mod tests {
         let resolver = Resolver::new(Subnets::default());
         let both = [resolver.look_up("localhost"), resolver.clone().look_up("localhost")];
         assert!(both[0].ptr_eq(&both[1]) && resolver.running.lock().len() == 1);
-        // Who waits may give up.
+        // Waiting callers may give up.
         drop(both);
         let deadline = Instant::now() + Duration::from_secs(60);
         while !resolver.running.lock().is_empty() {

@@ -80,8 +80,8 @@ const fn v6([a, b, c, d, e, f, g, h]: [u16; 8], length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), length)
 }
 
-/// What makes the address no host of the Internet. `None`: the address is globally reachable. Not
-/// for an address that [`inner`] knows: the addresses inside decide.
+/// The kind of an address that is no host of the Internet. `None`: the address is globally reachable. Not for
+/// an address that [`inner`] knows: the addresses inside decide.
 pub(super) fn kind(address: IpAddr) -> Option<Kind> {
     match address {
         IpAddr::V4(address) => IPV4.iter().find(|(net, _)| net.contains(&address)).and_then(|(_, kind)| *kind),

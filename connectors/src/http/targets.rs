@@ -88,7 +88,7 @@ mod tests {
             ("sig=a%2Fb%2f%5C&v='1'(2)*~%7e", "sig=a%2Fb%2f%5C&v='1'(2)*~%7e"),
             ("/../%2e%2e/?a=b??", "/../%2e%2e/?a=b??"),
             ("", ""),
-            // What HTTP cannot carry is encoded, as the standard says.
+            // Characters that HTTP cannot carry are encoded, as the standard says.
             ("a=\"<>", "a=%22%3C%3E"),
             ("a=ü", "a=%C3%BC"),
         ] {

@@ -9,7 +9,7 @@ use url::{Host, Position, Url};
 
 use crate::redacted;
 
-/// The most bytes of a URL: what servers commonly take as a request line.
+/// The most bytes of a URL: the size that servers commonly take as a request line.
 const MAX_URL_BYTES: usize = 8 * 1024;
 
 /// The URL of a target. `Err`: why nobody may publish there, and what to do.
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// What is wrong in the text itself, which the parser would drop or mend.
+/// A problem in the text itself, which the parser would drop or mend.
 fn raw_problem(text: &str) -> Option<&'static str> {
     if text.is_empty() {
         return Some("the URL is empty: name one");
@@ -59,7 +59,7 @@ fn raw_problem(text: &str) -> Option<&'static str> {
 
 const TRAILING_DOT: &str = "the host of the URL has a trailing dot: leave the dot out";
 
-/// What is wrong in the URL as the standard reads it.
+/// A problem in the URL as the standard reads it.
 fn problem(url: &Url) -> Option<&'static str> {
     if !matches!(url.scheme(), "http" | "https") {
         return Some("the scheme of the URL is neither http nor https: use one of them");
@@ -100,7 +100,7 @@ pub(super) fn without_query(url: &Url) -> String {
     url[..Position::AfterPath].to_owned()
 }
 
-/// `scheme://host:port`, the port only where not the scheme's own: what has a window of its own.
+/// `scheme://host:port`, the port only where not the scheme's own: each origin has a window of its own.
 pub(super) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }

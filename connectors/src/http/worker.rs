@@ -20,10 +20,10 @@ use crate::error::innermost;
 
 /// The most bytes of an answer's body that are read.
 const MAX_BODY_BYTES: usize = 4 << 10;
-/// How long the body of an answer may take: the status has decided.
+/// The longest time for the body of an answer: the status has decided.
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What becomes of a link after an attempt.
+/// The state of a link after an attempt.
 enum After {
     /// It can carry another.
     Free,
@@ -177,7 +177,7 @@ async fn exchange(host: &Host, link: &mut impl Link, mut attempt: Box<PendingReq
         report(outcome::of_answer(head.status, &head.headers, b""));
     }
     let mut start = Start::default();
-    // What came until then is enough.
+    // The part that came until then is enough.
     let _ = timeout(BODY_TIMEOUT, start.read(link)).await;
     if !is_taken {
         report(outcome::of_answer(head.status, &head.headers, &start.bytes));

@@ -1,4 +1,4 @@
-//! The addresses that a cluster is found by. Every output hides what is none.
+//! The addresses that a cluster is found by. Every output hides text that is no address.
 
 use std::fmt;
 

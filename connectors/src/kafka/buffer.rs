@@ -54,7 +54,7 @@ struct DeliveryHandle {
     bytes: usize,
 }
 
-/// What the reader should do.
+/// The state of the buffer that the reader acts on.
 pub(super) struct BufferStatus {
     pub(super) closing: bool,
     pub(super) paused: bool,

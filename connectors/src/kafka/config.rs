@@ -18,11 +18,11 @@ use crate::{ConnectorError, ErrorKind};
 
 /// The session timeout of a group member, ms; a member that leaves is removed at once.
 const SESSION_TIMEOUT_MS: u64 = 9000;
-/// How long a rebalance waits for a live member that does not join, ms; all others read nothing
+/// The time that a rebalance waits for a live member that does not join, ms; all others read nothing
 /// meanwhile.
 const REBALANCE_MS: u64 = 30_000;
-/// How often a client asks for the partitions of its topics, ms: added ones are read soon. The next
-/// rebalance takes seconds.
+/// The interval at which a client asks for the partitions of its topics, ms: added ones are read soon. The
+/// next rebalance takes seconds.
 const METADATA_MS: &str = "10000";
 /// The highest limit in bytes that librdkafka accepts.
 const MAX_LIMIT_BYTES: usize = 2_147_483_647;
@@ -203,7 +203,7 @@ impl Config {
                         // A topic that the cluster does not know for this long does not exist.
                         ("topic.metadata.propagation.max.ms", &(timeout / 3).min(3000).to_string()),
                         ("partitioner", "murmur2_random"),
-                        // The caller bounds what is in flight.
+                        // The caller bounds the messages in flight.
                         ("queue.buffering.max.messages", "10000000"),
                         ("queue.buffering.max.kbytes", "2097151"),
                     ],

@@ -32,7 +32,7 @@ const BLOCKING_TIMEOUT: Duration = Duration::from_secs(30);
 /// The number of permanently failed messages after which a producer is replaced. Low enough that
 /// those in flight then may fail too.
 const MAX_PRODUCER_FAILURES: u32 = 20_000;
-/// How long all brokers may be down before the connection counts as lost.
+/// The time that all brokers may be down before the connection counts as lost.
 pub(super) const BROKERS_DOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// Collects the events of one client.

@@ -11,7 +11,7 @@ use crate::{
     SourceOptions, Value,
 };
 
-/// How Kafka differs from other brokers.
+/// The differences between Kafka and the other brokers.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     start_is_the_groups: true,
     reports_redelivery: false,

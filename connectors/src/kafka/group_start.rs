@@ -112,7 +112,7 @@ fn has_members(error: &KafkaError) -> bool {
     error.rdkafka_error_code().is_some_and(|code| codes.contains(&code))
 }
 
-/// What a new group would read first. The time is that of the oldest readable message, if that
+/// The messages that a new group would read first. The time is that of the oldest readable message, if that
 /// arrives soon.
 pub(super) fn inspect(
     config: &Config,

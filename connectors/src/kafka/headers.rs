@@ -16,7 +16,7 @@ pub(super) fn from_kafka(list: Option<&BorrowedHeaders>) -> Headers {
 }
 
 fn one(list: &BorrowedHeaders, number: usize) -> Header {
-    // rdkafka panics on a name that is not UTF-8. Such a header gets a replacement name.
+    // rdkafka panics on a name that is not UTF-8. The header gets a replacement name.
     let header = catch_unwind(AssertUnwindSafe(|| list.try_get(number).map(|header| (header.key.to_owned(), header.value.map(value)))));
     let Ok(Some((name, value))) = header else {
         warn!("a header's name is not UTF-8: its value is lost");

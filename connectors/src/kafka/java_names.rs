@@ -30,7 +30,7 @@ const JAVA_NAMES: [(&str, &str); 26] = [
     ("metric.reporters", "take it out: `/metrics` has the metrics"),
 ];
 
-/// What to write instead of a name that only Java clients know.
+/// The advice for a name that only Java clients know.
 pub(super) fn instead(name: &str) -> Option<&'static str> {
     JAVA_NAMES.iter().find(|(java, _)| *java == name).map(|(_, advice)| *advice)
 }

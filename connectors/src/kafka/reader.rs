@@ -1,7 +1,7 @@
 //! The reader of a source: the thread that polls the consumer, commits settled offsets, and leaves
 //! the group at the end.
 //!
-//! It never stops polling for long: the group removes a member that does not poll.
+//! The reader never stops polling for long: the group removes a member that does not poll.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const MAX_CHUNK_MESSAGES: usize = 512;
 const MAX_CHUNK_BYTES: usize = 1 << 20;
 /// The interval of commits.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(500);
-/// How long the reader waits without polling while the buffer is full. After that it pauses the
+/// The time that the reader waits without polling while the buffer is full. After that it pauses the
 /// partitions, which discards prefetched messages.
 const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest wait for the answer of a seek. Without the answer a failed seek would go unnoticed.

@@ -1,4 +1,4 @@
-//! The source: hands out in batches what the reader reads, and settles.
+//! The source: hands out the reader's messages in batches, and settles them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Kafk
     .await
 }
 
-/// What `open` would find.
+/// Returns the state that `open` would find.
 pub(crate) async fn inspect(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
     let options = options.clone();
     blocking(config, move |config| {

@@ -92,8 +92,7 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
 /// default is a week.
 const MIN_RETENTION_MS: u64 = 96 * 3_600_000;
 
-/// What the topic does with requests that were confirmed to their producers. `value`: of a setting of
-/// the topic.
+/// The losses of requests that were confirmed to their producers. `value`: of a setting of the topic.
 fn losses(topic: &str, value: impl Fn(&str) -> Option<String>) -> Vec<Caution> {
     let mut cautions = Vec::new();
     let mut loses = |what: String, hint: &str| {
@@ -133,7 +132,7 @@ fn unseen(topic: &str) -> Caution {
     }
 }
 
-/// The risks of the topic: whose clock sets the timestamps, and what it loses.
+/// The risks of the topic: the clock that sets the timestamps, and the losses.
 pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution>, ConnectorError> {
     const TIMESTAMP_TYPE_SETTING: &str = "message.timestamp.type";
     let (topic, runtime) = (topic.to_owned(), tokio::runtime::Handle::current());

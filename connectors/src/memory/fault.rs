@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// What a publication gets instead of a confirm.
+/// The result of a publication instead of a confirm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Unroutable, as if the topic did not exist.

@@ -85,8 +85,8 @@ impl DeliveryBuffer {
         self.state.lock().budget.set_cautious(cautious);
     }
 
-    /// Drops all open requests. Returns the number of messages that there is room for, and the
-    /// number of those that the dropped requests left open.
+    /// Drops all open requests. Returns the number of messages that there is room for, and the number of
+    /// messages that the dropped requests left open.
     pub(super) fn cancel_requests(&self) -> (usize, usize) {
         let mut state = self.state.lock();
         let asked = state.budget.asked();

@@ -133,7 +133,7 @@ impl Config {
         }
     }
 
-    /// What the subjects of the JetStream API begin with.
+    /// The prefix of the subjects of the JetStream API.
     pub(super) fn api_prefix(&self) -> String {
         self.jetstream_domain.as_ref().map_or("$JS.API".to_owned(), |domain| format!("$JS.{domain}.API"))
     }

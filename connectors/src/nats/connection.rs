@@ -35,7 +35,7 @@ pub(super) struct BrokerConnection {
     pub(super) client: async_nats::Client,
     pub(super) context: jetstream::Context,
     place: String,
-    /// What the subjects of the JetStream API begin with.
+    /// The prefix of the subjects of the JetStream API.
     api: String,
     shared: Arc<Shared>,
 }

@@ -11,7 +11,7 @@ use crate::{
     SourceOptions, Value,
 };
 
-/// How NATS differs from other brokers.
+/// The differences between NATS and the other brokers.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     header_lines: true,
     finds_patterns: true,

@@ -103,7 +103,7 @@ fn policy(acks: Acks) -> AckPolicy {
     }
 }
 
-/// What [`ensure`] would find and do.
+/// The state that [`ensure`] would find, and the change that it would make.
 pub(super) async fn inspect(
     connection: &BrokerConnection,
     stream: &str,
@@ -142,7 +142,7 @@ fn begin(connection: &BrokerConnection, start: Start) -> Result<DeliverPolicy, C
     })
 }
 
-/// What a new consumer would read first. The server counts by subject, not by time.
+/// The messages that a new consumer would read first. The server counts by subject, not by time.
 async fn first_read(connection: &BrokerConnection, stream: &Stream, options: &SourceOptions) -> Result<FirstRead, ConnectorError> {
     let topic = &options.topic;
     let wrong = |error: &(dyn std::error::Error + 'static)| {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long one request for messages stays open at the server. The value is small because `close` waits for the
-/// end of the request: a request cannot be cancelled, and messages sent to a closed reader wait for `ack_wait`.
+/// The time that a request for messages stays open at the server. Small, because `close` waits for the end of
+/// the request: a request cannot be cancelled, and messages sent to a closed reader wait for `ack_wait`.
 pub(super) const REQUEST_TTL: Duration = Duration::from_secs(1);
 /// The most messages of one request.
 const MAX_REQUEST_MESSAGES: usize = 4096;

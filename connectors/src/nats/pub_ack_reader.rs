@@ -16,7 +16,7 @@ use super::stream;
 use super::window::{Given, Open, PublishWindow};
 use crate::{ConnectorError, Outcome, Token};
 
-/// How long a stream lookup stays valid.
+/// The time that a stream lookup stays valid.
 const STREAM_LOOKUP_TTL: Duration = Duration::from_secs(1);
 /// The most answers taken over at once.
 const MAX_CHUNK_ANSWERS: usize = 512;

@@ -37,7 +37,7 @@ const MIN_HOLD_INTERVAL: Duration = Duration::from_millis(50);
 /// The number of delivery connections in a row that may end alone, without a message and without a
 /// known reason, before the source ends.
 const MAX_LOST_CONNECTIONS: u32 = 5;
-/// How long requests stay small after a message ended a delivery connection.
+/// The time that requests stay small after a message ended a delivery connection.
 const CAUTION_TTL: Duration = Duration::from_secs(60);
 
 /// The end of the server's status text (after `Message Size`) if the next message exceeds the
@@ -50,7 +50,7 @@ const COMPLETED_STATUS: &str = "Batch Completed";
 /// The task between the server and the buffer.
 pub(super) struct ReaderTask {
     config: Config,
-    /// The connection for acks. It outlives a delivery connection.
+    /// The connection for acks, which outlives a delivery connection.
     connection: Arc<BrokerConnection>,
     buffer: Arc<DeliveryBuffer>,
     consumer: Consumer,
@@ -194,9 +194,9 @@ impl ReaderTask {
         Ok(())
     }
 
-    /// Handles the end of the delivery connection. If the other connection to the same server
-    /// lives, a message that async-nats cannot parse may be the cause: fetches such messages in
-    /// another way, naks those that were lost with the connection, and opens the next one.
+    /// Handles the end of the delivery connection. If the other connection to the same server lives, a
+    /// message that async-nats cannot parse may be the cause: fetches such messages in another way, naks the
+    /// messages that were lost with the connection, and opens the next one.
     async fn incoming_ended(&mut self) -> Result<(), ConnectorError> {
         let (room, asked) = self.buffer.cancel_requests();
         if self.buffer.status().0 {

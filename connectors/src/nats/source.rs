@@ -1,4 +1,4 @@
-//! The source: hands out in batches what the reader reads, and settles.
+//! The source: hands out the reader's messages in batches, and settles them.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Nats
     Ok(NatsSource { connection, buffer, options, closed: Some(reader) })
 }
 
-/// What `open` would find.
+/// Returns the state that `open` would find.
 pub(crate) async fn inspect(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
     let (connection, mut server_errors) = BrokerConnection::connect(config).await?;
     permitted(&mut server_errors, async {

@@ -23,8 +23,8 @@ pub(super) async fn find(connection: &BrokerConnection, subject: &str) -> Result
     })
 }
 
-/// What the stream does with requests that were confirmed to their producers. `is_read`: its reader
-/// exists.
+/// The cautions of the stream: losses of requests that were confirmed to their producers. `is_read`: its
+/// reader exists.
 pub(super) fn cautions(stream: &StreamConfig, is_read: bool) -> Vec<Caution> {
     let name = &stream.name;
     let mut cautions = Vec::new();

@@ -39,9 +39,8 @@ impl PublishWindow {
         PublishWindow { state: Mutex::new(State { out: Some(out), open: BTreeMap::new(), next: 0, closing: false }), closed: Notify::new() }
     }
 
-    /// Records publications that are about to be written, and sends the outcomes of those that are
-    /// never written. Returns the first number, the others follow; `None` if the connection is
-    /// lost.
+    /// Records publications that are about to be written, and sends the outcomes of publications that are
+    /// never written. Returns the first number, the others follow; `None` if the connection is lost.
     pub(super) fn open(&self, publications: impl Iterator<Item = (Token, Subject, Instant)>, outcomes: Given) -> Option<u64> {
         let mut state = self.state.lock();
         state.out.as_ref()?;
@@ -79,7 +78,7 @@ impl PublishWindow {
         state.closing && state.open.is_empty()
     }
 
-    /// Removes these publications; those with an outcome are skipped.
+    /// Removes these publications; publications with an outcome are skipped.
     pub(super) fn take<T>(&self, answers: impl Iterator<Item = (u64, T)>) -> Vec<(Open, T)> {
         let mut state = self.state.lock();
         answers.filter_map(|(number, answer)| Some((state.open.remove(&number)?, answer))).collect()

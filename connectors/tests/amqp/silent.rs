@@ -13,7 +13,7 @@ async fn silence(queue: &str) {
     shared().await.ctl(&["eval", &add]).await;
 }
 
-/// It delays neither other destinations of its exchange nor the end of the sink.
+/// A silent queue delays neither other destinations of its exchange nor the end of the sink.
 #[tokio::test]
 async fn a_silent_queue_holds_up_nobody() {
     let broker = at(shared().await.url());

@@ -23,7 +23,7 @@ pub(crate) struct Received {
     pub(crate) body: Bytes,
 }
 
-/// What a path answers.
+/// The answer of a path.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Answer {
     status: StatusCode,

@@ -14,7 +14,7 @@ use crate::{assert_failed, collect, numbered, open};
 
 const JOBS: usize = 20;
 
-/// What the broken backend does with its connection.
+/// The treatment of its connection by the broken backend.
 #[derive(Clone, Copy)]
 enum Broken {
     /// It takes the connection, and never says anything.

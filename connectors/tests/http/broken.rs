@@ -11,7 +11,7 @@ use crate::{assert_failed, assert_unknown, attempt, local, open, send, until};
 
 const OK_ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// What a server does after its words.
+/// The action of a server after its words.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     Waits,
@@ -133,7 +133,7 @@ async fn a_body_without_an_end_is_left() {
             assert_eq!(outcome, Outcome::Failed(format!("the target answered 500 Internal Server Error: {}", "x".repeat(4096))));
         }
         until("the end of the connection", || is_closed.load(Ordering::SeqCst)).await;
-        // What the buffers of both ends hold.
+        // The buffers of both ends hold less than this.
         assert!(said.load(Ordering::SeqCst) < 64 << 20, "{} bytes", said.load(Ordering::SeqCst));
     }
 }

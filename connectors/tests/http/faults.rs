@@ -28,7 +28,7 @@ async fn each_open_request_has_an_outcome_when_its_server_is_killed() {
             publication(number, &format!("{place}/{}", if number.is_multiple_of(2) { "held" } else { "" }), Message::new("x"))
         };
         sink.publish((1..=40).map(each).collect()).await;
-        // What was answered is confirmed, whatever comes after.
+        // An answered request is confirmed, whatever comes after.
         assert_eq!(collect(&mut outcomes, 20).await, vec![Outcome::Finished; 20]);
         app.arrived("/held", before.1 + 20).await;
         nginx.kill();

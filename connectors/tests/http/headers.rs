@@ -1,4 +1,4 @@
-//! What a request has on the wire.
+//! The content of a request on the wire.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -136,7 +136,7 @@ async fn a_server_that_breaks_off_leaves_its_streams_open() {
         for _ in 0..2 {
             link.request().await;
         }
-        // What is no frame of HTTP/2.
+        // These bytes are no frame of HTTP/2.
         let _ = link.stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
     })
     .await;
@@ -250,7 +250,7 @@ async fn long_answers_cost_their_connection_nothing() {
                 }
             }
             let last = link.request().await.unwrap();
-            // What was under way when the client cancelled.
+            // These frames were under way when the client cancelled.
             for stream in cancelled {
                 link.say(DATA, 0, stream, b"x").await;
             }

@@ -17,7 +17,7 @@ struct Closing {
     url: String,
     close: mpsc::Sender<()>,
     closed: mpsc::Receiver<()>,
-    /// How many requests of the next connection were answered.
+    /// The thread returns the number of answered requests of the next connection.
     thread: thread::JoinHandle<usize>,
 }
 

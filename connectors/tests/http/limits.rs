@@ -1,4 +1,4 @@
-//! How many requests, and so connections, a host has at a time.
+//! The number of requests, and so of connections, of a host at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ async fn a_host_has_so_many_connections_and_what_waits_for_one_too_long_is_not_s
     for outcome in collect(&mut outcomes, 100).await {
         assert_refused(&outcome, "never sent: 256 requests or connections (on HTTP/2 100 requests) wait for the host");
     }
-    // What waits for half of its time is not sent either: the rest would not do for the host's answer.
+    // A request that waits for half of its time is not sent either: the host would lack time for its answer.
     let deadline = Instant::now() + Duration::from_secs(8);
     sink.publish(vec![Publication { deadline: Some(deadline), ..waiting(1101, &server) }]).await;
     assert_refused(&collect(&mut outcomes, 1).await[0], "never sent");

@@ -37,7 +37,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Tests with hundreds of connections run one at a time: a process often has 1024 files at most.
 static CROWD_LOCK: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Settings that permit this machine's addresses. The time limit is one that no test reaches.
+/// Settings that permit this machine's addresses. No test reaches the time limit.
 fn local() -> http::Config {
     let subnets = serde_json::from_value(serde_json::json!(["127.0.0.0/8", "::1"])).unwrap();
     http::Config { subnets, timeout: "120s".to_owned(), ..http::Config::default() }
@@ -78,7 +78,7 @@ async fn attempt(config: http::Config, url: &str) -> Outcome {
     send(&*sink, &mut outcomes, url).await
 }
 
-/// Whether what this pattern names can be reached.
+/// Whether the host of this pattern can be reached.
 async fn reach(config: http::Config, pattern: &str) -> Result<String, ConnectorError> {
     BrokerConfig::Http(config).reach(&[pattern]).await.unwrap().remove(0)
 }

@@ -102,8 +102,8 @@ impl Drop for Nginx {
     }
 }
 
-/// One process, which is killed and frozen by its id. The word `http2` in `listen` is older than
-/// the line `http2 on`, and known by all versions.
+/// The settings of one process, which is killed and frozen by its id. The word `http2` in `listen` is older
+/// than the line `http2 on`, and known by all versions.
 fn settings(folder: &Path, port: u16, tls_port: u16, http2: &str, app: SocketAddr) -> String {
     let folder = folder.display();
     let temporary: Vec<String> =

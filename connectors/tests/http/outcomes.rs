@@ -1,4 +1,4 @@
-//! What each answer of an application means, straight and behind nginx.
+//! The outcome of each answer of an application, straight and behind nginx.
 
 use std::time::Duration;
 

@@ -48,7 +48,7 @@ fn line(received: &Received, secret: &str) -> String {
     serde_json::json!({"headers": headers, "body": STANDARD.encode(&received.body), "secret": secret}).to_string()
 }
 
-/// Where `make clients` put the libraries.
+/// The folder in which `make clients` put the libraries.
 fn clients() -> PathBuf {
     let named = std::env::var_os("DWELL_CLIENTS").map(PathBuf::from);
     let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.servers/clients"));
@@ -139,7 +139,7 @@ async fn secrets_are_rotated_while_a_sink_lives() {
     let both = signed.publish_until(&*sink, &mut outcomes, "{}", |signature| signature.contains(' ')).await;
     signed.write(NEW);
     let after = signed.publish_until(&*sink, &mut outcomes, "{}", |signature| !signature.contains(' ')).await;
-    // What cannot be read leaves the former secrets.
+    // Unreadable content leaves the former secrets.
     signed.write("no secret!\n");
     let still = signed.publish(&*sink, &mut outcomes, "{}").await;
     std::fs::remove_file(signed.file()).unwrap();

@@ -67,7 +67,7 @@ impl Harness for Http {
     async fn arrived(&self, topic: &str, count: usize) -> Vec<Message> {
         self.app.arrived(path(topic), count).await.into_iter().map(|received| Message::new(received.body)).collect()
     }
-    /// One that no test reaches: requests wait for a slot of their host.
+    /// A time that no test reaches: requests wait for a slot of their host.
     fn publish_timeout(&self) -> Duration {
         Duration::from_secs(120)
     }

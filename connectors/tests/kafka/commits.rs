@@ -182,8 +182,8 @@ async fn commits_never_pass_a_message_that_was_not_acked() {
     assert!(changes > 5, "something was committed {changes} times");
     assert_eq!(missing(), 0, "every message is acked by somebody");
     source.close().await.unwrap();
-    // The next member rereads what was unsettled at the rebalance, and may have left some of that
-    // unsettled.
+    // The next member rereads the messages that were unsettled at the rebalance, and may have left some of
+    // them unsettled.
     let committed: i64 = Committed::new(&topic).now().iter().map(|(_, committed)| committed).sum();
     assert!(committed > i64::try_from(TOTAL_MESSAGES).unwrap() * 3 / 4, "{committed} of {TOTAL_MESSAGES} are committed");
 }

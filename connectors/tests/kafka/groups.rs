@@ -199,7 +199,7 @@ async fn readers_come_and_go_under_load_and_nothing_is_lost() {
         tokio::join!(first, second);
         publishing.await.unwrap();
         assert!(both.load(Ordering::Relaxed));
-        // Those unsettled at each rebalance.
+        // The messages that were unsettled at each rebalance.
         let twice = acked.lock().values().filter(|times| **times > 1).count();
         assert!(twice < 3000, "{strategy}: {twice} came more than once");
     }

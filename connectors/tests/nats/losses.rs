@@ -39,7 +39,7 @@ async fn a_stream_that_loses_requests_by_its_settings_is_told() {
             assert!(loss.message.contains(expected) && !loss.hint.is_empty(), "{loss:?}");
         }
     }
-    // Once the reader exists, interest keeps what it has not read.
+    // Once the reader exists, interest keeps the messages that it has not read.
     context.create_stream(Config { retention: RetentionPolicy::Interest, ..least() }).await.unwrap();
     broker.source(options("s.a")).await.unwrap().close().await.unwrap();
     assert_eq!(broker.cautions(&options("s.a")).await.unwrap(), []);

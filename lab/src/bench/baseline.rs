@@ -29,7 +29,7 @@ const SOURCE: &str = "bench.source";
 const CONCURRENT_BATCHES: usize = 2;
 /// Jobs in a batch: as many as an ingest passes on at once.
 const JOBS_PER_BATCH: u64 = 1024;
-/// How long a lease holds here.
+/// The duration of a lease here.
 const LEASE_TTL: Duration = Duration::from_secs(60);
 
 /// The rate of the scripts, and the CPU time of Redis's main thread for one job, µs.

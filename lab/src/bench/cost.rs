@@ -4,7 +4,7 @@ use super::metric::{self, Run};
 use dwell::store::reader::redis_stats::RedisStats;
 use dwell_testkit::usage::Usage;
 
-/// What each of them has used so far.
+/// The usage of Dwell, the broker, the load generator and Redis so far.
 #[derive(Debug, Clone)]
 pub(super) struct Meter {
     pub(super) dwell: Option<Usage>,

@@ -15,7 +15,7 @@ use dwell_testkit::environment::Failure;
 const WARM_UP_JOBS: u64 = 2000;
 /// The pause between the last stored job and the due instant, ms.
 const CALM_PAUSE_MS: i64 = 500;
-/// How often the due instant is postponed because jobs were not accepted before it.
+/// The most postponements of the due instant because jobs were not accepted before it.
 const MAX_POSTPONEMENTS: u32 = 4;
 
 /// One drain.

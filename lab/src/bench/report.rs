@@ -15,9 +15,9 @@ use super::round::RoundResult;
 pub struct Setup {
     /// `nats`, `kafka`, `amqp`
     pub broker: String,
-    /// Which Redis, and its persistence.
+    /// The kind of Redis, and its persistence.
     pub redis: String,
-    /// How many `dwell run`.
+    /// The number of `dwell run`.
     pub instances: usize,
     /// Buckets of the namespace.
     pub buckets: u16,
@@ -141,7 +141,7 @@ impl Report {
         self.order.iter().filter_map(|name| self.figures.get(name))
     }
 
-    /// What is wrong; `None` if all is well.
+    /// The problem of the result; `None` if all is well.
     #[must_use]
     pub fn wrong(&self) -> Option<String> {
         self.result.wrong()

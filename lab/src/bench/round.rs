@@ -1,4 +1,4 @@
-//! A round of jobs: what was sent, what arrived, and what is wrong. Pure.
+//! A round of jobs: the sent jobs, the arrivals, and the problems. Pure.
 //!
 //! A body is computed from its round and its job, so that an arrival is compared byte for byte
 //! without keeping the body.
@@ -141,7 +141,7 @@ impl Round {
 }
 
 impl RoundResult {
-    /// What is wrong; `None` if every job arrived exactly once, on time and intact.
+    /// The problem of the round; `None` if every job arrived exactly once, on time and intact.
     #[must_use]
     pub fn wrong(&self) -> Option<String> {
         let faults = [

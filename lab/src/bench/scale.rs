@@ -9,7 +9,7 @@ use dwell_testkit::environment::Failure;
 /// A number of instances and of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
-    /// How many `dwell run`.
+    /// The number of `dwell run`.
     pub instances: usize,
     /// Buckets of the namespace.
     pub buckets: u16,

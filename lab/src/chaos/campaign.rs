@@ -39,13 +39,13 @@ pub struct Options {
     pub system: SystemOptions,
     /// The seed of plan and load.
     pub seed: u64,
-    /// How long faults are injected.
+    /// The time during which faults are injected.
     pub duration: Duration,
     /// The least number of faults: a slow machine takes longer than the duration for them.
     pub least: usize,
     /// Jobs a second.
     pub rate: u32,
-    /// How fast the faults follow each other.
+    /// The pace of the faults.
     pub pace: Pace,
     /// Only these kinds of faults; empty: all that apply.
     pub only: Vec<FaultKind>,

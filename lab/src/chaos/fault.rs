@@ -20,8 +20,8 @@ pub(crate) const REDIS_CLOCK_JUMP: Duration = Duration::from_secs(5);
 /// The kinds of faults, once.
 macro_rules! faults {
     ($($name:ident,)+) => {
-        /// One kind of fault, in JSON by its name with hyphens. What each does is told by
-        /// [`FaultKind::description`].
+        /// A kind of fault, in JSON by its name with hyphens. [`FaultKind::description`] tells the action of
+        /// each.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         #[allow(missing_docs, reason = "each has its description")]
@@ -87,13 +87,13 @@ faults! {
     WrongType,
 }
 
-/// What a checker allows during a fault and until it is overcome. Losses and false verdicts are
-/// never allowed.
+/// The deviations that a checker allows during a fault and until it is overcome. Losses and false verdicts
+/// are never allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Allowance {
     /// Second copies of jobs in flight.
     pub duplicates_of_in_flight: bool,
-    /// How early an arrival may be by the wall clock, because Redis's clock was ahead; µs.
+    /// The most that an arrival may be early by the wall clock, because Redis's clock was ahead; µs.
     pub early_us: i64,
 }
 
@@ -190,7 +190,7 @@ impl FaultKind {
         description::of(self)
     }
 
-    /// What a checker allows for it.
+    /// The allowance of a checker for the fault.
     #[must_use]
     pub fn allows(self) -> Allowance {
         let duplicates_of_in_flight = match self {

@@ -48,7 +48,7 @@ pub struct RunHeader {
     /// `redis.mode`; older histories are of `single`.
     #[serde(default = "single")]
     pub redis: String,
-    /// How long a claim holds, ms: `publish_timeout` and its margin.
+    /// The duration of a claim, ms: `publish_timeout` and its margin.
     pub lease_ms: i64,
     /// The bound on lateness after all faults are healed, ms.
     pub late_ms: i64,

@@ -78,7 +78,7 @@ pub struct Injected {
     pub clock_step_us: Option<i64>,
     /// The affected jobs, if not all are affected.
     pub beside: Option<Scope>,
-    /// Where another master was promoted, which may not know the last writes.
+    /// The buckets whose last writes a promoted master may not know.
     pub forgotten: Option<Forgotten>,
 }
 
@@ -89,7 +89,7 @@ impl From<Injected> for Fault {
     }
 }
 
-/// How long a Redis may take until each bucket has one master again.
+/// The longest time until each bucket of a Redis has one master again.
 const OWNERSHIP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);

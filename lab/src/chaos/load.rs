@@ -1,5 +1,5 @@
-//! The load: an open loop of requests at a fixed rate, and readers of all results. It connects
-//! straight to the broker and the instances, past the links with faults.
+//! The load: an open loop of requests at a fixed rate, and readers of all results. The load connects straight
+//! to the broker and the instances, past the links with faults.
 //!
 //! - `draw`: the requests; `producer`: sends them; `http`: the admin API; `reader`: the results.
 //! - `consumers`: the consumers that confirm; `extra`: the requests of a fault.
@@ -33,9 +33,9 @@ use crate::chaos::system::{Host, Maker};
 
 /// The destination of verdicts.
 pub(crate) const REPLY_DESTINATION: &str = "chaos-replies";
-/// The interval at which the producer sends what is next.
+/// The interval at which the producer sends the next requests.
 const SEND_INTERVAL: Duration = Duration::from_millis(10);
-/// How long a late target does not exist after the first job for it, ms.
+/// The time that a late target does not exist after the first job for it, ms.
 const TARGET_ABSENCE_MS: i64 = 6000;
 /// The interval between two late targets.
 const LATE_TARGET_INTERVAL_MS: i64 = 20_000;

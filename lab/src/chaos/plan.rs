@@ -9,14 +9,14 @@ use rand::{RngExt, SeedableRng};
 
 use crate::chaos::fault::FaultKind;
 
-/// How fast the faults follow each other.
+/// The pace of the faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pace {
     /// Every kind as often as every other, held for up to two and a half seconds.
     #[default]
     Even,
-    /// Short faults with short pauses, and the kinds that take ten seconds and more in one round of
-    /// several. What the checker allows is the same.
+    /// Short faults with short pauses, and the kinds that take ten seconds and more in one round of several.
+    /// The checker allows the same.
     Dense,
 }
 

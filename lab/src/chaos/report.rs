@@ -38,7 +38,7 @@ pub struct Run {
     pub seed: u64,
     /// The commit.
     pub commit: String,
-    /// How many `dwell run`.
+    /// The number of `dwell run`.
     pub instances: usize,
     /// `redis.durability`
     pub durability: String,

@@ -33,9 +33,9 @@ use crate::chaos::recorder::Recorder;
 /// The options of a system.
 #[derive(Debug, Clone)]
 pub struct SystemOptions {
-    /// Which broker.
+    /// The kind of broker.
     pub broker: BrokerKind,
-    /// Which kind of Redis. A Cluster and sentinels have replicas at every durability.
+    /// The kind of Redis. A Cluster and sentinels have replicas at every durability.
     pub redis: RedisMode,
     /// The number of instances that share the namespace and the broker.
     pub instances: usize,
@@ -133,7 +133,7 @@ pub struct System {
     targets: Vec<String>,
     /// Unexpected exits of instances.
     exits: Mutex<Vec<String>>,
-    /// Where faults record their requests.
+    /// The recorder for the requests of faults.
     recorder: OnceLock<Arc<Recorder>>,
     /// Readers for the requests of faults, which outlast the faults.
     pub(crate) readers: Mutex<JoinSet<()>>,

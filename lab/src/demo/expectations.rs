@@ -14,7 +14,7 @@ use crate::bench::percentiles::{Latencies, Percentiles};
 pub struct Arrival<'a> {
     /// Its id.
     pub id: &'a str,
-    /// Where the job arrived.
+    /// The target at which the job arrived.
     pub target: &'a str,
     /// Its body.
     pub body: &'a [u8],

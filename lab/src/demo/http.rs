@@ -19,7 +19,7 @@ use super::screen::Screen;
 use crate::http::receiver::{Answer, Arrival, Handler, Receiver, status};
 use crate::queue::place::Place;
 
-/// How long a consumer may take that answers 202, ms.
+/// The longest time of a consumer that answers 202, ms.
 const TTR_MS: i64 = 1000;
 /// Why an attempt fails, as Dwell says.
 const ERROR: &str = "the target answered 500 Internal Server Error";
@@ -66,7 +66,7 @@ fn request(planned: &Planned, base: &str) -> Value {
     job
 }
 
-/// How the receiver treats the jobs of each path.
+/// Makes the receiver's handler, which treats jobs by their path.
 fn handler(seen: UnboundedSender<Event>, finish: UnboundedSender<(Fetched, i64)>) -> Handler {
     Arc::new(move |arrival| {
         let Some(job) = fetched(&arrival) else { return status(400) };

@@ -25,7 +25,7 @@ use dwell::clock::{self, Instant};
 /// The queues. A consumer of `reports.print` that says nothing for a second has lost its job.
 const SETTINGS: &str = "[queues.\"orders.*\"]\n[queues.\"invoices.*\"]\n[queues.\"parcels.*\"]\n[queues.\"reports.*\"]\nttr = \"1s\"\n";
 
-/// How long Dwell may take to settle an attempt.
+/// The longest time until Dwell settles an attempt.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Each queue and how its consumers treat their jobs.

@@ -24,7 +24,7 @@ use super::settings;
 use crate::queue::http::Link;
 use crate::queue::place::Place;
 
-/// How long no job may arrive.
+/// The longest time without an arrival.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Jobs a second that are scheduled at least.
 const SCHEDULED_PER_S: u64 = 4000;

@@ -16,9 +16,9 @@ use crate::bench::percentiles::Percentiles;
 use crate::queue::http::Link;
 use crate::queue::place::Place;
 
-/// How long no job may arrive.
+/// The longest time without an arrival.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(60);
-/// How far ahead jobs are scheduled, ms.
+/// The time by which jobs are scheduled ahead, ms.
 const SCHEDULE_LEAD_MS: i64 = 3000;
 
 /// The options.
@@ -28,7 +28,7 @@ pub struct Options {
     pub hosts: Hosts,
     /// Jobs due a second, over all hosts in turns.
     pub rate: u64,
-    /// How long, s.
+    /// The duration, s.
     pub secs: u64,
     /// `timeout` of the broker.
     pub timeout_s: u64,

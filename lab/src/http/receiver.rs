@@ -28,7 +28,7 @@ pub(crate) struct Arrival {
     pub(crate) body: Bytes,
 }
 
-/// What a receiver does with a request.
+/// The reaction of a receiver to a request.
 pub(crate) enum Answer {
     /// It answers.
     Send(Response<Full<Bytes>>),
@@ -40,7 +40,7 @@ pub(crate) enum Answer {
     Close,
 }
 
-/// Decides what becomes of a request.
+/// Decides the reaction to a request.
 pub(crate) type Handler = Arc<dyn Fn(Arrival) -> Answer + Send + Sync>;
 
 /// A running receiver; when dropped, its port and its connections are closed.

@@ -23,10 +23,10 @@ use super::receiver::{Answer, Arrival, Receiver, status};
 use crate::bench::percentiles::{Latencies, Percentiles};
 use crate::queue::http::Link;
 
-/// The path of what is counted.
+/// The path of the requests that are counted.
 pub const PATH: &str = "/hooks/lab";
 
-/// What arrived since the last reset.
+/// The counts of arrivals since the last reset.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Requests that were answered.
@@ -74,7 +74,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// How many answer at once.
+    /// The number of hosts that answer at once.
     #[must_use]
     pub fn healthy(&self) -> usize {
         self.hosts.saturating_sub(self.hanging + self.slow)
@@ -162,7 +162,7 @@ fn count(counting: &Mutex<Counting>, arrival: &Arrival, manner: Manner) -> Answe
 pub(super) struct Process {
     child: Child,
     asking: Link,
-    /// The ports of the targets: first those that answer.
+    /// The ports of the targets: the ports that answer come first.
     pub(super) ports: Vec<u16>,
 }
 

@@ -1,5 +1,5 @@
-//! How fast jobs are fetched and finished over HTTP, how late a waiting consumer gets its job, and
-//! what consumers cost that only wait.
+//! The rates of fetching and finishing jobs over HTTP, the lateness of the jobs of waiting consumers, and the
+//! cost of consumers that only wait.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Options {
     pub waiting: usize,
     /// Jobs due a second, for the lateness.
     pub rate: u64,
-    /// How long the rate lasts, s.
+    /// The duration of the rate, s.
     pub secs: u64,
     /// Consumers that wait for nothing.
     pub idle: usize,

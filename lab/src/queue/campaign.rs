@@ -35,19 +35,19 @@ const RETRY_COUNT: usize = 60;
 /// The options of a campaign.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many jobs.
+    /// The number of jobs.
     pub jobs: u64,
     /// Jobs scheduled a second; 0: as many as possible.
     pub rate: u64,
-    /// How many other queues have a job each; every second job is cancelled.
+    /// The number of other queues, which have a job each; every second job is cancelled.
     pub names: u64,
-    /// How many consumers at a time.
+    /// The number of consumers at a time.
     pub consumers: usize,
     /// The share of them that is killed, from 0 to 1.
     pub killed: f64,
-    /// How many instances.
+    /// The number of instances.
     pub instances: usize,
-    /// Which kind of Redis.
+    /// The kind of Redis.
     pub redis: RedisMode,
     /// `redis.durability`
     pub durability: Durability,
@@ -82,7 +82,7 @@ pub struct Summary {
     pub unseen_at_most: u64,
     /// Hand-outs that a promoted master forgot, so that their attempts came again.
     pub forgotten: usize,
-    /// What happened to consumers.
+    /// The counts of events at consumers.
     pub consumers: Counts,
     /// Instances that were killed.
     pub instances_killed: usize,
@@ -92,7 +92,7 @@ pub struct Summary {
     pub failovers: usize,
     /// Faults by kind.
     pub faults: BTreeMap<String, usize>,
-    /// How many things break a promise.
+    /// The number of broken promises.
     pub wrongs: usize,
     /// The first of them.
     pub wrong: Vec<String>,
@@ -149,7 +149,7 @@ pub async fn run(options: Options) -> Result<Summary, Failure> {
     Ok(Summary { secs, names, ..summary(&options, &scene, &struck, wrong) })
 }
 
-/// How many consumers are killed again and again.
+/// The number of consumers that are killed again and again.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a share of consumers")]
 fn mortal(options: &Options) -> usize {
     (options.consumers as f64 * options.killed).ceil() as usize

@@ -1,16 +1,16 @@
-//! Whether what the consumers saw of a job breaks a promise.
+//! Checks the hand-outs of a job for broken promises.
 
 use std::fmt;
 
 use super::ledger::{Breach, HandOut, Life};
 use crate::chaos::history::Fault;
 
-/// How far two times of Redis's clock may be apart by rounding alone, ms.
+/// The most that two times of Redis's clock may be apart by rounding alone, ms.
 const ROUNDING_TOLERANCE_MS: i64 = 1;
-/// How long an answer may be on its way without a doubt about it, ms.
+/// The longest travel of an answer that leaves no doubt about it, ms.
 const MAX_ANSWER_TRAVEL_MS: i64 = 5;
-/// How long before a failover, and after its end, a pop may be unknown to the promoted master, ms: by
-/// the lag of its replication, and until Dwell has left the former master.
+/// The time before a failover, and after its end, in which the promoted master may not know a pop, ms: by the
+/// lag of its replication, and until Dwell has left the former master.
 const MAX_LOST_POP_AGE_MS: i64 = 2000;
 
 impl Breach {
@@ -38,7 +38,7 @@ impl fmt::Display for Breach {
 }
 
 impl Life {
-    /// What breaks a promise, and whether a failover excuses it.
+    /// The broken promises, and whether a failover excuses each.
     pub(super) fn breaches(&self, id: &str, faults: &[Fault]) -> Vec<(Breach, bool)> {
         let mut breaches = Vec::new();
         // A hand-out may be forgotten: by a master that was promoted around that time.

@@ -27,7 +27,7 @@ const MAX_WORK_MS: i64 = 200;
 /// The wait after an error.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// What a consumer is doing.
+/// The activity of a consumer.
 enum Phase {
     /// It asked for so many jobs.
     Popping(u64),
@@ -131,7 +131,7 @@ impl Consumer<'_> {
         self.taken(&body)
     }
 
-    /// Writes down what was handed out.
+    /// Writes down the hand-outs.
     fn taken(&mut self, body: &[u8]) -> Option<Vec<Word>> {
         let Fetched { jobs } = serde_json::from_slice(body).ok()?;
         if jobs.is_empty() {

@@ -1,4 +1,4 @@
-//! The faults of a campaign on queues: those of instances and of Redis.
+//! The faults of a campaign on queues: faults of instances and of Redis.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::chaos::plan::{Pace, Plan};
 use crate::chaos::system::{System, SystemOptions};
 use dwell::config::{Durability, RedisMode};
 
-/// What is injected unless the command says which.
+/// The faults that are injected unless the command names others.
 const DEFAULT_FAULTS: [FaultKind; 8] = [
     FaultKind::DwellKill,
     FaultKind::DwellTerm,
@@ -26,7 +26,7 @@ const DEFAULT_FAULTS: [FaultKind; 8] = [
     FaultKind::RedisFailoverOrdered,
     FaultKind::RedisSlotsMoved,
 ];
-/// What can be injected besides.
+/// The other faults that the command may name.
 const OPTIONAL_FAULTS: [FaultKind; 10] = [
     FaultKind::DwellFreeze,
     FaultKind::RedisFreeze,
@@ -60,7 +60,7 @@ pub(super) fn kinds(only: &[FaultKind], system: &SystemOptions) -> Result<Vec<Fa
 #[derive(Debug, Default)]
 pub(super) struct Struck {
     pub(super) faults: Vec<Fault>,
-    /// What went wrong during a fault.
+    /// The problems during faults.
     pub(super) wrong: Vec<String>,
 }
 
@@ -102,12 +102,12 @@ impl Struck {
         Ok(())
     }
 
-    /// How many of these kinds.
+    /// The number of faults of these kinds.
     pub(super) fn count(&self, is: impl Fn(&Fault) -> bool) -> usize {
         self.faults.iter().filter(|fault| is(fault)).count()
     }
 
-    /// How many of each kind.
+    /// The number of faults of each kind.
     pub(super) fn by_kind(&self) -> BTreeMap<String, usize> {
         let mut kinds = BTreeMap::new();
         for fault in &self.faults {

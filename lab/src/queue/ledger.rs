@@ -1,5 +1,5 @@
-//! What the consumers saw of each job. All times are epoch ms; those of leases by Redis's clock, which
-//! is that of the consumers.
+//! The records of the consumers about each job. All times are epoch ms; times of leases are by Redis's clock,
+//! which is that of the consumers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -83,10 +83,10 @@ pub(super) struct Sums {
     pub(super) unseen: u64,
 }
 
-/// What the check found.
+/// The findings of the check.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// What breaks a promise; a line each.
+    /// The broken promises; a line each.
     pub(super) wrong: Vec<String>,
     /// Hand-outs that a promoted master forgot.
     pub(super) forgotten: usize,
@@ -148,7 +148,7 @@ impl Ledger {
         });
     }
 
-    /// How many jobs are accepted and finished, as far as a consumer knows.
+    /// The number of jobs that are accepted and finished, as far as a consumer knows.
     pub(super) fn finished(&self) -> usize {
         self.finished
     }
@@ -183,7 +183,7 @@ impl Life {
         self.hand_outs.iter_mut().find(|known| known.lease == lease)
     }
 
-    /// How many attempts before the last one no consumer saw.
+    /// The number of attempts before the last one that no consumer saw.
     pub(super) fn unseen(&self) -> u64 {
         let seen: HashSet<u32> = self.hand_outs.iter().map(|hand_out| hand_out.attempt).collect();
         let last = seen.iter().max().copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What producer and consumers share.
+//! The state that producer and consumers share.
 
 use parking_lot::Mutex;
 use rand::RngExt;

@@ -1,4 +1,4 @@
-//! How often each thing happened to consumers.
+//! The counts of events at consumers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ impl Count {
     }
 }
 
-/// What happened so far.
+/// The counts so far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) pops_with_jobs: Count,

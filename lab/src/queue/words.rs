@@ -1,4 +1,4 @@
-//! What a consumer says of the jobs that it holds.
+//! The words of a consumer on the jobs that it holds.
 
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -8,7 +8,7 @@ use super::http::{Answer, Job, Link, Results};
 use super::scene::Scene;
 use dwell::clock;
 
-/// What becomes of a job, in the order of a call.
+/// The outcome of a job, in the order of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
     Finish,

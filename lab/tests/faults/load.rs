@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 const SEND_INTERVAL: Duration = Duration::from_millis(15);
 /// The destination of dead letters.
 const DEAD: &str = "delay.dead";
-/// How long load goes on after a heal.
+/// The time that load goes on after a heal.
 const LOAD_AFTER_HEAL: Duration = Duration::from_secs(1);
 
 /// The due time (epoch ms), and whether the broker confirmed the request, by job.

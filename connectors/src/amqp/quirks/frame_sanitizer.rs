@@ -97,7 +97,7 @@ pub(in crate::amqp) struct FrameSanitizer<S> {
     version: Arc<OnceLock<String>>,
 }
 
-/// What the start of a frame shows.
+/// The next step, as the start of a frame shows it.
 enum Next {
     /// At least this many more bytes are needed.
     Unknown(usize),

@@ -18,7 +18,7 @@ use tracing::debug;
 
 use crate::kafka::reader::GroupConsumer;
 
-/// How long the end of the assignment is polled for. The callback of the rebalance may take longer:
+/// The longest time of polling for the end of the assignment. The callback of the rebalance may take longer:
 /// it commits.
 const ASSIGNMENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait of one poll.

@@ -31,15 +31,15 @@ use crate::kafka::window::PublishWindow;
 pub(in crate::kafka) const MAX_GROUP_BYTES: usize = 16_384;
 /// The most bytes of a message on the wire besides its content.
 const MESSAGE_OVERHEAD_BYTES: usize = 100;
-/// How long a topic with a small limit is remembered.
+/// The time that a topic with a small limit is remembered.
 const SMALL_LIMIT_TTL: Duration = Duration::from_secs(600);
 
-/// Which messages shared a batch with a reported one.
+/// The messages that shared a batch with a reported one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::kafka) enum BatchPeers {
     /// Any messages.
     Any,
-    /// Those of its group.
+    /// The messages of its group.
     Group,
     Alone,
 }
@@ -98,7 +98,7 @@ impl ResendQueue {
         self.some.load(Ordering::Acquire) && self.state.lock().topics.contains_key(topic)
     }
 
-    /// Records a report; returns what shared the batch.
+    /// Records a report; returns the messages that shared the batch.
     pub(in crate::kafka) fn reported(&self, topic: &str, token: Token) -> BatchPeers {
         if !self.some.load(Ordering::Acquire) {
             return BatchPeers::Any;

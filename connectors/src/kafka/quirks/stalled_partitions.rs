@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a partition may be silent before it is assigned again. Doubled each time, up to
+/// The time that a partition may be silent before it is assigned again. Doubled each time, up to
 /// [`MAX_STALL_TIMEOUT`]: its first message may be large or far away.
 const MIN_STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest of these waits.

@@ -19,8 +19,8 @@ use crate::nats::connection::BrokerConnection;
 
 /// The most messages taken over at once.
 const MAX_CHUNK_MESSAGES: usize = 512;
-/// How long async-nats may take to drop a lost connection. Until then the server sends messages to
-/// it.
+/// The longest time that async-nats may take to drop a lost connection. Until then the server sends messages
+/// to the connection.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(in crate::nats) struct DeliveryConnection {

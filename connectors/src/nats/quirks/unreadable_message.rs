@@ -1,11 +1,11 @@
 //! Fetches messages that async-nats cannot parse.
 //!
-//! - Behaviour: such a message ends the delivery connection (see `header_block`), and the server
+//! - Behaviour: an unparsable message ends the delivery connection (see `header_block`), and the server
 //!   redelivers it on the next one.
 //! - Workaround: when a delivery connection ends alone, the source looks through the messages that
-//!   the consumer has delivered and nobody has settled. It fetches those that async-nats may fail
-//!   on with `STREAM.MSG.GET`, whose answer is JSON with headers and body in base64. Those that it
-//!   can parse may be lost with the connection (see `lost_deliveries`).
+//!   the consumer has delivered and nobody has settled. With `STREAM.MSG.GET`, whose answer is JSON with
+//!   headers and body in base64, the source fetches messages that async-nats may fail on. Messages that
+//!   async-nats can parse may be lost with the connection (see `lost_deliveries`).
 //! - May go when async-nats delivers messages with any header block and subject.
 
 use std::collections::HashSet;
@@ -56,7 +56,7 @@ pub(in crate::nats) struct Found {
     pub(in crate::nats) deliveries: Vec<Delivery>,
     /// The bytes of the deliveries.
     bytes: usize,
-    /// Such messages exist, and this source holds them already.
+    /// Unreadable messages exist, and this source holds them already.
     pub(in crate::nats) held: bool,
     /// The reply subjects of parsable messages to nak.
     pub(in crate::nats) lost: Vec<Subject>,
@@ -137,7 +137,7 @@ impl UnreadableSearch {
     /// The server tells only the range of unsettled sequences, not which ones they are. So a
     /// message may come that is settled already or that another reader settles (if the stream keeps
     /// settled messages, or another reader found it too): rather twice than never. Messages that
-    /// async-nats can parse come by the normal delivery; those that may be lost are naked.
+    /// async-nats can parse come by the normal delivery; messages that may be lost are naked.
     pub(in crate::nats) async fn run(&mut self, held: &HashSet<u64>, most: usize, asked: usize) -> Result<Found, ConnectorError> {
         let info = self.ask::<Info>(&format!("CONSUMER.INFO.{}.{}", self.stream, self.consumer), Bytes::new()).await?;
         let Some(info) = info.filter(|info| info.num_ack_pending > 0) else {

@@ -134,7 +134,7 @@ pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, F
     Ok(blocks)
 }
 
-/// What distinguishes a row from the others.
+/// The label that distinguishes a row from the others.
 fn label(report: &Report) -> String {
     let setup = &report.setup;
     let mut parts = vec![setup.broker.clone()];

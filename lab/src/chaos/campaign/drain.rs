@@ -15,7 +15,7 @@ use super::{CHECK_INTERVAL, Campaign, DRAIN_TIMEOUT, MIN_EMPTY_DURATION, RECOVER
 use crate::chaos::history::{DeadJob, End};
 use crate::chaos::system::System;
 
-/// What `fsck` finds; a line each.
+/// The findings of `fsck`; a line each.
 pub(crate) async fn damage(system: &System) -> Result<Vec<String>, StoreError> {
     let delivery = &system.settings().delivery;
     let sweep = SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms };

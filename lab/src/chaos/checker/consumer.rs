@@ -11,11 +11,11 @@ use crate::chaos::history::{Consumer, Job, UNREADABLE};
 /// message counts from its reading.
 const ROUNDING_TOLERANCE_US: i64 = 5_000;
 const READING_TOLERANCE_US: i64 = 500_000;
-/// How late the end of a TTR may be noticed, µs.
+/// The longest delay until the end of a TTR is noticed, µs.
 const MAX_NOTICE_DELAY_US: i64 = 2_000_000;
 
 impl Checker<'_> {
-    /// Checks what became of a job that its consumer confirms.
+    /// Checks the fate of a job that its consumer confirms.
     pub(super) fn consumer(
         &mut self,
         id: &str,
@@ -132,7 +132,7 @@ impl Checker<'_> {
         other_us + tolerance_us + self.windows.jump_us(one_us, other_us) >= ended_us + wait_us
     }
 
-    /// Such a job dies at the end of its array: by the consumer's word, or without one.
+    /// Checks a death of a job that its consumer confirms: at the end of its array, by a word or without one.
     pub(super) fn consumer_death(
         &mut self,
         id: &str,

@@ -36,7 +36,7 @@ impl<'a> Redelivery<'a> {
         self.0.iter().map(Vec::as_slice)
     }
 
-    /// How often the job ran again.
+    /// The number of times that the job ran again.
     pub(super) fn begun_again(&self) -> u64 {
         self.0.len().saturating_sub(1) as u64
     }

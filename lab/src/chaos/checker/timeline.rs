@@ -17,7 +17,7 @@ pub(super) struct Timeline<'a> {
     /// The request was surely refused: the job must not arrive.
     pub(super) refused: bool,
     pub(super) asks: Vec<Asked>,
-    /// What the job's consumer said.
+    /// The words of the job's consumer.
     pub(super) words: Vec<Said<'a>>,
     /// Time, action and verdict, in the order of receipt.
     pub(super) replies: Vec<(i64, &'a str, &'a str)>,

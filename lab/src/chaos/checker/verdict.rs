@@ -223,7 +223,7 @@ pub struct Verdict {
     pub impacts: Vec<FaultImpact>,
 }
 
-/// How many violations of each kind are shown to people.
+/// The most violations of each kind that are shown to people.
 const MAX_REPORTED_VIOLATIONS: usize = 8;
 
 impl Verdict {

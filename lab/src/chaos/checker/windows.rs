@@ -18,7 +18,7 @@ const SLACK_US: i64 = 2_000_000;
 /// bucket, claim and publication.
 const MAX_TAKE_OVER_US: i64 = 5_000_000;
 
-/// How far back a killed server may lose acknowledgements, µs: `sync_interval` of JetStream is two
+/// The age up to which a killed server may lose acknowledgements, µs: `sync_interval` of JetStream is two
 /// minutes.
 const MAX_LOST_ACK_AGE_US: i64 = 150_000_000;
 
@@ -45,13 +45,13 @@ pub(super) struct FaultWindows<'a> {
 
 struct FaultWindow<'a> {
     fault: &'a Fault,
-    /// How many further copies the fault may explain.
+    /// The number of further copies that the fault may explain.
     room: u64,
     copies: Vec<Copy<'a>>,
 }
 
 impl FaultWindow<'_> {
-    /// How many of the copies an instance must have counted.
+    /// The number of copies that an instance must have counted.
     fn owed(&self) -> usize {
         self.copies.iter().filter(|copy| !copy.by_client).count()
     }
@@ -75,8 +75,8 @@ impl<'a> FaultWindows<'a> {
         sum_us + (to_us - at_us).max(0)
     }
 
-    /// How long a job was late although the active fault does not affect it, µs, and that fault.
-    /// Only for jobs sent after the start of the fault.
+    /// The lateness of a job that the active fault does not affect, µs, and that fault. Only for jobs sent
+    /// after the start of the fault.
     pub(super) fn beside_us(&self, (id, job): (&str, &Job), (sent_us, due_us): (i64, i64), at_us: i64) -> Option<(i64, &'a Fault)> {
         let beside = |window: &FaultWindow<'a>| {
             let fault = window.fault;
@@ -117,12 +117,12 @@ impl<'a> FaultWindows<'a> {
             })
     }
 
-    /// How far Redis's clock may have been ahead at this time, µs.
+    /// The most that Redis's clock may have been ahead at this time, µs.
     pub(super) fn ahead_us(&self, at_us: i64) -> i64 {
         self.steps(at_us).map(|(_, most)| most).max().unwrap_or(0).max(0)
     }
 
-    /// How far Redis's clock may have been behind at this time, µs.
+    /// The most that Redis's clock may have been behind at this time, µs.
     pub(super) fn behind_us(&self, at_us: i64) -> i64 {
         self.steps(at_us).map(|(least, _)| -least).max().unwrap_or(0).max(0)
     }
@@ -154,7 +154,7 @@ impl<'a> FaultWindows<'a> {
         self.windows.iter().any(|window| on(window.fault) && window.fault.rolls_back(id))
     }
 
-    /// How far Redis's clock may have jumped between these times, µs.
+    /// The largest jump that Redis's clock may have made between these times, µs.
     pub(super) fn jump_us(&self, from_us: i64, to_us: i64) -> i64 {
         let on = |fault: &Fault| fault.began_us <= to_us && from_us <= fault.healed_us + SLACK_US;
         self.windows.iter().filter(|window| on(window.fault)).map(|window| window.fault.kind.allows().early_us).max().unwrap_or(0)
@@ -284,7 +284,7 @@ fn timeout_us(head: &RunHeader) -> i64 {
     (head.lease_ms - margin_ms).max(1) * 1000
 }
 
-/// How many copies a fault may explain.
+/// The number of copies that a fault may explain.
 fn room(fault: &Fault, history: &History) -> u64 {
     let allowance = fault.kind.allows();
     // A publication without an answer ends at the publish timeout, and the next one takes its

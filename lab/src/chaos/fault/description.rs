@@ -10,11 +10,11 @@ use super::FaultKind;
 /// The words for one fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// What the fault does.
+    /// The action of the fault.
     pub injected: String,
-    /// How Dwell reacts.
+    /// The reaction of Dwell.
     pub effect: String,
-    /// What an operator sees: metrics, log lines, readiness.
+    /// The signs for an operator: metrics, log lines, readiness.
     pub visible: String,
 }
 

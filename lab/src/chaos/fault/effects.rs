@@ -45,7 +45,7 @@ const NONE: Effects = Effects {
 const LINK: Effects = Effects { fails_publish: true, holds_back: true, requeues: true, breaks_broker: true, ..NONE };
 
 impl FaultKind {
-    /// What the fault can cause.
+    /// The possible effects of the fault.
     pub(crate) fn effects(self) -> Effects {
         match self {
             FaultKind::BrokerKill | FaultKind::BrokerFreeze | FaultKind::BrokerRestart => Effects { stops_broker: true, ..LINK },
@@ -70,7 +70,7 @@ impl FaultKind {
             FaultKind::DwellFreeze => Effects { stops_instance: true, holds_back: true, requeues: true, ..NONE },
             FaultKind::InstanceCutOff => Effects { requeues: true, ..NONE },
             FaultKind::RedisFailover => Effects { rolls_back: true, ..NONE },
-            // What a promoted master may have forgotten is written down with the fault.
+            // The writes that a promoted master may have forgotten are recorded with the fault.
             FaultKind::RedisMasterKilled | FaultKind::RedisMasterFrozen | FaultKind::RedisFailoverOrdered => NONE,
             FaultKind::StartWithoutBroker
             | FaultKind::RedisSlotsMoved

@@ -30,7 +30,7 @@ pub struct Fault {
     /// The most leases meanwhile. Older histories have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leases: Option<Leases>,
-    /// Where another master was promoted meanwhile, which may not know the last writes.
+    /// The buckets whose last writes a master that was promoted meanwhile may not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgotten: Option<Forgotten>,
 }

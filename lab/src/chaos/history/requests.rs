@@ -41,17 +41,17 @@ pub struct Job {
     pub consumer: Option<Consumer>,
 }
 
-/// A consumer that confirms, and what it does.
+/// A consumer that confirms, and its words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consumer {
     /// `delay-ttr`, ms.
     pub ttr_ms: u64,
-    /// What it does at each attempt; the last word is also that of every later attempt.
+    /// The word of each attempt; the last word is also that of every later attempt.
     pub words: Vec<Word>,
 }
 
 impl Consumer {
-    /// What it does at this attempt.
+    /// The word of this attempt.
     #[must_use]
     pub fn word(&self, attempt: u32) -> Word {
         let at = (attempt.max(1) as usize - 1).min(self.words.len().saturating_sub(1));
@@ -59,7 +59,7 @@ impl Consumer {
     }
 }
 
-/// What a consumer does with a message.
+/// The action of a consumer on a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Word {

@@ -13,7 +13,7 @@ use crate::chaos::system::{Error, System, USER, classic, rabbitmqctl};
 const POLICY_NAME: &str = "chaos-full";
 /// A queue that accepts nothing.
 const REJECT_ALL_POLICY: &str = r#"{"max-length":0,"overflow":"reject-publish"}"#;
-/// How long the readers of a target may take to empty it.
+/// The longest time until the readers of a target have emptied it.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn rabbit(server: &BrokerServer) -> Result<&RabbitServer, Error> {

@@ -36,7 +36,7 @@ pub(super) async fn restart(system: &System, hold: Duration) -> Result<String, E
     Ok(server.to_string())
 }
 
-/// There is nothing to heal.
+/// Adds a partition. Nothing needs healing.
 pub(super) async fn partition_added(system: &System, hold: Duration) -> Result<String, Error> {
     let count = system.broker.add_partition().await?;
     clock::sleep(hold).await;

@@ -11,7 +11,7 @@ use crate::chaos::system::{Error, HostClock, System, open};
 
 /// µs per second.
 const US_PER_SECOND: i64 = 1_000_000;
-/// How long a jump may take to take effect, and the interval between two checks.
+/// The longest time until a jump takes effect, and the interval between two checks.
 const EFFECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// The jump of the clock of the instances, s.

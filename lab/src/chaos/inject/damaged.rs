@@ -21,9 +21,9 @@ const SET_VERSION: &str = "local record = redis.call('HGET', KEYS[1], ARGV[1]) \
 /// The delays of the jobs, ms. One is cancelled, one rescheduled, one fired (over HTTP), and one
 /// scheduled again with another time. Two fall due while their records are unreadable.
 const DUE_MS: [i64; 4] = [8000, 8000, 35_000, 35_000];
-/// How long the jobs may take to be stored: until before the first is due.
+/// The longest time until the jobs are stored: until before the first is due.
 const STORE_TIMEOUT: Duration = Duration::from_secs(7);
-/// How long the answers may take.
+/// The longest wait for the answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);

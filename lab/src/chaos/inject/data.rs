@@ -13,7 +13,7 @@ use super::{Done, both};
 use crate::chaos::history::Only;
 use crate::chaos::system::{Error, Servers, System, open};
 
-/// How long Redis may take until it writes its file again.
+/// The longest time until Redis writes its file again.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A full disk: no file of Redis may grow.

@@ -14,10 +14,10 @@ use crate::chaos::system::{Error, System, jetstream, nats_users};
 
 /// The log line after new settings take effect.
 const RELOAD_LOG_LINE: &str = "Reloaded server configuration";
-/// How long a reload may take.
+/// The longest time of a reload.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long Dwell may take to create a deleted consumer again: it notices at the time-out of its
-/// next fetch.
+/// The longest time until Dwell creates a deleted consumer again: Dwell notices at the time-out of its next
+/// fetch.
 const RECREATE_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {

@@ -17,13 +17,13 @@ const SLOW_DELAY: Duration = Duration::from_millis(100);
 /// The throughput of each connection, bytes a second.
 const THIN_BYTES_PER_SECOND: u32 = 20_000;
 
-/// How long the other instances may take to serve the returned requests and the abandoned claims: a
-/// Kafka session and a lease.
+/// The longest time until the other instances serve the returned requests and the abandoned claims: a Kafka
+/// session and a lease.
 const TAKE_OVER_TIME: Duration = Duration::from_secs(13);
-/// How much longer the instance is cut off, so that unserved jobs of others show.
+/// The further time that the instance is cut off, so that unserved jobs of others show.
 const EXTRA_HOLD: Duration = Duration::from_secs(15);
 
-/// How long the instances may take to read a request, and the interval between two checks.
+/// The longest time until the instances read a request, and the interval between two checks.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -100,7 +100,7 @@ async fn reader(system: &System, rng: &mut StdRng) -> Result<usize, Error> {
     found.await.unwrap_or_else(|| Err(Error::Unexpected(format!("no instance read a request within {READ_TIMEOUT:?}"))))
 }
 
-/// How many requests an instance has stored.
+/// The number of requests that an instance has stored.
 fn read_by(metrics: &str) -> u64 {
     let lines = metrics.lines().filter(|line| line.starts_with("dwell_ingest_total{"));
     lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()

@@ -12,10 +12,10 @@ use crate::chaos::history::Only;
 use crate::chaos::inject::in_flight::let_it_be_seen;
 use crate::chaos::system::{Error, SPARE_BROKER, System};
 
-/// How much longer than its lease an instance is frozen.
+/// The time beyond its lease that an instance is frozen.
 const EXTRA_FREEZE: Duration = Duration::from_secs(2);
 
-/// How long an instance may take to serve a broker that it can reach.
+/// The longest time until an instance serves a broker that it can reach.
 const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);

@@ -15,21 +15,21 @@ use crate::chaos::system::{Error, PASSWORD, Pair, Servers, System, USER, open, o
 const REPEAT_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest time with two masters, if the replica is promoted before the old master is killed.
 const MAX_SPLIT_DURATION: Duration = Duration::from_millis(200);
-/// How long a fault may take to take effect.
+/// The longest time until a fault takes effect.
 const EFFECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Redis's default time until it answers BUSY, ms.
 const DEFAULT_BUSY_MS: &str = "5000";
 
-/// Where another server may be promoted, the master is back before that is due.
+/// The longest hold where another server may be promoted: the master is back before that is due.
 const MAX_BRIEF_HOLD: Duration = Duration::from_millis(500);
 
-/// One of the masters.
+/// The index of a random master.
 pub(super) async fn any(servers: &Servers, rng: &mut StdRng) -> Result<usize, Error> {
     let masters = servers.masters().await?;
     Ok(masters[rng.random_range(0..masters.len())])
 }
 
-/// How long a master is down or frozen.
+/// The time that a master is down or frozen.
 fn brief(system: &System, hold: Duration) -> Duration {
     if system.options().redis == RedisMode::Single { hold } else { hold.min(MAX_BRIEF_HOLD) }
 }
@@ -207,7 +207,7 @@ pub(super) async fn password_rotated(system: &System, hold: Duration) -> Result<
     healed(system, &servers, detail).await
 }
 
-/// Repeats commands. There is nothing to heal.
+/// Repeats commands. Nothing needs healing.
 async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Result<String, Error> {
     let servers = system.redis.servers.lock().await;
     let (until, mut times) = (clock::now() + hold, 0);

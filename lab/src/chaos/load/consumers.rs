@@ -1,5 +1,4 @@
-//! The consumers of jobs that they confirm themselves: each does with a message what the job's words
-//! say.
+//! The consumers of jobs that they confirm themselves: each treats a message as the job's words say.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,9 +17,9 @@ use super::{SEND_INTERVAL, by_http, whole};
 use crate::chaos::history::{Consumer, ControlRequest, Phase, Word};
 use crate::chaos::recorder::Recorder;
 
-/// How long a consumer takes, ms.
+/// The working time of a consumer, ms.
 const WORK_MS: std::ops::Range<i64> = 0..300;
-/// How long after the TTR a late word comes, ms.
+/// The time from the end of the TTR to a late word, ms.
 const LATE_WORD_MS: std::ops::Range<i64> = 50..900;
 /// Until the second of two words, ms.
 const SECOND_WORD_DELAY_MS: i64 = 150;

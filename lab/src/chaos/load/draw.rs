@@ -17,7 +17,7 @@ const CONTROL_OFFSET_MS: std::ops::Range<i64> = -150..150;
 const RETRY_CONTROL_OFFSET_MS: std::ops::Range<i64> = 300..3500;
 /// The producer's own header, which must arrive unchanged.
 pub(super) const NOTE_HEADER: &str = "x-note";
-/// What the consumer does, for the reader that plays it: JSON.
+/// The actions of the consumer, for the reader that plays it: JSON.
 pub(super) const CONSUMER_HEADER: &str = "x-consumer";
 /// The TTR of a job that its consumer confirms, ms.
 const TTR_MS: std::ops::Range<u64> = 600..1500;
@@ -135,7 +135,7 @@ impl Draw {
             34..37 => job.broker = Some(SPARE_BROKER.to_owned()),
             37..57 => {
                 let consumer = self.consumer();
-                // Who never finishes is given up soon; the others have attempts for faults too.
+                // A consumer that never finishes is given up soon; the others have attempts for faults too.
                 let is_patient = !matches!(consumer.words.last(), Some(Word::Silent | Word::Fail));
                 job.retry_ms = Some(vec![RETRY_INTERVAL_MS; if is_patient { 8 } else { 2 }]);
                 job.consumer = Some(consumer);

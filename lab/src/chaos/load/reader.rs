@@ -148,7 +148,7 @@ fn reply(body: &[u8]) -> Reply {
 }
 
 impl Received {
-    /// What the consumer of this message needs; `None` if nobody confirms it.
+    /// The data that the consumer of this message needs; `None` if nobody confirms it.
     fn of(message: &Message) -> Option<Received> {
         let text = |name: &str| message.headers.get(name).and_then(|value| value.plain().map(std::borrow::Cow::into_owned));
         let consumer = serde_json::from_str(&text(CONSUMER_HEADER)?).ok()?;

@@ -16,7 +16,7 @@ const MIN_SLOPE_SECONDS: i64 = 600;
 /// Resident memory of the longest-lived process of an instance, bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Which instance.
+    /// The number of the instance.
     pub instance: usize,
     /// The sampled time, seconds.
     pub seconds: i64,

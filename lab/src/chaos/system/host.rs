@@ -21,7 +21,7 @@ const SLOW_ANSWER_DELAY: Duration = Duration::from_secs(2);
 /// The path of dead letters.
 pub(crate) const DEAD_PATH: &str = "/dead";
 
-/// How the host treats requests. Jobs arrive with those that the host takes.
+/// The treatment of requests by the host. Jobs arrive with the requests that the host takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Manner {
     /// Takes them and answers 202.
@@ -37,7 +37,7 @@ pub(crate) enum Manner {
     Refuses,
 }
 
-/// Where the requests go that the host takes.
+/// The receiver of the requests that the host takes.
 type Taken = Box<dyn Fn(Arrival) + Send + Sync>;
 
 /// The host.

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::Error;
 
-/// How long a starting server may take until its streams are available.
+/// The longest time until the streams of a starting server are available.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The stream of a target.

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use super::Error;
 
-/// How long one answer may take.
+/// The longest wait for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The id of the absent broker.
 const ABSENT_BROKER_ID: i32 = 99;

@@ -1,4 +1,4 @@
-//! What the messages of a broker say of the jobs of the demo.
+//! The facts in a broker's messages about the jobs of the demo.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub enum Place {
     Dead,
     /// Among the rejected requests.
     Rejected,
-    /// Where verdicts go.
+    /// Among the verdicts.
     Verdicts,
 }
 

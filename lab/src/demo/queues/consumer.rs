@@ -9,12 +9,12 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::api::Api;
 
-/// How long a pop is held until a job is there.
+/// The longest hold of a pop until a job is there.
 const POP_WAIT: &str = "20s";
 /// Why an attempt fails, as its consumer says.
 const ERROR: &str = "the printer has no paper";
 
-/// How a consumer treats its jobs.
+/// The treatment of jobs by a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
     /// Finishes each.
@@ -34,7 +34,7 @@ pub struct Fetched {
     pub queue: String,
     /// The lease.
     pub lease: String,
-    /// Which hand-out this is, from 1.
+    /// The number of this hand-out, from 1.
     pub attempt: u32,
     /// Its due time, epoch ms.
     pub due_ms: i64,
@@ -44,7 +44,7 @@ pub struct Fetched {
     pub body: Vec<u8>,
 }
 
-/// What became of a hand-out.
+/// The end of a hand-out.
 #[derive(Debug)]
 #[allow(missing_docs, reason = "the fields are what the answer says")]
 pub enum End {
@@ -69,7 +69,7 @@ pub struct Event {
     pub job: Fetched,
     /// When its consumer received it, epoch µs.
     pub at_us: i64,
-    /// What became of it.
+    /// The end of the hand-out.
     pub end: End,
 }
 

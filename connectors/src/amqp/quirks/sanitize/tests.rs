@@ -1,4 +1,4 @@
-//! What changes, and that lapin's parser accepts the result.
+//! Tests of the changes, and that lapin's parser accepts the result.
 
 use lapin::protocol::basic::parse_properties;
 use lapin::types::AMQPValue;

@@ -1,4 +1,4 @@
-//! What a fault allows, and nothing more.
+//! The deviations that a fault allows, and nothing more.
 
 use super::*;
 

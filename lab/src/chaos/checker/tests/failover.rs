@@ -1,4 +1,4 @@
-//! What a promoted master may have forgotten, and what it may not.
+//! The writes that a promoted master may have forgotten, and the writes that it may not.
 
 use dwell::store::keys::bucket_of;
 

@@ -1,4 +1,4 @@
-//! What the instances counted, beside what the faults explain.
+//! The counts of the instances, beside the copies that the faults explain.
 
 use super::{FaultWindow, FaultWindows, SLACK_US};
 use crate::chaos::checker::Wrong;
@@ -33,7 +33,7 @@ impl FaultWindows<'_> {
         }
     }
 
-    /// In which states of their leases the faults met jobs, and what became of leases.
+    /// The states of the leases that the faults met, and the fates of leases.
     pub(in crate::chaos::checker) fn leases(&self, events: &[Event]) -> LeaseStates {
         let met =
             |is: fn(&Leases) -> bool| self.windows.iter().filter(|window| window.fault.leases.as_ref().is_some_and(is)).count() as u64;

@@ -1,4 +1,4 @@
-//! What Redis has: jobs in leases and held jobs by bucket, and the master of each bucket.
+//! The content of Redis: jobs in leases and held jobs by bucket, and the master of each bucket.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::chaos::history::Leases;
 /// The time-out of a query: a frozen server does not answer.
 const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Asks the masters. It needs no lock: faults hold the servers for their whole duration.
+/// Asks the masters. The census needs no lock: faults hold the servers for their whole duration.
 pub(crate) struct Census {
     mode: RedisMode,
     urls: Vec<String>,
@@ -150,9 +150,9 @@ impl Census {
     }
 }
 
-/// How many jobs are in a lease, and whether another has surely left it. After 8 bytes there is a
-/// bit for each job that has left. The bits past the last job are set too, so that only one below a
-/// job that is inside is surely that of a job.
+/// The number of jobs in a lease, and whether another job has surely left the lease. The first 8 bytes are
+/// followed by a bit for each job, set once the job has left. The bits past the last job are set too, so that
+/// only a set bit below a job that is inside is surely that of a job.
 fn inside(left: &[u8]) -> (u64, bool) {
     let bits = left.get(8..).unwrap_or_default();
     let (mut inside, mut seen_gone, mut is_half) = (0, false, false);

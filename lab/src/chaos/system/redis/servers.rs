@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use super::census::Census;
 use super::{COMMAND_TIMEOUT, Error, connect};
 
-/// How long the replicas of all masters may take to catch up.
+/// The longest time until the replicas of all masters catch up.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
