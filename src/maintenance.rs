@@ -72,15 +72,9 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
             Ok("the maintenance of queues")
         });
     }
-<<<<<<< HEAD
     // Consumers wait for what an ended lease gives back, and for jobs of other instances, whether
     // this one delivers or not.
     if !delivers && settings.queues.is_empty() {
-=======
-    // Consumers wait for jobs that an ended lease gives back, and for jobs of other instances, whether this
-    // one delivers or not.
-    if !roles.dispatch && settings.queues.is_empty() {
->>>>>>> prose-P2
         return;
     }
     let rescue = Rescue::new(store.clone(), settings.delivery.clone(), metrics.clone(), fleet, wake_ups.clone());
