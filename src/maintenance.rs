@@ -64,7 +64,9 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
         retention.run(until).await;
         Ok("the retention")
     });
-    if !settings.queues.is_empty() || !store.reader.queues().await.unwrap_or_default().is_empty() {
+    // Queues that cannot be listed now may exist.
+    let has_none = matches!(store.reader.queues().await, Ok(queues) if queues.is_empty());
+    if !settings.queues.is_empty() || !has_none {
         let queues = QueueMaintenance::new(store.clone(), settings.queues.clone(), full_queues.clone(), metrics.clone(), fleet.clone());
         let until = helpers_stop.clone();
         helpers.spawn(async move {

@@ -60,22 +60,27 @@ async fn survived(server: &Listeners, what: &str) -> u64 {
     peak
 }
 
+/// Makes a call so many times at once, whose answers nobody reads to their end.
+async fn survives_unread(server: &Listeners, (listener, line, body): (&str, &str, &str), count: usize) {
+    let asks = (0..count).map(async |_| {
+        let mut link = connect(listener).await;
+        let head = format!("{line} HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n{body}", body.len());
+        link.write_all(head.as_bytes()).await.unwrap();
+        trickle(line, link).await
+    });
+    let (statuses, rests): (Vec<u16>, Vec<_>) = join_all(asks).await.into_iter().unzip();
+    assert!(statuses.iter().all(|status| [200, 503].contains(status)) && statuses.contains(&200), "{line}: {statuses:?}");
+    survived(server, line).await;
+    rests.into_iter().for_each(|rest| rest.abort());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_nobody_reads_share_a_bounded_memory() {
     let server = Listeners::start("[queues.\"n.q\"]\n").await;
     add_escaped(&server, 1100, 8 << 10).await;
     for line in ["GET /v1/queues/n.q/peek?max=1000", "POST /v1/queues/n.q/pop"] {
         let body = if line.starts_with("POST") { r#"{"max":1000,"ttr":"1s"}"# } else { "" };
-        let asks = (0..60).map(async |_| {
-            let mut link = connect(&server.http).await;
-            let head = format!("{line} HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n{body}", body.len());
-            link.write_all(head.as_bytes()).await.unwrap();
-            trickle(line, link).await
-        });
-        let (statuses, rests): (Vec<u16>, Vec<_>) = join_all(asks).await.into_iter().unzip();
-        assert!(statuses.iter().all(|status| [200, 503].contains(status)) && statuses.contains(&200), "{line}: {statuses:?}");
-        survived(&server, line).await;
-        rests.into_iter().for_each(|rest| rest.abort());
+        survives_unread(&server, (&server.http, line, body), 60).await;
     }
 }
 
@@ -92,16 +97,7 @@ async fn answers_that_are_made_and_wait_share_that_memory() {
         (&server.delay_queue, "POST /pop", json!({"topic": "n.q"}).to_string()),
     ];
     for (listener, line, body) in calls {
-        let asks = (0..200).map(async |_| {
-            let mut link = connect(listener).await;
-            let head = format!("{line} HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n{body}", body.len());
-            link.write_all(head.as_bytes()).await.unwrap();
-            trickle(line, link).await
-        });
-        let (statuses, rests): (Vec<u16>, Vec<_>) = join_all(asks).await.into_iter().unzip();
-        assert!(statuses.iter().all(|status| [200, 503].contains(status)) && statuses.contains(&200), "{line}: {statuses:?}");
-        survived(&server, line).await;
-        rests.into_iter().for_each(|rest| rest.abort());
+        survives_unread(&server, (listener, line, &body), 200).await;
     }
 }
 
