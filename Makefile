@@ -20,6 +20,8 @@ CHROMIUM := DWELL_CHROMIUM='$(BIN)/chromium' DWELL_BROWSER='$(CURDIR)/.servers/b
 
 # Where cargo puts what it builds.
 BUILT := $(or $(CARGO_TARGET_DIR),target)
+# Dwell and its laboratory, with one set of features: each demo and each campaign runs this build.
+BUILD_BOTH := cargo build --locked --package dwell --package dwell-lab --bin dwell --bin dwell-lab
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,11 +30,10 @@ help: ## say what each target does
 # consumers fetch, and http, where Dwell sends the jobs to URLs.
 BROKER := nats
 DEMO_SERVERS := $(if $(filter kafka,$(BROKER)),kafka) $(if $(filter amqp,$(BROKER)),rabbitmq)
-DEMO := $(if $(filter queue http,$(BROKER)),'$(BUILT)/debug/dwell-lab',cargo run --locked --package dwell-lab --bin dwell-lab --)
 
 demo: tools servers $(DEMO_SERVERS) ## start private servers and a bridge, send jobs, show what arrives and how late; BROKER=nats, kafka, amqp, or without a broker queue or http
-	$(if $(filter queue http,$(BROKER)),cargo build --locked --package dwell --package dwell-lab --bin dwell --bin dwell-lab)
-	$(SERVERS) $(KAFKA) $(RABBITMQ) $(DEMO) demo --broker $(BROKER)
+	$(BUILD_BOTH)
+	$(SERVERS) $(KAFKA) $(RABBITMQ) '$(BUILT)/debug/dwell-lab' demo --broker $(BROKER)
 
 # How much is measured: QUICK=1 is a short form; RUNS and BIG as scripts/bench.sh says. PEERS: the folder
 # of a harness that measures relays and native delays that others wrote; with it QUEUES: that of one for
@@ -43,7 +44,7 @@ QUEUES :=
 BENCH_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
 
 bench: tools servers kafka rabbitmq ## measure a standard set on private servers, write docs/reference/measured; QUICK=1, BROKER=, RUNS=, PEERS=, QUEUES=
-	cargo build --locked --release --package dwell --package dwell-lab --bin dwell --bin dwell-lab
+	$(BUILD_BOTH) --release
 	$(SERVERS) $(KAFKA) $(RABBITMQ) QUICK=$(QUICK) DWELL_BENCH_PROGRAM='$(or $(DWELL_BENCH_PROGRAM),$(BUILT)/release/dwell-lab)' scripts/bench.sh $(BENCH_ON)
 	$(if $(PEERS),$(SERVERS) $(KAFKA) $(RABBITMQ) scripts/peers.py '$(PEERS)' docs/reference/measured/peers.md --rounds $(or $(RUNS),5) \
 		--dwell '$(BUILT)/release/dwell' --lab '$(BUILT)/release/dwell-lab' $(if $(QUEUES),--queues '$(QUEUES)'))
@@ -60,7 +61,7 @@ CHAOS_ON := $(if $(filter file,$(origin BROKER)),nats kafka amqp,$(BROKER))
 CHAOS_OUT := $(CURDIR)/target/chaos
 
 chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under load, and check that no promise broke; DURATION=, SEED=, BROKER=, REDIS=, DENSE=1, HTTP=1
-	cargo build --locked --package dwell --package dwell-lab --bin dwell --bin dwell-lab
+	$(BUILD_BOTH)
 	@failed=0; for broker in $(CHAOS_ON); do \
 		$(SERVERS) $(KAFKA) $(RABBITMQ) '$(BUILT)/debug/dwell-lab' chaos run --broker $$broker --redis $(REDIS) --duration $(DURATION) $(if $(SEED),--seed $(SEED)) $(if $(DENSE),--dense) $(if $(HTTP),--http) \
 			--out '$(CHAOS_OUT)' || failed=1; \
