@@ -39,7 +39,9 @@ impl Alarm {
         if let Some(timer) = &mut self.timer {
             match timer.until(at).await {
                 Ok(()) => return,
-                Err(error) => tracing::warn!(%error, "the kernel timer failed, from now on jobs may be up to 2 ms late"),
+                Err(error) => {
+                    tracing::warn!(%error, "the kernel timer failed, from now on jobs may be up to 2 ms late")
+                }
             }
             self.timer = None;
         }
@@ -58,7 +60,10 @@ mod kernel {
     use std::io;
     use std::os::fd::OwnedFd;
 
-    use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
@@ -73,7 +78,10 @@ mod kernel {
 
     impl Timer {
         pub(super) fn new() -> io::Result<Self> {
-            let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+            let fd = timerfd_create(
+                TimerfdClockId::Monotonic,
+                TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+            )?;
             // The replacement is unsafe: its caller must keep the descriptor the same. This
             // descriptor is owned, so it stays the same.
             #[allow(deprecated, reason = "see above")]
@@ -90,13 +98,19 @@ mod kernel {
                 if self.at != Some(at) {
                     let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
                     let value = Timespec::try_from(left).map_err(io::Error::other)?;
-                    timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::empty(), &Itimerspec { it_interval: zero, it_value: value })?;
+                    timerfd_settime(
+                        self.fd.get_ref(),
+                        TimerfdTimerFlags::empty(),
+                        &Itimerspec { it_interval: zero, it_value: value },
+                    )?;
                     self.at = Some(at);
                 }
                 let mut ready = self.fd.readable().await?;
                 // The readiness may be of an earlier instant. Then the read fails and the timer is
                 // still set.
-                if let Ok(read) = ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), &mut [0; 8])?)) {
+                if let Ok(read) =
+                    ready.try_io(|fd| Ok(rustix::io::read(fd.get_ref(), &mut [0; 8])?))
+                {
                     read?;
                     self.at = None;
                 }
@@ -118,7 +132,9 @@ mod tests {
             alarm.until(at).await;
             assert!(clock::now() >= at);
             // A wait that is dropped before its time leaves no wake-up behind.
-            let given_up = clock::timeout(Duration::from_millis(2), alarm.until(at + Duration::from_secs(60))).await;
+            let given_up =
+                clock::timeout(Duration::from_millis(2), alarm.until(at + Duration::from_secs(60)))
+                    .await;
             assert!(given_up.is_none());
         }
         assert!(clock::now() - began >= Duration::from_millis(26));
@@ -127,7 +143,10 @@ mod tests {
     #[test]
     fn what_is_due_within_a_grain_wakes_once() {
         let us = Duration::from_micros;
-        assert_eq!([0, 1, 250, 251].map(|span| rounded_up(us(span))), [us(0), us(250), us(250), us(500)]);
+        assert_eq!(
+            [0, 1, 250, 251].map(|span| rounded_up(us(span))),
+            [us(0), us(250), us(250), us(500)]
+        );
         let years = Duration::from_secs(100 * 365 * 86_400);
         assert_eq!((rounded_up(years), rounded_up(Duration::MAX)), (years, Duration::MAX));
     }

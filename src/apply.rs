@@ -45,15 +45,25 @@ pub struct BoundedRetry {
 
 impl Default for BoundedRetry {
     fn default() -> Self {
-        BoundedRetry { left: 3, backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(1)) }
+        BoundedRetry {
+            left: 3,
+            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(1)),
+        }
     }
 }
 
 impl RetryPolicy for BoundedRetry {
     async fn wait(&mut self, error: &StoreError) -> bool {
         // A login that Redis refuses is read again from its file.
-        let may_pass =
-            matches!(error.class, Class::Io | Class::Timeout | Class::Readonly | Class::Moved | Class::Unserved | Class::Refused);
+        let may_pass = matches!(
+            error.class,
+            Class::Io
+                | Class::Timeout
+                | Class::Readonly
+                | Class::Moved
+                | Class::Unserved
+                | Class::Refused
+        );
         if self.left == 0 || !may_pass {
             return false;
         }
@@ -76,7 +86,11 @@ impl<'a> RequestBatch<'a> {
     #[must_use]
     pub fn new(requests: &'a mut [Request]) -> Self {
         let unsent = || Err(StoreError::new(Class::Other, "redis: a request was not sent"));
-        RequestBatch { answers: requests.iter().map(|_| unsent()).collect(), open: (0..requests.len()).collect(), requests }
+        RequestBatch {
+            answers: requests.iter().map(|_| unsent()).collect(),
+            open: (0..requests.len()).collect(),
+            requests,
+        }
     }
 
     /// Sends the requests without an answer, in their order. Returns the wake-ups of buckets with a
@@ -84,12 +98,17 @@ impl<'a> RequestBatch<'a> {
     pub async fn send(&mut self, store: &Store, default_retry_ms: &[u64]) -> Vec<WakeUp> {
         let (mut sending, mut all_wake_ups) = (std::mem::take(&mut self.open), Vec::new());
         while !sending.is_empty() {
-            let asked: Vec<RequestRef<'_>> = sending.iter().map(|at| (&self.requests[*at]).into()).collect();
+            let asked: Vec<RequestRef<'_>> =
+                sending.iter().map(|at| (&self.requests[*at]).into()).collect();
             let Applied { answers, wake_ups } = store.queue.apply(&asked, default_retry_ms).await;
             all_wake_ups.extend(wake_ups);
             for (at, answer) in std::mem::take(&mut sending).into_iter().zip(answers) {
                 match &answer {
-                    Ok(Answer { verdict: Verdict::Duplicate, .. }) if self.requests[at].take_another_id() => sending.push(at),
+                    Ok(Answer { verdict: Verdict::Duplicate, .. })
+                        if self.requests[at].take_another_id() =>
+                    {
+                        sending.push(at)
+                    }
                     // A refusal comes again.
                     Err(error) if !error.is_refusal() => {
                         // The request may have been applied, and must not be applied twice.
@@ -116,7 +135,8 @@ impl<'a> RequestBatch<'a> {
         self.open.first().and_then(|at| self.answers[*at].as_ref().err())
     }
 
-    /// An answer for each request, in their order. A refusal is an error of that request alone; after any other error the request may have been applied or not.
+    /// An answer for each request, in their order. A refusal is an error of that request alone;
+    /// after any other error the request may have been applied or not.
     #[must_use]
     pub fn answers(self) -> Vec<Result<Answer, StoreError>> {
         self.answers
@@ -174,7 +194,11 @@ impl Apply {
     /// Applies requests, those for one id in their order, with one pass of the durability gate;
     /// counts them, and wakes the dispatchers. Each has its own answer, as in
     /// [`RequestBatch::answers`]; the retry policy covers all of them.
-    pub async fn all(&self, requests: &mut [Request], retry: &mut impl RetryPolicy) -> Vec<Result<Answer, StoreError>> {
+    pub async fn all(
+        &self,
+        requests: &mut [Request],
+        retry: &mut impl RetryPolicy,
+    ) -> Vec<Result<Answer, StoreError>> {
         let mut batch = RequestBatch::new(requests);
         loop {
             let wake_ups = batch.send(&self.store, &self.retry_ms).await;
@@ -187,9 +211,14 @@ impl Apply {
         let answers = batch.answers();
         for (request, answer) in requests.iter().zip(&answers) {
             match (request, answer) {
-                (Request::Act(Act { action: Action::Cancel, .. }), Ok(answer)) => self.metrics.cancelled(answer.verdict),
+                (Request::Act(Act { action: Action::Cancel, .. }), Ok(answer)) => {
+                    self.metrics.cancelled(answer.verdict)
+                }
                 // A queue's job that died by this call; one that was dead before has a due time.
-                (Request::Act(Act { action: Action::Fail, .. }), Ok(Answer { verdict: Verdict::Dead, due_ms: None })) => {
+                (
+                    Request::Act(Act { action: Action::Fail, .. }),
+                    Ok(Answer { verdict: Verdict::Dead, due_ms: None }),
+                ) => {
                     self.metrics.dead(DeadReason::Failed);
                 }
                 _ => {}
@@ -213,6 +242,8 @@ impl Apply {
                 group.callers.answer(answers);
             }
         });
-        answer.await.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "the instance ended before the store answered")))
+        answer.await.unwrap_or_else(|_| {
+            Err(StoreError::new(Class::Other, "the instance ended before the store answered"))
+        })
     }
 }

@@ -53,7 +53,10 @@ pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<P
         match value.into_string() {
             Ok(value) => env.push((name, value)),
             Err(_) if layers::is_setting(&name) => {
-                let (message, hint) = ("the value of this variable is not UTF-8 text".to_owned(), "write UTF-8, or use a file".to_owned());
+                let (message, hint) = (
+                    "the value of this variable is not UTF-8 text".to_owned(),
+                    "write UTF-8, or use a file".to_owned(),
+                );
                 problems.push(Problem { key: String::new(), source: name, message, hint });
             }
             Err(_) => {}
@@ -72,7 +75,11 @@ pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<P
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_from(file: Option<&Path>, env: &[(String, String)], overrides: &Overrides) -> Result<Settings, Vec<Problem>> {
+pub fn load_from(
+    file: Option<&Path>,
+    env: &[(String, String)],
+    overrides: &Overrides,
+) -> Result<Settings, Vec<Problem>> {
     let shape = shape::Shape::of_settings();
     let (layers, mut problems) = layers::Layers::read(file, env, overrides);
     let result = if problems.is_empty() {
@@ -88,12 +95,17 @@ pub fn load_from(file: Option<&Path>, env: &[(String, String)], overrides: &Over
 }
 
 /// The problems without the secrets that stand in the wrong settings, or as names.
-fn masked(mut problems: Vec<Problem>, layers: &layers::Layers, overrides: &Overrides) -> Vec<Problem> {
+fn masked(
+    mut problems: Vec<Problem>,
+    layers: &layers::Layers,
+    overrides: &Overrides,
+) -> Vec<Problem> {
     let mut texts = layers.texts();
     texts.extend(overrides.set.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]));
     let mask = secret::Mask::of_settings(texts);
     for problem in &mut problems {
-        for text in [&mut problem.key, &mut problem.source, &mut problem.message, &mut problem.hint] {
+        for text in [&mut problem.key, &mut problem.source, &mut problem.message, &mut problem.hint]
+        {
             *text = mask.over(text);
         }
     }
@@ -108,8 +120,12 @@ pub fn schema() -> serde_json::Value {
 
 /// The candidate most similar to `word`, if any is similar.
 fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let distances = candidates.map(|candidate| (strsim::damerau_levenshtein(&word.to_lowercase(), candidate), candidate));
-    distances.filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4).min().map(|(_, candidate)| candidate)
+    let distances = candidates
+        .map(|candidate| (strsim::damerau_levenshtein(&word.to_lowercase(), candidate), candidate));
+    distances
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
+        .min()
+        .map(|(_, candidate)| candidate)
 }
 
 /// All settings, checked.
@@ -272,13 +288,20 @@ impl Runtime {
     /// Returns the number of worker threads.
     #[must_use]
     pub fn threads(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_DEFAULT_THREADS);
+        let processors = || {
+            std::thread::available_parallelism()
+                .map_or(1, NonZeroUsize::get)
+                .min(MAX_DEFAULT_THREADS)
+        };
         self.threads.map_or_else(processors, NonZeroUsize::get)
     }
 }
 
 impl From<&Delivery> for SweepRules {
     fn from(delivery: &Delivery) -> Self {
-        SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms }
+        SweepRules {
+            dead_retention_ms: delivery.dead_retention_ms,
+            dedupe_window_ms: delivery.dedupe_window_ms,
+        }
     }
 }

@@ -4,8 +4,9 @@
 //! One task owns the state; calls to the store and to the sink run beside it:
 //!
 //! - `ClaimScheduler` decides when to claim from which bucket.
-//! - `InFlight` has the jobs from their claim to their settlement. Its window bounds the published jobs, the
-//!   jobs that are claimed ahead, and the bytes of both; while the window is full, nothing is claimed.
+//! - `InFlight` has the jobs from their claim to their settlement. Its window bounds the published
+//!   jobs, the jobs that are claimed ahead, and the bytes of both; while the window is full,
+//!   nothing is claimed.
 //! - `Settler` settles jobs in the store, in batches.
 
 mod attempt;
@@ -46,8 +47,8 @@ use claim_scheduler::{ClaimAnswer, ClaimScheduler};
 use in_flight::InFlight;
 use settler::{SettleAnswer, Settler};
 
-/// The margin of a lease over the publish timeout: the time for the answer of the claim, and for the
-/// settlement.
+/// The margin of a lease over the publish timeout: the time for the answer of the claim, and for
+/// the settlement.
 pub const LEASE_MARGIN: Duration = Duration::from_secs(5);
 /// Batches of outcomes that are taken before anything else gets a turn.
 const BATCHES_PER_TURN: usize = 64;
@@ -131,13 +132,18 @@ impl Dispatch {
             while let Some(call) = self.settler.next_call(&give_up) {
                 settles.push(call);
             }
-            if stopping && claims.is_empty() && settles.is_empty() && self.in_flight.is_confirmed() {
+            if stopping && claims.is_empty() && settles.is_empty() && self.in_flight.is_confirmed()
+            {
                 give_up.run_until_cancelled(Box::pin(self.scheduler.reclaim_lost())).await;
                 return;
             }
             let may_claim = !stopping && up && self.in_flight.window().has_room();
-            let claim_at = if may_claim { self.scheduler.next_at(self.in_flight.window()) } else { None };
-            let wake_at = [claim_at, self.in_flight.next_at(), self.settler.next_at()].into_iter().flatten().min();
+            let claim_at =
+                if may_claim { self.scheduler.next_at(self.in_flight.window()) } else { None };
+            let wake_at = [claim_at, self.in_flight.next_at(), self.settler.next_at()]
+                .into_iter()
+                .flatten()
+                .min();
             tokio::select! {
                 biased;
                 Some(answer) = claims.next(), if !claims.is_empty() => self.claimed(answer, stopping).await,

@@ -50,7 +50,9 @@ impl WakeUps {
     pub async fn wake(&self, wake_ups: Vec<WakeUp>) {
         let foreign: Vec<WakeUp> = {
             let fleet = self.fleet.borrow();
-            let is_foreign = |head: &&WakeUp| !self.dispatchers.contains_key(&head.broker) || fleet.has_others(&head.broker);
+            let is_foreign = |head: &&WakeUp| {
+                !self.dispatchers.contains_key(&head.broker) || fleet.has_others(&head.broker)
+            };
             wake_ups.iter().filter(is_foreign).cloned().collect()
         };
         wake_ups.into_iter().for_each(|head| self.wake_own(head));
@@ -73,7 +75,12 @@ impl WakeUps {
 
 /// Listens for wake-ups of other instances until told to stop. Reads every bucket after each gap in
 /// listening.
-pub async fn follow_wake_ups(settings: Redis, channel: String, wake_ups: WakeUps, stop: CancellationToken) {
+pub async fn follow_wake_ups(
+    settings: Redis,
+    channel: String,
+    wake_ups: WakeUps,
+    stop: CancellationToken,
+) {
     let listening = || wake_ups.wake_all();
     let heard = |head| wake_ups.wake_own(head);
     dwell_engine::fleet::follow(settings, channel, listening, heard, stop).await;

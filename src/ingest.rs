@@ -9,7 +9,8 @@
 use std::time::Duration;
 
 use dwell_connectors::{
-    Acks, Batch, BrokerConfig, Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Source, SourceOptions,
+    Acks, Batch, BrokerConfig, Caution, CautionKind, ConnectorError, Declared, Destination,
+    ErrorKind, Source, SourceOptions,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -143,27 +144,48 @@ impl Ingest {
 
     /// Logs once what may lose requests before they are read.
     pub fn cautions(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (name, source, options) = (self.name.clone(), self.source.clone(), self.options.clone());
+        let (name, source, options) =
+            (self.name.clone(), self.source.clone(), self.options.clone());
         async move {
-            let loses = |kind| matches!(kind, CautionKind::Drops | CautionKind::Expires | CautionKind::Loses);
+            let loses = |kind| {
+                matches!(kind, CautionKind::Drops | CautionKind::Expires | CautionKind::Loses)
+            };
             let cautions = source.cautions(&options).await.unwrap_or_else(|error| {
                 tracing::debug!(ingest = name, %error, "what the source loses could not be looked up");
                 Vec::new()
             });
-            for Caution { message, hint, .. } in cautions.into_iter().filter(|caution| loses(caution.kind)) {
-                tracing::warn!(ingest = name, topic = options.topic, what = message, hint, "requests may be lost before they are read");
+            for Caution { message, hint, .. } in
+                cautions.into_iter().filter(|caution| loses(caution.kind))
+            {
+                tracing::warn!(
+                    ingest = name,
+                    topic = options.topic,
+                    what = message,
+                    hint,
+                    "requests may be lost before they are read"
+                );
             }
         }
     }
 
     /// Reads until told to stop, starting with `opened` if there is one. At `stop` the current
     /// batch is stored and acknowledged, unless the store stays away until `give_up`.
-    pub async fn run(self, opened: Option<Box<dyn Source>>, stop: CancellationToken, give_up: CancellationToken) {
+    pub async fn run(
+        self,
+        opened: Option<Box<dyn Source>>,
+        stop: CancellationToken,
+        give_up: CancellationToken,
+    ) {
         self.read_until(opened, &stop, &give_up).await;
         self.replier.end(&give_up).await;
     }
 
-    async fn read_until(&self, mut opened: Option<Box<dyn Source>>, stop: &CancellationToken, give_up: &CancellationToken) {
+    async fn read_until(
+        &self,
+        mut opened: Option<Box<dyn Source>>,
+        stop: &CancellationToken,
+        give_up: &CancellationToken,
+    ) {
         let mut backoff = Backoff::link();
         let mut outage = Outage::new(&self.readiness, Waiting::Ingest(self.name.clone()));
         let mut paused = None;
@@ -232,7 +254,12 @@ impl Ingest {
     }
 
     /// Reads a source until it ends.
-    async fn read(&self, source: Box<dyn Source>, stop: &CancellationToken, give_up: &CancellationToken) -> Result<End, ConnectorError> {
+    async fn read(
+        &self,
+        source: Box<dyn Source>,
+        stop: &CancellationToken,
+        give_up: &CancellationToken,
+    ) -> Result<End, ConnectorError> {
         let telling = async {
             source.reads().await;
             tracing::info!(ingest = self.name, topic = self.options.topic, "reading");
@@ -257,7 +284,10 @@ impl Ingest {
                 let failed = batch.is_err();
                 let batch = match sender.try_send(batch) {
                     Ok(()) => None,
-                    Err(mpsc::error::TrySendError::Full(batch) | mpsc::error::TrySendError::Closed(batch)) => Some(batch),
+                    Err(
+                        mpsc::error::TrySendError::Full(batch)
+                        | mpsc::error::TrySendError::Closed(batch),
+                    ) => Some(batch),
                 };
                 if let Some(batch) = batch {
                     // The batch before is not stored yet: reading pauses.
@@ -275,7 +305,10 @@ impl Ingest {
             while let Some(batch) = batches.recv().await {
                 let batch = batch?;
                 // Closing the source gives back a batch that was not begun.
-                if stop.is_cancelled() || give_back.is_cancelled() || !self.apply_batch(batch.messages, &give_back).await {
+                if stop.is_cancelled()
+                    || give_back.is_cancelled()
+                    || !self.apply_batch(batch.messages, &give_back).await
+                {
                     break;
                 }
                 source.ack(batch.id).await?;

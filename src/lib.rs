@@ -7,25 +7,36 @@
 //! - [`ingest`]: reads requests, stores them, then acknowledges them.
 //! - [`apply`]: applies requests to the store, wherever they came from.
 //! - [`store`]: the only module that knows Redis.
-//! - [`dispatch`]: claims due jobs, publishes and settles them; [`outgoing`]: the published messages,
+//! - [`dispatch`]: claims due jobs, publishes and settles them; [`outgoing`]: the published
+//!   messages,
 //!   [`delayed_headers`]: the names of their headers; [`publisher`]: the connection for publishing;
 //!   [`retry`]: the step after a failed attempt.
 //! - [`maintenance`]: the tasks that keep a namespace in order: rescue, retention, expiry, counts.
 //! - [`fleet`]: the instances of a namespace.
-//! - [`runtime`]: starts, runs and drains all agents; [`readiness`]: the things that the start waits for.
+//! - [`runtime`]: starts, runs and drains all agents; [`readiness`]: the things that the start
+//!   waits for.
 //! - [`clock`]: the only module that reads time; [`alarm`]: an exact timer; [`reconnect`]: backoff;
 //!   [`shutdown`]: signals.
-//! - [`telemetry`]: logs, metrics and traces; [`http`]: probes, admin API and dashboard; [`compat`]:
-//!   listeners for clients of other delay queues.
+//! - [`telemetry`]: logs, metrics and traces; [`http`]: probes, admin API and dashboard;
+//!   [`compat`]: listeners for clients of other delay queues.
 //! - [`view`]: jobs, verdicts and counts as JSON.
 //! - [`cli`]: the commands, a file each.
 //! - `fuzz`: entry points to parsers for the package `fuzz`.
 //!
-//! `budget`, `clock`, `consumers`, `job`, `reconnect`, `retry` and `store` are modules of the package `dwell-engine`.
+//! `budget`, `clock`, `consumers`, `job`, `reconnect`, `retry` and `store` are modules of the
+//! package `dwell-engine`.
 //!
 //! The program needs only [`cli::main`]. The feature `internals` makes everything else public, for
 //! tests and the laboratory. A Rust program that schedules jobs uses the package `dwell-engine`.
-#![cfg_attr(not(feature = "internals"), allow(dead_code, unreachable_pub, unused_imports, reason = "tests use what the program does not"))]
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "tests use what the program does not"
+    )
+)]
 
 pub mod cli;
 #[cfg(feature = "fuzz")]

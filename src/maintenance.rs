@@ -2,7 +2,8 @@
 //!
 //! - `rescue`: takes over what a claim or a lease left at its deadline.
 //! - `retention`: removes what is past its time, and updates the gauges.
-//! - `queues`: counts the jobs of queues, for the gauges and for `max_jobs`, and removes their old dead.
+//! - `queues`: counts the jobs of queues, for the gauges and for `max_jobs`, and removes their old
+//!   dead.
 //! - `expiry`: ends the jobs whose own end has come.
 //!
 //! The heartbeat, and the wake-ups of other instances, are tasks of `fleet`. `start`
@@ -28,8 +29,8 @@ use queues::QueueMaintenance;
 use rescue::Rescue;
 use retention::Retention;
 
-/// In a fleet of up to this size, each instance works as often as a single one. In a larger one each works
-/// more rarely, so that the total stays.
+/// In a fleet of up to this size, each instance works as often as a single one. In a larger one
+/// each works more rarely, so that the total stays.
 const SMALL_FLEET_INSTANCES: u32 = 10;
 
 /// The parts that the tasks need.
@@ -58,7 +59,8 @@ pub(crate) struct Tasks<'a, E> {
 pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'_>) {
     let Parts { settings, delivers, metrics, fleet_sender, fleet, wake_ups } = parts;
     let Tasks { store, full_queues, workers, stop, helpers, helpers_stop } = tasks;
-    let retention = Retention::new(store.clone(), &settings.delivery, metrics.clone(), fleet.clone());
+    let retention =
+        Retention::new(store.clone(), &settings.delivery, metrics.clone(), fleet.clone());
     let until = helpers_stop.clone();
     helpers.spawn(async move {
         retention.run(until).await;
@@ -67,7 +69,13 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     // Queues that cannot be listed now may exist.
     let has_none = matches!(store.reader.queues().await, Ok(queues) if queues.is_empty());
     if !settings.queues.is_empty() || !has_none {
-        let queues = QueueMaintenance::new(store.clone(), settings.queues.clone(), full_queues.clone(), metrics.clone(), fleet.clone());
+        let queues = QueueMaintenance::new(
+            store.clone(),
+            settings.queues.clone(),
+            full_queues.clone(),
+            metrics.clone(),
+            fleet.clone(),
+        );
         let until = helpers_stop.clone();
         helpers.spawn(async move {
             queues.run(until).await;
@@ -79,7 +87,13 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     if !delivers && settings.queues.is_empty() {
         return;
     }
-    let rescue = Rescue::new(store.clone(), settings.delivery.clone(), metrics.clone(), fleet, wake_ups.clone());
+    let rescue = Rescue::new(
+        store.clone(),
+        settings.delivery.clone(),
+        metrics.clone(),
+        fleet,
+        wake_ups.clone(),
+    );
     let rescue = rescue.with_queues(settings.queues.clone());
     // The rescue settles what it takes over before the drain, so it stops with the workers.
     let until = stop.clone();
@@ -92,7 +106,8 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
         fleet::heartbeat(of_heartbeat, fleet_sender, until).await;
         Ok("the heartbeat")
     });
-    let (redis, channel, until) = (settings.redis.clone(), store.keys().wake(), helpers_stop.clone());
+    let (redis, channel, until) =
+        (settings.redis.clone(), store.keys().wake(), helpers_stop.clone());
     helpers.spawn(async move {
         fleet::follow_wake_ups(redis, channel, wake_ups, until).await;
         Ok("the listener")

@@ -2,7 +2,9 @@
 
 use dwell_connectors::{Capabilities, Header, Headers, Message, Value};
 
-use crate::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ERROR, ERROR_DETAIL, ID, LAST_ERROR, ROUND};
+use crate::delayed_headers::{
+    ATTEMPT, DEAD_REASON, DUE, ERROR, ERROR_DETAIL, ID, LAST_ERROR, ROUND,
+};
 use crate::job::{Action, Confirm, DeadReason, JobId};
 use crate::store::queue::claim::ClaimedJob;
 use crate::store::queue::schedule::Answer;
@@ -47,7 +49,14 @@ pub fn attempt(lease: &ClaimedJob, broker: &Capabilities) -> Message {
     if let Some(mode) = broker.delivery_mode.filter(|_| job.origin != broker.kind) {
         properties.get_or_insert_default().delivery_mode = Some(mode);
     }
-    Message { body: job.body.clone(), has_body: job.has_body, key: job.key.clone(), headers, properties, ..Message::default() }
+    Message {
+        body: job.body.clone(),
+        has_body: job.has_body,
+        key: job.key.clone(),
+        headers,
+        properties,
+        ..Message::default()
+    }
 }
 
 /// A dead letter: the last attempt, with the reason and the last error.
@@ -66,7 +75,8 @@ pub fn dead_letter(lease: &ClaimedJob, broker: &Capabilities, reason: DeadReason
 #[must_use]
 pub fn dedupe_id(lease: &ClaimedJob) -> String {
     // A `Hasher` would initialise two kilobytes for these few bytes.
-    let hash = blake3::hash(&[&lease.state.generation[..], lease.id.as_str().as_bytes()].concat()).to_hex();
+    let hash = blake3::hash(&[&lease.state.generation[..], lease.id.as_str().as_bytes()].concat())
+        .to_hex();
     let schedule = &hash[..32];
     if lease.state.reason.is_some() {
         format!("{schedule}-dead")
@@ -80,7 +90,8 @@ pub fn dedupe_id(lease: &ClaimedJob) -> String {
 /// The verdict on a request, as JSON.
 #[must_use]
 pub fn verdict(id: &JobId, action: Action, answer: Answer) -> Message {
-    let json = serde_json::to_vec(&view::ActionResult::of(id.as_str(), action, answer)).expect("words and a number can be written as JSON");
+    let json = serde_json::to_vec(&view::ActionResult::of(id.as_str(), action, answer))
+        .expect("words and a number can be written as JSON");
     Message::new(json).with_header("content-type", "application/json")
 }
 
@@ -92,7 +103,13 @@ fn without_copies(message: &mut Message, broker: &Capabilities) {
         if message.headers.iter().any(|header| header.name == *copies) {
             // Replaces the value of an earlier rejection.
             message.headers.retain(|header| header.name != note);
-            let named = |header: Header| if header.name == *copies { Header { name: note.clone(), ..header } } else { header };
+            let named = |header: Header| {
+                if header.name == *copies {
+                    Header { name: note.clone(), ..header }
+                } else {
+                    header
+                }
+            };
             message.headers = std::mem::take(&mut message.headers).into_iter().map(named).collect();
         }
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, Token};
+use dwell_connectors::{
+    BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, Token,
+};
 use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -19,8 +21,8 @@ mod upkeep;
 
 use pending::{Owner, Pending};
 
-/// The time after the deadline of a publication in which the sink may still report it: a message that was
-/// never sent is refused, not unknown.
+/// The time after the deadline of a publication in which the sink may still report it: a message
+/// that was never sent is refused, not unknown.
 pub(crate) const OUTCOME_MARGIN: Duration = Duration::from_secs(2);
 /// A timer that fires this much too late shows that this process was suspended: outcomes of the
 /// sink may still be on their way.
@@ -71,7 +73,12 @@ impl Publisher {
     /// Makes a publisher that is not open yet, and the receiver of the outcomes of
     /// [`Publisher::publish`].
     #[must_use]
-    pub fn new(name: &str, config: BrokerConfig, publish_timeout: Duration, metrics: Option<BrokerMetrics>) -> (Self, Reports) {
+    pub fn new(
+        name: &str,
+        config: BrokerConfig,
+        publish_timeout: Duration,
+        metrics: Option<BrokerMetrics>,
+    ) -> (Self, Reports) {
         let (reports, receiver) = mpsc::unbounded_channel();
         let inner = Inner {
             name: name.to_owned(),
@@ -159,13 +166,18 @@ impl Publisher {
                 pending.owners.insert(attempt.token, Owner::Dispatch);
                 let answered_by = attempt.deadline + OUTCOME_MARGIN;
                 match by_deadline.last_mut() {
-                    Some((deadline, tokens)) if *deadline == answered_by => tokens.push(attempt.token),
+                    Some((deadline, tokens)) if *deadline == answered_by => {
+                        tokens.push(attempt.token)
+                    }
                     _ => by_deadline.push((answered_by, vec![attempt.token])),
                 }
             }
             pending.deadlines.extend(by_deadline.into_iter().map(Reverse));
         }) else {
-            let refused = attempts.iter().map(|attempt| (attempt.token, Outcome::Refused("the broker is away".to_owned()))).collect();
+            let refused = attempts
+                .iter()
+                .map(|attempt| (attempt.token, Outcome::Refused("the broker is away".to_owned())))
+                .collect();
             // The receiver lives as long as its dispatcher; without one nobody waits.
             let _ = self.inner.reports.send(refused);
             return;
@@ -185,7 +197,10 @@ impl Publisher {
 
     /// Publishes messages together and in this order, and waits for their outcomes, at most
     /// `publish_timeout`. Returns each outcome and how long it took.
-    pub async fn publish_all(&self, messages: Vec<(Destination, Message)>) -> Vec<(Outcome, Duration)> {
+    pub async fn publish_all(
+        &self,
+        messages: Vec<(Destination, Message)>,
+    ) -> Vec<(Outcome, Duration)> {
         let begun = clock::now();
         let deadline = begun + self.inner.publish_timeout;
         let tokens: Vec<Token> = messages.iter().map(|_| self.token()).collect();
@@ -198,12 +213,23 @@ impl Publisher {
             }
             pending.deadlines.push(Reverse((deadline, tokens.clone())));
         }) else {
-            return tokens.iter().map(|_| (Outcome::Refused("the broker is away".to_owned()), Duration::ZERO)).collect();
+            return tokens
+                .iter()
+                .map(|_| (Outcome::Refused("the broker is away".to_owned()), Duration::ZERO))
+                .collect();
         };
-        let publication = |(token, (to, message))| Publication { token, to, message, dedupe_id: String::new(), deadline: None };
+        let publication = |(token, (to, message))| Publication {
+            token,
+            to,
+            message,
+            dedupe_id: String::new(),
+            deadline: None,
+        };
         sink.publish(tokens.into_iter().zip(messages).map(publication).collect()).await;
         let outcome = async |receiver: oneshot::Receiver<Outcome>| {
-            let outcome = receiver.await.unwrap_or_else(|_| Outcome::Unknown("the publisher ended".to_owned()));
+            let outcome = receiver
+                .await
+                .unwrap_or_else(|_| Outcome::Unknown("the publisher ended".to_owned()));
             (outcome, begun.elapsed())
         };
         join_all(receivers.into_iter().map(outcome)).await
@@ -267,11 +293,17 @@ impl Publisher {
             let mut pending = self.inner.pending.lock();
             while pending.deadlines.peek().is_some_and(|Reverse((deadline, _))| *deadline <= now) {
                 if let Some(Reverse((_, tokens))) = pending.deadlines.pop() {
-                    late.extend(tokens.into_iter().filter(|token| pending.owners.contains_key(token)));
+                    late.extend(
+                        tokens.into_iter().filter(|token| pending.owners.contains_key(token)),
+                    );
                 }
             }
         }
-        self.report(late.into_iter().map(|token| (token, Outcome::Unknown("no confirm in time".to_owned()))).collect());
+        self.report(
+            late.into_iter()
+                .map(|token| (token, Outcome::Unknown("no confirm in time".to_owned())))
+                .collect(),
+        );
     }
 
     /// Whether the destination exists and takes messages.
@@ -279,7 +311,10 @@ impl Publisher {
         let sink = self.inner.sink.read().clone();
         match sink {
             Some(sink) => sink.exists(to).await,
-            None => Err(ConnectorError::new(dwell_connectors::ErrorKind::Disconnected, format!("broker `{}` is away", self.inner.name))),
+            None => Err(ConnectorError::new(
+                dwell_connectors::ErrorKind::Disconnected,
+                format!("broker `{}` is away", self.inner.name),
+            )),
         }
     }
 }

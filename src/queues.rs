@@ -1,5 +1,5 @@
-//! The queues of an instance: their rules, their consumers, and their counters. HTTP and the drop-in
-//! listeners stand on this.
+//! The queues of an instance: their rules, their consumers, and their counters. HTTP and the
+//! drop-in listeners stand on this.
 
 pub mod lease_actions;
 
@@ -39,7 +39,12 @@ pub struct QueueService {
 impl QueueService {
     /// Makes the queues of these settings.
     #[must_use]
-    pub fn new(rules: Arc<Queues>, consumers: Consumers, metrics: Metrics, max_ttr_ms: u64) -> QueueService {
+    pub fn new(
+        rules: Arc<Queues>,
+        consumers: Consumers,
+        metrics: Metrics,
+        max_ttr_ms: u64,
+    ) -> QueueService {
         QueueService { rules, consumers, metrics, max_ttr_ms }
     }
 
@@ -79,12 +84,25 @@ impl QueueService {
     /// [`QueueService::pop_now`] and then, if that has nothing, [`QueueService::pop_until`].
     /// [`QueueService::sent`] counts the jobs.
     #[must_use]
-    pub fn begin(&self, mut queues: Vec<String>, max: usize, wait: Duration, ttr_ms: Option<u64>) -> PopRequest {
+    pub fn begin(
+        &self,
+        mut queues: Vec<String>,
+        max: usize,
+        wait: Duration,
+        ttr_ms: Option<u64>,
+    ) -> PopRequest {
         let mut seen = std::collections::HashSet::new();
         queues.retain(|queue| seen.insert(queue.clone()));
         queues.truncate(MAX_POP_QUEUES);
         queues.iter().filter_map(|queue| self.metrics_of(queue)).for_each(QueueMetrics::pop);
-        PopRequest { queues, max: max.min(MAX_POP_JOBS), max_bytes: MAX_POP_BYTES, wait, ttr_ms, max_ttr_ms: self.max_ttr_ms }
+        PopRequest {
+            queues,
+            max: max.min(MAX_POP_JOBS),
+            max_bytes: MAX_POP_BYTES,
+            wait,
+            ttr_ms,
+            max_ttr_ms: self.max_ttr_ms,
+        }
     }
 
     /// As [`Consumers::pop_now`].
@@ -99,7 +117,11 @@ impl QueueService {
     ///
     /// # Errors
     /// Redis does not answer or refuses.
-    pub async fn pop_until(&self, asked: &PopRequest, until: Instant) -> Result<PoppedJobs, StoreError> {
+    pub async fn pop_until(
+        &self,
+        asked: &PopRequest,
+        until: Instant,
+    ) -> Result<PoppedJobs, StoreError> {
         self.consumers.pop_until(asked, until).await
     }
 
@@ -116,7 +138,10 @@ impl QueueService {
     }
 
     /// Carries out lease_actions on leases and counts them.
-    pub async fn acknowledge(&self, acknowledgements: &[Acknowledgement]) -> Vec<Result<Acknowledged, StoreError>> {
+    pub async fn acknowledge(
+        &self,
+        acknowledgements: &[Acknowledgement],
+    ) -> Vec<Result<Acknowledged, StoreError>> {
         let answers = self.consumers.acknowledge(acknowledgements).await;
         let mut ends: HashMap<(&str, LeaseEnd), u64> = HashMap::new();
         for (action, answer) in acknowledgements.iter().zip(&answers) {

@@ -53,7 +53,9 @@ impl Readiness {
     #[must_use]
     pub fn new<'a>(ingests: impl IntoIterator<Item = &'a str>) -> Self {
         let ingests = ingests.into_iter().map(|name| Waiting::Ingest(name.to_owned()));
-        let waiting = ingests.chain([Waiting::Store]).map(|what| (what, Entry { blocks: true, ..Entry::default() }));
+        let waiting = ingests
+            .chain([Waiting::Store])
+            .map(|what| (what, Entry { blocks: true, ..Entry::default() }));
         Readiness(Arc::new(watch::Sender::new(waiting.collect())))
     }
 
@@ -78,10 +80,12 @@ impl Readiness {
         self.0.send_modify(|waiting| waiting.entry(what).or_default().blocks |= blocks);
     }
 
-    /// Records why this is waited for. A thing that nobody waited for before is listed, and does not block
-    /// readiness.
+    /// Records why this is waited for. A thing that nobody waited for before is listed, and does
+    /// not block readiness.
     pub fn missing(&self, what: &Waiting, why: &str) {
-        self.0.send_modify(|waiting| why.clone_into(&mut waiting.entry(what.clone()).or_default().why));
+        self.0.send_modify(|waiting| {
+            why.clone_into(&mut waiting.entry(what.clone()).or_default().why)
+        });
     }
 
     /// Stops waiting for this.

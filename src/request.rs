@@ -6,8 +6,8 @@
 //!   headers that set them.
 //! - `dialect`: the headers of other schedulers; `etf1`: one scheduler's use of message keys;
 //!   `envelope`: a JSON body.
-//! - `target`: the target and whether it is allowed; `queue`, `full_queues`: the queue instead of a target,
-//!   and whether it is full; `headers`: which headers pass on.
+//! - `target`: the target and whether it is allowed; `queue`, `full_queues`: the queue instead of a
+//!   target, and whether it is full; `headers`: which headers pass on.
 //! - `origin`: the identity of a message; `rounds`: how often a message returned; `moved`: jobs
 //!   that move to another broker.
 //! - `rules`: the settings that apply; `reject`: why a request is rejected.
@@ -33,7 +33,10 @@ pub(crate) use envelope::compact;
 
 /// Whether Dwell reads or sets headers of this name whatever the settings say.
 pub(crate) fn is_read_already(name: &str) -> bool {
-    ["delay-", "delayed-"].iter().any(|prefix| control::strip_prefix_ignore_case(name, prefix).is_some()) || dialect::owns(name)
+    ["delay-", "delayed-"]
+        .iter()
+        .any(|prefix| control::strip_prefix_ignore_case(name, prefix).is_some())
+        || dialect::owns(name)
 }
 
 pub use full_queues::FullQueues;

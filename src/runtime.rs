@@ -2,8 +2,8 @@
 //! the tests run it in their own process.
 //!
 //! - `open` opens the store, the publishers and the ingests for the first time; `needed` names the
-//!   destinations that settings name, and `letters` finds them; `wait` waits for servers that are away;
-//!   `store_watch` tells of a store that is away later.
+//!   destinations that settings name, and `letters` finds them; `wait` waits for servers that are
+//!   away; `store_watch` tells of a store that is away later.
 
 mod letters;
 mod needed;
@@ -62,7 +62,9 @@ impl From<Failure> for StartError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Start(error) => error,
-            Failure::Agent(message) => StartError { cause: Cause::Refused, message, hint: String::new() },
+            Failure::Agent(message) => {
+                StartError { cause: Cause::Refused, message, hint: String::new() }
+            }
         }
     }
 }
@@ -98,18 +100,19 @@ impl Runtime {
         traces: &Traces,
         readiness: &Readiness,
     ) -> Result<Runtime, StartError> {
-        let mut runtime = Self::begin(settings, roles, Some(Duration::ZERO), metrics, traces, readiness).await?;
+        let mut runtime =
+            Self::begin(settings, roles, Some(Duration::ZERO), metrics, traces, readiness).await?;
         tokio::select! {
             () = readiness.all_reached() => Ok(runtime),
             failure = runtime.failed() => Err(failure.into()),
         }
     }
 
-    /// Starts the agents once the store is reached. A server that cannot be reached, and a source or
-    /// destination that is missing, are waited for, up to `max_wait` if given, while the other agents
-    /// work: an ingest reads once its source, `rejected` and exchange exist, and jobs are delivered
-    /// without their `dead` destination. Every other error, and the end of the wait, ends the start,
-    /// or comes from [`Runtime::failed`] later.
+    /// Starts the agents once the store is reached. A server that cannot be reached, and a source
+    /// or destination that is missing, are waited for, up to `max_wait` if given, while the other
+    /// agents work: an ingest reads once its source, `rejected` and exchange exist, and jobs are
+    /// delivered without their `dead` destination. Every other error, and the end of the wait, ends
+    /// the start, or comes from [`Runtime::failed`] later.
     pub async fn begin(
         settings: &Settings,
         roles: Roles,
@@ -119,7 +122,8 @@ impl Runtime {
         readiness: &Readiness,
     ) -> Result<Runtime, StartError> {
         let wait = StartWait::new(readiness, max_wait);
-        let (stop, give_up, helpers_stop) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let (stop, give_up, helpers_stop) =
+            (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
         let mut helpers = JoinSet::new();
         // Publishers need no store: their errors show while the store is away.
         let opening = publishers(settings, roles, metrics, &wait, &mut helpers, &helpers_stop);
@@ -132,7 +136,8 @@ impl Runtime {
 
         let instance = format!("{:08x}-{}", rand::random::<u32>(), std::process::id());
         let delivers_to = if roles.dispatch { store.own_brokers() } else { &[] };
-        let (fleet_sender, fleet) = watch::channel(Fleet::alone(&fleet::entry(&instance, delivers_to)));
+        let (fleet_sender, fleet) =
+            watch::channel(Fleet::alone(&fleet::entry(&instance, delivers_to)));
         let (head_senders, mut head_receivers): (HashMap<_, _>, HashMap<_, _>) = opening
             .iter()
             .filter(|_| roles.dispatch)
@@ -141,10 +146,13 @@ impl Runtime {
                 ((opened.name.clone(), sender), (opened.name.clone(), receiver))
             })
             .unzip();
-        let rules = LateRules { late: settings.delivery.late, max_late_ms: settings.delivery.max_late_ms };
-        let consumers = Consumers::new(store.clone(), rules, Arc::new(metrics.clone()), stop.clone());
+        let rules =
+            LateRules { late: settings.delivery.late, max_late_ms: settings.delivery.max_late_ms };
+        let consumers =
+            Consumers::new(store.clone(), rules, Arc::new(metrics.clone()), stop.clone());
         let wake_ups = WakeUps::new(store.clone(), head_senders, consumers.clone(), fleet.clone());
-        let publishers: HashMap<String, Publisher> = opening.iter().map(|opened| (opened.name.clone(), opened.publisher.clone())).collect();
+        let publishers: HashMap<String, Publisher> =
+            opening.iter().map(|opened| (opened.name.clone(), opened.publisher.clone())).collect();
         let apply = Apply {
             store: store.clone(),
             wake_ups: wake_ups.clone(),
@@ -155,7 +163,11 @@ impl Runtime {
             reads: Default::default(),
         };
         let full_queues = FullQueues::default();
-        let ingests = if roles.ingest { ingests(settings, &publishers, &apply, &full_queues, &wait)? } else { Vec::new() };
+        let ingests = if roles.ingest {
+            ingests(settings, &publishers, &apply, &full_queues, &wait)?
+        } else {
+            Vec::new()
+        };
 
         let mut runtime = Runtime {
             instance,
@@ -170,12 +182,17 @@ impl Runtime {
             helpers_stop,
         };
         for ingest in ingests {
-            let (wait, stop, give_up) = (wait.clone(), runtime.stop.clone(), runtime.give_up.clone());
+            let (wait, stop, give_up) =
+                (wait.clone(), runtime.stop.clone(), runtime.give_up.clone());
             runtime.workers.spawn(ingest.run(wait, stop, give_up));
         }
         for opened in opening {
             let BrokerPublisher { name, publisher, reports } = opened;
-            let Some((wake_ups, broker)) = head_receivers.remove(&name).zip(settings.brokers.get(&name)) else { continue };
+            let Some((wake_ups, broker)) =
+                head_receivers.remove(&name).zip(settings.brokers.get(&name))
+            else {
+                continue;
+            };
             let dead = publisher.connector().dead_letters(&settings.delivery.dead);
             let parts = dispatch::Parts {
                 store: store.clone(),
@@ -196,9 +213,17 @@ impl Runtime {
                 Ok("a dispatcher")
             });
         }
-        let parts = maintenance::Parts { settings, delivers: roles.dispatch, metrics, fleet_sender, fleet, wake_ups };
+        let parts = maintenance::Parts {
+            settings,
+            delivers: roles.dispatch,
+            metrics,
+            fleet_sender,
+            fleet,
+            wake_ups,
+        };
         maintenance::start(runtime.tasks(), parts).await;
-        let (store, readiness, stop) = (runtime.store.clone(), readiness.clone(), runtime.helpers_stop.clone());
+        let (store, readiness, stop) =
+            (runtime.store.clone(), readiness.clone(), runtime.helpers_stop.clone());
         runtime.helpers.spawn(async move {
             store_watch::watch(store, readiness, stop).await;
             Ok("the watch of the store")
@@ -286,7 +311,9 @@ async fn drained(tasks: &mut JoinSet<AgentEnd>) {
     while let Some(ended) = tasks.join_next().await {
         match ended {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, hint = error.hint, "an agent ended before it had started"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, hint = error.hint, "an agent ended before it had started")
+            }
             Err(error) => tracing::error!(%error, "an agent failed while draining"),
         }
     }

@@ -11,7 +11,10 @@ pub struct Signals {
 impl Signals {
     /// Replaces the default action of SIGTERM and SIGINT.
     pub fn new() -> std::io::Result<Self> {
-        Ok(Signals { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
+        Ok(Signals {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+        })
     }
 
     /// Waits for the next signal and returns its name.

@@ -13,5 +13,8 @@ pub mod metrics;
 pub mod recent;
 pub mod trace;
 
-pub use labels::{DueWithin, DuplicateCause, IngestResult, JobState, LeaseEnd, PauseReason, PublishOutcome, RedisErrorClass};
+pub use labels::{
+    DueWithin, DuplicateCause, IngestResult, JobState, LeaseEnd, PauseReason, PublishOutcome,
+    RedisErrorClass,
+};
 pub use metrics::{BrokerMetrics, IngestMetrics, Metrics, Paused, QueueMetrics, Totals};

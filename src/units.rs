@@ -6,13 +6,21 @@ mod tests;
 pub use dwell_connectors::{parse_duration_ms, parse_durations_ms, quote, show_duration_ms};
 
 /// The units of a size, largest first within each family.
-const SIZE_UNITS: [(&str, u64); 7] =
-    [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("B", 1)];
+const SIZE_UNITS: [(&str, u64); 7] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("B", 1),
+];
 
 /// A smaller integer is probably a time in seconds: 10¹¹ ms is March 1973, 10¹¹ s is the year 5138.
 pub const MIN_EPOCH_MS: i64 = 100_000_000_000;
 
-const TIME_FORMS: &str = "write 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+02:00 or epoch milliseconds";
+const TIME_FORMS: &str =
+    "write 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+02:00 or epoch milliseconds";
 
 /// A size in bytes: an integer, or with `B KiB MiB GiB` (1024) or `kB MB GB` (1000).
 pub fn parse_size(text: &str) -> Result<u64, String> {
@@ -20,11 +28,22 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = trimmed.split_at(digits);
     let unit = unit.trim_start();
-    let factor = if unit.is_empty() { Some(1) } else { SIZE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes) };
-    let (Some(factor), false) = (factor, number.is_empty()) else {
-        return Err(format!("{} is not a size: write 1048576, 1MiB or 64KiB (B, KiB, MiB, GiB, kB, MB, GB)", quote(text)));
+    let factor = if unit.is_empty() {
+        Some(1)
+    } else {
+        SIZE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, bytes)| *bytes)
     };
-    number.parse::<u64>().ok().and_then(|n| n.checked_mul(factor)).ok_or_else(|| format!("{} is larger than 2^64 bytes", quote(text)))
+    let (Some(factor), false) = (factor, number.is_empty()) else {
+        return Err(format!(
+            "{} is not a size: write 1048576, 1MiB or 64KiB (B, KiB, MiB, GiB, kB, MB, GB)",
+            quote(text)
+        ));
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(factor))
+        .ok_or_else(|| format!("{} is larger than 2^64 bytes", quote(text)))
 }
 
 /// A time in epoch ms: RFC 3339 with an offset (rounded up to a millisecond; negative before 1970),
@@ -36,7 +55,10 @@ pub fn parse_time_ms(text: &str) -> Result<i64, String> {
         return epoch_ms(text, trimmed);
     }
     if !has_offset(trimmed) && has_offset(&format!("{trimmed}Z")) {
-        return Err(format!("{} has no offset: add Z for UTC, or an offset as +02:00", quote(text)));
+        return Err(format!(
+            "{} has no offset: add Z for UTC, or an offset as +02:00",
+            quote(text)
+        ));
     }
     let wrong = || format!("{} is not a time: {TIME_FORMS}", quote(text));
     if !has_offset(trimmed) {
@@ -54,7 +76,10 @@ pub fn parse_time_ms(text: &str) -> Result<i64, String> {
 /// reads it back.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
-    let (name, unit) = SIZE_UNITS[..3].iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit)).unwrap_or(&("B", 1));
+    let (name, unit) = SIZE_UNITS[..3]
+        .iter()
+        .find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit))
+        .unwrap_or(&("B", 1));
     format!("{}{name}", bytes / unit)
 }
 
@@ -62,7 +87,8 @@ pub fn show_size(bytes: u64) -> String {
 /// milliseconds.
 #[must_use]
 pub fn show_time_ms(ms: i64) -> String {
-    jiff::Timestamp::from_millisecond(ms).map_or_else(|_| format!("{ms}"), |time| format!("{time:.3}"))
+    jiff::Timestamp::from_millisecond(ms)
+        .map_or_else(|_| format!("{ms}"), |time| format!("{time:.3}"))
 }
 
 /// An integer time. `shown`: the text as received.
@@ -70,9 +96,13 @@ fn epoch_ms(shown: &str, digits: &str) -> Result<i64, String> {
     if digits.starts_with('-') {
         return Err(format!("{} is negative: {TIME_FORMS}", quote(shown)));
     }
-    let ms: i64 = digits.parse().map_err(|_| format!("{} is too large: {TIME_FORMS}", quote(shown)))?;
+    let ms: i64 =
+        digits.parse().map_err(|_| format!("{} is too large: {TIME_FORMS}", quote(shown)))?;
     if ms < MIN_EPOCH_MS {
-        return Err(format!("{} looks like seconds: an integer is epoch milliseconds, of 12 digits or more", quote(shown)));
+        return Err(format!(
+            "{} looks like seconds: an integer is epoch milliseconds, of 12 digits or more",
+            quote(shown)
+        ));
     }
     Ok(ms)
 }
@@ -101,7 +131,9 @@ fn has_offset(text: &str) -> bool {
         b"Z" | b"z" => true,
         // To 23:59, as in RFC 3339: jiff reads more.
         [b'+' | b'-', h1, h2, b':', m1, m2] => {
-            [h1, h2, m1, m2].iter().all(|b| b.is_ascii_digit()) && [*h1, *h2] < [b'2', b'4'] && *m1 < b'6'
+            [h1, h2, m1, m2].iter().all(|b| b.is_ascii_digit())
+                && [*h1, *h2] < [b'2', b'4']
+                && *m1 < b'6'
         }
         _ => false,
     };

@@ -99,27 +99,46 @@ impl Job {
             key: job.key.as_ref().map_or(serde_json::Value::Null, |key| text_or_base64(key)),
             headers: headers(&job.headers),
             attempt: state.map_or(0, |state| state.attempt),
-            retry: job.retry.as_deref().unwrap_or(default_retry_ms).iter().map(|ms| show_duration_ms(*ms)).collect(),
+            retry: job
+                .retry
+                .as_deref()
+                .unwrap_or(default_retry_ms)
+                .iter()
+                .map(|ms| show_duration_ms(*ms))
+                .collect(),
             ttr_ms: job.ttr_ms,
             confirm: job.confirm,
             awaiting_finish: state.is_some_and(|state| state.held),
             size: found.size,
             created_ms: job.created_ms,
-            last_error: state.map(|state| state.last_error.clone()).filter(|error| !error.is_empty()),
+            last_error: state
+                .map(|state| state.last_error.clone())
+                .filter(|error| !error.is_empty()),
             dead_reason: state.and_then(|state| state.reason).map(|reason| reason.as_str()),
             died_ms: Some(found.score_ms).filter(|_| found.place == Place::Dead),
-            deadline_ms: Some(found.score_ms).filter(|ms| found.place == Place::Reserved && *ms > 0),
+            deadline_ms: Some(found.score_ms)
+                .filter(|ms| found.place == Place::Reserved && *ms > 0),
             body_base64: None,
         }
     }
 
     /// A new job as requested, due then, at this time.
     #[must_use]
-    pub fn asked(id: &JobId, job: job::Job, due_ms: i64, now_ms: i64, default_retry_ms: &[u64]) -> Self {
+    pub fn asked(
+        id: &JobId,
+        job: job::Job,
+        due_ms: i64,
+        now_ms: i64,
+        default_retry_ms: &[u64],
+    ) -> Self {
         let size = job.body.len();
-        let place = if job.queue.is_some() && due_ms <= now_ms { Place::Ready } else { Place::Scheduled };
+        let place =
+            if job.queue.is_some() && due_ms <= now_ms { Place::Ready } else { Place::Scheduled };
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
-        Job::of(&StoredJob { id: id.clone(), place, score_ms: due_ms, record, state: None, size }, default_retry_ms)
+        Job::of(
+            &StoredJob { id: id.clone(), place, score_ms: due_ms, record, state: None, size },
+            default_retry_ms,
+        )
     }
 
     /// The same with its body, which `found` must have.
@@ -173,7 +192,11 @@ pub(crate) fn headers(headers: &Headers) -> serde_json::Map<String, serde_json::
     }
     let named = |header: &Header| {
         let mut values = by_name.remove(header.name.as_str())?;
-        let one = if values.len() == 1 { values.swap_remove(0) } else { serde_json::Value::Array(values) };
+        let one = if values.len() == 1 {
+            values.swap_remove(0)
+        } else {
+            serde_json::Value::Array(values)
+        };
         Some((header.name.clone(), one))
     };
     headers.iter().filter_map(named).collect()
@@ -198,7 +221,11 @@ fn value(header: &Value) -> serde_json::Value {
         Value::Bytes(bytes) => text_or_base64(bytes),
         Value::Timestamp(seconds) => json!(seconds),
         Value::List(values) => values.iter().map(value).collect(),
-        Value::Table(entries) => entries.iter().map(|(name, entry)| (name.clone(), value(entry))).collect::<serde_json::Map<_, _>>().into(),
+        Value::Table(entries) => entries
+            .iter()
+            .map(|(name, entry)| (name.clone(), value(entry)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
     }
 }
 
@@ -209,16 +236,23 @@ pub(crate) fn json(header: &Value) -> String {
 }
 
 fn state_schema() -> Object {
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["scheduled", "ready", "reserved", "dead"])).build()
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(["scheduled", "ready", "reserved", "dead"]))
+        .build()
 }
 
 fn key_schema() -> Object {
     let types = SchemaType::from_iter([Type::String, Type::Object, Type::Null]);
-    ObjectBuilder::new().schema_type(types).description(Some("text, {\"base64\": …} if it is not UTF-8, or null")).build()
+    ObjectBuilder::new()
+        .schema_type(types)
+        .description(Some("text, {\"base64\": …} if it is not UTF-8, or null"))
+        .build()
 }
 
 fn text_or_base64(bytes: &[u8]) -> serde_json::Value {
-    std::str::from_utf8(bytes).map_or_else(|_| json!({ "base64": STANDARD.encode(bytes) }), |text| json!(text))
+    std::str::from_utf8(bytes)
+        .map_or_else(|_| json!({ "base64": STANDARD.encode(bytes) }), |text| json!(text))
 }
 
 #[cfg(test)]
@@ -229,10 +263,13 @@ mod tests {
     use crate::store::reader::counts::Counts;
 
     fn found() -> StoredJob {
-        let headers = [("a", "1"), ("b", "2"), ("a", "3")].into_iter().fold(Headers::default(), |mut headers, (name, value)| {
-            headers.push(name, Value::from(value));
-            headers
-        });
+        let headers = [("a", "1"), ("b", "2"), ("a", "3")].into_iter().fold(
+            Headers::default(),
+            |mut headers, (name, value)| {
+                headers.push(name, Value::from(value));
+                headers
+            },
+        );
         let job = job::Job {
             broker: "main".to_owned(),
             queue: None,
@@ -256,7 +293,14 @@ mod tests {
             body: "hello".into(),
         };
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
-        StoredJob { id: JobId::new("x").unwrap(), place: Place::Scheduled, score_ms: 1_800_000_000_000, record, state: None, size: 5 }
+        StoredJob {
+            id: JobId::new("x").unwrap(),
+            place: Place::Scheduled,
+            score_ms: 1_800_000_000_000,
+            record,
+            state: None,
+            size: 5,
+        }
     }
 
     #[test]
@@ -273,7 +317,10 @@ mod tests {
             )
         );
         let with_body = serde_json::to_value(Job::of(&found, &[]).with_body(&found)).unwrap();
-        assert_eq!((&with_body["body_base64"], &with_body["retry"]), (&json!("aGVsbG8="), &json!([])));
+        assert_eq!(
+            (&with_body["body_base64"], &with_body["retry"]),
+            (&json!("aGVsbG8="), &json!([]))
+        );
     }
 
     #[test]
@@ -282,7 +329,10 @@ mod tests {
         found.record.job = job::Job::for_queue("emails", "hello");
         let json = serde_json::to_value(Job::of(&found, &[])).unwrap();
         assert_eq!(json["queue"], "emails");
-        assert!(["broker", "exchange", "target"].iter().all(|name| json[*name].is_null()), "{json}");
+        assert!(
+            ["broker", "exchange", "target"].iter().all(|name| json[*name].is_null()),
+            "{json}"
+        );
     }
 
     #[test]
@@ -301,7 +351,10 @@ mod tests {
     fn a_verdict_and_counts_have_the_keys_of_the_contract() {
         let answer = Answer { verdict: Verdict::CancelledAfterAttempt, due_ms: None };
         let json = serde_json::to_string(&ActionResult::of("x", Action::Cancel, answer)).unwrap();
-        assert_eq!(json, r#"{"id":"x","action":"cancel","verdict":"cancelled_after_attempt","due_ms":null}"#);
+        assert_eq!(
+            json,
+            r#"{"id":"x","action":"cancel","verdict":"cancelled_after_attempt","due_ms":null}"#
+        );
 
         let counts = Counts {
             scheduled: vec![2, 0],

@@ -1,4 +1,5 @@
-//! Checks and texts for the settings that several connectors share: URL, login and client certificate.
+//! Checks and texts for the settings that several connectors share: URL, login and client
+//! certificate.
 
 use std::path::Path;
 
@@ -16,7 +17,10 @@ pub(crate) fn place(kind: &str, url: Option<&Urls>, file: Option<&Path>) -> Stri
 }
 
 /// The URLs, and the name of the setting that they come from.
-pub(crate) async fn urls(url: Option<&Urls>, file: Option<&Path>) -> Result<(&'static str, Urls), ConnectorError> {
+pub(crate) async fn urls(
+    url: Option<&Urls>,
+    file: Option<&Path>,
+) -> Result<(&'static str, Urls), ConnectorError> {
     Ok(match (url, file) {
         (Some(urls), _) => ("url", urls.clone()),
         (None, Some(file)) => ("url_file", Urls::new(read_secret("url_file", file).await?)),
@@ -25,12 +29,19 @@ pub(crate) async fn urls(url: Option<&Urls>, file: Option<&Path>) -> Result<(&'s
 }
 
 /// Adds the problems of `user`, `password` and `password_file`.
-pub(crate) fn login_problems(user: bool, password: bool, password_file: bool, problems: &mut Vec<String>) {
+pub(crate) fn login_problems(
+    user: bool,
+    password: bool,
+    password_file: bool,
+    problems: &mut Vec<String>,
+) {
     if password && password_file {
         problems.push("`password` and `password_file` are both set: keep one".to_owned());
     }
     match (user, password || password_file) {
-        (true, false) => problems.push("`user` is set without `password` or `password_file`".to_owned()),
+        (true, false) => {
+            problems.push("`user` is set without `password` or `password_file`".to_owned())
+        }
         (false, true) => problems.push("a password is set without `user`".to_owned()),
         _ => {}
     }

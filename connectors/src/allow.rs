@@ -58,10 +58,19 @@ mod tests {
     #[test]
     fn many_patterns_allow_what_each_alone_allows() {
         let config = http::Config::default();
-        let mut patterns: Vec<String> = (0..3000).map(|n| format!("https://host-{n}.example/hooks/*")).collect();
+        let mut patterns: Vec<String> =
+            (0..3000).map(|n| format!("https://host-{n}.example/hooks/*")).collect();
         patterns.extend((0..3000).map(|n| format!("https://app.internal/hooks/{n}")));
         patterns.extend((0..3000).map(|n| format!("https://app.internal/tenant-{n}/*")));
-        patterns.extend(["https://app.internal/*/close", "HTTPS://APP.internal:443/Other", "http://127.1/*", "no url"].map(str::to_owned));
+        patterns.extend(
+            [
+                "https://app.internal/*/close",
+                "HTTPS://APP.internal:443/Other",
+                "http://127.1/*",
+                "no url",
+            ]
+            .map(str::to_owned),
+        );
         let allow = Allow::new(&config, &patterns);
         for to in [
             "https://host-2999.example/hooks/a",

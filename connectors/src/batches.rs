@@ -1,5 +1,5 @@
-//! The messages that a source has read: messages that wait for `recv`, and batches that wait to be settled.
-//! `T` holds the data to settle a message.
+//! The messages that a source has read: messages that wait for `recv`, and batches that wait to be
+//! settled. `T` holds the data to settle a message.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -28,7 +28,11 @@ impl<T> Default for Batches<T> {
 impl<T> Batches<T> {
     /// A batch of the buffered messages: at most `count` messages and `bytes` of memory. A single
     /// message may exceed `bytes`.
-    pub(crate) fn take(&mut self, count: usize, bytes: usize) -> Result<Option<Batch>, ConnectorError> {
+    pub(crate) fn take(
+        &mut self,
+        count: usize,
+        bytes: usize,
+    ) -> Result<Option<Batch>, ConnectorError> {
         if let Some(End { kind, message, hint }) = &self.ended {
             return Err(ConnectorError::new(*kind, message.clone()).hint(hint.clone()));
         }
@@ -52,7 +56,8 @@ impl<T> Batches<T> {
         Ok(Some(Batch { id, messages }))
     }
 
-    /// Returns the `T` of each message of this batch, in order; nothing if the batch is already settled.
+    /// Returns the `T` of each message of this batch, in order; nothing if the batch is already
+    /// settled.
     pub(crate) fn settle(&mut self, batch: BatchId) -> Vec<T> {
         self.taken.remove(&batch).unwrap_or_default()
     }
@@ -70,7 +75,11 @@ impl<T> Batches<T> {
 
     /// Ends the source: no more messages come, and none can be settled.
     pub(crate) fn end(&mut self, error: &ConnectorError) {
-        self.ended = Some(End { kind: error.kind, message: error.message.clone(), hint: error.hint.clone() });
+        self.ended = Some(End {
+            kind: error.kind,
+            message: error.message.clone(),
+            hint: error.hint.clone(),
+        });
     }
 }
 
@@ -83,11 +92,16 @@ mod tests {
     fn batches_keep_their_bounds_and_are_settled_once() {
         let mut batches = Batches::default();
         batches.put((1..=5).map(|number| (Message::new("x".repeat(1000 * number)), number)));
-        let bodies = |batch: &Batch| batch.messages.iter().map(|message| message.body.len()).collect::<Vec<_>>();
+        let bodies = |batch: &Batch| {
+            batch.messages.iter().map(|message| message.body.len()).collect::<Vec<_>>()
+        };
         let first = batches.take(2, 10_000).unwrap().unwrap();
         let second = batches.take(2, 3000).unwrap().unwrap();
         let larger = batches.take(2, 3).unwrap().unwrap();
-        assert_eq!((bodies(&first), bodies(&second), bodies(&larger)), (vec![1000, 2000], vec![3000], vec![4000]));
+        assert_eq!(
+            (bodies(&first), bodies(&second), bodies(&larger)),
+            (vec![1000, 2000], vec![3000], vec![4000])
+        );
         assert_eq!((batches.settle(first.id), batches.settle(first.id)), (vec![1, 2], vec![]));
     }
 
@@ -98,7 +112,10 @@ mod tests {
         batches.end(&ConnectorError::new(ErrorKind::Denied, "no").hint("ask"));
         for _ in 0..2 {
             let error = batches.take(1, 1).unwrap_err();
-            assert_eq!((error.kind, error.message.as_str(), error.hint.as_str()), (ErrorKind::Denied, "no", "ask"));
+            assert_eq!(
+                (error.kind, error.message.as_str(), error.hint.as_str()),
+                (ErrorKind::Denied, "no", "ask")
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The differences between kinds of brokers, as data: the rest of Dwell asks this, and never for a broker's
-//! name.
+//! The differences between kinds of brokers, as data: the rest of Dwell asks this, and never for a
+//! broker's name.
 
 /// The differences between kinds of brokers. [`Capabilities::new`] is a broker with a log, text
 /// headers and plain addresses.
@@ -54,8 +54,8 @@ pub struct Capabilities {
     pub finds_patterns: bool,
     /// Log directive for the client library, such as `library=warn`; empty for none.
     pub log_filter: &'static str,
-    /// The client library logs message bodies at any level: nothing that the library of `log_filter` says is
-    /// ever logged.
+    /// The client library logs message bodies at any level: nothing that the library of
+    /// `log_filter` says is ever logged.
     pub logs_bodies: bool,
 }
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Capabilities, ConnectorError, Destination, Header, Headers, Message, Outcomes, Sink, Source, SourceOptions, Value};
+use crate::{
+    Capabilities, ConnectorError, Destination, Header, Headers, Message, Outcomes, Sink, Source,
+    SourceOptions, Value,
+};
 
 /// Use of a destination. Decides what `declare` creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +26,8 @@ pub enum ConsumerState {
     Exists,
     /// The consumer exists; [`Connector::source`] would update its settings.
     Changed,
-    /// [`Connector::source`] would create the consumer; the messages that it would read first, where the
-    /// broker tells.
+    /// [`Connector::source`] would create the consumer; the messages that it would read first,
+    /// where the broker tells.
     Made(Option<FirstRead>),
 }
 
@@ -109,8 +112,8 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
         self.forbidden(&Destination::new(pattern)).is_some()
     }
 
-    /// The key of this pattern: each destination that the pattern matches has it among its keys. `None`: the
-    /// pattern may match any. With many patterns the keys find the few to compare.
+    /// The key of this pattern: each destination that the pattern matches has it among its keys.
+    /// `None`: the pattern may match any. With many patterns the keys find the few to compare.
     fn pattern_key(&self, _pattern: &str) -> Option<String> {
         None
     }
@@ -140,12 +143,14 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether a reader of this topic receives publications to the destination, as far as the names tell.
+    /// Whether a reader of this topic receives publications to the destination, as far as the names
+    /// tell.
     fn reads(&self, topic: &str, to: &Destination) -> bool {
         to.exchange.is_empty() && topic == to.address
     }
 
-    /// The endpoint with a share of the window and a pause of its own: the destination, or a URL's host.
+    /// The endpoint with a share of the window and a pause of its own: the destination, or a URL's
+    /// host.
     fn endpoint<'a>(&self, to: &'a Destination) -> Cow<'a, Destination> {
         Cow::Borrowed(to)
     }
@@ -155,7 +160,8 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
         to.to_string()
     }
 
-    /// The reason of a failed attempt, for logs: without text of the destination, which may hold anything.
+    /// The reason of a failed attempt, for logs: without text of the destination, which may hold
+    /// anything.
     fn without_answer<'a>(&self, why: &'a str) -> &'a str {
         why
     }
@@ -184,7 +190,12 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
 
     /// Attributes of a span about a message, by OpenTelemetry's semantic conventions for this
     /// system. `group` is empty for a publication.
-    fn span_attributes(&self, _to: &Destination, _group: &str, _message: &Message) -> Vec<(&'static str, Value)> {
+    fn span_attributes(
+        &self,
+        _to: &Destination,
+        _group: &str,
+        _message: &Message,
+    ) -> Vec<(&'static str, Value)> {
         vec![("messaging.system", self.kind().into())]
     }
 
@@ -196,24 +207,29 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
     /// [`Connector::source`]: `Missing` for the topic.
     async fn inspect(&self, options: &SourceOptions) -> Result<ConsumerState, ConnectorError>;
 
-    /// Risks of the topics and queues that a source would read, where the broker shows them. Changes nothing.
+    /// Risks of the topics and queues that a source would read, where the broker shows them.
+    /// Changes nothing.
     async fn cautions(&self, _options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
         Ok(Vec::new())
     }
 
-    /// Whether the target of each of these patterns of `allow` can be reached: a sentence, or the error;
-    /// `None` where [`Sink::exists`] tells.
+    /// Whether the target of each of these patterns of `allow` can be reached: a sentence, or the
+    /// error; `None` where [`Sink::exists`] tells.
     async fn reach(&self, _patterns: &[&str]) -> Option<Vec<Result<String, ConnectorError>>> {
         None
     }
 
     /// Opens a sink. A publication without an answer for `publish_timeout` is reported as unknown.
-    async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError>;
+    async fn sink(
+        &self,
+        publish_timeout: Duration,
+    ) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError>;
 
     /// Creates a missing destination; leaves an existing one unchanged.
     async fn declare(&self, to: &Destination, role: Role) -> Result<Declared, ConnectorError>;
 
-    /// Creates the topics and queues that these options read, where missing; leaves existing ones unchanged.
+    /// Creates the topics and queues that these options read, where missing; leaves existing ones
+    /// unchanged.
     async fn declare_source(&self, options: &SourceOptions) -> Result<Declared, ConnectorError> {
         self.declare(&Destination::new(&options.topic), Role::Ingest).await
     }

@@ -10,10 +10,10 @@ use crate::settings::read_secret;
 /// The interval between two looks at the file.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Hands each new content of the file to `take`, as long as the owner lives. `seen` is the content that
-/// the owner has. A content counts once two looks in a row have seen it: one look may fall between two
-/// writes, and see the begin of a secret. While the file cannot be read, or is not taken, the former
-/// secret stays; that is logged once.
+/// Hands each new content of the file to `take`, as long as the owner lives. `seen` is the content
+/// that the owner has. A content counts once two looks in a row have seen it: one look may fall
+/// between two writes, and see the begin of a secret. While the file cannot be read, or is not
+/// taken, the former secret stays; that is logged once.
 pub async fn follow_secret<T>(
     setting: String,
     file: PathBuf,
@@ -33,7 +33,9 @@ pub async fn follow_secret<T>(
         if !stands_still {
             continue;
         }
-        match read.and_then(|text| if text == seen { Ok(None) } else { take(&owner, &text).map(|()| Some(text)) }) {
+        match read.and_then(|text| {
+            if text == seen { Ok(None) } else { take(&owner, &text).map(|()| Some(text)) }
+        }) {
             Ok(None) => warned = false,
             Ok(Some(text)) => {
                 (seen, warned) = (text, false);
@@ -65,7 +67,13 @@ mod tests {
             owner.lock().push(text.to_owned());
             Ok(())
         };
-        let following = follow_secret("token".to_owned(), file.path().to_owned(), "old".to_owned(), Arc::downgrade(&owner), take);
+        let following = follow_secret(
+            "token".to_owned(),
+            file.path().to_owned(),
+            "old".to_owned(),
+            Arc::downgrade(&owner),
+            take,
+        );
         let writing = async {
             // Each part between two looks.
             tokio::time::sleep(CHECK_INTERVAL / 2).await;

@@ -62,7 +62,9 @@ impl Message {
     /// is most of the memory of many small headers.
     #[must_use]
     pub fn footprint(&self) -> usize {
-        let texts = [&self.destination.exchange, &self.destination.address].into_iter().chain(self.position.as_ref().map(|p| &p.log));
+        let texts = [&self.destination.exchange, &self.destination.address]
+            .into_iter()
+            .chain(self.position.as_ref().map(|p| &p.log));
         MESSAGE_OVERHEAD_BYTES
             + allocated(self.body.len())
             + self.key.as_ref().map_or(0, |key| allocated(key.len()))
@@ -96,12 +98,19 @@ mod tests {
 
     #[test]
     fn many_small_headers_take_many_times_what_there_is_of_them() {
-        let small = (0..1000).fold(Message::new(""), |message, number| message.with_header(format!("{number:03}"), "x"));
+        let small = (0..1000).fold(Message::new(""), |message, number| {
+            message.with_header(format!("{number:03}"), "x")
+        });
         assert!(small.footprint() > 20 * small.size(), "{} of {}", small.footprint(), small.size());
         let large = Message::new(vec![0; 1 << 20]);
         assert!((1 << 20..(1 << 20) + 1024).contains(&large.footprint()), "{}", large.footprint());
-        let nested =
-            Message { headers: Headers::from_iter([Header { name: "a".into(), value: Value::List(vec![Value::Null; 1000]) }]), ..small };
+        let nested = Message {
+            headers: Headers::from_iter([Header {
+                name: "a".into(),
+                value: Value::List(vec![Value::Null; 1000]),
+            }]),
+            ..small
+        };
         assert!(nested.footprint() > 1000 * size_of::<Value>());
     }
 }

@@ -53,7 +53,8 @@ impl Urls {
         Urls(vec![text.into()])
     }
 
-    /// Each URL with its secrets, and what is shown of it; or why a text may be more than one list of URLs.
+    /// Each URL with its secrets, and what is shown of it; or why a text may be more than one list
+    /// of URLs.
     pub(crate) fn each(&self) -> Result<Vec<(&str, String)>, &'static str> {
         Ok(self.0.iter().map(|text| shown_urls(text)).collect::<Result<Vec<_>, _>>()?.concat())
     }
@@ -64,7 +65,11 @@ fn shown_urls(text: &str) -> Result<Vec<(&str, String)>, &'static str> {
     let urls = split_urls(text)?;
     let (whole, parts) = (redacted(text), urls.iter().map(|url| redacted(url)).collect::<Vec<_>>());
     let is_list = whole == parts.join(", ");
-    Ok(urls.into_iter().zip(parts).map(|(url, part)| (url, if is_list { part } else { whole.clone() })).collect())
+    Ok(urls
+        .into_iter()
+        .zip(parts)
+        .map(|(url, part)| (url, if is_list { part } else { whole.clone() }))
+        .collect())
 }
 
 /// The hint for a text that cannot be read as a URL.
@@ -97,7 +102,15 @@ pub(crate) fn decoded(text: &str) -> Secret {
 
 impl fmt::Display for Urls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.iter().map(|text| redacted(text)).filter(|shown| !shown.is_empty()).collect::<Vec<_>>().join(", "))
+        f.write_str(
+            &self
+                .0
+                .iter()
+                .map(|text| redacted(text))
+                .filter(|shown| !shown.is_empty())
+                .collect::<Vec<_>>()
+                .join(", "),
+        )
     }
 }
 

@@ -40,7 +40,8 @@ pub enum Outcome {
     /// The message was certainly not stored: full, too few replicas, an election, or never sent. A
     /// later attempt may succeed.
     Refused(String),
-    /// The message was certainly not taken, and the destination says for how long it takes no other.
+    /// The message was certainly not taken, and the destination says for how long it takes no
+    /// other.
     Throttled {
         /// The answer.
         why: String,

@@ -15,12 +15,19 @@ pub const TOMBSTONE: &str = "kafka-tombstone";
 
 /// The headers that carry what a broker of these capabilities has no field for.
 #[must_use]
-pub fn stand_ins(key: Option<&[u8]>, has_body: bool, properties: Option<&Properties>, to: &Capabilities) -> Vec<Header> {
+pub fn stand_ins(
+    key: Option<&[u8]>,
+    has_body: bool,
+    properties: Option<&Properties>,
+    to: &Capabilities,
+) -> Vec<Header> {
     let mut headers = Vec::new();
     let mut add = |name: &str, value: Value| headers.push(Header { name: name.to_owned(), value });
     if let (Some(key), false) = (key, to.keys) {
         match std::str::from_utf8(key) {
-            Ok(text) if !text.chars().any(char::is_control) => add(KEY, Value::Text(text.to_owned())),
+            Ok(text) if !text.chars().any(char::is_control) => {
+                add(KEY, Value::Text(text.to_owned()))
+            }
             _ if to.byte_headers => add(KEY, Value::Bytes(key.to_vec().into())),
             _ => add(KEY_BASE64, Value::Text(STANDARD.encode(key))),
         }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use dwell_connectors::conformance::{Capabilities, Harness};
 use dwell_connectors::memory::{Broker, Config, Fault};
-use dwell_connectors::{BrokerConfig, Destination, ErrorKind, Message, Outcome, Publication, conformance_tests};
+use dwell_connectors::{
+    BrokerConfig, Destination, ErrorKind, Message, Outcome, Publication, conformance_tests,
+};
 
 struct Memory {
     broker: Broker,
@@ -68,7 +70,8 @@ type Expected = fn(&Outcome) -> bool;
 #[tokio::test(start_paused = true)]
 async fn each_fault_shows_as_told() {
     let broker = Broker::with_topics(["t"]);
-    let (sink, mut outcomes) = BrokerConfig::Memory(Config::from(&broker)).sink(Duration::from_secs(15)).await.unwrap();
+    let (sink, mut outcomes) =
+        BrokerConfig::Memory(Config::from(&broker)).sink(Duration::from_secs(15)).await.unwrap();
     let cases: [(Fault, Expected, u64, usize); 8] = [
         (Fault::Unroutable, |outcome| matches!(outcome, Outcome::Unroutable(_)), 0, 0),
         (Fault::Refused, |outcome| matches!(outcome, Outcome::Refused(_)), 0, 0),
@@ -84,7 +87,10 @@ async fn each_fault_shows_as_told() {
         broker.fail_times("t", 1, fault);
         sink.publish(vec![publication(1)]).await;
         let answers = outcomes.recv().await.unwrap();
-        assert!(matches!(&answers[..], [(1, outcome)] if expected(outcome)), "{fault:?}: {answers:?}");
+        assert!(
+            matches!(&answers[..], [(1, outcome)] if expected(outcome)),
+            "{fault:?}: {answers:?}"
+        );
         assert_eq!(start.elapsed().as_secs(), seconds, "{fault:?}");
         assert_eq!(broker.published("t").len() - before, landed, "{fault:?}");
     }
@@ -96,7 +102,8 @@ async fn each_fault_shows_as_told() {
 #[tokio::test(start_paused = true)]
 async fn held_answers_wait_for_release_or_the_cut() {
     let broker = Broker::with_topics(["t"]);
-    let (sink, mut outcomes) = BrokerConfig::Memory(Config::from(&broker)).sink(Duration::from_secs(15)).await.unwrap();
+    let (sink, mut outcomes) =
+        BrokerConfig::Memory(Config::from(&broker)).sink(Duration::from_secs(15)).await.unwrap();
     broker.fail_all(Fault::Hold);
     sink.publish(vec![publication(1), publication(2)]).await;
     assert_eq!((broker.unanswered(), broker.release()), (2, 2));
@@ -107,7 +114,10 @@ async fn held_answers_wait_for_release_or_the_cut() {
     assert!(matches!(&outcomes.recv().await.unwrap()[..], [(3, Outcome::Unknown(_))]));
     assert!(outcomes.recv().await.is_none());
     assert_eq!(broker.published("t").len(), 3);
-    assert_eq!(sink.exists(&Destination::new("t")).await.unwrap_err().kind, ErrorKind::Disconnected);
+    assert_eq!(
+        sink.exists(&Destination::new("t")).await.unwrap_err().kind,
+        ErrorKind::Disconnected
+    );
 }
 
 #[test]
@@ -116,5 +126,8 @@ fn a_pattern_is_exact_or_ends_in_a_star() {
     let allows = |pattern: &str, address: &str| config.allows(pattern, &Destination::new(address));
     assert!(allows("orders", "orders") && !allows("orders", "orders.eu"));
     assert!(allows("orders.*", "orders.eu.close") && !allows("orders.*", "orders"));
-    assert!(config.forbidden(&Destination::new("orders.*")).is_some() && config.forbidden(&Destination::new("orders")).is_none());
+    assert!(
+        config.forbidden(&Destination::new("orders.*")).is_some()
+            && config.forbidden(&Destination::new("orders")).is_none()
+    );
 }

@@ -47,7 +47,10 @@ async fn speak(link: &mut TcpStream, words: &[u8]) {
 
 async fn hear(link: &mut TcpStream, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
-    tokio::time::timeout(TIMEOUT, link.read_exact(&mut bytes)).await.expect("an answer comes").unwrap();
+    tokio::time::timeout(TIMEOUT, link.read_exact(&mut bytes))
+        .await
+        .expect("an answer comes")
+        .unwrap();
     bytes
 }
 

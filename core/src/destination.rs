@@ -22,6 +22,10 @@ impl Destination {
 
 impl std::fmt::Display for Destination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.exchange.is_empty() { f.write_str(&self.address) } else { write!(f, "{}/{}", self.exchange, self.address) }
+        if self.exchange.is_empty() {
+            f.write_str(&self.address)
+        } else {
+            write!(f, "{}/{}", self.exchange, self.address)
+        }
     }
 }

@@ -1,7 +1,14 @@
 //! Parses and formats durations for people.
 
 /// The units of a sum, largest first, with their length in ms.
-const UNITS: [(&str, u64); 6] = [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const UNITS: [(&str, u64); 6] = [
+    ("w", 604_800_000),
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
 
 /// Fractions are counted in units of 10⁻⁹ ms, so that only the sum is rounded.
 const PARTS_PER_MS: u128 = 1_000_000_000;
@@ -31,7 +38,10 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
         Flaw::Form => format!("{} is not a duration: {DURATION_FORMS}", quote(text)),
         Flaw::Twice => format!("{} names a unit twice: {DURATION_FORMS}", quote(text)),
         Flaw::Calendar => {
-            format!("{} has years or months, which differ in length: write days or hours (P30D, 720h)", quote(text))
+            format!(
+                "{} has years or months, which differ in length: write days or hours (P30D, 720h)",
+                quote(text)
+            )
         }
         Flaw::TooLong => too_long(text),
     })?;
@@ -106,8 +116,10 @@ fn sum_parts(text: &str) -> Result<u128, Flaw> {
     let mut total = 0;
     let mut rest = text;
     while !rest.is_empty() {
-        let (number, after) = rest.split_at(rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count());
-        let (unit, after) = after.split_at(after.bytes().take_while(u8::is_ascii_alphabetic).count());
+        let (number, after) =
+            rest.split_at(rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count());
+        let (unit, after) =
+            after.split_at(after.bytes().take_while(u8::is_ascii_alphabetic).count());
         let index = UNITS.iter().position(|(name, _)| *name == unit).ok_or(Flaw::Form)?;
         if std::mem::replace(&mut seen[index], true) {
             return Err(Flaw::Twice);
@@ -134,7 +146,9 @@ fn iso_parts(text: &str) -> Result<u128, Flaw> {
         let mut left = designators;
         let mut rest = part;
         while !rest.is_empty() {
-            let (number, after) = rest.split_at(rest.bytes().take_while(|b| matches!(b, b'0'..=b'9' | b'.' | b',')).count());
+            let (number, after) = rest.split_at(
+                rest.bytes().take_while(|b| matches!(b, b'0'..=b'9' | b'.' | b',')).count(),
+            );
             let designator = after.chars().next().ok_or(Flaw::Form)?;
             // Each designator stands once, in their order, and none follows a fraction.
             let place = left.find(designator).ok_or(Flaw::Form)?;

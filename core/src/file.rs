@@ -1,4 +1,5 @@
-//! The content of a file that a setting names: the text, or the reason in words why there is none. Pure.
+//! The content of a file that a setting names: the text, or the reason in words why there is none.
+//! Pure.
 
 use std::io;
 use std::path::Path;
@@ -12,16 +13,22 @@ pub fn secret_text(path: &Path, text: &str) -> Result<String, String> {
     if text.is_empty() { Err(format!("{} is empty", path.display())) } else { Ok(text.to_owned()) }
 }
 
-/// The message that this file cannot be read, and why. A path that neither names a file nor looks like a path
-/// may be the secret itself, and is not shown.
+/// The message that this file cannot be read, and why. A path that neither names a file nor looks
+/// like a path may be the secret itself, and is not shown.
 #[must_use]
 pub fn unreadable(path: &Path, error: &io::Error) -> String {
-    let is_there = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory);
+    let is_there = matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData | io::ErrorKind::IsADirectory
+    );
     let is_path = ["/", ".", ".."].iter().any(|first| path.starts_with(first));
     if is_there || is_path {
         format!("cannot read {}: {}", path.display(), io_reason(error))
     } else {
-        format!("cannot read the file that stands here, which is shown if it begins with `/` or `./`: {}", io_reason(error))
+        format!(
+            "cannot read the file that stands here, which is shown if it begins with `/` or `./`: {}",
+            io_reason(error)
+        )
     }
 }
 
@@ -45,7 +52,10 @@ mod tests {
         let path = Path::new("/run/x");
         assert_eq!(secret_text(path, " hush\n"), Ok("hush".to_owned()));
         assert_eq!(secret_text(path, " \n"), Err("/run/x is empty".to_owned()));
-        assert_eq!(unreadable(path, &io::ErrorKind::NotFound.into()), "cannot read /run/x: no such file");
+        assert_eq!(
+            unreadable(path, &io::ErrorKind::NotFound.into()),
+            "cannot read /run/x: no such file"
+        );
     }
 
     #[test]

@@ -62,7 +62,8 @@ impl Headers {
     /// The approximate memory of the headers besides the struct itself, in bytes.
     #[must_use]
     pub fn footprint(&self) -> usize {
-        let each = self.0.iter().map(|header| allocated(header.name.len()) + header.value.footprint());
+        let each =
+            self.0.iter().map(|header| allocated(header.name.len()) + header.value.footprint());
         self.0.capacity() * size_of::<Header>() + each.sum::<usize>()
     }
 }

@@ -1,5 +1,5 @@
-//! The types that the engine and the connectors share: the parts of a message, and a URL without its
-//! password.
+//! The types that the engine and the connectors share: the parts of a message, and a URL without
+//! its password.
 //!
 //! The engine knows no broker and the connectors know no Redis, so the types that both use are
 //! here. This crate does no input or output.
@@ -7,10 +7,11 @@
 //! - [`Destination`]: the destination of a message.
 //! - [`Headers`], [`Header`], [`Value`]: the headers of a message.
 //! - [`Properties`]: the properties of an AMQP message.
-//! - [`parse_duration_ms`], [`show_duration_ms`]: durations as text; [`quote`]: a text in a message.
+//! - [`parse_duration_ms`], [`show_duration_ms`]: durations as text; [`quote`]: a text in a
+//!   message.
 //! - [`redacted`]: URLs as logs and errors may show them; [`split_urls`]: the URLs of a list.
-//! - [`secret_text`], [`unreadable`]: the content of a secret's file, or the reason why the file cannot be
-//!   read.
+//! - [`secret_text`], [`unreadable`]: the content of a secret's file, or the reason why the file
+//!   cannot be read.
 
 mod destination;
 mod duration;

@@ -41,7 +41,19 @@ impl Properties {
             cluster_id,
             ..
         } = self;
-        let texts = [content_type, content_encoding, correlation_id, reply_to, expiration, message_id, kind, user_id, app_id, cluster_id];
-        size_of::<Self>() + texts.into_iter().flatten().map(|text| allocated(text.len())).sum::<usize>()
+        let texts = [
+            content_type,
+            content_encoding,
+            correlation_id,
+            reply_to,
+            expiration,
+            message_id,
+            kind,
+            user_id,
+            app_id,
+            cluster_id,
+        ];
+        size_of::<Self>()
+            + texts.into_iter().flatten().map(|text| allocated(text.len())).sum::<usize>()
     }
 }

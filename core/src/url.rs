@@ -1,7 +1,7 @@
 //! URLs without secrets. Settings, logs and errors show a URL in this form only.
 //!
-//! The end of a password that is not percent-encoded is ambiguous. So only a text that reads as URLs in one
-//! way is shown, and no part of any other text.
+//! The end of a password that is not percent-encoded is ambiguous. So only a text that reads as
+//! URLs in one way is shown, and no part of any other text.
 
 /// The text in place of a text that may hold a secret.
 const REDACTION: &str = "***";
@@ -44,7 +44,8 @@ pub fn split_urls(text: &str) -> Result<Vec<&str>, &'static str> {
     let mut bare = false;
     for url in &urls {
         let has_login = url.contains('@');
-        // Behind `nats://bob:12,34@host` no other URL begins; in `nats://bob:12,nats://34@host` one may.
+        // Behind `nats://bob:12,34@host` no other URL begins; in `nats://bob:12,nats://34@host` one
+        // may.
         if has_login && (bare || urls.len() > 1 && known_scheme(url).is_none()) {
             return Err(
                 "a comma separates two URLs here, and the first may be the start of a password: in a user or a password write , as %2C",
@@ -55,17 +56,24 @@ pub fn split_urls(text: &str) -> Result<Vec<&str>, &'static str> {
     Ok(urls)
 }
 
-/// The text of one or more URLs with `***` in place of each password and query, and of each user without a
-/// password, which is a token. A text that reads in more than one way is `***` as a whole.
+/// The text of one or more URLs with `***` in place of each password and query, and of each user
+/// without a password, which is a token. A text that reads in more than one way is `***` as a
+/// whole.
 #[must_use]
 pub fn redacted(text: &str) -> String {
     let Ok(urls) = split_urls(text) else { return REDACTION.to_owned() };
     // A comma behind a query may be part of a password.
     let ends = |pair: &[&str]| !pair[0].contains(['?', '#']);
-    match urls.iter().map(|url| shown(url)).collect::<Option<Vec<_>>>().filter(|_| urls.windows(2).all(ends)) {
+    match urls
+        .iter()
+        .map(|url| shown(url))
+        .collect::<Option<Vec<_>>>()
+        .filter(|_| urls.windows(2).all(ends))
+    {
         Some(urls) => urls.join(", "),
         // The scheme alone remains, if it cannot be part of a password.
-        None => known_scheme(text).map_or_else(|| REDACTION.to_owned(), |scheme| format!("{scheme}://{REDACTION}")),
+        None => known_scheme(text)
+            .map_or_else(|| REDACTION.to_owned(), |scheme| format!("{scheme}://{REDACTION}")),
     }
 }
 
@@ -93,9 +101,13 @@ fn shown(url: &str) -> Option<String> {
 }
 
 fn login_shown(login: &str) -> String {
-    let is_name = |user: &str| !user.is_empty() && user.chars().all(|c| c.is_alphanumeric() || "._-".contains(c));
+    let is_name = |user: &str| {
+        !user.is_empty() && user.chars().all(|c| c.is_alphanumeric() || "._-".contains(c))
+    };
     match login.split_once(':') {
-        Some((user, password)) if !password.is_empty() && (user.is_empty() || is_name(user)) => format!("{user}:{REDACTION}"),
+        Some((user, password)) if !password.is_empty() && (user.is_empty() || is_name(user)) => {
+            format!("{user}:{REDACTION}")
+        }
         _ => REDACTION.to_owned(),
     }
 }
@@ -103,7 +115,8 @@ fn login_shown(login: &str) -> String {
 /// Whether this is a host, perhaps with a port and a path, and no more.
 fn is_place(text: &str) -> bool {
     let (address, path) = text.split_at(text.find('/').unwrap_or(text.len()));
-    is_address(address) && path.chars().all(|c| c.is_alphanumeric() || "/._~%!$&'()*+;=:-".contains(c))
+    is_address(address)
+        && path.chars().all(|c| c.is_alphanumeric() || "/._~%!$&'()*+;=:-".contains(c))
 }
 
 /// Whether this is a host with or without a port: `host:6379`, `[::1]:6379`.
@@ -112,17 +125,24 @@ pub fn is_address(text: &str) -> bool {
     let (host, port, allowed): (_, _, fn(char) -> bool) = match text.strip_prefix('[') {
         Some(rest) => {
             let Some((host, port)) = rest.split_once(']') else { return false };
-            let port = if port.is_empty() { None } else { Some(port.strip_prefix(':').unwrap_or_default()) };
+            let port = if port.is_empty() {
+                None
+            } else {
+                Some(port.strip_prefix(':').unwrap_or_default())
+            };
             (host, port, |c| c.is_ascii_hexdigit() || ":.".contains(c))
         }
         None => {
-            let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
+            let (host, port) =
+                text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
             (host, port, |c| c.is_alphanumeric() || "._-".contains(c))
         }
     };
     let is_host = host.chars().all(allowed);
-    let is_port =
-        port.is_none_or(|port| port.bytes().all(|digit| digit.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0));
+    let is_port = port.is_none_or(|port| {
+        port.bytes().all(|digit| digit.is_ascii_digit())
+            && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
     !host.is_empty() && is_host && is_port
 }
 
@@ -185,9 +205,14 @@ mod tests {
 
     #[test]
     fn a_comma_that_may_be_of_a_password_separates_nothing() {
-        assert_eq!(split_urls(" amqp://u:p@a:1/v , amqp://b,").unwrap(), ["amqp://u:p@a:1/v", "amqp://b"]);
+        assert_eq!(
+            split_urls(" amqp://u:p@a:1/v , amqp://b,").unwrap(),
+            ["amqp://u:p@a:1/v", "amqp://b"]
+        );
         assert_eq!(split_urls("u:p@h").unwrap(), ["u:p@h"]);
-        for text in ["amqp://bob:hush,Rest@host", "nats://bob:1234,nats://Rest@host", "nats://u:p@a,x:y@b"] {
+        for text in
+            ["amqp://bob:hush,Rest@host", "nats://bob:1234,nats://Rest@host", "nats://u:p@a,x:y@b"]
+        {
             assert!(split_urls(text).unwrap_err().contains("%2C"), "{text}");
         }
     }

@@ -75,7 +75,11 @@ impl Value {
             Value::F32(value) => Cow::Owned(value.to_string()),
             Value::F64(value) => Cow::Owned(value.to_string()),
             Value::Timestamp(seconds) => Cow::Owned(seconds.to_string()),
-            Value::Null | Value::Decimal(..) | Value::Bytes(_) | Value::List(_) | Value::Table(_) => return None,
+            Value::Null
+            | Value::Decimal(..)
+            | Value::Bytes(_)
+            | Value::List(_)
+            | Value::Table(_) => return None,
         })
     }
 
@@ -97,7 +101,9 @@ impl Value {
             Value::Text(text) => text.len(),
             Value::Bytes(bytes) => bytes.len(),
             Value::List(values) => values.iter().map(Value::size).sum(),
-            Value::Table(entries) => entries.iter().map(|(name, value)| name.len() + value.size()).sum(),
+            Value::Table(entries) => {
+                entries.iter().map(|(name, value)| name.len() + value.size()).sum()
+            }
             _ => 8,
         }
     }
@@ -107,9 +113,13 @@ impl Value {
         match self {
             Value::Text(text) => allocated(text.len()),
             Value::Bytes(bytes) => allocated(bytes.len()),
-            Value::List(values) => values.capacity() * size_of::<Value>() + values.iter().map(Value::footprint).sum::<usize>(),
+            Value::List(values) => {
+                values.capacity() * size_of::<Value>()
+                    + values.iter().map(Value::footprint).sum::<usize>()
+            }
             Value::Table(entries) => {
-                let each = entries.iter().map(|(name, value)| allocated(name.len()) + value.footprint());
+                let each =
+                    entries.iter().map(|(name, value)| allocated(name.len()) + value.footprint());
                 entries.capacity() * size_of::<(String, Value)>() + each.sum::<usize>()
             }
             _ => 0,

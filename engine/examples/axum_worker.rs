@@ -1,6 +1,6 @@
-//! A web application with its worker inside: `POST /orders/17` begins an order, `DELETE` cancels the
-//! job that would close it, and the worker closes what is left. Nothing else is needed but a Redis.
-//! `cargo run -p dwell-engine --example axum_worker redis://127.0.0.1:6379`
+//! A web application with its worker inside: `POST /orders/17` begins an order, `DELETE` cancels
+//! the job that would close it, and the worker closes what is left. Nothing else is needed but a
+//! Redis. `cargo run -p dwell-engine --example axum_worker redis://127.0.0.1:6379`
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -54,8 +54,12 @@ impl App {
     }
 }
 
-/// Begins an order. The id of the job is made from the order, so that a repeated call stores one job.
-async fn begin(State(app): State<App>, Path(order): Path<u64>) -> Result<StatusCode, (StatusCode, String)> {
+/// Begins an order. The id of the job is made from the order, so that a repeated call stores one
+/// job.
+async fn begin(
+    State(app): State<App>,
+    Path(order): Path<u64>,
+) -> Result<StatusCode, (StatusCode, String)> {
     let due = Due::In(u64::try_from(app.time_to_pay.as_millis()).unwrap_or(u64::MAX));
     let schedule = CloseOrder { order }.schedule(due).map_err(failed)?.id(id_of(order));
     app.client.schedule(&schedule).await.map_err(failed)?;
@@ -63,7 +67,10 @@ async fn begin(State(app): State<App>, Path(order): Path<u64>) -> Result<StatusC
 }
 
 /// The order is paid: nothing is to be closed, if it is not too late.
-async fn pay(State(app): State<App>, Path(order): Path<u64>) -> Result<StatusCode, (StatusCode, String)> {
+async fn pay(
+    State(app): State<App>,
+    Path(order): Path<u64>,
+) -> Result<StatusCode, (StatusCode, String)> {
     match app.client.cancel(&id_of(order)).await.map_err(failed)? {
         Verdict::Cancelled => Ok(StatusCode::NO_CONTENT),
         _ => Ok(StatusCode::CONFLICT),
@@ -79,10 +86,15 @@ fn failed(error: Error) -> (StatusCode, String) {
 }
 
 /// Serves requests and jobs until told to stop.
-pub(crate) async fn run(app: App, listener: TcpListener, stop: CancellationToken) -> Result<(), Error> {
+pub(crate) async fn run(
+    app: App,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> Result<(), Error> {
     let worker = Worker::new(app.client.clone()).routes(app.routes()).run(stop.clone());
     let router = Router::new().route("/orders/{order}", post(begin).delete(pay)).with_state(app);
-    let server = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).into_future();
+    let server =
+        axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).into_future();
     let (worked, served) = tokio::join!(worker, server);
     served.expect("axum's server ends without an error");
     worked

@@ -1,20 +1,29 @@
 //! Lists what waits, fires a job before its time, and reads what became of it:
 //! `cargo run -p dwell-engine --example look_and_fire redis://127.0.0.1:6379`
 
-use dwell_engine::{Client, Destination, Due, Error, Job, NewJob, Page, Place, Query, Redis, Verdict};
+use dwell_engine::{
+    Client, Destination, Due, Error, Job, NewJob, Page, Place, Query, Redis, Verdict,
+};
 
 /// Stores two jobs, fires one, and answers the page of what waits.
 pub(crate) async fn run(url: &str) -> Result<Page, Error> {
     let client = Client::connect(&Redis::new(url), &["main"]).await?;
     for order in [17, 18] {
-        let id = format!("order-{order}").parse().expect("a short text without control characters is an id");
+        let id = format!("order-{order}")
+            .parse()
+            .expect("a short text without control characters is an id");
         let job = Job::new("main", Destination::new("orders.close"), order.to_string());
         client.schedule(&NewJob::new(job, Due::In(3_600_000)).id(id)).await?;
     }
     let first = "order-17".parse().expect("a short text without control characters is an id");
     assert_eq!(client.fire(&first).await?, Verdict::Firing);
     if let Some(job) = client.get(&first).await? {
-        println!("{} is due at {} (epoch ms), {} attempts so far", job.id, job.due_ms(), job.attempts());
+        println!(
+            "{} is due at {} (epoch ms), {} attempts so far",
+            job.id,
+            job.due_ms(),
+            job.attempts()
+        );
     }
     client.list(&Query::new(Place::Scheduled)).await
 }

@@ -1,7 +1,6 @@
-//! How many jobs a second a worker takes whose handler does nothing:
-//! `cargo run --release -p dwell-engine --example worker_throughput redis://127.0.0.1:6379 100000 256`
-//! (URL, jobs, concurrency). Uses a namespace of its own, and leaves nothing in it but what Dwell
-//! remembers.
+//! How many jobs a second a worker takes whose handler does nothing: `cargo run --release -p
+//! dwell-engine --example worker_throughput redis://127.0.0.1:6379 100000 256` (URL, jobs,
+//! concurrency). Uses a namespace of its own, and leaves nothing in it but what Dwell remembers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +19,8 @@ const CONCURRENT_CALLS: usize = 512;
 async fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
     let url = arguments.next().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
-    let mut number = |default: usize| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let mut number =
+        |default: usize| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (jobs, concurrency) = (number(100_000), number(256));
     let config = Redis { namespace: "worker-throughput".to_owned(), ..Redis::new(url) };
     let client = Client::connect(&config, &[]).await?;
@@ -41,10 +41,17 @@ async fn main() -> Result<(), Error> {
         }
         std::future::ready(Ok::<_, Infallible>(Outcome::Finish))
     };
-    #[allow(clippy::disallowed_methods, reason = "a measurement, and the clock of the engine is its own")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a measurement, and the clock of the engine is its own"
+    )]
     let begun = tokio::time::Instant::now();
     // The end of the run waits for the last word.
-    Worker::new(client.clone()).queue("nothing", nothing).concurrency(concurrency).run(stop).await?;
+    Worker::new(client.clone())
+        .queue("nothing", nothing)
+        .concurrency(concurrency)
+        .run(stop)
+        .await?;
     let took = begun.elapsed();
     println!("{jobs} jobs in {took:.1?}: {:.0} a second", jobs as f64 / took.as_secs_f64());
     Ok(())

@@ -60,16 +60,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens the namespace of `config` and creates it if it is new. Refuses a namespace of another schema.
-    /// `brokers` are the names under which this program schedules jobs: the `[brokers.NAME]` of the
-    /// instances that deliver them; none where it uses queues alone. Makes ring the cryptography of rustls
-    /// in this process, unless the program chose another.
+    /// Opens the namespace of `config` and creates it if it is new. Refuses a namespace of another
+    /// schema. `brokers` are the names under which this program schedules jobs: the
+    /// `[brokers.NAME]` of the instances that deliver them; none where it uses queues alone. Makes
+    /// ring the cryptography of rustls in this process, unless the program chose another.
     ///
     /// # Errors
     /// [`Class::Settings`] where a name or the number of buckets cannot be used, where Redis cannot
-    /// give the durability or may evict jobs, or where the namespace has another number of buckets or
-    /// an unknown schema. [`Class::Readonly`] where Redis is a replica. Any other class where Redis
-    /// does not answer.
+    /// give the durability or may evict jobs, or where the namespace has another number of buckets
+    /// or an unknown schema. [`Class::Readonly`] where Redis is a replica. Any other class where
+    /// Redis does not answer.
     pub async fn connect(config: &Redis, brokers: &[&str]) -> Result<Client, StoreError> {
         config.refuse_invalid(brokers)?;
         // `rediss://` needs one; a program that has chosen another keeps it.
@@ -101,8 +101,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Class::Other`] where nobody ever joined the namespace for the job's broker: no instance
-    /// would deliver the job; and where the name of its queue cannot be used. [`Class::Oom`] where Redis is full. Else as
-    /// [`connect`](Client::connect).
+    /// would deliver the job; and where the name of its queue cannot be used. [`Class::Oom`] where
+    /// Redis is full. Else as [`connect`](Client::connect).
     pub async fn schedule(&self, new_job: &NewJob) -> Result<Answer, StoreError> {
         match &new_job.job.queue {
             Some(queue) => {
@@ -116,10 +116,10 @@ impl Client {
         self.apply(RequestRef::NewJob(&self.with_rules(new_job))).await
     }
 
-    /// Cancels a job. `Cancelled`: it was not delivered and will not be. `CancelledAfterAttempt`: it
-    /// ends; an earlier attempt may have arrived, or may still arrive. `InFlight`: it ends, and the
-    /// attempt in flight may still arrive. `NotFound`: it is not here, which does not prove that it
-    /// was not delivered.
+    /// Cancels a job. `Cancelled`: it was not delivered and will not be. `CancelledAfterAttempt`:
+    /// it ends; an earlier attempt may have arrived, or may still arrive. `InFlight`: it ends, and
+    /// the attempt in flight may still arrive. `NotFound`: it is not here, which does not prove
+    /// that it was not delivered.
     ///
     /// # Errors
     /// As [`act`](Client::act).
@@ -152,18 +152,26 @@ impl Client {
     ///
     /// # Errors
     /// As [`act`](Client::act).
-    pub async fn finish(&self, id: &JobId, attempt: Option<AttemptRef>) -> Result<Verdict, StoreError> {
+    pub async fn finish(
+        &self,
+        id: &JobId,
+        attempt: Option<AttemptRef>,
+    ) -> Result<Verdict, StoreError> {
         self.act(&Act::new(Action::Finish, id.clone()).of(attempt)).await
     }
 
     /// Reports that the consumer could not do the job: `Failed`, and the job waits for its next
-    /// attempt, or dies after the last one. `Dead` where the job was dead before; `Waiting` where no
-    /// attempt is in flight; `Stale` where `attempt` is not the latest one; `NotFound` as in
+    /// attempt, or dies after the last one. `Dead` where the job was dead before; `Waiting` where
+    /// no attempt is in flight; `Stale` where `attempt` is not the latest one; `NotFound` as in
     /// [`finish`](Client::finish).
     ///
     /// # Errors
     /// As [`act`](Client::act).
-    pub async fn fail(&self, id: &JobId, attempt: Option<AttemptRef>) -> Result<Verdict, StoreError> {
+    pub async fn fail(
+        &self,
+        id: &JobId,
+        attempt: Option<AttemptRef>,
+    ) -> Result<Verdict, StoreError> {
         self.act(&Act::new(Action::Fail, id.clone()).of(attempt)).await
     }
 
@@ -178,18 +186,21 @@ impl Client {
     /// Carries out an action. Keep the [`Act`] to repeat a call whose answer was lost.
     ///
     /// # Errors
-    /// [`Class::Script`] where the stored job cannot be read: nothing changed. [`Class::Other`] where the
-    /// action is `NewJob`, or a `Reschedule` without a `due`: nothing was sent. Any other class where Redis
-    /// did not answer or did not take the call.
+    /// [`Class::Script`] where the stored job cannot be read: nothing changed. [`Class::Other`]
+    /// where the action is `NewJob`, or a `Reschedule` without a `due`: nothing was sent. Any other
+    /// class where Redis did not answer or did not take the call.
     pub async fn act(&self, act: &Act) -> Result<Verdict, StoreError> {
         match (act.action, act.due) {
             (Action::Schedule, _) => {
-                return Err(StoreError::new(Class::Other, "`schedule` is no action on a job that exists").hint("call Client::schedule"));
+                return Err(StoreError::new(
+                    Class::Other,
+                    "`schedule` is no action on a job that exists",
+                )
+                .hint("call Client::schedule"));
             }
             (Action::Reschedule, None) => {
-                return Err(
-                    StoreError::new(Class::Other, "a `reschedule` without a due time").hint("set `due`, or call Client::reschedule")
-                );
+                return Err(StoreError::new(Class::Other, "a `reschedule` without a due time")
+                    .hint("set `due`, or call Client::reschedule"));
             }
             _ => {}
         }
@@ -199,14 +210,15 @@ impl Client {
     /// Looks a job up, with its body. `None` where the namespace has no such job.
     ///
     /// # Errors
-    /// [`Class::Settings`] where Redis lost the namespace; the next [`schedule`](Client::schedule), and
-    /// every instance, creates it again. Else as [`act`](Client::act).
+    /// [`Class::Settings`] where Redis lost the namespace; the next [`schedule`](Client::schedule),
+    /// and every instance, creates it again. Else as [`act`](Client::act).
     pub async fn get(&self, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
         self.refresh_brokers().await?;
         self.store.reader.find(id).await
     }
 
-    /// Lists jobs by due time, then by id, without their bodies. [`Page::next`] leads to the next page.
+    /// Lists jobs by due time, then by id, without their bodies. [`Page::next`] leads to the next
+    /// page.
     ///
     /// # Errors
     /// As [`get`](Client::get).
@@ -227,8 +239,13 @@ impl Client {
     /// Applies one request, and wakes the instances that deliver the job sooner than they expect.
     async fn apply(&self, request: RequestRef<'_>) -> Result<Answer, StoreError> {
         let mut applied = self.store.queue.apply(&[request], &self.retry_ms).await;
-        // The clock that the deadline was computed from was too old. Redis's answer carries the new one.
-        if applied.answers.iter().any(|answer| matches!(answer, Err(error) if error.late().is_some())) {
+        // The clock that the deadline was computed from was too old. Redis's answer carries the new
+        // one.
+        if applied
+            .answers
+            .iter()
+            .any(|answer| matches!(answer, Err(error) if error.late().is_some()))
+        {
             applied = self.store.queue.apply(&[request], &self.retry_ms).await;
         }
         // After a lost wake-up a job is late by the poll interval of its bucket at most.
@@ -237,9 +254,11 @@ impl Client {
         applied.answers.into_iter().next().unwrap_or_else(none)
     }
 
-    /// The same schedule; a job of a queue carries its retry array, so that its rescuer knows the array.
+    /// The same schedule; a job of a queue carries its retry array, so that its rescuer knows the
+    /// array.
     fn with_rules<'a>(&self, new_job: &'a NewJob) -> Cow<'a, NewJob> {
-        if new_job.job.queue.is_none() || new_job.job.retry.is_some() || new_job.job.tries.is_some() {
+        if new_job.job.queue.is_none() || new_job.job.retry.is_some() || new_job.job.tries.is_some()
+        {
             return Cow::Borrowed(new_job);
         }
         let mut new_job = new_job.clone();

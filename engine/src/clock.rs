@@ -1,6 +1,6 @@
-//! The only module that reads time. All other code takes times as arguments. Agents sleep by these functions,
-//! so that tests can pause the clock (tokio's paused time); only the timer of the dispatcher does not pause
-//! (`src/alarm.rs`).
+//! The only module that reads time. All other code takes times as arguments. Agents sleep by these
+//! functions, so that tests can pause the clock (tokio's paused time); only the timer of the
+//! dispatcher does not pause (`src/alarm.rs`).
 
 use std::future::Future;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,7 +26,9 @@ pub fn wall_ms() -> i64 {
 #[allow(clippy::disallowed_methods, reason = "the one place that reads time")]
 pub fn wall_us() -> i64 {
     // A clock before 1970 reads as 1970. The microseconds exceed an i64 in 292 thousand years.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// A duration of µs; zero if negative.

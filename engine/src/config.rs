@@ -47,11 +47,16 @@ pub type NameProblem = (String, &'static str);
 /// # Errors
 /// What is wrong with it.
 pub fn check_broker_name(name: &str) -> Result<(), NameProblem> {
-    let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+    let known = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_')
+    };
     if (1..=64).contains(&name.len()) && name.bytes().all(known) {
         return Ok(());
     }
-    Err(("this name cannot be used".to_owned(), "write 1 to 64 lower-case letters, digits, - and _"))
+    Err((
+        "this name cannot be used".to_owned(),
+        "write 1 to 64 lower-case letters, digits, - and _",
+    ))
 }
 
 /// A namespace. A brace would change the hash tag, and so the cluster slot, of the keys.
@@ -66,7 +71,10 @@ pub fn check_namespace(text: &str) -> Result<(), NameProblem> {
         return Err((format!("the namespace has {} bytes", text.len()), "write at most 128"));
     }
     if text.chars().any(|c| c.is_control() || matches!(c, '{' | '}')) {
-        return Err(("the namespace holds a brace or a control character".to_owned(), "write letters, digits, - and _"));
+        return Err((
+            "the namespace holds a brace or a control character".to_owned(),
+            "write letters, digits, - and _",
+        ));
     }
     Ok(())
 }
@@ -80,11 +88,11 @@ pub struct Redis {
     /// One server, several masters of a cluster, or several sentinels; `redis://`, or `rediss://`
     /// for TLS. `Debug` shows them without their passwords.
     pub urls: Vec<String>,
-    /// A file with the URLs, one a line, read anew for each connection: `urls` has what it held first.
-    /// So a changed password needs no restart.
+    /// A file with the URLs, one a line, read anew for each connection: `urls` has what it held
+    /// first. So a changed password needs no restart.
     pub urls_file: Option<PathBuf>,
-    /// The user of the sentinels; `None`: their default user. User and password in `urls` are those of
-    /// Redis itself.
+    /// The user of the sentinels; `None`: their default user. User and password in `urls` are those
+    /// of Redis itself.
     pub sentinel_user: Option<String>,
     /// The password of the sentinels; `None`: they ask for none.
     pub sentinel_password: Option<String>,
@@ -109,7 +117,11 @@ pub struct Redis {
 /// The URLs in a text: one a line, or separated by commas.
 #[must_use]
 pub fn urls_in(text: &str) -> Vec<String> {
-    text.split(['\n', ',']).map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
+    text.split(['\n', ','])
+        .map(str::trim)
+        .filter(|url| !url.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 impl Redis {
@@ -136,15 +148,23 @@ impl Redis {
     /// What [`Client::connect`](crate::Client::connect) refuses before it asks Redis. The sidecar
     /// reports the same with the names of its settings.
     pub(crate) fn refuse_invalid(&self, brokers: &[&str]) -> Result<(), StoreError> {
-        let refuse = |what: String, (why, hint): NameProblem| Err(StoreError::new(Class::Settings, format!("{what}: {why}")).hint(hint));
+        let refuse = |what: String, (why, hint): NameProblem| {
+            Err(StoreError::new(Class::Settings, format!("{what}: {why}")).hint(hint))
+        };
         if let Err(problem) = check_namespace(&self.namespace) {
             return refuse("namespace".to_owned(), problem);
         }
         if !(1..=1024).contains(&self.buckets) {
-            return refuse(format!("buckets: {}", self.buckets), ("not a number of buckets".to_owned(), "write 1 to 1024"));
+            return refuse(
+                format!("buckets: {}", self.buckets),
+                ("not a number of buckets".to_owned(), "write 1 to 1024"),
+            );
         }
         if self.urls.is_empty() {
-            return refuse("urls".to_owned(), ("there is no URL".to_owned(), "write \"redis://127.0.0.1:6379\""));
+            return refuse(
+                "urls".to_owned(),
+                ("there is no URL".to_owned(), "write \"redis://127.0.0.1:6379\""),
+            );
         }
         for broker in brokers {
             if let Err(problem) = check_broker_name(broker) {

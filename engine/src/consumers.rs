@@ -4,7 +4,8 @@
 //! - `fill`: pops from the buckets of a queue, the one with the oldest job first.
 //! - `guard`: popped jobs that have not reached their consumer; dropped, they go back.
 //! - `heads`: the due time of the first job of each bucket of a queue.
-//! - `watch`: the looks at a queue, and the pops that wait for its jobs; `waiter`: a pop that waits.
+//! - `watch`: the looks at a queue, and the pops that wait for its jobs; `waiter`: a pop that
+//!   waits.
 
 mod fill;
 mod guard;
@@ -57,7 +58,8 @@ pub struct LateRules {
     pub max_late_ms: Option<u64>,
 }
 
-/// Receives an event for each job that a pop removes instead of handing it out. The metrics implement it.
+/// Receives an event for each job that a pop removes instead of handing it out. The metrics
+/// implement it.
 pub trait ConsumersObserver: Send + Sync {
     /// A job of this queue was too late: dropped, or dead (`true`).
     fn late(&self, queue: &str, is_dead: bool);
@@ -90,7 +92,12 @@ struct Inner {
 impl Consumers {
     /// Makes the pops of this process. `stop` ends the waiting pops.
     #[must_use]
-    pub fn new(store: Arc<Store>, rules: LateRules, observer: Arc<dyn ConsumersObserver>, stop: CancellationToken) -> Consumers {
+    pub fn new(
+        store: Arc<Store>,
+        rules: LateRules,
+        observer: Arc<dyn ConsumersObserver>,
+        stop: CancellationToken,
+    ) -> Consumers {
         let (watches, budget) = Default::default();
         Consumers { inner: Arc::new(Inner { store, rules, observer, watches, stop, budget }) }
     }
@@ -99,25 +106,30 @@ impl Consumers {
     /// where the process stops. Dropping the answer, or this future, gives the jobs back.
     ///
     /// # Errors
-    /// Redis does not answer or refuses; also while the pop waits. [`Class::Memory`](crate::store::error::Class)
-    /// at its end where jobs are ready and have no room.
+    /// Redis does not answer or refuses; also while the pop waits.
+    /// [`Class::Memory`](crate::store::error::Class) at its end where jobs are ready and have no
+    /// room.
     pub async fn pop(&self, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
         let until = clock::now() + asked.wait;
         let jobs = self.pop_now(asked).await?;
         if jobs.is_empty() { self.pop_until(asked, until).await } else { Ok(jobs) }
     }
 
-    /// The second half of a [`pop`](Consumers::pop), after a [`pop_now`](Consumers::pop_now) that found
-    /// nothing: waits until `until` for the first job.
+    /// The second half of a [`pop`](Consumers::pop), after a [`pop_now`](Consumers::pop_now) that
+    /// found nothing: waits until `until` for the first job.
     ///
     /// # Errors
     /// As [`pop`](Consumers::pop).
-    pub async fn pop_until(&self, asked: &PopRequest, until: Instant) -> Result<PoppedJobs, StoreError> {
+    pub async fn pop_until(
+        &self,
+        asked: &PopRequest,
+        until: Instant,
+    ) -> Result<PoppedJobs, StoreError> {
         let mut jobs = PoppedJobs::none(self);
         while clock::now() < until && !self.inner.stop.is_cancelled() {
             let Some(call) = self.wait(asked, until).await? else { break };
-            // The futures have boxes of their own: thousands of pops wait at a time, and few get a job at a
-            // time.
+            // The futures have boxes of their own: thousands of pops wait at a time, and few get a
+            // job at a time.
             jobs = Box::pin(self.pop_granted(asked, call)).await?;
             if !jobs.is_empty() {
                 return Ok(jobs);
@@ -134,25 +146,38 @@ impl Consumers {
     }
 
     /// Carries out lease actions, and wakes the pops that wait for the jobs that are due again.
-    pub async fn acknowledge(&self, acknowledgements: &[Acknowledgement]) -> Vec<Result<Acknowledged, StoreError>> {
+    pub async fn acknowledge(
+        &self,
+        acknowledgements: &[Acknowledgement],
+    ) -> Vec<Result<Acknowledged, StoreError>> {
         let answers = self.inner.store.queue.acknowledge(acknowledgements).await;
         let keys = self.inner.store.keys();
-        let due_again = acknowledgements.iter().zip(&answers).filter_map(|(action, answer)| match answer {
-            Ok(Acknowledged { verdict: LeaseVerdict::Failed | LeaseVerdict::Released, ms: Some(due_ms) }) => {
-                Some(WakeUp { bucket: keys.bucket_of(action.id.as_str()), broker: set_of_queue(&action.lease.queue), due_ms: *due_ms })
-            }
-            _ => None,
-        });
+        let due_again =
+            acknowledgements.iter().zip(&answers).filter_map(|(action, answer)| match answer {
+                Ok(Acknowledged {
+                    verdict: LeaseVerdict::Failed | LeaseVerdict::Released,
+                    ms: Some(due_ms),
+                }) => Some(WakeUp {
+                    bucket: keys.bucket_of(action.id.as_str()),
+                    broker: set_of_queue(&action.lease.queue),
+                    due_ms: *due_ms,
+                }),
+                _ => None,
+            });
         self.wake_all(due_again.collect()).await;
         answers
     }
 
-    /// Notes that a job of a queue became the earliest of its bucket. Wake-ups for brokers are ignored.
+    /// Notes that a job of a queue became the earliest of its bucket. Wake-ups for brokers are
+    /// ignored.
     pub fn wake(&self, head: &WakeUp) {
         if let Some(queue) = queue_of_set(&head.broker)
             && let Some(watch) = self.inner.watches.lock().get(queue)
         {
-            watch.wake(head.bucket, head.due_ms.saturating_mul(1000).saturating_sub(self.inner.store.now_us()));
+            watch.wake(
+                head.bucket,
+                head.due_ms.saturating_mul(1000).saturating_sub(self.inner.store.now_us()),
+            );
         }
     }
 
@@ -161,7 +186,8 @@ impl Consumers {
         self.inner.watches.lock().values().for_each(|watch| watch.look_again());
     }
 
-    /// Ends the pause of a queue, and wakes the pops that wait for it in this process and in others.
+    /// Ends the pause of a queue, and wakes the pops that wait for it in this process and in
+    /// others.
     ///
     /// # Errors
     /// A master does not answer or refuses: repeat the call.
@@ -205,8 +231,8 @@ impl Consumers {
         }
     }
 
-    /// The watch of a queue, which runs; one for this pop alone if the queue has none and there are so many
-    /// already.
+    /// The watch of a queue, which runs; one for this pop alone if the queue has none and there are
+    /// so many already.
     fn watch(&self, queue: &str, most: usize) -> Arc<Watch> {
         let mut watches = self.inner.watches.lock();
         if let Some(watch) = watches.get(queue) {

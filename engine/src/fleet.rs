@@ -1,5 +1,5 @@
-//! The instances of a namespace: the living ones, the preferred reader of each bucket, and the wake-ups
-//! between instances.
+//! The instances of a namespace: the living ones, the preferred reader of each bucket, and the
+//! wake-ups between instances.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::store::Store;
 use crate::store::fleet::listen;
 use crate::store::queue::schedule::WakeUp;
 
-/// The interval of the heartbeat of an instance: well under the 10 s after which the instance counts as dead.
+/// The interval of the heartbeat of an instance: well under the 10 s after which the instance
+/// counts as dead.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 /// The floor poll of a single instance. In a fleet of n, each polls n times more rarely, so that
 /// the load on Redis stays the same.
@@ -29,8 +30,8 @@ pub struct Fleet {
     living: Vec<String>,
 }
 
-/// The entry of an instance: its name, and the brokers that it delivers to, or `=` and the queues of a
-/// worker. These names have neither spaces nor commas.
+/// The entry of an instance: its name, and the brokers that it delivers to, or `=` and the queues
+/// of a worker. These names have neither spaces nor commas.
 #[must_use]
 pub fn entry(name: &str, brokers: &[String]) -> String {
     format!("{name} {}", brokers.join(","))
@@ -59,7 +60,8 @@ impl Fleet {
     /// The instances that deliver to this broker, with this one.
     #[must_use]
     pub fn serving(&self, broker: &str) -> Self {
-        let living = self.living.iter().filter(|entry| **entry == *self.me || serves(entry, broker));
+        let living =
+            self.living.iter().filter(|entry| **entry == *self.me || serves(entry, broker));
         Fleet { me: self.me.clone(), living: living.cloned().collect() }
     }
 
@@ -80,7 +82,10 @@ impl Fleet {
                     hasher.update(name.as_bytes()).update(&bucket.to_le_bytes());
                     *hasher.finalize().as_bytes()
                 };
-                self.living.iter().max_by_key(|name| weight(name)).is_none_or(|reader| **reader == *self.me)
+                self.living
+                    .iter()
+                    .max_by_key(|name| weight(name))
+                    .is_none_or(|reader| **reader == *self.me)
             })
             .collect()
     }
@@ -107,7 +112,10 @@ pub async fn heartbeat(store: Arc<Store>, fleet: watch::Sender<Fleet>, stop: Can
                 fleet.send_if_modified(|fleet| {
                     let changed = fleet.living != living;
                     if changed {
-                        tracing::info!(instances = living.len(), "the number of living instances changed");
+                        tracing::info!(
+                            instances = living.len(),
+                            "the number of living instances changed"
+                        );
                         fleet.living = living;
                     }
                     changed
@@ -163,8 +171,10 @@ mod tests {
     fn every_bucket_has_exactly_one_preferred_reader_and_few_move() {
         let names: Vec<String> = (0..4).map(|n| format!("instance-{n}")).collect();
         let readers = |living: &[String]| -> Vec<usize> {
-            let of: Vec<Vec<bool>> =
-                living.iter().map(|me| Fleet { me: me.as_str().into(), living: living.to_vec() }.preferred(64)).collect();
+            let of: Vec<Vec<bool>> = living
+                .iter()
+                .map(|me| Fleet { me: me.as_str().into(), living: living.to_vec() }.preferred(64))
+                .collect();
             (0..64)
                 .map(|bucket| {
                     let mine: Vec<usize> = (0..living.len()).filter(|n| of[*n][bucket]).collect();
@@ -175,21 +185,37 @@ mod tests {
         };
         let (four, three) = (readers(&names), readers(&names[..3]));
         for bucket in 0..64 {
-            assert!(four[bucket] == three[bucket] || four[bucket] == 3, "only the buckets of the instance that left may move");
+            assert!(
+                four[bucket] == three[bucket] || four[bucket] == 3,
+                "only the buckets of the instance that left may move"
+            );
         }
-        assert!((0..4).all(|n| four.iter().filter(|reader| **reader == n).count() >= 6), "{four:?}");
+        assert!(
+            (0..4).all(|n| four.iter().filter(|reader| **reader == n).count() >= 6),
+            "{four:?}"
+        );
     }
 
     #[test]
     fn a_broker_has_its_readers_among_those_that_serve_it() {
-        let brokers = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let brokers =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let older = "older".to_owned();
-        let (one, both) = (entry("one", &brokers(&["main"])), entry("both", &brokers(&["other-main", "other"])));
+        let (one, both) =
+            (entry("one", &brokers(&["main"])), entry("both", &brokers(&["other-main", "other"])));
         let living = vec![both.clone(), older.clone(), one.clone()];
-        let of = |me: &str, broker: &str| Fleet { me: me.into(), living: living.clone() }.serving(broker);
-        assert_eq!([of(&one, "main").living, of(&both, "other").living], [vec![older.clone(), one.clone()], vec![both, older.clone()]]);
+        let of = |me: &str, broker: &str| {
+            Fleet { me: me.into(), living: living.clone() }.serving(broker)
+        };
+        assert_eq!(
+            [of(&one, "main").living, of(&both, "other").living],
+            [vec![older.clone(), one.clone()], vec![both, older.clone()]]
+        );
         let readers = [of(&one, "main").preferred(64), of(&older, "main").preferred(64)];
-        assert!((0..64).all(|bucket| readers[0][bucket] != readers[1][bucket]), "one instance reads each bucket");
+        assert!(
+            (0..64).all(|bucket| readers[0][bucket] != readers[1][bucket]),
+            "one instance reads each bucket"
+        );
         assert_eq!(of(&one, "main").floor_poll(), 2 * FLOOR_POLL_INTERVAL);
         assert!(of(&one, "main").has_others("main") && !Fleet::alone(&one).has_others("main"));
     }

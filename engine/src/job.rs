@@ -150,7 +150,8 @@ pub fn queue_of_set(set: &str) -> Option<&str> {
 /// Whether this is the name of a queue: 1 to 255 of `A-Z a-z 0-9 . _ -`.
 #[must_use]
 pub fn is_queue_name(name: &str) -> bool {
-    (1..=255).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    (1..=255).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 /// The prefix of the names of a queue's sets.

@@ -1,11 +1,11 @@
-//! The engine of Dwell, which keeps jobs in Redis until they are due. A Rust program schedules and cancels
-//! jobs with it without the sidecar between, or handles the jobs itself.
+//! The engine of Dwell, which keeps jobs in Redis until they are due. A Rust program schedules and
+//! cancels jobs with it without the sidecar between, or handles the jobs itself.
 //!
-//! A **job** is a message with a due time: a body, headers, and a destination on a broker. The engine
-//! stores jobs, gives each one id, and answers every call with a [`Verdict`] that is true when it is
-//! given, and as durable as [`Redis::durability`] says: a job that was `Cancelled` is not delivered
-//! afterwards, unless Redis forgets the answer. Instances of the sidecar `dwell` on the same Redis and
-//! namespace deliver the jobs.
+//! A **job** is a message with a due time: a body, headers, and a destination on a broker. The
+//! engine stores jobs, gives each one id, and answers every call with a [`Verdict`] that is true
+//! when it is given, and as durable as [`Redis::durability`] says: a job that was `Cancelled` is
+//! not delivered afterwards, unless Redis forgets the answer. Instances of the sidecar `dwell` on
+//! the same Redis and namespace deliver the jobs.
 //!
 //! ```no_run
 //! use dwell_engine::{Client, Destination, Due, Job, Redis, NewJob, Verdict};
@@ -21,16 +21,18 @@
 //! # }
 //! ```
 //!
-//! A job may belong to a queue instead of a broker ([`Job::for_queue`]). Then consumers fetch it: over
-//! HTTP from the sidecar, by [`Client::pop`], or by the handlers of a [`Worker`], which needs no sidecar.
+//! A job may belong to a queue instead of a broker ([`Job::for_queue`]). Then consumers fetch it:
+//! over HTTP from the sidecar, by [`Client::pop`], or by the handlers of a [`Worker`], which needs
+//! no sidecar.
 //!
 //! # Map
 //!
-//! - [`Client`]: every call. [`Redis`]: the address of Redis, the namespace, and the durability of a write.
-//! - [`NewJob`]: a new job: [`Job`] has the message and the destination, [`Due`] the time, [`JobId`] the
-//!   name, [`Conflict`] the rule for an id that exists.
-//! - [`Act`] and [`Action`]: cancel, reschedule, fire, finish, fail, requeue. [`AttemptRef`]: the attempt
-//!   that a consumer names.
+//! - [`Client`]: every call. [`Redis`]: the address of Redis, the namespace, and the durability of
+//!   a write.
+//! - [`NewJob`]: a new job: [`Job`] has the message and the destination, [`Due`] the time,
+//!   [`JobId`] the name, [`Conflict`] the rule for an id that exists.
+//! - [`Act`] and [`Action`]: cancel, reschedule, fire, finish, fail, requeue. [`AttemptRef`]: the
+//!   attempt that a consumer names.
 //! - [`Pop`], [`Fetched`], [`ClaimedJob`]: jobs of queues in the hands of a consumer.
 //! - [`Worker`] and [`Task`]: handlers for queues, in [`worker`]. [`testing`]: a queue in memory.
 //! - [`Answer`] and [`Verdict`], [`Acknowledged`] and [`LeaseVerdict`]: the result of a call.
@@ -45,10 +47,13 @@
 //!
 //! # What is not here
 //!
-//! No broker: the engine neither reads nor publishes messages. The feature `tower` puts middleware before the
-//! handlers of a worker. The feature `internals` opens the modules that the sidecar is built on, without a
-//! promise of stability.
-#![cfg_attr(not(feature = "internals"), allow(dead_code, unreachable_pub, reason = "the sidecar uses what a client does not"))]
+//! No broker: the engine neither reads nor publishes messages. The feature `tower` puts middleware
+//! before the handlers of a worker. The feature `internals` opens the modules that the sidecar is
+//! built on, without a promise of stability.
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(dead_code, unreachable_pub, reason = "the sidecar uses what a client does not")
+)]
 
 mod client;
 pub mod config;

@@ -54,7 +54,10 @@ mod tests {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(400));
         for most in [100, 200, 400, 400] {
             let pause = backoff.pause();
-            assert!(pause >= Duration::from_millis(most / 2) && pause <= Duration::from_millis(most), "{pause:?} of {most} ms");
+            assert!(
+                pause >= Duration::from_millis(most / 2) && pause <= Duration::from_millis(most),
+                "{pause:?} of {most} ms"
+            );
         }
         backoff.reset();
         assert!(backoff.pause() <= Duration::from_millis(100));

@@ -98,8 +98,8 @@ pub struct Act {
     pub reply_to: Option<Destination>,
 }
 
-/// The queues of a caller that has neither all queues nor a target on a broker: the store compares them with
-/// the owner of the job in the same step that changes it.
+/// The queues of a caller that has neither all queues nor a target on a broker: the store compares
+/// them with the owner of the job in the same step that changes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnQueues(Arc<str>);
 
@@ -107,7 +107,8 @@ impl OwnQueues {
     /// The queues of these names and patterns; `*` in a pattern is any characters.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         // No queue has a name with a space.
-        let names: Vec<&str> = names.into_iter().filter(|name| !name.contains(char::is_whitespace)).collect();
+        let names: Vec<&str> =
+            names.into_iter().filter(|name| !name.contains(char::is_whitespace)).collect();
         OwnQueues(names.join(" ").into())
     }
 
@@ -185,13 +186,23 @@ impl Act {
     /// An action on the current schedule and attempt of this job. A `reschedule` needs a `due`.
     #[must_use]
     pub fn new(action: Action, id: JobId) -> Self {
-        Act { action, id, due: None, seen_due: None, seen_attempt: None, own_queues: None, origin: Origin::of_call(), reply_to: None }
+        Act {
+            action,
+            id,
+            due: None,
+            seen_due: None,
+            seen_attempt: None,
+            own_queues: None,
+            origin: Origin::of_call(),
+            reply_to: None,
+        }
     }
 
     /// The same, for this attempt only.
     #[must_use]
     pub fn of(mut self, attempt: Option<AttemptRef>) -> Self {
-        (self.seen_due, self.seen_attempt) = (attempt.map(|attempt| attempt.due_ms), attempt.map(|attempt| attempt.number));
+        (self.seen_due, self.seen_attempt) =
+            (attempt.map(|attempt| attempt.due_ms), attempt.map(|attempt| attempt.number));
         self
     }
 }

@@ -26,8 +26,8 @@ use crate::store::queue::claim::ClaimedJob;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
 use crate::store::queue::settle::{Bury, Completion, SettleResult};
 
-/// The interval at which the preferred reader of a bucket looks for expired leases: the delay that a crash
-/// adds to the lease.
+/// The interval at which the preferred reader of a bucket looks for expired leases: the delay that
+/// a crash adds to the lease.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// In a fleet of up to this size, each instance scans every bucket this often, preferred or not; in
 /// a larger fleet each scans more rarely, so that the total stays the same. A killed reader counts
@@ -36,7 +36,8 @@ const SMALL_FLEET_INSTANCES: u32 = 16;
 /// Other instances leave an expired lease to the preferred reader for this time.
 const DEFERENCE_DELAY: Duration = Duration::from_millis(250);
 
-/// The number of buckets of one master that are rescued beside each other: enough to keep Redis busy.
+/// The number of buckets of one master that are rescued beside each other: enough to keep Redis
+/// busy.
 const CONCURRENT_BUCKETS_PER_MASTER: usize = 8;
 
 /// The settings of a rescue.
@@ -83,15 +84,22 @@ struct Master {
 impl Rescue {
     /// Makes an agent; [`Rescue::run`] starts it.
     #[must_use]
-    pub fn new(store: Arc<Store>, rules: RescueRules, observer: Arc<dyn RescueObserver>, fleet: watch::Receiver<Fleet>) -> Self {
+    pub fn new(
+        store: Arc<Store>,
+        rules: RescueRules,
+        observer: Arc<dyn RescueObserver>,
+        fleet: watch::Receiver<Fleet>,
+    ) -> Self {
         Rescue { store, rules, observer, fleet }
     }
 
-    /// Takes over expired leases until told to stop. Looks and rescues go on beside each other: neither a
-    /// master that hangs nor a bucket with many ended leases delays the others.
+    /// Takes over expired leases until told to stop. Looks and rescues go on beside each other:
+    /// neither a master that hangs nor a bucket with many ended leases delays the others.
     pub async fn run(self, stop: CancellationToken) {
-        let (mut all_at, mut masters): (_, HashMap<Option<String>, Master>) = (clock::now(), HashMap::new());
-        let (mut looks, mut rescues, mut busy) = (FuturesUnordered::new(), JoinSet::new(), HashSet::new());
+        let (mut all_at, mut masters): (_, HashMap<Option<String>, Master>) =
+            (clock::now(), HashMap::new());
+        let (mut looks, mut rescues, mut busy) =
+            (FuturesUnordered::new(), JoinSet::new(), HashSet::new());
         while !stop.is_cancelled() {
             let everything = clock::now() >= all_at;
             let preferred = {
@@ -99,12 +107,19 @@ impl Rescue {
                 if everything {
                     // Jitter: an outage that stopped all instances must not make them scan at the
                     // same time.
-                    all_at = clock::now() + jitter(fleet.shared(SCAN_INTERVAL / SMALL_FLEET_INSTANCES).max(SCAN_INTERVAL));
+                    all_at = clock::now()
+                        + jitter(
+                            fleet.shared(SCAN_INTERVAL / SMALL_FLEET_INSTANCES).max(SCAN_INTERVAL),
+                        );
                 }
                 fleet.preferred(self.store.keys().buckets())
             };
-            let buckets = (0..).zip(preferred).filter(|(bucket, preferred)| (*preferred || everything) && !busy.contains(bucket));
-            masters.retain(|_, master| master.is_looked_at || master.running > 0 || !master.ended.is_empty());
+            let buckets = (0..)
+                .zip(preferred)
+                .filter(|(bucket, preferred)| (*preferred || everything) && !busy.contains(bucket));
+            masters.retain(|_, master| {
+                master.is_looked_at || master.running > 0 || !master.ended.is_empty()
+            });
             for (home, buckets) in self.by_master(buckets) {
                 let master = masters.entry(home.clone()).or_default();
                 if !std::mem::replace(&mut master.is_looked_at, true) {
@@ -121,8 +136,16 @@ impl Rescue {
                         let (rescue, home) = (self.clone(), home.clone());
                         // A task: the records are read on every core.
                         rescues.spawn(async move {
-                            let result = AssertUnwindSafe(rescue.run_once(bucket)).catch_unwind().await;
-                            (home, bucket, preferred, result.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "a rescue panicked"))))
+                            let result =
+                                AssertUnwindSafe(rescue.run_once(bucket)).catch_unwind().await;
+                            (
+                                home,
+                                bucket,
+                                preferred,
+                                result.unwrap_or_else(|_| {
+                                    Err(StoreError::new(Class::Other, "a rescue panicked"))
+                                }),
+                            )
                         });
                     }
                 }
@@ -162,7 +185,10 @@ impl Rescue {
 
     /// Groups buckets by their master, with whether each is preferred; without a cluster, one
     /// group.
-    fn by_master(&self, buckets: impl Iterator<Item = (u16, bool)>) -> HashMap<Option<String>, Vec<(u16, bool)>> {
+    fn by_master(
+        &self,
+        buckets: impl Iterator<Item = (u16, bool)>,
+    ) -> HashMap<Option<String>, Vec<(u16, bool)>> {
         let layout = self.store.layout();
         let mut groups: HashMap<Option<String>, Vec<(u16, bool)>> = HashMap::new();
         for (bucket, preferred) in buckets {
@@ -172,8 +198,8 @@ impl Rescue {
         groups
     }
 
-    /// Looks at buckets of one master. Returns the buckets with an ended lease, each with whether it is
-    /// preferred, and the end of the next lease in a preferred bucket.
+    /// Looks at buckets of one master. Returns the buckets with an ended lease, each with whether
+    /// it is preferred, and the end of the next lease in a preferred bucket.
     async fn look(&self, buckets: Vec<(u16, bool)>) -> (Vec<(u16, bool)>, Option<Instant>) {
         let names: Vec<u16> = buckets.iter().map(|(bucket, _)| *bucket).collect();
         let ahead = match self.store.queue.leases_end(&names).await {
@@ -197,20 +223,25 @@ impl Rescue {
         (ended, next)
     }
 
-    /// Handles one bucket until no lease in it has expired. Returns when the next one expires.
-    /// A queue whose key is damaged keeps its jobs, and holds up no other: its error comes at the end.
+    /// Handles one bucket until no lease in it has expired. Returns when the next one expires. A
+    /// queue whose key is damaged keeps its jobs, and holds up no other: its error comes at the
+    /// end.
     pub async fn run_once(&self, bucket: u16) -> Result<Option<Instant>, StoreError> {
         self.time_out(bucket).await?;
         let mut result = Ok(());
         loop {
-            let taken = self.store.queue.rescue(bucket, self.rules.lease, CALL_JOBS, CALL_BYTES).await?;
+            let taken =
+                self.store.queue.rescue(bucket, self.rules.lease, CALL_JOBS, CALL_BYTES).await?;
             let none_taken = taken.jobs.is_empty() && taken.broken.is_empty();
             let mut buries = Vec::new();
             for broken in taken.broken {
                 tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
-                let bury = Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why };
+                let bury =
+                    Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why };
                 match &broken.queue {
-                    Some(queue) => result = later(result, self.bury(bucket, Some(queue), &[bury]).await)?,
+                    Some(queue) => {
+                        result = later(result, self.bury(bucket, Some(queue), &[bury]).await)?
+                    }
                     None => buries.push(bury),
                 }
             }
@@ -228,21 +259,30 @@ impl Rescue {
             result = later(result, self.bury(bucket, None, &buries).await)?;
             if !taken.more || none_taken {
                 result?;
-                let ahead_us = taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
+                let ahead_us =
+                    taken.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(taken.now_us));
                 return Ok(ahead_us.map(after));
             }
         }
     }
 
-    /// Sends back the held jobs past their TTR that are due again at once. Jobs with another fate stay held.
+    /// Sends back the held jobs past their TTR that are due again at once. Jobs with another fate
+    /// stay held.
     async fn time_out(&self, bucket: u16) -> Result<(), StoreError> {
         let (mut sets, mut idle_calls, mut until_ms) = (Vec::new(), 0, None);
-        // The first call without an effect learns the queues. A second one learns nothing new that helps.
+        // The first call without an effect learns the queues. A second one learns nothing new that
+        // helps.
         while idle_calls < 2 {
-            let done = match self.store.queue.time_out(bucket, &sets, self.rules.retry_ms.len(), until_ms, TIMEOUT_ERROR).await {
+            let done = match self
+                .store
+                .queue
+                .time_out(bucket, &sets, self.rules.retry_ms.len(), until_ms, TIMEOUT_ERROR)
+                .await
+            {
                 Ok(done) => done,
                 Err(error) if error.is_away() => return Err(error),
-                // The key of a queue is damaged or forbidden: the rescue sends back the jobs of the others.
+                // The key of a queue is damaged or forbidden: the rescue sends back the jobs of the
+                // others.
                 Err(error) => {
                     tracing::debug!(bucket, %error, "no held job is sent back at once");
                     return Ok(());
@@ -265,13 +305,19 @@ impl Rescue {
         Ok(())
     }
 
-    /// Wakes the readers of a set. A task: a master that hangs delays its wake-up, and nothing else.
+    /// Wakes the readers of a set. A task: a master that hangs delays its wake-up, and nothing
+    /// else.
     fn wake(&self, head: WakeUp) {
         let observer = self.observer.clone();
         tokio::spawn(async move { observer.wake(head).await });
     }
 
-    async fn bury(&self, bucket: u16, queue: Option<&str>, buries: &[Bury]) -> Result<(), StoreError> {
+    async fn bury(
+        &self,
+        bucket: u16,
+        queue: Option<&str>,
+        buries: &[Bury],
+    ) -> Result<(), StoreError> {
         if buries.is_empty() {
             return Ok(());
         }
@@ -282,7 +328,13 @@ impl Rescue {
     }
 
     /// Sends back the jobs of one broker, or of `=` and a queue. Adds the jobs to bury to `buries`.
-    async fn settle(&self, bucket: u16, set: &str, leases: Vec<ClaimedJob>, buries: &mut Vec<Bury>) -> Result<(), StoreError> {
+    async fn settle(
+        &self,
+        bucket: u16,
+        set: &str,
+        leases: Vec<ClaimedJob>,
+        buries: &mut Vec<Bury>,
+    ) -> Result<(), StoreError> {
         let (mut releases, mut retries, mut over) = (Vec::new(), Vec::new(), Vec::new());
         let now_ms = self.store.now_ms();
         for lease in leases {
@@ -308,7 +360,8 @@ impl Rescue {
         if !retries.is_empty() {
             self.store.queue.retry(bucket, set, &retries).await?;
         }
-        let soonest = retries.iter().map(|retry| retry.wait_ms).chain(releases.iter().map(|_| 0)).min();
+        let soonest =
+            retries.iter().map(|retry| retry.wait_ms).chain(releases.iter().map(|_| 0)).min();
         if let Some(wait_ms) = soonest {
             let due_ms = self.store.now_ms() + i64::try_from(wait_ms).unwrap_or(i64::MAX / 2);
             self.wake(WakeUp { bucket, broker: set.to_owned(), due_ms });
@@ -318,15 +371,18 @@ impl Rescue {
 }
 
 /// The first of the two errors, for later; at once if the server does not answer.
-fn later(before: Result<(), StoreError>, now: Result<(), StoreError>) -> Result<Result<(), StoreError>, StoreError> {
+fn later(
+    before: Result<(), StoreError>,
+    now: Result<(), StoreError>,
+) -> Result<Result<(), StoreError>, StoreError> {
     match now {
         Err(error) if error.is_away() => Err(error),
         now => Ok(before.and(now)),
     }
 }
 
-/// The time at which a lease that ends after `ahead_us` has expired: a ms later, because the lease still
-/// holds at its deadline.
+/// The time at which a lease that ends after `ahead_us` has expired: a ms later, because the lease
+/// still holds at its deadline.
 fn after(ahead_us: i64) -> Instant {
     clock::now() + clock::micros(ahead_us) + Duration::from_millis(1)
 }

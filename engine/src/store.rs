@@ -1,9 +1,10 @@
 //! The only module that knows Redis. Jobs live in buckets; each step is one idempotent script.
 //!
-//! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`admin`]: sweep, transfer
-//!   and fsck. All three stand on one [`namespace`].
+//! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`admin`]: sweep,
+//!   transfer and fsck. All three stand on one [`namespace`].
 //! - [`keys`]: every key; [`record`]: the form of a job in Redis; [`scripts`]: the Lua files.
-//! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for durability;
+//! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
+//!   durability;
 //!   [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server; [`fleet`]: the
 //!   instances.
 //! - [`acl`]: the permissions of the user.
@@ -38,8 +39,8 @@ pub use namespace::{Observer, Unobserved};
 use queue::Queue;
 use reader::Reader;
 
-/// A namespace in one Redis. Share the store behind an `Arc`; any task may call any method. A store is its
-/// [`Namespace`] with the parts that work on it.
+/// A namespace in one Redis. Share the store behind an `Arc`; any task may call any method. A store
+/// is its [`Namespace`] with the parts that work on it.
 pub struct Store {
     /// Changes jobs.
     pub queue: Queue,
@@ -64,7 +65,11 @@ impl Store {
     ///
     /// An error of class `Settings` if the namespace has another number of buckets or an unknown
     /// schema, or if Redis cannot give the durability or would evict jobs.
-    pub async fn open(settings: &Redis, brokers: &[String], observer: Arc<dyn Observer>) -> Result<Store, StoreError> {
+    pub async fn open(
+        settings: &Redis,
+        brokers: &[String],
+        observer: Arc<dyn Observer>,
+    ) -> Result<Store, StoreError> {
         let link = RedisClient::new(settings);
         let facts = server_facts::facts(&link).await?;
         server_facts::refuse_replica(settings, &facts)?;
@@ -72,7 +77,8 @@ impl Store {
         server_facts::refuse_eviction(&facts)?;
         acl::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await?;
         let known = meta::join(&link, settings, brokers).await?;
-        let mut namespace = Namespace::new(settings, link, Gate::new(settings, Ok(waits)), known, observer);
+        let mut namespace =
+            Namespace::new(settings, link, Gate::new(settings, Ok(waits)), known, observer);
         namespace.joined = Some((settings.clone(), brokers.into()));
         let store = Store::over(namespace);
         // The deadline of the first batch needs the clock before any script has answered.
@@ -90,7 +96,13 @@ impl Store {
         let waits = gate::waits_of(settings, &facts);
         let known = meta::read(&link, settings).await?;
         let settings = Redis { buckets: known.buckets, ..settings.clone() };
-        Ok(Store::over(Namespace::new(&settings, link, Gate::new(&settings, waits), known, Arc::new(Unobserved))))
+        Ok(Store::over(Namespace::new(
+            &settings,
+            link,
+            Gate::new(&settings, waits),
+            known,
+            Arc::new(Unobserved),
+        )))
     }
 
     fn over(namespace: Namespace) -> Store {

@@ -57,9 +57,10 @@ const START_MS: i64 = 1_893_456_000_000;
 
 /// A queue in memory, with the handlers that it runs.
 ///
-/// The queue knows due times, retry arrays, [`RetryIn`](crate::worker::Outcome::RetryIn), releases and dead
-/// jobs as a [`Worker`](crate::Worker) does. Handlers run one after the other, and none loses its lease. A
-/// schedule of an id that exists replaces the job, whatever its rule for conflicts.
+/// The queue knows due times, retry arrays, [`RetryIn`](crate::worker::Outcome::RetryIn), releases
+/// and dead jobs as a [`Worker`](crate::Worker) does. Handlers run one after the other, and none
+/// loses its lease. A schedule of an id that exists replaces the job, whatever its rule for
+/// conflicts.
 pub struct TestQueue {
     routes: Routes,
     retry_ms: Vec<u64>,
@@ -111,7 +112,12 @@ impl TestQueue {
     /// As [`Worker::run`](crate::Worker::run) refuses routes.
     pub fn new(routes: Routes) -> Result<TestQueue, StoreError> {
         routes.clone().into_checked()?;
-        Ok(TestQueue { routes, retry_ms: retry::DEFAULT_MS.to_vec(), now_ms: START_MS, jobs: BTreeMap::new() })
+        Ok(TestQueue {
+            routes,
+            retry_ms: retry::DEFAULT_MS.to_vec(),
+            now_ms: START_MS,
+            jobs: BTreeMap::new(),
+        })
     }
 
     /// As [`Client::default_retry`](crate::Client::default_retry).
@@ -135,18 +141,28 @@ impl TestQueue {
     /// Stores a job.
     ///
     /// # Errors
-    /// [`ErrorKind::Other`](crate::ErrorKind::Other) where the job belongs to no queue, or the name of its
-    /// queue cannot be used.
+    /// [`ErrorKind::Other`](crate::ErrorKind::Other) where the job belongs to no queue, or the name
+    /// of its queue cannot be used.
     pub fn schedule(&mut self, new_job: &NewJob) -> Result<(), StoreError> {
         let queue = new_job.job.queue.as_deref();
-        refuse_invalid_queue(queue.ok_or_else(|| StoreError::new(Class::Other, "a job of a broker is not for a queue"))?)?;
-        let after = |span_ms: u64| self.now_ms.saturating_add(i64::try_from(span_ms).unwrap_or(i64::MAX));
+        refuse_invalid_queue(queue.ok_or_else(|| {
+            StoreError::new(Class::Other, "a job of a broker is not for a queue")
+        })?)?;
+        let after =
+            |span_ms: u64| self.now_ms.saturating_add(i64::try_from(span_ms).unwrap_or(i64::MAX));
         let due_ms = match new_job.due {
             Due::At(at_ms) => at_ms,
             Due::In(span_ms) => after(span_ms),
             Due::Earlier { at_ms, in_ms } => at_ms.min(after(in_ms)),
         };
-        let job = TestJob { job: new_job.job.clone(), next_ms: Some(due_ms), due_ms, attempts: 0, last_error: String::new(), step: 0 };
+        let job = TestJob {
+            job: new_job.job.clone(),
+            next_ms: Some(due_ms),
+            due_ms,
+            attempts: 0,
+            last_error: String::new(),
+            step: 0,
+        };
         self.jobs.insert(new_job.id.clone(), job);
         Ok(())
     }
@@ -172,11 +188,16 @@ impl TestQueue {
         self.jobs.get(id)
     }
 
-    /// Runs the handler of each job that is due now, the earliest first, once. A job that its handler sends
-    /// back waits for the next call. Jobs of queues without a handler stay.
+    /// Runs the handler of each job that is due now, the earliest first, once. A job that its
+    /// handler sends back waits for the next call. Jobs of queues without a handler stay.
     pub async fn run_due(&mut self) -> Vec<(JobId, Ran)> {
-        let mut due: Vec<(i64, JobId)> =
-            self.jobs.iter().filter_map(|(id, job)| job.next_ms.filter(|ms| *ms <= self.now_ms).map(|ms| (ms, id.clone()))).collect();
+        let mut due: Vec<(i64, JobId)> = self
+            .jobs
+            .iter()
+            .filter_map(|(id, job)| {
+                job.next_ms.filter(|ms| *ms <= self.now_ms).map(|ms| (ms, id.clone()))
+            })
+            .collect();
         due.sort();
         let mut ran = Vec::new();
         for (_, id) in due {
@@ -192,19 +213,33 @@ impl TestQueue {
         let queue: Arc<str> = stored.job.queue.as_deref()?.into();
         let route = self.routes.routes.iter().find(|route| route.queue == queue)?;
         stored.attempts += 1;
-        let wait_ms = match retry::next(&stored.job, stored.step, &self.retry_ms, DeadReason::Failed) {
-            Next::Wait(ms) => Some(ms),
-            Next::Dies(_) => None,
-        };
+        let wait_ms =
+            match retry::next(&stored.job, stored.step, &self.retry_ms, DeadReason::Failed) {
+                Next::Wait(ms) => Some(ms),
+                Next::Dies(_) => None,
+            };
         let deadline_ms = self.now_ms.saturating_add(stored.job.ttr_ms.into());
-        let context = Context::new(id.clone(), queue.clone(), stored.attempts, (stored.due_ms, deadline_ms), stored.job.headers.clone());
+        let context = Context::new(
+            id.clone(),
+            queue.clone(),
+            stored.attempts,
+            (stored.due_ms, deadline_ms),
+            stored.job.headers.clone(),
+        );
         let ended = handler::run(route.handler.clone(), stored.job.clone(), context).await;
-        let lease = Lease { nonce: [0; 8], ttr_ms: stored.job.ttr_ms, wait_ms, queue: queue.to_string(), seal: [0; 8] };
+        let lease = Lease {
+            nonce: [0; 8],
+            ttr_ms: stored.job.ttr_ms,
+            wait_ms,
+            queue: queue.to_string(),
+            seal: [0; 8],
+        };
         Some(match action_of(ended, &lease, false) {
             LeaseAction::Fail { wait_ms: Some(wait_ms), error } => {
                 let next_in = Duration::from_millis(wait_ms);
                 stored.step = stored.step.saturating_add(1);
-                (stored.next_ms, stored.last_error) = (Some(self.now_ms.saturating_add(ms(next_in))), error.clone());
+                (stored.next_ms, stored.last_error) =
+                    (Some(self.now_ms.saturating_add(ms(next_in))), error.clone());
                 Ran::Failed { error, next_in }
             }
             LeaseAction::Fail { wait_ms: None, error } => {
@@ -217,7 +252,10 @@ impl TestQueue {
                 Ran::Released(pause)
             }
             // Of these actions, a handler causes `Finish` alone.
-            LeaseAction::Finish | LeaseAction::Touch { .. } | LeaseAction::Drop | LeaseAction::Bury { .. } => {
+            LeaseAction::Finish
+            | LeaseAction::Touch { .. }
+            | LeaseAction::Drop
+            | LeaseAction::Bury { .. } => {
                 self.jobs.remove(id);
                 Ran::Finished
             }

@@ -33,14 +33,14 @@
 //!
 //! # Map
 //!
-//! - [`Worker`]: the queues that a process serves, and its limits. [`Routes`]: the handlers by queue, which a
-//!   [`TestQueue`](crate::testing::TestQueue) runs as well.
+//! - [`Worker`]: the queues that a process serves, and its limits. [`Routes`]: the handlers by
+//!   queue, which a [`TestQueue`](crate::testing::TestQueue) runs as well.
 //! - [`Outcome`]: the answer of a handler. [`Context`]: the attempt of a handler.
 //! - [`Task`]: a payload in JSON, with the name of its queue.
 //! - `service` (feature `tower`): middleware.
-//! - `agents`: starts, runs and drains the other agents; `fetch`: pops and starts handlers; `leases`:
-//!   prolongs leases; `acknowledgements`: sends the answers of handlers; `upkeep`: heartbeat, rescue and
-//!   sweep.
+//! - `agents`: starts, runs and drains the other agents; `fetch`: pops and starts handlers;
+//!   `leases`: prolongs leases; `acknowledgements`: sends the answers of handlers; `upkeep`:
+//!   heartbeat, rescue and sweep.
 
 mod acknowledgements;
 mod agents;
@@ -77,13 +77,14 @@ const DEFAULT_DEAD_RETENTION: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Fetches the jobs of queues and runs a handler for each.
 ///
-/// While a handler runs, the worker prolongs the job's lease at each third of its TTR. A handler that
-/// answers `Err` or panics has failed its attempt: the job waits for the next wait of its retry array,
-/// and is dead at the end of it. A job may run twice: after a crash, after a lost lease, and where the
-/// answer of a handler did not reach Redis in time.
+/// While a handler runs, the worker prolongs the job's lease at each third of its TTR. A handler
+/// that answers `Err` or panics has failed its attempt: the job waits for the next wait of its
+/// retry array, and is dead at the end of it. A job may run twice: after a crash, after a lost
+/// lease, and where the answer of a handler did not reach Redis in time.
 ///
-/// Workers of one namespace, and the instances of the sidecar, share the upkeep of all its jobs: the jobs of
-/// a killed worker are handed out again once their leases are over. A worker delivers no jobs of brokers.
+/// Workers of one namespace, and the instances of the sidecar, share the upkeep of all its jobs:
+/// the jobs of a killed worker are handed out again once their leases are over. A worker delivers
+/// no jobs of brokers.
 #[must_use = "a worker does nothing until it runs"]
 pub struct Worker {
     client: Client,
@@ -103,8 +104,12 @@ struct WorkerRules {
 impl Worker {
     /// A worker in the namespace of this client, without a queue.
     pub fn new(client: Client) -> Worker {
-        let rules =
-            WorkerRules { concurrency: DEFAULT_CONCURRENCY, drain: DEFAULT_DRAIN, dead_retention: DEFAULT_DEAD_RETENTION, ttr: None };
+        let rules = WorkerRules {
+            concurrency: DEFAULT_CONCURRENCY,
+            drain: DEFAULT_DRAIN,
+            dead_retention: DEFAULT_DEAD_RETENTION,
+            ttr: None,
+        };
         Worker { client, routes: Routes::new(), rules }
     }
 
@@ -149,15 +154,15 @@ impl Worker {
         self
     }
 
-    /// The retention of dead jobs of these queues. Default: 14 days. Workers of one queue should agree: the
-    /// shortest time counts.
+    /// The retention of dead jobs of these queues. Default: 14 days. Workers of one queue should
+    /// agree: the shortest time counts.
     pub fn dead_retention(mut self, retention: Duration) -> Worker {
         self.rules.dead_retention = retention;
         self
     }
 
-    /// The span of a lease until it is prolonged, at least 100 ms: also the delay until the job of a killed
-    /// worker is handed out again. Default: the TTR of each job.
+    /// The span of a lease until it is prolonged, at least 100 ms: also the delay until the job of
+    /// a killed worker is handed out again. Default: the TTR of each job.
     pub fn ttr(mut self, ttr: Duration) -> Worker {
         self.rules.ttr = Some(ttr.max(Duration::from_millis(100)));
         self
@@ -165,16 +170,16 @@ impl Worker {
 
     /// Serves the queues until `stop` is cancelled. Then fetches nothing more and waits for the
     /// handlers, at most for [`drain`](Worker::drain). After that it cancels
-    /// [`Context::cancellation`], ends the handlers that still run a second later, and gives their jobs
-    /// back, which burns no attempt: another worker gets them at once.
+    /// [`Context::cancellation`], ends the handlers that still run a second later, and gives their
+    /// jobs back, which burns no attempt: another worker gets them at once.
     ///
-    /// Dropping this future ends the handlers without that: their jobs are handed out again once their
-    /// leases are over.
+    /// Dropping this future ends the handlers without that: their jobs are handed out again once
+    /// their leases are over.
     ///
     /// # Errors
-    /// [`ErrorKind::Settings`](crate::ErrorKind::Settings) where there is no queue, where two handlers have
-    /// the same queue, or where the name of a queue cannot be used. While Redis is away the worker waits for
-    /// it.
+    /// [`ErrorKind::Settings`](crate::ErrorKind::Settings) where there is no queue, where two
+    /// handlers have the same queue, or where the name of a queue cannot be used. While Redis is
+    /// away the worker waits for it.
     pub async fn run(self, stop: CancellationToken) -> Result<(), StoreError> {
         let routes = self.routes.into_checked()?;
         agents::run(self.client, routes, self.rules, stop).await;

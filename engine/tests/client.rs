@@ -6,7 +6,10 @@ mod look_and_fire;
 #[path = "../examples/schedule_and_cancel.rs"]
 mod schedule_and_cancel;
 
-use dwell_engine::{Act, Action, Client, Conflict, Destination, Due, ErrorKind, Job, JobId, NewJob, Place, Query, Redis, Verdict};
+use dwell_engine::{
+    Act, Action, Client, Conflict, Destination, Due, ErrorKind, Job, JobId, NewJob, Place, Query,
+    Redis, Verdict,
+};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 /// A due time outside the life of a test.
@@ -52,16 +55,30 @@ async fn a_job_is_stored_as_it_was_given_and_answers_each_action() {
     let answer = client.schedule(&new_job).await.unwrap();
     assert_eq!((answer.verdict, answer.due_ms), (Verdict::Added, Some(4_000_000_000_000)));
     let found = client.get(&id("order")).await.unwrap().unwrap();
-    assert_eq!((found.job(), found.place, found.attempts(), found.last_error()), (&new_job.job, Place::Scheduled, 0, ""));
-    assert_eq!(client.reschedule(&id("order"), Due::At(4_000_000_000_001)).await.unwrap(), Verdict::Rescheduled);
+    assert_eq!(
+        (found.job(), found.place, found.attempts(), found.last_error()),
+        (&new_job.job, Place::Scheduled, 0, "")
+    );
+    assert_eq!(
+        client.reschedule(&id("order"), Due::At(4_000_000_000_001)).await.unwrap(),
+        Verdict::Rescheduled
+    );
     assert_eq!(client.get(&id("order")).await.unwrap().unwrap().due_ms(), 4_000_000_000_001);
     assert_eq!(client.requeue(&id("order")).await.unwrap(), Verdict::Waiting);
-    assert_eq!(client.finish(&id("order"), None).await.unwrap(), Verdict::NotFound, "it was never attempted");
+    assert_eq!(
+        client.finish(&id("order"), None).await.unwrap(),
+        Verdict::NotFound,
+        "it was never attempted"
+    );
     assert_eq!(client.fail(&id("order"), None).await.unwrap(), Verdict::NotFound);
     assert_eq!(client.stats().await.unwrap().brokers, [("main".to_owned(), 1)]);
     assert_eq!(client.cancel(&id("order")).await.unwrap(), Verdict::Cancelled);
     assert!(client.get(&id("order")).await.unwrap().is_none());
-    for verdict in [client.cancel(&id("nobody")).await, client.fire(&id("nobody")).await, client.requeue(&id("nobody")).await] {
+    for verdict in [
+        client.cancel(&id("nobody")).await,
+        client.fire(&id("nobody")).await,
+        client.requeue(&id("nobody")).await,
+    ] {
         assert_eq!(verdict.unwrap(), Verdict::NotFound);
     }
 }
@@ -72,7 +89,11 @@ async fn a_repeated_call_changes_nothing_and_another_follows_the_rule_for_confli
     let client = &fixture.client;
     let first = NewJob::new(job("first"), FAR).id(id("order"));
     for _ in 0..2 {
-        assert_eq!(client.schedule(&first).await.unwrap().verdict, Verdict::Added, "the answer of the first call");
+        assert_eq!(
+            client.schedule(&first).await.unwrap().verdict,
+            Verdict::Added,
+            "the answer of the first call"
+        );
     }
     let kept = NewJob::new(job("second"), FAR).id(id("order")).on_conflict(Conflict::Keep);
     assert_eq!(client.schedule(&kept).await.unwrap().verdict, Verdict::Kept);
@@ -92,7 +113,10 @@ async fn pages_lead_from_one_to_the_next() {
     let fixture = Fixture::new().await;
     let client = &fixture.client;
     for number in 0..5 {
-        client.schedule(&NewJob::new(job("x"), FAR).id(id(&format!("order-{number}")))).await.unwrap();
+        client
+            .schedule(&NewJob::new(job("x"), FAR).id(id(&format!("order-{number}"))))
+            .await
+            .unwrap();
     }
     let mut query = Query { limit: 2, ..Query::new(Place::Scheduled) };
     let mut found = Vec::new();
@@ -112,7 +136,11 @@ async fn what_no_instance_could_serve_is_refused_before_redis_is_asked() {
     let nowhere = Redis::new("redis://127.0.0.1:1");
     let cases = [
         (nowhere.clone(), "Main", "broker `Main`: this name cannot be used"),
-        (Redis { namespace: "a{b}".to_owned(), ..nowhere.clone() }, "main", "namespace: the namespace holds a brace"),
+        (
+            Redis { namespace: "a{b}".to_owned(), ..nowhere.clone() },
+            "main",
+            "namespace: the namespace holds a brace",
+        ),
         (Redis { buckets: 0, ..nowhere.clone() }, "main", "buckets: 0: not a number of buckets"),
         (Redis { urls: Vec::new(), ..nowhere.clone() }, "main", "urls: there is no URL"),
     ];
@@ -128,7 +156,11 @@ async fn what_no_instance_could_serve_is_refused_before_redis_is_asked() {
         let error = fixture.client.act(&Act::new(action, id("order"))).await.unwrap_err();
         assert!(error.class == ErrorKind::Other && !error.hint.is_empty(), "{error}");
     }
-    assert_eq!(fixture.client.get(&id("order")).await.unwrap().unwrap().due_ms(), 4_000_000_000_000, "nothing changed");
+    assert_eq!(
+        fixture.client.get(&id("order")).await.unwrap().unwrap().due_ms(),
+        4_000_000_000_000,
+        "nothing changed"
+    );
 }
 
 #[tokio::test]
@@ -150,13 +182,19 @@ async fn a_job_that_nobody_would_deliver_is_refused_until_somebody_does() {
     assert!(error.message.contains("`other`; known: main") && !error.hint.is_empty(), "{error}");
     Client::connect(&config, &["other"]).await.unwrap();
     assert_eq!(client.schedule(&new_job).await.unwrap().verdict, Verdict::Added);
-    let away = Client::connect(&Redis::new("redis://:secret@127.0.0.1:1"), &[]).await.err().unwrap();
+    let away =
+        Client::connect(&Redis::new("redis://:secret@127.0.0.1:1"), &[]).await.err().unwrap();
     assert!(away.class == ErrorKind::Io && !away.message.contains("secret"), "{away}");
 }
 
 #[tokio::test]
 async fn a_rotated_password_is_read_again_from_its_file() {
-    let mut server = RedisServer::start(RedisOptions { password: Some("first".to_owned()), ..RedisOptions::default() }).await.unwrap();
+    let mut server = RedisServer::start(RedisOptions {
+        password: Some("first".to_owned()),
+        ..RedisOptions::default()
+    })
+    .await
+    .unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, server.url()).unwrap();
     let config = Redis { urls_file: Some(file.path().to_owned()), ..Redis::new(server.url()) };
@@ -169,7 +207,12 @@ async fn a_rotated_password_is_read_again_from_its_file() {
             error => break error,
         }
     };
-    assert_eq!((refused.class, refused.hint.contains("redis.urls_file")), (ErrorKind::Refused, true), "{refused}: {}", refused.hint);
+    assert_eq!(
+        (refused.class, refused.hint.contains("redis.urls_file")),
+        (ErrorKind::Refused, true),
+        "{refused}: {}",
+        refused.hint
+    );
     std::fs::write(&file, server.url()).unwrap();
     assert_eq!(client.schedule(&NewJob::new(job("x"), FAR)).await.unwrap().verdict, Verdict::Added);
 }

@@ -35,21 +35,35 @@ async fn finishes(_: Job, _: Context) -> Result<Outcome, Infallible> {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_layer_rejects_goes_back_without_an_attempt_burned() {
-    let (mut queue, id) = queue(Routes::new().queue("q", hangs).layer(TimeoutLayer::new(Duration::from_secs(1))));
+    let (mut queue, id) =
+        queue(Routes::new().queue("q", hangs).layer(TimeoutLayer::new(Duration::from_secs(1))));
     assert_eq!(queue.run_due().await, [(id.clone(), Ran::Released(Duration::from_secs(1)))]);
     let job = queue.get(&id).unwrap();
-    assert_eq!((job.attempts, job.last_error.as_str(), job.next_ms), (1, "", Some(queue.now_ms() + 1000)));
+    assert_eq!(
+        (job.attempts, job.last_error.as_str(), job.next_ms),
+        (1, "", Some(queue.now_ms() + 1000))
+    );
 
-    let (mut queue, id) = self::queue(Routes::new().queue("q", finishes).layer(ConcurrencyLimitLayer::new(0)).layer(LoadShedLayer::new()));
+    let (mut queue, id) = self::queue(
+        Routes::new()
+            .queue("q", finishes)
+            .layer(ConcurrencyLimitLayer::new(0))
+            .layer(LoadShedLayer::new()),
+    );
     assert_eq!(queue.run_due().await, [(id, Ran::Released(Duration::from_secs(1)))]);
 }
 
 #[tokio::test]
 async fn an_error_of_the_handler_is_a_failure_whatever_wraps_it() {
-    let layers = |routes: Routes| routes.layer(TimeoutLayer::new(Duration::from_secs(60))).layer(LoadShedLayer::new());
+    let layers = |routes: Routes| {
+        routes.layer(TimeoutLayer::new(Duration::from_secs(60))).layer(LoadShedLayer::new())
+    };
     let (mut queue, id) = queue(layers(Routes::new().queue("q", fails)));
     let error = || "no mail server".to_owned();
-    assert_eq!(queue.run_due().await, [(id.clone(), Ran::Failed { error: error(), next_in: Duration::from_secs(5) })]);
+    assert_eq!(
+        queue.run_due().await,
+        [(id.clone(), Ran::Failed { error: error(), next_in: Duration::from_secs(5) })]
+    );
     queue.advance(Duration::from_secs(5));
     assert_eq!(queue.run_due().await, [(id.clone(), Ran::Dead { error: error() })]);
     assert_eq!((queue.get(&id).unwrap().next_ms, queue.get(&id).unwrap().attempts), (None, 2));
@@ -60,7 +74,10 @@ async fn an_error_of_the_handler_is_a_failure_whatever_wraps_it() {
 
 #[tokio::test]
 async fn an_inner_layer_that_rejects_is_no_failure_either() {
-    let inner = Routes::new().queue("q", finishes).layer(ConcurrencyLimitLayer::new(0)).layer(LoadShedLayer::new());
+    let inner = Routes::new()
+        .queue("q", finishes)
+        .layer(ConcurrencyLimitLayer::new(0))
+        .layer(LoadShedLayer::new());
     let (mut queue, id) = queue(inner.layer(TimeoutLayer::new(Duration::from_secs(60))));
     assert_eq!(queue.run_due().await, [(id, Ran::Released(Duration::from_secs(1)))]);
 }

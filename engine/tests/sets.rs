@@ -1,5 +1,5 @@
-//! The sets of queues: the sets that a call names, the calls that a script refuses again, and the queues that
-//! a bucket knows.
+//! The sets of queues: the sets that a call names, the calls that a script refuses again, and the
+//! queues that a bucket knows.
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
 use std::sync::Arc;
@@ -13,7 +13,9 @@ use dwell_engine::store::queue::batch::RequestRef;
 use dwell_engine::store::queue::pop::{PopLimits, Popped};
 use dwell_engine::store::queue::settle::{Release, SettleResult};
 use dwell_engine::store::{Store, Unobserved};
-use dwell_engine::{Act, Action, Conflict, Due, Durability, Job, JobId, NewJob, Place, Query, Redis, Verdict};
+use dwell_engine::{
+    Act, Action, Conflict, Due, Durability, Job, JobId, NewJob, Place, Query, Redis, Verdict,
+};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
@@ -31,14 +33,19 @@ impl Fixture {
     async fn new(buckets: u16) -> Fixture {
         let server = RedisServer::start(RedisOptions::default()).await.unwrap();
         let store = open(&Redis { buckets, ..Redis::new(server.url()) }).await;
-        let raw = redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let raw = redis::Client::open(server.url())
+            .unwrap()
+            .get_multiplexed_async_connection()
+            .await
+            .unwrap();
         Fixture { server, store, raw }
     }
 
     /// Applies a batch of distinct ids, which all get this verdict.
     async fn all(&self, asked: &[RequestRef<'_>], verdict: Verdict) {
         let answers = self.store.queue.apply(asked, &[]).await.answers;
-        let told: Vec<Verdict> = answers.into_iter().map(|answer| answer.unwrap().verdict).collect();
+        let told: Vec<Verdict> =
+            answers.into_iter().map(|answer| answer.unwrap().verdict).collect();
         assert_eq!(told, vec![verdict; asked.len()]);
     }
 
@@ -52,18 +59,34 @@ impl Fixture {
 
     /// Due jobs, which their consumer holds for this long.
     async fn take(&self, queue: &str, ttr_ms: u64) -> Vec<Popped> {
-        let limits = PopLimits { ttr_ms: Some(ttr_ms), max_ttr_ms: 60_000, most: 128, most_bytes: 1 << 30, room: None };
+        let limits = PopLimits {
+            ttr_ms: Some(ttr_ms),
+            max_ttr_ms: 60_000,
+            most: 128,
+            most_bytes: 1 << 30,
+            room: None,
+        };
         self.store.queue.pop(rand::random(), 0, queue, limits).await.unwrap().jobs
     }
 
     /// Sends these acknowledgements.
-    async fn say(&self, acknowledgements: &[(&Popped, LeaseAction)]) -> Vec<Result<LeaseVerdict, bool>> {
+    async fn say(
+        &self,
+        acknowledgements: &[(&Popped, LeaseAction)],
+    ) -> Vec<Result<LeaseVerdict, bool>> {
         let acknowledgements: Vec<Acknowledgement> = acknowledgements
             .iter()
-            .map(|(job, action)| Acknowledgement { id: job.id.clone(), lease: job.lease.clone(), action: action.clone() })
+            .map(|(job, action)| Acknowledgement {
+                id: job.id.clone(),
+                lease: job.lease.clone(),
+                action: action.clone(),
+            })
             .collect();
         let answers = self.store.queue.acknowledge(&acknowledgements).await;
-        answers.into_iter().map(|answer| answer.map(|told| told.verdict).map_err(|error| error.is_refusal())).collect()
+        answers
+            .into_iter()
+            .map(|answer| answer.map(|told| told.verdict).map_err(|error| error.is_refusal()))
+            .collect()
     }
 
     async fn scheduled(&self, queue: &str) -> u64 {
@@ -79,7 +102,8 @@ impl Fixture {
     }
 
     async fn stat(&self, name: &str) -> u64 {
-        let info: String = redis::cmd("INFO").arg("stats").query_async(&mut self.raw.clone()).await.unwrap();
+        let info: String =
+            redis::cmd("INFO").arg("stats").query_async(&mut self.raw.clone()).await.unwrap();
         info.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().parse().unwrap()
     }
 
@@ -91,7 +115,8 @@ impl Fixture {
             let sweep = SweepRules { dead_retention_ms: 3_600_000, dedupe_window_ms: 3_600_000 };
             let rules = FsckRules { lease_ms: 60_000, retry_ms: Vec::new(), sweep, repair: true };
             let settings = Redis { buckets: 1, ..Redis::new(self.server.url()) };
-            let jobs = fsck::run(&settings, rules, &mut |finding| found.push(finding)).await.unwrap();
+            let jobs =
+                fsck::run(&settings, rules, &mut |finding| found.push(finding)).await.unwrap();
             if found.is_empty() {
                 return (all, jobs);
             }
@@ -121,18 +146,28 @@ fn id(text: &str) -> JobId {
 
 /// Jobs, one in each of these queues.
 fn jobs(count: usize, queue: impl Fn(usize) -> String) -> Vec<NewJob> {
-    (0..count).map(|n| NewJob::new(Job::for_queue(queue(n), "x"), FAR).id(id(&format!("job-{n}")))).collect()
+    (0..count)
+        .map(|n| NewJob::new(Job::for_queue(queue(n), "x"), FAR).id(id(&format!("job-{n}"))))
+        .collect()
 }
 
-fn told(answers: Vec<Result<dwell_engine::store::queue::schedule::Answer, StoreError>>) -> Vec<Result<Verdict, bool>> {
-    answers.into_iter().map(|answer| answer.map(|answer| answer.verdict).map_err(|error| error.is_refusal())).collect()
+fn told(
+    answers: Vec<Result<dwell_engine::store::queue::schedule::Answer, StoreError>>,
+) -> Vec<Result<Verdict, bool>> {
+    answers
+        .into_iter()
+        .map(|answer| answer.map(|answer| answer.verdict).map_err(|error| error.is_refusal()))
+        .collect()
 }
 
 #[tokio::test]
 async fn jobs_of_many_queues_go_into_another_queue_in_one_batch() {
     let fixture = Fixture::new(1).await;
     fixture.schedule(&jobs(300, |n| format!("of.{n}")), Verdict::Added).await;
-    let again: Vec<NewJob> = jobs(300, |_| "all".to_owned()).into_iter().map(|job| job.on_conflict(Conflict::Keep)).collect();
+    let again: Vec<NewJob> = jobs(300, |_| "all".to_owned())
+        .into_iter()
+        .map(|job| job.on_conflict(Conflict::Keep))
+        .collect();
     fixture.schedule(&again, Verdict::Kept).await;
     fixture.schedule(&jobs(300, |_| "all".to_owned()), Verdict::Replaced).await;
     assert_eq!((fixture.scheduled("all").await, fixture.scheduled("of.17").await), (300, 0));
@@ -145,8 +180,11 @@ async fn an_action_names_the_set_of_its_own_job() {
     let fixture = Fixture::new(16).await;
     let queues = jobs(1500, |n| format!("of.{n}"));
     fixture.schedule(&queues, Verdict::Added).await;
-    let acts = |action: Action| -> Vec<Act> { queues.iter().map(|job| Act::new(action, job.id.clone())).collect() };
-    for (action, verdict) in [(Action::Fire, Verdict::Firing), (Action::Cancel, Verdict::Cancelled)] {
+    let acts = |action: Action| -> Vec<Act> {
+        queues.iter().map(|job| Act::new(action, job.id.clone())).collect()
+    };
+    for (action, verdict) in [(Action::Fire, Verdict::Firing), (Action::Cancel, Verdict::Cancelled)]
+    {
         let before = fixture.received().await;
         fixture.act(&acts(action), verdict).await;
         let sent = fixture.received().await - before;
@@ -159,15 +197,24 @@ async fn an_action_names_the_set_of_its_own_job() {
 #[tokio::test]
 async fn an_action_on_a_job_of_a_queue_is_carried_out_while_a_replica_hangs() {
     let fixture = Fixture::new(1).await;
-    let replica = RedisServer::start(RedisOptions { replica_of: Some(fixture.server.port()), ..RedisOptions::default() }).await.unwrap();
-    let settings = Redis { durability: Durability::Replica, buckets: 1, ..Redis::new(fixture.server.url()) };
+    let replica = RedisServer::start(RedisOptions {
+        replica_of: Some(fixture.server.port()),
+        ..RedisOptions::default()
+    })
+    .await
+    .unwrap();
+    let settings =
+        Redis { durability: Durability::Replica, buckets: 1, ..Redis::new(fixture.server.url()) };
     let store = open(&settings).await;
     fixture.schedule(&jobs(1, |_| "q".to_owned()), Verdict::Added).await;
     replica.freeze().unwrap();
     let cancel = Act::new(Action::Cancel, id("job-0"));
     let error = store.queue.act(&cancel, &[]).await.unwrap_err();
     assert!(error.message.contains("not durable"), "{error}");
-    assert!(fixture.store.reader.find(&id("job-0")).await.unwrap().is_none(), "the action was not carried out");
+    assert!(
+        fixture.store.reader.find(&id("job-0")).await.unwrap().is_none(),
+        "the action was not carried out"
+    );
 }
 
 #[tokio::test]
@@ -176,16 +223,23 @@ async fn an_answer_that_cannot_be_read_is_a_refusal_of_that_request_alone() {
     fixture.schedule(&jobs(2, |_| "q".to_owned()), Verdict::Added).await;
     let origin = Origin { fingerprint: [7; 8], check: true, is_message: true };
     fixture.raw(&[b"HSET", b"{dwell:00}:applied", &origin.fingerprint, b"nothing"]).await;
-    let acts = [Act { origin, ..Act::new(Action::Cancel, id("job-0")) }, Act::new(Action::Cancel, id("job-1"))];
+    let acts = [
+        Act { origin, ..Act::new(Action::Cancel, id("job-0")) },
+        Act::new(Action::Cancel, id("job-1")),
+    ];
     let asked: Vec<RequestRef<'_>> = acts.iter().map(RequestRef::Act).collect();
-    assert_eq!(told(fixture.store.queue.apply(&asked, &[]).await.answers), [Err(true), Ok(Verdict::Cancelled)]);
+    assert_eq!(
+        told(fixture.store.queue.apply(&asked, &[]).await.answers),
+        [Err(true), Ok(Verdict::Cancelled)]
+    );
 }
 
 #[tokio::test]
 async fn a_job_that_fails_its_script_is_refused_alone_and_what_follows_keeps_its_order() {
     let fixture = Fixture::new(1).await;
     fixture.schedule(&jobs(1, |_| "q".to_owned()), Verdict::Added).await;
-    // The job is in no set: the script looks for the job in the claims, one of which no script can read.
+    // The job is in no set: the script looks for the job in the claims, one of which no script can
+    // read.
     fixture.raw(&[b"ZREM", b"{dwell:00}:due:=q", b"job-0"]).await;
     fixture.raw(&[b"HSET", b"{dwell:00}:settled", b"a lease.", &[0; 9000]]).await;
     fixture.raw(&[b"HSET", b"{dwell:00}:claims", b"a lease.", b"\0x\x015"]).await;
@@ -194,7 +248,10 @@ async fn a_job_that_fails_its_script_is_refused_alone_and_what_follows_keeps_its
     let mut asked: Vec<RequestRef<'_>> = batch.iter().map(RequestRef::NewJob).collect();
     asked.push(RequestRef::Act(&cancel));
     let answers = told(fixture.store.queue.apply(&asked, &[]).await.answers);
-    assert_eq!(answers, [Err(true), Ok(Verdict::Added), Ok(Verdict::Added), Ok(Verdict::Cancelled)]);
+    assert_eq!(
+        answers,
+        [Err(true), Ok(Verdict::Added), Ok(Verdict::Added), Ok(Verdict::Cancelled)]
+    );
 }
 
 #[tokio::test]
@@ -203,13 +260,20 @@ async fn a_queue_whose_jobs_are_over_leaves_nothing_behind() {
     let queues = jobs(300, |n| format!("of.{n}"));
     fixture.schedule(&queues, Verdict::Added).await;
     assert_eq!(fixture.store.reader.queues().await.unwrap().len(), 300);
-    fixture.act(&queues.iter().map(|job| Act::new(Action::Cancel, job.id.clone())).collect::<Vec<_>>(), Verdict::Cancelled).await;
+    fixture
+        .act(
+            &queues.iter().map(|job| Act::new(Action::Cancel, job.id.clone())).collect::<Vec<_>>(),
+            Verdict::Cancelled,
+        )
+        .await;
     let counts = fixture.store.reader.active_counts(|_| true).await.unwrap();
     assert_eq!((counts.queues.len(), counts.empty.iter().map(Vec::len).sum::<usize>()), (0, 300));
     fixture.store.admin.forget_queues(&counts.empty).await.unwrap();
 
     assert_eq!(fixture.store.reader.queues().await.unwrap().len(), 0);
-    let redis::Value::Array(fields) = fixture.raw(&[b"HKEYS", b"dwell:meta"]).await else { panic!() };
+    let redis::Value::Array(fields) = fixture.raw(&[b"HKEYS", b"dwell:meta"]).await else {
+        panic!()
+    };
     assert_eq!(fields.len(), 4, "buckets, epoch, schema and one broker: {fields:?}");
     for bucket in 0..16 {
         let key = fixture.store.keys().queues(bucket).as_bytes().to_vec();
@@ -240,13 +304,24 @@ async fn a_job_that_comes_while_its_queue_is_forgotten_is_known() {
 
     // A job in a claim of the rescue is in no set of its queue.
     fixture.act(&[Act::new(Action::Fire, id("job-0"))], Verdict::Firing).await;
-    let limits = PopLimits { ttr_ms: Some(0), max_ttr_ms: 1, most: 1, most_bytes: 1 << 20, room: None };
+    let limits =
+        PopLimits { ttr_ms: Some(0), max_ttr_ms: 1, most: 1, most_bytes: 1 << 20, room: None };
     assert_eq!(fixture.store.queue.pop([1; 8], 0, "q", limits).await.unwrap().jobs.len(), 1);
-    let leased = fixture.store.queue.rescue(0, std::time::Duration::from_secs(60), 1, 1 << 20).await.unwrap().jobs.remove(0);
+    let leased = fixture
+        .store
+        .queue
+        .rescue(0, std::time::Duration::from_secs(60), 1, 1 << 20)
+        .await
+        .unwrap()
+        .jobs
+        .remove(0);
     fixture.store.admin.forget_queues(&empty).await.unwrap();
     assert_eq!(fixture.store.reader.queues().await.unwrap().len(), 0);
     let released = Release { job: leased.token, pause_ms: 0, unpublished: true };
-    assert_eq!(fixture.store.queue.release(0, "=q", &[released]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(
+        fixture.store.queue.release(0, "=q", &[released]).await.unwrap(),
+        [SettleResult::Settled]
+    );
     assert_eq!(fixture.store.reader.active_counts(|_| true).await.unwrap().queues["q"].ready, 1);
 }
 
@@ -258,7 +333,12 @@ async fn the_pops_of_a_bucket_stay_few_while_the_clock_stands_behind() {
         fixture.raw(&[b"HSET", b"{dwell:00}:pops", b"", b"9000000000000"]).await;
         for number in 0..1100_u16 {
             let [high, low] = number.to_be_bytes();
-            fixture.store.queue.unpop([1, round, high, low, 0, 0, 0, 0], 0, "q", &[]).await.unwrap();
+            fixture
+                .store
+                .queue
+                .unpop([1, round, high, low, 0, 0, 0, 0], 0, "q", &[])
+                .await
+                .unwrap();
         }
     }
     let number = async |key: &[u8]| match fixture.raw(&[b"HLEN", key]).await {
@@ -302,7 +382,14 @@ async fn a_refused_move_into_a_damaged_queue_refuses_no_later_request_for_its_id
         (RequestRef::Act(&cancel), Verdict::Cancelled),
     ];
     for (request, verdict) in later {
-        let answers = told(fixture.store.queue.apply(&[RequestRef::NewJob(&into_a[0]), request], &[]).await.answers);
+        let answers = told(
+            fixture
+                .store
+                .queue
+                .apply(&[RequestRef::NewJob(&into_a[0]), request], &[])
+                .await
+                .answers,
+        );
         assert_eq!(answers, [Err(true), Ok(verdict)]);
     }
 }
@@ -311,12 +398,18 @@ async fn a_refused_move_into_a_damaged_queue_refuses_no_later_request_for_its_id
 async fn a_broker_with_a_key_of_another_type_refuses_no_action_on_jobs_of_others() {
     let fixture = Fixture::new(1).await;
     let settings = Redis { buckets: 1, ..Redis::new(fixture.server.url()) };
-    let store = Store::open(&settings, &["main".to_owned(), "other".to_owned()], Arc::new(Unobserved)).await.unwrap();
+    let store =
+        Store::open(&settings, &["main".to_owned(), "other".to_owned()], Arc::new(Unobserved))
+            .await
+            .unwrap();
     fixture.schedule(&jobs(1, |_| "q".to_owned()), Verdict::Added).await;
     fixture.raw(&[b"SET", b"{dwell:00}:due:other", b"x"]).await;
     let acts = [Act::new(Action::Cancel, id("job-0")), Act::new(Action::Cancel, id("nobody"))];
     let asked: Vec<RequestRef<'_>> = acts.iter().map(RequestRef::Act).collect();
-    assert_eq!(told(store.queue.apply(&asked, &[]).await.answers), [Ok(Verdict::Cancelled), Ok(Verdict::NotFound)]);
+    assert_eq!(
+        told(store.queue.apply(&asked, &[]).await.answers),
+        [Ok(Verdict::Cancelled), Ok(Verdict::NotFound)]
+    );
 }
 
 #[tokio::test]
@@ -328,8 +421,12 @@ async fn a_queue_with_a_key_of_another_type_refuses_no_word_on_leases_of_others(
     fixture.raw(&[b"DEL", b"{dwell:00}:due:=a"]).await;
     fixture.raw(&[b"SET", b"{dwell:00}:due:=a", b"x"]).await;
     let touch = LeaseAction::Touch { ttr_ms: 30_000 };
-    let acknowledgements = [(&of_a, LeaseAction::Finish), (&of_b, touch), (&of_b, LeaseAction::Finish)];
-    assert_eq!(fixture.say(&acknowledgements).await, [Err(true), Ok(LeaseVerdict::Touched), Ok(LeaseVerdict::Finished)]);
+    let acknowledgements =
+        [(&of_a, LeaseAction::Finish), (&of_b, touch), (&of_b, LeaseAction::Finish)];
+    assert_eq!(
+        fixture.say(&acknowledgements).await,
+        [Err(true), Ok(LeaseVerdict::Touched), Ok(LeaseVerdict::Finished)]
+    );
 }
 
 #[tokio::test]
@@ -358,7 +455,10 @@ async fn a_damaged_count_of_a_queue_leaves_every_answer_true() {
 
     let (problems, _) = fixture.repair().await;
     assert_eq!(problems, ["bad_count"]);
-    assert_eq!(fixture.raw(&[b"HGET", b"{dwell:00}:queues", b"=q"]).await, redis::Value::BulkString(b"0".to_vec()));
+    assert_eq!(
+        fixture.raw(&[b"HGET", b"{dwell:00}:queues", b"=q"]).await,
+        redis::Value::BulkString(b"0".to_vec())
+    );
 }
 
 #[tokio::test]
@@ -378,21 +478,31 @@ async fn the_rescue_of_few_jobs_reads_few_large_records() {
     let fixture = Fixture::new(1).await;
     let of = |n: usize| format!("{n:02}");
     let job = |n: usize| Job::for_queue("q", vec![b'x'; if n < 20 { 10 } else { 1 << 20 }]);
-    let batch: Vec<NewJob> = (0..52).map(|n| NewJob::new(job(n), Due::In(0)).id(id(&of(n)))).collect();
+    let batch: Vec<NewJob> =
+        (0..52).map(|n| NewJob::new(job(n), Due::In(0)).id(id(&of(n)))).collect();
     fixture.schedule(&batch, Verdict::Added).await;
     assert_eq!(fixture.take("q", 60_000).await.len(), 52);
     for n in 0..52 {
-        fixture.raw(&[b"ZADD", b"{dwell:00}:held", n.to_string().as_bytes(), of(n).as_bytes()]).await;
+        fixture
+            .raw(&[b"ZADD", b"{dwell:00}:held", n.to_string().as_bytes(), of(n).as_bytes()])
+            .await;
     }
     // The commands that Redis receives, from scripts too.
-    let monitor = redis::Client::open(fixture.server.url()).unwrap().get_async_monitor().await.unwrap();
-    let rescued = fixture.store.queue.rescue(0, std::time::Duration::from_secs(60), 128, 1 << 20).await.unwrap();
+    let monitor =
+        redis::Client::open(fixture.server.url()).unwrap().get_async_monitor().await.unwrap();
+    let rescued = fixture
+        .store
+        .queue
+        .rescue(0, std::time::Duration::from_secs(60), 128, 1 << 20)
+        .await
+        .unwrap();
     assert_eq!(rescued.jobs.len(), 20);
     fixture.raw(&[b"ECHO", b"the end"]).await;
     let mut seen = std::pin::pin!(monitor.into_on_message::<String>());
     let mut large = 0;
     while let Some(line) = seen.next().await.filter(|line| !line.contains("the end")) {
-        let reads = line.contains("\"HMGET\" \"{dwell:00}:jobs\"") || line.contains("\"HGET\" \"{dwell:00}:jobs\"");
+        let reads = line.contains("\"HMGET\" \"{dwell:00}:jobs\"")
+            || line.contains("\"HGET\" \"{dwell:00}:jobs\"");
         large += (20..52).filter(|n| reads && line.contains(&format!("\"{}\"", of(*n)))).count();
     }
     assert!(large <= 1, "{large} records of 1 MiB were read, and none taken");

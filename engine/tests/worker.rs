@@ -1,5 +1,5 @@
-//! The worker on a private Redis: the examples, the next step after each end of a handler, drain, lost
-//! leases, crashes, and upkeep for others.
+//! The worker on a private Redis: the examples, the next step after each end of a handler, drain,
+//! lost leases, crashes, and upkeep for others.
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
 #[path = "../examples/axum_worker.rs"]
@@ -17,7 +17,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use dwell_engine::worker::{Context, Outcome};
-use dwell_engine::{Client, Due, ErrorKind, Job, JobId, NewJob, Place, Redis, StoredJob, Task, Worker};
+use dwell_engine::{
+    Client, Due, ErrorKind, Job, JobId, NewJob, Place, Redis, StoredJob, Task, Worker,
+};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -98,7 +100,9 @@ impl Running {
 
 /// The output of this future, which must come within the limit.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    dwell_engine::clock::timeout(CONDITION_TIMEOUT, future).await.expect("the condition came true in time")
+    dwell_engine::clock::timeout(CONDITION_TIMEOUT, future)
+        .await
+        .expect("the condition came true in time")
 }
 
 async fn next<T>(said: &mut UnboundedReceiver<T>) -> T {
@@ -120,12 +124,16 @@ async fn a_task_comes_back_as_it_was_given_after_a_restart_too() {
     let id = fixture.client.enqueue(&Mail { to: "a@b".to_owned() }, NOW).await.unwrap();
     let (say, mut said) = unbounded_channel();
     let handler = move |mail: Mail, context: Context| {
-        say.send((mail, context.id().clone(), context.attempt(), context.queue().to_owned())).unwrap();
+        say.send((mail, context.id().clone(), context.attempt(), context.queue().to_owned()))
+            .unwrap();
         std::future::ready(Ok::<_, String>(Outcome::Finish))
     };
     let another = Client::connect(&fixture.config, &[]).await.unwrap();
     let running = Running::start(Worker::new(another).task(handler));
-    assert_eq!(next(&mut said).await, (Mail { to: "a@b".to_owned() }, id.clone(), 1, "mails".to_owned()));
+    assert_eq!(
+        next(&mut said).await,
+        (Mail { to: "a@b".to_owned() }, id.clone(), 1, "mails".to_owned())
+    );
     fixture.until_at(&id, None).await;
     // A later job wakes the worker.
     fixture.client.enqueue(&Mail { to: "c@d".to_owned() }, Due::In(50)).await.unwrap();
@@ -155,7 +163,12 @@ async fn an_error_a_panic_and_a_payload_that_cannot_be_read_are_failures_with_th
         .queue("fails", |_, _| std::future::ready(Ok::<_, String>(Outcome::Fail)))
         .task(|_: Mail, _| std::future::ready(Ok::<_, String>(Outcome::Finish)));
     let running = Running::start(worker);
-    let texts = ["no mail server", "the handler panicked: no such template", "the payload cannot be read as", "the handler answered Fail"];
+    let texts = [
+        "no mail server",
+        "the handler panicked: no such template",
+        "the payload cannot be read as",
+        "the handler answered Fail",
+    ];
     for (id, text) in ids.iter().zip(texts) {
         let dead = fixture.until_at(id, Some(Place::Dead)).await.unwrap();
         assert!(dead.last_error().starts_with(text), "{}", dead.last_error());
@@ -176,12 +189,20 @@ async fn retry_in_waits_for_its_time_and_release_burns_no_attempt() {
     };
     let worker = fixture
         .worker()
-        .queue("later", |_, _| std::future::ready(Ok::<_, String>(Outcome::RetryIn(CONDITION_TIMEOUT))))
+        .queue("later", |_, _| {
+            std::future::ready(Ok::<_, String>(Outcome::RetryIn(CONDITION_TIMEOUT)))
+        })
         .queue("back", handler);
     let running = Running::start(worker);
     let waits = fixture.until_at(&later, Some(Place::Scheduled)).await.unwrap();
-    assert_eq!((waits.attempts(), waits.last_error()), (1, "the handler asked for another attempt"));
-    assert_eq!([next(&mut said).await, next(&mut said).await], [("back".to_owned(), 1), ("back".to_owned(), 2)]);
+    assert_eq!(
+        (waits.attempts(), waits.last_error()),
+        (1, "the handler asked for another attempt")
+    );
+    assert_eq!(
+        [next(&mut said).await, next(&mut said).await],
+        [("back".to_owned(), 1), ("back".to_owned(), 2)]
+    );
     fixture.until_at(&back, None).await;
     running.stop().await;
 }
@@ -209,7 +230,11 @@ async fn no_more_handlers_run_than_are_allowed() {
     for _ in 0..3 {
         next(&mut said).await;
     }
-    assert_eq!(fixture.client.stats().await.unwrap().reserved.iter().sum::<u64>(), 3, "no more than three are even fetched");
+    assert_eq!(
+        fixture.client.stats().await.unwrap().reserved.iter().sum::<u64>(),
+        3,
+        "no more than three are even fetched"
+    );
     assert!(said.try_recv().is_err());
     gate.add_permits(10);
     for _ in 0..7 {
@@ -217,13 +242,21 @@ async fn no_more_handlers_run_than_are_allowed() {
     }
     running.stop().await;
     let counts = fixture.client.stats().await.unwrap();
-    assert_eq!([&counts.scheduled, &counts.ready, &counts.reserved].map(|counts| counts.iter().sum::<u64>()), [0, 0, 0]);
+    assert_eq!(
+        [&counts.scheduled, &counts.ready, &counts.reserved]
+            .map(|counts| counts.iter().sum::<u64>()),
+        [0, 0, 0]
+    );
 }
 
 #[tokio::test]
 async fn a_drain_lets_handlers_end_and_gives_the_rest_back_unburned() {
     let fixture = Fixture::new().await;
-    let ids = [fixture.add("ends", NOW).await, fixture.add("errs", NOW).await, fixture.add("hangs", NOW).await];
+    let ids = [
+        fixture.add("ends", NOW).await,
+        fixture.add("errs", NOW).await,
+        fixture.add("hangs", NOW).await,
+    ];
     let (say, mut said): (UnboundedSender<()>, _) = unbounded_channel();
     let gate = CancellationToken::new();
     let (first, second, third) = (say.clone(), say.clone(), say);
@@ -272,10 +305,18 @@ async fn what_a_worker_cannot_serve_is_refused() {
     let workers = [
         (fixture.worker(), "no queue"),
         (fixture.worker().queue("a b", handler), "queue `a b`: this name"),
-        (fixture.worker().queue("a", handler).queue("a", handler), "two handlers serve the queue `a`"),
+        (
+            fixture.worker().queue("a", handler).queue("a", handler),
+            "two handlers serve the queue `a`",
+        ),
     ];
     for (worker, said) in workers {
         let error = worker.run(CancellationToken::new()).await.unwrap_err();
-        assert!(error.class == ErrorKind::Settings && error.message.contains(said) && !error.hint.is_empty(), "{error}");
+        assert!(
+            error.class == ErrorKind::Settings
+                && error.message.contains(said)
+                && !error.hint.is_empty(),
+            "{error}"
+        );
     }
 }

@@ -11,9 +11,14 @@ pub(crate) fn target(bytes: &[u8]) {
     let mut input = Input(bytes);
     let kind = KINDS[usize::from(input.byte()) % KINDS.len()];
     let (pattern, exchange, address) = (input.text(), input.text(), input.text());
-    let to = Destination { exchange: if kind == "amqp" { exchange } else { String::new() }, address };
+    let to =
+        Destination { exchange: if kind == "amqp" { exchange } else { String::new() }, address };
     let config = broker(kind);
-    assert_eq!(config.allows(&pattern, &to), naive::allows(kind, &pattern, &to), "{kind}: {pattern:?} {to:?}");
+    assert_eq!(
+        config.allows(&pattern, &to),
+        naive::allows(kind, &pattern, &to),
+        "{kind}: {pattern:?} {to:?}"
+    );
     let refused = config.forbidden(&to);
     assert!(refused.is_some() || !naive::never(kind, &to), "{kind}: {to:?}");
     let _ = config.pattern_problem(&pattern);

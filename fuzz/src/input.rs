@@ -1,4 +1,5 @@
-//! An input read as a sequence of fields, so that a small change of its bytes is a small change of what it means.
+//! An input read as a sequence of fields, so that a small change of its bytes is a small change of
+//! what it means.
 
 use bytes::Bytes;
 use dwell_connectors::Value;
@@ -66,7 +67,9 @@ impl<'a> Input<'a> {
             }
             _ => {
                 let count = self.byte() % 4;
-                Value::Table((0..count).map(|_| (self.text(), self.value_within(depth - 1))).collect())
+                Value::Table(
+                    (0..count).map(|_| (self.text(), self.value_within(depth - 1))).collect(),
+                )
             }
         }
     }

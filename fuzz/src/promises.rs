@@ -20,8 +20,14 @@ fn reachable(to: &Destination, broker: &str, rules: &RequestRules) {
     let known = &rules.brokers[broker];
     let kind = known.connector.kind();
     assert!(!naive::never(kind, to), "{to:?} belongs to the broker");
-    assert!(known.allow.patterns().iter().any(|pattern| naive::allows(kind, pattern, to)), "{to:?} is not allowed");
-    let read = |topic: &String| to.exchange.is_empty() && (*topic == to.address || kind == "nats" && naive::allows(kind, topic, to));
+    assert!(
+        known.allow.patterns().iter().any(|pattern| naive::allows(kind, pattern, to)),
+        "{to:?} is not allowed"
+    );
+    let read = |topic: &String| {
+        to.exchange.is_empty()
+            && (*topic == to.address || kind == "nats" && naive::allows(kind, topic, to))
+    };
     assert!(!known.ingest_topics.iter().any(read), "{to:?} is an ingest's own");
 }
 
@@ -43,13 +49,22 @@ const OURS: [&str; 10] = [
 fn passes(header: &Header, kind: &str) {
     let name = header.name.to_ascii_lowercase();
     let starts = |prefix: &&str| name.starts_with(prefix);
-    assert!(!["delay-", "delayed-", "nats-schedule-"].iter().any(starts) && !OURS.contains(&name.as_str()), "{name}");
+    assert!(
+        !["delay-", "delayed-", "nats-schedule-"].iter().any(starts)
+            && !OURS.contains(&name.as_str()),
+        "{name}"
+    );
     if kind == "nats" {
-        assert!(!starts(&"nats-expected-") && !["nats-rollup", "nats-ttl", "nats-msg-id"].contains(&name.as_str()), "{name}");
+        assert!(
+            !starts(&"nats-expected-")
+                && !["nats-rollup", "nats-ttl", "nats-msg-id"].contains(&name.as_str()),
+            "{name}"
+        );
     }
 }
 
-/// Everything that an accepted request promises; `from`: the kind of broker that it came from, empty for HTTP.
+/// Everything that an accepted request promises; `from`: the kind of broker that it came from,
+/// empty for HTTP.
 pub(crate) fn kept(new_job: &NewJob, rules: &RequestRules, from: &str) {
     let job = &new_job.job;
     if let Some(to) = &new_job.reply_to {
@@ -62,15 +77,23 @@ pub(crate) fn kept(new_job: &NewJob, rules: &RequestRules, from: &str) {
     assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));
     match new_job.due {
         Due::In(ms) | Due::Earlier { in_ms: ms, .. } => assert!(ms <= rules.limits.max_delay_ms),
-        Due::At(at_ms) => assert!(at_ms >= 0 && i128::from(at_ms) - i128::from(NOW) <= i128::from(rules.limits.max_delay_ms)),
+        Due::At(at_ms) => assert!(
+            at_ms >= 0
+                && i128::from(at_ms) - i128::from(NOW) <= i128::from(rules.limits.max_delay_ms)
+        ),
     }
     comes_back(new_job);
     if job.queue.is_some() {
         return;
     }
-    let record = record::decode(Bytes::from(record::encode(new_job, *b"generate"))).expect("what was written is read");
-    if let Err(why) = dwell_connectors::fuzz::publishable(kind, attempt(record, &new_job.id), FRAME) {
-        panic!("accepted from {from:?} to {kind}, and can never be published: {why}: {:?}", job.headers);
+    let record = record::decode(Bytes::from(record::encode(new_job, *b"generate")))
+        .expect("what was written is read");
+    if let Err(why) = dwell_connectors::fuzz::publishable(kind, attempt(record, &new_job.id), FRAME)
+    {
+        panic!(
+            "accepted from {from:?} to {kind}, and can never be published: {why}: {:?}",
+            job.headers
+        );
     }
 }
 
@@ -78,11 +101,19 @@ pub(crate) fn kept(new_job: &NewJob, rules: &RequestRules, from: &str) {
 fn for_broker(job: &Job, rules: &RequestRules) -> &'static str {
     let kind = rules.brokers[&job.broker].connector.kind();
     reachable(&job.to, &job.broker, rules);
-    for header in job.headers.iter().filter(|header| kind == "amqp" && ["CC", "BCC"].contains(&header.name.as_str())) {
+    for header in job
+        .headers
+        .iter()
+        .filter(|header| kind == "amqp" && ["CC", "BCC"].contains(&header.name.as_str()))
+    {
         let dwell_connectors::Value::List(keys) = &header.value else { panic!("{header:?}") };
         for key in keys {
             let address = key.as_text().expect("a copy's routing key is text").to_owned();
-            reachable(&Destination { exchange: job.to.exchange.clone(), address }, &job.broker, rules);
+            reachable(
+                &Destination { exchange: job.to.exchange.clone(), address },
+                &job.broker,
+                rules,
+            );
         }
     }
     kind
@@ -91,9 +122,18 @@ fn for_broker(job: &Job, rules: &RequestRules) -> &'static str {
 /// The queue of a job is declared, and the job has nothing of a broker. A queue is of no kind.
 fn for_queue(job: &Job, rules: &RequestRules) -> &'static str {
     let queue = job.queue.as_deref().expect("a job of a queue has its name");
-    assert!(is_queue_name(queue) && (queue == "emails" || queue.starts_with("orders.")), "{queue} is not declared");
+    assert!(
+        is_queue_name(queue) && (queue == "emails" || queue.starts_with("orders.")),
+        "{queue} is not declared"
+    );
     assert!(rules.queues.get(queue).is_some() && job.retry.is_some());
-    assert!(job.broker.is_empty() && job.to == Destination::default() && job.key.is_none() && job.properties.is_none(), "{job:?}");
+    assert!(
+        job.broker.is_empty()
+            && job.to == Destination::default()
+            && job.key.is_none()
+            && job.properties.is_none(),
+        "{job:?}"
+    );
     ""
 }
 
@@ -101,7 +141,10 @@ fn for_queue(job: &Job, rules: &RequestRules) -> &'static str {
 pub(crate) fn comes_back(new_job: &NewJob) {
     let bytes = record::encode(new_job, *b"generate");
     let read = record::decode(Bytes::from(bytes.clone())).expect("what was written is read");
-    assert_eq!((read.generated, &read.generation, &read.fingerprint), (new_job.generated, b"generate", &new_job.origin.fingerprint));
+    assert_eq!(
+        (read.generated, &read.generation, &read.fingerprint),
+        (new_job.generated, b"generate", &new_job.origin.fingerprint)
+    );
     let again = NewJob { job: read.job, ..new_job.clone() };
     assert_eq!(record::encode(&again, *b"generate"), bytes);
 }

@@ -1,4 +1,5 @@
-//! The record of a job in Redis: any bytes are read or refused, and a job that was read can be delivered.
+//! The record of a job in Redis: any bytes are read or refused, and a job that was read can be
+//! delivered.
 
 use bytes::Bytes;
 use dwell::job::{Conflict, Due, JobId};
@@ -35,9 +36,17 @@ pub(crate) fn target(bytes: &[u8]) {
     promises::comes_back(&new_job);
     for kind in KINDS {
         // Any answer will do.
-        let _ = dwell_connectors::fuzz::publishable(kind, promises::attempt(read.clone(), &id), 4096);
+        let _ =
+            dwell_connectors::fuzz::publishable(kind, promises::attempt(read.clone(), &id), 4096);
     }
     let size = read.job.body.len();
-    let found = StoredJob { id, place: Place::Dead, score_ms: i64::MAX, record: read, state: state.ok(), size };
+    let found = StoredJob {
+        id,
+        place: Place::Dead,
+        score_ms: i64::MAX,
+        record: read,
+        state: state.ok(),
+        size,
+    };
     let _ = format!("{:?}", view::Job::of(&found, &[1]).with_body(&found));
 }

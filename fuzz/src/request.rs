@@ -1,4 +1,5 @@
-//! A message on an ingest: an accepted one keeps its promises, and `rejected` can take a refused one.
+//! A message on an ingest: an accepted one keeps its promises, and `rejected` can take a refused
+//! one.
 
 use bytes::Bytes;
 use dwell::outgoing::Rejected;
@@ -48,7 +49,8 @@ const NAMES: [&str; 32] = [
 /// A frame that holds what is left of a refused request at the last.
 const FRAME: usize = 4096;
 
-/// Kind and flags, headers (a name from the list or its own, a value), key, address, and the rest as the body.
+/// Kind and flags, headers (a name from the list or its own, a value), key, address, and the rest
+/// as the body.
 pub(crate) fn target(bytes: &[u8]) {
     let mut input = Input(bytes);
     let (kind, flags) = (KINDS[usize::from(input.byte()) % KINDS.len()], input.byte());
@@ -97,7 +99,11 @@ fn message(input: &mut Input<'_>, kind: &str, flags: u8) -> Message {
         headers,
         properties,
         destination,
-        position: (kind != "amqp").then(|| Position { log: "LOG".to_owned(), partition: 0, offset: 7 }),
+        position: (kind != "amqp").then(|| Position {
+            log: "LOG".to_owned(),
+            partition: 0,
+            offset: 7,
+        }),
         timestamp_ms,
         timestamp_is_cut: flags & 64 != 0,
         redelivered: flags & 32 != 0,
@@ -111,7 +117,8 @@ fn carried(header: Header, kind: &str) -> Option<Header> {
     let keep = match (&header.value, kind) {
         (_, "amqp") => header.name.len() <= 255,
         // Bytes that are not UTF-8 come from blocks that the client library does not read.
-        (Value::Text(_) | Value::Bytes(_), "nats") | (Value::Text(_) | Value::Bytes(_) | Value::Null, _) => true,
+        (Value::Text(_) | Value::Bytes(_), "nats")
+        | (Value::Text(_) | Value::Bytes(_) | Value::Null, _) => true,
         _ => false,
     };
     keep.then_some(header)
@@ -119,14 +126,26 @@ fn carried(header: Header, kind: &str) -> Option<Header> {
 
 /// Each step sends less, whatever the broker makes of it, and every broker takes the last step.
 fn rejected(message: Message, rejection: &Rejection, kind: &str) {
-    let has_copies = |message: &Message| message.headers.iter().any(|header| header.name == "CC" || header.name == "BCC");
+    let has_copies = |message: &Message| {
+        message.headers.iter().any(|header| header.name == "CC" || header.name == "BCC")
+    };
     let mut rejected = Rejected::new(message, rejection, broker(kind).capabilities());
     let mut last = rejected.message();
-    assert!(kind != "amqp" || !has_copies(&last), "a rejected request goes to its own destination alone");
+    assert!(
+        kind != "amqp" || !has_copies(&last),
+        "a rejected request goes to its own destination alone"
+    );
     for _ in 0..20 {
         if !rejected.leave_out() {
-            assert!(last.body.is_empty() && last.key.is_none() && last.properties.is_none() && last.headers.len() == 2, "{last:?}");
-            dwell_connectors::fuzz::publishable(kind, last, FRAME).expect("the code and what was wrong pass everywhere");
+            assert!(
+                last.body.is_empty()
+                    && last.key.is_none()
+                    && last.properties.is_none()
+                    && last.headers.len() == 2,
+                "{last:?}"
+            );
+            dwell_connectors::fuzz::publishable(kind, last, FRAME)
+                .expect("the code and what was wrong pass everywhere");
             return;
         }
         last = rejected.message();

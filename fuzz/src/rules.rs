@@ -1,4 +1,5 @@
-//! The settings that requests are judged by here: a broker of each kind, and an ingest on one of them.
+//! The settings that requests are judged by here: a broker of each kind, and an ingest on one of
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -27,13 +28,21 @@ pub(crate) fn broker(kind: &str) -> BrokerConfig {
 fn known(kind: &str, allow: &[&str], topics: &[&str]) -> (String, BrokerRules) {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let connector = Arc::new(broker(kind));
-    let rules = BrokerRules { allow: Allow::new(&**connector, &owned(allow)), connector, ingest_topics: owned(topics) };
+    let rules = BrokerRules {
+        allow: Allow::new(&**connector, &owned(allow)),
+        connector,
+        ingest_topics: owned(topics),
+    };
     (kind.to_owned(), rules)
 }
 
 static BROKERS: LazyLock<BTreeMap<String, BrokerRules>> = LazyLock::new(|| {
     BTreeMap::from([
-        known("nats", &["orders.>", "replies.*", "$JS.>", "_INBOX.>", "*"], &["delay.in", "late.>"]),
+        known(
+            "nats",
+            &["orders.>", "replies.*", "$JS.>", "_INBOX.>", "*"],
+            &["delay.in", "late.>"],
+        ),
         known("kafka", &["orders*", "*.replies", "__*"], &["delay-in"]),
         known("amqp", &["/orders*", "shop/close.*", "fan/", "amq.*/*", "*/x"], &["delay.in"]),
     ])

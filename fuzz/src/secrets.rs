@@ -9,13 +9,25 @@ use crate::input::Input;
 
 /// The pieces of passwords. Dwell's own words have no three of the marks in four characters.
 const PIECES: [&str; 32] = [
-    "Q", "X", "Z", "7", "8", "QX", "XZ", "ZQ", "77", "88", "QXZ7", "8ZXQ", ",", ":", "@", "/", "?", "#", "%", "%2C", "%40", " ", "\"", "'",
-    "`", "\\", "\n", "[", "]", "://", "nats://", "ü",
+    "Q", "X", "Z", "7", "8", "QX", "XZ", "ZQ", "77", "88", "QXZ7", "8ZXQ", ",", ":", "@", "/", "?",
+    "#", "%", "%2C", "%40", " ", "\"", "'", "`", "\\", "\n", "[", "]", "://", "nats://", "ü",
 ];
 const MARKS: [char; 5] = ['Q', 'X', 'Z', '7', '8'];
 
-const SCHEMES: [&str; 12] =
-    ["amqp://", "amqps://", "nats://", "tls://", "redis://", "rediss://", "SASL_SSL://", "https://", "amqp:", "nats:/", "", "Amqp://"];
+const SCHEMES: [&str; 12] = [
+    "amqp://",
+    "amqps://",
+    "nats://",
+    "tls://",
+    "redis://",
+    "rediss://",
+    "SASL_SSL://",
+    "https://",
+    "amqp:",
+    "nats:/",
+    "",
+    "Amqp://",
+];
 
 /// Settings that a URL may stand in, by mistake or not.
 const SETTINGS: [&str; 16] = [
@@ -42,7 +54,8 @@ const FREE: [&str; 2] = ["redis.namespace", "brokers.main.allow"];
 /// The pieces of a password; a way to write the URL; a setting.
 pub(crate) fn target(bytes: &[u8]) {
     let mut input = Input(bytes);
-    let (spelling, scheme, setting, layer) = (input.byte(), input.byte(), input.byte(), input.byte());
+    let (spelling, scheme, setting, layer) =
+        (input.byte(), input.byte(), input.byte(), input.byte());
     let pieces = input.rest().iter().take(24).map(|byte| PIECES[usize::from(*byte) % PIECES.len()]);
     let password: String = pieces.collect();
     let scheme = SCHEMES[usize::from(scheme) % SCHEMES.len()];
@@ -57,14 +70,21 @@ pub(crate) fn target(bytes: &[u8]) {
         5 if !password.contains(':') => (format!("{scheme}{password}@host"), 1),
         6 if !password.contains(':') => (format!("{scheme}{password}:@host"), 1),
         // A password that begins as a port cannot be told from one (SECURITY.md).
-        7 if !password.contains('@') && !scheme.is_empty() && !is_address(place(&format!("{scheme}bob:{password}"))) => {
+        7 if !password.contains('@')
+            && !scheme.is_empty()
+            && !is_address(place(&format!("{scheme}bob:{password}"))) =>
+        {
             (format!("{scheme}bob:{password}"), 1)
         }
         8 => (format!("{scheme}host?password={password}"), 1),
         _ => return,
     };
     if !names_more_servers(&text, urls) {
-        keeps(&text, &password, &outputs(&text, SETTINGS[usize::from(setting) % SETTINGS.len()], layer % 3));
+        keeps(
+            &text,
+            &password,
+            &outputs(&text, SETTINGS[usize::from(setting) % SETTINGS.len()], layer % 3),
+        );
     }
 }
 
@@ -80,7 +100,8 @@ fn place(url: &str) -> &str {
 /// any login: then nothing in it is a password.
 fn names_more_servers(text: &str, meant: usize) -> bool {
     let Ok(urls) = split_urls(text) else { return false };
-    (urls.len() > meant || !text.contains(['@', '?', '#'])) && urls.iter().all(|url| is_address(place(url)))
+    (urls.len() > meant || !text.contains(['@', '?', '#']))
+        && urls.iter().all(|url| is_address(place(url)))
 }
 
 /// All that Dwell says about the text: as the URL of each connector, and in this setting.
@@ -95,15 +116,22 @@ fn outputs(text: &str, setting: &str, layer: u8) -> String {
         let _ = write!(said, "\n{broker:?} {} {:?}", broker.place(), broker.problems());
     }
     let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
-    let least =
-        [("brokers.main.type", "nats"), ("brokers.main.url", "nats://h"), ("brokers.main.allow", "a"), ("ingest.main.broker", "main")];
+    let least = [
+        ("brokers.main.type", "nats"),
+        ("brokers.main.url", "nats://h"),
+        ("brokers.main.allow", "a"),
+        ("ingest.main.broker", "main"),
+    ];
     let mut overrides = Overrides { set: least.map(owned).to_vec() };
     let mut variables = Vec::new();
     match layer {
         0 => overrides.set.push(owned((setting, text))),
         1 => {
             overrides.set.retain(|(key, _)| key != setting);
-            variables.push((format!("DWELL_{}", setting.to_uppercase().replace('.', "__")), text.to_owned()));
+            variables.push((
+                format!("DWELL_{}", setting.to_uppercase().replace('.', "__")),
+                text.to_owned(),
+            ));
         }
         // As a name.
         _ => overrides.set.push(owned((&format!("{setting}.{text}"), text))),
@@ -112,7 +140,9 @@ fn outputs(text: &str, setting: &str, layer: u8) -> String {
         // These take any text, and keys and patterns are no secrets.
         Ok(_) if FREE.contains(&setting) => Ok(()),
         Ok(settings) => write!(said, "\n{settings:?}"),
-        Err(problems) => problems.iter().try_for_each(|problem| write!(said, "\n{problem} {problem:?}")),
+        Err(problems) => {
+            problems.iter().try_for_each(|problem| write!(said, "\n{problem} {problem:?}"))
+        }
     };
     said
 }
@@ -120,10 +150,13 @@ fn outputs(text: &str, setting: &str, layer: u8) -> String {
 /// No four characters of the password are in what was said.
 fn keeps(text: &str, password: &str, said: &str) {
     let password: Vec<char> = password.chars().collect();
-    for part in password.windows(4).filter(|part| part.iter().filter(|c| MARKS.contains(c)).count() >= 3) {
+    for part in
+        password.windows(4).filter(|part| part.iter().filter(|c| MARKS.contains(c)).count() >= 3)
+    {
         let part: String = part.iter().collect();
         if let Some(at) = said.find(&part) {
-            let around = &said[said.floor_char_boundary(at.saturating_sub(100))..said.ceil_char_boundary((at + 50).min(said.len()))];
+            let around = &said[said.floor_char_boundary(at.saturating_sub(100))
+                ..said.ceil_char_boundary((at + 50).min(said.len()))];
             panic!("{text:?}: {part:?} is in …{around}…");
         }
     }

@@ -1,6 +1,9 @@
 //! Durations, sizes and times as people write them.
 
-use dwell::units::{parse_duration_ms, parse_durations_ms, parse_size, parse_time_ms, show_duration_ms, show_time_ms};
+use dwell::units::{
+    parse_duration_ms, parse_durations_ms, parse_size, parse_time_ms, show_duration_ms,
+    show_time_ms,
+};
 
 /// The text; a value that is understood is understood again as it is shown.
 pub(crate) fn target(bytes: &[u8]) {

@@ -31,7 +31,9 @@ fn amqp(kind: u8, payload: &[u8]) {
 fn depth(value: &Value) -> usize {
     match value {
         Value::List(values) => 1 + values.iter().map(depth).max().unwrap_or(0),
-        Value::Table(entries) => 1 + entries.iter().map(|(_, value)| depth(value)).max().unwrap_or(0),
+        Value::Table(entries) => {
+            1 + entries.iter().map(|(_, value)| depth(value)).max().unwrap_or(0)
+        }
         _ => 1,
     }
 }

@@ -18,7 +18,8 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 /// The inputs of the archive: one a line, each with its place.
 fn corpus(fuzz: &Path, name: &str) -> Vec<(String, Vec<u8>)> {
     let path = fuzz.join("corpus").join(name).with_extension("base64");
-    let archive = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    let archive =
+        fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
     let read = |(line, input): (usize, &str)| {
         let place = format!("{}:{line}", path.display());
         let bytes = STANDARD.decode(input).unwrap_or_else(|why| panic!("{place}: {why}"));
@@ -51,8 +52,15 @@ fn every_promise_holds_for_what_was_ever_found() {
 /// An input in a folder of another name is fed to nothing.
 #[test]
 fn the_folder_of_a_regression_is_named_as_its_target() {
-    for folder in entries(&Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions")).into_iter().filter(|path| path.is_dir()) {
-        assert!(TARGETS.iter().any(|(name, _)| folder.ends_with(name)), "{} is no target", folder.display());
+    for folder in entries(&Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions"))
+        .into_iter()
+        .filter(|path| path.is_dir())
+    {
+        assert!(
+            TARGETS.iter().any(|(name, _)| folder.ends_with(name)),
+            "{} is no target",
+            folder.display()
+        );
     }
 }
 

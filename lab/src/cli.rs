@@ -13,7 +13,12 @@ use dwell::cli::{self, common::Common};
 
 /// Shows Dwell at work, measures it, and tests it under faults
 #[derive(Debug, Parser)]
-#[command(name = "dwell-lab", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(
+    name = "dwell-lab",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
 struct Cli {
     #[command(flatten)]
     common: Common,

@@ -1,10 +1,10 @@
-//! `dwell-lab demo`: private servers, a runtime between them, jobs of every fate, and their expected
-//! results.
+//! `dwell-lab demo`: private servers, a runtime between them, jobs of every fate, and their
+//! expected results.
 //!
 //! - [`plan`]: the requests and their expected fate; [`expectations`]: the actual fate; [`screen`]:
 //!   the output.
-//! - [`queues`]: the same without a broker: consumers fetch the jobs over HTTP; [`http`]: Dwell sends
-//!   them to URLs.
+//! - [`queues`]: the same without a broker: consumers fetch the jobs over HTTP; [`http`]: Dwell
+//!   sends them to URLs.
 
 pub mod expectations;
 pub mod http;
@@ -54,22 +54,31 @@ pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
     let plan = plan::plan();
     let screen = Screen::new(silent, plan.len());
     let allow = [plan::ORDERS, plan::INVOICES, plan::PARCELS, plan::VERDICTS];
-    let environment = Environment::start(kind, Store::Private(RedisOptions::default()), &allow).await?;
+    let environment =
+        Environment::start(kind, Store::Private(RedisOptions::default()), &allow).await?;
     environment.declare(&[plan::ORDERS, plan::VERDICTS], Role::Letters).await?;
     screen.say(&format!("servers   {}", environment.describe()))?;
 
     let settings = environment.settings();
     let metrics = Metrics::new(["main"], ["main"]);
-    let mut runtime =
-        Box::pin(Runtime::start(settings, Roles { ingest: true, dispatch: true }, &metrics, &Traces::default(), &Readiness::new(["main"])))
-            .await?;
+    let mut runtime = Box::pin(Runtime::start(
+        settings,
+        Roles { ingest: true, dispatch: true },
+        &metrics,
+        &Traces::default(),
+        &Readiness::new(["main"]),
+    ))
+    .await?;
     screen.say(&format!("dwell     {} -> redis -> targets", settings.ingest["main"].topic))?;
 
     let (seen, arrivals) = mpsc::unbounded_channel();
     let mut show = Show { environment: &environment, screen: &screen, seen, consumers: Vec::new() };
     let settings = environment.settings();
     let places = [(plan::ORDERS, Place::Target), (plan::VERDICTS, Place::Verdicts)];
-    let letters = [(settings.delivery.dead.as_str(), Place::Dead), (settings.ingest["main"].rejected.as_str(), Place::Rejected)];
+    let letters = [
+        (settings.delivery.dead.as_str(), Place::Dead),
+        (settings.ingest["main"].rejected.as_str(), Place::Rejected),
+    ];
     for (topic, place) in places.into_iter().chain(letters) {
         show.consume(topic, place).await?;
     }
@@ -81,7 +90,10 @@ pub async fn run(kind: BrokerKind, silent: bool) -> Result<Summary, Failure> {
     screen.clear();
     drop(show);
     if !runtime.stop(STOP_TIMEOUT).await {
-        return Err(Failure::Unexpected(format!("the runtime did not stop within {} s", STOP_TIMEOUT.as_secs())));
+        return Err(Failure::Unexpected(format!(
+            "the runtime did not stop within {} s",
+            STOP_TIMEOUT.as_secs()
+        )));
     }
     environment.stop().await?;
     Ok(summary)
@@ -97,10 +109,15 @@ struct Show<'a> {
 impl Show<'_> {
     async fn consume(&mut self, topic: &str, place: Place) -> Result<(), Failure> {
         let seen = self.seen.clone();
-        let consumer = Consumer::open(self.environment.broker(), topic, Acks::Explicit, move |at_us, messages| {
-            // The receiver is gone once the demo has ended.
-            let _ = seen.send((place, at_us, messages));
-        });
+        let consumer = Consumer::open(
+            self.environment.broker(),
+            topic,
+            Acks::Explicit,
+            move |at_us, messages| {
+                // The receiver is gone once the demo has ended.
+                let _ = seen.send((place, at_us, messages));
+            },
+        );
         self.consumers.push(consumer.await?);
         Ok(())
     }
@@ -116,20 +133,36 @@ impl Show<'_> {
         let (began, began_ms) = (clock::now(), clock::wall_ms());
         let messages: Vec<Message> = plan.iter().map(Planned::message).collect();
         let longest = plan.iter().map(|planned| planned.delay_ms).max().unwrap_or(0);
-        let mut to_cancel = plan.iter().filter(|planned| planned.fate == Fate::Cancelled).map(|planned| planned.id.clone()).collect();
+        let mut to_cancel = plan
+            .iter()
+            .filter(|planned| planned.fate == Fate::Cancelled)
+            .map(|planned| planned.id.clone())
+            .collect();
         let retried: Vec<&'static str> = vec![plan::INVOICES, plan::PARCELS];
-        let watched: Vec<String> =
-            plan.iter().filter(|planned| retried.contains(&planned.target)).map(|planned| planned.id.clone()).collect();
-        let mut to_repair: Vec<String> =
-            plan.iter().filter(|planned| planned.target == plan::INVOICES).map(|planned| planned.id.clone()).collect();
+        let watched: Vec<String> = plan
+            .iter()
+            .filter(|planned| retried.contains(&planned.target))
+            .map(|planned| planned.id.clone())
+            .collect();
+        let mut to_repair: Vec<String> = plan
+            .iter()
+            .filter(|planned| planned.target == plan::INVOICES)
+            .map(|planned| planned.id.clone())
+            .collect();
         producer.send(&to, messages).await?;
         producer.flush().await?;
-        self.screen.say(&format!("sent      {} requests to {}, for later: 0.5 s to 6 s", plan.len(), to.address))?;
+        self.screen.say(&format!(
+            "sent      {} requests to {}, for later: 0.5 s to 6 s",
+            plan.len(),
+            to.address
+        ))?;
 
         let mut expectations = Expectations::new(plan, began_ms);
         let over = began + Duration::from_millis(longest) + LINGER_WAIT;
         let mut look_at = clock::now();
-        while clock::now() < began + TIMEOUT && (expectations.fulfilled() < expectations.len() || clock::now() < over) {
+        while clock::now() < began + TIMEOUT
+            && (expectations.fulfilled() < expectations.len() || clock::now() < over)
+        {
             tokio::select! {
                 Some((place, at_us, messages)) = arrivals.recv() => {
                     for message in &messages {
@@ -168,10 +201,22 @@ impl Show<'_> {
     }
 
     /// Prints a line for every new failed attempt of this job.
-    async fn look_at(&self, id: &str, expectations: &mut Expectations, store: &dwell::store::Store) -> Result<(), Failure> {
+    async fn look_at(
+        &self,
+        id: &str,
+        expectations: &mut Expectations,
+        store: &dwell::store::Store,
+    ) -> Result<(), Failure> {
         let odd = |why| Failure::Unexpected(format!("the id `{id}` is none: {why}"));
-        let found = store.reader.find(&JobId::new(id).map_err(odd)?).await.map_err(|error: StoreError| Failure::from(error))?;
-        let Some((found, state)) = found.and_then(|found| Some((found.clone(), found.state?))) else { return Ok(()) };
+        let found = store
+            .reader
+            .find(&JobId::new(id).map_err(odd)?)
+            .await
+            .map_err(|error: StoreError| Failure::from(error))?;
+        let Some((found, state)) = found.and_then(|found| Some((found.clone(), found.state?)))
+        else {
+            return Ok(());
+        };
         if found.place != StoredIn::Scheduled || state.step == 0 {
             return Ok(());
         }

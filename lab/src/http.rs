@@ -11,7 +11,8 @@ pub mod receiving;
 
 /// The settings of an instance whose only broker has these ports of this machine as its targets.
 pub(crate) fn settings(ports: &[u16], timeout: &str) -> String {
-    let allow: Vec<String> = ports.iter().map(|port| format!("\"http://127.0.0.1:{port}/*\"")).collect();
+    let allow: Vec<String> =
+        ports.iter().map(|port| format!("\"http://127.0.0.1:{port}/*\"")).collect();
     format!(
         "[brokers.hook]\ntype = \"http\"\nallow = [{}]\nsubnets = [\"127.0.0.0/8\"]\ntimeout = \"{timeout}\"\n\n\
          [delivery]\ndead = \"\"\n",

@@ -17,7 +17,9 @@ impl Markers {
     pub fn splice(self, page: &str, generated: &str) -> String {
         let Markers { begin, end } = self;
         let (before, after) = match (page.find(begin), page.find(end)) {
-            (Some(from), Some(to)) if from < to => (page[..from].to_owned(), &page[to + end.len()..]),
+            (Some(from), Some(to)) if from < to => {
+                (page[..from].to_owned(), &page[to + end.len()..])
+            }
             _ => (format!("{}\n\n", page.trim_end()), "\n"),
         };
         format!("{before}{begin}\n\n{}\n{end}{after}", generated.trim())

@@ -4,7 +4,8 @@
 //!   - `consumer`, `words`, `producer`: the load; `scene`: what they share; `tally`: its numbers.
 //!   - `faults`: those of [`chaos`](crate::chaos) that a queue has.
 //!   - `ledger`: what each consumer saw; `check`: whether that breaks a promise.
-//! - [`mod@bench`]: how fast, how late, and what waiting consumers cost; `place`: its private servers.
+//! - [`mod@bench`]: how fast, how late, and what waiting consumers cost; `place`: its private
+//!   servers.
 //! - `http`: a link to an instance; `limit`: open files.
 
 pub mod bench;

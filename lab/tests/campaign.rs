@@ -16,7 +16,11 @@ use dwell_lab::chaos::system::SystemOptions;
 /// A short campaign of these faults, at least this many.
 fn options(system: SystemOptions, only: Vec<FaultKind>, least: usize, out: &Path) -> Options {
     Options {
-        system: SystemOptions { instances: 2, program: env!("CARGO_BIN_EXE_dwell-instance").into(), ..system },
+        system: SystemOptions {
+            instances: 2,
+            program: env!("CARGO_BIN_EXE_dwell-instance").into(),
+            ..system
+        },
         seed: 1,
         duration: Duration::from_secs(15),
         least,
@@ -32,21 +36,39 @@ fn options(system: SystemOptions, only: Vec<FaultKind>, least: usize, out: &Path
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_promise_breaks_while_a_cluster_changes_its_masters() {
     let out = tempfile::tempdir().unwrap();
-    let system = SystemOptions { redis: RedisMode::Cluster, durability: Durability::Replica, ..SystemOptions::default() };
-    let only = vec![FaultKind::RedisSlotsMoved, FaultKind::RedisFailoverOrdered, FaultKind::RedisMasterKilled];
-    let outcome = Box::pin(campaign::run(options(system, only.clone(), only.len(), out.path()))).await.unwrap();
+    let system = SystemOptions {
+        redis: RedisMode::Cluster,
+        durability: Durability::Replica,
+        ..SystemOptions::default()
+    };
+    let only = vec![
+        FaultKind::RedisSlotsMoved,
+        FaultKind::RedisFailoverOrdered,
+        FaultKind::RedisMasterKilled,
+    ];
+    let outcome = Box::pin(campaign::run(options(system, only.clone(), only.len(), out.path())))
+        .await
+        .unwrap();
     println!("{}", outcome.report);
     assert!(outcome.verdict.is_sound(), "{}", outcome.verdict);
     assert!(outcome.verdict.impacts.len() >= only.len(), "{:?}", outcome.verdict.impacts);
     let counts = outcome.verdict.counts;
-    assert!(counts.finished > 0 && counts.held > counts.finished, "no consumer finished, or each did: {counts}");
+    assert!(
+        counts.finished > 0 && counts.held > counts.finished,
+        "no consumer finished, or each did: {counts}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_promise_breaks_while_the_host_of_urls_fails() {
     let out = tempfile::tempdir().unwrap();
     let system = SystemOptions { http: true, ..SystemOptions::default() };
-    let only = vec![FaultKind::HostDown, FaultKind::HostSilent, FaultKind::HostRefuses, FaultKind::HostDropsAnswers];
+    let only = vec![
+        FaultKind::HostDown,
+        FaultKind::HostSilent,
+        FaultKind::HostRefuses,
+        FaultKind::HostDropsAnswers,
+    ];
     let outcome = Box::pin(campaign::run(options(system, only, 2, out.path()))).await.unwrap();
     println!("{}", outcome.report);
     assert!(outcome.verdict.is_sound(), "{}", outcome.verdict);
@@ -58,14 +80,22 @@ async fn no_promise_breaks_while_the_host_of_urls_fails() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_promise_breaks_in_a_campaign_and_a_job_that_is_taken_out_of_its_record_is_lost() {
     let out = tempfile::tempdir().unwrap();
-    let only = vec![FaultKind::DwellKill, FaultKind::RedisKill, FaultKind::LinkCutBroker, FaultKind::LinkDropAnswersRedis];
+    let only = vec![
+        FaultKind::DwellKill,
+        FaultKind::RedisKill,
+        FaultKind::LinkCutBroker,
+        FaultKind::LinkDropAnswersRedis,
+    ];
     let options = options(SystemOptions::default(), only, 1, out.path());
     let outcome = Box::pin(campaign::run(options)).await.unwrap();
     println!("{}", outcome.report);
     assert!(outcome.verdict.is_sound(), "{}", outcome.verdict);
     let counts = outcome.verdict.counts;
     assert!(!outcome.verdict.impacts.is_empty(), "nothing was broken");
-    assert!(counts.delivered > 0 && counts.dead > 0 && counts.rejected > 0 && counts.answered > 0, "{counts}");
+    assert!(
+        counts.delivered > 0 && counts.dead > 0 && counts.rejected > 0 && counts.answered > 0,
+        "{counts}"
+    );
 
     // The same history with a gap.
     let mut history = History::read(&outcome.history).unwrap();

@@ -33,7 +33,10 @@ struct Inner {
 
 impl Default for CallBatcher {
     fn default() -> Self {
-        CallBatcher(Arc::new(Inner { waiting: Mutex::default(), permits: Semaphore::new(MAX_CONCURRENT_BATCHES) }))
+        CallBatcher(Arc::new(Inner {
+            waiting: Mutex::default(),
+            permits: Semaphore::new(MAX_CONCURRENT_BATCHES),
+        }))
     }
 }
 
@@ -56,10 +59,18 @@ impl CallBatcher {
             bytes += request.bytes();
             bytes <= MAX_BATCH_BYTES
         };
-        let count = waiting.iter().take(MAX_CALLS_PER_BATCH).take_while(|call| fits(call)).count().max(1).min(waiting.len());
-        let (requests, callers) = waiting.drain(..count).filter(|(_, caller)| !caller.is_closed()).unzip();
+        let count = waiting
+            .iter()
+            .take(MAX_CALLS_PER_BATCH)
+            .take_while(|call| fits(call))
+            .count()
+            .max(1)
+            .min(waiting.len());
+        let (requests, callers) =
+            waiting.drain(..count).filter(|(_, caller)| !caller.is_closed()).unzip();
         let callers = Callers { callers, retry: BoundedRetry::default() };
-        Some(CallBatch { requests, callers, _permit: permit }).filter(|group| !group.requests.is_empty())
+        Some(CallBatch { requests, callers, _permit: permit })
+            .filter(|group| !group.requests.is_empty())
     }
 }
 
@@ -109,7 +120,8 @@ mod tests {
     #[tokio::test]
     async fn a_call_whose_caller_went_away_is_not_sent_and_not_sent_again() {
         let batcher = CallBatcher::default();
-        let (gone, stays, goes) = (batcher.add(cancel()), batcher.add(cancel()), batcher.add(cancel()));
+        let (gone, stays, goes) =
+            (batcher.add(cancel()), batcher.add(cancel()), batcher.add(cancel()));
         drop(gone);
         let group = batcher.next_batch().await.unwrap();
         assert_eq!(group.requests.len(), 2, "one caller went away before the batch was sent");

@@ -67,7 +67,8 @@ pub struct Reschedule {
 
 /// Gives a job another due time.
 pub(super) async fn reschedule(common: &Common, args: Reschedule) -> Result<Exit, Stop> {
-    run(common, Action::Reschedule, args.id, Some((args.delay_ms, args.until_ms)), (None, None)).await
+    run(common, Action::Reschedule, args.id, Some((args.delay_ms, args.until_ms)), (None, None))
+        .await
 }
 
 /// Cancels, fires or requeues a job.
@@ -88,7 +89,9 @@ pub(super) async fn fail(common: &Common, args: Fail) -> Result<Exit, Stop> {
     let Fail { consumer, wait_ms, error } = args;
     match &consumer.lease {
         Some(lease) => lease::fail(common, consumer.id, lease, wait_ms, error).await,
-        None => run(common, Action::Fail, consumer.id, None, (consumer.due, consumer.attempt)).await,
+        None => {
+            run(common, Action::Fail, consumer.id, None, (consumer.due, consumer.attempt)).await
+        }
     }
 }
 
@@ -108,13 +111,20 @@ async fn run(
         None => None,
         Some((delay_for, delay_until)) => {
             let now_ms = store.read_clock().await? / 1000;
-            due_within(delay_for, delay_until, None, settings.limits.max_delay_ms, now_ms).map_err(|rejection| {
-                let hint = "choose another time, or change limits.max_delay here and where dwell runs";
-                Stop::because(Exit::Usage, rejection.to_string(), hint)
-            })?
+            due_within(delay_for, delay_until, None, settings.limits.max_delay_ms, now_ms).map_err(
+                |rejection| {
+                    let hint =
+                        "choose another time, or change limits.max_delay here and where dwell runs";
+                    Stop::because(Exit::Usage, rejection.to_string(), hint)
+                },
+            )?
         }
     };
-    let mut request = [Request::Act(Act { seen_due: seen.0, seen_attempt: seen.1, ..act_on(action, id.clone(), due) })];
+    let mut request = [Request::Act(Act {
+        seen_due: seen.0,
+        seen_attempt: seen.1,
+        ..act_on(action, id.clone(), due)
+    })];
     let (mut batch, mut retry) = (RequestBatch::new(&mut request), BoundedRetry::default());
     loop {
         let wake_ups = batch.send(&store, &settings.delivery.retry_ms).await;
@@ -133,18 +143,33 @@ async fn run(
 
 fn text(result: &view::ActionResult) -> String {
     // Only an active job has a next due time.
-    let goes_on = result.action != Action::Cancel && !matches!(result.verdict, Verdict::Finished | Verdict::Fired);
-    let due = result.due_ms.filter(|_| goes_on).map_or(String::new(), |ms| format!(", due {}", local(ms)));
-    format!("{}: {}{due}: {}", clean(&result.id), result.verdict.as_str(), meaning(result.action, result.verdict))
+    let goes_on = result.action != Action::Cancel
+        && !matches!(result.verdict, Verdict::Finished | Verdict::Fired);
+    let due = result
+        .due_ms
+        .filter(|_| goes_on)
+        .map_or(String::new(), |ms| format!(", due {}", local(ms)));
+    format!(
+        "{}: {}{due}: {}",
+        clean(&result.id),
+        result.verdict.as_str(),
+        meaning(result.action, result.verdict)
+    )
 }
 
 /// Explains a verdict.
 fn meaning(action: Action, verdict: Verdict) -> &'static str {
     match (verdict, action) {
         (Verdict::Cancelled, _) => "the job was never published, and will not be",
-        (Verdict::CancelledAfterAttempt, _) => "there will be no further attempt; an earlier one with an unknown outcome may still arrive",
-        (Verdict::InFlight, Action::Cancel) => "cancelled, but the attempt in flight may still arrive",
-        (Verdict::InFlight, _) => "nothing changed: an attempt is in flight, or waits for its `finish`",
+        (Verdict::CancelledAfterAttempt, _) => {
+            "there will be no further attempt; an earlier one with an unknown outcome may still arrive"
+        }
+        (Verdict::InFlight, Action::Cancel) => {
+            "cancelled, but the attempt in flight may still arrive"
+        }
+        (Verdict::InFlight, _) => {
+            "nothing changed: an attempt is in flight, or waits for its `finish`"
+        }
         (Verdict::Rescheduled, _) => "the job has its new due time",
         (Verdict::Firing, _) => "the job is published now",
         (Verdict::Finished, _) => "the job is done",
@@ -155,7 +180,16 @@ fn meaning(action: Action, verdict: Verdict) -> &'static str {
         (Verdict::Waiting, Action::Requeue) => "nothing changed: the job is not dead",
         (Verdict::Waiting, _) => "nothing changed: no attempt is in flight",
         (Verdict::Stale, _) => "nothing changed: the job has another schedule or attempt",
-        (Verdict::NotFound, _) => "there is no such job; this does not prove that it was never published",
-        (Verdict::Added | Verdict::Replaced | Verdict::Duplicate | Verdict::Kept | Verdict::Conflict, _) => "",
+        (Verdict::NotFound, _) => {
+            "there is no such job; this does not prove that it was never published"
+        }
+        (
+            Verdict::Added
+            | Verdict::Replaced
+            | Verdict::Duplicate
+            | Verdict::Kept
+            | Verdict::Conflict,
+            _,
+        ) => "",
     }
 }

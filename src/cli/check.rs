@@ -49,22 +49,53 @@ pub struct Check {
 impl Check {
     /// The check passed.
     pub fn good(name: impl Into<String>, detail: impl Into<String>) -> Self {
-        Check { name: name.into(), ok: true, detail: detail.into(), hint: String::new(), exit: Exit::Ok, skipped: false }
+        Check {
+            name: name.into(),
+            ok: true,
+            detail: detail.into(),
+            hint: String::new(),
+            exit: Exit::Ok,
+            skipped: false,
+        }
     }
 
     /// The check passed, with a warning.
-    pub fn warning(name: impl Into<String>, detail: impl Into<String>, hint: impl Into<String>) -> Self {
-        Check { name: name.into(), ok: true, detail: detail.into(), hint: hint.into(), exit: Exit::Ok, skipped: false }
+    pub fn warning(
+        name: impl Into<String>,
+        detail: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Check {
+            name: name.into(),
+            ok: true,
+            detail: detail.into(),
+            hint: hint.into(),
+            exit: Exit::Ok,
+            skipped: false,
+        }
     }
 
     /// `run` would exit with this code.
-    pub fn bad(exit: Exit, name: impl Into<String>, detail: impl Into<String>, hint: impl Into<String>) -> Self {
-        Check { name: name.into(), ok: false, detail: detail.into(), hint: hint.into(), exit, skipped: false }
+    pub fn bad(
+        exit: Exit,
+        name: impl Into<String>,
+        detail: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Check {
+            name: name.into(),
+            ok: false,
+            detail: detail.into(),
+            hint: hint.into(),
+            exit,
+            skipped: false,
+        }
     }
 
     /// The check was skipped: `on` failed, and `run` would stop there.
     pub fn skipped(name: impl Into<String>, on: &Check) -> Self {
-        let (detail, hint) = (format!("skipped: see {}", on.name), format!("fix {} first", on.name));
+        let (detail, hint) =
+            (format!("skipped: see {}", on.name), format!("fix {} first", on.name));
         Check { name: name.into(), ok: false, detail, hint, exit: on.exit, skipped: true }
     }
 
@@ -76,7 +107,12 @@ impl Check {
 
     fn of_problem(problem: &Problem) -> Self {
         let name = if problem.key.is_empty() { "settings" } else { &problem.key };
-        Check::bad(Exit::Settings, name, format!("{}: {}", problem.source, problem.message), &problem.hint)
+        Check::bad(
+            Exit::Settings,
+            name,
+            format!("{}: {}", problem.source, problem.message),
+            &problem.hint,
+        )
     }
 
     fn text(&self) -> String {
@@ -86,7 +122,11 @@ impl Check {
             (true, false) => "warn",
             (true, true) => "ok  ",
         };
-        let hint = if self.hint.is_empty() { String::new() } else { format!("\n        {}", clean(&self.hint)) };
+        let hint = if self.hint.is_empty() {
+            String::new()
+        } else {
+            format!("\n        {}", clean(&self.hint))
+        };
         // Answers of servers may hold terminal control sequences.
         format!("{mark}  {}  {}{hint}", clean(&self.name), clean(&self.detail))
     }
@@ -97,17 +137,21 @@ impl Check {
 #[must_use]
 pub fn exit_of(checks: &[Check]) -> Exit {
     let failed = |exit: Exit| checks.iter().any(|check| !check.ok && check.exit == exit);
-    [Exit::Settings, Exit::Unavailable].into_iter().find(|exit| failed(*exit)).unwrap_or(match checks.iter().all(|check| check.ok) {
-        true => Exit::Ok,
-        false => Exit::Failed,
-    })
+    [Exit::Settings, Exit::Unavailable].into_iter().find(|exit| failed(*exit)).unwrap_or(
+        match checks.iter().all(|check| check.ok) {
+            true => Exit::Ok,
+            false => Exit::Failed,
+        },
+    )
 }
 
 /// Runs all checks. Changes nothing but what `--adopt` asks for.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = match common.settings() {
         Ok(settings) => settings,
-        Err(Stop::Settings(problems)) => return tell(common, &problems.iter().map(Check::of_problem).collect::<Vec<_>>()),
+        Err(Stop::Settings(problems)) => {
+            return tell(common, &problems.iter().map(Check::of_problem).collect::<Vec<_>>());
+        }
         Err(stop) => return Err(stop),
     };
     let mut checks = vec![settings_read(common, &settings)];
@@ -115,7 +159,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         if args.adopt {
             adopt(&settings.redis, SweepRules::from(&settings.delivery)).await?;
         }
-        let (of_redis, of_brokers) = tokio::join!(redis::checks(&settings), brokers::checks(&settings));
+        let (of_redis, of_brokers) =
+            tokio::join!(redis::checks(&settings), brokers::checks(&settings));
         checks.extend(of_redis.into_iter().chain(of_brokers));
     }
     tell(common, &checks)
@@ -129,12 +174,15 @@ fn tell(common: &Common, checks: &[Check]) -> Result<Exit, Stop> {
 }
 
 fn settings_read(common: &Common, settings: &Settings) -> Check {
-    let from = common.config.as_ref().map_or("environment".to_owned(), |path| path.display().to_string());
-    let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let from =
+        common.config.as_ref().map_or("environment".to_owned(), |path| path.display().to_string());
+    let names =
+        |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let brokers = names(settings.brokers.keys().map(String::as_str).collect());
     let ingests = names(settings.ingest.keys().map(String::as_str).collect());
     let queues: Vec<&str> = settings.queues.iter().map(|rules| rules.name.as_str()).collect();
-    let queues = if queues.is_empty() { String::new() } else { format!("; queues: {}", names(queues)) };
+    let queues =
+        if queues.is_empty() { String::new() } else { format!("; queues: {}", names(queues)) };
     Check::good("settings", format!("{from}; brokers: {brokers}; ingests: {ingests}{queues}"))
 }
 
@@ -159,6 +207,9 @@ mod tests {
     #[test]
     fn a_line_of_json_has_the_four_keys_of_the_contract() {
         let json = serde_json::to_value(Check::good("settings", "fine")).unwrap();
-        assert_eq!(json, serde_json::json!({"check": "settings", "ok": true, "detail": "fine", "hint": ""}));
+        assert_eq!(
+            json,
+            serde_json::json!({"check": "settings", "ok": true, "detail": "fine", "hint": ""})
+        );
     }
 }

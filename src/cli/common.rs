@@ -66,7 +66,10 @@ pub fn json(object: &impl Serialize) -> Result<String, Stop> {
         return Ok(text);
     }
     // None of them is beyond U+FFFF.
-    Ok(text.chars().map(|c| if steers(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() }).collect())
+    Ok(text
+        .chars()
+        .map(|c| if steers(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() })
+        .collect())
 }
 
 /// Writes a line to stdout and flushes.
@@ -80,7 +83,8 @@ pub fn line(text: &str) -> Result<(), Stop> {
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write SECTION.KEY=VALUE, such as delivery.ttr=10s")?;
+    let (key, value) =
+        text.split_once('=').ok_or("write SECTION.KEY=VALUE, such as delivery.ttr=10s")?;
     Ok((key.trim().to_owned(), value.to_owned()))
 }
 

@@ -94,7 +94,11 @@ impl std::fmt::Display for Stop {
         match self {
             Stop::Settings(problems) => {
                 let count = problems.len();
-                write!(f, "error: {count} {} in the settings", if count == 1 { "mistake" } else { "mistakes" })?;
+                write!(
+                    f,
+                    "error: {count} {} in the settings",
+                    if count == 1 { "mistake" } else { "mistakes" }
+                )?;
                 problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
             }
             Stop::Because { message, hint, .. } if hint.is_empty() => write!(f, "error: {message}"),
@@ -117,9 +121,12 @@ impl From<StoreError> for Stop {
                 let code = Code::UnreadableJob.as_str();
                 Stop::because(Exit::Failed, format!("{code}: {}", error.message), error.hint)
             }
-            Class::Script | Class::Outdated | Class::NoScript | Class::QueueFull | Class::Taken | Class::Memory => {
-                Stop::because(Exit::Failed, error.message, error.hint)
-            }
+            Class::Script
+            | Class::Outdated
+            | Class::NoScript
+            | Class::QueueFull
+            | Class::Taken
+            | Class::Memory => Stop::because(Exit::Failed, error.message, error.hint),
             _ => StartError::from(error).into(),
         }
     }

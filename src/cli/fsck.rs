@@ -61,7 +61,8 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
 }
 
 fn text(findings: &[Finding], jobs: Option<u64>, repair: bool) -> String {
-    let looked = jobs.map_or("stopped before the end".to_owned(), |jobs| format!("{jobs} jobs checked"));
+    let looked =
+        jobs.map_or("stopped before the end".to_owned(), |jobs| format!("{jobs} jobs checked"));
     if findings.is_empty() {
         return format!("no damage, {looked}");
     }
@@ -69,7 +70,13 @@ fn text(findings: &[Finding], jobs: Option<u64>, repair: bool) -> String {
         let bucket = finding.bucket.map_or("-".to_owned(), |bucket| bucket.to_string());
         let repaired = if finding.repaired { "yes" } else { "no" };
         let problem = finding.problem;
-        [bucket, finding.id.clone(), problem.as_str().to_owned(), repaired.to_owned(), problem.meaning().to_owned()]
+        [
+            bucket,
+            finding.id.clone(),
+            problem.as_str().to_owned(),
+            repaired.to_owned(),
+            problem.meaning().to_owned(),
+        ]
     });
     let table = table(COLUMNS, rows, width());
     let repaired = findings.iter().filter(|finding| finding.repaired).count();

@@ -1,5 +1,5 @@
-//! `dwell finish|fail|release|touch ID --lease LEASE`: a word on the lease of a fetched job, directly
-//! on Redis.
+//! `dwell finish|fail|release|touch ID --lease LEASE`: a word on the lease of a fetched job,
+//! directly on Redis.
 
 use tokio_util::sync::CancellationToken;
 
@@ -49,7 +49,13 @@ pub(super) async fn finish(common: &Common, id: JobId, lease: &str) -> Result<Ex
 }
 
 /// Fails the attempt of this lease.
-pub(super) async fn fail(common: &Common, id: JobId, lease: &str, wait_ms: Option<u64>, error: Option<String>) -> Result<Exit, Stop> {
+pub(super) async fn fail(
+    common: &Common,
+    id: JobId,
+    lease: &str,
+    wait_ms: Option<u64>,
+    error: Option<String>,
+) -> Result<Exit, Stop> {
     say(common, id, lease, "fail", |token, _| lease_actions::fail(token, wait_ms, error)).await
 }
 
@@ -61,7 +67,10 @@ pub(super) async fn release(common: &Common, args: Release) -> Result<Exit, Stop
 
 /// Prolongs a lease.
 pub(super) async fn touch(common: &Common, args: Touch) -> Result<Exit, Stop> {
-    say(common, args.id, &args.lease, "touch", |token, longest_ms| lease_actions::touch(token, args.ttr, longest_ms)).await
+    say(common, args.id, &args.lease, "touch", |token, longest_ms| {
+        lease_actions::touch(token, args.ttr, longest_ms)
+    })
+    .await
 }
 
 /// Carries out an action and prints its verdict. Exits with 2 if nothing changed.
@@ -78,13 +87,16 @@ async fn say(
         Some(lease) => {
             let lease_action = of_lease(&lease, settings.limits.max_ttr_ms.into());
             let consumers = consumers(&settings, &CancellationToken::new()).await?;
-            let acknowledgements = [Acknowledgement { id: id.clone(), lease, action: lease_action }];
+            let acknowledgements =
+                [Acknowledgement { id: id.clone(), lease, action: lease_action }];
             let mut retry = BoundedRetry::default();
             loop {
                 match consumers.acknowledge(&acknowledgements).await.pop() {
                     Some(Err(error)) if retry.wait(&error).await => {}
                     Some(answer) => break answer?,
-                    None => return Err(Stop::because(Exit::Failed, "the action has no answer", "")),
+                    None => {
+                        return Err(Stop::because(Exit::Failed, "the action has no answer", ""));
+                    }
                 }
             }
         }
@@ -95,7 +107,9 @@ async fn say(
 }
 
 fn text(result: &LeaseResult, verdict: LeaseVerdict) -> String {
-    let time = |name: &str, ms: Option<i64>| ms.map_or(String::new(), |ms| format!(", {name} {}", local(ms)));
+    let time = |name: &str, ms: Option<i64>| {
+        ms.map_or(String::new(), |ms| format!(", {name} {}", local(ms)))
+    };
     let times = format!("{}{}", time("due", result.due_ms), time("until", result.deadline_ms));
     format!("{}: {}{times}: {}", clean(&result.id), result.verdict, meaning(verdict))
 }

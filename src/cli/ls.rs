@@ -93,8 +93,13 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         limit: args.limit,
         ..Query::new(args.state.into())
     };
-    let mut shown =
-        Shown { common, default_retry_ms: &settings.delivery.retry_ms, watch: args.watch, lines: HashMap::new(), follows: false };
+    let mut shown = Shown {
+        common,
+        default_retry_ms: &settings.delivery.retry_ms,
+        watch: args.watch,
+        lines: HashMap::new(),
+        follows: false,
+    };
     if !args.watch {
         shown.show(&store, &query).await?;
         return Ok(Exit::Ok);

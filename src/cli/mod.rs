@@ -119,11 +119,15 @@ pub fn parse<C: Parser>() -> Result<C, ExitCode> {
 
 /// Hides what may be a secret in the arguments of this process, which messages quote.
 fn mask() -> Mask {
-    let arguments: Vec<String> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let arguments: Vec<String> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let texts = || arguments.iter().map(String::as_str);
     // Of a setting without `=`, nobody knows where its name ends.
-    let after = texts().zip(texts().skip(1)).filter(|(flag, _)| *flag == "--set").map(|(_, text)| text);
-    let nameless = after.chain(texts().filter_map(|text| text.strip_prefix("--set="))).filter(|text| !text.contains('='));
+    let after =
+        texts().zip(texts().skip(1)).filter(|(flag, _)| *flag == "--set").map(|(_, text)| text);
+    let nameless = after
+        .chain(texts().filter_map(|text| text.strip_prefix("--set=")))
+        .filter(|text| !text.contains('='));
     Mask::of(texts()).and_all_of(nameless)
 }
 
@@ -158,7 +162,10 @@ impl Cli {
 
 /// The threads of a command.
 fn runtime(settings: &Runtime) -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(settings.threads()).enable_all().build()
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(settings.threads())
+        .enable_all()
+        .build()
 }
 
 fn block_on(command: impl Future<Output = Result<Exit, Stop>>) -> Result<Exit, Stop> {
@@ -207,7 +214,11 @@ mod tests {
 
     #[test]
     fn what_all_commands_share_may_stand_before_or_behind() {
-        for line in ["dwell -c f.toml -o json schema", "dwell schema -c f.toml -o json", "dwell schema --config=f.toml --output=json"] {
+        for line in [
+            "dwell -c f.toml -o json schema",
+            "dwell schema -c f.toml -o json",
+            "dwell schema --config=f.toml --output=json",
+        ] {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             assert_eq!(cli.common.output, common::Form::Json);
             assert_eq!(cli.common.config.unwrap().to_str(), Some("f.toml"));
@@ -216,7 +227,15 @@ mod tests {
 
     #[test]
     fn a_flag_sets_a_setting() {
-        let cli = Cli::try_parse_from(["dwell", "check", "--set", "delivery.ttr=10s", "--set", "redis.urls=redis://a?b=c"]).unwrap();
+        let cli = Cli::try_parse_from([
+            "dwell",
+            "check",
+            "--set",
+            "delivery.ttr=10s",
+            "--set",
+            "redis.urls=redis://a?b=c",
+        ])
+        .unwrap();
         assert_eq!(cli.common.set[1], ("redis.urls".to_owned(), "redis://a?b=c".to_owned()));
         assert!(Cli::try_parse_from(["dwell", "check", "--set", "delivery.ttr"]).is_err());
     }

@@ -38,7 +38,11 @@ pub struct Args {
 
 fn wait_ms(text: &str) -> Result<u64, String> {
     let ms = parse_duration_ms(text)?;
-    if u128::from(ms) > MAX_POP_WAIT.as_millis() { Err(format!("at most {}s", MAX_POP_WAIT.as_secs())) } else { Ok(ms) }
+    if u128::from(ms) > MAX_POP_WAIT.as_millis() {
+        Err(format!("at most {}s", MAX_POP_WAIT.as_secs()))
+    } else {
+        Ok(ms)
+    }
 }
 
 /// Parses the length of a lease.
@@ -50,9 +54,13 @@ pub(super) fn ttr_ms(text: &str) -> Result<u64, String> {
 }
 
 /// The consumers of a command.
-pub(super) async fn consumers(settings: &Settings, stop: &CancellationToken) -> Result<Consumers, Stop> {
+pub(super) async fn consumers(
+    settings: &Settings,
+    stop: &CancellationToken,
+) -> Result<Consumers, Stop> {
     let store = Arc::new(Store::attach(&settings.redis).await?);
-    let rules = LateRules { late: settings.delivery.late, max_late_ms: settings.delivery.max_late_ms };
+    let rules =
+        LateRules { late: settings.delivery.late, max_late_ms: settings.delivery.max_late_ms };
     Ok(Consumers::new(store, rules, Arc::new(UnobservedConsumers), stop.clone()))
 }
 
@@ -66,7 +74,14 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<Exit, Stop> {
     let consumers = consumers(&settings, &stop).await?;
     let Args { queues, max, wait, ttr } = args;
     let wait = Duration::from_millis(wait);
-    let asked = PopRequest { queues, max, max_bytes: MAX_POP_BYTES, wait, ttr_ms: ttr, max_ttr_ms: settings.limits.max_ttr_ms.into() };
+    let asked = PopRequest {
+        queues,
+        max,
+        max_bytes: MAX_POP_BYTES,
+        wait,
+        ttr_ms: ttr,
+        max_ttr_ms: settings.limits.max_ttr_ms.into(),
+    };
     let mut popping = Box::pin(consumers.pop(&asked));
     let jobs = tokio::select! {
         jobs = &mut popping => jobs?,
@@ -80,12 +95,22 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<Exit, Stop> {
 
 fn check(settings: &Settings, queues: &[String]) -> Result<(), Stop> {
     if queues.len() > MAX_POP_QUEUES {
-        return Err(Stop::because(Exit::Usage, format!("{} queues: at most {MAX_POP_QUEUES}", queues.len()), ""));
+        return Err(Stop::because(
+            Exit::Usage,
+            format!("{} queues: at most {MAX_POP_QUEUES}", queues.len()),
+            "",
+        ));
     }
-    let Some(unknown) = queues.iter().find(|queue| settings.queues.get(queue).is_none()) else { return Ok(()) };
+    let Some(unknown) = queues.iter().find(|queue| settings.queues.get(queue).is_none()) else {
+        return Ok(());
+    };
     let (code, name) = (Code::UnknownQueue.as_str(), quote(unknown));
     let hint = "add its name or a pattern to [queues], as where dwell runs";
-    Err(Stop::because(Exit::Usage, format!("{code}: no [queues] of the settings fits {name}"), hint))
+    Err(Stop::because(
+        Exit::Usage,
+        format!("{code}: no [queues] of the settings fits {name}"),
+        hint,
+    ))
 }
 
 async fn print(common: &Common, consumers: &Consumers, jobs: PoppedJobs) -> Result<Exit, Stop> {
@@ -117,8 +142,12 @@ fn text(job: &FetchedJob<'_>, popped: &Popped) -> String {
         ("deadline", local(popped.deadline_ms)),
     ];
     for (name, value) in &job.headers {
-        lines.push(("header", format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))));
+        lines.push((
+            "header",
+            format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+        ));
     }
-    let head: Vec<String> = lines.into_iter().map(|(name, value)| format!("{name:<11} {}", clean(&value))).collect();
+    let head: Vec<String> =
+        lines.into_iter().map(|(name, value)| format!("{name:<11} {}", clean(&value))).collect();
     format!("{}\n{}", head.join("\n"), preview(&popped.record.job.body))
 }

@@ -27,11 +27,14 @@ pub(super) async fn run(common: &Common, _: &Args) -> Result<Exit, Stop> {
     let now_ms = store.read_clock().await? / 1000;
     let mut counts = store.reader.active_counts(|_| true).await?;
     counts.name(settings.queues.names());
-    let queues: Vec<Queue> = counts.queues.into_values().map(|counts| Queue::of(counts, None)).collect();
+    let queues: Vec<Queue> =
+        counts.queues.into_values().map(|counts| Queue::of(counts, None)).collect();
     match common.output {
         Form::Json => queues.iter().try_for_each(|queue| common.answer(queue, ""))?,
         Form::Text if queues.is_empty() => line("no queues")?,
-        Form::Text => line(&table(COLUMNS, queues.iter().map(|queue| row(queue, now_ms)), width()))?,
+        Form::Text => {
+            line(&table(COLUMNS, queues.iter().map(|queue| row(queue, now_ms)), width()))?
+        }
     }
     Ok(Exit::Ok)
 }

@@ -26,12 +26,21 @@ pub struct Args {}
 /// # Errors
 /// The instance does not answer. The settings are wrong: none runs with them.
 pub(super) async fn run(common: &Common, _args: &Args) -> Result<Exit, Stop> {
-    let settings = common.settings().map_err(|stop| Stop::because(Exit::Failed, stop.to_string(), ""))?;
+    let settings =
+        common.settings().map_err(|stop| Stop::because(Exit::Failed, stop.to_string(), ""))?;
     let listen = &settings.probes.listen;
-    let away = |why: String| Stop::because(Exit::Failed, format!("no instance answers at probes.listen = \"{listen}\": {why}"), "");
+    let away = |why: String| {
+        Stop::because(
+            Exit::Failed,
+            format!("no instance answers at probes.listen = \"{listen}\": {why}"),
+            "",
+        )
+    };
     let address: SocketAddr = listen.parse().map_err(|_| away("it is no address".to_owned()))?;
     let asked = clock::timeout(TIMEOUT, ask(address)).await;
-    let (ready, body) = asked.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())).map_err(|error| away(error.to_string()))?;
+    let (ready, body) = asked
+        .unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into()))
+        .map_err(|error| away(error.to_string()))?;
     common.answer(&body, &text(ready, &body))?;
     Ok(if ready { Exit::Ok } else { Exit::Failed })
 }
@@ -44,7 +53,8 @@ async fn ask(address: SocketAddr) -> std::io::Result<(bool, Value)> {
     link.take(MAX_ANSWER_BYTES).read_to_string(&mut answer).await?;
     let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
     // Another program may have the port.
-    let body = serde_json::from_str(body).map_err(|_| std::io::Error::other("the answer is not that of /readyz"))?;
+    let body = serde_json::from_str(body)
+        .map_err(|_| std::io::Error::other("the answer is not that of /readyz"))?;
     Ok((head.starts_with("HTTP/1.1 200"), body))
 }
 
@@ -52,7 +62,9 @@ async fn ask(address: SocketAddr) -> std::io::Result<(bool, Value)> {
 fn reached_at(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         // `[::]` takes IPv4 too, and a host without IPv6 has no other.
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) | IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) | IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
+            Ipv4Addr::LOCALHOST.into()
+        }
         ip => ip,
     };
     SocketAddr::new(ip, address.port())
@@ -62,7 +74,11 @@ fn text(ready: bool, body: &Value) -> String {
     let detail = body["detail"].as_object().into_iter().flatten();
     let mut lines = vec![if ready { "ready".to_owned() } else { "not ready".to_owned() }];
     let waiting = body["waiting_for"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    lines.extend(waiting.filter(|what| body["detail"][what].is_null()).map(|what| format!("  {what}")));
-    lines.extend(detail.map(|(what, why)| format!("  {what}: {}", clean(why.as_str().unwrap_or_default()))));
+    lines.extend(
+        waiting.filter(|what| body["detail"][what].is_null()).map(|what| format!("  {what}")),
+    );
+    lines.extend(
+        detail.map(|(what, why)| format!("  {what}: {}", clean(why.as_str().unwrap_or_default()))),
+    );
     lines.join("\n")
 }

@@ -51,23 +51,29 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<Exit, Stop> {
     match (args.id, args.broker, args.to) {
         (Some(id), _, _) => act::act(common, Action::Requeue, act::Args { id }).await,
         (None, Some(from), Some(to)) => transfer(common, &from, &to).await,
-        (None, _, _) => Err(Stop::because(Exit::Usage, "requeue needs an id, or --broker and --to", "")),
+        (None, _, _) => {
+            Err(Stop::because(Exit::Usage, "requeue needs an id, or --broker and --to", ""))
+        }
     }
 }
 
 /// Moves the jobs of a broker. Exits with 2 if any is not moved.
 async fn transfer(common: &Common, from: &str, to: &str) -> Result<Exit, Stop> {
     let settings = common.settings()?;
-    let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let names =
+        |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let Some(moving) = Moving::to(&settings, to).filter(|_| from != to) else {
-        let known = names(settings.brokers.keys().map(String::as_str).filter(|name| *name != from).collect());
+        let known = names(
+            settings.brokers.keys().map(String::as_str).filter(|name| *name != from).collect(),
+        );
         let what = format!("--to {to}: jobs of `{from}` can go to another broker of the settings");
         return Err(Stop::because(Exit::Usage, what, format!("name one of: {known}")));
     };
     let store = Store::attach(&settings.redis).await?;
     if !store.brokers().iter().any(|known| known == from) {
         let known = names(store.brokers().iter().map(String::as_str).collect());
-        let what = format!("the namespace `{}` never had a broker `{from}`", settings.redis.namespace);
+        let what =
+            format!("the namespace `{}` never had a broker `{from}`", settings.redis.namespace);
         return Err(Stop::because(Exit::NotFound, what, format!("it has: {known}")));
     }
     let mut closed = None;
@@ -75,8 +81,14 @@ async fn transfer(common: &Common, from: &str, to: &str) -> Result<Exit, Stop> {
         Ok(job) => Some(job),
         Err(rejection) => {
             let detail = rejection.detail.as_str();
-            let line = Refused { id: id.as_str(), action: "requeue", verdict: rejection.code.as_str(), detail };
-            let text = format!("{}: {}: not moved: {}", clean(line.id), line.verdict, clean(detail));
+            let line = Refused {
+                id: id.as_str(),
+                action: "requeue",
+                verdict: rejection.code.as_str(),
+                detail,
+            };
+            let text =
+                format!("{}: {}: not moved: {}", clean(line.id), line.verdict, clean(detail));
             if let Err(stop) = common.answer(&line, &text) {
                 closed.get_or_insert(stop);
             }
@@ -97,12 +109,23 @@ async fn transfer(common: &Common, from: &str, to: &str) -> Result<Exit, Stop> {
 
 fn text(moved: &Moved<'_>) -> String {
     let Moved { broker, to, scheduled, dead, reserved, refused, unreadable } = moved;
-    let mut lines = vec![format!("{} -> {}: {scheduled} scheduled and {dead} dead jobs moved", clean(broker), clean(to))];
+    let mut lines = vec![format!(
+        "{} -> {}: {scheduled} scheduled and {dead} dead jobs moved",
+        clean(broker),
+        clean(to)
+    )];
     let left = [
-        (reserved, "reserved: an attempt is in flight, or they wait for their consumer; move them later"),
+        (
+            reserved,
+            "reserved: an attempt is in flight, or they wait for their consumer; move them later",
+        ),
         (refused, "refused: each is named above"),
         (unreadable, "unreadable: `dwell fsck` shows why"),
     ];
-    lines.extend(left.iter().filter(|(count, _)| **count > 0).map(|(count, why)| format!("{count} stay, {why}")));
+    lines.extend(
+        left.iter()
+            .filter(|(count, _)| **count > 0)
+            .map(|(count, why)| format!("{count} stay, {why}")),
+    );
     lines.join("\n")
 }

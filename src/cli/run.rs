@@ -36,7 +36,8 @@ pub struct Args {
     /// Only read requests: deliver nothing. Consumers of queues are served all the same
     #[arg(long)]
     no_dispatch: bool,
-    /// How long to wait at the start for a Redis, a broker or a destination; by default without limit
+    /// How long to wait at the start for a Redis, a broker or a destination; by default without
+    /// limit
     #[arg(long = "wait", value_name = "DURATION", value_parser = parse_duration_ms)]
     wait_ms: Option<u64>,
 }
@@ -50,7 +51,11 @@ impl From<StartError> for Stop {
 impl From<Failure> for Stop {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Agent(what) => Stop::because(Exit::Failed, what, "this is a bug in dwell; it ends so that it is started again"),
+            Failure::Agent(what) => Stop::because(
+                Exit::Failed,
+                what,
+                "this is a bug in dwell; it ends so that it is started again",
+            ),
             Failure::Start(error) => error.into(),
         }
     }
@@ -67,7 +72,8 @@ pub(super) fn start(common: &Common, args: &Args) -> Result<Exit, Stop> {
     super::runtime(&settings.runtime)?.block_on(Box::pin(run(settings, args)))
 }
 
-/// The exit code. Says why the run ended: as the last line of the log, and for people on a terminal.
+/// The exit code. Says why the run ended: as the last line of the log, and for people on a
+/// terminal.
 pub(super) fn finish(done: Result<Exit, Stop>) -> ExitCode {
     match &done {
         Err(stop) if log::is_json() && tracing::enabled!(Level::ERROR) => {
@@ -76,12 +82,25 @@ pub(super) fn finish(done: Result<Exit, Stop>) -> ExitCode {
                 Stop::Settings(problems) => {
                     for problem in problems {
                         let Problem { key, source, message, hint } = problem;
-                        let [key, source, message, hint] = [key, source, message, hint].map(|text| mask.over(text));
-                        tracing::error!(exit_code, setting = key, source, error = message, hint, "the settings are wrong");
+                        let [key, source, message, hint] =
+                            [key, source, message, hint].map(|text| mask.over(text));
+                        tracing::error!(
+                            exit_code,
+                            setting = key,
+                            source,
+                            error = message,
+                            hint,
+                            "the settings are wrong"
+                        );
                     }
                 }
                 Stop::Because { message, hint, .. } => {
-                    tracing::error!(exit_code, error = mask.over(message), hint = mask.over(hint), "ended by an error");
+                    tracing::error!(
+                        exit_code,
+                        error = mask.over(message),
+                        hint = mask.over(hint),
+                        "ended by an error"
+                    );
                 }
             }
             stop.exit().into()
@@ -98,15 +117,24 @@ pub(super) fn finish(done: Result<Exit, Stop>) -> ExitCode {
 async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     let mut signals = Signals::new()?;
     let traces = Traces::from_environment().map_err(|error| {
-        Stop::because(Exit::Settings, error.to_string(), "write the URL of an OTLP collector, as http://127.0.0.1:4317")
+        Stop::because(
+            Exit::Settings,
+            error.to_string(),
+            "write the URL of an OTLP collector, as http://127.0.0.1:4317",
+        )
     })?;
-    let metrics = Metrics::new(settings.brokers.keys().map(String::as_str), settings.ingest.keys().map(String::as_str))
-        .with_queues(settings.queues.iter().map(|rules| rules.name.as_str()));
+    let metrics = Metrics::new(
+        settings.brokers.keys().map(String::as_str),
+        settings.ingest.keys().map(String::as_str),
+    )
+    .with_queues(settings.queues.iter().map(|rules| rules.name.as_str()));
     let read = settings.ingest.keys().filter(|_| !args.no_ingest).map(String::as_str);
     let readiness = Readiness::new(read);
     readiness.waits_for(Waiting::Api);
     let (room, memory) = (Room::of_system(), Memory::of(&settings.limits));
-    let listener = bind("probes.listen", &settings.probes.listen).await?.within(&room.for_probes(), &Memory::of_probes());
+    let listener = bind("probes.listen", &settings.probes.listen)
+        .await?
+        .within(&room.for_probes(), &Memory::of_probes());
     tracing::info!(address = %listener.address(), "probes");
     let admin = bind("http.listen", &settings.http.listen).await?;
     let admin = if settings.queues.is_empty() {
@@ -114,30 +142,40 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     } else {
         if room.most() < MAX_CONSUMER_CONNECTIONS {
             let (most, wanted) = (room.most(), MAX_CONSUMER_CONNECTIONS);
-            tracing::warn!(most, wanted, "the system's limit of open files is low for waiting consumers: raise it (ulimit -n)");
+            tracing::warn!(
+                most,
+                wanted,
+                "the system's limit of open files is low for waiting consumers: raise it (ulimit -n)"
+            );
         }
         admin.for_consumers()
     };
     let admin = admin.within(&room, &memory);
     let compat = listeners::bind(&settings.compat, &room, &memory).await.map_err(cannot_listen)?;
-    let token = match &settings.http.token_file {
-        Some(file) => Some(read_secret(file).map_err(|why| Stop::because(Exit::Settings, format!("http.token_file: {why}"), ""))?),
-        None => None,
-    };
+    let token =
+        match &settings.http.token_file {
+            Some(file) => Some(read_secret(file).map_err(|why| {
+                Stop::because(Exit::Settings, format!("http.token_file: {why}"), "")
+            })?),
+            None => None,
+        };
     let guard = Guard::following(&settings.http, token.as_deref());
     let http_stop = CancellationToken::new();
-    let http = tokio::spawn(
-        listener.serve(probes::router(readiness.clone(), metrics.clone(), settings.redis.refusals.clone()), http_stop.clone()),
-    );
+    let http = tokio::spawn(listener.serve(
+        probes::router(readiness.clone(), metrics.clone(), settings.redis.refusals.clone()),
+        http_stop.clone(),
+    ));
 
     tracing::info!(address = %admin.address(), "admin api");
     let gate = StartGate::default();
     let admin = tokio::spawn(admin.serve(gate.router(), http_stop.clone()));
-    let compat: Vec<Serving> = compat.into_iter().map(|bound| bound.serve(http_stop.clone())).collect();
+    let compat: Vec<Serving> =
+        compat.into_iter().map(|bound| bound.serve(http_stop.clone())).collect();
 
     let roles = Roles { ingest: !args.no_ingest, dispatch: !args.no_dispatch };
     let max_wait = args.wait_ms.map(Duration::from_millis);
-    let starting = Box::pin(Runtime::begin(&settings, roles, max_wait, &metrics, &traces, &readiness));
+    let starting =
+        Box::pin(Runtime::begin(&settings, roles, max_wait, &metrics, &traces, &readiness));
     let mut runtime = tokio::select! {
         started = starting => started?,
         signal = signals.next() => {
@@ -147,8 +185,12 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     };
     runtime.consumers().share(memory.calls());
     let rates = Rates::new(metrics.clone());
-    let queues =
-        QueueService::new(settings.queues.clone(), runtime.consumers().clone(), metrics.clone(), settings.limits.max_ttr_ms.into());
+    let queues = QueueService::new(
+        settings.queues.clone(),
+        runtime.consumers().clone(),
+        metrics.clone(),
+        settings.limits.max_ttr_ms.into(),
+    );
     let api = Api::new(api::Parts {
         settings: &settings,
         roles,
@@ -167,7 +209,10 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     let service = Service::new(
         runtime.apply().clone(),
         queues,
-        RequestRules { full_queues: runtime.full_queues().clone(), ..RequestRules::direct(&settings) },
+        RequestRules {
+            full_queues: runtime.full_queues().clone(),
+            ..RequestRules::direct(&settings)
+        },
     );
     let access = Access::new(guard);
     compat.iter().for_each(|listener| listener.open(&service, &access));
@@ -208,6 +253,7 @@ async fn bind(setting: &'static str, listen: &str) -> Result<Listener, Stop> {
 
 #[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn cannot_listen(error: ListenError) -> Stop {
-    let exit = if error.exit_code() == Exit::Settings.code() { Exit::Settings } else { Exit::Unavailable };
+    let exit =
+        if error.exit_code() == Exit::Settings.code() { Exit::Settings } else { Exit::Unavailable };
     Stop::because(exit, error.to_string(), "")
 }

@@ -74,9 +74,16 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let settings = common.settings()?;
     let (name, ingest) = ingest_of(&settings, args.ingest.as_deref())?;
     let broker = settings.brokers.get(&ingest.broker).ok_or_else(|| {
-        Stop::because(Exit::Settings, format!("ingest.{name}.broker: there is no [brokers.{}]", ingest.broker), "name an existing broker")
+        Stop::because(
+            Exit::Settings,
+            format!("ingest.{name}.broker: there is no [brokers.{}]", ingest.broker),
+            "name an existing broker",
+        )
     })?;
-    let id = args.id.as_ref().map_or_else(|| format!("{:032x}", rand::random::<u128>()), |id| id.as_str().to_owned());
+    let id = args
+        .id
+        .as_ref()
+        .map_or_else(|| format!("{:032x}", rand::random::<u128>()), |id| id.as_str().to_owned());
     let message = message(args, &id, body(args, settings.limits.max_body)?);
     classify(&settings, name, ingest, &message)?;
     let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
@@ -86,11 +93,17 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     }
     let sent = Sent { id: &id, ingest: name, broker: &ingest.broker, topic: &ingest.topic };
     let place = broker.connector.place();
-    common.answer(&sent, &format!("sent {} to {} on {} ({place})", clean(&id), ingest.topic, ingest.broker))?;
+    common.answer(
+        &sent,
+        &format!("sent {} to {} on {} ({place})", clean(&id), ingest.topic, ingest.broker),
+    )?;
     Ok(Exit::Ok)
 }
 
-fn ingest_of<'a>(settings: &'a Settings, name: Option<&str>) -> Result<(&'a str, &'a Ingest), Stop> {
+fn ingest_of<'a>(
+    settings: &'a Settings,
+    name: Option<&str>,
+) -> Result<(&'a str, &'a Ingest), Stop> {
     let names = settings.ingest.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     let found = match name {
         Some(name) => settings.ingest.get_key_value(name),
@@ -98,11 +111,21 @@ fn ingest_of<'a>(settings: &'a Settings, name: Option<&str>) -> Result<(&'a str,
         None => None,
     };
     let (message, hint) = match name {
-        _ if names.is_empty() => ("the settings have no [ingest.NAME]".to_owned(), "nothing reads requests: add one".to_owned()),
-        Some(name) => (format!("there is no [ingest.{name}]"), format!("--ingest is one of {names}")),
-        None => ("the settings have several ingests".to_owned(), format!("choose one with --ingest: {names}")),
+        _ if names.is_empty() => (
+            "the settings have no [ingest.NAME]".to_owned(),
+            "nothing reads requests: add one".to_owned(),
+        ),
+        Some(name) => {
+            (format!("there is no [ingest.{name}]"), format!("--ingest is one of {names}"))
+        }
+        None => (
+            "the settings have several ingests".to_owned(),
+            format!("choose one with --ingest: {names}"),
+        ),
     };
-    found.map(|(name, ingest)| (name.as_str(), ingest)).ok_or_else(|| Stop::because(Exit::Usage, message, hint))
+    found
+        .map(|(name, ingest)| (name.as_str(), ingest))
+        .ok_or_else(|| Stop::because(Exit::Usage, message, hint))
 }
 
 fn body(args: &Args, max_body: u64) -> Result<Vec<u8>, Stop> {
@@ -113,14 +136,20 @@ fn body(args: &Args, max_body: u64) -> Result<Vec<u8>, Stop> {
     // One byte more than allowed shows that the body is too large, without reading it to its end.
     std::io::stdin().lock().take(max_body.saturating_add(1)).read_to_end(&mut body)?;
     if body.len() as u64 > max_body {
-        let message = format!("body_too_large: stdin has more than limits.max_body, {}", show_size(max_body));
+        let message =
+            format!("body_too_large: stdin has more than limits.max_body, {}", show_size(max_body));
         return Err(Stop::because(Exit::Usage, message, "store it elsewhere and send a reference"));
     }
     Ok(body)
 }
 
 fn message(args: &Args, id: &str, body: Vec<u8>) -> Message {
-    let when = [("delay-for", &args.delay), ("delay-until", &args.until), ("delay-target", &args.target), ("delay-queue", &args.queue)];
+    let when = [
+        ("delay-for", &args.delay),
+        ("delay-until", &args.until),
+        ("delay-target", &args.target),
+        ("delay-queue", &args.queue),
+    ];
     let mut message = Message::new(body);
     for (name, value) in when {
         if let Some(value) = value {
@@ -132,21 +161,46 @@ fn message(args: &Args, id: &str, body: Vec<u8>) -> Message {
 }
 
 /// A request that `run` would reject is not sent: the error shows here.
-fn classify(settings: &Settings, name: &str, ingest: &Ingest, message: &Message) -> Result<(), Stop> {
+fn classify(
+    settings: &Settings,
+    name: &str,
+    ingest: &Ingest,
+    message: &Message,
+) -> Result<(), Stop> {
     if ingest.envelope {
         let hint = "send the envelope with the broker's own tool, or choose another --ingest";
-        return Err(Stop::because(Exit::Usage, format!("ingest.{name} has format = \"envelope\": its requests are not headers"), hint));
+        return Err(Stop::because(
+            Exit::Usage,
+            format!("ingest.{name} has format = \"envelope\": its requests are not headers"),
+            hint,
+        ));
     }
-    let rules = RequestRules::new(settings, name).map_err(|why| Stop::because(Exit::Settings, why, ""))?;
+    let rules =
+        RequestRules::new(settings, name).map_err(|why| Stop::because(Exit::Settings, why, ""))?;
     let arrived = Message { destination: Destination::new(&ingest.topic), ..message.clone() };
-    parse(&arrived, &rules, clock::wall_ms())
-        .map(drop)
-        .map_err(|rejection| Stop::because(Exit::Usage, format!("{}: {}", rejection.code.as_str(), rejection.detail), "nothing was sent"))
+    parse(&arrived, &rules, clock::wall_ms()).map(drop).map_err(|rejection| {
+        Stop::because(
+            Exit::Usage,
+            format!("{}: {}", rejection.code.as_str(), rejection.detail),
+            "nothing was sent",
+        )
+    })
 }
 
-async fn publish(broker: &Broker, topic: &str, message: Message, timeout: Duration) -> Result<Outcome, Stop> {
+async fn publish(
+    broker: &Broker,
+    topic: &str,
+    message: Message,
+    timeout: Duration,
+) -> Result<Outcome, Stop> {
     let (sink, mut outcomes) = broker.connector.sink(timeout).await?;
-    let publication = Publication { token: 1, to: Destination::new(topic), message, dedupe_id: String::new(), deadline: None };
+    let publication = Publication {
+        token: 1,
+        to: Destination::new(topic),
+        message,
+        dedupe_id: String::new(),
+        deadline: None,
+    };
     sink.publish(vec![publication]).await;
     let outcome = match clock::timeout(timeout, outcomes.recv()).await {
         Some(Some(outcomes)) => outcomes.into_iter().next().map(|(_, outcome)| outcome),
@@ -155,17 +209,27 @@ async fn publish(broker: &Broker, topic: &str, message: Message, timeout: Durati
     };
     // The outcome is known: errors on close change nothing.
     let _ = sink.close().await;
-    Ok(outcome.unwrap_or_else(|| Outcome::Unknown(format!("no answer within {} ms", timeout.as_millis()))))
+    Ok(outcome.unwrap_or_else(|| {
+        Outcome::Unknown(format!("no answer within {} ms", timeout.as_millis()))
+    }))
 }
 
 fn not_sent(outcome: &Outcome, broker: &Broker, topic: &str) -> Stop {
     let place = broker.connector.place();
     let (exit, why, hint) = match outcome {
-        Outcome::Unroutable(why) => {
-            (Exit::Unavailable, why, "create what the ingest reads, or let `dwell run` create it with declare = true")
+        Outcome::Unroutable(why) => (
+            Exit::Unavailable,
+            why,
+            "create what the ingest reads, or let `dwell run` create it with declare = true",
+        ),
+        Outcome::Refused(why) | Outcome::Throttled { why, .. } | Outcome::Failed(why) => {
+            (Exit::Unavailable, why, "send it again later")
         }
-        Outcome::Refused(why) | Outcome::Throttled { why, .. } | Outcome::Failed(why) => (Exit::Unavailable, why, "send it again later"),
-        Outcome::Unknown(why) => (Exit::Unavailable, why, "the broker may have stored the request: send it again with the same --id"),
+        Outcome::Unknown(why) => (
+            Exit::Unavailable,
+            why,
+            "the broker may have stored the request: send it again with the same --id",
+        ),
         Outcome::Invalid(why) => (Exit::Failed, why, "the broker will never accept this request"),
         Outcome::Confirmed | Outcome::Finished => (Exit::Ok, &String::new(), ""),
     };

@@ -26,7 +26,11 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let now_ms = store.read_clock().await? / 1000;
     let Some(found) = store.reader.find(&args.id).await? else {
         let message = format!("there is no job {}", crate::units::quote(args.id.as_str()));
-        return Err(Stop::because(Exit::NotFound, message, "it may have been published, finished or cancelled: such jobs are not kept"));
+        return Err(Stop::because(
+            Exit::NotFound,
+            message,
+            "it may have been published, finished or cancelled: such jobs are not kept",
+        ));
     };
     let job = view::Job::of(&found, &settings.delivery.retry_ms);
     let mut text = text(&found, &job, now_ms);
@@ -42,12 +46,18 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
 fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
     let time = |ms: i64| format!("{} ({})", local(ms), relative(ms, now_ms));
     let state = match (job.awaiting_finish, found.state.as_ref().and_then(|state| state.reason)) {
-        (true, _) => format!("{}, awaiting its consumer's finish until {}", job.state, time(found.score_ms)),
+        (true, _) => {
+            format!("{}, awaiting its consumer's finish until {}", job.state, time(found.score_ms))
+        }
         (false, Some(reason)) => format!("{}, {}", job.state, reason.as_str()),
         (false, None) => job.state.to_owned(),
     };
     // The consumer of a queue always confirms.
-    let confirm = if job.queue.is_some() { "consumer".to_owned() } else { format!("{:?}", job.confirm).to_lowercase() };
+    let confirm = if job.queue.is_some() {
+        "consumer".to_owned()
+    } else {
+        format!("{:?}", job.confirm).to_lowercase()
+    };
     let mut lines = vec![
         ("id", job.id.clone()),
         ("state", state),
@@ -60,7 +70,10 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
         ("created", time(job.created_ms)),
     ];
     let place = match (&job.queue, &job.broker) {
-        (None, broker) => vec![("broker", broker.clone().unwrap_or_default()), ("target", found.record.job.to.to_string())],
+        (None, broker) => vec![
+            ("broker", broker.clone().unwrap_or_default()),
+            ("target", found.record.job.to.to_string()),
+        ],
         (Some(queue), _) => vec![("queue", queue.clone())],
     };
     lines.splice(3..3, place);
@@ -74,7 +87,14 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
         lines.push(("last error", error.clone()));
     }
     for (name, value) in &job.headers {
-        lines.push(("header", format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))));
+        lines.push((
+            "header",
+            format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+        ));
     }
-    lines.into_iter().map(|(name, value)| format!("{name:<11} {}", clean(&value))).collect::<Vec<_>>().join("\n")
+    lines
+        .into_iter()
+        .map(|(name, value)| format!("{name:<11} {}", clean(&value)))
+        .collect::<Vec<_>>()
+        .join("\n")
 }

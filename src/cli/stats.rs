@@ -21,7 +21,9 @@ pub(super) async fn run(common: &Common, _: &Args) -> Result<Exit, Stop> {
 }
 
 fn text(stats: &view::Stats, counts: &Counts, namespace: &str) -> String {
-    let next = stats.next_due_ms.map_or("none".to_owned(), |ms| format!("{} ({})", local(ms), relative(ms, counts.now_ms)));
+    let next = stats
+        .next_due_ms
+        .map_or("none".to_owned(), |ms| format!("{} ({})", local(ms), relative(ms, counts.now_ms)));
     let lines = [
         ("namespace", format!("{namespace}, {} buckets", stats.buckets.len())),
         ("scheduled", stats.scheduled.to_string()),
@@ -31,7 +33,15 @@ fn text(stats: &view::Stats, counts: &Counts, namespace: &str) -> String {
         ("dead", stats.dead.to_string()),
         ("next due", next),
     ];
-    let head = lines.into_iter().map(|(name, value)| format!("{name:<11} {value}")).collect::<Vec<_>>().join("\n");
-    let rows = stats.brokers.iter().map(|(name, broker)| [name.clone(), broker.scheduled.to_string()]);
-    format!("{head}\n\n{}", table([Column::cut("BROKER", 8), Column::whole("SCHEDULED")], rows, width()))
+    let head = lines
+        .into_iter()
+        .map(|(name, value)| format!("{name:<11} {value}"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let rows =
+        stats.brokers.iter().map(|(name, broker)| [name.clone(), broker.scheduled.to_string()]);
+    format!(
+        "{head}\n\n{}",
+        table([Column::cut("BROKER", 8), Column::whole("SCHEDULED")], rows, width())
+    )
 }

@@ -1,6 +1,6 @@
-//! The callers of the listeners: bearers of a token of `[http]`, which these protocols send in their own
-//! ways. Without tokens, callers on this host may call if they address it by a loopback name, and no page of
-//! another origin: calls of these protocols change something by any method.
+//! The callers of the listeners: bearers of a token of `[http]`, which these protocols send in
+//! their own ways. Without tokens, callers on this host may call if they address it by a loopback
+//! name, and no page of another origin: calls of these protocols change something by any method.
 
 use axum::extract::{Request, State};
 use axum::http::Method;
@@ -57,7 +57,11 @@ pub(super) fn allow(caller: &Caller, scope: Scope, queue: &str) -> Result<(), De
 
 /// Refuses callers from elsewhere while there are no tokens.
 pub(super) async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
-    let problem = if access.0.is_open() { refuses_open(&Method::POST, request.uri(), request.headers()) } else { None };
+    let problem = if access.0.is_open() {
+        refuses_open(&Method::POST, request.uri(), request.headers())
+    } else {
+        None
+    };
     match problem {
         None => next.run(request).await,
         Some(problem) => problem.into_response(),

@@ -25,20 +25,28 @@ impl Fields {
         match serde_json::from_str::<Option<Fields>>(&text) {
             Ok(fields) => Ok(fields.unwrap_or_default()),
             // The error's own text may quote the body.
-            Err(error) => Err(format!("the body is not a JSON object (line {}, column {})", error.line(), error.column())),
+            Err(error) => Err(format!(
+                "the body is not a JSON object (line {}, column {})",
+                error.line(),
+                error.column()
+            )),
         }
     }
 
     /// The text of this field, without white space around it; empty if there is none.
     pub(super) fn text(&self, name: &str) -> Result<String, Unread> {
         let Some(value) = self.0.get(name) else { return Ok(String::new()) };
-        serde_json::from_str::<String>(value.get()).map(|text| text.trim().to_owned()).map_err(|_| format!("`{name}` is not text"))
+        serde_json::from_str::<String>(value.get())
+            .map(|text| text.trim().to_owned())
+            .map_err(|_| format!("`{name}` is not text"))
     }
 
     /// The integer of this field; `None` if there is none.
     pub(super) fn integer(&self, name: &str) -> Result<Option<i64>, Unread> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
-        serde_json::from_str::<i64>(value.get()).map(Some).map_err(|_| format!("`{name}` is not an integer"))
+        serde_json::from_str::<i64>(value.get())
+            .map(Some)
+            .map_err(|_| format!("`{name}` is not an integer"))
     }
 
     /// The bytes of this field: those of a text, or any other value as compact JSON; empty if there
@@ -86,8 +94,13 @@ mod tests {
 
     #[test]
     fn names_have_no_case_and_the_last_value_counts() {
-        let fields = Fields::read(br#" {"ToPic":" a ","topic":"b","TTR":60,"ttr":null,"more":{}} "#).unwrap();
-        assert_eq!((fields.text("topic"), fields.integer("ttr"), fields.text("id")), (Ok("b".to_owned()), Ok(Some(60)), Ok(String::new())));
+        let fields =
+            Fields::read(br#" {"ToPic":" a ","topic":"b","TTR":60,"ttr":null,"more":{}} "#)
+                .unwrap();
+        assert_eq!(
+            (fields.text("topic"), fields.integer("ttr"), fields.text("id")),
+            (Ok("b".to_owned()), Ok(Some(60)), Ok(String::new()))
+        );
         assert_eq!(Fields::read(b"null").unwrap().integer("delay"), Ok(None));
     }
 
@@ -118,7 +131,12 @@ mod tests {
 
     #[test]
     fn content_is_text_or_compact_json() {
-        let content = |json: &str| Fields::read(format!("{{\"body\":{json}}}").as_bytes()).unwrap().content("body").unwrap();
+        let content = |json: &str| {
+            Fields::read(format!("{{\"body\":{json}}}").as_bytes())
+                .unwrap()
+                .content("body")
+                .unwrap()
+        };
         assert_eq!(content("\" {\\\"a\\\": 1} \""), "{\"a\": 1}");
         assert_eq!(content("{ \"b\": 1.50, \"a\": \" x \" }"), "{\"b\":1.50,\"a\":\" x \"}");
         assert_eq!(content("null"), "");

@@ -32,15 +32,23 @@ pub struct Serving {
 ///
 /// # Errors
 /// An address cannot be listened on.
-pub async fn bind(settings: &Compat, room: &Room, memory: &Memory) -> Result<Vec<Bound>, ListenError> {
+pub async fn bind(
+    settings: &Compat,
+    room: &Room,
+    memory: &Memory,
+) -> Result<Vec<Bound>, ListenError> {
     let mut bound = Vec::new();
     if let Some(listen) = &settings.delay_queue {
-        let listener = Listener::bind("compat.delay_queue", listen).await?.for_consumers().within(room, memory);
+        let listener = Listener::bind("compat.delay_queue", listen)
+            .await?
+            .for_consumers()
+            .within(room, memory);
         tracing::info!(address = %listener.address(), "listener for clients of delay-queue");
         bound.push(Bound { listener, router: delay_queue::router });
     }
     if let Some(listen) = &settings.lmstfy {
-        let listener = Listener::bind("compat.lmstfy", listen).await?.for_consumers().within(room, memory);
+        let listener =
+            Listener::bind("compat.lmstfy", listen).await?.for_consumers().within(room, memory);
         tracing::info!(address = %listener.address(), "listener for clients of lmstfy");
         bound.push(Bound { listener, router: lmstfy::router });
     }

@@ -3,8 +3,8 @@
 //!
 //! - [`delay_queue`]: that of ouqiang/delay-queue, and its older form with a single URL.
 //! - [`lmstfy`]: that of bitleak/lmstfy.
-//! - [`listeners`]: their addresses; [`access`]: the callers; [`service`]: the work of a call; `fields`: JSON
-//!   as Go reads it.
+//! - [`listeners`]: their addresses; [`access`]: the callers; [`service`]: the work of a call;
+//!   `fields`: JSON as Go reads it.
 
 pub mod access;
 pub mod delay_queue;

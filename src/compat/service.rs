@@ -1,4 +1,5 @@
-//! The calls of all protocols: they put and fetch jobs of queues in the same way as those of the HTTP API.
+//! The calls of all protocols: they put and fetch jobs of queues in the same way as those of the
+//! HTTP API.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -75,19 +76,38 @@ impl Service {
     ///
     /// # Errors
     /// [`Class::QueueFull`], [`Class::Taken`], or what Redis says.
-    pub(super) async fn schedule(&self, id: JobId, job: Job, due: Due, own_queues: Option<OwnQueues>) -> Result<(), StoreError> {
+    pub(super) async fn schedule(
+        &self,
+        id: JobId,
+        job: Job,
+        due: Due,
+        own_queues: Option<OwnQueues>,
+    ) -> Result<(), StoreError> {
         let rules = &self.inner.rules;
         let queue = job.queue.clone().unwrap_or_default();
-        let new_job = NewJob { queue_full: rules.full_queues.is_full(&queue), own_queues, ..NewJob::new(job, due).id(id) };
+        let new_job = NewJob {
+            queue_full: rules.full_queues.is_full(&queue),
+            own_queues,
+            ..NewJob::new(job, due).id(id)
+        };
         let stored = self.store_job(new_job).await.map(|_| ());
         // With the name of the queue and the setting.
-        stored.map_err(
-            |error| if error.class == Class::QueueFull { StoreError::new(error.class, rules.queue_full(&queue).detail) } else { error },
-        )
+        stored.map_err(|error| {
+            if error.class == Class::QueueFull {
+                StoreError::new(error.class, rules.queue_full(&queue).detail)
+            } else {
+                error
+            }
+        })
     }
 
     /// Stores a job with a new id, though the queue may be full: another job makes room.
-    pub(super) async fn schedule_instead(&self, id: JobId, job: Job, due: Due) -> Result<(), StoreError> {
+    pub(super) async fn schedule_instead(
+        &self,
+        id: JobId,
+        job: Job,
+        due: Due,
+    ) -> Result<(), StoreError> {
         let own_queues = job.queue.as_deref().map(|queue| OwnQueues::new([queue]));
         self.store_job(NewJob { own_queues, ..NewJob::new(job, due).id(id) }).await.map(|_| ())
     }
@@ -95,7 +115,10 @@ impl Service {
     /// Stores a dead job anew, due now; false if it is not dead any more, or not of its queue.
     pub(super) async fn revive(&self, id: JobId, job: Job) -> Result<bool, StoreError> {
         let own_queues = job.queue.as_deref().map(|queue| OwnQueues::new([queue]));
-        let new_job = NewJob { own_queues, ..NewJob::new(job, Due::In(0)).id(id).on_conflict(Conflict::Keep) };
+        let new_job = NewJob {
+            own_queues,
+            ..NewJob::new(job, Due::In(0)).id(id).on_conflict(Conflict::Keep)
+        };
         match self.store_job(new_job).await {
             Err(error) if error.class == Class::Taken => Ok(false),
             verdict => verdict.map(|verdict| matches!(verdict, Verdict::Added | Verdict::Replaced)),
@@ -111,8 +134,8 @@ impl Service {
         self.inner.apply.one(Request::NewJob(Box::new(new_job))).await.map(|answer| answer.verdict)
     }
 
-    /// Hands out ready jobs by `answer`, in the words of the protocol. Where the call waits, its answer
-    /// comes [`later`], or is that of `panicked`.
+    /// Hands out ready jobs by `answer`, in the words of the protocol. Where the call waits, its
+    /// answer comes [`later`], or is that of `panicked`.
     pub(super) async fn pop(
         &self,
         asked: PopCall,
@@ -139,7 +162,9 @@ impl Service {
     /// before.
     pub(super) fn hand_out(&self, json: &impl Serialize, jobs: PoppedJobs) -> Response {
         match serde_json::to_vec(json) {
-            Ok(json) => unsent(json, jobs, self.inner.queues.clone(), self.inner.apply.store.now_us()),
+            Ok(json) => {
+                unsent(json, jobs, self.inner.queues.clone(), self.inner.apply.store.now_us())
+            }
             Err(error) => {
                 tracing::error!(%error, "jobs could not be written as JSON: this is a bug in dwell");
                 StatusCode::INTERNAL_SERVER_ERROR.into_response()
@@ -148,11 +173,17 @@ impl Service {
     }
 
     /// The job of this id, if it belongs to a queue, and to this one where a queue is named.
-    pub(super) async fn find(&self, queue: Option<&str>, id: &str) -> Result<Option<StoredJob>, StoreError> {
+    pub(super) async fn find(
+        &self,
+        queue: Option<&str>,
+        id: &str,
+    ) -> Result<Option<StoredJob>, StoreError> {
         // Text that cannot be an id names no job.
         let Ok(id) = JobId::new(id) else { return Ok(None) };
         let found = self.inner.apply.find(&id).await?;
-        let fits = |found: &StoredJob| found.job().queue.as_deref().is_some_and(|of| queue.is_none_or(|queue| of == queue));
+        let fits = |found: &StoredJob| {
+            found.job().queue.as_deref().is_some_and(|of| queue.is_none_or(|queue| of == queue))
+        };
         Ok(found.filter(|found| fits(found) && !self.is_over(found)))
     }
 
@@ -161,8 +192,13 @@ impl Service {
         found.job().ends_ms.is_some_and(|ends_ms| ends_ms <= self.now_ms())
     }
 
-    /// Ends a job of these queues for good, in any state: as its consumer, if it was ever handed out.
-    pub(super) async fn end(&self, job: &StoredJob, own_queues: &OwnQueues) -> Result<(), StoreError> {
+    /// Ends a job of these queues for good, in any state: as its consumer, if it was ever handed
+    /// out.
+    pub(super) async fn end(
+        &self,
+        job: &StoredJob,
+        own_queues: &OwnQueues,
+    ) -> Result<(), StoreError> {
         match self.act(Action::Finish, &job.id, own_queues).await? {
             Verdict::NotFound => {
                 self.act(Action::Cancel, &job.id, own_queues).await?;
@@ -175,7 +211,12 @@ impl Service {
         Ok(())
     }
 
-    async fn act(&self, action: Action, id: &JobId, own_queues: &OwnQueues) -> Result<Verdict, StoreError> {
+    async fn act(
+        &self,
+        action: Action,
+        id: &JobId,
+        own_queues: &OwnQueues,
+    ) -> Result<Verdict, StoreError> {
         let act = Act { own_queues: Some(own_queues.clone()), ..act_on(action, id.clone(), None) };
         self.inner.apply.one(Request::Act(act)).await.map(|answer| answer.verdict)
     }
@@ -188,9 +229,14 @@ impl Service {
     /// The ready job that has waited the longest.
     pub(super) async fn head(&self, queue: &str) -> Result<Option<StoredJob>, StoreError> {
         let reader = &self.inner.apply.store.reader;
-        let query = Query { queue: Some(queue.to_owned()), limit: PEEK_JOBS, ..Query::new(Place::Ready) };
-        for found in reader.list(&query).await?.jobs.into_iter().filter(|found| !self.is_over(found)) {
-            if let Some(found) = self.inner.apply.reading(reader.with_bodies(vec![found])).await?.pop() {
+        let query =
+            Query { queue: Some(queue.to_owned()), limit: PEEK_JOBS, ..Query::new(Place::Ready) };
+        for found in
+            reader.list(&query).await?.jobs.into_iter().filter(|found| !self.is_over(found))
+        {
+            if let Some(found) =
+                self.inner.apply.reading(reader.with_bodies(vec![found])).await?.pop()
+            {
                 return Ok(Some(found));
             }
         }
@@ -198,12 +244,25 @@ impl Service {
     }
 
     /// Returns dead jobs of a queue, without their bodies. Ends jobs whose time to live is over.
-    pub(super) async fn dead(&self, queue: &str, limit: usize) -> Result<Vec<StoredJob>, StoreError> {
+    pub(super) async fn dead(
+        &self,
+        queue: &str,
+        limit: usize,
+    ) -> Result<Vec<StoredJob>, StoreError> {
         let store = &self.inner.apply.store;
-        let query = Query { queue: Some(queue.to_owned()), limit: limit.max(MIN_DEAD_PAGE_JOBS), ..Query::new(Place::Dead) };
+        let query = Query {
+            queue: Some(queue.to_owned()),
+            limit: limit.max(MIN_DEAD_PAGE_JOBS),
+            ..Query::new(Place::Dead)
+        };
         loop {
-            let (over, mut alive): (Vec<_>, Vec<_>) =
-                store.reader.list(&query).await?.jobs.into_iter().partition(|found| self.is_over(found));
+            let (over, mut alive): (Vec<_>, Vec<_>) = store
+                .reader
+                .list(&query)
+                .await?
+                .jobs
+                .into_iter()
+                .partition(|found| self.is_over(found));
             if over.is_empty() || alive.len() >= limit {
                 alive.truncate(limit);
                 return Ok(alive);
@@ -213,7 +272,11 @@ impl Service {
     }
 
     /// Ends these dead jobs of a queue for good. A job that was made anew meanwhile stays.
-    pub(super) async fn end_dead(&self, queue: &str, dead: Vec<StoredJob>) -> Result<(), StoreError> {
+    pub(super) async fn end_dead(
+        &self,
+        queue: &str,
+        dead: Vec<StoredJob>,
+    ) -> Result<(), StoreError> {
         let dead = dead.into_iter().map(|found| Over {
             id: found.id,
             queue: queue.to_owned(),
@@ -256,7 +319,9 @@ impl Refusal {
         match self {
             Refusal::Undeclared => {
                 let queue = quote(queue);
-                format!("no name or pattern of [queues] in the settings is for the queue {queue}, of 1 to 255 of A-Z a-z 0-9 . _ -")
+                format!(
+                    "no name or pattern of [queues] in the settings is for the queue {queue}, of 1 to 255 of A-Z a-z 0-9 . _ -"
+                )
             }
             Refusal::TooLarge => "body too large".to_owned(),
         }

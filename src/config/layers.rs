@@ -12,8 +12,8 @@ use super::{Overrides, Problem};
 const FILE_LAYER: &str = "file";
 const ENVIRONMENT_LAYER: &str = "environment";
 const FLAGS_LAYER: &str = "flags";
-/// Prefix of variables that are settings. These variables have a `__` too, unlike `DWELL_CONFIG` and the
-/// `DWELL_PORT` of a Kubernetes service.
+/// Prefix of variables that are settings. These variables have a `__` too, unlike `DWELL_CONFIG`
+/// and the `DWELL_PORT` of a Kubernetes service.
 pub(super) const VARIABLE_PREFIX: &str = "DWELL_";
 pub(super) const VARIABLE_SEPARATOR: &str = "__";
 
@@ -29,7 +29,11 @@ pub(super) struct Layers {
 impl Layers {
     /// Reads and merges the sources. An unreadable source is a problem; the others are merged
     /// without it.
-    pub(super) fn read(file: Option<&Path>, env: &[(String, String)], overrides: &Overrides) -> (Layers, Vec<Problem>) {
+    pub(super) fn read(
+        file: Option<&Path>,
+        env: &[(String, String)],
+        overrides: &Overrides,
+    ) -> (Layers, Vec<Problem>) {
         let mut problems = Vec::new();
         let mut lines = BTreeMap::new();
         let mut figment = Figment::new();
@@ -78,7 +82,8 @@ impl Layers {
     /// The line of an item of a list, if the file has the list.
     pub(super) fn item_source(&self, list: &[String], index: usize) -> Option<String> {
         let item: Vec<String> = list.iter().cloned().chain([index.to_string()]).collect();
-        (self.lines.contains_key(&item) && self.source(list) == self.place(list)).then(|| self.place(&item))
+        (self.lines.contains_key(&item) && self.source(list) == self.place(list))
+            .then(|| self.place(&item))
     }
 
     fn layer(&self, tag: Tag) -> Option<&str> {
@@ -87,7 +92,10 @@ impl Layers {
 
     /// The source for a missing setting: that of the nearest table around it.
     pub(super) fn source_around(&self, path: &[String]) -> String {
-        let around = (1..path.len()).rev().map(|length| &path[..length]).find(|path| find(&self.value, path).is_some());
+        let around = (1..path.len())
+            .rev()
+            .map(|length| &path[..length])
+            .find(|path| find(&self.value, path).is_some());
         match (around, &self.file) {
             (Some(path), _) => self.source(path),
             (None, Some(file)) => file.display().to_string(),
@@ -118,8 +126,14 @@ impl Layers {
 
 /// The setting as a user writes it: a name that TOML quotes is quoted.
 pub(super) fn key<T: AsRef<str>>(path: &[T]) -> String {
-    let bare = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    let quoted = path.iter().map(AsRef::as_ref).map(|name| if bare(name) { name.to_owned() } else { format!("\"{name}\"") });
+    let bare = |name: &str| {
+        !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    let quoted = path
+        .iter()
+        .map(AsRef::as_ref)
+        .map(|name| if bare(name) { name.to_owned() } else { format!("\"{name}\"") });
     quoted.collect::<Vec<_>>().join(".")
 }
 
@@ -216,17 +230,30 @@ fn insert(dict: &mut Dict, path: &[String], text: &str) {
     dict.insert(name.clone(), inner.into());
 }
 
-/// The file's table, and the line of each key, and of each item of a list. Errors quote nothing of the file: the line may hold
-/// a password.
+/// The file's table, and the line of each key, and of each item of a list. Errors quote nothing of
+/// the file: the line may hold a password.
 fn read_file(path: &Path) -> Result<(Dict, BTreeMap<Vec<String>, usize>), Problem> {
-    let problem = |source: String, message: String, hint: &str| Problem { key: String::new(), source, message, hint: hint.to_owned() };
+    let problem = |source: String, message: String, hint: &str| Problem {
+        key: String::new(),
+        source,
+        message,
+        hint: hint.to_owned(),
+    };
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        problem(file.clone(), format!("cannot read the settings: {}", io_reason(&error)), "name a file that can be read with --config")
+        problem(
+            file.clone(),
+            format!("cannot read the settings: {}", io_reason(&error)),
+            "name a file that can be read with --config",
+        )
     })?;
     let wrong = |error: toml::de::Error| {
         let line = error.span().map_or(1, |span| line_of(&text, span.start));
-        problem(format!("{file}:{line}"), format!("this is not TOML: {}", error.message()), "correct the line")
+        problem(
+            format!("{file}:{line}"),
+            format!("this is not TOML: {}", error.message()),
+            "correct the line",
+        )
     };
     let table: toml::Table = toml::from_str(&text).map_err(wrong)?;
     let spans = toml::de::DeTable::parse(&text).map_err(wrong)?;
@@ -236,7 +263,12 @@ fn read_file(path: &Path) -> Result<(Dict, BTreeMap<Vec<String>, usize>), Proble
     Ok((dict, lines))
 }
 
-fn add_lines(text: &str, table: &toml::de::DeTable<'_>, at: &mut Vec<String>, lines: &mut BTreeMap<Vec<String>, usize>) {
+fn add_lines(
+    text: &str,
+    table: &toml::de::DeTable<'_>,
+    at: &mut Vec<String>,
+    lines: &mut BTreeMap<Vec<String>, usize>,
+) {
     for (key, value) in table {
         at.push(key.get_ref().to_string());
         lines.insert(at.clone(), line_of(text, key.span().start));

@@ -1,4 +1,5 @@
-//! A mistake in the settings: the setting, its source, the mistake and the remedy. Never shows a secret.
+//! A mistake in the settings: the setting, its source, the mistake and the remedy. Never shows a
+//! secret.
 
 use serde::Serialize;
 

@@ -33,15 +33,21 @@ impl Queues {
     /// The rules of these names and patterns.
     #[must_use]
     pub fn new(rules: impl IntoIterator<Item = QueueRules>) -> Self {
-        let (mut patterns, exact): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rules| is_pattern(&rules.name));
+        let (mut patterns, exact): (Vec<_>, Vec<_>) =
+            rules.into_iter().partition(|rules| is_pattern(&rules.name));
         patterns.sort_by_key(|rules| std::cmp::Reverse(weight(&rules.name)));
-        Queues { exact: exact.into_iter().map(|rules| (rules.name.clone(), rules)).collect(), patterns }
+        Queues {
+            exact: exact.into_iter().map(|rules| (rules.name.clone(), rules)).collect(),
+            patterns,
+        }
     }
 
     /// The rules of this queue; `None` if the settings have neither its name nor a pattern for it.
     #[must_use]
     pub fn get(&self, queue: &str) -> Option<&QueueRules> {
-        self.exact.get(queue).or_else(|| self.patterns.iter().find(|rules| matches(&rules.name, queue)))
+        self.exact
+            .get(queue)
+            .or_else(|| self.patterns.iter().find(|rules| matches(&rules.name, queue)))
     }
 
     /// Whether there are no queues.
@@ -85,7 +91,10 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
 
 /// Whether two patterns apply equally to some name, so that neither wins.
 pub(super) fn tie(one: &str, other: &str) -> bool {
-    is_pattern(one) && is_pattern(other) && weight(one) == weight(other) && overlap(one.as_bytes(), other.as_bytes())
+    is_pattern(one)
+        && is_pattern(other)
+        && weight(one) == weight(other)
+        && overlap(one.as_bytes(), other.as_bytes())
 }
 
 /// Whether some text matches both patterns. A text without `*` is a pattern that matches itself.
@@ -128,10 +137,20 @@ mod tests {
 
     #[test]
     fn a_star_is_any_characters() {
-        for (pattern, text) in [("*", "a"), ("a.*", "a.b.c"), ("a.*", "a."), ("*a*", "bab"), ("a*b*c", "abbc"), ("a**", "a"), ("a", "a")] {
+        for (pattern, text) in [
+            ("*", "a"),
+            ("a.*", "a.b.c"),
+            ("a.*", "a."),
+            ("*a*", "bab"),
+            ("a*b*c", "abbc"),
+            ("a**", "a"),
+            ("a", "a"),
+        ] {
             assert!(matches(pattern, text), "{pattern} {text}");
         }
-        for (pattern, text) in [("a.*", "a"), ("*b", "ba"), ("a*b*c", "acb"), ("a", "A"), ("a", ""), ("*a*a*", "a")] {
+        for (pattern, text) in
+            [("a.*", "a"), ("*b", "ba"), ("a*b*c", "acb"), ("a", "A"), ("a", ""), ("*a*a*", "a")]
+        {
             assert!(!matches(pattern, text), "{pattern} {text}");
         }
     }
@@ -150,16 +169,23 @@ mod tests {
             assert_eq!(of(queue), Some(rules), "{queue}");
         }
         assert_eq!(queues.names().collect::<Vec<_>>(), ["orders.eu"]);
-        assert_eq!((queues.iter().count(), queues.is_empty(), Queues::default().is_empty()), (5, false, true));
+        assert_eq!(
+            (queues.iter().count(), queues.is_empty(), Queues::default().is_empty()),
+            (5, false, true)
+        );
         assert!(Queues::default().get("a").is_none());
     }
 
     #[test]
     fn patterns_of_one_length_that_share_a_name_tie() {
-        for (one, other) in [("*", "**"), ("a*", "*a"), ("a.*", "*.b"), ("a*c", "*bc"), ("ab*", "a*b")] {
+        for (one, other) in
+            [("*", "**"), ("a*", "*a"), ("a.*", "*.b"), ("a*c", "*bc"), ("ab*", "a*b")]
+        {
             assert!(tie(one, other) && tie(other, one), "{one} {other}");
         }
-        for (one, other) in [("a.*", "b.*"), ("a*", "ab*"), ("*a", "*b"), ("a*", "aa"), ("a", "a"), ("a*c", "b*c")] {
+        for (one, other) in
+            [("a.*", "b.*"), ("a*", "ab*"), ("*a", "*b"), ("a*", "aa"), ("a", "a"), ("a*c", "b*c")]
+        {
             assert!(!tie(one, other) && !tie(other, one), "{one} {other}");
         }
     }
@@ -180,14 +206,21 @@ mod tests {
         }
         let mut patterns = vec![String::new()];
         for _ in 0..4 {
-            let longer: Vec<String> = patterns.iter().flat_map(|start| ["a", "b", "*"].map(|end| format!("{start}{end}"))).collect();
+            let longer: Vec<String> = patterns
+                .iter()
+                .flat_map(|start| ["a", "b", "*"].map(|end| format!("{start}{end}")))
+                .collect();
             patterns.extend(longer);
             patterns.sort();
             patterns.dedup();
         }
         for one in &patterns {
             for other in &patterns {
-                assert_eq!(overlap(one.as_bytes(), other.as_bytes()), both(one.as_bytes(), other.as_bytes()), "{one} {other}");
+                assert_eq!(
+                    overlap(one.as_bytes(), other.as_bytes()),
+                    both(one.as_bytes(), other.as_bytes()),
+                    "{one} {other}"
+                );
             }
         }
     }

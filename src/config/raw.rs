@@ -31,8 +31,8 @@ pub struct Settings {
     /// The topics with delay requests, each with a name: up to 64 lower-case letters, digits, `-`
     /// and `_`.
     pub ingest: BTreeMap<String, Ingest>,
-    /// The queues from which consumers fetch jobs, each with a name of 1 to 255 letters, digits, `.`,
-    /// `_` and `-`; or a pattern, where `*` is any characters. An exact name applies before a
+    /// The queues from which consumers fetch jobs, each with a name of 1 to 255 letters, digits,
+    /// `.`, `_` and `-`; or a pattern, where `*` is any characters. An exact name applies before a
     /// pattern, and of several patterns the one with the most characters besides `*`.
     pub queues: BTreeMap<String, Queue>,
     /// How due jobs are published.
@@ -61,8 +61,8 @@ pub struct Redis {
     /// The URL of one server, or the URLs of a cluster's servers or of sentinels:
     /// `redis://user:password@host:port/db`, or `rediss://` for TLS.
     pub urls: Vec<String>,
-    /// A file with the URLs, one per line, instead of `urls`: for URLs with passwords. Read again for
-    /// each connection.
+    /// A file with the URLs, one per line, instead of `urls`: for URLs with passwords. Read again
+    /// for each connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub urls_file: Option<String>,
     /// The user of the sentinels; without it their default user. User and password in the URLs of
@@ -92,8 +92,16 @@ pub struct Redis {
 
 impl Default for Redis {
     fn default() -> Self {
-        let dwell_engine::Redis { mode, urls, master, namespace, buckets, durability, assume_fsync, .. } =
-            dwell_engine::Redis::new("redis://127.0.0.1:6379");
+        let dwell_engine::Redis {
+            mode,
+            urls,
+            master,
+            namespace,
+            buckets,
+            durability,
+            assume_fsync,
+            ..
+        } = dwell_engine::Redis::new("redis://127.0.0.1:6379");
         Redis {
             mode,
             urls,
@@ -165,9 +173,9 @@ pub struct Ingest {
     pub start: String,
     /// The maximum age of a request; an older one is rejected as `too_old`. Empty: no maximum.
     pub max_age: String,
-    /// A header of the producers' own that holds the due time, in a form that `delay-until` takes. It
-    /// is passed on. A message where it is absent, null or empty has no due time by it. Empty: none is
-    /// read.
+    /// A header of the producers' own that holds the due time, in a form that `delay-until` takes.
+    /// It is passed on. A message where it is absent, null or empty has no due time by it. Empty:
+    /// none is read.
     pub due_header: String,
 }
 

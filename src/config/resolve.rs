@@ -17,11 +17,17 @@ use super::rules::Wrong;
 use super::{Problem, Settings, secret};
 
 /// The sections in the order of the file.
-const SECTIONS: [&str; 11] =
-    ["redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes", "shutdown", "runtime"];
+const SECTIONS: [&str; 11] = [
+    "redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes",
+    "shutdown", "runtime",
+];
 
 /// The settings, or every problem, including those found before.
-pub(super) fn resolve(layers: &Layers, value: &Value, problems: Vec<Problem>) -> Result<Settings, Vec<Problem>> {
+pub(super) fn resolve(
+    layers: &Layers,
+    value: &Value,
+    problems: Vec<Problem>,
+) -> Result<Settings, Vec<Problem>> {
     let mut resolver = Resolver { layers, value, problems };
     let redis = resolver.redis();
     let brokers = resolver.brokers();
@@ -34,13 +40,34 @@ pub(super) fn resolve(layers: &Layers, value: &Value, problems: Vec<Problem>) ->
 
     let mut problems = resolver.problems;
     if !problems.is_empty() {
-        problems.sort_by_key(|problem| SECTIONS.iter().position(|section| problem.key.split('.').next() == Some(section)));
+        problems.sort_by_key(|problem| {
+            SECTIONS.iter().position(|section| problem.key.split('.').next() == Some(section))
+        });
         return Err(problems);
     }
     match (redis, delivery, limits, http, compat, probes, shutdown, runtime) {
-        (Some(redis), Some(delivery), Some(limits), Some(http), Some(compat), Some(probes), Some(shutdown), Some(runtime)) => {
-            Ok(Settings { redis, brokers, ingest, queues: Arc::new(queues), delivery, limits, http, compat, probes, shutdown, runtime })
-        }
+        (
+            Some(redis),
+            Some(delivery),
+            Some(limits),
+            Some(http),
+            Some(compat),
+            Some(probes),
+            Some(shutdown),
+            Some(runtime),
+        ) => Ok(Settings {
+            redis,
+            brokers,
+            ingest,
+            queues: Arc::new(queues),
+            delivery,
+            limits,
+            http,
+            compat,
+            probes,
+            shutdown,
+            runtime,
+        }),
         // Without problems every section exists.
         _ => Err(problems),
     }
@@ -60,7 +87,11 @@ impl Resolver<'_> {
     }
 
     fn section<T: DeserializeOwned + Default>(&mut self, name: &str) -> Option<T> {
-        if self.value.as_dict().is_some_and(|value| value.contains_key(name)) { self.entry(name, false) } else { Some(T::default()) }
+        if self.value.as_dict().is_some_and(|value| value.contains_key(name)) {
+            self.entry(name, false)
+        } else {
+            Some(T::default())
+        }
     }
 
     /// The table of this key. `walk` checked the types of values, so serde can only fail by a
@@ -71,8 +102,15 @@ impl Resolver<'_> {
             Ok(entry) => Some(entry),
             Err(_) if noted => None,
             Err(error) => {
-                let key = [key].into_iter().chain(error.path.iter().map(String::as_str)).collect::<Vec<_>>().join(".");
-                self.note(&key, (refusal(&error.kind, &key), "write it as `dwell schema` says".to_owned()));
+                let key = [key]
+                    .into_iter()
+                    .chain(error.path.iter().map(String::as_str))
+                    .collect::<Vec<_>>()
+                    .join(".");
+                self.note(
+                    &key,
+                    (refusal(&error.kind, &key), "write it as `dwell schema` says".to_owned()),
+                );
                 None
             }
         }
@@ -89,19 +127,30 @@ impl Resolver<'_> {
 
     fn note_at(&mut self, path: &[&str], (message, hint): Wrong) {
         let levels: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
-        self.problems.push(Problem { key: layers::key(path), source: self.layers.source(&levels), message, hint });
+        self.problems.push(Problem {
+            key: layers::key(path),
+            source: self.layers.source(&levels),
+            message,
+            hint,
+        });
     }
 
     /// A mistake in an item of a list.
     fn note_item(&mut self, path: &[&str], index: usize, (message, hint): Wrong) {
         let list: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
-        let source = self.layers.item_source(&list, index).unwrap_or_else(|| self.layers.source(&list));
+        let source =
+            self.layers.item_source(&list, index).unwrap_or_else(|| self.layers.source(&list));
         self.problems.push(Problem { key: layers::key(path), source, message, hint });
     }
 
     fn note(&mut self, key: &str, (message, hint): Wrong) {
         let path: Vec<String> = key.split('.').map(str::to_owned).collect();
-        self.problems.push(Problem { key: key.to_owned(), source: self.layers.source(&path), message, hint });
+        self.problems.push(Problem {
+            key: key.to_owned(),
+            source: self.layers.source(&path),
+            message,
+            hint,
+        });
     }
 }
 
@@ -110,12 +159,20 @@ fn refusal(kind: &Kind, key: &str) -> String {
     match kind {
         Kind::MissingField(name) => format!("`{name}` is missing"),
         Kind::UnknownField(name, _) => format!("there is no setting `{name}`"),
-        Kind::InvalidType(_, wanted) | Kind::InvalidValue(_, wanted) | Kind::InvalidLength(_, wanted) => format!("this is not {wanted}"),
+        Kind::InvalidType(_, wanted)
+        | Kind::InvalidValue(_, wanted)
+        | Kind::InvalidLength(_, wanted) => format!("this is not {wanted}"),
         Kind::DuplicateField(name) => format!("`{name}` is repeated"),
         Kind::UnknownVariant(_, words) => format!("this is not one of {}", words.join(", ")),
-        Kind::Message(message) if !key.split('.').any(secret::is_secret) && !key.starts_with("brokers.") => message.clone(),
-        Kind::Message(_) | Kind::ISizeOutOfRange(_) | Kind::USizeOutOfRange(_) | Kind::Unsupported(_) | Kind::UnsupportedKey(..) => {
-            "this cannot be read".to_owned()
+        Kind::Message(message)
+            if !key.split('.').any(secret::is_secret) && !key.starts_with("brokers.") =>
+        {
+            message.clone()
         }
+        Kind::Message(_)
+        | Kind::ISizeOutOfRange(_)
+        | Kind::USizeOutOfRange(_)
+        | Kind::Unsupported(_)
+        | Kind::UnsupportedKey(..) => "this cannot be read".to_owned(),
     }
 }

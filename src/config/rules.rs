@@ -28,7 +28,10 @@ pub(super) fn queue(name: &str) -> Result<(), Wrong> {
     if is_queue_name(&name.replace('*', "a")) {
         return Ok(());
     }
-    wrong("this name cannot be used", "write 1 to 255 of A-Z a-z 0-9 . _ -, and * for any characters")
+    wrong(
+        "this name cannot be used",
+        "write 1 to 255 of A-Z a-z 0-9 . _ -, and * for any characters",
+    )
 }
 
 /// A namespace.
@@ -55,14 +58,18 @@ pub(super) fn printable(text: &str) -> Result<(), Wrong> {
 /// A header's name that a message of every broker can have.
 pub(super) fn header_name(text: &str) -> Result<(), Wrong> {
     if text.chars().any(|letter| letter.is_control() || letter.is_whitespace() || letter == ':') {
-        return wrong("no header has this name: it holds white space, a colon or a control character", "write the name alone");
+        return wrong(
+            "no header has this name: it holds white space, a colon or a control character",
+            "write the name alone",
+        );
     }
     Ok(())
 }
 
 /// A duration within bounds, in ms.
 pub(super) fn duration(text: &str, least_ms: u64, most_ms: u64) -> Result<u64, Wrong> {
-    let ms = units::parse_duration_ms(text).map_err(|message| (message, "write 500ms, 90s, 1h30m or PT15M".to_owned()))?;
+    let ms = units::parse_duration_ms(text)
+        .map_err(|message| (message, "write 500ms, 90s, 1h30m or PT15M".to_owned()))?;
     within("duration", text, ms, (least_ms, most_ms), units::show_duration_ms)
 }
 
@@ -72,7 +79,12 @@ pub(super) fn start(text: &str) -> Result<Start, Wrong> {
         "earliest" => Ok(Start::Earliest),
         "latest" => Ok(Start::Latest),
         time => {
-            let wrong = |message| (message, "write earliest, latest or a time such as 2026-01-31T12:00:00Z".to_owned());
+            let wrong = |message| {
+                (
+                    message,
+                    "write earliest, latest or a time such as 2026-01-31T12:00:00Z".to_owned(),
+                )
+            };
             units::parse_time_ms(time).map(Start::At).map_err(wrong)
         }
     }
@@ -80,23 +92,41 @@ pub(super) fn start(text: &str) -> Result<Start, Wrong> {
 
 /// A size within bounds, in bytes.
 pub(super) fn size(text: &str, least: u64, most: u64) -> Result<u64, Wrong> {
-    let bytes = units::parse_size(text).map_err(|message| (message, "write 1MiB, 64KiB or 100kB".to_owned()))?;
+    let bytes = units::parse_size(text)
+        .map_err(|message| (message, "write 1MiB, 64KiB or 100kB".to_owned()))?;
     within("size", text, bytes, (least, most), units::show_size)
 }
 
-fn within(what: &str, text: &str, value: u64, (least, most): (u64, u64), show: fn(u64) -> String) -> Result<u64, Wrong> {
+fn within(
+    what: &str,
+    text: &str,
+    value: u64,
+    (least, most): (u64, u64),
+    show: fn(u64) -> String,
+) -> Result<u64, Wrong> {
     if value < least {
-        return wrong(format!("`{text}` is too small a {what}"), format!("write at least {}", show(least)));
+        return wrong(
+            format!("`{text}` is too small a {what}"),
+            format!("write at least {}", show(least)),
+        );
     }
     if value > most {
-        return wrong(format!("`{text}` is too large a {what}"), format!("write at most {}", show(most)));
+        return wrong(
+            format!("`{text}` is too large a {what}"),
+            format!("write at most {}", show(most)),
+        );
     }
     Ok(value)
 }
 
 /// An address to listen on.
 pub(super) fn listen(text: &str) -> Result<SocketAddr, Wrong> {
-    text.parse().or_else(|_| wrong(format!("`{text}` is not an IP address with a port"), "write 127.0.0.1:7464 or [::1]:7464"))
+    text.parse().or_else(|_| {
+        wrong(
+            format!("`{text}` is not an IP address with a port"),
+            "write 127.0.0.1:7464 or [::1]:7464",
+        )
+    })
 }
 
 /// Checks scheme, host and port of a Redis URL. Messages quote nothing else, because a URL may hold
@@ -113,7 +143,10 @@ pub(super) fn redis_url(url: &str) -> Result<(), Wrong> {
     }
     let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if rest.rfind('@').is_some_and(|at| at > place.len()) {
-        return wrong("the URL has an @ behind its host: the host may be a part of the password", hint);
+        return wrong(
+            "the URL has an @ behind its host: the host may be a part of the password",
+            hint,
+        );
     }
     let host_port = place.rsplit_once('@').map_or(place, |(_, host_port)| host_port);
     let (host, port) = match host_port.rsplit_once(':') {

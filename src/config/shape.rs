@@ -70,9 +70,13 @@ impl Shape {
                 shape.add_paths(at, paths);
                 at.pop();
             }
-            Shape::List(_) | Shape::Word(_) | Shape::Text | Shape::Texts | Shape::Switch | Shape::Integer { .. } | Shape::Any => {
-                paths.push(at.clone())
-            }
+            Shape::List(_)
+            | Shape::Word(_)
+            | Shape::Text
+            | Shape::Texts
+            | Shape::Switch
+            | Shape::Integer { .. }
+            | Shape::Any => paths.push(at.clone()),
         }
     }
 }
@@ -83,7 +87,10 @@ impl Table {
         let variant = self.variants.as_ref().and_then(|(_, tables)| tables.get(word?));
         let tables = || std::iter::once(self).chain(variant);
         (
-            tables().flat_map(|table| &table.keys).map(|(name, key)| (name.as_str(), key)).collect(),
+            tables()
+                .flat_map(|table| &table.keys)
+                .map(|(name, key)| (name.as_str(), key))
+                .collect(),
             tables().flat_map(|table| &table.required).map(String::as_str).collect(),
         )
     }
@@ -116,7 +123,9 @@ impl<'a> Reader<'a> {
         let find = |key: &str| parts.iter().find_map(|part| part.get(key));
         if names().any(|name| name == "object") || find("properties").is_some() {
             return match find("additionalProperties") {
-                Some(inner @ Value::Object(_)) if find("properties").is_none() => Shape::Named(Box::new(self.shape(inner))),
+                Some(inner @ Value::Object(_)) if find("properties").is_none() => {
+                    Shape::Named(Box::new(self.shape(inner)))
+                }
                 _ => Shape::Table(self.table(&parts)),
             };
         }
@@ -125,12 +134,15 @@ impl<'a> Reader<'a> {
         }
         let name = names().find(|name| *name != "null");
         match name {
-            Some("array") => Shape::List(Box::new(find("items").map_or(Shape::Any, |items| self.shape(items)))),
+            Some("array") => {
+                Shape::List(Box::new(find("items").map_or(Shape::Any, |items| self.shape(items))))
+            }
             Some("string") => Shape::Text,
             Some("boolean") => Shape::Switch,
-            Some("integer") => {
-                Shape::Integer { min: bound(find("minimum"), i64::MIN.into()), max: bound(find("maximum"), i64::MAX.into()) }
-            }
+            Some("integer") => Shape::Integer {
+                min: bound(find("minimum"), i64::MIN.into()),
+                max: bound(find("maximum"), i64::MAX.into()),
+            },
             _ => Shape::Any,
         }
     }
@@ -138,20 +150,35 @@ impl<'a> Reader<'a> {
     fn table(&self, parts: &[&'a Value]) -> Table {
         let mut table = Table::default();
         for part in parts {
-            for (name, schema) in part.get("properties").and_then(Value::as_object).into_iter().flatten() {
-                let doc = self.parts(schema).iter().find_map(|part| part.get("description")?.as_str()).unwrap_or_default().to_owned();
+            for (name, schema) in
+                part.get("properties").and_then(Value::as_object).into_iter().flatten()
+            {
+                let doc = self
+                    .parts(schema)
+                    .iter()
+                    .find_map(|part| part.get("description")?.as_str())
+                    .unwrap_or_default()
+                    .to_owned();
                 table.keys.insert(name.clone(), Key { shape: self.shape(schema), doc });
             }
-            table
-                .required
-                .extend(part.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+            table.required.extend(
+                part.get("required")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                    .map(str::to_owned),
+            );
             for variant in part.get("oneOf").and_then(Value::as_array).into_iter().flatten() {
                 self.add_variant(&mut table, variant);
             }
         }
         if let Some((tag, tables)) = &table.variants {
             let words = tables.keys().cloned().collect();
-            table.keys.insert(tag.clone(), Key { shape: Shape::Word(words), doc: "The kind.".to_owned() });
+            table.keys.insert(
+                tag.clone(),
+                Key { shape: Shape::Word(words), doc: "The kind.".to_owned() },
+            );
             table.required.push(tag.clone());
         }
         table
@@ -173,11 +200,18 @@ impl<'a> Reader<'a> {
     /// null.
     fn parts(&self, schema: &'a Value) -> Vec<&'a Value> {
         let mut parts = vec![schema];
-        let target = schema.get("$ref").and_then(Value::as_str).and_then(|name| self.root.pointer(name.strip_prefix('#')?));
+        let target = schema
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|name| self.root.pointer(name.strip_prefix('#')?));
         parts.extend(target.into_iter().flat_map(|target| self.parts(target)));
         for key in ["allOf", "anyOf"] {
             let inner = schema.get(key).and_then(Value::as_array).into_iter().flatten();
-            parts.extend(inner.filter(|part| part.get("type").and_then(Value::as_str) != Some("null")).flat_map(|part| self.parts(part)));
+            parts.extend(
+                inner
+                    .filter(|part| part.get("type").and_then(Value::as_str) != Some("null"))
+                    .flat_map(|part| self.parts(part)),
+            );
         }
         parts
     }
@@ -185,7 +219,10 @@ impl<'a> Reader<'a> {
 
 /// The names in `type`, which is one name or a list of them.
 fn names(value: &Value) -> impl Iterator<Item = &str> {
-    value.as_str().into_iter().chain(value.as_array().into_iter().flatten().filter_map(Value::as_str))
+    value
+        .as_str()
+        .into_iter()
+        .chain(value.as_array().into_iter().flatten().filter_map(Value::as_str))
 }
 
 /// The words of an enum without fields, in any of its schema forms.
@@ -194,13 +231,20 @@ fn words(parts: &[&Value]) -> Option<Vec<String>> {
     for part in parts {
         let listed = part.get("enum").and_then(Value::as_array).into_iter().flatten();
         let chosen = part.get("oneOf").and_then(Value::as_array).into_iter().flatten();
-        let nested = chosen.clone().flat_map(|part| part.get("enum").and_then(Value::as_array).into_iter().flatten());
-        let constants = part.get("const").into_iter().chain(chosen.filter_map(|part| part.get("const")));
-        words.extend(listed.chain(nested).chain(constants).filter_map(Value::as_str).map(str::to_owned));
+        let nested = chosen
+            .clone()
+            .flat_map(|part| part.get("enum").and_then(Value::as_array).into_iter().flatten());
+        let constants =
+            part.get("const").into_iter().chain(chosen.filter_map(|part| part.get("const")));
+        words.extend(
+            listed.chain(nested).chain(constants).filter_map(Value::as_str).map(str::to_owned),
+        );
     }
     (!words.is_empty()).then_some(words)
 }
 
 fn bound(value: Option<&Value>, otherwise: i128) -> i128 {
-    value.and_then(|value| value.as_i64().map(i128::from).or(value.as_u64().map(i128::from))).unwrap_or(otherwise)
+    value
+        .and_then(|value| value.as_i64().map(i128::from).or(value.as_u64().map(i128::from)))
+        .unwrap_or(otherwise)
 }

@@ -33,7 +33,11 @@ struct Given {
 
 impl Given {
     fn file(text: &str) -> Self {
-        let given = Given { folder: TempDir::new().unwrap(), env: Vec::new(), overrides: Overrides::default() };
+        let given = Given {
+            folder: TempDir::new().unwrap(),
+            env: Vec::new(),
+            overrides: Overrides::default(),
+        };
         given.write(text);
         given
     }
@@ -78,7 +82,8 @@ impl Given {
     fn problems(&self) -> Vec<Problem> {
         let mut problems = self.load().unwrap_err();
         for problem in &mut problems {
-            problem.source = problem.source.replace(&format!("{}/", self.folder.path().display()), "");
+            problem.source =
+                problem.source.replace(&format!("{}/", self.folder.path().display()), "");
         }
         problems
     }
@@ -99,12 +104,24 @@ fn defaults_stand_where_nothing_is_written() {
     assert_eq!(settings.brokers["main"].allow, ["orders.>"]);
     assert_eq!(settings.brokers["main"].connector.kind(), "nats");
     let ingest = &settings.ingest["main"];
-    assert_eq!((ingest.topic.as_str(), ingest.group.as_str(), ingest.rejected.as_str()), ("delay.in", "dwell", "delay.rejected"));
+    assert_eq!(
+        (ingest.topic.as_str(), ingest.group.as_str(), ingest.rejected.as_str()),
+        ("delay.in", "dwell", "delay.rejected")
+    );
     assert_eq!((ingest.start, ingest.max_age_ms), (dwell_connectors::Start::Earliest, None));
-    assert_eq!(settings.delivery.retry_ms, [120_000, 600_000, 600_000, 3_600_000, 7_200_000, 21_600_000, 54_000_000]);
+    assert_eq!(
+        settings.delivery.retry_ms,
+        [120_000, 600_000, 600_000, 3_600_000, 7_200_000, 21_600_000, 54_000_000]
+    );
     assert_eq!((settings.delivery.ttr_ms, settings.delivery.publish_timeout_ms), (30_000, 15_000));
-    assert_eq!((settings.delivery.max_late_ms, settings.delivery.max_in_flight_bytes), (None, 64 << 20));
-    assert_eq!((settings.limits.max_delay_ms, settings.limits.max_body), (366 * 86_400_000, 1 << 20));
+    assert_eq!(
+        (settings.delivery.max_late_ms, settings.delivery.max_in_flight_bytes),
+        (None, 64 << 20)
+    );
+    assert_eq!(
+        (settings.limits.max_delay_ms, settings.limits.max_body),
+        (366 * 86_400_000, 1 << 20)
+    );
     assert_eq!(settings.limits.max_inbound_bytes, 64 << 20);
     assert_eq!((settings.http.listen.as_str(), settings.http.token_file), ("127.0.0.1:7464", None));
     assert_eq!(settings.shutdown.drain_ms, 10_000);
@@ -117,7 +134,10 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
         .env("DWELL_DELIVERY__LATE", "dead")
         .set("delivery.ttr", "3s");
     let delivery = given.settings().delivery;
-    assert_eq!((delivery.ttr_ms, delivery.late, delivery.confirm), (3000, Late::Dead, Confirm::Consumer));
+    assert_eq!(
+        (delivery.ttr_ms, delivery.late, delivery.confirm),
+        (3000, Late::Dead, Confirm::Consumer)
+    );
 }
 
 #[test]
@@ -137,15 +157,21 @@ fn the_environment_alone_is_enough() {
     let settings = load_from(None, &env, &Overrides::default()).unwrap();
     assert_eq!(settings.brokers["main"].allow, ["orders.>", "bills.>"]);
     assert_eq!(settings.redis.urls, ["redis://127.0.0.1:6379"]);
-    assert_eq!((settings.ingest["main"].topic.as_str(), settings.ingest["main"].declare), ("later", true));
+    assert_eq!(
+        (settings.ingest["main"].topic.as_str(), settings.ingest["main"].declare),
+        ("later", true)
+    );
     assert_eq!((settings.redis.buckets, settings.delivery.retry_ms.len()), (32, 0));
 }
 
 #[test]
 fn a_variable_is_never_taken_for_another_type() {
     for password in ["12345", "007", "true", "[a]", "{", "\"", "1e3", "a,b", " a "] {
-        let given = Given::least("").env("DWELL_BROKERS__MAIN__USER", "me").env("DWELL_BROKERS__MAIN__PASSWORD", password);
-        let (layers, _) = layers::Layers::read(Some(&given.path("dwell.toml")), &given.env, &given.overrides);
+        let given = Given::least("")
+            .env("DWELL_BROKERS__MAIN__USER", "me")
+            .env("DWELL_BROKERS__MAIN__PASSWORD", password);
+        let (layers, _) =
+            layers::Layers::read(Some(&given.path("dwell.toml")), &given.env, &given.overrides);
         let (value, _) = walk::walk(&layers, shape::Shape::of_settings());
         assert_eq!(value.find("brokers.main.password").unwrap().as_str(), Some(password));
         given.settings();
@@ -154,8 +180,10 @@ fn a_variable_is_never_taken_for_another_type() {
 
 #[test]
 fn variables_that_are_no_settings_do_not_disturb() {
-    let given =
-        Given::least("").env("DWELL_CONFIG", "x").env("DWELL_PORT", "tcp://10.0.0.1:80").env("DWELL_REDIS_SERVICE_HOST", "10.0.0.2");
+    let given = Given::least("")
+        .env("DWELL_CONFIG", "x")
+        .env("DWELL_PORT", "tcp://10.0.0.1:80")
+        .env("DWELL_REDIS_SERVICE_HOST", "10.0.0.2");
     given.settings();
 }
 

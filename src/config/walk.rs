@@ -12,7 +12,9 @@ use super::{Problem, nearest};
 /// problem for each wrong part.
 pub(super) fn walk(layers: &Layers, shape: &Shape) -> (Value, Vec<Problem>) {
     let mut walk = Walk { layers, all: shape.paths(), problems: Vec::new() };
-    let value = walk.value(layers.value.clone(), shape, &mut Vec::new()).unwrap_or_else(|| Dict::new().into());
+    let value = walk
+        .value(layers.value.clone(), shape, &mut Vec::new())
+        .unwrap_or_else(|| Dict::new().into());
     (value, walk.problems)
 }
 
@@ -21,7 +23,11 @@ pub(super) fn walk(layers: &Layers, shape: &Shape) -> (Value, Vec<Problem>) {
 pub(super) fn near_misses(env: &[(String, String)], shape: &Shape) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, _) in env {
-        let Some(rest) = name.strip_prefix(layers::VARIABLE_PREFIX).filter(|_| !layers::is_setting(name)) else { continue };
+        let Some(rest) =
+            name.strip_prefix(layers::VARIABLE_PREFIX).filter(|_| !layers::is_setting(name))
+        else {
+            continue;
+        };
         let rest = rest.to_lowercase();
         let meant = shape.paths().into_iter().find_map(|path| meant(&rest, path));
         if let Some(path) = meant {
@@ -41,7 +47,9 @@ fn meant(text: &str, mut path: Vec<String>) -> Option<Vec<String>> {
     let Some(star) = path.iter().position(|name| name == "*") else {
         return (path.join("_") == text).then_some(path);
     };
-    let name = text.strip_prefix(&format!("{}_", path[..star].join("_")))?.strip_suffix(&format!("_{}", path[star + 1..].join("_")))?;
+    let name = text
+        .strip_prefix(&format!("{}_", path[..star].join("_")))?
+        .strip_suffix(&format!("_{}", path[star + 1..].join("_")))?;
     (!name.is_empty()).then(|| {
         path[star] = name.to_owned();
         path
@@ -58,10 +66,12 @@ impl Walk<'_> {
     fn value(&mut self, value: Value, shape: &Shape, path: &mut Vec<String>) -> Option<Value> {
         let plain = self.layers.is_plain(value.tag());
         match (shape, value) {
-            (Shape::Any, value) | (Shape::Text | Shape::Texts, value @ Value::String(..)) | (Shape::Switch, value @ Value::Bool(..)) => {
-                Some(value)
+            (Shape::Any, value)
+            | (Shape::Text | Shape::Texts, value @ Value::String(..))
+            | (Shape::Switch, value @ Value::Bool(..)) => Some(value),
+            (Shape::Table(table), Value::Dict(tag, dict)) => {
+                Some(Value::Dict(tag, self.table(dict, table, path)))
             }
-            (Shape::Table(table), Value::Dict(tag, dict)) => Some(Value::Dict(tag, self.table(dict, table, path))),
             (Shape::Named(shape), Value::Dict(tag, dict)) => {
                 let mut kept = Dict::new();
                 for (name, value) in dict {
@@ -75,14 +85,22 @@ impl Walk<'_> {
             }
             (Shape::List(item), Value::Array(tag, values)) => {
                 let all = values.len();
-                let kept: Vec<Value> = values.into_iter().filter_map(|value| self.value(value, item, path)).collect();
+                let kept: Vec<Value> =
+                    values.into_iter().filter_map(|value| self.value(value, item, path)).collect();
                 (kept.len() == all).then_some(Value::Array(tag, kept))
             }
-            (Shape::Texts, value @ Value::Array(..)) => self.value(value, &Shape::List(Box::new(Shape::Text)), path),
+            (Shape::Texts, value @ Value::Array(..)) => {
+                self.value(value, &Shape::List(Box::new(Shape::Text)), path)
+            }
             (Shape::List(item), Value::String(tag, text)) if plain => {
                 // As in the file, or separated by commas.
-                let parts: Vec<String> = serde_json::from_str(&text)
-                    .unwrap_or_else(|_| text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect());
+                let parts: Vec<String> = serde_json::from_str(&text).unwrap_or_else(|_| {
+                    text.split(',')
+                        .map(str::trim)
+                        .filter(|part| !part.is_empty())
+                        .map(str::to_owned)
+                        .collect()
+                });
                 let values = parts.into_iter().map(|part| Value::String(tag, part)).collect();
                 self.value(Value::Array(tag, values), &Shape::List(item.clone()), path)
             }
@@ -90,7 +108,8 @@ impl Walk<'_> {
                 if words.contains(&text) {
                     return Some(Value::String(tag, text));
                 }
-                let hint = nearest(&text, words.iter().map(String::as_str)).map(|word| format!("did you mean \"{word}\"?"));
+                let hint = nearest(&text, words.iter().map(String::as_str))
+                    .map(|word| format!("did you mean \"{word}\"?"));
                 self.wrong(
                     path,
                     format!("\"{text}\" is not one of {}", listed(words)),
@@ -98,15 +117,28 @@ impl Walk<'_> {
                 );
                 None
             }
-            (Shape::Integer { min, max }, Value::Num(tag, number)) if whole(number).is_some_and(|n| (*min..=*max).contains(&n)) => {
+            (Shape::Integer { min, max }, Value::Num(tag, number))
+                if whole(number).is_some_and(|n| (*min..=*max).contains(&n)) =>
+            {
                 Some(Value::Num(tag, number))
             }
-            (Shape::Integer { .. }, Value::String(tag, text)) if plain && text.trim().parse::<i64>().is_ok() => {
+            (Shape::Integer { .. }, Value::String(tag, text))
+                if plain && text.trim().parse::<i64>().is_ok() =>
+            {
                 let number = text.trim().parse().unwrap_or(0);
                 // As a number, so that the arm above checks the bounds.
-                self.value(Value::Num(tag, if number < 0 { Num::I64(number) } else { Num::U64(number.unsigned_abs()) }), shape, path)
+                self.value(
+                    Value::Num(
+                        tag,
+                        if number < 0 { Num::I64(number) } else { Num::U64(number.unsigned_abs()) },
+                    ),
+                    shape,
+                    path,
+                )
             }
-            (Shape::Switch, Value::String(tag, text)) if plain && matches!(text.trim(), "true" | "false") => {
+            (Shape::Switch, Value::String(tag, text))
+                if plain && matches!(text.trim(), "true" | "false") =>
+            {
                 Some(Value::Bool(tag, text.trim() == "true"))
             }
             (shape, value) => {
@@ -124,7 +156,10 @@ impl Walk<'_> {
     fn table(&mut self, dict: Dict, table: &Table, path: &mut Vec<String>) -> Dict {
         let word = table.variants.as_ref().and_then(|(tag, _)| dict.get(tag)?.as_str());
         // The keys of an unknown `type` are unknown too: report one problem only.
-        let unknown_kind = table.variants.as_ref().is_some_and(|(_, tables)| word.is_none_or(|word| !tables.contains_key(word)));
+        let unknown_kind = table
+            .variants
+            .as_ref()
+            .is_some_and(|(_, tables)| word.is_none_or(|word| !tables.contains_key(word)));
         let (keys, required) = table.keys_for(word);
         let mut kept = Dict::new();
         for name in required.iter().filter(|name| !dict.contains_key(**name)) {
@@ -156,18 +191,35 @@ impl Walk<'_> {
 
     /// The probable meaning of an unknown key: a similar key of this table, or the same key of
     /// another table.
-    fn instead<'b>(&self, name: &str, keys: impl Iterator<Item = &'b str> + Clone, path: &[String]) -> String {
+    fn instead<'b>(
+        &self,
+        name: &str,
+        keys: impl Iterator<Item = &'b str> + Clone,
+        path: &[String],
+    ) -> String {
         if let Some(key) = nearest(name, keys.clone()) {
             return format!("did you mean `{key}`?");
         }
-        if let Some(elsewhere) = self.all.iter().find(|known| path.len() > 1 && known.last().is_some_and(|last| last == name)) {
-            return format!("it belongs to another section: `{}`", elsewhere.join(".").replace('*', "NAME"));
+        if let Some(elsewhere) = self
+            .all
+            .iter()
+            .find(|known| path.len() > 1 && known.last().is_some_and(|last| last == name))
+        {
+            return format!(
+                "it belongs to another section: `{}`",
+                elsewhere.join(".").replace('*', "NAME")
+            );
         }
         format!("remove it; known here: {}", keys.collect::<Vec<_>>().join(", "))
     }
 
     fn wrong(&mut self, path: &[String], message: String, hint: String) {
-        self.problems.push(Problem { key: layers::key(path), source: self.layers.source(path), message, hint });
+        self.problems.push(Problem {
+            key: layers::key(path),
+            source: self.layers.source(path),
+            message,
+            hint,
+        });
     }
 }
 
@@ -184,7 +236,9 @@ fn kind(value: &Value, hidden: bool) -> String {
         Value::String(..) | Value::Char(..) => "text".to_owned(),
         Value::Bool(..) => "true or false".to_owned(),
         Value::Num(..) if hidden => "a number".to_owned(),
-        Value::Num(_, number) => whole(*number).map_or("a fraction".to_owned(), |n| format!("the number {n}")),
+        Value::Num(_, number) => {
+            whole(*number).map_or("a fraction".to_owned(), |n| format!("the number {n}"))
+        }
         Value::Empty(..) => "nothing".to_owned(),
         Value::Dict(..) => "a table".to_owned(),
         Value::Array(..) => "a list".to_owned(),
@@ -199,7 +253,9 @@ fn wanted(shape: &Shape) -> String {
         Shape::Text => "text".to_owned(),
         Shape::Texts => "text or a list of texts".to_owned(),
         Shape::Switch => "true or false".to_owned(),
-        Shape::Integer { min, max } if *max < i128::from(u32::MAX) => format!("a number from {min} to {max}"),
+        Shape::Integer { min, max } if *max < i128::from(u32::MAX) => {
+            format!("a number from {min} to {max}")
+        }
         Shape::Integer { min, .. } if *min >= 0 => format!("a number from {min}"),
         Shape::Integer { .. } => "a whole number".to_owned(),
         Shape::Any => "what belongs here".to_owned(),
@@ -212,7 +268,9 @@ fn example(shape: &Shape, value: &Value) -> &'static str {
         Shape::List(_) => "a list: [\"a\", \"b\"]; in a variable: a,b",
         Shape::Word(_) | Shape::Text | Shape::Texts => "it in quotes",
         Shape::Switch => "true or false, without quotes",
-        Shape::Integer { .. } if matches!(value, Value::String(..)) => "such a number, without quotes",
+        Shape::Integer { .. } if matches!(value, Value::String(..)) => {
+            "such a number, without quotes"
+        }
         Shape::Integer { .. } => "such a number",
         Shape::Any => "it as the manual has it",
     }

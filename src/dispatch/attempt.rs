@@ -67,29 +67,46 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    pub(super) fn new(rules: Arc<AttemptRules>, publisher: Publisher, traces: Traces, metrics: Metrics) -> Self {
+    pub(super) fn new(
+        rules: Arc<AttemptRules>,
+        publisher: Publisher,
+        traces: Traces,
+        metrics: Metrics,
+    ) -> Self {
         Attempts { rules, publisher, traces, metrics }
     }
 
     /// Until when a job may be published: its outcome comes before the end of its lease.
     #[must_use]
     pub(super) fn latest(&self, lease: &ClaimedJob) -> Instant {
-        lease.deadline.checked_sub(self.rules.publish_timeout() + OUTCOME_MARGIN).unwrap_or(lease.deadline)
+        lease
+            .deadline
+            .checked_sub(self.rules.publish_timeout() + OUTCOME_MARGIN)
+            .unwrap_or(lease.deadline)
     }
 
     /// Where to publish a job, or how to settle it without a publication.
-    pub(super) fn destination<'a>(&'a self, lease: &'a ClaimedJob, now: Instant) -> Result<&'a Destination, Box<Settlement>> {
+    pub(super) fn destination<'a>(
+        &'a self,
+        lease: &'a ClaimedJob,
+        now: Instant,
+    ) -> Result<&'a Destination, Box<Settlement>> {
         if now > self.latest(lease) {
             // This process was suspended, or the claim's answer was late. Another instance may hold
             // the job by the time of a confirm.
             return Err(Box::new(give_back(lease, Duration::ZERO)));
         }
         match lease.state.reason {
-            Some(reason) if self.rules.dead.is_none() => {
-                Err(Box::new(Settlement::Bury(Bury { job: lease.token(), reason, error: lease.state.last_error.clone() })))
-            }
+            Some(reason) if self.rules.dead.is_none() => Err(Box::new(Settlement::Bury(Bury {
+                job: lease.token(),
+                reason,
+                error: lease.state.last_error.clone(),
+            }))),
             Some(_) => Ok(self.rules.destination(lease)),
-            None => self.late(lease).map_or_else(|| Ok(self.rules.destination(lease)), |settlement| Err(Box::new(settlement))),
+            None => self.late(lease).map_or_else(
+                || Ok(self.rules.destination(lease)),
+                |settlement| Err(Box::new(settlement)),
+            ),
         }
     }
 
@@ -114,14 +131,21 @@ impl Attempts {
                 Some(Settlement::Drop(lease.token()))
             }
             Late::Dead => {
-                let error = format!("overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms");
+                let error = format!(
+                    "overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms"
+                );
                 Some(die(lease, DeadReason::Late, error))
             }
         }
     }
 
     /// Makes the publication of a job, and the state that is kept until its outcome.
-    pub(super) fn start(&self, mut lease: Box<ClaimedJob>, to: Destination, now: Instant) -> (PublicationRequest, Unconfirmed) {
+    pub(super) fn start(
+        &self,
+        mut lease: Box<ClaimedJob>,
+        to: Destination,
+        now: Instant,
+    ) -> (PublicationRequest, Unconfirmed) {
         let (connector, job) = (self.publisher.connector(), &lease.record.job);
         let message = match lease.state.reason {
             Some(reason) => outgoing::dead_letter(&lease, connector.capabilities(), reason),
@@ -133,7 +157,13 @@ impl Attempts {
             Confirm::Broker => timeout.min(Duration::from_millis(u64::from(job.ttr_ms))),
             Confirm::Consumer => timeout,
         };
-        let about = About { connector, exchange: &to.exchange, address: &to.address, group: "", message: &message };
+        let about = About {
+            connector,
+            exchange: &to.exchange,
+            address: &to.address,
+            group: "",
+            message: &message,
+        };
         let mut span = self.traces.attempt(about, lease.state.attempt, job.trace.as_deref());
         span.job(lease.id.as_str());
         let (token, deadline) = (self.publisher.token(), now + timeout);
@@ -141,13 +171,22 @@ impl Attempts {
         // either.
         lease.record.job.body = bytes::Bytes::new();
         lease.record.job.headers = dwell_connectors::Headers::default();
-        (PublicationRequest { token, to, message, dedupe_id, deadline }, Unconfirmed { lease, published: now, deadline, span })
+        (
+            PublicationRequest { token, to, message, dedupe_id, deadline },
+            Unconfirmed { lease, published: now, deadline, span },
+        )
     }
 }
 
 /// Sends a job on its way to the dead letters, without an attempt.
 fn die(lease: &ClaimedJob, reason: DeadReason, error: String) -> Settlement {
-    Settlement::Retry(Retry { job: lease.token(), wait_ms: 0, unpublished: true, dies: Some(reason), error })
+    Settlement::Retry(Retry {
+        job: lease.token(),
+        wait_ms: 0,
+        unpublished: true,
+        dies: Some(reason),
+        error,
+    })
 }
 
 /// Sends a job back to due without an attempt: after the pause, and never before it was due.

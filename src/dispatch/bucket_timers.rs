@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::clock::Instant;
 
 /// A bucket is claimed from this long before its next job is due: the time for the claim and its
-/// answer. One claim takes the rest of [`MAX_CLAIM_AHEAD`](crate::store::queue::claim::MAX_CLAIM_AHEAD) along.
+/// answer. One claim takes the rest of
+/// [`MAX_CLAIM_AHEAD`](crate::store::queue::claim::MAX_CLAIM_AHEAD) along.
 const CLAIM_LEAD_TIME: Duration = Duration::from_millis(3);
 /// Other instances leave the preferred reader of a bucket this much time.
 const DEFERENCE_DELAY: Duration = Duration::from_millis(20);
@@ -53,9 +54,14 @@ impl BucketTimers {
 
     /// Takes a bucket whose time has come, if `may_claim` allows it; buckets take turns. The bucket
     /// is busy until [`BucketTimers::claimed`] or [`BucketTimers::failed`].
-    pub(super) fn take_due(&mut self, now: Instant, may_claim: impl Fn(usize) -> bool) -> Option<u16> {
+    pub(super) fn take_due(
+        &mut self,
+        now: Instant,
+        may_claim: impl Fn(usize) -> bool,
+    ) -> Option<u16> {
         let buckets = self.at.len();
-        let is_due = |bucket: &usize| !self.busy[*bucket] && self.at(*bucket) <= now && may_claim(*bucket);
+        let is_due =
+            |bucket: &usize| !self.busy[*bucket] && self.at(*bucket) <= now && may_claim(*bucket);
         let found = (0..buckets).map(|step| (self.turn + step) % buckets).find(is_due)?;
         self.turn = found + 1;
         self.busy[found] = true;
@@ -66,7 +72,10 @@ impl BucketTimers {
     /// When to claim next from a bucket that is not busy and that `may_claim` allows.
     #[must_use]
     pub(super) fn next(&self, may_claim: impl Fn(usize) -> bool) -> Option<Instant> {
-        (0..self.at.len()).filter(|bucket| !self.busy[*bucket] && may_claim(*bucket)).map(|bucket| self.at(bucket)).min()
+        (0..self.at.len())
+            .filter(|bucket| !self.busy[*bucket] && may_claim(*bucket))
+            .map(|bucket| self.at(bucket))
+            .min()
     }
 
     fn at(&self, bucket: usize) -> Instant {
@@ -105,7 +114,11 @@ impl BucketTimers {
     }
 
     fn sooner(&mut self, bucket: usize, due: Instant) {
-        let at = if self.preferred[bucket] { due.checked_sub(CLAIM_LEAD_TIME).unwrap_or(due) } else { due + DEFERENCE_DELAY };
+        let at = if self.preferred[bucket] {
+            due.checked_sub(CLAIM_LEAD_TIME).unwrap_or(due)
+        } else {
+            due + DEFERENCE_DELAY
+        };
         self.at[bucket] = self.at[bucket].min(at);
         self.known_due[bucket] = Some(self.known_due[bucket].map_or(due, |known| known.min(due)));
     }
@@ -124,7 +137,11 @@ mod tests {
         let now = clock::now();
         let mut timers = BucketTimers::new(2, now);
         assert_eq!(
-            [timers.take_due(now, ANY_BUCKET), timers.take_due(now, ANY_BUCKET), timers.take_due(now, ANY_BUCKET)],
+            [
+                timers.take_due(now, ANY_BUCKET),
+                timers.take_due(now, ANY_BUCKET),
+                timers.take_due(now, ANY_BUCKET)
+            ],
             [Some(0), Some(1), None]
         );
         timers.claimed(0, Some(now + 30 * MS), now);
@@ -140,7 +157,13 @@ mod tests {
     fn a_bucket_that_may_not_be_claimed_from_delays_no_other() {
         let now = clock::now();
         let mut timers = BucketTimers::new(2, now);
-        assert_eq!([timers.take_due(now, |bucket| bucket != 0), timers.take_due(now, |bucket| bucket != 0)], [Some(1), None]);
+        assert_eq!(
+            [
+                timers.take_due(now, |bucket| bucket != 0),
+                timers.take_due(now, |bucket| bucket != 0)
+            ],
+            [Some(1), None]
+        );
         assert_eq!((timers.next(|bucket| bucket != 0), timers.next(ANY_BUCKET)), (None, Some(now)));
         assert_eq!(timers.take_due(now, ANY_BUCKET), Some(0));
     }
@@ -171,13 +194,22 @@ mod tests {
     fn a_bucket_whose_claim_failed_backs_off_alone() {
         let now = clock::now();
         let mut timers = BucketTimers::new(2, now);
-        assert_eq!([timers.take_due(now, ANY_BUCKET), timers.take_due(now, ANY_BUCKET)], [Some(0), Some(1)]);
+        assert_eq!(
+            [timers.take_due(now, ANY_BUCKET), timers.take_due(now, ANY_BUCKET)],
+            [Some(0), Some(1)]
+        );
         timers.failed(0, now + 50 * MS);
         timers.claimed(1, Some(now + 5 * MS), now);
         timers.job_due(0, now);
         timers.all(now);
-        assert_eq!([timers.take_due(now + 5 * MS, ANY_BUCKET), timers.take_due(now + 5 * MS, ANY_BUCKET)], [Some(1), None]);
-        assert_eq!((timers.next(ANY_BUCKET), timers.take_due(now + 50 * MS, ANY_BUCKET)), (Some(now + 50 * MS), Some(0)));
+        assert_eq!(
+            [timers.take_due(now + 5 * MS, ANY_BUCKET), timers.take_due(now + 5 * MS, ANY_BUCKET)],
+            [Some(1), None]
+        );
+        assert_eq!(
+            (timers.next(ANY_BUCKET), timers.take_due(now + 50 * MS, ANY_BUCKET)),
+            (Some(now + 50 * MS), Some(0))
+        );
     }
 
     #[test]

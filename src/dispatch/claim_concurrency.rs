@@ -101,13 +101,24 @@ mod tests {
     #[test]
     fn a_master_that_hangs_takes_no_claims_from_the_others() {
         let mut limits = ClaimConcurrency::new(9);
-        limits.learn((0..9).map(|bucket| Some(if bucket < 6 { "hangs" } else { "serves" }.to_owned())));
-        assert_eq!([0, 1, 2].map(|bucket| begun(&mut limits, bucket)), [Some((1, false)), Some((1, false)), None]);
-        assert_eq!([6, 7, 8].map(|bucket| begun(&mut limits, bucket)), [Some((2, false)), Some((2, false)), None]);
+        limits.learn(
+            (0..9).map(|bucket| Some(if bucket < 6 { "hangs" } else { "serves" }.to_owned())),
+        );
+        assert_eq!(
+            [0, 1, 2].map(|bucket| begun(&mut limits, bucket)),
+            [Some((1, false)), Some((1, false)), None]
+        );
+        assert_eq!(
+            [6, 7, 8].map(|bucket| begun(&mut limits, bucket)),
+            [Some((2, false)), Some((2, false)), None]
+        );
         limits.end(1, Some(Class::Timeout));
         limits.end(1, Some(Class::Timeout));
         limits.end(2, None);
-        assert_eq!([3, 4, 8].map(|bucket| begun(&mut limits, bucket)), [Some((1, true)), None, Some((2, false))]);
+        assert_eq!(
+            [3, 4, 8].map(|bucket| begun(&mut limits, bucket)),
+            [Some((1, true)), None, Some((2, false))]
+        );
         // Its slots move to the other master; a running claim ends on the master where it began.
         limits.learn((0..9).map(|_| Some("serves".to_owned())));
         assert_eq!(begun(&mut limits, 5), None);
@@ -116,18 +127,27 @@ mod tests {
         // The master answers again: its full limit applies.
         limits.end(1, None);
         limits.learn((0..9).map(|_| Some("hangs".to_owned())));
-        assert_eq!([0, 1, 2].map(|bucket| begun(&mut limits, bucket)), [Some((1, false)), Some((1, false)), None]);
+        assert_eq!(
+            [0, 1, 2].map(|bucket| begun(&mut limits, bucket)),
+            [Some((1, false)), Some((1, false)), None]
+        );
     }
 
     #[test]
     fn damage_in_a_bucket_slows_no_other_and_one_server_has_all_the_claims() {
         let mut limits = ClaimConcurrency::new(9);
-        assert!((0..4).all(|bucket| begun(&mut limits, bucket) == Some((0, false))) && !limits.is_free(4));
+        assert!(
+            (0..4).all(|bucket| begun(&mut limits, bucket) == Some((0, false)))
+                && !limits.is_free(4)
+        );
         limits.end(0, Some(Class::Timeout));
         assert_eq!(begun(&mut limits, 4), Some((0, false)));
         limits.learn((0..9).map(|_| Some("serves".to_owned())));
         let (master, _) = limits.begin(0);
         limits.end(master, Some(Class::Script));
-        assert_eq!([0, 1].map(|bucket| begun(&mut limits, bucket)), [Some((1, false)), Some((1, false))]);
+        assert_eq!(
+            [0, 1].map(|bucket| begun(&mut limits, bucket)),
+            [Some((1, false)), Some((1, false))]
+        );
     }
 }

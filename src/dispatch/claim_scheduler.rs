@@ -67,7 +67,10 @@ impl ClaimScheduler {
     }
 
     /// The next claim that may start now, with its reservation in the window.
-    pub(super) fn next_claim(&mut self, window: &mut Window) -> Option<impl Future<Output = ClaimAnswer> + use<>> {
+    pub(super) fn next_claim(
+        &mut self,
+        window: &mut Window,
+    ) -> Option<impl Future<Output = ClaimAnswer> + use<>> {
         if !window.has_room() || self.is_backing_off() {
             return None;
         }
@@ -80,7 +83,12 @@ impl ClaimScheduler {
         let (master, is_probe) = self.limits.begin(bucket);
         let reserved = window.reserve(is_probe);
         let (store, broker) = (self.store.clone(), self.broker.clone());
-        let ask = ClaimRequest { lease: self.lease, most: reserved.0, most_bytes: reserved.1, ahead: MAX_CLAIM_AHEAD };
+        let ask = ClaimRequest {
+            lease: self.lease,
+            most: reserved.0,
+            most_bytes: reserved.1,
+            ahead: MAX_CLAIM_AHEAD,
+        };
         Some(async move {
             let answer = store.queue.claim_ahead(bucket, &broker, ask).await;
             ClaimAnswer { bucket, reserved, master, begun, answer }
@@ -96,7 +104,9 @@ impl ClaimScheduler {
 
     /// Until when no claim starts because the window has little room.
     fn gathers_until(&self, window: &Window) -> Option<Instant> {
-        self.last_claim.filter(|_| window.has_little_room()).map(|last| last + CLAIM_GATHER_INTERVAL)
+        self.last_claim
+            .filter(|_| window.has_little_room())
+            .map(|last| last + CLAIM_GATHER_INTERVAL)
     }
 
     /// Follows the slots of a cluster to other masters.
@@ -121,7 +131,9 @@ impl ClaimScheduler {
             // The claim used no room: the next one need not wait for more.
             self.last_claim = before;
         }
-        let next = taken.next_ms.map(|due_ms| now + micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
+        let next = taken
+            .next_ms
+            .map(|due_ms| now + micros(due_ms.saturating_mul(1000).saturating_sub(taken.now_us)));
         self.timers.claimed(bucket, if taken.more { Some(now) } else { next }, now);
         // The count is complete only in the last claim of a bucket.
         if !taken.more && self.unreadable.should_log(bucket, taken.unknown, now) {
@@ -133,7 +145,12 @@ impl ClaimScheduler {
             );
         }
         if taken.orphans > 0 {
-            tracing::error!(broker = &*self.broker, bucket, orphans = taken.orphans, "ids without a record were removed; run `dwell fsck`");
+            tracing::error!(
+                broker = &*self.broker,
+                bucket,
+                orphans = taken.orphans,
+                "ids without a record were removed; run `dwell fsck`"
+            );
         }
         Some(taken)
     }
@@ -142,7 +159,11 @@ impl ClaimScheduler {
         // Damage and a moved slot concern one bucket, and so does every error of one master of a
         // cluster. Any other error of a single server (loading, busy) concerns all buckets.
         let is_own = self.store.is_cluster() || matches!(error.class, Class::Script | Class::Moved);
-        let backoff = if is_own { self.bucket_backoffs.entry(bucket).or_insert_with(Backoff::link) } else { &mut self.backoff };
+        let backoff = if is_own {
+            self.bucket_backoffs.entry(bucket).or_insert_with(Backoff::link)
+        } else {
+            &mut self.backoff
+        };
         let until = now + backoff.pause();
         if !error.is_told() {
             tracing::warn!(broker = &*self.broker, bucket, %error, hint = error.hint, "claiming failed, trying again");
@@ -160,7 +181,11 @@ impl ClaimScheduler {
 
     pub(super) fn set_fleet(&mut self, fleet: &Fleet) {
         let fleet = fleet.serving(&self.broker);
-        self.timers.set_fleet(fleet.preferred(self.store.keys().buckets()), fleet.floor_poll(), clock::now());
+        self.timers.set_fleet(
+            fleet.preferred(self.store.keys().buckets()),
+            fleet.floor_poll(),
+            clock::now(),
+        );
     }
 
     /// Another agent or instance scheduled a job.

@@ -1,5 +1,5 @@
-//! The destinations that may take another message: their shares of the window, and their pauses. Destinations
-//! of one endpoint (the URLs of one host) share both.
+//! The destinations that may take another message: their shares of the window, and their pauses.
+//! Destinations of one endpoint (the URLs of one host) share both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,13 @@ pub(super) enum Admission {
 
 impl Destinations {
     /// The window has `jobs_max` jobs and `bytes_max` bytes.
-    pub(super) fn new(broker: Arc<str>, settings: Broker, metrics: Option<BrokerMetrics>, jobs_max: usize, bytes_max: u64) -> Self {
+    pub(super) fn new(
+        broker: Arc<str>,
+        settings: Broker,
+        metrics: Option<BrokerMetrics>,
+        jobs_max: usize,
+        bytes_max: u64,
+    ) -> Self {
         // Destinations that no pattern of `allow` names share one more entry: dead letters, and the
         // target of an ingest.
         let shares = Shares::new(jobs_max, bytes_max, settings.allow.len() + 1);
@@ -56,9 +62,16 @@ impl Destinations {
         }
     }
 
-    /// Asks for a place for a message of `size` bytes, whose job has waited for one since `since`, as
-    /// `waiting` others do.
-    pub(super) fn admit(&mut self, to: &Destination, size: usize, waiting: usize, since: Instant, now: Instant) -> Admission {
+    /// Asks for a place for a message of `size` bytes, whose job has waited for one since `since`,
+    /// as `waiting` others do.
+    pub(super) fn admit(
+        &mut self,
+        to: &Destination,
+        size: usize,
+        waiting: usize,
+        since: Instant,
+        now: Instant,
+    ) -> Admission {
         let (allow, connector) = (&self.allow, &self.settings.connector);
         let endpoint = connector.endpoint(to);
         if let Some(remaining) = self.pauses.remaining(&endpoint, now) {
@@ -87,7 +100,13 @@ impl Destinations {
 
     /// A publication of `size` bytes has its outcome: frees its place in the share, and a confirm
     /// ends a pause.
-    pub(super) fn responded(&mut self, to: &Destination, size: usize, response: Response, now: Instant) {
+    pub(super) fn responded(
+        &mut self,
+        to: &Destination,
+        size: usize,
+        response: Response,
+        now: Instant,
+    ) {
         let endpoint = self.settings.connector.endpoint(to);
         if self.shares.leave(&endpoint, size, response, now) {
             let (noun, hint) = self.words();
@@ -97,7 +116,8 @@ impl Destinations {
             );
         }
         if let Response::Confirmed(took) = response
-            && let Some(was_logged) = self.pauses.confirmed(&endpoint, self.shares.leaves_room(&endpoint, took, now), now)
+            && let Some(was_logged) =
+                self.pauses.confirmed(&endpoint, self.shares.leaves_room(&endpoint, took, now), now)
         {
             if was_logged {
                 tracing::info!(broker = &*self.broker, to = %endpoint, "the {} confirms again", self.words().0);
@@ -107,7 +127,13 @@ impl Destinations {
     }
 
     /// The destination refused a message after `took`. Returns how long the job waits.
-    pub(super) fn refused(&mut self, to: &Destination, token: Token, took: Duration, now: Instant) -> Duration {
+    pub(super) fn refused(
+        &mut self,
+        to: &Destination,
+        token: Token,
+        took: Duration,
+        now: Instant,
+    ) -> Duration {
         let pause = self.pauses.refused(&self.settings.connector.endpoint(to), token, took, now);
         self.count_pauses();
         pause
@@ -123,8 +149,8 @@ impl Destinations {
         self.settings.connector.without_answer(why)
     }
 
-    /// Returns words for logs: the thing that has a pause of its own, and the thing to check where it is
-    /// silent.
+    /// Returns words for logs: the thing that has a pause of its own, and the thing to check where
+    /// it is silent.
     pub(super) fn words(&self) -> (&'static str, &'static str) {
         let capabilities = self.settings.connector.capabilities();
         (capabilities.endpoint, capabilities.silent_hint)
@@ -146,7 +172,14 @@ impl Destinations {
     }
 
     /// The outcome is unknown. `is_early`: the deadline has not passed.
-    pub(super) fn unknown(&mut self, to: &Destination, token: Token, is_early: bool, now: Instant, why: &str) {
+    pub(super) fn unknown(
+        &mut self,
+        to: &Destination,
+        token: Token,
+        is_early: bool,
+        now: Instant,
+        why: &str,
+    ) {
         let endpoint = self.settings.connector.endpoint(to);
         if self.pauses.unknown(&endpoint, token, is_early, now) {
             let (noun, hint) = self.words();

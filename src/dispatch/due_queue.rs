@@ -60,7 +60,10 @@ mod tests {
             queue.push(now + due * ms, name);
         }
         assert_eq!((queue.pop_due(now), queue.next_due()), (None, Some(now + ms)));
-        assert_eq!([queue.pop_due(now + 2 * ms), queue.pop_due(now + 2 * ms), queue.pop_due(now + 2 * ms)], [Some("a"), Some("b"), None]);
+        assert_eq!(
+            [queue.pop_due(now + 2 * ms), queue.pop_due(now + 2 * ms), queue.pop_due(now + 2 * ms)],
+            [Some("a"), Some("b"), None]
+        );
         assert_eq!(queue.next_due(), Some(now + 3 * ms));
         assert_eq!(queue.drain().collect::<Vec<_>>(), ["c", "d"]);
         assert_eq!((queue.pop_due(now + 9 * ms), queue.next_due()), (None, None));

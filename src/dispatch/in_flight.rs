@@ -41,9 +41,26 @@ impl InFlight {
         let of_broker = metrics.broker(&broker);
         let rules = Arc::new(AttemptRules { delivery: rules.clone(), dead: dead.clone() });
         InFlight {
-            attempts: Attempts::new(rules.clone(), publisher.clone(), traces.clone(), metrics.clone()),
-            outcomes: Outcomes::new(store.clone(), broker.clone(), rules, metrics.clone(), of_broker.clone()),
-            destinations: Destinations::new(broker.clone(), settings.clone(), of_broker, jobs_max, bytes_max),
+            attempts: Attempts::new(
+                rules.clone(),
+                publisher.clone(),
+                traces.clone(),
+                metrics.clone(),
+            ),
+            outcomes: Outcomes::new(
+                store.clone(),
+                broker.clone(),
+                rules,
+                metrics.clone(),
+                of_broker.clone(),
+            ),
+            destinations: Destinations::new(
+                broker.clone(),
+                settings.clone(),
+                of_broker,
+                jobs_max,
+                bytes_max,
+            ),
             broker,
             publisher: publisher.clone(),
             metrics: metrics.clone(),
@@ -78,14 +95,27 @@ impl InFlight {
 
     /// Takes the jobs of a claim: publishes what is due, keeps what is not due yet. Gives all back
     /// when `stopping`.
-    pub(super) async fn claimed(&mut self, bucket: u16, taken: Claim, stopping: bool, settler: &mut Settler) {
+    pub(super) async fn claimed(
+        &mut self,
+        bucket: u16,
+        taken: Claim,
+        stopping: bool,
+        settler: &mut Settler,
+    ) {
         let now = clock::now();
         self.destinations.forget(now);
         for broken in taken.broken {
             tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
             self.window.add(0);
             self.window.take_place();
-            settler.push(bucket, Settlement::Bury(Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why }));
+            settler.push(
+                bucket,
+                Settlement::Bury(Bury {
+                    job: broken.token(),
+                    reason: DeadReason::Invalid,
+                    error: broken.why,
+                }),
+            );
         }
         let mut attempts = Vec::with_capacity(taken.jobs.len());
         // A lease has hundreds of bytes and moves many times until its outcome.
@@ -108,7 +138,10 @@ impl InFlight {
         let now = clock::now();
         let mut attempts = Vec::new();
         // The jobs that waited longest come first.
-        while self.waiting.first_without_place().is_some_and(|lease| self.window.has_place() || now > self.attempts.latest(lease))
+        while self
+            .waiting
+            .first_without_place()
+            .is_some_and(|lease| self.window.has_place() || now > self.attempts.latest(lease))
             && let Some((since, lease)) = self.waiting.pop_without_place()
         {
             attempts.extend(self.attempt(lease, since, now, settler));
@@ -137,7 +170,13 @@ impl InFlight {
 
     /// The publication of a job; `None` if the job waits, or is settled without one. `since`: when
     /// the job was first ready to be published.
-    fn attempt(&mut self, lease: Box<ClaimedJob>, since: Instant, now: Instant, settler: &mut Settler) -> Option<PublicationRequest> {
+    fn attempt(
+        &mut self,
+        lease: Box<ClaimedJob>,
+        since: Instant,
+        now: Instant,
+        settler: &mut Settler,
+    ) -> Option<PublicationRequest> {
         let to = match self.attempts.destination(&lease, now) {
             Ok(to) => to,
             Err(settlement) => {
@@ -180,7 +219,13 @@ impl InFlight {
         let (bucket, size) = (publication.lease.bucket, publication.lease.size);
         self.window.free_bytes(size);
         self.waiting.outcome_arrived();
-        match self.outcomes.conclude(publication, token, outcome, clock::now(), &mut self.destinations) {
+        match self.outcomes.conclude(
+            publication,
+            token,
+            outcome,
+            clock::now(),
+            &mut self.destinations,
+        ) {
             Some(settlement) => settler.push(bucket, settlement),
             None => self.window.free_jobs(1),
         }

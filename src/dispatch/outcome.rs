@@ -46,21 +46,26 @@ impl Outcomes {
         now: Instant,
         destinations: &mut Destinations,
     ) -> Option<Settlement> {
-        let (span, name) = (std::mem::take(&mut publication.span), PublishOutcome::from(&outcome).as_str());
+        let (span, name) =
+            (std::mem::take(&mut publication.span), PublishOutcome::from(&outcome).as_str());
         match outcome.error() {
             None => span.succeeded(name),
             Some(why) => span.failed(name, destinations.why(why)),
         }
         let lease = &publication.lease;
         let to = self.rules.destination(lease);
-        let (took, had_time) = (now.duration_since(publication.published), self.had_time(&publication));
+        let (took, had_time) =
+            (now.duration_since(publication.published), self.had_time(&publication));
         let response = match &outcome {
             Outcome::Confirmed | Outcome::Finished => Response::Confirmed(took),
             Outcome::Unknown(_) if had_time => Response::Unknown,
             Outcome::Failed(_) if had_time && took >= QUICK_RESPONSE_LIMIT => Response::Unknown,
             // The job's own time was over.
             Outcome::Failed(_) if !had_time && now >= publication.deadline => Response::Nothing,
-            Outcome::Throttled { .. } | Outcome::Failed(_) | Outcome::Invalid(_) | Outcome::Unroutable(_) => Response::Answered(took),
+            Outcome::Throttled { .. }
+            | Outcome::Failed(_)
+            | Outcome::Invalid(_)
+            | Outcome::Unroutable(_) => Response::Answered(took),
             Outcome::Unknown(_) | Outcome::Refused(_) => Response::Nothing,
         };
         destinations.responded(to, lease.size, response, now);
@@ -73,23 +78,35 @@ impl Outcomes {
                     "the broker did not take the dead letter; the job stays among the dead in redis"
                 );
             }
-            return Some(Settlement::Bury(Bury { job: publication.held(), reason, error: lease.state.last_error.clone() }));
+            return Some(Settlement::Bury(Bury {
+                job: publication.held(),
+                reason,
+                error: lease.state.last_error.clone(),
+            }));
         }
         if let Some(metrics) = &self.broker_metrics {
             metrics.publish(PublishOutcome::from(&outcome), 1);
             if let Some(why) = outcome.error() {
-                metrics.last_error().record(format_args!("{}: {}", destinations.shown(&lease.record.job.to), destinations.why(why)));
+                metrics.last_error().record(format_args!(
+                    "{}: {}",
+                    destinations.shown(&lease.record.job.to),
+                    destinations.why(why)
+                ));
             }
         }
         match outcome {
             Outcome::Confirmed | Outcome::Finished => {
                 self.metrics.confirm(took);
                 if lease.state.attempt == 1 {
-                    self.metrics.lateness(micros(self.store.now_us().saturating_sub(lease.state.due_ms.saturating_mul(1000))));
+                    self.metrics.lateness(micros(
+                        self.store.now_us().saturating_sub(lease.state.due_ms.saturating_mul(1000)),
+                    ));
                 }
                 let ClaimedJob { token, record, .. } = *publication.lease;
                 Some(match record.job.confirm {
-                    Confirm::Consumer if outcome == Outcome::Confirmed => Settlement::Hold(token, record.job.ttr_ms),
+                    Confirm::Consumer if outcome == Outcome::Confirmed => {
+                        Settlement::Hold(token, record.job.ttr_ms)
+                    }
                     Confirm::Broker | Confirm::Consumer => Settlement::Complete(token),
                 })
             }
@@ -97,13 +114,21 @@ impl Outcomes {
                 let pause = destinations.refused(to, token, took, now);
                 let (noun, why) = (destinations.words().0, destinations.why(&why));
                 tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "refused, the {noun} is paused");
-                Some(Settlement::Release(Release { job: publication.held(), pause_ms: whole_ms(pause), unpublished: true }))
+                Some(Settlement::Release(Release {
+                    job: publication.held(),
+                    pause_ms: whole_ms(pause),
+                    unpublished: true,
+                }))
             }
             Outcome::Throttled { why, wait } => {
                 let pause = destinations.throttled(to, wait, now);
                 let (noun, why) = (destinations.words().0, destinations.why(&why));
                 tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "throttled, the {noun} is paused");
-                Some(Settlement::Release(Release { job: publication.held(), pause_ms: whole_ms(pause), unpublished: true }))
+                Some(Settlement::Release(Release {
+                    job: publication.held(),
+                    pause_ms: whole_ms(pause),
+                    unpublished: true,
+                }))
             }
             Outcome::Invalid(why) => {
                 destinations.inconclusive(to, token);
@@ -149,22 +174,45 @@ impl Outcomes {
     /// Whether a healthy destination would have confirmed in time: a job's time to run may be
     /// shorter than the round trip.
     fn had_time(&self, publication: &Unconfirmed) -> bool {
-        publication.deadline - publication.published >= self.rules.publish_timeout().min(QUICK_RESPONSE_LIMIT)
+        publication.deadline - publication.published
+            >= self.rules.publish_timeout().min(QUICK_RESPONSE_LIMIT)
     }
 
-    fn fail_on_schedule(&self, publication: &Unconfirmed, why: String, destinations: &Destinations) -> Settlement {
+    fn fail_on_schedule(
+        &self,
+        publication: &Unconfirmed,
+        why: String,
+        destinations: &Destinations,
+    ) -> Settlement {
         let lease = &publication.lease;
-        let next = retry::next(&lease.record.job, lease.state.step, &self.rules.delivery.retry_ms, DeadReason::RetriesExhausted);
+        let next = retry::next(
+            &lease.record.job,
+            lease.state.step,
+            &self.rules.delivery.retry_ms,
+            DeadReason::RetriesExhausted,
+        );
         self.fail(publication, next, why, destinations)
     }
 
-    fn fail(&self, publication: &Unconfirmed, next: Next, why: String, destinations: &Destinations) -> Settlement {
+    fn fail(
+        &self,
+        publication: &Unconfirmed,
+        next: Next,
+        why: String,
+        destinations: &Destinations,
+    ) -> Settlement {
         let (lease, shown) = (&publication.lease, destinations.why(&why));
         tracing::debug!(id = %lease.id, broker = &*self.broker, attempt = lease.state.attempt, why = shown, ?next, "the attempt failed");
         let (wait_ms, dies) = match next {
             Next::Wait(ms) => (ms, None),
             Next::Dies(reason) => (0, Some(reason)),
         };
-        Settlement::Retry(Retry { job: publication.held(), wait_ms, unpublished: false, dies, error: why })
+        Settlement::Retry(Retry {
+            job: publication.held(),
+            wait_ms,
+            unpublished: false,
+            dies,
+            error: why,
+        })
     }
 }

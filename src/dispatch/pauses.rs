@@ -23,8 +23,8 @@ const SLOW_REFUSAL_TIME: Duration = Duration::from_secs(2);
 /// About how many jobs of a paused destination are claimed and given back per second: the cost of
 /// its outage.
 const PAUSED_JOBS_PER_SECOND: f64 = 1000.0;
-/// The same for all destinations together whose share of the window is full: these are claimed beside the
-/// jobs that find a place.
+/// The same for all destinations together whose share of the window is full: these are claimed
+/// beside the jobs that find a place.
 const CROWDED_JOBS_PER_SECOND: f64 = 1000.0;
 /// A destination whose share is full counts until so long after it last gave a job back.
 const CROWDED_TTL: Duration = Duration::from_secs(2);
@@ -48,8 +48,8 @@ pub(super) struct Pauses {
     /// Destinations whose last outcomes are unknown.
     unknown: HashMap<Destination, UnknownStreak>,
     cleaned: Option<Instant>,
-    /// The number of destinations that give jobs back because their share of the window is full, and the time
-    /// of that count.
+    /// The number of destinations that give jobs back because their share of the window is full,
+    /// and the time of that count.
     crowds: u32,
     counted: Option<Instant>,
 }
@@ -84,8 +84,8 @@ struct Pause {
     logged: bool,
     /// The destination said how long it takes no message: nothing ends the pause before.
     throttled: bool,
-    /// The destination's share of the window is full. While it holds its places for long, a confirm frees
-    /// one place, and no more of the jobs that wait.
+    /// The destination's share of the window is full. While it holds its places for long, a confirm
+    /// frees one place, and no more of the jobs that wait.
     crowded: bool,
     /// When a job was last given back.
     gave_back: Instant,
@@ -117,8 +117,12 @@ impl Pause {
     fn extend(&mut self, now: Instant, most: f64) {
         let rate = f64::from(self.given_back) / (now - self.began).as_secs_f64().max(f64::EPSILON);
         self.length = (self.length * 2).min(self.max);
-        self.spread = self.spread.mul_f64((rate / most).min(MAX_SPREAD.as_secs_f64())).clamp(self.length / 4, MAX_SPREAD);
-        (self.began, self.until, self.given_back, self.throttled) = (now, now + jitter(self.length), 0, false);
+        self.spread = self
+            .spread
+            .mul_f64((rate / most).min(MAX_SPREAD.as_secs_f64()))
+            .clamp(self.length / 4, MAX_SPREAD);
+        (self.began, self.until, self.given_back, self.throttled) =
+            (now, now + jitter(self.length), 0, false);
     }
 
     /// Whether the destination asked for the pause, and it is not over.
@@ -129,7 +133,10 @@ impl Pause {
     /// Returns the wait of another job, where `most` jobs a second come back.
     fn wait(&mut self, now: Instant, most: f64) -> Duration {
         (self.given_back, self.gave_back) = (self.given_back.saturating_add(1), now);
-        let spread = self.spread.max(Duration::from_secs_f64(f64::from(self.given_back) / most)).min(MAX_SPREAD);
+        let spread = self
+            .spread
+            .max(Duration::from_secs_f64(f64::from(self.given_back) / most))
+            .min(MAX_SPREAD);
         let left = if self.until > now { self.until - now } else { jitter(self.length) };
         left + spread.mul_f64(rand::random_range(0.0..=1.0))
     }
@@ -142,11 +149,15 @@ impl Pauses {
         self.paused.len()
     }
 
-    /// Returns the rate at which jobs come back to a destination whose share of the window is full, jobs a
-    /// second.
+    /// Returns the rate at which jobs come back to a destination whose share of the window is full,
+    /// jobs a second.
     fn crowded_rate(&mut self, now: Instant) -> f64 {
         if self.counted.is_none_or(|counted| now >= counted + COUNT_INTERVAL) {
-            let crowds = self.paused.values().filter(|pause| pause.crowded && now < pause.gave_back + CROWDED_TTL).count();
+            let crowds = self
+                .paused
+                .values()
+                .filter(|pause| pause.crowded && now < pause.gave_back + CROWDED_TTL)
+                .count();
             (self.crowds, self.counted) = (u32::try_from(crowds).unwrap_or(u32::MAX), Some(now));
         }
         PAUSED_JOBS_PER_SECOND.min(CROWDED_JOBS_PER_SECOND / f64::from(self.crowds.max(1)))
@@ -160,15 +171,21 @@ impl Pauses {
 
     /// The destination refused a message after `took`. Returns how long the job waits. Refusals
     /// during one pause count once: a window full of them comes from one state of the queue.
-    pub(super) fn refused(&mut self, to: &Destination, token: Token, took: Duration, now: Instant) -> Duration {
+    pub(super) fn refused(
+        &mut self,
+        to: &Destination,
+        token: Token,
+        took: Duration,
+        now: Instant,
+    ) -> Duration {
         self.unknown.remove(to);
         if !self.paused.contains_key(to) {
             self.paused.insert(to.clone(), Pause::new(now, MAX_PAUSE));
         } else if let Some(pause) = self.paused.get_mut(to) {
             let probed = pause.probe.take_if(|probe| *probe == token).is_some();
             (pause.max, pause.early, pause.crowded) = (MAX_PAUSE, pause.early && !probed, false);
-            // Only the probe shows that the destination answers again: messages that were never sent are
-            // refused too.
+            // Only the probe shows that the destination answers again: messages that were never
+            // sent are refused too.
             pause.one_at_a_time &= !probed;
             if pause.until <= now {
                 pause.extend(now, PAUSED_JOBS_PER_SECOND);
@@ -193,7 +210,8 @@ impl Pauses {
     /// The destination's share of the window is full. Returns how long the job waits in due.
     pub(super) fn crowded(&mut self, to: &Destination, now: Instant) -> Duration {
         if !self.paused.contains_key(to) {
-            self.paused.insert(to.clone(), Pause { crowded: true, ..Pause::new(now, MAX_CROWDED_PAUSE) });
+            self.paused
+                .insert(to.clone(), Pause { crowded: true, ..Pause::new(now, MAX_CROWDED_PAUSE) });
         }
         let crowded_rate = self.crowded_rate(now);
         let Some(pause) = self.paused.get_mut(to) else { return MIN_PAUSE };
@@ -206,14 +224,23 @@ impl Pauses {
 
     /// An outcome is unknown; `early`: its deadline has not passed. Returns whether to log that the
     /// destination does not confirm.
-    pub(super) fn unknown(&mut self, to: &Destination, token: Token, early: bool, now: Instant) -> bool {
+    pub(super) fn unknown(
+        &mut self,
+        to: &Destination,
+        token: Token,
+        early: bool,
+        now: Instant,
+    ) -> bool {
         if !self.unknown.contains_key(to) {
             self.unknown.insert(to.clone(), UnknownStreak { count: 0, last: now, early: true });
         }
         let Some(streak) = self.unknown.get_mut(to) else { return false };
-        (streak.count, streak.last, streak.early) = (streak.count.saturating_add(1), now, streak.early && early);
+        (streak.count, streak.last, streak.early) =
+            (streak.count.saturating_add(1), now, streak.early && early);
         let (count, early) = (streak.count, streak.early);
-        if count < MAX_UNKNOWN_OUTCOMES && !self.paused.get(to).is_some_and(|pause| pause.one_at_a_time) {
+        if count < MAX_UNKNOWN_OUTCOMES
+            && !self.paused.get(to).is_some_and(|pause| pause.one_at_a_time)
+        {
             self.inconclusive(to, token);
             return false;
         }
@@ -222,7 +249,8 @@ impl Pauses {
         }
         let Some(pause) = self.paused.get_mut(to) else { return false };
         let probed = pause.probe.take_if(|probe| *probe == token).is_some();
-        (pause.one_at_a_time, pause.max, pause.early, pause.crowded) = (true, MAX_PAUSE, early && !probed, false);
+        (pause.one_at_a_time, pause.max, pause.early, pause.crowded) =
+            (true, MAX_PAUSE, early && !probed, false);
         if (probed || (pause.probe.is_none() && pause.until <= now)) && !pause.is_asked_for(now) {
             pause.extend(now, PAUSED_JOBS_PER_SECOND);
         }
@@ -245,13 +273,19 @@ impl Pauses {
     pub(super) fn answered(&mut self, to: &Destination, token: Token, now: Instant) -> bool {
         self.unknown.remove(to);
         self.inconclusive(to, token);
-        self.paused.get(to).is_some_and(|pause| pause.one_at_a_time && !pause.is_asked_for(now)) && self.paused.remove(to).is_some()
+        self.paused.get(to).is_some_and(|pause| pause.one_at_a_time && !pause.is_asked_for(now))
+            && self.paused.remove(to).is_some()
     }
 
     /// The destination confirmed a message: ends its pause, unless the destination said how long it
-    /// takes, or the confirm took long, and its share is full. Returns, if a pause ended, whether that was
-    /// logged.
-    pub(super) fn confirmed(&mut self, to: &Destination, leaves_room: bool, now: Instant) -> Option<bool> {
+    /// takes, or the confirm took long, and its share is full. Returns, if a pause ended, whether
+    /// that was logged.
+    pub(super) fn confirmed(
+        &mut self,
+        to: &Destination,
+        leaves_room: bool,
+        now: Instant,
+    ) -> Option<bool> {
         if !self.unknown.is_empty() {
             self.unknown.remove(to);
         }
@@ -285,26 +319,32 @@ impl Pauses {
     /// Removes destinations that nobody publishes to any more: producers name them, so they may be
     /// many. Returns whether one was paused.
     pub(super) fn forget(&mut self, now: Instant) -> bool {
-        if (self.paused.is_empty() && self.unknown.is_empty()) || self.cleaned.is_some_and(|cleaned| now < cleaned + CLEANUP_INTERVAL) {
+        if (self.paused.is_empty() && self.unknown.is_empty())
+            || self.cleaned.is_some_and(|cleaned| now < cleaned + CLEANUP_INTERVAL)
+        {
             return false;
         }
         self.cleaned = Some(now);
         let before = self.paused.len();
-        self.paused
-            .retain(|_, pause| pause.probe.is_some() || now < pause.until + if pause.one_at_a_time { SILENT_PAUSE_TTL } else { PAUSE_TTL });
+        self.paused.retain(|_, pause| {
+            pause.probe.is_some()
+                || now
+                    < pause.until + if pause.one_at_a_time { SILENT_PAUSE_TTL } else { PAUSE_TTL }
+        });
         self.unknown.retain(|_, streak| now < streak.last + SILENT_PAUSE_TTL);
         self.paused.len() < before
     }
 
-    /// Returns the wait of a job for this destination; `None` where it may be published. Waits are spread, so
-    /// that jobs do not come back all at once.
+    /// Returns the wait of a job for this destination; `None` where it may be published. Waits are
+    /// spread, so that jobs do not come back all at once.
     #[must_use]
     pub(super) fn remaining(&mut self, to: &Destination, now: Instant) -> Option<Duration> {
         if self.paused.is_empty() {
             return None;
         }
         let crowded_rate = self.crowded_rate(now);
-        let pause = self.paused.get_mut(to).filter(|pause| pause.until > now || pause.probe.is_some())?;
+        let pause =
+            self.paused.get_mut(to).filter(|pause| pause.until > now || pause.probe.is_some())?;
         Some(pause.wait(now, if pause.crowded { crowded_rate } else { PAUSED_JOBS_PER_SECOND }))
     }
 }
@@ -321,17 +361,31 @@ mod tests {
 
     #[test]
     fn nothing_ends_a_pause_early_that_the_destination_asked_for() {
-        let (mut pauses, to, now) = (Pauses::default(), Destination::new("throttled"), clock::now());
+        let (mut pauses, to, now) =
+            (Pauses::default(), Destination::new("throttled"), clock::now());
         let (wait, soon) = (Duration::from_secs(60), now + Duration::from_secs(30));
         let about = wait..wait + MAX_SPREAD;
         assert!(about.contains(&pauses.throttled(&to, wait, now)));
-        assert!(about.contains(&pauses.throttled(&to, Duration::from_secs(5), now)), "the longest counts");
-        assert_eq!((pauses.confirmed(&to, true, soon), pauses.answered(&to, 3, soon), pauses.reconnected()), (None, false, false));
+        assert!(
+            about.contains(&pauses.throttled(&to, Duration::from_secs(5), now)),
+            "the longest counts"
+        );
+        assert_eq!(
+            (
+                pauses.confirmed(&to, true, soon),
+                pauses.answered(&to, 3, soon),
+                pauses.reconnected()
+            ),
+            (None, false, false)
+        );
         assert!((4..9).all(|token| !pauses.unknown(&to, token, true, soon)));
         assert!(pauses.remaining(&to, soon).is_some_and(|left| left >= Duration::from_secs(30)));
         let after = now + wait;
         assert!(pauses.remaining(&to, after).is_none(), "then it is tried again");
-        assert!(pauses.answered(&to, 10, after), "an answer then ends what the silence of others began");
+        assert!(
+            pauses.answered(&to, 10, after),
+            "an answer then ends what the silence of others began"
+        );
         assert!(!pauses.has(&to));
 
         // The probe of a silent destination ends after another message was throttled.
@@ -363,13 +417,19 @@ mod tests {
             assert!(pauses.remaining(&to, at).is_none());
             pauses.sent(&to, token);
             at += Duration::from_secs(15);
-            assert!(pauses.remaining(&to, at).is_some() && !pauses.forget(at), "no other before its outcome");
+            assert!(
+                pauses.remaining(&to, at).is_some() && !pauses.forget(at),
+                "no other before its outcome"
+            );
             // A late outcome of the first window changes nothing.
             assert!(!pauses.unknown(&to, 5, false, at) && pauses.remaining(&to, at).is_some());
             assert!(!pauses.unknown(&to, token, false, at) && pauses.remaining(&to, at).is_some());
         }
         assert_eq!(pauses.confirmed(&to, true, now), Some(true));
-        assert!(pauses.remaining(&to, at).is_none() && !pauses.unknown(&to, 20, false, at), "it starts over");
+        assert!(
+            pauses.remaining(&to, at).is_none() && !pauses.unknown(&to, 20, false, at),
+            "it starts over"
+        );
     }
 
     #[test]
@@ -396,7 +456,10 @@ mod tests {
         assert!(pauses.answered(&to, 10, now) && pauses.count() == 0);
         pauses.refused(&to, 11, SLOW_REFUSAL_TIME, now);
         pauses.sent(&to, 12);
-        assert!(pauses.remaining(&to, now + MAX_PAUSE).is_some(), "after a slow refusal one job at a time probes, too");
+        assert!(
+            pauses.remaining(&to, now + MAX_PAUSE).is_some(),
+            "after a slow refusal one job at a time probes, too"
+        );
         pauses.inconclusive(&to, 12);
         assert!(pauses.remaining(&to, now + MAX_PAUSE).is_none());
         // A quick refusal of another message may be of one that was never sent: the probe decides.
@@ -404,7 +467,9 @@ mod tests {
         pauses.refused(&to, 14, QUICK_REFUSAL_TIME, now + MAX_PAUSE);
         assert!(pauses.remaining(&to, now + 3 * MAX_PAUSE).is_some());
         pauses.refused(&to, 13, QUICK_REFUSAL_TIME, now + 3 * MAX_PAUSE);
-        assert!(!pauses.answered(&to, 15, now) && pauses.remaining(&to, now + 9 * MAX_PAUSE).is_none());
+        assert!(
+            !pauses.answered(&to, 15, now) && pauses.remaining(&to, now + 9 * MAX_PAUSE).is_none()
+        );
     }
 
     #[test]
@@ -413,7 +478,11 @@ mod tests {
         let mut last = Duration::ZERO;
         for _ in 0..12 {
             last = pauses.refused(&to, 0, QUICK_REFUSAL_TIME, now);
-            assert_eq!(pauses.refused(&to, 0, QUICK_REFUSAL_TIME, now), last, "more refusals of one window do not extend it");
+            assert_eq!(
+                pauses.refused(&to, 0, QUICK_REFUSAL_TIME, now),
+                last,
+                "more refusals of one window do not extend it"
+            );
             assert!(pauses.remaining(&to, now).is_some());
             now += last;
         }
@@ -427,7 +496,8 @@ mod tests {
     #[test]
     fn the_cost_of_a_pause_does_not_grow_with_the_jobs_that_wait() {
         for (waiting, per_second) in [(10, 0..=50), (20_000, 500..=2000)] {
-            let (mut pauses, to, began) = (Pauses::default(), Destination::new("full"), clock::now());
+            let (mut pauses, to, began) =
+                (Pauses::default(), Destination::new("full"), clock::now());
             // When each job is claimed next; the one that is published is refused.
             let mut next: BinaryHeap<_> = (0..waiting).map(|_| Reverse(began)).collect();
             let (mut given_back, mut longest) = (0, Duration::ZERO);
@@ -435,14 +505,19 @@ mod tests {
                 let end = began + Duration::from_secs(second + 1);
                 while next.peek().is_some_and(|Reverse(at)| *at < end) {
                     let Some(Reverse(now)) = next.pop() else { break };
-                    let wait = pauses.remaining(&to, now).unwrap_or_else(|| pauses.refused(&to, 0, QUICK_REFUSAL_TIME, now));
+                    let wait = pauses
+                        .remaining(&to, now)
+                        .unwrap_or_else(|| pauses.refused(&to, 0, QUICK_REFUSAL_TIME, now));
                     next.push(Reverse(now + wait));
                     if second >= 40 {
                         (given_back, longest) = (given_back + 1, longest.max(wait));
                     }
                 }
             }
-            assert!(per_second.contains(&(given_back / 20)), "{waiting} waiting: {given_back} given back in 20 s");
+            assert!(
+                per_second.contains(&(given_back / 20)),
+                "{waiting} waiting: {given_back} given back in 20 s"
+            );
             assert!(waiting > 100 || longest <= MAX_PAUSE + MAX_PAUSE / 4, "{longest:?}");
         }
     }
@@ -458,11 +533,16 @@ mod tests {
             pauses.refused(&Destination::new(format!("silent-{n}")), n, SLOW_REFUSAL_TIME, now);
             pauses.crowded(&Destination::new(format!("full-{n}")), now);
         }
-        pauses.refused(&Destination::new("refused once"), 2000, QUICK_REFUSAL_TIME, now + COUNT_INTERVAL);
+        pauses.refused(
+            &Destination::new("refused once"),
+            2000,
+            QUICK_REFUSAL_TIME,
+            now + COUNT_INTERVAL,
+        );
         let waits = longest(&mut pauses, "refused once", now + COUNT_INTERVAL);
         assert!(waits.is_some_and(|longest| longest < Duration::from_secs(1)), "{waits:?}");
-        // Jobs of full destinations are claimed beside the jobs that find a place: one limit binds all of
-        // them.
+        // Jobs of full destinations are claimed beside the jobs that find a place: one limit binds
+        // all of them.
         pauses.crowded(&Destination::new("full"), now + COUNT_INTERVAL);
         let waits = longest(&mut pauses, "full", now + COUNT_INTERVAL);
         assert!(waits.is_some_and(|longest| longest > Duration::from_secs(5)), "{waits:?}");

@@ -1,5 +1,5 @@
-//! Settlements that wait for their call to the store. Each kind has one call at a time, so that calls
-//! are large while Redis is busy, and a second one that is large. Slow calls do not count.
+//! Settlements that wait for their call to the store. Each kind has one call at a time, so that
+//! calls are large while Redis is busy, and a second one that is large. Slow calls do not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use crate::clock::Instant;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::queue::settle::{Bury, ClaimToken, Completion, Release, Retry};
 
-/// A call delays the others of its kind for this long at most, and two calls for twice as long: a single
-/// Redis works on one call at a time, and small calls cost more. A call that takes longer delays no other:
-/// its master hangs, its bucket is damaged, or Redis is far away.
+/// A call delays the others of its kind for this long at most, and two calls for twice as long: a
+/// single Redis works on one call at a time, and small calls cost more. A call that takes longer
+/// delays no other: its master hangs, its bucket is damaged, or Redis is far away.
 const MAX_CALL_DELAY: Duration = Duration::from_millis(2);
 /// So many jobs may go in a second call beside a prompt one: Redis then has work while this process
 /// reads an answer.
@@ -101,7 +101,9 @@ impl SettleQueue {
         match settlement {
             Settlement::Complete(job) => self.complete.entry(bucket).or_default().push(job),
             Settlement::Drop(job) => self.dropped.entry(bucket).or_default().push(job),
-            Settlement::Hold(job, ttr_ms) => self.hold.entry(bucket).or_default().push((job, ttr_ms)),
+            Settlement::Hold(job, ttr_ms) => {
+                self.hold.entry(bucket).or_default().push((job, ttr_ms))
+            }
             Settlement::Release(release) => self.release.entry(bucket).or_default().push(release),
             Settlement::Retry(retry) => self.retry.entry(bucket).or_default().push(retry),
             Settlement::Bury(bury) => self.bury.entry(bucket).or_default().push(bury),
@@ -113,12 +115,18 @@ impl SettleQueue {
     pub(super) fn next(&mut self, now: Instant) -> Option<(u16, SettleCall)> {
         self.looked = Some(now);
         let calls = Calls { running: &self.running, turns: &self.turns, now };
-        let next = take(&mut self.complete, CallKind::Complete, calls, |jobs| SettleCall::Complete(Completion::Fired, jobs))
-            .or_else(|| take(&mut self.hold, CallKind::Hold, calls, SettleCall::Hold))
-            .or_else(|| take(&mut self.retry, CallKind::Retry, calls, SettleCall::Retry))
-            .or_else(|| take(&mut self.release, CallKind::Release, calls, SettleCall::Release))
-            .or_else(|| take(&mut self.bury, CallKind::Bury, calls, SettleCall::Bury))
-            .or_else(|| take(&mut self.dropped, CallKind::Drop, calls, |jobs| SettleCall::Complete(Completion::Dropped, jobs)))?;
+        let next = take(&mut self.complete, CallKind::Complete, calls, |jobs| {
+            SettleCall::Complete(Completion::Fired, jobs)
+        })
+        .or_else(|| take(&mut self.hold, CallKind::Hold, calls, SettleCall::Hold))
+        .or_else(|| take(&mut self.retry, CallKind::Retry, calls, SettleCall::Retry))
+        .or_else(|| take(&mut self.release, CallKind::Release, calls, SettleCall::Release))
+        .or_else(|| take(&mut self.bury, CallKind::Bury, calls, SettleCall::Bury))
+        .or_else(|| {
+            take(&mut self.dropped, CallKind::Drop, calls, |jobs| {
+                SettleCall::Complete(Completion::Dropped, jobs)
+            })
+        })?;
         self.running.insert((next.1.kind(), next.0), now);
         self.turns.insert(next.1.kind(), next.0.wrapping_add(1));
         Some(next)
@@ -127,9 +135,20 @@ impl SettleQueue {
     /// When a running call stops to delay others; `None` if no call does.
     #[must_use]
     pub(super) fn next_at(&self) -> Option<Instant> {
-        let counts = [self.complete.len(), self.hold.len(), self.retry.len(), self.release.len(), self.bury.len(), self.dropped.len()];
+        let counts = [
+            self.complete.len(),
+            self.hold.len(),
+            self.retry.len(),
+            self.release.len(),
+            self.bury.len(),
+            self.dropped.len(),
+        ];
         let is_empty = counts.iter().all(|count| *count == 0);
-        let ends = self.running.values().map(|begun| *begun + MAX_CALL_DELAY).filter(|end| self.looked.is_some_and(|looked| looked < *end));
+        let ends = self
+            .running
+            .values()
+            .map(|begun| *begun + MAX_CALL_DELAY)
+            .filter(|end| self.looked.is_some_and(|looked| looked < *end));
         if is_empty { None } else { ends.min() }
     }
 
@@ -150,12 +169,16 @@ struct Calls<'a> {
 impl Calls<'_> {
     /// Returns the number of calls of this kind that began less than [`MAX_CALL_DELAY`] ago.
     fn prompt(&self, kind: CallKind) -> usize {
-        self.running.iter().filter(|((running, _), begun)| *running == kind && self.now < **begun + MAX_CALL_DELAY).count()
+        self.running
+            .iter()
+            .filter(|((running, _), begun)| *running == kind && self.now < **begun + MAX_CALL_DELAY)
+            .count()
     }
 }
 
-/// At most one call's worth of jobs of this kind: of the first bucket, from the turn of the kind on,
-/// that has no running call. A bucket with few jobs is not passed over, or its turn would never come.
+/// At most one call's worth of jobs of this kind: of the first bucket, from the turn of the kind
+/// on, that has no running call. A bucket with few jobs is not passed over, or its turn would never
+/// come.
 fn take<T>(
     queues: &mut BTreeMap<u16, Vec<T>>,
     kind: CallKind,
@@ -172,7 +195,12 @@ fn take<T>(
     };
     let turn = calls.turns.get(&kind).copied().unwrap_or(0);
     let is_free = |bucket: &&u16| !calls.running.contains_key(&(kind, **bucket));
-    let bucket = queues.range(turn..).chain(queues.range(..turn)).map(|(bucket, _)| bucket).find(is_free).copied()?;
+    let bucket = queues
+        .range(turn..)
+        .chain(queues.range(..turn))
+        .map(|(bucket, _)| bucket)
+        .find(is_free)
+        .copied()?;
     let jobs = queues.get_mut(&bucket).filter(|jobs| jobs.len() >= least)?;
     let rest = if jobs.len() > CALL_JOBS { jobs.split_off(CALL_JOBS) } else { Vec::new() };
     let jobs = std::mem::replace(jobs, rest);
@@ -196,7 +224,8 @@ mod tests {
     }
 
     fn job() -> ClaimToken {
-        let (id, lease) = (JobId::new("a".to_owned()).unwrap(), ClaimName { nonce: [0; 8], created: [0; 8] });
+        let (id, lease) =
+            (JobId::new("a".to_owned()).unwrap(), ClaimName { nonce: [0; 8], created: [0; 8] });
         ClaimToken { id, lease, position: 0, has_state: false, state: state() }
     }
 
@@ -239,19 +268,34 @@ mod tests {
     #[test]
     fn a_large_call_goes_beside_another_and_passes_over_no_small_one() {
         let (mut queue, now) = (SettleQueue::default(), clock::now());
-        let done = |queue: &mut SettleQueue, bucket| queue.answered(bucket, &SettleCall::Complete(Completion::Fired, vec![]));
-        let large = |queue: &mut SettleQueue, bucket| (0..MIN_SECOND_CALL_JOBS).for_each(|_| completed(queue, bucket));
+        let done = |queue: &mut SettleQueue, bucket| {
+            queue.answered(bucket, &SettleCall::Complete(Completion::Fired, vec![]))
+        };
+        let large = |queue: &mut SettleQueue, bucket| {
+            (0..MIN_SECOND_CALL_JOBS).for_each(|_| completed(queue, bucket))
+        };
         completed(&mut queue, 0);
         assert_eq!(begun(&mut queue, now), Some((0, 1)));
         [0, 1, 2, 4].iter().for_each(|bucket| large(&mut queue, *bucket));
         completed(&mut queue, 3);
-        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((1, MIN_SECOND_CALL_JOBS)), None], "no third call");
+        assert_eq!(
+            [begun(&mut queue, now), begun(&mut queue, now)],
+            [Some((1, MIN_SECOND_CALL_JOBS)), None],
+            "no third call"
+        );
         done(&mut queue, 0);
         assert_eq!(begun(&mut queue, now), Some((2, MIN_SECOND_CALL_JOBS)));
         done(&mut queue, 1);
-        assert_eq!(begun(&mut queue, now), None, "bucket 3 has one job, and bucket 4 comes after it");
+        assert_eq!(
+            begun(&mut queue, now),
+            None,
+            "bucket 3 has one job, and bucket 4 comes after it"
+        );
         done(&mut queue, 2);
-        assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((3, 1)), Some((4, MIN_SECOND_CALL_JOBS))]);
+        assert_eq!(
+            [begun(&mut queue, now), begun(&mut queue, now)],
+            [Some((3, 1)), Some((4, MIN_SECOND_CALL_JOBS))]
+        );
     }
 
     #[test]
@@ -263,11 +307,19 @@ mod tests {
         assert_eq!([begun(&mut queue, now), begun(&mut queue, now)], [Some((0, 1)), None]);
         completed(&mut queue, 0);
         let later = now + MAX_CALL_DELAY;
-        assert_eq!([begun(&mut queue, later), begun(&mut queue, later)], [Some((1, 1)), None], "bucket 0 has a call that runs");
+        assert_eq!(
+            [begun(&mut queue, later), begun(&mut queue, later)],
+            [Some((1, 1)), None],
+            "bucket 0 has a call that runs"
+        );
         assert_eq!(queue.next_at(), Some(later + MAX_CALL_DELAY));
         queue.answered(0, &SettleCall::Complete(Completion::Fired, vec![]));
         assert_eq!(begun(&mut queue, later), None, "the call of bucket 1 runs");
         queue.answered(1, &SettleCall::Complete(Completion::Fired, vec![]));
-        assert_eq!((begun(&mut queue, later), queue.next_at()), (Some((0, 1)), None), "nothing waits");
+        assert_eq!(
+            (begun(&mut queue, later), queue.next_at()),
+            (Some((0, 1)), None),
+            "nothing waits"
+        );
     }
 }

@@ -36,14 +36,22 @@ impl SettleAnswer {
             SettleCall::Release(jobs) if self.results.is_some() => ([].as_slice(), jobs.as_slice()),
             _ => Default::default(),
         };
-        let waits = retries.iter().map(|retry| retry.wait_ms).chain(releases.iter().map(|release| release.pause_ms));
+        let waits = retries
+            .iter()
+            .map(|retry| retry.wait_ms)
+            .chain(releases.iter().map(|release| release.pause_ms));
         waits.map(Duration::from_millis)
     }
 }
 
 impl Settler {
     /// `lease`: how long a claim holds its jobs.
-    pub(super) fn new(store: Arc<Store>, broker: Arc<str>, lease: Duration, metrics: Metrics) -> Self {
+    pub(super) fn new(
+        store: Arc<Store>,
+        broker: Arc<str>,
+        lease: Duration,
+        metrics: Metrics,
+    ) -> Self {
         Settler { caller: Caller { store, broker, lease }, metrics, queue: SettleQueue::default() }
     }
 
@@ -52,7 +60,10 @@ impl Settler {
     }
 
     /// The next call to the store, not running yet. It ends with an answer, or with `give_up`.
-    pub(super) fn next_call(&mut self, give_up: &CancellationToken) -> Option<impl Future<Output = SettleAnswer> + use<>> {
+    pub(super) fn next_call(
+        &mut self,
+        give_up: &CancellationToken,
+    ) -> Option<impl Future<Output = SettleAnswer> + use<>> {
         let (bucket, call) = self.queue.next(clock::now())?;
         let (caller, give_up) = (self.caller.clone(), give_up.clone());
         Some(async move {
@@ -73,20 +84,31 @@ impl Settler {
         let SettleAnswer { bucket, call, results } = answer;
         self.queue.answered(*bucket, call);
         let Some(results) = results else { return };
-        let count = |of: &[SettleResult]| results.iter().filter(|one| of.contains(one)).count() as u64;
+        let count =
+            |of: &[SettleResult]| results.iter().filter(|one| of.contains(one)).count() as u64;
         let lost = count(&[SettleResult::Lost, SettleResult::TakenOver]);
         if lost > 0 {
             self.metrics.leases_lost(lost);
-            // Only these may be duplicates: a dropped job was not published, and a `hold` also finds
-            // no lease if the consumer finished the job first.
+            // Only these may be duplicates: a dropped job was not published, and a `hold` also
+            // finds no lease if the consumer finished the job first.
             if let SettleCall::Complete(Completion::Fired, _) = call {
-                self.metrics.possible_duplicates(DuplicateCause::LeaseLost, count(&[SettleResult::TakenOver]));
+                self.metrics.possible_duplicates(
+                    DuplicateCause::LeaseLost,
+                    count(&[SettleResult::TakenOver]),
+                );
             }
             let broker = &*self.caller.broker;
-            tracing::debug!(broker, bucket, lost, "jobs were not settled: they were cancelled, replaced or taken over");
+            tracing::debug!(
+                broker,
+                bucket,
+                lost,
+                "jobs were not settled: they were cancelled, replaced or taken over"
+            );
         }
         if let SettleCall::Bury(jobs) = call {
-            for (job, _) in jobs.iter().zip(results).filter(|(_, result)| **result == SettleResult::Settled) {
+            for (job, _) in
+                jobs.iter().zip(results).filter(|(_, result)| **result == SettleResult::Settled)
+            {
                 self.metrics.dead(job.reason);
             }
         }
@@ -108,7 +130,12 @@ impl Caller {
     /// Returns the result of each job; `None` if the call was given up: then the leases expire. A
     /// call without an answer may have settled the jobs. Its repeat finds no lease for any of them,
     /// and the jobs count as settled.
-    async fn run(&self, bucket: u16, call: &SettleCall, give_up: &CancellationToken) -> Option<Vec<SettleResult>> {
+    async fn run(
+        &self,
+        bucket: u16,
+        call: &SettleCall,
+        give_up: &CancellationToken,
+    ) -> Option<Vec<SettleResult>> {
         let (started, mut backoff) = (clock::now(), Backoff::link());
         let broker = &*self.broker;
         let mut failed = false;
@@ -124,7 +151,9 @@ impl Caller {
                     return None;
                 }
                 Err(error) if error.is_told() => {}
-                Err(error) => tracing::warn!(broker, bucket, %error, "settling failed, trying again"),
+                Err(error) => {
+                    tracing::warn!(broker, bucket, %error, "settling failed, trying again")
+                }
             }
             failed = true;
             tokio::select! {

@@ -20,7 +20,10 @@ impl UnreadableJobs {
         if count == 0 {
             return false;
         }
-        let should_log = self.0.get(&bucket).is_none_or(|(logged, at)| count > *logged || now >= *at + LOG_REPEAT_INTERVAL);
+        let should_log = self
+            .0
+            .get(&bucket)
+            .is_none_or(|(logged, at)| count > *logged || now >= *at + LOG_REPEAT_INTERVAL);
         if should_log {
             self.0.insert(bucket, (count, now));
         }
@@ -37,7 +40,16 @@ mod tests {
     fn the_same_count_is_logged_once_a_minute() {
         let (mut unreadable, now) = (UnreadableJobs::default(), clock::now());
         let later = now + LOG_REPEAT_INTERVAL;
-        let counts = [(1, 0, now), (1, 2, now), (1, 2, now), (1, 1, now), (2, 1, now), (1, 3, now), (1, 3, later), (1, 3, later)];
+        let counts = [
+            (1, 0, now),
+            (1, 2, now),
+            (1, 2, now),
+            (1, 1, now),
+            (2, 1, now),
+            (1, 3, now),
+            (1, 3, later),
+            (1, 3, later),
+        ];
         let logged = counts.map(|(bucket, count, at)| unreadable.should_log(bucket, count, at));
         assert_eq!(logged, [false, true, false, false, true, true, true, false]);
     }

@@ -1,5 +1,5 @@
-//! Claimed jobs that are not published yet: not due, without a place in the window, or without one in
-//! the share of their destination.
+//! Claimed jobs that are not published yet: not due, without a place in the window, or without one
+//! in the share of their destination.
 
 use std::collections::VecDeque;
 
@@ -69,8 +69,13 @@ impl Waiting {
     }
 
     /// The jobs whose share may have a place now, or that have waited too long.
-    pub(super) fn take_without_share(&mut self, now: Instant) -> VecDeque<(Instant, Box<ClaimedJob>)> {
-        if std::mem::take(&mut self.outcome_arrived) || self.share_wait_ends().is_some_and(|until| now >= until) {
+    pub(super) fn take_without_share(
+        &mut self,
+        now: Instant,
+    ) -> VecDeque<(Instant, Box<ClaimedJob>)> {
+        if std::mem::take(&mut self.outcome_arrived)
+            || self.share_wait_ends().is_some_and(|until| now >= until)
+        {
             std::mem::take(&mut self.without_share)
         } else {
             VecDeque::new()
@@ -89,8 +94,10 @@ impl Waiting {
 
     /// Takes all jobs.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<ClaimedJob>> + use<> {
-        let without_share = std::mem::take(&mut self.without_share).into_iter().map(|(_, lease)| lease);
-        let without_place = std::mem::take(&mut self.without_place).into_iter().map(|(_, lease)| lease);
+        let without_share =
+            std::mem::take(&mut self.without_share).into_iter().map(|(_, lease)| lease);
+        let without_place =
+            std::mem::take(&mut self.without_place).into_iter().map(|(_, lease)| lease);
         self.not_due.drain().chain(without_place).chain(without_share)
     }
 }

@@ -1,15 +1,15 @@
-//! The in-flight window: the bound on jobs that are published and not settled, and on those that are
-//! claimed ahead.
+//! The in-flight window: the bound on jobs that are published and not settled, and on those that
+//! are claimed ahead.
 
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 
-/// Claims may bring this many jobs more than have a place: as many as all claims of a single server at
-/// a time. Otherwise the window would be empty by as many as are on their way from Redis.
+/// Claims may bring this many jobs more than have a place: as many as all claims of a single server
+/// at a time. Otherwise the window would be empty by as many as are on their way from Redis.
 const MAX_JOBS_AHEAD: usize = 4 * CALL_JOBS;
 
-/// Counts jobs from their publication until the store has settled them: after a kill, these may come
-/// twice. Beside them, some jobs are claimed ahead and wait for a place. The bytes of both are counted
-/// from the claim until the outcome is known.
+/// Counts jobs from their publication until the store has settled them: after a kill, these may
+/// come twice. Beside them, some jobs are claimed ahead and wait for a place. The bytes of both are
+/// counted from the claim until the outcome is known.
 #[derive(Debug)]
 pub(super) struct Window {
     jobs_max: usize,
@@ -24,14 +24,24 @@ impl Window {
     /// An empty window.
     #[must_use]
     pub(super) fn new(jobs_max: usize, bytes_max: u64) -> Self {
-        Window { jobs_max, bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), jobs: 0, ahead: 0, bytes: 0 }
+        Window {
+            jobs_max,
+            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            jobs: 0,
+            ahead: 0,
+            bytes: 0,
+        }
     }
 
-    /// Returns the number of jobs that may still be claimed. While the window has no free place, none is
-    /// claimed.
+    /// Returns the number of jobs that may still be claimed. While the window has no free place,
+    /// none is claimed.
     fn room(&self) -> usize {
         let ahead_max = MAX_JOBS_AHEAD.min(self.jobs_max / 2);
-        if self.has_place() { (self.jobs_max + ahead_max).saturating_sub(self.jobs + self.ahead) } else { 0 }
+        if self.has_place() {
+            (self.jobs_max + ahead_max).saturating_sub(self.jobs + self.ahead)
+        } else {
+            0
+        }
     }
 
     /// Whether another claim may start.
@@ -50,7 +60,8 @@ impl Window {
     /// Reserves jobs and bytes for one claim, as far as the window allows. A probe claims one job.
     pub(super) fn reserve(&mut self, is_probe: bool) -> (usize, usize) {
         let jobs = self.room().min(if is_probe { 1 } else { CALL_JOBS });
-        let bytes = self.bytes_max.saturating_sub(self.bytes).min(if is_probe { 1 } else { CALL_BYTES });
+        let bytes =
+            self.bytes_max.saturating_sub(self.bytes).min(if is_probe { 1 } else { CALL_BYTES });
         self.ahead += jobs;
         self.bytes += bytes;
         (jobs, bytes)
@@ -62,8 +73,8 @@ impl Window {
         self.bytes -= bytes;
     }
 
-    /// Adds a claimed job, which has no place yet. A single job may be larger than the reservation; the
-    /// window then overshoots by that job.
+    /// Adds a claimed job, which has no place yet. A single job may be larger than the reservation;
+    /// the window then overshoots by that job.
     pub(super) fn add(&mut self, bytes: usize) {
         self.ahead += 1;
         self.bytes += bytes;
@@ -100,7 +111,10 @@ mod tests {
     fn the_window_bounds_jobs_and_bytes() {
         let mut window = Window::new(200, 4 << 20);
         // 100 more may be on their way.
-        assert_eq!([window.reserve(false), window.reserve(false), window.reserve(false)], [(128, 1 << 20), (128, 1 << 20), (44, 1 << 20)]);
+        assert_eq!(
+            [window.reserve(false), window.reserve(false), window.reserve(false)],
+            [(128, 1 << 20), (128, 1 << 20), (44, 1 << 20)]
+        );
         assert!(!window.has_room() && window.has_place());
         window.unreserve((128, 1 << 20));
         (0..128).for_each(|_| window.add(10));

@@ -1,5 +1,5 @@
-//! The share of one call in the memory that the calls of all connections share: the body of its request, the
-//! values made of the body, and the answer until the client has taken it.
+//! The share of one call in the memory that the calls of all connections share: the body of its
+//! request, the values made of the body, and the answer until the client has taken it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::budget::{Budget, Share, UsedUp};
 use crate::config::Limits;
 use crate::view::FetchedJob;
 
-/// The memory of all calls until they are answered, bytes, unless a body of `limits.max_body` needs more.
+/// The memory of all calls until they are answered, bytes, unless a body of `limits.max_body` needs
+/// more.
 const CALL_MEMORY_BYTES: usize = 64 << 20;
 /// That of the large answers of the probes.
 const PROBE_MEMORY_BYTES: usize = 8 << 20;
@@ -39,11 +40,11 @@ pub struct Memory(Arc<Pools>);
 #[derive(Debug)]
 struct Pools {
     calls: Budget,
-    /// Of the large bodies of requests, a part of `calls`: clients that do not send leave room to calls without
-    /// such a body.
+    /// Of the large bodies of requests, a part of `calls`: clients that do not send leave room to
+    /// calls without such a body.
     bodies: Transfers,
-    /// Of the large answers until their clients have taken them. Apart, so that clients that do not read stop
-    /// no other call.
+    /// Of the large answers until their clients have taken them. Apart, so that clients that do not
+    /// read stop no other call.
     answers: Transfers,
 }
 
@@ -51,7 +52,8 @@ impl Memory {
     /// The memory of the calls of an instance.
     #[must_use]
     pub fn of(limits: &Limits) -> Memory {
-        let largest = usize::try_from(limits.max_body.saturating_mul(MEMORY_PER_BODY_BYTE)).unwrap_or(usize::MAX);
+        let largest = usize::try_from(limits.max_body.saturating_mul(MEMORY_PER_BODY_BYTE))
+            .unwrap_or(usize::MAX);
         let calls = CALL_MEMORY_BYTES.max(largest);
         Memory::new(calls, calls / 8 * 3)
     }
@@ -68,7 +70,11 @@ impl Memory {
     }
 
     fn new(calls: usize, answers: usize) -> Memory {
-        Memory(Arc::new(Pools { calls: Budget::new(calls), bodies: Transfers::new(calls / 4 * 3), answers: Transfers::new(answers) }))
+        Memory(Arc::new(Pools {
+            calls: Budget::new(calls),
+            bodies: Transfers::new(calls / 4 * 3),
+            answers: Transfers::new(answers),
+        }))
     }
 
     /// The part of the calls, and of the jobs that they fetch.
@@ -98,11 +104,17 @@ impl Account {
     /// A call of the connection that `hang_up` ends.
     pub(super) fn new(memory: &Memory, hang_up: HangUp) -> Account {
         let share = Mutex::new(memory.calls().share());
-        Account(Arc::new(Held { memory: memory.clone(), share, body: Mutex::default(), answer: Mutex::default(), hang_up }))
+        Account(Arc::new(Held {
+            memory: memory.clone(),
+            share,
+            body: Mutex::default(),
+            answer: Mutex::default(),
+            hang_up,
+        }))
     }
 
-    /// Takes room for so many bytes of a large body, which comes now. `revoked` is told where others need the
-    /// room, and the client does not send.
+    /// Takes room for so many bytes of a large body, which comes now. `revoked` is told where
+    /// others need the room, and the client does not send.
     pub(super) async fn take_body(&self, bytes: usize, revoked: &HangUp) -> Result<(), UsedUp> {
         let room = self.0.memory.0.bodies.take(bytes, revoked).await?;
         self.0.body.lock().push(room);
@@ -167,15 +179,19 @@ impl Account {
     pub(crate) async fn read(&self, json: &[u8]) -> Result<bool, UsedUp> {
         // Every value but the first of a list or an object follows a comma.
         let most = memchr::memchr_iter(b',', json).count() * ELEMENT_OVERHEAD_BYTES;
-        let bytes = if most <= MAX_ESTIMATED_BYTES { most } else { elements(json) * ELEMENT_OVERHEAD_BYTES };
+        let bytes = if most <= MAX_ESTIMATED_BYTES {
+            most
+        } else {
+            elements(json) * ELEMENT_OVERHEAD_BYTES
+        };
         if bytes > self.0.memory.calls().bytes() {
             return Ok(false);
         }
         self.take(bytes).await.map(|()| true)
     }
 
-    /// The room that an answer of so many bytes holds until it is written; a small one holds none. Until then
-    /// the answer counts as its call; afterwards the call holds nothing.
+    /// The room that an answer of so many bytes holds until it is written; a small one holds none.
+    /// Until then the answer counts as its call; afterwards the call holds nothing.
     pub(super) async fn for_answer(&self, bytes: usize) -> Result<Option<Transfer>, UsedUp> {
         self.count_answer(bytes)?;
         let share = self.0.answer.lock().take();
@@ -193,8 +209,8 @@ impl Account {
         share
     }
 
-    /// Fetched jobs as JSON: up to the one with which the text reaches `most` bytes. A text that is large is
-    /// counted before it is written. `bytes`: of bodies and headers.
+    /// Fetched jobs as JSON: up to the one with which the text reaches `most` bytes. A text that is
+    /// large is counted before it is written. `bytes`: of bodies and headers.
     pub(super) async fn json<'a, J: Iterator<Item = FetchedJob<'a>>>(
         &self,
         jobs: impl Fn() -> J,
@@ -206,7 +222,9 @@ impl Account {
         }
         // A text that is not large is written once, within more room than it needs.
         let count = jobs().size_hint().1.unwrap_or(usize::MAX);
-        let bound = count.saturating_mul(JOB_JSON_OVERHEAD_BYTES).saturating_add(bytes.saturating_mul(MAX_JSON_BYTES_PER_BYTE));
+        let bound = count
+            .saturating_mul(JOB_JSON_OVERHEAD_BYTES)
+            .saturating_add(bytes.saturating_mul(MAX_JSON_BYTES_PER_BYTE));
         if bound <= MAX_ESTIMATED_BYTES && bytes < most {
             let mut share = self.answer(bound).await?;
             let json = serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap_or_default();
@@ -245,7 +263,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Account {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         // Without a listener there are no other calls.
-        Ok(parts.extensions.get().cloned().unwrap_or_else(|| Account::new(&Memory::endless(), HangUp::default())))
+        Ok(parts
+            .extensions
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Account::new(&Memory::endless(), HangUp::default())))
     }
 }
 
@@ -290,7 +312,13 @@ mod tests {
 
     #[test]
     fn the_elements_of_a_text_are_those_outside_of_strings() {
-        for (json, count) in [("", 0), ("[1,2,[3,4]]", 3), (r#"{"a":"1,2,3","b":","}"#, 1), (r#"["\",\\",",1]"#, 1), (r#"["\\",2,3"#, 2)] {
+        for (json, count) in [
+            ("", 0),
+            ("[1,2,[3,4]]", 3),
+            (r#"{"a":"1,2,3","b":","}"#, 1),
+            (r#"["\",\\",",1]"#, 1),
+            (r#"["\\",2,3"#, 2),
+        ] {
             assert_eq!(elements(json.as_bytes()), count, "{json}");
         }
     }
@@ -307,8 +335,14 @@ mod tests {
     async fn an_answer_that_is_larger_than_the_memory_goes_out_alone() {
         let account = account(4 * UNRESERVED_ANSWER_BYTES);
         let job = Job::for_queue("emails", vec![1; UNRESERVED_ANSWER_BYTES]);
-        let json =
-            account.json(|| std::iter::once(FetchedJob::peeked("a", &job, 0, 0)), UNRESERVED_ANSWER_BYTES + 1, usize::MAX).await.unwrap();
+        let json = account
+            .json(
+                || std::iter::once(FetchedJob::peeked("a", &job, 0, 0)),
+                UNRESERVED_ANSWER_BYTES + 1,
+                usize::MAX,
+            )
+            .await
+            .unwrap();
         assert!(json.len() > 4 * UNRESERVED_ANSWER_BYTES);
         let share = account.for_answer(json.len()).await.unwrap().unwrap();
         assert_eq!(
@@ -321,7 +355,10 @@ mod tests {
         let other = Account::new(&account.0.memory, HangUp::default());
         let begun = crate::clock::now();
         assert_eq!(
-            (account.grow(4 * UNRESERVED_ANSWER_BYTES), other.for_answer(UNRESERVED_ANSWER_BYTES + 1).await.err()),
+            (
+                account.grow(4 * UNRESERVED_ANSWER_BYTES),
+                other.for_answer(UNRESERVED_ANSWER_BYTES + 1).await.err()
+            ),
             (Ok(()), Some(UsedUp))
         );
         assert_eq!(crate::clock::now(), begun, "nothing waits that is not counted");
@@ -335,10 +372,15 @@ mod tests {
         let whole = serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap();
         // Each byte is six in JSON.
         assert!(whole.len() > 60 * UNRESERVED_ANSWER_BYTES);
-        assert!(account.json(jobs, 10 * UNRESERVED_ANSWER_BYTES, usize::MAX).await.unwrap() == whole);
+        assert!(
+            account.json(jobs, 10 * UNRESERVED_ANSWER_BYTES, usize::MAX).await.unwrap() == whole
+        );
         assert_eq!(account.json(jobs, 10 * UNRESERVED_ANSWER_BYTES, usize::MAX).await, Err(UsedUp));
         assert_eq!(held(account.for_answer(whole.len()).await), Some(whole.len()));
-        let cut = account.json(jobs, 10 * UNRESERVED_ANSWER_BYTES, 8 * UNRESERVED_ANSWER_BYTES).await.unwrap();
+        let cut = account
+            .json(jobs, 10 * UNRESERVED_ANSWER_BYTES, 8 * UNRESERVED_ANSWER_BYTES)
+            .await
+            .unwrap();
         assert_eq!(cut, serde_json::to_vec(&Fetched::of(jobs().take(2).collect())).unwrap());
         assert_eq!(held(account.for_answer(cut.len()).await), Some(cut.len()));
         assert_eq!(held(account.for_answer(UNRESERVED_ANSWER_BYTES).await), None);
@@ -348,7 +390,11 @@ mod tests {
     async fn a_text_that_can_never_be_read_is_told_apart() {
         let account = account(ELEMENT_OVERHEAD_BYTES * 3);
         assert_eq!(
-            (account.read(b"[1,2,3,4]").await, account.read(b"[1,2]").await, account.read(b"[1,2,3,4,5]").await),
+            (
+                account.read(b"[1,2,3,4]").await,
+                account.read(b"[1,2]").await,
+                account.read(b"[1,2,3,4,5]").await
+            ),
             (Ok(true), Err(UsedUp), Ok(false))
         );
     }

@@ -57,7 +57,8 @@ struct Answered(view::ActionResult);
 
 impl IntoResponse for Answered {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(self.0.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         (status, Json(self.0)).into_response()
     }
 }
@@ -68,7 +69,11 @@ impl IntoResponse for Answered {
     (status = 404, body = view::ActionResult, description = "`not_found`"),
     (status = 409, body = view::ActionResult, description = "`in_flight` (cancelled, but the attempt in flight may arrive), or `fired`"),
 ))]
-pub(super) async fn cancel(State(api): State<Api>, caller: Caller, Id(id): Id) -> Result<Response, Problem> {
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    caller: Caller,
+    Id(id): Id,
+) -> Result<Response, Problem> {
     api.act(&caller, act_on(Action::Cancel, id, None)).await
 }
 
@@ -78,13 +83,24 @@ pub(super) async fn cancel(State(api): State<Api>, caller: Caller, Id(id): Id) -
     (status = 404, body = view::ActionResult, description = "`not_found`"),
     (status = 409, body = view::ActionResult, description = "`in_flight` (nothing changed), `dead`, or `fired`"),
 ))]
-pub(super) async fn reschedule(State(api): State<Api>, caller: Caller, Id(id): Id, Body(time): Body<NewTime>) -> Result<Response, Problem> {
+pub(super) async fn reschedule(
+    State(api): State<Api>,
+    caller: Caller,
+    Id(id): Id,
+    Body(time): Body<NewTime>,
+) -> Result<Response, Problem> {
     let bad = |field| move |why: String| Rejection::new(Code::BadDelay, format!("{field}: {why}"));
-    let delay_for = time.delay_for.map(|text| parse_duration_ms(&text.0)).transpose().map_err(bad("for"))?;
+    let delay_for =
+        time.delay_for.map(|text| parse_duration_ms(&text.0)).transpose().map_err(bad("for"))?;
     let until = time.until.map(|text| parse_time_ms(&text.0)).transpose().map_err(bad("until"))?;
     let max_ms = api.inner.rules.limits.max_delay_ms;
     let due = due_within(delay_for, until, None, max_ms, api.inner.apply.store.now_ms())?
-        .ok_or_else(|| Rejection::new(Code::MissingDelay, "the request has no time: send `for` (5m) or `until` (2026-01-31T12:00:00Z)"))?;
+        .ok_or_else(|| {
+            Rejection::new(
+                Code::MissingDelay,
+                "the request has no time: send `for` (5m) or `until` (2026-01-31T12:00:00Z)",
+            )
+        })?;
     api.act(&caller, act_on(Action::Reschedule, id, Some(due))).await
 }
 
@@ -94,7 +110,11 @@ pub(super) async fn reschedule(State(api): State<Api>, caller: Caller, Id(id): I
     (status = 404, body = view::ActionResult, description = "`not_found`"),
     (status = 409, body = view::ActionResult, description = "`in_flight`, `dead`, or `fired`"),
 ))]
-pub(super) async fn fire(State(api): State<Api>, caller: Caller, Id(id): Id) -> Result<Response, Problem> {
+pub(super) async fn fire(
+    State(api): State<Api>,
+    caller: Caller,
+    Id(id): Id,
+) -> Result<Response, Problem> {
     api.act(&caller, act_on(Action::Fire, id, None)).await
 }
 
@@ -134,15 +154,27 @@ pub(super) async fn fail(
     (status = 404, body = view::ActionResult, description = "`not_found`"),
     (status = 409, body = view::ActionResult, description = "`waiting` (the job is not dead), or `fired`"),
 ))]
-pub(super) async fn requeue(State(api): State<Api>, caller: Caller, Id(id): Id) -> Result<Response, Problem> {
+pub(super) async fn requeue(
+    State(api): State<Api>,
+    caller: Caller,
+    Id(id): Id,
+) -> Result<Response, Problem> {
     api.act(&caller, act_on(Action::Requeue, id, None)).await
 }
 
 impl Api {
-    async fn act_for_consumer(&self, caller: &Caller, action: Action, id: JobId, seen: Seen) -> Result<Response, Problem> {
+    async fn act_for_consumer(
+        &self,
+        caller: &Caller,
+        action: Action,
+        id: JobId,
+        seen: Seen,
+    ) -> Result<Response, Problem> {
         if let Some(lease) = &seen.lease {
             if seen.due_ms.is_some() || seen.attempt.is_some() {
-                return Err(Problem::bad("a lease names its attempt: send neither `due_ms` nor `attempt` with it"));
+                return Err(Problem::bad(
+                    "a lease names its attempt: send neither `due_ms` nor `attempt` with it",
+                ));
             }
             let id = id.as_str().to_owned();
             let said = match action {
@@ -154,18 +186,27 @@ impl Api {
             };
             let mut results = leases::carry_out(&self.inner.queues, vec![said]).await?;
             let result = results.pop().ok_or_else(|| Problem::bad("the lease has no answer"))?;
-            let status = StatusCode::from_u16(result.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let status =
+                StatusCode::from_u16(result.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             return Ok((status, Json(result)).into_response());
         }
         if seen.wait.is_some() || seen.error.is_some() {
             return Err(Problem::bad("`for` and `error` need the `lease` of the job"));
         }
-        self.act(caller, Act { seen_due: seen.due_ms, seen_attempt: seen.attempt, ..act_on(action, id, None) }).await
+        self.act(
+            caller,
+            Act { seen_due: seen.due_ms, seen_attempt: seen.attempt, ..act_on(action, id, None) },
+        )
+        .await
     }
 
     async fn act(&self, caller: &Caller, act: Act) -> Result<Response, Problem> {
         let (id, action) = (act.id.clone(), act.action);
-        let answer = self.inner.apply.one(Request::Act(Act { own_queues: caller.own_queues(), ..act })).await?;
+        let answer = self
+            .inner
+            .apply
+            .one(Request::Act(Act { own_queues: caller.own_queues(), ..act }))
+            .await?;
         Ok(Answered(view::ActionResult::of(id.as_str(), action, answer)).into_response())
     }
 }

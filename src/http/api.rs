@@ -74,9 +74,25 @@ impl Api {
     /// The API of an instance.
     #[must_use]
     pub fn new(parts: Parts<'_>) -> Self {
-        let Parts { settings, roles, instance, apply, queues, full_queues, rates, readiness, guard, stop } = parts;
-        let linked = |name: &String| roles.dispatch || settings.ingest.values().any(|ingest| ingest.broker == *name);
-        let brokers = settings.brokers.iter().map(|(name, broker)| (name.clone(), (broker.connector.kind(), linked(name))));
+        let Parts {
+            settings,
+            roles,
+            instance,
+            apply,
+            queues,
+            full_queues,
+            rates,
+            readiness,
+            guard,
+            stop,
+        } = parts;
+        let linked = |name: &String| {
+            roles.dispatch || settings.ingest.values().any(|ingest| ingest.broker == *name)
+        };
+        let brokers = settings
+            .brokers
+            .iter()
+            .map(|(name, broker)| (name.clone(), (broker.connector.kind(), linked(name))));
         let ingests = settings.ingest.iter().filter(|_| roles.ingest);
         let about = About {
             name: instance.to_owned(),
@@ -84,10 +100,13 @@ impl Api {
             started_ms: clock::wall_ms(),
             roles,
             brokers: brokers.collect(),
-            ingests: ingests.map(|(name, ingest)| (name.clone(), (ingest.broker.clone(), ingest.topic.clone()))).collect(),
+            ingests: ingests
+                .map(|(name, ingest)| (name.clone(), (ingest.broker.clone(), ingest.topic.clone())))
+                .collect(),
         };
         let rules = RequestRules { full_queues, ..RequestRules::direct(settings) };
-        let inner = Inner { apply, queues, rules, rates, readiness, about, feed: Feed::new(stop), guard };
+        let inner =
+            Inner { apply, queues, rules, rates, readiness, about, feed: Feed::new(stop), guard };
         Api { inner: Arc::new(inner) }
     }
 }

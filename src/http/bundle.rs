@@ -61,7 +61,12 @@ impl Bundle {
             }
         }
         above.pop();
-        let _ = writeln!(self.text, "const {} = (() => {{\n{body}return {{ {} }};\n}})();", variable(path), exports.join(", "));
+        let _ = writeln!(
+            self.text,
+            "const {} = (() => {{\n{body}return {{ {} }};\n}})();",
+            variable(path),
+            exports.join(", ")
+        );
         self.added.insert(path.to_owned());
         Ok(())
     }
@@ -74,9 +79,11 @@ fn variable(path: &str) -> String {
 
 /// The declared name. `let` is refused: importers would keep its first value.
 fn exported(declared: &str) -> Option<String> {
-    let starts = ["async function* ", "async function ", "function* ", "function ", "class ", "const "];
+    let starts =
+        ["async function* ", "async function ", "function* ", "function ", "class ", "const "];
     let rest = starts.iter().find_map(|start| declared.strip_prefix(start))?;
-    let name: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    let name: String =
+        rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
     (!name.is_empty()).then_some(name)
 }
 
@@ -95,16 +102,24 @@ mod tests {
             let here = script.find(&begins).unwrap();
             for line in text_of(&path).unwrap().lines().filter(|line| line.starts_with("import ")) {
                 let from = line.rsplit_once("'./").unwrap().1.trim_end_matches("';");
-                assert!(script.find(&format!("const {} = (", variable(from))).unwrap() < here, "{path} comes before {from}");
+                assert!(
+                    script.find(&format!("const {} = (", variable(from))).unwrap() < here,
+                    "{path} comes before {from}"
+                );
             }
         }
-        assert!(!script.lines().any(|line| line.starts_with("import ") || line.starts_with("export ")));
+        assert!(
+            !script.lines().any(|line| line.starts_with("import ") || line.starts_with("export "))
+        );
     }
 
     #[test]
     fn a_declaration_gives_its_name() {
-        let named =
-            [("async function* every(x) {", "every"), ("const LATE_MS = 5;", "LATE_MS"), ("class Problem extends Error {", "Problem")];
+        let named = [
+            ("async function* every(x) {", "every"),
+            ("const LATE_MS = 5;", "LATE_MS"),
+            ("class Problem extends Error {", "Problem"),
+        ];
         for (declared, name) in named {
             assert_eq!(exported(declared).as_deref(), Some(name));
         }

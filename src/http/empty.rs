@@ -1,5 +1,5 @@
-//! The values that programs in some languages write for nothing: `null` for a list, and an empty list for an
-//! object.
+//! The values that programs in some languages write for nothing: `null` for a list, and an empty
+//! list for an object.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,16 @@ use utoipa::openapi::schema::{AdditionalProperties, AnyOfBuilder, ArrayItems};
 use utoipa::openapi::{ArrayBuilder, ObjectBuilder, Schema, Type};
 
 /// A list; `null` is an empty one.
-pub(super) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+pub(super) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// The schema of the values that [`object`] reads.
 pub(super) fn object_schema() -> Schema {
-    let object = ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(true)));
+    let object =
+        ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(true)));
     let null = ObjectBuilder::new().schema_type(Type::Null);
     let empty = ArrayBuilder::new().items(ArrayItems::False).max_items(Some(0));
     let text = "The headers by name: text, a number, a boolean, null, `{\"base64\": \"…\"}`, or a list of these for a repeated name (of a broker with lists: a value of type list)";
@@ -24,7 +27,9 @@ pub(super) fn object_schema() -> Schema {
 }
 
 /// An object; `null` and an empty list are an empty one.
-pub(super) fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Value>, D::Error> {
+pub(super) fn object<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, Value>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Object(entries) => Ok(entries.into_iter().collect()),
         Value::Null => Ok(BTreeMap::new()),

@@ -16,15 +16,18 @@ use super::feed::MAX_LISTENERS;
 
 /// Stream the counts
 ///
-/// Sends an event once a second: `stats` with the data of `GET /v1/stats` for the caller, or `problem` if
-/// that call fails.
+/// Sends an event once a second: `stats` with the data of `GET /v1/stats` for the caller, or
+/// `problem` if that call fails.
 #[utoipa::path(get, path = "/v1/events", tag = "state", responses(
     (status = 200, body = String, content_type = "text/event-stream", description = "Server-sent events, until the connection is closed"),
 ))]
 pub(super) async fn events(State(api): State<Api>, caller: Caller) -> Result<Response, Problem> {
     let feed = &api.inner.feed;
     let Some((receiver, must_poll)) = feed.subscribe() else {
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("the limit of {MAX_LISTENERS} listeners is reached")));
+        return Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("the limit of {MAX_LISTENERS} listeners is reached"),
+        ));
     };
     if must_poll {
         tokio::spawn(poll(api.clone()));
@@ -41,7 +44,10 @@ pub(super) async fn events(State(api): State<Api>, caller: Caller) -> Result<Res
                     let token = caller.name().unwrap_or_default();
                     (name, data) = api.inner.feed.own(token, round, api.event(caller)).await?;
                 }
-                return Some((Ok::<_, Infallible>(Event::default().event(name).data(data)), (receiver, stop, own)));
+                return Some((
+                    Ok::<_, Infallible>(Event::default().event(name).data(data)),
+                    (receiver, stop, own),
+                ));
             }
         }
     });

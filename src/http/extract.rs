@@ -1,4 +1,5 @@
-//! Extractors: a JSON body, a query, a job's id. Input that cannot be read becomes a problem with the reason.
+//! Extractors: a JSON body, a query, a job's id. Input that cannot be read becomes a problem with
+//! the reason.
 
 use std::time::Duration;
 
@@ -32,7 +33,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 /// The bytes of a JSON body, not read yet.
 pub(super) async fn json<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     if !is_json(request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes)) {
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the body as `content-type: application/json`"));
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "send the body as `content-type: application/json`",
+        ));
     }
     body(request, state).await
 }
@@ -44,13 +48,17 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for MaybeJson
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let says_json = is_json(request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes));
+        let says_json =
+            is_json(request.headers().get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes));
         let bytes = body(request, state).await?;
         if bytes.is_empty() || (says_json && bytes.trim_ascii() == b"null") {
             return Ok(MaybeJson(T::default()));
         }
         if !says_json {
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the body as `content-type: application/json`, or none"));
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "send the body as `content-type: application/json`, or none",
+            ));
         }
         read(&bytes).map(MaybeJson)
     }
@@ -76,8 +84,14 @@ async fn whole_body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes
                           text that is mostly escapes is shorter as body_base64";
             Err(Rejection::new(Code::BodyTooLarge, detail).into())
         }
-        Some(Err(rejection)) => Err(Problem::new(rejection.into_response().status(), "the body could not be read to its end")),
-        None => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))),
+        Some(Err(rejection)) => Err(Problem::new(
+            rejection.into_response().status(),
+            "the body could not be read to its end",
+        )),
+        None => Err(Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()),
+        )),
     }
 }
 
@@ -86,14 +100,16 @@ pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if !bytes.is_empty() && bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(Problem::bad("the body does not fit this call: it must be a JSON object"));
     }
-    serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("the body does not fit this call: {error}")))
+    serde_json::from_slice(bytes)
+        .map_err(|error| Problem::bad(format!("the body does not fit this call: {error}")))
 }
 
 /// `application/json`, with or without parameters, or `application/anything+json`.
 fn is_json(kind: Option<&[u8]>) -> bool {
     let Some(kind) = kind.and_then(|kind| std::str::from_utf8(kind).ok()) else { return false };
     let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+    essence == "application/json"
+        || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
 /// The query.
@@ -104,7 +120,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let query = AxumQuery::from_request_parts(parts, state).await;
-        query.map(|AxumQuery(query)| Query(query)).map_err(|rejection| Problem::bad(rejection.body_text()))
+        query
+            .map(|AxumQuery(query)| Query(query))
+            .map_err(|rejection| Problem::bad(rejection.body_text()))
     }
 }
 
@@ -125,8 +143,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let Path(text): Path<String> =
-            Path::from_request_parts(parts, state).await.map_err(|rejection| Problem::bad(rejection.body_text()))?;
+        let Path(text): Path<String> = Path::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| Problem::bad(rejection.body_text()))?;
         JobId::new(text).map(Id).map_err(|why| Rejection::new(Code::BadId, why).into())
     }
 }
@@ -141,17 +160,22 @@ mod tests {
         use axum::body::Body;
         use futures_util::stream;
         let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-        let request = Request::builder().header("content-type", "application/json").body(body).unwrap();
+        let request =
+            Request::builder().header("content-type", "application/json").body(body).unwrap();
         let problem = Json::<serde_json::Value>::from_request(request, &()).await.err().unwrap();
         assert_eq!(problem.into_response().status(), 408);
     }
 
     #[test]
     fn json_is_told_by_its_content_type() {
-        for kind in ["application/json", "Application/JSON; charset=utf-8", "application/merge-patch+json"] {
+        for kind in
+            ["application/json", "Application/JSON; charset=utf-8", "application/merge-patch+json"]
+        {
             assert!(is_json(Some(kind.as_bytes())), "{kind}");
         }
-        for kind in [None, Some("text/plain"), Some("application/jsonl"), Some("text/json"), Some("")] {
+        for kind in
+            [None, Some("text/plain"), Some("application/jsonl"), Some("text/json"), Some("")]
+        {
             assert!(!is_json(kind.map(str::as_bytes)), "{kind:?}");
         }
     }

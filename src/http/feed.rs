@@ -34,7 +34,13 @@ pub(super) struct Feed {
 impl Feed {
     /// `stop` ends all streams.
     pub(super) fn new(stop: CancellationToken) -> Self {
-        Feed { last: watch::Sender::new(None), rounds: AtomicU64::new(0), own: Mutex::default(), is_polled: Mutex::new(false), stop }
+        Feed {
+            last: watch::Sender::new(None),
+            rounds: AtomicU64::new(0),
+            own: Mutex::default(),
+            is_polled: Mutex::new(false),
+            stop,
+        }
     }
 
     /// Adds a listener, and returns whether the caller must start to poll; `None` where too many
@@ -115,7 +121,10 @@ mod tests {
         };
         let (a, b, c) = tokio::join!(listens("shop", 0), listens("shop", 0), listens("till", 0));
         assert_eq!((a == b, a == c, asked.load(Ordering::Relaxed)), (true, false, 2));
-        assert_eq!((listens("shop", 1).await, listens("shop", 0).await, listens("shop", 1).await), ("2".into(), "2".into(), "2".into()));
+        assert_eq!(
+            (listens("shop", 1).await, listens("shop", 0).await, listens("shop", 1).await),
+            ("2".into(), "2".into(), "2".into())
+        );
         // This caller goes away before the answer.
         assert!(futures_util::FutureExt::now_or_never(listens("shop", 2)).is_none());
         assert_eq!(listens("shop", 2).await, "3");

@@ -30,12 +30,18 @@ pub(super) struct Ahead {
 
 /// Count the jobs per step ahead
 ///
-/// The first step begins now, by Redis's clock. Overdue jobs are in no step. A token with only some queues
-/// counts the jobs of these.
+/// The first step begins now, by Redis's clock. Overdue jobs are in no step. A token with only some
+/// queues counts the jobs of these.
 #[utoipa::path(get, path = "/v1/horizon", tag = "state", params(Ahead), responses((status = 200, body = view::Horizon, description = "The steps")))]
-pub(super) async fn horizon(State(api): State<Api>, caller: Caller, Query(ahead): Query<Ahead>) -> Result<Json<view::Horizon>, Problem> {
+pub(super) async fn horizon(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(ahead): Query<Ahead>,
+) -> Result<Json<view::Horizon>, Problem> {
     let read = |name, text: &Option<String>| match text {
-        Some(text) => parse_duration_ms(text).map(Some).map_err(|why| Problem::bad(format!("{name}: {why}"))),
+        Some(text) => {
+            parse_duration_ms(text).map(Some).map_err(|why| Problem::bad(format!("{name}: {why}")))
+        }
         None => Ok(None),
     };
     let step_ms = read("step", &ahead.step)?.unwrap_or(60_000);
@@ -49,6 +55,14 @@ pub(super) async fn horizon(State(api): State<Api>, caller: Caller, Query(ahead)
             "that is {count} steps, and at most {MAX_STEPS} are counted: make `step` longer or `to` shorter"
         )));
     }
-    let steps = api.inner.apply.store.reader.horizon(step_ms, u32::try_from(count).unwrap_or(0), caller.queue_filter().as_ref()).await?;
-    Ok(Json(view::Horizon { steps: steps.into_iter().map(|(from_ms, count)| view::Step { from_ms, count }).collect() }))
+    let steps = api
+        .inner
+        .apply
+        .store
+        .reader
+        .horizon(step_ms, u32::try_from(count).unwrap_or(0), caller.queue_filter().as_ref())
+        .await?;
+    Ok(Json(view::Horizon {
+        steps: steps.into_iter().map(|(from_ms, count)| view::Step { from_ms, count }).collect(),
+    }))
 }

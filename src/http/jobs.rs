@@ -31,7 +31,8 @@ const PAGE_MEMORY_BYTES: usize = 8 << 20;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Filter {
-    /// `scheduled`, `ready` (of queues: due, and not fetched), `reserved` or `dead`; by default `scheduled`
+    /// `scheduled`, `ready` (of queues: due, and not fetched), `reserved` or `dead`; by default
+    /// `scheduled`
     #[param(schema_with = state_schema)]
     state: Option<String>,
     /// Only jobs due at this time or later: RFC 3339 with an offset, or epoch milliseconds
@@ -91,7 +92,8 @@ pub(super) async fn list(
     account.take(PAGE_MEMORY_BYTES).await?;
     let place = query.place;
     let page = api.inner.apply.store.reader.list(&query).await?;
-    let jobs = page.jobs.iter().map(|found| view::Job::of(found, &api.inner.apply.retry_ms)).collect();
+    let jobs =
+        page.jobs.iter().map(|found| view::Job::of(found, &api.inner.apply.retry_ms)).collect();
     // Nothing says whose job it is.
     let unreadable = if caller.is_restricted() { Vec::new() } else { page.unreadable };
     let unreadable = unreadable.into_iter().map(|(id, why)| Unreadable { id, why }).collect();
@@ -109,7 +111,10 @@ pub(super) struct Shown {
 }
 
 fn flag_schema() -> utoipa::openapi::Object {
-    utoipa::openapi::ObjectBuilder::new().schema_type(utoipa::openapi::Type::String).enum_values(Some(["0", "1"])).build()
+    utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::Type::String)
+        .enum_values(Some(["0", "1"]))
+        .build()
 }
 
 /// Show a job
@@ -126,12 +131,20 @@ pub(super) async fn show(
     let with_body = match shown.body.as_deref() {
         None | Some("0") => false,
         Some("1") => true,
-        Some(other) => return Err(Problem::bad(format!("body: {} is neither 1 nor 0", quote(other)))),
+        Some(other) => {
+            return Err(Problem::bad(format!("body: {} is neither 1 nor 0", quote(other))));
+        }
     };
-    let found = api.inner.apply.find(&id).await?.filter(|found| caller.sees(found.job())).ok_or_else(|| {
-        let detail = format!("there is no job {}: published, finished and cancelled jobs are not kept", quote(id.as_str()));
-        Problem::new(StatusCode::NOT_FOUND, detail)
-    })?;
+    let found =
+        api.inner.apply.find(&id).await?.filter(|found| caller.sees(found.job())).ok_or_else(
+            || {
+                let detail = format!(
+                    "there is no job {}: published, finished and cancelled jobs are not kept",
+                    quote(id.as_str())
+                );
+                Problem::new(StatusCode::NOT_FOUND, detail)
+            },
+        )?;
     let job = view::Job::of(&found, &api.inner.apply.retry_ms);
     Ok(Json(if with_body { job.with_body(&found) } else { job }))
 }
@@ -143,10 +156,17 @@ impl Filter {
             Some(word) => [Place::Scheduled, Place::Ready, Place::Reserved, Place::Dead]
                 .into_iter()
                 .find(|place| place.as_str() == word)
-                .ok_or_else(|| Problem::bad(format!("state: {} is not one of scheduled, ready, reserved, dead", quote(word))))?,
+                .ok_or_else(|| {
+                    Problem::bad(format!(
+                        "state: {} is not one of scheduled, ready, reserved, dead",
+                        quote(word)
+                    ))
+                })?,
         };
         let time = |name: &str, text: Option<String>| {
-            text.map(|text| parse_time_ms(&text)).transpose().map_err(|why| Problem::bad(format!("{name}: {why}")))
+            text.map(|text| parse_time_ms(&text))
+                .transpose()
+                .map_err(|why| Problem::bad(format!("{name}: {why}")))
         };
         let limit = self.limit.unwrap_or(DEFAULT_PAGE_JOBS);
         if !(1..=MAX_PAGE_JOBS).contains(&limit) {

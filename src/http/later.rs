@@ -1,9 +1,9 @@
 //! An answer that comes later: the result of a call that waits.
 //!
-//! A running call holds 13 kB in its layers: futures in boxes, services, headers that hold the buffer they
-//! were read into. A waiting call therefore ends at once: it returns a placeholder and keeps only the future
-//! of its answer. Each layer that changes the answer takes that future and returns another one; the listener
-//! sends the result.
+//! A running call holds 13 kB in its layers: futures in boxes, services, headers that hold the
+//! buffer they were read into. A waiting call therefore ends at once: it returns a placeholder and
+//! keeps only the future of its answer. Each layer that changes the answer takes that future and
+//! returns another one; the listener sends the result.
 
 use std::any::Any;
 use std::future::Future;
@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 /// The answer of a call that waits. Dropped, the call ends.
 pub(super) type DeferredResponse = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// The placeholder in the extensions of the response that stands for an answer. Extensions must be `Clone`
-/// and shared, so the first to take the future has it.
+/// The placeholder in the extensions of the response that stands for an answer. Extensions must be
+/// `Clone` and shared, so the first to take the future has it.
 #[derive(Clone)]
 struct Placeholder(Arc<Mutex<Option<DeferredResponse>>>);
 
@@ -40,8 +40,8 @@ pub(super) fn take(response: &mut Response) -> Option<DeferredResponse> {
     later.lock().take()
 }
 
-/// The answer, or what `panicked` answers: the layer that does so for calls sees no panic of a later
-/// answer.
+/// The answer, or what `panicked` answers: the layer that does so for calls sees no panic of a
+/// later answer.
 pub(crate) fn caught(
     answer: impl Future<Output = Response>,
     panicked: fn(Box<dyn Any + Send>) -> Response,

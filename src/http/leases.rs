@@ -59,8 +59,8 @@ pub(super) struct Fail {
     id: String,
     /// The lease of the pop
     lease: String,
-    /// The wait before the next attempt, instead of that of the retry array: `20s`, or milliseconds. At
-    /// the end of the array the job is dead all the same
+    /// The wait before the next attempt, instead of that of the retry array: `20s`, or
+    /// milliseconds. At the end of the array the job is dead all the same
     #[serde(rename = "for")]
     wait: Option<Text>,
     /// Why: becomes the last error of the job
@@ -88,8 +88,8 @@ pub(super) struct Touch {
     id: String,
     /// The lease of the pop
     lease: String,
-    /// How long the lease lasts from now: `20s`, or milliseconds; at most `limits.max_ttr`. By default as
-    /// long as it was given
+    /// How long the lease lasts from now: `20s`, or milliseconds; at most `limits.max_ttr`. By
+    /// default as long as it was given
     ttr: Option<Text>,
 }
 
@@ -105,26 +105,34 @@ pub(super) struct LeaseRequest {
     pub(super) id: String,
     /// `finish`, `fail`, `release` or `touch`.
     pub(super) action: &'static str,
-    /// Or the verdict on a lease that cannot be read (`stale`) or is for a job of others (`not_found`).
+    /// Or the verdict on a lease that cannot be read (`stale`) or is for a job of others
+    /// (`not_found`).
     pub(super) acknowledgement: Result<Acknowledgement, LeaseVerdict>,
 }
 
 /// End or prolong leases
 ///
-/// Takes at most 1000 actions and carries out `finish` first, then `fail`, `release` and `touch`. The actions
-/// are independent of each other: each has its own verdict. An action may be sent again: a repeated `fail`
-/// or `release` answers as before until the job is handed out again, a repeated `finish` answers
-/// `fired`. Answers once the durability level holds.
+/// Takes at most 1000 actions and carries out `finish` first, then `fail`, `release` and `touch`.
+/// The actions are independent of each other: each has its own verdict. An action may be sent
+/// again: a repeated `fail` or `release` answers as before until the job is handed out again, a
+/// repeated `finish` answers `fired`. Answers once the durability level holds.
 #[utoipa::path(post, path = "/v1/leases", tag = "queues", request_body = LeaseActions, responses(
     (status = 200, body = Results, description = "A verdict for each lease"),
     (status = 400, body = Problem, content_type = "application/problem+json", description = "The call is malformed: nothing changed"),
     (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: send the call again"),
 ))]
-pub(super) async fn leases(State(api): State<Api>, caller: Caller, Body(actions): Body<LeaseActions>) -> Result<Json<Results>, Problem> {
+pub(super) async fn leases(
+    State(api): State<Api>,
+    caller: Caller,
+    Body(actions): Body<LeaseActions>,
+) -> Result<Json<Results>, Problem> {
     let queues = &api.inner.queues;
-    let count = actions.finish.len() + actions.fail.len() + actions.release.len() + actions.touch.len();
+    let count =
+        actions.finish.len() + actions.fail.len() + actions.release.len() + actions.touch.len();
     if count > MAX_ACKNOWLEDGEMENTS {
-        return Err(Problem::bad(format!("{count} leases in one call: at most {MAX_ACKNOWLEDGEMENTS}")));
+        return Err(Problem::bad(format!(
+            "{count} leases in one call: at most {MAX_ACKNOWLEDGEMENTS}"
+        )));
     }
     let mut requests = Vec::with_capacity(count);
     for Finish { id, lease } in actions.finish {
@@ -144,7 +152,9 @@ pub(super) async fn leases(State(api): State<Api>, caller: Caller, Body(actions)
             return Err(Problem::bad("ttr: a lease lasts for at least 1 ms"));
         }
         let longest = queues.max_ttr_ms();
-        requests.push(read(&caller, id, &lease, "touch", |token| lease_actions::touch(token, ttr_ms, longest))?);
+        requests.push(read(&caller, id, &lease, "touch", |token| {
+            lease_actions::touch(token, ttr_ms, longest)
+        })?);
     }
     Ok(Json(Results { results: carry_out(queues, requests).await? }))
 }
@@ -157,7 +167,8 @@ pub(super) fn read(
     action: &'static str,
     of_lease: impl FnOnce(&Lease) -> LeaseAction,
 ) -> Result<LeaseRequest, Problem> {
-    let job = JobId::new(id.as_str()).map_err(|why| Problem::from(Rejection::new(Code::BadId, why)))?;
+    let job =
+        JobId::new(id.as_str()).map_err(|why| Problem::from(Rejection::new(Code::BadId, why)))?;
     let acknowledgement = match Lease::read(lease) {
         None => Err(LeaseVerdict::Stale),
         Some(lease) if !caller.has_queue(&lease.queue) => Err(LeaseVerdict::NotFound),
@@ -170,19 +181,33 @@ pub(super) fn read(
 pub(super) fn wait(text: Option<Text>, max_delay_ms: u64) -> Result<Option<u64>, Problem> {
     let wait_ms = span("for", text)?;
     if wait_ms.is_some_and(|ms| ms > max_delay_ms) {
-        return Err(Rejection::new(Code::DelayTooLong, "for: the wait exceeds limits.max_delay of the settings").into());
+        return Err(Rejection::new(
+            Code::DelayTooLong,
+            "for: the wait exceeds limits.max_delay of the settings",
+        )
+        .into());
     }
     Ok(wait_ms)
 }
 
 /// Reads a `fail`: the wait of the call replaces that of the array, unless the array is at its end.
-pub(super) fn fail(caller: &Caller, id: String, lease: &str, wait_ms: Option<u64>, error: Option<String>) -> Result<LeaseRequest, Problem> {
+pub(super) fn fail(
+    caller: &Caller,
+    id: String,
+    lease: &str,
+    wait_ms: Option<u64>,
+    error: Option<String>,
+) -> Result<LeaseRequest, Problem> {
     read(caller, id, lease, "fail", |token| lease_actions::fail(token, wait_ms, error))
 }
 
 /// Carries out actions, in their order.
-pub(super) async fn carry_out(queues: &QueueService, requests: Vec<LeaseRequest>) -> Result<Vec<LeaseResult>, StoreError> {
-    let acknowledgements: Vec<Acknowledgement> = requests.iter().filter_map(|request| request.acknowledgement.clone().ok()).collect();
+pub(super) async fn carry_out(
+    queues: &QueueService,
+    requests: Vec<LeaseRequest>,
+) -> Result<Vec<LeaseResult>, StoreError> {
+    let acknowledgements: Vec<Acknowledgement> =
+        requests.iter().filter_map(|request| request.acknowledgement.clone().ok()).collect();
     let mut answers = queues.acknowledge(&acknowledgements).await.into_iter();
     let refused = |verdict| Acknowledged { verdict, ms: None };
     requests

@@ -5,8 +5,9 @@
 //! that has waited for its client the longest is closed for a new one.
 //!
 //! - `bind`: the address; `slots`: the connections; `conversation`: one connection, from request to
-//!   request; `connection`: its bytes; `bodies`: those of its requests and answers; `waiting`: a call that
-//!   waits; `buffers`: which connections have some; `doubled`: headers that may come once; `room`: how many connections all listeners may hold.
+//!   request; `connection`: its bytes; `bodies`: those of its requests and answers; `waiting`: a
+//!   call that waits; `buffers`: which connections have some; `doubled`: headers that may come
+//!   once; `room`: how many connections all listeners may hold.
 
 mod bind;
 mod bodies;
@@ -100,7 +101,14 @@ impl Listener {
             let listener = bind::bind(listen).await?;
             let address = listener.local_addr()?;
             let (room, memory) = (Room::default(), Memory::endless());
-            Ok(Listener { listener, address, most: MAX_CONNECTIONS, most_of_peer: MAX_CONNECTIONS / 2, room, memory })
+            Ok(Listener {
+                listener,
+                address,
+                most: MAX_CONNECTIONS,
+                most_of_peer: MAX_CONNECTIONS / 2,
+                room,
+                memory,
+            })
         };
         bound.await.map_err(|error: io::Error| {
             let listen = listen.to_owned();
@@ -119,11 +127,15 @@ impl Listener {
         })
     }
 
-    /// The same for consumers that wait: at most [`MAX_CONSUMER_CONNECTIONS`] connections, three quarters of them
-    /// of one peer.
+    /// The same for consumers that wait: at most [`MAX_CONSUMER_CONNECTIONS`] connections, three
+    /// quarters of them of one peer.
     #[must_use]
     pub fn for_consumers(self) -> Self {
-        Listener { most: MAX_CONSUMER_CONNECTIONS, most_of_peer: MAX_CONSUMER_CONNECTIONS / 4 * 3, ..self }
+        Listener {
+            most: MAX_CONSUMER_CONNECTIONS,
+            most_of_peer: MAX_CONSUMER_CONNECTIONS / 4 * 3,
+            ..self
+        }
     }
 
     /// The same within the room of all listeners, and the memory of all calls.
@@ -140,8 +152,8 @@ impl Listener {
         self.address
     }
 
-    /// Serves until `shutdown`, then answers the requests that have begun, for at most [`SHUTDOWN_GRACE`],
-    /// and returns.
+    /// Serves until `shutdown`, then answers the requests that have begun, for at most
+    /// [`SHUTDOWN_GRACE`], and returns.
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
         let router = router.layer(middleware::from_fn(doubled::refuse));
         // Dropping the set closes the remaining connections.
@@ -193,12 +205,19 @@ mod tests {
         let server = tokio::spawn(listener.serve(Router::new(), shutdown.clone()));
         half.write_all(b"GET / HTTP/1.1\r\nhost:").await.unwrap();
         // When this request is answered, both connections are accepted.
-        whole.write_all(b"GET / HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").await.unwrap();
+        whole
+            .write_all(b"GET / HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n")
+            .await
+            .unwrap();
         let mut answer = String::new();
         whole.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
         shutdown.cancel();
-        clock::timeout(SHUTDOWN_GRACE * 5, server).await.expect("the server ends").unwrap().unwrap();
+        clock::timeout(SHUTDOWN_GRACE * 5, server)
+            .await
+            .expect("the server ends")
+            .unwrap()
+            .unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -217,7 +236,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_gave_its_buffers_back_serves_its_next_request() {
-        let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap().for_consumers();
+        let listener =
+            Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap().for_consumers();
         let (address, shutdown) = (listener.address(), CancellationToken::new());
         let server = tokio::spawn(listener.serve(Router::new(), shutdown.clone()));
         let mut links = Vec::new();
@@ -229,7 +249,11 @@ mod tests {
                 link.write_all(b"GET / HTTP/1.1\r\nhost: dwell\r\n\r\n").await.unwrap();
                 let mut answer = [0; 512];
                 let count = link.read(&mut answer).await.unwrap();
-                assert!(answer[..count].starts_with(b"HTTP/1.1 404"), "{:?}", String::from_utf8_lossy(&answer[..count]));
+                assert!(
+                    answer[..count].starts_with(b"HTTP/1.1 404"),
+                    "{:?}",
+                    String::from_utf8_lossy(&answer[..count])
+                );
             }
         }
         shutdown.cancel();
@@ -243,7 +267,12 @@ mod tests {
         let error = Listener::bind("probes.listen", &listen).await.unwrap_err();
         assert_eq!(error.exit_code(), 69);
         let text = error.to_string();
-        assert!(text.contains("probes.listen") && text.contains(&listen) && text.contains("another port"), "{text}");
+        assert!(
+            text.contains("probes.listen")
+                && text.contains(&listen)
+                && text.contains("another port"),
+            "{text}"
+        );
     }
 
     #[tokio::test]

@@ -2,12 +2,11 @@
 //!
 //! - [`listener`]: binds an address and serves a router on it; [`StartGate`] answers before the
 //!   store is reached; `later`: the answers of calls that wait.
-//! - [`api`]: the state of the calls; [`router`]: the router of `/v1` with its middleware: `trace`, `guard`;
-//!   `caller`: the caller, and the rights of the token; [`account`]: the memory of a call.
+//! - [`api`]: the state of the calls; [`router`]: the router of `/v1` with its middleware: `trace`,
+//!   `guard`; `caller`: the caller, and the rights of the token; [`account`]: the memory of a call.
 //! - `routes`: the calls, a file a resource: `jobs`, `schedule`, `actions`, `pop`, `leases`,
-//!   `queues`, `horizon`, `stats`, `events`; `extract`, `empty`, `one_or_many` and `queue_name` read
-//!   their arguments, [`problem`] has their errors, [`openapi`] describes
-//!   them.
+//!   `queues`, `horizon`, `stats`, `events`; `extract`, `empty`, `one_or_many` and `queue_name`
+//!   read their arguments, [`problem`] has their errors, [`openapi`] describes them.
 //! - `dashboard`: `/`, the pages, which use these calls; `assets`, `bundle` and `page` put them
 //!   together.
 //! - [`rates`]: the work of this instance per second.

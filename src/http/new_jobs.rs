@@ -94,7 +94,9 @@ impl PartialSchema for NewJobsRequest {
         let job = || RefOr::<Schema>::from(Ref::from_schema_name(NewJobRequest::name()));
         let anything = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
         let element = AnyOfBuilder::new().item(job()).item(anything);
-        let array = ArrayBuilder::new().items(RefOr::T(element.into())).max_items(Some(one_or_many::MAX_ELEMENTS));
+        let array = ArrayBuilder::new()
+            .items(RefOr::T(element.into()))
+            .max_items(Some(one_or_many::MAX_ELEMENTS));
         OneOfBuilder::new().item(job()).item(array).into()
     }
 }
@@ -152,22 +154,36 @@ pub(super) async fn schedule(
     }
 }
 
-async fn one(api: &Api, caller: &Caller, account: &Account, new: NewJobRequest) -> Result<Response, Problem> {
+async fn one(
+    api: &Api,
+    caller: &Caller,
+    account: &Account,
+    new: NewJobRequest,
+) -> Result<Response, Problem> {
     let apply = &api.inner.apply;
     let new_job = allowed(api, caller, new, apply.store.now_ms())?;
     let (id, job) = (new_job.id.clone(), new_job.job.clone());
-    let answer = apply.one(Request::NewJob(Box::new(new_job))).await.map_err(|error| refused(api, &id, &job, error))?;
+    let answer = apply
+        .one(Request::NewJob(Box::new(new_job)))
+        .await
+        .map_err(|error| refused(api, &id, &job, error))?;
     let shown = stored(api, caller, account, &id, job, answer).await?;
     match answer.verdict {
         Verdict::Added | Verdict::Replaced => {
-            Ok((StatusCode::CREATED, [(header::LOCATION, location(id.as_str()))], Json(shown)).into_response())
+            Ok((StatusCode::CREATED, [(header::LOCATION, location(id.as_str()))], Json(shown))
+                .into_response())
         }
         _ => Ok(Json(shown).into_response()),
     }
 }
 
 /// Schedules the jobs that can be read, in one pass of the durability gate.
-async fn many(api: &Api, caller: &Caller, account: &Account, new: Vec<Result<NewJobRequest, Problem>>) -> Vec<Element> {
+async fn many(
+    api: &Api,
+    caller: &Caller,
+    account: &Account,
+    new: Vec<Result<NewJobRequest, Problem>>,
+) -> Vec<Element> {
     let apply = &api.inner.apply;
     let now_ms = apply.store.now_ms();
     let (mut requests, mut jobs, mut read) = (Vec::new(), Vec::new(), Vec::new());
@@ -184,13 +200,14 @@ async fn many(api: &Api, caller: &Caller, account: &Account, new: Vec<Result<New
         requests.into_iter().zip(answers).collect::<Vec<_>>()
     });
     let answers = applied.await.unwrap_or_default();
-    let looked_up = answers.into_iter().zip(jobs).map(async |((request, answer), job)| match request {
-        Request::NewJob(new_job) => {
-            let answer = answer.map_err(|error| refused(api, &new_job.id, &job, error))?;
-            stored(api, caller, account, &new_job.id, job, answer).await
-        }
-        Request::Act(_) => Err(lost()),
-    });
+    let looked_up =
+        answers.into_iter().zip(jobs).map(async |((request, answer), job)| match request {
+            Request::NewJob(new_job) => {
+                let answer = answer.map_err(|error| refused(api, &new_job.id, &job, error))?;
+                stored(api, caller, account, &new_job.id, job, answer).await
+            }
+            Request::Act(_) => Err(lost()),
+        });
     let mut looked_up = stream::iter(looked_up).buffered(CONCURRENT_LOOKUPS);
     let mut elements = Vec::new();
     for read in read {
@@ -198,7 +215,10 @@ async fn many(api: &Api, caller: &Caller, account: &Account, new: Vec<Result<New
             Ok(()) => looked_up.next().await.unwrap_or_else(|| Err(lost())),
             Err(problem) => Err(problem),
         };
-        elements.push(shown.map_or_else(|problem| Element::Problem(Box::new(problem)), |job| Element::Job(Box::new(job))));
+        elements.push(shown.map_or_else(
+            |problem| Element::Problem(Box::new(problem)),
+            |job| Element::Job(Box::new(job)),
+        ));
     }
     elements
 }
@@ -224,12 +244,22 @@ fn refused(api: &Api, id: &JobId, job: &Job, error: StoreError) -> Problem {
 
 /// The store has answered nothing about a job.
 fn lost() -> Problem {
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "there was no answer about this job: it may have been stored")
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "there was no answer about this job: it may have been stored",
+    )
 }
 
 /// The job after this answer: a new one as requested, another one as it is in the store. `job`: as
 /// requested.
-async fn stored(api: &Api, caller: &Caller, account: &Account, id: &JobId, job: Job, answer: Answer) -> Result<view::Job, Problem> {
+async fn stored(
+    api: &Api,
+    caller: &Caller,
+    account: &Account,
+    id: &JobId,
+    job: Job,
+    answer: Answer,
+) -> Result<view::Job, Problem> {
     let Apply { store, retry_ms, .. } = &api.inner.apply;
     if let (Verdict::Added | Verdict::Replaced, Some(due_ms)) = (answer.verdict, answer.due_ms) {
         return Ok(view::Job::asked(id, job, due_ms, store.now_ms(), retry_ms));
@@ -243,19 +273,25 @@ async fn stored(api: &Api, caller: &Caller, account: &Account, id: &JobId, job: 
         found => found?.filter(|found| caller.sees(found.job())),
     };
     // The jobs of an array wait for each other.
-    account.grow(found.as_ref().map_or(0, |found| found.job().headers.footprint() * MEMORY_PER_HEADER_BYTE))?;
+    account.grow(
+        found.as_ref().map_or(0, |found| found.job().headers.footprint() * MEMORY_PER_HEADER_BYTE),
+    )?;
     let found = found.map(|found| view::Job::of(&found, retry_ms));
     if answer.verdict == Verdict::Conflict {
         return Err(Problem::from(Rejection::conflict(id)).job(found));
     }
     // The job may be gone already.
-    Ok(found.unwrap_or_else(|| view::Job::asked(id, job, answer.due_ms.unwrap_or_default(), i64::MIN, retry_ms)))
+    Ok(found.unwrap_or_else(|| {
+        view::Job::asked(id, job, answer.due_ms.unwrap_or_default(), i64::MIN, retry_ms)
+    }))
 }
 
 /// The path of a job; reserved characters are escaped.
 fn location(id: &str) -> String {
     let escape = |byte: u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
         _ => format!("%{byte:02X}"),
     };
     format!("/v1/jobs/{}", id.bytes().map(escape).collect::<String>())
@@ -266,24 +302,39 @@ impl NewJobRequest {
     pub(super) fn read(self, rules: &RequestRules, now_ms: i64) -> Result<NewJob, Problem> {
         // Headers of messages are taken without the white space around them.
         if let Some(queue) = self.queue.as_ref().filter(|queue| !is_queue_name(queue)) {
-            let detail = format!("queue: {} is not the name of a queue: write 1 to 255 of A-Z a-z 0-9 . _ -", quote(queue));
+            let detail = format!(
+                "queue: {} is not the name of a queue: write 1 to 255 of A-Z a-z 0-9 . _ -",
+                quote(queue)
+            );
             return Err(Rejection::new(Code::BadQueue, detail).into());
         }
         if let Some(broker) = self.broker.as_ref().filter(|broker| broker.trim() != **broker) {
-            return Err(Rejection::new(Code::UnknownBroker, format!("broker: no [brokers] of the settings is {}", quote(broker))).into());
+            return Err(Rejection::new(
+                Code::UnknownBroker,
+                format!("broker: no [brokers] of the settings is {}", quote(broker)),
+            )
+            .into());
         }
         let body = match (self.body, self.body_base64) {
-            (Some(_), Some(_)) => return Err(Problem::bad("the request has both `body` and `body_base64`: send one")),
+            (Some(_), Some(_)) => {
+                return Err(Problem::bad(
+                    "the request has both `body` and `body_base64`: send one",
+                ));
+            }
             (Some(text), None) => Bytes::from(text),
-            (None, Some(base64)) => decode(&base64).map_err(|why| Problem::bad(format!("body_base64: {why}")))?,
+            (None, Some(base64)) => {
+                decode(&base64).map_err(|why| Problem::bad(format!("body_base64: {why}")))?
+            }
             (None, None) => Bytes::new(),
         };
         let broker = self.broker.as_deref().unwrap_or(&rules.ingest.broker);
-        let has_lists = self.queue.is_none() && rules.brokers.get(broker).is_some_and(|broker| broker.capabilities().typed_headers);
+        let has_lists = self.queue.is_none()
+            && rules.brokers.get(broker).is_some_and(|broker| broker.capabilities().typed_headers);
         let mut message = Message::new(body);
         message.key = self.key.map(|key| key.0);
         for (name, value) in self.headers {
-            let bad = |why| Rejection::new(Code::BadHeader, format!("header {}: {why}", quote(&name)));
+            let bad =
+                |why| Rejection::new(Code::BadHeader, format!("header {}: {why}", quote(&name)));
             let values = header_values(value, has_lists).map_err(bad)?;
             values.into_iter().for_each(|value| message.headers.push(name.clone(), value));
         }
@@ -307,7 +358,8 @@ impl NewJobRequest {
             ("max-late", text(self.max_late)),
             ("on-conflict", self.on_conflict),
         ];
-        let given: Vec<(&str, String)> = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let given: Vec<(&str, String)> =
+            fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         Ok(from_fields(&given, &message, rules, now_ms)?)
     }
 }

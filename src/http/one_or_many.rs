@@ -37,12 +37,16 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<OneOrMany<T>, Problem> {
     if bytes.trim_ascii_start().first() != Some(&b'[') {
         return extract::read(bytes).map(OneOrMany::One);
     }
-    let Elements::<MAX_ELEMENTS>(elements) =
-        serde_json::from_slice(bytes).map_err(|error| Problem::bad(format!("the body does not fit this call: {error}")))?;
+    let Elements::<MAX_ELEMENTS>(elements) = serde_json::from_slice(bytes)
+        .map_err(|error| Problem::bad(format!("the body does not fit this call: {error}")))?;
     if elements.len() > MAX_ELEMENTS {
-        return Err(Problem::bad(format!("the body does not fit this call: it must be an array of at most {MAX_ELEMENTS} objects")));
+        return Err(Problem::bad(format!(
+            "the body does not fit this call: it must be an array of at most {MAX_ELEMENTS} objects"
+        )));
     }
-    Ok(OneOrMany::Many(elements.into_iter().map(|element| extract::read(element.get().as_bytes())).collect()))
+    Ok(OneOrMany::Many(
+        elements.into_iter().map(|element| extract::read(element.get().as_bytes())).collect(),
+    ))
 }
 
 /// The elements of an array as they are written. Of a longer array, one more than the most.
@@ -85,7 +89,11 @@ mod tests {
 
     #[test]
     fn a_wrong_element_is_a_problem_of_its_own() {
-        let Ok(OneOrMany::Many(items)) = read::<Item>(br#" [{"a": 1}, {"b": 1}, [1], 5, {"a": 2}]"#) else { panic!("no array") };
+        let Ok(OneOrMany::Many(items)) =
+            read::<Item>(br#" [{"a": 1}, {"b": 1}, [1], 5, {"a": 2}]"#)
+        else {
+            panic!("no array")
+        };
         assert_eq!(
             items.iter().map(|item| item.as_ref().ok().map(|item| item.a)).collect::<Vec<_>>(),
             [Some(1), None, None, None, Some(2)]
@@ -100,8 +108,13 @@ mod tests {
     #[test]
     fn an_array_has_at_most_a_thousand_elements() {
         let of = |count: usize| format!("[{}]", vec![r#"{"a": 1}"#; count].join(","));
-        assert!(matches!(read::<Item>(of(1000).as_bytes()), Ok(OneOrMany::Many(items)) if items.len() == 1000));
-        let problem = read::<Item>(of(1001).as_bytes()).err().map(|problem| serde_json::to_string(&problem).unwrap()).unwrap();
+        assert!(
+            matches!(read::<Item>(of(1000).as_bytes()), Ok(OneOrMany::Many(items)) if items.len() == 1000)
+        );
+        let problem = read::<Item>(of(1001).as_bytes())
+            .err()
+            .map(|problem| serde_json::to_string(&problem).unwrap())
+            .unwrap();
         assert!(problem.contains("an array of at most 1000 objects"), "{problem}");
     }
 }

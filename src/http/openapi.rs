@@ -20,7 +20,8 @@ pub(super) async fn document() -> Response {
 /// The document as JSON.
 #[must_use]
 pub fn text() -> String {
-    let mut text = serde_json::to_string_pretty(&api()).expect("a document of text and numbers can be written as JSON");
+    let mut text = serde_json::to_string_pretty(&api())
+        .expect("a document of text and numbers can be written as JSON");
     text.push('\n');
     text
 }
@@ -40,7 +41,8 @@ fn api() -> OpenApi {
     components.security_schemes.insert("token".to_owned(), RefOr::T(bearer));
     components.schemas.insert(Problem::name().into_owned(), Problem::schema());
     let none: [&str; 0] = [];
-    api.security = Some(vec![SecurityRequirement::default(), SecurityRequirement::new("token", none)]);
+    api.security =
+        Some(vec![SecurityRequirement::default(), SecurityRequirement::new("token", none)]);
     for item in api.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
         for operation in operations.into_iter().flatten() {
@@ -52,8 +54,15 @@ fn api() -> OpenApi {
                 ("default", "Another problem"),
             ] {
                 operation.responses.responses.entry(status.to_owned()).or_insert_with(|| {
-                    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
-                    RefOr::T(ResponseBuilder::new().description(description).content("application/problem+json", content).build())
+                    let content = ContentBuilder::new()
+                        .schema(Some(Ref::from_schema_name(Problem::name())))
+                        .build();
+                    RefOr::T(
+                        ResponseBuilder::new()
+                            .description(description)
+                            .content("application/problem+json", content)
+                            .build(),
+                    )
                 });
             }
         }
@@ -72,6 +81,9 @@ mod tests {
         if std::env::var_os("DWELL_WRITE_OPENAPI").is_some() {
             std::fs::write(path, text()).unwrap();
         }
-        assert!(std::fs::read_to_string(path).unwrap() == text(), "docs/reference/openapi.json differs from the code: run `make openapi`");
+        assert!(
+            std::fs::read_to_string(path).unwrap() == text(),
+            "docs/reference/openapi.json differs from the code: run `make openapi`"
+        );
     }
 }

@@ -9,9 +9,15 @@ use super::assets::text_of;
 use super::bundle;
 
 /// The element in `index.html`, and the tags around the inline text.
-const EARLY: (&str, &str, &str) = ("<script src=\"assets/early.js\"></script>", "<script>", "</script>");
-const STYLE: (&str, &str, &str) = ("<link rel=\"stylesheet\" href=\"assets/app.css\">", "<style>", "</style>");
-const MODULE: (&str, &str, &str) = ("<script type=\"module\" src=\"assets/app.js\"></script>", "<script type=\"module\">", "</script>");
+const EARLY: (&str, &str, &str) =
+    ("<script src=\"assets/early.js\"></script>", "<script>", "</script>");
+const STYLE: (&str, &str, &str) =
+    ("<link rel=\"stylesheet\" href=\"assets/app.css\">", "<style>", "</style>");
+const MODULE: (&str, &str, &str) = (
+    "<script type=\"module\" src=\"assets/app.js\"></script>",
+    "<script type=\"module\">",
+    "</script>",
+);
 
 /// The page, and the hashes for its policy, each followed by a space.
 pub(super) struct Page {
@@ -31,13 +37,20 @@ pub(super) fn page() -> Result<Page, String> {
 }
 
 /// Replaces the element by `text`. Returns the page, and the hash of the text.
-fn put(page: &str, (named, open, close): (&str, &str, &str), text: &str) -> Result<(String, String), String> {
-    let (before, behind) = page.split_once(named).ok_or_else(|| format!("index.html has no {named}"))?;
+fn put(
+    page: &str,
+    (named, open, close): (&str, &str, &str),
+    text: &str,
+) -> Result<(String, String), String> {
+    let (before, behind) =
+        page.split_once(named).ok_or_else(|| format!("index.html has no {named}"))?;
     // An HTML parser gives these a meaning even in a string or a comment. It also changes carriage
     // returns, and with them the hash.
     for markup in ["</script", "<script", "</style", "<!--", "\r"] {
         if text.to_ascii_lowercase().contains(markup) {
-            return Err(format!("the text for {named} contains {markup:?}, which an HTML parser would interpret"));
+            return Err(format!(
+                "the text for {named} contains {markup:?}, which an HTML parser would interpret"
+            ));
         }
     }
     let hash = STANDARD.encode(digest(&SHA256, text.as_bytes()));
@@ -52,11 +65,19 @@ mod tests {
     #[test]
     fn all_of_it_is_in_the_page() {
         let page = page().unwrap();
-        for part in [text_of("early.js").unwrap(), bundle::style().unwrap(), bundle::script().unwrap()] {
+        for part in
+            [text_of("early.js").unwrap(), bundle::style().unwrap(), bundle::script().unwrap()]
+        {
             assert_eq!(page.text.matches(&part).count(), 1);
         }
-        assert!(!page.text.contains(" src=") && !page.text.contains("stylesheet"), "the page still loads a file");
-        assert_eq!((page.scripts.matches("'sha256-").count(), page.styles.matches("'sha256-").count()), (2, 1));
+        assert!(
+            !page.text.contains(" src=") && !page.text.contains("stylesheet"),
+            "the page still loads a file"
+        );
+        assert_eq!(
+            (page.scripts.matches("'sha256-").count(), page.styles.matches("'sha256-").count()),
+            (2, 1)
+        );
     }
 
     #[test]

@@ -36,11 +36,12 @@ pub(super) struct Asked {
     /// The most jobs; by default 1
     #[schema(minimum = 1, maximum = 1000)]
     max: Option<usize>,
-    /// How long to wait for the first job: `20s`, or milliseconds; at most 60s, by default not at all
+    /// How long to wait for the first job: `20s`, or milliseconds; at most 60s, by default not at
+    /// all
     #[schema(example = "20s")]
     wait: Option<Text>,
-    /// The lease: how long the jobs are reserved, as `wait`; at most `limits.max_ttr`. By default the
-    /// TTR of each job, or else of its queue
+    /// The lease: how long the jobs are reserved, as `wait`; at most `limits.max_ttr`. By default
+    /// the TTR of each job, or else of its queue
     ttr: Option<Text>,
 }
 
@@ -59,14 +60,14 @@ impl<'a> Fetched<'a> {
 
 /// Fetch jobs of a queue
 ///
-/// Reserves due jobs for the caller and answers them, each with a lease. Nobody else gets a job until
-/// its `deadline_ms`; until then `POST /v1/leases` finishes, fails, releases or touches it. A lease that
-/// ran out makes the job ready again, or dead at the end of its retry array.
+/// Reserves due jobs for the caller and answers them, each with a lease. Nobody else gets a job
+/// until its `deadline_ms`; until then `POST /v1/leases` finishes, fails, releases or touches it. A
+/// lease that ran out makes the job ready again, or dead at the end of its retry array.
 ///
-/// Several queues, separated by commas, are served in their order: the next one fills what is left of
-/// `max`. A paused queue is skipped. An answer has at most 8 MiB of bodies, and at least one job. With
-/// `wait` the call is held until a job is due. A call whose client goes away before the answer is
-/// written gives its jobs back at once.
+/// Several queues, separated by commas, are served in their order: the next one fills what is left
+/// of `max`. A paused queue is skipped. An answer has at most 8 MiB of bodies, and at least one
+/// job. With `wait` the call is held until a job is due. A call whose client goes away before the
+/// answer is written gives its jobs back at once.
 #[utoipa::path(post, path = "/v1/queues/{queue}/pop", tag = "queues", params(InPath), request_body = Option<Asked>, responses(
     (status = 200, body = Fetched<'_>, description = "The jobs, none if there are none within the wait"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
@@ -121,13 +122,23 @@ async fn waited(api: Api, account: Account, asked: PopRequest, until: Instant) -
 
 /// A duration of a body.
 pub(super) fn span(name: &str, text: Option<Text>) -> Result<Option<u64>, Problem> {
-    text.map(|text| parse_duration_ms(&text.0)).transpose().map_err(|why| Problem::bad(format!("{name}: {why}")))
+    text.map(|text| parse_duration_ms(&text.0))
+        .transpose()
+        .map_err(|why| Problem::bad(format!("{name}: {why}")))
 }
 
 async fn answer(api: &Api, account: Account, jobs: PoppedJobs) -> Response {
-    match account.json(|| jobs.iter().map(FetchedJob::popped), jobs.iter().map(|job| job.size).sum::<usize>(), usize::MAX).await {
+    match account
+        .json(
+            || jobs.iter().map(FetchedJob::popped),
+            jobs.iter().map(|job| job.size).sum::<usize>(),
+            usize::MAX,
+        )
+        .await
+    {
         Ok(json) => {
-            let mut response = unsent(json, jobs, api.inner.queues.clone(), api.inner.apply.store.now_us());
+            let mut response =
+                unsent(json, jobs, api.inner.queues.clone(), api.inner.apply.store.now_us());
             response.extensions_mut().insert(account);
             response
         }
@@ -135,12 +146,19 @@ async fn answer(api: &Api, account: Account, jobs: PoppedJobs) -> Response {
     }
 }
 
-/// An answer of this JSON that hands out these jobs. Dropped before the connection takes it, it gives
-/// the jobs back.
-pub(crate) fn unsent(json: Vec<u8>, jobs: PoppedJobs, queues: QueueService, now_us: i64) -> Response {
+/// An answer of this JSON that hands out these jobs. Dropped before the connection takes it, it
+/// gives the jobs back.
+pub(crate) fn unsent(
+    json: Vec<u8>,
+    jobs: PoppedJobs,
+    queues: QueueService,
+    now_us: i64,
+) -> Response {
     let body = UnsentBody { bytes: Some(json.into()), jobs: Some((jobs, queues, now_us)) };
     let mut response = Body::new(body).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -154,7 +172,10 @@ impl hyper::body::Body for UnsentBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let Some(bytes) = self.bytes.take() else { return Poll::Ready(None) };
         if let Some((jobs, queues, now_us)) = self.jobs.take() {
             queues.sent(jobs, now_us);

@@ -45,7 +45,14 @@ impl Problem {
     #[must_use]
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or_default().to_owned();
-        Problem { kind: "about:blank", title, status: status.as_u16(), detail: detail.into(), code: None, job: None }
+        Problem {
+            kind: "about:blank",
+            title,
+            status: status.as_u16(),
+            detail: detail.into(),
+            code: None,
+            job: None,
+        }
     }
 
     /// The request is not valid.
@@ -62,12 +69,16 @@ impl Problem {
 
     /// A call took too long.
     pub(super) fn unanswered() -> Self {
-        Problem::new(StatusCode::GATEWAY_TIMEOUT, "there was no answer in time: the request may have been carried out")
+        Problem::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "there was no answer in time: the request may have been carried out",
+        )
     }
 
     /// Makes the problem of a call whose answer finds no memory.
     pub(super) fn unsent() -> Self {
-        let detail = "the memory for answers is used up by others: the request may have been carried out";
+        let detail =
+            "the memory for answers is used up by others: the request may have been carried out";
         Problem { code: Some("memory"), ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 
@@ -115,13 +126,30 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         if error.is_unreadable() {
             let detail = format!("{}: {}", error.message, error.hint);
-            return Problem { code: Some(Code::UnreadableJob.as_str()), ..Problem::new(StatusCode::CONFLICT, detail) };
+            return Problem {
+                code: Some(Code::UnreadableJob.as_str()),
+                ..Problem::new(StatusCode::CONFLICT, detail)
+            };
         }
         let status = match error.class {
-            Class::QueueFull => return Rejection::new(Code::QueueFull, format!("{}: {}", error.message, error.hint)).into(),
+            Class::QueueFull => {
+                return Rejection::new(
+                    Code::QueueFull,
+                    format!("{}: {}", error.message, error.hint),
+                )
+                .into();
+            }
             Class::Memory => return UsedUp.into(),
-            Class::Taken => return Rejection::new(Code::Conflict, format!("{}: {}", error.message, error.hint)).into(),
-            Class::Script | Class::Outdated | Class::NoScript | Class::Other => StatusCode::INTERNAL_SERVER_ERROR,
+            Class::Taken => {
+                return Rejection::new(
+                    Code::Conflict,
+                    format!("{}: {}", error.message, error.hint),
+                )
+                .into();
+            }
+            Class::Script | Class::Outdated | Class::NoScript | Class::Other => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
             Class::Io
             | Class::Timeout
             | Class::Oom
@@ -146,7 +174,9 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }
@@ -155,14 +185,23 @@ impl IntoResponse for Problem {
 /// Turns errors of the HTTP libraries, which are plain text or empty, into problems.
 pub(super) async fn wrap(response: Response) -> Response {
     let status = response.status();
-    let ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == CONTENT_TYPE || kind == "application/json");
+    let ours = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind == CONTENT_TYPE || kind == "application/json");
     if ours || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
     let (parts, body) = response.into_parts();
-    let text = to_bytes(body, MAX_DETAIL_BYTES).await.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let text = to_bytes(body, MAX_DETAIL_BYTES)
+        .await
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default();
     let detail = match status {
-        StatusCode::METHOD_NOT_ALLOWED => "this path does not support the method: the header `allow` lists the supported ones".to_owned(),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            "this path does not support the method: the header `allow` lists the supported ones"
+                .to_owned()
+        }
         StatusCode::GATEWAY_TIMEOUT => Problem::unanswered().detail,
         _ if text.is_empty() => status.canonical_reason().unwrap_or_default().to_owned(),
         _ => text,
@@ -170,7 +209,9 @@ pub(super) async fn wrap(response: Response) -> Response {
     let mut problem = Problem::new(status, detail).into_response();
     // The methods in `allow` of a 405.
     for (name, value) in parts.headers {
-        if let Some(name) = name.filter(|name| *name != header::CONTENT_TYPE && *name != header::CONTENT_LENGTH) {
+        if let Some(name) =
+            name.filter(|name| *name != header::CONTENT_TYPE && *name != header::CONTENT_LENGTH)
+        {
             problem.headers_mut().insert(name, value);
         }
     }

@@ -30,20 +30,30 @@ pub(super) struct QueueName(pub(super) String);
 
 /// Refuses a name that no queue has, a queue of others, and one that the settings do not have.
 fn check(api: &Api, caller: &Caller, name: &str) -> Result<(), Problem> {
-    let not_found = |code, why: String| Err(Problem::from(Rejection::new(code, why)).with_status(StatusCode::NOT_FOUND));
+    let not_found = |code, why: String| {
+        Err(Problem::from(Rejection::new(code, why)).with_status(StatusCode::NOT_FOUND))
+    };
     if !is_queue_name(name) {
-        return not_found(Code::BadQueue, format!("{} is no name of a queue: use 1 to 255 of A-Z a-z 0-9 . _ -", quote(name)));
+        return not_found(
+            Code::BadQueue,
+            format!("{} is no name of a queue: use 1 to 255 of A-Z a-z 0-9 . _ -", quote(name)),
+        );
     }
     // First, so that the names of others are not told.
     caller.check_queue(name)?;
     if api.inner.queues.of(name).is_none() {
-        return not_found(Code::UnknownQueue, format!("no [queues] of the settings fits {}: add its name or a pattern", quote(name)));
+        return not_found(
+            Code::UnknownQueue,
+            format!("no [queues] of the settings fits {}: add its name or a pattern", quote(name)),
+        );
     }
     Ok(())
 }
 
 async fn path(parts: &mut Parts, api: &Api) -> Result<String, Problem> {
-    let Path(text): Path<String> = Path::from_request_parts(parts, api).await.map_err(|rejection| Problem::bad(rejection.body_text()))?;
+    let Path(text): Path<String> = Path::from_request_parts(parts, api)
+        .await
+        .map_err(|rejection| Problem::bad(rejection.body_text()))?;
     Ok(text)
 }
 
@@ -53,7 +63,10 @@ impl FromRequestParts<Api> for QueueNames {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let names: Vec<String> = path(parts, api).await?.split(',').map(str::to_owned).collect();
         if names.len() > MAX_POP_QUEUES {
-            return Err(Problem::bad(format!("{} queues in one call: at most {MAX_POP_QUEUES}", names.len())));
+            return Err(Problem::bad(format!(
+                "{} queues in one call: at most {MAX_POP_QUEUES}",
+                names.len()
+            )));
         }
         let caller = Caller::from_request_parts(parts, api).await?;
         names.iter().try_for_each(|name| check(api, &caller, name))?;

@@ -38,19 +38,29 @@ impl Api {
 
     async fn counts_of(&self, queue: String) -> Result<Json<Queue>, Problem> {
         let counts = self.inner.apply.store.reader.queue_counts(&[queue]).await?;
-        counts.into_iter().next().map(|counts| Json(self.queue(counts))).ok_or_else(|| Problem::bad("no queue was counted"))
+        counts
+            .into_iter()
+            .next()
+            .map(|counts| Json(self.queue(counts)))
+            .ok_or_else(|| Problem::bad("no queue was counted"))
     }
 }
 
 /// List the queues
 ///
-/// Lists the names in the settings, and every queue that has jobs or is paused, by name. A token with only some
-/// queues sees only these.
+/// Lists the names in the settings, and every queue that has jobs or is paused, by name. A token
+/// with only some queues sees only these.
 #[utoipa::path(get, path = "/v1/queues", operation_id = "list_queues", tag = "queues", responses((status = 200, body = QueueList, description = "The queues")))]
-pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<QueueList>, Problem> {
-    let mut counts = api.inner.apply.store.reader.active_counts(|queue| caller.has_queue(queue)).await?;
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+) -> Result<Json<QueueList>, Problem> {
+    let mut counts =
+        api.inner.apply.store.reader.active_counts(|queue| caller.has_queue(queue)).await?;
     counts.name(api.inner.queues.rules().names().filter(|name| caller.has_queue(name)));
-    Ok(Json(QueueList { queues: counts.queues.into_values().map(|counts| api.queue(counts)).collect() }))
+    Ok(Json(QueueList {
+        queues: counts.queues.into_values().map(|counts| api.queue(counts)).collect(),
+    }))
 }
 
 /// Show a queue
@@ -58,7 +68,10 @@ pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<
     (status = 200, body = Queue, description = "The queue"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
 ))]
-pub(super) async fn show(State(api): State<Api>, QueueName(queue): QueueName) -> Result<Json<Queue>, Problem> {
+pub(super) async fn show(
+    State(api): State<Api>,
+    QueueName(queue): QueueName,
+) -> Result<Json<Queue>, Problem> {
     api.counts_of(queue).await
 }
 
@@ -74,8 +87,8 @@ pub(super) struct Peeked {
 
 /// Show ready jobs without fetching them
 ///
-/// The oldest first, over the whole queue, with their bodies. The answer ends with the job with which
-/// its bodies, or its text, reach 8 MiB.
+/// The oldest first, over the whole queue, with their bodies. The answer ends with the job with
+/// which its bodies, or its text, reach 8 MiB.
 #[utoipa::path(get, path = "/v1/queues/{queue}/peek", tag = "queues", params(InPath, Peeked), responses(
     (status = 200, body = Fetched<'_>, description = "The ready jobs, the oldest first; without a lease"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
@@ -94,21 +107,29 @@ pub(super) async fn peek(
     let found = api.inner.apply.store.reader.peek(&queue, max, MAX_POP_BYTES).await?;
     let bytes: usize = found.iter().map(|job| job.size + job.job().headers.footprint()).sum();
     account.keep(bytes);
-    let due_ms = |at: usize| found[at].state.as_ref().map_or(found[at].score_ms, |state| state.due_ms);
-    let jobs = || found.iter().enumerate().map(|(at, job)| FetchedJob::peeked(job.id.as_str(), job.job(), job.attempts(), due_ms(at)));
+    let due_ms =
+        |at: usize| found[at].state.as_ref().map_or(found[at].score_ms, |state| state.due_ms);
+    let jobs = || {
+        found.iter().enumerate().map(|(at, job)| {
+            FetchedJob::peeked(job.id.as_str(), job.job(), job.attempts(), due_ms(at))
+        })
+    };
     let json = account.json(jobs, bytes, MAX_POP_BYTES).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
 /// Pause a queue
 ///
-/// The queue hands nothing out, at any instance, until it is resumed. Leases and their ends go on, and
-/// new jobs are taken. A paused queue may be paused again.
+/// The queue hands nothing out, at any instance, until it is resumed. Leases and their ends go on,
+/// and new jobs are taken. A paused queue may be paused again.
 #[utoipa::path(post, path = "/v1/queues/{queue}/pause", tag = "queues", params(InPath), responses(
     (status = 200, body = Queue, description = "The queue"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
 ))]
-pub(super) async fn pause(State(api): State<Api>, QueueName(queue): QueueName) -> Result<Json<Queue>, Problem> {
+pub(super) async fn pause(
+    State(api): State<Api>,
+    QueueName(queue): QueueName,
+) -> Result<Json<Queue>, Problem> {
     api.inner.apply.store.admin.pause(&queue).await?;
     api.counts_of(queue).await
 }
@@ -120,7 +141,10 @@ pub(super) async fn pause(State(api): State<Api>, QueueName(queue): QueueName) -
     (status = 200, body = Queue, description = "The queue"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
 ))]
-pub(super) async fn resume(State(api): State<Api>, QueueName(queue): QueueName) -> Result<Json<Queue>, Problem> {
+pub(super) async fn resume(
+    State(api): State<Api>,
+    QueueName(queue): QueueName,
+) -> Result<Json<Queue>, Problem> {
     api.inner.queues.resume(&queue).await?;
     api.counts_of(queue).await
 }
@@ -142,8 +166,8 @@ pub(super) struct Purged {
 
 /// Remove the jobs of a queue
 ///
-/// Removes all jobs in one state, which cannot be restored. Jobs that a consumer holds are in none of
-/// these states. Of a job that a message scheduled, a redelivery does not bring the job back.
+/// Removes all jobs in one state, which cannot be restored. Jobs that a consumer holds are in none
+/// of these states. Of a job that a message scheduled, a redelivery does not bring the job back.
 #[utoipa::path(post, path = "/v1/queues/{queue}/purge", tag = "queues", params(InPath), request_body = PurgedState, responses(
     (status = 200, body = Purged, description = "The jobs of this state are removed"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
@@ -153,7 +177,11 @@ pub(super) async fn purge(
     QueueName(queue): QueueName,
     Body(PurgedState { state }): Body<PurgedState>,
 ) -> Result<Json<Purged>, Problem> {
-    let place = [Place::Scheduled, Place::Ready, Place::Dead].into_iter().find(|place| place.as_str() == state);
-    let place = place.ok_or_else(|| Problem::bad(format!("state: {} is not one of scheduled, ready, dead", quote(&state))))?;
+    let place = [Place::Scheduled, Place::Ready, Place::Dead]
+        .into_iter()
+        .find(|place| place.as_str() == state);
+    let place = place.ok_or_else(|| {
+        Problem::bad(format!("state: {} is not one of scheduled, ready, dead", quote(&state)))
+    })?;
     Ok(Json(Purged { removed: api.inner.apply.store.admin.purge(&queue, place).await? }))
 }

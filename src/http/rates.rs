@@ -54,7 +54,9 @@ impl Rates {
     pub fn per_second(&self) -> BTreeMap<&'static str, f64> {
         let readings = self.readings.lock();
         let (seconds, first, last) = match (readings.front(), readings.back()) {
-            (Some((from, first)), Some((to, last))) => (to.duration_since(*from).as_secs_f64(), *first, *last),
+            (Some((from, first)), Some((to, last))) => {
+                (to.duration_since(*from).as_secs_f64(), *first, *last)
+            }
             _ => (0.0, Totals::default(), Totals::default()),
         };
         let rate = |of: fn(&Totals) -> u64| {
@@ -87,7 +89,15 @@ mod tests {
         metrics.broker("main").unwrap().publish(PublishOutcome::Refused, 7);
         clock::sleep(Duration::from_secs(2)).await;
         rates.read();
-        assert_eq!(rates.per_second(), BTreeMap::from([("confirmed", 2.5), ("dead", 0.0), ("rejected", 0.0), ("scheduled", 50.0)]));
+        assert_eq!(
+            rates.per_second(),
+            BTreeMap::from([
+                ("confirmed", 2.5),
+                ("dead", 0.0),
+                ("rejected", 0.0),
+                ("scheduled", 50.0)
+            ])
+        );
         for _ in 0..MAX_READINGS {
             clock::sleep(SAMPLE_INTERVAL).await;
             rates.read();

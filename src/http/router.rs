@@ -37,7 +37,9 @@ pub fn router(api: Api) -> Router {
 async fn limit_time(request: Request, next: Next) -> Response {
     let waits = request.uri().path().ends_with("/pop");
     let limit = if waits { CALL_TIMEOUT + MAX_POP_WAIT } else { CALL_TIMEOUT };
-    clock::timeout(limit, next.run(request)).await.unwrap_or_else(|| StatusCode::GATEWAY_TIMEOUT.into_response())
+    clock::timeout(limit, next.run(request))
+        .await
+        .unwrap_or_else(|| StatusCode::GATEWAY_TIMEOUT.into_response())
 }
 
 /// The most bytes of a call's body, which may hold one job in base64.
@@ -74,11 +76,20 @@ mod tests {
         let listener = Listener::bind("http.listen", "127.0.0.1:0").await.unwrap();
         let mut link = TcpStream::connect(listener.address()).await.unwrap();
         let server = tokio::spawn(listener.serve(router.clone(), CancellationToken::new()));
-        link.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+        link.write_all(
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+                .as_bytes(),
+        )
+        .await
+        .unwrap();
         let mut answer = String::new();
         link.read_to_string(&mut answer).await.unwrap();
         server.abort();
-        assert!(answer.contains("\r\nx-request-id: ") && answer.contains("\r\ncontent-type: application/problem+json\r\n"), "{answer}");
+        assert!(
+            answer.contains("\r\nx-request-id: ")
+                && answer.contains("\r\ncontent-type: application/problem+json\r\n"),
+            "{answer}"
+        );
         answer
     }
 
@@ -90,10 +101,21 @@ mod tests {
         async fn panics() {
             assert_eq!(1, 2, "a secret of the call");
         }
-        let router = guarded(Router::new().route("/hangs", get(hangs)).route("/panics", get(panics)), Guard::new(None, &BTreeMap::new()));
+        let router = guarded(
+            Router::new().route("/hangs", get(hangs)).route("/panics", get(panics)),
+            Guard::new(None, &BTreeMap::new()),
+        );
         let answer = ask(&router, "/panics").await;
-        assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("x-request-id\"") && !answer.contains("secret"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 500 ")
+                && answer.contains("x-request-id\"")
+                && !answer.contains("secret"),
+            "{answer}"
+        );
         let answer = ask(&router, "/hangs").await;
-        assert!(answer.starts_with("HTTP/1.1 504 ") && answer.contains("may have been carried out"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 504 ") && answer.contains("may have been carried out"),
+            "{answer}"
+        );
     }
 }

@@ -30,10 +30,13 @@ impl StartGate {
 
     async fn pass(self, request: Request) -> Response {
         match self.0.get() {
-            Some(router) => TowerToHyperService::new(router.clone()).call(request).await.into_response(),
+            Some(router) => {
+                TowerToHyperService::new(router.clone()).call(request).await.into_response()
+            }
             None => {
                 let detail = "dwell is starting and waits for Redis; /readyz on the port of [probes] has the reason";
-                let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response();
+                let mut response =
+                    Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response();
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
                 response
             }

@@ -11,10 +11,13 @@ use crate::view;
 
 /// Count the jobs
 ///
-/// Counts of the namespace, and the state of the instance that answers. A token with only some queues gets
-/// the counts of these: no buckets, brokers, ingests, rates or lateness.
+/// Counts of the namespace, and the state of the instance that answers. A token with only some
+/// queues gets the counts of these: no buckets, brokers, ingests, rates or lateness.
 #[utoipa::path(get, path = "/v1/stats", tag = "state", responses((status = 200, body = view::Stats, description = "The counts")))]
-pub(super) async fn stats(State(api): State<Api>, caller: Caller) -> Result<Json<view::Stats>, Problem> {
+pub(super) async fn stats(
+    State(api): State<Api>,
+    caller: Caller,
+) -> Result<Json<view::Stats>, Problem> {
     Ok(Json(api.stats(&caller).await?))
 }
 
@@ -26,7 +29,8 @@ impl Api {
         let mut stats = if is_all {
             self.all_stats().await?
         } else {
-            let counts = inner.apply.store.reader.counts_of(|queue| caller.has_queue(queue)).await?;
+            let counts =
+                inner.apply.store.reader.counts_of(|queue| caller.has_queue(queue)).await?;
             // A queue has nothing to do with the spread of jobs over the buckets.
             view::Stats { buckets: Vec::new(), ..view::Stats::of(&counts) }
         };
@@ -39,7 +43,11 @@ impl Api {
             ingest: inner.about.roles.ingest,
             dispatch: inner.about.roles.dispatch,
             ready: inner.readiness.is_ready(),
-            waiting_for: waiting.iter().filter(|_| is_all).map(|(what, _)| what.to_string()).collect(),
+            waiting_for: waiting
+                .iter()
+                .filter(|_| is_all)
+                .map(|(what, _)| what.to_string())
+                .collect(),
         });
         Ok(stats)
     }
@@ -58,13 +66,16 @@ impl Api {
         }
         for (name, (broker, topic)) in &inner.about.ingests {
             let of_ingest = metrics.ingest(name);
-            let (reads, paused) = of_ingest.as_ref().map(|metrics| metrics.reading().get()).unwrap_or_default();
+            let (reads, paused) =
+                of_ingest.as_ref().map(|metrics| metrics.reading().get()).unwrap_or_default();
             let ingest = view::Ingest {
                 broker: broker.clone(),
                 topic: topic.clone(),
                 reads,
                 paused: paused.map(crate::telemetry::PauseReason::as_str),
-                last_error: of_ingest.and_then(|metrics| metrics.last_error().get()).map(view::ErrorSeen::from),
+                last_error: of_ingest
+                    .and_then(|metrics| metrics.last_error().get())
+                    .map(view::ErrorSeen::from),
             };
             stats.ingests.insert(name.clone(), ingest);
         }

@@ -17,15 +17,22 @@ impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match serde_json::Value::deserialize(deserializer)? {
             serde_json::Value::String(text) => Ok(Text(text)),
-            serde_json::Value::Number(number) if number.is_i64() || number.is_u64() => Ok(Text(number.to_string())),
-            other => Err(serde::de::Error::custom(format_args!("{} is neither text nor an integer", shown(&other)))),
+            serde_json::Value::Number(number) if number.is_i64() || number.is_u64() => {
+                Ok(Text(number.to_string()))
+            }
+            other => Err(serde::de::Error::custom(format_args!(
+                "{} is neither text nor an integer",
+                shown(&other)
+            ))),
         }
     }
 }
 
 impl PartialSchema for Text {
     fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::String, Type::Integer])).into()
+        ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::String, Type::Integer]))
+            .into()
     }
 }
 
@@ -45,8 +52,13 @@ impl<'de> Deserialize<'de> for TextOrBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match serde_json::Value::deserialize(deserializer)? {
             serde_json::Value::String(text) => Ok(TextOrBytes(text.into())),
-            object @ serde_json::Value::Object(_) => bytes(object).map(TextOrBytes).map_err(serde::de::Error::custom),
-            other => Err(serde::de::Error::custom(format_args!("{} is neither text nor {{\"base64\": …}}", shown(&other)))),
+            object @ serde_json::Value::Object(_) => {
+                bytes(object).map(TextOrBytes).map_err(serde::de::Error::custom)
+            }
+            other => Err(serde::de::Error::custom(format_args!(
+                "{} is neither text nor {{\"base64\": …}}",
+                shown(&other)
+            ))),
         }
     }
 }
@@ -61,19 +73,25 @@ impl ToSchema for TextOrBytes {}
 
 /// The bytes of `{"base64": "…"}`.
 fn bytes(object: serde_json::Value) -> Result<Bytes, String> {
-    let Base64 { base64 } = serde_json::from_value(object).map_err(|_| "an object must be {\"base64\": \"…\"}".to_owned())?;
+    let Base64 { base64 } = serde_json::from_value(object)
+        .map_err(|_| "an object must be {\"base64\": \"…\"}".to_owned())?;
     decode(&base64)
 }
 
 /// Bytes in base64, with padding.
 pub(super) fn decode(base64: &str) -> Result<Bytes, String> {
-    STANDARD.decode(base64).map(Bytes::from).map_err(|error| format!("this is not base64 with padding: {error}"))
+    STANDARD
+        .decode(base64)
+        .map(Bytes::from)
+        .map_err(|error| format!("this is not base64 with padding: {error}"))
 }
 
 /// The values of a header. A list stands for repeated headers, but on AMQP it is one value.
 pub(super) fn header_values(json: serde_json::Value, lists: bool) -> Result<Vec<Value>, String> {
     match json {
-        serde_json::Value::Array(values) if lists => Ok(vec![Value::List(values.into_iter().map(header_value).collect::<Result<_, _>>()?)]),
+        serde_json::Value::Array(values) if lists => {
+            Ok(vec![Value::List(values.into_iter().map(header_value).collect::<Result<_, _>>()?)])
+        }
         serde_json::Value::Array(values) => values.into_iter().map(header_value).collect(),
         one => Ok(vec![header_value(one)?]),
     }
@@ -90,7 +108,9 @@ fn header_value(json: serde_json::Value) -> Result<Value, String> {
             _ => return Err(format!("{number} is beyond 64 bits: send it as text")),
         },
         object @ serde_json::Value::Object(_) => Value::Bytes(bytes(object)?),
-        serde_json::Value::Array(_) => return Err("a header cannot hold a list in a list".to_owned()),
+        serde_json::Value::Array(_) => {
+            return Err("a header cannot hold a list in a list".to_owned());
+        }
     })
 }
 

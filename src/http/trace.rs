@@ -22,13 +22,19 @@ const MAX_PATH_CHARS: usize = 300;
 /// headers or body.
 pub(crate) async fn request(mut request: Request, next: Next) -> Response {
     let begun = clock::now();
-    let id = request.headers().get(&REQUEST_ID).filter(|id| is_fit(id)).cloned().unwrap_or_else(|| {
-        HeaderValue::from_str(&format!("{:032x}", rand::random::<u128>())).expect("hexadecimal digits are a header's value")
-    });
+    let id =
+        request.headers().get(&REQUEST_ID).filter(|id| is_fit(id)).cloned().unwrap_or_else(|| {
+            HeaderValue::from_str(&format!("{:032x}", rand::random::<u128>()))
+                .expect("hexadecimal digits are a header's value")
+        });
     let method = request.method().clone();
     let path: String = request.uri().path().chars().take(MAX_PATH_CHARS).collect();
     // The guard fills in the name of the token.
-    let span = tracing::info_span!("http", request_id = id.to_str().unwrap_or_default(), token = tracing::field::Empty);
+    let span = tracing::info_span!(
+        "http",
+        request_id = id.to_str().unwrap_or_default(),
+        token = tracing::field::Empty
+    );
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let mut response = next.run(request).instrument(span.clone()).await;
     let call = Call { begun, id, method, path, span };
@@ -64,7 +70,8 @@ impl Call {
     fn end(self, mut response: Response) -> Response {
         let Call { begun, id, method, path, span } = self;
         let status = response.status().as_u16();
-        let took_ms = u64::try_from(clock::now().duration_since(begun).as_millis()).unwrap_or(u64::MAX);
+        let took_ms =
+            u64::try_from(clock::now().duration_since(begun).as_millis()).unwrap_or(u64::MAX);
         span.in_scope(|| match level(&method, &path, &response) {
             Level::WARN => tracing::warn!(%method, path, status, took_ms, "request failed"),
             Level::DEBUG => tracing::debug!(%method, path, status, took_ms, "request"),
@@ -94,7 +101,8 @@ pub(crate) fn of_consumers(answer: impl IntoResponse) -> Response {
 fn level(method: &Method, path: &str, response: &Response) -> Level {
     let status = response.status().as_u16();
     let reads = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
-    let of_consumers = status < 300 && (is_of_consumers(path) || response.extensions().get::<OfConsumers>().is_some());
+    let of_consumers = status < 300
+        && (is_of_consumers(path) || response.extensions().get::<OfConsumers>().is_some());
     match status {
         500.. => Level::WARN,
         _ if reads || of_consumers => Level::DEBUG,
@@ -114,12 +122,20 @@ fn is_fit(id: &HeaderValue) -> bool {
 /// The answer to a call that panicked.
 pub(super) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     note_panic(&*panic);
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "this is a bug in dwell: the log has details under this x-request-id").into_response()
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "this is a bug in dwell: the log has details under this x-request-id",
+    )
+    .into_response()
 }
 
 /// Logs why a call panicked.
 pub(crate) fn note_panic(panic: &(dyn Any + Send)) {
-    let why = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown");
+    let why = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown");
     tracing::error!(why, "a call panicked: this is a bug in dwell");
 }
 
@@ -131,14 +147,22 @@ mod tests {
     fn successful_calls_of_consumers_are_debug_and_what_changes_or_fails_stands_out() {
         let level = |method: Method, path: &str, status: u16, marked: bool| {
             let answer = StatusCode::from_u16(status).unwrap_or_default();
-            super::level(&method, path, &if marked { of_consumers(answer) } else { answer.into_response() })
+            super::level(
+                &method,
+                path,
+                &if marked { of_consumers(answer) } else { answer.into_response() },
+            )
         };
         for path in ["/v1/queues/emails/pop", "/v1/leases"] {
             assert_eq!(level(Method::POST, path, 200, false), Level::DEBUG, "{path}");
             assert_eq!(level(Method::POST, path, 400, false), Level::INFO, "{path}");
         }
         // The drop-in listeners mark their answers: delay-queue answers 200 to failed calls, too.
-        for (method, path, status) in [(Method::POST, "/pop", 200), (Method::POST, "/", 200), (Method::DELETE, "/api/n/q/job/a", 204)] {
+        for (method, path, status) in [
+            (Method::POST, "/pop", 200),
+            (Method::POST, "/", 200),
+            (Method::DELETE, "/api/n/q/job/a", 204),
+        ] {
             assert_eq!(level(method.clone(), path, status, true), Level::DEBUG, "{path}");
             assert_eq!(level(method.clone(), path, status, false), Level::INFO, "{path}");
             assert_eq!(level(method, path, 503, true), Level::WARN, "{path}");

@@ -1,5 +1,5 @@
-//! The large bodies of requests and answers that are on their way. Where their memory is used up, those of the
-//! slowest clients end: nobody keeps others from it by not sending or not reading.
+//! The large bodies of requests and answers that are on their way. Where their memory is used up,
+//! those of the slowest clients end: nobody keeps others from it by not sending or not reading.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use crate::budget::{Budget, Share, UsedUp};
 use crate::clock::{self, Instant};
 
-/// A client that has not taken an answer after this time, or sends nothing of a body for so long, loses it
-/// where others need the room.
+/// A client that has not taken an answer after this time, or sends nothing of a body for so long,
+/// loses it where others need the room.
 const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest time that a body stands in line for its room.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
@@ -59,11 +59,15 @@ pub(super) struct Transfer {
 impl Transfers {
     /// Room for so many bytes.
     pub(super) fn new(bytes: usize) -> Transfers {
-        Transfers(Arc::new(Inner { budget: Budget::new(bytes), line: tokio::sync::Mutex::default(), begun: Mutex::default() }))
+        Transfers(Arc::new(Inner {
+            budget: Budget::new(bytes),
+            line: tokio::sync::Mutex::default(),
+            begun: Mutex::default(),
+        }))
     }
 
-    /// Takes room for a body, which `hang_up` ends. A body that is larger than all of the room takes all. Waits
-    /// some seconds for others, and ends those whose clients are slow.
+    /// Takes room for a body, which `hang_up` ends. A body that is larger than all of the room
+    /// takes all. Waits some seconds for others, and ends those whose clients are slow.
     ///
     /// # Errors
     /// The room is used up by bodies that go on.
@@ -95,7 +99,10 @@ impl Transfers {
             let slow = oldest.remove();
             back += slow.bytes;
             slow.hang_up.notify_one();
-            tracing::debug!(bytes = slow.bytes, "a body ends: its client does not send or read, and others need the memory");
+            tracing::debug!(
+                bytes = slow.bytes,
+                "a body ends: its client does not send or read, and others need the memory"
+            );
         }
     }
 }
@@ -115,7 +122,8 @@ impl Transfer {
     /// From now on the body waits for its client.
     pub(super) fn goes_on(&mut self) {
         self.rests();
-        let entry = Entry { since: clock::now(), bytes: self.share.bytes(), hang_up: self.hang_up.clone() };
+        let entry =
+            Entry { since: clock::now(), bytes: self.share.bytes(), hang_up: self.hang_up.clone() };
         let mut begun = self.transfers.0.begun.lock();
         let number = begun.next;
         begun.next += 1;
@@ -164,7 +172,11 @@ mod tests {
         let mut third = answers.take(4, &clients[2]).await.unwrap();
         third.goes_on();
         gone.await.unwrap();
-        assert_eq!((third.bytes(), clients[1].notified().now_or_never()), (4, None), "one is enough");
+        assert_eq!(
+            (third.bytes(), clients[1].notified().now_or_never()),
+            (4, None),
+            "one is enough"
+        );
         // Answers that have just begun make no room.
         drop(second);
         let fourth = answers.take(6, &clients[3]).await.unwrap();
@@ -175,7 +187,8 @@ mod tests {
     async fn a_client_that_sends_on_is_not_slow_and_nobody_overtakes_a_large_body() {
         let bodies = Transfers::new(10);
         let [sends, rests] = [(); 2].map(|()| HangUp::default());
-        let (mut first, mut second) = (bodies.take(5, &sends).await.unwrap(), bodies.take(5, &rests).await.unwrap());
+        let (mut first, mut second) =
+            (bodies.take(5, &sends).await.unwrap(), bodies.take(5, &rests).await.unwrap());
         [&mut first, &mut second].into_iter().for_each(Transfer::goes_on);
         clock::sleep(STALL_TIMEOUT).await;
         first.goes_on();
@@ -195,7 +208,10 @@ mod tests {
         // Five are free soon, and the large one is before it.
         let small = take(1);
         let large = large.await.unwrap().unwrap();
-        assert_eq!((large.bytes(), sends.notified().now_or_never(), small.is_finished()), (10, None, false));
+        assert_eq!(
+            (large.bytes(), sends.notified().now_or_never(), small.is_finished()),
+            (10, None, false)
+        );
         drop(large);
         assert_eq!(small.await.unwrap().unwrap().bytes(), 1);
     }

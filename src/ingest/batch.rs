@@ -58,16 +58,22 @@ impl Ingest {
         // Good requests are stored first: they do not wait for the confirms of bad ones.
         let Some(answers) = self.answers(&mut requests, give_up).await else { return false };
         let (mut replies, mut unreadable) = (Replies::new(), None);
-        for ((request, answer), Original { message, span }) in requests.into_iter().zip(answers).zip(originals) {
+        for ((request, answer), Original { message, span }) in
+            requests.into_iter().zip(answers).zip(originals)
+        {
             let (id, action, queue, reply_to) = match request {
-                Request::NewJob(new_job) => (new_job.id, Action::Schedule, new_job.job.queue, new_job.reply_to),
+                Request::NewJob(new_job) => {
+                    (new_job.id, Action::Schedule, new_job.job.queue, new_job.reply_to)
+                }
                 Request::Act(act) => (act.id, act.action, None, act.reply_to),
             };
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) => {
                     let rejection = match queue {
-                        Some(queue) if error.class == Class::QueueFull => self.rules.queue_full(&queue),
+                        Some(queue) if error.class == Class::QueueFull => {
+                            self.rules.queue_full(&queue)
+                        }
                         _ => {
                             unreadable.get_or_insert_with(|| (id.clone(), error.clone()));
                             Rejection::unreadable(&id, &error)
@@ -105,7 +111,11 @@ impl Ingest {
     /// Applies requests until each has its answer or its refusal; `None` if given up.
     /// The batch is held until then: every other error may pass, and a rejection would lose the
     /// request.
-    pub(super) async fn answers(&self, requests: &mut [Request], give_up: &CancellationToken) -> Option<Vec<Result<Answer, StoreError>>> {
+    pub(super) async fn answers(
+        &self,
+        requests: &mut [Request],
+        give_up: &CancellationToken,
+    ) -> Option<Vec<Result<Answer, StoreError>>> {
         let answers = self.apply.all(requests, &mut StoreHold::new(self, give_up)).await;
         let is_over = |answer: &Result<Answer, StoreError>| !matches!(answer, Err(error) if !error.is_refusal());
         answers.iter().all(is_over).then_some(answers)

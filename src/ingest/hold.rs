@@ -23,20 +23,29 @@ pub(super) struct StoreHold<'a> {
 
 impl<'a> StoreHold<'a> {
     pub(super) fn new(ingest: &'a Ingest, give_up: &'a CancellationToken) -> Self {
-        StoreHold { ingest, give_up, backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)), paused: None }
+        StoreHold {
+            ingest,
+            give_up,
+            backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(1)),
+            paused: None,
+        }
     }
 }
 
 impl RetryPolicy for StoreHold<'_> {
     async fn wait(&mut self, error: &StoreError) -> bool {
-        let reason = if error.class == Class::Oom { PauseReason::RedisFull } else { PauseReason::Redis };
+        let reason =
+            if error.class == Class::Oom { PauseReason::RedisFull } else { PauseReason::Redis };
         if self.paused.as_ref().is_none_or(|(known, _)| *known != reason) {
             // The previous pause ends before the next one counts.
             self.paused = None;
             self.paused = Some((reason, self.ingest.paused(reason)));
             self.ingest.with_metrics(|metrics| metrics.last_error().record(error));
             if error.is_told() {
-                tracing::info!(ingest = self.ingest.name, "the ingest is paused until redis accepts the login");
+                tracing::info!(
+                    ingest = self.ingest.name,
+                    "the ingest is paused until redis accepts the login"
+                );
             } else {
                 tracing::warn!(ingest = self.ingest.name, %error, hint = error.hint, "the store does not take jobs, the ingest is paused");
             }

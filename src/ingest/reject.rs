@@ -40,12 +40,17 @@ impl Ingest {
             rejection,
             invalid: String::new(),
         };
-        let mut waiting: VecDeque<RejectionDelivery> = rejections.into_iter().map(attempt).collect();
+        let mut waiting: VecDeque<RejectionDelivery> =
+            rejections.into_iter().map(attempt).collect();
         let mut backoff = Backoff::link();
         let mut paused = None;
         while !waiting.is_empty() {
-            let now: Vec<RejectionDelivery> = waiting.drain(..waiting.len().min(MAX_CONCURRENT_REJECTIONS)).collect();
-            let messages = now.iter().map(|attempt| (self.rejected.clone(), attempt.rejected.message())).collect();
+            let now: Vec<RejectionDelivery> =
+                waiting.drain(..waiting.len().min(MAX_CONCURRENT_REJECTIONS)).collect();
+            let messages = now
+                .iter()
+                .map(|attempt| (self.rejected.clone(), attempt.rejected.message()))
+                .collect();
             let outcomes = self.publisher.publish_all(messages).await;
             let mut refused = None;
             for (mut attempt, (outcome, _)) in now.into_iter().zip(outcomes) {
@@ -66,7 +71,11 @@ impl Ingest {
             let Some(outcome) = refused else { continue };
             if paused.is_none() {
                 paused = Some(self.paused(PauseReason::Rejected));
-                self.with_metrics(|metrics| metrics.last_error().record(format!("`rejected` does not take messages: {outcome}")));
+                self.with_metrics(|metrics| {
+                    metrics
+                        .last_error()
+                        .record(format!("`rejected` does not take messages: {outcome}"))
+                });
                 tracing::error!(ingest = self.name, rejected = %self.rejected, %outcome, "a bad request cannot be published to `rejected`; the ingest waits; create the destination or set ingest.declare = true");
             }
             tokio::select! {
@@ -78,10 +87,15 @@ impl Ingest {
     }
 
     /// The request is in `rejected`.
-    fn was_rejected(&self, RejectionDelivery { position, rejection, rejected, invalid }: &RejectionDelivery) {
+    fn was_rejected(
+        &self,
+        RejectionDelivery { position, rejection, rejected, invalid }: &RejectionDelivery,
+    ) {
         let code = rejection.code.as_str();
         if let Some(left_out) = rejected.left_out() {
-            let (log, offset) = position.as_ref().map_or_else(Default::default, |position| (position.log.as_str(), position.offset));
+            let (log, offset) = position
+                .as_ref()
+                .map_or_else(Default::default, |position| (position.log.as_str(), position.offset));
             tracing::warn!(
                 ingest = self.name,
                 log,

@@ -72,7 +72,13 @@ pub(super) struct Replier {
 
 impl Replier {
     pub(super) fn new(ingest: &str, publisher: Publisher, metrics: Option<IngestMetrics>) -> Self {
-        Replier { ingest: ingest.into(), publisher, metrics, unresponsive: Arc::default(), background: TaskTracker::new() }
+        Replier {
+            ingest: ingest.into(),
+            publisher,
+            metrics,
+            unresponsive: Arc::default(),
+            background: TaskTracker::new(),
+        }
     }
 
     /// Publishes the verdicts, many at once: a confirm may take as long as the publish timeout, and
@@ -83,7 +89,9 @@ impl Replier {
     /// and the request acknowledged all the same.
     pub(super) async fn reply(&self, mut replies: Replies, give_up: &CancellationToken) {
         while !replies.is_empty() {
-            let now = replies.drain(..replies.len().min(MAX_CONCURRENT_REPLIES)).map(ReplyDelivery::first);
+            let now = replies
+                .drain(..replies.len().min(MAX_CONCURRENT_REPLIES))
+                .map(ReplyDelivery::first);
             let (silent, now): (Vec<ReplyDelivery>, Vec<ReplyDelivery>) =
                 now.partition(|attempt| self.unresponsive.contains(&attempt.reply.to));
             self.publish_in_background(silent, give_up);
@@ -94,10 +102,15 @@ impl Replier {
 
     /// Publishes these without blocking the requests.
     fn publish_in_background(&self, attempts: Vec<ReplyDelivery>, give_up: &CancellationToken) {
-        let background = attempts.into_iter().map(|attempt| ReplyDelivery { in_background: true, ..attempt });
-        let (attempts, surplus): (Vec<ReplyDelivery>, Vec<ReplyDelivery>) = background.partition(|_| self.unresponsive.start());
+        let background =
+            attempts.into_iter().map(|attempt| ReplyDelivery { in_background: true, ..attempt });
+        let (attempts, surplus): (Vec<ReplyDelivery>, Vec<ReplyDelivery>) =
+            background.partition(|_| self.unresponsive.start());
         for attempt in surplus {
-            self.ended(&attempt, &Outcome::Refused("too many verdicts wait for their confirms".to_owned()));
+            self.ended(
+                &attempt,
+                &Outcome::Refused("too many verdicts wait for their confirms".to_owned()),
+            );
         }
         if attempts.is_empty() {
             return;
@@ -121,13 +134,22 @@ impl Replier {
             }
         }
         if count > 0 {
-            tracing::warn!(ingest = &*self.ingest, count, "verdicts have no confirm at shutdown and may not be delivered");
+            tracing::warn!(
+                ingest = &*self.ingest,
+                count,
+                "verdicts have no confirm at shutdown and may not be delivered"
+            );
         }
     }
 
     /// Waits until each has its outcome. Returns those whose target does not respond in time, if
     /// nobody is to wait for them.
-    async fn deliver(&self, mut attempts: Vec<ReplyDelivery>, give_up: &CancellationToken, leave_unresponsive: bool) -> Vec<ReplyDelivery> {
+    async fn deliver(
+        &self,
+        mut attempts: Vec<ReplyDelivery>,
+        give_up: &CancellationToken,
+        leave_unresponsive: bool,
+    ) -> Vec<ReplyDelivery> {
         let mut left = Vec::new();
         if attempts.is_empty() {
             return left;
@@ -139,7 +161,10 @@ impl Replier {
         loop {
             attempts = self.publish(attempts, give_up.is_cancelled()).await;
             if leave_unresponsive {
-                left.extend(attempts.extract_if(.., |attempt| self.unresponsive.contains(&attempt.reply.to)));
+                left.extend(
+                    attempts
+                        .extract_if(.., |attempt| self.unresponsive.contains(&attempt.reply.to)),
+                );
             }
             if attempts.is_empty() {
                 return left;
@@ -154,8 +179,9 @@ impl Replier {
 
     /// Publishes once. Returns those to try again.
     async fn publish(&self, attempts: Vec<ReplyDelivery>, is_last: bool) -> Vec<ReplyDelivery> {
-        let verdict =
-            |ReplyDelivery { reply, .. }: &ReplyDelivery| (reply.to.clone(), outgoing::verdict(&reply.id, reply.action, reply.answer));
+        let verdict = |ReplyDelivery { reply, .. }: &ReplyDelivery| {
+            (reply.to.clone(), outgoing::verdict(&reply.id, reply.action, reply.answer))
+        };
         let outcomes = self.publisher.publish_all(attempts.iter().map(verdict).collect()).await;
         let timeout = self.publisher.publish_timeout();
         let mut again = Vec::new();
@@ -175,7 +201,8 @@ impl Replier {
             if self.unresponsive.record(&attempt.reply.to, &outcome, timed_out) {
                 tracing::warn!(ingest = &*self.ingest, to = %attempt.reply.to, "the reply target timed out, requests no longer wait for its confirms");
             }
-            let may_be_missing = matches!(outcome, Outcome::Refused(_)) || (is_first_unknown && !timed_out);
+            let may_be_missing =
+                matches!(outcome, Outcome::Refused(_)) || (is_first_unknown && !timed_out);
             if !is_last && attempt.tries_left > 0 && may_be_missing {
                 again.push(attempt);
             } else {

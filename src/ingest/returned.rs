@@ -1,8 +1,8 @@
 //! Rejected requests that return to an ingest and are still bad. Each becomes a dead job, so
 //! that no loop goes on and no request is lost.
 //!
-//! `rejected` may lead back to the ingest in a way that the settings do not show. A request that came back
-//! like this is never rejected again.
+//! `rejected` may lead back to the ingest in a way that the settings do not show. A request that
+//! came back like this is never rejected again.
 
 use std::time::Duration;
 
@@ -40,14 +40,26 @@ impl ReturnedRejections {
 
 impl Ingest {
     /// Buries the messages that were rejected before, and returns the others. `None` if given up.
-    pub(super) async fn keep_returned(&self, rejections: Rejections, give_up: &CancellationToken) -> Option<Rejections> {
-        let (returned, mut others): (Rejections, Rejections) = rejections.into_iter().partition(|(request, _)| was_rejected(request));
-        let Some(code) = returned.first().map(|(_, rejection)| rejection.code.as_str()) else { return Some(others) };
-        let mut dead: Vec<Request> = returned.iter().map(|(request, rejection)| self.dead_job(request, rejection)).collect();
+    pub(super) async fn keep_returned(
+        &self,
+        rejections: Rejections,
+        give_up: &CancellationToken,
+    ) -> Option<Rejections> {
+        let (returned, mut others): (Rejections, Rejections) =
+            rejections.into_iter().partition(|(request, _)| was_rejected(request));
+        let Some(code) = returned.first().map(|(_, rejection)| rejection.code.as_str()) else {
+            return Some(others);
+        };
+        let mut dead: Vec<Request> =
+            returned.iter().map(|(request, rejection)| self.dead_job(request, rejection)).collect();
         let answers = self.answers(&mut dead, give_up).await?;
         let mut count = returned.len();
         // A damaged bucket stores no job: its requests are rejected once more.
-        let refused: Rejections = returned.into_iter().zip(answers).filter_map(|(one, answer)| answer.is_err().then_some(one)).collect();
+        let refused: Rejections = returned
+            .into_iter()
+            .zip(answers)
+            .filter_map(|(one, answer)| answer.is_err().then_some(one))
+            .collect();
         count -= refused.len();
         others.extend(refused);
         self.count(IngestResult::Rejected, count as u64);
@@ -65,12 +77,21 @@ impl Ingest {
 
     /// The dead job of a message.
     fn dead_job(&self, request: &Message, rejection: &Rejection) -> Request {
-        let mut rejected = Rejected::new(request.clone(), rejection, self.publisher.connector().capabilities());
+        let mut rejected =
+            Rejected::new(request.clone(), rejection, self.publisher.connector().capabilities());
         rejected.cut(usize::try_from(self.rules.limits.max_body).unwrap_or(usize::MAX));
         let mut message = rejected.message();
         // Notes of an earlier dead letter, which the next dead letter writes again.
-        message.headers.retain(|header| ![ID, ATTEMPT, DUE, DEAD_REASON, LAST_ERROR].contains(&header.name.as_str()));
-        let new_job = dead_job(request, message, self.rejected.clone(), &self.rules, self.apply.store.now_ms());
+        message.headers.retain(|header| {
+            ![ID, ATTEMPT, DUE, DEAD_REASON, LAST_ERROR].contains(&header.name.as_str())
+        });
+        let new_job = dead_job(
+            request,
+            message,
+            self.rejected.clone(),
+            &self.rules,
+            self.apply.store.now_ms(),
+        );
         Request::NewJob(Box::new(new_job))
     }
 }

@@ -14,7 +14,8 @@ use crate::clock::{self, Instant};
 use crate::reconnect::{Backoff, jitter};
 use crate::telemetry::{PauseReason, Paused};
 
-/// The interval between probes of the store while no request fails: an idle instance must notice an outage.
+/// The interval between probes of the store while no request fails: an idle instance must notice an
+/// outage.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// An answer may always take this long, however short `hold` is: with `appendfsync everysec` a
 /// healthy one takes a second.
@@ -29,8 +30,12 @@ impl Ingest {
         let mut silent_since: Option<Instant> = None;
         loop {
             let asked = clock::now();
-            let left = hold.saturating_sub(silent_since.map_or(Duration::ZERO, |since| asked.duration_since(since)));
-            match clock::timeout(left.max(PROBE_TIMEOUT), self.apply.store.queue.takes_requests()).await {
+            let left = hold.saturating_sub(
+                silent_since.map_or(Duration::ZERO, |since| asked.duration_since(since)),
+            );
+            match clock::timeout(left.max(PROBE_TIMEOUT), self.apply.store.queue.takes_requests())
+                .await
+            {
                 Some(Ok(())) => silent_since = None,
                 Some(Err(_)) | None => {
                     if silent_since.get_or_insert(asked).elapsed() >= hold {
@@ -39,10 +44,16 @@ impl Ingest {
                 }
             }
             match silent_since {
-                Some(since) => clock::sleep(jitter(PROBE_RETRY_INTERVAL).min(hold.saturating_sub(since.elapsed()))).await,
+                Some(since) => {
+                    clock::sleep(
+                        jitter(PROBE_RETRY_INTERVAL).min(hold.saturating_sub(since.elapsed())),
+                    )
+                    .await
+                }
                 // Earlier where a request is held.
                 None => {
-                    let _ = clock::timeout(jitter(PROBE_INTERVAL), self.store_failed.notified()).await;
+                    let _ =
+                        clock::timeout(jitter(PROBE_INTERVAL), self.store_failed.notified()).await;
                 }
             }
         }
@@ -50,7 +61,11 @@ impl Ingest {
 
     /// Waits until the store answers; false if told to stop before. `paused` counts the pause
     /// meanwhile.
-    pub(super) async fn until_answered(&self, stop: &CancellationToken, mut paused: Option<Paused>) -> bool {
+    pub(super) async fn until_answered(
+        &self,
+        stop: &CancellationToken,
+        mut paused: Option<Paused>,
+    ) -> bool {
         let mut backoff = Backoff::link();
         loop {
             let error = tokio::select! {

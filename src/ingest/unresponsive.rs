@@ -62,7 +62,8 @@ impl UnresponsiveTargets {
         }
         if state.since.len() >= MAX_TARGETS {
             // Temporary reply queues never respond again.
-            let oldest = state.since.iter().min_by_key(|(_, since)| **since).map(|(to, _)| to.clone());
+            let oldest =
+                state.since.iter().min_by_key(|(_, since)| **since).map(|(to, _)| to.clone());
             oldest.and_then(|oldest| state.since.remove(&oldest));
         }
         state.since.insert(to.clone(), clock::now());
@@ -83,10 +84,17 @@ mod tests {
         let refused = Outcome::Refused("the one before has no confirm yet".to_owned());
         for first in [unknown(), refused.clone()] {
             let (silent, to) = (UnresponsiveTargets::default(), Destination::new("replies"));
-            assert!(!silent.record(&to, &first, false) && !silent.contains(&to), "the connection was lost, or the queue is full");
+            assert!(
+                !silent.record(&to, &first, false) && !silent.contains(&to),
+                "the connection was lost, or the queue is full"
+            );
             assert!(silent.record(&to, &first, true) && silent.contains(&to));
             for more in [unknown(), refused.clone()] {
-                assert!(!silent.record(&to, &more, true) && !silent.record(&to, &more, false) && silent.contains(&to));
+                assert!(
+                    !silent.record(&to, &more, true)
+                        && !silent.record(&to, &more, false)
+                        && silent.contains(&to)
+                );
             }
             assert!(!silent.record(&to, &Outcome::Confirmed, true) && !silent.contains(&to));
         }

@@ -14,7 +14,8 @@ use crate::fleet::Fleet;
 use crate::store::Store;
 use crate::store::error::StoreError;
 
-/// The interval between looks by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances: the delay of an end.
+/// The interval between looks by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances: the delay of
+/// an end.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// The most buckets that are worked on at once.
 const CONCURRENT_BUCKETS: usize = 16;
@@ -34,15 +35,19 @@ impl Expiry {
     pub(super) async fn run(&self, stop: &CancellationToken) {
         let buckets: Vec<u16> = (0..self.store.keys().buckets()).collect();
         loop {
-            // In a cluster each bucket by itself, side by side: a master that hangs must not delay the
-            // others.
+            // In a cluster each bucket by itself, side by side: a master that hangs must not delay
+            // the others.
             let at_once = if self.store.is_cluster() { 1 } else { buckets.len() };
             for result in join_all(buckets.chunks(at_once).map(|some| self.look(some))).await {
                 if let Err(error) = result {
                     tracing::debug!(%error, "jobs past their end could not be ended, trying again");
                 }
             }
-            let pause = self.fleet.borrow().shared(SCAN_INTERVAL / SMALL_FLEET_INSTANCES).max(SCAN_INTERVAL);
+            let pause = self
+                .fleet
+                .borrow()
+                .shared(SCAN_INTERVAL / SMALL_FLEET_INSTANCES)
+                .max(SCAN_INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(pause) => {}
@@ -53,7 +58,11 @@ impl Expiry {
     async fn look(&self, buckets: &[u16]) -> Result<(), StoreError> {
         let queue = &self.store.queue;
         let looks = queue.look_at_ends(buckets).await?;
-        let busy = buckets.iter().copied().zip(looks).filter(|(_, look)| look.has_ended || look.is_crowded);
+        let busy = buckets
+            .iter()
+            .copied()
+            .zip(looks)
+            .filter(|(_, look)| look.has_ended || look.is_crowded);
         // A bucket that fails, or has many ends, does not stop the others.
         let ends = busy.map(|(bucket, look)| async move {
             if look.has_ended {
@@ -61,7 +70,8 @@ impl Expiry {
             }
             if look.is_crowded { queue.forget_ends(bucket).await } else { Ok(()) }
         });
-        let ended: Vec<Result<(), StoreError>> = stream::iter(ends).buffer_unordered(CONCURRENT_BUCKETS).collect().await;
+        let ended: Vec<Result<(), StoreError>> =
+            stream::iter(ends).buffer_unordered(CONCURRENT_BUCKETS).collect().await;
         ended.into_iter().collect()
     }
 }

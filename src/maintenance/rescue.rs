@@ -36,7 +36,9 @@ struct Observed {
 
 impl RescueObserver for Observed {
     fn timed_out(&self, queue: Option<&str>, count: u64) {
-        if let Some(metrics) = queue.and_then(|queue| self.metrics.queue(&self.queues.get(queue)?.name)) {
+        if let Some(metrics) =
+            queue.and_then(|queue| self.metrics.queue(&self.queues.get(queue)?.name))
+        {
             metrics.ended(LeaseEnd::Timeout, count);
         }
     }
@@ -57,9 +59,20 @@ impl RescueObserver for Observed {
 impl Rescue {
     /// Makes an agent; [`Rescue::run`] starts it.
     #[must_use]
-    pub fn new(store: Arc<Store>, rules: Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>, wake_ups: WakeUps) -> Self {
+    pub fn new(
+        store: Arc<Store>,
+        rules: Delivery,
+        metrics: Metrics,
+        fleet: watch::Receiver<Fleet>,
+        wake_ups: WakeUps,
+    ) -> Self {
         let rules = RescueRules { lease: lease_of(&rules), retry_ms: rules.retry_ms.into() };
-        Rescue { store, rules, observed: Observed { queues: Arc::default(), metrics, wake_ups }, fleet }
+        Rescue {
+            store,
+            rules,
+            observed: Observed { queues: Arc::default(), metrics, wake_ups },
+            fleet,
+        }
     }
 
     /// The same with the queues of the settings.
@@ -80,6 +93,11 @@ impl Rescue {
     }
 
     fn agent(&self) -> dwell_engine::rescue::Rescue {
-        dwell_engine::rescue::Rescue::new(self.store.clone(), self.rules.clone(), Arc::new(self.observed.clone()), self.fleet.clone())
+        dwell_engine::rescue::Rescue::new(
+            self.store.clone(),
+            self.rules.clone(),
+            Arc::new(self.observed.clone()),
+            self.fleet.clone(),
+        )
     }
 }

@@ -25,8 +25,8 @@ const GAUGE_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest time between two updates of one instance in a larger fleet. A scrape that finds
 /// older gauges asks for an update (telemetry/gauges.rs).
 const MAX_GAUGE_INTERVAL: Duration = Duration::from_secs(15);
-/// The interval between sweeps of buckets. In a larger fleet each instance sweeps more rarely, so that the
-/// total equals that of [`SMALL_FLEET_INSTANCES`] instances.
+/// The interval between sweeps of buckets. In a larger fleet each instance sweeps more rarely, so
+/// that the total equals that of [`SMALL_FLEET_INSTANCES`] instances.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The agent that sweeps.
@@ -45,8 +45,20 @@ pub struct Retention {
 impl Retention {
     /// Makes an agent; [`Retention::run`] starts it.
     #[must_use]
-    pub fn new(store: Arc<Store>, rules: &Delivery, metrics: Metrics, fleet: watch::Receiver<Fleet>) -> Self {
-        Retention { store, own: rules.into(), kept: Mutex::default(), metrics, fleet, undelivered: Mutex::default() }
+    pub fn new(
+        store: Arc<Store>,
+        rules: &Delivery,
+        metrics: Metrics,
+        fleet: watch::Receiver<Fleet>,
+    ) -> Self {
+        Retention {
+            store,
+            own: rules.into(),
+            kept: Mutex::default(),
+            metrics,
+            fleet,
+            undelivered: Mutex::default(),
+        }
     }
 
     /// Sweeps and counts until told to stop.
@@ -59,14 +71,23 @@ impl Retention {
                 tracing::debug!(%error, "the gauges could not be updated");
             }
             if clock::now() >= sweep_at {
-                sweep_at = clock::now() + self.fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET_INSTANCES).max(SWEEP_INTERVAL);
+                sweep_at = clock::now()
+                    + self
+                        .fleet
+                        .borrow()
+                        .shared(SWEEP_INTERVAL / SMALL_FLEET_INSTANCES)
+                        .max(SWEEP_INTERVAL);
                 if let Err(error) = self.run_once().await
                     && !error.is_told()
                 {
                     tracing::warn!(%error, hint = error.hint, "sweeping failed, trying again");
                 }
             }
-            let gauges = self.fleet.borrow().shared(GAUGE_INTERVAL / SMALL_FLEET_INSTANCES).clamp(GAUGE_INTERVAL, MAX_GAUGE_INTERVAL);
+            let gauges = self
+                .fleet
+                .borrow()
+                .shared(GAUGE_INTERVAL / SMALL_FLEET_INSTANCES)
+                .clamp(GAUGE_INTERVAL, MAX_GAUGE_INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(gauges) => {}
@@ -117,7 +138,10 @@ impl Retention {
         loop {
             let swept = self.store.admin.sweep(bucket, rules).await?;
             if swept.master_changed {
-                tracing::warn!(bucket, "redis failed over or restarted: writes that were not replicated or fsynced are lost");
+                tracing::warn!(
+                    bucket,
+                    "redis failed over or restarted: writes that were not replicated or fsynced are lost"
+                );
             }
             if swept.dead == 0 {
                 return Ok(());
@@ -126,7 +150,8 @@ impl Retention {
     }
 
     async fn count(&self) -> Result<(), StoreError> {
-        let horizons: Vec<u64> = DueWithin::HORIZONS.iter().map(|horizon| horizon.ms() / 1000).collect();
+        let horizons: Vec<u64> =
+            DueWithin::HORIZONS.iter().map(|horizon| horizon.ms() / 1000).collect();
         let counts = self.store.reader.counts(&horizons).await?;
         self.metrics.jobs(JobState::Scheduled, counts.scheduled.iter().sum());
         self.metrics.jobs(JobState::Reserved, counts.reserved.iter().sum());
@@ -134,7 +159,8 @@ impl Retention {
         for (horizon, count) in DueWithin::HORIZONS.iter().zip(&counts.within) {
             self.metrics.due_within(*horizon, *count);
         }
-        let overdue_ms = counts.next_due_ms.map_or(0, |due| counts.now_ms.saturating_sub(due).max(0));
+        let overdue_ms =
+            counts.next_due_ms.map_or(0, |due| counts.now_ms.saturating_sub(due).max(0));
         self.metrics.oldest_overdue(Duration::from_millis(u64::try_from(overdue_ms).unwrap_or(0)));
         self.strand(&counts).await
     }
@@ -142,19 +168,30 @@ impl Retention {
     /// Finds jobs of brokers that neither these settings nor a living instance delivers to. Reports
     /// a broker at the second look: other instances may be starting.
     async fn strand(&self, counts: &Counts) -> Result<(), StoreError> {
-        let foreign = counts.brokers.iter().filter(|(name, count)| *count > 0 && !self.store.own_brokers().contains(name));
+        let foreign = counts
+            .brokers
+            .iter()
+            .filter(|(name, count)| *count > 0 && !self.store.own_brokers().contains(name));
         let mut stranded: BTreeMap<String, u64> = foreign.cloned().collect();
         if !stranded.is_empty() {
             let living = self.store.living().await?;
             let fleet = self.fleet.borrow();
-            stranded.retain(|broker, _| !living.iter().any(|entry| entry != fleet.me() && serves(entry, broker)));
+            stranded.retain(|broker, _| {
+                !living.iter().any(|entry| entry != fleet.me() && serves(entry, broker))
+            });
         }
-        let before = std::mem::replace(&mut *self.undelivered.lock(), stranded.keys().cloned().collect());
+        let before =
+            std::mem::replace(&mut *self.undelivered.lock(), stranded.keys().cloned().collect());
         stranded.retain(|broker, _| before.contains(broker));
         let told = self.metrics.stranded().get();
         for (broker, jobs) in stranded.iter().filter(|(broker, _)| !told.contains_key(*broker)) {
             let hint = "add the broker to the settings again, or move the jobs: dwell requeue --broker OLD --to NEW";
-            tracing::warn!(broker, jobs, hint, "jobs wait for a broker that no instance delivers to");
+            tracing::warn!(
+                broker,
+                jobs,
+                hint,
+                "jobs wait for a broker that no instance delivers to"
+            );
         }
         for broker in told.keys().filter(|broker| !stranded.contains_key(*broker)) {
             tracing::info!(broker, "no jobs of this broker are stranded any more");

@@ -31,7 +31,12 @@ enum End {
 impl Publisher {
     /// Keeps the connection up until told to stop, starting with `opened` if there is one. Reports
     /// all outcomes.
-    pub async fn run(&self, opened: Option<Outcomes>, readiness: &Readiness, stop: CancellationToken) {
+    pub async fn run(
+        &self,
+        opened: Option<Outcomes>,
+        readiness: &Readiness,
+        stop: CancellationToken,
+    ) {
         let mut outage = Outage::new(readiness, Waiting::Broker(self.inner.name.clone()));
         let mut backoff = Backoff::link();
         let mut opened = opened;
@@ -67,9 +72,16 @@ impl Publisher {
                             place,
                             "the connection for publishing does not report outcomes, reopening"
                         );
-                        self.record_error(format!("the client for {place} reported no outcome for {:?}", self.silence()));
+                        self.record_error(format!(
+                            "the client for {place} reported no outcome for {:?}",
+                            self.silence()
+                        ));
                     } else {
-                        tracing::warn!(broker = self.inner.name, place, "connection for publishing lost, reopening");
+                        tracing::warn!(
+                            broker = self.inner.name,
+                            place,
+                            "connection for publishing lost, reopening"
+                        );
                         self.record_error(format!("connection for publishing to {place} lost"));
                     }
                 }
@@ -127,8 +139,12 @@ impl Publisher {
         // A sink answers every token that it took before it ends: the rest came after its end and
         // was not sent.
         let outcome = match end {
-            End::Lost => Outcome::Refused("the connection was lost before the message was sent".to_owned()),
-            End::Silent | End::Stopped => Outcome::Unknown("the connection was closed before the confirm".to_owned()),
+            End::Lost => {
+                Outcome::Refused("the connection was lost before the message was sent".to_owned())
+            }
+            End::Silent | End::Stopped => {
+                Outcome::Unknown("the connection was closed before the confirm".to_owned())
+            }
         };
         self.report(left.into_iter().map(|token| (token, outcome.clone())).collect());
         end

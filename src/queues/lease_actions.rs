@@ -3,10 +3,13 @@
 use crate::store::queue::acknowledge::LeaseAction;
 use crate::store::queue::pop::Lease;
 
-/// The attempt failed. `wait_ms` replaces the wait of the retry array, unless the array is at its end.
+/// The attempt failed. `wait_ms` replaces the wait of the retry array, unless the array is at its
+/// end.
 #[must_use]
 pub fn fail(lease: &Lease, wait_ms: Option<u64>, error: Option<String>) -> LeaseAction {
-    let error = error.filter(|error| !error.is_empty()).unwrap_or_else(|| "the consumer said `fail`".to_owned());
+    let error = error
+        .filter(|error| !error.is_empty())
+        .unwrap_or_else(|| "the consumer said `fail`".to_owned());
     LeaseAction::Fail { wait_ms: lease.wait_ms.map(|of_array| wait_ms.unwrap_or(of_array)), error }
 }
 

@@ -35,14 +35,20 @@ impl Outage {
         self.logged = Some(now);
         let what = &self.what;
         match kind {
-            ErrorKind::Disconnected => tracing::warn!(waiting_for = %what, %error, hint, "cannot be reached, waiting"),
-            ErrorKind::Missing => tracing::warn!(waiting_for = %what, %error, hint, "is missing, waiting"),
-            ErrorKind::Denied | ErrorKind::Config => tracing::warn!(waiting_for = %what, %error, hint, "is refused, waiting"),
+            ErrorKind::Disconnected => {
+                tracing::warn!(waiting_for = %what, %error, hint, "cannot be reached, waiting")
+            }
+            ErrorKind::Missing => {
+                tracing::warn!(waiting_for = %what, %error, hint, "is missing, waiting")
+            }
+            ErrorKind::Denied | ErrorKind::Config => {
+                tracing::warn!(waiting_for = %what, %error, hint, "is refused, waiting")
+            }
         }
     }
 
-    /// It is there. The log tells of the next outage at once only if it was there for long, `steady`: a thing
-    /// that comes and goes fills no log.
+    /// It is there. The log tells of the next outage at once only if it was there for long,
+    /// `steady`: a thing that comes and goes fills no log.
     pub fn is_over(&mut self, steady: bool) {
         self.readiness.reached(&self.what);
         if steady {

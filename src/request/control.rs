@@ -49,11 +49,13 @@ impl Control {
         self.delay_for.is_some() || self.delay_until.is_some()
     }
 
-    /// Sets the field of one control header. `name`: without the prefix, in lower case. `shown`: the
-    /// name for error messages.
+    /// Sets the field of one control header. `name`: without the prefix, in lower case. `shown`:
+    /// the name for error messages.
     pub(super) fn take(&mut self, name: &str, shown: &str, value: &str) -> Result<(), Rejection> {
         let header = HEADERS.iter().find(|header| header.name == name);
-        header.ok_or_else(|| Rejection::new(Code::BadHeader, format!("{shown} is unknown")))?.set(self, shown, value)
+        header
+            .ok_or_else(|| Rejection::new(Code::BadHeader, format!("{shown} is unknown")))?
+            .set(self, shown, value)
     }
 }
 
@@ -68,32 +70,65 @@ struct ControlHeader {
 }
 
 impl ControlHeader {
-    const fn new(name: &'static str, code: Code, read: fn(&mut Control, &str) -> Result<(), String>) -> Self {
+    const fn new(
+        name: &'static str,
+        code: Code,
+        read: fn(&mut Control, &str) -> Result<(), String>,
+    ) -> Self {
         ControlHeader { name, code, read }
     }
 
     fn set(&self, control: &mut Control, shown: &str, value: &str) -> Result<(), Rejection> {
-        (self.read)(control, value).map_err(|why| Rejection::new(self.code, format!("{shown}: {why}")))
+        (self.read)(control, value)
+            .map_err(|why| Rejection::new(self.code, format!("{shown}: {why}")))
     }
 }
 
 /// The control headers. A header that is not in this table is rejected.
 const HEADERS: [ControlHeader; 15] = [
-    ControlHeader::new("for", Code::BadDelay, |control, value| put(&mut control.delay_for, parse_duration_ms(value))),
-    ControlHeader::new("until", Code::BadDelay, |control, value| put(&mut control.delay_until, parse_time_ms(value))),
-    ControlHeader::new("target", Code::BadHeader, |control, value| put(&mut control.target, Ok(value.to_owned()))),
-    ControlHeader::new("exchange", Code::BadHeader, |control, value| put(&mut control.exchange, Ok(value.to_owned()))),
-    ControlHeader::new("broker", Code::UnknownBroker, |control, value| put(&mut control.broker, Ok(value.trim().to_owned()))),
-    ControlHeader::new("queue", Code::BadQueue, |control, value| put(&mut control.queue, queue::name(value))),
+    ControlHeader::new("for", Code::BadDelay, |control, value| {
+        put(&mut control.delay_for, parse_duration_ms(value))
+    }),
+    ControlHeader::new("until", Code::BadDelay, |control, value| {
+        put(&mut control.delay_until, parse_time_ms(value))
+    }),
+    ControlHeader::new("target", Code::BadHeader, |control, value| {
+        put(&mut control.target, Ok(value.to_owned()))
+    }),
+    ControlHeader::new("exchange", Code::BadHeader, |control, value| {
+        put(&mut control.exchange, Ok(value.to_owned()))
+    }),
+    ControlHeader::new("broker", Code::UnknownBroker, |control, value| {
+        put(&mut control.broker, Ok(value.trim().to_owned()))
+    }),
+    ControlHeader::new("queue", Code::BadQueue, |control, value| {
+        put(&mut control.queue, queue::name(value))
+    }),
     ControlHeader::new("id", Code::BadId, |control, value| put(&mut control.id, JobId::new(value))),
-    ControlHeader::new("ttr", Code::BadTtr, |control, value| put(&mut control.ttr_ms, parse_duration_ms(value))),
-    ControlHeader::new("confirm", Code::BadHeader, |control, value| put(&mut control.confirm, word(value, &CONFIRM_VALUES))),
-    ControlHeader::new("retry", Code::BadRetry, |control, value| put(&mut control.retry_ms, parse_durations_ms(value))),
-    ControlHeader::new("late", Code::BadHeader, |control, value| put(&mut control.late, word(value, &LATE_VALUES))),
-    ControlHeader::new("max-late", Code::BadHeader, |control, value| put(&mut control.max_late_ms, parse_duration_ms(value))),
-    ControlHeader::new("on-conflict", Code::BadHeader, |control, value| put(&mut control.conflict, word(value, &CONFLICT_VALUES))),
-    ControlHeader::new("action", Code::BadAction, |control, value| put(&mut control.action, word(value, &ACTION_VALUES))),
-    ControlHeader::new("reply-to", Code::BadHeader, |control, value| put(&mut control.reply_to, Ok(value.to_owned()))),
+    ControlHeader::new("ttr", Code::BadTtr, |control, value| {
+        put(&mut control.ttr_ms, parse_duration_ms(value))
+    }),
+    ControlHeader::new("confirm", Code::BadHeader, |control, value| {
+        put(&mut control.confirm, word(value, &CONFIRM_VALUES))
+    }),
+    ControlHeader::new("retry", Code::BadRetry, |control, value| {
+        put(&mut control.retry_ms, parse_durations_ms(value))
+    }),
+    ControlHeader::new("late", Code::BadHeader, |control, value| {
+        put(&mut control.late, word(value, &LATE_VALUES))
+    }),
+    ControlHeader::new("max-late", Code::BadHeader, |control, value| {
+        put(&mut control.max_late_ms, parse_duration_ms(value))
+    }),
+    ControlHeader::new("on-conflict", Code::BadHeader, |control, value| {
+        put(&mut control.conflict, word(value, &CONFLICT_VALUES))
+    }),
+    ControlHeader::new("action", Code::BadAction, |control, value| {
+        put(&mut control.action, word(value, &ACTION_VALUES))
+    }),
+    ControlHeader::new("reply-to", Code::BadHeader, |control, value| {
+        put(&mut control.reply_to, Ok(value.to_owned()))
+    }),
 ];
 
 fn put<T>(field: &mut Option<T>, value: Result<T, String>) -> Result<(), String> {
@@ -101,9 +136,12 @@ fn put<T>(field: &mut Option<T>, value: Result<T, String>) -> Result<(), String>
     Ok(())
 }
 
-const CONFIRM_VALUES: [(&str, Confirm); 2] = [("broker", Confirm::Broker), ("consumer", Confirm::Consumer)];
-const LATE_VALUES: [(&str, Late); 3] = [("fire", Late::Fire), ("drop", Late::Drop), ("dead", Late::Dead)];
-const CONFLICT_VALUES: [(&str, Conflict); 3] = [("replace", Conflict::Replace), ("keep", Conflict::Keep), ("reject", Conflict::Reject)];
+const CONFIRM_VALUES: [(&str, Confirm); 2] =
+    [("broker", Confirm::Broker), ("consumer", Confirm::Consumer)];
+const LATE_VALUES: [(&str, Late); 3] =
+    [("fire", Late::Fire), ("drop", Late::Drop), ("dead", Late::Dead)];
+const CONFLICT_VALUES: [(&str, Conflict); 3] =
+    [("replace", Conflict::Replace), ("keep", Conflict::Keep), ("reject", Conflict::Reject)];
 const ACTION_VALUES: [(&str, Action); 6] = [
     ("schedule", Action::Schedule),
     ("cancel", Action::Cancel),
@@ -119,22 +157,32 @@ pub(super) fn read(headers: &Headers) -> Result<Control, Rejection> {
     let mut seen = [false; HEADERS.len()];
     for header in headers.iter() {
         let Some(rest) = strip_prefix_ignore_case(&header.name, "delay-") else { continue };
-        let Some(index) = HEADERS.iter().position(|known| rest.eq_ignore_ascii_case(known.name)) else {
+        let Some(index) = HEADERS.iter().position(|known| rest.eq_ignore_ascii_case(known.name))
+        else {
             let known: Vec<&str> = HEADERS.iter().map(|known| known.name).collect();
             return Err(Rejection::new(
                 Code::BadHeader,
-                format!("{} is not a control header; those are delay- with {}", quote(&header.name), known.join(", ")),
+                format!(
+                    "{} is not a control header; those are delay- with {}",
+                    quote(&header.name),
+                    known.join(", ")
+                ),
             ));
         };
         let known = &HEADERS[index];
         let shown = format!("delay-{}", known.name);
         if std::mem::replace(&mut seen[index], true) {
-            return Err(Rejection::new(Code::BadHeader, format!("{shown} is repeated: send it once")));
+            return Err(Rejection::new(
+                Code::BadHeader,
+                format!("{shown} is repeated: send it once"),
+            ));
         }
-        let value = header
-            .value
-            .written()
-            .ok_or_else(|| Rejection::new(known.code, format!("{shown} is neither text nor an integer: send it as text")))?;
+        let value = header.value.written().ok_or_else(|| {
+            Rejection::new(
+                known.code,
+                format!("{shown} is neither text nor an integer: send it as text"),
+            )
+        })?;
         known.set(&mut control, &shown, &value)?;
     }
     Ok(control)
@@ -142,7 +190,10 @@ pub(super) fn read(headers: &Headers) -> Result<Control, Rejection> {
 
 /// The value of this header, if any. A repeated header is rejected.
 pub(super) fn single<'a>(headers: &'a Headers, name: &str) -> Result<Option<&'a Value>, Rejection> {
-    let mut values = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name)).map(|header| &header.value);
+    let mut values = headers
+        .iter()
+        .filter(|header| header.name.eq_ignore_ascii_case(name))
+        .map(|header| &header.value);
     let first = values.next();
     if values.next().is_some() {
         return Err(Rejection::new(Code::BadHeader, format!("{name} is repeated: send it once")));
@@ -152,7 +203,10 @@ pub(super) fn single<'a>(headers: &'a Headers, name: &str) -> Result<Option<&'a 
 
 /// The value of this header as text, if any. A repeated header, or a value that is neither text nor
 /// an integer, is rejected.
-pub(super) fn once<'a>(headers: &'a Headers, name: &str) -> Result<Option<Cow<'a, str>>, Rejection> {
+pub(super) fn once<'a>(
+    headers: &'a Headers,
+    name: &str,
+) -> Result<Option<Cow<'a, str>>, Rejection> {
     once_as(headers, name, Value::written)
 }
 
@@ -163,8 +217,12 @@ pub(super) fn once_as<'a>(
     read: fn(&Value) -> Option<Cow<'_, str>>,
 ) -> Result<Option<Cow<'a, str>>, Rejection> {
     let Some(value) = single(headers, name)? else { return Ok(None) };
-    let text =
-        read(value).ok_or_else(|| Rejection::new(Code::BadHeader, format!("{name} is neither text nor an integer: send it as text")))?;
+    let text = read(value).ok_or_else(|| {
+        Rejection::new(
+            Code::BadHeader,
+            format!("{name} is neither text nor an integer: send it as text"),
+        )
+    })?;
     Ok(Some(text))
 }
 

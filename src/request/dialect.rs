@@ -12,16 +12,22 @@ use crate::config::Ingest;
 use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::units::{parse_time_ms, quote};
 
-/// Artemis, Tanzu RabbitMQ, and the quorum queues of RabbitMQ 4.4: such a queue parks a message with
-/// this integer, so a target must not get it.
+/// Artemis, Tanzu RabbitMQ, and the quorum queues of RabbitMQ 4.4: such a queue parks a message
+/// with this integer, so a target must not get it.
 const DELIVERY_TIME: &str = "x-opt-delivery-time";
 const DELIVERY_DELAY: &str = "x-opt-delivery-delay";
 
-const TIME_HEADERS: [&str; 6] = ["x-delay", EPOCH_HEADER, "x-timebridge-when", "nats-schedule", DELIVERY_TIME, DELIVERY_DELAY];
-const TARGET_HEADERS: [&str; 3] = [etf1::TARGET_HEADER, "x-timebridge-where", "nats-schedule-target"];
+const TIME_HEADERS: [&str; 6] =
+    ["x-delay", EPOCH_HEADER, "x-timebridge-when", "nats-schedule", DELIVERY_TIME, DELIVERY_DELAY];
+const TARGET_HEADERS: [&str; 3] =
+    [etf1::TARGET_HEADER, "x-timebridge-where", "nats-schedule-target"];
 
 /// Sets the fields that no `delay-*` header sets.
-pub(super) fn fill(control: &mut Control, headers: &Headers, ingest: &Ingest) -> Result<(), Rejection> {
+pub(super) fn fill(
+    control: &mut Control,
+    headers: &Headers,
+    ingest: &Ingest,
+) -> Result<(), Rejection> {
     if !control.has_delay() {
         let from = time(control, headers, ingest.missing_delay_immediate)?;
         if let Some(name) = &ingest.due_header {
@@ -38,7 +44,8 @@ pub(super) fn fill(control: &mut Control, headers: &Headers, ingest: &Ingest) ->
     Ok(())
 }
 
-/// Whether a header belongs to another scheduler's format. Headers of these formats are not passed on.
+/// Whether a header belongs to another scheduler's format. Headers of these formats are not passed
+/// on.
 pub(super) fn owns(name: &str) -> bool {
     TIME_HEADERS.iter().chain(&TARGET_HEADERS).any(|own| name.eq_ignore_ascii_case(own))
         || name.eq_ignore_ascii_case(TARGET_KEY_HEADER)
@@ -46,7 +53,11 @@ pub(super) fn owns(name: &str) -> bool {
 }
 
 /// Reads the time of a dialect. Returns the header that gave one.
-fn time(control: &mut Control, headers: &Headers, immediate: bool) -> Result<Option<&'static str>, Rejection> {
+fn time(
+    control: &mut Control,
+    headers: &Headers,
+    immediate: bool,
+) -> Result<Option<&'static str>, Rejection> {
     let mut from: Option<&'static str> = None;
     for name in TIME_HEADERS {
         let read = match name {
@@ -56,14 +67,21 @@ fn time(control: &mut Control, headers: &Headers, immediate: bool) -> Result<Opt
         };
         let Some(value) = once_as(headers, name, read)? else { continue };
         if let Some(other) = from.replace(name) {
-            return Err(Rejection::new(Code::AmbiguousDelay, format!("{other} and {name} both give a delay: send one")));
+            return Err(Rejection::new(
+                Code::AmbiguousDelay,
+                format!("{other} and {name} both give a delay: send one"),
+            ));
         }
         let value = value.trim();
         let refuse = |why: String| Rejection::new(Code::BadDelay, format!("{name}: {why}"));
         match name {
-            "x-delay" | DELIVERY_DELAY => control.delay_for = Some(x_delay(value, immediate).map_err(refuse)?),
+            "x-delay" | DELIVERY_DELAY => {
+                control.delay_for = Some(x_delay(value, immediate).map_err(refuse)?)
+            }
             EPOCH_HEADER => control.delay_until = Some(epoch_seconds(value).map_err(refuse)?),
-            "x-timebridge-when" | DELIVERY_TIME => control.delay_until = Some(parse_time_ms(value).map_err(refuse)?),
+            "x-timebridge-when" | DELIVERY_TIME => {
+                control.delay_until = Some(parse_time_ms(value).map_err(refuse)?)
+            }
             _ => control.delay_until = Some(at(value).map_err(refuse)?),
         }
     }
@@ -72,23 +90,38 @@ fn time(control: &mut Control, headers: &Headers, immediate: bool) -> Result<Opt
 
 /// Reads the due time from the header that the ingest's `due_header` names. `from`: the header of a
 /// dialect that gave a delay.
-fn due_header(control: &mut Control, headers: &Headers, name: &str, from: Option<&str>) -> Result<(), Rejection> {
+fn due_header(
+    control: &mut Control,
+    headers: &Headers,
+    name: &str,
+    from: Option<&str>,
+) -> Result<(), Rejection> {
     if single(headers, name)?.is_none_or(|value| matches!(value, Value::Null)) {
         return Ok(());
     }
-    let Some(value) = once_as(headers, name, number_or_time)?.filter(|value| !value.trim().is_empty()) else { return Ok(()) };
-    // A message that came back from its target still has the time that Dwell delivered it for: such a
-    // time is no new delay. A later one is.
+    let Some(value) =
+        once_as(headers, name, number_or_time)?.filter(|value| !value.trim().is_empty())
+    else {
+        return Ok(());
+    };
+    // A message that came back from its target still has the time that Dwell delivered it for: such
+    // a time is no new delay. A later one is.
     if headers.get(ATTEMPT).is_some() {
         let served = headers.get(DUE).and_then(|value| value.written()?.trim().parse::<i64>().ok());
-        if parse_time_ms(value.trim()).is_ok_and(|due_ms| served.is_none_or(|served| due_ms <= served)) {
+        if parse_time_ms(value.trim())
+            .is_ok_and(|due_ms| served.is_none_or(|served| due_ms <= served))
+        {
             return Ok(());
         }
     }
     if let Some(other) = from {
-        return Err(Rejection::new(Code::AmbiguousDelay, format!("{other} and {name} both give a delay: send one")));
+        return Err(Rejection::new(
+            Code::AmbiguousDelay,
+            format!("{other} and {name} both give a delay: send one"),
+        ));
     }
-    let due_ms = parse_time_ms(value.trim()).map_err(|why| Rejection::new(Code::BadDelay, format!("{name}: {why}")))?;
+    let due_ms = parse_time_ms(value.trim())
+        .map_err(|why| Rejection::new(Code::BadDelay, format!("{name}: {why}")))?;
     control.delay_until = Some(due_ms);
     Ok(())
 }
@@ -99,7 +132,10 @@ fn target(headers: &Headers) -> Result<Option<String>, Rejection> {
         let Some(value) = once(headers, name)? else { continue };
         match &found {
             Some((other, target)) if *target != value => {
-                return Err(Rejection::new(Code::BadHeader, format!("{other} and {name} name two targets: send one")));
+                return Err(Rejection::new(
+                    Code::BadHeader,
+                    format!("{other} and {name} name two targets: send one"),
+                ));
             }
             _ => found = Some((name, value.into_owned())),
         }
@@ -131,12 +167,16 @@ fn x_delay(value: &str, immediate: bool) -> Result<u64, String> {
     match u64::try_from(ms) {
         Ok(ms) => Ok(ms),
         Err(_) if immediate => Ok(0),
-        Err(_) => Err(format!("{ms} is negative: write 0 for now, or set missing_delay to immediate on the ingest")),
+        Err(_) => Err(format!(
+            "{ms} is negative: write 0 for now, or set missing_delay to immediate on the ingest"
+        )),
     }
 }
 
 fn epoch_seconds(value: &str) -> Result<i64, String> {
-    let seconds: i64 = value.parse().map_err(|_| format!("{} is not an integer of epoch seconds", quote(value)))?;
+    let seconds: i64 = value
+        .parse()
+        .map_err(|_| format!("{} is not an integer of epoch seconds", quote(value)))?;
     if seconds < 0 {
         return Err(format!("{seconds} is negative: write epoch seconds"));
     }
@@ -145,9 +185,12 @@ fn epoch_seconds(value: &str) -> Result<i64, String> {
 
 /// NATS schedules: only `@at`, a single time.
 fn at(value: &str) -> Result<i64, String> {
-    let time = value
-        .strip_prefix("@at ")
-        .ok_or_else(|| format!("{} is not `@at` and an RFC 3339 time: repeating schedules are not supported", quote(value)))?;
+    let time = value.strip_prefix("@at ").ok_or_else(|| {
+        format!(
+            "{} is not `@at` and an RFC 3339 time: repeating schedules are not supported",
+            quote(value)
+        )
+    })?;
     parse_time_ms(time)
 }
 

@@ -25,7 +25,16 @@ struct Envelope {
     #[serde(rename = "delayTime")]
     delay_time: Option<Value>,
     /// The original scheduler ignores the case of this key.
-    #[serde(rename = "TTR", alias = "ttr", alias = "Ttr", alias = "tTr", alias = "ttR", alias = "TTr", alias = "TtR", alias = "tTR")]
+    #[serde(
+        rename = "TTR",
+        alias = "ttr",
+        alias = "Ttr",
+        alias = "tTr",
+        alias = "ttR",
+        alias = "TTr",
+        alias = "TtR",
+        alias = "tTR"
+    )]
     ttr: Option<Value>,
     /// Kept as text: parsed numbers would lose digits and parsed objects their order.
     #[serde(default, deserialize_with = "present")]
@@ -39,7 +48,11 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 
 /// Sets the fields that no control header sets. Returns the body to publish, empty for `delete` and
 /// `finish`.
-pub(super) fn fill(control: &mut Control, message: &Message, rules: &RequestRules) -> Result<Bytes, Rejection> {
+pub(super) fn fill(
+    control: &mut Control,
+    message: &Message,
+    rules: &RequestRules,
+) -> Result<Bytes, Rejection> {
     let envelope: Envelope = serde_json::from_slice(&message.body).map_err(|error| {
         // The error's own text may quote the body.
         let what = match error.classify() {
@@ -54,8 +67,18 @@ pub(super) fn fill(control: &mut Control, message: &Message, rules: &RequestRule
         Some(Value::String(command)) if command == "add" => Action::Schedule,
         Some(Value::String(command)) if command == "delete" => Action::Cancel,
         Some(Value::String(command)) if command == "finish" => Action::Finish,
-        Some(other) => return Err(Rejection::new(Code::BadAction, format!("command {} is not one of add, delete, finish", shown(other)))),
-        None => return Err(Rejection::new(Code::BadAction, "the envelope has no command: write add, delete or finish")),
+        Some(other) => {
+            return Err(Rejection::new(
+                Code::BadAction,
+                format!("command {} is not one of add, delete, finish", shown(other)),
+            ));
+        }
+        None => {
+            return Err(Rejection::new(
+                Code::BadAction,
+                "the envelope has no command: write add, delete or finish",
+            ));
+        }
     };
     let action = *control.action.get_or_insert(action);
     if control.id.is_none() {
@@ -65,11 +88,16 @@ pub(super) fn fill(control: &mut Control, message: &Message, rules: &RequestRule
         return Ok(Bytes::new());
     }
     if !control.has_delay() {
-        control.delay_for = envelope.delay.as_ref().map(|value| seconds(value, "delay", Code::BadDelay)).transpose()?;
+        control.delay_for = envelope
+            .delay
+            .as_ref()
+            .map(|value| seconds(value, "delay", Code::BadDelay))
+            .transpose()?;
         control.delay_until = envelope.delay_time.as_ref().map(epoch_ms).transpose()?;
     }
     if control.ttr_ms.is_none() {
-        control.ttr_ms = envelope.ttr.as_ref().map(|value| seconds(value, "TTR", Code::BadTtr)).transpose()?;
+        control.ttr_ms =
+            envelope.ttr.as_ref().map(|value| seconds(value, "TTR", Code::BadTtr)).transpose()?;
     }
     if control.target.is_none() && control.queue.is_none() {
         let topic = envelope.topic.as_ref().map(topic).transpose()?;
@@ -77,21 +105,29 @@ pub(super) fn fill(control: &mut Control, message: &Message, rules: &RequestRule
             (topic, false) => control.target = topic,
             (Some(topic), true) => control.queue = Some(queue(&topic)?),
             (None, true) if rules.ingest.target.is_empty() => {
-                return Err(Rejection::new(Code::MissingTarget, "the envelope has no topic: name the queue in it"));
+                return Err(Rejection::new(
+                    Code::MissingTarget,
+                    "the envelope has no topic: name the queue in it",
+                ));
             }
             (None, true) => {}
         }
     }
-    let body =
-        envelope.body.ok_or_else(|| Rejection::new(Code::BadEnvelope, "the envelope has no body: write \"body\":\"\" for an empty one"))?;
+    let body = envelope.body.ok_or_else(|| {
+        Rejection::new(
+            Code::BadEnvelope,
+            "the envelope has no body: write \"body\":\"\" for an empty one",
+        )
+    })?;
     published(&body)
 }
 
 /// A string as its UTF-8 bytes, any other value as compact JSON.
 fn published(body: &RawValue) -> Result<Bytes, Rejection> {
     if body.get().starts_with('"') {
-        let text: String = serde_json::from_str(body.get())
-            .map_err(|_| Rejection::new(Code::BadEnvelope, "the body in the envelope is not Unicode text"))?;
+        let text: String = serde_json::from_str(body.get()).map_err(|_| {
+            Rejection::new(Code::BadEnvelope, "the body in the envelope is not Unicode text")
+        })?;
         return Ok(Bytes::from(text));
     }
     Ok(Bytes::from(compact(body.get())))
@@ -121,7 +157,12 @@ fn id(value: &Value) -> Result<JobId, Rejection> {
         Value::String(text) => text.clone(),
         // Larger numbers and fractions lose digits, so that two ids could become one.
         Value::Number(number) if number.is_i64() || number.is_u64() => number.to_string(),
-        other => return Err(Rejection::new(Code::BadId, format!("id {} is neither text nor an integer", shown(other)))),
+        other => {
+            return Err(Rejection::new(
+                Code::BadId,
+                format!("id {} is neither text nor an integer", shown(other)),
+            ));
+        }
     };
     JobId::new(text).map_err(|why| Rejection::new(Code::BadId, format!("id: {why}")))
 }
@@ -129,7 +170,9 @@ fn id(value: &Value) -> Result<JobId, Rejection> {
 fn topic(value: &Value) -> Result<String, Rejection> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        other => Err(Rejection::new(Code::MissingTarget, format!("topic {} is not text", shown(other)))),
+        other => {
+            Err(Rejection::new(Code::MissingTarget, format!("topic {} is not text", shown(other))))
+        }
     }
 }
 
@@ -159,7 +202,8 @@ fn number(value: &Value) -> Option<String> {
         Value::String(text) => text.trim().to_owned(),
         _ => return None,
     };
-    (!text.is_empty() && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'.' | b'-'))).then_some(text)
+    (!text.is_empty() && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'.' | b'-')))
+        .then_some(text)
 }
 
 /// Text without its quotes, any other value as JSON.

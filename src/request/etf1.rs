@@ -6,7 +6,7 @@ use bytes::Bytes;
 use dwell_connectors::{Headers, Message, Value};
 
 use super::control::{Control, Key, single};
-use super::parse::own_time;
+use super::parse::age::own_time;
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
 use crate::job::{Action, JobId};
@@ -20,8 +20,13 @@ const DELIVERY_HEADERS: [&str; 3] = ["scheduler-timestamp", "scheduler-key", "sc
 /// The action of a message without a body: it deletes the schedule of its key, whatever other
 /// headers it has, because the scheduler's tombstones repeat the schedule's headers. With a
 /// `delay-*` header the message is delivered without a body.
-pub(super) fn deletion(control: &Control, message: &Message, rules: &RequestRules) -> Result<Option<Action>, Rejection> {
-    let asks = control.has_delay() || control.action.is_some_and(|action| action != Action::Schedule);
+pub(super) fn deletion(
+    control: &Control,
+    message: &Message,
+    rules: &RequestRules,
+) -> Result<Option<Action>, Rejection> {
+    let asks =
+        control.has_delay() || control.action.is_some_and(|action| action != Action::Schedule);
     if message.has_body || asks {
         return Ok(None);
     }
@@ -34,7 +39,10 @@ pub(super) fn deletion(control: &Control, message: &Message, rules: &RequestRule
         } else {
             format!("ingest.{}.id_from is empty: set it to key", rules.name)
         };
-        return Err(Rejection::new(Code::BadAction, format!("a message without a body deletes the schedule of its key, and {why}")));
+        return Err(Rejection::new(
+            Code::BadAction,
+            format!("a message without a body deletes the schedule of its key, and {why}"),
+        ));
     }
     Ok(None)
 }
@@ -43,7 +51,10 @@ pub(super) fn deletion(control: &Control, message: &Message, rules: &RequestRule
 pub(super) fn id(message: &Message, rules: &RequestRules) -> Result<JobId, Rejection> {
     let refuse = |why: &str| {
         let name = &rules.name;
-        Rejection::new(Code::BadId, format!("ingest.{name}.id_from is key, and {why}: send such a key, or a delay-id"))
+        Rejection::new(
+            Code::BadId,
+            format!("ingest.{name}.id_from is key, and {why}: send such a key, or a delay-id"),
+        )
     };
     let key = message.key.as_deref().ok_or_else(|| refuse("the message has none"))?;
     let text = std::str::from_utf8(key).map_err(|_| refuse("the key is not UTF-8"))?;
@@ -63,7 +74,12 @@ pub(super) fn target_key(headers: &Headers) -> Result<Option<Key>, Rejection> {
         Some(Value::Bytes(bytes)) => Some(bytes.clone()),
         Some(value) => {
             let text = value.written().ok_or_else(|| {
-                Rejection::new(Code::BadHeader, format!("{TARGET_KEY_HEADER} is neither text, an integer nor bytes: send it as text"))
+                Rejection::new(
+                    Code::BadHeader,
+                    format!(
+                        "{TARGET_KEY_HEADER} is neither text, an integer nor bytes: send it as text"
+                    ),
+                )
             })?;
             Some(Bytes::copy_from_slice(text.as_bytes()))
         }
@@ -77,7 +93,9 @@ pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: 
         return;
     }
     // A message that was delivered before and is scheduled again has old ones.
-    passed.retain(|header| !DELIVERY_HEADERS.iter().any(|name| header.name.eq_ignore_ascii_case(name)));
+    passed.retain(|header| {
+        !DELIVERY_HEADERS.iter().any(|name| header.name.eq_ignore_ascii_case(name))
+    });
     let [timestamp, key, topic] = DELIVERY_HEADERS;
     if let Some(ms) = own_time(message) {
         passed.push(timestamp, Value::Text((ms / 1_000).to_string()));
@@ -87,5 +105,7 @@ pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: 
 }
 
 fn has_headers(headers: &Headers) -> bool {
-    [EPOCH_HEADER, TARGET_HEADER, TARGET_KEY_HEADER].into_iter().any(|name| headers.get(name).is_some())
+    [EPOCH_HEADER, TARGET_HEADER, TARGET_KEY_HEADER]
+        .into_iter()
+        .any(|name| headers.get(name).is_some())
 }

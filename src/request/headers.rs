@@ -1,5 +1,5 @@
-//! The headers that pass to the target: all but control headers and headers that would change the publication
-//! there.
+//! The headers that pass to the target: all but control headers and headers that would change the
+//! publication there.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,17 +18,26 @@ pub(super) fn check_whole(unreadable: &[String]) -> Result<(), Rejection> {
     if unreadable.is_empty() {
         return Ok(());
     }
-    let detail = format!("{}: not UTF-8, or with a control character; left out here: send UTF-8", unreadable.join(", "));
+    let detail = format!(
+        "{}: not UTF-8, or with a control character; left out here: send UTF-8",
+        unreadable.join(", ")
+    );
     Err(Rejection::new(Code::BadHeader, detail.chars().take(1_000).collect::<String>()))
 }
 
 /// Refuses a line that is not a header, if the source's broker delivers headers as lines: the line
 /// may be a misspelt control header.
 pub(super) fn check(headers: &Headers, from: Option<&Capabilities>) -> Result<(), Rejection> {
-    let nameless = headers.iter().find(|header| from.is_some_and(|from| from.header_lines) && header.name.is_empty());
+    let nameless = headers
+        .iter()
+        .find(|header| from.is_some_and(|from| from.header_lines) && header.name.is_empty());
     nameless.map_or(Ok(()), |header| {
-        let line = header.value.as_text().map_or_else(|| "a line that is not UTF-8".to_owned(), quote);
-        Err(Rejection::new(Code::BadHeader, format!("{line} is not a header: write `name: value` on a line of its own")))
+        let line =
+            header.value.as_text().map_or_else(|| "a line that is not UTF-8".to_owned(), quote);
+        Err(Rejection::new(
+            Code::BadHeader,
+            format!("{line} is not a header: write `name: value` on a line of its own"),
+        ))
     })
 }
 
@@ -48,7 +57,8 @@ pub(super) fn passed(
     // Repeated names from the same kind of broker are left to the client library.
     let mut names = (capabilities.unique_headers && !is_own).then(HashSet::new);
     for given in headers.iter().chain(stand_ins).filter(|header| !speaks_to_dwell(header)) {
-        let converted = if is_own { Some(Cow::Borrowed(given)) } else { converted(given, capabilities) };
+        let converted =
+            if is_own { Some(Cow::Borrowed(given)) } else { converted(given, capabilities) };
         let Some(header) = converted.as_deref() else { continue };
         if !broker.connector.carries(header, is_own).map_err(|why| refuse(header, &why))? {
             continue;
@@ -60,7 +70,10 @@ pub(super) fn passed(
             check_copies(header, broker, to)?;
         }
         if names.as_mut().is_some_and(|names| !names.insert(given.name.as_str())) {
-            let why = format!("the name is repeated, and {} takes each name once: give each header its own name", capabilities.protocol);
+            let why = format!(
+                "the name is repeated, and {} takes each name once: give each header its own name",
+                capabilities.protocol
+            );
             return Err(refuse(header, &why));
         }
         passed.push(header.name.clone(), header.value.clone());
@@ -68,8 +81,8 @@ pub(super) fn passed(
     Ok(passed)
 }
 
-/// A header for another kind of broker than its own. Where values have no types, a list, a table or a
-/// decimal becomes compact JSON, and nothing becomes of a void: brokers and frameworks add such
+/// A header for another kind of broker than its own. Where values have no types, a list, a table or
+/// a decimal becomes compact JSON, and nothing becomes of a void: brokers and frameworks add such
 /// headers, and a producer cannot take them off.
 fn converted<'a>(header: &'a Header, to: &Capabilities) -> Option<Cow<'a, Header>> {
     if to.typed_headers {
@@ -97,9 +110,9 @@ pub(super) fn kept(headers: &Headers, stand_ins: &[Header]) -> Headers {
     kept
 }
 
-/// Whether a header does not pass on, wherever the job goes. `delay-` is input, and `control` rejects
-/// unknown names. `delayed-` is Dwell's output: frameworks copy headers of a received message to the
-/// next one, so these are left out whatever they say.
+/// Whether a header does not pass on, wherever the job goes. `delay-` is input, and `control`
+/// rejects unknown names. `delayed-` is Dwell's output: frameworks copy headers of a received
+/// message to the next one, so these are left out whatever they say.
 fn speaks_to_dwell(header: &Header) -> bool {
     has_prefix(header, "delay-") || has_prefix(header, "delayed-") || dialect::owns(&header.name)
 }
@@ -116,10 +129,14 @@ fn check_copies(header: &Header, broker: &BrokerRules, to: &Destination) -> Resu
         let copy = Destination { exchange: to.exchange.clone(), address: key.to_owned() };
         let shown = quote(&copy.to_string());
         if broker.reads(&copy) {
-            return Err(Rejection::new(Code::Loop, format!("{} names {shown}, which an ingest reads", header.name)));
+            return Err(Rejection::new(
+                Code::Loop,
+                format!("{} names {shown}, which an ingest reads", header.name),
+            ));
         }
         if broker.connector.forbidden(&copy).is_some() || !broker.allows(&copy) {
-            let detail = format!("{} names {shown}, which the broker's `allow` does not list", header.name);
+            let detail =
+                format!("{} names {shown}, which the broker's `allow` does not list", header.name);
             return Err(Rejection::new(Code::TargetNotAllowed, detail));
         }
     }
@@ -148,14 +165,21 @@ mod tests {
     fn headers_that_connection_names_do_not_pass_to_a_url() {
         let connector = Arc::new(BrokerConfig::Http(http::Config::default()));
         let broker = BrokerRules { connector, allow: Allow::default(), ingest_topics: Vec::new() };
-        let header = |name: &str, value: &str| Header { name: name.to_owned(), value: Value::Text(value.to_owned()) };
+        let header = |name: &str, value: &str| Header {
+            name: name.to_owned(),
+            value: Value::Text(value.to_owned()),
+        };
         let given = Headers::from_iter([
             header("X-Hop", "1"),
             header("Connection", "close, x-hop, content-type"),
             header("content-type", "text/plain"),
             header("x-kept", "2"),
         ]);
-        let passed = passed(&given, &[], "", &broker, &Destination::new("https://app.internal/")).unwrap();
-        assert_eq!(passed.iter().map(|header| header.name.as_str()).collect::<Vec<_>>(), ["content-type", "x-kept"]);
+        let passed =
+            passed(&given, &[], "", &broker, &Destination::new("https://app.internal/")).unwrap();
+        assert_eq!(
+            passed.iter().map(|header| header.name.as_str()).collect::<Vec<_>>(),
+            ["content-type", "x-kept"]
+        );
     }
 }

@@ -24,24 +24,40 @@ impl Moving {
     #[must_use]
     pub fn to(settings: &Settings, broker: &str) -> Option<Self> {
         let connector = &settings.brokers.get(broker)?.connector;
-        let targets = settings.ingest.values().filter(|ingest| ingest.broker == broker).map(|ingest| &ingest.target);
-        let own = targets.filter(|target| !target.is_empty()).map(|target| connector.destination(target)).collect();
+        let targets = settings
+            .ingest
+            .values()
+            .filter(|ingest| ingest.broker == broker)
+            .map(|ingest| &ingest.target);
+        let own = targets
+            .filter(|target| !target.is_empty())
+            .map(|target| connector.destination(target))
+            .collect();
         Some(Moving { rules: RequestRules::direct(settings), broker: broker.to_owned(), own })
     }
 
     /// The job for that broker, by the rules of a request for it: key, properties and headers are
     /// converted the same way.
     pub fn job(&self, job: Job) -> Result<Job, Rejection> {
-        let unknown = || Rejection::new(Code::UnknownBroker, format!("there is no broker {} in the settings", quote(&self.broker)));
+        let unknown = || {
+            Rejection::new(
+                Code::UnknownBroker,
+                format!("there is no broker {} in the settings", quote(&self.broker)),
+            )
+        };
         let known = self.rules.brokers.get(&self.broker).ok_or_else(unknown)?;
         if !job.to.exchange.is_empty() && !known.capabilities().exchanges {
             let exchange = quote(&job.to.exchange);
-            let why = format!("the target is the exchange {exchange}, and broker {} has no exchanges", quote(&self.broker));
+            let why = format!(
+                "the target is the exchange {exchange}, and broker {} has no exchanges",
+                quote(&self.broker)
+            );
             return Err(Rejection::new(Code::TargetNotAllowed, why));
         }
         target::classify(&job.to, &self.broker, known, self.own.contains(&job.to))?;
         let capabilities = known.capabilities();
-        let stand_ins = stand_ins(job.key.as_deref(), job.has_body, job.properties.as_deref(), capabilities);
+        let stand_ins =
+            stand_ins(job.key.as_deref(), job.has_body, job.properties.as_deref(), capabilities);
         let headers = headers::passed(&job.headers, &stand_ins, &job.origin, known, &job.to)?;
         Ok(Job {
             broker: self.broker.clone(),

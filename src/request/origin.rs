@@ -38,7 +38,11 @@ pub(super) fn origin(message: &Message, rules: &RequestRules) -> Origin {
 /// messages, else random.
 pub(super) fn generated_id(message: &Message, rules: &RequestRules) -> JobId {
     let mut fields = Fields::default();
-    let known = if position(&mut fields, message, rules) { content(&mut fields, message) } else { named(&mut fields, message, rules) };
+    let known = if position(&mut fields, message, rules) {
+        content(&mut fields, message)
+    } else {
+        named(&mut fields, message, rules)
+    };
     if !known {
         return JobId::random();
     }
@@ -65,15 +69,25 @@ fn message_id<'a>(message: &'a Message, rules: &RequestRules) -> Option<&'a str>
 /// The id and the origin of the dead job of a bad request. `request`: as received; `message`: as
 /// stored. The second half of the id is a hash of the content: a message of this job that returns
 /// unchanged finds the job, and a header that names another job's id finds none.
-pub(super) fn of_dead_job(request: &Message, message: &Message, rules: &RequestRules) -> (JobId, Origin) {
-    let named = |first: &str| format!("{first}{}", &content_hash(first, message).to_hex()[..ID_HALF_DIGITS]);
-    let known = request.headers.text(ID).filter(|id| id.get(..ID_HALF_DIGITS).is_some_and(|first| named(first) == *id));
+pub(super) fn of_dead_job(
+    request: &Message,
+    message: &Message,
+    rules: &RequestRules,
+) -> (JobId, Origin) {
+    let named = |first: &str| {
+        format!("{first}{}", &content_hash(first, message).to_hex()[..ID_HALF_DIGITS])
+    };
+    let known = request
+        .headers
+        .text(ID)
+        .filter(|id| id.get(..ID_HALF_DIGITS).is_some_and(|first| named(first) == *id));
     let (id, check) = match known.and_then(|id| JobId::new(id).ok()) {
         // A dead letter changes nothing while its job exists. A message that was requeued and
         // published becomes a new job.
         Some(id) => (id, request.headers.get(DEAD_REASON).is_some()),
         None => {
-            let id = JobId::new(named(&generated_id(request, rules).as_str()[..ID_HALF_DIGITS])).expect("32 hexadecimal digits are an id");
+            let id = JobId::new(named(&generated_id(request, rules).as_str()[..ID_HALF_DIGITS]))
+                .expect("32 hexadecimal digits are an id");
             (id, origin(request, rules).check)
         }
     };
@@ -86,7 +100,10 @@ pub(super) fn of_dead_job(request: &Message, message: &Message, rules: &RequestR
 /// headers.
 fn content_hash(first: &str, message: &Message) -> blake3::Hash {
     let header = |header: &Header| {
-        Some((control::strip_prefix_ignore_case(&header.name, "delay-")?.to_ascii_lowercase(), header.value.written()?.into_owned()))
+        Some((
+            control::strip_prefix_ignore_case(&header.name, "delay-")?.to_ascii_lowercase(),
+            header.value.written()?.into_owned(),
+        ))
     };
     let mut asked: Vec<(String, String)> = message.headers.iter().filter_map(header).collect();
     asked.sort_unstable();
@@ -126,8 +143,16 @@ fn content(fields: &mut Fields, message: &Message) -> bool {
     fields.feed(&message.body);
     fields.feed(message.destination.exchange.as_bytes());
     fields.feed(message.destination.address.as_bytes());
-    let headers: Vec<&Header> = message.headers.iter().filter(|header| !REDELIVERY_HEADERS.contains(&header.name.as_str())).collect();
-    rmp_serde::encode::write(&mut fields.0, &(message.has_body, &message.key, headers, &message.properties)).is_ok()
+    let headers: Vec<&Header> = message
+        .headers
+        .iter()
+        .filter(|header| !REDELIVERY_HEADERS.contains(&header.name.as_str()))
+        .collect();
+    rmp_serde::encode::write(
+        &mut fields.0,
+        &(message.has_body, &message.key, headers, &message.properties),
+    )
+    .is_ok()
 }
 
 /// Hashes fields. Short ones are collected first: a hasher copies what does not fill a block.
@@ -142,7 +167,10 @@ impl Default for Fields {
 impl Fields {
     /// Hashes the length first, so that two fields cannot equal one.
     fn feed(&mut self, bytes: &[u8]) {
-        let fed = self.0.write_all(&(bytes.len() as u64).to_le_bytes()).and_then(|()| self.0.write_all(bytes));
+        let fed = self
+            .0
+            .write_all(&(bytes.len() as u64).to_le_bytes())
+            .and_then(|()| self.0.write_all(bytes));
         fed.expect(HASHER_EXPECTATION);
     }
 
@@ -155,7 +183,11 @@ impl Fields {
 const HASHER_EXPECTATION: &str = "a hasher takes all bytes";
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 #[cfg(test)]

@@ -77,7 +77,8 @@ codes! {
 pub struct Rejection {
     /// The code.
     pub code: Code,
-    /// The mistake and its remedy, on one line. Never contains the body; shortens values of the message.
+    /// The mistake and its remedy, on one line. Never contains the body; shortens values of the
+    /// message.
     pub detail: String,
 }
 
@@ -87,14 +88,16 @@ impl Rejection {
         Rejection { code, detail: detail.into() }
     }
 
-    /// The rejection of a request for a job that the store cannot read, or whose script fails again and
-    /// again.
+    /// The rejection of a request for a job that the store cannot read, or whose script fails again
+    /// and again.
     #[must_use]
     pub fn unreadable(id: &JobId, error: &StoreError) -> Self {
         let (id, StoreError { message, hint, .. }) = (crate::units::quote(id.as_str()), error);
         Rejection::new(
             Code::UnreadableJob,
-            format!("the stored job {id} cannot be read or changed, and nothing changed: {message}; {hint}"),
+            format!(
+                "the stored job {id} cannot be read or changed, and nothing changed: {message}; {hint}"
+            ),
         )
     }
 
@@ -102,7 +105,12 @@ impl Rejection {
     #[must_use]
     pub fn taken(id: &JobId) -> Self {
         let id = crate::units::quote(id.as_str());
-        Rejection::new(Code::Conflict, format!("a job with the id {id} exists, and this token has not its queue: send another id"))
+        Rejection::new(
+            Code::Conflict,
+            format!(
+                "a job with the id {id} exists, and this token has not its queue: send another id"
+            ),
+        )
     }
 
     /// The rejection of a `delay-on-conflict: reject` whose id exists, as the store reports.

@@ -9,13 +9,14 @@ use super::target::Target;
 use crate::delayed_headers::{ATTEMPT, DEAD_REASON, ROUND};
 use crate::units::quote;
 
-/// Returns the number of times that the message came back; 0 where Dwell did not publish it. A number above
-/// `limits.max_rounds` is rejected.
+/// Returns the number of times that the message came back; 0 where Dwell did not publish it. A
+/// number above `limits.max_rounds` is rejected.
 pub(super) fn of(message: &Message, rules: &RequestRules) -> Result<u32, Rejection> {
     if message.headers.get(ATTEMPT).is_none() {
         return Ok(0);
     }
-    let before = message.headers.get(ROUND).and_then(|value| value.written()?.trim().parse::<u32>().ok());
+    let before =
+        message.headers.get(ROUND).and_then(|value| value.written()?.trim().parse::<u32>().ok());
     let (round, most) = (before.unwrap_or(0).saturating_add(1), rules.limits.max_rounds);
     if round > most {
         return Err(Rejection::new(
@@ -40,14 +41,20 @@ pub(super) fn may_lack_delay(message: &Message, rules: &RequestRules) -> bool {
 
 /// Rejects a returned message without a delay whose target is the destination that it came from: it
 /// would return at once.
-pub(super) fn leads_on(message: &Message, target: &Target<'_>, rules: &RequestRules) -> Result<(), Rejection> {
+pub(super) fn leads_on(
+    message: &Message,
+    target: &Target<'_>,
+    rules: &RequestRules,
+) -> Result<(), Rejection> {
     if *target.broker != rules.ingest.broker || target.to != message.destination {
         return Ok(());
     }
     let to = quote(&target.to.to_string());
     Err(Rejection::new(
         Code::Loop,
-        format!("Dwell published the message to {to}, and it returned from there without a delay: name another target"),
+        format!(
+            "Dwell published the message to {to}, and it returned from there without a delay: name another target"
+        ),
     ))
 }
 

@@ -37,12 +37,14 @@ pub struct RequestRules {
 impl RequestRules {
     /// The rules of this ingest; an error where the settings lack the ingest or its broker.
     pub fn new(settings: &Settings, ingest: &str) -> Result<Self, String> {
-        let own = settings.ingest.get(ingest).ok_or_else(|| format!("there is no [ingest.{ingest}] in the settings"))?;
+        let own = settings
+            .ingest
+            .get(ingest)
+            .ok_or_else(|| format!("there is no [ingest.{ingest}] in the settings"))?;
         let brokers = brokers(settings);
-        let source = brokers
-            .get(&own.broker)
-            .map(BrokerRules::capabilities)
-            .ok_or_else(|| format!("ingest.{ingest}.broker: there is no [brokers.{}]", own.broker))?;
+        let source = brokers.get(&own.broker).map(BrokerRules::capabilities).ok_or_else(|| {
+            format!("ingest.{ingest}.broker: there is no [brokers.{}]", own.broker)
+        })?;
         Ok(RequestRules {
             name: ingest.to_owned(),
             ingest: own.clone(),
@@ -60,7 +62,12 @@ impl RequestRules {
     /// only broker.
     #[must_use]
     pub fn direct(settings: &Settings) -> Self {
-        let only_ingest = settings.ingest.values().next().filter(|_| settings.ingest.len() == 1).map(|ingest| &ingest.broker);
+        let only_ingest = settings
+            .ingest
+            .values()
+            .next()
+            .filter(|_| settings.ingest.len() == 1)
+            .map(|ingest| &ingest.broker);
         let only_broker = settings.brokers.keys().next().filter(|_| settings.brokers.len() == 1);
         let ingest = config::Ingest {
             broker: only_ingest.or(only_broker).cloned().unwrap_or_default(),
@@ -103,8 +110,12 @@ impl RequestRules {
 
 fn brokers(settings: &Settings) -> BTreeMap<String, BrokerRules> {
     let rules = |(name, broker): (&String, &config::Broker)| {
-        let ingest_topics =
-            settings.ingest.values().filter(|ingest| ingest.broker == *name).flat_map(|ingest| ingest.reads().map(str::to_owned)).collect();
+        let ingest_topics = settings
+            .ingest
+            .values()
+            .filter(|ingest| ingest.broker == *name)
+            .flat_map(|ingest| ingest.reads().map(str::to_owned))
+            .collect();
         let connector = Arc::new(broker.connector.clone());
         let allow = Allow::new(&*broker.connector, &broker.allow);
         (name.clone(), BrokerRules { connector, allow, ingest_topics })

@@ -17,17 +17,26 @@ pub(super) struct Target<'a> {
 
 /// The target that the request names, else the ingest's default, else the routing key of the
 /// request message.
-pub(super) fn resolve<'a>(control: &Control, message: &Message, rules: &'a RequestRules) -> Result<Target<'a>, Rejection> {
+pub(super) fn resolve<'a>(
+    control: &Control,
+    message: &Message,
+    rules: &'a RequestRules,
+) -> Result<Target<'a>, Rejection> {
     let name = control.broker.as_deref().unwrap_or(&rules.ingest.broker);
     if rules.brokers.is_empty() && control.target.is_none() && control.broker.is_none() {
         return Err(Rejection::new(Code::MissingTarget, "the request names no queue: add `queue`"));
     }
-    let (broker, known) = rules.brokers.get_key_value(name).ok_or_else(|| unknown_broker(name, rules))?;
+    let (broker, known) =
+        rules.brokers.get_key_value(name).ok_or_else(|| unknown_broker(name, rules))?;
     let exchange = control.exchange.as_deref().filter(|exchange| !exchange.is_empty());
     if let (Some(exchange), false) = (exchange, known.capabilities().exchanges) {
         return Err(Rejection::new(
             Code::BadHeader,
-            format!("delay-exchange is {}, and broker {} has no exchanges: leave it out", quote(exchange), quote(broker)),
+            format!(
+                "delay-exchange is {}, and broker {} has no exchanges: leave it out",
+                quote(exchange),
+                quote(broker)
+            ),
         ));
     }
     let to = address(control, message, rules, known)?;
@@ -36,17 +45,32 @@ pub(super) fn resolve<'a>(control: &Control, message: &Message, rules: &'a Reque
 }
 
 /// Whether this broker accepts the target. `is_own`: the target is the default target of an ingest.
-pub(super) fn classify(to: &Destination, broker: &str, known: &BrokerRules, is_own: bool) -> Result<(), Rejection> {
+pub(super) fn classify(
+    to: &Destination,
+    broker: &str,
+    known: &BrokerRules,
+    is_own: bool,
+) -> Result<(), Rejection> {
     if to.address.is_empty() && to.exchange.is_empty() {
-        return Err(Rejection::new(Code::MissingTarget, format!("the target is empty: name it in {}", place(known.capabilities()))));
+        return Err(Rejection::new(
+            Code::MissingTarget,
+            format!("the target is empty: name it in {}", place(known.capabilities())),
+        ));
     }
     if let Some(why) = known.connector.forbidden(to) {
-        return Err(Rejection::new(Code::TargetNotAllowed, format!("target {}: {}", quote(&known.connector.shown(to)), one_line(&why))));
+        return Err(Rejection::new(
+            Code::TargetNotAllowed,
+            format!("target {}: {}", quote(&known.connector.shown(to)), one_line(&why)),
+        ));
     }
     if known.reads(to) {
         return Err(Rejection::new(
             Code::Loop,
-            format!("an ingest reads the target {}: name another in {}", quote(&known.connector.shown(to)), place(known.capabilities())),
+            format!(
+                "an ingest reads the target {}: name another in {}",
+                quote(&known.connector.shown(to)),
+                place(known.capabilities())
+            ),
         ));
     }
     if !is_own && !known.allows(to) {
@@ -56,12 +80,17 @@ pub(super) fn classify(to: &Destination, broker: &str, known: &BrokerRules, is_o
 }
 
 /// The destination of the verdict: on the ingest's broker, and in its `allow`.
-pub(super) fn reply_to(control: &Control, rules: &RequestRules) -> Result<Option<Destination>, Rejection> {
+pub(super) fn reply_to(
+    control: &Control,
+    rules: &RequestRules,
+) -> Result<Option<Destination>, Rejection> {
     let Some(text) = control.reply_to.as_deref() else { return Ok(None) };
     let broker = &rules.ingest.broker;
     let known = rules.brokers.get(broker).ok_or_else(|| unknown_broker(broker, rules))?;
     let to = known.connector.destination(text);
-    let refuse = |why: &str| Rejection::new(Code::TargetNotAllowed, format!("delay-reply-to {}: {why}", quote(text)));
+    let refuse = |why: &str| {
+        Rejection::new(Code::TargetNotAllowed, format!("delay-reply-to {}: {why}", quote(text)))
+    };
     if to.address.is_empty() && to.exchange.is_empty() {
         return Err(refuse("the value is empty: leave it out, or name a destination"));
     }
@@ -78,9 +107,18 @@ pub(super) fn reply_to(control: &Control, rules: &RequestRules) -> Result<Option
 }
 
 /// The target of the request, not checked yet.
-fn address(control: &Control, message: &Message, rules: &RequestRules, broker: &BrokerRules) -> Result<Destination, Rejection> {
+fn address(
+    control: &Control,
+    message: &Message,
+    rules: &RequestRules,
+    broker: &BrokerRules,
+) -> Result<Destination, Rejection> {
     let has_exchanges = broker.capabilities().exchanges;
-    let exchange = if has_exchanges { control.exchange.as_deref().unwrap_or(&rules.ingest.exchange) } else { "" };
+    let exchange = if has_exchanges {
+        control.exchange.as_deref().unwrap_or(&rules.ingest.exchange)
+    } else {
+        ""
+    };
     if let Some(target) = &control.target {
         return Ok(Destination { exchange: exchange.to_owned(), address: target.clone() });
     }
@@ -89,51 +127,88 @@ fn address(control: &Control, message: &Message, rules: &RequestRules, broker: &
     if !rules.ingest.target.is_empty() && !names_exchange {
         return Ok(broker.connector.destination(&rules.ingest.target));
     }
-    if has_exchanges && rules.source.is_some_and(|source| source.exchanges) && rules.ingest.target.is_empty() {
-        return Ok(Destination { exchange: exchange.to_owned(), address: message.destination.address.clone() });
+    if has_exchanges
+        && rules.source.is_some_and(|source| source.exchanges)
+        && rules.ingest.target.is_empty()
+    {
+        return Ok(Destination {
+            exchange: exchange.to_owned(),
+            address: message.destination.address.clone(),
+        });
     }
     if names_exchange {
-        return Err(Rejection::new(Code::MissingTarget, "the request has delay-exchange without delay-target: send the routing key too"));
+        return Err(Rejection::new(
+            Code::MissingTarget,
+            "the request has delay-exchange without delay-target: send the routing key too",
+        ));
     }
     if rules.source.is_none() {
-        return Err(Rejection::new(Code::MissingTarget, "the request names no target: add `target` or `queue`"));
+        return Err(Rejection::new(
+            Code::MissingTarget,
+            "the request names no target: add `target` or `queue`",
+        ));
     }
     Err(Rejection::new(
         Code::MissingTarget,
-        format!("the request names no target, and ingest.{} has no `target`: name it in {}", rules.name, place(broker.capabilities())),
+        format!(
+            "the request names no target, and ingest.{} has no `target`: name it in {}",
+            rules.name,
+            place(broker.capabilities())
+        ),
     ))
 }
 
 /// The default target of the ingest needs no entry in `allow`, on the ingest's own broker.
 fn is_ingest_target(to: &Destination, broker: &str, rules: &RequestRules) -> bool {
-    let own = || rules.brokers.get(broker).is_some_and(|known| *to == known.connector.destination(&rules.ingest.target));
+    let own = || {
+        rules
+            .brokers
+            .get(broker)
+            .is_some_and(|known| *to == known.connector.destination(&rules.ingest.target))
+    };
     !rules.ingest.target.is_empty() && broker == rules.ingest.broker && own()
 }
 
 fn place(capabilities: &Capabilities) -> String {
     let Capabilities { address, exchanges, .. } = capabilities;
-    format!("delay-target, as a {address}{}", if *exchanges { " (with delay-exchange, or a queue without)" } else { "" })
+    format!(
+        "delay-target, as a {address}{}",
+        if *exchanges { " (with delay-exchange, or a queue without)" } else { "" }
+    )
 }
 
 fn not_allowed(what: &str, to: &Destination, broker: &str, known: &BrokerRules) -> Rejection {
     let shown = quote(&known.connector.shown(to));
-    Rejection::new(Code::TargetNotAllowed, format!("{what} {shown}: `allow` of [brokers.{broker}] does not match it"))
+    Rejection::new(
+        Code::TargetNotAllowed,
+        format!("{what} {shown}: `allow` of [brokers.{broker}] does not match it"),
+    )
 }
 
 fn unknown_broker(name: &str, rules: &RequestRules) -> Rejection {
     let known: Vec<&str> = rules.brokers.keys().map(String::as_str).collect();
     if known.is_empty() {
-        return Rejection::new(Code::UnknownBroker, "the settings have no broker: name a queue instead");
+        return Rejection::new(
+            Code::UnknownBroker,
+            "the settings have no broker: name a queue instead",
+        );
     }
     if name.is_empty() {
         return Rejection::new(
             Code::UnknownBroker,
-            format!("the settings have several brokers: name one of these in `broker`: {}", known.join(", ")),
+            format!(
+                "the settings have several brokers: name one of these in `broker`: {}",
+                known.join(", ")
+            ),
         );
     }
     Rejection::new(
         Code::UnknownBroker,
-        format!("there is no broker {} in the settings: delay-broker is one of {}", quote(name), known.join(", ")),
+        format!(
+            "there is no broker {} in the settings: delay-broker is one of {}",
+            quote(name),
+            known.join(", ")
+        ),
     )
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dwell_connectors::{Allow, BrokerConfig, Destination, Message, Position, Start, Value, amqp, kafka, memory, nats};
+use dwell_connectors::{
+    Allow, BrokerConfig, Destination, Message, Position, Start, Value, amqp, kafka, memory, nats,
+};
 
 use super::*;
 use crate::config::{Ingest, Limits, QueueRules, Queues};
@@ -43,14 +45,20 @@ fn connector(kind: Kind) -> BrokerConfig {
         Kind::Nats => BrokerConfig::Nats(nats::Config::at("nats://127.0.0.1:4222")),
         Kind::Kafka => BrokerConfig::Kafka(kafka::Config::at("127.0.0.1:9092")),
         Kind::Amqp => BrokerConfig::Amqp(amqp::Config::at("amqp://127.0.0.1:5672")),
-        Kind::Memory | Kind::Direct => BrokerConfig::Memory(memory::Config::from(&memory::Broker::new())),
+        Kind::Memory | Kind::Direct => {
+            BrokerConfig::Memory(memory::Config::from(&memory::Broker::new()))
+        }
     }
 }
 
 fn broker(kind: Kind, allow: &[&str], topics: &[&str]) -> BrokerRules {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let connector = Arc::new(connector(kind));
-    BrokerRules { allow: Allow::new(&**connector, &owned(allow)), connector, ingest_topics: owned(topics) }
+    BrokerRules {
+        allow: Allow::new(&**connector, &owned(allow)),
+        connector,
+        ingest_topics: owned(topics),
+    }
 }
 
 /// The rules of a queue, or of queues: one retry, and `on_timeout = "retry"`.
@@ -68,9 +76,15 @@ fn queue(name: &str) -> QueueRules {
 /// An ingest `main` on the broker of this kind, and one broker of each kind beside it.
 fn rules(kind: Kind) -> RequestRules {
     let brokers = BTreeMap::from([
-        ("nats".to_owned(), broker(Kind::Nats, &["orders.>", "replies.a"], &["delay.in", "late.>"])),
+        (
+            "nats".to_owned(),
+            broker(Kind::Nats, &["orders.>", "replies.a"], &["delay.in", "late.>"]),
+        ),
         ("kafka".to_owned(), broker(Kind::Kafka, &["orders", "replies"], &["delay-in"])),
-        ("amqp".to_owned(), broker(Kind::Amqp, &["/orders", "shop/close.*", "fan/", "/replies"], &["delay.in"])),
+        (
+            "amqp".to_owned(),
+            broker(Kind::Amqp, &["/orders", "shop/close.*", "fan/", "/replies"], &["delay.in"]),
+        ),
         ("memory".to_owned(), broker(Kind::Memory, &["orders.*"], &["delay.in"])),
     ]);
     RequestRules {
@@ -151,18 +165,28 @@ fn acted(message: &Message, rules: &RequestRules) -> Act {
 #[track_caller]
 fn refused(message: &Message, rules: &RequestRules) -> Code {
     let rejection = parse(message, rules, NOW).expect_err("not refused");
-    assert!(!rejection.detail.chars().any(char::is_control), "more than one line: {:?}", rejection.detail);
+    assert!(
+        !rejection.detail.chars().any(char::is_control),
+        "more than one line: {:?}",
+        rejection.detail
+    );
     rejection.code
 }
 
 /// Returns the headers that pass on, as text.
 fn passed(new_job: &NewJob) -> Vec<(&str, &str)> {
-    new_job.job.headers.iter().map(|header| (header.name.as_str(), header.value.as_text().unwrap_or("?"))).collect()
+    new_job
+        .job
+        .headers
+        .iter()
+        .map(|header| (header.name.as_str(), header.value.as_text().unwrap_or("?")))
+        .collect()
 }
 
 #[test]
 fn every_code_has_its_own_word() {
-    let words: std::collections::BTreeSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+    let words: std::collections::BTreeSet<&str> =
+        Code::ALL.iter().map(|code| code.as_str()).collect();
     assert_eq!(words.len(), Code::ALL.len());
     let id = crate::job::JobId::new("a\u{fffd}").expect("an id");
     assert_eq!(Rejection::conflict(&id).to_string().split(':').next(), Some("conflict"));

@@ -70,8 +70,8 @@ impl Letters {
         Ok("a search")
     }
 
-    /// Looks for each after each connect and every [`CHECK_INTERVAL`], until told to stop. The agent
-    /// goes on meanwhile.
+    /// Looks for each after each connect and every [`CHECK_INTERVAL`], until told to stop. The
+    /// agent goes on meanwhile.
     pub(super) async fn keep(&self, stop: &CancellationToken) {
         let keeping = join_all(self.needed.iter().map(|needed| self.keep_one(needed)));
         // Each goes on for ever; but there may be none.

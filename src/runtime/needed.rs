@@ -21,15 +21,19 @@ pub struct Needed {
 pub fn of_dispatch(settings: &Settings, name: &str, broker: &Broker) -> Option<Needed> {
     let to = broker.connector.dead_letters(&settings.delivery.dead)?;
     let is_common = to == broker.connector.destination(&settings.delivery.dead);
-    let setting = if is_common { "delivery.dead".to_owned() } else { format!("brokers.{name}.dead") };
+    let setting =
+        if is_common { "delivery.dead".to_owned() } else { format!("brokers.{name}.dead") };
     Some(Needed { setting, to, declare: settings.ingest.values().any(|ingest| ingest.declare) })
 }
 
 /// Where an ingest publishes: its bad requests, and on its exchange.
 #[must_use]
 pub fn of_ingest(name: &str, ingest: &Ingest, broker: &Broker) -> Vec<Needed> {
-    let rejected =
-        Needed { setting: format!("ingest.{name}.rejected"), to: broker.connector.destination(&ingest.rejected), declare: ingest.declare };
+    let rejected = Needed {
+        setting: format!("ingest.{name}.rejected"),
+        to: broker.connector.destination(&ingest.rejected),
+        declare: ingest.declare,
+    };
     // The type and the bindings of the exchange are its owner's.
     let exchange = (!ingest.exchange.is_empty()).then(|| Needed {
         setting: format!("ingest.{name}.exchange"),
@@ -44,17 +48,30 @@ impl Needed {
     #[must_use]
     pub fn shown(&self, broker: &Broker) -> String {
         let Destination { exchange, address } = &self.to;
-        if address.is_empty() { format!("the exchange `{exchange}`") } else { format!("`{}`", broker.connector.shown(&self.to)) }
+        if address.is_empty() {
+            format!("the exchange `{exchange}`")
+        } else {
+            format!("`{}`", broker.connector.shown(&self.to))
+        }
     }
 }
 
 /// Creates the destination where it is missing and may be declared.
-pub(super) async fn declare_missing(broker: &Broker, name: &str, needed: &Needed) -> Result<(), StartError> {
+pub(super) async fn declare_missing(
+    broker: &Broker,
+    name: &str,
+    needed: &Needed,
+) -> Result<(), StartError> {
     if !needed.declare {
         return Err(nothing_takes(broker, name, needed));
     }
     if broker.connector.declare(&needed.to, Role::Letters).await? == Declared::Created {
-        tracing::info!(broker = name, destination = broker.connector.shown(&needed.to), setting = needed.setting, "declared");
+        tracing::info!(
+            broker = name,
+            destination = broker.connector.shown(&needed.to),
+            setting = needed.setting,
+            "declared"
+        );
     }
     Ok(())
 }
@@ -67,9 +84,10 @@ pub fn nothing_takes(broker: &Broker, name: &str, needed: &Needed) -> StartError
         exchange if !exchange.is_empty() && needed.to.address.is_empty() => {
             (format!("there is no exchange `{exchange}`"), "create the exchange with its bindings")
         }
-        _ => {
-            (format!("nothing takes messages at {}", needed.shown(broker)), "create that destination, or set declare = true in the ingest")
-        }
+        _ => (
+            format!("nothing takes messages at {}", needed.shown(broker)),
+            "create that destination, or set declare = true in the ingest",
+        ),
     };
     StartError {
         cause: Cause::Missing,

@@ -22,11 +22,17 @@ use crate::store::{Observer, Store};
 use crate::telemetry::{Metrics, PauseReason};
 
 /// Opens the store. The ingests count as paused until then.
-pub(super) async fn open_store(settings: &Settings, roles: Roles, metrics: &Metrics, wait: &StartWait) -> Result<Store, StartError> {
+pub(super) async fn open_store(
+    settings: &Settings,
+    roles: Roles,
+    metrics: &Metrics,
+    wait: &StartWait,
+) -> Result<Store, StartError> {
     let names: Vec<String> = settings.brokers.keys().cloned().collect();
     let ingests = settings.ingest.keys().filter(|_| roles.ingest);
     let reading = ingests.map(|name| metrics.ingest(name).map(|metrics| metrics.reading().clone()));
-    let _paused: Vec<_> = reading.map(|reading| metrics.ingest_paused(PauseReason::Redis, reading)).collect();
+    let _paused: Vec<_> =
+        reading.map(|reading| metrics.ingest_paused(PauseReason::Redis, reading)).collect();
     let open = || async {
         let store = Store::open(&settings.redis, &names, Arc::new(metrics.clone())).await;
         store.inspect_err(|error| metrics.failed(error.class)).map_err(StartError::from)
@@ -50,14 +56,23 @@ pub(super) fn publishers(
     helpers: &mut JoinSet<AgentEnd>,
     stop: &CancellationToken,
 ) -> Vec<BrokerPublisher> {
-    let read: BTreeSet<&str> = settings.ingest.values().map(|ingest| ingest.broker.as_str()).collect();
-    let used = settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str()));
+    let read: BTreeSet<&str> =
+        settings.ingest.values().map(|ingest| ingest.broker.as_str()).collect();
+    let used =
+        settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str()));
     let start = |(name, broker): (&String, &Broker)| {
         let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
-        let (publisher, reports) = Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
-        let needed = of_dispatch(settings, name, broker).filter(|_| roles.dispatch).into_iter().collect();
-        let letters =
-            Letters { name: name.clone(), broker: broker.clone(), publisher: publisher.clone(), needed, readiness: wait.readiness.clone() };
+        let (publisher, reports) =
+            Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
+        let needed =
+            of_dispatch(settings, name, broker).filter(|_| roles.dispatch).into_iter().collect();
+        let letters = Letters {
+            name: name.clone(),
+            broker: broker.clone(),
+            publisher: publisher.clone(),
+            needed,
+            readiness: wait.readiness.clone(),
+        };
         let first = First { letters: letters.clone() };
         wait.readiness.waits_for(first.waiting());
         helpers.spawn(first.run(wait.clone(), stop.clone()));
@@ -99,7 +114,9 @@ impl First {
                 }
                 match declare_missing(broker, name, needed).await {
                     // It is waited for while jobs are delivered.
-                    Err(error) if error.cause == Cause::Missing => self.letters.missing(needed, &error),
+                    Err(error) if error.cause == Cause::Missing => {
+                        self.letters.missing(needed, &error)
+                    }
                     declared => declared?,
                 }
             }
@@ -131,14 +148,17 @@ pub(super) fn ingests(
 ) -> Result<Vec<UnopenedIngest>, StartError> {
     let bad = |message: String| StartError { cause: Cause::Settings, message, hint: String::new() };
     let ingests = settings.ingest.iter().map(|(name, ingest)| {
-        let broker = settings
-            .brokers
+        let broker = settings.brokers.get(&ingest.broker).ok_or_else(|| {
+            bad(format!("ingest.{name}.broker: there is no [brokers.{}]", ingest.broker))
+        })?;
+        let publisher = publishers
             .get(&ingest.broker)
-            .ok_or_else(|| bad(format!("ingest.{name}.broker: there is no [brokers.{}]", ingest.broker)))?;
-        let publisher =
-            publishers.get(&ingest.broker).ok_or_else(|| bad(format!("ingest.{name}: no connection to `{}`", ingest.broker)))?;
+            .ok_or_else(|| bad(format!("ingest.{name}: no connection to `{}`", ingest.broker)))?;
         let agent = Ingest::new(ingest::Parts {
-            rules: RequestRules { full_queues: full_queues.clone(), ..RequestRules::new(settings, name).map_err(bad)? },
+            rules: RequestRules {
+                full_queues: full_queues.clone(),
+                ..RequestRules::new(settings, name).map_err(bad)?
+            },
             source: broker.connector.clone(),
             rejected: broker.connector.destination(&ingest.rejected),
             publisher: publisher.clone(),
@@ -165,7 +185,12 @@ pub(super) fn ingests(
 impl UnopenedIngest {
     /// Opens the source once the publisher is open and all that it needs is there, and reads until
     /// told to stop.
-    pub(super) async fn run(self, wait: StartWait, stop: CancellationToken, give_up: CancellationToken) -> AgentEnd {
+    pub(super) async fn run(
+        self,
+        wait: StartWait,
+        stop: CancellationToken,
+        give_up: CancellationToken,
+    ) -> AgentEnd {
         let opening = async {
             // The sender lives in the publisher.
             let _ = self.letters.publisher.connected().wait_for(|up| *up).await;

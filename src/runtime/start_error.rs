@@ -36,7 +36,11 @@ impl StartError {
         errors.into_iter().reduce(|one, other| StartError {
             cause: one.cause.min(other.cause),
             message: format!("{}; {}", one.message, other.message),
-            hint: if one.hint == other.hint { one.hint } else { format!("{}; {}", one.hint, other.hint) },
+            hint: if one.hint == other.hint {
+                one.hint
+            } else {
+                format!("{}; {}", one.hint, other.hint)
+            },
         })
     }
 }
@@ -56,12 +60,20 @@ impl From<StoreError> for StartError {
     fn from(error: StoreError) -> Self {
         let cause = match error.class {
             Class::Settings => Cause::Settings,
-            Class::Script | Class::Outdated | Class::Refused | Class::Other | Class::QueueFull | Class::Taken | Class::Memory => {
-                Cause::Refused
-            }
-            Class::Io | Class::Timeout | Class::Oom | Class::Readonly | Class::Moved | Class::Unserved | Class::NoScript => {
-                Cause::Unreachable
-            }
+            Class::Script
+            | Class::Outdated
+            | Class::Refused
+            | Class::Other
+            | Class::QueueFull
+            | Class::Taken
+            | Class::Memory => Cause::Refused,
+            Class::Io
+            | Class::Timeout
+            | Class::Oom
+            | Class::Readonly
+            | Class::Moved
+            | Class::Unserved
+            | Class::NoScript => Cause::Unreachable,
         };
         StartError { cause, message: error.message, hint: error.hint }
     }

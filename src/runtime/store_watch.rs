@@ -28,7 +28,8 @@ pub(super) async fn watch(store: Arc<Store>, readiness: Readiness, stop: Cancell
             () = stop.cancelled() => return,
             asked = clock::timeout(TIMEOUT, store.queue.takes_requests()) => asked,
         };
-        let late = || Err(StoreError::new(Class::Timeout, format!("redis: no answer within {TIMEOUT:?}")));
+        let late =
+            || Err(StoreError::new(Class::Timeout, format!("redis: no answer within {TIMEOUT:?}")));
         let pause = match asked.unwrap_or_else(late) {
             Ok(()) => {
                 outage.is_over(true);

@@ -1,4 +1,5 @@
-//! Waits at start for servers that cannot be reached, and for sources and destinations that they lack.
+//! Waits at start for servers that cannot be reached, and for sources and destinations that they
+//! lack.
 
 use std::time::Duration;
 
@@ -18,12 +19,19 @@ pub(super) struct StartWait {
 impl StartWait {
     /// Starts the wait now.
     pub(super) fn new(readiness: &Readiness, max_wait: Option<Duration>) -> Self {
-        StartWait { readiness: readiness.clone(), until: max_wait.map(|max_wait| clock::now() + max_wait) }
+        StartWait {
+            readiness: readiness.clone(),
+            until: max_wait.map(|max_wait| clock::now() + max_wait),
+        }
     }
 
-    /// Tries until it works. Waits for unreachable servers, missing sources and destinations until the limit,
-    /// after at least one try. Any other error ends the wait.
-    pub(super) async fn until_reached<T, F>(&self, what: &Waiting, mut attempt: impl FnMut() -> F) -> Result<T, StartError>
+    /// Tries until it works. Waits for unreachable servers, missing sources and destinations until
+    /// the limit, after at least one try. Any other error ends the wait.
+    pub(super) async fn until_reached<T, F>(
+        &self,
+        what: &Waiting,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T, StartError>
     where
         F: Future<Output = Result<T, StartError>>,
     {
@@ -71,12 +79,22 @@ mod tests {
         let fails_until = |count: u32, cause: Cause| {
             let tries = &tries;
             tries.store(0, Ordering::Relaxed);
-            move || async move { if tries.fetch_add(1, Ordering::Relaxed) < count { Err(error(cause)) } else { Ok(()) } }
+            move || async move {
+                if tries.fetch_add(1, Ordering::Relaxed) < count {
+                    Err(error(cause))
+                } else {
+                    Ok(())
+                }
+            }
         };
         let store = Waiting::Store;
         let for_ever = StartWait::new(&readiness, None);
         for_ever.until_reached(&store, fails_until(200, Cause::Unreachable)).await.unwrap();
-        assert_eq!(readiness.waiting(), [(Waiting::Store, "far away".to_owned())], "the caller reports when it is reached");
+        assert_eq!(
+            readiness.waiting(),
+            [(Waiting::Store, "far away".to_owned())],
+            "the caller reports when it is reached"
+        );
         for_ever.until_reached(&store, fails_until(1, Cause::Refused)).await.unwrap_err();
 
         let at_once = StartWait::new(&readiness, Some(Duration::ZERO));
@@ -85,7 +103,10 @@ mod tests {
 
         let begun = clock::now();
         let patient = StartWait::new(&readiness, Some(Duration::from_secs(30)));
-        let failed = patient.until_reached(&store, fails_until(u32::MAX, Cause::Unreachable)).await.unwrap_err();
+        let failed = patient
+            .until_reached(&store, fails_until(u32::MAX, Cause::Unreachable))
+            .await
+            .unwrap_err();
         assert_eq!((failed.cause, begun.elapsed()), (Cause::Unreachable, Duration::from_secs(30)));
         // The same where a try hangs.
         let begun = clock::now();
@@ -96,7 +117,10 @@ mod tests {
             }
             Err::<(), _>(error(Cause::Unreachable))
         };
-        StartWait::new(&readiness, Some(Duration::from_secs(30))).until_reached(&store, hangs).await.unwrap_err();
+        StartWait::new(&readiness, Some(Duration::from_secs(30)))
+            .until_reached(&store, hangs)
+            .await
+            .unwrap_err();
         assert_eq!(begun.elapsed(), Duration::from_secs(30));
     }
 }

@@ -50,10 +50,13 @@ impl Gauges {
         let mut counted = self.0.counted.subscribe();
         let last = *counted.borrow_and_update();
         if last.is_some_and(|last| clock::now().duration_since(last) > GAUGE_TTL) {
-            let until = *self.0.wait_ends.lock().get_or_insert_with(|| clock::now() + MAX_SCRAPE_WAIT);
+            let until =
+                *self.0.wait_ends.lock().get_or_insert_with(|| clock::now() + MAX_SCRAPE_WAIT);
             self.0.wanted.notify_one();
             // The sender lives in `self`.
-            let _ = clock::timeout(until.saturating_duration_since(clock::now()), counted.changed()).await;
+            let _ =
+                clock::timeout(until.saturating_duration_since(clock::now()), counted.changed())
+                    .await;
         }
     }
 }

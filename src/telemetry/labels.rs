@@ -240,5 +240,10 @@ impl From<Class> for RedisErrorClass {
 }
 
 /// The answers to a cancel, `dwell_cancelled_total{verdict}`.
-pub(super) const CANCEL_VERDICTS: [Verdict; 5] =
-    [Verdict::Cancelled, Verdict::CancelledAfterAttempt, Verdict::InFlight, Verdict::Fired, Verdict::NotFound];
+pub(super) const CANCEL_VERDICTS: [Verdict; 5] = [
+    Verdict::Cancelled,
+    Verdict::CancelledAfterAttempt,
+    Verdict::InFlight,
+    Verdict::Fired,
+    Verdict::NotFound,
+];

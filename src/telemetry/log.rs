@@ -34,16 +34,22 @@ pub enum LogError {
     Twice,
 }
 
-/// Starts logging to stderr: text on a terminal, else one JSON object a line. The filter is `DWELL_LOG`, else
-/// `RUST_LOG`, else `info`. The content of messages in the logs of libraries is left out, whatever the filter
-/// says.
+/// Starts logging to stderr: text on a terminal, else one JSON object a line. The filter is
+/// `DWELL_LOG`, else `RUST_LOG`, else `info`. The content of messages in the logs of libraries is
+/// left out, whatever the filter says.
 pub fn start() -> Result<(), LogError> {
     let filter = filter(|variable| std::env::var(variable).ok())?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let started = if is_json() {
-        without_messages(logs.json().flatten_event(true).with_current_span(true).with_span_list(false).finish()).try_init()
+        without_messages(
+            logs.json().flatten_event(true).with_current_span(true).with_span_list(false).finish(),
+        )
+        .try_init()
     } else {
-        without_messages(logs.with_target(false).fmt_fields(debug_fn(field).delimited(" ")).finish()).try_init()
+        without_messages(
+            logs.with_target(false).fmt_fields(debug_fn(field).delimited(" ")).finish(),
+        )
+        .try_init()
     };
     started.map_err(|_| LogError::Twice)
 }
@@ -54,16 +60,22 @@ pub fn is_json() -> bool {
     !io::stderr().is_terminal()
 }
 
-/// Leaves out what libraries log of messages: below `info` they write what passes through them, such as
-/// headers, bodies and URLs, and some of them at any level.
-fn without_messages(logs: impl Subscriber + for<'a> LookupSpan<'a> + Send + Sync) -> impl Subscriber + Send + Sync {
+/// Leaves out what libraries log of messages: below `info` they write what passes through them,
+/// such as headers, bodies and URLs, and some of them at any level.
+fn without_messages(
+    logs: impl Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
+) -> impl Subscriber + Send + Sync {
     logs.with(filter_fn(is_shown))
 }
 
 fn is_shown(metadata: &Metadata<'_>) -> bool {
     let library = metadata.target().split("::").next().unwrap_or_default();
     let is_own = library == "dwell" || library.starts_with("dwell_");
-    let logs_bodies = || BrokerConfig::KINDS.iter().any(|kind| kind.logs_bodies && kind.log_filter.split('=').next() == Some(library));
+    let logs_bodies = || {
+        BrokerConfig::KINDS
+            .iter()
+            .any(|kind| kind.logs_bodies && kind.log_filter.split('=').next() == Some(library))
+    };
     is_own || (*metadata.level() <= Level::INFO && !logs_bodies())
 }
 
@@ -88,11 +100,20 @@ fn shown(c: char) -> impl Iterator<Item = char> {
 fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, LogError> {
     for name in ["DWELL_LOG", "RUST_LOG"] {
         if let Some(value) = variable(name).filter(|value| !value.trim().is_empty()) {
-            return EnvFilter::builder().parse(&value).map_err(|error| LogError::Filter { variable: name, value, error });
+            return EnvFilter::builder().parse(&value).map_err(|error| LogError::Filter {
+                variable: name,
+                value,
+                error,
+            });
         }
     }
-    let of_libraries = BrokerConfig::KINDS.iter().map(|kind| kind.log_filter).filter(|directives| !directives.is_empty());
-    Ok(EnvFilter::new([DEFAULT_LEVEL].into_iter().chain(of_libraries).collect::<Vec<_>>().join(",")))
+    let of_libraries = BrokerConfig::KINDS
+        .iter()
+        .map(|kind| kind.log_filter)
+        .filter(|directives| !directives.is_empty());
+    Ok(EnvFilter::new(
+        [DEFAULT_LEVEL].into_iter().chain(of_libraries).collect::<Vec<_>>().join(","),
+    ))
 }
 
 #[cfg(test)]
@@ -106,7 +127,9 @@ mod tests {
 
     #[test]
     fn own_variable_wins_over_the_common_one() {
-        let both = |name: &str| Some(if name == "DWELL_LOG" { "debug".to_owned() } else { "trace".to_owned() });
+        let both = |name: &str| {
+            Some(if name == "DWELL_LOG" { "debug".to_owned() } else { "trace".to_owned() })
+        };
         assert_eq!(filter(both).unwrap().max_level_hint(), Some(LevelFilter::DEBUG));
         let common = |name: &str| (name == "RUST_LOG").then(|| "trace".to_owned());
         assert_eq!(filter(common).unwrap().max_level_hint(), Some(LevelFilter::TRACE));
@@ -128,10 +151,16 @@ mod tests {
 
     #[test]
     fn no_library_logs_messages_whatever_the_filter_says() {
-        for filter in ["trace", "trace,async_nats=trace,h2=trace,hyper_util=trace,lapin=trace,rdkafka=trace,redis=trace,log=trace"] {
+        for filter in [
+            "trace",
+            "trace,async_nats=trace,h2=trace,hyper_util=trace,lapin=trace,rdkafka=trace,redis=trace,log=trace",
+        ] {
             let seen = Seen::default();
             let into = seen.clone();
-            let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || into.clone()).finish();
+            let logs = tracing_subscriber::fmt()
+                .with_env_filter(filter)
+                .with_writer(move || into.clone())
+                .finish();
             tracing::subscriber::with_default(without_messages(logs), || {
                 tracing::trace!(target: "async_nats::connection", "HPUB secret");
                 tracing::debug!(target: "async_nats", "secret");
@@ -148,7 +177,11 @@ mod tests {
             });
             let text = String::from_utf8(seen.0.lock().clone()).unwrap();
             assert!(!text.contains("secret"), "{text}");
-            assert_eq!(text.matches("of a").count() + text.matches("of the program").count(), 3, "{text}");
+            assert_eq!(
+                text.matches("of a").count() + text.matches("of the program").count(),
+                3,
+                "{text}"
+            );
         }
     }
 
@@ -181,7 +214,9 @@ mod tests {
 
     #[test]
     fn a_bad_filter_is_named() {
-        let error = filter(|name| (name == "DWELL_LOG").then(|| "dwell=loud".to_owned())).unwrap_err().to_string();
+        let error = filter(|name| (name == "DWELL_LOG").then(|| "dwell=loud".to_owned()))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("DWELL_LOG=`dwell=loud`"), "{error}");
     }
 }

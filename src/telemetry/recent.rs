@@ -35,7 +35,12 @@ pub struct LastError(Arc<Mutex<Option<ErrorSeen>>>);
 impl LastError {
     /// Records an error.
     pub fn record(&self, message: impl std::fmt::Display) {
-        let message = message.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_ERROR_CHARS).collect();
+        let message = message
+            .to_string()
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .take(MAX_ERROR_CHARS)
+            .collect();
         *self.0.lock() = Some(ErrorSeen { message, at_ms: clock::wall_ms() });
     }
 
@@ -90,14 +95,16 @@ pub struct Percentiles {
 
 impl Lateness {
     /// The length of the window.
-    pub const WINDOW: Duration = Duration::from_secs(SLICE_DURATION.as_secs() * SLICES_PER_WINDOW as u64);
+    pub const WINDOW: Duration =
+        Duration::from_secs(SLICE_DURATION.as_secs() * SLICES_PER_WINDOW as u64);
 
     /// A first attempt was confirmed this long after it was due.
     pub fn record(&self, late: Duration) {
         let now = clock::now();
         let mut slices = self.0.lock();
         if slices.back().is_none_or(|(begun, _)| now.duration_since(*begun) >= SLICE_DURATION) {
-            let histogram = Histogram::new_with_bounds(1, MAX_LATENESS_US, 2).expect("constant bounds");
+            let histogram =
+                Histogram::new_with_bounds(1, MAX_LATENESS_US, 2).expect("constant bounds");
             slices.push_back((now, histogram));
             while slices.len() > SLICES_PER_WINDOW {
                 slices.pop_front();
@@ -113,14 +120,22 @@ impl Lateness {
     pub fn get(&self) -> Option<Percentiles> {
         let now = clock::now();
         let slices = self.0.lock();
-        let mut living = slices.iter().filter(|(begun, _)| now.duration_since(*begun) < Self::WINDOW).map(|(_, histogram)| histogram);
+        let mut living = slices
+            .iter()
+            .filter(|(begun, _)| now.duration_since(*begun) < Self::WINDOW)
+            .map(|(_, histogram)| histogram);
         let mut sum = living.next()?.clone();
         // The bounds are the same.
         living.for_each(|histogram| sum.add(histogram).unwrap_or_default());
         // Below 2^53.
         let ms = |us: u64| us as f64 / 1000.0;
         let at = |quantile| ms(sum.value_at_quantile(quantile));
-        Some(Percentiles { count: sum.len(), p50_ms: at(0.5), p99_ms: at(0.99), max_ms: ms(sum.max()) })
+        Some(Percentiles {
+            count: sum.len(),
+            p50_ms: at(0.5),
+            p99_ms: at(0.99),
+            max_ms: ms(sum.max()),
+        })
     }
 }
 
@@ -154,6 +169,11 @@ mod tests {
         assert_eq!(last.get(), None);
         last.record(format!("a\nb{}", "c".repeat(1000)));
         let met = last.get().unwrap();
-        assert!(met.message.starts_with("a bcc") && met.message.chars().count() == MAX_ERROR_CHARS && met.at_ms > 0, "{met:?}");
+        assert!(
+            met.message.starts_with("a bcc")
+                && met.message.chars().count() == MAX_ERROR_CHARS
+                && met.at_ms > 0,
+            "{met:?}"
+        );
     }
 }

@@ -112,19 +112,35 @@ fn sizes() {
     for (text, bytes) in cases {
         assert_eq!(parse_size(text), Ok(bytes), "{text}");
     }
-    for text in ["", "MiB", "-1", "1.5MiB", "1mib", "1K", "1TiB", "18446744073709551616", "17179869184GiB"] {
+    for text in
+        ["", "MiB", "-1", "1.5MiB", "1mib", "1K", "1TiB", "18446744073709551616", "17179869184GiB"]
+    {
         assert!(parse_size(text).is_err(), "{text}");
     }
 }
 
 #[test]
 fn durations_and_sizes_are_shown_as_people_write_them() {
-    let durations =
-        [(0, "0s"), (1, "1ms"), (1_500, "1s500ms"), (90 * SECOND, "1m30s"), (90 * MINUTE, "1h30m"), (14 * DAY, "14d"), (366 * DAY, "366d")];
+    let durations = [
+        (0, "0s"),
+        (1, "1ms"),
+        (1_500, "1s500ms"),
+        (90 * SECOND, "1m30s"),
+        (90 * MINUTE, "1h30m"),
+        (14 * DAY, "14d"),
+        (366 * DAY, "366d"),
+    ];
     for (ms, text) in durations {
         assert_eq!(show_duration_ms(ms), text);
     }
-    for (bytes, text) in [(0, "0B"), (1_000, "1000B"), (1 << 20, "1MiB"), (64 << 20, "64MiB"), (65_536, "64KiB"), (3 << 30, "3GiB")] {
+    for (bytes, text) in [
+        (0, "0B"),
+        (1_000, "1000B"),
+        (1 << 20, "1MiB"),
+        (64 << 20, "64MiB"),
+        (65_536, "64KiB"),
+        (3 << 30, "3GiB"),
+    ] {
         assert_eq!(show_size(bytes), text);
     }
     assert_eq!(show_time_ms(1_769_860_800_000), "2026-01-31T12:00:00.000Z");

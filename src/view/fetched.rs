@@ -63,7 +63,12 @@ impl<'a> FetchedJob<'a> {
         FetchedJob {
             lease: Some(popped.lease.text()),
             deadline_ms: Some(popped.deadline_ms),
-            ..FetchedJob::peeked(popped.id.as_str(), &popped.record.job, popped.state.attempt, popped.due_ms())
+            ..FetchedJob::peeked(
+                popped.id.as_str(),
+                &popped.record.job,
+                popped.state.attempt,
+                popped.due_ms(),
+            )
         }
     }
 }
@@ -76,9 +81,9 @@ pub struct LeaseResult {
     /// `finish`, `fail`, `release` or `touch`.
     #[schema(value_type = String)]
     pub action: &'static str,
-    /// `finished`, `failed`, `released`, `touched`: done. `dead`: the `fail` was at the end of the retry
-    /// array. Nothing changed: `stale` (the lease is over, or another's), `fired` (the job was finished
-    /// before), `not_found`.
+    /// `finished`, `failed`, `released`, `touched`: done. `dead`: the `fail` was at the end of the
+    /// retry array. Nothing changed: `stale` (the lease is over, or another's), `fired` (the job
+    /// was finished before), `not_found`.
     #[schema(value_type = String)]
     pub verdict: &'static str,
     /// When the job is due again, epoch ms; null if it is not.
@@ -91,8 +96,13 @@ pub struct LeaseResult {
 impl LeaseResult {
     /// The result of this word on this job.
     #[must_use]
-    pub fn of(id: String, action: &'static str, Acknowledged { verdict, ms }: Acknowledged) -> Self {
-        let (due_ms, deadline_ms) = if verdict == LeaseVerdict::Touched { (None, ms) } else { (ms, None) };
+    pub fn of(
+        id: String,
+        action: &'static str,
+        Acknowledged { verdict, ms }: Acknowledged,
+    ) -> Self {
+        let (due_ms, deadline_ms) =
+            if verdict == LeaseVerdict::Touched { (None, ms) } else { (ms, None) };
         LeaseResult { id, action, verdict: verdict.as_str(), due_ms, deadline_ms }
     }
 
@@ -132,7 +142,8 @@ impl Queue {
     /// A queue with these counts. `waiting`: the pops that wait at an instance.
     #[must_use]
     pub fn of(counts: QueueCounts, waiting: Option<usize>) -> Self {
-        let QueueCounts { queue, scheduled, ready, reserved, dead, oldest_ready_ms, paused } = counts;
+        let QueueCounts { queue, scheduled, ready, reserved, dead, oldest_ready_ms, paused } =
+            counts;
         Queue { queue, scheduled, ready, reserved, dead, oldest_ready_ms, waiting, paused }
     }
 }

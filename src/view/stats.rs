@@ -15,13 +15,15 @@ pub struct Stats {
     pub scheduled: u64,
     /// Jobs of queues that are due and not fetched.
     pub ready: u64,
-    /// Jobs with an attempt in flight, or that wait for their consumer, or are fetched from a queue.
+    /// Jobs with an attempt in flight, or that wait for their consumer, or are fetched from a
+    /// queue.
     pub reserved: u64,
     /// Dead letters in Redis.
     pub dead: u64,
     /// Those of them that died within the last hour.
     pub died: u64,
-    /// Since when the oldest ready job of a queue that is not paused has been due, epoch ms; null if there is none.
+    /// Since when the oldest ready job of a queue that is not paused has been due, epoch ms; null
+    /// if there is none.
     pub oldest_ready_ms: Option<i64>,
     /// The paused queues: their ready jobs wait.
     pub paused_queues: BTreeSet<String>,
@@ -168,7 +170,14 @@ impl Stats {
                 dead: count(&counts.dead),
             }
         };
-        let of_broker = |scheduled| Broker { scheduled, kind: None, connected: None, paused: None, last_error: None, stranded: None };
+        let of_broker = |scheduled| Broker {
+            scheduled,
+            kind: None,
+            connected: None,
+            paused: None,
+            last_error: None,
+            stranded: None,
+        };
         Stats {
             scheduled: counts.scheduled.iter().sum(),
             ready: counts.ready.iter().sum(),
@@ -181,7 +190,11 @@ impl Stats {
             next_due_ms: counts.next_due_ms,
             now_ms: counts.now_ms,
             buckets: (0..counts.scheduled.len()).map(of_bucket).collect(),
-            brokers: counts.brokers.iter().map(|(name, scheduled)| (name.clone(), of_broker(*scheduled))).collect(),
+            brokers: counts
+                .brokers
+                .iter()
+                .map(|(name, scheduled)| (name.clone(), of_broker(*scheduled)))
+                .collect(),
             ingests: BTreeMap::new(),
             rates: BTreeMap::new(),
             lateness: None,
@@ -212,6 +225,11 @@ impl From<recent::ErrorSeen> for ErrorSeen {
 
 impl From<recent::Percentiles> for Lateness {
     fn from(seen: recent::Percentiles) -> Self {
-        Lateness { count: seen.count, p50_ms: seen.p50_ms, p99_ms: seen.p99_ms, max_ms: seen.max_ms }
+        Lateness {
+            count: seen.count,
+            p50_ms: seen.p50_ms,
+            p99_ms: seen.p99_ms,
+            max_ms: seen.max_ms,
+        }
     }
 }

@@ -12,7 +12,10 @@ use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Role};
 
 use distance::{Distance, Wires};
 
-use crate::servers::{BrokerKind, BrokerServer, DwellServer, KafkaOptions, KafkaServer, RedisOptions, RedisServer, ServerError, find};
+use crate::servers::{
+    BrokerKind, BrokerServer, DwellServer, KafkaOptions, KafkaServer, RedisOptions, RedisServer,
+    ServerError, find,
+};
 use dwell::cli::exit::{Exit, Stop};
 use dwell::config::{self, Overrides, Problem, Settings};
 use dwell::runtime::StartError;
@@ -56,7 +59,9 @@ impl Failure {
             Failure::Connector(error) => &error.hint,
             Failure::Store(error) => &error.hint,
             Failure::Start(error) => &error.hint,
-            Failure::Server(_) | Failure::Settings(_) | Failure::Io(_) | Failure::Unexpected(_) => "",
+            Failure::Server(_) | Failure::Settings(_) | Failure::Io(_) | Failure::Unexpected(_) => {
+                ""
+            }
         }
     }
 }
@@ -66,7 +71,9 @@ impl From<Failure> for Stop {
         let exit = match failure {
             Failure::Io(error) => return error.into(),
             Failure::Unexpected(_) | Failure::Settings(_) => Exit::Failed,
-            Failure::Server(_) | Failure::Connector(_) | Failure::Store(_) | Failure::Start(_) => Exit::Unavailable,
+            Failure::Server(_) | Failure::Connector(_) | Failure::Store(_) | Failure::Start(_) => {
+                Exit::Unavailable
+            }
         };
         Stop::because(exit, failure.to_string(), failure.hint())
     }
@@ -86,7 +93,11 @@ impl Environment {
     /// Starts the servers and makes the settings: the defaults, a namespace of its own, `declare`,
     /// and the
     /// destinations that producers may name (`allow`: subjects, topics or queues).
-    pub async fn start(kind: BrokerKind, store: Store, allow: &[&str]) -> Result<Environment, Failure> {
+    pub async fn start(
+        kind: BrokerKind,
+        store: Store,
+        allow: &[&str],
+    ) -> Result<Environment, Failure> {
         Self::start_with(kind, store, allow, "", None).await
     }
 
@@ -112,12 +123,15 @@ impl Environment {
         let (redis, redis_url, broker, wires) = match distance {
             None => {
                 let starting_broker = async { Ok(start_broker(kind, None).await?) };
-                let ((redis, redis_url), broker) = tokio::try_join!(starting_redis, starting_broker)?;
+                let ((redis, redis_url), broker) =
+                    tokio::try_join!(starting_redis, starting_broker)?;
                 (redis, redis_url, broker, None)
             }
             Some(distance) => {
                 let (Some(redis), redis_url) = starting_redis.await? else {
-                    return Err(Failure::Unexpected("a Redis of yours cannot be put at a distance".to_owned()));
+                    return Err(Failure::Unexpected(
+                        "a Redis of yours cannot be put at a distance".to_owned(),
+                    ));
                 };
                 let (broker, wires) = Wires::start(kind, &redis, distance).await?;
                 (Some(redis), redis_url, broker, Some(wires))
@@ -128,8 +142,11 @@ impl Environment {
         let file = folder.path().join("dwell.toml");
         std::fs::write(&file, &text)?;
         // This process's environment variables do not apply: they may name other servers.
-        let settings = config::load_from(Some(&file), &[], &Overrides::default()).map_err(Failure::Settings)?;
-        let far = wires.zip(redis.as_ref()).map(|(wires, redis)| (wires.settings(&text, &broker, redis), wires));
+        let settings = config::load_from(Some(&file), &[], &Overrides::default())
+            .map_err(Failure::Settings)?;
+        let far = wires
+            .zip(redis.as_ref())
+            .map(|(wires, redis)| (wires.settings(&text, &broker, redis), wires));
         Ok(Environment { redis, broker, text, settings, far })
     }
 
@@ -199,8 +216,10 @@ impl Environment {
     /// The names and ports of the servers, for people.
     #[must_use]
     pub fn describe(&self) -> String {
-        let redis =
-            self.redis.as_ref().map_or_else(|| "a redis of yours".to_owned(), |redis| format!("redis-server on port {}", redis.port()));
+        let redis = self.redis.as_ref().map_or_else(
+            || "a redis of yours".to_owned(),
+            |redis| format!("redis-server on port {}", redis.port()),
+        );
         format!("{redis}, {}", self.broker)
     }
 
@@ -214,8 +233,8 @@ impl Environment {
     }
 }
 
-/// Starts a broker. A Kafka topic gets four partitions, since a producer has one batch on its way to
-/// each. `proxy`: where a Kafka leads its clients.
+/// Starts a broker. A Kafka topic gets four partitions, since a producer has one batch on its way
+/// to each. `proxy`: where a Kafka leads its clients.
 async fn start_broker(kind: BrokerKind, proxy: Option<u16>) -> Result<BrokerServer, ServerError> {
     match kind {
         BrokerKind::Kafka => {
@@ -228,10 +247,15 @@ async fn start_broker(kind: BrokerKind, proxy: Option<u16>) -> Result<BrokerServ
 
 fn settings_text(redis: &str, of_redis: &str, broker: &BrokerServer, allow: &[&str]) -> String {
     let quoted = |text: &str| toml::Value::from(text).to_string();
-    let allow: Vec<String> = allow.iter().map(|destination| quoted(&broker.kind().pattern(destination))).collect();
+    let allow: Vec<String> =
+        allow.iter().map(|destination| quoted(&broker.kind().pattern(destination))).collect();
     let namespace = format!("testkit-{:08x}", rand::random::<u32>());
     // A password may contain a comma.
-    let nodes: Vec<&str> = if redis.split(',').all(|url| url.contains("://")) { redis.split(',').collect() } else { vec![redis] };
+    let nodes: Vec<&str> = if redis.split(',').all(|url| url.contains("://")) {
+        redis.split(',').collect()
+    } else {
+        vec![redis]
+    };
     let urls: Vec<String> = nodes.iter().map(|url| quoted(url.trim())).collect();
     let mode = if urls.len() > 1 { "cluster" } else { "single" };
     format!(

@@ -16,14 +16,19 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The server cannot be reached.
-pub async fn open(port: u16, login: Option<(&str, &str)>, lines: impl FnOnce(&str) -> String) -> io::Result<BufReader<TcpStream>> {
+pub async fn open(
+    port: u16,
+    login: Option<(&str, &str)>,
+    lines: impl FnOnce(&str) -> String,
+) -> io::Result<BufReader<TcpStream>> {
     let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
     let inbox = format!("_INBOX.{:016x}", rand::random::<u64>());
     let mut hello = json!({ "verbose": false, "pedantic": false, "headers": true });
     if let Some((user, password)) = login {
         (hello["user"], hello["pass"]) = (user.into(), password.into());
     }
-    link.write_all(format!("CONNECT {hello}\r\nSUB {inbox} 1\r\n{}", lines(&inbox)).as_bytes()).await?;
+    link.write_all(format!("CONNECT {hello}\r\nSUB {inbox} 1\r\n{}", lines(&inbox)).as_bytes())
+        .await?;
     Ok(link)
 }
 
@@ -31,15 +36,25 @@ pub async fn open(port: u16, login: Option<(&str, &str)>, lines: impl FnOnce(&st
 ///
 /// # Errors
 /// The server cannot be reached.
-pub async fn call(port: u16, login: Option<(&str, &str)>, api: &str, request: &str) -> io::Result<BufReader<TcpStream>> {
-    open(port, login, |inbox| format!("PUB $JS.API.{api} {inbox} {}\r\n{request}\r\n", request.len())).await
+pub async fn call(
+    port: u16,
+    login: Option<(&str, &str)>,
+    api: &str,
+    request: &str,
+) -> io::Result<BufReader<TcpStream>> {
+    open(port, login, |inbox| {
+        format!("PUB $JS.API.{api} {inbox} {}\r\n{request}\r\n", request.len())
+    })
+    .await
 }
 
 /// The first message on a connection, as JSON.
 ///
 /// # Errors
 /// The server refuses, closes the connection or does not answer in time.
-pub async fn answer(link: impl Future<Output = io::Result<BufReader<TcpStream>>>) -> io::Result<Value> {
+pub async fn answer(
+    link: impl Future<Output = io::Result<BufReader<TcpStream>>>,
+) -> io::Result<Value> {
     let exchange = async {
         let mut link = link.await?;
         let mut line = String::new();
@@ -51,7 +66,9 @@ pub async fn answer(link: impl Future<Output = io::Result<BufReader<TcpStream>>>
             if line.starts_with("-ERR") {
                 return Err(io::Error::other(line));
             }
-            let size = line.strip_prefix("MSG ").and_then(|rest| rest.split_whitespace().last()?.parse::<usize>().ok());
+            let size = line
+                .strip_prefix("MSG ")
+                .and_then(|rest| rest.split_whitespace().last()?.parse::<usize>().ok());
             if let Some(size) = size {
                 let mut payload = vec![0; size];
                 link.read_exact(&mut payload).await?;
@@ -59,5 +76,7 @@ pub async fn answer(link: impl Future<Output = io::Result<BufReader<TcpStream>>>
             }
         }
     };
-    clock::timeout(ANSWER_TIMEOUT, exchange).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+    clock::timeout(ANSWER_TIMEOUT, exchange)
+        .await
+        .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }

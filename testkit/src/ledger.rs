@@ -103,7 +103,9 @@ impl Ledger {
 
     /// All arrivals with their ids.
     pub fn arrivals(&self) -> impl Iterator<Item = (&str, &Arrival)> {
-        self.arrived.iter().flat_map(|(id, arrivals)| arrivals.iter().map(move |arrival| (id.as_str(), arrival)))
+        self.arrived
+            .iter()
+            .flat_map(|(id, arrivals)| arrivals.iter().map(move |arrival| (id.as_str(), arrival)))
     }
 
     /// The number of arrivals, copies included.
@@ -113,13 +115,18 @@ impl Ledger {
 
     /// Ids with an attempt above 1.
     pub fn attempted_again(&self) -> Vec<&str> {
-        let again = self.arrived.iter().filter(|(_, arrivals)| arrivals.iter().any(|arrival| arrival.attempt > 1));
+        let again = self
+            .arrived
+            .iter()
+            .filter(|(_, arrivals)| arrivals.iter().any(|arrival| arrival.attempt > 1));
         again.map(|(id, _)| id.as_str()).collect()
     }
 
     /// Attempts past the first of each id, counted by the highest attempt that arrived.
     pub fn attempts_burned(&self) -> u64 {
-        let highest = |arrivals: &Vec<Arrival>| arrivals.iter().map(|arrival| arrival.attempt).max().unwrap_or(1);
+        let highest = |arrivals: &Vec<Arrival>| {
+            arrivals.iter().map(|arrival| arrival.attempt).max().unwrap_or(1)
+        };
         self.arrived.values().map(|arrivals| u64::from(highest(arrivals)) - 1).sum()
     }
 
@@ -134,23 +141,30 @@ impl Ledger {
             }
             // The broker's clock is Redis's: both run on this host. A message with a later due time
             // is measured by that due time.
-            if arrivals.iter().any(|arrival| arrival.at_ms < *asked.due_ms.start() || arrival.at_ms < arrival.due_ms) {
+            if arrivals.iter().any(|arrival| {
+                arrival.at_ms < *asked.due_ms.start() || arrival.at_ms < arrival.due_ms
+            }) {
                 report.early.push(id.clone());
             }
             if arrivals.iter().any(|arrival| !asked.due_ms.contains(&arrival.due_ms)) {
                 report.misdated.push(id.clone());
             }
-            if arrivals.iter().any(|arrival| blake3::hash(&arrival.body).as_bytes() != &asked.body) {
+            if arrivals.iter().any(|arrival| blake3::hash(&arrival.body).as_bytes() != &asked.body)
+            {
                 report.damaged.push(id.clone());
             }
-            if arrivals.iter().any(|arrival| arrival.attempt < 1) || arrivals.windows(2).any(|pair| pair[1].attempt <= pair[0].attempt) {
+            if arrivals.iter().any(|arrival| arrival.attempt < 1)
+                || arrivals.windows(2).any(|pair| pair[1].attempt <= pair[0].attempt)
+            {
                 report.unnumbered.push(id.clone());
             }
             if arrivals.len() > 1 {
                 report.duplicates.insert(id.clone(), arrivals.len() - 1);
             }
         }
-        report.unexpected.extend(self.arrived.keys().filter(|id| !self.asked.contains_key(*id)).cloned());
+        report
+            .unexpected
+            .extend(self.arrived.keys().filter(|id| !self.asked.contains_key(*id)).cloned());
         for list in report.lists() {
             list.sort();
         }
@@ -163,20 +177,29 @@ impl Ledger {
         self.sound_where(&HashSet::new())
     }
 
-    /// As [`Ledger::sound`], for ids that a frozen process held: after it resumes, the process sends the
-    /// attempts that it had begun, behind the attempts of others. The order of their attempts is free, and no
-    /// attempt occurs twice.
+    /// As [`Ledger::sound`], for ids that a frozen process held: after it resumes, the process
+    /// sends the attempts that it had begun, behind the attempts of others. The order of their
+    /// attempts is free, and no attempt occurs twice.
     #[track_caller]
     pub fn sound_where(&self, stopped: &HashSet<String>) -> BTreeMap<String, usize> {
         let mut report = self.report();
         report.unnumbered.retain(|id| {
-            let attempts: Vec<u32> = self.arrived.get(id).into_iter().flatten().map(|arrival| arrival.attempt).collect();
-            !stopped.contains(id) || attempts.contains(&0) || attempts.iter().collect::<HashSet<_>>().len() < attempts.len()
+            let attempts: Vec<u32> =
+                self.arrived.get(id).into_iter().flatten().map(|arrival| arrival.attempt).collect();
+            !stopped.contains(id)
+                || attempts.contains(&0)
+                || attempts.iter().collect::<HashSet<_>>().len() < attempts.len()
         });
         let copies = std::mem::take(&mut report.duplicates);
-        let [lost, early, misdated, damaged, unexpected, unnumbered] = report.lists().map(|list| list.len());
-        let examples: Vec<_> =
-            report.lists().into_iter().filter_map(|list| list.first().map(|id| (id, self.asked.get(id), self.arrived.get(id)))).collect();
+        let [lost, early, misdated, damaged, unexpected, unnumbered] =
+            report.lists().map(|list| list.len());
+        let examples: Vec<_> = report
+            .lists()
+            .into_iter()
+            .filter_map(|list| {
+                list.first().map(|id| (id, self.asked.get(id), self.arrived.get(id)))
+            })
+            .collect();
         assert!(
             examples.is_empty(),
             "of {} asked for {lost} are lost, {early} early, {misdated} misdated, {damaged} damaged, {unexpected} unexpected, {unnumbered} unnumbered; for instance {examples:?}",
@@ -188,7 +211,14 @@ impl Ledger {
 
 impl Report {
     fn lists(&mut self) -> [&mut Vec<String>; 6] {
-        [&mut self.lost, &mut self.early, &mut self.misdated, &mut self.damaged, &mut self.unexpected, &mut self.unnumbered]
+        [
+            &mut self.lost,
+            &mut self.early,
+            &mut self.misdated,
+            &mut self.damaged,
+            &mut self.unexpected,
+            &mut self.unnumbered,
+        ]
     }
 }
 
@@ -224,7 +254,10 @@ mod tests {
         assert_eq!(ledger.report(), Report::default());
         // The broker redelivers to the reader.
         ledger.arrived("a", arrival(u64::from(b'a'), 100, "a"));
-        assert_eq!((ledger.sound().len(), ledger.total(), ledger.distinct(), ledger.attempts_burned()), (0, 3, 3, 0));
+        assert_eq!(
+            (ledger.sound().len(), ledger.total(), ledger.distinct(), ledger.attempts_burned()),
+            (0, 3, 3, 0)
+        );
         assert_eq!((ledger.count(), ledger.uncertain()), (3, 1));
     }
 
@@ -233,17 +266,24 @@ mod tests {
         let d = || vec!["d".to_owned()];
         assert_eq!(fourth(&[]), Report { lost: d(), ..Report::default() });
         assert_eq!(fourth(&[arrival(1, 99, "d")]), Report { early: d(), ..Report::default() });
-        assert_eq!(fourth(&[Arrival { due_ms: 99, ..arrival(1, 100, "d") }]), Report { misdated: d(), ..Report::default() });
+        assert_eq!(
+            fourth(&[Arrival { due_ms: 99, ..arrival(1, 100, "d") }]),
+            Report { misdated: d(), ..Report::default() }
+        );
         assert_eq!(fourth(&[arrival(1, 100, "D")]), Report { damaged: d(), ..Report::default() });
 
         let mut unexpected = three();
         unexpected.arrived("d", arrival(1, 100, "d"));
         assert_eq!(unexpected.report(), Report { unexpected: d(), ..Report::default() });
 
-        let copies = |second| [arrival(1, 200, "d"), Arrival { attempt: second, ..arrival(2, 300, "d") }];
+        let copies =
+            |second| [arrival(1, 200, "d"), Arrival { attempt: second, ..arrival(2, 300, "d") }];
         let duplicates = || BTreeMap::from([("d".to_owned(), 1)]);
         assert_eq!(fourth(&copies(2)), Report { duplicates: duplicates(), ..Report::default() });
-        assert_eq!(fourth(&copies(1)), Report { duplicates: duplicates(), unnumbered: d(), ..Report::default() });
+        assert_eq!(
+            fourth(&copies(1)),
+            Report { duplicates: duplicates(), unnumbered: d(), ..Report::default() }
+        );
     }
 
     #[test]
@@ -251,14 +291,19 @@ mod tests {
         let mut ledger = three();
         ledger.arrived("a", Arrival { attempt: 3, ..arrival(200, 200, "a") });
         ledger.arrived("b", Arrival { attempt: 2, ..arrival(201, 200, "b") });
-        assert_eq!((ledger.attempts_burned(), ledger.attempted_again().len(), ledger.sound().len()), (3, 2, 2));
+        assert_eq!(
+            (ledger.attempts_burned(), ledger.attempted_again().len(), ledger.sound().len()),
+            (3, 2, 2)
+        );
     }
 
     #[test]
     fn what_a_stopped_process_held_may_come_after_a_later_attempt_and_not_twice() {
         let (stopped, none) = (HashSet::from(["a".to_owned()]), HashSet::new());
         let mut ledger = three();
-        let sound = |ledger: &Ledger, stopped: &_| std::panic::catch_unwind(|| ledger.sound_where(stopped)).is_ok();
+        let sound = |ledger: &Ledger, stopped: &_| {
+            std::panic::catch_unwind(|| ledger.sound_where(stopped)).is_ok()
+        };
         ledger.arrived("a", Arrival { attempt: 3, ..arrival(200, 200, "a") });
         ledger.arrived("a", Arrival { attempt: 2, ..arrival(201, 300, "a") });
         assert!(sound(&ledger, &stopped) && !sound(&ledger, &none));

@@ -47,11 +47,18 @@ impl Sub for Usage {
     type Output = Usage;
 
     fn sub(self, before: Usage) -> Usage {
-        Usage { user_s: self.user_s - before.user_s, system_s: self.system_s - before.system_s, ..self }
+        Usage {
+            user_s: self.user_s - before.user_s,
+            system_s: self.system_s - before.system_s,
+            ..self
+        }
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "ticks of a process that ran less than a million years")]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "ticks of a process that ran less than a million years"
+)]
 fn parse(stat: &str, status: &str, ticks_per_second: u64) -> Option<Usage> {
     // The name stands in parentheses and may contain any character, so parsing starts after the
     // last parenthesis.

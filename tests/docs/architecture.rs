@@ -12,9 +12,12 @@ fn named(page: &str) -> Vec<(String, String)> {
     let mut link: Option<(String, String)> = None;
     for event in Parser::new(page) {
         match event {
-            Event::Start(Tag::Link { dest_url, .. }) if dest_url.ends_with(".rs") => link = Some((String::new(), dest_url.into_string())),
+            Event::Start(Tag::Link { dest_url, .. }) if dest_url.ends_with(".rs") => {
+                link = Some((String::new(), dest_url.into_string()))
+            }
             Event::Code(text) => link.iter_mut().for_each(|(name, _)| name.push_str(&text)),
-            Event::End(TagEnd::Link) => named.extend(link.take().filter(|(name, _)| !name.is_empty() && !name.contains('/'))),
+            Event::End(TagEnd::Link) => named
+                .extend(link.take().filter(|(name, _)| !name.is_empty() && !name.contains('/'))),
             _ => {}
         }
     }
@@ -24,7 +27,8 @@ fn named(page: &str) -> Vec<(String, String)> {
 /// Does this code define the name, a function, type or constant? Of `Type::name` the file must have
 /// both words.
 fn defines(code: &str, name: &str) -> bool {
-    let (owner, own) = name.rsplit_once("::").map_or((None, name), |(owner, own)| (Some(owner), own));
+    let (owner, own) =
+        name.rsplit_once("::").map_or((None, name), |(owner, own)| (Some(owner), own));
     let own = own.trim_end_matches("()");
     let is_word = |at: &str| !at.starts_with(|c: char| c.is_alphanumeric() || c == '_');
     let is_defined = ["fn", "struct", "enum", "trait", "const", "type", "mod"].iter().any(|kind| {
@@ -38,11 +42,20 @@ fn defines(code: &str, name: &str) -> bool {
 fn every_function_of_the_map_is_in_its_file() {
     let page = text_of("ARCHITECTURE.md");
     let named = named(&page);
-    let lost: Vec<_> =
-        named.iter().filter(|(name, path)| !fs::read_to_string(root().join(path)).is_ok_and(|code| defines(&code, name))).collect();
+    let lost: Vec<_> = named
+        .iter()
+        .filter(|(name, path)| {
+            !fs::read_to_string(root().join(path)).is_ok_and(|code| defines(&code, name))
+        })
+        .collect();
     assert!(lost.is_empty(), "ARCHITECTURE.md names what is not in the file: {lost:#?}");
-    let walk = page.split("\n## ").find(|section| section.starts_with("The walk of one message")).unwrap();
-    assert!(self::named(walk).len() >= 10, "the walk of one message names {} functions", self::named(walk).len());
+    let walk =
+        page.split("\n## ").find(|section| section.starts_with("The walk of one message")).unwrap();
+    assert!(
+        self::named(walk).len() >= 10,
+        "the walk of one message names {} functions",
+        self::named(walk).len()
+    );
 }
 
 #[test]

@@ -29,9 +29,20 @@ fn the_page_of_commands_is_current() {
 
 /// The names in the list of commands.
 fn commands(help: &str) -> Vec<String> {
-    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let list = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty());
     // A second line of a description stands further in.
-    list.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' '))?.split(' ').next().map(str::to_owned)).collect()
+    list.filter_map(|line| {
+        line.strip_prefix("  ")
+            .filter(|line| !line.starts_with(' '))?
+            .split(' ')
+            .next()
+            .map(str::to_owned)
+    })
+    .collect()
 }
 
 fn add(page: &mut String, command: &str, help: &str) {

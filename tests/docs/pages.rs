@@ -18,8 +18,10 @@ pub(crate) fn text_of(path: impl AsRef<Path>) -> String {
 /// Every Markdown file for people: those of the root, and those below docs, deploy, engine and
 /// core.
 pub(crate) fn pages() -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let mut folders: Vec<PathBuf> = ["docs", "deploy", "engine", "core"].iter().map(|folder| root().join(folder)).collect();
+    let mut found: Vec<PathBuf> =
+        fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut folders: Vec<PathBuf> =
+        ["docs", "deploy", "engine", "core"].iter().map(|folder| root().join(folder)).collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten() {
             let path = entry.unwrap().path();
@@ -37,7 +39,8 @@ pub(crate) fn pages() -> Vec<PathBuf> {
 
 /// What a run of the binary prints, without a terminal and without this machine's environment.
 pub(crate) fn printed(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_dwell")).args(arguments).env_clear().output().unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_dwell")).args(arguments).env_clear().output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -50,6 +53,12 @@ pub(crate) fn assert_current(name: &str, generated: &str) {
         fs::write(&path, generated).unwrap();
     }
     let present = fs::read_to_string(&path).unwrap_or_default();
-    let stale = (1..).zip(present.lines()).zip(generated.lines()).find(|((_, present), generated)| present != generated);
-    assert!(present == generated, "docs/reference/{name} is not what the code says (first at {stale:?}): run `make reference`");
+    let stale = (1..)
+        .zip(present.lines())
+        .zip(generated.lines())
+        .find(|((_, present), generated)| present != generated);
+    assert!(
+        present == generated,
+        "docs/reference/{name} is not what the code says (first at {stale:?}): run `make reference`"
+    );
 }

@@ -22,7 +22,10 @@ fn the_page_of_settings_is_current() {
     let mut page = HEAD.to_owned();
     let sections = schema["properties"].as_object().unwrap();
     // In the order of a request's way, as in config/default.toml.
-    let order = ["redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes", "shutdown"];
+    let order = [
+        "redis", "brokers", "ingest", "queues", "delivery", "limits", "http", "compat", "probes",
+        "shutdown",
+    ];
     let more = sections.keys().map(String::as_str).filter(|name| !order.contains(name));
     for name in order.into_iter().filter(|name| sections.contains_key(*name)).chain(more) {
         add_section(&mut page, &schema, name, &sections[name]);
@@ -44,7 +47,9 @@ fn add_section(page: &mut String, schema: &Value, name: &str, section: &Value) {
         add_keys(page, schema, variant);
     }
     // Tables with names of their own: `[http.tokens.NAME]`.
-    for (key, inner) in table["properties"].as_object().into_iter().flatten().filter(|(_, inner)| is_section(inner)) {
+    for (key, inner) in
+        table["properties"].as_object().into_iter().flatten().filter(|(_, inner)| is_section(inner))
+    {
         add_section(page, schema, &format!("{name}.{key}"), inner);
     }
 }
@@ -57,7 +62,9 @@ fn is_section(key: &Value) -> bool {
 fn add_keys(page: &mut String, schema: &Value, table: &Value) {
     let no_keys = Map::new();
     let keys = table["properties"].as_object().unwrap_or(&no_keys);
-    let required = |key: &str| table["required"].as_array().is_some_and(|names| names.iter().any(|name| name == key));
+    let required = |key: &str| {
+        table["required"].as_array().is_some_and(|names| names.iter().any(|name| name == key))
+    };
     let _ = write!(page, "\n| key | default | meaning |\n|---|---|---|\n");
     for (key, value) in keys.iter().filter(|(key, value)| *key != "type" && !is_section(value)) {
         let default = match value.get("default") {
@@ -77,7 +84,11 @@ fn add_keys(page: &mut String, schema: &Value, table: &Value) {
 /// The words that a setting takes, each with its meaning.
 fn words(shape: &Value) -> String {
     let variants = shape["oneOf"].as_array().into_iter().flatten();
-    variants.filter_map(|word| Some(format!("<br>`{}`: {}", word.get("const")?, text(&word["description"])))).collect()
+    variants
+        .filter_map(|word| {
+            Some(format!("<br>`{}`: {}", word.get("const")?, text(&word["description"])))
+        })
+        .collect()
 }
 
 /// What a `$ref` leads to; anything else as it is.

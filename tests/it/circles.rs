@@ -1,5 +1,5 @@
-//! Files import one another in one direction. Each package has a list of the circles that are left, by
-//! their size: the list only becomes shorter.
+//! Files import one another in one direction. Each package has a list of the circles that are left,
+//! by their size: the list only becomes shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ type Module = Vec<String>;
 
 /// The circles of each package, the largest first.
 const CIRCLES: [(&str, &[usize]); 6] = [
-    ("src", &[13, 10, 3]),
+    ("src", &[13, 5, 3]),
     ("engine/src", &[10, 2, 2]),
     ("connectors/src", &[12, 2, 2]),
     ("core/src", &[]),
@@ -48,20 +48,28 @@ fn module_of(package: &Path, file: &Path) -> Module {
     module
 }
 
-/// The modules that this text of `own` imports. Its ancestors and descendants do not count: a module
-/// gathers what its parts define.
+/// The modules that this text of `own` imports. Its ancestors and descendants do not count: a
+/// module gathers what its parts define.
 fn imports(own: &Module, text: &str, known: &BTreeSet<Module>) -> BTreeSet<Module> {
     let product = text.split("#[cfg(test)]").next().unwrap_or_default();
-    let code: String = product.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
+    let code: String = product
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .collect::<Vec<_>>()
+        .join("\n");
     let mut found = BTreeSet::new();
-    for statement in code.split("use ").skip(1).filter_map(|rest| rest.split_once(';')).map(|(tree, _)| tree) {
+    for statement in
+        code.split("use ").skip(1).filter_map(|rest| rest.split_once(';')).map(|(tree, _)| tree)
+    {
         for path in paths(&statement.split_whitespace().collect::<Vec<_>>().join(" ")) {
             let path = path.split(" as ").next().unwrap_or_default();
             let mut parts: Vec<&str> = path.split("::").map(str::trim).collect();
             let mut target: Module = match parts[0] {
                 "crate" => Vec::new(),
                 "self" | "super" => own.clone(),
-                first if known.contains(&[own.as_slice(), &[first.to_owned()]].concat()) => own.clone(),
+                first if known.contains(&[own.as_slice(), &[first.to_owned()]].concat()) => {
+                    own.clone()
+                }
                 _ => continue,
             };
             while parts.first().is_some_and(|first| ["crate", "self", "super"].contains(first)) {
@@ -104,7 +112,8 @@ fn circles(package: &str) -> BTreeSet<BTreeSet<Module>> {
     let known: BTreeSet<Module> = all.keys().cloned().collect();
     let edges: BTreeMap<Module, BTreeSet<Module>> =
         all.iter().map(|(module, text)| (module.clone(), imports(module, text, &known))).collect();
-    let closure: BTreeMap<&Module, BTreeSet<Module>> = known.iter().map(|module| (module, reached(module, &edges))).collect();
+    let closure: BTreeMap<&Module, BTreeSet<Module>> =
+        known.iter().map(|module| (module, reached(module, &edges))).collect();
     let circle = |module: &Module| -> BTreeSet<Module> {
         closure[module].iter().filter(|other| closure[*other].contains(module)).cloned().collect()
     };
@@ -113,15 +122,24 @@ fn circles(package: &str) -> BTreeSet<BTreeSet<Module>> {
 
 #[test]
 fn a_tree_of_imports_is_taken_apart() {
-    assert_eq!(paths("crate::a::{self, b::{c, d as e}, f}"), ["crate::a::self", "crate::a::b::c", "crate::a::b::d as e", "crate::a::f"]);
+    assert_eq!(
+        paths("crate::a::{self, b::{c, d as e}, f}"),
+        ["crate::a::self", "crate::a::b::c", "crate::a::b::d as e", "crate::a::f"]
+    );
 }
 
 #[test]
 fn a_circle_is_found_and_a_facade_is_none() {
     let module = |name: &str| -> Module { name.split("::").map(str::to_owned).collect() };
     let known = BTreeSet::from(["a", "a::b", "c"].map(module));
-    assert_eq!(imports(&module("a::b"), "use super::{X, super::c::Y};\nuse super::super::c;", &known), BTreeSet::from([module("c")]));
-    assert_eq!(imports(&module("a"), "mod b;\npub use b::X;\nuse crate::c::Y;", &known), BTreeSet::from([module("c")]));
+    assert_eq!(
+        imports(&module("a::b"), "use super::{X, super::c::Y};\nuse super::super::c;", &known),
+        BTreeSet::from([module("c")])
+    );
+    assert_eq!(
+        imports(&module("a"), "mod b;\npub use b::X;\nuse crate::c::Y;", &known),
+        BTreeSet::from([module("c")])
+    );
 }
 
 #[test]
@@ -130,7 +148,13 @@ fn imports_go_one_way() {
         let found = circles(package);
         let mut sizes: Vec<usize> = found.iter().map(BTreeSet::len).collect();
         sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
-        let named: Vec<Vec<String>> = found.iter().map(|circle| circle.iter().map(|module| module.join("::")).collect()).collect();
-        assert_eq!(sizes, known, "{package}: a larger circle is new, a smaller one belongs into the list: {named:#?}");
+        let named: Vec<Vec<String>> = found
+            .iter()
+            .map(|circle| circle.iter().map(|module| module.join("::")).collect())
+            .collect();
+        assert_eq!(
+            sizes, known,
+            "{package}: a larger circle is new, a smaller one belongs into the list: {named:#?}"
+        );
     }
 }

@@ -23,10 +23,15 @@ pub(crate) fn files(folders: &[&str], ending: &str) -> Vec<PathBuf> {
 
 #[test]
 fn every_rust_file_says_first_what_it_holds() {
-    let silent: Vec<PathBuf> = files(&["src", "connectors/src", "core/src", "engine/src", "lab", "testkit", "tests"], ".rs")
-        .into_iter()
-        .filter(|path| !fs::read_to_string(path).unwrap().lines().next().unwrap_or("").starts_with("//! "))
-        .collect();
+    let silent: Vec<PathBuf> = files(
+        &["src", "connectors/src", "core/src", "engine/src", "lab", "testkit", "tests"],
+        ".rs",
+    )
+    .into_iter()
+    .filter(|path| {
+        !fs::read_to_string(path).unwrap().lines().next().unwrap_or("").starts_with("//! ")
+    })
+    .collect();
     assert!(silent.is_empty(), "without a first line that starts with `//! `: {silent:#?}");
 }
 
@@ -34,12 +39,15 @@ fn every_rust_file_says_first_what_it_holds() {
 #[test]
 fn no_rust_file_outgrows_a_reader() {
     const MAX_LINES: usize = 400;
-    let long: Vec<(PathBuf, usize)> = files(&["src", "connectors/src", "core/src", "engine/src", "lab/src", "testkit/src"], ".rs")
-        .into_iter()
-        .filter(|path| !path.ends_with("tests.rs"))
-        .map(|path| (path.clone(), code_lines(&fs::read_to_string(path).unwrap())))
-        .filter(|(_, lines)| *lines > MAX_LINES)
-        .collect();
+    let long: Vec<(PathBuf, usize)> = files(
+        &["src", "connectors/src", "core/src", "engine/src", "lab/src", "testkit/src"],
+        ".rs",
+    )
+    .into_iter()
+    .filter(|path| !path.ends_with("tests.rs"))
+    .map(|path| (path.clone(), code_lines(&fs::read_to_string(path).unwrap())))
+    .filter(|(_, lines)| *lines > MAX_LINES)
+    .collect();
     assert!(long.is_empty(), "more than {MAX_LINES} lines before their tests: {long:#?}");
 }
 
@@ -59,13 +67,25 @@ fn the_lock_file_of_the_fuzzer_knows_what_dwell_needs() {
     for folder in [".", "connectors", "core", "engine", "fuzz"] {
         let manifest = toml(&format!("{folder}/Cargo.toml"));
         let name = &manifest["package"]["name"];
-        let package = lock["package"].as_array().unwrap().iter().find(|package| &package["name"] == name).unwrap();
+        let package = lock["package"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|package| &package["name"] == name)
+            .unwrap();
         // A name, and a version where there are several of it.
-        let known: Vec<&str> =
-            package["dependencies"].as_array().unwrap().iter().map(|known| known.as_str().unwrap().split(' ').next().unwrap()).collect();
+        let known: Vec<&str> = package["dependencies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|known| known.as_str().unwrap().split(' ').next().unwrap())
+            .collect();
         for (needed, how) in manifest["dependencies"].as_table().unwrap() {
             let is_optional = how.get("optional").and_then(toml::Value::as_bool).unwrap_or(false);
-            assert!(is_optional || known.contains(&needed.as_str()), "{name} needs {needed}: run cargo update --workspace in fuzz/driver");
+            assert!(
+                is_optional || known.contains(&needed.as_str()),
+                "{name} needs {needed}: run cargo update --workspace in fuzz/driver"
+            );
         }
     }
 }
@@ -74,11 +94,17 @@ fn the_lock_file_of_the_fuzzer_knows_what_dwell_needs() {
 fn images(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
         let line = line.trim();
-        let image = line.strip_prefix("FROM ").or_else(|| line.strip_prefix("image: ")).or_else(|| line.strip_prefix("- image: "));
-        let image = image.or_else(|| line.strip_prefix("ARG ")?.split_once("_IMAGE=").map(|(_, image)| image))?;
+        let image = line
+            .strip_prefix("FROM ")
+            .or_else(|| line.strip_prefix("image: "))
+            .or_else(|| line.strip_prefix("- image: "));
+        let image = image
+            .or_else(|| line.strip_prefix("ARG ")?.split_once("_IMAGE=").map(|(_, image)| image))?;
         let image = image.split(" AS ").next()?.split(" #").next()?.trim_matches('"');
         // A variable of its own, or one with a default.
-        let image = image.strip_prefix("${").map_or(Some(image), |rest| Some(rest.trim_end_matches('}').split_once(":-")?.1))?;
+        let image = image
+            .strip_prefix("${")
+            .map_or(Some(image), |rest| Some(rest.trim_end_matches('}').split_once(":-")?.1))?;
         Some(image)
     })
 }
@@ -90,20 +116,37 @@ fn every_image_is_pinned() {
     const TAGGED_IMAGES: [&str; 2] = ["dwell", "orders"];
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = vec![root.join("Dockerfile"), root.join("docker-compose.yml")];
-    all.extend(files(&["deploy"], ".yaml").into_iter().chain(files(&["deploy", "docs"], ".yml")).chain(files(&["docs"], ".md")));
+    all.extend(
+        files(&["deploy"], ".yaml")
+            .into_iter()
+            .chain(files(&["deploy", "docs"], ".yml"))
+            .chain(files(&["docs"], ".md")),
+    );
     let mut count = 0;
     for path in all {
         let text = fs::read_to_string(&path).unwrap();
-        assert!(!text.contains(":latest") && !text.contains("# syntax="), "{}: an image that changes", path.display());
+        assert!(
+            !text.contains(":latest") && !text.contains("# syntax="),
+            "{}: an image that changes",
+            path.display()
+        );
         for image in images(&text) {
             count += 1;
-            let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
+            let (name, digest) =
+                image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
             let (name, tag) = name.rsplit_once(':').unwrap_or((name, ""));
-            let is_version = tag.starts_with(|c: char| c.is_ascii_digit()) || tag.starts_with("bookworm-2");
+            let is_version =
+                tag.starts_with(|c: char| c.is_ascii_digit()) || tag.starts_with("bookworm-2");
             assert!(is_version, "{}: {image} has no version", path.display());
             let is_digest = digest.and_then(|digest| digest.strip_prefix("sha256:"));
-            let is_digest = is_digest.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
-            assert!(is_digest || (digest.is_none() && TAGGED_IMAGES.contains(&name)), "{}: {image} has no digest", path.display());
+            let is_digest = is_digest.is_some_and(|hex| {
+                hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+            });
+            assert!(
+                is_digest || (digest.is_none() && TAGGED_IMAGES.contains(&name)),
+                "{}: {image} has no digest",
+                path.display()
+            );
         }
     }
     assert!(count >= 9, "{count} images were found");
@@ -113,8 +156,12 @@ fn every_image_is_pinned() {
 /// needs the laboratory.
 #[test]
 fn packages_name_only_what_is_beneath_them() {
-    let allowed: [(&str, &[&str]); 4] =
-        [("core", &[]), ("engine", &["dwell-core"]), ("connectors", &["dwell-core"]), (".", &["dwell-connectors", "dwell-engine"])];
+    let allowed: [(&str, &[&str]); 4] = [
+        ("core", &[]),
+        ("engine", &["dwell-core"]),
+        ("connectors", &["dwell-core"]),
+        (".", &["dwell-connectors", "dwell-engine"]),
+    ];
     for (folder, beneath) in allowed {
         let manifest = toml(&format!("{folder}/Cargo.toml"));
         let names = manifest["dependencies"].as_table().unwrap().keys();

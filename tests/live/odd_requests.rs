@@ -8,7 +8,9 @@ use dwell::config::{self, Overrides, Settings};
 use dwell::readiness::Readiness;
 use dwell::runtime::{Roles, Runtime};
 use dwell::telemetry::Metrics;
-use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role, Source, SourceOptions, Start};
+use dwell_connectors::{
+    Acks, BrokerConfig, Destination, Message, Role, Source, SourceOptions, Start,
+};
 use dwell_testkit::servers::{NatsOptions, NatsServer, RedisOptions, RedisServer};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -26,7 +28,9 @@ struct Environment {
 
 impl Environment {
     async fn start(nats: &str) -> Environment {
-        let nats = NatsServer::start(NatsOptions { config: nats.to_owned(), credentials: None }).await.unwrap();
+        let nats = NatsServer::start(NatsOptions { config: nats.to_owned(), credentials: None })
+            .await
+            .unwrap();
         let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
         let set = [
             ("redis.urls", redis.url()),
@@ -40,7 +44,11 @@ impl Environment {
         ];
         let set = set.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let mut settings = config::load_from(None, &[], &Overrides { set }).unwrap();
-        let BrokerConfig::Nats(connector) = &mut settings.brokers.get_mut("main").unwrap().connector else { panic!("not nats") };
+        let BrokerConfig::Nats(connector) =
+            &mut settings.brokers.get_mut("main").unwrap().connector
+        else {
+            panic!("not nats")
+        };
         connector.ack_wait = Some(Duration::from_secs(1));
         let broker = settings.brokers["main"].connector.clone();
         broker.declare(&Destination::new("orders.a"), Role::Letters).await.unwrap();
@@ -50,7 +58,15 @@ impl Environment {
 
     async fn run(&self) -> Runtime {
         let roles = Roles { ingest: true, dispatch: true };
-        Runtime::start(&self.settings, roles, &self.metrics, &Default::default(), &Readiness::new(["main"])).await.unwrap()
+        Runtime::start(
+            &self.settings,
+            roles,
+            &self.metrics,
+            &Default::default(),
+            &Readiness::new(["main"]),
+        )
+        .await
+        .unwrap()
     }
 
     /// Reads this many messages of a subject, by body.
@@ -71,7 +87,11 @@ impl Environment {
         let mut seen = BTreeMap::new();
         while seen.len() < count {
             let batch = tokio::time::timeout(DEADLINE, source.recv()).await;
-            let batch = batch.unwrap_or_else(|_| panic!("{} of {count} arrived on {subject}: {:?}", seen.len(), seen.keys())).unwrap();
+            let batch = batch
+                .unwrap_or_else(|_| {
+                    panic!("{} of {count} arrived on {subject}: {:?}", seen.len(), seen.keys())
+                })
+                .unwrap();
             seen.extend(batch.messages.into_iter().map(|message| (message.body.to_vec(), message)));
             source.ack(batch.id).await.unwrap();
         }
@@ -85,23 +105,35 @@ struct Producer(BufReader<TcpStream>);
 
 impl Producer {
     async fn connect(nats: &NatsServer) -> Self {
-        let mut producer = Producer(BufReader::new(TcpStream::connect(("127.0.0.1", nats.port())).await.unwrap()));
+        let mut producer =
+            Producer(BufReader::new(TcpStream::connect(("127.0.0.1", nats.port())).await.unwrap()));
         producer.line().await;
-        producer.0.write_all(b"CONNECT {\"headers\":true,\"verbose\":false}\r\nSUB _INBOX.me 1\r\n").await.unwrap();
+        producer
+            .0
+            .write_all(b"CONNECT {\"headers\":true,\"verbose\":false}\r\nSUB _INBOX.me 1\r\n")
+            .await
+            .unwrap();
         producer
     }
 
     /// Publishes to `delay.in`, with these bytes as lines of headers, and waits until it is stored.
     async fn send(&mut self, headers: &[u8], body: &[u8]) {
         let headers = [b"NATS/1.0\r\n", headers, b"\r\n"].concat();
-        let line = format!("HPUB delay.in _INBOX.me {} {}\r\n", headers.len(), headers.len() + body.len());
+        let line =
+            format!("HPUB delay.in _INBOX.me {} {}\r\n", headers.len(), headers.len() + body.len());
         self.0.write_all(&[line.as_bytes(), &headers, body, b"\r\n"].concat()).await.unwrap();
         let mut line = self.line().await;
         while line == "PING\r\n" {
             self.0.write_all(b"PONG\r\n").await.unwrap();
             line = self.line().await;
         }
-        let size: usize = line.trim().rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("the server said {line}"));
+        let size: usize = line
+            .trim()
+            .rsplit(' ')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap_or_else(|_| panic!("the server said {line}"));
         let mut answer = vec![0; size + 2];
         self.0.read_exact(&mut answer).await.unwrap();
         assert!(answer.starts_with(b"{\"stream\""), "{}", answer.escape_ascii());
@@ -139,17 +171,34 @@ async fn headers_that_no_client_can_read_are_rejected_and_hold_nothing_up() {
         let odd = if is_odd(number) { odd[number % odd.len()].0 } else { b"" };
         producer.send(&[GOOD, odd].concat(), number.to_string().as_bytes()).await;
     }
-    let codes =
-        (0..REQUEST_COUNT).filter(|number| is_odd(*number)).map(|number| (number.to_string().into_bytes(), odd[number % odd.len()].1));
+    let codes = (0..REQUEST_COUNT)
+        .filter(|number| is_odd(*number))
+        .map(|number| (number.to_string().into_bytes(), odd[number % odd.len()].1));
     let codes: BTreeMap<Vec<u8>, &str> = codes.collect();
     let rejected = env.arrived("delay.rejected", codes.len()).await;
     for (body, message) in &rejected {
-        assert_eq!(message.headers.text("delayed-error"), codes.get(body).copied(), "{}", body.escape_ascii());
-        assert_eq!(message.headers.text("delay-target"), Some("orders.a"), "what can pass is as it came");
-        assert!(message.headers.text("delayed-error-detail").unwrap().contains("left out"), "{:?}", message.headers);
+        assert_eq!(
+            message.headers.text("delayed-error"),
+            codes.get(body).copied(),
+            "{}",
+            body.escape_ascii()
+        );
+        assert_eq!(
+            message.headers.text("delay-target"),
+            Some("orders.a"),
+            "what can pass is as it came"
+        );
+        assert!(
+            message.headers.text("delayed-error-detail").unwrap().contains("left out"),
+            "{:?}",
+            message.headers
+        );
     }
     let arrived = env.arrived("orders.a", REQUEST_COUNT - codes.len()).await;
-    assert!(arrived.keys().all(|body| !codes.contains_key(body)) && arrived.len() + rejected.len() == REQUEST_COUNT);
+    assert!(
+        arrived.keys().all(|body| !codes.contains_key(body))
+            && arrived.len() + rejected.len() == REQUEST_COUNT
+    );
     assert!(bridge.stop(Duration::from_secs(10)).await);
 }
 
@@ -169,7 +218,14 @@ async fn a_request_that_is_too_large_to_be_rejected_as_it_came_is_cut() {
     let rejected = env.arrived("delay.rejected", 2).await;
     let cut = &rejected[&full[..full.len() / 2]];
     let detail = cut.headers.text("delayed-error-detail").unwrap();
-    assert!(detail.contains(&format!("all 1 headers, the body from byte {} of {} on", full.len() / 2, full.len())), "{detail}");
+    assert!(
+        detail.contains(&format!(
+            "all 1 headers, the body from byte {} of {} on",
+            full.len() / 2,
+            full.len()
+        )),
+        "{detail}"
+    );
     let bare = &rejected[&b"long headers"[..]];
     assert_eq!((bare.headers.len(), bare.headers.text("delayed-error")), (2, Some("bad_delay")));
     assert_eq!(metric(&env.metrics.encode(), r#"dwell_ingest_paused{reason="rejected"}"#), 0.0);

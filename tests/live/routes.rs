@@ -2,8 +2,8 @@
 //! `dwell run`.
 //!
 //! - `env`: the servers, the runtime, and the tools of a story.
-//! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`: the rejected
-//!   requests; `clients`: other libraries.
+//! - `matrix`: the nine routes; `stories`: retries, dead letters, consumer confirm; `refusals`: the
+//!   rejected requests; `clients`: other libraries.
 //! - `group`: a Kafka group that loses instances; `cut_off`: an instance that loses Redis; `files`:
 //!   the runnable files of config/; `migration`: from RabbitMQ's plugin, as its page says.
 

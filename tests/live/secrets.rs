@@ -37,11 +37,16 @@ impl Heard {
         self.said += text.len();
         for secret in ALL {
             if let Some(at) = text.find(secret) {
-                let around = &text[text.floor_char_boundary(at.saturating_sub(300))..text.ceil_char_boundary((at + 100).min(text.len()))];
+                let around = &text[text.floor_char_boundary(at.saturating_sub(300))
+                    ..text.ceil_char_boundary((at + 100).min(text.len()))];
                 panic!("{from} says {secret}: …{around}…");
             }
         }
-        self.seen.extend(["redis://", "nats://", "127.0.0.1", "***", "DEBUG", "refused"].into_iter().filter(|word| text.contains(word)));
+        self.seen.extend(
+            ["redis://", "nats://", "127.0.0.1", "***", "DEBUG", "refused"]
+                .into_iter()
+                .filter(|word| text.contains(word)),
+        );
     }
 
     /// Runs a command to its end, as loud as it can be.
@@ -56,7 +61,10 @@ impl Heard {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let hidden: Vec<&&str> = arguments.iter().filter(|argument| !ALL.iter().any(|secret| argument.contains(secret))).collect();
+        let hidden: Vec<&&str> = arguments
+            .iter()
+            .filter(|argument| !ALL.iter().any(|secret| argument.contains(secret)))
+            .collect();
         let from = format!("{hidden:?}");
         self.hear(&from, &String::from_utf8_lossy(&output.stdout));
         self.hear(&from, &String::from_utf8_lossy(&output.stderr));
@@ -76,7 +84,8 @@ impl Servers {
         let redis = RedisOptions { password: Some(REDIS.to_owned()), ..RedisOptions::default() };
         let config = format!("authorization {{ user: me, password: {NATS} }}");
         let nats = NatsOptions { config, credentials: Some(format!("me:{NATS}")) };
-        let (redis, nats) = tokio::try_join!(RedisServer::start(redis), NatsServer::start(nats)).unwrap();
+        let (redis, nats) =
+            tokio::try_join!(RedisServer::start(redis), NatsServer::start(nats)).unwrap();
         Servers { redis, nats, folder: TempDir::new().unwrap() }
     }
 
@@ -88,7 +97,8 @@ impl Servers {
 
     /// Settings whose secrets stand in files.
     fn settings(&self) -> String {
-        let (redis, nats) = (self.file("redis", &self.redis.url()), self.file("nats", &self.nats.url()));
+        let (redis, nats) =
+            (self.file("redis", &self.redis.url()), self.file("nats", &self.nats.url()));
         format!(
             "[redis]\nurls_file = {redis:?}\n[brokers.main]\ntype = \"nats\"\nurl_file = {nats:?}\nallow = [\"orders.>\"]\n\
              [ingest.main]\nbroker = \"main\"\ndeclare = true\n"
@@ -100,8 +110,13 @@ const LISTEN: &str = "[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127
 
 async fn ask(address: &str, line: &str, token: &str, body: &str) -> String {
     let mut link = TcpStream::connect(address).await.unwrap();
-    let head = format!("{line} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\nconnection: close\r\n");
-    let request = format!("{head}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let head = format!(
+        "{line} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\nconnection: close\r\n"
+    );
+    let request = format!(
+        "{head}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
     link.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     link.read_to_end(&mut answer).await.unwrap();
@@ -148,15 +163,19 @@ async fn a_sidecar_and_every_command_keep_every_secret() {
     for (arguments, code) in commands {
         assert_eq!(heard.run(&[arguments, &["-c", &config]].concat(), &[]), code, "{arguments:?}");
     }
-    let shown =
-        wait_until("the job is there", async || (heard.run(&["show", "waits", "--body", "-c", &config], &[]) == 0).then_some(())).await;
+    let shown = wait_until("the job is there", async || {
+        (heard.run(&["show", "waits", "--body", "-c", &config], &[]) == 0).then_some(())
+    })
+    .await;
     let () = shown;
 
     let log = || std::fs::read_to_string(dwell.dir().join("log")).unwrap();
     let address = wait_until("the admin api", async || {
         let log = log();
-        let line =
-            log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()).find(|line| line["message"] == "admin api");
+        let line = log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+            .find(|line| line["message"] == "admin api");
         line.and_then(|line| Some(line["address"].as_str()?.to_owned()))
     })
     .await;
@@ -176,7 +195,10 @@ async fn a_sidecar_and_every_command_keep_every_secret() {
     ] {
         for token in [TOKEN, WRONG] {
             let answer = ask(&address, line, token, body).await;
-            assert!(answer.starts_with("HTTP/1.1 401") || token == TOKEN || !line.contains("/v1"), "{line}: {answer}");
+            assert!(
+                answer.starts_with("HTTP/1.1 401") || token == TOKEN || !line.contains("/v1"),
+                "{line}: {answer}"
+            );
             heard.hear(line, &answer);
         }
     }
@@ -189,7 +211,10 @@ async fn a_sidecar_and_every_command_keep_every_secret() {
     let mut servers = servers;
     servers.nats.kill().unwrap();
     servers.redis.kill().unwrap();
-    wait_until("it says that they are away", async || (log().matches("WARN").count() > 2).then_some(())).await;
+    wait_until("it says that they are away", async || {
+        (log().matches("WARN").count() > 2).then_some(())
+    })
+    .await;
     for (arguments, code) in [
         (&["check"][..], 69),
         (&["ls"], 69),
@@ -234,22 +259,37 @@ async fn wrong_passwords_wrong_settings_and_servers_that_hang_up_keep_every_secr
     let token = format!("nats://{WRONG}@127.0.0.1:{}", servers.nats.port());
     let broker = |kind: &str, more: &str| {
         let text = servers.settings().split("[brokers.main]").next().unwrap().to_owned();
-        format!("{text}[brokers.main]\ntype = \"{kind}\"\n{more}\n[ingest.main]\nbroker = \"main\"\n{LISTEN}")
+        format!(
+            "{text}[brokers.main]\ntype = \"{kind}\"\n{more}\n[ingest.main]\nbroker = \"main\"\n{LISTEN}"
+        )
     };
     let sasl = format!(
         "bootstrap = \"127.0.0.1:{port}\"\nallow = [\"a\"]\nproperties = {{ \"security.protocol\" = \"sasl_plaintext\", \"sasl.mechanism\" = \
          \"PLAIN\", \"sasl.username\" = \"me\", \"sasl.password\" = \"{KAFKA}\" }}"
     );
-    let amqp = |rest: &str| format!("url = \"amqp://me:{AMQP}@127.0.0.1:{rest}\"\nallow = [\"/a\"]");
+    let amqp =
+        |rest: &str| format!("url = \"amqp://me:{AMQP}@127.0.0.1:{rest}\"\nallow = [\"/a\"]");
     let files = [
         servers.file("amqp.toml", &broker("amqp", &amqp(&port.to_string()))),
         servers.file("amqp-port.toml", &broker("amqp", &amqp("port/%zz"))),
-        servers.file("amqp-list.toml", &broker("amqp", &format!("url = [\"amqp://me:{AMQP}@h:1\", 7]\nallow = [\"a\"]"))),
+        servers.file(
+            "amqp-list.toml",
+            &broker("amqp", &format!("url = [\"amqp://me:{AMQP}@h:1\", 7]\nallow = [\"a\"]")),
+        ),
         servers.file("kafka.toml", &broker("kafka", &sasl)),
-        servers.file("kafka-bad.toml", &broker("kafka", &sasl.replace("sasl.mechanism", "sasl.mechanisn"))),
-        servers.file("kafka-text.toml", &broker("kafka", &sasl.replace("\"PLAIN\"", "\"PLAIN\", \"ssl.key.password\" = 5"))),
+        servers.file(
+            "kafka-bad.toml",
+            &broker("kafka", &sasl.replace("sasl.mechanism", "sasl.mechanisn")),
+        ),
+        servers.file(
+            "kafka-text.toml",
+            &broker("kafka", &sasl.replace("\"PLAIN\"", "\"PLAIN\", \"ssl.key.password\" = 5")),
+        ),
         servers.file("broken.toml", &broker("nats", &format!("password = {NATS}"))),
-        servers.file("unknown.toml", &broker("nats", &format!("url = \"nats://h\"\nallow = []\npasswrd = \"{NATS}\""))),
+        servers.file(
+            "unknown.toml",
+            &broker("nats", &format!("url = \"nats://h\"\nallow = []\npasswrd = \"{NATS}\"")),
+        ),
     ];
     for file in &files {
         for command in [
@@ -259,10 +299,18 @@ async fn wrong_passwords_wrong_settings_and_servers_that_hang_up_keep_every_secr
             &["check", "--offline", "-o", "json"],
         ] {
             let code = heard.run(&[command, &["-c", file]].concat(), &[]);
-            assert!([0, 1, 69, 78].contains(&code) && (code != 0 || command.contains(&"--offline")), "{file} {command:?}: {code}");
+            assert!(
+                [0, 1, 69, 78].contains(&code) && (code != 0 || command.contains(&"--offline")),
+                "{file} {command:?}: {code}"
+            );
         }
     }
-    let wrong = [("redis.urls", redis.as_str()), ("redis.urls", &user), ("brokers.main.url", &nats), ("brokers.main.url", &token)];
+    let wrong = [
+        ("redis.urls", redis.as_str()),
+        ("redis.urls", &user),
+        ("brokers.main.url", &nats),
+        ("brokers.main.url", &token),
+    ];
     for (key, value) in wrong {
         // The file's own secret would stand twice.
         let text = servers
@@ -287,7 +335,9 @@ async fn wrong_passwords_wrong_settings_and_servers_that_hang_up_keep_every_secr
             assert_eq!(by_flag, by_variable, "{key} {command:?}");
             let asks_redis_alone = !["check", "run", "send"].contains(&command[0]);
             assert!(
-                by_flag == 69 || by_flag == 78 || asks_redis_alone && key.starts_with("brokers") && by_flag == 0,
+                by_flag == 69
+                    || by_flag == 78
+                    || asks_redis_alone && key.starts_with("brokers") && by_flag == 0,
                 "{key} {command:?}: {by_flag}"
             );
         }
@@ -296,10 +346,17 @@ async fn wrong_passwords_wrong_settings_and_servers_that_hang_up_keep_every_secr
     for (flag, variable) in [
         (format!("redis.urls=rediss{REDIS}"), ("DWELL_REDIS__URL", format!("redis://:{REDIS}@h"))),
         (format!("redis.mode=redis://:{REDIS}@h"), ("DWELL_REDIS__NAMESPACE", "ok".to_owned())),
-        (format!("http.token={TOKEN}\u{1}"), ("DWELL_HTTP__TOKEN_FILE", format!("/nowhere/{}", "t"))),
-        (format!("brokers.main.url=nats://me:{NATS}@h:port"), ("DWELL_BROKERS__MAIN__PASSWORD", NATS.to_owned())),
+        (
+            format!("http.token={TOKEN}\u{1}"),
+            ("DWELL_HTTP__TOKEN_FILE", format!("/nowhere/{}", "t")),
+        ),
+        (
+            format!("brokers.main.url=nats://me:{NATS}@h:port"),
+            ("DWELL_BROKERS__MAIN__PASSWORD", NATS.to_owned()),
+        ),
     ] {
-        let code = heard.run(&["check", "-c", &config, "--set", &flag], &[(variable.0, &variable.1)]);
+        let code =
+            heard.run(&["check", "-c", &config, "--set", &flag], &[(variable.0, &variable.1)]);
         assert_eq!(code, 78, "{}", flag.split('=').next().unwrap());
     }
     assert!(heard.seen.contains("***") && heard.said > 20_000, "{} {:?}", heard.said, heard.seen);

@@ -18,7 +18,12 @@ use crate::support::{namespace, redis_link, wait_until};
 
 #[tokio::test]
 async fn redis_with_fsync_always_keeps_every_answered_write_over_a_kill() {
-    let mut server = RedisServer::start(RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() }).await.unwrap();
+    let mut server = RedisServer::start(RedisOptions {
+        appendonly: Some(AppendFsync::Always),
+        ..RedisOptions::default()
+    })
+    .await
+    .unwrap();
     let key = namespace("kept");
     let (port, pid) = (server.port(), server.pid());
     redis_link(server.url()).await.set::<_, _, ()>(&key, "value").await.unwrap();
@@ -52,8 +57,14 @@ async fn redis_takes_its_limits_and_its_password() {
     };
     let server = RedisServer::start(options).await.unwrap();
     let mut link = redis_link(server.url()).await;
-    for (setting, value) in [("maxmemory", "67108864"), ("maxmemory-policy", "allkeys-lru"), ("databases", "2"), ("appendonly", "no")] {
-        let got: (String, String) = redis::cmd("CONFIG").arg("GET").arg(setting).query_async(&mut link).await.unwrap();
+    for (setting, value) in [
+        ("maxmemory", "67108864"),
+        ("maxmemory-policy", "allkeys-lru"),
+        ("databases", "2"),
+        ("appendonly", "no"),
+    ] {
+        let got: (String, String) =
+            redis::cmd("CONFIG").arg("GET").arg(setting).query_async(&mut link).await.unwrap();
         assert_eq!(got.1, value, "{setting}");
     }
 }
@@ -62,7 +73,12 @@ async fn redis_takes_its_limits_and_its_password() {
 async fn redis_replica_has_what_its_master_has() {
     let master = RedisServer::start(RedisOptions::default()).await.unwrap();
     redis_link(master.url()).await.set::<_, _, ()>("before", "1").await.unwrap();
-    let replica = RedisServer::start(RedisOptions { replica_of: Some(master.port()), ..RedisOptions::default() }).await.unwrap();
+    let replica = RedisServer::start(RedisOptions {
+        replica_of: Some(master.port()),
+        ..RedisOptions::default()
+    })
+    .await
+    .unwrap();
     assert_eq!(redis_link(replica.url()).await.get::<_, String>("before").await.unwrap(), "1");
     let mut link = redis_link(master.url()).await;
     link.set::<_, _, ()>("after", "2").await.unwrap();
@@ -75,11 +91,17 @@ async fn frozen_redis_answers_nothing_until_it_thaws() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
     let mut link = redis_link(server.url()).await;
     server.freeze().unwrap();
-    let answer = tokio::time::timeout(Duration::from_millis(500), redis::cmd("PING").query_async::<String>(&mut link)).await;
+    let answer = tokio::time::timeout(
+        Duration::from_millis(500),
+        redis::cmd("PING").query_async::<String>(&mut link),
+    )
+    .await;
     assert!(answer.is_err(), "{answer:?}");
     server.thaw().unwrap();
-    let pong =
-        wait_until("a frozen Redis answers after it thawed", async || redis::cmd("PING").query_async::<String>(&mut link).await.ok()).await;
+    let pong = wait_until("a frozen Redis answers after it thawed", async || {
+        redis::cmd("PING").query_async::<String>(&mut link).await.ok()
+    })
+    .await;
     assert_eq!(pong, "PONG");
 }
 
@@ -138,11 +160,24 @@ async fn servers_started_at_once_get_ports_of_their_own() {
 
 #[tokio::test]
 async fn a_server_that_refuses_its_settings_says_why() {
-    let error = NatsServer::start(NatsOptions { config: "no_such_setting: {".to_owned(), ..NatsOptions::default() }).await.unwrap_err();
+    let error = NatsServer::start(NatsOptions {
+        config: "no_such_setting: {".to_owned(),
+        ..NatsOptions::default()
+    })
+    .await
+    .unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("nats-server") && text.contains("ended before it was ready") && text.contains("Parse error"), "{text}");
+    assert!(
+        text.contains("nats-server")
+            && text.contains("ended before it was ready")
+            && text.contains("Parse error"),
+        "{text}"
+    );
     let more = vec![("no-such-setting".to_owned(), "1".to_owned())];
-    let text = RedisServer::start(RedisOptions { more, ..RedisOptions::default() }).await.unwrap_err().to_string();
+    let text = RedisServer::start(RedisOptions { more, ..RedisOptions::default() })
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(text.contains("no-such-setting"), "{text}");
 }
 
@@ -151,8 +186,12 @@ async fn a_server_that_refuses_its_settings_says_why() {
 async fn rabbitmq_keeps_its_queues_over_a_stop() {
     use dwell_connectors::{BrokerConfig, Declared, Destination, Role, amqp};
 
-    let mut server = RabbitServer::start(RabbitOptions { config: "max_message_size = 100000".to_owned() }).await.unwrap();
-    let (port, pid, broker) = (server.port(), server.pid(), BrokerConfig::Amqp(amqp::Config::at(server.url())));
+    let mut server =
+        RabbitServer::start(RabbitOptions { config: "max_message_size = 100000".to_owned() })
+            .await
+            .unwrap();
+    let (port, pid, broker) =
+        (server.port(), server.pid(), BrokerConfig::Amqp(amqp::Config::at(server.url())));
     let queue = Destination::new("kept");
     assert_eq!(broker.declare(&queue, Role::Ingest).await.unwrap(), Declared::Created);
 

@@ -7,8 +7,12 @@ use dwell_connectors::{Acks, Destination, Message, Role};
 use dwell_testkit::environment::traffic::{Consumer, Producer};
 use dwell_testkit::environment::{Environment, Store};
 use dwell_testkit::servers::{BrokerKind, DwellServer};
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
-use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -28,9 +32,13 @@ pub(crate) struct Collector {
 
 #[tonic::async_trait]
 impl TraceService for Collector {
-    async fn export(&self, request: Request<ExportTraceServiceRequest>) -> Result<Response<ExportTraceServiceResponse>, Status> {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         for resource in request.into_inner().resource_spans {
-            let service = text(&resource.resource.unwrap_or_default().attributes, "service.name").unwrap_or_default();
+            let service = text(&resource.resource.unwrap_or_default().attributes, "service.name")
+                .unwrap_or_default();
             let spans = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
             self.spans.lock().extend(spans.map(|span| (service.clone(), span)));
         }
@@ -65,7 +73,10 @@ impl Collector {
     }
 }
 
-fn text(attributes: &[opentelemetry_proto::tonic::common::v1::KeyValue], key: &str) -> Option<String> {
+fn text(
+    attributes: &[opentelemetry_proto::tonic::common::v1::KeyValue],
+    key: &str,
+) -> Option<String> {
     match attributes.iter().find(|attribute| attribute.key == key)?.value.clone()?.value? {
         Value::StringValue(text) => Some(text),
         Value::IntValue(number) => Some(number.to_string()),
@@ -97,18 +108,29 @@ fn request(id: &str, target: &str) -> Message {
 async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
     let collector = Collector::default();
     let (url, _serving) = collector.start().await;
-    let environment = Environment::start(BrokerKind::Nats, Store::Private(Default::default()), &["orders.>"]).await.unwrap();
+    let environment =
+        Environment::start(BrokerKind::Nats, Store::Private(Default::default()), &["orders.>"])
+            .await
+            .unwrap();
     environment.declare(&["orders.close"], Role::Letters).await.unwrap();
-    let mut dwell = DwellServer::prepare(env!("CARGO_BIN_EXE_dwell").into(), environment.text()).unwrap();
+    let mut dwell =
+        DwellServer::prepare(env!("CARGO_BIN_EXE_dwell").into(), environment.text()).unwrap();
     dwell.set_env([("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str())]);
     dwell.restart().await.unwrap();
     let seen: Arc<Mutex<Vec<Message>>> = Arc::default();
     let into = seen.clone();
-    let _consumer = Consumer::open(environment.broker(), "orders.close", Acks::Explicit, move |_, messages| into.lock().extend(messages))
+    let _consumer =
+        Consumer::open(environment.broker(), "orders.close", Acks::Explicit, move |_, messages| {
+            into.lock().extend(messages)
+        })
         .await
         .unwrap();
     let mut producer = Producer::open(environment.broker()).await.unwrap();
-    let requests = [request("goes", "orders.close"), request("dies", "orders.nowhere"), request("wrong", "elsewhere")];
+    let requests = [
+        request("goes", "orders.close"),
+        request("dies", "orders.nowhere"),
+        request("wrong", "elsewhere"),
+    ];
     producer.send(&Destination::new("delay.in"), requests).await.unwrap();
     producer.flush().await.unwrap();
 
@@ -122,31 +144,49 @@ async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
     dwell.stop().await.unwrap();
 
     let arrived = seen.lock()[0].clone();
-    assert_eq!(arrived.headers.text("traceparent"), Some(format!("00-{TRACE}-{PARENT}-01").as_str()), "untouched");
+    assert_eq!(
+        arrived.headers.text("traceparent"),
+        Some(format!("00-{TRACE}-{PARENT}-01").as_str()),
+        "untouched"
+    );
     let goes = collector.of("goes");
     let [request, attempt] = &goes[..] else { panic!("{goes:?}") };
     for span in [request, attempt] {
-        assert_eq!((hex(&span.trace_id).as_str(), hex(&span.parent_span_id).as_str()), (TRACE, PARENT));
+        assert_eq!(
+            (hex(&span.trace_id).as_str(), hex(&span.parent_span_id).as_str()),
+            (TRACE, PARENT)
+        );
         assert_eq!(attribute(span, "messaging.system").as_deref(), Some("nats"));
         let operation = span.name.split_once(' ').map(|(operation, _)| operation.to_owned());
         assert_eq!(
-            (attribute(span, "messaging.operation.name"), attribute(span, "messaging.operation.type")),
+            (
+                attribute(span, "messaging.operation.name"),
+                attribute(span, "messaging.operation.type")
+            ),
             (operation.clone(), operation)
         );
         let last = span.links.last().map(|link| (hex(&link.trace_id), hex(&link.span_id)));
-        assert_eq!(last, Some((TRACE.to_owned(), PARENT.to_owned())), "the context that the message was made in");
+        assert_eq!(
+            last,
+            Some((TRACE.to_owned(), PARENT.to_owned())),
+            "the context that the message was made in"
+        );
         assert!(span.end_time_unix_nano >= span.start_time_unix_nano);
     }
     assert_eq!((request.name.as_str(), request.kind()), ("process delay.in", SpanKind::Consumer));
     assert_eq!(attribute(request, "dwell.outcome").as_deref(), Some("added"));
     assert_eq!((attempt.name.as_str(), attempt.kind()), ("send orders.close", SpanKind::Client));
-    assert_eq!((attribute(attempt, "dwell.attempt"), attribute(attempt, "dwell.outcome")), (Some("1".into()), Some("confirmed".into())));
+    assert_eq!(
+        (attribute(attempt, "dwell.attempt"), attribute(attempt, "dwell.outcome")),
+        (Some("1".into()), Some("confirmed".into()))
+    );
     let linked: Vec<_> = attempt.links.iter().map(|link| (&link.trace_id, &link.span_id)).collect();
     assert_eq!(linked[..linked.len() - 1], [(&request.trace_id, &request.span_id)]);
     assert!(attempt.start_time_unix_nano >= request.end_time_unix_nano);
 
     let dies = collector.of("dies");
-    let told: Vec<_> = dies.iter().map(|span| (span.name.as_str(), attribute(span, "error.type"))).collect();
+    let told: Vec<_> =
+        dies.iter().map(|span| (span.name.as_str(), attribute(span, "error.type"))).collect();
     let unroutable = Some("unroutable".to_owned());
     assert_eq!(
         told,
@@ -160,7 +200,10 @@ async fn a_request_and_its_attempts_are_spans_that_know_of_each_other() {
     assert!(dies[1..].iter().all(|span| span.links[0].span_id == dies[0].span_id));
 
     let spans = collector.spans.lock();
-    let refused: Vec<_> = spans.iter().filter_map(|(_, span)| attribute(span, "error.type").map(|kind| (kind, span))).collect();
+    let refused: Vec<_> = spans
+        .iter()
+        .filter_map(|(_, span)| attribute(span, "error.type").map(|kind| (kind, span)))
+        .collect();
     let (_, span) = refused.iter().find(|(kind, _)| kind == "target_not_allowed").unwrap();
     assert!(span.status.as_ref().unwrap().message.contains("elsewhere"), "{span:?}");
 }

@@ -17,34 +17,64 @@ pub(crate) async fn make_stream(port: u16, name: &str, subjects: &[&str], more: 
 }
 
 /// Makes a durable pull consumer with explicit acks that the server waits for so long.
-pub(crate) async fn make_consumer(port: u16, stream: &str, name: &str, filter: &str, ack_wait: Duration) {
+pub(crate) async fn make_consumer(
+    port: u16,
+    stream: &str,
+    name: &str,
+    filter: &str,
+    ack_wait: Duration,
+) {
     make_bounded_consumer(port, stream, name, filter, ack_wait, 65_536).await;
 }
 
-async fn make_bounded_consumer(port: u16, stream: &str, name: &str, filter: &str, ack_wait: Duration, most: u32) {
+async fn make_bounded_consumer(
+    port: u16,
+    stream: &str,
+    name: &str,
+    filter: &str,
+    ack_wait: Duration,
+    most: u32,
+) {
     let ack_wait = u64::try_from(ack_wait.as_nanos()).unwrap();
     let config = json!({
         "durable_name": name, "filter_subject": filter, "deliver_policy": "all", "ack_policy": "explicit",
         "ack_wait": ack_wait, "max_deliver": -1, "max_ack_pending": most,
     });
-    ask(port, &format!("CONSUMER.DURABLE.CREATE.{stream}.{name}"), json!({ "stream_name": stream, "config": config })).await;
+    ask(
+        port,
+        &format!("CONSUMER.DURABLE.CREATE.{stream}.{name}"),
+        json!({ "stream_name": stream, "config": config }),
+    )
+    .await;
 }
 
-/// Takes a message of this stream (which must have one), gives no sign of life, and returns when the server
-/// has lost its patience and delivers it again: a consumer that took one before this call and was as silent
-/// has lost it too.
+/// Takes a message of this stream (which must have one), gives no sign of life, and returns when
+/// the server has lost its patience and delivers it again: a consumer that took one before this
+/// call and was as silent has lost it too.
 pub(crate) async fn until_patience_ends(port: u16, stream: &str, filter: &str, ack_wait: Duration) {
     make_bounded_consumer(port, stream, "silent", filter, ack_wait, 1).await;
-    wait_until("a message is taken", async || delivery(port, stream, "silent").await.ok().flatten()).await;
+    wait_until("a message is taken", async || {
+        delivery(port, stream, "silent").await.ok().flatten()
+    })
+    .await;
     // It takes one at a time, so that the next delivery is that of the same message.
-    wait_until("it is delivered again", async || delivery(port, stream, "silent").await.ok().flatten().filter(|times| *times > 1)).await;
+    wait_until("it is delivered again", async || {
+        delivery(port, stream, "silent").await.ok().flatten().filter(|times| *times > 1)
+    })
+    .await;
 }
 
 /// Asks for one message: how many times it was delivered so far; `None` where there is none within
 /// a second.
 async fn delivery(port: u16, stream: &str, consumer: &str) -> io::Result<Option<u64>> {
     let call = format!("CONSUMER.MSG.NEXT.{stream}.{consumer}");
-    let mut link = jetstream::call(port, None, &call, &json!({ "batch": 1, "expires": 1_000_000_000 }).to_string()).await?;
+    let mut link = jetstream::call(
+        port,
+        None,
+        &call,
+        &json!({ "batch": 1, "expires": 1_000_000_000 }).to_string(),
+    )
+    .await?;
     let mut line = String::new();
     let arrival = async {
         loop {
@@ -67,7 +97,9 @@ async fn delivery(port: u16, stream: &str, consumer: &str) -> io::Result<Option<
 
 /// Returns the number of messages in a stream.
 pub(crate) async fn messages(port: u16, stream: &str) -> u64 {
-    ask(port, &format!("STREAM.INFO.{stream}"), json!({})).await["state"]["messages"].as_u64().unwrap()
+    ask(port, &format!("STREAM.INFO.{stream}"), json!({})).await["state"]["messages"]
+        .as_u64()
+        .unwrap()
 }
 
 /// Returns the server's report on a consumer (`num_redelivered`, `delivered`, …).
@@ -76,7 +108,9 @@ pub(crate) async fn consumer(port: u16, stream: &str, name: &str) -> Value {
 }
 
 fn merge(config: &mut Value, more: Value) {
-    let (Value::Object(config), Value::Object(more)) = (config, more) else { panic!("not an object") };
+    let (Value::Object(config), Value::Object(more)) = (config, more) else {
+        panic!("not an object")
+    };
     config.extend(more);
 }
 
@@ -97,11 +131,19 @@ async fn once(port: u16, call: &str, request: &Value) -> io::Result<Value> {
 
 /// Publishes a message with these headers, as they stand here, and gives what the stream answers:
 /// an ack, or `error`.
-pub(crate) async fn publish(port: u16, subject: &str, headers: &[(&str, &str)], body: &str) -> Value {
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+pub(crate) async fn publish(
+    port: u16,
+    subject: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Value {
+    let headers: String =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!("NATS/1.0\r\n{headers}\r\n");
     let (size, whole) = (head.len(), head.len() + body.len());
-    jetstream::answer(jetstream::open(port, None, |inbox| format!("HPUB {subject} {inbox} {size} {whole}\r\n{head}{body}\r\n")))
-        .await
-        .unwrap()
+    jetstream::answer(jetstream::open(port, None, |inbox| {
+        format!("HPUB {subject} {inbox} {size} {whole}\r\n{head}{body}\r\n")
+    }))
+    .await
+    .unwrap()
 }

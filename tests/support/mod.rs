@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// The longest wait of a test for a result that must come. The time is far more than the result takes, so
-/// that only a broken build meets it.
+/// The longest wait of a test for a result that must come. The time is far more than the result
+/// takes, so that only a broken build meets it.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A namespace that no other test has, so that tests may share a Redis.
@@ -22,17 +22,28 @@ pub(crate) fn namespace(test: &str) -> String {
 /// A link of the test's own to a Redis. The client's own patience, half a second, is too little on
 /// a busy machine.
 pub(crate) async fn redis_link(url: impl AsRef<str>) -> redis::aio::MultiplexedConnection {
-    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(DEADLINE)).set_connection_timeout(Some(DEADLINE));
-    redis::Client::open(url.as_ref()).unwrap().get_multiplexed_async_connection_with_config(&patient).await.unwrap()
+    let patient = redis::AsyncConnectionConfig::new()
+        .set_response_timeout(Some(DEADLINE))
+        .set_connection_timeout(Some(DEADLINE));
+    redis::Client::open(url.as_ref())
+        .unwrap()
+        .get_multiplexed_async_connection_with_config(&patient)
+        .await
+        .unwrap()
 }
 
-/// Asks until the condition gives a value. Panics after [`DEADLINE`], with the name of the missing condition.
+/// Asks until the condition gives a value. Panics after [`DEADLINE`], with the name of the missing
+/// condition.
 pub(crate) async fn wait_until<T>(what: &str, condition: impl AsyncFnMut() -> Option<T>) -> T {
     wait_within(DEADLINE, what, condition).await
 }
 
 /// As [`wait_until`], with a deadline of its own.
-pub(crate) async fn wait_within<T>(deadline: Duration, what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn wait_within<T>(
+    deadline: Duration,
+    what: &str,
+    mut condition: impl AsyncFnMut() -> Option<T>,
+) -> T {
     let waited = timeout(deadline, async {
         let mut ticks = interval(Duration::from_millis(5));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -58,13 +69,21 @@ pub(crate) fn metric(scrape: &str, series: &str) -> f64 {
 /// Where `make clients` put what tests run in Python.
 pub(crate) fn python_libraries() -> PathBuf {
     let named = std::env::var_os("DWELL_CLIENTS").map(PathBuf::from);
-    let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers/clients"));
+    let folder =
+        named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".servers/clients"));
     assert!(folder.is_dir(), "no clients at {}: run `make clients`", folder.display());
     folder
 }
 
 /// The consumers of a store: of no queue.
-pub(crate) fn consumers(store: &std::sync::Arc<dwell::store::Store>) -> dwell::consumers::Consumers {
+pub(crate) fn consumers(
+    store: &std::sync::Arc<dwell::store::Store>,
+) -> dwell::consumers::Consumers {
     use dwell::consumers::{Consumers, UnobservedConsumers};
-    Consumers::new(store.clone(), Default::default(), std::sync::Arc::new(UnobservedConsumers), Default::default())
+    Consumers::new(
+        store.clone(),
+        Default::default(),
+        std::sync::Arc::new(UnobservedConsumers),
+        Default::default(),
+    )
 }

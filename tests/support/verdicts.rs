@@ -58,7 +58,11 @@ impl Verdicts {
 
     /// The jobs that have no answer yet.
     pub(crate) fn unanswered(&self) -> Vec<String> {
-        self.jobs.iter().filter(|(_, timeline)| timeline.verdicts.is_empty() && !timeline.unheard).map(|(id, _)| id.clone()).collect()
+        self.jobs
+            .iter()
+            .filter(|(_, timeline)| timeline.verdicts.is_empty() && !timeline.unheard)
+            .map(|(id, _)| id.clone())
+            .collect()
     }
 
     pub(crate) fn tally(&self) -> Tally {
@@ -83,11 +87,17 @@ impl Verdicts {
                 ("fired", 0) => Some("is fired, and did not arrive"),
                 // It was here when it was asked for: so it was confirmed, and forgotten since.
                 ("not_found", 0) if !timeline.unsure => Some("is neither here nor did it arrive"),
-                ("cancelled" | "fired" | "in_flight" | "cancelled_after_attempt" | "not_found", _) => None,
+                (
+                    "cancelled" | "fired" | "in_flight" | "cancelled_after_attempt" | "not_found",
+                    _,
+                ) => None,
                 _ => Some("has a verdict that no cancel has"),
             },
         };
-        self.jobs.iter().filter_map(|(id, timeline)| Some(format!("{id} {}: {timeline:?}", wrong(timeline)?))).collect()
+        self.jobs
+            .iter()
+            .filter_map(|(id, timeline)| Some(format!("{id} {}: {timeline:?}", wrong(timeline)?)))
+            .collect()
     }
 }
 
@@ -105,8 +115,19 @@ mod tests {
 
     #[test]
     fn what_may_be_is_no_contradiction() {
-        for (verdict, arrivals) in [("cancelled", 0), ("fired", 1), ("in_flight", 0), ("in_flight", 1), ("not_found", 1), ("fired", 2)] {
-            assert_eq!(one(&[verdict, verdict], arrivals).contradictions(), [""; 0], "{verdict} {arrivals}");
+        for (verdict, arrivals) in [
+            ("cancelled", 0),
+            ("fired", 1),
+            ("in_flight", 0),
+            ("in_flight", 1),
+            ("not_found", 1),
+            ("fired", 2),
+        ] {
+            assert_eq!(
+                one(&[verdict, verdict], arrivals).contradictions(),
+                [""; 0],
+                "{verdict} {arrivals}"
+            );
         }
         let mut unheard = one(&[], 1);
         unheard.unheard("x");
@@ -114,15 +135,28 @@ mod tests {
         let mut lost = one(&["not_found"], 0);
         lost.unsure("x");
         assert_eq!(lost.contradictions(), [""; 0]);
-        assert_eq!(one(&["fired"], 3).tally(), Tally { verdicts: BTreeMap::from([("fired".to_owned(), (1, 1))]), copies: 2 });
+        assert_eq!(
+            one(&["fired"], 3).tally(),
+            Tally { verdicts: BTreeMap::from([("fired".to_owned(), (1, 1))]), copies: 2 }
+        );
     }
 
     #[test]
     fn each_planted_lie_is_found() {
-        let lies: [(&[&str], usize); 6] =
-            [(&["cancelled"], 1), (&["fired"], 0), (&["not_found"], 0), (&[], 1), (&["cancelled", "fired"], 0), (&["kept"], 1)];
+        let lies: [(&[&str], usize); 6] = [
+            (&["cancelled"], 1),
+            (&["fired"], 0),
+            (&["not_found"], 0),
+            (&[], 1),
+            (&["cancelled", "fired"], 0),
+            (&["kept"], 1),
+        ];
         for (verdicts, arrivals) in lies {
-            assert_eq!(one(verdicts, arrivals).contradictions().len(), 1, "{verdicts:?} {arrivals}");
+            assert_eq!(
+                one(verdicts, arrivals).contradictions().len(),
+                1,
+                "{verdicts:?} {arrivals}"
+            );
         }
     }
 }

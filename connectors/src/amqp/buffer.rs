@@ -47,7 +47,12 @@ pub(super) struct Settle {
 
 impl DeliveryBuffer {
     pub(super) fn new(limiter: Arc<ReadLimiter>) -> Self {
-        DeliveryBuffer { state: Mutex::default(), limiter, arrived: Notify::new(), wake: Notify::new() }
+        DeliveryBuffer {
+            state: Mutex::default(),
+            limiter,
+            arrived: Notify::new(),
+            wake: Notify::new(),
+        }
     }
 
     /// A batch of the buffered messages, within the bounds.
@@ -68,7 +73,9 @@ impl DeliveryBuffer {
         // There may be room for more deliveries.
         self.wake.notify_one();
         match tags.last() {
-            Some(last) if state.unsettled.first().is_none_or(|first| first > last) => vec![Settle { tag: *last, multiple: true }],
+            Some(last) if state.unsettled.first().is_none_or(|first| first > last) => {
+                vec![Settle { tag: *last, multiple: true }]
+            }
             _ => tags.into_iter().map(|tag| Settle { tag, multiple: false }).collect(),
         }
     }
@@ -101,7 +108,9 @@ impl DeliveryBuffer {
 
     /// Adds deliveries to the buffer.
     pub(super) fn put(&self, deliveries: Vec<Delivery>) {
-        let places = deliveries.into_iter().map(|Delivery { message, tag, bytes }| (message, PendingAck { tag, bytes }));
+        let places = deliveries
+            .into_iter()
+            .map(|Delivery { message, tag, bytes }| (message, PendingAck { tag, bytes }));
         let places: Vec<_> = places.collect();
         self.limiter.delivered(places.len(), places.iter().map(|(_, place)| place.bytes).sum());
         let mut state = self.state.lock();
@@ -127,8 +136,11 @@ mod tests {
     #[test]
     fn one_word_settles_a_batch_only_where_nothing_before_it_is_open() {
         let buffer = DeliveryBuffer::new(Arc::new(ReadLimiter::new(100)));
-        buffer.put((1..=7).map(|tag| Delivery { tag, message: Message::new("x"), bytes: 1 }).collect());
-        let ids: Vec<BatchId> = (0..3).map(|_| buffer.take(2, 10_000).unwrap().unwrap().id).collect();
+        buffer.put(
+            (1..=7).map(|tag| Delivery { tag, message: Message::new("x"), bytes: 1 }).collect(),
+        );
+        let ids: Vec<BatchId> =
+            (0..3).map(|_| buffer.take(2, 10_000).unwrap().unwrap().id).collect();
         let single = |tag| Settle { tag, multiple: false };
         assert_eq!(buffer.settle(ids[1]), [single(3), single(4)]);
         assert_eq!(buffer.settle(ids[0]), [Settle { tag: 2, multiple: true }]);

@@ -64,15 +64,26 @@ impl Config {
             (None, None) => {
                 problems.push("`url` is missing: write url = \"amqp://user:password@127.0.0.1:5672\", or name a `url_file`".to_owned());
             }
-            (Some(_), Some(_)) => problems.push("`url` and `url_file` are both set: keep one".to_owned()),
+            (Some(_), Some(_)) => {
+                problems.push("`url` and `url_file` are both set: keep one".to_owned())
+            }
             (Some(urls), None) => match servers(urls) {
                 Ok(servers) => self.check_tls(&servers, &mut problems),
                 Err(problem) => problems.push(format!("`url`: {problem}")),
             },
             (None, Some(_)) => {}
         }
-        login_problems(self.user.is_some(), self.password.is_some(), self.password_file.is_some(), &mut problems);
-        certificate_problems(self.tls_cert_file.is_some(), self.tls_key_file.is_some(), &mut problems);
+        login_problems(
+            self.user.is_some(),
+            self.password.is_some(),
+            self.password_file.is_some(),
+            &mut problems,
+        );
+        certificate_problems(
+            self.tls_cert_file.is_some(),
+            self.tls_key_file.is_some(),
+            &mut problems,
+        );
         if let Some(Err(problem)) = self.heartbeat.as_deref().map(heartbeat) {
             problems.push(format!("`heartbeat`: {problem}"));
         }
@@ -84,7 +95,10 @@ impl Config {
     fn check_tls(&self, servers: &[Server], problems: &mut Vec<String>) {
         let files = self.tls_ca_file.is_some() || self.tls_cert_file.is_some();
         if let Some(server) = servers.iter().find(|server| files && !server.is_tls()) {
-            problems.push(format!("`tls_…` is set, and {} asks for no TLS: write amqps://", server.place()));
+            problems.push(format!(
+                "`tls_…` is set, and {} asks for no TLS: write amqps://",
+                server.place()
+            ));
         }
     }
 
@@ -105,7 +119,8 @@ impl Config {
         place("amqp", self.url.as_ref(), self.url_file.as_deref())
     }
 
-    /// The servers, from `url` or `url_file`, with the login and the heartbeat of the other settings.
+    /// The servers, from `url` or `url_file`, with the login and the heartbeat of the other
+    /// settings.
     pub(super) async fn servers(&self) -> Result<Vec<Server>, ConnectorError> {
         let (setting, urls) = urls(self.url.as_ref(), self.url_file.as_deref()).await?;
         let mut servers = servers(&urls).map_err(|problem| wrong(setting, &problem))?;
@@ -114,7 +129,12 @@ impl Config {
             (None, Some(file)) => Secret::new(read_secret("password_file", file).await?),
             (None, None) => Secret::default(),
         };
-        let interval = self.heartbeat.as_deref().map(heartbeat).transpose().map_err(|problem| wrong("heartbeat", &problem))?;
+        let interval = self
+            .heartbeat
+            .as_deref()
+            .map(heartbeat)
+            .transpose()
+            .map_err(|problem| wrong("heartbeat", &problem))?;
         for server in &mut servers {
             if let Some(user) = &self.user {
                 server.log_in(user, &password);
@@ -151,13 +171,19 @@ mod tests {
     fn good_settings_have_no_problems() {
         let good = [
             config(&[("url", "amqp://127.0.0.1")]),
-            config(&[("url", "amqp://u:p%40@h:1/%2fv?heartbeat=7, amqps://h"), ("heartbeat", "1m")]),
+            config(&[
+                ("url", "amqp://u:p%40@h:1/%2fv?heartbeat=7, amqps://h"),
+                ("heartbeat", "1m"),
+            ]),
             config(&[("url", "amqp://[::1]:5672"), ("user", "u"), ("password", "p")]),
         ];
         for config in good {
             assert_eq!(config.problems(), Vec::<String>::new());
         }
-        assert_eq!(Config::at("amqp://u:p@a:1/v, amqp://b").place(), "amqp://u:***@a:1/v, amqp://b");
+        assert_eq!(
+            Config::at("amqp://u:p@a:1/v, amqp://b").place(),
+            "amqp://u:***@a:1/v, amqp://b"
+        );
     }
 
     #[test]
@@ -176,13 +202,17 @@ mod tests {
         ];
         for (settings, expected) in cases {
             let problems = config(settings).problems();
-            assert!(problems.len() == 1 && problems[0].contains(expected), "{settings:?}: {problems:?}");
+            assert!(
+                problems.len() == 1 && problems[0].contains(expected),
+                "{settings:?}: {problems:?}"
+            );
         }
     }
 
     #[test]
     fn secrets_are_not_shown() {
-        let config = config(&[("url", "amqp://bob:hunter2@a:1"), ("user", "eve"), ("password", "hunter2")]);
+        let config =
+            config(&[("url", "amqp://bob:hunter2@a:1"), ("user", "eve"), ("password", "hunter2")]);
         let shown = format!("{config:?} {} {:?}", config.place(), config.problems());
         assert!(!shown.contains("hunter2") && shown.contains("bob:***"), "{shown}");
     }

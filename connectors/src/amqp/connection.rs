@@ -108,7 +108,11 @@ impl BrokerConnection {
     }
 
     /// Connects, and reads as the limiter allows.
-    pub(super) async fn limited(config: &Config, purpose: &str, limiter: Option<Arc<ReadLimiter>>) -> Result<Self, ConnectorError> {
+    pub(super) async fn limited(
+        config: &Config,
+        purpose: &str,
+        limiter: Option<Arc<ReadLimiter>>,
+    ) -> Result<Self, ConnectorError> {
         let tls = login::tls(config).await?;
         let servers = config.servers().await?;
         let each = CONNECT_TIMEOUT / u32::try_from(servers.len()).unwrap_or(u32::MAX).max(1);
@@ -138,23 +142,30 @@ impl BrokerConnection {
             .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into());
         let runtime = lapin::runtime::default_runtime().map_err(|error| refused(&place, error))?;
         let version = Arc::<OnceLock<String>>::default();
-        let (own, is_tls, name, told) = (Arc::clone(&socket), server.is_tls(), place.clone(), Arc::clone(&version));
+        let (own, is_tls, name, told) =
+            (Arc::clone(&socket), server.is_tls(), place.clone(), Arc::clone(&version));
         let connecting = Connection::connector(
             server.uri(),
             frame_sanitizer::runtime(),
             async move |uri, _| {
                 let (host, port) = (uri.authority.host.clone(), uri.authority.port);
-                let addresses: Vec<_> = tokio::net::lookup_host((host.as_str(), port)).await?.collect();
-                let stream =
-                    timeout(connect_timeout, AsyncTcpStream::connect(&runtime, addresses)).await.map_err(std::io::Error::from)??;
+                let addresses: Vec<_> =
+                    tokio::net::lookup_host((host.as_str(), port)).await?.collect();
+                let stream = timeout(connect_timeout, AsyncTcpStream::connect(&runtime, addresses))
+                    .await
+                    .map_err(std::io::Error::from)??;
                 if let AsyncTcpStream::Plain(plain) = &stream {
                     let held = TcpStream::from(plain.get_ref().as_fd().try_clone_to_owned()?);
                     if !own.open(held) {
                         return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
                     }
                 }
-                let stream = if is_tls { stream.into_tls(&host, tls.as_ref()).await? } else { stream };
-                Ok(AsyncTcpStream::Plain(FrameSanitizer::new(stream, name.clone(), own.limiter.clone()).telling(Arc::clone(&told))))
+                let stream =
+                    if is_tls { stream.into_tls(&host, tls.as_ref()).await? } else { stream };
+                Ok(AsyncTcpStream::Plain(
+                    FrameSanitizer::new(stream, name.clone(), own.limiter.clone())
+                        .telling(Arc::clone(&told)),
+                ))
             },
             properties,
         );
@@ -166,7 +177,8 @@ impl BrokerConnection {
             Ok(connected) => connected.map_err(|error| refused(&place, error))?,
             Err(_) => {
                 let message = format!("amqp at {place} did not answer within {connect_timeout:?}");
-                return Err(ConnectorError::new(ErrorKind::Disconnected, message).hint("is the server running, and the address right?"));
+                return Err(ConnectorError::new(ErrorKind::Disconnected, message)
+                    .hint("is the server running, and the address right?"));
             }
         };
         let shared = Arc::new(Shared::default());
@@ -187,13 +199,22 @@ impl BrokerConnection {
 
     /// The most bytes of one frame, and so of the properties with their headers.
     pub(super) fn frame_max(&self) -> usize {
-        self.connection.as_ref().map_or(0, |connection| connection.configuration().frame_max() as usize)
+        self.connection
+            .as_ref()
+            .map_or(0, |connection| connection.configuration().frame_max() as usize)
     }
 
     /// Why the server blocks publications on this connection now, if it does.
     pub(super) fn blocked(&self) -> Option<String> {
-        let blocked = self.connection.as_ref().is_some_and(|connection| connection.status().blocked());
-        blocked.then(|| format!("amqp at {} accepts no messages now: {}", self.place, self.shared.blocked.lock()))
+        let blocked =
+            self.connection.as_ref().is_some_and(|connection| connection.status().blocked());
+        blocked.then(|| {
+            format!(
+                "amqp at {} accepts no messages now: {}",
+                self.place,
+                self.shared.blocked.lock()
+            )
+        })
     }
 
     /// Ends when the connection is lost.
@@ -207,7 +228,10 @@ impl BrokerConnection {
 
     /// The error of every use of a lost connection.
     pub(super) fn error(&self) -> ConnectorError {
-        ConnectorError::new(ErrorKind::Disconnected, format!("amqp at {}: {}", self.place, self.shared.why.lock()))
+        ConnectorError::new(
+            ErrorKind::Disconnected,
+            format!("amqp at {}: {}", self.place, self.shared.why.lock()),
+        )
     }
 
     /// An error with the address of the broker.
@@ -215,8 +239,12 @@ impl BrokerConnection {
         ConnectorError::new(kind, format!("amqp at {}: {what}", self.place))
     }
 
-    /// Waits for an answer of the server, within [`REQUEST_TIMEOUT`] and while the connection lives.
-    pub(super) async fn ask<T>(&self, question: impl Future<Output = lapin::Result<T>>) -> Result<lapin::Result<T>, ConnectorError> {
+    /// Waits for an answer of the server, within [`REQUEST_TIMEOUT`] and while the connection
+    /// lives.
+    pub(super) async fn ask<T>(
+        &self,
+        question: impl Future<Output = lapin::Result<T>>,
+    ) -> Result<lapin::Result<T>, ConnectorError> {
         tokio::select! {
             biased;
             answer = timeout(REQUEST_TIMEOUT, question) => match answer {
@@ -234,7 +262,13 @@ impl BrokerConnection {
     pub(super) async fn channel(&self) -> Result<Channel, ConnectorError> {
         let Some(connection) = &self.connection else { return Err(self.error()) };
         let opened = self.ask(connection.create_channel()).await?;
-        opened.map_err(|error| self.fail(ErrorKind::Disconnected, &format!("cannot open a channel: {}", error_text(&error))).because(error))
+        opened.map_err(|error| {
+            self.fail(
+                ErrorKind::Disconnected,
+                &format!("cannot open a channel: {}", error_text(&error)),
+            )
+            .because(error)
+        })
     }
 
     /// Closes the connection, and waits for the answer within [`CLOSE_TIMEOUT`].
@@ -268,7 +302,11 @@ impl Drop for BrokerConnection {
 }
 
 /// Records the events of the connection until it is lost.
-fn watch(connection: &Connection, shared: Arc<Shared>, socket: Arc<Socket>) -> impl Future<Output = ()> + use<> {
+fn watch(
+    connection: &Connection,
+    shared: Arc<Shared>,
+    socket: Arc<Socket>,
+) -> impl Future<Output = ()> + use<> {
     let mut events: BoxStream<'static, Event> = connection.events_listener().boxed();
     let status = connection.status().clone();
     async move {
@@ -278,7 +316,9 @@ fn watch(connection: &Connection, shared: Arc<Shared>, socket: Arc<Socket>) -> i
         let mut note = |event| match event {
             Event::ConnectionBlocked(reason) => *shared.blocked.lock() = reason,
             // May also be an error of a channel: then the connection lives on.
-            Event::Error(error) => last = format!("the connection was lost: {}", error_text(&error)),
+            Event::Error(error) => {
+                last = format!("the connection was lost: {}", error_text(&error))
+            }
             _ => {}
         };
         while status.connected() {

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::config::Config;
 use super::{names, queue, sink, source};
 use crate::{
-    Capabilities, Caution, Connector, ConnectorError, ConsumerState, Declared, Destination, Header, Message, Outcomes, Role, Sink, Source,
-    SourceOptions, Value,
+    Capabilities, Caution, Connector, ConnectorError, ConsumerState, Declared, Destination, Header,
+    Message, Outcomes, Role, Sink, Source, SourceOptions, Value,
 };
 
 /// The differences between AMQP and the other brokers.
@@ -74,7 +74,9 @@ impl Connector for Config {
 
     fn carries(&self, header: &Header, _is_own: bool) -> Result<bool, String> {
         if header.name.len() > MAX_NAME_BYTES {
-            return Err(format!("the name is longer than {MAX_NAME_BYTES} bytes, which AMQP does not take"));
+            return Err(format!(
+                "the name is longer than {MAX_NAME_BYTES} bytes, which AMQP does not take"
+            ));
         }
         Ok(true)
     }
@@ -88,10 +90,16 @@ impl Connector for Config {
         }
     }
 
-    fn span_attributes(&self, to: &Destination, group: &str, _message: &Message) -> Vec<(&'static str, Value)> {
+    fn span_attributes(
+        &self,
+        to: &Destination,
+        group: &str,
+        _message: &Message,
+    ) -> Vec<(&'static str, Value)> {
         let mut attributes = vec![("messaging.system", "rabbitmq".into())];
         if group.is_empty() && !to.address.is_empty() {
-            attributes.push(("messaging.rabbitmq.destination.routing_key", to.address.as_str().into()));
+            attributes
+                .push(("messaging.rabbitmq.destination.routing_key", to.address.as_str().into()));
         }
         attributes
     }
@@ -108,7 +116,10 @@ impl Connector for Config {
         source::cautions(self, options).await
     }
 
-    async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
+    async fn sink(
+        &self,
+        publish_timeout: Duration,
+    ) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
         let (sink, outcomes) = sink::open(self, publish_timeout).await?;
         Ok((Box::new(sink), outcomes))
     }
@@ -145,8 +156,14 @@ mod tests {
             [named("shop", "close"), named("", "orders"), named("fan", ""), named("", "")],
             ["shop:close", "orders", "fan", "amq.default"]
         );
-        let sent = [("messaging.system", "rabbitmq".into()), ("messaging.rabbitmq.destination.routing_key", "close".into())];
+        let sent = [
+            ("messaging.system", "rabbitmq".into()),
+            ("messaging.rabbitmq.destination.routing_key", "close".into()),
+        ];
         assert_eq!(config.span_attributes(&to("shop", "close"), "", &Message::default()), sent);
-        assert_eq!(config.span_attributes(&to("", "delay.in"), "dwell", &Message::default()), sent[..1]);
+        assert_eq!(
+            config.span_attributes(&to("", "delay.in"), "dwell", &Message::default()),
+            sent[..1]
+        );
     }
 }

@@ -64,7 +64,10 @@ impl HeadStart {
 impl SourceWithExpired {
     /// `name`: of the main queue. `waiting`: the number of messages in the expired queue.
     pub(super) fn new(name: String, queue: AmqpSource, expired: AmqpSource, waiting: u32) -> Self {
-        let lead = Mutex::new(HeadStart::new(usize::try_from(waiting).unwrap_or(usize::MAX), Instant::now()));
+        let lead = Mutex::new(HeadStart::new(
+            usize::try_from(waiting).unwrap_or(usize::MAX),
+            Instant::now(),
+        ));
         SourceWithExpired { name, queue, expired, lead }
     }
 
@@ -76,7 +79,8 @@ impl SourceWithExpired {
             return Ok(None);
         }
         let batch = timeout_at(lead.next, self.expired.recv()).await.ok().transpose()?;
-        *self.lead.lock() = lead.after(batch.as_ref().map_or(0, |batch| batch.messages.len()), Instant::now());
+        *self.lead.lock() =
+            lead.after(batch.as_ref().map_or(0, |batch| batch.messages.len()), Instant::now());
         Ok(batch)
     }
 
@@ -119,7 +123,8 @@ impl Source for SourceWithExpired {
     }
 
     async fn close(self: Box<Self>) -> Result<(), ConnectorError> {
-        let (queue, expired) = join(Box::new(self.queue).close(), Box::new(self.expired).close()).await;
+        let (queue, expired) =
+            join(Box::new(self.queue).close(), Box::new(self.expired).close()).await;
         queue.and(expired)
     }
 }
@@ -145,9 +150,15 @@ fn restore(message: &mut Message, queue: &str) {
     };
     deaths.remove(0);
     let is_only = deaths.is_empty();
-    let is_of_death =
-        |name: &str| name == DEATH_HEADER || name.starts_with(LAST_DEATH_PREFIX) || is_only && name.starts_with(FIRST_DEATH_PREFIX);
-    let mut headers: Vec<Header> = std::mem::take(&mut message.headers).into_iter().filter(|header| !is_of_death(&header.name)).collect();
+    let is_of_death = |name: &str| {
+        name == DEATH_HEADER
+            || name.starts_with(LAST_DEATH_PREFIX)
+            || is_only && name.starts_with(FIRST_DEATH_PREFIX)
+    };
+    let mut headers: Vec<Header> = std::mem::take(&mut message.headers)
+        .into_iter()
+        .filter(|header| !is_of_death(&header.name))
+        .collect();
     if !is_only {
         headers.push(Header { name: DEATH_HEADER.to_owned(), value: Value::List(deaths) });
     }
@@ -159,10 +170,16 @@ fn restore(message: &mut Message, queue: &str) {
     // lapin sorts tables by name.
     headers.sort_by(|one, other| one.name.cmp(&other.name));
     message.headers = Headers::from_iter(headers);
-    let odd = [("the exchange", is_odd_exchange), ("the routing key", matches!(keys.first(), Some(Value::Bytes(_))))];
-    message.unreadable.extend(odd.into_iter().filter(|(_, is_odd)| *is_odd).map(|(what, _)| what.to_owned()));
+    let odd = [
+        ("the exchange", is_odd_exchange),
+        ("the routing key", matches!(keys.first(), Some(Value::Bytes(_)))),
+    ];
+    message
+        .unreadable
+        .extend(odd.into_iter().filter(|(_, is_odd)| *is_odd).map(|(what, _)| what.to_owned()));
     if let Some(key) = keys.first().and_then(Value::as_text) {
-        message.destination = Destination { exchange: exchange.unwrap_or_default(), address: key.to_owned() };
+        message.destination =
+            Destination { exchange: exchange.unwrap_or_default(), address: key.to_owned() };
     }
     if let (Some(properties), Some(expiration)) = (&mut message.properties, expiration) {
         properties.expiration = Some(expiration);
@@ -183,13 +200,21 @@ mod tests {
             assert!(lead.left > 0 && lead.next <= lead.end, "second {second}");
         }
         assert_eq!(lead.after(1, begun + MAX_HEAD_START).left, 0);
-        assert_eq!((HeadStart::new(3, begun).after(2, begun).left, HeadStart::new(3, begun).after(0, begun).left), (1, 0));
+        assert_eq!(
+            (
+                HeadStart::new(3, begun).after(2, begun).left,
+                HeadStart::new(3, begun).after(0, begun).left
+            ),
+            (1, 0)
+        );
     }
 
     use crate::Properties;
 
     fn table(fields: &[(&str, Value)]) -> Value {
-        Value::Table(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
+        Value::Table(
+            fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        )
     }
 
     fn dead(queue: &str, more: &[Value]) -> Message {
@@ -201,11 +226,20 @@ mod tests {
             ("routing-keys", keys),
             ("original-expiration", "300".into()),
         ]);
-        let mut message = Message { properties: Some(Box::default()), destination: Destination::new("q.expired"), ..Message::new("body") };
-        for (name, value) in [("tag", Value::I8(1)), (DEATH_HEADER, Value::List([&[last], more].concat()))] {
+        let mut message = Message {
+            properties: Some(Box::default()),
+            destination: Destination::new("q.expired"),
+            ..Message::new("body")
+        };
+        for (name, value) in
+            [("tag", Value::I8(1)), (DEATH_HEADER, Value::List([&[last], more].concat()))]
+        {
             message.headers.push(name, value);
         }
-        message.with_header("x-delay", "700").with_header("x-first-death-queue", "first").with_header("x-last-death-queue", queue)
+        message
+            .with_header("x-delay", "700")
+            .with_header("x-first-death-queue", "first")
+            .with_header("x-last-death-queue", queue)
     }
 
     fn restored(mut message: Message) -> Message {
@@ -219,7 +253,10 @@ mod tests {
         let names: Vec<&str> = message.headers.iter().map(|header| header.name.as_str()).collect();
         assert_eq!(names, ["CC", "tag", "x-delay"]);
         assert_eq!(message.headers.get("CC"), Some(&Value::List(vec!["copy".into()])));
-        assert_eq!(message.destination, Destination { exchange: "ex".to_owned(), address: "my/key".to_owned() });
+        assert_eq!(
+            message.destination,
+            Destination { exchange: "ex".to_owned(), address: "my/key".to_owned() }
+        );
         let expiring = Properties { expiration: Some("300".to_owned()), ..Properties::default() };
         assert_eq!(message.properties.as_deref(), Some(&expiring));
         assert!(message.mark_lost);
@@ -228,12 +265,21 @@ mod tests {
     #[test]
     fn a_routing_key_that_is_not_utf_8_is_told() {
         let mut message = dead("q", &[]);
-        let Some(Value::List(deaths)) = message.headers.get(DEATH_HEADER).cloned() else { unreachable!() };
+        let Some(Value::List(deaths)) = message.headers.get(DEATH_HEADER).cloned() else {
+            unreachable!()
+        };
         let Value::Table(mut last) = deaths[0].clone() else { unreachable!() };
         let odd = || Value::Bytes(bytes::Bytes::from_static(b"\xff"));
-        last.iter_mut().filter(|(name, _)| name == "routing-keys").for_each(|(_, keys)| *keys = Value::List(vec![odd()]));
-        last.iter_mut().filter(|(name, _)| name == "exchange").for_each(|(_, exchange)| *exchange = odd());
-        message.headers = Headers::from_iter([Header { name: DEATH_HEADER.to_owned(), value: Value::List(vec![Value::Table(last)]) }]);
+        last.iter_mut()
+            .filter(|(name, _)| name == "routing-keys")
+            .for_each(|(_, keys)| *keys = Value::List(vec![odd()]));
+        last.iter_mut()
+            .filter(|(name, _)| name == "exchange")
+            .for_each(|(_, exchange)| *exchange = odd());
+        message.headers = Headers::from_iter([Header {
+            name: DEATH_HEADER.to_owned(),
+            value: Value::List(vec![Value::Table(last)]),
+        }]);
         assert_eq!(restored(message).unreadable, ["the exchange", "the routing key"]);
     }
 
@@ -247,7 +293,11 @@ mod tests {
 
     #[test]
     fn what_left_another_queue_last_stays_as_it_is() {
-        for message in [dead("other", &[]), Message::new("none"), Message::new("odd").with_header(DEATH_HEADER, "x")] {
+        for message in [
+            dead("other", &[]),
+            Message::new("none"),
+            Message::new("odd").with_header(DEATH_HEADER, "x"),
+        ] {
             assert_eq!(restored(message.clone()), message);
         }
     }

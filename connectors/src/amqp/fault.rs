@@ -36,25 +36,43 @@ pub(super) fn refused(place: &str, error: lapin::Error) -> ConnectorError {
     let why = error_text(&error);
     let lower = why.to_lowercase();
     let (kind, hint) = match (reply_code(&error), error.kind()) {
-        (Some(code::ACCESS_REFUSED), _) => (ErrorKind::Denied, "check user and password, and that the user may log in from here"),
+        (Some(code::ACCESS_REFUSED), _) => {
+            (ErrorKind::Denied, "check user and password, and that the user may log in from here")
+        }
         // Of the vhost, the user or the node; some of its texts say that the connection is refused.
-        (Some(code::NOT_ALLOWED), _) if lower.contains("limit (") && lower.contains("is reached") => {
-            (ErrorKind::Disconnected, "raise the limit of connections (rabbitmqctl set_vhost_limits, set_user_limits; connection_max)")
+        (Some(code::NOT_ALLOWED), _)
+            if lower.contains("limit (") && lower.contains("is reached") =>
+        {
+            (
+                ErrorKind::Disconnected,
+                "raise the limit of connections (rabbitmqctl set_vhost_limits, set_user_limits; connection_max)",
+            )
         }
-        (Some(code::NOT_ALLOWED), _) if lower.contains("not found") => {
-            (ErrorKind::Missing, "check the vhost at the end of the URL: `/` in its name is written %2f")
+        (Some(code::NOT_ALLOWED), _) if lower.contains("not found") => (
+            ErrorKind::Missing,
+            "check the vhost at the end of the URL: `/` in its name is written %2f",
+        ),
+        (Some(code::NOT_ALLOWED), _) if lower.contains("refused") => (
+            ErrorKind::Denied,
+            "grant the user permissions on the vhost (rabbitmqctl set_permissions)",
+        ),
+        (_, Cause::AuthProviderError(_)) => {
+            (ErrorKind::Config, "check `auth_mechanism` in the URL")
         }
-        (Some(code::NOT_ALLOWED), _) if lower.contains("refused") => {
-            (ErrorKind::Denied, "grant the user permissions on the vhost (rabbitmqctl set_permissions)")
-        }
-        (_, Cause::AuthProviderError(_)) => (ErrorKind::Config, "check `auth_mechanism` in the URL"),
-        (_, Cause::IOError(error)) if error.kind() == std::io::ErrorKind::InvalidData && lower.contains("pem") => {
+        (_, Cause::IOError(error))
+            if error.kind() == std::io::ErrorKind::InvalidData && lower.contains("pem") =>
+        {
             (ErrorKind::Config, "check the files of `tls_…`")
         }
-        _ if lower.contains("certificate") => (ErrorKind::Disconnected, "check `tls_ca_file`, and the name in the server's certificate"),
+        _ if lower.contains("certificate") => (
+            ErrorKind::Disconnected,
+            "check `tls_ca_file`, and the name in the server's certificate",
+        ),
         _ => (ErrorKind::Disconnected, "is the server running, and the address right?"),
     };
-    ConnectorError::new(kind, format!("cannot connect to amqp at {place}: {why}")).hint(hint).because(error)
+    ConnectorError::new(kind, format!("cannot connect to amqp at {place}: {why}"))
+        .hint(hint)
+        .because(error)
 }
 
 /// Why a publishing channel was closed.
@@ -77,7 +95,8 @@ pub(super) fn channel_failure(error: &lapin::Error) -> ChannelFailure {
     match reply_code(error) {
         Some(code::NOT_FOUND) => ChannelFailure::NoExchange,
         Some(code::ACCESS_REFUSED) => ChannelFailure::NoRight,
-        Some(code::PRECONDITION_FAILED) => body_limit(&error_text(error)).map_or(ChannelFailure::BadMessage, ChannelFailure::TooLarge),
+        Some(code::PRECONDITION_FAILED) => body_limit(&error_text(error))
+            .map_or(ChannelFailure::BadMessage, ChannelFailure::TooLarge),
         _ => ChannelFailure::Other,
     }
 }
@@ -87,7 +106,11 @@ pub(super) fn channel_failure(error: &lapin::Error) -> ChannelFailure {
 fn body_limit(text: &str) -> Option<u64> {
     let (_, rest) = text.split_once("message size ")?;
     let (_, bound) = rest.split_once("larger than")?;
-    bound.split(|letter: char| !letter.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok()
+    bound
+        .split(|letter: char| !letter.is_ascii_digit())
+        .find(|digits| !digits.is_empty())?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -99,9 +122,18 @@ mod tests {
     #[test]
     fn a_refused_connection_is_told_by_what_the_caller_can_do() {
         for (text, kind) in [
-            ("NOT_ALLOWED - access to vhost '/' refused for user 'bob': connection limit (1) is reached", ErrorKind::Disconnected),
-            ("NOT_ALLOWED - connection refused for user 'bob': user connection limit (1) is reached", ErrorKind::Disconnected),
-            ("NOT_ALLOWED - connection refused: node connection limit (1) is reached", ErrorKind::Disconnected),
+            (
+                "NOT_ALLOWED - access to vhost '/' refused for user 'bob': connection limit (1) is reached",
+                ErrorKind::Disconnected,
+            ),
+            (
+                "NOT_ALLOWED - connection refused for user 'bob': user connection limit (1) is reached",
+                ErrorKind::Disconnected,
+            ),
+            (
+                "NOT_ALLOWED - connection refused: node connection limit (1) is reached",
+                ErrorKind::Disconnected,
+            ),
             // Names of a user, which are no reason to wait.
             ("NOT_ALLOWED - vhost limit not found", ErrorKind::Missing),
             ("NOT_ALLOWED - access to vhost 'limit' refused for user 'reached'", ErrorKind::Denied),

@@ -20,5 +20,6 @@ pub(crate) fn message(payload: &[u8]) -> Option<Message> {
 }
 
 pub(crate) fn publishable(message: Message, frame_max: usize) -> Result<(), String> {
-    outgoing(message.headers, message.properties.map(|own| *own), "id", Some("guest"), frame_max).map(drop)
+    outgoing(message.headers, message.properties.map(|own| *own), "id", Some("guest"), frame_max)
+        .map(drop)
 }

@@ -24,14 +24,19 @@ impl InFlight {
     pub(super) fn outcome(&self, verdict: PublishVerdict) -> Outcome {
         match verdict {
             PublishVerdict::Taken => Outcome::Confirmed,
-            PublishVerdict::Returned => Outcome::Unroutable(format!("no queue receives messages for `{}`", self.to)),
+            PublishVerdict::Returned => {
+                Outcome::Unroutable(format!("no queue receives messages for `{}`", self.to))
+            }
             PublishVerdict::Nacked if self.to.exchange.is_empty() && !self.copies => {
                 Outcome::Refused(format!("the queue `{}` does not accept messages now", self.to))
             }
-            PublishVerdict::Nacked => {
-                Outcome::Unknown(format!("a queue of `{}` nacked: other queues may have stored the message", self.to))
-            }
-            PublishVerdict::Unclear => Outcome::Unknown("the broker returned a message that matches no publication".to_owned()),
+            PublishVerdict::Nacked => Outcome::Unknown(format!(
+                "a queue of `{}` nacked: other queues may have stored the message",
+                self.to
+            )),
+            PublishVerdict::Unclear => Outcome::Unknown(
+                "the broker returned a message that matches no publication".to_owned(),
+            ),
         }
     }
 }

@@ -30,5 +30,6 @@ async fn pem(setting: &str, file: &Path) -> Result<String, ConnectorError> {
         return Ok(text);
     }
     let message = format!("`{setting}`: {} is no PEM file", file.display());
-    Err(ConnectorError::new(ErrorKind::Config, message).hint("a PEM file has a line that begins with -----BEGIN"))
+    Err(ConnectorError::new(ErrorKind::Config, message)
+        .hint("a PEM file has a line that begins with -----BEGIN"))
 }

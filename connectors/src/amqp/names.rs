@@ -28,8 +28,8 @@ pub(crate) fn pattern_problem(pattern: &str) -> Option<(String, String)> {
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut here) = (0, 0);
-    // The places to continue from if the part after the last `*` or `**` does not match: the wildcard takes
-    // one more character.
+    // The places to continue from if the part after the last `*` or `**` does not match: the
+    // wildcard takes one more character.
     let mut one: Option<(usize, usize)> = None;
     let mut two: Option<(usize, usize)> = None;
     while here < text.len() {
@@ -65,7 +65,10 @@ pub(crate) fn forbidden(to: &Destination) -> Option<String> {
         return Some(why);
     }
     if to.exchange.chars().any(char::is_control) {
-        return Some(format!("the exchange `{}` has control characters", to.exchange.escape_debug()));
+        return Some(format!(
+            "the exchange `{}` has control characters",
+            to.exchange.escape_debug()
+        ));
     }
     if to.exchange.contains('*') {
         return Some(format!("`{to}` has a pattern where an exchange is named"));
@@ -79,8 +82,9 @@ pub(crate) fn forbidden(to: &Destination) -> Option<String> {
 
 /// Why this does not fit into an AMQP frame.
 pub(super) fn too_long(to: &Destination) -> Option<String> {
-    let (what, name) =
-        [("exchange", &to.exchange), ("routing key", &to.address)].into_iter().find(|(_, name)| name.len() > MAX_NAME_BYTES)?;
+    let (what, name) = [("exchange", &to.exchange), ("routing key", &to.address)]
+        .into_iter()
+        .find(|(_, name)| name.len() > MAX_NAME_BYTES)?;
     Some(format!("the {what} has {} bytes, AMQP takes {MAX_NAME_BYTES}", name.len()))
 }
 

@@ -48,7 +48,11 @@ pub(super) fn received(properties: &BasicProperties) -> (Headers, Properties, Ve
         let nested = !named && has_marked_name(&header.value);
         if named || nested {
             let shown = quote(&header.name.replace(char::from(INVALID_BYTE_MARK), "\u{fffd}"));
-            unreadable.push(if named { format!("the name of the header {shown}") } else { format!("a name in the header {shown}") });
+            unreadable.push(if named {
+                format!("the name of the header {shown}")
+            } else {
+                format!("a name in the header {shown}")
+            });
         }
         !named && !nested
     });
@@ -63,7 +67,9 @@ pub(super) fn is_marked(text: &str) -> bool {
 fn has_marked_name(value: &Value) -> bool {
     match value {
         Value::List(values) => values.iter().any(has_marked_name),
-        Value::Table(entries) => entries.iter().any(|(name, value)| is_marked(name) || has_marked_name(value)),
+        Value::Table(entries) => {
+            entries.iter().any(|(name, value)| is_marked(name) || has_marked_name(value))
+        }
         _ => false,
     }
 }
@@ -78,7 +84,8 @@ pub(super) fn outgoing(
     user: Option<&str>,
     frame_max: usize,
 ) -> Result<BasicProperties, String> {
-    let mut own = properties.unwrap_or_else(|| Properties { delivery_mode: Some(PERSISTENT), ..Properties::default() });
+    let mut own = properties
+        .unwrap_or_else(|| Properties { delivery_mode: Some(PERSISTENT), ..Properties::default() });
     if own.message_id.is_none() && !dedupe_id.is_empty() {
         own.message_id = Some(dedupe_id.to_owned());
     }
@@ -86,22 +93,32 @@ pub(super) fn outgoing(
         own.user_id = None;
     }
     if let Some(expiration) = &own.expiration
-        && (expiration.is_empty() || !expiration.bytes().all(|digit| digit.is_ascii_digit()) || expiration.parse::<u32>().is_err())
+        && (expiration.is_empty()
+            || !expiration.bytes().all(|digit| digit.is_ascii_digit())
+            || expiration.parse::<u32>().is_err())
     {
-        return Err(format!("expiration `{}` is not a valid number of milliseconds", expiration.escape_debug()));
+        return Err(format!(
+            "expiration `{}` is not a valid number of milliseconds",
+            expiration.escape_debug()
+        ));
     }
     if let Some(mode) = own.delivery_mode
         && !matches!(mode, TRANSIENT | PERSISTENT)
     {
-        return Err(format!("delivery mode {mode} does not exist: AMQP has {TRANSIENT} (transient) and {PERSISTENT} (persistent)"));
+        return Err(format!(
+            "delivery mode {mode} does not exist: AMQP has {TRANSIENT} (transient) and {PERSISTENT} (persistent)"
+        ));
     }
     let headers = table(headers)?;
     let mut size = HEADER_FRAME_BYTES + table_size(&headers);
     let mut out = BasicProperties::default();
-    let mut set = |name: &str, value: Option<String>, with: fn(BasicProperties, ShortString) -> BasicProperties| {
+    let mut set = |name: &str,
+                   value: Option<String>,
+                   with: fn(BasicProperties, ShortString) -> BasicProperties| {
         let Some(text) = value else { return Ok(()) };
         size += 1 + text.len();
-        let short = ShortString::try_new(text.as_str()).map_err(|_| format!("property {name} has {} bytes, AMQP takes 255", text.len()))?;
+        let short = ShortString::try_new(text.as_str())
+            .map_err(|_| format!("property {name} has {} bytes, AMQP takes 255", text.len()))?;
         out = with(std::mem::take(&mut out), short);
         Ok::<(), String>(())
     };
@@ -118,7 +135,9 @@ pub(super) fn outgoing(
     // Delivery mode, priority and timestamp, and the header that matches returned messages.
     size += 10 + 48;
     if size > frame_max {
-        return Err(format!("properties and headers have {size} bytes, the server takes {frame_max} in one frame"));
+        return Err(format!(
+            "properties and headers have {size} bytes, the server takes {frame_max} in one frame"
+        ));
     }
     if !headers.inner().is_empty() {
         out = out.with_headers(headers);
@@ -143,7 +162,11 @@ mod tests {
     const MAX_FRAME_BYTES: usize = 131_072;
 
     fn out(properties: Option<Properties>, dedupe_id: &str) -> Properties {
-        received(&outgoing(Headers::default(), properties, dedupe_id, Some("me"), MAX_FRAME_BYTES).unwrap()).1
+        received(
+            &outgoing(Headers::default(), properties, dedupe_id, Some("me"), MAX_FRAME_BYTES)
+                .unwrap(),
+        )
+        .1
     }
 
     #[test]
@@ -172,22 +195,41 @@ mod tests {
     fn what_would_act_or_is_missing_is_put_right() {
         let other = Properties { user_id: Some("other".to_owned()), ..Properties::default() };
         assert_eq!(out(Some(other), ""), Properties::default());
-        let foreign = Properties { delivery_mode: Some(2), message_id: Some("d".to_owned()), ..Properties::default() };
+        let foreign = Properties {
+            delivery_mode: Some(2),
+            message_id: Some("d".to_owned()),
+            ..Properties::default()
+        };
         assert_eq!(out(None, "d"), foreign);
     }
 
     #[test]
     fn what_can_never_pass_is_refused() {
         let long = Properties { app_id: Some("x".repeat(256)), ..Properties::default() };
-        assert!(outgoing(Headers::default(), Some(long), "", None, MAX_FRAME_BYTES).unwrap_err().contains("app_id"));
+        assert!(
+            outgoing(Headers::default(), Some(long), "", None, MAX_FRAME_BYTES)
+                .unwrap_err()
+                .contains("app_id")
+        );
         for expiration in ["", "-1", "soon", "1.5", "99999999999"] {
-            let expiring = Properties { expiration: Some(expiration.to_owned()), ..Properties::default() };
-            assert!(outgoing(Headers::default(), Some(expiring), "", None, MAX_FRAME_BYTES).unwrap_err().contains("expiration"));
+            let expiring =
+                Properties { expiration: Some(expiration.to_owned()), ..Properties::default() };
+            assert!(
+                outgoing(Headers::default(), Some(expiring), "", None, MAX_FRAME_BYTES)
+                    .unwrap_err()
+                    .contains("expiration")
+            );
         }
         let other = Properties { delivery_mode: Some(3), ..Properties::default() };
-        assert!(outgoing(Headers::default(), Some(other), "", None, MAX_FRAME_BYTES).unwrap_err().contains("delivery mode"));
+        assert!(
+            outgoing(Headers::default(), Some(other), "", None, MAX_FRAME_BYTES)
+                .unwrap_err()
+                .contains("delivery mode")
+        );
         let mut headers = Headers::default();
         headers.push("large", Value::Text("x".repeat(MAX_FRAME_BYTES)));
-        assert!(outgoing(headers, None, "", None, MAX_FRAME_BYTES).unwrap_err().contains("one frame"));
+        assert!(
+            outgoing(headers, None, "", None, MAX_FRAME_BYTES).unwrap_err().contains("one frame")
+        );
     }
 }

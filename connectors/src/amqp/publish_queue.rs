@@ -35,7 +35,8 @@ impl PublishQueue {
 
     /// Removes the publications to this address.
     pub(super) fn take_out(&mut self, address: &str) -> Vec<Item> {
-        let (out, others): (Vec<Item>, Vec<Item>) = self.items.drain(..).partition(|item| item.to.address == address);
+        let (out, others): (Vec<Item>, Vec<Item>) =
+            self.items.drain(..).partition(|item| item.to.address == address);
         self.items = others.into();
         out
     }
@@ -46,8 +47,11 @@ impl PublishQueue {
         if !self.items.iter().any(|item| item.deadline <= now) {
             return;
         }
-        let why = |item: &Item| Outcome::Refused(format!("not sent to `{}` in time: the broker is slow", item.to));
-        let (late, others): (Vec<Item>, Vec<Item>) = self.items.drain(..).partition(|item| item.deadline <= now);
+        let why = |item: &Item| {
+            Outcome::Refused(format!("not sent to `{}` in time: the broker is slow", item.to))
+        };
+        let (late, others): (Vec<Item>, Vec<Item>) =
+            self.items.drain(..).partition(|item| item.deadline <= now);
         self.items = others.into();
         self.answered(late.into_iter().map(|item| (item.token, why(&item))).collect());
     }

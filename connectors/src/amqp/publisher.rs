@@ -66,7 +66,8 @@ pub(super) fn start(place: PublisherContext, key: PublisherKey) -> PublisherSend
     let (publisher, items) = mpsc::unbounded_channel();
     let ticks = place.ticks();
     let queue = PublishQueue::new(place.clone());
-    let run = PublisherTask { place, key, items, queue, verdict: None, last: Instant::now(), ticks };
+    let run =
+        PublisherTask { place, key, items, queue, verdict: None, last: Instant::now(), ticks };
     tokio::spawn(run.run());
     publisher
 }
@@ -92,7 +93,9 @@ impl PublisherTask {
                     }
                 }
             }
-            if let Some((outcome, _)) = self.verdict.as_ref().filter(|(_, until)| Instant::now() < *until) {
+            if let Some((outcome, _)) =
+                self.verdict.as_ref().filter(|(_, until)| Instant::now() < *until)
+            {
                 self.queue.answer(&outcome.clone());
                 continue;
             }
@@ -175,7 +178,10 @@ impl PublisherTask {
 
     /// Gives to lapin the publications that may be sent now.
     fn send(&mut self, window: &mut ChannelWindow) -> lapin::Result<()> {
-        if window.is_empty() && self.last.elapsed() > CHANNEL_TRUST_TTL && !self.key.exchange.is_empty() {
+        if window.is_empty()
+            && self.last.elapsed() > CHANNEL_TRUST_TTL
+            && !self.key.exchange.is_empty()
+        {
             window.doubt();
         }
         // The caller may have timed it out by now, and given it to another sink.
@@ -224,20 +230,30 @@ impl PublisherTask {
     fn isolate(&mut self, addresses: BTreeSet<String>) {
         for address in addresses {
             let items = self.queue.take_out(&address);
-            let key = PublisherKey { exchange: self.key.exchange.clone(), routing_key: Some(address) };
-            let kept = self.place.router.isolate(&key, items, || start(self.place.clone(), key.clone()));
+            let key =
+                PublisherKey { exchange: self.key.exchange.clone(), routing_key: Some(address) };
+            let kept =
+                self.place.router.isolate(&key, items, || start(self.place.clone(), key.clone()));
             self.queue.put(kept);
         }
     }
 
     /// Handles a closed channel.
-    fn failed(&mut self, FailedChannel { channel_failure, why, alone }: FailedChannel, proved: bool) {
+    fn failed(
+        &mut self,
+        FailedChannel { channel_failure, why, alone }: FailedChannel,
+        proved: bool,
+    ) {
         // Queued publications would fail the same way. But a permission may concern one routing key
         // only.
-        if matches!(channel_failure, ChannelFailure::NoExchange | ChannelFailure::NoRight) && alone && !proved {
+        if matches!(channel_failure, ChannelFailure::NoExchange | ChannelFailure::NoRight)
+            && alone
+            && !proved
+        {
             let outcome = Outcome::Unroutable(format!("exchange `{}`: {why}", self.key.exchange));
-            self.verdict = (channel_failure == ChannelFailure::NoExchange || !why.contains("topic"))
-                .then(|| (outcome, Instant::now() + CHANNEL_DISTRUST_TTL));
+            self.verdict = (channel_failure == ChannelFailure::NoExchange
+                || !why.contains("topic"))
+            .then(|| (outcome, Instant::now() + CHANNEL_DISTRUST_TTL));
         }
     }
 
@@ -248,7 +264,10 @@ impl PublisherTask {
 
 async fn open(connection: &BrokerConnection) -> Result<Channel, ConnectorError> {
     let channel = connection.channel().await?;
-    let confirming = connection.ask(channel.confirm_select(ConfirmSelectOptions::default())).await?;
-    confirming.map_err(|error| connection.fail(crate::ErrorKind::Disconnected, &error_text(&error)).because(error))?;
+    let confirming =
+        connection.ask(channel.confirm_select(ConfirmSelectOptions::default())).await?;
+    confirming.map_err(|error| {
+        connection.fail(crate::ErrorKind::Disconnected, &error_text(&error)).because(error)
+    })?;
     Ok(channel)
 }

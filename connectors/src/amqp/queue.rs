@@ -19,7 +19,10 @@ const DELIVERY_LIMIT: i32 = i32::MAX;
 const EXPIRED_QUEUE_SUFFIX: &str = ", which `expired_queue` names";
 
 /// Whether the destination exists: the queue for the default exchange, otherwise the exchange.
-pub(super) async fn exists(connection: &BrokerConnection, to: &Destination) -> Result<bool, ConnectorError> {
+pub(super) async fn exists(
+    connection: &BrokerConnection,
+    to: &Destination,
+) -> Result<bool, ConnectorError> {
     if too_long(to).is_some() {
         return Ok(false);
     }
@@ -41,7 +44,10 @@ pub(super) async fn exists(connection: &BrokerConnection, to: &Destination) -> R
 
 /// Checks that the queues of a source can be read; returns the number of messages in the expired
 /// queue.
-pub(super) async fn readable(connection: &BrokerConnection, options: &SourceOptions) -> Result<u32, ConnectorError> {
+pub(super) async fn readable(
+    connection: &BrokerConnection,
+    options: &SourceOptions,
+) -> Result<u32, ConnectorError> {
     readable_one(connection, &options.topic, "").await?;
     match &options.expired_queue {
         Some(expired) => readable_one(connection, expired, EXPIRED_QUEUE_SUFFIX).await,
@@ -49,18 +55,28 @@ pub(super) async fn readable(connection: &BrokerConnection, options: &SourceOpti
     }
 }
 
-async fn readable_one(connection: &BrokerConnection, queue: &str, what: &str) -> Result<u32, ConnectorError> {
+async fn readable_one(
+    connection: &BrokerConnection,
+    queue: &str,
+    what: &str,
+) -> Result<u32, ConnectorError> {
     if let Some(why) = too_long(&Destination::new(queue)) {
         return Err(ConnectorError::new(ErrorKind::Config, format!("`{queue}`{what}: {why}")));
     }
     let asked = ask_for_queue(connection, queue).await?;
     asked.map(|there| there.message_count()).map_err(|error| match reply_code(&error) {
         Some(code::NOT_FOUND) => {
-            let failure = connection.fail(ErrorKind::Missing, &format!("there is no queue `{queue}`{what}"));
-            failure.hint(format!("create the queue `{queue}`, or set `declare = true`")).because(error)
+            let failure =
+                connection.fail(ErrorKind::Missing, &format!("there is no queue `{queue}`{what}"));
+            failure
+                .hint(format!("create the queue `{queue}`, or set `declare = true`"))
+                .because(error)
         }
         Some(code::RESOURCE_LOCKED) => {
-            let failure = connection.fail(ErrorKind::Denied, &format!("the queue `{queue}`{what} is exclusive to another connection"));
+            let failure = connection.fail(
+                ErrorKind::Denied,
+                &format!("the queue `{queue}`{what} is exclusive to another connection"),
+            );
             failure.hint("read a queue that is not exclusive").because(error)
         }
         _ => unanswered(connection, &format!("queue `{queue}`{what}"), error),
@@ -68,29 +84,48 @@ async fn readable_one(connection: &BrokerConnection, queue: &str, what: &str) ->
 }
 
 /// Each question uses a channel of its own: an error closes the channel.
-async fn ask_for_queue(connection: &BrokerConnection, queue: &str) -> Result<lapin::Result<Queue>, ConnectorError> {
+async fn ask_for_queue(
+    connection: &BrokerConnection,
+    queue: &str,
+) -> Result<lapin::Result<Queue>, ConnectorError> {
     let channel = connection.channel().await?;
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     connection.ask(channel.queue_declare(short(queue)?, options, FieldTable::default())).await
 }
 
-async fn ask_for_exchange(connection: &BrokerConnection, exchange: &str) -> Result<lapin::Result<()>, ConnectorError> {
+async fn ask_for_exchange(
+    connection: &BrokerConnection,
+    exchange: &str,
+) -> Result<lapin::Result<()>, ConnectorError> {
     let channel = connection.channel().await?;
     let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
-    connection.ask(channel.exchange_declare(short(exchange)?, ExchangeKind::Direct, options, FieldTable::default())).await
+    connection
+        .ask(channel.exchange_declare(
+            short(exchange)?,
+            ExchangeKind::Direct,
+            options,
+            FieldTable::default(),
+        ))
+        .await
 }
 
 /// The name as a short string; callers have checked its length.
 pub(super) fn short(name: &str) -> Result<ShortString, ConnectorError> {
-    ShortString::try_new(name).map_err(|error| ConnectorError::new(ErrorKind::Config, format!("`{name}`: {error}")))
+    ShortString::try_new(name)
+        .map_err(|error| ConnectorError::new(ErrorKind::Config, format!("`{name}`: {error}")))
 }
 
 fn unanswered(connection: &BrokerConnection, what: &str, error: lapin::Error) -> ConnectorError {
     let (kind, hint) = match reply_code(&error) {
-        Some(code::ACCESS_REFUSED) => (ErrorKind::Denied, "grant the user permissions on it (rabbitmqctl set_permissions)"),
+        Some(code::ACCESS_REFUSED) => {
+            (ErrorKind::Denied, "grant the user permissions on it (rabbitmqctl set_permissions)")
+        }
         _ => (ErrorKind::Disconnected, ""),
     };
-    connection.fail(kind, &format!("cannot check the {what}: {}", error_text(&error))).hint(hint).because(error)
+    connection
+        .fail(kind, &format!("cannot check the {what}: {}", error_text(&error)))
+        .hint(hint)
+        .because(error)
 }
 
 /// Creates a missing durable quorum queue that keeps messages however often they are redelivered.
@@ -104,8 +139,10 @@ pub(crate) async fn declare(config: &Config, to: &Destination) -> Result<Declare
         return Ok(Declared::Existed);
     }
     if !to.exchange.is_empty() {
-        let failure =
-            connection.fail(ErrorKind::Missing, &format!("there is no exchange `{}`, and Dwell creates only queues", to.exchange));
+        let failure = connection.fail(
+            ErrorKind::Missing,
+            &format!("there is no exchange `{}`, and Dwell creates only queues", to.exchange),
+        );
         return Err(failure.hint("create the exchange with its bindings, or name a queue"));
     }
     make(&connection, &to.address, &[]).await?;
@@ -115,7 +152,10 @@ pub(crate) async fn declare(config: &Config, to: &Destination) -> Result<Declare
 
 /// Creates the missing queues of a source: the main queue, which dead-letters expired messages to
 /// the expired queue, and the expired queue.
-pub(crate) async fn declare_source(config: &Config, options: &SourceOptions) -> Result<Declared, ConnectorError> {
+pub(crate) async fn declare_source(
+    config: &Config,
+    options: &SourceOptions,
+) -> Result<Declared, ConnectorError> {
     let topic = Destination::new(&options.topic);
     let Some(expired) = &options.expired_queue else { return declare(config, &topic).await };
     for (queue, what) in [(&options.topic, ""), (expired, EXPIRED_QUEUE_SUFFIX)] {
@@ -145,7 +185,11 @@ pub(crate) async fn declare_source(config: &Config, options: &SourceOptions) -> 
     Ok(declared)
 }
 
-async fn make(connection: &BrokerConnection, queue: &str, more: &[(&'static str, AMQPValue)]) -> Result<(), ConnectorError> {
+async fn make(
+    connection: &BrokerConnection,
+    queue: &str,
+    more: &[(&'static str, AMQPValue)],
+) -> Result<(), ConnectorError> {
     let channel = connection.channel().await?;
     let mut arguments = FieldTable::default();
     arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
@@ -154,9 +198,20 @@ async fn make(connection: &BrokerConnection, queue: &str, more: &[(&'static str,
         arguments.insert((*name).into(), value.clone());
     }
     let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-    connection.ask(channel.queue_declare(short(queue)?, options, arguments)).await?.map(drop).map_err(|error| {
-        let kind = if reply_code(&error) == Some(code::ACCESS_REFUSED) { ErrorKind::Denied } else { ErrorKind::Disconnected };
-        let failure = connection.fail(kind, &format!("cannot create the queue `{queue}`: {}", error_text(&error)));
-        failure.hint("create this queue by hand, or grant the user the right to configure it").because(error)
-    })
+    connection
+        .ask(channel.queue_declare(short(queue)?, options, arguments))
+        .await?
+        .map(drop)
+        .map_err(|error| {
+            let kind = if reply_code(&error) == Some(code::ACCESS_REFUSED) {
+                ErrorKind::Denied
+            } else {
+                ErrorKind::Disconnected
+            };
+            let failure = connection
+                .fail(kind, &format!("cannot create the queue `{queue}`: {}", error_text(&error)));
+            failure
+                .hint("create this queue by hand, or grant the user the right to configure it")
+                .because(error)
+        })
 }

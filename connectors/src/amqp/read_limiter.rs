@@ -66,7 +66,9 @@ impl ReadLimiter {
 
     /// Records the content header frame of a message that passes. The body size is in its payload.
     pub(super) fn message_started(&self, payload: &[u8]) {
-        let body = payload.get(4..12).map_or(0, |size| size.iter().fold(0_usize, |size, byte| size << 8 | usize::from(*byte)));
+        let body = payload.get(4..12).map_or(0, |size| {
+            size.iter().fold(0_usize, |size, byte| size << 8 | usize::from(*byte))
+        });
         let bytes = body.min(MAX_ESTIMATE_BYTES) + payload.len() * MEMORY_PER_HEADER_BYTE;
         let mut state = self.state.lock();
         state.pending.push_back(bytes);
@@ -161,18 +163,31 @@ mod tests {
         assert_eq!((limiter.poll_room(&context), limiter.is_full()), (Poll::Pending, true));
         limiter.send_heartbeat();
         assert_eq!(
-            (woken.0.load(Ordering::Relaxed), limiter.poll_room(&context), limiter.poll_room(&context)),
+            (
+                woken.0.load(Ordering::Relaxed),
+                limiter.poll_room(&context),
+                limiter.poll_room(&context)
+            ),
             (1, Poll::Ready(true), Poll::Pending)
         );
         // Their memory is known now and still too much; then one is settled.
         limiter.delivered(2, 1400);
-        assert_eq!((woken.0.load(Ordering::Relaxed), limiter.poll_room(&context)), (1, Poll::Pending));
+        assert_eq!(
+            (woken.0.load(Ordering::Relaxed), limiter.poll_room(&context)),
+            (1, Poll::Pending)
+        );
         limiter.settled(700);
-        assert_eq!((woken.0.load(Ordering::Relaxed), limiter.poll_room(&context)), (2, Poll::Ready(false)));
+        assert_eq!(
+            (woken.0.load(Ordering::Relaxed), limiter.poll_room(&context)),
+            (2, Poll::Ready(false))
+        );
         limiter.message_started(&header(1 << 40));
         assert_eq!(limiter.poll_room(&context), Poll::Pending);
         limiter.disable();
-        assert_eq!((woken.0.load(Ordering::Relaxed), limiter.poll_room(&context)), (3, Poll::Ready(false)));
+        assert_eq!(
+            (woken.0.load(Ordering::Relaxed), limiter.poll_room(&context)),
+            (3, Poll::Ready(false))
+        );
     }
 
     #[test]

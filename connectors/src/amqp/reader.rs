@@ -126,29 +126,43 @@ impl ReaderTask {
     fn room(&self) -> Option<u16> {
         let unsettled = u16::try_from(self.buffer.unsettled()).unwrap_or(u16::MAX);
         let wanted = self.wanted();
-        Some(wanted.saturating_sub(unsettled)).filter(|room| *room >= wanted.div_ceil(2) && !self.limiter.is_full())
+        Some(wanted.saturating_sub(unsettled))
+            .filter(|room| *room >= wanted.div_ceil(2) && !self.limiter.is_full())
     }
 
     /// Whether the prefetch is far too large or far too small.
     fn is_off(&self, prefetch: u16) -> bool {
         let wanted = self.wanted();
         self.came >= MIN_SAMPLE_MESSAGES
-            && (wanted / PREFETCH_TOLERANCE_FACTOR >= prefetch || prefetch / PREFETCH_TOLERANCE_FACTOR >= wanted)
+            && (wanted / PREFETCH_TOLERANCE_FACTOR >= prefetch
+                || prefetch / PREFETCH_TOLERANCE_FACTOR >= wanted)
     }
 
     /// Starts a consumer with this prefetch. Its tag is chosen here, so that the broker's tools
     /// show who reads.
     async fn read(&mut self, room: u16) -> Result<(), ConnectorError> {
-        let bounded = self.connection.ask(self.channel.basic_qos(room, BasicQosOptions::default())).await?;
+        let bounded =
+            self.connection.ask(self.channel.basic_qos(room, BasicQosOptions::default())).await?;
         bounded.map_err(|error| self.broken(error))?;
         self.count += 1;
-        let tag = ShortString::try_new(format!("{}-{}", self.group, self.count)).unwrap_or_default();
+        let tag =
+            ShortString::try_new(format!("{}-{}", self.group, self.count)).unwrap_or_default();
         let mut arguments = FieldTable::default();
         arguments.insert(PRIORITY_ARGUMENT.into(), AMQPValue::LongInt(0));
-        let consuming = self.channel.basic_consume(short(&self.queue)?, tag, BasicConsumeOptions::default(), arguments);
+        let consuming = self.channel.basic_consume(
+            short(&self.queue)?,
+            tag,
+            BasicConsumeOptions::default(),
+            arguments,
+        );
         let consumer = self.connection.ask(consuming).await?.map_err(|error| self.broken(error))?;
         let tag = consumer.tag();
-        self.reading = Some(Reading { messages: consumer.ready_chunks(MAX_CHUNK_MESSAGES), tag, prefetch: room, stopping: None });
+        self.reading = Some(Reading {
+            messages: consumer.ready_chunks(MAX_CHUNK_MESSAGES),
+            tag,
+            prefetch: room,
+            stopping: None,
+        });
         Ok(())
     }
 
@@ -166,7 +180,11 @@ impl ReaderTask {
                         continue;
                     }
                 }
-                Some(Reading { stopping: None, prefetch, .. }) if paused || self.is_off(*prefetch) => self.stop(),
+                Some(Reading { stopping: None, prefetch, .. })
+                    if paused || self.is_off(*prefetch) =>
+                {
+                    self.stop()
+                }
                 _ => {}
             }
             tokio::select! {
@@ -186,20 +204,27 @@ impl ReaderTask {
     fn stop(&mut self) {
         if let Some(reading) = &mut self.reading {
             let (channel, tag) = (self.channel.clone(), reading.tag.clone());
-            let asked = async move { channel.basic_cancel(tag, BasicCancelOptions::default()).await };
+            let asked =
+                async move { channel.basic_cancel(tag, BasicCancelOptions::default()).await };
             reading.stopping = Some(Stopping::Asked(asked.boxed()));
         }
     }
 
     /// Takes over deliveries, or the end of the consumer.
-    fn take(&mut self, chunk: Option<Vec<lapin::Result<lapin::message::Delivery>>>) -> Result<(), ConnectorError> {
+    fn take(
+        &mut self,
+        chunk: Option<Vec<lapin::Result<lapin::message::Delivery>>>,
+    ) -> Result<(), ConnectorError> {
         let Some(chunk) = chunk else {
             let stopped = self.reading.take().is_some_and(|reading| reading.stopping.is_some());
             self.limiter.clear_pending();
             if stopped {
                 return Ok(());
             }
-            let why = format!("the broker stopped delivering from the queue `{}`: it was deleted, or its leader moved", self.queue);
+            let why = format!(
+                "the broker stopped delivering from the queue `{}`: it was deleted, or its leader moved",
+                self.queue
+            );
             return Err(self.connection.fail(ErrorKind::Disconnected, &why));
         };
         let mut deliveries = Vec::with_capacity(chunk.len());
@@ -218,9 +243,11 @@ impl ReaderTask {
     /// Updates the size estimate: a higher size counts at once, a lower one gradually.
     fn learn(&mut self, deliveries: &[Delivery]) {
         if !deliveries.is_empty() {
-            let mean = deliveries.iter().map(|delivery| delivery.bytes).sum::<usize>() / deliveries.len();
+            let mean =
+                deliveries.iter().map(|delivery| delivery.bytes).sum::<usize>() / deliveries.len();
             self.came = self.came.saturating_add(deliveries.len());
-            let forgets = self.each.saturating_sub(mean) * deliveries.len() / (deliveries.len() + MIN_SAMPLE_MESSAGES);
+            let forgets = self.each.saturating_sub(mean) * deliveries.len()
+                / (deliveries.len() + MIN_SAMPLE_MESSAGES);
             self.each = mean.max(self.each - forgets).max(1);
         }
     }
@@ -228,8 +255,13 @@ impl ReaderTask {
     /// The error that ended the channel.
     fn broken(&self, error: lapin::Error) -> ConnectorError {
         let (kind, hint) = match reply_code(&error) {
-            Some(code::ACCESS_REFUSED) => (ErrorKind::Denied, "grant the user the right to read the queue (rabbitmqctl set_permissions)"),
-            Some(code::NOT_FOUND) => (ErrorKind::Missing, "create the queue, or set `declare = true`"),
+            Some(code::ACCESS_REFUSED) => (
+                ErrorKind::Denied,
+                "grant the user the right to read the queue (rabbitmqctl set_permissions)",
+            ),
+            Some(code::NOT_FOUND) => {
+                (ErrorKind::Missing, "create the queue, or set `declare = true`")
+            }
             _ => (ErrorKind::Disconnected, ""),
         };
         let why = format!("cannot read the queue `{}`: {}", self.queue, error_text(&error));
@@ -250,7 +282,11 @@ impl ReaderTask {
                 Event::Came(Some(_)) = next(&mut self.reading) => {}
             }
         };
-        closed.map_err(|error| self.connection.fail(ErrorKind::Disconnected, "the broker did not confirm the last acks").because(error))
+        closed.map_err(|error| {
+            self.connection
+                .fail(ErrorKind::Disconnected, "the broker did not confirm the last acks")
+                .because(error)
+        })
     }
 }
 
@@ -263,7 +299,9 @@ enum Event {
 
 /// The next event; pending forever without a consumer.
 async fn next(reading: &mut Option<Reading>) -> Event {
-    let Some(Reading { messages, stopping, .. }) = reading else { return std::future::pending().await };
+    let Some(Reading { messages, stopping, .. }) = reading else {
+        return std::future::pending().await;
+    };
     let Some(Stopping::Asked(asked)) = stopping else { return Event::Came(messages.next().await) };
     tokio::select! {
         biased;

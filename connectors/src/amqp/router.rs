@@ -74,8 +74,17 @@ impl Open {
 
 impl PublishRouter {
     pub(super) fn new(out: mpsc::UnboundedSender<Given>) -> Self {
-        let (weak, open) = (out.downgrade(), Mutex::new(Some(Open { out, publishers: HashMap::new(), isolated: 0 })));
-        PublishRouter { open, out: weak, unsent: AtomicUsize::new(0), sent: Notify::new(), most: AtomicU64::new(u64::MAX) }
+        let (weak, open) = (
+            out.downgrade(),
+            Mutex::new(Some(Open { out, publishers: HashMap::new(), isolated: 0 })),
+        );
+        PublishRouter {
+            open,
+            out: weak,
+            unsent: AtomicUsize::new(0),
+            sent: Notify::new(),
+            most: AtomicU64::new(u64::MAX),
+        }
     }
 
     /// Routes publications to their publishers, then sends these outcomes. `start` creates a
@@ -100,7 +109,8 @@ impl PublishRouter {
             by_publisher.entry(open.key(&item.to)).or_default().push(item);
         }
         for (key, items) in by_publisher {
-            let publisher = open.publishers.entry(key).or_insert_with_key(|key| start(key, open.out.clone()));
+            let publisher =
+                open.publishers.entry(key).or_insert_with_key(|key| start(key, open.out.clone()));
             // A publisher ends only by `retire` or with the connection. Then it answers for
             // everything in its input, and the rest is answered here.
             if let Err(mpsc::error::SendError(items)) = publisher.send(items) {
@@ -111,9 +121,14 @@ impl PublishRouter {
         give(&open.out, outcomes);
     }
 
-    /// Moves these publications, and later ones to the same key, to a publisher for a single routing key,
-    /// which `start` creates. Returns the publications that it does not accept.
-    pub(super) fn isolate(&self, key: &PublisherKey, items: Vec<Item>, start: impl FnOnce() -> PublisherSender) -> Vec<Item> {
+    /// Moves these publications, and later ones to the same key, to a publisher for a single
+    /// routing key, which `start` creates. Returns the publications that it does not accept.
+    pub(super) fn isolate(
+        &self,
+        key: &PublisherKey,
+        items: Vec<Item>,
+        start: impl FnOnce() -> PublisherSender,
+    ) -> Vec<Item> {
         let mut open = self.open.lock();
         let Some(open) = &mut *open else { return items };
         if !open.publishers.contains_key(key) {
@@ -131,7 +146,11 @@ impl PublishRouter {
     }
 
     /// Ends this publisher if its input is empty; returns whether it ends.
-    pub(super) fn retire(&self, key: &PublisherKey, items: &mpsc::UnboundedReceiver<Vec<Item>>) -> bool {
+    pub(super) fn retire(
+        &self,
+        key: &PublisherKey,
+        items: &mpsc::UnboundedReceiver<Vec<Item>>,
+    ) -> bool {
         let mut open = self.open.lock();
         let idle = items.is_empty();
         if let (true, Some(open)) = (idle, &mut *open)
@@ -181,7 +200,9 @@ impl PublishRouter {
 
 /// The outcomes of publications that came too late.
 fn refused(items: Vec<Item>) -> impl Iterator<Item = (Token, Outcome)> {
-    items.into_iter().map(|item| (item.token, Outcome::Refused("the connection was lost or closed".to_owned())))
+    items
+        .into_iter()
+        .map(|item| (item.token, Outcome::Refused("the connection was lost or closed".to_owned())))
 }
 
 /// Sends outcomes. A caller that dropped the receiver needs none.
@@ -205,14 +226,18 @@ mod tests {
             properties: BasicProperties::default(),
             deadline: Instant::now(),
         };
-        let never = |_: &PublisherKey, _| -> PublisherSender { panic!("no publisher is started any more") };
+        let never =
+            |_: &PublisherKey, _| -> PublisherSender { panic!("no publisher is started any more") };
         let (out, mut outcomes) = mpsc::unbounded_channel();
         let of_a_publisher = out.clone();
         let router = PublishRouter::new(out);
         router.close();
         router.take_in(vec![item(1)], vec![(2, Outcome::Invalid(String::new()))], never);
         let given = outcomes.try_recv().unwrap();
-        assert!(matches!(&given[..], [(1, Outcome::Refused(_)), (2, Outcome::Invalid(_))]), "{given:?}");
+        assert!(
+            matches!(&given[..], [(1, Outcome::Refused(_)), (2, Outcome::Invalid(_))]),
+            "{given:?}"
+        );
         drop(of_a_publisher);
         assert_eq!(outcomes.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
         router.take_in(vec![item(3)], vec![], never);

@@ -19,7 +19,11 @@ pub(super) struct Server {
 /// The servers, or the problem, without secrets.
 pub(super) fn servers(urls: &Urls) -> Result<Vec<Server>, String> {
     let servers = urls.each()?.into_iter().map(Server::parse).collect::<Result<Vec<_>, _>>()?;
-    if servers.is_empty() { Err("no server is named: write amqp://user:password@127.0.0.1:5672".to_owned()) } else { Ok(servers) }
+    if servers.is_empty() {
+        Err("no server is named: write amqp://user:password@127.0.0.1:5672".to_owned())
+    } else {
+        Ok(servers)
+    }
 }
 
 /// The heartbeat in seconds: `5s`, `1m`.
@@ -29,7 +33,12 @@ pub(super) fn heartbeat(text: &str) -> Result<u16, String> {
         (None, Some(digits)) => (digits, 60),
         (None, None) => ("", 0),
     };
-    let seconds = digits.trim().parse::<u16>().ok().and_then(|count| count.checked_mul(unit)).filter(|seconds| *seconds > 0);
+    let seconds = digits
+        .trim()
+        .parse::<u16>()
+        .ok()
+        .and_then(|count| count.checked_mul(unit))
+        .filter(|seconds| *seconds > 0);
     seconds.ok_or_else(|| format!("`{text}` is no heartbeat: write whole seconds, as 5s"))
 }
 
@@ -38,12 +47,19 @@ impl Server {
     fn parse((url, shown): (&str, String)) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         if !matches!(scheme, "amqp" | "amqps") {
-            let scheme = known_scheme(url).map_or("this".to_owned(), |scheme| format!("`{scheme}`"));
-            return Err(format!("{shown}: {scheme} is no scheme for AMQP: write amqp:// or amqps://; {ESCAPE_HINT}"));
+            let scheme =
+                known_scheme(url).map_or("this".to_owned(), |scheme| format!("`{scheme}`"));
+            return Err(format!(
+                "{shown}: {scheme} is no scheme for AMQP: write amqp:// or amqps://; {ESCAPE_HINT}"
+            ));
         }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        let no_url = || format!("{shown} is not a URL: write {scheme}://user:password@host:port/vhost; {ESCAPE_HINT}");
+        let no_url = || {
+            format!(
+                "{shown} is not a URL: write {scheme}://user:password@host:port/vhost; {ESCAPE_HINT}"
+            )
+        };
         // An `@` behind the host: the password has a `/`, and the host is a part of it.
         if host.is_empty() || rest.rfind('@').is_some_and(|at| at > authority.len()) {
             return Err(no_url());
@@ -69,7 +85,8 @@ impl Server {
     /// Sets the heartbeat interval: that of the settings, otherwise the URL's, otherwise the
     /// default.
     pub(super) fn beat(&mut self, seconds: Option<u16>) {
-        self.uri.query.heartbeat = Some(seconds.or(self.uri.query.heartbeat).unwrap_or(DEFAULT_HEARTBEAT_S));
+        self.uri.query.heartbeat =
+            Some(seconds.or(self.uri.query.heartbeat).unwrap_or(DEFAULT_HEARTBEAT_S));
     }
 
     pub(super) fn is_tls(&self) -> bool {
@@ -79,8 +96,13 @@ impl Server {
     /// Scheme, host, port and vhost, for people.
     pub(super) fn place(&self) -> String {
         let AMQPUri { scheme, authority, vhost, .. } = &self.uri;
-        let host = if authority.host.contains(':') { format!("[{}]", authority.host) } else { authority.host.clone() };
-        let vhost = if vhost == "/" { String::new() } else { format!("/{}", vhost.replace('/', "%2f")) };
+        let host = if authority.host.contains(':') {
+            format!("[{}]", authority.host)
+        } else {
+            authority.host.clone()
+        };
+        let vhost =
+            if vhost == "/" { String::new() } else { format!("/{}", vhost.replace('/', "%2f")) };
         format!("{scheme}://{host}:{}{vhost}", authority.port)
     }
 
@@ -91,7 +113,10 @@ impl Server {
     /// The user as the server knows it, which `user_id` must equal; `None` if only the server knows
     /// (a certificate).
     pub(super) fn user(&self) -> Option<&str> {
-        let by_name = !matches!(self.uri.query.auth_mechanism, Some(SASLMechanism::External | SASLMechanism::Anonymous));
+        let by_name = !matches!(
+            self.uri.query.auth_mechanism,
+            Some(SASLMechanism::External | SASLMechanism::Anonymous)
+        );
         by_name.then_some(self.uri.authority.userinfo.username.as_str())
     }
 }
@@ -114,13 +139,25 @@ mod tests {
             ("amqp://h/", "amqp://h:5672", "/", "guest"),
             ("amqps://u:p@h:1/%2f", "amqps://h:1", "/", "u"),
             ("amqps://u@h/orders", "amqps://h:5671/orders", "orders", "u"),
-            ("amqp://a%40b:p@127.0.0.1/a%2fb?heartbeat=9", "amqp://127.0.0.1:5672/a%2fb", "a/b", "a@b"),
+            (
+                "amqp://a%40b:p@127.0.0.1/a%2fb?heartbeat=9",
+                "amqp://127.0.0.1:5672/a%2fb",
+                "a/b",
+                "a@b",
+            ),
             ("amqp://u:p@[::1]:99/v", "amqp://[::1]:99/v", "v", "u"),
         ] {
             let server = Server::parse((url, String::new())).unwrap();
-            assert_eq!((server.place().as_str(), server.uri.vhost.as_str(), server.user()), (place, vhost, Some(user)), "{url}");
+            assert_eq!(
+                (server.place().as_str(), server.uri.vhost.as_str(), server.user()),
+                (place, vhost, Some(user)),
+                "{url}"
+            );
         }
-        assert_eq!(Server::parse(("amqps://h?auth_mechanism=external", String::new())).unwrap().user(), None);
+        assert_eq!(
+            Server::parse(("amqps://h?auth_mechanism=external", String::new())).unwrap().user(),
+            None
+        );
     }
 
     #[test]

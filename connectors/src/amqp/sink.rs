@@ -17,12 +17,16 @@ use super::router::{Item, PublishRouter};
 use super::window::PublisherContext;
 use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publication, Sink};
 
-pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(AmqpSink, Outcomes), ConnectorError> {
+pub(crate) async fn open(
+    config: &Config,
+    publish_timeout: Duration,
+) -> Result<(AmqpSink, Outcomes), ConnectorError> {
     let connection = Arc::new(BrokerConnection::connect(config, "sink").await?);
     let (out, outcomes) = mpsc::unbounded_channel();
     let (router, closed) = (Arc::new(PublishRouter::new(out)), Arc::new(Notify::new()));
     tokio::spawn({
-        let (connection, router, closed) = (Arc::clone(&connection), Arc::clone(&router), Arc::clone(&closed));
+        let (connection, router, closed) =
+            (Arc::clone(&connection), Arc::clone(&router), Arc::clone(&closed));
         async move {
             tokio::select! {
                 () = connection.lost() => router.close(),
@@ -49,15 +53,28 @@ impl AmqpSink {
             return Err(why);
         }
         let properties = message.properties.map(|properties| *properties);
-        let properties = outgoing(message.headers, properties, &dedupe_id, self.connection.user(), self.connection.frame_max())?;
-        Ok(Item { token, to, body: message.body, properties, deadline: deadline.map_or(latest, |deadline| deadline.min(latest)) })
+        let properties = outgoing(
+            message.headers,
+            properties,
+            &dedupe_id,
+            self.connection.user(),
+            self.connection.frame_max(),
+        )?;
+        Ok(Item {
+            token,
+            to,
+            body: message.body,
+            properties,
+            deadline: deadline.map_or(latest, |deadline| deadline.min(latest)),
+        })
     }
 }
 
 #[async_trait]
 impl Sink for AmqpSink {
     async fn publish(&self, batch: Vec<Publication>) {
-        let (latest, mut items, mut invalid) = (Instant::now() + self.publish_timeout, Vec::with_capacity(batch.len()), Vec::new());
+        let (latest, mut items, mut invalid) =
+            (Instant::now() + self.publish_timeout, Vec::with_capacity(batch.len()), Vec::new());
         for publication in batch {
             let token = publication.token;
             match self.item(publication, latest) {
@@ -67,7 +84,10 @@ impl Sink for AmqpSink {
         }
         self.router.take_in(items, invalid, |key, out| {
             let (connection, router) = (Arc::clone(&self.connection), Arc::clone(&self.router));
-            publisher::start(PublisherContext { connection, router, out, publish_timeout: self.publish_timeout }, key.clone())
+            publisher::start(
+                PublisherContext { connection, router, out, publish_timeout: self.publish_timeout },
+                key.clone(),
+            )
         });
     }
 

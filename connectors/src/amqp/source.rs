@@ -17,34 +17,59 @@ use super::limit;
 use super::queue::readable;
 use super::read_limiter::ReadLimiter;
 use super::reader::ReaderTask;
-use crate::{Batch, BatchId, Caution, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions};
+use crate::{
+    Batch, BatchId, Caution, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions,
+};
 
 /// The divisor for the expired queue's share of the memory: few messages come from there.
 const EXPIRED_SHARE_DIVISOR: usize = 8;
 
-pub(crate) async fn open(config: &Config, mut options: SourceOptions) -> Result<Box<dyn Source>, ConnectorError> {
+pub(crate) async fn open(
+    config: &Config,
+    mut options: SourceOptions,
+) -> Result<Box<dyn Source>, ConnectorError> {
     let connection = BrokerConnection::connect(config, "check").await?;
     let waiting = readable(&connection, &options).await?;
     connection.close().await;
-    let Some(expired) = options.expired_queue.take() else { return Ok(Box::new(open_one(config, options).await?)) };
+    let Some(expired) = options.expired_queue.take() else {
+        return Ok(Box::new(open_one(config, options).await?));
+    };
     let share = options.max_unsettled_bytes / EXPIRED_SHARE_DIVISOR;
     let beside = SourceOptions { topic: expired, max_unsettled_bytes: share, ..options.clone() };
-    let own = SourceOptions { max_unsettled_bytes: options.max_unsettled_bytes - share, ..options.clone() };
+    let own = SourceOptions {
+        max_unsettled_bytes: options.max_unsettled_bytes - share,
+        ..options.clone()
+    };
     let (queue, expired) = try_join(open_one(config, own), open_one(config, beside)).await?;
     Ok(Box::new(SourceWithExpired::new(options.topic, queue, expired, waiting)))
 }
 
 async fn open_one(config: &Config, options: SourceOptions) -> Result<AmqpSource, ConnectorError> {
     let limiter = Arc::new(ReadLimiter::new(options.max_unsettled_bytes));
-    let connection = Arc::new(BrokerConnection::limited(config, "source", Some(Arc::clone(&limiter))).await?);
+    let connection =
+        Arc::new(BrokerConnection::limited(config, "source", Some(Arc::clone(&limiter))).await?);
     let channel = connection.channel().await?;
     let buffer = Arc::new(DeliveryBuffer::new(Arc::clone(&limiter)));
-    let started = ReaderTask::start(Arc::clone(&connection), channel.clone(), Arc::clone(&buffer), limiter, &options).await;
+    let started = ReaderTask::start(
+        Arc::clone(&connection),
+        channel.clone(),
+        Arc::clone(&buffer),
+        limiter,
+        &options,
+    )
+    .await;
     let reader = match started {
         Ok(reader) => reader,
         Err(error) => return Err(refused(config, &options.topic, error).await),
     };
-    Ok(AmqpSource { connection, channel, buffer, options, settling: Mutex::default(), closed: Some(reader) })
+    Ok(AmqpSource {
+        connection,
+        channel,
+        buffer,
+        options,
+        settling: Mutex::default(),
+        closed: Some(reader),
+    })
 }
 
 /// Why the queue was not read: the error, or that it is a stream. RabbitMQ words that in many ways,
@@ -59,8 +84,12 @@ async fn refused(config: &Config, queue: &str, error: ConnectorError) -> Connect
     if is_stream { no_stream(&connection, queue) } else { error }
 }
 
-/// Returns the state that `open` would find. A missing read permission shows only when the queues are read.
-pub(crate) async fn inspect(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+/// Returns the state that `open` would find. A missing read permission shows only when the queues
+/// are read.
+pub(crate) async fn inspect(
+    config: &Config,
+    options: &SourceOptions,
+) -> Result<ConsumerState, ConnectorError> {
     let connection = BrokerConnection::connect(config, "check").await?;
     readable(&connection, options).await?;
     for queue in [Some(&options.topic), options.expired_queue.as_ref()].into_iter().flatten() {
@@ -83,7 +112,10 @@ fn no_stream(connection: &BrokerConnection, queue: &str) -> ConnectorError {
 }
 
 /// The risks of the queues.
-pub(crate) async fn cautions(config: &Config, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
+pub(crate) async fn cautions(
+    config: &Config,
+    options: &SourceOptions,
+) -> Result<Vec<Caution>, ConnectorError> {
     let connection = BrokerConnection::connect(config, "check").await?;
     readable(&connection, options).await?;
     let cautions = limit::cautions(&connection, options).await?;
@@ -107,7 +139,11 @@ impl AmqpSource {
     /// Acks or nacks a batch, and waits until that is written. A caller that stops waiting must
     /// drop the source: a later ack for all earlier deliveries would include messages whose ack was
     /// not written.
-    async fn settle<F>(&self, batch: BatchId, word: impl Fn(Settle) -> F) -> Result<(), ConnectorError>
+    async fn settle<F>(
+        &self,
+        batch: BatchId,
+        word: impl Fn(Settle) -> F,
+    ) -> Result<(), ConnectorError>
     where
         F: Future<Output = lapin::Result<()>> + Send,
     {
@@ -127,7 +163,9 @@ impl AmqpSource {
 impl Source for AmqpSource {
     async fn recv(&self) -> Result<Batch, ConnectorError> {
         loop {
-            if let Some(batch) = self.buffer.take(self.options.max_batch, self.options.max_batch_bytes)? {
+            if let Some(batch) =
+                self.buffer.take(self.options.max_batch, self.options.max_batch_bytes)?
+            {
                 return Ok(batch);
             }
             self.buffer.arrived().await;
@@ -135,11 +173,17 @@ impl Source for AmqpSource {
     }
 
     async fn ack(&self, batch: BatchId) -> Result<(), ConnectorError> {
-        self.settle(batch, |Settle { tag, multiple }| self.channel.basic_ack(tag, BasicAckOptions { multiple })).await
+        self.settle(batch, |Settle { tag, multiple }| {
+            self.channel.basic_ack(tag, BasicAckOptions { multiple })
+        })
+        .await
     }
 
     async fn nack(&self, batch: BatchId) -> Result<(), ConnectorError> {
-        self.settle(batch, |Settle { tag, multiple }| self.channel.basic_nack(tag, BasicNackOptions { multiple, requeue: true })).await
+        self.settle(batch, |Settle { tag, multiple }| {
+            self.channel.basic_nack(tag, BasicNackOptions { multiple, requeue: true })
+        })
+        .await
     }
 
     async fn pause(&self, paused: bool) -> Result<(), ConnectorError> {

@@ -34,8 +34,9 @@ fn entries(entries: impl Iterator<Item = (String, Value)>) -> Result<FieldTable,
     }
     let mut table = FieldTable::default();
     for (name, mut values) in by_name {
-        let short = ShortString::try_new(name.as_str())
-            .map_err(|_| format!("header `{}`: its name has {} bytes, AMQP takes 255", shown(&name), name.len()))?;
+        let short = ShortString::try_new(name.as_str()).map_err(|_| {
+            format!("header `{}`: its name has {} bytes, AMQP takes 255", shown(&name), name.len())
+        })?;
         let value = match values.pop() {
             Some(only) if values.is_empty() => only,
             Some(last) => {
@@ -75,10 +76,16 @@ fn from_amqp(value: &AMQPValue) -> Value {
         },
         AMQPValue::ByteArray(bytes) => Value::Bytes(Bytes::copy_from_slice(bytes.as_slice())),
         AMQPValue::Timestamp(seconds) => Value::Timestamp(*seconds),
-        AMQPValue::FieldArray(values) => Value::List(values.as_slice().iter().map(from_amqp).collect()),
-        AMQPValue::FieldTable(table) => {
-            Value::Table(table.inner().iter().map(|(name, value)| (name.as_str().to_owned(), from_amqp(value))).collect())
+        AMQPValue::FieldArray(values) => {
+            Value::List(values.as_slice().iter().map(from_amqp).collect())
         }
+        AMQPValue::FieldTable(table) => Value::Table(
+            table
+                .inner()
+                .iter()
+                .map(|(name, value)| (name.as_str().to_owned(), from_amqp(value)))
+                .collect(),
+        ),
     }
 }
 
@@ -99,16 +106,20 @@ fn to_amqp(value: Value) -> Result<AMQPValue, String> {
         Value::Text(text) => AMQPValue::LongString(LongString::from(text)),
         Value::Bytes(bytes) => AMQPValue::ByteArray(bytes.to_vec().into()),
         Value::Timestamp(seconds) => AMQPValue::Timestamp(seconds),
-        Value::List(values) => {
-            AMQPValue::FieldArray(FieldArray::from(values.into_iter().map(to_amqp).collect::<Result<Vec<AMQPValue>, String>>()?))
-        }
+        Value::List(values) => AMQPValue::FieldArray(FieldArray::from(
+            values.into_iter().map(to_amqp).collect::<Result<Vec<AMQPValue>, String>>()?,
+        )),
         Value::Table(table) => AMQPValue::FieldTable(entries(table.into_iter())?),
     })
 }
 
 /// The bytes of a table on the wire.
 pub(super) fn table_size(table: &FieldTable) -> usize {
-    4 + table.inner().iter().map(|(name, value)| 2 + name.as_str().len() + size(value)).sum::<usize>()
+    4 + table
+        .inner()
+        .iter()
+        .map(|(name, value)| 2 + name.as_str().len() + size(value))
+        .sum::<usize>()
 }
 
 fn size(value: &AMQPValue) -> usize {
@@ -116,7 +127,9 @@ fn size(value: &AMQPValue) -> usize {
         AMQPValue::ShortString(text) => 4 + text.as_str().len(),
         AMQPValue::LongString(text) => 4 + text.len(),
         AMQPValue::ByteArray(bytes) => 4 + bytes.len(),
-        AMQPValue::FieldArray(values) => 4 + values.as_slice().iter().map(|value| 1 + size(value)).sum::<usize>(),
+        AMQPValue::FieldArray(values) => {
+            4 + values.as_slice().iter().map(|value| 1 + size(value)).sum::<usize>()
+        }
         AMQPValue::FieldTable(table) => table_size(table),
         // The largest of the remaining types.
         _ => 8,
@@ -130,7 +143,10 @@ mod tests {
 
     #[test]
     fn each_type_comes_back_as_itself() {
-        let inner = Value::Table(vec![("a".to_owned(), Value::Bool(true)), ("b".to_owned(), Value::List(vec![Value::Null, "x".into()]))]);
+        let inner = Value::Table(vec![
+            ("a".to_owned(), Value::Bool(true)),
+            ("b".to_owned(), Value::List(vec![Value::Null, "x".into()])),
+        ]);
         let values = vec![
             Value::Null,
             Value::Bool(false),

@@ -37,7 +37,9 @@ pub(super) struct PublisherContext {
 impl PublisherContext {
     /// The interval of deadline checks.
     pub(super) fn ticks(&self) -> Interval {
-        let mut ticks = interval((self.publish_timeout / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
+        let mut ticks = interval(
+            (self.publish_timeout / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)),
+        );
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks
     }
@@ -68,8 +70,19 @@ pub(super) struct FailedChannel {
 
 impl ChannelWindow {
     pub(super) fn new(place: PublisherContext, channel: Channel) -> Self {
-        let (in_flight, confirms, matcher) = (BTreeMap::new(), FuturesUnordered::new(), ReturnMatcher::default());
-        ChannelWindow { place, channel, in_flight, confirms, matcher, number: 0, proved: false, gave_up: false, heard: Instant::now() }
+        let (in_flight, confirms, matcher) =
+            (BTreeMap::new(), FuturesUnordered::new(), ReturnMatcher::default());
+        ChannelWindow {
+            place,
+            channel,
+            in_flight,
+            confirms,
+            matcher,
+            number: 0,
+            proved: false,
+            gave_up: false,
+            heard: Instant::now(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -109,12 +122,24 @@ impl ChannelWindow {
         let number = self.number;
         let Item { token, to, body, properties, deadline } = item;
         let headers = properties.headers().as_ref();
-        let copies = headers.is_some_and(|headers| headers.contains_key("CC") || headers.contains_key("BCC"));
+        let copies = headers
+            .is_some_and(|headers| headers.contains_key("CC") || headers.contains_key("BCC"));
         let id = properties.message_id().clone();
         let properties = self.matcher.mark(number, properties);
         let (exchange, key) = (short_of(&to.exchange), short_of(&to.address));
-        self.in_flight
-            .insert(number, InFlight { token, to, id, size: body.len() as u64, copies, since: Instant::now(), deadline, told: false });
+        self.in_flight.insert(
+            number,
+            InFlight {
+                token,
+                to,
+                id,
+                size: body.len() as u64,
+                copies,
+                since: Instant::now(),
+                deadline,
+                told: false,
+            },
+        );
         let channel = self.channel.clone();
         let mut publishing = async move {
             let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
@@ -145,9 +170,14 @@ impl ChannelWindow {
         while let Some((number, confirmed)) = next {
             match confirmed {
                 Ok(confirmation) => {
-                    let kind = if confirmation.is_nack() { ConfirmKind::Nack } else { ConfirmKind::Ack };
+                    let kind =
+                        if confirmation.is_nack() { ConfirmKind::Nack } else { ConfirmKind::Ack };
                     let carried = confirmation.take_message();
-                    self.matcher.confirmed(number, kind, carried.as_ref().map(|message| &message.properties));
+                    self.matcher.confirmed(
+                        number,
+                        kind,
+                        carried.as_ref().map(|message| &message.properties),
+                    );
                 }
                 Err(error) => fallen = Some(error),
             }
@@ -175,14 +205,29 @@ impl ChannelWindow {
         let publish_timeout = self.place.publish_timeout;
         let (mut outcomes, mut silent) = (Vec::new(), BTreeSet::new());
         let now = Instant::now();
-        for flight in self.in_flight.values_mut().filter(|flight| flight.deadline <= now && !flight.told) {
+        for flight in
+            self.in_flight.values_mut().filter(|flight| flight.deadline <= now && !flight.told)
+        {
             flight.told = true;
-            outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` in time", flight.to))));
+            outcomes.push((
+                flight.token,
+                Outcome::Unknown(format!("no confirm for `{}` in time", flight.to)),
+            ));
         }
-        while let Some(oldest) = self.in_flight.first_entry().filter(|oldest| oldest.get().since.elapsed() >= publish_timeout) {
+        while let Some(oldest) = self
+            .in_flight
+            .first_entry()
+            .filter(|oldest| oldest.get().since.elapsed() >= publish_timeout)
+        {
             let flight = oldest.remove();
             if !flight.told {
-                outcomes.push((flight.token, Outcome::Unknown(format!("no confirm for `{}` within {publish_timeout:?}", flight.to))));
+                outcomes.push((
+                    flight.token,
+                    Outcome::Unknown(format!(
+                        "no confirm for `{}` within {publish_timeout:?}",
+                        flight.to
+                    )),
+                ));
             }
             silent.insert(flight.to.address);
         }
@@ -226,16 +271,22 @@ impl ChannelWindow {
             }
         }
         let PublisherContext { connection, router, out, .. } = &self.place;
-        let why = if connection.is_lost() { connection.error().message } else { error_text(&error) };
-        let (channel_failure, alone) = (channel_failure(&error), self.in_flight.len() == 1 && !self.gave_up);
+        let why =
+            if connection.is_lost() { connection.error().message } else { error_text(&error) };
+        let (channel_failure, alone) =
+            (channel_failure(&error), self.in_flight.len() == 1 && !self.gave_up);
         if let ChannelFailure::TooLarge(most) = channel_failure {
             router.learn_most(most);
         }
         let mut outcomes = Vec::with_capacity(self.in_flight.len());
         for flight in self.in_flight.into_values().filter(|flight| !flight.told) {
             let outcome = match channel_failure {
-                ChannelFailure::TooLarge(most) if flight.size > most => too_large(flight.size, most),
-                ChannelFailure::NoExchange | ChannelFailure::NoRight if alone => Outcome::Unroutable(format!("`{}`: {why}", flight.to)),
+                ChannelFailure::TooLarge(most) if flight.size > most => {
+                    too_large(flight.size, most)
+                }
+                ChannelFailure::NoExchange | ChannelFailure::NoRight if alone => {
+                    Outcome::Unroutable(format!("`{}`: {why}", flight.to))
+                }
                 ChannelFailure::BadMessage if alone => Outcome::Invalid(why.clone()),
                 _ => Outcome::Unknown(why.clone()),
             };

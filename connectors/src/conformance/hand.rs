@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::Harness;
-use crate::{Acks, Batch, BatchId, Destination, Message, Outcome, Outcomes, Publication, Sink, Source, SourceOptions, Start, Token};
+use crate::{
+    Acks, Batch, BatchId, Destination, Message, Outcome, Outcomes, Publication, Sink, Source,
+    SourceOptions, Start, Token,
+};
 
 /// The deadline of every wait.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
@@ -38,7 +41,10 @@ pub(super) async fn source(harness: &dyn Harness, topic: &str) -> Box<dyn Source
     source_with(harness, options(topic)).await
 }
 
-pub(super) async fn source_with<H: Harness + ?Sized>(harness: &H, options: SourceOptions) -> Box<dyn Source> {
+pub(super) async fn source_with<H: Harness + ?Sized>(
+    harness: &H,
+    options: SourceOptions,
+) -> Box<dyn Source> {
     harness.broker().source(options).await.unwrap()
 }
 
@@ -47,7 +53,13 @@ pub(super) async fn sink(harness: &dyn Harness) -> (Box<dyn Sink>, Outcomes) {
 }
 
 pub(super) fn publication(token: Token, topic: &str, message: Message) -> Publication {
-    Publication { token, to: Destination::new(topic), message, dedupe_id: format!("{topic}-{token}"), deadline: None }
+    Publication {
+        token,
+        to: Destination::new(topic),
+        message,
+        dedupe_id: format!("{topic}-{token}"),
+        deadline: None,
+    }
 }
 
 /// Numbered messages: the body is the number.
@@ -72,8 +84,10 @@ pub(super) async fn collect(outcomes: &mut Outcomes, count: usize) -> HashMap<To
     let mut all = HashMap::new();
     while all.len() < count {
         let batch = tokio::time::timeout(TIMEOUT, outcomes.recv()).await;
-        let batch = batch.unwrap_or_else(|_| panic!("{} of {count} outcomes came in time", all.len()));
-        let batch = batch.unwrap_or_else(|| panic!("outcomes ended after {} of {count}", all.len()));
+        let batch =
+            batch.unwrap_or_else(|_| panic!("{} of {count} outcomes came in time", all.len()));
+        let batch =
+            batch.unwrap_or_else(|| panic!("outcomes ended after {} of {count}", all.len()));
         add(&mut all, batch);
     }
     all
@@ -82,7 +96,9 @@ pub(super) async fn collect(outcomes: &mut Outcomes, count: usize) -> HashMap<To
 /// Waits until the outcomes end. Panics if a token has two.
 pub(super) async fn collect_to_the_end(outcomes: &mut Outcomes) -> HashMap<Token, Outcome> {
     let mut all = HashMap::new();
-    while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes end in time") {
+    while let Some(batch) =
+        tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes end in time")
+    {
         add(&mut all, batch);
     }
     all

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::Harness;
-use super::hand::{TIMEOUT, bodies, collect, collect_to_the_end, numbered, numbers, options, publish, read, sink, sorted, source, topic};
+use super::hand::{
+    TIMEOUT, bodies, collect, collect_to_the_end, numbered, numbers, options, publish, read, sink,
+    sorted, source, topic,
+};
 use crate::{ErrorKind, Outcome};
 
 /// A lost connection ends both source and sink, and nothing opens while the broker is away.
@@ -17,12 +20,17 @@ pub async fn a_lost_link_is_reported_and_can_be_reopened(harness: &dyn Harness) 
     let (writer, mut outcomes) = sink(harness).await;
 
     harness.cut().await;
-    let error = tokio::time::timeout(TIMEOUT, reader.recv()).await.expect("the source notices in time").expect_err("the link is gone");
+    let error = tokio::time::timeout(TIMEOUT, reader.recv())
+        .await
+        .expect("the source notices in time")
+        .expect_err("the link is gone");
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
     assert!(collect_to_the_end(&mut outcomes).await.is_empty());
     drop((reader, writer));
     let opened =
-        tokio::time::timeout(Duration::from_secs(6), harness.broker().source(options(&topic))).await.expect("opening fails in time");
+        tokio::time::timeout(Duration::from_secs(6), harness.broker().source(options(&topic)))
+            .await
+            .expect("opening fails in time");
     let Err(error) = opened else { panic!("a source opened while the broker was away") };
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
 
@@ -51,7 +59,10 @@ pub async fn an_open_outcome_is_reported_when_the_link_goes(harness: &dyn Harnes
         })
     };
     // Some are confirmed, some in flight, some not handed over yet.
-    let mut first = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("the first outcome comes").expect("the link lives");
+    let mut first = tokio::time::timeout(TIMEOUT, outcomes.recv())
+        .await
+        .expect("the first outcome comes")
+        .expect("the link lives");
     harness.cut().await;
     publishing.await.unwrap();
     let sink = harness.has_link().then_some(sink);

@@ -42,8 +42,8 @@ pub trait Harness: Send + Sync {
     /// Undoes `cut`. Everything that the broker had confirmed still exists.
     async fn heal(&self);
 
-    /// The time that the broker leaves an unsettled message with a reader that shows no activity; `None`: as
-    /// long as its connection lives.
+    /// The time that the broker leaves an unsettled message with a reader that shows no activity;
+    /// `None`: as long as its connection lives.
     fn ack_timeout(&self) -> Option<Duration>;
 
     /// Waits until the broker has processed the acks of everything in this topic, if it may lose
@@ -53,7 +53,12 @@ pub trait Harness: Send + Sync {
     /// Waits until this many messages have arrived at a topic, and returns all that are there.
     async fn arrived(&self, topic: &str, count: usize) -> Vec<Message> {
         let max_unsettled_bytes = self.arrived_bytes();
-        let options = SourceOptions { max_batch: 1000, max_unsettled: 50_000, max_unsettled_bytes, ..options(topic) };
+        let options = SourceOptions {
+            max_batch: 1000,
+            max_unsettled: 50_000,
+            max_unsettled_bytes,
+            ..options(topic)
+        };
         let source = hand::source_with(self, options).await;
         hand::read(&*source, count).await.1
     }
@@ -78,8 +83,8 @@ pub trait Harness: Send + Sync {
         matches!(outcome, Outcome::Unroutable(_))
     }
 
-    /// Whether a sink has one connection, and its outcomes end with that. Otherwise each publication
-    /// may connect, and fails where nothing can.
+    /// Whether a sink has one connection, and its outcomes end with that. Otherwise each
+    /// publication may connect, and fails where nothing can.
     fn has_link(&self) -> bool {
         true
     }

@@ -94,7 +94,11 @@ impl Proxy {
             accepted: AtomicUsize::new(0),
         });
         let end = CancellationToken::new();
-        tokio::spawn(end.clone().run_until_cancelled_owned(accept(listener, Arc::clone(&shared), end.clone())));
+        tokio::spawn(end.clone().run_until_cancelled_owned(accept(
+            listener,
+            Arc::clone(&shared),
+            end.clone(),
+        )));
         Ok(Proxy { address, shared, _end: end.drop_guard() })
     }
 
@@ -197,8 +201,16 @@ async fn connection(client: TcpStream, era: Era, shared: &Shared) -> io::Result<
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let mut up = Forwarder { from: from_client, to: to_server, flow: shared.flows[Direction::Up as usize].subscribe() };
-    let mut down = Forwarder { from: from_server, to: to_client, flow: shared.flows[Direction::Down as usize].subscribe() };
+    let mut up = Forwarder {
+        from: from_client,
+        to: to_server,
+        flow: shared.flows[Direction::Up as usize].subscribe(),
+    };
+    let mut down = Forwarder {
+        from: from_server,
+        to: to_client,
+        flow: shared.flows[Direction::Down as usize].subscribe(),
+    };
     let ended = tokio::select! {
         ended = async { tokio::try_join!(up.run(), down.run()) } => Some(ended.is_ok()),
         () = &mut reset => Some(false),
@@ -215,8 +227,8 @@ async fn connection(client: TcpStream, era: Era, shared: &Shared) -> io::Result<
         }
         None => {
             drop((from_server, to_server));
-            // Discards the bytes that the client still sends. When the client closes, nothing is left to
-            // reset.
+            // Discards the bytes that the client still sends. When the client closes, nothing is
+            // left to reset.
             let mut unheard = vec![0; MAX_READ_BYTES];
             tokio::select! {
                 () = reset => {}

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Harness;
 use super::hand::{
-    QUIET, bodies, expect_no_message_for, numbered, numbers, options, publish, read, recv, sorted, source, source_with, topic,
+    QUIET, bodies, expect_no_message_for, numbered, numbers, options, publish, read, recv, sorted,
+    source, source_with, topic,
 };
 use crate::SourceOptions;
 
@@ -78,7 +79,9 @@ pub async fn holds_what_is_unsettled(harness: &dyn Harness) {
     let Some(ack_timeout) = harness.ack_timeout() else { return };
     let topic = topic(harness).await;
     publish(harness, numbered(&topic, 20)).await;
-    let first = source_with(harness, SourceOptions { max_batch: 5, max_unsettled: 20, ..options(&topic) }).await;
+    let first =
+        source_with(harness, SourceOptions { max_batch: 5, max_unsettled: 20, ..options(&topic) })
+            .await;
     // Two batches, if the first has less than 5.
     let (mut ids, begun) = read(&*first, 5).await;
     first.pause(true).await.unwrap();

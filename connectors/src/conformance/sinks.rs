@@ -1,20 +1,29 @@
 //! Tests of every sink.
 
 use super::Harness;
-use super::hand::{bodies, collect, collect_to_the_end, numbered, numbers, publication, sink, sorted, topic};
+use super::hand::{
+    bodies, collect, collect_to_the_end, numbered, numbers, publication, sink, sorted, topic,
+};
 use crate::Message;
 
 /// A publication to a missing destination is reported as such; others in the same batch are taken.
 pub async fn an_unroutable_publication_is_reported(harness: &dyn Harness) {
     let (here, nowhere) = (topic(harness).await, harness.fresh_name());
     let (sink, mut outcomes) = sink(harness).await;
-    let batch = (0..20).map(|token| publication(token, if token % 2 == 0 { &here } else { &nowhere }, Message::new("x"))).collect();
+    let batch = (0..20)
+        .map(|token| {
+            publication(token, if token % 2 == 0 { &here } else { &nowhere }, Message::new("x"))
+        })
+        .collect();
     sink.publish(batch).await;
     for (token, outcome) in collect(&mut outcomes, 20).await {
         if token % 2 == 0 {
             assert_eq!(outcome, harness.taken(), "token {token}");
         } else {
-            assert!(harness.is_missing(&outcome) && outcome.error().unwrap().contains(&nowhere), "token {token}: {outcome:?}");
+            assert!(
+                harness.is_missing(&outcome) && outcome.error().unwrap().contains(&nowhere),
+                "token {token}: {outcome:?}"
+            );
         }
     }
 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::Harness;
 use super::hand::{
-    QUIET, TIMEOUT, bodies, expect_no_message, expect_no_message_for, numbered, numbers, options, publication, publish, read, recv, sorted,
-    source, source_with, topic,
+    QUIET, TIMEOUT, bodies, expect_no_message, expect_no_message_for, numbered, numbers, options,
+    publication, publish, read, recv, sorted, source, source_with, topic,
 };
 use crate::{Declared, Destination, ErrorKind, Message, Role, SourceOptions, Value};
 
@@ -25,7 +25,9 @@ pub async fn opens_and_closes(harness: &dyn Harness) {
 /// A source of a missing topic is refused, with a hint.
 pub async fn a_missing_topic_is_missing(harness: &dyn Harness) {
     let name = harness.fresh_name();
-    let Err(error) = harness.broker().source(options(&name)).await else { panic!("a source of a missing topic opened") };
+    let Err(error) = harness.broker().source(options(&name)).await else {
+        panic!("a source of a missing topic opened")
+    };
     assert_eq!(error.kind, ErrorKind::Missing, "{error}");
     assert!(error.message.contains(&name), "{error}");
     assert!(!error.hint.is_empty());
@@ -51,13 +53,23 @@ pub async fn carries_a_message(harness: &dyn Harness) {
     let topic = topic(harness).await;
     let can = harness.can();
     let mut message = Message::new(Bytes::from_iter(0..=255_u8));
-    for (name, value) in [("b-text", "täxt"), ("a-twice", "1"), ("c-empty", ""), ("a-twice", "2"), ("UPPER-Case", "Kept")] {
+    for (name, value) in [
+        ("b-text", "täxt"),
+        ("a-twice", "1"),
+        ("c-empty", ""),
+        ("a-twice", "2"),
+        ("UPPER-Case", "Kept"),
+    ] {
         if can.repeated_headers || message.headers.get(name).is_none() {
             message = message.with_header(name, value);
         }
     }
     message.key = can.keys.then(|| Bytes::from_static(b"\0key\xff"));
-    publish(harness, vec![publication(1, &topic, message.clone()), publication(2, &topic, Message::new("2"))]).await;
+    publish(
+        harness,
+        vec![publication(1, &topic, message.clone()), publication(2, &topic, Message::new("2"))],
+    )
+    .await;
 
     let source = source(harness, &topic).await;
     let (_, read) = read(&*source, 2).await;
@@ -68,8 +80,10 @@ pub async fn carries_a_message(harness: &dyn Harness) {
     assert!(!can.first_deliveries || !read[0].redelivered);
 
     // Brokers may add headers of their own.
-    let sent: Vec<(String, Value)> = message.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
-    let mut came: Vec<(String, Value)> = read[0].headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
+    let sent: Vec<(String, Value)> =
+        message.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
+    let mut came: Vec<(String, Value)> =
+        read[0].headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
     came.retain(|(name, _)| sent.iter().any(|(known, _)| known == name));
     let by_name = |mut headers: Vec<(String, Value)>| {
         headers.sort_by(|one, other| one.0.cmp(&other.0));
@@ -80,12 +94,15 @@ pub async fn carries_a_message(harness: &dyn Harness) {
         assert_eq!(came, sent);
     }
     if can.positions {
-        let (first, second) = (read[0].position.clone().unwrap(), read[1].position.clone().unwrap());
+        let (first, second) =
+            (read[0].position.clone().unwrap(), read[1].position.clone().unwrap());
         assert_eq!((&first.log, first.partition), (&second.log, second.partition));
         assert!(first.offset < second.offset);
     }
     if can.timestamps {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()
+                as i64;
         let age = now - read[0].timestamp_ms.unwrap();
         assert!((-1000..60_000).contains(&age), "the message is {age} ms old");
     }
@@ -96,7 +113,11 @@ pub async fn carries_bodies_of_any_size(harness: &dyn Harness) {
     let topic = topic(harness).await;
     let sizes = [0, 1, 4096, 1 << 20];
     let messages = sizes.iter().map(|size| Message::new(vec![0xA5; *size]));
-    publish(harness, (1..).zip(messages).map(|(token, message)| publication(token, &topic, message)).collect()).await;
+    publish(
+        harness,
+        (1..).zip(messages).map(|(token, message)| publication(token, &topic, message)).collect(),
+    )
+    .await;
     let source = source(harness, &topic).await;
     let (_, read) = read(&*source, sizes.len()).await;
     let came: Vec<usize> = read.iter().map(|message| message.body.len()).collect();
@@ -109,14 +130,26 @@ pub async fn keeps_the_bounds_of_a_batch(harness: &dyn Harness) {
     let topic = topic(harness).await;
     let sizes = [4000, 4000, 4000, 50_000, 1000, 1000, 1000, 1000, 1000, 1000];
     let messages = sizes.iter().map(|size| Message::new(vec![b'x'; *size]));
-    publish(harness, (1..).zip(messages).map(|(token, message)| publication(token, &topic, message)).collect()).await;
-    let source = source_with(harness, SourceOptions { max_batch: 3, max_batch_bytes: 10_000, ..options(&topic) }).await;
+    publish(
+        harness,
+        (1..).zip(messages).map(|(token, message)| publication(token, &topic, message)).collect(),
+    )
+    .await;
+    let source = source_with(
+        harness,
+        SourceOptions { max_batch: 3, max_batch_bytes: 10_000, ..options(&topic) },
+    )
+    .await;
     let mut count = 0;
     while count < sizes.len() {
         let batch = recv(&*source).await;
         let bytes: usize = batch.messages.iter().map(Message::footprint).sum();
         assert!(batch.messages.len() <= 3);
-        assert!(bytes <= 10_000 || batch.messages.len() == 1, "{bytes} bytes in {} messages", batch.messages.len());
+        assert!(
+            bytes <= 10_000 || batch.messages.len() == 1,
+            "{bytes} bytes in {} messages",
+            batch.messages.len()
+        );
         count += batch.messages.len();
         source.ack(batch.id).await.unwrap();
     }
@@ -126,7 +159,9 @@ pub async fn keeps_the_bounds_of_a_batch(harness: &dyn Harness) {
 pub async fn stops_at_the_unsettled_bound(harness: &dyn Harness) {
     let topic = topic(harness).await;
     publish(harness, numbered(&topic, 30)).await;
-    let source = source_with(harness, SourceOptions { max_batch: 4, max_unsettled: 10, ..options(&topic) }).await;
+    let source =
+        source_with(harness, SourceOptions { max_batch: 4, max_unsettled: 10, ..options(&topic) })
+            .await;
     // A batch may be smaller than allowed.
     let first = recv(&*source).await;
     let freed = first.messages.len();
@@ -155,9 +190,14 @@ pub async fn stops_at_the_unsettled_bound_in_bytes(harness: &dyn Harness) {
     const LARGE_MESSAGES: usize = 256;
     const MAX_UNSETTLED_BYTES: usize = 4 << 20;
     let topic = topic(harness).await;
-    let large = (1..=LARGE_MESSAGES as u64).map(|number| publication(number, &topic, Message::new(vec![b'x'; 64 << 10])));
+    let large = (1..=LARGE_MESSAGES as u64)
+        .map(|number| publication(number, &topic, Message::new(vec![b'x'; 64 << 10])));
     publish(harness, large.collect()).await;
-    let source = source_with(harness, SourceOptions { max_batch: 4, max_unsettled_bytes: MAX_UNSETTLED_BYTES, ..options(&topic) }).await;
+    let source = source_with(
+        harness,
+        SourceOptions { max_batch: 4, max_unsettled_bytes: MAX_UNSETTLED_BYTES, ..options(&topic) },
+    )
+    .await;
     let (mut unsettled, mut count) = (Vec::new(), 0);
     while count < LARGE_MESSAGES {
         // The first batch may have to wait for the assignment of partitions.
@@ -168,7 +208,8 @@ pub async fn stops_at_the_unsettled_bound_in_bytes(harness: &dyn Harness) {
             unsettled.push(batch);
             timeout = QUIET;
         }
-        let bytes: usize = unsettled.iter().flat_map(|batch| &batch.messages).map(Message::footprint).sum();
+        let bytes: usize =
+            unsettled.iter().flat_map(|batch| &batch.messages).map(Message::footprint).sum();
         assert!(bytes <= 5 * MAX_UNSETTLED_BYTES / 2, "{bytes} bytes are unsettled");
         assert!(bytes > 0, "{count} came, and no more does");
         for batch in unsettled.drain(..) {
@@ -199,7 +240,8 @@ pub async fn recv_can_be_cancelled(harness: &dyn Harness) {
     let reading = async {
         let mut seen = Vec::new();
         while seen.len() < 500 {
-            if let Ok(batch) = tokio::time::timeout(Duration::from_micros(300), source.recv()).await {
+            if let Ok(batch) = tokio::time::timeout(Duration::from_micros(300), source.recv()).await
+            {
                 let batch = batch.unwrap();
                 seen.extend(bodies(&batch.messages));
                 source.ack(batch.id).await.unwrap();
@@ -207,7 +249,10 @@ pub async fn recv_can_be_cancelled(harness: &dyn Harness) {
         }
         seen
     };
-    let (seen, ()) = tokio::join!(tokio::time::timeout(TIMEOUT, reading), publish(harness, numbered(&topic, 500)));
+    let (seen, ()) = tokio::join!(
+        tokio::time::timeout(TIMEOUT, reading),
+        publish(harness, numbered(&topic, 500))
+    );
     assert_eq!(seen.expect("all come in time"), numbers(500));
 }
 

@@ -1,7 +1,8 @@
 //! The addresses that a target may have.
 //!
-//! A target's name may resolve to anything. So the address that is connected to is checked, not the name: an
-//! address that is no host of the Internet is refused, unless an operator names its subnet.
+//! A target's name may resolve to anything. So the address that is connected to is checked, not the
+//! name: an address that is no host of the Internet is refused, unless an operator names its
+//! subnet.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -34,7 +35,8 @@ impl Subnets {
         }
         let inner = if let IpAddr::V6(address) = address { inner(address) } else { None };
         let Some((form, inside)) = inner else {
-            return kind(address).map_or(Ok(()), |kind| Err(refused(&format!("{address} is {kind}"))));
+            return kind(address)
+                .map_or(Ok(()), |kind| Err(refused(&format!("{address} is {kind}"))));
         };
         for one in inside.into_iter().map(IpAddr::V4).filter(|one| !self.has(*one)) {
             if let Some(kind) = kind(one) {
@@ -52,23 +54,33 @@ impl Subnets {
 }
 
 fn refused(what: &str) -> String {
-    format!("{what}, where nothing is sent: to allow this, add its subnet to `subnets` of the broker")
+    format!(
+        "{what}, where nothing is sent: to allow this, add its subnet to `subnets` of the broker"
+    )
 }
 
 /// The subnet that an entry names.
 fn subnet(text: &str) -> Result<IpNet, String> {
-    let subnet = text
-        .parse()
-        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
-        .map_err(|_| format!("`{}` is no subnet: write an address or a prefix, as in 10.0.0.0/8 or fd00::/8", text.escape_debug()))?;
+    let subnet =
+        text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).map_err(|_| {
+            format!(
+                "`{}` is no subnet: write an address or a prefix, as in 10.0.0.0/8 or fd00::/8",
+                text.escape_debug()
+            )
+        })?;
     if let IpNet::V6(net) = subnet
         && let Some(address) = net.addr().to_ipv4_mapped()
     {
         let length = net.prefix_len().saturating_sub(96);
-        return Err(format!("`{text}` is a subnet of IPv4-mapped addresses: write `{address}/{length}`"));
+        return Err(format!(
+            "`{text}` is a subnet of IPv4-mapped addresses: write `{address}/{length}`"
+        ));
     }
     if subnet.trunc() != subnet {
-        return Err(format!("`{text}` has bits beyond its prefix: write `{}`, or one address without a prefix", subnet.trunc()));
+        return Err(format!(
+            "`{text}` has bits beyond its prefix: write `{}`, or one address without a prefix",
+            subnet.trunc()
+        ));
     }
     Ok(subnet)
 }
@@ -169,7 +181,12 @@ mod tests {
         ] {
             let address: IpAddr = address.parse().unwrap();
             let why = none.permit(address).unwrap_err();
-            assert!(why.starts_with(&format!("{address} is ")) && why.contains(word) && why.contains("`subnets`"), "{address}: {why}");
+            assert!(
+                why.starts_with(&format!("{address} is "))
+                    && why.contains(word)
+                    && why.contains("`subnets`"),
+                "{address}: {why}"
+            );
         }
     }
 
@@ -212,16 +229,30 @@ mod tests {
         ] {
             assert_eq!(permit(&some, address), Ok(()), "{address}");
         }
-        for address in
-            ["10.2.0.0", "127.0.0.2", "fd00:2::5", "::ffff:10.2.0.0", "::ffff:0:1", "64:ff9b::10.2.0.0", "2001:0:a02:1:0:0:f5fe:fdfc"]
-        {
+        for address in [
+            "10.2.0.0",
+            "127.0.0.2",
+            "fd00:2::5",
+            "::ffff:10.2.0.0",
+            "::ffff:0:1",
+            "64:ff9b::10.2.0.0",
+            "2001:0:a02:1:0:0:f5fe:fdfc",
+        ] {
             assert!(permit(&some, address).is_err(), "{address}");
         }
         // All of IPv6 is not IPv4.
         let ipv6 = subnets(&["::/0"]);
-        assert!(permit(&ipv6, "fe80::1").is_ok() && permit(&ipv6, "::ffff:10.0.0.1").is_err() && permit(&ipv6, "10.0.0.1").is_err());
+        assert!(
+            permit(&ipv6, "fe80::1").is_ok()
+                && permit(&ipv6, "::ffff:10.0.0.1").is_err()
+                && permit(&ipv6, "10.0.0.1").is_err()
+        );
         let all = subnets(&["0.0.0.0/0", "::/0"]);
-        assert!(["169.254.169.254", "::ffff:10.0.0.1", "::1"].iter().all(|address| permit(&all, address).is_ok()));
+        assert!(
+            ["169.254.169.254", "::ffff:10.0.0.1", "::1"]
+                .iter()
+                .all(|address| permit(&all, address).is_ok())
+        );
     }
 
     #[test]
@@ -242,7 +273,10 @@ mod tests {
         ] {
             let subnets = subnets(&["127.0.0.1", entry]);
             let [error] = subnets.problems() else { panic!("{entry}: {subnets:?}") };
-            assert!(error.contains(said) && permit(&subnets, "127.0.0.1").is_ok(), "{entry}: {error}");
+            assert!(
+                error.contains(said) && permit(&subnets, "127.0.0.1").is_ok(),
+                "{entry}: {error}"
+            );
         }
     }
 }

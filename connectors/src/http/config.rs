@@ -21,8 +21,8 @@ const MIN_TIMEOUT_MS: u64 = 100;
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Networks (`10.0.0.0/8`, `fd00::/8`) whose addresses may be connected to although they are not
-    /// public. Without them private, loopback, link-local and all other special addresses are
+    /// Networks (`10.0.0.0/8`, `fd00::/8`) whose addresses may be connected to although they are
+    /// not public. Without them private, loopback, link-local and all other special addresses are
     /// refused.
     pub subnets: Subnets,
     /// A file with the secrets that requests are signed with, by Standard Webhooks (`whsec_…`): one
@@ -36,8 +36,8 @@ pub struct Config {
     /// system's are trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// Whether servers that offer HTTP/2 over TLS get it: one connection for all requests of a host.
-    /// `false`: every host gets HTTP/1.1, with a connection for each request at a time.
+    /// Whether servers that offer HTTP/2 over TLS get it: one connection for all requests of a
+    /// host. `false`: every host gets HTTP/1.1, with a connection for each request at a time.
     pub http2: bool,
     /// The URL that gets dead letters. Empty: dead jobs stay in Redis only.
     pub dead: String,
@@ -60,10 +60,13 @@ impl Config {
     /// The problems of these settings that show without a connection.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
-        let mut problems: Vec<String> = self.subnets.problems().iter().map(|why| format!("`subnets`: {why}")).collect();
+        let mut problems: Vec<String> =
+            self.subnets.problems().iter().map(|why| format!("`subnets`: {why}")).collect();
         match parse_duration_ms(&self.timeout) {
             Err(why) => problems.push(format!("`timeout`: {why}")),
-            Ok(ms) if ms < MIN_TIMEOUT_MS => problems.push("`timeout` is too short: write at least 100ms".to_owned()),
+            Ok(ms) if ms < MIN_TIMEOUT_MS => {
+                problems.push("`timeout` is too short: write at least 100ms".to_owned())
+            }
             Ok(_) => {}
         }
         if !self.dead.is_empty()
@@ -71,7 +74,10 @@ impl Config {
         {
             problems.push(format!("`dead`: {why}"));
         }
-        file_problems(&[("secret_file", &self.secret_file), ("ca_file", &self.ca_file)], &mut problems);
+        file_problems(
+            &[("secret_file", &self.secret_file), ("ca_file", &self.ca_file)],
+            &mut problems,
+        );
         problems
     }
 
@@ -104,17 +110,29 @@ mod tests {
         let cases = [
             (serde_json::json!({"timeout": "soon"}), "`timeout`: `soon` is not a duration"),
             (serde_json::json!({"timeout": "1ms"}), "`timeout` is too short"),
-            (serde_json::json!({"subnets": ["10.0.0.0/99"]}), "`subnets`: `10.0.0.0/99` is no subnet: write"),
+            (
+                serde_json::json!({"subnets": ["10.0.0.0/99"]}),
+                "`subnets`: `10.0.0.0/99` is no subnet: write",
+            ),
             (serde_json::json!({"dead": "dead"}), "`dead`: the URL is not absolute"),
             (serde_json::json!({"dead": "http://10.0.0.1/"}), "`dead`: "),
-            (serde_json::json!({"secret_file": "/nowhere/x"}), "`secret_file`: cannot read /nowhere/x"),
+            (
+                serde_json::json!({"secret_file": "/nowhere/x"}),
+                "`secret_file`: cannot read /nowhere/x",
+            ),
             (serde_json::json!({"ca_file": "/nowhere/x"}), "`ca_file`: cannot read /nowhere/x"),
         ];
         for (settings, expected) in cases {
             let problems = problems(settings.clone());
-            assert!(problems.len() == 1 && problems[0].contains(expected), "{settings}: {problems:?}");
+            assert!(
+                problems.len() == 1 && problems[0].contains(expected),
+                "{settings}: {problems:?}"
+            );
         }
-        for unreadable in [serde_json::json!({"subnets": "10.0.0.0/8"}), serde_json::json!({"url": "https://app.internal"})] {
+        for unreadable in [
+            serde_json::json!({"subnets": "10.0.0.0/8"}),
+            serde_json::json!({"url": "https://app.internal"}),
+        ] {
             assert!(serde_json::from_value::<Config>(unreadable.clone()).is_err(), "{unreadable}");
         }
     }

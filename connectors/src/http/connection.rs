@@ -23,8 +23,8 @@ use super::resolver::Resolver;
 use crate::settings::wrong;
 use crate::{ConnectorError, FILE_HINT, unreadable};
 
-/// The share of an attempt's time that connecting may take, in parts of four: the remaining time shows that
-/// the host does not answer, and not that the attempt had no time.
+/// The share of an attempt's time that connecting may take, in parts of four: the remaining time
+/// shows that the host does not answer, and not that the attempt had no time.
 const CONNECT_QUARTERS: u32 = 3;
 
 /// A connection to a host.
@@ -45,7 +45,8 @@ impl Connect {
         let mut tcp = HttpConnector::new_with_resolver(Resolver::new(config.subnets.clone()));
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        let builder = HttpsConnectorBuilder::new().with_tls_config(tls(config).await?).https_or_http();
+        let builder =
+            HttpsConnectorBuilder::new().with_tls_config(tls(config).await?).https_or_http();
         let https = match config.http2 {
             true => builder.enable_all_versions().wrap_connector(tcp),
             false => builder.enable_http1().wrap_connector(tcp),
@@ -58,7 +59,11 @@ impl Connect {
         // Neither TLS nor TCP nor the resolver is ever busy: none has to be polled for readiness.
         match timeout(self.limit, self.https.clone().call(uri)).await {
             Ok(connected) => connected,
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {:?}", self.limit)).into()),
+            Err(_) => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("no connection within {:?}", self.limit),
+            )
+            .into()),
         }
     }
 }
@@ -83,12 +88,18 @@ async fn tls(config: &Config) -> Result<ClientConfig, ConnectorError> {
 }
 
 async fn authorities(file: &Path) -> Result<RootCertStore, ConnectorError> {
-    let pem = tokio::fs::read(file).await.map_err(|error| wrong("ca_file", &unreadable(file, &error)).hint(FILE_HINT).because(error))?;
-    let bad = |why: &str| wrong("ca_file", &format!("{} {why}", file.display())).hint("write certificates in PEM");
+    let pem = tokio::fs::read(file).await.map_err(|error| {
+        wrong("ca_file", &unreadable(file, &error)).hint(FILE_HINT).because(error)
+    })?;
+    let bad = |why: &str| {
+        wrong("ca_file", &format!("{} {why}", file.display())).hint("write certificates in PEM")
+    };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         let certificate = certificate.map_err(|error| bad("is not PEM").because(error))?;
-        roots.add(certificate).map_err(|error| bad("has a certificate that cannot be read").because(error))?;
+        roots
+            .add(certificate)
+            .map_err(|error| bad("has a certificate that cannot be read").because(error))?;
     }
     if roots.is_empty() { Err(bad("has no certificate")) } else { Ok(roots) }
 }
@@ -109,7 +120,10 @@ mod tests {
             std::fs::write(file.path(), text).unwrap();
             let config = Config { ca_file: Some(file.path().to_owned()), ..Config::default() };
             let error = Connect::new(&config, config.timeout()).await.err().unwrap();
-            assert!(error.message.starts_with("`ca_file`: ") && error.message.contains(word), "{error}");
+            assert!(
+                error.message.starts_with("`ca_file`: ") && error.message.contains(word),
+                "{error}"
+            );
         }
     }
 }

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use super::config::Config;
 use super::{headers, outcome, pattern, reach, sink, url};
 use crate::{
-    Capabilities, Connector, ConnectorError, ConsumerState, Declared, Destination, ErrorKind, Header, Headers, Message, Outcomes, Role,
-    Sink, Source, SourceOptions, Value,
+    Capabilities, Connector, ConnectorError, ConsumerState, Declared, Destination, ErrorKind,
+    Header, Headers, Message, Outcomes, Role, Sink, Source, SourceOptions, Value,
 };
 
 /// The differences between HTTP targets and brokers.
@@ -47,7 +47,8 @@ impl Connector for Config {
 
     fn allows(&self, pattern: &str, to: &Destination) -> bool {
         // Each of many hosts may have a pattern: most are told apart without the parser.
-        if let (Some(allowed), Some(named)) = (url::plain_origin(pattern), url::plain_origin(&to.address))
+        if let (Some(allowed), Some(named)) =
+            (url::plain_origin(pattern), url::plain_origin(&to.address))
             && allowed != named
         {
             return false;
@@ -64,7 +65,11 @@ impl Connector for Config {
     }
 
     fn pattern_key(&self, pattern: &str) -> Option<String> {
-        if pattern.contains('*') { pattern::key(pattern) } else { url::parse(pattern).ok().map(String::from) }
+        if pattern.contains('*') {
+            pattern::key(pattern)
+        } else {
+            url::parse(pattern).ok().map(String::from)
+        }
     }
 
     fn keys_of(&self, to: &Destination) -> Option<Vec<String>> {
@@ -113,7 +118,12 @@ impl Connector for Config {
         self.shown(to)
     }
 
-    fn span_attributes(&self, to: &Destination, _group: &str, _message: &Message) -> Vec<(&'static str, Value)> {
+    fn span_attributes(
+        &self,
+        to: &Destination,
+        _group: &str,
+        _message: &Message,
+    ) -> Vec<(&'static str, Value)> {
         vec![("http.request.method", "POST".into()), ("url.full", Value::Text(self.shown(to)))]
     }
 
@@ -129,7 +139,10 @@ impl Connector for Config {
         Some(reach::reach(self, patterns).await)
     }
 
-    async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
+    async fn sink(
+        &self,
+        publish_timeout: Duration,
+    ) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
         let (sink, outcomes) = sink::open(self, publish_timeout).await?;
         Ok((Box::new(sink), outcomes))
     }
@@ -142,7 +155,8 @@ impl Connector for Config {
 
 fn no_source() -> ConnectorError {
     let why = "an HTTP target takes messages, and none can be read from it";
-    ConnectorError::new(ErrorKind::Config, why).hint("read requests from a broker, or take them over HTTP")
+    ConnectorError::new(ErrorKind::Config, why)
+        .hint("read requests from a broker, or take them over HTTP")
 }
 
 #[cfg(test)]
@@ -153,16 +167,33 @@ mod tests {
     fn the_urls_of_a_host_have_one_endpoint_and_queries_are_not_shown() {
         let config = Config::default();
         let endpoint = |text: &str| config.endpoint(&Destination::new(text)).address.clone();
-        for text in ["https://app.internal/a", "https://app.internal/b?c", "https://APP.internal:443", "https://app.internal?x"] {
+        for text in [
+            "https://app.internal/a",
+            "https://app.internal/b?c",
+            "https://APP.internal:443",
+            "https://app.internal?x",
+        ] {
             assert_eq!(endpoint(text), "https://app.internal", "{text}");
         }
         assert_eq!(endpoint("https://app.internal:444/a"), "https://app.internal:444");
         assert_eq!(endpoint("http://app.internal/a"), "http://app.internal");
         assert_eq!(endpoint("http://127.1:8080/a"), "http://127.0.0.1:8080");
-        assert_eq!(config.shown(&Destination::new("https://app.internal/a?token=secret")), "https://app.internal/a");
+        assert_eq!(
+            config.shown(&Destination::new("https://app.internal/a?token=secret")),
+            "https://app.internal/a"
+        );
         assert_eq!(config.shown(&Destination::new("no url?token=secret")), "no url");
-        assert_eq!(config.shown(&Destination::new("https://user:secret@app.internal/a#secret")), "https://***@app.internal/a");
-        for spelling in ["https://bob:hu/nter@h", "https://bob:hunter", "https://bob:hu,nter@h", "bob:hunter@h", "https://bob:hu?nt@er@h"] {
+        assert_eq!(
+            config.shown(&Destination::new("https://user:secret@app.internal/a#secret")),
+            "https://***@app.internal/a"
+        );
+        for spelling in [
+            "https://bob:hu/nter@h",
+            "https://bob:hunter",
+            "https://bob:hu,nter@h",
+            "bob:hunter@h",
+            "https://bob:hu?nt@er@h",
+        ] {
             let shown = config.shown(&Destination::new(spelling));
             assert!(!shown.contains("hu") && !shown.contains("nt"), "{spelling}: {shown}");
         }
@@ -170,14 +201,26 @@ mod tests {
 
     #[test]
     fn a_pattern_allows_its_own_host_however_both_are_written() {
-        let allows = |pattern: &str, to: &str| Config::default().allows(pattern, &Destination::new(to));
-        for pattern in ["https://app.internal/hooks/*", "https://app.internal:443/hooks/*", "HTTPS://APP.internal/hooks/*"] {
-            for to in ["https://app.internal/hooks/a", "https://app.internal:443/hooks/a?b", "https://App.Internal/x/../hooks/a"] {
+        let allows =
+            |pattern: &str, to: &str| Config::default().allows(pattern, &Destination::new(to));
+        for pattern in [
+            "https://app.internal/hooks/*",
+            "https://app.internal:443/hooks/*",
+            "HTTPS://APP.internal/hooks/*",
+        ] {
+            for to in [
+                "https://app.internal/hooks/a",
+                "https://app.internal:443/hooks/a?b",
+                "https://App.Internal/x/../hooks/a",
+            ] {
                 assert!(allows(pattern, to), "{pattern} {to}");
             }
-            for to in
-                ["https://app.internal.evil.com/hooks/a", "https://app.internal:8443/hooks/a", "http://app.internal/hooks/a", "hooks/a"]
-            {
+            for to in [
+                "https://app.internal.evil.com/hooks/a",
+                "https://app.internal:8443/hooks/a",
+                "http://app.internal/hooks/a",
+                "hooks/a",
+            ] {
                 assert!(!allows(pattern, to), "{pattern} {to}");
             }
         }
@@ -187,7 +230,9 @@ mod tests {
     fn an_address_that_is_not_public_is_refused_unless_a_subnet_has_it() {
         let to = Destination::new("http://10.1.2.3/hook");
         assert!(Config::default().forbidden(&to).is_some_and(|why| why.contains("private")));
-        let config: Config = serde_json::from_value(serde_json::json!({"subnets": ["10.1.0.0/16"]})).expect("settings");
+        let config: Config =
+            serde_json::from_value(serde_json::json!({"subnets": ["10.1.0.0/16"]}))
+                .expect("settings");
         assert_eq!(config.forbidden(&to), None);
         assert_eq!(Config::default().forbidden(&Destination::new("https://example.com/")), None);
     }

@@ -1,55 +1,29 @@
 //! One host: its requests that wait, and its connections.
 
-use std::collections::VecDeque;
+mod pending_request;
+mod state;
+mod upkeep;
+
 use std::sync::Arc;
 
 use http::Uri;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Duration, Instant, sleep_until};
+use tokio::time::Instant;
 
+pub(super) use self::pending_request::PendingRequest;
+use self::state::{IDLE_TIMEOUT, Idle, SLOW_CONNECT_TIME, State};
 use super::hosts::Hosts;
 use super::http2::Http2;
-use super::targets::Target;
-use super::{outcome, worker};
-use crate::{Message, Outcome, Token};
+use super::worker;
+use crate::Token;
 
-/// The most requests of one host at a time, and the most connections: on HTTP/1.1 each request needs
-/// one of its own.
+/// The most requests of one host at a time, and the most connections: on HTTP/1.1 each request
+/// needs one of its own.
 pub(super) const MAX_REQUESTS_PER_HOST: usize = 256;
-/// The most requests of a host over HTTP/2, which has one connection: as many as servers commonly take,
-/// and the least that RFC 9113 §6.5.2 recommends to them.
+/// The most requests of a host over HTTP/2, which has one connection: as many as servers commonly
+/// take, and the least that RFC 9113 §6.5.2 recommends to them.
 pub(super) const MAX_STREAMS_PER_HOST: usize = 100;
-/// A connection without requests is closed after this time, before common servers close theirs (5 s
-/// is Node's and uvicorn's default): a request on a connection that is being closed has no answer.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// The longest interval between two looks at the waiting requests.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// A connection that takes longer to be made may never be: another is made beside it.
-const SLOW_CONNECT_TIME: Duration = CHECK_INTERVAL;
-
-/// A publication without an outcome.
-pub(super) struct PendingRequest {
-    pub(super) token: Token,
-    pub(super) target: Arc<Target>,
-    pub(super) message: Message,
-    pub(super) dedupe_id: String,
-    pub(super) begun: Instant,
-    /// Since when it waits for a connection, if it does.
-    pub(super) queued: Instant,
-    /// Without an answer by then the outcome is unknown.
-    pub(super) until: Instant,
-    /// A connection ended before any of it was sent.
-    pub(super) was_given_back: bool,
-}
-
-impl PendingRequest {
-    /// Until when it may wait for a slot. At least half of the attempt is the host's: a slow one would
-    /// get requests whose time is nearly over, and each would burn an attempt.
-    fn patience(&self) -> Instant {
-        self.begun + self.until.saturating_duration_since(self.begun) / 2
-    }
-}
 
 /// A host that has requests or connections.
 pub(super) struct Host {
@@ -62,78 +36,12 @@ pub(super) struct Host {
     sooner: Notify,
 }
 
-#[derive(Default)]
-struct State {
-    /// Attempts that no link carries, in the order in which they came.
-    queue: VecDeque<Box<PendingRequest>>,
-    /// HTTP/1.1 connections without a request, the last used last.
-    idle: Vec<Idle>,
-    /// Workers with an HTTP/1.1 connection, and those that connect.
-    workers: usize,
-    /// Since when each worker connects that does.
-    connecting: Vec<Instant>,
-    /// Each connection carries one request: as many are made as requests wait. Else one connection is made
-    /// for all, which is HTTP/2, or tells that the host has HTTP/1.1 alone; and one more when those before
-    /// are [`SLOW_CONNECT_TIME`].
-    is_http1: bool,
-    http2: Option<Http2>,
-    /// Requests on the HTTP/2 connection, and the end of the last one.
-    streams: usize,
-    last_stream: Option<Instant>,
-    /// When the upkeep looks again; `None`: it does not run.
-    upkeep: Option<Instant>,
-}
-
-struct Idle {
-    give: oneshot::Sender<Box<PendingRequest>>,
-    since: Instant,
-}
-
 /// The next step of a worker.
 pub(super) enum Next {
     Request(Box<PendingRequest>),
     /// Wait for an attempt.
     Wait(oneshot::Receiver<Box<PendingRequest>>),
     Leave,
-}
-
-impl State {
-    /// Connections that are up, and requests on the HTTP/2 connection: the host has at most one request
-    /// for each.
-    fn in_use(&self) -> usize {
-        self.workers - self.connecting.len() + self.streams
-    }
-
-    /// Whether the attempts that wait are worth another connection.
-    fn wants_connection(&mut self, now: Instant) -> bool {
-        // Beside an HTTP/2 connection no other is needed, and no attempt would pay for failures to connect.
-        !self.has_http2()
-            && self.connecting.len() < self.queue.len()
-            && (self.is_http1 || self.connecting.iter().all(|began| *began + SLOW_CONNECT_TIME <= now))
-    }
-
-    /// The worker that `began` to connect then does so no more.
-    fn ended_connecting(&mut self, began: Instant) {
-        if let Some(position) = self.connecting.iter().position(|other| *other == began) {
-            self.connecting.swap_remove(position);
-        }
-    }
-
-    fn is_unused(&self) -> bool {
-        self.queue.is_empty() && self.workers == 0 && self.streams == 0 && self.http2.is_none() && self.upkeep.is_none()
-    }
-
-    /// Whether the HTTP/2 connection takes requests. Forgets one that has ended.
-    fn has_http2(&mut self) -> bool {
-        self.http2.take_if(|link| link.is_closed());
-        self.http2.is_some()
-    }
-
-    /// The HTTP/2 connection, if it takes this many requests at a time.
-    fn http2_for(&mut self, streams: usize) -> Option<Http2> {
-        let has_room = self.has_http2() && self.http2.as_ref().is_some_and(|link| streams <= link.room());
-        if has_room { self.http2.clone() } else { None }
-    }
 }
 
 impl Host {
@@ -162,7 +70,9 @@ impl Host {
     pub(super) fn push(self: &Arc<Self>, mut attempt: Box<PendingRequest>) {
         let mut state = self.state.lock();
         let now = Instant::now();
-        while let Some(Idle { give, .. }) = state.idle.pop_if(|idle| now < idle.since + IDLE_TIMEOUT) {
+        while let Some(Idle { give, .. }) =
+            state.idle.pop_if(|idle| now < idle.since + IDLE_TIMEOUT)
+        {
             match give.send(attempt) {
                 Ok(()) => return,
                 // This connection ended.
@@ -234,8 +144,8 @@ impl Host {
         Next::Wait(given)
     }
 
-    /// Whether a worker whose connection ended, or that could not connect, shall connect again: since when
-    /// it does; `None`: it is gone.
+    /// Whether a worker whose connection ended, or that could not connect, shall connect again:
+    /// since when it does; `None`: it is gone.
     pub(super) fn connects_again(self: &Arc<Self>) -> Option<Instant> {
         let mut state = self.state.lock();
         let now = Instant::now();
@@ -248,8 +158,9 @@ impl Host {
         None
     }
 
-    /// A worker could not connect. Returns the attempt that fails for it: the first, if it has waited since
-    /// the worker `began`, waits for no HTTP/2 connection, and is too many for the workers that still connect.
+    /// A worker could not connect. Returns the attempt that fails for it: the first, if it has
+    /// waited since the worker `began`, waits for no HTTP/2 connection, and is too many for the
+    /// workers that still connect.
     pub(super) fn not_connected(&self, began: Instant) -> Option<Token> {
         let mut state = self.state.lock();
         state.ended_connecting(began);
@@ -308,84 +219,4 @@ impl Host {
             }
         }
     }
-
-    /// Makes the upkeep look at this time, or before.
-    fn look_at(self: &Arc<Self>, state: &mut MutexGuard<'_, State>, at: Instant) {
-        match state.upkeep {
-            None => {
-                state.upkeep = Some(at);
-                tokio::spawn(upkeep(Arc::clone(self)));
-            }
-            Some(next) if at < next => {
-                state.upkeep = Some(at);
-                self.sooner.notify_one();
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// Ends the attempts that waited too long. Returns their outcomes, and the time of the next look; `None`
-    /// if nothing waits.
-    fn inspect(self: &Arc<Self>, now: Instant) -> (Vec<(Token, Outcome)>, Option<Instant>) {
-        let mut state = self.state.lock();
-        let mut over = Vec::new();
-        // Attempts beside an HTTP/2 connection wait for that connection.
-        let connecting = match (state.has_http2(), state.is_http1) {
-            (true, _) => 0,
-            (false, true) => state.connecting.len(),
-            (false, false) => state.connecting.len() * MAX_REQUESTS_PER_HOST,
-        };
-        let takes_none = state.http2.as_ref().is_some_and(|link| link.room() == 0);
-        let (mut position, mut next) = (0, None);
-        let mut look_at = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
-        state.queue.retain(|attempt| {
-            // A connection is being made for each of the first, or for all.
-            let is_connecting = position < connecting;
-            let end = if is_connecting { attempt.until } else { attempt.patience() };
-            position += 1;
-            if end > now {
-                look_at(end.min(now + CHECK_INTERVAL));
-                return true;
-            }
-            let outcome = match is_connecting {
-                false if takes_none => outcome::of_no_stream(),
-                false => outcome::of_full_host(),
-                // This process was suspended.
-                true if now > attempt.until + CHECK_INTERVAL => outcome::of_no_time(),
-                true => outcome::of_unreachable(&format!("no connection within {:.3?}", now - attempt.begun)),
-            };
-            over.push((attempt.token, outcome));
-            false
-        });
-        let old = state.idle.partition_point(|idle| idle.since + IDLE_TIMEOUT <= now);
-        // Their workers close the connections.
-        state.idle.drain(..old);
-        if let Some(idle) = state.idle.first() {
-            look_at(idle.since + IDLE_TIMEOUT);
-        }
-        if state.http2.is_some() && state.streams == 0 {
-            match state.last_stream.map(|last| last + IDLE_TIMEOUT) {
-                Some(at) if at > now && over.is_empty() => look_at(at),
-                // Also where requests waited in vain, though the connection carries none.
-                _ => state.http2 = None,
-            }
-        }
-        state.upkeep = next;
-        self.serve_queue(&mut state);
-        (over, next)
-    }
-}
-
-/// Ends attempts and connections that have waited too long.
-async fn upkeep(host: Arc<Host>) {
-    loop {
-        let (over, next) = host.inspect(Instant::now());
-        host.hosts.report(over);
-        let Some(at) = next else { break };
-        tokio::select! {
-            () = sleep_until(at) => {}
-            () = host.sooner.notified() => {}
-        }
-    }
-    host.hosts.forget(&host);
 }

@@ -29,8 +29,19 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    pub(super) fn new(connect: Connect, signer: Option<Arc<Signer>>, outcomes: mpsc::UnboundedSender<Vec<(Token, Outcome)>>) -> Self {
-        Hosts { connect, signer, outcomes, is_closing: AtomicBool::new(false), hosts: Mutex::default(), http1: Mutex::default() }
+    pub(super) fn new(
+        connect: Connect,
+        signer: Option<Arc<Signer>>,
+        outcomes: mpsc::UnboundedSender<Vec<(Token, Outcome)>>,
+    ) -> Self {
+        Hosts {
+            connect,
+            signer,
+            outcomes,
+            is_closing: AtomicBool::new(false),
+            hosts: Mutex::default(),
+            http1: Mutex::default(),
+        }
     }
 
     /// Passes attempts to their hosts.
@@ -43,8 +54,14 @@ impl Hosts {
                 None => {
                     // Without TLS nothing tells that a server knows HTTP/2.
                     let has_tls = attempt.target.uri.scheme() != Some(&Scheme::HTTP);
-                    let is_http1 = !(self.connect.http2 && has_tls) || self.http1.lock().contains(origin);
-                    let host = Arc::new(Host::new(Arc::clone(self), Arc::clone(origin), attempt.target.uri.clone(), is_http1));
+                    let is_http1 =
+                        !(self.connect.http2 && has_tls) || self.http1.lock().contains(origin);
+                    let host = Arc::new(Host::new(
+                        Arc::clone(self),
+                        Arc::clone(origin),
+                        attempt.target.uri.clone(),
+                        is_http1,
+                    ));
                     hosts.insert(Arc::clone(origin), Arc::clone(&host));
                     host
                 }
@@ -112,12 +129,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_is_forgotten_with_its_last_attempt() {
-        let config: Config = serde_json::from_value(serde_json::json!({"subnets": ["127.0.0.0/8"]})).unwrap();
+        let config: Config =
+            serde_json::from_value(serde_json::json!({"subnets": ["127.0.0.0/8"]})).unwrap();
         let (sender, mut outcomes) = mpsc::unbounded_channel();
-        let hosts = Arc::new(Hosts::new(Connect::new(&config, config.timeout()).await.unwrap(), None, sender));
+        let hosts = Arc::new(Hosts::new(
+            Connect::new(&config, config.timeout()).await.unwrap(),
+            None,
+            sender,
+        ));
         // Nobody listens on this port.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let target = Targets::new(config.subnets).read(&format!("http://127.0.0.1:{port}/")).unwrap();
+        let target =
+            Targets::new(config.subnets).read(&format!("http://127.0.0.1:{port}/")).unwrap();
         let begun = Instant::now();
         let attempt = |token| PendingRequest {
             token,
@@ -133,7 +156,10 @@ mod tests {
         hosts.push((0..300).map(attempt).collect());
         for _ in 0..300 {
             let outcome = timeout(Duration::from_secs(60), outcomes.recv()).await.unwrap().unwrap();
-            assert!(matches!(outcome.as_slice(), [(_, Outcome::Failed(why))] if why.contains("refused")), "{outcome:?}");
+            assert!(
+                matches!(outcome.as_slice(), [(_, Outcome::Failed(why))] if why.contains("refused")),
+                "{outcome:?}"
+            );
         }
         let deadline = Instant::now() + Duration::from_secs(60);
         while !hosts.hosts.lock().is_empty() {

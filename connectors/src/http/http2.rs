@@ -1,7 +1,7 @@
 //! The HTTP/2 connection of a host, in which each request has a stream.
 //!
-//! `h2` is used without `hyper`: it tells how many streams the server takes, and a stream ends as soon
-//! as its answer is there. So no request waits where it does not show that it was not sent.
+//! `h2` is used without `hyper`: it tells how many streams the server takes, and a stream ends as
+//! soon as its answer is there. So no request waits where it does not show that it was not sent.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -31,13 +31,14 @@ use super::targets::Target;
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// The most interim answers (1xx) to a request.
 const MAX_INTERIM_ANSWERS: usize = 100;
-/// The number of reset streams that are remembered. Each later frame of another is answered by a reset.
+/// The number of reset streams that are remembered. Each later frame of another is answered by a
+/// reset.
 const MAX_RESET_STREAMS: usize = 1024;
 /// The most streams of a server that has not said how many it takes.
 const UNKNOWN_STREAM_LIMIT: usize = usize::MAX - 1;
 
-/// Sends requests over the HTTP/2 connection of a host. Clones share the connection, which ends with the
-/// last of them.
+/// Sends requests over the HTTP/2 connection of a host. Clones share the connection, which ends
+/// with the last of them.
 #[derive(Clone)]
 pub(super) struct Http2 {
     requests: SendRequest<Bytes>,
@@ -74,34 +75,52 @@ pub(super) struct Exchange {
 }
 
 /// An HTTP/2 connection over this stream, whose server has said how many requests it takes.
-pub(super) async fn begin(stream: Metered) -> Result<(Http2, Running), Box<dyn Error + Send + Sync>> {
+pub(super) async fn begin(
+    stream: Metered,
+) -> Result<(Http2, Running), Box<dyn Error + Send + Sync>> {
     let mut builder = Builder::new();
-    builder.initial_max_send_streams(UNKNOWN_STREAM_LIMIT).max_header_list_size(MAX_HEADERS_BYTES as u32).enable_push(false);
-    // The rest of a long answer is reset, and its frames that are under way still come. `h2` counts these
-    // frames, small ones at once and the others once it has forgotten the stream, over the whole life of the
-    // connection. `h2` ends the connection at its limits: all open streams would end without an answer.
-    builder.max_concurrent_reset_streams(MAX_RESET_STREAMS).max_local_error_reset_streams(None).data_frame_budget(usize::MAX);
+    builder
+        .initial_max_send_streams(UNKNOWN_STREAM_LIMIT)
+        .max_header_list_size(MAX_HEADERS_BYTES as u32)
+        .enable_push(false);
+    // The rest of a long answer is reset, and its frames that are under way still come. `h2` counts
+    // these frames, small ones at once and the others once it has forgotten the stream, over the
+    // whole life of the connection. `h2` ends the connection at its limits: all open streams would
+    // end without an answer.
+    builder
+        .max_concurrent_reset_streams(MAX_RESET_STREAMS)
+        .max_local_error_reset_streams(None)
+        .data_frame_budget(usize::MAX);
     let (requests, mut connection) = builder.handshake::<_, Bytes>(stream).await?;
     let ping = connection.ping_pong();
     poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
-        Poll::Pending if connection.max_concurrent_send_streams() == UNKNOWN_STREAM_LIMIT => Poll::Pending,
+        Poll::Pending if connection.max_concurrent_send_streams() == UNKNOWN_STREAM_LIMIT => {
+            Poll::Pending
+        }
         Poll::Pending => Poll::Ready(Ok(())),
         // With GOAWAY behind its SETTINGS: it takes no request, as while it stops.
         Poll::Ready(Ok(())) if connection.max_concurrent_send_streams() != UNKNOWN_STREAM_LIMIT => {
             Poll::Ready(Err(GoneAway("the server ended the connection (GOAWAY)".to_owned()).into()))
         }
-        Poll::Ready(Ok(())) => Poll::Ready(Err("the server closed the connection before its SETTINGS".into())),
-        Poll::Ready(Err(error)) if error.is_go_away() && error.is_remote() => Poll::Ready(Err(GoneAway(outcome::of_h2(&error)).into())),
+        Poll::Ready(Ok(())) => {
+            Poll::Ready(Err("the server closed the connection before its SETTINGS".into()))
+        }
+        Poll::Ready(Err(error)) if error.is_go_away() && error.is_remote() => {
+            Poll::Ready(Err(GoneAway(outcome::of_h2(&error)).into()))
+        }
         Poll::Ready(Err(error)) => Poll::Ready(Err(Box::<dyn Error + Send + Sync>::from(error))),
     })
     .await?;
     let (shared, (user, users)) = (Arc::<Shared>::default(), mpsc::channel(1));
-    Ok((Http2 { requests, shared: Arc::clone(&shared), _user: user }, Running { connection, ping, users, shared }))
+    Ok((
+        Http2 { requests, shared: Arc::clone(&shared), _user: user },
+        Running { connection, ping, users, shared },
+    ))
 }
 
 impl Running {
-    /// Runs the connection until its end. Calls `more_room` when the server takes more requests than
-    /// before.
+    /// Runs the connection until its end. Calls `more_room` when the server takes more requests
+    /// than before.
     pub(super) async fn until_end(mut self, more_room: impl Fn()) {
         let mut silence = pin!(silence(self.ping.take()));
         let (mut is_used, mut room) = (true, self.connection.max_concurrent_send_streams());
@@ -114,7 +133,8 @@ impl Running {
             }
             // Requests hear why it ended.
             let ended = Pin::new(&mut self.connection).poll(cx).map(drop);
-            let before = std::mem::replace(&mut room, self.connection.max_concurrent_send_streams());
+            let before =
+                std::mem::replace(&mut room, self.connection.max_concurrent_send_streams());
             if room > before {
                 more_room();
             }
@@ -172,16 +192,22 @@ impl Exchange {
 }
 
 impl Link for Exchange {
-    async fn send(&mut self, request: Request<Bytes>, target: &Target) -> Result<Parts, Unanswered> {
+    async fn send(
+        &mut self,
+        request: Request<Bytes>,
+        target: &Target,
+    ) -> Result<Parts, Unanswered> {
         let (mut head, body) = request.into_parts();
         (head.uri, head.version) = (target.uri.clone(), Version::HTTP_2);
         self.answers = self.shared().answers.load(Ordering::Relaxed);
-        let (mut answer, mut stream) = match self.link.requests.send_request(Request::from_parts(head, ()), body.is_empty()) {
-            Ok(sent) => sent,
-            Err(error) => return Err(Unanswered::Unsent(outcome::of_h2(&error))),
-        };
+        let (mut answer, mut stream) =
+            match self.link.requests.send_request(Request::from_parts(head, ()), body.is_empty()) {
+                Ok(sent) => sent,
+                Err(error) => return Err(Unanswered::Unsent(outcome::of_h2(&error))),
+            };
         if !body.is_empty() {
-            // The client keeps the bytes that the server does not take yet. An error shows in the answer.
+            // The client keeps the bytes that the server does not take yet. An error shows in the
+            // answer.
             let _ = stream.send_data(body, true);
         }
         self.stream = Some(stream);
@@ -204,13 +230,17 @@ impl Link for Exchange {
             }
             Err(Some(error)) if self.shared().is_silent.load(Ordering::Relaxed) => {
                 drop(error);
-                Err(Unanswered::Ended(outcome::of_broken(&format!("no answer to a ping within {PING_INTERVAL:?}"))))
+                Err(Unanswered::Ended(outcome::of_broken(&format!(
+                    "no answer to a ping within {PING_INTERVAL:?}"
+                ))))
             }
             Err(Some(error)) => Err(Unanswered::Ended(outcome::of_http2(&error))),
             Err(None) => {
                 self.end(Reason::CANCEL);
                 self.shared().is_left.store(true, Ordering::Relaxed);
-                Err(Unanswered::Ended(outcome::of_broken(&format!("more than {MAX_INTERIM_ANSWERS} interim answers came"))))
+                Err(Unanswered::Ended(outcome::of_broken(&format!(
+                    "more than {MAX_INTERIM_ANSWERS} interim answers came"
+                ))))
             }
         }
     }
@@ -230,8 +260,8 @@ impl Link for Exchange {
         !self.link.is_closed()
     }
 
-    /// A connection without any answer meanwhile is left, though its server answers pings: it may take
-    /// no bodies any more.
+    /// A connection without any answer meanwhile is left, though its server answers pings: it may
+    /// take no bodies any more.
     fn give_up(&mut self) {
         self.end(Reason::CANCEL);
         if self.shared().answers.load(Ordering::Relaxed) == self.answers {

@@ -1,5 +1,5 @@
-//! The links that carry requests to a host: an HTTP/1.1 connection, which carries one at a time, or a stream
-//! of its HTTP/2 connection.
+//! The links that carry requests to a host: an HTTP/1.1 connection, which carries one at a time, or
+//! a stream of its HTTP/2 connection.
 
 use std::future::poll_fn;
 use std::io;
@@ -32,13 +32,14 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Carries one request at a time.
 pub(super) trait Link {
     /// Sends a request and waits for the head of its answer.
-    async fn send(&mut self, request: Request<Bytes>, target: &Target) -> Result<Parts, Unanswered>;
+    async fn send(&mut self, request: Request<Bytes>, target: &Target)
+    -> Result<Parts, Unanswered>;
 
     /// The next part of the answer's body; `None` at its end.
     async fn body(&mut self) -> Option<io::Result<Bytes>>;
 
-    /// Whether the link can carry another request; waits for that at most `patience`. The rest of this
-    /// request is given up.
+    /// Whether the link can carry another request; waits for that at most `patience`. The rest of
+    /// this request is given up.
     async fn is_free(&mut self, is_answer_whole: bool, patience: Duration) -> bool;
 
     /// The request has no answer in time: gives it up.
@@ -72,7 +73,11 @@ pub(super) enum Waited<T> {
 }
 
 impl Link for Http1 {
-    async fn send(&mut self, request: Request<Bytes>, target: &Target) -> Result<Parts, Unanswered> {
+    async fn send(
+        &mut self,
+        request: Request<Bytes>,
+        target: &Target,
+    ) -> Result<Parts, Unanswered> {
         let mut request = request.map(Full::new);
         (*request.uri_mut(), *request.version_mut()) = (target.path.clone(), Version::HTTP_11);
         request.headers_mut().insert(header::HOST, target.host.clone());
@@ -90,7 +95,11 @@ impl Link for Http1 {
                 // The error has the request if none of it was sent.
                 let is_unsent = error.take_message().is_some();
                 let why = innermost(&error.into_error());
-                Err(if is_unsent { Unanswered::Unsent(why) } else { Unanswered::Ended(outcome::of_broken(&why)) })
+                Err(if is_unsent {
+                    Unanswered::Unsent(why)
+                } else {
+                    Unanswered::Ended(outcome::of_broken(&why))
+                })
             }
         }
     }
@@ -129,12 +138,15 @@ impl Http1 {
     /// A connection over this stream.
     pub(super) async fn begin(stream: Metered) -> hyper::Result<Self> {
         let head_limit = stream.head_limit();
-        let (sender, connection) = http1::Builder::new().max_buf_size(MAX_HEADERS_BYTES).handshake(TokioIo::new(stream)).await?;
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(MAX_HEADERS_BYTES)
+            .handshake(TokioIo::new(stream))
+            .await?;
         Ok(Http1 { sender, connection: Some(connection), head_limit, body: None })
     }
 
-    /// Only the connection has to wake the task, because the future depends on nothing else. The future
-    /// must not wait for the task's budget either.
+    /// Only the connection has to wake the task, because the future depends on nothing else. The
+    /// future must not wait for the task's budget either.
     async fn beside<F: Future>(&mut self, future: F) -> F::Output {
         let mut future = pin!(unconstrained(future));
         poll_fn(|cx| {

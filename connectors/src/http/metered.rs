@@ -23,8 +23,8 @@ pub(super) struct Metered {
     head: HeadLimit,
 }
 
-/// The most bytes that may come before the headers of an answer end, interim answers (1xx) included: the
-/// client reads these in one go, however many there are.
+/// The most bytes that may come before the headers of an answer end, interim answers (1xx)
+/// included: the client reads these in one go, however many there are.
 #[derive(Clone)]
 pub(super) struct HeadLimit(Arc<AtomicUsize>);
 
@@ -44,7 +44,11 @@ impl HeadLimit {
 
 impl Metered {
     pub(super) fn new(stream: Stream) -> Self {
-        Metered { stream: TokioIo::new(stream), turn: 0, head: HeadLimit(Arc::new(AtomicUsize::new(HeadLimit::NONE))) }
+        Metered {
+            stream: TokioIo::new(stream),
+            turn: 0,
+            head: HeadLimit(Arc::new(AtomicUsize::new(HeadLimit::NONE))),
+        }
     }
 
     /// The limit for the headers of answers, which says when they begin and end.
@@ -54,7 +58,11 @@ impl Metered {
 }
 
 impl AsyncRead for Metered {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.turn >= MAX_TURN_BYTES {
             self.turn = 0;
             cx.waker().wake_by_ref();
@@ -62,7 +70,10 @@ impl AsyncRead for Metered {
         }
         let left = self.head.0.load(Ordering::Relaxed);
         if left == 0 {
-            let why = format!("the headers of the answer, with those of interim answers, are longer than {} KiB", MAX_HEADERS_BYTES >> 10);
+            let why = format!(
+                "the headers of the answer, with those of interim answers, are longer than {} KiB",
+                MAX_HEADERS_BYTES >> 10
+            );
             return Poll::Ready(Err(io::Error::other(why)));
         }
         let before = buffer.filled().len();
@@ -77,7 +88,11 @@ impl AsyncRead for Metered {
 }
 
 impl AsyncWrite for Metered {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -89,7 +104,11 @@ impl AsyncWrite for Metered {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
     }
 

@@ -4,12 +4,13 @@
 //! In reading order:
 //! - `url`: which URLs are targets, and which patterns allow them; `addresses`: which addresses may
 //!   be connected to; `resolver`: the look-up, which passes on no other.
-//! - `headers`, `signature`, `signer`: the request's headers, signed by Standard Webhooks; `request`:
-//!   the whole request.
+//! - `headers`, `signature`, `signer`: the request's headers, signed by Standard Webhooks;
+//!   `request`: the whole request.
 //! - `sink`: where publications come in; `targets`: the URLs that it knows; `hosts`, `host`: the
 //!   requests of each host that wait, its connections, and how many it may have.
-//! - `worker`: a task for each connection, which carries one request at a time; `connection`: how it
-//!   connects, with TLS; `metered`: what is read of it; `link`, `http2`: HTTP/1.1 and HTTP/2 over that.
+//! - `worker`: a task for each connection, which carries one request at a time; `connection`: how
+//!   it connects, with TLS; `metered`: what is read of it; `link`, `http2`: HTTP/1.1 and HTTP/2
+//!   over that.
 //! - `outcome`, `retry_after`: what an answer, or an error, means.
 
 mod addresses;

@@ -28,7 +28,11 @@ const REDIRECT_NOTE: &str = " (redirects are not followed: name the new URL)";
 /// Status and body, for the last error of a job.
 fn shown(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
     let body = String::from_utf8_lossy(body);
-    let note = if status.is_redirection() && headers.contains_key(header::LOCATION) { REDIRECT_NOTE } else { "" };
+    let note = if status.is_redirection() && headers.contains_key(header::LOCATION) {
+        REDIRECT_NOTE
+    } else {
+        ""
+    };
     let colon = if body.trim().is_empty() { "" } else { ": " };
     format!("{ANSWER_PREFIX}{}{note}{colon}{}", named(status), body.trim())
 }
@@ -44,7 +48,9 @@ pub(super) fn without_body(why: &str) -> &str {
     let head = || {
         let status = why.strip_prefix(ANSWER_PREFIX)?.get(..3)?.parse().ok()?;
         let head = why.get(..ANSWER_PREFIX.len() + named(status).len())?;
-        let noted = why.get(..head.len() + REDIRECT_NOTE.len()).filter(|noted| noted.ends_with(REDIRECT_NOTE));
+        let noted = why
+            .get(..head.len() + REDIRECT_NOTE.len())
+            .filter(|noted| noted.ends_with(REDIRECT_NOTE));
         Some(noted.unwrap_or(head))
     };
     head().unwrap_or(why)
@@ -55,11 +61,12 @@ pub(super) fn of_broken(why: &str) -> Outcome {
     Outcome::Unknown(format!("the connection ended before an answer: {why}"))
 }
 
-/// The same over HTTP/2, where a server may say that it does not handle the request: RST_STREAM with
-/// REFUSED_STREAM, or GOAWAY with a last stream below this one (RFC 9113 §8.7, §6.8). `h2` gives the
-/// latter as an error only to such streams.
+/// The same over HTTP/2, where a server may say that it does not handle the request: RST_STREAM
+/// with REFUSED_STREAM, or GOAWAY with a last stream below this one (RFC 9113 §8.7, §6.8). `h2`
+/// gives the latter as an error only to such streams.
 pub(super) fn of_http2(error: &h2::Error) -> Outcome {
-    let is_refused = error.is_go_away() || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM));
+    let is_refused = error.is_go_away()
+        || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM));
     let why = of_h2(error);
     if error.is_remote() && is_refused { of_unsent(&why) } else { of_broken(&why) }
 }
@@ -67,7 +74,9 @@ pub(super) fn of_http2(error: &h2::Error) -> Outcome {
 /// An error of HTTP/2, without the text that a server may send with GOAWAY: a stranger wrote it.
 pub(super) fn of_h2(error: &h2::Error) -> String {
     match error.reason() {
-        Some(reason) if error.is_go_away() && error.is_remote() => format!("the server ended the connection (GOAWAY): {reason}"),
+        Some(reason) if error.is_go_away() && error.is_remote() => {
+            format!("the server ended the connection (GOAWAY): {reason}")
+        }
         _ => error.to_string(),
     }
 }
@@ -115,7 +124,10 @@ mod tests {
     use super::*;
 
     fn outcome(status: u16, header: Option<(&'static str, &str)>) -> Outcome {
-        let headers = header.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        let headers = header
+            .into_iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect();
         of_answer(StatusCode::from_u16(status).unwrap(), &headers, b"why")
     }
 
@@ -126,13 +138,18 @@ mod tests {
             assert_eq!(outcome(finished, Some(("retry-after", "5"))), Outcome::Finished);
         }
         for failed in [101, 301, 302, 308, 400, 401, 404, 408, 500, 502, 503, 504, 599] {
-            assert!(matches!(outcome(failed, None), Outcome::Failed(why) if why.ends_with(": why") && why.contains(&failed.to_string())));
+            assert!(
+                matches!(outcome(failed, None), Outcome::Failed(why) if why.ends_with(": why") && why.contains(&failed.to_string()))
+            );
         }
         assert!(matches!(outcome(410, None), Outcome::Invalid(_)));
         assert!(matches!(outcome(429, None), Outcome::Refused(_)));
         for throttled in [429, 503] {
             let answer = outcome(throttled, Some(("retry-after", "7")));
-            assert!(matches!(answer, Outcome::Throttled { wait, .. } if wait == Duration::from_secs(7)), "{answer:?}");
+            assert!(
+                matches!(answer, Outcome::Throttled { wait, .. } if wait == Duration::from_secs(7)),
+                "{answer:?}"
+            );
         }
         assert!(matches!(outcome(500, Some(("retry-after", "7"))), Outcome::Failed(_)));
         assert!(matches!(outcome(503, Some(("retry-after", "soon"))), Outcome::Failed(_)));
@@ -143,23 +160,42 @@ mod tests {
         for (status, location, expected) in [
             (404, None, "the target answered 404 Not Found"),
             (599, None, "the target answered 599"),
-            (302, Some(("location", "/?token=secret")), "the target answered 302 Found (redirects are not followed: name the new URL)"),
+            (
+                302,
+                Some(("location", "/?token=secret")),
+                "the target answered 302 Found (redirects are not followed: name the new URL)",
+            ),
             (410, None, "the target answered 410 Gone"),
         ] {
-            let headers = location.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-            let secret = of_answer(StatusCode::from_u16(status).unwrap(), &headers, b"Cannot POST /err?token=secret: no");
+            let headers = location
+                .iter()
+                .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+                .collect();
+            let secret = of_answer(
+                StatusCode::from_u16(status).unwrap(),
+                &headers,
+                b"Cannot POST /err?token=secret: no",
+            );
             let why = secret.error().unwrap();
             assert!(why.contains("token=secret"), "{why}");
             assert_eq!(without_body(why), expected);
         }
-        for whole in ["no answer within 2s", "the target cannot be reached: refused", "the target answered", "the target answered ?"] {
+        for whole in [
+            "no answer within 2s",
+            "the target cannot be reached: refused",
+            "the target answered",
+            "the target answered ?",
+        ] {
             assert_eq!(without_body(whole), whole);
         }
     }
 
     #[test]
     fn a_redirect_is_named_and_its_place_is_not() {
-        let Outcome::Failed(why) = outcome(307, Some(("location", "https://other/?token=secret"))) else { panic!("not failed") };
+        let Outcome::Failed(why) = outcome(307, Some(("location", "https://other/?token=secret")))
+        else {
+            panic!("not failed")
+        };
         assert!(why.contains("redirects are not followed") && !why.contains("secret"), "{why}");
     }
 }

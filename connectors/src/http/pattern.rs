@@ -13,8 +13,11 @@ pub(super) fn problem(pattern: &str) -> Option<(String, String)> {
 
 /// The pattern as the standard serialises it, which leaves `*` alone in path and query.
 fn serialised(pattern: &str) -> Result<Url, String> {
-    let literal = || Err("scheme, host and port of the pattern have a `*`: write them out".to_owned());
-    if pattern.split_once(':').is_some_and(|(scheme, _)| scheme.contains('*')) || authority(pattern).contains('*') {
+    let literal =
+        || Err("scheme, host and port of the pattern have a `*`: write them out".to_owned());
+    if pattern.split_once(':').is_some_and(|(scheme, _)| scheme.contains('*'))
+        || authority(pattern).contains('*')
+    {
         return literal();
     }
     let url = parse(pattern)?;
@@ -30,8 +33,8 @@ pub(super) fn allows(pattern: &str, url: &Url) -> bool {
         && matches(&pattern[Position::BeforePath..], &url[Position::BeforePath..])
 }
 
-/// The key of a pattern, which every URL that the pattern allows shares: the origin, and the first part of
-/// the path if the pattern has no `*` there.
+/// The key of a pattern, which every URL that the pattern allows shares: the origin, and the first
+/// part of the path if the pattern has no `*` there.
 pub(super) fn key(pattern: &str) -> Option<String> {
     let pattern = serialised(pattern).ok()?;
     let (origin, first) = (origin(&pattern), first_part(&pattern[Position::BeforePath..]));
@@ -49,7 +52,9 @@ pub(super) fn first_part(path: &str) -> &str {
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-    let Some(mut text) = text.strip_prefix(first).and_then(|text| text.strip_suffix(last)) else { return false };
+    let Some(mut text) = text.strip_prefix(first).and_then(|text| text.strip_suffix(last)) else {
+        return false;
+    };
     for part in middle.split('*') {
         match text.split_once(part) {
             Some((_, behind)) => text = behind,
@@ -158,10 +163,18 @@ mod tests {
             ("https://app.internal/a%2fb", "percent-encoded slash"),
         ] {
             let (why, hint) = problem(pattern).unwrap();
-            assert!(why.contains(word) && hint.contains("https://app.internal/hooks/*"), "{pattern}: {why}");
+            assert!(
+                why.contains(word) && hint.contains("https://app.internal/hooks/*"),
+                "{pattern}: {why}"
+            );
             assert!(!allows(pattern, &parse("https://app.internal/hooks").unwrap()), "{pattern}");
         }
-        for pattern in ["https://app.internal", "http://127.0.0.1:8080/*", "https://app.internal/*/a?b=*", "https://app.internal/a:*"] {
+        for pattern in [
+            "https://app.internal",
+            "http://127.0.0.1:8080/*",
+            "https://app.internal/*/a?b=*",
+            "https://app.internal/a:*",
+        ] {
             assert_eq!(problem(pattern), None, "{pattern}");
         }
     }

@@ -15,24 +15,39 @@ use crate::{ConnectorError, ErrorKind};
 /// The number of hosts that are asked at a time.
 const CONCURRENT_HOSTS: usize = 64;
 
-/// Looks the hosts of the patterns up and connects to each once, with TLS where the URL says so. Sends no
-/// request.
-pub(super) async fn reach(config: &Config, patterns: &[&str]) -> Vec<Result<String, ConnectorError>> {
+/// Looks the hosts of the patterns up and connects to each once, with TLS where the URL says so.
+/// Sends no request.
+pub(super) async fn reach(
+    config: &Config,
+    patterns: &[&str],
+) -> Vec<Result<String, ConnectorError>> {
     // One for all: it loads the system's certificates.
     let connect = match Connect::new(config, config.timeout()).await {
         Ok(connect) => connect,
-        Err(error) => return patterns.iter().map(|_| Err(ConnectorError::new(error.kind, &error.message).hint(&error.hint))).collect(),
+        Err(error) => {
+            return patterns
+                .iter()
+                .map(|_| Err(ConnectorError::new(error.kind, &error.message).hint(&error.hint)))
+                .collect();
+        }
     };
-    let urls: Vec<Result<Url, String>> = patterns.iter().map(|pattern| url::parse(&pattern.replace('*', ""))).collect();
-    let origins: BTreeMap<String, &Url> = urls.iter().flatten().map(|url| (url::origin(url), url)).collect();
+    let urls: Vec<Result<Url, String>> =
+        patterns.iter().map(|pattern| url::parse(&pattern.replace('*', ""))).collect();
+    let origins: BTreeMap<String, &Url> =
+        urls.iter().flatten().map(|url| (url::origin(url), url)).collect();
     // Many hosts may be away, and each takes its time to show that.
-    let asked: Vec<_> = origins.into_iter().map(|(origin, url)| ask(config, &connect, origin, url)).collect();
-    let told: BTreeMap<String, Result<String, String>> = stream::iter(asked).buffer_unordered(CONCURRENT_HOSTS).collect().await;
+    let asked: Vec<_> =
+        origins.into_iter().map(|(origin, url)| ask(config, &connect, origin, url)).collect();
+    let told: BTreeMap<String, Result<String, String>> =
+        stream::iter(asked).buffer_unordered(CONCURRENT_HOSTS).collect().await;
     urls.into_iter().map(|url| of_url(url, &told)).collect()
 }
 
 /// The result for the host of this URL.
-fn of_url(url: Result<Url, String>, told: &BTreeMap<String, Result<String, String>>) -> Result<String, ConnectorError> {
+fn of_url(
+    url: Result<Url, String>,
+    told: &BTreeMap<String, Result<String, String>>,
+) -> Result<String, ConnectorError> {
     let origin = url::origin(&url.map_err(|why| ConnectorError::new(ErrorKind::Config, why))?);
     match &told[&origin] {
         Ok(addresses) => Ok(format!("`{origin}` takes connections (it is {addresses})")),
@@ -42,19 +57,33 @@ fn of_url(url: Result<Url, String>, told: &BTreeMap<String, Result<String, Strin
 }
 
 /// The origin of this URL, with the addresses of its host, or why it cannot be reached.
-async fn ask(config: &Config, connect: &Connect, origin: String, url: &Url) -> (String, Result<String, String>) {
+async fn ask(
+    config: &Config,
+    connect: &Connect,
+    origin: String,
+    url: &Url,
+) -> (String, Result<String, String>) {
     let told = addresses(config, connect, &origin, url).await;
     (origin, told)
 }
 
-async fn addresses(config: &Config, connect: &Connect, origin: &str, url: &Url) -> Result<String, String> {
+async fn addresses(
+    config: &Config,
+    connect: &Connect,
+    origin: &str,
+    url: &Url,
+) -> Result<String, String> {
     if let Some(address) = url::literal(url) {
         config.subnets.permit(address)?;
     }
     let uri = origin.parse().map_err(|_| "this is no URL".to_owned())?;
     connect.connect(uri).await.map_err(|error| innermost(error.as_ref()))?;
-    let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
-    let found = tokio::net::lookup_host((host.trim_matches(['[', ']']), port)).await.map_err(|error| error.to_string())?;
-    let addresses: Vec<String> = found.map(|address: SocketAddr| address.ip().to_string()).collect();
+    let (host, port) =
+        (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
+    let found = tokio::net::lookup_host((host.trim_matches(['[', ']']), port))
+        .await
+        .map_err(|error| error.to_string())?;
+    let addresses: Vec<String> =
+        found.map(|address: SocketAddr| address.ip().to_string()).collect();
     Ok(addresses.join(", "))
 }

@@ -14,9 +14,13 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// The request of a message, without its URL. `id`: by which receivers drop duplicates. `Err`: why it
-/// can never be sent.
-pub(super) fn request(message: &Message, id: &str, signer: Option<&Signer>) -> Result<Request<Bytes>, String> {
+/// The request of a message, without its URL. `id`: by which receivers drop duplicates. `Err`: why
+/// it can never be sent.
+pub(super) fn request(
+    message: &Message,
+    id: &str,
+    signer: Option<&Signer>,
+) -> Result<Request<Bytes>, String> {
     let mut headers = headers::to_http(&message.headers)?;
     // The client leaves out 0, which some servers want to see (411).
     headers.insert(CONTENT_LENGTH, HeaderValue::from(message.body.len()));

@@ -17,14 +17,14 @@ use tower_service::Service;
 
 use super::addresses::Subnets;
 
-/// Looks hosts up with the system's resolver, and passes on the addresses that are permitted. Clones
-/// share the look-ups.
+/// Looks hosts up with the system's resolver, and passes on the addresses that are permitted.
+/// Clones share the look-ups.
 #[derive(Clone)]
 pub(super) struct Resolver {
     subnets: Subnets,
-    /// One at a time for each name. A look-up has a thread for as long as the system's resolver takes,
-    /// and a host makes up to 256 connections at once: without this, few names that hang would take all
-    /// threads.
+    /// One at a time for each name. A look-up has a thread for as long as the system's resolver
+    /// takes, and a host makes up to 256 connections at once: without this, few names that hang
+    /// would take all threads.
     running: Arc<Mutex<HashMap<String, Shared<BoxFuture<'static, Found>>>>>,
 }
 
@@ -46,11 +46,16 @@ impl Resolver {
         // A task of its own: the callers that wait for it may give up.
         let task = tokio::spawn(async move {
             // The client puts the port of the URL in.
-            let found = lookup_host((of.as_str(), 0)).await.map(Iterator::collect).map_err(Arc::new);
+            let found =
+                lookup_host((of.as_str(), 0)).await.map(Iterator::collect).map_err(Arc::new);
             all.lock().remove(&of);
             found
         });
-        let found = async move { task.await.unwrap_or_else(|error| Err(Arc::new(io::Error::other(error)))) }.boxed().shared();
+        let found = async move {
+            task.await.unwrap_or_else(|error| Err(Arc::new(io::Error::other(error))))
+        }
+        .boxed()
+        .shared();
         running.insert(name.to_owned(), found.clone());
         found
     }
@@ -76,7 +81,8 @@ impl Service<Name> for Resolver {
 
 /// The addresses that may be connected to; an error where none may.
 fn permitted(host: &str, found: &[SocketAddr], subnets: &Subnets) -> io::Result<Vec<SocketAddr>> {
-    let permitted: Vec<SocketAddr> = found.iter().copied().filter(|address| subnets.permit(address.ip()).is_ok()).collect();
+    let permitted: Vec<SocketAddr> =
+        found.iter().copied().filter(|address| subnets.permit(address.ip()).is_ok()).collect();
     if !permitted.is_empty() {
         return Ok(permitted);
     }
@@ -103,10 +109,14 @@ mod tests {
     fn only_permitted_addresses_are_passed_on() {
         let at = |text: &str| SocketAddr::new(text.parse().unwrap(), 0);
         let none = Subnets::default();
-        let mixed = [at("127.0.0.1"), at("8.8.8.8"), at("::ffff:169.254.169.254"), at("2606:4700::1111")];
+        let mixed =
+            [at("127.0.0.1"), at("8.8.8.8"), at("::ffff:169.254.169.254"), at("2606:4700::1111")];
         assert_eq!(permitted("a", &mixed, &none).unwrap(), [mixed[1], mixed[3]]);
         let error = permitted("rebind.example", &[at("169.254.169.254")], &none).unwrap_err();
-        assert!(error.to_string().contains("`rebind.example` resolves to 169.254.169.254: "), "{error}");
+        assert!(
+            error.to_string().contains("`rebind.example` resolves to 169.254.169.254: "),
+            "{error}"
+        );
         assert_eq!(permitted("a", &[], &none).unwrap_err().to_string(), "`a` has no address");
     }
 
@@ -115,7 +125,8 @@ mod tests {
         let name = || "localhost".parse::<Name>().unwrap();
         let error = Resolver::new(Subnets::default()).call(name()).await.unwrap_err();
         assert!(error.to_string().contains("loopback"), "{error}");
-        let subnets: Subnets = serde_json::from_value(serde_json::json!(["127.0.0.0/8", "::1"])).unwrap();
+        let subnets: Subnets =
+            serde_json::from_value(serde_json::json!(["127.0.0.0/8", "::1"])).unwrap();
         assert!(Resolver::new(subnets).call(name()).await.unwrap().count() > 0);
     }
 

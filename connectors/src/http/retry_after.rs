@@ -10,9 +10,9 @@ const MIN_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait that a host gets.
 const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
 
-/// The wait that the answer asks for, 1 s to 1 h. A date counts from the `date` of the answer, since
-/// the host's clock made both; from `now` where the answer has no readable one. `None`: no such
-/// header, several, or neither whole seconds nor a date.
+/// The wait that the answer asks for, 1 s to 1 h. A date counts from the `date` of the answer,
+/// since the host's clock made both; from `now` where the answer has no readable one. `None`: no
+/// such header, several, or neither whole seconds nor a date.
 pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = single(headers, RETRY_AFTER)?;
     let wait = if !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -20,7 +20,9 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
         text.parse().map_or(MAX_WAIT, Duration::from_secs)
     } else {
         let until = httpdate::parse_http_date(text).ok()?;
-        let from = single(headers, DATE).and_then(|date| httpdate::parse_http_date(date).ok()).unwrap_or(now);
+        let from = single(headers, DATE)
+            .and_then(|date| httpdate::parse_http_date(date).ok())
+            .unwrap_or(now);
         until.duration_since(from).unwrap_or_default()
     };
     Some(wait.clamp(MIN_WAIT, MAX_WAIT))
@@ -48,7 +50,8 @@ mod tests {
         for (name, value) in lines {
             headers.append(name, value.parse().unwrap());
         }
-        retry_after(&headers, SystemTime::UNIX_EPOCH + Duration::from_secs(EXAMPLE_S - 60)).map(|wait| wait.as_secs())
+        retry_after(&headers, SystemTime::UNIX_EPOCH + Duration::from_secs(EXAMPLE_S - 60))
+            .map(|wait| wait.as_secs())
     }
 
     #[test]
@@ -71,7 +74,11 @@ mod tests {
 
     #[test]
     fn dates_of_each_form_count_from_the_answers_date() {
-        for until in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+        for until in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+        ] {
             assert_eq!(asked(&[(RETRY_AFTER, until)]), Some(60), "{until}");
             for (date, expected) in [
                 ("Sun, 06 Nov 1994 08:49:30 GMT", 7),
@@ -83,13 +90,23 @@ mod tests {
                 ("yesterday", 60),
                 ("", 60),
             ] {
-                assert_eq!(asked(&[(RETRY_AFTER, until), (DATE, date)]), Some(expected), "{until} {date}");
+                assert_eq!(
+                    asked(&[(RETRY_AFTER, until), (DATE, date)]),
+                    Some(expected),
+                    "{until} {date}"
+                );
             }
         }
         let date = (DATE, "Sun, 06 Nov 1994 08:49:30 GMT");
-        assert_eq!(asked(&[(RETRY_AFTER, "Fri, 31 Dec 9999 23:59:59 GMT"), date.clone()]), Some(3600));
+        assert_eq!(
+            asked(&[(RETRY_AFTER, "Fri, 31 Dec 9999 23:59:59 GMT"), date.clone()]),
+            Some(3600)
+        );
         // Two dates are none.
-        assert_eq!(asked(&[(RETRY_AFTER, "Sun, 06 Nov 1994 08:49:37 GMT"), date.clone(), date.clone()]), Some(60));
+        assert_eq!(
+            asked(&[(RETRY_AFTER, "Sun, 06 Nov 1994 08:49:37 GMT"), date.clone(), date.clone()]),
+            Some(60)
+        );
         // Seconds count from the receipt.
         assert_eq!(asked(&[(RETRY_AFTER, "20"), date]), Some(20));
     }

@@ -15,7 +15,9 @@ const MAX_SECRETS: usize = 2;
 /// Padding and the bits left over at the end do not matter, as in the libraries of receivers.
 const LENIENT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent).with_decode_allow_trailing_bits(true),
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
 );
 
 /// The secrets that requests are signed with.
@@ -24,11 +26,17 @@ pub(super) struct Secrets(Vec<Key>);
 
 impl Secrets {
     /// The secrets in the text of their file, one a line. A secret is base64, with or without
-    /// `whsec_` before it: the libraries of receivers decode both. `Err`: what is wrong, without the
-    /// secret.
+    /// `whsec_` before it: the libraries of receivers decode both. `Err`: what is wrong, without
+    /// the secret.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim())).filter(|(_, line)| !line.is_empty());
-        let keys = lines.map(|(number, line)| key(line).map_err(|why| format!("line {number} {why}"))).collect::<Result<Vec<_>, _>>()?;
+        let lines = text
+            .lines()
+            .enumerate()
+            .map(|(at, line)| (at + 1, line.trim()))
+            .filter(|(_, line)| !line.is_empty());
+        let keys = lines
+            .map(|(number, line)| key(line).map_err(|why| format!("line {number} {why}")))
+            .collect::<Result<Vec<_>, _>>()?;
         match keys.len() {
             0 => Err("no secret in the file: write one, as in `whsec_` and 24 to 64 random bytes in base64".to_owned()),
             1..=MAX_SECRETS => Ok(Secrets(keys)),
@@ -59,13 +67,17 @@ impl fmt::Debug for Secrets {
 /// The key of a secret; or what is wrong with the secret.
 fn key(secret: &str) -> Result<Key, &'static str> {
     if secret.starts_with("whsk_") || secret.starts_with("whpk_") {
-        return Err("is an ed25519 key, which nothing is signed with here: write a secret that starts with `whsec_`");
+        return Err(
+            "is an ed25519 key, which nothing is signed with here: write a secret that starts with `whsec_`",
+        );
     }
     let secret = secret.strip_prefix("whsec_").unwrap_or(secret);
     match LENIENT_BASE64.decode(secret) {
         Ok(bytes) if bytes.is_empty() => Err("is an empty secret: write base64 after `whsec_`"),
         Ok(bytes) => Ok(Key::new(HMAC_SHA256, &bytes)),
-        Err(_) => Err("is not base64, as a secret of Standard Webhooks is: encode the secret, one a line"),
+        Err(_) => {
+            Err("is not base64, as a secret of Standard Webhooks is: encode the secret, one a line")
+        }
     }
 }
 
@@ -85,21 +97,38 @@ mod tests {
         // The vector that the libraries of Standard Webhooks test themselves with.
         let body = br#"{"email":"test@example.com","username":"test_user"}"#;
         assert_eq!(
-            signed("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD", "msg_27UH4WbU6Z5A5EzD8u03UvzRbpk", 1_649_367_553, body),
+            signed(
+                "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
+                "msg_27UH4WbU6Z5A5EzD8u03UvzRbpk",
+                1_649_367_553,
+                body
+            ),
             "v1,tZ1I4/hDygAJgO5TYxiSd6Sd0kDW6hPenDe+bTa3Kkw="
         );
         // Computed with OpenSSL: `openssl dgst -sha256 -mac HMAC -macopt hexkey:000102…17 -binary`.
-        assert_eq!(signed(FIRST_SECRET, "job-7", 1_735_689_600, b"\x00\xff\r\n"), "v1,Cag0lB/QtzCnf57LsOCmrVw53Hn1+j/Ihi6Wkxur7m8=");
+        assert_eq!(
+            signed(FIRST_SECRET, "job-7", 1_735_689_600, b"\x00\xff\r\n"),
+            "v1,Cag0lB/QtzCnf57LsOCmrVw53Hn1+j/Ihi6Wkxur7m8="
+        );
         // Computed with Python's hmac.
-        assert_eq!(signed(FIRST_SECRET, "job-7", 1_735_689_600, b""), "v1,9Rg+yY1poi0Y0jY2NYn+BfgV5gwuWxbOJtpQrNFTjm8=");
+        assert_eq!(
+            signed(FIRST_SECRET, "job-7", 1_735_689_600, b""),
+            "v1,9Rg+yY1poi0Y0jY2NYn+BfgV5gwuWxbOJtpQrNFTjm8="
+        );
     }
 
     #[test]
     fn two_secrets_make_two_signatures_in_the_order_of_the_lines() {
         let (one, other) = (signed(FIRST_SECRET, "a", 1, b"x"), signed(OTHER_SECRET, "a", 1, b"x"));
         assert_ne!(one, other);
-        assert_eq!(signed(&format!("{FIRST_SECRET}\n{OTHER_SECRET}"), "a", 1, b"x"), format!("{one} {other}"));
-        assert_eq!(signed(&format!("\n  {OTHER_SECRET}\t\r\n\r\n \n{FIRST_SECRET}  \n\n"), "a", 1, b"x"), format!("{other} {one}"));
+        assert_eq!(
+            signed(&format!("{FIRST_SECRET}\n{OTHER_SECRET}"), "a", 1, b"x"),
+            format!("{one} {other}")
+        );
+        assert_eq!(
+            signed(&format!("\n  {OTHER_SECRET}\t\r\n\r\n \n{FIRST_SECRET}  \n\n"), "a", 1, b"x"),
+            format!("{other} {one}")
+        );
     }
 
     #[test]
@@ -136,7 +165,13 @@ mod tests {
             (&three, "3 secrets"),
         ] {
             let why = Secrets::parse(text).unwrap_err();
-            assert!(why.contains(word) && why.contains(": ") && !why.contains("hush") && !why.contains("AAEC"), "{why}");
+            assert!(
+                why.contains(word)
+                    && why.contains(": ")
+                    && !why.contains("hush")
+                    && !why.contains("AAEC"),
+                "{why}"
+            );
         }
         assert_eq!(format!("{:?}", Secrets::parse(FIRST_SECRET).unwrap()), "***");
     }

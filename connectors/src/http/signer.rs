@@ -26,7 +26,13 @@ impl Signer {
             *signer.secrets.write() = parsed(&signer.file, text)?;
             Ok(())
         };
-        tokio::spawn(follow_secret("secret_file".to_owned(), file.to_owned(), text, Arc::downgrade(&signer), take));
+        tokio::spawn(follow_secret(
+            "secret_file".to_owned(),
+            file.to_owned(),
+            text,
+            Arc::downgrade(&signer),
+            take,
+        ));
         Ok(signer)
     }
 

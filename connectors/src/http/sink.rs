@@ -16,7 +16,10 @@ use super::targets::Targets;
 use super::{outcome, url};
 use crate::{ConnectorError, Destination, Outcomes, Publication, Sink};
 
-pub(super) async fn open(config: &Config, publish_timeout: Duration) -> Result<(HttpSink, Outcomes), ConnectorError> {
+pub(super) async fn open(
+    config: &Config,
+    publish_timeout: Duration,
+) -> Result<(HttpSink, Outcomes), ConnectorError> {
     let signer = match &config.secret_file {
         Some(file) => Some(Signer::start(file).await?),
         None => None,
@@ -44,7 +47,16 @@ impl Sink for HttpSink {
             match self.targets.read(&to.address) {
                 Ok(_) if until <= begun => self.hosts.report(vec![(token, outcome::of_no_time())]),
                 Ok(target) => {
-                    attempts.push(PendingRequest { token, target, message, dedupe_id, begun, queued: begun, until, was_given_back: false });
+                    attempts.push(PendingRequest {
+                        token,
+                        target,
+                        message,
+                        dedupe_id,
+                        begun,
+                        queued: begun,
+                        until,
+                        was_given_back: false,
+                    });
                 }
                 Err(outcome) => self.hosts.report(vec![(token, outcome)]),
             }

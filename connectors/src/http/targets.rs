@@ -58,19 +58,26 @@ impl Targets {
 
     fn parsed(&self, address: &str) -> Result<Arc<Target>, Outcome> {
         let url = url::parse(address).map_err(Outcome::Invalid)?;
-        if let Some(why) = url::literal(&url).and_then(|address| self.subnets.permit(address).err()) {
+        if let Some(why) = url::literal(&url).and_then(|address| self.subnets.permit(address).err())
+        {
             return Err(Outcome::Failed(why));
         }
-        let bad = || Outcome::Invalid("the client cannot send this URL: percent-encode it".to_owned());
-        let uri = as_written(&url, address).or_else(|| Uri::try_from(url.as_str()).ok()).ok_or_else(bad)?;
+        let bad =
+            || Outcome::Invalid("the client cannot send this URL: percent-encode it".to_owned());
+        let uri = as_written(&url, address)
+            .or_else(|| Uri::try_from(url.as_str()).ok())
+            .ok_or_else(bad)?;
         let path = uri.path_and_query().cloned().map(Uri::from).ok_or_else(bad)?;
-        let host = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()).ok_or_else(bad)?;
+        let host = uri
+            .authority()
+            .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
+            .ok_or_else(bad)?;
         Ok(Arc::new(Target { uri, path, host, origin: url::origin(&url).into() }))
     }
 }
 
-/// The URL with its query byte for byte, where HTTP can carry that: the standard would encode a `'`, which
-/// may be signed.
+/// The URL with its query byte for byte, where HTTP can carry that: the standard would encode a
+/// `'`, which may be signed.
 fn as_written(url: &Url, text: &str) -> Option<Uri> {
     let (_, query) = text.split_once('?').filter(|(_, query)| query.is_ascii())?;
     Uri::try_from(format!("{}?{query}", url::without_query(url))).ok()
@@ -93,7 +100,11 @@ mod tests {
             ("a=ü", "a=%C3%BC"),
         ] {
             let target = targets.read(&format!("https://APP.internal/a/../b?{query}")).unwrap();
-            assert_eq!(target.uri.to_string(), format!("https://app.internal/b?{expected}"), "{query}");
+            assert_eq!(
+                target.uri.to_string(),
+                format!("https://app.internal/b?{expected}"),
+                "{query}"
+            );
             assert_eq!(target.path.to_string(), format!("/b?{expected}"), "{query}");
         }
     }
@@ -103,8 +114,14 @@ mod tests {
         let targets = Targets::new(Subnets::default());
         for _ in 0..2 {
             let target = targets.read("https://APP.internal:443/a/../b").unwrap();
-            assert_eq!((target.uri.to_string().as_str(), &*target.origin), ("https://app.internal/b", "https://app.internal"));
-            assert_eq!((target.path.to_string().as_str(), target.host.as_bytes()), ("/b", b"app.internal".as_slice()));
+            assert_eq!(
+                (target.uri.to_string().as_str(), &*target.origin),
+                ("https://app.internal/b", "https://app.internal")
+            );
+            assert_eq!(
+                (target.path.to_string().as_str(), target.host.as_bytes()),
+                ("/b", b"app.internal".as_slice())
+            );
             assert!(matches!(targets.read("https://app.internal/a#b"), Err(Outcome::Invalid(_))));
             assert!(matches!(targets.read("http://10.0.0.1/"), Err(Outcome::Failed(_))));
         }
@@ -112,8 +129,13 @@ mod tests {
         for number in 0..2 * MAX_CACHED_URLS {
             targets.read(&format!("https://app.internal/{number}")).unwrap();
         }
-        targets.read(&format!("https://app.internal/?{}", "x".repeat(MAX_CACHED_URL_BYTES))).unwrap();
+        targets
+            .read(&format!("https://app.internal/?{}", "x".repeat(MAX_CACHED_URL_BYTES)))
+            .unwrap();
         let read = targets.read.lock();
-        assert!(read.len() <= MAX_CACHED_URLS && read.keys().all(|url| url.len() <= MAX_CACHED_URL_BYTES));
+        assert!(
+            read.len() <= MAX_CACHED_URLS
+                && read.keys().all(|url| url.len() <= MAX_CACHED_URL_BYTES)
+        );
     }
 }

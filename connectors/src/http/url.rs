@@ -18,7 +18,9 @@ pub(super) fn parse(text: &str) -> Result<Url, String> {
         return Err(why.to_owned());
     }
     let url = Url::parse(text).map_err(|error| match error {
-        url::ParseError::RelativeUrlWithoutBase => "the URL is not absolute: start with http:// or https://".to_owned(),
+        url::ParseError::RelativeUrlWithoutBase => {
+            "the URL is not absolute: start with http:// or https://".to_owned()
+        }
         error => format!("the URL is malformed ({error}): write https://host/path"),
     })?;
     if let Some(why) = problem(&url) {
@@ -36,15 +38,23 @@ fn raw_problem(text: &str) -> Option<&'static str> {
         return Some("the URL is longer than 8 KiB: send data in the body");
     }
     if text.chars().any(|letter| letter.is_whitespace() || letter.is_control()) {
-        return Some("the URL has white space or control characters: percent-encode them, a space as %20");
+        return Some(
+            "the URL has white space or control characters: percent-encode them, a space as %20",
+        );
     }
     if text.contains('\\') {
         return Some("the URL has a `\\`: write `/` between parts of the path");
     }
     // The query goes as it is: links of other services have URLs in theirs.
     let before_query = text.split('?').next().unwrap_or_default();
-    if before_query.as_bytes().windows(3).any(|code| code.eq_ignore_ascii_case(b"%2f") || code.eq_ignore_ascii_case(b"%5c")) {
-        return Some("the path of the URL has a percent-encoded slash or backslash, which servers read differently: leave it out");
+    if before_query
+        .as_bytes()
+        .windows(3)
+        .any(|code| code.eq_ignore_ascii_case(b"%2f") || code.eq_ignore_ascii_case(b"%5c"))
+    {
+        return Some(
+            "the path of the URL has a percent-encoded slash or backslash, which servers read differently: leave it out",
+        );
     }
     if text.contains('#') {
         return Some("the URL has a fragment, which HTTP never sends: leave `#` and the rest out");
@@ -76,7 +86,8 @@ fn problem(url: &Url) -> Option<&'static str> {
     if url.port() == Some(0) {
         return Some("the URL has port 0: name the port of the server");
     }
-    (url.as_str().len() > MAX_URL_BYTES).then_some("the URL is longer than 8 KiB once percent-encoded: send data in the body")
+    (url.as_str().len() > MAX_URL_BYTES)
+        .then_some("the URL is longer than 8 KiB once percent-encoded: send data in the body")
 }
 
 /// Host and port as they are written, with user info. The standard takes any number of slashes
@@ -100,7 +111,8 @@ pub(super) fn without_query(url: &Url) -> String {
     url[..Position::AfterPath].to_owned()
 }
 
-/// `scheme://host:port`, the port only where not the scheme's own: each origin has a window of its own.
+/// `scheme://host:port`, the port only where not the scheme's own: each origin has a window of its
+/// own.
 pub(super) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
@@ -110,19 +122,27 @@ pub(super) fn origin_of(text: &str) -> Option<String> {
     plain_origin(text).map(str::to_owned).or_else(|| parse(text).ok().map(|url| origin(&url)))
 }
 
-/// The start of a text that is written as the standard serialises it: no parser is needed. Asked for
-/// each job several times.
+/// The start of a text that is written as the standard serialises it: no parser is needed. Asked
+/// for each job several times.
 pub(super) fn plain_origin(text: &str) -> Option<&str> {
     let (rest, default) = match text.strip_prefix("https://") {
         Some(rest) => (rest, "443"),
         None => (text.strip_prefix("http://")?, "80"),
     };
     let authority = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
-    let (host, port) = authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
-    let is_plain_port = port.is_none_or(|port| port != default && !port.starts_with('0') && port.parse::<u16>().is_ok());
+    let (host, port) =
+        authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
+    let is_plain_port = port.is_none_or(|port| {
+        port != default && !port.starts_with('0') && port.parse::<u16>().is_ok()
+    });
     // Other hosts whose last label begins with a digit are addresses in an odd spelling.
-    let is_name = host.rsplit('.').next().is_some_and(|last| last.starts_with(|first: char| first.is_ascii_lowercase()));
-    let is_host = host.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte))
+    let is_name = host
+        .rsplit('.')
+        .next()
+        .is_some_and(|last| last.starts_with(|first: char| first.is_ascii_lowercase()));
+    let is_host = host
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-".contains(&byte))
         && (host.parse::<Ipv4Addr>().is_ok() || (is_name && !host.contains("xn--")));
     (is_plain_port && is_host).then(|| &text[..text.len() - rest.len() + authority.len()])
 }
@@ -176,9 +196,15 @@ mod tests {
         ] {
             let parsed = parse(text).ok().map(|url| origin(&url));
             let plain = plain_origin(text).map(str::to_owned);
-            assert!(plain.is_none() || parsed.is_none() || plain == parsed, "{text}: {plain:?} {parsed:?}");
+            assert!(
+                plain.is_none() || parsed.is_none() || plain == parsed,
+                "{text}: {plain:?} {parsed:?}"
+            );
         }
-        assert_eq!(plain_origin("https://app.internal:8443/hooks?x"), Some("https://app.internal:8443"));
+        assert_eq!(
+            plain_origin("https://app.internal:8443/hooks?x"),
+            Some("https://app.internal:8443")
+        );
         assert_eq!(plain_origin("http://127.0.0.1:8080"), Some("http://127.0.0.1:8080"));
         assert_eq!(plain_origin("http://127.1"), None);
     }
@@ -204,7 +230,10 @@ mod tests {
             ("https://bücher.example/ü?ü", "https://xn--bcher-kva.example/%C3%BC?%C3%BC"),
             ("https://app.internal/a?b=/../c@d:e", "https://app.internal/a?b=/../c@d:e"),
             ("https://app.internal/@a:b", "https://app.internal/@a:b"),
-            ("https://app.internal/a?b=%2F%2f&c=%5C%5c", "https://app.internal/a?b=%2F%2f&c=%5C%5c"),
+            (
+                "https://app.internal/a?b=%2F%2f&c=%5C%5c",
+                "https://app.internal/a?b=%2F%2f&c=%5C%5c",
+            ),
             ("https://app.internal?b=%2F", "https://app.internal/?b=%2F"),
             ("https://app.internal/%0d%0aa", "https://app.internal/%0d%0aa"),
         ] {
@@ -214,16 +243,31 @@ mod tests {
 
     #[test]
     fn odd_spellings_of_an_address_are_that_address() {
-        for host in
-            ["0x7f.1", "2130706433", "0177.0.0.1", "127.1", "0x7f000001", "１２７.0.0.1", "①②⑦.⓪.⓪.①", "127。0。0。1", "%31%32%37.0.0.1"]
-        {
+        for host in [
+            "0x7f.1",
+            "2130706433",
+            "0177.0.0.1",
+            "127.1",
+            "0x7f000001",
+            "１２７.0.0.1",
+            "①②⑦.⓪.⓪.①",
+            "127。0。0。1",
+            "%31%32%37.0.0.1",
+        ] {
             let url = parse(&format!("http://{host}/")).unwrap();
-            assert_eq!((url.as_str(), literal(&url)), ("http://127.0.0.1/", Some([127, 0, 0, 1].into())), "{host}");
+            assert_eq!(
+                (url.as_str(), literal(&url)),
+                ("http://127.0.0.1/", Some([127, 0, 0, 1].into())),
+                "{host}"
+            );
         }
         let mapped = parse("http://[::ffff:127.0.0.1]:8080/").unwrap();
         assert_eq!(mapped.as_str(), "http://[::ffff:7f00:1]:8080/");
         assert_eq!(literal(&mapped), Some("::ffff:127.0.0.1".parse::<IpAddr>().unwrap()));
-        assert_eq!(literal(&parse("http://[0:0::0:1]/").unwrap()), Some("::1".parse::<IpAddr>().unwrap()));
+        assert_eq!(
+            literal(&parse("http://[0:0::0:1]/").unwrap()),
+            Some("::1".parse::<IpAddr>().unwrap())
+        );
         assert_eq!(literal(&parse("http://127.0.0.1.nip.io/").unwrap()), None);
     }
 

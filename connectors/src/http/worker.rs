@@ -37,16 +37,18 @@ enum After {
 pub(super) async fn work(host: Arc<Host>, mut began: Instant) {
     loop {
         match host.hosts.connect.connect(host.uri.clone()).await {
-            Ok(stream) if stream.connected().is_negotiated_h2() => match begin_http2(stream, began + host.hosts.connect.limit).await {
-                Ok((link, running)) => {
-                    if host.connected_by_http2(began, link) {
-                        running.until_end(|| host.http2_changed()).await;
-                        host.http2_changed();
+            Ok(stream) if stream.connected().is_negotiated_h2() => {
+                match begin_http2(stream, began + host.hosts.connect.limit).await {
+                    Ok((link, running)) => {
+                        if host.connected_by_http2(began, link) {
+                            running.until_end(|| host.http2_changed()).await;
+                            host.http2_changed();
+                        }
+                        break;
                     }
-                    break;
+                    Err(error) => not_connected(&host, began, &*error),
                 }
-                Err(error) => not_connected(&host, began, &*error),
-            },
+            }
             Ok(stream) => match Http1::begin(Metered::new(stream)).await {
                 Ok(link) => {
                     if !carry(&host, began, link).await {
@@ -66,8 +68,13 @@ pub(super) async fn work(host: Arc<Host>, mut began: Instant) {
 }
 
 /// An HTTP/2 connection over this stream, or an error by then.
-async fn begin_http2(stream: Stream, until: Instant) -> Result<(Http2, Running), Box<dyn Error + Send + Sync>> {
-    timeout_at(until, http2::begin(Metered::new(stream))).await.unwrap_or_else(|_| Err("the server sent no SETTINGS in time".into()))
+async fn begin_http2(
+    stream: Stream,
+    until: Instant,
+) -> Result<(Http2, Running), Box<dyn Error + Send + Sync>> {
+    timeout_at(until, http2::begin(Metered::new(stream)))
+        .await
+        .unwrap_or_else(|_| Err("the server sent no SETTINGS in time".into()))
 }
 
 /// Reports the attempt that a failed connection costs.
@@ -121,7 +128,9 @@ pub(super) async fn share(host: Arc<Host>, link: Http2, attempt: Box<PendingRequ
     let mut timer = pin!(sleep_until(Instant::now()));
     let mut next = Some((link, attempt));
     while let Some((link, attempt)) = next {
-        if let After::GivenBack(attempt) = exchange(&host, &mut Exchange::new(link), attempt, timer.as_mut()).await {
+        if let After::GivenBack(attempt) =
+            exchange(&host, &mut Exchange::new(link), attempt, timer.as_mut()).await
+        {
             host.push(attempt);
         }
         next = host.next_stream();
@@ -131,14 +140,20 @@ pub(super) async fn share(host: Arc<Host>, link: Http2, attempt: Box<PendingRequ
 
 /// Sends one request, and reports its outcome once. A body that the report does not need is read
 /// after it, so that the connection can be used again.
-async fn exchange(host: &Host, link: &mut impl Link, mut attempt: Box<PendingRequest>, mut timer: Pin<&mut Sleep>) -> After {
+async fn exchange(
+    host: &Host,
+    link: &mut impl Link,
+    mut attempt: Box<PendingRequest>,
+    mut timer: Pin<&mut Sleep>,
+) -> After {
     let token = attempt.token;
     let report = |outcome: Outcome| host.hosts.report(vec![(token, outcome)]);
     if Instant::now() >= attempt.until {
         report(outcome::of_no_time());
         return After::Free;
     }
-    let request = match request(&attempt.message, &attempt.dedupe_id, host.hosts.signer.as_deref()) {
+    let request = match request(&attempt.message, &attempt.dedupe_id, host.hosts.signer.as_deref())
+    {
         Ok(request) => request,
         Err(why) => {
             report(Outcome::Invalid(why));
@@ -185,8 +200,8 @@ async fn exchange(host: &Host, link: &mut impl Link, mut attempt: Box<PendingReq
     if link.is_free(start.is_whole, BODY_TIMEOUT).await { After::Free } else { After::Over }
 }
 
-/// The start of a body: at most [`MAX_BODY_BYTES`] bytes. A longer body is not read on: its connection is
-/// closed.
+/// The start of a body: at most [`MAX_BODY_BYTES`] bytes. A longer body is not read on: its
+/// connection is closed.
 #[derive(Default)]
 struct Start {
     bytes: Vec<u8>,
@@ -197,7 +212,9 @@ impl Start {
     async fn read(&mut self, link: &mut impl Link) {
         while self.bytes.len() < MAX_BODY_BYTES {
             match link.body().await {
-                Some(Ok(data)) => self.bytes.extend_from_slice(&data[..data.len().min(MAX_BODY_BYTES - self.bytes.len())]),
+                Some(Ok(data)) => self
+                    .bytes
+                    .extend_from_slice(&data[..data.len().min(MAX_BODY_BYTES - self.bytes.len())]),
                 Some(Err(_)) => return,
                 None => {
                     self.is_whole = true;

@@ -41,7 +41,10 @@ impl Addresses {
             );
         }
         let at = self.each().position(|address| !is_well_formed(address))?;
-        Some(format!("address {} is no host:9092; it is not shown, because it may hold a password", at + 1))
+        Some(format!(
+            "address {} is no host:9092; it is not shown, because it may hold a password",
+            at + 1
+        ))
     }
 }
 
@@ -55,7 +58,11 @@ fn is_well_formed(address: &str) -> bool {
 
 impl fmt::Display for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = if self.problem().is_some() { "***".to_owned() } else { self.each().collect::<Vec<_>>().join(", ") };
+        let shown = if self.problem().is_some() {
+            "***".to_owned()
+        } else {
+            self.each().collect::<Vec<_>>().join(", ")
+        };
         f.write_str(&shown)
     }
 }
@@ -78,13 +85,25 @@ mod tests {
 
     #[test]
     fn what_may_hold_a_password_is_not_shown() {
-        for text in
-            ["bob:hunter2@a:9092", "bob:hunter2,Rest@a:9092", "SASL_SSL://bob:hunter2,a:9092", "bob:1234,hunter2:Rest", "hunter2://a"]
-        {
+        for text in [
+            "bob:hunter2@a:9092",
+            "bob:hunter2,Rest@a:9092",
+            "SASL_SSL://bob:hunter2,a:9092",
+            "bob:1234,hunter2:Rest",
+            "hunter2://a",
+        ] {
             let addresses = Addresses::new(text);
             assert_eq!(addresses.to_string(), "***");
-            assert!(addresses.problem().is_some_and(|why| !why.contains("unter") && !why.contains("Rest")), "{text}");
+            assert!(
+                addresses
+                    .problem()
+                    .is_some_and(|why| !why.contains("unter") && !why.contains("Rest")),
+                "{text}"
+            );
         }
-        assert_eq!(Addresses::new("SSL://a:9092,b , [::1]:9").to_string(), "SSL://a:9092, b, [::1]:9");
+        assert_eq!(
+            Addresses::new("SSL://a:9092,b , [::1]:9").to_string(),
+            "SSL://a:9092, b, [::1]:9"
+        );
     }
 }

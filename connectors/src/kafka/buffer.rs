@@ -66,13 +66,17 @@ pub(super) struct BufferStatus {
 impl State {
     fn going(&self) -> Result<(), ConnectorError> {
         match &self.ended {
-            Some((kind, why, hint)) => Err(ConnectorError::new(*kind, why.clone()).hint(hint.clone())),
+            Some((kind, why, hint)) => {
+                Err(ConnectorError::new(*kind, why.clone()).hint(hint.clone()))
+            }
             None => Ok(()),
         }
     }
 
     fn offsets(&mut self, place: &DeliveryHandle) -> Option<&mut PartitionOffsets> {
-        self.partitions.get_mut(&place.partition).filter(|offsets| offsets.generation == place.generation)
+        self.partitions
+            .get_mut(&place.partition)
+            .filter(|offsets| offsets.generation == place.generation)
     }
 }
 
@@ -81,7 +85,14 @@ impl DeliveryBuffer {
         let max_bytes = options.max_unsettled_bytes - queue_bytes(options.max_unsettled_bytes);
         let (arrived, changed) = (Notify::new(), Condvar::new());
         let shared_out = watch::Sender::new(false);
-        DeliveryBuffer { state: Mutex::default(), arrived, changed, shared_out, max_unsettled: options.max_unsettled, max_bytes }
+        DeliveryBuffer {
+            state: Mutex::default(),
+            arrived,
+            changed,
+            shared_out,
+            max_unsettled: options.max_unsettled,
+            max_bytes,
+        }
     }
 
     /// A batch of the buffered messages, within the bounds.
@@ -95,7 +106,11 @@ impl DeliveryBuffer {
             if size > bytes && !messages.is_empty() {
                 break;
             }
-            let Some((Delivery { message, partition, offset, bytes }, generation)) = state.buffer.pop_front() else { break };
+            let Some((Delivery { message, partition, offset, bytes }, generation)) =
+                state.buffer.pop_front()
+            else {
+                break;
+            };
             messages.push(message);
             places.push(DeliveryHandle { partition, generation, offset, bytes });
         }
@@ -200,7 +215,8 @@ impl DeliveryBuffer {
         state.stalled.gone(partitions);
         state.buffer.retain(|(delivery, _)| !partitions.contains(&delivery.partition));
         let handed_out = state.batches.values().flatten().map(|place| place.bytes).sum::<usize>();
-        state.bytes = handed_out + state.buffer.iter().map(|(delivery, _)| delivery.bytes).sum::<usize>();
+        state.bytes =
+            handed_out + state.buffer.iter().map(|(delivery, _)| delivery.bytes).sum::<usize>();
         drop(state);
         self.changed.notify_one();
     }
@@ -244,7 +260,12 @@ impl DeliveryBuffer {
 
     /// The positions that the reader must seek back to.
     pub(super) fn turns(&self) -> Vec<(i32, i64)> {
-        self.state.lock().partitions.iter().filter_map(|(partition, offsets)| Some((*partition, offsets.back_to()?))).collect()
+        self.state
+            .lock()
+            .partitions
+            .iter()
+            .filter_map(|(partition, offsets)| Some((*partition, offsets.back_to()?)))
+            .collect()
     }
 
     /// The reader sought back in this partition; `sure`: the seek was confirmed.
@@ -296,7 +317,8 @@ mod tests {
 
     fn buffer() -> DeliveryBuffer {
         let (topic, group) = ("a".to_owned(), "g".to_owned());
-        let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) = (10, 1000, 100, 5334);
+        let (max_batch, max_batch_bytes, max_unsettled, max_unsettled_bytes) =
+            (10, 1000, 100, 5334);
         let acks = Acks::Explicit;
         let (start, publishes_to, expired_queue) = (Start::Earliest, Vec::new(), None);
         let buffer = DeliveryBuffer::new(&SourceOptions {

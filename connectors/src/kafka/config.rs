@@ -18,11 +18,11 @@ use crate::{ConnectorError, ErrorKind};
 
 /// The session timeout of a group member, ms; a member that leaves is removed at once.
 const SESSION_TIMEOUT_MS: u64 = 9000;
-/// The time that a rebalance waits for a live member that does not join, ms; all others read nothing
-/// meanwhile.
+/// The time that a rebalance waits for a live member that does not join, ms; all others read
+/// nothing meanwhile.
 const REBALANCE_MS: u64 = 30_000;
-/// The interval at which a client asks for the partitions of its topics, ms: added ones are read soon. The
-/// next rebalance takes seconds.
+/// The interval at which a client asks for the partitions of its topics, ms: added ones are read
+/// soon. The next rebalance takes seconds.
 const METADATA_MS: &str = "10000";
 /// The highest limit in bytes that librdkafka accepts.
 const MAX_LIMIT_BYTES: usize = 2_147_483_647;
@@ -70,13 +70,16 @@ impl Config {
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.bootstrap.is_empty() {
-            problems.push("`bootstrap` is missing: write bootstrap = \"127.0.0.1:9092\"".to_owned());
+            problems
+                .push("`bootstrap` is missing: write bootstrap = \"127.0.0.1:9092\"".to_owned());
         }
         problems.extend(self.bootstrap.problem().map(|why| format!("`bootstrap`: {why}")));
         problems.extend(self.properties.refused());
         for (name, value) in self.properties.iter() {
             match read(name, value) {
-                Ok((bare, value)) if !self.is_refused(bare) => problems.extend(unknown(bare, &value, is_secret(name) || name != bare)),
+                Ok((bare, value)) if !self.is_refused(bare) => {
+                    problems.extend(unknown(bare, &value, is_secret(name) || name != bare))
+                }
                 Ok(_) => {}
                 Err(error) => problems.push(error.message),
             }
@@ -103,7 +106,8 @@ impl Config {
     pub(super) fn client(&self, role: ClientRole<'_>) -> Result<ClientConfig, ConnectorError> {
         // First: somebody may be writing a file.
         for (name, value) in self.properties.iter() {
-            read(name, value).map_err(|error| self.fail(error.kind, &error.message).hint(error.hint))?;
+            read(name, value)
+                .map_err(|error| self.fail(error.kind, &error.message).hint(error.hint))?;
         }
         if let Some(problem) = self.problems().into_iter().next() {
             return Err(self.fail(ErrorKind::Config, &problem));
@@ -111,7 +115,11 @@ impl Config {
         let mut client = ClientConfig::new();
         // Writers need the result of each request, which librdkafka only logs (`debug`, below).
         let is_writer = matches!(role, ClientRole::Writer { .. });
-        client.set_log_level(if is_writer { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
+        client.set_log_level(if is_writer {
+            RDKafkaLogLevel::Debug
+        } else {
+            RDKafkaLogLevel::Info
+        });
         // Defaults that `properties` may override. A connection closes when a request has no answer
         // for 10 s, so that a frozen broker is noticed.
         set(
@@ -123,7 +131,11 @@ impl Config {
                 ("topic.metadata.refresh.interval.ms", METADATA_MS),
             ],
         );
-        if self.properties.get("security.protocol").is_some_and(|protocol| protocol.to_ascii_lowercase().contains("ssl")) {
+        if self
+            .properties
+            .get("security.protocol")
+            .is_some_and(|protocol| protocol.to_ascii_lowercase().contains("ssl"))
+        {
             // The built-in OpenSSL does not know where this system keeps its certificates.
             set(&mut client, &[("ssl.ca.location", "probe")]);
         }
@@ -139,14 +151,23 @@ impl Config {
                         // librdkafka's prefetch queue. A queued message costs far more than its
                         // content, so the number is bounded too. A short backoff resumes fetching
                         // soon.
-                        ("queued.max.messages.kbytes", &(queue / 1024).clamp(1, 2_097_151).to_string()),
+                        (
+                            "queued.max.messages.kbytes",
+                            &(queue / 1024).clamp(1, 2_097_151).to_string(),
+                        ),
                         ("queued.min.messages", "16384"),
                         ("fetch.queue.backoff.ms", "100"),
                         // One fetch response. librdkafka requires at least its `message.max.bytes`.
-                        ("fetch.max.bytes", &(queue / 4).clamp(1_000_000, MAX_LIMIT_BYTES - 512).to_string()),
+                        (
+                            "fetch.max.bytes",
+                            &(queue / 4).clamp(1_000_000, MAX_LIMIT_BYTES - 512).to_string(),
+                        ),
                         // Also the most that a zstd batch may decompress to, so it must hold the
                         // largest message.
-                        ("receive.message.max.bytes", &(bytes + (1 << 20)).clamp(1_000_512, MAX_LIMIT_BYTES).to_string()),
+                        (
+                            "receive.message.max.bytes",
+                            &(bytes + (1 << 20)).clamp(1_000_512, MAX_LIMIT_BYTES).to_string(),
+                        ),
                     ],
                 )
             }
@@ -155,7 +176,10 @@ impl Config {
             // hides the reason, such as too few replicas, behind a timeout. The broker judges the
             // size.
             ClientRole::Writer { .. } => {
-                set(&mut client, &[("linger.ms", "2"), ("retries", "5"), ("message.max.bytes", "1000000000")]);
+                set(
+                    &mut client,
+                    &[("linger.ms", "2"), ("retries", "5"), ("message.max.bytes", "1000000000")],
+                );
             }
             ClientRole::Asker => {}
         }
@@ -166,15 +190,25 @@ impl Config {
                 client.set(name, value);
             }
         }
-        if matches!(role, ClientRole::Reader { .. }) && client.get("max.poll.interval.ms").is_none() {
+        if matches!(role, ClientRole::Reader { .. }) && client.get("max.poll.interval.ms").is_none()
+        {
             // librdkafka requires at least the session timeout.
-            let session_ms = client.get("session.timeout.ms").and_then(|value| value.trim().parse().ok()).unwrap_or(SESSION_TIMEOUT_MS);
+            let session_ms = client
+                .get("session.timeout.ms")
+                .and_then(|value| value.trim().parse().ok())
+                .unwrap_or(SESSION_TIMEOUT_MS);
             client.set("max.poll.interval.ms", REBALANCE_MS.max(session_ms).to_string());
         }
-        if matches!(role, ClientRole::Reader { .. }) && self.properties.get("receive.message.max.bytes").is_none() {
+        if matches!(role, ClientRole::Reader { .. })
+            && self.properties.get("receive.message.max.bytes").is_none()
+        {
             // librdkafka requires room for a whole response and its frame.
-            let bytes = |name| client.get(name).and_then(|value| value.trim().parse::<usize>().ok()).unwrap_or(0);
-            let most = bytes("receive.message.max.bytes").max(bytes("fetch.max.bytes").saturating_add(512)).min(MAX_LIMIT_BYTES);
+            let bytes = |name| {
+                client.get(name).and_then(|value| value.trim().parse::<usize>().ok()).unwrap_or(0)
+            };
+            let most = bytes("receive.message.max.bytes")
+                .max(bytes("fetch.max.bytes").saturating_add(512))
+                .min(MAX_LIMIT_BYTES);
             client.set("receive.message.max.bytes", most.to_string());
         }
         client.set("bootstrap.servers", self.bootstrap.joined());
@@ -192,7 +226,9 @@ impl Config {
             ),
             ClientRole::Writer { timeout } => {
                 let timeout = timeout.as_millis().clamp(10, 2_147_483_647);
-                let debug = client.get("debug").map_or_else(|| "broker".to_owned(), |theirs| format!("{theirs},broker"));
+                let debug = client
+                    .get("debug")
+                    .map_or_else(|| "broker".to_owned(), |theirs| format!("{theirs},broker"));
                 set(
                     &mut client,
                     &[
@@ -229,8 +265,8 @@ fn read<'a>(name: &'a str, value: &'a str) -> Result<(&'a str, String), Connecto
     Ok((bare, text))
 }
 
-/// Why librdkafka rejects this property, in its own words without the value. They are left out if the
-/// value is secret.
+/// Why librdkafka rejects this property, in its own words without the value. They are left out if
+/// the value is secret.
 fn unknown(name: &str, value: &str, is_secret: bool) -> Option<String> {
     let mut config = ClientConfig::new();
     config.set(name, value);
@@ -244,12 +280,21 @@ fn unknown(name: &str, value: &str, is_secret: bool) -> Option<String> {
     if kind == RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN {
         // A value may stand there by mistake.
         let name = name.split_once('=').map_or(name, |(name, _)| name);
-        return Some(format!("`properties`: `{name}` is no property of librdkafka: see its CONFIGURATION.md"));
+        return Some(format!(
+            "`properties`: `{name}` is no property of librdkafka: see its CONFIGURATION.md"
+        ));
     }
-    let reason = if is_secret { String::new() } else { format!(" ({})", reason.trim().replace(&format!("\"{value}\""), "\"…\"")) };
+    let reason = if is_secret {
+        String::new()
+    } else {
+        format!(" ({})", reason.trim().replace(&format!("\"{value}\""), "\"…\""))
+    };
     let hint = if name == "security.protocol" && cfg!(not(feature = "kafka-tls")) {
         "this program was built without TLS for Kafka (the feature `kafka-tls`)"
-    } else if name == "sasl.oauthbearer.method" || reason.contains("GSSAPI") || reason.contains("SASL") {
+    } else if name == "sasl.oauthbearer.method"
+        || reason.contains("GSSAPI")
+        || reason.contains("SASL")
+    {
         "this program brings its own librdkafka, without libcurl and libsasl2: docs/decisions/0028 says how to build with the system's"
     } else {
         "see CONFIGURATION.md of librdkafka"
@@ -279,20 +324,32 @@ mod tests {
         let cases = [
             (serde_json::json!({}), "`bootstrap` is missing"),
             (serde_json::json!({"bootstrap": "a:99999"}), "address 1 is no host:9092"),
-            (serde_json::json!({"bootstrap": "a:1, bob:hunter2,Rest@a:9"}), "log in by `properties`"),
+            (
+                serde_json::json!({"bootstrap": "a:1, bob:hunter2,Rest@a:9"}),
+                "log in by `properties`",
+            ),
             (with("acks", "1"), "`acks` cannot be set: an attempt counts only"),
             (with("no.such", "1"), "`no.such` is no property of librdkafka"),
             (with("sasl.password=hush", ""), "`sasl.password` is no property of librdkafka"),
             (with("linger.ms", "soon"), "`linger.ms` does not take this value (Invalid value"),
-            (with("compression.type", "hunter2"), "(Invalid value \"…\" for configuration property \"compression."),
+            (
+                with("compression.type", "hunter2"),
+                "(Invalid value \"…\" for configuration property \"compression.",
+            ),
             (with("ssl.truststore.location", "/x"), "write `ssl.ca.location`"),
             (with("sasl.jaas.config", "hunter2"), "write `sasl.mechanism`"),
             (with("sasl.oauthbearer.method", "oidc"), "OAuth/OIDC depends on libcurl"),
-            (with("sasl.password_file", "/nowhere/x"), "`sasl.password_file`: cannot read /nowhere/x"),
+            (
+                with("sasl.password_file", "/nowhere/x"),
+                "`sasl.password_file`: cannot read /nowhere/x",
+            ),
         ];
         for (settings, expected) in cases {
             let problems = problems(settings.clone());
-            assert!(problems.len() == 1 && problems[0].contains(expected), "{settings}: {problems:?}");
+            assert!(
+                problems.len() == 1 && problems[0].contains(expected),
+                "{settings}: {problems:?}"
+            );
         }
     }
 
@@ -301,13 +358,17 @@ mod tests {
         let mut config = Config::at("a:1");
         config.properties.set("linger.ms", "7");
         config.properties.set("session.timeout.ms", "6000");
-        let writer = config.client(ClientRole::Writer { timeout: Duration::from_secs(15) }).unwrap();
+        let writer =
+            config.client(ClientRole::Writer { timeout: Duration::from_secs(15) }).unwrap();
         assert_eq!(
             (writer.get("acks"), writer.get("linger.ms"), writer.get("delivery.timeout.ms")),
             (Some("all"), Some("7"), Some("15000"))
         );
         let reader = config.client(ClientRole::Reader { group: "g", bytes: 64 << 20 }).unwrap();
-        assert_eq!((reader.get("session.timeout.ms"), reader.get("enable.auto.commit")), (Some("6000"), Some("false")));
+        assert_eq!(
+            (reader.get("session.timeout.ms"), reader.get("enable.auto.commit")),
+            (Some("6000"), Some("false"))
+        );
         assert_eq!(reader.get("max.poll.interval.ms"), Some("30000"));
         config.properties.set("session.timeout.ms", "45000");
         let reader = config.client(ClientRole::Reader { group: "g", bytes: 64 << 20 }).unwrap();

@@ -1,8 +1,8 @@
 //! The events of a librdkafka client, and whether the cluster answers.
 //!
 //! librdkafka reconnects by itself without end, and most of its errors on the way are harmless. The
-//! connection counts as lost when all known brokers are down and none answers within [`BROKERS_DOWN_GRACE`].
-//! Then the source or sink ends, and the supervisor opens another.
+//! connection counts as lost when all known brokers are down and none answers within
+//! [`BROKERS_DOWN_GRACE`]. Then the source or sink ends, and the supervisor opens another.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -64,7 +64,10 @@ impl ClientEvents {
                 let now = Instant::now();
                 heard.down = Some((heard.down.map_or(now, |(first, _)| first), now));
             }
-            Code::Authentication | Code::SaslAuthenticationFailed | Code::UnsupportedSASLMechanism | Code::ClusterAuthorizationFailed => {
+            Code::Authentication
+            | Code::SaslAuthenticationFailed
+            | Code::UnsupportedSASLMechanism
+            | Code::ClusterAuthorizationFailed => {
                 heard.denied = Some(reason.to_owned());
             }
             _ => heard.last = Some(reason.to_owned()),
@@ -73,7 +76,11 @@ impl ClientEvents {
 
     /// The state of a producer's sends since this moment.
     pub(super) fn send_state_since(&self, moment: Instant) -> SendState {
-        if self.0.lock().open.is_some_and(|last| last >= moment) { SendState::Open } else { SendState::Clear }
+        if self.0.lock().open.is_some_and(|last| last >= moment) {
+            SendState::Open
+        } else {
+            SendState::Clear
+        }
     }
 
     /// Whether a broker reported a duplicate since this moment.
@@ -106,7 +113,8 @@ impl ClientEvents {
         if is_old && heard.failures < MAX_PRODUCER_FAILURES {
             warn!("a broker has a later epoch of this producer, replacing the producer");
         }
-        heard.failures = if is_old { MAX_PRODUCER_FAILURES } else { heard.failures.saturating_add(1) };
+        heard.failures =
+            if is_old { MAX_PRODUCER_FAILURES } else { heard.failures.saturating_add(1) };
     }
 
     /// Whether this producer must be replaced. Each permanently failed message may increase the
@@ -125,7 +133,9 @@ impl ClientEvents {
             self.0.lock().down.take_if(|(_, latest)| *latest == last);
             return None;
         }
-        (first.elapsed() >= BROKERS_DOWN_GRACE).then(|| self.0.lock().last.clone().unwrap_or_else(|| "all brokers are down".to_owned()))
+        (first.elapsed() >= BROKERS_DOWN_GRACE).then(|| {
+            self.0.lock().last.clone().unwrap_or_else(|| "all brokers are down".to_owned())
+        })
     }
 }
 
@@ -153,7 +163,10 @@ impl<T: Send + Sync> ClientContext for Context<T> {
                 self.events.connection_purged();
             }
             trace!(facility, message, "librdkafka logs");
-        } else if matches!(level, RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical) {
+        } else if matches!(
+            level,
+            RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical
+        ) {
             warn!(facility, message, "librdkafka reports a critical error");
         } else {
             debug!(facility, message, "librdkafka logs");
@@ -183,16 +196,25 @@ pub(super) fn ask<T: Send + Sync>(
         poll();
         let heard = client.context().events.0.lock();
         if let Some(why) = &heard.denied {
-            return Err(config.fail(ErrorKind::Denied, why).hint("check `sasl.…` in `properties`").because(error));
+            return Err(config
+                .fail(ErrorKind::Denied, why)
+                .hint("check `sasl.…` in `properties`")
+                .because(error));
         }
         if heard.down.is_some() || Instant::now() >= deadline {
-            let why = heard.last.clone().unwrap_or_else(|| format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()));
+            let why = heard
+                .last
+                .clone()
+                .unwrap_or_else(|| format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()));
             let hint = if why.to_lowercase().contains("certificate") || why.contains("SSL") {
                 "check `security.protocol` and `ssl.…` in `properties`"
             } else {
                 "is the broker running, and `bootstrap` right?"
             };
-            return Err(config.fail(ErrorKind::Disconnected, &format!("cannot connect: {why}")).hint(hint).because(error));
+            return Err(config
+                .fail(ErrorKind::Disconnected, &format!("cannot connect: {why}"))
+                .hint(hint)
+                .because(error));
         }
     }
 }
@@ -207,19 +229,24 @@ pub(super) fn failed(config: &Config, what: &str, error: KafkaError) -> Connecto
         Code::SaslAuthenticationFailed,
     ];
     let (kind, hint) = match (&error, error.rdkafka_error_code()) {
-        (KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_), _) => (ErrorKind::Config, "check `properties`"),
+        (KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_), _) => {
+            (ErrorKind::Config, "check `properties`")
+        }
         (_, Some(Code::InconsistentGroupProtocol)) => (
             ErrorKind::Config,
             "wait until the other members leave the group, or give all members the same `partition.assignment.strategy`",
         ),
-        (_, Some(Code::InvalidSessionTimeout)) => {
-            (ErrorKind::Config, "set `session.timeout.ms` in `properties` to what the broker allows (`group.max.session.timeout.ms`)")
-        }
+        (_, Some(Code::InvalidSessionTimeout)) => (
+            ErrorKind::Config,
+            "set `session.timeout.ms` in `properties` to what the broker allows (`group.max.session.timeout.ms`)",
+        ),
         (_, Some(Code::FencedInstanceId)) => (
             ErrorKind::Disconnected,
             "another member of the group has the same `group.instance.id`: give each instance its own, or take it out of `properties`",
         ),
-        (_, Some(code)) if denied.contains(&code) => (ErrorKind::Denied, "grant the user what it needs: read, write and describe"),
+        (_, Some(code)) if denied.contains(&code) => {
+            (ErrorKind::Denied, "grant the user what it needs: read, write and describe")
+        }
         _ => (ErrorKind::Disconnected, ""),
     };
     config.fail(kind, &format!("{what}: {error}")).hint(hint).because(error)
@@ -227,12 +254,14 @@ pub(super) fn failed(config: &Config, what: &str, error: KafkaError) -> Connecto
 
 /// Runs the work of a thread; `None` if it panicked.
 pub(super) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(work)).inspect_err(|_| error!("a thread of a kafka client panicked, its connection is closed")).ok()
+    catch_unwind(AssertUnwindSafe(work))
+        .inspect_err(|_| error!("a thread of a kafka client panicked, its connection is closed"))
+        .ok()
 }
 
-/// Runs blocking work on a thread of its own, for at most [`BLOCKING_TIMEOUT`]. librdkafka's timeouts follow
-/// the wall clock: if that is set back by an hour, the work takes an hour longer. A thread of the
-/// runtime would then also delay the runtime's shutdown.
+/// Runs blocking work on a thread of its own, for at most [`BLOCKING_TIMEOUT`]. librdkafka's
+/// timeouts follow the wall clock: if that is set back by an hour, the work takes an hour longer. A
+/// thread of the runtime would then also delay the runtime's shutdown.
 pub(super) async fn blocking<T: Send + 'static>(
     config: &Config,
     work: impl FnOnce(Config) -> Result<T, ConnectorError> + Send + 'static,
@@ -249,7 +278,10 @@ pub(super) async fn blocking<T: Send + 'static>(
     thread.spawn(work).map_err(|error| given_up("cannot start a thread").because(error))?;
     match tokio::time::timeout(BLOCKING_TIMEOUT, result).await {
         Ok(result) => result.unwrap_or_else(|_| Err(given_up("the thread of the client panicked"))),
-        Err(_) => Err(given_up(&format!("the client did not answer within {} s", BLOCKING_TIMEOUT.as_secs()))),
+        Err(_) => Err(given_up(&format!(
+            "the client did not answer within {} s",
+            BLOCKING_TIMEOUT.as_secs()
+        ))),
     }
 }
 
@@ -273,10 +305,14 @@ mod tests {
     fn a_purge_opens_nothing_and_whatever_fails_beside_it_does() {
         let (events, begun) = (ClientEvents::default(), Instant::now());
         for purged in ["queue", "flight"] {
-            events.request_failed(&format!("ProduceRequest failed: Local: Purged in {purged}: explicit actions Permanent"));
+            events.request_failed(&format!(
+                "ProduceRequest failed: Local: Purged in {purged}: explicit actions Permanent"
+            ));
         }
         assert_eq!(events.send_state_since(begun), SendState::Clear);
-        events.request_failed("ProduceRequest failed: Local: Broker transport failure: actions Retry");
+        events.request_failed(
+            "ProduceRequest failed: Local: Broker transport failure: actions Retry",
+        );
         assert_eq!(events.send_state_since(begun), SendState::Open);
     }
 }

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::config::Config;
 use super::{sink, source, topic};
 use crate::{
-    Capabilities, Caution, Connector, ConnectorError, ConsumerState, Declared, Destination, Header, Message, Outcomes, Role, Sink, Source,
-    SourceOptions, Value,
+    Capabilities, Caution, Connector, ConnectorError, ConsumerState, Declared, Destination, Header,
+    Message, Outcomes, Role, Sink, Source, SourceOptions, Value,
 };
 
 /// The differences between Kafka and the other brokers.
@@ -54,11 +54,19 @@ impl Connector for Config {
         match &header.value {
             Value::Null | Value::Bytes(_) => Ok(true),
             value if value.plain().is_some() => Ok(true),
-            _ => Err("the value is neither text, a number nor bytes, and Kafka has no other: send text".to_owned()),
+            _ => Err(
+                "the value is neither text, a number nor bytes, and Kafka has no other: send text"
+                    .to_owned(),
+            ),
         }
     }
 
-    fn span_attributes(&self, _to: &Destination, group: &str, message: &Message) -> Vec<(&'static str, Value)> {
+    fn span_attributes(
+        &self,
+        _to: &Destination,
+        group: &str,
+        message: &Message,
+    ) -> Vec<(&'static str, Value)> {
         let mut attributes = vec![("messaging.system", "kafka".into())];
         if !group.is_empty() {
             attributes.push(("messaging.consumer.group.name", group.into()));
@@ -67,8 +75,14 @@ impl Connector for Config {
             attributes.push(("messaging.kafka.message.tombstone", Value::Bool(true)));
         }
         if let Some(at) = &message.position {
-            attributes.push(("messaging.destination.partition.id", Value::Text(at.partition.to_string())));
-            attributes.push(("messaging.kafka.offset", Value::I64(i64::try_from(at.offset).unwrap_or(i64::MAX))));
+            attributes.push((
+                "messaging.destination.partition.id",
+                Value::Text(at.partition.to_string()),
+            ));
+            attributes.push((
+                "messaging.kafka.offset",
+                Value::I64(i64::try_from(at.offset).unwrap_or(i64::MAX)),
+            ));
         }
         attributes
     }
@@ -85,7 +99,10 @@ impl Connector for Config {
         topic::cautions(self, &options.topic).await
     }
 
-    async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
+    async fn sink(
+        &self,
+        publish_timeout: Duration,
+    ) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
         let (sink, outcomes) = sink::open(self, publish_timeout).await?;
         Ok((Box::new(sink), outcomes))
     }
@@ -102,7 +119,10 @@ mod tests {
 
     #[test]
     fn a_span_of_a_read_tombstone_has_its_group_and_position() {
-        let message = Message { position: Some(Position { log: "in".to_owned(), partition: 3, offset: 42 }), ..Message::default() };
+        let message = Message {
+            position: Some(Position { log: "in".to_owned(), partition: 3, offset: 42 }),
+            ..Message::default()
+        };
         let expected = [
             ("messaging.system", "kafka".into()),
             ("messaging.consumer.group.name", "dwell".into()),
@@ -110,6 +130,9 @@ mod tests {
             ("messaging.destination.partition.id", "3".into()),
             ("messaging.kafka.offset", Value::I64(42)),
         ];
-        assert_eq!(Config::at("h:1").span_attributes(&Destination::new("in"), "dwell", &message), expected);
+        assert_eq!(
+            Config::at("h:1").span_attributes(&Destination::new("in"), "dwell", &message),
+            expected
+        );
     }
 }

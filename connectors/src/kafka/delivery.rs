@@ -19,7 +19,8 @@ pub(super) struct Delivery {
 /// Converts a delivered message.
 pub(super) fn delivery(from: &BorrowedMessage<'_>) -> Delivery {
     let (partition, offset) = (from.partition(), from.offset());
-    let position = Position { log: from.topic().to_owned(), partition, offset: offset.cast_unsigned() };
+    let position =
+        Position { log: from.topic().to_owned(), partition, offset: offset.cast_unsigned() };
     let message = Message {
         body: from.payload().map(Bytes::copy_from_slice).unwrap_or_default(),
         has_body: from.payload().is_some(),

@@ -32,10 +32,17 @@ struct Begin {
 }
 
 /// The start of each partition.
-fn begins(config: &Config, consumer: &GroupConsumer, topic: &str, count: i32, start: Start) -> Result<Vec<Begin>, ConnectorError> {
+fn begins(
+    config: &Config,
+    consumer: &GroupConsumer,
+    topic: &str,
+    count: i32,
+    start: Start,
+) -> Result<Vec<Begin>, ConnectorError> {
     let wrong = |error| failed(config, &format!("cannot read the offsets of `{topic}`"), error);
     // Asked before the times: a message published after that answer is after this end.
-    let watermarks = |partition| consumer.fetch_watermarks(topic, partition, ANSWER_TIMEOUT).map_err(wrong);
+    let watermarks =
+        |partition| consumer.fetch_watermarks(topic, partition, ANSWER_TIMEOUT).map_err(wrong);
     let watermarks: Vec<(i64, i64)> = (0..count).map(watermarks).collect::<Result<_, _>>()?;
     let mut times = TopicPartitionList::new();
     if let Start::At(ms) = start {
@@ -45,19 +52,26 @@ fn begins(config: &Config, consumer: &GroupConsumer, topic: &str, count: i32, st
         times = consumer.offsets_for_times(times, ANSWER_TIMEOUT).map_err(wrong)?;
     }
     let begin = |(partition, (low, end))| {
-        let from = match (start, times.find_partition(topic, partition).map(|element| element.offset())) {
-            (Start::Earliest, _) => low,
-            (Start::At(_), Some(Offset::Offset(offset))) => offset,
-            // No message is that recent.
-            (Start::At(_) | Start::Latest, _) => end,
-        };
+        let from =
+            match (start, times.find_partition(topic, partition).map(|element| element.offset())) {
+                (Start::Earliest, _) => low,
+                (Start::At(_), Some(Offset::Offset(offset))) => offset,
+                // No message is that recent.
+                (Start::At(_) | Start::Latest, _) => end,
+            };
         Begin { partition, from, end }
     };
     Ok((0..).zip(watermarks).map(begin).collect())
 }
 
 /// Whether the group has read the topic before.
-pub(super) fn is_known(config: &Config, consumer: &GroupConsumer, topic: &str, group: &str, count: i32) -> Result<bool, ConnectorError> {
+pub(super) fn is_known(
+    config: &Config,
+    consumer: &GroupConsumer,
+    topic: &str,
+    group: &str,
+    count: i32,
+) -> Result<bool, ConnectorError> {
     let mut list = TopicPartitionList::with_capacity(usize::try_from(count).unwrap_or_default());
     for partition in 0..count {
         list.add_partition(topic, partition);
@@ -67,8 +81,16 @@ pub(super) fn is_known(config: &Config, consumer: &GroupConsumer, topic: &str, g
         match consumer.committed_offsets(list.clone(), ANSWER_TIMEOUT) {
             Ok(committed) => break committed,
             // A cluster that just started, or that looks for another coordinator of the group.
-            Err(error) if is_passing(&error) && begun.elapsed() < ANSWER_TIMEOUT => drop(consumer.poll(POLL_TIMEOUT)),
-            Err(error) => return Err(failed(config, &format!("cannot read the committed offsets of the group `{group}`"), error)),
+            Err(error) if is_passing(&error) && begun.elapsed() < ANSWER_TIMEOUT => {
+                drop(consumer.poll(POLL_TIMEOUT))
+            }
+            Err(error) => {
+                return Err(failed(
+                    config,
+                    &format!("cannot read the committed offsets of the group `{group}`"),
+                    error,
+                ));
+            }
         }
     };
     Ok(committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_))))
@@ -76,11 +98,20 @@ pub(super) fn is_known(config: &Config, consumer: &GroupConsumer, topic: &str, g
 
 /// Whether the group's coordinator is only temporarily unavailable.
 fn is_passing(error: &KafkaError) -> bool {
-    let passing = [Code::NotCoordinator, Code::CoordinatorNotAvailable, Code::CoordinatorLoadInProgress, Code::WaitingForCoordinator];
+    let passing = [
+        Code::NotCoordinator,
+        Code::CoordinatorNotAvailable,
+        Code::CoordinatorLoadInProgress,
+        Code::WaitingForCoordinator,
+    ];
     error.rdkafka_error_code().is_some_and(|code| passing.contains(&code))
 }
 
-fn list(config: &Config, topic: &str, begins: &[Begin]) -> Result<TopicPartitionList, ConnectorError> {
+fn list(
+    config: &Config,
+    topic: &str,
+    begins: &[Begin],
+) -> Result<TopicPartitionList, ConnectorError> {
     let mut list = TopicPartitionList::with_capacity(begins.len());
     for Begin { partition, from, .. } in begins {
         let added = list.add_partition_offset(topic, *partition, Offset::Offset(*from));
@@ -91,7 +122,12 @@ fn list(config: &Config, topic: &str, begins: &[Begin]) -> Result<TopicPartition
 
 /// Commits the start of a new group. False if another member was faster: then the group is not new
 /// any more.
-pub(super) fn commit(config: &Config, consumer: &GroupConsumer, options: &SourceOptions, count: i32) -> Result<bool, ConnectorError> {
+pub(super) fn commit(
+    config: &Config,
+    consumer: &GroupConsumer,
+    options: &SourceOptions,
+    count: i32,
+) -> Result<bool, ConnectorError> {
     let SourceOptions { topic, group, start, .. } = options;
     let begins = begins(config, consumer, topic, count, *start)?;
     // The broker refuses this commit while the group has members. A group that read and left would
@@ -112,8 +148,8 @@ fn has_members(error: &KafkaError) -> bool {
     error.rdkafka_error_code().is_some_and(|code| codes.contains(&code))
 }
 
-/// The messages that a new group would read first. The time is that of the oldest readable message, if that
-/// arrives soon.
+/// The messages that a new group would read first. The time is that of the oldest readable message,
+/// if that arrives soon.
 pub(super) fn inspect(
     config: &Config,
     consumer: &GroupConsumer,
@@ -121,8 +157,12 @@ pub(super) fn inspect(
     count: i32,
     start: Start,
 ) -> Result<FirstRead, ConnectorError> {
-    let begins: Vec<Begin> = begins(config, consumer, topic, count, start)?.into_iter().filter(|begin| begin.end > begin.from).collect();
-    let messages = begins.iter().map(|begin| u64::try_from(begin.end - begin.from).unwrap_or(0)).sum();
+    let begins: Vec<Begin> = begins(config, consumer, topic, count, start)?
+        .into_iter()
+        .filter(|begin| begin.end > begin.from)
+        .collect();
+    let messages =
+        begins.iter().map(|begin| u64::try_from(begin.end - begin.from).unwrap_or(0)).sum();
     // Assigned manually: the group is not joined, and nothing is committed.
     let assigned = consumer.assign(&list(config, topic, &begins)?);
     assigned.map_err(|error| failed(config, &format!("cannot read `{topic}`"), error))?;
@@ -165,8 +205,11 @@ mod tests {
             publishes_to: Vec::new(),
             expired_queue: None,
         };
-        let client = config.client(ClientRole::Reader { group: &options.group, bytes: 1 << 20 }).unwrap();
-        let consumer: GroupConsumer = client.create_with_context(Context::new(Arc::new(DeliveryBuffer::new(&options)))).unwrap();
+        let client =
+            config.client(ClientRole::Reader { group: &options.group, bytes: 1 << 20 }).unwrap();
+        let consumer: GroupConsumer = client
+            .create_with_context(Context::new(Arc::new(DeliveryBuffer::new(&options))))
+            .unwrap();
         assert!(commit(&config, &consumer, &options, 1).unwrap(), "the group is new");
         // The other instance has read further, and left.
         let mut read = TopicPartitionList::new();

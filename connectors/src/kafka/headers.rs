@@ -17,7 +17,9 @@ pub(super) fn from_kafka(list: Option<&BorrowedHeaders>) -> Headers {
 
 fn one(list: &BorrowedHeaders, number: usize) -> Header {
     // rdkafka panics on a name that is not UTF-8. The header gets a replacement name.
-    let header = catch_unwind(AssertUnwindSafe(|| list.try_get(number).map(|header| (header.key.to_owned(), header.value.map(value)))));
+    let header = catch_unwind(AssertUnwindSafe(|| {
+        list.try_get(number).map(|header| (header.key.to_owned(), header.value.map(value)))
+    }));
     let Ok(Some((name, value))) = header else {
         warn!("a header's name is not UTF-8: its value is lost");
         return Header { name: char::REPLACEMENT_CHARACTER.to_string(), value: Value::Null };
@@ -41,7 +43,10 @@ pub(super) fn to_kafka(headers: &Headers) -> Result<Option<OwnedHeaders>, String
     let mut list = OwnedHeaders::new_with_capacity(headers.len());
     for Header { name, value } in headers.iter() {
         if name.contains('\0') {
-            return Err(format!("header `{}` cannot be published to Kafka: its name has a zero byte", name.escape_debug()));
+            return Err(format!(
+                "header `{}` cannot be published to Kafka: its name has a zero byte",
+                name.escape_debug()
+            ));
         }
         let text;
         let bytes: Option<&[u8]> = match value {
@@ -49,7 +54,11 @@ pub(super) fn to_kafka(headers: &Headers) -> Result<Option<OwnedHeaders>, String
             Value::Text(text) => Some(text.as_bytes()),
             Value::Bytes(bytes) => Some(bytes),
             other => {
-                let no_text = || format!("header `{name}` cannot be published to Kafka: its value is a decimal, a list or a table");
+                let no_text = || {
+                    format!(
+                        "header `{name}` cannot be published to Kafka: its value is a decimal, a list or a table"
+                    )
+                };
                 text = other.plain().ok_or_else(no_text)?;
                 Some(text.as_bytes())
             }
@@ -61,7 +70,9 @@ pub(super) fn to_kafka(headers: &Headers) -> Result<Option<OwnedHeaders>, String
 
 /// The size of the headers, in bytes.
 pub(super) fn size(list: Option<&BorrowedHeaders>) -> usize {
-    list.map_or(0, |list| list.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum())
+    list.map_or(0, |list| {
+        list.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len)).sum()
+    })
 }
 
 #[cfg(test)]
@@ -93,8 +104,13 @@ mod tests {
         headers.push("t", Value::Bool(true));
         let back = from_kafka(Some(to_kafka(&headers).unwrap().unwrap().as_borrowed()));
         assert_eq!((back.text("n"), back.text("t")), (Some("-5"), Some("true")));
-        for (name, value) in [("table", Value::Table(vec![])), ("list", Value::List(vec![])), ("zero\0", Value::Null)] {
-            let why = to_kafka(&Headers::from_iter([Header { name: name.to_owned(), value }])).unwrap_err();
+        for (name, value) in [
+            ("table", Value::Table(vec![])),
+            ("list", Value::List(vec![])),
+            ("zero\0", Value::Null),
+        ] {
+            let why = to_kafka(&Headers::from_iter([Header { name: name.to_owned(), value }]))
+                .unwrap_err();
             assert!(why.contains(name.trim_end_matches('\0')), "{why}");
         }
     }

@@ -5,12 +5,21 @@ const JAVA_NAMES: [(&str, &str); 26] = [
     ("sasl.jaas.config", "write `sasl.mechanism`, `sasl.username` and `sasl.password_file`"),
     ("sasl.login.callback.handler.class", "write `sasl.oauthbearer.method` = \"oidc\""),
     ("sasl.client.callback.handler.class", "write `sasl.oauthbearer.method` = \"oidc\""),
-    ("ssl.truststore.location", "write `ssl.ca.location`, a PEM file: keytool -exportcert -rfc writes one"),
+    (
+        "ssl.truststore.location",
+        "write `ssl.ca.location`, a PEM file: keytool -exportcert -rfc writes one",
+    ),
     ("ssl.truststore.certificates", "write `ssl.ca.pem`, or `ssl.ca.location`, a PEM file"),
-    ("ssl.truststore.password", "take it out: `ssl.ca.location` is a PEM file, which has no password"),
+    (
+        "ssl.truststore.password",
+        "take it out: `ssl.ca.location` is a PEM file, which has no password",
+    ),
     ("ssl.truststore.type", "take it out: `ssl.ca.location` is a PEM file"),
     ("ssl.keystore.type", "take it out: `ssl.keystore.location` is a PKCS#12 file"),
-    ("ssl.keystore.certificate.chain", "write `ssl.certificate.pem`, or `ssl.certificate.location`, a PEM file"),
+    (
+        "ssl.keystore.certificate.chain",
+        "write `ssl.certificate.pem`, or `ssl.certificate.location`, a PEM file",
+    ),
     ("ssl.keystore.key", "write `ssl.key.location`, a PEM file, or `ssl.key.pem_file`"),
     ("ssl.protocol", "take it out: OpenSSL takes the best that both sides have"),
     ("ssl.enabled.protocols", "take it out: OpenSSL takes the best that both sides have"),
@@ -51,11 +60,19 @@ mod tests {
     #[test]
     fn librdkafka_has_none_of_the_names_and_all_that_are_written_instead() {
         for (name, advice) in JAVA_NAMES {
-            assert!(refusal(name).is_some() && instead(name) == Some(advice), "librdkafka has {name}");
+            assert!(
+                refusal(name).is_some() && instead(name) == Some(advice),
+                "librdkafka has {name}"
+            );
             let words = advice.split('`').skip(1).step_by(2);
-            for word in words.filter(|word| !["/", "delivery.", "limits."].iter().any(|ours| word.starts_with(ours))) {
+            for word in words.filter(|word| {
+                !["/", "delivery.", "limits."].iter().any(|ours| word.starts_with(ours))
+            }) {
                 let refused = refusal(word.trim_end_matches("_file"));
-                let unknown = matches!(refused, Some(KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..)));
+                let unknown = matches!(
+                    refused,
+                    Some(KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..))
+                );
                 assert!(!unknown, "{name}: librdkafka has no {word}");
             }
         }

@@ -84,8 +84,11 @@ impl PartitionOffsets {
     /// or deleted. An offset nacked after the source had passed it still exists, and needs another
     /// seek.
     fn gone_until(&mut self, end: i64) -> bool {
-        let gone: Vec<i64> =
-            if self.sure && self.again_from < end { self.nacked.range(self.again_from..end).copied().collect() } else { Vec::new() };
+        let gone: Vec<i64> = if self.sure && self.again_from < end {
+            self.nacked.range(self.again_from..end).copied().collect()
+        } else {
+            Vec::new()
+        };
         for offset in &gone {
             self.nacked.remove(offset);
             self.open.remove(offset);
@@ -195,7 +198,9 @@ mod tests {
     #[test]
     fn what_is_given_back_after_the_source_passed_it_comes_again() {
         let mut offsets = offsets(0..10);
-        (0..10).filter(|offset| ![2, 4].contains(offset)).for_each(|offset| assert!(offsets.ack(offset)));
+        (0..10)
+            .filter(|offset| ![2, 4].contains(offset))
+            .for_each(|offset| assert!(offsets.ack(offset)));
         offsets.nack(2);
         back(&mut offsets);
         let again: Vec<i64> = (2..7).filter(|offset| offsets.read(*offset)).collect();
@@ -222,7 +227,10 @@ mod tests {
                 Some(offset) => assert!(offsets.read(offset) && offsets.ack(offset)),
                 None => assert!(offsets.at_end() && !offsets.at_end()),
             }
-            assert_eq!((offsets.back_to(), offsets.to_commit(false)), (None, Some(comes.map_or(10, |offset| offset + 1))));
+            assert_eq!(
+                (offsets.back_to(), offsets.to_commit(false)),
+                (None, Some(comes.map_or(10, |offset| offset + 1)))
+            );
         }
         // Without a seek there is nothing to conclude.
         let mut offsets = offsets(0..10);
@@ -277,7 +285,11 @@ mod tests {
         let mut offsets = offsets(0..3);
         assert!(offsets.ack(0) && offsets.ack(1));
         offsets.committed(2, false);
-        assert_eq!((offsets.to_commit(false), offsets.to_commit(true)), (None, Some(2)), "who waits is sure");
+        assert_eq!(
+            (offsets.to_commit(false), offsets.to_commit(true)),
+            (None, Some(2)),
+            "who waits is sure"
+        );
         tokio::time::advance(RECOMMIT_INTERVAL - Duration::from_millis(1)).await;
         assert_eq!(offsets.to_commit(false), None);
         tokio::time::advance(Duration::from_millis(1)).await;
@@ -307,7 +319,10 @@ mod tests {
         assert_eq!(offsets.back_to(), None);
         let again: Vec<i64> = (2..8).filter(|offset| offsets.read(*offset)).collect();
         assert_eq!(again, [2, 4, 7]);
-        assert_eq!((offsets.back_to(), offsets.held(), offsets.to_commit(false)), (None, 7, Some(0)));
+        assert_eq!(
+            (offsets.back_to(), offsets.held(), offsets.to_commit(false)),
+            (None, 7, Some(0))
+        );
     }
 
     #[test]

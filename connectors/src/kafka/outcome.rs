@@ -33,17 +33,23 @@ pub(super) enum SendState {
 /// The outcome of a message that was not delivered: may it have been stored, and what helps?
 pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
     let Failed { error, topic, size, has_key, batch, send_state } = *failed;
-    let Some(code) = error.rdkafka_error_code() else { return Outcome::Invalid(format!("`{topic}`: {error}")) };
+    let Some(code) = error.rdkafka_error_code() else {
+        return Outcome::Invalid(format!("`{topic}`: {error}"));
+    };
     let why = format!("`{topic}`: {code}");
     match code {
         // A batch is stored as a whole or not at all, so another message of the batch may be to
         // blame. The job's retry array decides about further attempts.
-        Code::MessageSizeTooLarge | Code::MessageBatchTooLarge if size < batch => Outcome::Unroutable(format!(
-            "{why}: the topic accepts less than a batch of {batch} bytes (`max.message.bytes`; `batch.size` in `properties`)"
-        )),
+        Code::MessageSizeTooLarge | Code::MessageBatchTooLarge if size < batch => {
+            Outcome::Unroutable(format!(
+                "{why}: the topic accepts less than a batch of {batch} bytes (`max.message.bytes`; `batch.size` in `properties`)"
+            ))
+        }
         // The broker does not say which message of a batch was invalid. A compacted topic does not
         // refuse a message with a key.
-        Code::InvalidRecord if size < batch && has_key => Outcome::Unroutable(format!("{why}: or another message of its batch")),
+        Code::InvalidRecord if size < batch && has_key => {
+            Outcome::Unroutable(format!("{why}: or another message of its batch"))
+        }
         Code::InvalidDifferentRecord => Outcome::Unroutable(why),
         Code::MessageSizeTooLarge
         | Code::MessageBatchTooLarge
@@ -61,13 +67,20 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
         // The last answer says nothing about earlier requests: a message that lacked replicas only
         // after it was written is refused when it is sent again.
         _ if send_state == SendState::Open => Outcome::Unknown(why),
-        Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => Outcome::Unroutable(why),
-        // Refused by the broker for now; by another producer if this one's epochs are used up.
-        Code::NotEnoughReplicas | Code::ThrottlingQuotaExceeded | Code::PolicyViolation | Code::QueueFull | Code::InvalidProducerEpoch => {
-            Outcome::Refused(why)
+        Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => {
+            Outcome::Unroutable(why)
         }
+        // Refused by the broker for now; by another producer if this one's epochs are used up.
+        Code::NotEnoughReplicas
+        | Code::ThrottlingQuotaExceeded
+        | Code::PolicyViolation
+        | Code::QueueFull
+        | Code::InvalidProducerEpoch => Outcome::Refused(why),
         _ if send_state == SendState::Never => Outcome::Refused(why),
-        Code::MessageTimedOut | Code::PurgeQueue | Code::AllBrokersDown | Code::BrokerTransportFailure => {
+        Code::MessageTimedOut
+        | Code::PurgeQueue
+        | Code::AllBrokersDown
+        | Code::BrokerTransportFailure => {
             Outcome::Refused(format!("{why}: it was never sent, the partition's broker is away"))
         }
         // For example a disk that failed after the write, or a lost sequence number.
@@ -77,7 +90,14 @@ pub(super) fn outcome(failed: &Failed<'_>) -> Outcome {
 
 /// The outcome of a message that librdkafka did not accept; `None` if its queue is full.
 pub(super) fn not_taken(error: &KafkaError, topic: &str) -> Option<Outcome> {
-    let failed = Failed { error, topic, size: usize::MAX, has_key: true, batch: 0, send_state: SendState::Never };
+    let failed = Failed {
+        error,
+        topic,
+        size: usize::MAX,
+        has_key: true,
+        batch: 0,
+        send_state: SendState::Never,
+    };
     (error.rdkafka_error_code() != Some(Code::QueueFull)).then(|| outcome(&failed))
 }
 
@@ -104,7 +124,9 @@ pub(super) fn is_open(words: &str) -> bool {
         ];
         // `NotEnoughReplicas (Broker: Not enough in-sync replicas)`: the log has the text in
         // parentheses.
-        let words = |code: Code| Some(format!("failed: {}: ", code.to_string().split_once(" (")?.1.strip_suffix(')')?));
+        let words = |code: Code| {
+            Some(format!("failed: {}: ", code.to_string().split_once(" (")?.1.strip_suffix(')')?))
+        };
         refusals.into_iter().filter_map(words).collect()
     });
     !REFUSALS.iter().any(|refusal| words.contains(refusal))
@@ -121,7 +143,14 @@ mod tests {
     use super::*;
 
     fn of(code: Code, size: usize, send_state: SendState) -> Outcome {
-        outcome(&Failed { error: &KafkaError::MessageProduction(code), topic: "t", size, has_key: true, batch: 16_384, send_state })
+        outcome(&Failed {
+            error: &KafkaError::MessageProduction(code),
+            topic: "t",
+            size,
+            has_key: true,
+            batch: 16_384,
+            send_state,
+        })
     }
 
     #[test]
@@ -152,19 +181,40 @@ mod tests {
             (Code::Fatal, 1, Never, "Refused"),
         ] {
             let outcome = format!("{:?}", of(code, size, send_state));
-            assert!(outcome.starts_with(expected) && outcome.contains("`t`"), "{code:?} {size} {send_state:?}: {outcome}");
+            assert!(
+                outcome.starts_with(expected) && outcome.contains("`t`"),
+                "{code:?} {size} {send_state:?}: {outcome}"
+            );
         }
     }
 
     #[test]
     fn a_request_that_failed_is_open_unless_it_was_refused_before_it_was_written() {
         for (words, expected) in [
-            ("127.0.0.1:1/1: ProduceRequest failed: Broker: Not enough in-sync replicas: explicit actions Retry,MsgNotPersisted", false),
-            ("ProduceRequest failed: Broker: Message(s) written to insufficient number of in-sync replicas: explicit actions Retry", true),
-            ("ProduceRequest failed: Broker: Not leader for partition: actions Refresh,MsgNotPersisted", true),
-            ("ProduceRequest failed: Local: Broker transport failure: explicit actions Refresh,MsgPossiblyPersisted", true),
-            ("ProduceRequest failed: Broker: Producer attempted an operation with an old epoch: explicit actions Permanent", false),
-            ("ProduceRequest failed: Broker: Topic authorization failed: explicit actions Permanent", false),
+            (
+                "127.0.0.1:1/1: ProduceRequest failed: Broker: Not enough in-sync replicas: explicit actions Retry,MsgNotPersisted",
+                false,
+            ),
+            (
+                "ProduceRequest failed: Broker: Message(s) written to insufficient number of in-sync replicas: explicit actions Retry",
+                true,
+            ),
+            (
+                "ProduceRequest failed: Broker: Not leader for partition: actions Refresh,MsgNotPersisted",
+                true,
+            ),
+            (
+                "ProduceRequest failed: Local: Broker transport failure: explicit actions Refresh,MsgPossiblyPersisted",
+                true,
+            ),
+            (
+                "ProduceRequest failed: Broker: Producer attempted an operation with an old epoch: explicit actions Permanent",
+                false,
+            ),
+            (
+                "ProduceRequest failed: Broker: Topic authorization failed: explicit actions Permanent",
+                false,
+            ),
         ] {
             assert_eq!(is_open(words), expected, "{words}");
         }

@@ -64,21 +64,42 @@ impl Properties {
 
     /// The properties that may not be set, each as a sentence.
     pub(super) fn refused(&self) -> Vec<String> {
-        let reason = |name: &str| RESERVED_PROPERTIES.iter().find(|(ours, _)| *ours == name.trim_end_matches("_file")).map(|(_, why)| *why);
+        let reason = |name: &str| {
+            RESERVED_PROPERTIES
+                .iter()
+                .find(|(ours, _)| *ours == name.trim_end_matches("_file"))
+                .map(|(_, why)| *why)
+        };
         let refused = self.0.keys().filter_map(|name| Some((name, reason(name)?)));
-        refused.map(|(name, why)| format!("`properties`: `{name}` cannot be set: {why}; take it out")).collect()
+        refused
+            .map(|(name, why)| format!("`properties`: `{name}` cannot be set: {why}; take it out"))
+            .collect()
     }
 }
 
 /// Whether the value of this property is secret.
 pub(super) fn is_secret(name: &str) -> bool {
-    let named = ["password", "secret", "key.pem", "private.key", "token", "sasl.oauthbearer.config", "jaas", "passphrase"];
-    !name.ends_with("_file") && named.iter().any(|part| name.contains(part)) && !name.ends_with(".url") && !name.ends_with(".location")
+    let named = [
+        "password",
+        "secret",
+        "key.pem",
+        "private.key",
+        "token",
+        "sasl.oauthbearer.config",
+        "jaas",
+        "passphrase",
+    ];
+    !name.ends_with("_file")
+        && named.iter().any(|part| name.contains(part))
+        && !name.ends_with(".url")
+        && !name.ends_with(".location")
 }
 
 impl<'a> FromIterator<(&'a str, &'a str)> for Properties {
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(iter: I) -> Self {
-        Properties(iter.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        Properties(
+            iter.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        )
     }
 }
 
@@ -155,7 +176,15 @@ mod tests {
         let text = serde_json::json!({"sasl.username": "a", "sasl": {"mechanism": "PLAIN"}, "linger.ms": 5, "check.crcs": true});
         let properties: Properties = serde_json::from_value(text).unwrap();
         let all: Vec<_> = properties.iter().collect();
-        assert_eq!(all, [("check.crcs", "true"), ("linger.ms", "5"), ("sasl.mechanism", "PLAIN"), ("sasl.username", "a")]);
+        assert_eq!(
+            all,
+            [
+                ("check.crcs", "true"),
+                ("linger.ms", "5"),
+                ("sasl.mechanism", "PLAIN"),
+                ("sasl.username", "a")
+            ]
+        );
         assert!(serde_json::from_value::<Properties>(serde_json::json!({"a": [1]})).is_err());
     }
 
@@ -169,17 +198,30 @@ mod tests {
             "sasl.oauthbearer.client.secret",
             "sasl.jaas.config",
         ];
-        let properties: Properties = names.iter().map(|name| (*name, "hunter2")).chain([("client.id", "shown")]).collect();
+        let properties: Properties =
+            names.iter().map(|name| (*name, "hunter2")).chain([("client.id", "shown")]).collect();
         let text = format!("{properties:?} {}", serde_json::to_string(&properties).unwrap());
-        assert!(!text.contains("hunter2") && text.contains("shown") && text.contains("***"), "{text}");
-        let properties: Properties = [("sasl.password_file", "/run/password"), ("ssl.key.location", "/run/key")].into_iter().collect();
+        assert!(
+            !text.contains("hunter2") && text.contains("shown") && text.contains("***"),
+            "{text}"
+        );
+        let properties: Properties =
+            [("sasl.password_file", "/run/password"), ("ssl.key.location", "/run/key")]
+                .into_iter()
+                .collect();
         assert!(format!("{properties:?}").contains("/run/password"));
     }
 
     #[test]
     fn what_would_break_a_promise_is_refused_with_its_reason() {
-        let properties: Properties =
-            [("acks", "0"), ("enable.auto.commit", "true"), ("transactional.id_file", "/x"), ("linger.ms", "1")].into_iter().collect();
+        let properties: Properties = [
+            ("acks", "0"),
+            ("enable.auto.commit", "true"),
+            ("transactional.id_file", "/x"),
+            ("linger.ms", "1"),
+        ]
+        .into_iter()
+        .collect();
         let refused = properties.refused();
         assert_eq!(refused.len(), 3);
         assert!(refused[0].contains("`acks`") && refused[0].contains("replicas"), "{refused:?}");

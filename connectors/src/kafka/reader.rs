@@ -7,7 +7,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, RebalanceProtocol};
+use rdkafka::consumer::{
+    BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance, RebalanceProtocol,
+};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::oneshot;
@@ -29,8 +31,8 @@ const MAX_CHUNK_MESSAGES: usize = 512;
 const MAX_CHUNK_BYTES: usize = 1 << 20;
 /// The interval of commits.
 const COMMIT_INTERVAL: Duration = Duration::from_millis(500);
-/// The time that the reader waits without polling while the buffer is full. After that it pauses the
-/// partitions, which discards prefetched messages.
+/// The time that the reader waits without polling while the buffer is full. After that it pauses
+/// the partitions, which discards prefetched messages.
 const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest wait for the answer of a seek. Without the answer a failed seek would go unnoticed.
 const SEEK_TIMEOUT: Duration = Duration::from_millis(500);
@@ -67,8 +69,16 @@ impl ReaderTask {
         buffer: Arc<DeliveryBuffer>,
         topic: String,
     ) -> Result<Closed, ConnectorError> {
-        let reader =
-            ReaderTask { config, consumer, buffer, topic, committed: Instant::now(), full: None, paused: false, told: Cell::default() };
+        let reader = ReaderTask {
+            config,
+            consumer,
+            buffer,
+            topic,
+            committed: Instant::now(),
+            full: None,
+            paused: false,
+            told: Cell::default(),
+        };
         reader.spawn(Self::run)
     }
 
@@ -77,7 +87,9 @@ impl ReaderTask {
         let what = self.config.fail(ErrorKind::Disconnected, "cannot start a thread for reading");
         let work = move || {
             let result = caught(|| run(&mut self));
-            let result = result.unwrap_or_else(|| Err(self.config.fail(ErrorKind::Disconnected, "the reader panicked")));
+            let result = result.unwrap_or_else(|| {
+                Err(self.config.fail(ErrorKind::Disconnected, "the reader panicked"))
+            });
             if let Err(error) = &result {
                 self.buffer.end(error);
             }
@@ -87,7 +99,10 @@ impl ReaderTask {
             // After a drop nobody waits.
             let _ = done.send(result);
         };
-        std::thread::Builder::new().name("kafka-reader".to_owned()).spawn(work).map_err(|error| what.because(error))?;
+        std::thread::Builder::new()
+            .name("kafka-reader".to_owned())
+            .spawn(work)
+            .map_err(|error| what.because(error))?;
         Ok(closed)
     }
 
@@ -103,7 +118,9 @@ impl ReaderTask {
                 self.commit(CommitMode::Async)?;
             }
             self.full = (status.room == 0).then(|| self.full.unwrap_or_else(Instant::now));
-            self.pause(status.paused || self.full.is_some_and(|since| since.elapsed() >= STALL_TIMEOUT))?;
+            self.pause(
+                status.paused || self.full.is_some_and(|since| since.elapsed() >= STALL_TIMEOUT),
+            )?;
             if self.paused {
                 self.poll(0, 0)?;
             } else if status.room > 0 {
@@ -112,15 +129,20 @@ impl ReaderTask {
             } else {
                 self.buffer.wait(ROOM_WAIT_TIMEOUT);
             }
-            if let Some(why) = self.consumer.client().context().events.lost(self.consumer.client()) {
-                return Err(self.config.fail(ErrorKind::Disconnected, &format!("the connection was lost: {why}")));
+            if let Some(why) = self.consumer.client().context().events.lost(self.consumer.client())
+            {
+                return Err(self
+                    .config
+                    .fail(ErrorKind::Disconnected, &format!("the connection was lost: {why}")));
             }
         }
     }
 
     /// Takes over available messages, about `room` of them; true if that was all.
     fn poll(&self, room: usize, room_bytes: usize) -> Result<bool, ConnectorError> {
-        self.take_over(room, room_bytes, |wait| self.consumer.poll(wait).map(|message| message.map(|message| delivery(&message))))
+        self.take_over(room, room_bytes, |wait| {
+            self.consumer.poll(wait).map(|message| message.map(|message| delivery(&message)))
+        })
     }
 
     fn take_over(
@@ -129,10 +151,14 @@ impl ReaderTask {
         room_bytes: usize,
         mut next: impl FnMut(Duration) -> Option<KafkaResult<Delivery>>,
     ) -> Result<bool, ConnectorError> {
-        let (mut deliveries, mut taken, mut bytes, mut wait, mut silences) = (Vec::<Delivery>::new(), 0, 0, POLL_TIMEOUT, 0);
+        let (mut deliveries, mut taken, mut bytes, mut wait, mut silences) =
+            (Vec::<Delivery>::new(), 0, 0, POLL_TIMEOUT, 0);
         // A poll also returns nothing after an internal event, such as a rebalance or a log line,
         // with messages behind it; seldom twice in a row.
-        while silences < 2 && taken < room.clamp(1, MAX_CHUNK_MESSAGES) && bytes < room_bytes.clamp(1, MAX_CHUNK_BYTES) {
+        while silences < 2
+            && taken < room.clamp(1, MAX_CHUNK_MESSAGES)
+            && bytes < room_bytes.clamp(1, MAX_CHUNK_BYTES)
+        {
             let came = next(wait);
             silences = if came.is_some() { 0 } else { silences + 1 };
             match came {
@@ -146,7 +172,10 @@ impl ReaderTask {
                     match error {
                         KafkaError::PartitionEOF(partition) => {
                             if self.buffer.at_end(partition) {
-                                warn!(topic = self.topic, partition, "nacked messages are no longer in the log");
+                                warn!(
+                                    topic = self.topic,
+                                    partition, "nacked messages are no longer in the log"
+                                );
                             }
                         }
                         error => self.classify(error)?,
@@ -210,7 +239,8 @@ impl ReaderTask {
         if self.paused != paused {
             let wrong = |error| failed(&self.config, "cannot pause or resume", error);
             let ours = self.consumer.assignment().map_err(wrong)?;
-            if paused { self.consumer.pause(&ours) } else { self.consumer.resume(&ours) }.map_err(wrong)?;
+            if paused { self.consumer.pause(&ours) } else { self.consumer.resume(&ours) }
+                .map_err(wrong)?;
             self.paused = paused;
             self.buffer.hold(paused);
         }
@@ -220,7 +250,8 @@ impl ReaderTask {
     /// Seeks back to nacked messages.
     fn turn_back(&self) -> Result<(), ConnectorError> {
         for (partition, offset) in self.buffer.turns() {
-            let sought = self.consumer.seek(&self.topic, partition, Offset::Offset(offset), SEEK_TIMEOUT);
+            let sought =
+                self.consumer.seek(&self.topic, partition, Offset::Offset(offset), SEEK_TIMEOUT);
             self.buffer.went_back(partition, offset, sought.is_ok());
             if let Err(error) = sought {
                 // Not fetching yet, or revoked: the next round shows. Perhaps only the answer was
@@ -241,19 +272,26 @@ impl ReaderTask {
         if !matches!(self.consumer.rebalance_protocol(), RebalanceProtocol::Cooperative) {
             // A single partition cannot be assigned: the whole group must rebalance.
             let Some(partition) = self.buffer.stuck_partition() else { return Ok(()) };
-            return Err(self
-                .config
-                .fail(ErrorKind::Disconnected, &format!("partition {partition} is assigned, and nothing is read from it")));
+            return Err(self.config.fail(
+                ErrorKind::Disconnected,
+                &format!("partition {partition} is assigned, and nothing is read from it"),
+            ));
         }
         for partition in self.buffer.late_partitions(is_dry) {
-            info!(topic = self.topic, partition, "nothing was read from a partition since it was assigned, assigning it again");
+            info!(
+                topic = self.topic,
+                partition,
+                "nothing was read from a partition since it was assigned, assigning it again"
+            );
             let mut list = TopicPartitionList::with_capacity(1);
             let added = list.add_partition_offset(&self.topic, partition, Offset::Stored);
             added.map_err(|error| failed(&self.config, "cannot assign again", error))?;
             // It was revoked meanwhile, or will be late again.
             let wrong = |error: KafkaError| debug!(topic = self.topic, partition, %error, "cannot assign again");
-            let _ = self.consumer.incremental_unassign(&list).inspect_err(|error| wrong(error.clone()));
-            let _ = self.consumer.incremental_assign(&list).inspect_err(|error| wrong(error.clone()));
+            let _ =
+                self.consumer.incremental_unassign(&list).inspect_err(|error| wrong(error.clone()));
+            let _ =
+                self.consumer.incremental_assign(&list).inspect_err(|error| wrong(error.clone()));
             let _ = self.consumer.resume(&list).inspect_err(|error| wrong(error.clone()));
         }
         Ok(())
@@ -261,7 +299,8 @@ impl ReaderTask {
 
     fn commit(&mut self, mode: CommitMode) -> Result<(), ConnectorError> {
         self.committed = Instant::now();
-        commit(&self.consumer, &self.buffer, &self.topic, None, mode).map_err(|error| failed(&self.config, "cannot commit", error))
+        commit(&self.consumer, &self.buffer, &self.topic, None, mode)
+            .map_err(|error| failed(&self.config, "cannot commit", error))
     }
 }
 
@@ -274,7 +313,13 @@ pub(super) fn missing(config: &Config, topic: &str) -> ConnectorError {
 /// Commits settled offsets, of these partitions or of all. The result of an asynchronous commit is
 /// unknown (librdkafka reports it to a callback that rdkafka 0.39 does not set). So the buffer
 /// repeats it once, and a synchronous commit includes all offsets without a confirmed commit.
-fn commit(consumer: &GroupConsumer, buffer: &DeliveryBuffer, topic: &str, partitions: Option<&[i32]>, mode: CommitMode) -> KafkaResult<()> {
+fn commit(
+    consumer: &GroupConsumer,
+    buffer: &DeliveryBuffer,
+    topic: &str,
+    partitions: Option<&[i32]>,
+    mode: CommitMode,
+) -> KafkaResult<()> {
     let positions = buffer.to_commit(partitions, matches!(mode, CommitMode::Sync));
     if positions.is_empty() {
         return Ok(());
@@ -291,7 +336,10 @@ fn commit(consumer: &GroupConsumer, buffer: &DeliveryBuffer, topic: &str, partit
 }
 
 fn numbers(list: &TopicPartitionList) -> Vec<i32> {
-    list.elements().iter().map(rdkafka::topic_partition_list::TopicPartitionListElem::partition).collect()
+    list.elements()
+        .iter()
+        .map(rdkafka::topic_partition_list::TopicPartitionListElem::partition)
+        .collect()
 }
 
 impl ConsumerContext for Context<Arc<DeliveryBuffer>> {
@@ -302,7 +350,8 @@ impl ConsumerContext for Context<Arc<DeliveryBuffer>> {
         // Lost partitions already belong to another member, which reads from the last commit.
         if !consumer.assignment_lost()
             && let Some(topic) = list.elements().first().map(|element| element.topic().to_owned())
-            && let Err(error) = commit(consumer, &self.of, &topic, Some(&partitions), CommitMode::Sync)
+            && let Err(error) =
+                commit(consumer, &self.of, &topic, Some(&partitions), CommitMode::Sync)
         {
             debug!(%error, "the last commit before the revocation failed: settled messages come again");
         }
@@ -317,7 +366,9 @@ impl ConsumerContext for Context<Arc<DeliveryBuffer>> {
                 self.of.assign(partitions.into_iter());
                 // A partition that was paused when it was revoked is still paused when it is
                 // assigned again.
-                if let Err(error) = if self.of.is_held() { consumer.pause(list) } else { consumer.resume(list) } {
+                if let Err(error) =
+                    if self.of.is_held() { consumer.pause(list) } else { consumer.resume(list) }
+                {
                     debug!(%error, "cannot pause or resume new partitions");
                 }
             }
@@ -360,14 +411,26 @@ mod tests {
         let (config, buffer) = (Config::at(address), Arc::new(DeliveryBuffer::new(&options)));
         let client = config.client(ClientRole::Reader { group: "g", bytes: 64 << 20 }).unwrap();
         let consumer = client.create_with_context(Context::new(Arc::clone(&buffer))).unwrap();
-        ReaderTask { config, consumer, buffer, topic, committed: Instant::now(), full: None, paused: false, told: Cell::default() }
+        ReaderTask {
+            config,
+            consumer,
+            buffer,
+            topic,
+            committed: Instant::now(),
+            full: None,
+            paused: false,
+            told: Cell::default(),
+        }
     }
 
     #[test]
     fn what_an_asynchronous_commit_did_not_store_a_synchronous_one_does() {
         let cluster = MockCluster::new(1).unwrap();
         cluster.create_topic("a", 1, 1).unwrap();
-        let producer: BaseProducer = rdkafka::ClientConfig::new().set("bootstrap.servers", cluster.bootstrap_servers()).create().unwrap();
+        let producer: BaseProducer = rdkafka::ClientConfig::new()
+            .set("bootstrap.servers", cluster.bootstrap_servers())
+            .create()
+            .unwrap();
         producer.send(BaseRecord::<(), _>::to("a").payload("1")).unwrap();
         producer.flush(TIMEOUT).unwrap();
         let mut reader = reader(&cluster.bootstrap_servers());
@@ -381,12 +444,16 @@ mod tests {
             assert!(begun.elapsed() < TIMEOUT, "nothing comes");
         };
         reader.buffer.settle(batch.id, true).unwrap();
-        cluster.request_errors(Api::OffsetCommit, &[Fault::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]);
+        cluster
+            .request_errors(Api::OffsetCommit, &[Fault::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]);
         // The first takes the fault.
         reader.commit(CommitMode::Async).unwrap();
         reader.commit(CommitMode::Sync).unwrap();
         let committed = reader.consumer.committed(TIMEOUT).unwrap();
-        assert_eq!(committed.elements().iter().map(|element| element.offset()).collect::<Vec<_>>(), [Offset::Offset(1)]);
+        assert_eq!(
+            committed.elements().iter().map(|element| element.offset()).collect::<Vec<_>>(),
+            [Offset::Offset(1)]
+        );
         assert_eq!(reader.buffer.to_commit(None, true), [], "it is known to be there");
     }
 
@@ -394,7 +461,9 @@ mod tests {
     fn it_is_dry_only_after_two_silences() {
         let reader = reader("127.0.0.1:1");
         reader.buffer.assign(0..1);
-        let message = |offset| Some(Delivery { message: crate::Message::new("1"), partition: 0, offset, bytes: 1 });
+        let message = |offset| {
+            Some(Delivery { message: crate::Message::new("1"), partition: 0, offset, bytes: 1 })
+        };
         for (events, taken, is_dry) in [
             // As after a rebalance and a log line.
             (vec![None, message(0), None, message(1), message(2)], 3, false),
@@ -402,7 +471,10 @@ mod tests {
             (vec![None, None], 0, true),
         ] {
             let mut events = events.into_iter();
-            assert_eq!(reader.take_over(3, MAX_CHUNK_BYTES, |_| events.next().unwrap().map(Ok)).unwrap(), is_dry);
+            assert_eq!(
+                reader.take_over(3, MAX_CHUNK_BYTES, |_| events.next().unwrap().map(Ok)).unwrap(),
+                is_dry
+            );
             let batch = reader.buffer.take(3, 3).unwrap();
             assert_eq!(batch.map_or(0, |batch| batch.messages.len()), taken);
         }
@@ -416,9 +488,23 @@ mod tests {
         let next = |_| {
             step += 1;
             match step {
-                1 => return Some(Ok(Delivery { message: crate::Message::new("went"), partition: 0, offset: 5, bytes: 1 })),
+                1 => {
+                    return Some(Ok(Delivery {
+                        message: crate::Message::new("went"),
+                        partition: 0,
+                        offset: 5,
+                        bytes: 1,
+                    }));
+                }
                 2 => reader.buffer.revoke(&[0]),
-                3 => return Some(Ok(Delivery { message: crate::Message::new("ours"), partition: 1, offset: 0, bytes: 1 })),
+                3 => {
+                    return Some(Ok(Delivery {
+                        message: crate::Message::new("ours"),
+                        partition: 1,
+                        offset: 0,
+                        bytes: 1,
+                    }));
+                }
                 4 => reader.buffer.assign(0..1),
                 _ => {}
             }
@@ -426,7 +512,10 @@ mod tests {
         };
         assert!(reader.take_over(3, MAX_CHUNK_BYTES, next).unwrap());
         let batch = reader.buffer.take(3, 100).unwrap().unwrap();
-        assert_eq!(batch.messages.iter().map(|message| &message.body[..]).collect::<Vec<_>>(), [b"ours"]);
+        assert_eq!(
+            batch.messages.iter().map(|message| &message.body[..]).collect::<Vec<_>>(),
+            [b"ours"]
+        );
     }
 
     #[tokio::test]
@@ -435,7 +524,10 @@ mod tests {
         let buffer = Arc::clone(&reader.buffer);
         let closed = reader.spawn(|_| panic!("of the test")).unwrap();
         let error = closed.await.unwrap().unwrap_err();
-        assert!(error.kind == ErrorKind::Disconnected && error.message.contains("panicked"), "{error}");
+        assert!(
+            error.kind == ErrorKind::Disconnected && error.message.contains("panicked"),
+            "{error}"
+        );
         // Waiting callers are woken, and nothing can be settled.
         buffer.arrived().await;
         assert!(buffer.take(1, 1).is_err() && buffer.settle(crate::BatchId(1), true).is_err());

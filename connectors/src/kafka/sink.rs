@@ -28,7 +28,10 @@ const FULL_QUEUE_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// The time of one poll for the client's events: it logs many lines, errors among them.
 const POLL_TIMEOUT: Duration = Duration::from_millis(20);
 
-pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(KafkaSink, Outcomes), ConnectorError> {
+pub(crate) async fn open(
+    config: &Config,
+    publish_timeout: Duration,
+) -> Result<(KafkaSink, Outcomes), ConnectorError> {
     let (window, outcomes) = PublishWindow::start();
     let of = Arc::clone(&window);
     let opened = blocking(config, move |config| {
@@ -40,9 +43,20 @@ pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(
         ask(&config, producer.client(), None, || producer.poll(POLL_TIMEOUT))?;
         let (producer, may_publish) = (Arc::new(producer), Arc::new(RwLock::new(true)));
         let writer = Writer::new(&producer, &of, &resend, &may_publish, publish_timeout);
-        let ended =
-            writer.start().map_err(|error| config.fail(ErrorKind::Disconnected, "cannot start a thread for publishing").because(error))?;
-        Ok(KafkaSink { config, producer: Some(producer), window: of, resend, open: may_publish, publish_timeout, ended: Some(ended) })
+        let ended = writer.start().map_err(|error| {
+            config
+                .fail(ErrorKind::Disconnected, "cannot start a thread for publishing")
+                .because(error)
+        })?;
+        Ok(KafkaSink {
+            config,
+            producer: Some(producer),
+            window: of,
+            resend,
+            open: may_publish,
+            publish_timeout,
+            ended: Some(ended),
+        })
     })
     .await;
     if opened.is_err() {
@@ -86,7 +100,9 @@ impl KafkaSink {
                     let _ = self.window.not_taken(publication.token);
                     return false;
                 }
-                Err(None) => self.window.give(publication.token, |_| Outcome::Refused("the producer's queue is full".to_owned())),
+                Err(None) => self.window.give(publication.token, |_| {
+                    Outcome::Refused("the producer's queue is full".to_owned())
+                }),
                 Err(Some(outcome)) => self.window.give(publication.token, |_| outcome),
             }
             waiting.pop_front();
@@ -95,7 +111,11 @@ impl KafkaSink {
     }
 
     /// Hands over one publication; `None` if the queue is full.
-    fn send(&self, producer: &ReportingProducer, publication: &Publication) -> Result<(), Option<Outcome>> {
+    fn send(
+        &self,
+        producer: &ReportingProducer,
+        publication: &Publication,
+    ) -> Result<(), Option<Outcome>> {
         let Publication { token, to, message, .. } = publication;
         let invalid = |why| Some(Outcome::Invalid(why));
         if let Some(why) = topic::malformed(&to.address) {
@@ -142,8 +162,12 @@ impl KafkaSink {
 impl Sink for KafkaSink {
     async fn publish(&self, batch: Vec<Publication>) {
         let latest = Instant::now() + self.publish_timeout;
-        let until = |publication: &Publication| publication.deadline.map_or(latest, |deadline| deadline.min(latest));
-        if !self.window.open(batch.iter().map(|publication| (publication.token, publication.to.address.as_str(), until(publication)))) {
+        let until = |publication: &Publication| {
+            publication.deadline.map_or(latest, |deadline| deadline.min(latest))
+        };
+        if !self.window.open(batch.iter().map(|publication| {
+            (publication.token, publication.to.address.as_str(), until(publication))
+        })) {
             return;
         }
         let mut waiting = VecDeque::from(batch);

@@ -12,22 +12,36 @@ use super::config::{ClientRole, Config};
 use super::connection::{Context, blocking, failed};
 use super::reader::{Closed, GroupConsumer, ReaderTask, missing};
 use super::{group_start, topic};
-use crate::{Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions, Start};
+use crate::{
+    Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions, Start,
+};
 
 /// The longest wait for the end of a source.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(8);
 /// The time of one poll for the client's events.
 const POLL_TIMEOUT: Duration = Duration::from_millis(20);
 
-pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<KafkaSource, ConnectorError> {
+pub(crate) async fn open(
+    config: &Config,
+    options: SourceOptions,
+) -> Result<KafkaSource, ConnectorError> {
     blocking(config, move |config| {
         let buffer = Arc::new(DeliveryBuffer::new(&options));
         let Connected { consumer, known, count } = connect(&config, &options, Arc::clone(&buffer))?;
         let topic = options.topic.clone();
-        if !known && options.start != Start::Earliest && !group_start::commit(&config, &consumer, &options, count)? {
-            debug!(topic, group = options.group, "another member of the group has committed its start");
+        if !known
+            && options.start != Start::Earliest
+            && !group_start::commit(&config, &consumer, &options, count)?
+        {
+            debug!(
+                topic,
+                group = options.group,
+                "another member of the group has committed its start"
+            );
         }
-        consumer.subscribe(&[&topic]).map_err(|error| failed(&config, &format!("cannot read `{topic}`"), error))?;
+        consumer
+            .subscribe(&[&topic])
+            .map_err(|error| failed(&config, &format!("cannot read `{topic}`"), error))?;
         let closed = ReaderTask::start(config.clone(), consumer, Arc::clone(&buffer), topic)?;
         Ok(KafkaSource { config, buffer, options, closed: Some(closed) })
     })
@@ -35,14 +49,19 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Kafk
 }
 
 /// Returns the state that `open` would find.
-pub(crate) async fn inspect(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+pub(crate) async fn inspect(
+    config: &Config,
+    options: &SourceOptions,
+) -> Result<ConsumerState, ConnectorError> {
     let options = options.clone();
     blocking(config, move |config| {
-        let Connected { consumer, known, count } = connect(&config, &options, Arc::new(DeliveryBuffer::new(&options)))?;
+        let Connected { consumer, known, count } =
+            connect(&config, &options, Arc::new(DeliveryBuffer::new(&options)))?;
         if known {
             return Ok(ConsumerState::Exists);
         }
-        group_start::inspect(&config, &consumer, &options.topic, count, options.start).map(|read| ConsumerState::Made(Some(read)))
+        group_start::inspect(&config, &consumer, &options.topic, count, options.start)
+            .map(|read| ConsumerState::Made(Some(read)))
     })
     .await
 }
@@ -57,16 +76,22 @@ struct Connected {
 }
 
 /// Connects, and checks that the topic can be read.
-fn connect(config: &Config, options: &SourceOptions, buffer: Arc<DeliveryBuffer>) -> Result<Connected, ConnectorError> {
+fn connect(
+    config: &Config,
+    options: &SourceOptions,
+    buffer: Arc<DeliveryBuffer>,
+) -> Result<Connected, ConnectorError> {
     if let Some(why) = topic::malformed(&options.topic) {
         return Err(config.fail(ErrorKind::Config, &why));
     }
     if options.group.is_empty() {
         return Err(config.fail(ErrorKind::Config, "the group is empty"));
     }
-    let client = config.client(ClientRole::Reader { group: &options.group, bytes: options.max_unsettled_bytes })?;
-    let consumer: GroupConsumer =
-        client.create_with_context(Context::new(buffer)).map_err(|error| failed(config, "cannot create a client", error))?;
+    let client = config
+        .client(ClientRole::Reader { group: &options.group, bytes: options.max_unsettled_bytes })?;
+    let consumer: GroupConsumer = client
+        .create_with_context(Context::new(buffer))
+        .map_err(|error| failed(config, "cannot create a client", error))?;
     let poll = || drop(consumer.poll(POLL_TIMEOUT));
     let Some(count) = topic::partitions(config, consumer.client(), &options.topic, poll)? else {
         return Err(missing(config, &options.topic));
@@ -87,7 +112,9 @@ pub(crate) struct KafkaSource {
 impl Source for KafkaSource {
     async fn recv(&self) -> Result<Batch, ConnectorError> {
         loop {
-            if let Some(batch) = self.buffer.take(self.options.max_batch, self.options.max_batch_bytes)? {
+            if let Some(batch) =
+                self.buffer.take(self.options.max_batch, self.options.max_batch_bytes)?
+            {
                 return Ok(batch);
             }
             self.buffer.arrived().await;
@@ -116,7 +143,10 @@ impl Source for KafkaSource {
         let Some(closed) = self.closed.take() else { return Ok(()) };
         match tokio::time::timeout(CLOSE_TIMEOUT, closed).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) | Err(_) => Err(self.config.fail(ErrorKind::Disconnected, "the reader did not confirm that it left the group")),
+            Ok(Err(_)) | Err(_) => Err(self.config.fail(
+                ErrorKind::Disconnected,
+                "the reader did not confirm that it left the group",
+            )),
         }
     }
 }

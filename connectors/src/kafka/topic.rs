@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use super::config::{ClientRole, Config};
 use super::connection::{Context, ask, blocking, failed};
-use crate::{Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Role, show_duration_ms};
+use crate::{
+    Caution, CautionKind, ConnectorError, Declared, Destination, ErrorKind, Role, show_duration_ms,
+};
 
 /// The longest wait for the creation of a topic.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,7 +28,8 @@ pub(super) async fn exists(config: &Config, topic: &str) -> Result<bool, Connect
             .client(ClientRole::Asker)?
             .create_with_context(context)
             .map_err(|error| failed(&config, "cannot create a client", error))?;
-        partitions(&config, consumer.client(), &topic, || drop(consumer.poll(Duration::ZERO))).map(|count| count.is_some())
+        partitions(&config, consumer.client(), &topic, || drop(consumer.poll(Duration::ZERO)))
+            .map(|count| count.is_some())
     })
     .await
 }
@@ -39,16 +42,26 @@ pub(super) fn partitions<T: Send + Sync>(
     poll: impl Fn(),
 ) -> Result<Option<usize>, ConnectorError> {
     let metadata = ask(config, client, Some(topic), poll)?;
-    let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else { return Ok(None) };
+    let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
+        return Ok(None);
+    };
     match found.error().map(Code::from) {
         None | Some(Code::LeaderNotAvailable) => Ok(Some(found.partitions().len())),
         Some(Code::UnknownTopicOrPartition | Code::InvalidTopic | Code::UnknownTopic) => Ok(None),
-        Some(code) => Err(failed(config, &format!("cannot describe the topic `{topic}`"), KafkaError::MetadataFetch(code))),
+        Some(code) => Err(failed(
+            config,
+            &format!("cannot describe the topic `{topic}`"),
+            KafkaError::MetadataFetch(code),
+        )),
     }
 }
 
 /// Creates a missing topic, with the broker's default partitions and replicas.
-pub(crate) async fn declare(config: &Config, to: &Destination, _: Role) -> Result<Declared, ConnectorError> {
+pub(crate) async fn declare(
+    config: &Config,
+    to: &Destination,
+    _: Role,
+) -> Result<Declared, ConnectorError> {
     let topic = to.address.as_str();
     if let Some(why) = malformed(topic) {
         return Err(ConnectorError::new(ErrorKind::Config, why));
@@ -71,12 +84,22 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
             .create_with_context(Context::new(()))
             .map_err(|error| failed(&config, "cannot create a client", error))?;
         let wanted = NewTopic::new(&topic, -1, TopicReplication::Fixed(-1));
-        let options = AdminOptions::new().request_timeout(Some(CREATE_TIMEOUT)).operation_timeout(Some(CREATE_TIMEOUT));
+        let options = AdminOptions::new()
+            .request_timeout(Some(CREATE_TIMEOUT))
+            .operation_timeout(Some(CREATE_TIMEOUT));
         let wrong = |error: KafkaError| {
-            let timeouts = [Code::OperationTimedOut, Code::RequestTimedOut, Code::BrokerTransportFailure, Code::NotController];
+            let timeouts = [
+                Code::OperationTimedOut,
+                Code::RequestTimedOut,
+                Code::BrokerTransportFailure,
+                Code::NotController,
+            ];
             let is_away = error.rdkafka_error_code().is_none_or(|code| timeouts.contains(&code));
             let kind = if is_away { ErrorKind::Disconnected } else { ErrorKind::Denied };
-            config.fail(kind, &format!("cannot create the topic `{topic}`: {error}")).hint("create the topic by hand").because(error)
+            config
+                .fail(kind, &format!("cannot create the topic `{topic}`: {error}"))
+                .hint("create the topic by hand")
+                .because(error)
         };
         let made = runtime.block_on(admin.create_topics([&wanted], &options)).map_err(wrong)?;
         match made.into_iter().next() {
@@ -88,15 +111,20 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
     .await
 }
 
-/// A topic that keeps messages shorter than this loses requests of a long weekend without Dwell. Kafka's
-/// default is a week.
+/// A topic that keeps messages shorter than this loses requests of a long weekend without Dwell.
+/// Kafka's default is a week.
 const MIN_RETENTION_MS: u64 = 96 * 3_600_000;
 
-/// The losses of requests that were confirmed to their producers. `value`: of a setting of the topic.
+/// The losses of requests that were confirmed to their producers. `value`: of a setting of the
+/// topic.
 fn losses(topic: &str, value: impl Fn(&str) -> Option<String>) -> Vec<Caution> {
     let mut cautions = Vec::new();
     let mut loses = |what: String, hint: &str| {
-        cautions.push(Caution { kind: CautionKind::Loses, message: format!("`{topic}` {what}"), hint: hint.to_owned() });
+        cautions.push(Caution {
+            kind: CautionKind::Loses,
+            message: format!("`{topic}` {what}"),
+            hint: hint.to_owned(),
+        });
     };
     let policy = value("cleanup.policy").unwrap_or_default();
     let has = |word: &str| policy.split(',').any(|policy| policy.trim() == word);
@@ -107,15 +135,26 @@ fn losses(topic: &str, value: impl Fn(&str) -> Option<String>) -> Vec<Caution> {
         );
     }
     if has("delete") {
-        if let Some(ms) = value("retention.ms").and_then(|ms| ms.parse::<u64>().ok()).filter(|ms| *ms < MIN_RETENTION_MS) {
+        if let Some(ms) = value("retention.ms")
+            .and_then(|ms| ms.parse::<u64>().ok())
+            .filter(|ms| *ms < MIN_RETENTION_MS)
+        {
             loses(
-                format!("removes a request after {} (retention.ms), read or not", show_duration_ms(ms)),
+                format!(
+                    "removes a request after {} (retention.ms), read or not",
+                    show_duration_ms(ms)
+                ),
                 "set retention.ms of the topic to a week (604800000)",
             );
         }
         if let Some(bytes) = value("retention.bytes").and_then(|bytes| bytes.parse::<u64>().ok()) {
-            let what = format!("removes the oldest requests of a partition, read or not, beyond {bytes} bytes (retention.bytes)");
-            loses(what, "set retention.bytes=-1 on the topic, and retention.ms to a week (604800000)");
+            let what = format!(
+                "removes the oldest requests of a partition, read or not, beyond {bytes} bytes (retention.bytes)"
+            );
+            loses(
+                what,
+                "set retention.bytes=-1 on the topic, and retention.ms to a week (604800000)",
+            );
         }
     }
     cautions
@@ -182,7 +221,9 @@ pub(crate) fn allows(pattern: &str, to: &Destination) -> bool {
 /// Why nobody may publish here: no topic, a pattern, or a topic of the cluster.
 pub(crate) fn forbidden(to: &Destination) -> Option<String> {
     let topic = &to.address;
-    malformed(topic).or_else(|| topic.starts_with("__").then(|| format!("`{topic}` belongs to the cluster or its clients")))
+    malformed(topic).or_else(|| {
+        topic.starts_with("__").then(|| format!("`{topic}` belongs to the cluster or its clients"))
+    })
 }
 
 /// Why this is no name of a topic.
@@ -195,11 +236,15 @@ pub(super) fn malformed(topic: &str) -> Option<String> {
         return Some(format!("`{shown}` is a pattern, not a topic"));
     }
     if topic.len() > MAX_NAME_CHARS {
-        return Some(format!("`{shown}` is no topic: it is longer than {MAX_NAME_CHARS} characters"));
+        return Some(format!(
+            "`{shown}` is no topic: it is longer than {MAX_NAME_CHARS} characters"
+        ));
     }
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
-    (!topic.chars().all(is_plain) || topic == "." || topic == "..")
-        .then(|| format!("`{shown}` is no topic: a name has only ASCII letters, digits, `.`, `_` and `-`"))
+    let is_plain =
+        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
+    (!topic.chars().all(is_plain) || topic == "." || topic == "..").then(|| {
+        format!("`{shown}` is no topic: a name has only ASCII letters, digits, `.`, `_` and `-`")
+    })
 }
 
 #[cfg(test)]
@@ -244,7 +289,20 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_forbidden() {
         let long = "a".repeat(250);
-        for topic in ["", "a b", "orders.*", "^orders", "__consumer_offsets", "__x", ".", "..", "ünter", "a/b", "a\0", long.as_str()] {
+        for topic in [
+            "",
+            "a b",
+            "orders.*",
+            "^orders",
+            "__consumer_offsets",
+            "__x",
+            ".",
+            "..",
+            "ünter",
+            "a/b",
+            "a\0",
+            long.as_str(),
+        ] {
             assert!(forbidden(&Destination::new(topic)).is_some(), "{topic}");
         }
         for topic in ["orders", "orders.close", "_x", "A-1_b.c", "..."] {

@@ -61,7 +61,9 @@ impl Late {
     pub(super) fn stands_still(&self, window: &PublishWindow) -> bool {
         let state = window.state.lock();
         let reported = |open: &Open| state.topics.get(&open.topic).and_then(|topic| topic.reported);
-        self.publications.iter().any(|(_, open)| reported(open).is_none_or(|last| last < open.since))
+        self.publications
+            .iter()
+            .any(|(_, open)| reported(open).is_none_or(|last| last < open.since))
     }
 }
 
@@ -69,7 +71,8 @@ impl PublishWindow {
     /// A window that sends its outcomes to the receiver.
     pub(super) fn start() -> (std::sync::Arc<Self>, mpsc::UnboundedReceiver<Given>) {
         let (out, outcomes) = mpsc::unbounded_channel();
-        let window = std::sync::Arc::new(PublishWindow { state: Mutex::default(), given: Notify::new() });
+        let window =
+            std::sync::Arc::new(PublishWindow { state: Mutex::default(), given: Notify::new() });
         let of = std::sync::Arc::clone(&window);
         tokio::spawn(async move {
             loop {
@@ -91,7 +94,10 @@ impl PublishWindow {
 
     /// Records publications that are about to be handed over, each with its topic and deadline;
     /// false if the connection is lost.
-    pub(super) fn open<'a>(&self, publications: impl Iterator<Item = (Token, &'a str, Instant)>) -> bool {
+    pub(super) fn open<'a>(
+        &self,
+        publications: impl Iterator<Item = (Token, &'a str, Instant)>,
+    ) -> bool {
         let mut state = self.state.lock();
         if !state.ended {
             let since = Instant::now();
@@ -111,7 +117,10 @@ impl PublishWindow {
             match (open.deadline <= now, open.handed) {
                 (true, true) => late.publications.push((*token, open.clone())),
                 (true, false) => refused.push(*token),
-                (false, true) => late.others = Some(late.others.map_or(open.since, |oldest| oldest.min(open.since))),
+                (false, true) => {
+                    late.others =
+                        Some(late.others.map_or(open.since, |oldest| oldest.min(open.since)))
+                }
                 (false, false) => {}
             }
         }
@@ -166,7 +175,11 @@ impl PublishWindow {
     pub(super) fn end(&self, why: &str) {
         let mut state = self.state.lock();
         for (token, open) in std::mem::take(&mut state.open) {
-            let outcome = if open.handed { Outcome::Unknown(why.to_owned()) } else { Outcome::Refused(why.to_owned()) };
+            let outcome = if open.handed {
+                Outcome::Unknown(why.to_owned())
+            } else {
+                Outcome::Refused(why.to_owned())
+            };
             state.given.push((token, outcome));
         }
         state.topics.clear();
@@ -178,7 +191,10 @@ impl PublishWindow {
 impl State {
     /// Counts an open publication of this topic.
     fn enter(&mut self, name: &str) -> Arc<str> {
-        let name = self.topics.get_key_value(name).map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name));
+        let name = self
+            .topics
+            .get_key_value(name)
+            .map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name));
         self.topics.entry(Arc::clone(&name)).or_default().open += 1;
         name
     }
@@ -208,7 +224,10 @@ mod tests {
         let until = Instant::now();
         for token in 0..100 {
             let name = format!("topic-{token}");
-            assert!(window.open([(token * 2, &*name, until), (token * 2 + 1, &*name, until)].into_iter()));
+            assert!(
+                window
+                    .open([(token * 2, &*name, until), (token * 2 + 1, &*name, until)].into_iter())
+            );
             window.give(token * 2, |_| Outcome::Confirmed);
         }
         assert_eq!(window.state.lock().topics.len(), 100);

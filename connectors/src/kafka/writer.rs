@@ -52,8 +52,15 @@ pub(super) struct Reports {
 
 impl Reports {
     /// The context of the producer that this client configuration creates.
-    pub(super) fn new(window: Arc<PublishWindow>, resend: Arc<ResendQueue>, client: &ClientConfig) -> Context<Self> {
-        let batch = client.get("batch.size").and_then(|size| size.trim().parse().ok()).unwrap_or(DEFAULT_BATCH_BYTES);
+    pub(super) fn new(
+        window: Arc<PublishWindow>,
+        resend: Arc<ResendQueue>,
+        client: &ClientConfig,
+    ) -> Context<Self> {
+        let batch = client
+            .get("batch.size")
+            .and_then(|size| size.trim().parse().ok())
+            .unwrap_or(DEFAULT_BATCH_BYTES);
         Context::new(Reports { window, resend, batch })
     }
 }
@@ -83,7 +90,8 @@ impl Writer {
         open: &Arc<RwLock<bool>>,
         publish_timeout: Duration,
     ) -> Self {
-        let (producer, window, resend, open) = (Arc::clone(producer), Arc::clone(window), Arc::clone(resend), Arc::clone(open));
+        let (producer, window, resend, open) =
+            (Arc::clone(producer), Arc::clone(window), Arc::clone(resend), Arc::clone(open));
         Writer { producer, window, resend, open, publish_timeout }
     }
 
@@ -114,7 +122,9 @@ impl Writer {
             self.producer.poll(if waits { RESEND_POLL_TIMEOUT } else { POLL_TIMEOUT });
             waits = self.resend.send_ready(&self.producer, &self.window);
             self.give_up_late(&mut looks);
-            let Some(closing) = self.window.status() else { return "the sink was closed".to_owned() };
+            let Some(closing) = self.window.status() else {
+                return "the sink was closed".to_owned();
+            };
             let client = self.producer.client();
             if let Some((_, why)) = client.fatal_error() {
                 return format!("the producer failed for good: {why}");
@@ -127,7 +137,10 @@ impl Writer {
                 return format!("the connection was lost: {why}");
             }
             // librdkafka times out every message itself: this is for one that it does not.
-            if closing && closing_since.get_or_insert_with(Instant::now).elapsed() > self.publish_timeout + PURGE_TIMEOUT {
+            if closing
+                && closing_since.get_or_insert_with(Instant::now).elapsed()
+                    > self.publish_timeout + PURGE_TIMEOUT
+            {
                 return "the last messages were not reported".to_owned();
             }
         }
@@ -149,10 +162,14 @@ impl Writer {
         let is_clear = |since: &Instant| events.send_state_since(*since) == SendState::Clear;
         // A message that was sent before, and may be sent again, would get another sequence number
         // after a purge: it could be stored twice.
-        let may_take_back = late.others.as_ref().is_none_or(is_clear) && late.stands_still(&self.window);
+        let may_take_back =
+            late.others.as_ref().is_none_or(is_clear) && late.stands_still(&self.window);
         let is_due = looks.taken_back.is_none_or(|last| now >= last + MIN_PURGE_INTERVAL);
         if may_take_back && is_due {
-            debug!(late = late.publications.len(), "messages are past their deadline, taking unsent messages back from the client");
+            debug!(
+                late = late.publications.len(),
+                "messages are past their deadline, taking unsent messages back from the client"
+            );
             looks.taken_back = Some(now);
             self.producer.purge(PurgeConfig::default().queue());
             // The gap in the sequence increases the producer's epoch, as a failed message does.
@@ -160,7 +177,9 @@ impl Writer {
             return;
         }
         for (token, open) in late.publications {
-            let was_asked = looks.taken_back.is_some_and(|last| open.deadline <= last && now >= last + LATE_CHECK_INTERVAL);
+            let was_asked = looks
+                .taken_back
+                .is_some_and(|last| open.deadline <= last && now >= last + LATE_CHECK_INTERVAL);
             let is_told = !may_take_back && now >= open.deadline + TIMEOUT_REPORT_DELAY;
             if was_asked || is_told || !is_clear(&open.since) {
                 self.window.give(token, |_| Outcome::Unknown("no answer in time".to_owned()));
@@ -222,12 +241,19 @@ impl ProducerContext for Context<Reports> {
         window.give(token, |open| match result {
             // Only a broker gives an offset. A message without one was concluded to be stored by
             // librdkafka, from a later batch or from a reported duplicate (docs/decisions/0014).
-            Ok(message) if message.offset() >= 0 && !self.events.repeated_since(open.since) => Outcome::Confirmed,
-            Ok(message) => {
-                Outcome::Unknown(format!("`{}`: the client reports it as delivered, but no broker gave an offset", message.topic()))
+            Ok(message) if message.offset() >= 0 && !self.events.repeated_since(open.since) => {
+                Outcome::Confirmed
             }
+            Ok(message) => Outcome::Unknown(format!(
+                "`{}`: the client reports it as delivered, but no broker gave an offset",
+                message.topic()
+            )),
             Err((error, message)) => {
-                let (topic, has_key, send_state) = (message.topic(), message.key().is_some(), self.events.send_state_since(open.since));
+                let (topic, has_key, send_state) = (
+                    message.topic(),
+                    message.key().is_some(),
+                    self.events.send_state_since(open.since),
+                );
                 outcome(&Failed { error, topic, size, has_key, batch, send_state })
             }
         });
@@ -246,8 +272,15 @@ impl Context<Reports> {
     ) -> bool {
         let Reports { window, resend, .. } = &self.of;
         match code {
-            Code::MessageSizeTooLarge | Code::MessageBatchTooLarge | Code::InvalidRecord | Code::InvalidDifferentRecord if size < batch => {
-                let first = window.not_taken(token).and_then(|_| resend.refused(token, message.detach(), size, company, code));
+            Code::MessageSizeTooLarge
+            | Code::MessageBatchTooLarge
+            | Code::InvalidRecord
+            | Code::InvalidDifferentRecord
+                if size < batch =>
+            {
+                let first = window
+                    .not_taken(token)
+                    .and_then(|_| resend.refused(token, message.detach(), size, company, code));
                 if first == Some(true) {
                     self.events.message_failed(Some(code));
                 }
@@ -279,17 +312,29 @@ mod tests {
     async fn a_panic_answers_every_token_and_ends_the_sink() {
         let (window, mut outcomes) = PublishWindow::start();
         let publish_timeout = Duration::from_secs(5);
-        let client = Config::at("127.0.0.1:1").client(ClientRole::Writer { timeout: publish_timeout }).unwrap();
-        let producer = Arc::new(client.create_with_context(Reports::new(Arc::clone(&window), Arc::default(), &client)).unwrap());
+        let client = Config::at("127.0.0.1:1")
+            .client(ClientRole::Writer { timeout: publish_timeout })
+            .unwrap();
+        let producer = Arc::new(
+            client
+                .create_with_context(Reports::new(Arc::clone(&window), Arc::default(), &client))
+                .unwrap(),
+        );
         let open = Arc::new(RwLock::new(true));
         let writer = Writer::new(&producer, &window, &Arc::default(), &open, publish_timeout);
         drop(producer);
         let until = Instant::now() + publish_timeout;
-        assert!(window.open([(1, "a", until), (2, "a", until)].into_iter()) && window.hand_over(1).is_some());
+        assert!(
+            window.open([(1, "a", until), (2, "a", until)].into_iter())
+                && window.hand_over(1).is_some()
+        );
         let ended = writer.spawn(|_| panic!("of the test")).unwrap();
         let mut said = outcomes.recv().await.unwrap();
         said.sort_by_key(|(token, _)| *token);
-        assert!(matches!(&said[..], [(1, Outcome::Unknown(_)), (2, Outcome::Refused(_))]), "{said:?}");
+        assert!(
+            matches!(&said[..], [(1, Outcome::Unknown(_)), (2, Outcome::Refused(_))]),
+            "{said:?}"
+        );
         assert!(outcomes.recv().await.is_none() && ended.await.is_err() && !*open.read());
     }
 }

@@ -6,12 +6,17 @@ use async_trait::async_trait;
 
 use super::{Config, sink, source};
 use crate::{
-    Capabilities, Caution, Connector, ConnectorError, ConsumerState, Declared, Destination, Outcomes, Role, Sink, Source, SourceOptions,
+    Capabilities, Caution, Connector, ConnectorError, ConsumerState, Declared, Destination,
+    Outcomes, Role, Sink, Source, SourceOptions,
 };
 
 /// The memory broker stores whole messages. Its header values count as text, as on most brokers.
-pub(crate) const CAPABILITIES: Capabilities =
-    Capabilities { keys: true, properties: true, byte_headers: true, ..Capabilities::new("memory", "the memory broker", "subject") };
+pub(crate) const CAPABILITIES: Capabilities = Capabilities {
+    keys: true,
+    properties: true,
+    byte_headers: true,
+    ..Capabilities::new("memory", "the memory broker", "subject")
+};
 
 #[async_trait]
 impl Connector for Config {
@@ -48,7 +53,10 @@ impl Connector for Config {
         source::inspect(self, options).map(|_| Vec::new())
     }
 
-    async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
+    async fn sink(
+        &self,
+        publish_timeout: Duration,
+    ) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
         let (sink, outcomes) = sink::open(self, publish_timeout)?;
         Ok((Box::new(sink), outcomes))
     }

@@ -43,7 +43,9 @@ pub(super) struct Faults {
 impl Faults {
     pub(super) fn add(&mut self, topic: Option<&str>, fault: Fault, times: Option<usize>) {
         match topic {
-            Some(topic) => self.by_topic.entry(topic.to_owned()).or_default().push_back((fault, times)),
+            Some(topic) => {
+                self.by_topic.entry(topic.to_owned()).or_default().push_back((fault, times))
+            }
             None => self.all = Some(fault),
         }
     }

@@ -74,7 +74,9 @@ impl Default for Broker {
 
 impl std::fmt::Debug for Broker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Broker").field("topics", &self.shared.state.lock().topics.keys().collect::<Vec<_>>()).finish()
+        f.debug_struct("Broker")
+            .field("topics", &self.shared.state.lock().topics.keys().collect::<Vec<_>>())
+            .finish()
     }
 }
 
@@ -83,12 +85,27 @@ impl Broker {
     #[must_use]
     pub fn new() -> Self {
         let (topics, faults, sinks) = (BTreeMap::new(), Faults::default(), Vec::new());
-        let state = State { topics, faults, cuts: 0, refuse_open: None, stalled: false, waited: 0, unshared: false, sinks };
+        let state = State {
+            topics,
+            faults,
+            cuts: 0,
+            refuse_open: None,
+            stalled: false,
+            waited: 0,
+            unshared: false,
+            sinks,
+        };
         // Taken first: a clock that is behind would make messages look early.
         let started = Instant::now();
-        let started_us =
-            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
-        let shared = Shared { state: Mutex::new(state), changed: watch::Sender::new(0), started, started_us };
+        let started_us = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
+        let shared = Shared {
+            state: Mutex::new(state),
+            changed: watch::Sender::new(0),
+            started,
+            started_us,
+        };
         Broker { shared: Arc::new(shared) }
     }
 
@@ -115,7 +132,12 @@ impl Broker {
     /// Publishes as a producer without faults. Creates a missing topic.
     pub fn publish(&self, topic: &str, message: Message) {
         let timestamp_ms = self.now_ms();
-        self.shared.state.lock().topics.entry(topic.to_owned()).or_default().push(topic, message, "", timestamp_ms);
+        self.shared.state.lock().topics.entry(topic.to_owned()).or_default().push(
+            topic,
+            message,
+            "",
+            timestamp_ms,
+        );
         self.touch();
     }
 
@@ -158,7 +180,12 @@ impl Broker {
 
     /// Waits until at least `count` messages are published to this topic, and returns all. Panics
     /// after `timeout`: for tests.
-    pub async fn wait_published(&self, topic: &str, count: usize, timeout: Duration) -> Vec<Message> {
+    pub async fn wait_published(
+        &self,
+        topic: &str,
+        count: usize,
+        timeout: Duration,
+    ) -> Vec<Message> {
         let mut changed = self.shared.changed.subscribe();
         let enough = async {
             loop {
@@ -173,7 +200,10 @@ impl Broker {
         };
         match tokio::time::timeout(timeout, enough).await {
             Ok(messages) => messages,
-            Err(_) => panic!("{} of {count} messages were published to `{topic}` within {timeout:?}", self.published(topic).len()),
+            Err(_) => panic!(
+                "{} of {count} messages were published to `{topic}` within {timeout:?}",
+                self.published(topic).len()
+            ),
         }
     }
 
@@ -298,7 +328,9 @@ impl Broker {
     /// The broker's time, epoch ms; follows tokio's clock.
     fn now_ms(&self) -> i64 {
         // Rounded down only once: a message must not look older than it is.
-        (self.shared.started_us + i64::try_from(self.shared.started.elapsed().as_micros()).unwrap_or(0)) / 1000
+        (self.shared.started_us
+            + i64::try_from(self.shared.started.elapsed().as_micros()).unwrap_or(0))
+            / 1000
     }
 }
 

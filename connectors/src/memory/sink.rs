@@ -12,9 +12,14 @@ use tokio::time::Instant;
 use super::{Broker, Config, Fault};
 use crate::{ConnectorError, Destination, ErrorKind, Outcome, Outcomes, Publication, Sink, Token};
 
-pub(crate) fn open(config: &Config, publish_timeout: Duration) -> Result<(impl Sink + use<>, Outcomes), ConnectorError> {
+pub(crate) fn open(
+    config: &Config,
+    publish_timeout: Duration,
+) -> Result<(impl Sink + use<>, Outcomes), ConnectorError> {
     let (out, outcomes) = mpsc::unbounded_channel();
-    let window = Arc::new(PublishWindow { state: Mutex::new(WindowState { out: Some(out), open: BTreeMap::new(), closing: false }) });
+    let window = Arc::new(PublishWindow {
+        state: Mutex::new(WindowState { out: Some(out), open: BTreeMap::new(), closing: false }),
+    });
     let broker = config.broker.clone();
     let mut state = broker.shared.state.lock();
     state.may_open()?;
@@ -47,13 +52,19 @@ impl PublishWindow {
     /// Sends the answers of tokens that have none yet.
     fn answer(&self, answers: Vec<(Token, Outcome)>) {
         let mut state = self.state.lock();
-        let answers: Vec<_> = answers.into_iter().filter(|(token, _)| state.open.remove(token).is_some()).collect();
+        let answers: Vec<_> =
+            answers.into_iter().filter(|(token, _)| state.open.remove(token).is_some()).collect();
         state.send(answers);
     }
 
     pub(super) fn release(&self) -> usize {
         let mut state = self.state.lock();
-        let answers: Vec<_> = state.open.iter().filter(|(_, held)| **held).map(|(token, _)| (*token, Outcome::Confirmed)).collect();
+        let answers: Vec<_> = state
+            .open
+            .iter()
+            .filter(|(_, held)| **held)
+            .map(|(token, _)| (*token, Outcome::Confirmed))
+            .collect();
         state.open.retain(|_, held| !*held);
         let count = answers.len();
         state.send(answers);
@@ -66,7 +77,10 @@ impl PublishWindow {
 
     pub(super) fn end(&self, why: &str) {
         let mut state = self.state.lock();
-        let answers = std::mem::take(&mut state.open).into_keys().map(|token| (token, Outcome::Unknown(why.to_owned()))).collect();
+        let answers = std::mem::take(&mut state.open)
+            .into_keys()
+            .map(|token| (token, Outcome::Unknown(why.to_owned())))
+            .collect();
         state.send(answers);
         state.out = None;
     }
@@ -94,7 +108,11 @@ impl WindowState {
 
 impl MemorySink {
     /// Applies one publication; `None` if the answer comes later.
-    fn apply(&self, publication: Publication, later: &mut BTreeMap<Duration, Vec<(Token, Outcome)>>) -> Option<Outcome> {
+    fn apply(
+        &self,
+        publication: Publication,
+        later: &mut BTreeMap<Duration, Vec<(Token, Outcome)>>,
+    ) -> Option<Outcome> {
         let Publication { token, to, message, dedupe_id, deadline } = publication;
         let timestamp_ms = self.broker.now_ms();
         let mut state = self.broker.shared.state.lock();
@@ -106,7 +124,13 @@ impl MemorySink {
             return Some(Outcome::Unroutable(format!("no topic `{to}`")));
         };
         let lands = match fault {
-            Some(Fault::Unroutable | Fault::Refused | Fault::Invalid | Fault::TooLarge(_) | Fault::Stuck) => false,
+            Some(
+                Fault::Unroutable
+                | Fault::Refused
+                | Fault::Invalid
+                | Fault::TooLarge(_)
+                | Fault::Stuck,
+            ) => false,
             Some(Fault::Unknown { landed } | Fault::Silent { landed }) => landed,
             Some(Fault::Hold | Fault::Delay(_)) | None => true,
         };
@@ -114,16 +138,23 @@ impl MemorySink {
             topic.push(&to.address, message, &dedupe_id, timestamp_ms);
         }
         drop(state);
-        let timeout = deadline.map_or(self.publish_timeout, |at| self.publish_timeout.min(at.saturating_duration_since(Instant::now())));
+        let timeout = deadline.map_or(self.publish_timeout, |at| {
+            self.publish_timeout.min(at.saturating_duration_since(Instant::now()))
+        });
         let mut no_answer = || {
-            later.entry(timeout).or_default().push((token, Outcome::Unknown("no answer in time".to_owned())));
+            later
+                .entry(timeout)
+                .or_default()
+                .push((token, Outcome::Unknown("no answer in time".to_owned())));
             None
         };
         match fault {
             None => Some(Outcome::Confirmed),
             Some(Fault::Unroutable) => Some(Outcome::Unroutable(format!("no topic `{to}`"))),
             Some(Fault::Refused) => Some(Outcome::Refused(format!("`{to}` is full"))),
-            Some(Fault::Invalid | Fault::TooLarge(_)) => Some(Outcome::Invalid(format!("`{to}` takes no such message"))),
+            Some(Fault::Invalid | Fault::TooLarge(_)) => {
+                Some(Outcome::Invalid(format!("`{to}` takes no such message")))
+            }
             Some(Fault::Unknown { .. }) => Some(Outcome::Unknown("the answer was lost".to_owned())),
             Some(Fault::Stuck) => None,
             Some(Fault::Silent { .. }) => no_answer(),
@@ -168,7 +199,10 @@ impl Sink for MemorySink {
 
     async fn exists(&self, to: &Destination) -> Result<bool, ConnectorError> {
         if self.window.state.lock().out.is_none() {
-            return Err(ConnectorError::new(ErrorKind::Disconnected, "the connection to the memory broker was cut"));
+            return Err(ConnectorError::new(
+                ErrorKind::Disconnected,
+                "the connection to the memory broker was cut",
+            ));
         }
         let state = self.broker.shared.state.lock();
         state.may_open()?;

@@ -6,22 +6,31 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 
 use super::{Broker, Config, State};
-use crate::{Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Message, Source, SourceOptions};
+use crate::{
+    Batch, BatchId, ConnectorError, ConsumerState, ErrorKind, Message, Source, SourceOptions,
+};
 
-pub(crate) fn inspect(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+pub(crate) fn inspect(
+    config: &Config,
+    options: &SourceOptions,
+) -> Result<ConsumerState, ConnectorError> {
     may_read(&config.broker.shared.state.lock(), options).map(|()| ConsumerState::Exists)
 }
 
 fn may_read(state: &State, options: &SourceOptions) -> Result<(), ConnectorError> {
     state.may_open()?;
     if !state.topics.contains_key(&options.topic) {
-        let error = ConnectorError::new(ErrorKind::Missing, format!("no topic `{}`", options.topic));
+        let error =
+            ConnectorError::new(ErrorKind::Missing, format!("no topic `{}`", options.topic));
         return Err(error.hint("create it, or set `declare = true`"));
     }
     Ok(())
 }
 
-pub(crate) fn open(config: &Config, options: SourceOptions) -> Result<impl Source + use<>, ConnectorError> {
+pub(crate) fn open(
+    config: &Config,
+    options: SourceOptions,
+) -> Result<impl Source + use<>, ConnectorError> {
     let broker = config.broker.clone();
     let mut state = broker.shared.state.lock();
     may_read(&state, &options)?;
@@ -62,13 +71,21 @@ impl MemorySource {
             return Ok(None);
         }
         let Some(topic) = state.topics.get_mut(&self.options.topic) else {
-            return Err(ConnectorError::new(ErrorKind::Missing, format!("the topic `{}` was deleted", self.options.topic)));
+            return Err(ConnectorError::new(
+                ErrorKind::Missing,
+                format!("the topic `{}` was deleted", self.options.topic),
+            ));
         };
         let unsettled: usize = held.batches.values().map(Vec::len).sum();
         let room = self.options.max_unsettled.saturating_sub(unsettled).min(self.options.max_batch);
         let unsettled: usize = held.bytes.values().sum();
-        let bytes = self.options.max_unsettled_bytes.saturating_sub(unsettled).min(self.options.max_batch_bytes);
-        let (offsets, messages) = topic.take(&self.options.group, if bytes == 0 { 0 } else { room }, bytes);
+        let bytes = self
+            .options
+            .max_unsettled_bytes
+            .saturating_sub(unsettled)
+            .min(self.options.max_batch_bytes);
+        let (offsets, messages) =
+            topic.take(&self.options.group, if bytes == 0 { 0 } else { room }, bytes);
         if messages.is_empty() {
             return Ok(None);
         }
@@ -87,7 +104,11 @@ impl MemorySource {
         let offsets = held.batches.remove(&batch).unwrap_or_default();
         drop(held);
         if let Some(topic) = state.topics.get_mut(&self.options.topic) {
-            if ack { topic.ack(&self.options.group, &offsets) } else { topic.give_back(&self.options.group, &offsets) }
+            if ack {
+                topic.ack(&self.options.group, &offsets)
+            } else {
+                topic.give_back(&self.options.group, &offsets)
+            }
         }
         drop(state);
         self.broker.touch();
@@ -112,7 +133,10 @@ impl MemorySource {
         if cuts == self.cuts {
             Ok(())
         } else {
-            Err(ConnectorError::new(ErrorKind::Disconnected, "the connection to the memory broker was cut"))
+            Err(ConnectorError::new(
+                ErrorKind::Disconnected,
+                "the connection to the memory broker was cut",
+            ))
         }
     }
 }

@@ -31,7 +31,13 @@ struct Group {
 }
 
 impl Topic {
-    pub(super) fn push(&mut self, name: &str, mut message: Message, dedupe_id: &str, timestamp_ms: i64) {
+    pub(super) fn push(
+        &mut self,
+        name: &str,
+        mut message: Message,
+        dedupe_id: &str,
+        timestamp_ms: i64,
+    ) {
         message.destination = crate::Destination::new(name);
         message.position = Some(super::position(name, self.log.len() as u64 + 1));
         message.timestamp_ms = Some(timestamp_ms);
@@ -52,7 +58,12 @@ impl Topic {
 
     /// The next messages for this group with their offsets, nacked messages first. At most `count`
     /// messages and `bytes` of memory; at least one if available and `count` is not zero.
-    pub(super) fn take(&mut self, group: &str, count: usize, bytes: usize) -> (Vec<usize>, Vec<Message>) {
+    pub(super) fn take(
+        &mut self,
+        group: &str,
+        count: usize,
+        bytes: usize,
+    ) -> (Vec<usize>, Vec<Message>) {
         let group = self.groups.entry(group.to_owned()).or_default();
         let (mut offsets, mut messages, mut size) = (Vec::new(), Vec::new(), 0);
         while offsets.len() < count {
@@ -81,8 +92,9 @@ impl Topic {
     }
 
     pub(super) fn ack(&mut self, group: &str, offsets: &[usize]) {
-        let (lost, heard): (Vec<usize>, Vec<usize>) =
-            offsets.iter().partition(|offset| self.lost_acks.as_mut().is_some_and(|lost| lost.insert(**offset)));
+        let (lost, heard): (Vec<usize>, Vec<usize>) = offsets
+            .iter()
+            .partition(|offset| self.lost_acks.as_mut().is_some_and(|lost| lost.insert(**offset)));
         self.give_back(group, &lost);
         self.acked(group, &heard);
     }
@@ -119,6 +131,8 @@ impl Topic {
     }
 
     pub(super) fn unacked(&self, group: &str) -> usize {
-        self.groups.get(group).map_or(self.log.len(), |group| self.log.len() - group.next + group.again.len() + group.out.len())
+        self.groups.get(group).map_or(self.log.len(), |group| {
+            self.log.len() - group.next + group.again.len() + group.out.len()
+        })
     }
 }

@@ -85,8 +85,8 @@ impl DeliveryBuffer {
         self.state.lock().budget.set_cautious(cautious);
     }
 
-    /// Drops all open requests. Returns the number of messages that there is room for, and the number of
-    /// messages that the dropped requests left open.
+    /// Drops all open requests. Returns the number of messages that there is room for, and the
+    /// number of messages that the dropped requests left open.
     pub(super) fn cancel_requests(&self) -> (usize, usize) {
         let mut state = self.state.lock();
         let asked = state.budget.asked();
@@ -110,9 +110,15 @@ impl DeliveryBuffer {
     pub(super) fn put(&self, deliveries: Vec<Delivery>, ended: usize) {
         let mut state = self.state.lock();
         let wire = deliveries.iter().map(|delivery| delivery.wire).sum();
-        let places = deliveries.into_iter().map(|Delivery { message, reply, bytes, .. }| (message, PendingAck { reply, bytes }));
+        let places = deliveries
+            .into_iter()
+            .map(|Delivery { message, reply, bytes, .. }| (message, PendingAck { reply, bytes }));
         let places: Vec<_> = places.collect();
-        let came = Delivered { count: places.len(), wire, bytes: places.iter().map(|(_, place)| place.bytes).sum() };
+        let came = Delivered {
+            count: places.len(),
+            wire,
+            bytes: places.iter().map(|(_, place)| place.bytes).sum(),
+        };
         state.budget.came(came, ended);
         state.batches.put(places);
         drop(state);

@@ -63,8 +63,8 @@ pub struct Config {
     /// Default false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tls_first: bool,
-    /// Where the server answers this client, instead of below `_INBOX`: for a user that may subscribe to
-    /// nothing else. Targets there are refused.
+    /// Where the server answers this client, instead of below `_INBOX`: for a user that may
+    /// subscribe to nothing else. Targets there are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inbox_prefix: Option<String>,
     /// The JetStream domain of the streams, if it is not that of the server: behind a leaf node.
@@ -87,8 +87,13 @@ impl Config {
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         match (&self.url, &self.url_file) {
-            (None, None) => problems.push("`url` is missing: write url = \"nats://127.0.0.1:4222\", or name a `url_file`".to_owned()),
-            (Some(_), Some(_)) => problems.push("`url` and `url_file` are both set: keep one".to_owned()),
+            (None, None) => problems.push(
+                "`url` is missing: write url = \"nats://127.0.0.1:4222\", or name a `url_file`"
+                    .to_owned(),
+            ),
+            (Some(_), Some(_)) => {
+                problems.push("`url` and `url_file` are both set: keep one".to_owned())
+            }
             (Some(urls), None) => {
                 if let Err(problem) = servers(urls) {
                     problems.push(format!("`url`: {problem}"));
@@ -98,14 +103,21 @@ impl Config {
         }
         self.check_credentials(&mut problems);
         self.check_subjects(&mut problems);
-        certificate_problems(self.tls_cert_file.is_some(), self.tls_key_file.is_some(), &mut problems);
+        certificate_problems(
+            self.tls_cert_file.is_some(),
+            self.tls_key_file.is_some(),
+            &mut problems,
+        );
         file_problems(&self.files(), &mut problems);
         problems
     }
 
     fn check_credentials(&self, problems: &mut Vec<String>) {
-        let in_url =
-            self.url.as_ref().and_then(|urls| servers(urls).ok()).is_some_and(|servers| servers.iter().any(|server| server.user.is_some()));
+        let in_url = self
+            .url
+            .as_ref()
+            .and_then(|urls| servers(urls).ok())
+            .is_some_and(|servers| servers.iter().any(|server| server.user.is_some()));
         let token = self.token.is_some() || self.token_file.is_some();
         let ways = [
             (in_url, "`url` (its user or token)"),
@@ -114,28 +126,48 @@ impl Config {
             (self.nkey_file.is_some(), "`nkey_file`"),
             (self.creds_file.is_some(), "`creds_file`"),
         ];
-        let given: Vec<&str> = ways.iter().filter(|(given, _)| *given).map(|(_, name)| *name).collect();
+        let given: Vec<&str> =
+            ways.iter().filter(|(given, _)| *given).map(|(_, name)| *name).collect();
         if given.len() > 1 {
-            problems.push(format!("credentials are given in more than one way ({}): keep one", given.join(", ")));
+            problems.push(format!(
+                "credentials are given in more than one way ({}): keep one",
+                given.join(", ")
+            ));
         }
         if self.token.is_some() && self.token_file.is_some() {
             problems.push("`token` and `token_file` are both set: keep one".to_owned());
         }
-        login_problems(self.user.is_some(), self.password.is_some(), self.password_file.is_some(), problems);
+        login_problems(
+            self.user.is_some(),
+            self.password.is_some(),
+            self.password_file.is_some(),
+            problems,
+        );
     }
 
     fn check_subjects(&self, problems: &mut Vec<String>) {
-        if let Some(why) = self.inbox_prefix.as_ref().and_then(|prefix| forbidden(&Destination::new(prefix))) {
+        if let Some(why) =
+            self.inbox_prefix.as_ref().and_then(|prefix| forbidden(&Destination::new(prefix)))
+        {
             problems.push(format!("`inbox_prefix`: {why}: write a subject, as \"_DWELL\""));
         }
-        if let Some(domain) = self.jetstream_domain.as_ref().filter(|domain| domain.is_empty() || as_name(domain) != **domain) {
-            problems.push(format!("`jetstream_domain`: `{}` is no domain: write one word, as the server has it", domain.escape_debug()));
+        if let Some(domain) = self
+            .jetstream_domain
+            .as_ref()
+            .filter(|domain| domain.is_empty() || as_name(domain) != **domain)
+        {
+            problems.push(format!(
+                "`jetstream_domain`: `{}` is no domain: write one word, as the server has it",
+                domain.escape_debug()
+            ));
         }
     }
 
     /// The prefix of the subjects of the JetStream API.
     pub(super) fn api_prefix(&self) -> String {
-        self.jetstream_domain.as_ref().map_or("$JS.API".to_owned(), |domain| format!("$JS.{domain}.API"))
+        self.jetstream_domain
+            .as_ref()
+            .map_or("$JS.API".to_owned(), |domain| format!("$JS.{domain}.API"))
     }
 
     /// The file settings and their paths.
@@ -176,8 +208,16 @@ mod tests {
 
     #[test]
     fn good_settings_have_no_problems() {
-        assert_eq!(problems(serde_json::json!({"url": "nats://127.0.0.1:4222"})), Vec::<String>::new());
-        assert_eq!(problems(serde_json::json!({"url": ["nats://a", "tls://b:4333"], "user": "u", "password": "p"})), Vec::<String>::new());
+        assert_eq!(
+            problems(serde_json::json!({"url": "nats://127.0.0.1:4222"})),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            problems(
+                serde_json::json!({"url": ["nats://a", "tls://b:4333"], "user": "u", "password": "p"})
+            ),
+            Vec::<String>::new()
+        );
         assert_eq!(Config::at("nats://u:p@a:1, nats://b").place(), "nats://u:***@a:1, nats://b");
     }
 
@@ -190,16 +230,34 @@ mod tests {
             (serde_json::json!({"url": "nats://bob:1234,Rest@a"}), "write , as %2C"),
             (serde_json::json!({"url": "nats://a", "user": "u"}), "without `password`"),
             (serde_json::json!({"url": "nats://a", "password": "p"}), "without `user`"),
-            (serde_json::json!({"url": "nats://a", "user": "u", "password": "p", "token": "t"}), "more than one way (`user`, `token`)"),
+            (
+                serde_json::json!({"url": "nats://a", "user": "u", "password": "p", "token": "t"}),
+                "more than one way (`user`, `token`)",
+            ),
             (serde_json::json!({"url": "nats://t@a", "token": "t"}), "more than one way"),
-            (serde_json::json!({"url": "nats://a", "inbox_prefix": "a.>"}), "`inbox_prefix`: `a.>` is a pattern"),
-            (serde_json::json!({"url": "nats://a", "jetstream_domain": "a.b"}), "`jetstream_domain`: `a.b` is no domain"),
-            (serde_json::json!({"url": "nats://a", "tls_cert_file": "/dev/null"}), "without `tls_key_file`"),
-            (serde_json::json!({"url": "nats://a", "creds_file": "/nowhere/x.creds"}), "`creds_file`: cannot read /nowhere/x.creds"),
+            (
+                serde_json::json!({"url": "nats://a", "inbox_prefix": "a.>"}),
+                "`inbox_prefix`: `a.>` is a pattern",
+            ),
+            (
+                serde_json::json!({"url": "nats://a", "jetstream_domain": "a.b"}),
+                "`jetstream_domain`: `a.b` is no domain",
+            ),
+            (
+                serde_json::json!({"url": "nats://a", "tls_cert_file": "/dev/null"}),
+                "without `tls_key_file`",
+            ),
+            (
+                serde_json::json!({"url": "nats://a", "creds_file": "/nowhere/x.creds"}),
+                "`creds_file`: cannot read /nowhere/x.creds",
+            ),
         ];
         for (settings, expected) in cases {
             let problems = problems(settings.clone());
-            assert!(problems.len() == 1 && problems[0].contains(expected), "{settings}: {problems:?}");
+            assert!(
+                problems.len() == 1 && problems[0].contains(expected),
+                "{settings}: {problems:?}"
+            );
         }
     }
 
@@ -207,8 +265,16 @@ mod tests {
     fn secrets_are_not_shown() {
         let config: Config =
             serde_json::from_value(serde_json::json!({"url": "nats://bob:hunter2@a,nats://tok3n@b", "password": "hunter2"})).unwrap();
-        let shown = format!("{config:?} {} {} {:?}", config.place(), serde_json::to_string(&config).unwrap(), config.problems());
+        let shown = format!(
+            "{config:?} {} {} {:?}",
+            config.place(),
+            serde_json::to_string(&config).unwrap(),
+            config.problems()
+        );
         assert!(!shown.contains("hunter2") && !shown.contains("tok3n"), "{shown}");
-        assert!(serde_json::from_value::<Config>(serde_json::json!({"url": "nats://a", "urll": "x"})).is_err());
+        assert!(
+            serde_json::from_value::<Config>(serde_json::json!({"url": "nats://a", "urll": "x"}))
+                .is_err()
+        );
     }
 }

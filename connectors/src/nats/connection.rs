@@ -56,7 +56,10 @@ struct Shared {
 impl Shared {
     /// Records a server error about an API subject.
     fn refuse(&self, complaint: &str) {
-        if complaint.contains("\"$JS.") && complaint.contains(".API.") && denied(complaint).is_some() {
+        if complaint.contains("\"$JS.")
+            && complaint.contains(".API.")
+            && denied(complaint).is_some()
+        {
             complaint.clone_into(&mut self.complaint.lock());
             self.unasked.cancel();
         }
@@ -73,10 +76,13 @@ impl Shared {
 
 impl BrokerConnection {
     /// Connects. The receiver gets later errors of the server (missing permissions).
-    pub(super) async fn connect(config: &Config) -> Result<(Self, mpsc::UnboundedReceiver<String>), ConnectorError> {
+    pub(super) async fn connect(
+        config: &Config,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<String>), ConnectorError> {
         let login = Login::read(config).await?;
         let servers = config.servers().await?;
-        let place = servers.iter().map(|server| server.address.as_str()).collect::<Vec<_>>().join(", ");
+        let place =
+            servers.iter().map(|server| server.address.as_str()).collect::<Vec<_>>().join(", ");
         let attempts = async {
             let mut last = None;
             for server in &servers {
@@ -88,7 +94,9 @@ impl BrokerConnection {
             }
             Err(last.unwrap_or_else(|| no_answer(&place)))
         };
-        tokio::time::timeout(CONNECT_TIMEOUT, attempts).await.unwrap_or_else(|_| Err(no_answer(&place)))
+        tokio::time::timeout(CONNECT_TIMEOUT, attempts)
+            .await
+            .unwrap_or_else(|_| Err(no_answer(&place)))
     }
 
     async fn connect_to(
@@ -104,8 +112,11 @@ impl BrokerConnection {
         let each = CONNECT_TIMEOUT / u32::try_from(servers).unwrap_or(u32::MAX).max(1);
         let mut options = ConnectOptions::with_auth_callback(move |nonce| {
             // Fails the reconnect of async-nats before it sends queued messages.
-            let answer =
-                if gate.spent.load(Ordering::Acquire) { Err("the connection is not reopened".to_owned()) } else { login.answer(&nonce) };
+            let answer = if gate.spent.load(Ordering::Acquire) {
+                Err("the connection is not reopened".to_owned())
+            } else {
+                login.answer(&nonce)
+            };
             async move { answer.map_err(async_nats::AuthError::new) }
         })
         .name("dwell")
@@ -122,14 +133,18 @@ impl BrokerConnection {
                 match event {
                     Event::Disconnected => shared.lose("the connection was lost"),
                     Event::Closed => shared.lose("the connection was closed"),
-                    Event::SlowConsumer(_) => shared.lose("the client dropped messages that came faster than they were read"),
+                    Event::SlowConsumer(_) => shared
+                        .lose("the client dropped messages that came faster than they were read"),
                     Event::ServerError(error) => {
                         let complaint = error.to_string();
                         shared.refuse(&complaint);
                         // The receiver may be dropped.
                         drop(server_errors.send(complaint));
                     }
-                    Event::Connected | Event::LameDuckMode | Event::Draining | Event::ClientError(_) => {}
+                    Event::Connected
+                    | Event::LameDuckMode
+                    | Event::Draining
+                    | Event::ClientError(_) => {}
                 }
                 std::future::ready(())
             }
@@ -146,9 +161,14 @@ impl BrokerConnection {
         if config.tls_first {
             options = options.tls_first();
         }
-        options = options.require_tls(config.tls_ca_file.is_some() || config.tls_cert_file.is_some() || config.tls_first);
+        options = options.require_tls(
+            config.tls_ca_file.is_some() || config.tls_cert_file.is_some() || config.tls_first,
+        );
 
-        let client = options.connect(server.address.as_str()).await.map_err(|error| refused(&server.address, error))?;
+        let client = options
+            .connect(server.address.as_str())
+            .await
+            .map_err(|error| refused(&server.address, error))?;
         shared.spent.store(true, Ordering::Release);
         let api = config.api_prefix();
         let mut context = jetstream::with_prefix(client.clone(), &api);
@@ -182,7 +202,10 @@ impl BrokerConnection {
     /// The error of every use of a lost connection.
     pub(super) fn error(&self) -> ConnectorError {
         let why = self.shared.why.lock().clone();
-        denied(&why).map_or_else(|| self.fail(ErrorKind::Disconnected, &why), |error| self.fail(error.kind, &why).hint(error.hint))
+        denied(&why).map_or_else(
+            || self.fail(ErrorKind::Disconnected, &why),
+            |error| self.fail(error.kind, &why).hint(error.hint),
+        )
     }
 
     /// An error with the address of the broker.
@@ -197,7 +220,10 @@ impl BrokerConnection {
 
     /// As [`Self::send`], one message after the other, to the first error. Takes each from the
     /// iterator when async-nats gets it: after an error only the last one taken was not given away.
-    pub(super) async fn send_all(&self, messages: impl Iterator<Item = OutboundMessage>) -> Result<(), ConnectorError> {
+    pub(super) async fn send_all(
+        &self,
+        messages: impl Iterator<Item = OutboundMessage>,
+    ) -> Result<(), ConnectorError> {
         let sending = async {
             for message in messages {
                 if self.shared.gone.load(Ordering::Acquire) {
@@ -219,7 +245,10 @@ impl BrokerConnection {
 
     /// Waits for an answer of the JetStream API while the connection lives and no permission error
     /// comes.
-    pub(super) async fn ask_api<T>(&self, question: impl Future<Output = T>) -> Result<T, ConnectorError> {
+    pub(super) async fn ask_api<T>(
+        &self,
+        question: impl Future<Output = T>,
+    ) -> Result<T, ConnectorError> {
         tokio::select! {
             biased;
             answer = self.ask(question) => answer,
@@ -231,7 +260,10 @@ impl BrokerConnection {
     }
 
     /// Waits for an answer while the connection lives.
-    pub(super) async fn ask<T>(&self, question: impl Future<Output = T>) -> Result<T, ConnectorError> {
+    pub(super) async fn ask<T>(
+        &self,
+        question: impl Future<Output = T>,
+    ) -> Result<T, ConnectorError> {
         tokio::select! {
             biased;
             answer = question => Ok(answer),
@@ -267,7 +299,8 @@ pub(super) fn denied(complaint: &str) -> Option<ConnectorError> {
 
 fn no_answer(place: &str) -> ConnectorError {
     let message = format!("nats at {place} did not answer within {} s", CONNECT_TIMEOUT.as_secs());
-    ConnectorError::new(ErrorKind::Disconnected, message).hint("is the server running, and the address right?")
+    ConnectorError::new(ErrorKind::Disconnected, message)
+        .hint("is the server running, and the address right?")
 }
 
 /// The error of a failed connect, by what the caller can do.
@@ -286,12 +319,20 @@ fn refused(address: &str, error: async_nats::ConnectError) -> ConnectorError {
         _ if lower.contains("authentication") || lower.contains("authorization") => {
             (ErrorKind::Denied, "check user, password, token, nkey or creds")
         }
-        _ if lower.contains("maximum") && lower.contains("connections") => {
-            (ErrorKind::Disconnected, "raise `max_connections` of the server, or the limit of the account")
+        _ if lower.contains("maximum") && lower.contains("connections") => (
+            ErrorKind::Disconnected,
+            "raise `max_connections` of the server, or the limit of the account",
+        ),
+        ConnectErrorKind::Tls | ConnectErrorKind::ServerParse => {
+            (ErrorKind::Config, "check `url` and the files of `tls_…`")
         }
-        ConnectErrorKind::Tls | ConnectErrorKind::ServerParse => (ErrorKind::Config, "check `url` and the files of `tls_…`"),
-        _ if lower.contains("certificate") => (ErrorKind::Disconnected, "check `tls_ca_file`, and the name in the server's certificate"),
+        _ if lower.contains("certificate") => (
+            ErrorKind::Disconnected,
+            "check `tls_ca_file`, and the name in the server's certificate",
+        ),
         _ => (ErrorKind::Disconnected, "is the server running, and the address right?"),
     };
-    ConnectorError::new(kind, format!("cannot connect to nats at {address}: {why}")).hint(hint).because(error)
+    ConnectorError::new(kind, format!("cannot connect to nats at {address}: {why}"))
+        .hint(hint)
+        .because(error)
 }

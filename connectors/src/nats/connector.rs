@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::config::Config;
 use super::{sink, source, stream, subject};
 use crate::{
-    Capabilities, Caution, Connector, ConnectorError, ConsumerState, Declared, Destination, Header, Outcomes, Role, Sink, Source,
-    SourceOptions, Value,
+    Capabilities, Caution, Connector, ConnectorError, ConsumerState, Declared, Destination, Header,
+    Outcomes, Role, Sink, Source, SourceOptions, Value,
 };
 
 /// The differences between NATS and the other brokers.
@@ -41,9 +41,17 @@ impl Connector for Config {
     }
 
     fn forbidden(&self, to: &Destination) -> Option<String> {
-        let is_inbox =
-            |prefix: &String| to.address.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        let inbox = || self.inbox_prefix.as_ref().filter(|prefix| is_inbox(prefix)).map(|_| format!("`{}` belongs to clients", to.address));
+        let is_inbox = |prefix: &String| {
+            to.address
+                .strip_prefix(prefix.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let inbox = || {
+            self.inbox_prefix
+                .as_ref()
+                .filter(|prefix| is_inbox(prefix))
+                .map(|_| format!("`{}` belongs to clients", to.address))
+        };
         subject::forbidden(to).or_else(inbox)
     }
 
@@ -59,10 +67,15 @@ impl Connector for Config {
                 return Ok(false);
             }
         } else if name.starts_with("nats-") {
-            return Err("it would control NATS, and the request comes from another broker: leave it out".to_owned());
+            return Err(
+                "it would control NATS, and the request comes from another broker: leave it out"
+                    .to_owned(),
+            );
         }
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':') {
-            return Err("NATS does not take this name: use visible ASCII without a colon".to_owned());
+            return Err(
+                "NATS does not take this name: use visible ASCII without a colon".to_owned()
+            );
         }
         match &header.value {
             Value::Text(text) if text.contains(['\r', '\n']) => {
@@ -85,7 +98,10 @@ impl Connector for Config {
         source::cautions(self, options).await
     }
 
-    async fn sink(&self, publish_timeout: Duration) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
+    async fn sink(
+        &self,
+        publish_timeout: Duration,
+    ) -> Result<(Box<dyn Sink>, Outcomes), ConnectorError> {
         let (sink, outcomes) = sink::open(self, publish_timeout).await?;
         Ok((Box::new(sink), outcomes))
     }
@@ -103,15 +119,25 @@ mod tests {
     #[test]
     fn a_span_has_the_system_and_the_subject() {
         let (config, to) = (Config::at("nats://h"), Destination::new("delay.in"));
-        assert_eq!(config.span_attributes(&to, "dwell", &Message::default()), [("messaging.system", "nats".into())]);
+        assert_eq!(
+            config.span_attributes(&to, "dwell", &Message::default()),
+            [("messaging.system", "nats".into())]
+        );
         assert_eq!(config.span_destination(&to), "delay.in");
     }
 
     #[test]
     fn nobody_may_publish_to_the_inboxes() {
-        let config = Config { inbox_prefix: Some("_DWELL.in".to_owned()), ..Config::at("nats://h") };
-        for (subject, is_forbidden) in [("_DWELL.in", true), ("_DWELL.in.x", true), ("_DWELL.inn", false), ("_INBOX.x", true)] {
-            assert_eq!(config.forbidden(&Destination::new(subject)).is_some(), is_forbidden, "{subject}");
+        let config =
+            Config { inbox_prefix: Some("_DWELL.in".to_owned()), ..Config::at("nats://h") };
+        for (subject, is_forbidden) in
+            [("_DWELL.in", true), ("_DWELL.in.x", true), ("_DWELL.inn", false), ("_INBOX.x", true)]
+        {
+            assert_eq!(
+                config.forbidden(&Destination::new(subject)).is_some(),
+                is_forbidden,
+                "{subject}"
+            );
         }
     }
 }

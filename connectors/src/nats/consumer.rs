@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::{self, AckPolicy, DeliverPolicy, FromConsumer, pull};
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
-use async_nats::jetstream::stream::{ConsumerErrorKind, ConsumerUpdateErrorKind, RetentionPolicy, Stream};
+use async_nats::jetstream::stream::{
+    ConsumerErrorKind, ConsumerUpdateErrorKind, RetentionPolicy, Stream,
+};
 use futures_util::TryStreamExt;
 use tracing::info;
 
@@ -16,7 +18,9 @@ use super::loop_check;
 use super::stream::cautions as stream_cautions;
 use super::subject::as_name;
 use crate::error::innermost;
-use crate::{Acks, Caution, ConnectorError, ConsumerState, ErrorKind, FirstRead, SourceOptions, Start};
+use crate::{
+    Acks, Caution, ConnectorError, ConsumerState, ErrorKind, FirstRead, SourceOptions, Start,
+};
 
 /// The time after which the server redelivers an unsettled message without a sign of progress.
 const ACK_WAIT: Duration = Duration::from_secs(30);
@@ -59,10 +63,18 @@ pub(super) async fn ensure(
                     "consumer had a finite max_deliver, a small max_ack_pending or bounds on requests, updating it"
                 );
                 connection.ask(handle.update_consumer(*better)).await?.map_err(|error| {
-                    let kind =
-                        if matches!(error.kind(), ConsumerUpdateErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
-                    let failure =
-                        connection.fail(kind, &format!("cannot update the consumer `{name}` of `{stream}`: {}", innermost(&error)));
+                    let kind = if matches!(error.kind(), ConsumerUpdateErrorKind::TimedOut) {
+                        ErrorKind::Disconnected
+                    } else {
+                        ErrorKind::Denied
+                    };
+                    let failure = connection.fail(
+                        kind,
+                        &format!(
+                            "cannot update the consumer `{name}` of `{stream}`: {}",
+                            innermost(&error)
+                        ),
+                    );
                     failure.hint("delete the consumer, or name another `group`").because(error)
                 })?;
             }
@@ -71,7 +83,10 @@ pub(super) async fn ensure(
         StoredConsumer::Missing => {
             let ack_wait = config.ack_wait.unwrap_or(ACK_WAIT);
             let pending = match options.acks {
-                Acks::Explicit => i64::try_from(options.max_unsettled.saturating_mul(4).max(MIN_ACK_PENDING)).unwrap_or(i64::MAX),
+                Acks::Explicit => {
+                    i64::try_from(options.max_unsettled.saturating_mul(4).max(MIN_ACK_PENDING))
+                        .unwrap_or(i64::MAX)
+                }
                 Acks::None => 0,
             };
             let wanted = pull::Config {
@@ -92,7 +107,13 @@ pub(super) async fn ensure(
             (ack_wait, made.cached_info().delivered.stream_sequence)
         }
     };
-    Ok(Consumer { stream: stream.to_owned(), name, topic: options.topic.clone(), ack_wait, delivered })
+    Ok(Consumer {
+        stream: stream.to_owned(),
+        name,
+        topic: options.topic.clone(),
+        ack_wait,
+        delivered,
+    })
 }
 
 /// The ack policy of the server.
@@ -112,7 +133,9 @@ pub(super) async fn inspect(
 ) -> Result<ConsumerState, ConnectorError> {
     let (handle, there) = find(connection, stream, config, options).await?;
     Ok(match there {
-        StoredConsumer::Missing => ConsumerState::Made(Some(first_read(connection, &handle, options).await?)),
+        StoredConsumer::Missing => {
+            ConsumerState::Made(Some(first_read(connection, &handle, options).await?))
+        }
         StoredConsumer::Fit { better: None, .. } => ConsumerState::Exists,
         StoredConsumer::Fit { better: Some(_), .. } => ConsumerState::Changed,
     })
@@ -136,24 +159,38 @@ fn begin(connection: &BrokerConnection, start: Start) -> Result<DeliverPolicy, C
         Start::Latest => DeliverPolicy::New,
         Start::At(ms) => {
             let start_time = async_nats::datetime::from_nanos(i128::from(ms) * 1_000_000);
-            let start_time = start_time.map_err(|_| connection.fail(ErrorKind::Config, &format!("{ms} ms is not a valid start time")))?;
+            let start_time = start_time.map_err(|_| {
+                connection.fail(ErrorKind::Config, &format!("{ms} ms is not a valid start time"))
+            })?;
             DeliverPolicy::ByStartTime { start_time }
         }
     })
 }
 
 /// The messages that a new consumer would read first. The server counts by subject, not by time.
-async fn first_read(connection: &BrokerConnection, stream: &Stream, options: &SourceOptions) -> Result<FirstRead, ConnectorError> {
+async fn first_read(
+    connection: &BrokerConnection,
+    stream: &Stream,
+    options: &SourceOptions,
+) -> Result<FirstRead, ConnectorError> {
     let topic = &options.topic;
     let wrong = |error: &(dyn std::error::Error + 'static)| {
-        connection.fail(ErrorKind::Disconnected, &format!("cannot count the messages of `{topic}`: {}", innermost(error)))
+        connection.fail(
+            ErrorKind::Disconnected,
+            &format!("cannot count the messages of `{topic}`: {}", innermost(error)),
+        )
     };
     let mut subjects = match options.start {
         Start::Latest => return Ok(FirstRead::default()),
-        Start::Earliest | Start::At(_) => connection.ask(stream.info_with_subjects(topic)).await?.map_err(|error| wrong(&error))?,
+        Start::Earliest | Start::At(_) => connection
+            .ask(stream.info_with_subjects(topic))
+            .await?
+            .map_err(|error| wrong(&error))?,
     };
     let mut messages = 0;
-    while let Some((_, count)) = connection.ask(subjects.try_next()).await?.map_err(|error| wrong(&error))? {
+    while let Some((_, count)) =
+        connection.ask(subjects.try_next()).await?.map_err(|error| wrong(&error))?
+    {
         messages += u64::try_from(count).unwrap_or(u64::MAX);
     }
     if messages == 0 {
@@ -161,7 +198,8 @@ async fn first_read(connection: &BrokerConnection, stream: &Stream, options: &So
     }
     // The message may be gone by now.
     let oldest = connection.ask(stream.get_first_raw_message_by_subject(topic, 1)).await?.ok();
-    let oldest_ms = oldest.and_then(|message| i64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).ok());
+    let oldest_ms = oldest
+        .and_then(|message| i64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).ok());
     let oldest_ms = match options.start {
         Start::At(ms) => oldest_ms.map(|oldest| oldest.max(ms)),
         Start::Earliest | Start::Latest => oldest_ms,
@@ -181,24 +219,39 @@ async fn find(
     }
     let handle = connection.ask(connection.context.get_stream(stream)).await?.map_err(|error| {
         connection
-            .fail(ErrorKind::Disconnected, &format!("cannot read the state of the stream `{stream}`: {}", innermost(&error)))
+            .fail(
+                ErrorKind::Disconnected,
+                &format!("cannot read the state of the stream `{stream}`: {}", innermost(&error)),
+            )
             .because(error)
     })?;
     let mut filter = options.topic.as_str();
     let there = match connection.ask(handle.consumer_info(&name)).await? {
         Ok(info) => {
-            let is_filtered = !(info.config.filter_subject.is_empty() && info.config.filter_subjects.is_empty());
+            let is_filtered =
+                !(info.config.filter_subject.is_empty() && info.config.filter_subjects.is_empty());
             filter = if is_filtered { filter } else { ">" };
-            let fit = Fit { connection, stream, options, subjects: &handle.cached_info().config.subjects };
+            let fit = Fit {
+                connection,
+                stream,
+                options,
+                subjects: &handle.cached_info().config.subjects,
+            };
             fit.check(&info.config)?;
             let (ack_wait, delivered) = (info.config.ack_wait, info.delivered.stream_sequence);
-            StoredConsumer::Fit { ack_wait, delivered, better: fit.update(info.config)?.map(Box::new) }
+            StoredConsumer::Fit {
+                ack_wait,
+                delivered,
+                better: fit.update(info.config)?.map(Box::new),
+            }
         }
         Err(error) if error.kind() == ConsumerInfoErrorKind::NotFound => {
             let is_queue = handle.cached_info().config.retention == RetentionPolicy::WorkQueue;
             if is_queue && options.start != Start::Earliest {
-                let failure =
-                    connection.fail(ErrorKind::Config, &format!("`{stream}` is a work queue: a reader starts with all messages in it"));
+                let failure = connection.fail(
+                    ErrorKind::Config,
+                    &format!("`{stream}` is a work queue: a reader starts with all messages in it"),
+                );
                 return Err(failure.hint("leave out `start`"));
             }
             StoredConsumer::Missing
@@ -206,12 +259,22 @@ async fn find(
         Err(error) => {
             let failure = connection.fail(
                 ErrorKind::Disconnected,
-                &format!("cannot read the state of the consumer `{name}` of `{stream}`: {}", innermost(&error)),
+                &format!(
+                    "cannot read the state of the consumer `{name}` of `{stream}`: {}",
+                    innermost(&error)
+                ),
             );
             return Err(failure.because(error));
         }
     };
-    loop_check::check(config, connection, &handle.cached_info().config, filter, &options.publishes_to).await?;
+    loop_check::check(
+        config,
+        connection,
+        &handle.cached_info().config,
+        filter,
+        &options.publishes_to,
+    )
+    .await?;
     Ok((handle, there))
 }
 
@@ -228,7 +291,8 @@ impl Fit<'_> {
     fn check(&self, config: &consumer::Config) -> Result<(), ConnectorError> {
         let topic = &self.options.topic;
         let all_is_topic = self.subjects.len() == 1 && self.subjects[0] == *topic;
-        let filter_fits = match (config.filter_subject.as_str(), config.filter_subjects.as_slice()) {
+        let filter_fits = match (config.filter_subject.as_str(), config.filter_subjects.as_slice())
+        {
             ("", []) => all_is_topic,
             ("", [one]) => one == topic,
             (one, []) => one == topic,
@@ -238,32 +302,44 @@ impl Fit<'_> {
             "it is a push consumer".to_owned()
         } else if config.ack_policy != policy(self.options.acks) {
             match self.options.acks {
-                Acks::Explicit => "its ack policy is not explicit: messages would be lost".to_owned(),
+                Acks::Explicit => {
+                    "its ack policy is not explicit: messages would be lost".to_owned()
+                }
                 Acks::None => "its ack policy is not none".to_owned(),
             }
         } else if !filter_fits {
-            let filters = [&[config.filter_subject.clone()][..], &config.filter_subjects].concat().join(" ");
+            let filters =
+                [&[config.filter_subject.clone()][..], &config.filter_subjects].concat().join(" ");
             format!("it does not read `{topic}` but `{}`", filters.trim())
         } else if config.headers_only {
             "it delivers headers only".to_owned()
         } else {
             return Ok(());
         };
-        let failure = self
-            .connection
-            .fail(ErrorKind::Config, &format!("the consumer `{}` of `{}` cannot be used: {wrong}", self.options.group, self.stream));
+        let failure = self.connection.fail(
+            ErrorKind::Config,
+            &format!(
+                "the consumer `{}` of `{}` cannot be used: {wrong}",
+                self.options.group, self.stream
+            ),
+        );
         Err(failure.hint("delete the consumer, or name another `group`"))
     }
 
     /// The update that the consumer needs; `None` if it needs none.
     fn update(&self, config: consumer::Config) -> Result<Option<pull::Config>, ConnectorError> {
-        let wrong =
-            |error: async_nats::Error| self.connection.fail(ErrorKind::Config, &format!("the consumer `{}`: {error}", self.options.group));
+        let wrong = |error: async_nats::Error| {
+            self.connection
+                .fail(ErrorKind::Config, &format!("the consumer `{}`: {error}", self.options.group))
+        };
         let mut config = pull::Config::try_from_consumer_config(config).map_err(wrong)?;
         let needed = i64::try_from(self.options.max_unsettled).unwrap_or(i64::MAX);
-        let bounded = self.options.acks == Acks::Explicit && config.max_ack_pending >= 0 && config.max_ack_pending < needed;
+        let bounded = self.options.acks == Acks::Explicit
+            && config.max_ack_pending >= 0
+            && config.max_ack_pending < needed;
         let short = config.max_expires > Duration::ZERO && config.max_expires < REQUEST_TTL;
-        let small = config.max_bytes > 0 || config.max_batch > 0 && config.max_batch < needed || short;
+        let small =
+            config.max_bytes > 0 || config.max_batch > 0 && config.max_batch < needed || short;
         if config.max_deliver <= 0 && config.backoff.is_empty() && !bounded && !small {
             return Ok(None);
         }

@@ -17,8 +17,13 @@ pub(super) struct Delivery {
 
 /// Converts a delivered message; the error is a status message instead.
 pub(super) fn delivery(message: async_nats::Message) -> Result<Delivery, Box<async_nats::Message>> {
-    let Some(info) = message.reply.as_ref().and_then(|reply| Info::parse(reply)) else { return Err(Box::new(message)) };
-    let async_nats::Message { subject, reply: Some(reply), payload, headers, length, .. } = message else { return Err(Box::new(message)) };
+    let Some(info) = message.reply.as_ref().and_then(|reply| Info::parse(reply)) else {
+        return Err(Box::new(message));
+    };
+    let async_nats::Message { subject, reply: Some(reply), payload, headers, length, .. } = message
+    else {
+        return Err(Box::new(message));
+    };
     let message = Message {
         body: payload,
         has_body: true,
@@ -64,7 +69,13 @@ impl Info {
         let delivered = tokens.nth(1)?.parse().ok()?;
         let sequence = tokens.next()?.parse().ok()?;
         let nanos: i64 = tokens.nth(1)?.parse().ok()?;
-        Some(Info { stream, delivered, sequence, timestamp_ms: nanos / 1_000_000, is_cut: nanos % 1_000_000 > 0 })
+        Some(Info {
+            stream,
+            delivered,
+            sequence,
+            timestamp_ms: nanos / 1_000_000,
+            is_cut: nanos % 1_000_000 > 0,
+        })
     }
 }
 
@@ -74,12 +85,24 @@ mod tests {
 
     #[test]
     fn reply_subjects_of_both_kinds_are_read() {
-        let info = Info { stream: "S".to_owned(), delivered: 2, sequence: 7, timestamp_ms: 1_700_000_000_123, is_cut: true };
+        let info = Info {
+            stream: "S".to_owned(),
+            delivered: 2,
+            sequence: 7,
+            timestamp_ms: 1_700_000_000_123,
+            is_cut: true,
+        };
         assert_eq!(Info::parse("$JS.ACK.S.C.2.7.9.1700000000123456789.4"), Some(info));
         let info = Info::parse("$JS.ACK._.HASH.S.C.1.7.9.1700000000123456789.4.rnd");
-        assert_eq!(info.map(|info| (info.stream, info.delivered, info.sequence)), Some(("S".to_owned(), 1, 7)));
+        assert_eq!(
+            info.map(|info| (info.stream, info.delivered, info.sequence)),
+            Some(("S".to_owned(), 1, 7))
+        );
         let exact = Info::parse("$JS.ACK.S.C.1.7.9.1700000000123000000.4");
-        assert_eq!(exact.map(|info| (info.timestamp_ms, info.is_cut)), Some((1_700_000_000_123, false)));
+        assert_eq!(
+            exact.map(|info| (info.timestamp_ms, info.is_cut)),
+            Some((1_700_000_000_123, false))
+        );
         for other in ["_INBOX.x", "$JS.ACK.S", "$JS.ACK.S.C.x.7.9.17.4", ""] {
             assert_eq!(Info::parse(other), None);
         }

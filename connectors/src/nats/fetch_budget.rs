@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time that a request for messages stays open at the server. Small, because `close` waits for the end of
-/// the request: a request cannot be cancelled, and messages sent to a closed reader wait for `ack_wait`.
+/// The time that a request for messages stays open at the server. Small, because `close` waits for
+/// the end of the request: a request cannot be cancelled, and messages sent to a closed reader wait
+/// for `ack_wait`.
 pub(super) const REQUEST_TTL: Duration = Duration::from_secs(1);
 /// The most messages of one request.
 const MAX_REQUEST_MESSAGES: usize = 4096;
@@ -118,16 +119,23 @@ impl FetchBudget {
     pub(super) fn ask(&mut self, now: Instant) -> Option<Request> {
         self.expire(now);
         let asked = self.asked();
-        let most = if self.cautious { MAX_CAUTIOUS_MESSAGES.min(self.max_count) } else { self.max_count };
-        let count = self.left().saturating_sub(asked).min(most.saturating_sub(asked)).min(MAX_REQUEST_MESSAGES);
+        let most =
+            if self.cautious { MAX_CAUTIOUS_MESSAGES.min(self.max_count) } else { self.max_count };
+        let count = self
+            .left()
+            .saturating_sub(asked)
+            .min(most.saturating_sub(asked))
+            .min(MAX_REQUEST_MESSAGES);
         let max_bytes = self.max_bytes.max(self.largest.saturating_mul(2));
         let most_bytes = (max_bytes / 2).min(MAX_REQUEST_BYTES.max(self.largest));
         let open_bytes: usize = self.open.iter().map(|(request, _)| request.bytes).sum();
-        let free = max_bytes.saturating_sub(self.unsettled_bytes).saturating_mul(RATIO_PARTS) / self.memory_ratio;
+        let free = max_bytes.saturating_sub(self.unsettled_bytes).saturating_mul(RATIO_PARTS)
+            / self.memory_ratio;
         // A single message may exceed the budget if no other is unsettled.
         let free = if self.unsettled_count == 0 { free.max(self.largest) } else { free };
         let bytes = free.min(2 * most_bytes).saturating_sub(open_bytes).min(most_bytes);
-        let worth = asked == 0 || (count >= MAX_REQUEST_MESSAGES.min(most / 4) && bytes >= most_bytes / 2);
+        let worth =
+            asked == 0 || (count >= MAX_REQUEST_MESSAGES.min(most / 4) && bytes >= most_bytes / 2);
         if count == 0 || bytes < self.largest || !worth {
             return None;
         }
@@ -143,7 +151,8 @@ impl FetchBudget {
         if wire > 0 {
             // A higher ratio counts at once, a lower one gradually.
             let seen = bytes.saturating_mul(RATIO_PARTS).div_ceil(wire).max(RATIO_PARTS);
-            self.memory_ratio = seen.max(self.memory_ratio - self.memory_ratio.saturating_sub(seen).div_ceil(8));
+            self.memory_ratio =
+                seen.max(self.memory_ratio - self.memory_ratio.saturating_sub(seen).div_ceil(8));
         }
         if let Some((first, _)) = self.open.front_mut() {
             first.bytes = first.bytes.saturating_sub(wire);
@@ -200,13 +209,24 @@ mod tests {
         assert_eq!(budget.ask(now), Some(Request { count: 1000, bytes: 500 * KIB }));
         assert_eq!(budget.ask(now), None);
         budget.came(plain(600, 60 * KIB), 0);
-        assert_eq!((budget.ask(now), budget.asked(), budget.left()), (None, 400, 400), "all of it is unsettled or asked for");
+        assert_eq!(
+            (budget.ask(now), budget.asked(), budget.left()),
+            (None, 400, 400),
+            "all of it is unsettled or asked for"
+        );
         budget.settled(300, 30 * KIB);
-        assert_eq!(budget.ask(now), Some(Request { count: 300, bytes: 500 * KIB }), "before the first has ended");
+        assert_eq!(
+            budget.ask(now),
+            Some(Request { count: 300, bytes: 500 * KIB }),
+            "before the first has ended"
+        );
         budget.came(plain(400, 40 * KIB), 0);
         assert_eq!((budget.asked(), budget.left()), (300, 300));
         budget.came(plain(0, 0), usize::MAX);
-        assert_eq!((budget.asked(), budget.ask(now)), (0, Some(Request { count: 300, bytes: 500 * KIB })));
+        assert_eq!(
+            (budget.asked(), budget.ask(now)),
+            (0, Some(Request { count: 300, bytes: 500 * KIB }))
+        );
     }
 
     #[test]
@@ -230,20 +250,33 @@ mod tests {
     fn what_swells_is_asked_for_in_smaller_pieces() {
         let (mut budget, now) = (budget(100_000, 64 << 20, 100 * KIB), Instant::now());
         assert_eq!(budget.ask(now).map(|request| request.bytes), Some(MAX_REQUEST_BYTES));
-        assert_eq!(budget.ask(now).map(|request| request.bytes), Some(MAX_REQUEST_BYTES), "another is there before the first has ended");
+        assert_eq!(
+            budget.ask(now).map(|request| request.bytes),
+            Some(MAX_REQUEST_BYTES),
+            "another is there before the first has ended"
+        );
         assert_eq!(budget.ask(now), None, "what is on its way is bounded, whatever it becomes");
         budget.came(Delivered { count: 10, wire: 1 << 20, bytes: 30 << 20 }, usize::MAX);
         let mut wire = 1 << 20;
         while let Some(request) = budget.ask(now) {
             wire += request.bytes;
-            budget.came(Delivered { count: 1, wire: request.bytes, bytes: 30 * request.bytes }, usize::MAX);
+            budget.came(
+                Delivered { count: 1, wire: request.bytes, bytes: 30 * request.bytes },
+                usize::MAX,
+            );
         }
-        assert!((1 << 20..=(64 << 20) / 30).contains(&wire) && budget.unsettled_bytes <= 64 << 20, "{wire} bytes of the wire");
+        assert!(
+            (1 << 20..=(64 << 20) / 30).contains(&wire) && budget.unsettled_bytes <= 64 << 20,
+            "{wire} bytes of the wire"
+        );
         budget.settled(1, 32 << 20);
         for _ in 0..100 {
             budget.came(plain(1, 1), 0);
         }
-        assert_eq!((budget.memory_ratio / RATIO_PARTS, budget.ask(now).map(|request| request.bytes)), (1, Some(MAX_REQUEST_BYTES)));
+        assert_eq!(
+            (budget.memory_ratio / RATIO_PARTS, budget.ask(now).map(|request| request.bytes)),
+            (1, Some(MAX_REQUEST_BYTES))
+        );
     }
 
     #[test]
@@ -264,8 +297,14 @@ mod tests {
         let (mut budget, now) = (budget(1000, 1000 * KIB, 10 * KIB), Instant::now());
         assert!(budget.ask(now).is_some());
         budget.came(plain(50, 500 * KIB), 0);
-        assert_eq!((budget.ask(now + STALE_REQUEST_TIMEOUT / 2), budget.stale()), (None, Some(now + STALE_REQUEST_TIMEOUT)));
-        assert_eq!(budget.ask(now + STALE_REQUEST_TIMEOUT), Some(Request { count: 950, bytes: 500 * KIB }));
+        assert_eq!(
+            (budget.ask(now + STALE_REQUEST_TIMEOUT / 2), budget.stale()),
+            (None, Some(now + STALE_REQUEST_TIMEOUT))
+        );
+        assert_eq!(
+            budget.ask(now + STALE_REQUEST_TIMEOUT),
+            Some(Request { count: 950, bytes: 500 * KIB })
+        );
     }
 
     #[test]

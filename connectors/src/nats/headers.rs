@@ -12,8 +12,11 @@ pub(super) fn from_nats(map: Option<HeaderMap>) -> Headers {
     let Some(map) = map else { return Headers::default() };
     let mut names: Vec<_> = map.iter().collect();
     names.sort_unstable_by(|(one, _), (other, _)| AsRef::<str>::as_ref(one).cmp(other.as_ref()));
-    let each = names.into_iter().flat_map(|(name, values)| values.iter().map(move |value| (AsRef::<str>::as_ref(name), value.as_str())));
-    each.map(|(name, value)| Header { name: name.to_owned(), value: Value::Text(value.to_owned()) }).collect()
+    let each = names.into_iter().flat_map(|(name, values)| {
+        values.iter().map(move |value| (AsRef::<str>::as_ref(name), value.as_str()))
+    });
+    each.map(|(name, value)| Header { name: name.to_owned(), value: Value::Text(value.to_owned()) })
+        .collect()
 }
 
 /// The headers of a message to publish, or why they cannot be published. Headers that act on the
@@ -21,7 +24,9 @@ pub(super) fn from_nats(map: Option<HeaderMap>) -> Headers {
 pub(super) fn to_nats(headers: Headers, dedupe_id: &str) -> Result<Option<HeaderMap>, String> {
     let mut map = HeaderMap::new();
     if !dedupe_id.is_empty() {
-        let id = dedupe_id.parse::<HeaderValue>().map_err(|_| "the dedupe id has a line end".to_owned())?;
+        let id = dedupe_id
+            .parse::<HeaderValue>()
+            .map_err(|_| "the dedupe id has a line end".to_owned())?;
         map.insert(async_nats::header::NATS_MESSAGE_ID, id);
     }
     for Header { name, value } in headers {
@@ -31,13 +36,19 @@ pub(super) fn to_nats(headers: Headers, dedupe_id: &str) -> Result<Option<Header
         if name.is_empty() {
             return Err("a header without a name cannot be published to NATS".to_owned());
         }
-        let text = text(value).map_err(|why| format!("header `{name}` cannot be published to NATS: {why}"))?;
+        let text = text(value)
+            .map_err(|why| format!("header `{name}` cannot be published to NATS: {why}"))?;
         // Taken over as it is: to parse it would copy it. The conversion panics at a line end.
         if text.contains(['\r', '\n']) {
-            return Err(format!("header `{name}` cannot be published to NATS: its value has a line end"));
+            return Err(format!(
+                "header `{name}` cannot be published to NATS: its value has a line end"
+            ));
         }
         let Ok(known) = name.parse::<HeaderName>() else {
-            return Err(format!("header `{}` cannot be published to NATS: its name is not plain ASCII", name.escape_debug()));
+            return Err(format!(
+                "header `{}` cannot be published to NATS: its name is not plain ASCII",
+                name.escape_debug()
+            ));
         };
         map.append(known, HeaderValue::from(text));
     }
@@ -46,8 +57,9 @@ pub(super) fn to_nats(headers: Headers, dedupe_id: &str) -> Result<Option<Header
 
 /// The bytes of the headers on the wire; they count towards the server's `max_payload`.
 pub(super) fn wire_size(map: &HeaderMap) -> usize {
-    let each =
-        map.iter().flat_map(|(name, values)| values.iter().map(move |value| AsRef::<str>::as_ref(name).len() + value.as_str().len() + 4));
+    let each = map.iter().flat_map(|(name, values)| {
+        values.iter().map(move |value| AsRef::<str>::as_ref(name).len() + value.as_str().len() + 4)
+    });
     "NATS/1.0\r\n\r\n".len() + each.sum::<usize>()
 }
 
@@ -55,10 +67,19 @@ pub(super) fn wire_size(map: &HeaderMap) -> usize {
 /// rollup, TTL, batches, counters, traces (events on any subject, or nothing stored at all), and
 /// the dedupe id, which the sink sets.
 fn acts(name: &str) -> bool {
-    const CONTROL_HEADERS: [&str; 7] =
-        ["nats-msg-id", "nats-rollup", "nats-ttl", "nats-incr", "nats-scheduler", "nats-marker-reason", "nats-required-api-level"];
-    const CONTROL_HEADER_PREFIXES: [&str; 4] = ["nats-expected-", "nats-schedule", "nats-batch-", "nats-trace-"];
-    let starts = |start: &str| name.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
+    const CONTROL_HEADERS: [&str; 7] = [
+        "nats-msg-id",
+        "nats-rollup",
+        "nats-ttl",
+        "nats-incr",
+        "nats-scheduler",
+        "nats-marker-reason",
+        "nats-required-api-level",
+    ];
+    const CONTROL_HEADER_PREFIXES: [&str; 4] =
+        ["nats-expected-", "nats-schedule", "nats-batch-", "nats-trace-"];
+    let starts =
+        |start: &str| name.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start));
     starts("nats-")
         && (CONTROL_HEADERS.iter().any(|exact| name.eq_ignore_ascii_case(exact))
             || CONTROL_HEADER_PREFIXES.iter().any(|start| starts(start)))
@@ -69,8 +90,12 @@ fn text(value: Value) -> Result<String, &'static str> {
     match value {
         Value::Text(text) => Ok(text),
         Value::Null => Ok(String::new()),
-        Value::Bytes(bytes) => String::from_utf8(bytes.into()).map_err(|_| "its value is not UTF-8"),
-        other => other.plain().map(Cow::into_owned).ok_or("its value is a decimal, a list or a table"),
+        Value::Bytes(bytes) => {
+            String::from_utf8(bytes.into()).map_err(|_| "its value is not UTF-8")
+        }
+        other => {
+            other.plain().map(Cow::into_owned).ok_or("its value is a decimal, a list or a table")
+        }
     }
 }
 
@@ -105,9 +130,12 @@ mod tests {
         headers.push("a", Value::I64(-5));
         headers.push("a", Value::Bool(true));
         let map = to_nats(headers, "id-1").unwrap().unwrap();
-        let back: Vec<_> =
-            from_nats(Some(map)).into_iter().map(|header| (header.name, header.value.as_text().unwrap().to_owned())).collect();
-        let expected = [("Nats-Msg-Id", "id-1"), ("Nats-Stream", "kept"), ("a", "-5"), ("a", "true")];
+        let back: Vec<_> = from_nats(Some(map))
+            .into_iter()
+            .map(|header| (header.name, header.value.as_text().unwrap().to_owned()))
+            .collect();
+        let expected =
+            [("Nats-Msg-Id", "id-1"), ("Nats-Stream", "kept"), ("a", "-5"), ("a", "true")];
         assert_eq!(back, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
         assert_eq!(to_nats(one("nats-ttl", "1".into()), "").unwrap(), None);
     }
@@ -124,7 +152,10 @@ mod tests {
             ("ä", "x".into()),
             ("", "x".into()),
         ] {
-            assert!(to_nats(one(name, value.clone()), "").unwrap_err().contains(name), "{name} {value:?}");
+            assert!(
+                to_nats(one(name, value.clone()), "").unwrap_err().contains(name),
+                "{name} {value:?}"
+            );
         }
         assert!(to_nats(one("a", Value::Bytes(Bytes::from_static(b"text"))), "").is_ok());
     }

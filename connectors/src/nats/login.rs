@@ -25,10 +25,15 @@ pub(super) enum Login {
 impl Login {
     pub(super) async fn read(config: &Config) -> Result<Self, ConnectorError> {
         if let Some(user) = &config.user {
-            let password = secret("password_file", config.password.as_ref(), config.password_file.as_deref()).await?.unwrap_or_default();
+            let password =
+                secret("password_file", config.password.as_ref(), config.password_file.as_deref())
+                    .await?
+                    .unwrap_or_default();
             return Ok(Login::User { user: user.clone(), password });
         }
-        if let Some(token) = secret("token_file", config.token.as_ref(), config.token_file.as_deref()).await? {
+        if let Some(token) =
+            secret("token_file", config.token.as_ref(), config.token_file.as_deref()).await?
+        {
             return Ok(Login::Token(token));
         }
         if let Some(file) = &config.nkey_file {
@@ -38,8 +43,10 @@ impl Login {
         if let Some(file) = &config.creds_file {
             let text = read_secret("creds_file", file).await?;
             let (Some(jwt), Some(seed)) = (section(&text, "JWT"), section(&text, "SEED")) else {
-                let message = format!("`creds_file`: {} has no user JWT with a seed", file.display());
-                return Err(ConnectorError::new(ErrorKind::Config, message).hint("write it with `nsc generate creds`"));
+                let message =
+                    format!("`creds_file`: {} has no user JWT with a seed", file.display());
+                return Err(ConnectorError::new(ErrorKind::Config, message)
+                    .hint("write it with `nsc generate creds`"));
             };
             return Ok(Login::Creds { jwt: jwt.to_owned(), key: key("creds_file", file, seed)? });
         }
@@ -49,7 +56,9 @@ impl Login {
     /// The credentials for this server: its URL may name a user or a token.
     pub(super) fn for_server(&self, server: &Server) -> Self {
         match (self, &server.user, &server.password) {
-            (Login::Nobody, Some(user), Some(password)) => Login::User { user: user.reveal().to_owned(), password: password.clone() },
+            (Login::Nobody, Some(user), Some(password)) => {
+                Login::User { user: user.reveal().to_owned(), password: password.clone() }
+            }
             (Login::Nobody, Some(token), None) => Login::Token(token.clone()),
             _ => self.clone(),
         }
@@ -78,7 +87,11 @@ impl Login {
     }
 }
 
-async fn secret(setting: &str, inline: Option<&Secret>, file: Option<&Path>) -> Result<Option<Secret>, ConnectorError> {
+async fn secret(
+    setting: &str,
+    inline: Option<&Secret>,
+    file: Option<&Path>,
+) -> Result<Option<Secret>, ConnectorError> {
     match (inline, file) {
         (Some(secret), _) => Ok(Some(secret.clone())),
         (None, Some(file)) => Ok(Some(Secret::new(read_secret(setting, file).await?))),
@@ -89,7 +102,8 @@ async fn secret(setting: &str, inline: Option<&Secret>, file: Option<&Path>) -> 
 fn key(setting: &str, file: &Path, seed: &str) -> Result<Arc<KeyPair>, ConnectorError> {
     KeyPair::from_seed(seed).map(Arc::new).map_err(|error| {
         let message = format!("`{setting}`: {} holds no nkey seed: {error}", file.display());
-        ConnectorError::new(ErrorKind::Config, message).hint("a seed is one line that begins with SU")
+        ConnectorError::new(ErrorKind::Config, message)
+            .hint("a seed is one line that begins with SU")
     })
 }
 

@@ -21,7 +21,8 @@ pub(super) async fn check(
     filter: &str,
     publishes_to: &[Destination],
 ) -> Result<(), ConnectorError> {
-    let is_fed = stream.mirror.is_some() || stream.sources.as_ref().is_some_and(|sources| !sources.is_empty());
+    let is_fed = stream.mirror.is_some()
+        || stream.sources.as_ref().is_some_and(|sources| !sources.is_empty());
     if !is_fed && stream.subject_transform.is_none() {
         return Ok(());
     }
@@ -29,9 +30,20 @@ pub(super) async fn check(
     // error ends it.
     let upstream = if is_fed { Some(BrokerConnection::connect(config).await?) } else { None };
     for to in publishes_to {
-        let came = appears(upstream.as_ref().map(|(connection, _)| connection), stream, &to.address, MAX_CHAIN_STREAMS).await;
-        if let Some(subject) = came.into_iter().find(|subject| allows(filter, &Destination::new(subject))) {
-            let what = format!("the stream `{}` receives what is published to `{to}`, as `{subject}`: messages would loop", stream.name);
+        let came = appears(
+            upstream.as_ref().map(|(connection, _)| connection),
+            stream,
+            &to.address,
+            MAX_CHAIN_STREAMS,
+        )
+        .await;
+        if let Some(subject) =
+            came.into_iter().find(|subject| allows(filter, &Destination::new(subject)))
+        {
+            let what = format!(
+                "the stream `{}` receives what is published to `{to}`, as `{subject}`: messages would loop",
+                stream.name
+            );
             let failure = connection.fail(ErrorKind::Config, &what);
             return Err(failure.hint(format!("filter `{to}` out of the stream's sources and transforms, or name another destination")));
         }
@@ -50,13 +62,22 @@ fn appears<'a>(
     Box::pin(async move {
         let mut found = Vec::new();
         if stream.subjects.iter().any(|pattern| allows(pattern, &Destination::new(subject))) {
-            let rewritten = stream.subject_transform.as_ref().and_then(|transform| rewritten(transform, subject));
+            let rewritten = stream
+                .subject_transform
+                .as_ref()
+                .and_then(|transform| rewritten(transform, subject));
             found.push(rewritten.unwrap_or_else(|| subject.to_owned()));
         }
         let feeds = stream.mirror.iter().chain(stream.sources.iter().flatten());
-        for source in feeds.filter(|source| depth > 0 && source.external.is_none() && source.domain.is_none()) {
+        for source in
+            feeds.filter(|source| depth > 0 && source.external.is_none() && source.domain.is_none())
+        {
             let Some(connection) = connection else { break };
-            let Ok(Ok(handle)) = connection.ask_api(connection.context.get_stream(&source.name)).await else { continue };
+            let Ok(Ok(handle)) =
+                connection.ask_api(connection.context.get_stream(&source.name)).await
+            else {
+                continue;
+            };
             let there = &handle.cached_info().config;
             for came in appears(Some(connection), there, subject, depth - 1).await {
                 let filter = source.filter_subject.as_deref().filter(|filter| !filter.is_empty());
@@ -66,7 +87,9 @@ fn appears<'a>(
                 // With transforms, only messages that match one of them come.
                 match source.subject_transforms.as_slice() {
                     [] => found.push(came),
-                    transforms => found.extend(transforms.iter().find_map(|transform| rewritten(transform, &came))),
+                    transforms => found.extend(
+                        transforms.iter().find_map(|transform| rewritten(transform, &came)),
+                    ),
                 }
             }
         }
@@ -93,13 +116,23 @@ fn rewritten(transform: &SubjectTransform, subject: &str) -> Option<String> {
     }
     let part = |part: &str| match part {
         ">" => Some(rest.join(".")),
-        part => match part.strip_prefix('$').or_else(|| part.strip_prefix("{{wildcard(")?.strip_suffix(")}}")) {
-            Some(number) => Some((*captured.get(number.trim().parse::<usize>().ok()?.checked_sub(1)?)?).to_owned()),
+        part => match part
+            .strip_prefix('$')
+            .or_else(|| part.strip_prefix("{{wildcard(")?.strip_suffix(")}}"))
+        {
+            Some(number) => Some(
+                (*captured.get(number.trim().parse::<usize>().ok()?.checked_sub(1)?)?).to_owned(),
+            ),
             None if part.contains("{{") => None,
             None => Some(part.to_owned()),
         },
     };
-    transform.destination.split('.').map(part).collect::<Option<Vec<_>>>().map(|parts| parts.join("."))
+    transform
+        .destination
+        .split('.')
+        .map(part)
+        .collect::<Option<Vec<_>>>()
+        .map(|parts| parts.join("."))
 }
 
 #[cfg(test)]
@@ -118,8 +151,13 @@ mod tests {
             ("a.*", "b.{{partition(3,1)}}", "a.x", None),
             (">", "", "a.x", Some("a.x")),
         ] {
-            let transform = SubjectTransform { source: source.to_owned(), destination: destination.to_owned() };
-            assert_eq!(rewritten(&transform, subject).as_deref(), expected, "{source} {destination} {subject}");
+            let transform =
+                SubjectTransform { source: source.to_owned(), destination: destination.to_owned() };
+            assert_eq!(
+                rewritten(&transform, subject).as_deref(),
+                expected,
+                "{source} {destination} {subject}"
+            );
         }
     }
 }

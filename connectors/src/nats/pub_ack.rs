@@ -39,7 +39,9 @@ pub(super) fn read(message: &async_nats::Message) -> PubAck {
     PubAck::Outcome(match serde_json::from_slice::<Body<'_>>(&message.payload) {
         Ok(Body { error: Some(failure), .. }) => failed(&failure),
         // A duplicate (`duplicate`) is confirmed too: the stream has the message.
-        Ok(Body { stream: Some(stream), seq: Some(_), .. }) if !stream.is_empty() => Outcome::Confirmed,
+        Ok(Body { stream: Some(stream), seq: Some(_), .. }) if !stream.is_empty() => {
+            Outcome::Confirmed
+        }
         _ => Outcome::Unknown("something answered that is not JetStream".to_owned()),
     })
 }
@@ -55,9 +57,11 @@ fn failed(failure: &Failure<'_>) -> Outcome {
         (_, 10_060 | 10_070 | 10_071 | 10_109 | 10_164) => Outcome::Unroutable(why),
         // Temporary: full (10077 with discard new), no resources, no quorum, offline, too many
         // requests.
-        (_, 10_002 | 10_008 | 10_023 | 10_028 | 10_039 | 10_047 | 10_076 | 10_077 | 10_118 | 10_167) | (429 | 503, _) => {
-            Outcome::Refused(why)
-        }
+        (
+            _,
+            10_002 | 10_008 | 10_023 | 10_028 | 10_039 | 10_047 | 10_076 | 10_077 | 10_118 | 10_167,
+        )
+        | (429 | 503, _) => Outcome::Refused(why),
         // A header that the stream or the server refuses.
         (400, 10_165 | 10_166 | 10_188 | 10_189 | 10_190) => Outcome::Invalid(why),
         _ => Outcome::Unknown(why),
@@ -92,25 +96,43 @@ mod tests {
     #[test]
     fn answers_are_decisions() {
         assert_eq!(read_text(r#"{"stream":"S","seq":1}"#), PubAck::Outcome(Outcome::Confirmed));
-        assert_eq!(read_text(r#"{"stream":"S","seq":1,"duplicate":true,"domain":"d"}"#), PubAck::Outcome(Outcome::Confirmed));
+        assert_eq!(
+            read_text(r#"{"stream":"S","seq":1,"duplicate":true,"domain":"d"}"#),
+            PubAck::Outcome(Outcome::Confirmed)
+        );
         let error = r#"{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"stream":"S","seq":0}"#;
-        assert_eq!(read_text(error), PubAck::Outcome(Outcome::Refused("maximum messages exceeded (10077)".to_owned())));
+        assert_eq!(
+            read_text(error),
+            PubAck::Outcome(Outcome::Refused("maximum messages exceeded (10077)".to_owned()))
+        );
         let error = r#"{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"stream":"S","seq":0}"#;
         assert!(matches!(read_text(error), PubAck::Outcome(Outcome::Invalid(_))));
         assert!(matches!(
             read_text(r#"{"error":{"code":400,"err_code":10060,"description":"x"}}"#),
             PubAck::Outcome(Outcome::Unroutable(_))
         ));
-        for garbage in
-            ["", "OK", "{}", r#"{"stream":"","seq":1}"#, r#"{"error":{"code":500,"err_code":1,"description":"?"}}"#, "[]", "\u{0}"]
-        {
-            assert!(matches!(read_text(garbage), PubAck::Outcome(Outcome::Unknown(_))), "{garbage}");
+        for garbage in [
+            "",
+            "OK",
+            "{}",
+            r#"{"stream":"","seq":1}"#,
+            r#"{"error":{"code":500,"err_code":1,"description":"?"}}"#,
+            "[]",
+            "\u{0}",
+        ] {
+            assert!(
+                matches!(read_text(garbage), PubAck::Outcome(Outcome::Unknown(_))),
+                "{garbage}"
+            );
         }
     }
 
     #[test]
     fn a_denied_subject_is_found() {
-        assert_eq!(denied_subject("nats: Permissions Violation for Publish to \"a.b\""), Some("a.b"));
+        assert_eq!(
+            denied_subject("nats: Permissions Violation for Publish to \"a.b\""),
+            Some("a.b")
+        );
         assert_eq!(denied_subject("nats: Permissions Violation for Subscription to \"a.b\""), None);
     }
 }

@@ -44,8 +44,15 @@ impl PubAckReader {
     ) {
         let answers = answers.ready_chunks(MAX_CHUNK_ANSWERS);
         let looks = FuturesUnordered::new();
-        let mut reader =
-            PubAckReader { connection, window, answers, publish_timeout, asking: HashMap::new(), looks, known: HashMap::new() };
+        let mut reader = PubAckReader {
+            connection,
+            window,
+            answers,
+            publish_timeout,
+            asking: HashMap::new(),
+            looks,
+            known: HashMap::new(),
+        };
         tokio::spawn(async move {
             reader.run(server_errors).await;
             reader.end();
@@ -54,7 +61,9 @@ impl PubAckReader {
 
     /// Runs until the connection is lost, or the sink is closed and every answer came.
     async fn run(&mut self, mut server_errors: mpsc::UnboundedReceiver<String>) {
-        let mut tick = interval((self.publish_timeout / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)));
+        let mut tick = interval(
+            (self.publish_timeout / 20).clamp(Duration::from_millis(5), Duration::from_millis(250)),
+        );
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !(self.window.is_done() && self.asking.is_empty()) {
             tokio::select! {
@@ -80,7 +89,9 @@ impl PubAckReader {
 
     fn answered(&mut self, chunk: &[async_nats::Message]) {
         let mut outcomes = Vec::with_capacity(chunk.len());
-        let numbered = chunk.iter().filter_map(|message| Some((message.subject.rsplit_once('.')?.1.parse().ok()?, message)));
+        let numbered = chunk.iter().filter_map(|message| {
+            Some((message.subject.rsplit_once('.')?.1.parse().ok()?, message))
+        });
         for (Open { token, subject, .. }, message) in self.window.take(numbered) {
             match read(message) {
                 PubAck::Outcome(outcome) => outcomes.push((token, outcome)),
@@ -105,7 +116,8 @@ impl PubAckReader {
             let connection = Arc::clone(&self.connection);
             self.looks.push(
                 async move {
-                    let found = stream::find(&connection, &subject).await.map(|stream| stream.is_some());
+                    let found =
+                        stream::find(&connection, &subject).await.map(|stream| stream.is_some());
                     (subject, found)
                 }
                 .boxed(),
@@ -120,7 +132,9 @@ impl PubAckReader {
                 no_responders(&subject, found)
             }
             // The existence of the stream is unknown, but nothing was stored.
-            Err(error) => Outcome::Refused(format!("no stream answers for `{subject}`, and the reason is unknown: {error}")),
+            Err(error) => Outcome::Refused(format!(
+                "no stream answers for `{subject}`, and the reason is unknown: {error}"
+            )),
         };
         let tokens = self.asking.remove(&subject).unwrap_or_default();
         self.window.give(tokens.into_iter().map(|token| (token, outcome.clone())).collect());
@@ -141,7 +155,12 @@ impl PubAckReader {
             self.answered(&chunk);
         }
         let why = self.connection.error().message;
-        let asked: Given = self.asking.drain().flat_map(|(_, tokens)| tokens).map(|token| (token, Outcome::Refused(why.clone()))).collect();
+        let asked: Given = self
+            .asking
+            .drain()
+            .flat_map(|(_, tokens)| tokens)
+            .map(|token| (token, Outcome::Refused(why.clone())))
+            .collect();
         self.window.give(asked);
         self.window.end(&why);
     }

@@ -84,7 +84,8 @@ impl ReaderTask {
     ) -> Result<oneshot::Receiver<Result<(), ConnectorError>>, ConnectorError> {
         let incoming = DeliveryConnection::open(&config).await?;
         let search = UnreadableSearch::new(Arc::clone(&connection), &consumer);
-        let next = connection.api(&format!("CONSUMER.MSG.NEXT.{}.{}", consumer.stream, consumer.name));
+        let next =
+            connection.api(&format!("CONSUMER.MSG.NEXT.{}.{}", consumer.stream, consumer.name));
         let mut hold = interval((consumer.ack_wait / 3).max(MIN_HOLD_INTERVAL));
         hold.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (ended, cautious_until, heard, idle, trouble) = (0, None, Instant::now(), true, None);
@@ -153,7 +154,9 @@ impl ReaderTask {
                 _ if closing => Instant::now() + REQUEST_TTL,
                 Some((_, until)) if *until > Instant::now() => *until,
                 // Nothing is requested on a lost connection; its end is about to be read.
-                _ => stale.filter(|_| !self.incoming.connection.is_lost()).map_or(silent_at, |stale| stale.min(silent_at)),
+                _ => stale
+                    .filter(|_| !self.incoming.connection.is_lost())
+                    .map_or(silent_at, |stale| stale.min(silent_at)),
             };
             tokio::select! {
                 biased;
@@ -183,7 +186,10 @@ impl ReaderTask {
     }
 
     async fn request(&mut self, Request { count, bytes }: Request) -> Result<(), ConnectorError> {
-        let body = format!(r#"{{"batch":{count},"max_bytes":{bytes},"expires":{}}}"#, REQUEST_TTL.as_nanos());
+        let body = format!(
+            r#"{{"batch":{count},"max_bytes":{bytes},"expires":{}}}"#,
+            REQUEST_TTL.as_nanos()
+        );
         let mut request = reply_with(self.next.clone(), &Bytes::from(body));
         request.reply = Some(self.incoming.inbox.clone());
         if std::mem::take(&mut self.idle) {
@@ -194,9 +200,9 @@ impl ReaderTask {
         Ok(())
     }
 
-    /// Handles the end of the delivery connection. If the other connection to the same server lives, a
-    /// message that async-nats cannot parse may be the cause: fetches such messages in another way, naks the
-    /// messages that were lost with the connection, and opens the next one.
+    /// Handles the end of the delivery connection. If the other connection to the same server
+    /// lives, a message that async-nats cannot parse may be the cause: fetches such messages in
+    /// another way, naks the messages that were lost with the connection, and opens the next one.
     async fn incoming_ended(&mut self) -> Result<(), ConnectorError> {
         let (room, asked) = self.buffer.cancel_requests();
         if self.buffer.status().0 {
@@ -246,7 +252,9 @@ impl ReaderTask {
                 "a delivery connection was lost alone, opened another"
             );
         }
-        self.connection.send_all(found.lost.into_iter().map(|reply| reply_with(reply, &NAK_WITH_DELAY))).await?;
+        self.connection
+            .send_all(found.lost.into_iter().map(|reply| reply_with(reply, &NAK_WITH_DELAY)))
+            .await?;
         self.buffer.put(found.deliveries, 0);
         self.incoming = incoming;
         (self.heard, self.trouble) = (Instant::now(), None);
@@ -288,7 +296,10 @@ impl ReaderTask {
         let bytes = number("Nats-Pending-Bytes").unwrap_or(0);
         let Consumer { stream, name, .. } = &self.consumer;
         if said.eq_ignore_ascii_case("Consumer Deleted") {
-            return Err(self.connection.fail(ErrorKind::Missing, &format!("the consumer `{name}` of `{stream}` was deleted")));
+            return Err(self.connection.fail(
+                ErrorKind::Missing,
+                &format!("the consumer `{name}` of `{stream}` was deleted"),
+            ));
         }
         match message.status {
             Some(StatusCode::IDLE_HEARTBEAT) => {
@@ -309,8 +320,15 @@ impl ReaderTask {
             // messages stay here meanwhile.
             status => {
                 let code = status.map(|status| status.as_u16()).unwrap_or_default();
-                let why = format!("the consumer `{name}` of `{stream}` does not deliver: {code} {said}");
-                debug!(stream, consumer = name, code, said, "a request for messages was refused, requesting again");
+                let why =
+                    format!("the consumer `{name}` of `{stream}` does not deliver: {code} {said}");
+                debug!(
+                    stream,
+                    consumer = name,
+                    code,
+                    said,
+                    "a request for messages was refused, requesting again"
+                );
                 self.trouble = Some((why, Instant::now() + ELECTION_RETRY_INTERVAL));
             }
         }
@@ -321,17 +339,29 @@ impl ReaderTask {
     /// Naks all unsettled messages, and waits until the server has read the naks and all earlier
     /// acks.
     async fn give_back(&self) -> Result<(), ConnectorError> {
-        self.connection.send_all(self.buffer.unsettled().into_iter().map(|reply| reply_with(reply, &NAK))).await?;
+        self.connection
+            .send_all(self.buffer.unsettled().into_iter().map(|reply| reply_with(reply, &NAK)))
+            .await?;
         // The server reads a connection in order: it answers this after everything sent before.
-        let barrier = self.connection.api(&format!("CONSUMER.INFO.{}.{}", self.consumer.stream, self.consumer.name));
-        let answer = self.connection.ask(self.connection.client.request(barrier, Bytes::new())).await?;
-        answer
-            .map(drop)
-            .map_err(|error| self.connection.fail(ErrorKind::Disconnected, "the server did not confirm the last acks").because(error))
+        let barrier = self
+            .connection
+            .api(&format!("CONSUMER.INFO.{}.{}", self.consumer.stream, self.consumer.name));
+        let answer =
+            self.connection.ask(self.connection.client.request(barrier, Bytes::new())).await?;
+        answer.map(drop).map_err(|error| {
+            self.connection
+                .fail(ErrorKind::Disconnected, "the server did not confirm the last acks")
+                .because(error)
+        })
     }
 }
 
 /// Sends in-progress acks for all unsettled messages.
-async fn hold(connection: &BrokerConnection, buffer: &DeliveryBuffer) -> Result<(), ConnectorError> {
-    connection.send_all(buffer.unsettled().into_iter().map(|reply| reply_with(reply, &IN_PROGRESS))).await
+async fn hold(
+    connection: &BrokerConnection,
+    buffer: &DeliveryBuffer,
+) -> Result<(), ConnectorError> {
+    connection
+        .send_all(buffer.unsettled().into_iter().map(|reply| reply_with(reply, &IN_PROGRESS)))
+        .await
 }

@@ -21,15 +21,26 @@ use crate::{ConnectorError, Destination, Outcome, Outcomes, Publication, Sink};
 /// The bytes of a dot and a number below 10 billion in a reply subject.
 const REPLY_NUMBER_BYTES: usize = 11;
 
-pub(crate) async fn open(config: &Config, publish_timeout: Duration) -> Result<(NatsSink, Outcomes), ConnectorError> {
+pub(crate) async fn open(
+    config: &Config,
+    publish_timeout: Duration,
+) -> Result<(NatsSink, Outcomes), ConnectorError> {
     let (connection, server_errors) = BrokerConnection::connect(config).await?;
     let connection = Arc::new(connection);
     let inbox = connection.client.new_inbox();
-    let answers =
-        connection.ask(connection.client.subscribe(format!("{inbox}.*"))).await?.map_err(|error| connection.error().because(error))?;
+    let answers = connection
+        .ask(connection.client.subscribe(format!("{inbox}.*")))
+        .await?
+        .map_err(|error| connection.error().because(error))?;
     let (out, outcomes) = mpsc::unbounded_channel();
     let window = Arc::new(PublishWindow::new(out));
-    PubAckReader::start(Arc::clone(&connection), Arc::clone(&window), answers, server_errors, publish_timeout);
+    PubAckReader::start(
+        Arc::clone(&connection),
+        Arc::clone(&window),
+        answers,
+        server_errors,
+        publish_timeout,
+    );
     Ok((NatsSink { connection, window, inbox, publish_timeout }, outcomes))
 }
 
@@ -44,7 +55,11 @@ pub(crate) struct NatsSink {
 impl NatsSink {
     /// The message to publish, without its reply subject; or why it can never be published.
     /// `before`: the subject of the message before, which is shared if it is the same.
-    fn outbound(&self, publication: Publication, before: Option<&Subject>) -> Result<OutboundMessage, String> {
+    fn outbound(
+        &self,
+        publication: Publication,
+        before: Option<&Subject>,
+    ) -> Result<OutboundMessage, String> {
         let Publication { to, message, dedupe_id, .. } = publication;
         let subject = match before {
             Some(before) if before.as_str() == to.address => before.clone(),
@@ -83,18 +98,27 @@ impl Sink for NatsSink {
         let (mut invalid, mut ready) = (Vec::new(), Vec::with_capacity(batch.len()));
         let latest = Instant::now() + self.publish_timeout;
         for publication in batch {
-            let (token, until) = (publication.token, publication.deadline.map_or(latest, |deadline| deadline.min(latest)));
-            match self.outbound(publication, ready.last().map(|(_, message, _): &(_, OutboundMessage, _)| &message.subject)) {
+            let (token, until) = (
+                publication.token,
+                publication.deadline.map_or(latest, |deadline| deadline.min(latest)),
+            );
+            match self.outbound(
+                publication,
+                ready.last().map(|(_, message, _): &(_, OutboundMessage, _)| &message.subject),
+            ) {
                 Ok(message) => ready.push((token, message, until)),
                 Err(why) => invalid.push((token, Outcome::Invalid(why))),
             }
         }
-        let Some(first) = self.window.open(ready.iter().map(|(token, message, until)| (*token, message.subject.clone(), *until)), invalid)
-        else {
+        let Some(first) = self.window.open(
+            ready.iter().map(|(token, message, until)| (*token, message.subject.clone(), *until)),
+            invalid,
+        ) else {
             return;
         };
         // One allocation for the reply subjects of the batch.
-        let mut replies = BytesMut::with_capacity(ready.len() * (self.inbox.len() + REPLY_NUMBER_BYTES));
+        let mut replies =
+            BytesMut::with_capacity(ready.len() * (self.inbox.len() + REPLY_NUMBER_BYTES));
         let mut last = first;
         let messages = (first..).zip(ready).filter_map(|(number, (_, mut message, _))| {
             // A publication missing in the window has its outcome: the connection was lost

@@ -12,12 +12,17 @@ use super::config::Config;
 use super::connection::{BrokerConnection, permitted};
 use super::reader::ReaderTask;
 use super::{consumer, stream};
-use crate::{Acks, Batch, BatchId, Caution, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions};
+use crate::{
+    Acks, Batch, BatchId, Caution, ConnectorError, ConsumerState, ErrorKind, Source, SourceOptions,
+};
 
 /// The most bytes of a message's subjects.
 const MAX_SUBJECT_BYTES: usize = 8 << 10;
 
-pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<NatsSource, ConnectorError> {
+pub(crate) async fn open(
+    config: &Config,
+    options: SourceOptions,
+) -> Result<NatsSource, ConnectorError> {
     let (connection, mut server_errors) = BrokerConnection::connect(config).await?;
     let consumer = permitted(&mut server_errors, async {
         let stream = stream_of(&connection, &options).await?;
@@ -25,13 +30,26 @@ pub(crate) async fn open(config: &Config, options: SourceOptions) -> Result<Nats
     });
     let consumer = consumer.await?;
     let connection = Arc::new(connection);
-    let buffer = Arc::new(DeliveryBuffer::new(&options, connection.client.max_payload() + MAX_SUBJECT_BYTES));
-    let reader = ReaderTask::start(config.clone(), Arc::clone(&connection), Arc::clone(&buffer), consumer, server_errors).await?;
+    let buffer = Arc::new(DeliveryBuffer::new(
+        &options,
+        connection.client.max_payload() + MAX_SUBJECT_BYTES,
+    ));
+    let reader = ReaderTask::start(
+        config.clone(),
+        Arc::clone(&connection),
+        Arc::clone(&buffer),
+        consumer,
+        server_errors,
+    )
+    .await?;
     Ok(NatsSource { connection, buffer, options, closed: Some(reader) })
 }
 
 /// Returns the state that `open` would find.
-pub(crate) async fn inspect(config: &Config, options: &SourceOptions) -> Result<ConsumerState, ConnectorError> {
+pub(crate) async fn inspect(
+    config: &Config,
+    options: &SourceOptions,
+) -> Result<ConsumerState, ConnectorError> {
     let (connection, mut server_errors) = BrokerConnection::connect(config).await?;
     permitted(&mut server_errors, async {
         let stream = stream_of(&connection, options).await?;
@@ -41,7 +59,10 @@ pub(crate) async fn inspect(config: &Config, options: &SourceOptions) -> Result<
 }
 
 /// The risks of the stream.
-pub(crate) async fn cautions(config: &Config, options: &SourceOptions) -> Result<Vec<Caution>, ConnectorError> {
+pub(crate) async fn cautions(
+    config: &Config,
+    options: &SourceOptions,
+) -> Result<Vec<Caution>, ConnectorError> {
     let (connection, mut server_errors) = BrokerConnection::connect(config).await?;
     permitted(&mut server_errors, async {
         let stream = stream_of(&connection, options).await?;
@@ -50,10 +71,17 @@ pub(crate) async fn cautions(config: &Config, options: &SourceOptions) -> Result
     .await
 }
 
-async fn stream_of(connection: &BrokerConnection, options: &SourceOptions) -> Result<String, ConnectorError> {
+async fn stream_of(
+    connection: &BrokerConnection,
+    options: &SourceOptions,
+) -> Result<String, ConnectorError> {
     stream::find(connection, &options.topic).await?.ok_or_else(|| {
-        let failure = connection.fail(ErrorKind::Missing, &format!("no stream has the subject `{}`", options.topic));
-        failure.hint(format!("create a stream with the subject `{}`, or set `declare = true`", options.topic))
+        let failure = connection
+            .fail(ErrorKind::Missing, &format!("no stream has the subject `{}`", options.topic));
+        failure.hint(format!(
+            "create a stream with the subject `{}`, or set `declare = true`",
+            options.topic
+        ))
     })
 }
 
@@ -69,7 +97,9 @@ impl NatsSource {
     async fn settle(&self, batch: BatchId, ack_text: &Bytes) -> Result<(), ConnectorError> {
         let replies = self.buffer.settle(batch);
         if self.options.acks == Acks::Explicit {
-            self.connection.send_all(replies.into_iter().map(|reply| reply_with(reply, ack_text))).await?;
+            self.connection
+                .send_all(replies.into_iter().map(|reply| reply_with(reply, ack_text)))
+                .await?;
         }
         self.buffer.wake_reader();
         Ok(())
@@ -80,7 +110,9 @@ impl NatsSource {
 impl Source for NatsSource {
     async fn recv(&self) -> Result<Batch, ConnectorError> {
         loop {
-            if let Some(batch) = self.buffer.take(self.options.max_batch, self.options.max_batch_bytes)? {
+            if let Some(batch) =
+                self.buffer.take(self.options.max_batch, self.options.max_batch_bytes)?
+            {
                 return Ok(batch);
             }
             self.buffer.arrived().await;

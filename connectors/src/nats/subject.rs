@@ -50,7 +50,13 @@ pub(super) fn malformed(subject: &str) -> Option<String> {
 /// wildcards or slashes.
 pub(super) fn as_name(text: &str) -> String {
     text.chars()
-        .map(|letter| if letter.is_whitespace() || letter.is_control() || ".*>/\\".contains(letter) { '_' } else { letter })
+        .map(|letter| {
+            if letter.is_whitespace() || letter.is_control() || ".*>/\\".contains(letter) {
+                '_'
+            } else {
+                letter
+            }
+        })
         .collect()
 }
 
@@ -74,15 +80,32 @@ mod tests {
             ("orders", "orders.close", false),
             ("ord*", "orders", false),
         ] {
-            assert_eq!(allows(pattern, &Destination::new(subject)), expected, "{pattern} {subject}");
+            assert_eq!(
+                allows(pattern, &Destination::new(subject)),
+                expected,
+                "{pattern} {subject}"
+            );
         }
     }
 
     #[test]
     fn what_is_not_ours_is_forbidden() {
-        for subject in
-            ["", "a b", "a\tb", "a..b", ".a", "a.", "orders.*", ">", "a.>", "$JS.API.INFO", "$SYS.x", "$KV.b.k", "_INBOX.x.1", "a\r\nPUB b"]
-        {
+        for subject in [
+            "",
+            "a b",
+            "a\tb",
+            "a..b",
+            ".a",
+            "a.",
+            "orders.*",
+            ">",
+            "a.>",
+            "$JS.API.INFO",
+            "$SYS.x",
+            "$KV.b.k",
+            "_INBOX.x.1",
+            "a\r\nPUB b",
+        ] {
             assert!(forbidden(&Destination::new(subject)).is_some(), "{subject}");
         }
         for subject in ["orders", "orders.close", "a*b", "_INBOXES.x", "ünter"] {

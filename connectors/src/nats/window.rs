@@ -36,12 +36,25 @@ pub(super) struct Open {
 
 impl PublishWindow {
     pub(super) fn new(out: mpsc::UnboundedSender<Given>) -> Self {
-        PublishWindow { state: Mutex::new(State { out: Some(out), open: BTreeMap::new(), next: 0, closing: false }), closed: Notify::new() }
+        PublishWindow {
+            state: Mutex::new(State {
+                out: Some(out),
+                open: BTreeMap::new(),
+                next: 0,
+                closing: false,
+            }),
+            closed: Notify::new(),
+        }
     }
 
-    /// Records publications that are about to be written, and sends the outcomes of publications that are
-    /// never written. Returns the first number, the others follow; `None` if the connection is lost.
-    pub(super) fn open(&self, publications: impl Iterator<Item = (Token, Subject, Instant)>, outcomes: Given) -> Option<u64> {
+    /// Records publications that are about to be written, and sends the outcomes of publications
+    /// that are never written. Returns the first number, the others follow; `None` if the
+    /// connection is lost.
+    pub(super) fn open(
+        &self,
+        publications: impl Iterator<Item = (Token, Subject, Instant)>,
+        outcomes: Given,
+    ) -> Option<u64> {
         let mut state = self.state.lock();
         state.out.as_ref()?;
         let first = state.next;
@@ -101,7 +114,9 @@ impl PublishWindow {
         state.open.retain(|_, open| {
             let late = open.until <= now;
             if late {
-                outcomes.push(open.without_answer(&format!("no answer for `{}` in time", open.subject)));
+                outcomes.push(
+                    open.without_answer(&format!("no answer for `{}` in time", open.subject)),
+                );
             }
             !late
         });
@@ -126,7 +141,10 @@ impl PublishWindow {
     /// refused.
     pub(super) fn end(&self, why: &str) {
         let mut state = self.state.lock();
-        let outcomes = std::mem::take(&mut state.open).into_values().map(|open| open.without_answer(why)).collect();
+        let outcomes = std::mem::take(&mut state.open)
+            .into_values()
+            .map(|open| open.without_answer(why))
+            .collect();
         state.give(outcomes);
         state.out = None;
     }
@@ -134,7 +152,14 @@ impl PublishWindow {
 
 impl Open {
     fn without_answer(&self, why: &str) -> (Token, Outcome) {
-        (self.token, if self.written { Outcome::Unknown(why.to_owned()) } else { Outcome::Refused(why.to_owned()) })
+        (
+            self.token,
+            if self.written {
+                Outcome::Unknown(why.to_owned())
+            } else {
+                Outcome::Refused(why.to_owned())
+            },
+        )
     }
 }
 

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use dwell_connectors::{CautionKind, Destination, ErrorKind, Headers, Message, Outcome, Properties, Source, SourceOptions, Value};
+use dwell_connectors::{
+    CautionKind, Destination, ErrorKind, Headers, Message, Outcome, Properties, Source,
+    SourceOptions, Value,
+};
 use lapin::ExchangeKind;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::server::shared;
 use crate::{
-    TIMEOUT, at, client, declared, fresh, make_exchange, make_queue, numbered, options, options_of, publication, publish, read, to,
+    TIMEOUT, at, client, declared, fresh, make_exchange, make_queue, numbered, options, options_of,
+    publication, publish, read, to,
 };
 
 /// Waits until this many messages are ready in this queue.
@@ -17,7 +21,11 @@ async fn until_ready(channel: &lapin::Channel, queue: &str, count: u32) {
     let deadline = std::time::Instant::now() + TIMEOUT;
     loop {
         let asked = QueueDeclareOptions { passive: true, ..Default::default() };
-        let there = channel.queue_declare(queue.into(), asked, FieldTable::default()).await.unwrap().message_count();
+        let there = channel
+            .queue_declare(queue.into(), asked, FieldTable::default())
+            .await
+            .unwrap()
+            .message_count();
         if there >= count {
             return;
         }
@@ -27,8 +35,13 @@ async fn until_ready(channel: &lapin::Channel, queue: &str, count: u32) {
 }
 
 fn expiring(body: &str) -> Message {
-    let properties = Properties { expiration: Some("200".to_owned()), message_id: Some("m".to_owned()), ..Properties::default() };
-    let mut message = Message { properties: Some(Box::new(properties)), ..Message::new(body.to_owned()) };
+    let properties = Properties {
+        expiration: Some("200".to_owned()),
+        message_id: Some("m".to_owned()),
+        ..Properties::default()
+    };
+    let mut message =
+        Message { properties: Some(Box::new(properties)), ..Message::new(body.to_owned()) };
     message.headers.push("x-delay", Value::I32(700));
     message
 }
@@ -53,15 +66,22 @@ async fn what_expires_before_it_is_read_comes_as_it_was_published() {
     let publications = vec![
         publication(1, to(&exchange, "order/close"), expiring("plain")),
         publication(2, to(&exchange, "a"), copied.clone()),
-        publication(3, to("", &queue), Message { headers: Headers::default(), ..expiring("straight") }),
+        publication(
+            3,
+            to("", &queue),
+            Message { headers: Headers::default(), ..expiring("straight") },
+        ),
     ];
-    let sent: Vec<(Destination, Message)> = publications.iter().map(|one| (one.to.clone(), one.message.clone())).collect();
+    let sent: Vec<(Destination, Message)> =
+        publications.iter().map(|one| (one.to.clone(), one.message.clone())).collect();
     assert_eq!(publish(&broker, publications).await, vec![Outcome::Confirmed; 3]);
     until_ready(&channel, &format!("{queue}.expired"), 3).await;
 
     let source = broker.source(options_of(&queue)).await.unwrap();
     let mut seen = read(&*source, 3).await;
-    seen.sort_by_key(|message| ["plain", "copied", "straight"].iter().position(|body| message.body == *body));
+    seen.sort_by_key(|message| {
+        ["plain", "copied", "straight"].iter().position(|body| message.body == *body)
+    });
     for (seen, (to, sent)) in seen.iter().zip(&sent) {
         let mut sent_headers: Vec<_> = sent.headers.iter().cloned().collect();
         sent_headers.sort_by(|one, other| one.name.cmp(&other.name));
@@ -69,18 +89,32 @@ async fn what_expires_before_it_is_read_comes_as_it_was_published() {
         headers.retain(|header| header.name != "delayed-publication");
         assert_eq!(headers, Headers::from_iter(sent_headers), "{seen:?}");
         assert_eq!((&seen.properties, &seen.destination), (&sent.properties, to));
-        assert_eq!((seen.redelivered, seen.mark_lost), (false, true), "RabbitMQ keeps no mark for the next queue");
+        assert_eq!(
+            (seen.redelivered, seen.mark_lost),
+            (false, true),
+            "RabbitMQ keeps no mark for the next queue"
+        );
     }
     // Unacked messages come again, from either queue.
     publish(&broker, vec![publication(1, to("", &queue), expiring("held"))]).await;
     let held = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap();
     source.nack(held.id).await.unwrap();
     let again = read(&*source, 1).await;
-    assert_eq!((&again[0].body[..], again[0].properties.as_ref().unwrap().expiration.as_deref()), (&b"held"[..], Some("200")));
+    assert_eq!(
+        (&again[0].body[..], again[0].properties.as_ref().unwrap().expiration.as_deref()),
+        (&b"held"[..], Some("200"))
+    );
     source.close().await.unwrap();
     for queue in [queue.clone(), format!("{queue}.expired")] {
         let asked = QueueDeclareOptions { passive: true, ..Default::default() };
-        assert_eq!(channel.queue_declare(queue.into(), asked, FieldTable::default()).await.unwrap().message_count(), 0);
+        assert_eq!(
+            channel
+                .queue_declare(queue.into(), asked, FieldTable::default())
+                .await
+                .unwrap()
+                .message_count(),
+            0
+        );
     }
 }
 
@@ -112,14 +146,27 @@ async fn a_queue_cannot_lead_what_expires_back_to_itself() {
     let (_connection, channel) = client(server).await;
     let (one, two) = (fresh(), fresh());
     let text = |text: &str| AMQPValue::LongString(text.into());
-    let letters = |key: &str| [("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text(key))];
+    let letters = |key: &str| {
+        [("x-dead-letter-exchange", text("")), ("x-dead-letter-routing-key", text(key))]
+    };
     make_queue(&channel, &one, &letters(&two)).await;
-    make_queue(&channel, &two, &[&letters(&one)[..], &[("x-message-ttl", AMQPValue::LongInt(1))]].concat()).await;
+    make_queue(
+        &channel,
+        &two,
+        &[&letters(&one)[..], &[("x-message-ttl", AMQPValue::LongInt(1))]].concat(),
+    )
+    .await;
     publish(&broker, vec![publication(1, to("", &one), expiring("gone"))]).await;
     let deadline = std::time::Instant::now() + TIMEOUT;
     let asked = || QueueDeclareOptions { passive: true, ..Default::default() };
     // Gone from the first queue, and never back.
-    while channel.queue_declare(one.as_str().into(), asked(), FieldTable::default()).await.unwrap().message_count() > 0 {
+    while channel
+        .queue_declare(one.as_str().into(), asked(), FieldTable::default())
+        .await
+        .unwrap()
+        .message_count()
+        > 0
+    {
         assert!(std::time::Instant::now() < deadline);
     }
     let source = broker.source(options(&one)).await.unwrap();
@@ -132,19 +179,29 @@ async fn a_queue_that_drops_what_expires_is_told() {
     let broker = at(server.url());
     let (_connection, channel) = client(server).await;
     let text = |text: &str| AMQPValue::LongString(text.into());
-    let (exchange, key) = (|to| ("x-dead-letter-exchange", text(to)), |to| ("x-dead-letter-routing-key", text(to)));
+    let (exchange, key) =
+        (|to| ("x-dead-letter-exchange", text(to)), |to| ("x-dead-letter-routing-key", text(to)));
     let late = fresh();
     make_queue(&channel, &late, &[]).await;
     let named = Some(late.as_str());
-    let (none, unread) = (Some("has no dead-letter exchange"), Some("and Dwell does not read it from there"));
+    let (none, unread) =
+        (Some("has no dead-letter exchange"), Some("and Dwell does not read it from there"));
     for (arguments, expired, expected) in [
         (vec![], None, none),
         (vec![("x-queue-type", text("quorum"))], None, none),
         (vec![exchange("amq.fanout")], None, Some("to the exchange `amq.fanout`, ")),
-        (vec![exchange("amq.fanout"), key("key")], None, Some("to the exchange `amq.fanout` by the key `key`")),
+        (
+            vec![exchange("amq.fanout"), key("key")],
+            None,
+            Some("to the exchange `amq.fanout` by the key `key`"),
+        ),
         (vec![exchange(""), key(&late)], None, unread),
         (vec![], named, Some("shows no dead-letter exchange")),
-        (vec![exchange("")], named, Some("to the queue that its own routing key names, and not to")),
+        (
+            vec![exchange("")],
+            named,
+            Some("to the queue that its own routing key names, and not to"),
+        ),
         (vec![exchange(""), key("other")], named, Some("to the queue `other`, and not to")),
         (vec![exchange(""), key(&late)], named, None),
         // Perhaps through a binding.
@@ -152,7 +209,8 @@ async fn a_queue_that_drops_what_expires_is_told() {
     ] {
         let queue = fresh();
         make_queue(&channel, &queue, &arguments).await;
-        let options = SourceOptions { expired_queue: expired.map(str::to_owned), ..options(&queue) };
+        let options =
+            SourceOptions { expired_queue: expired.map(str::to_owned), ..options(&queue) };
         let mut cautions = broker.cautions(&options).await.unwrap();
         cautions.retain(|caution| caution.kind == CautionKind::Expires);
         match (&cautions[..], expected) {
@@ -171,7 +229,12 @@ async fn a_queue_that_drops_what_expires_is_told() {
     make_queue(&channel, &quorum, &[("x-queue-type", text("quorum"))]).await;
     let options = SourceOptions { expired_queue: Some(quorum.clone()), ..options(&queue) };
     let cautions = broker.cautions(&options).await.unwrap();
-    assert!(cautions.iter().any(|caution| caution.kind == CautionKind::Drops && caution.message.contains(&quorum)), "{cautions:?}");
+    assert!(
+        cautions
+            .iter()
+            .any(|caution| caution.kind == CautionKind::Drops && caution.message.contains(&quorum)),
+        "{cautions:?}"
+    );
 }
 
 /// The same error as for a missing topic, and nothing is read.
@@ -182,15 +245,29 @@ async fn an_expired_queue_that_cannot_be_read_is_told() {
     let missing = fresh();
     let queue = format!("some-{}", fresh());
     make_queue(&channel, &queue, &[]).await;
-    let with = |expired: &str| SourceOptions { expired_queue: Some(expired.to_owned()), ..options(&queue) };
+    let with = |expired: &str| SourceOptions {
+        expired_queue: Some(expired.to_owned()),
+        ..options(&queue)
+    };
     let broker = at(server.url());
-    for error in [broker.source(with(&missing)).await.err().unwrap(), broker.inspect(&with(&missing)).await.unwrap_err()] {
+    for error in [
+        broker.source(with(&missing)).await.err().unwrap(),
+        broker.inspect(&with(&missing)).await.unwrap_err(),
+    ] {
         assert_eq!(error.kind, ErrorKind::Missing);
-        assert!(error.message.contains(&format!("there is no queue `{missing}`, which `expired_queue` names")), "{error}");
+        assert!(
+            error
+                .message
+                .contains(&format!("there is no queue `{missing}`, which `expired_queue` names")),
+            "{error}"
+        );
     }
     let long = "x".repeat(256);
     let error = broker.source(with(&long)).await.err().unwrap();
-    assert!(error.kind == ErrorKind::Config && error.message.contains("`expired_queue`"), "{error}");
+    assert!(
+        error.kind == ErrorKind::Config && error.message.contains("`expired_queue`"),
+        "{error}"
+    );
     // A queue that the user may not read.
     let theirs = fresh();
     make_queue(&channel, &theirs, &[]).await;
@@ -211,12 +288,16 @@ async fn what_waits_in_the_expired_queue_comes_before_what_waits_in_the_other() 
     publish(&broker, numbered(&to("", &queue), 400)).await;
     let source = broker.source(options.clone()).await.unwrap();
     let seen = read(&*source, 800).await;
-    assert!(seen[..400].iter().all(|message| message.destination.address == old), "the other queue came between");
+    assert!(
+        seen[..400].iter().all(|message| message.destination.address == old),
+        "the other queue came between"
+    );
     source.close().await.unwrap();
     // The source does not wait for messages that another reader took meanwhile.
     publish(&broker, numbered(&to("", &old), 10)).await;
     publish(&broker, numbered(&to("", &queue), 10)).await;
-    let (first, second) = (broker.source(options.clone()).await.unwrap(), broker.source(options).await.unwrap());
+    let (first, second) =
+        (broker.source(options.clone()).await.unwrap(), broker.source(options).await.unwrap());
     let (one, two) = (read_all(&*first), read_all(&*second));
     assert_eq!(one.await + two.await, 20);
 }

@@ -23,7 +23,11 @@ pub(crate) fn confirms_and_closes(count: u64) -> String {
                 }
             }
         }
-        let goodbye = frame(0, METHOD, &[&[0, 10, 0, 50, 1, 64][..], &short(b"CONNECTION_FORCED"), &[0; 4]].concat());
+        let goodbye = frame(
+            0,
+            METHOD,
+            &[&[0, 10, 0, 50, 1, 64][..], &short(b"CONNECTION_FORCED"), &[0; 4]].concat(),
+        );
         stream.write_all(&[ack(channel, count, true), goodbye].concat()).unwrap();
         // Unread data in a closing socket would reset the connection, and the client would lose
         // what it received.
@@ -33,7 +37,11 @@ pub(crate) fn confirms_and_closes(count: u64) -> String {
 }
 
 fn ack(channel: u16, tag: u64, multiple: bool) -> Vec<u8> {
-    frame(channel, METHOD, &[&[0, 60, 0, 80][..], &tag.to_be_bytes(), &[u8::from(multiple)]].concat())
+    frame(
+        channel,
+        METHOD,
+        &[&[0, 60, 0, 80][..], &tag.to_be_bytes(), &[u8::from(multiple)]].concat(),
+    )
 }
 
 /// Runs the handshake up to a channel with confirms; returns the channel number.

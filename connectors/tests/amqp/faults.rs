@@ -57,7 +57,10 @@ async fn a_killed_broker_loses_nothing_that_was_confirmed() {
     }
     let source = broker.source(options(&queue)).await.unwrap();
     while !confirmed.is_empty() {
-        let batch = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{} are lost", confirmed.len())).unwrap();
+        let batch = tokio::time::timeout(TIMEOUT, source.recv())
+            .await
+            .unwrap_or_else(|_| panic!("{} are lost", confirmed.len()))
+            .unwrap();
         for message in &batch.messages {
             confirmed.remove(&std::str::from_utf8(&message.body).unwrap().parse::<u64>().unwrap());
         }
@@ -88,7 +91,11 @@ async fn a_blocked_connection_refuses_and_comes_back() {
         let start = Instant::now();
         sink.publish(numbered(&to("", &queue), 10)).await;
         let outcomes = collect(&mut outcomes, 10).await;
-        assert!(start.elapsed() < publish_timeout + Duration::from_secs(15), "it took {:?}", start.elapsed());
+        assert!(
+            start.elapsed() < publish_timeout + Duration::from_secs(15),
+            "it took {:?}",
+            start.elapsed()
+        );
         match &outcomes[9] {
             Outcome::Refused(why) => break why.clone(),
             Outcome::Confirmed | Outcome::Unknown(_) => {}
@@ -107,7 +114,9 @@ async fn a_blocked_connection_refuses_and_comes_back() {
         sink.publish(numbered(&to("", &queue), 1)).await;
         match &collect(&mut outcomes, 1).await[0] {
             Outcome::Confirmed => break,
-            Outcome::Refused(_) if Instant::now() < deadline => tokio::time::sleep(Duration::from_millis(20)).await,
+            Outcome::Refused(_) if Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(20)).await
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -128,15 +137,19 @@ async fn a_silent_broker_is_given_up() {
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
     let (mut unknown, mut refused) = (0, 0);
     while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap() {
-        unknown += batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))).count();
-        refused += batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Refused(_))).count();
+        unknown +=
+            batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))).count();
+        refused +=
+            batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Refused(_))).count();
     }
     assert_eq!(unknown + refused, 10);
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
 
     // Opening does not wait forever either.
     let start = Instant::now();
-    let Err(error) = broker.source(options(&queue)).await else { panic!("a source opened on a frozen server") };
+    let Err(error) = broker.source(options(&queue)).await else {
+        panic!("a source opened on a frozen server")
+    };
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
     server.freeze(false);

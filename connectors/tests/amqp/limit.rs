@@ -1,7 +1,10 @@
 //! Queues that drop redelivered messages, and the cautions about them.
 
 use dwell_connectors::{CautionKind, Destination, ErrorKind, Role};
-use lapin::options::{BasicGetOptions, BasicNackOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::options::{
+    BasicGetOptions, BasicNackOptions, BasicPublishOptions, ConfirmSelectOptions,
+    QueueDeclareOptions,
+};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel};
 
@@ -15,21 +18,38 @@ fn text(text: &str) -> AMQPValue {
 /// Whether a message survives this many redeliveries.
 async fn survives(channel: &Channel, queue: &str, times: usize) -> bool {
     channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
-    let published = channel.basic_publish("".into(), queue.into(), BasicPublishOptions::default(), b"x", BasicProperties::default()).await;
+    let published = channel
+        .basic_publish(
+            "".into(),
+            queue.into(),
+            BasicPublishOptions::default(),
+            b"x",
+            BasicProperties::default(),
+        )
+        .await;
     published.unwrap().await.unwrap();
     for _ in 0..times {
         let deadline = std::time::Instant::now() + TIMEOUT;
         let got = loop {
-            if let Some(got) = channel.basic_get(queue.into(), BasicGetOptions::default()).await.unwrap() {
+            if let Some(got) =
+                channel.basic_get(queue.into(), BasicGetOptions::default()).await.unwrap()
+            {
                 break got;
             }
             let asked = QueueDeclareOptions { passive: true, ..Default::default() };
-            let there = channel.queue_declare(queue.into(), asked, FieldTable::default()).await.unwrap();
+            let there =
+                channel.queue_declare(queue.into(), asked, FieldTable::default()).await.unwrap();
             if there.message_count() == 0 || std::time::Instant::now() > deadline {
                 return false;
             }
         };
-        channel.basic_nack(got.delivery.delivery_tag, BasicNackOptions { requeue: true, ..Default::default() }).await.unwrap();
+        channel
+            .basic_nack(
+                got.delivery.delivery_tag,
+                BasicNackOptions { requeue: true, ..Default::default() },
+            )
+            .await
+            .unwrap();
     }
     true
 }
@@ -46,9 +66,15 @@ async fn a_queue_that_drops_what_comes_back_often_is_told() {
     let is_3 = server.version().await < (4, 0);
     for (arguments, expected) in [
         (vec![quorum.clone()], Some("has no x-delivery-limit")),
-        (vec![quorum.clone(), more.clone(), ("x-overflow", text("reject-publish"))], Some("has no x-delivery-limit")),
+        (
+            vec![quorum.clone(), more.clone(), ("x-overflow", text("reject-publish"))],
+            Some("has no x-delivery-limit"),
+        ),
         (vec![quorum.clone(), limit(5), more.clone()], Some("has an x-delivery-limit of 5")),
-        (vec![quorum.clone(), limit(-1)], is_3.then_some("has an x-delivery-limit of -1: before RabbitMQ 4")),
+        (
+            vec![quorum.clone(), limit(-1)],
+            is_3.then_some("has an x-delivery-limit of -1: before RabbitMQ 4"),
+        ),
         (vec![quorum.clone(), limit(5), letters.clone()], None),
         (vec![quorum.clone(), letters.clone(), more.clone()], None),
         (vec![quorum.clone(), limit(i32::MAX.into())], None),
@@ -63,7 +89,10 @@ async fn a_queue_that_drops_what_comes_back_often_is_told() {
             ([], None) => {}
             ([caution], Some(expected)) => {
                 assert_eq!(caution.kind, CautionKind::Drops);
-                assert!(caution.message.contains(expected) && caution.hint.contains("2147483647"), "{caution:?}");
+                assert!(
+                    caution.message.contains(expected) && caution.hint.contains("2147483647"),
+                    "{caution:?}"
+                );
             }
             _ => panic!("{arguments:?}: {cautions:?}"),
         }
@@ -88,7 +117,8 @@ async fn the_limit_of_a_declared_queue_is_never_reached() {
     let queue = fresh();
     let quorum = ("x-queue-type", text("quorum"));
     let version = server.version().await;
-    make_queue(&channel, &queue, &[quorum.clone(), ("x-delivery-limit", AMQPValue::LongInt(-1))]).await;
+    make_queue(&channel, &queue, &[quorum.clone(), ("x-delivery-limit", AMQPValue::LongInt(-1))])
+        .await;
     assert_eq!(survives(&channel, &queue, 25).await, version >= (4, 0));
     let queue = fresh();
     make_queue(&channel, &queue, &[quorum]).await;
@@ -103,5 +133,8 @@ async fn who_may_not_declare_a_queue_is_told_that_its_limit_is_hidden() {
     make_queue(&channel, &queue, &[("x-queue-type", text("quorum"))]).await;
     let broker = at(format!("amqp://some:pa%3Ass%40w%25rd@{}", server.address()));
     let cautions = broker.cautions(&options(&queue)).await.unwrap();
-    assert!(matches!(&cautions[..], [caution] if caution.message.contains("may not see whether")), "{cautions:?}");
+    assert!(
+        matches!(&cautions[..], [caution] if caution.message.contains("may not see whether")),
+        "{cautions:?}"
+    );
 }

@@ -15,7 +15,11 @@ fn text(text: &str) -> AMQPValue {
 }
 
 /// Creates a queue; classic unless the arguments say otherwise.
-async fn made(channel: &lapin::Channel, flags: QueueDeclareOptions, arguments: &[(&'static str, AMQPValue)]) -> String {
+async fn made(
+    channel: &lapin::Channel,
+    flags: QueueDeclareOptions,
+    arguments: &[(&'static str, AMQPValue)],
+) -> String {
     let queue = fresh();
     let mut table = FieldTable::default();
     for (name, value) in arguments {
@@ -38,11 +42,19 @@ async fn a_queue_that_loses_requests_by_its_arguments_is_told() {
         (durable, vec![("x-expires", number(86_400_000))], &["x-expires of 86400000 ms"]),
         (durable, vec![("x-message-ttl", number(60_000))], &["x-message-ttl of 60000 ms"]),
         (durable, vec![("x-max-length", number(100))], &["x-max-length of 100"]),
-        (durable, vec![("x-max-length-bytes", number(1000)), ("x-overflow", text("drop-head"))], &["x-max-length-bytes of 1000"]),
+        (
+            durable,
+            vec![("x-max-length-bytes", number(1000)), ("x-overflow", text("drop-head"))],
+            &["x-max-length-bytes of 1000"],
+        ),
         (durable, vec![("x-max-length", number(100)), ("x-overflow", text("reject-publish"))], &[]),
         (
             durable,
-            vec![("x-queue-type", text("quorum")), ("x-max-length", number(7)), ("x-expires", number(9_000_000))],
+            vec![
+                ("x-queue-type", text("quorum")),
+                ("x-max-length", number(7)),
+                ("x-expires", number(9_000_000)),
+            ],
             &["x-expires of 9000000 ms", "x-max-length of 7"],
         ),
         (durable, vec![], &[]),
@@ -50,10 +62,14 @@ async fn a_queue_that_loses_requests_by_its_arguments_is_told() {
     for (flags, arguments, expected) in cases {
         let queue = made(&channel, flags, &arguments).await;
         let cautions = broker.cautions(&options(&queue)).await.unwrap();
-        let losses: Vec<&Caution> = cautions.iter().filter(|caution| caution.kind == CautionKind::Loses).collect();
+        let losses: Vec<&Caution> =
+            cautions.iter().filter(|caution| caution.kind == CautionKind::Loses).collect();
         assert_eq!(losses.len(), expected.len(), "{flags:?} {arguments:?}: {losses:?}");
         for (loss, expected) in losses.iter().zip(expected) {
-            assert!(loss.message.contains(expected) && loss.hint.contains("create it again"), "{loss:?}");
+            assert!(
+                loss.message.contains(expected) && loss.hint.contains("create it again"),
+                "{loss:?}"
+            );
         }
     }
 }
@@ -65,9 +81,18 @@ async fn a_stream_is_refused() {
     let (_connection, channel) = client(server).await;
     let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     for more in [vec![], vec![("x-max-age", text("1D"))]] {
-        let queue = made(&channel, durable, &[vec![("x-queue-type", text("stream"))], more].concat()).await;
-        for error in [broker.inspect(&options(&queue)).await.unwrap_err(), broker.source(options(&queue)).await.err().unwrap()] {
-            assert!(error.kind == ErrorKind::Config && error.message.contains("is a stream") && error.hint.contains("quorum"), "{error:?}");
+        let queue =
+            made(&channel, durable, &[vec![("x-queue-type", text("stream"))], more].concat()).await;
+        for error in [
+            broker.inspect(&options(&queue)).await.unwrap_err(),
+            broker.source(options(&queue)).await.err().unwrap(),
+        ] {
+            assert!(
+                error.kind == ErrorKind::Config
+                    && error.message.contains("is a stream")
+                    && error.hint.contains("quorum"),
+                "{error:?}"
+            );
         }
     }
 }
@@ -83,9 +108,14 @@ async fn a_stream_is_refused_to_a_user_who_may_only_read() {
         let mut arguments = FieldTable::default();
         arguments.insert("x-queue-type".into(), text(kind));
         channel.queue_declare(queue.as_str().into(), durable, arguments).await.unwrap();
-        let found = [broker.inspect(&options(&queue)).await.err(), broker.source(options(&queue)).await.err()];
+        let found = [
+            broker.inspect(&options(&queue)).await.err(),
+            broker.source(options(&queue)).await.err(),
+        ];
         for error in found {
-            let is_told = error.as_ref().is_some_and(|error| error.kind == ErrorKind::Config && error.message.contains("is a stream"));
+            let is_told = error.as_ref().is_some_and(|error| {
+                error.kind == ErrorKind::Config && error.message.contains("is a stream")
+            });
             assert_eq!((error.is_some(), is_told), (is_stream, is_stream), "{kind}: {error:?}");
         }
     }

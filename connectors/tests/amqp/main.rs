@@ -3,7 +3,10 @@
 
 #![cfg(feature = "amqp")]
 #![allow(clippy::unwrap_used, reason = "tests")]
-#![allow(clippy::disallowed_methods, reason = "tests measure time, and wait for servers that run no runtime")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests measure time, and wait for servers that run no runtime"
+)]
 
 #[path = "../support/freeze.rs"]
 mod freeze;
@@ -31,7 +34,8 @@ use std::time::Duration;
 
 use dwell_connectors::conformance::options;
 use dwell_connectors::{
-    BrokerConfig, ConnectorError, Destination, ErrorKind, Message, Outcome, Outcomes, Publication, Source, SourceOptions, Token, amqp,
+    BrokerConfig, ConnectorError, Destination, ErrorKind, Message, Outcome, Outcomes, Publication,
+    Source, SourceOptions, Token, amqp,
 };
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -61,7 +65,9 @@ fn publication(token: Token, to: Destination, message: Message) -> Publication {
 }
 
 fn numbered(to: &Destination, count: u64) -> Vec<Publication> {
-    (1..=count).map(|number| publication(number, to.clone(), Message::new(number.to_string()))).collect()
+    (1..=count)
+        .map(|number| publication(number, to.clone(), Message::new(number.to_string())))
+        .collect()
 }
 
 /// A new queue with its expired queue, created by `declare_source`.
@@ -81,7 +87,11 @@ async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
     let mut all = Vec::new();
     while all.len() < count {
         let batch = tokio::time::timeout(TIMEOUT, outcomes.recv()).await;
-        all.extend(batch.unwrap_or_else(|_| panic!("{} of {count} outcomes came", all.len())).expect("outcomes go on"));
+        all.extend(
+            batch
+                .unwrap_or_else(|_| panic!("{} of {count} outcomes came", all.len()))
+                .expect("outcomes go on"),
+        );
     }
     all.sort_by_key(|(token, _)| *token);
     all.into_iter().map(|(_, outcome)| outcome).collect()
@@ -115,7 +125,10 @@ async fn refused(broker: &BrokerConfig, queue: &str, kind: ErrorKind) -> Connect
 
 /// A client besides the connector.
 async fn client(server: &RabbitServer) -> (Connection, Channel) {
-    let connection = Connection::connect(&format!("{}/%2f", server.url()), ConnectionProperties::default()).await.unwrap();
+    let connection =
+        Connection::connect(&format!("{}/%2f", server.url()), ConnectionProperties::default())
+            .await
+            .unwrap();
     let channel = connection.create_channel().await.unwrap();
     (connection, channel)
 }
@@ -131,12 +144,23 @@ async fn make_queue(channel: &Channel, queue: &str, arguments: &[(&str, AMQPValu
 }
 
 /// Creates an exchange, with these queues bound by these keys.
-async fn make_exchange(channel: &Channel, exchange: &str, kind: ExchangeKind, bindings: &[(&str, &str)]) {
+async fn make_exchange(
+    channel: &Channel,
+    exchange: &str,
+    kind: ExchangeKind,
+    bindings: &[(&str, &str)],
+) {
     let options = ExchangeDeclareOptions { durable: true, ..Default::default() };
     channel.exchange_declare(exchange.into(), kind, options, FieldTable::default()).await.unwrap();
     for (queue, key) in bindings {
         channel
-            .queue_bind((*queue).into(), exchange.into(), (*key).into(), QueueBindOptions::default(), FieldTable::default())
+            .queue_bind(
+                (*queue).into(),
+                exchange.into(),
+                (*key).into(),
+                QueueBindOptions::default(),
+                FieldTable::default(),
+            )
             .await
             .unwrap();
     }

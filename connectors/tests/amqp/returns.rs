@@ -8,7 +8,9 @@ use dwell_connectors::{Message, Outcome, Properties, Sink};
 use lapin::ExchangeKind;
 
 use crate::server::shared;
-use crate::{at, client, collect, fresh, make_exchange, make_queue, options, publication, read, to};
+use crate::{
+    at, client, collect, fresh, make_exchange, make_queue, options, publication, read, to,
+};
 
 const PUBLICATION_COUNT: u64 = 20_000;
 
@@ -35,7 +37,8 @@ async fn a_third_is_unroutable_and_each_verdict_is_right() {
             };
             let message_id = token.is_multiple_of(5).then(|| "the same".to_owned());
             let properties = Some(Box::new(Properties { message_id, ..Properties::default() }));
-            let mut publication = publication(token, to, Message { properties, ..Message::new(token.to_string()) });
+            let mut publication =
+                publication(token, to, Message { properties, ..Message::new(token.to_string()) });
             if token.is_multiple_of(7) {
                 publication.dedupe_id = String::new();
             }
@@ -49,14 +52,23 @@ async fn a_third_is_unroutable_and_each_verdict_is_right() {
     let verdicts = collect(&mut outcomes, usize::try_from(PUBLICATION_COUNT).unwrap()).await;
     let wrong: Vec<_> = (1..=PUBLICATION_COUNT)
         .zip(&verdicts)
-        .filter(|(token, outcome)| if lost(*token) { !matches!(outcome, Outcome::Unroutable(_)) } else { **outcome != Outcome::Confirmed })
+        .filter(|(token, outcome)| {
+            if lost(*token) {
+                !matches!(outcome, Outcome::Unroutable(_))
+            } else {
+                **outcome != Outcome::Confirmed
+            }
+        })
         .collect();
     assert!(wrong.is_empty(), "{} wrong verdicts: {:?}", wrong.len(), &wrong[..wrong.len().min(9)]);
 
     // Exactly the confirmed messages exist.
     let source = at(server.url()).source(options(&queue)).await.unwrap();
     let expected: HashSet<u64> = (1..=PUBLICATION_COUNT).filter(|token| !lost(*token)).collect();
-    let came: HashSet<u64> =
-        read(&*source, expected.len()).await.iter().map(|message| std::str::from_utf8(&message.body).unwrap().parse().unwrap()).collect();
+    let came: HashSet<u64> = read(&*source, expected.len())
+        .await
+        .iter()
+        .map(|message| std::str::from_utf8(&message.body).unwrap().parse().unwrap())
+        .collect();
     assert_eq!(came, expected);
 }

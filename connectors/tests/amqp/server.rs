@@ -61,14 +61,24 @@ pub(crate) async fn shared() -> &'static RabbitServer {
 
 /// A server for tests that break it, for one at a time; each leaves it as it was.
 pub(crate) async fn victim() -> tokio::sync::MutexGuard<'static, RabbitServer> {
-    VICTIM.get_or_init(async || tokio::sync::Mutex::new(RabbitServer::start().await)).await.lock().await
+    VICTIM
+        .get_or_init(async || tokio::sync::Mutex::new(RabbitServer::start().await))
+        .await
+        .lock()
+        .await
 }
 
 impl RabbitServer {
     async fn start() -> Self {
         tokio::task::spawn_blocking(|| {
             let folder = tempfile::Builder::new().prefix("dwell-rabbit-").tempdir().unwrap();
-            let server = RabbitServer { binary: binary(), folder, port: free_port(), tls_port: free_port(), life: Mutex::new(None) };
+            let server = RabbitServer {
+                binary: binary(),
+                folder,
+                port: free_port(),
+                tls_port: free_port(),
+                life: Mutex::new(None),
+            };
             server.configure();
             server.run();
             server
@@ -144,12 +154,21 @@ impl RabbitServer {
         command.env("RABBITMQ_ALLOW_INPUT", "1").env("RABBITMQ_SERVER_START_ARGS", "-noinput");
         let mut process = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
         let id = process.id();
-        let ending = ["-c", "read -r line; kill -9 $0; rm -rf \"$1\"", &id.to_string(), &self.folder.path().display().to_string()];
+        let ending = [
+            "-c",
+            "read -r line; kill -9 $0; rm -rf \"$1\"",
+            &id.to_string(),
+            &self.folder.path().display().to_string(),
+        ];
         let watchman = Command::new("sh").args(ending).stdin(Stdio::piped()).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         while !self.serves() {
             let ended = process.try_wait().unwrap();
-            assert!(ended.is_none() && Instant::now() < deadline, "RabbitMQ is not ready: {ended:?} {}", self.log());
+            assert!(
+                ended.is_none() && Instant::now() < deadline,
+                "RabbitMQ is not ready: {ended:?} {}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         *self.life.lock() = Some(Life { process, watchman });
@@ -189,9 +208,13 @@ impl RabbitServer {
     pub(crate) async fn ctl(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(self.binary.with_file_name("rabbitmqctl"));
         self.surroundings(&mut command);
-        command.env_remove("RABBITMQ_DIST_PORT").args(["--quiet", "--node", &self.node()]).args(arguments);
+        command
+            .env_remove("RABBITMQ_DIST_PORT")
+            .args(["--quiet", "--node", &self.node()])
+            .args(arguments);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "rabbitmqctl {arguments:?}: {said}");
         said
     }
@@ -227,10 +250,14 @@ fn free_port() -> u16 {
 fn binary() -> PathBuf {
     if let Some(named) = std::env::var_os("DWELL_RABBITMQ_SERVER") {
         let named = PathBuf::from(named);
-        return named.canonicalize().unwrap_or_else(|error| panic!("DWELL_RABBITMQ_SERVER names {}: {error}", named.display()));
+        return named.canonicalize().unwrap_or_else(|error| {
+            panic!("DWELL_RABBITMQ_SERVER names {}: {error}", named.display())
+        });
     }
-    let candidates =
-        [Path::new(env!("CARGO_MANIFEST_DIR")).join("../.servers/bin/rabbitmq-server"), "/usr/lib/rabbitmq/bin/rabbitmq-server".into()];
+    let candidates = [
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../.servers/bin/rabbitmq-server"),
+        "/usr/lib/rabbitmq/bin/rabbitmq-server".into(),
+    ];
     let found = candidates.into_iter().find_map(|candidate| candidate.canonicalize().ok());
     found.expect("no rabbitmq-server: run `make servers`, or name one in DWELL_RABBITMQ_SERVER")
 }

@@ -9,7 +9,9 @@ use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::server::shared;
-use crate::{TIMEOUT, at, client, declared, fresh, make_queue, numbered, options, publish, read, refused, to};
+use crate::{
+    TIMEOUT, at, client, declared, fresh, make_queue, numbered, options, publish, read, refused, to,
+};
 
 #[tokio::test]
 async fn what_a_closed_source_had_comes_again_and_says_so() {
@@ -19,7 +21,9 @@ async fn what_a_closed_source_had_comes_again_and_says_so() {
     publish(&broker, numbered(&to("", &queue), 20)).await;
     let first = broker.source(SourceOptions { max_batch: 5, ..options(&queue) }).await.unwrap();
     let batch = first.recv().await.unwrap();
-    assert!(batch.messages.iter().all(|message| !message.redelivered && message.position.is_none() && message.timestamp_ms.is_none()));
+    assert!(batch.messages.iter().all(|message| !message.redelivered
+        && message.position.is_none()
+        && message.timestamp_ms.is_none()));
     first.close().await.unwrap();
     let second = broker.source(options(&queue)).await.unwrap();
     let again = read(&*second, 20).await;
@@ -50,14 +54,22 @@ async fn batches_are_settled_in_any_order() {
             source.ack(batch.id).await.unwrap();
         }
     }
-    let mut again: Vec<_> = read(&*source, given_back.len()).await.into_iter().map(|message| message.body).collect();
+    let mut again: Vec<_> =
+        read(&*source, given_back.len()).await.into_iter().map(|message| message.body).collect();
     again.sort();
     given_back.sort();
     assert_eq!(again, given_back);
     source.close().await.unwrap();
     let (_connection, channel) = client(server).await;
     let passive = QueueDeclareOptions { passive: true, ..Default::default() };
-    assert_eq!(channel.queue_declare(queue.into(), passive, FieldTable::default()).await.unwrap().message_count(), 0);
+    assert_eq!(
+        channel
+            .queue_declare(queue.into(), passive, FieldTable::default())
+            .await
+            .unwrap()
+            .message_count(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -78,7 +90,9 @@ async fn a_paused_source_leaves_new_messages_to_others() {
     while seen < 50 {
         publish(&broker, numbered(&to("", &queue), 50)).await;
         seen = 0;
-        while let Ok(batch) = tokio::time::timeout(std::time::Duration::from_millis(300), other.recv()).await {
+        while let Ok(batch) =
+            tokio::time::timeout(std::time::Duration::from_millis(300), other.recv()).await
+        {
             let batch = batch.unwrap();
             seen += batch.messages.len();
             other.ack(batch.id).await.unwrap();
@@ -128,11 +142,15 @@ async fn what_a_pause_left_unsettled_counts_towards_the_bound() {
     // A quorum queue counts a cancelled consumer as long as it holds messages.
     make_queue(&channel, &queue, &[]).await;
     publish(&broker, numbered(&to("", &queue), 100)).await;
-    let source = broker.source(SourceOptions { max_unsettled: 10, max_batch: 4, ..options(&queue) }).await.unwrap();
+    let source = broker
+        .source(SourceOptions { max_unsettled: 10, max_batch: 4, ..options(&queue) })
+        .await
+        .unwrap();
     let mut held = VecDeque::new();
     let mut unsettled = 0;
     for _ in 0..3 {
-        while let Ok(batch) = tokio::time::timeout(Duration::from_millis(500), source.recv()).await {
+        while let Ok(batch) = tokio::time::timeout(Duration::from_millis(500), source.recv()).await
+        {
             let batch = batch.unwrap();
             unsettled += batch.messages.len();
             held.push_back(batch);
@@ -147,7 +165,10 @@ async fn what_a_pause_left_unsettled_counts_towards_the_bound() {
     while settled < 100 {
         let batch = match held.pop_front() {
             Some(batch) => batch,
-            None => tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{settled} came")).unwrap(),
+            None => tokio::time::timeout(TIMEOUT, source.recv())
+                .await
+                .unwrap_or_else(|_| panic!("{settled} came"))
+                .unwrap(),
         };
         settled += batch.messages.len();
         source.ack(batch.id).await.unwrap();
@@ -158,7 +179,13 @@ async fn what_a_pause_left_unsettled_counts_towards_the_bound() {
 async fn consumers(channel: &Channel, queue: &str, count: u32) {
     let passive = QueueDeclareOptions { passive: true, ..Default::default() };
     let deadline = Instant::now() + TIMEOUT;
-    while channel.queue_declare(queue.into(), passive, FieldTable::default()).await.unwrap().consumer_count() != count {
+    while channel
+        .queue_declare(queue.into(), passive, FieldTable::default())
+        .await
+        .unwrap()
+        .consumer_count()
+        != count
+    {
         assert!(Instant::now() < deadline, "not {count} readers");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -54,9 +54,9 @@ impl Harness for Amqp {
         None
     }
     // A quorum queue may ignore the last acks before a channel closes (rabbitmq-server#10327): more
-    // than 32 single acks are queued in the channel. `list_queues` answers for a quorum queue from a
-    // table that is written every five seconds, so the leader is asked. RabbitMQ 4.3 takes the name of
-    // the question, older ones the question itself.
+    // than 32 single acks are queued in the channel. `list_queues` answers for a quorum queue from
+    // a table that is written every five seconds, so the leader is asked. RabbitMQ 4.3 takes the
+    // name of the question, older ones the question itself.
     async fn worked_off(&self, topic: &str) {
         let total = format!(
             "{{ok, Queue}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"{topic}\">>)), \

@@ -55,7 +55,8 @@ impl Wire {
         let mut wire = Wire(stream);
         wire.0.write_all(b"AMQP\0\0\x09\x01").unwrap();
         wire.wait_for(10, 10);
-        let start_ok = [long(b""), short(b"PLAIN"), long(b"\0guest\0guest"), short(b"en_US")].concat();
+        let start_ok =
+            [long(b""), short(b"PLAIN"), long(b"\0guest\0guest"), short(b"en_US")].concat();
         wire.method(0, 10, 11, &start_ok);
         let tune = wire.wait_for(10, 30);
         wire.method(0, 10, 31, &tune);
@@ -67,10 +68,26 @@ impl Wire {
     }
 
     /// Publishes a body with these properties: their flags, and their encoded values.
-    pub(crate) fn publish(&mut self, exchange: &str, key: &[u8], flags: u16, properties: &[u8], body: &[u8]) {
-        self.method(1, 60, 40, &[vec![0, 0], short(exchange.as_bytes()), short(key), vec![0]].concat());
+    pub(crate) fn publish(
+        &mut self,
+        exchange: &str,
+        key: &[u8],
+        flags: u16,
+        properties: &[u8],
+        body: &[u8],
+    ) {
+        self.method(
+            1,
+            60,
+            40,
+            &[vec![0, 0], short(exchange.as_bytes()), short(key), vec![0]].concat(),
+        );
         let size = u64::try_from(body.len()).unwrap().to_be_bytes();
-        self.frame(1, HEADER, &[&[0, 60, 0, 0], &size[..], &flags.to_be_bytes(), properties].concat());
+        self.frame(
+            1,
+            HEADER,
+            &[&[0, 60, 0, 0], &size[..], &flags.to_be_bytes(), properties].concat(),
+        );
         self.frame(1, BODY, body);
     }
 
@@ -81,7 +98,11 @@ impl Wire {
     }
 
     fn method(&mut self, channel: u16, class: u16, method: u16, arguments: &[u8]) {
-        self.frame(channel, METHOD, &[&class.to_be_bytes()[..], &method.to_be_bytes(), arguments].concat());
+        self.frame(
+            channel,
+            METHOD,
+            &[&class.to_be_bytes()[..], &method.to_be_bytes(), arguments].concat(),
+        );
     }
 
     fn frame(&mut self, channel: u16, kind: u8, payload: &[u8]) {
@@ -91,7 +112,12 @@ impl Wire {
     /// The arguments of the next method, which must be this one.
     fn wait_for(&mut self, class: u16, method: u16) -> Vec<u8> {
         let (_, mut payload) = next_payload(&mut self.0);
-        assert_eq!(payload[..4], [class.to_be_bytes(), method.to_be_bytes()].concat(), "{}", payload.escape_ascii());
+        assert_eq!(
+            payload[..4],
+            [class.to_be_bytes(), method.to_be_bytes()].concat(),
+            "{}",
+            payload.escape_ascii()
+        );
         payload.split_off(4)
     }
 }

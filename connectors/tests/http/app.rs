@@ -71,7 +71,11 @@ impl App {
         let address = listener.local_addr().unwrap();
         let shared = Arc::<Shared>::default();
         let end = CancellationToken::new();
-        tokio::spawn(end.clone().run_until_cancelled_owned(accept(listener, Arc::clone(&shared), end.clone())));
+        tokio::spawn(end.clone().run_until_cancelled_owned(accept(
+            listener,
+            Arc::clone(&shared),
+            end.clone(),
+        )));
         App { address, shared, _end: end.drop_guard() }
     }
 
@@ -112,11 +116,17 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, end: CancellationTok
     }
 }
 
-async fn respond(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+async fn respond(
+    shared: Arc<Shared>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
-    let (path, query) = (head.uri.path().to_owned(), head.uri.query().unwrap_or_default().to_owned());
-    let header = |name: &str, usual: &str| head.headers.get(name).map_or(usual, |value| value.to_str().unwrap()).to_owned();
+    let (path, query) =
+        (head.uri.path().to_owned(), head.uri.query().unwrap_or_default().to_owned());
+    let header = |name: &str, usual: &str| {
+        head.headers.get(name).map_or(usual, |value| value.to_str().unwrap()).to_owned()
+    };
     let place = format!("{}://{}{path}", header("x-scheme", "http"), header("host", ""));
     let received = Received { query, headers: head.headers, body };
     shared.received.lock().entry(path.clone()).or_default().push(received);

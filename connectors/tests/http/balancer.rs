@@ -1,4 +1,5 @@
-//! A balancer that gives the first connection to a backend that is broken, and the others to one that works.
+//! A balancer that gives the first connection to a backend that is broken, and the others to one
+//! that works.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -34,7 +35,11 @@ struct Balancer {
 async fn balancer(app: &App, http2: &str, broken: Broken) -> Balancer {
     let authority = Authority::new();
     let nginx = Nginx::with(app.address(), &authority, &authority.certify("127.0.0.1"), http2);
-    let (listener, backend, end) = (TcpListener::bind("127.0.0.1:0").await.unwrap(), nginx.tls_port(), CancellationToken::new());
+    let (listener, backend, end) = (
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        nginx.tls_port(),
+        CancellationToken::new(),
+    );
     let (port, ending) = (listener.local_addr().unwrap().port(), end.clone());
     tokio::spawn(end.clone().run_until_cancelled_owned(async move {
         for number in 0.. {
@@ -52,7 +57,12 @@ async fn balancer(app: &App, http2: &str, broken: Broken) -> Balancer {
             }));
         }
     }));
-    Balancer { url: format!("https://127.0.0.1:{port}/"), config: nginx.trusted(), _backend: nginx, _end: end.drop_guard() }
+    Balancer {
+        url: format!("https://127.0.0.1:{port}/"),
+        config: nginx.trusted(),
+        _backend: nginx,
+        _end: end.drop_guard(),
+    }
 }
 
 async fn outcomes(http2: &str, broken: Broken) -> (Vec<Outcome>, Arc<App>) {

@@ -43,15 +43,25 @@ async fn outcome(words: impl Into<Vec<u8>>, then: Then) -> Outcome {
     let server = server.await;
     let (sink, mut outcomes) = open(local()).await;
     let outcome = send(&*sink, &mut outcomes, &server.url("/")).await;
-    assert_eq!(send(&*sink, &mut outcomes, &server.url("/fine")).await, Outcome::Finished, "after {outcome:?}");
+    assert_eq!(
+        send(&*sink, &mut outcomes, &server.url("/fine")).await,
+        Outcome::Finished,
+        "after {outcome:?}"
+    );
     assert_eq!(server.requests(), 2, "nothing is sent twice");
     outcome
 }
 
 #[tokio::test]
 async fn a_connection_that_ends_before_the_headers_do_leaves_the_request_open() {
-    for words in ["", "H", "HTTP/1.1 2", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n", "HTTP/1.1 100 Continue\r\n\r\n"]
-    {
+    for words in [
+        "",
+        "H",
+        "HTTP/1.1 2",
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\n",
+    ] {
         for then in [Then::Closes, Then::Resets] {
             assert_unknown(&outcome(words, then).await, "the connection ended before an answer: ");
         }
@@ -63,8 +73,14 @@ async fn a_connection_that_ends_in_the_body_changes_nothing() {
     let half = "content-length: 100\r\n\r\nhalf";
     for then in [Then::Closes, Then::Resets] {
         assert_eq!(outcome(format!("HTTP/1.1 200 OK\r\n{half}"), then).await, Outcome::Finished);
-        assert_eq!(outcome(format!("HTTP/1.1 202 Accepted\r\n{half}"), then).await, Outcome::Confirmed);
-        assert_failed(&outcome(format!("HTTP/1.1 500 Oh\r\n{half}"), then).await, "500 Internal Server Error: half");
+        assert_eq!(
+            outcome(format!("HTTP/1.1 202 Accepted\r\n{half}"), then).await,
+            Outcome::Confirmed
+        );
+        assert_failed(
+            &outcome(format!("HTTP/1.1 500 Oh\r\n{half}"), then).await,
+            "500 Internal Server Error: half",
+        );
         let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nno length\r\n";
         assert_eq!(outcome(chunked, then).await, Outcome::Finished);
     }
@@ -97,20 +113,37 @@ async fn what_is_not_http_leaves_the_request_open() {
 #[tokio::test]
 async fn odd_answers_that_are_http_count() {
     assert_eq!(outcome("HTTP/1.0 200 OK\r\n\r\nto the end", Then::Closes).await, Outcome::Finished);
-    assert_eq!(outcome("HTTP/1.1 202 Accepted\r\nconnection: close\r\n\r\n", Then::Closes).await, Outcome::Confirmed);
-    assert_failed(&outcome("HTTP/1.0 500 Oh\r\n\r\nto the end", Then::Closes).await, ": to the end");
-    for early in ["100 Continue", "102 Processing", "103 Early Hints\r\nlink: </a.css>; rel=preload"] {
+    assert_eq!(
+        outcome("HTTP/1.1 202 Accepted\r\nconnection: close\r\n\r\n", Then::Closes).await,
+        Outcome::Confirmed
+    );
+    assert_failed(
+        &outcome("HTTP/1.0 500 Oh\r\n\r\nto the end", Then::Closes).await,
+        ": to the end",
+    );
+    for early in
+        ["100 Continue", "102 Processing", "103 Early Hints\r\nlink: </a.css>; rel=preload"]
+    {
         let twice = format!("HTTP/1.1 {early}\r\n\r\n").repeat(2);
         let accepted = format!("{twice}HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n");
         assert_eq!(outcome(accepted, Then::Waits).await, Outcome::Confirmed, "{early}");
     }
-    assert_failed(&outcome("HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n", Then::Closes).await, "101 Switching Protocols");
-    assert_failed(&outcome("HTTP/1.1 799 \r\ncontent-length: 0\r\n\r\n", Then::Waits).await, "the target answered 799");
+    assert_failed(
+        &outcome("HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n", Then::Closes).await,
+        "101 Switching Protocols",
+    );
+    assert_failed(
+        &outcome("HTTP/1.1 799 \r\ncontent-length: 0\r\n\r\n", Then::Waits).await,
+        "the target answered 799",
+    );
 }
 
 #[tokio::test]
 async fn a_body_without_an_end_is_left() {
-    for (head, is_taken) in [("HTTP/1.1 500 Oh\r\ncontent-length: 1073741824\r\n\r\n", false), ("HTTP/1.1 200 OK\r\n\r\n", true)] {
+    for (head, is_taken) in [
+        ("HTTP/1.1 500 Oh\r\ncontent-length: 1073741824\r\n\r\n", false),
+        ("HTTP/1.1 200 OK\r\n\r\n", true),
+    ] {
         let said = Arc::new(AtomicUsize::new(0));
         let is_closed = Arc::new(AtomicBool::new(false));
         let (saying, closing) = (Arc::clone(&said), Arc::clone(&is_closed));
@@ -130,7 +163,13 @@ async fn a_body_without_an_end_is_left() {
         if is_taken {
             assert_eq!(outcome, Outcome::Finished);
         } else {
-            assert_eq!(outcome, Outcome::Failed(format!("the target answered 500 Internal Server Error: {}", "x".repeat(4096))));
+            assert_eq!(
+                outcome,
+                Outcome::Failed(format!(
+                    "the target answered 500 Internal Server Error: {}",
+                    "x".repeat(4096)
+                ))
+            );
         }
         until("the end of the connection", || is_closed.load(Ordering::SeqCst)).await;
         // The buffers of both ends hold less than this.

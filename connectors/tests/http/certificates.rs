@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
 
 static AUTHORITIES: AtomicU32 = AtomicU32::new(0);
 
@@ -24,7 +26,9 @@ impl Authority {
         let number = AUTHORITIES.fetch_add(1, Ordering::Relaxed);
         params.distinguished_name.push(DnType::CommonName, format!("Dwell's tests {number}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Authority { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap() }
+        Authority {
+            issuer: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap(),
+        }
     }
 
     pub(crate) fn pem(&self) -> String {
@@ -42,6 +46,9 @@ impl Authority {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, host);
         params.not_after = date_time_ymd(year, 1, 1);
-        Certificate { pem: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
+        Certificate {
+            pem: params.signed_by(&key, &self.issuer).unwrap().pem(),
+            key: key.serialize_pem(),
+        }
     }
 }

@@ -7,7 +7,9 @@ use tokio::time::Instant;
 
 use crate::app::{Answer, App};
 use crate::nginx::Nginx;
-use crate::{CROWD_LOCK, assert_failed, assert_unknown, attempt, collect, numbered, open, publication, send};
+use crate::{
+    CROWD_LOCK, assert_failed, assert_unknown, attempt, collect, numbered, open, publication, send,
+};
 
 /// An application behind nginx: `/` answers, `/held` never.
 async fn servers() -> (App, Nginx) {
@@ -25,7 +27,11 @@ async fn each_open_request_has_an_outcome_when_its_server_is_killed() {
         let before = (app.received("/").len(), app.received("/held").len());
         let (sink, mut outcomes) = open(nginx.trusted()).await;
         let each = |number: u64| {
-            publication(number, &format!("{place}/{}", if number.is_multiple_of(2) { "held" } else { "" }), Message::new("x"))
+            publication(
+                number,
+                &format!("{place}/{}", if number.is_multiple_of(2) { "held" } else { "" }),
+                Message::new("x"),
+            )
         };
         sink.publish((1..=40).map(each).collect()).await;
         // An answered request is confirmed, whatever comes after.
@@ -38,7 +44,11 @@ async fn each_open_request_has_an_outcome_when_its_server_is_killed() {
         assert_failed(&send(&*sink, &mut outcomes, &place).await, "refused");
         nginx.run();
         assert_eq!(send(&*sink, &mut outcomes, &place).await, Outcome::Finished);
-        assert_eq!((app.received("/").len(), app.received("/held").len()), (before.0 + 21, before.1 + 20), "nothing is sent twice");
+        assert_eq!(
+            (app.received("/").len(), app.received("/held").len()),
+            (before.0 + 21, before.1 + 20),
+            "nothing is sent twice"
+        );
     }
 }
 
@@ -67,7 +77,8 @@ async fn what_a_hanging_host_was_sent_is_open_at_the_deadline() {
         assert_eq!(send(&*sink, &mut outcomes, &url).await, Outcome::Finished);
         nginx.freeze(true);
         let deadline = Some(Instant::now() + Duration::from_secs(2));
-        sink.publish(vec![Publication { deadline, ..publication(1, &url, Message::new("x")) }]).await;
+        sink.publish(vec![Publication { deadline, ..publication(1, &url, Message::new("x")) }])
+            .await;
         assert_unknown(&collect(&mut outcomes, 1).await[0], "no answer within ");
         nginx.freeze(false);
         assert_eq!(send(&*sink, &mut outcomes, &url).await, Outcome::Finished);
@@ -79,15 +90,22 @@ async fn a_connection_that_fails_costs_no_attempt_that_came_later() {
     let (_app, nginx) = servers().await;
     nginx.freeze(true);
     // A connection has 3 s.
-    let (sink, mut outcomes) = open(http::Config { timeout: "4s".to_owned(), ..nginx.trusted() }).await;
+    let (sink, mut outcomes) =
+        open(http::Config { timeout: "4s".to_owned(), ..nginx.trusted() }).await;
     let short = Publication {
         deadline: Some(Instant::now() + Duration::from_millis(100)),
         ..publication(1, &nginx.tls_url("/"), Message::new("x"))
     };
     sink.publish(vec![short]).await;
-    assert_failed(&collect(&mut outcomes, 1).await[0], "the target cannot be reached: no connection within 1");
+    assert_failed(
+        &collect(&mut outcomes, 1).await[0],
+        "the target cannot be reached: no connection within 1",
+    );
     // The connection of the first is still being made.
-    assert_failed(&send(&*sink, &mut outcomes, &nginx.tls_url("/")).await, "the target cannot be reached: no connection within 4.");
+    assert_failed(
+        &send(&*sink, &mut outcomes, &nginx.tls_url("/")).await,
+        "the target cannot be reached: no connection within 4.",
+    );
 }
 
 #[tokio::test]
@@ -95,5 +113,8 @@ async fn a_host_that_hangs_before_tls_is_up_fails_the_attempt() {
     let (_app, nginx) = servers().await;
     nginx.freeze(true);
     let config = http::Config { timeout: "2s".to_owned(), ..nginx.trusted() };
-    assert_failed(&attempt(config, &nginx.tls_url("/")).await, "the target cannot be reached: no connection within 1.5s");
+    assert_failed(
+        &attempt(config, &nginx.tls_url("/")).await,
+        "the target cannot be reached: no connection within 1.5s",
+    );
 }

@@ -53,7 +53,9 @@ pub(crate) struct Link {
 
 impl Frames {
     /// Starts a server that serves each connection so, once it has sent its SETTINGS.
-    pub(crate) async fn start<F: Future<Output = ()> + Send + 'static>(serve: impl Fn(Link) -> F + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start<F: Future<Output = ()> + Send + 'static>(
+        serve: impl Fn(Link) -> F + Send + Sync + 'static,
+    ) -> Self {
         Frames::with(serve, |_| Vec::new()).await
     }
 
@@ -68,8 +70,13 @@ impl Frames {
         let acceptor = acceptor(&authority);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (requests, connections, end) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default(), CancellationToken::new());
-        let (counting, accepting, ending) = (Arc::clone(&requests), Arc::clone(&connections), end.clone());
+        let (requests, connections, end) = (
+            Arc::<AtomicUsize>::default(),
+            Arc::<AtomicUsize>::default(),
+            CancellationToken::new(),
+        );
+        let (counting, accepting, ending) =
+            (Arc::clone(&requests), Arc::clone(&connections), end.clone());
         tokio::spawn(end.clone().run_until_cancelled_owned(async move {
             for number in 1.. {
                 let (stream, _) = listener.accept().await.unwrap();
@@ -110,7 +117,9 @@ fn acceptor(authority: &Authority) -> TlsAcceptor {
     let chain = vec![CertificateDer::from_pem_slice(certificate.pem.as_bytes()).unwrap()];
     let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
     let mut config = builder.with_no_client_auth().with_single_cert(chain, key).unwrap();
     config.alpn_protocols = vec![b"h2".to_vec()];
     TlsAcceptor::from(Arc::new(config))
@@ -127,8 +136,8 @@ impl Link {
         }
     }
 
-    /// The next frame of a stream; `None` at the end of the connection. Answers what the protocol wants
-    /// answered.
+    /// The next frame of a stream; `None` at the end of the connection. Answers what the protocol
+    /// wants answered.
     pub(crate) async fn frame(&mut self) -> Option<Frame> {
         loop {
             let mut head = [0; 9];
@@ -147,7 +156,12 @@ impl Link {
                     if kind == HEADERS {
                         self.requests.fetch_add(1, Ordering::SeqCst);
                     }
-                    return Some(Frame { kind, ends: flags & END_STREAM != 0, stream, length: payload.len() });
+                    return Some(Frame {
+                        kind,
+                        ends: flags & END_STREAM != 0,
+                        stream,
+                        length: payload.len(),
+                    });
                 }
             }
         }
@@ -178,6 +192,12 @@ impl Link {
 
     /// The same with a text of the server (RFC 9113 §6.8, additional debug data).
     pub(crate) async fn go_away_saying(&mut self, last: u32, why: u32, text: &str) {
-        self.say(GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &why.to_be_bytes(), text.as_bytes()].concat()).await;
+        self.say(
+            GOAWAY,
+            0,
+            0,
+            &[&last.to_be_bytes()[..], &why.to_be_bytes(), text.as_bytes()].concat(),
+        )
+        .await;
     }
 }

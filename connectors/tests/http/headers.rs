@@ -20,14 +20,20 @@ async fn received(message: Message) -> Vec<Received> {
     let nginx = Nginx::start(app.address());
     let (sink, mut outcomes) = open(nginx.trusted()).await;
     for place in [app.url(""), nginx.url(""), nginx.tls_url("")] {
-        sink.publish(vec![publication(1, &format!("{place}/hook?a=b%20c&d"), message.clone())]).await;
+        sink.publish(vec![publication(1, &format!("{place}/hook?a=b%20c&d"), message.clone())])
+            .await;
         assert_eq!(collect(&mut outcomes, 1).await, [Outcome::Confirmed], "{place}");
     }
     app.received("/hook")
 }
 
 fn values(received: &Received, name: &str) -> Vec<String> {
-    received.headers.get_all(name).iter().map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap()).collect()
+    received
+        .headers
+        .get_all(name)
+        .iter()
+        .map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap())
+        .collect()
 }
 
 #[tokio::test]
@@ -71,7 +77,9 @@ async fn headers_pass_as_they_came() {
 
 #[tokio::test]
 async fn what_acts_on_the_hop_or_is_dwells_own_is_dropped() {
-    let mut message = Message::new("xyz").with_header("content-type", "application/json").with_header("user-agent", "mine");
+    let mut message = Message::new("xyz")
+        .with_header("content-type", "application/json")
+        .with_header("user-agent", "mine");
     let dropped = [
         ("Host", "evil.example"),
         ("Content-Length", "1"),
@@ -96,20 +104,38 @@ async fn what_acts_on_the_hop_or_is_dwells_own_is_dropped() {
     for received in received(message).await {
         assert_eq!(received.body, "xyz");
         for (name, value) in dropped {
-            assert!(!values(&received, &name.to_lowercase()).contains(&value.to_owned()), "{name}: {:?}", received.headers);
+            assert!(
+                !values(&received, &name.to_lowercase()).contains(&value.to_owned()),
+                "{name}: {:?}",
+                received.headers
+            );
         }
-        for (name, expected) in [("content-type", "application/json"), ("user-agent", "mine"), ("x-kept", "1"), ("webhook-id", "id-1")] {
+        for (name, expected) in [
+            ("content-type", "application/json"),
+            ("user-agent", "mine"),
+            ("x-kept", "1"),
+            ("webhook-id", "id-1"),
+        ] {
             assert_eq!(values(&received, name), [expected], "{name}");
         }
         assert!(values(&received, "host")[0].starts_with("127.0.0.1:"));
-        assert!(["webhook-signature", "webhook-other"].iter().all(|name| !received.headers.contains_key(*name)));
+        assert!(
+            ["webhook-signature", "webhook-other"]
+                .iter()
+                .all(|name| !received.headers.contains_key(*name))
+        );
     }
 }
 
 #[tokio::test]
 async fn bodies_pass_byte_for_byte() {
     let every = Bytes::from_iter((0..=255).cycle().take(70_000));
-    for body in [Bytes::new(), Bytes::from_static(b"\0\r\n\r\nHTTP/1.1 "), every, Bytes::from(vec![b'x'; 8 << 20])] {
+    for body in [
+        Bytes::new(),
+        Bytes::from_static(b"\0\r\n\r\nHTTP/1.1 "),
+        every,
+        Bytes::from(vec![b'x'; 8 << 20]),
+    ] {
         for received in received(Message::new(body.clone())).await {
             assert!(received.body == body, "{} of {} bytes", received.body.len(), body.len());
             assert_eq!(values(&received, "content-length"), [body.len().to_string()]);
@@ -134,17 +160,32 @@ async fn a_request_is_one_of_http() {
     .await;
     let (sink, mut outcomes) = open(local()).await;
     // Dead letters have no id: each request gets one.
-    let anonymous = |token| Publication { dedupe_id: String::new(), ..publication(token, &server.url("/ü?ü"), Message::new("")) };
+    let anonymous = |token| Publication {
+        dedupe_id: String::new(),
+        ..publication(token, &server.url("/ü?ü"), Message::new(""))
+    };
     sink.publish(vec![anonymous(1), anonymous(2)]).await;
     assert_eq!(collect(&mut outcomes, 2).await, [Outcome::Confirmed, Outcome::Confirmed]);
-    let ids: Vec<_> =
-        heads.lock().iter().map(|head| head.lines().find(|line| line.starts_with("webhook-id: ")).unwrap().to_owned()).collect();
-    assert!(ids.len() == 2 && ids[0] != ids[1] && ids.iter().all(|id| id.len() == "webhook-id: ".len() + 32), "{ids:?}");
+    let ids: Vec<_> = heads
+        .lock()
+        .iter()
+        .map(|head| head.lines().find(|line| line.starts_with("webhook-id: ")).unwrap().to_owned())
+        .collect();
+    assert!(
+        ids.len() == 2
+            && ids[0] != ids[1]
+            && ids.iter().all(|id| id.len() == "webhook-id: ".len() + 32),
+        "{ids:?}"
+    );
     let head = heads.lock().pop().unwrap();
     let mut lines: Vec<_> = head.trim_end().lines().map(str::to_owned).collect();
     assert_eq!(lines.remove(0), "POST /%C3%BC?%C3%BC HTTP/1.1");
     let names: Vec<_> = lines.iter().map(|line| line.split(": ").next().unwrap()).collect();
-    assert_eq!(names, ["content-type", "user-agent", "content-length", "webhook-timestamp", "webhook-id", "host"], "{head}");
+    assert_eq!(
+        names,
+        ["content-type", "user-agent", "content-length", "webhook-timestamp", "webhook-id", "host"],
+        "{head}"
+    );
     assert!(lines.contains(&"content-length: 0".to_owned()), "{head}");
 }
 
@@ -157,13 +198,31 @@ async fn a_header_that_cannot_be_sent_is_invalid_and_not_sent() {
     bytes.headers.push("x", Value::Bytes(b"\xff".as_slice().into()));
     let mut table = Message::new("x");
     table.headers.push("x", Value::Table(vec![]));
-    let wrong = [("two", "lines\r\nx: y"), ("null", "\0"), ("a b", "x"), ("a:b", "x"), ("", "x"), ("ü", "x"), ("a\r\nb", "x")];
-    let mut messages: Vec<_> = wrong.map(|(name, value)| Message::new("x").with_header(name, value)).into();
+    let wrong = [
+        ("two", "lines\r\nx: y"),
+        ("null", "\0"),
+        ("a b", "x"),
+        ("a:b", "x"),
+        ("", "x"),
+        ("ü", "x"),
+        ("a\r\nb", "x"),
+    ];
+    let mut messages: Vec<_> =
+        wrong.map(|(name, value)| Message::new("x").with_header(name, value)).into();
     messages.extend([bytes, table]);
     let count = messages.len();
-    sink.publish((0..).zip(messages).map(|(token, message)| publication(token, &app.url("/"), message)).collect()).await;
+    sink.publish(
+        (0..)
+            .zip(messages)
+            .map(|(token, message)| publication(token, &app.url("/"), message))
+            .collect(),
+    )
+    .await;
     for (token, outcome) in collect(&mut outcomes, count).await.into_iter().enumerate() {
-        assert!(matches!(&outcome, Outcome::Invalid(why) if why.starts_with("header `")), "{token}: {outcome:?}");
+        assert!(
+            matches!(&outcome, Outcome::Invalid(why) if why.starts_with("header `")),
+            "{token}: {outcome:?}"
+        );
     }
     assert_eq!(app.received("/").len(), 0);
 }

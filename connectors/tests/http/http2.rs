@@ -9,7 +9,9 @@ use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
 
 use crate::frames::{DATA, END_HEADERS, Frames, HEADERS, Link, RST_STREAM};
-use crate::{CROWD_LOCK, assert_refused, assert_unknown, collect, numbered, open, publication, send, until};
+use crate::{
+    CROWD_LOCK, assert_refused, assert_unknown, collect, numbered, open, publication, send, until,
+};
 
 /// The most requests on a connection.
 const STREAMS: usize = 100;
@@ -30,7 +32,9 @@ async fn serve(mut link: Link) {
 
 #[tokio::test]
 async fn a_stream_that_is_refused_was_not_taken_and_another_end_is_open() {
-    for (why, is_refused) in [(REFUSED_STREAM, true), (CANCEL, false), (INTERNAL_ERROR, false), (NO_ERROR, false)] {
+    for (why, is_refused) in
+        [(REFUSED_STREAM, true), (CANCEL, false), (INTERNAL_ERROR, false), (NO_ERROR, false)]
+    {
         let server = Frames::start(move |mut link: Link| async move {
             let stream = link.request().await.unwrap();
             link.say(RST_STREAM, 0, stream, &why.to_be_bytes()).await;
@@ -83,7 +87,10 @@ async fn streams_after_the_last_one_of_a_server_that_goes_were_not_taken() {
                 assert_unknown(&all[0], "the connection ended before an answer: ");
             }
             for outcome in &all[1..] {
-                assert_refused(outcome, "the connection ended before the target took the request: ");
+                assert_refused(
+                    outcome,
+                    "the connection ended before the target took the request: ",
+                );
             }
             assert_eq!(send(&*sink, &mut outcomes, &server.url()).await, Outcome::Finished);
             assert_eq!(server.requests(), 5, "nothing is sent twice");
@@ -109,7 +116,10 @@ async fn a_server_that_goes_before_it_takes_a_request_was_sent_nothing_and_its_t
         .await;
         let (sink, mut outcomes) = open(server.trusted()).await;
         let outcome = send(&*sink, &mut outcomes, &server.url()).await;
-        assert_refused(&outcome, "the connection ended before the target took the request: the server ended the connection (GOAWAY)");
+        assert_refused(
+            &outcome,
+            "the connection ended before the target took the request: the server ended the connection (GOAWAY)",
+        );
         assert!(!format!("{outcome:?}").contains("hush"), "{outcome:?}");
         assert_eq!(send(&*sink, &mut outcomes, &server.url()).await, Outcome::Finished);
         assert_eq!(server.requests(), 1, "nothing is sent twice");
@@ -192,14 +202,19 @@ async fn a_connection_has_so_many_requests_and_what_waits_for_one_too_long_is_no
     let (sink, mut outcomes) = open(server.trusted()).await;
     sink.publish(numbered(&server.url(), STREAMS as u64)).await;
     until("a request for each stream", || server.requests() == STREAMS).await;
-    let late =
-        Publication { deadline: Some(Instant::now() + Duration::from_millis(50)), ..publication(1001, &server.url(), Message::new("x")) };
+    let late = Publication {
+        deadline: Some(Instant::now() + Duration::from_millis(50)),
+        ..publication(1001, &server.url(), Message::new("x"))
+    };
     sink.publish(vec![late]).await;
     assert_refused(
         &collect(&mut outcomes, 1).await[0],
         "never sent: 256 requests or connections (on HTTP/2 100 requests) wait for the host",
     );
-    sink.publish((2001..=2100).map(|token| publication(token, &server.url(), Message::new("x"))).collect()).await;
+    sink.publish(
+        (2001..=2100).map(|token| publication(token, &server.url(), Message::new("x"))).collect(),
+    )
+    .await;
     released.send_replace(true);
     assert_eq!(collect(&mut outcomes, STREAMS + 100).await, vec![Outcome::Finished; STREAMS + 100]);
     assert_eq!(server.requests(), STREAMS + 100);
@@ -222,7 +237,8 @@ async fn a_burst_to_a_host_that_has_no_connection_opens_one() {
         sink.publish(numbered(&server.url(), 300)).await;
         assert_eq!(collect(&mut outcomes, 300).await, vec![Outcome::Finished; 300]);
         assert_eq!(server.connections(), burst, "at burst {burst}");
-        until("the end of a connection without requests", || ended.load(Ordering::SeqCst) == burst).await;
+        until("the end of a connection without requests", || ended.load(Ordering::SeqCst) == burst)
+            .await;
     }
 }
 
@@ -261,11 +277,19 @@ async fn long_answers_cost_their_connection_nothing() {
     .await;
     let (sink, mut outcomes) = open(server.trusted()).await;
     for number in 1..=LONG_ANSWERS {
-        assert_eq!(send(&*sink, &mut outcomes, &server.url()).await, Outcome::Finished, "request {number}");
+        assert_eq!(
+            send(&*sink, &mut outcomes, &server.url()).await,
+            Outcome::Finished,
+            "request {number}"
+        );
     }
     until("the end of each stream", || ended.load(Ordering::SeqCst) == LONG_ANSWERS).await;
     for _ in 0..2 {
-        assert_eq!(send(&*sink, &mut outcomes, &server.url()).await, Outcome::Finished, "after the late frames");
+        assert_eq!(
+            send(&*sink, &mut outcomes, &server.url()).await,
+            Outcome::Finished,
+            "after the late frames"
+        );
     }
     assert_eq!(server.connections(), 1);
 }

@@ -64,7 +64,10 @@ fn wait_until_known(client: SocketAddr) {
     // A line is a number, local and remote address, and the state: 08 is CLOSE_WAIT.
     let is_known = |table: String| {
         let mut lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        lines.any(|fields| fields.get(1).is_some_and(|local| local.ends_with(&port)) && fields.get(3) == Some(&"08"))
+        lines.any(|fields| {
+            fields.get(1).is_some_and(|local| local.ends_with(&port))
+                && fields.get(3) == Some(&"08")
+        })
     };
     while std::fs::read_to_string("/proc/net/tcp").is_ok_and(|table| !is_known(table)) {
         assert!(Instant::now() < deadline, "the client does not hear of the end");
@@ -73,8 +76,8 @@ fn wait_until_known(client: SocketAddr) {
 }
 
 /// The outcome of the request that goes as the server closes, and how many requests the next
-/// connection has: another one is confirmed there. `is_heard`: the runtime has heard of the end, and
-/// the connection has not.
+/// connection has: another one is confirmed there. `is_heard`: the runtime has heard of the end,
+/// and the connection has not.
 fn outcome(is_heard: bool) -> (Outcome, usize) {
     let server = closing();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -33,12 +33,19 @@ async fn a_host_has_so_many_connections_and_what_waits_for_one_too_long_is_not_s
     sink.publish(numbered(&server.url("/"), MAX_REQUESTS_PER_HOST as u64)).await;
     until("a request in each slot", || server.requests() == MAX_REQUESTS_PER_HOST).await;
 
-    let late = |token| Publication { deadline: Some(Instant::now() + Duration::from_millis(50)), ..waiting(token, &server) };
+    let late = |token| Publication {
+        deadline: Some(Instant::now() + Duration::from_millis(50)),
+        ..waiting(token, &server)
+    };
     sink.publish((1001..=1100).map(late).collect()).await;
     for outcome in collect(&mut outcomes, 100).await {
-        assert_refused(&outcome, "never sent: 256 requests or connections (on HTTP/2 100 requests) wait for the host");
+        assert_refused(
+            &outcome,
+            "never sent: 256 requests or connections (on HTTP/2 100 requests) wait for the host",
+        );
     }
-    // A request that waits for half of its time is not sent either: the host would lack time for its answer.
+    // A request that waits for half of its time is not sent either: the host would lack time for
+    // its answer.
     let deadline = Instant::now() + Duration::from_secs(8);
     sink.publish(vec![Publication { deadline: Some(deadline), ..waiting(1101, &server) }]).await;
     assert_refused(&collect(&mut outcomes, 1).await[0], "never sent");
@@ -46,7 +53,10 @@ async fn a_host_has_so_many_connections_and_what_waits_for_one_too_long_is_not_s
     sink.publish((2001..=2100).map(|token| waiting(token, &server)).collect()).await;
     assert_eq!((server.requests(), server.most()), (MAX_REQUESTS_PER_HOST, MAX_REQUESTS_PER_HOST));
     released.send_replace(true);
-    assert_eq!(collect(&mut outcomes, MAX_REQUESTS_PER_HOST + 100).await, vec![Outcome::Confirmed; MAX_REQUESTS_PER_HOST + 100]);
+    assert_eq!(
+        collect(&mut outcomes, MAX_REQUESTS_PER_HOST + 100).await,
+        vec![Outcome::Confirmed; MAX_REQUESTS_PER_HOST + 100]
+    );
     assert_eq!(server.requests(), MAX_REQUESTS_PER_HOST + 100);
 
     // Answers that come at once free requests and connections at different times.
@@ -71,7 +81,8 @@ async fn what_is_over_before_an_attempt_begins_is_not_sent() {
     let (sink, mut outcomes) = open(local()).await;
     // Also where a connection is open.
     for number in 1..=2 {
-        sink.publish(vec![Publication { deadline: Some(Instant::now()), ..waiting(1, &server) }]).await;
+        sink.publish(vec![Publication { deadline: Some(Instant::now()), ..waiting(1, &server) }])
+            .await;
         assert_refused(&collect(&mut outcomes, 1).await[0], "never sent: ");
         sink.publish(vec![waiting(2, &server)]).await;
         assert_eq!(collect(&mut outcomes, 1).await, [Outcome::Confirmed]);

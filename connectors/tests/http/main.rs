@@ -29,7 +29,10 @@ mod tls;
 
 use std::time::Duration;
 
-use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, Token, http};
+use dwell_connectors::{
+    BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink,
+    Token, http,
+};
 
 /// The deadline of every wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,7 +47,13 @@ fn local() -> http::Config {
 }
 
 fn publication(token: Token, url: &str, message: Message) -> Publication {
-    Publication { token, to: Destination::new(url), message, dedupe_id: format!("id-{token}"), deadline: None }
+    Publication {
+        token,
+        to: Destination::new(url),
+        message,
+        dedupe_id: format!("id-{token}"),
+        deadline: None,
+    }
 }
 
 fn numbered(url: &str, count: u64) -> Vec<Publication> {
@@ -60,7 +69,11 @@ async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
     let mut all = Vec::new();
     while all.len() < count {
         let batch = tokio::time::timeout(TIMEOUT, outcomes.recv()).await;
-        all.extend(batch.unwrap_or_else(|_| panic!("{} of {count} outcomes came", all.len())).expect("outcomes go on"));
+        all.extend(
+            batch
+                .unwrap_or_else(|_| panic!("{} of {count} outcomes came", all.len()))
+                .expect("outcomes go on"),
+        );
     }
     all.sort_by_key(|(token, _)| *token);
     all.into_iter().map(|(_, outcome)| outcome).collect()
@@ -94,15 +107,24 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 
 #[track_caller]
 fn assert_failed(outcome: &Outcome, word: &str) {
-    assert!(matches!(outcome, Outcome::Failed(why) if why.contains(word)), "not failed with `{word}`: {outcome:?}");
+    assert!(
+        matches!(outcome, Outcome::Failed(why) if why.contains(word)),
+        "not failed with `{word}`: {outcome:?}"
+    );
 }
 
 #[track_caller]
 fn assert_unknown(outcome: &Outcome, word: &str) {
-    assert!(matches!(outcome, Outcome::Unknown(why) if why.contains(word)), "not unknown with `{word}`: {outcome:?}");
+    assert!(
+        matches!(outcome, Outcome::Unknown(why) if why.contains(word)),
+        "not unknown with `{word}`: {outcome:?}"
+    );
 }
 
 #[track_caller]
 fn assert_refused(outcome: &Outcome, word: &str) {
-    assert!(matches!(outcome, Outcome::Refused(why) if why.contains(word)), "not refused with `{word}`: {outcome:?}");
+    assert!(
+        matches!(outcome, Outcome::Refused(why) if why.contains(word)),
+        "not refused with `{word}`: {outcome:?}"
+    );
 }

@@ -30,14 +30,23 @@ impl Nginx {
 
     /// Starts a server with this certificate of this authority. `http2`: the word, or none, for
     /// HTTP/2 by TLS.
-    pub(crate) fn with(app: SocketAddr, authority: &Authority, certificate: &Certificate, http2: &str) -> Self {
+    pub(crate) fn with(
+        app: SocketAddr,
+        authority: &Authority,
+        certificate: &Certificate,
+        http2: &str,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Held together, so that the ports differ.
         let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [port, tls_port] = free.map(|listener| listener.local_addr().unwrap().port());
         std::fs::write(folder.path().join("server.pem"), &certificate.pem).unwrap();
         std::fs::write(folder.path().join("server.key"), &certificate.key).unwrap();
-        std::fs::write(folder.path().join("nginx.conf"), settings(folder.path(), port, tls_port, http2, app)).unwrap();
+        std::fs::write(
+            folder.path().join("nginx.conf"),
+            settings(folder.path(), port, tls_port, http2, app),
+        )
+        .unwrap();
         std::fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
         let nginx = Nginx { binary: binary(), folder, port, tls_port, child: Mutex::new(None) };
         nginx.run();
@@ -67,10 +76,26 @@ impl Nginx {
     pub(crate) fn run(&self) {
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(&self.binary);
-        command.arg("-e").arg("stderr").arg("-p").arg(self.folder.path()).arg("-c").arg(self.folder.path().join("nginx.conf"));
-        *self.child.lock() = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::from(log)).spawn().unwrap());
+        command
+            .arg("-e")
+            .arg("stderr")
+            .arg("-p")
+            .arg(self.folder.path())
+            .arg("-c")
+            .arg(self.folder.path().join("nginx.conf"));
+        *self.child.lock() = Some(
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::from(log))
+                .spawn()
+                .unwrap(),
+        );
         let deadline = Instant::now() + Duration::from_secs(20);
-        while [self.port, self.tls_port].iter().any(|port| TcpStream::connect(("127.0.0.1", *port)).is_err()) {
+        while [self.port, self.tls_port]
+            .iter()
+            .any(|port| TcpStream::connect(("127.0.0.1", *port)).is_err())
+        {
             assert!(Instant::now() < deadline, "nginx is not ready: {}", self.log());
             let ended = self.child.lock().as_mut().unwrap().try_wait().unwrap();
             assert!(ended.is_none(), "nginx has ended: {}", self.log());
@@ -102,12 +127,14 @@ impl Drop for Nginx {
     }
 }
 
-/// The settings of one process, which is killed and frozen by its id. The word `http2` in `listen` is older
-/// than the line `http2 on`, and known by all versions.
+/// The settings of one process, which is killed and frozen by its id. The word `http2` in `listen`
+/// is older than the line `http2 on`, and known by all versions.
 fn settings(folder: &Path, port: u16, tls_port: u16, http2: &str, app: SocketAddr) -> String {
     let folder = folder.display();
-    let temporary: Vec<String> =
-        ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].iter().map(|kind| format!("{kind}_temp_path {folder}/{kind};")).collect();
+    let temporary: Vec<String> = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|kind| format!("{kind}_temp_path {folder}/{kind};"))
+        .collect();
     format!(
         "daemon off; master_process off; pid {folder}/pid; error_log stderr;
         events {{ worker_connections 900; }}

@@ -39,19 +39,32 @@ async fn the_status_decides() {
             assert_eq!(outcome(finished).await, Outcome::Finished, "{place}{finished}");
         }
         assert_eq!(outcome("/202").await, Outcome::Confirmed, "{place}");
-        assert_eq!(outcome("/410").await, Outcome::Invalid("the target answered 410 Gone: for ever".to_owned()), "{place}");
+        assert_eq!(
+            outcome("/410").await,
+            Outcome::Invalid("the target answered 410 Gone: for ever".to_owned()),
+            "{place}"
+        );
         assert_refused(&outcome("/429").await, "the target answered 429 Too Many Requests: later");
         for (path, seconds) in [("/429-7", 7), ("/503-0", 1)] {
             let answer = outcome(path).await;
-            assert!(matches!(answer, Outcome::Throttled { wait, .. } if wait == Duration::from_secs(seconds)), "{place}{path}: {answer:?}");
+            assert!(
+                matches!(answer, Outcome::Throttled { wait, .. } if wait == Duration::from_secs(seconds)),
+                "{place}{path}: {answer:?}"
+            );
         }
         // nginx writes a date of its own.
         if place.starts_with(&app.url("")) {
             let answer = outcome("/503-date").await;
-            assert!(matches!(answer, Outcome::Throttled { wait, .. } if wait == Duration::from_secs(60)), "{answer:?}");
+            assert!(
+                matches!(answer, Outcome::Throttled { wait, .. } if wait == Duration::from_secs(60)),
+                "{answer:?}"
+            );
         }
         assert_failed(&outcome("/503").await, "503 Service Unavailable");
-        assert_failed(&outcome("/500").await, "the target answered 500 Internal Server Error: a bug");
+        assert_failed(
+            &outcome("/500").await,
+            "the target answered 500 Internal Server Error: a bug",
+        );
         assert_failed(&outcome("/401").await, "401 Unauthorized");
         assert_failed(&outcome("/nowhere").await, "404 Not Found: nothing is at http");
     }
@@ -64,7 +77,10 @@ async fn a_redirect_is_not_followed() {
     let app = App::start().await;
     app.answer("/end", Answer::status(200));
     for status in [301, 302, 303, 307, 308] {
-        app.answer("/start", Answer::status(status).header("location", app.url("/end?token=secret")));
+        app.answer(
+            "/start",
+            Answer::status(status).header("location", app.url("/end?token=secret")),
+        );
         let outcome = attempt(local(), &app.url("/start")).await;
         assert_failed(&outcome, &format!("the target answered {status}"));
         assert_failed(&outcome, "redirects are not followed: name the new URL");

@@ -38,7 +38,9 @@ pub(crate) struct Link {
 
 impl Raw {
     /// Starts a server that serves each connection so.
-    pub(crate) async fn start<F: Future<Output = ()> + Send + 'static>(serve: impl Fn(Link) -> F + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start<F: Future<Output = ()> + Send + 'static>(
+        serve: impl Fn(Link) -> F + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let counts = Arc::<Counts>::default();
@@ -86,7 +88,10 @@ impl Link {
             self.hear().await?;
         };
         let head = String::from_utf8_lossy(&self.heard[..ends]).into_owned();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |length| length.parse().unwrap());
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+            .map_or(0, |length| length.parse().unwrap());
         while self.heard.len() < ends + length {
             self.hear().await?;
         }

@@ -24,12 +24,16 @@ fn verify(cases: &[Case<'_>]) {
     let folder = clients();
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/clients");
     let mut python = Command::new("python3");
-    python.arg(scripts.join("webhook.py")).env("PYTHONPATH", &folder).env("PYTHONDONTWRITEBYTECODE", "1");
+    python
+        .arg(scripts.join("webhook.py"))
+        .env("PYTHONPATH", &folder)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     let mut node = Command::new("node");
     node.arg(scripts.join("webhook.cjs")).env("NODE_PATH", folder.join("node_modules"));
     for (name, mut command) in [("Python", python), ("Node", node)] {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let lines: String = cases.iter().map(|(received, secret, _)| line(received, secret) + "\n").collect();
+        let lines: String =
+            cases.iter().map(|(received, secret, _)| line(received, secret) + "\n").collect();
         // Closed behind the last line.
         child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
@@ -43,16 +47,24 @@ fn verify(cases: &[Case<'_>]) {
 
 /// A request for a receiver.
 fn line(received: &Received, secret: &str) -> String {
-    let headers: serde_json::Map<_, _> =
-        received.headers.iter().filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.into()))).collect();
+    let headers: serde_json::Map<_, _> = received
+        .headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.into())))
+        .collect();
     serde_json::json!({"headers": headers, "body": STANDARD.encode(&received.body), "secret": secret}).to_string()
 }
 
 /// The folder in which `make clients` put the libraries.
 fn clients() -> PathBuf {
     let named = std::env::var_os("DWELL_CLIENTS").map(PathBuf::from);
-    let folder = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.servers/clients"));
-    assert!(folder.join("node_modules").is_dir(), "no clients at {}: run `make clients`", folder.display());
+    let folder =
+        named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.servers/clients"));
+    assert!(
+        folder.join("node_modules").is_dir(),
+        "no clients at {}: run `make clients`",
+        folder.display()
+    );
     folder
 }
 
@@ -94,7 +106,13 @@ impl Signed {
     }
 
     /// Publishes until a request has such a signature.
-    async fn publish_until(&self, sink: &dyn Sink, outcomes: &mut Outcomes, body: &str, is_good: impl Fn(&str) -> bool) -> Received {
+    async fn publish_until(
+        &self,
+        sink: &dyn Sink,
+        outcomes: &mut Outcomes,
+        body: &str,
+        is_good: impl Fn(&str) -> bool,
+    ) -> Received {
         let deadline = Instant::now() + TIMEOUT;
         loop {
             let received = self.publish(sink, outcomes, body).await;
@@ -125,7 +143,12 @@ async fn the_libraries_of_receivers_verify_a_request() {
     let mut renamed = requests[0].clone();
     renamed.headers.insert("webhook-id", "id-8".parse().unwrap());
     let mut cases: Vec<Case<'_>> = requests.iter().map(|request| (request, OLD, true)).collect();
-    cases.extend([(&requests[0], NEW, false), (&forged, OLD, false), (&replayed, OLD, false), (&renamed, OLD, false)]);
+    cases.extend([
+        (&requests[0], NEW, false),
+        (&forged, OLD, false),
+        (&replayed, OLD, false),
+        (&renamed, OLD, false),
+    ]);
     verify(&cases);
 }
 
@@ -136,16 +159,22 @@ async fn secrets_are_rotated_while_a_sink_lives() {
     let before = signed.publish(&*sink, &mut outcomes, "{}").await;
     assert_eq!(signature(&before).split(' ').count(), 1);
     signed.write(&format!("{NEW}\n{OLD}\n"));
-    let both = signed.publish_until(&*sink, &mut outcomes, "{}", |signature| signature.contains(' ')).await;
+    let both = signed
+        .publish_until(&*sink, &mut outcomes, "{}", |signature| signature.contains(' '))
+        .await;
     signed.write(NEW);
-    let after = signed.publish_until(&*sink, &mut outcomes, "{}", |signature| !signature.contains(' ')).await;
+    let after = signed
+        .publish_until(&*sink, &mut outcomes, "{}", |signature| !signature.contains(' '))
+        .await;
     // Unreadable content leaves the former secrets.
     signed.write("no secret!\n");
     let still = signed.publish(&*sink, &mut outcomes, "{}").await;
     std::fs::remove_file(signed.file()).unwrap();
     let gone = signed.publish(&*sink, &mut outcomes, "{}").await;
     signed.write(&format!("{OTHER}\n{NEW}"));
-    let last = signed.publish_until(&*sink, &mut outcomes, "{}", |signature| signature.contains(' ')).await;
+    let last = signed
+        .publish_until(&*sink, &mut outcomes, "{}", |signature| signature.contains(' '))
+        .await;
     verify(&[
         (&before, OLD, true),
         (&before, NEW, false),
@@ -167,12 +196,19 @@ async fn a_sink_does_not_open_without_its_secrets() {
     let signed = Signed::start("whsec_").await;
     for secrets in ["whsec_", "", "not base64", &[OLD; 3].join("\n")] {
         signed.write(secrets);
-        let Err(error) = BrokerConfig::Http(signed.config()).sink(TIMEOUT).await else { panic!("a sink opened with {secrets:?}") };
+        let Err(error) = BrokerConfig::Http(signed.config()).sink(TIMEOUT).await else {
+            panic!("a sink opened with {secrets:?}")
+        };
         // An empty file is one that somebody writes.
         let kind = if secrets.is_empty() { ErrorKind::Disconnected } else { ErrorKind::Config };
         assert!(error.kind == kind && error.message.starts_with("`secret_file`: "), "{error}");
     }
     std::fs::remove_file(signed.file()).unwrap();
-    let Err(error) = BrokerConfig::Http(signed.config()).sink(TIMEOUT).await else { panic!("a sink opened without its file") };
-    assert!(error.kind == ErrorKind::Disconnected && error.message.contains("no such file"), "{error}");
+    let Err(error) = BrokerConfig::Http(signed.config()).sink(TIMEOUT).await else {
+        panic!("a sink opened without its file")
+    };
+    assert!(
+        error.kind == ErrorKind::Disconnected && error.message.contains("no such file"),
+        "{error}"
+    );
 }

@@ -24,7 +24,13 @@ struct Http {
 async fn http(is_http2: bool) -> Http {
     let crowd = CROWD_LOCK.lock().await;
     let app = App::start().await;
-    Http { nginx: Nginx::start(app.address()), app, is_http2, names: AtomicU32::new(0), _crowd: crowd }
+    Http {
+        nginx: Nginx::start(app.address()),
+        app,
+        is_http2,
+        names: AtomicU32::new(0),
+        _crowd: crowd,
+    }
 }
 
 /// The path of a topic, which is a URL.
@@ -65,7 +71,12 @@ impl Harness for Http {
         None
     }
     async fn arrived(&self, topic: &str, count: usize) -> Vec<Message> {
-        self.app.arrived(path(topic), count).await.into_iter().map(|received| Message::new(received.body)).collect()
+        self.app
+            .arrived(path(topic), count)
+            .await
+            .into_iter()
+            .map(|received| Message::new(received.body))
+            .collect()
     }
     /// A time that no test reaches: requests wait for a slot of their host.
     fn publish_timeout(&self) -> Duration {

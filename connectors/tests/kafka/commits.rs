@@ -39,8 +39,16 @@ fn ledger(folder: &Path) -> HashSet<(i32, i64)> {
 
 /// Reads while `on` says so for the number of messages acked. Acks newer messages before older
 /// ones. Returns the source and its unsettled batches.
-async fn reading(broker: &BrokerConfig, topic: &str, file: PathBuf, on: impl Fn(usize) -> bool) -> (Box<dyn Source>, Vec<Batch>) {
-    let source = broker.source(SourceOptions { max_batch: 20, max_unsettled: 400, ..options(topic) }).await.unwrap();
+async fn reading(
+    broker: &BrokerConfig,
+    topic: &str,
+    file: PathBuf,
+    on: impl Fn(usize) -> bool,
+) -> (Box<dyn Source>, Vec<Batch>) {
+    let source = broker
+        .source(SourceOptions { max_batch: 20, max_unsettled: 400, ..options(topic) })
+        .await
+        .unwrap();
     let mut file = std::fs::File::create(file).unwrap();
     let (mut open, mut turn, mut acked) = (Vec::<Batch>::new(), 0_usize, 0);
     while on(acked) {
@@ -49,9 +57,12 @@ async fn reading(broker: &BrokerConfig, topic: &str, file: PathBuf, on: impl Fn(
         open.extend(came.map(Result::unwrap));
         while open.len() > keep {
             turn += 1;
-            let batch = if turn.is_multiple_of(5) { open.remove(0) } else { open.remove(open.len() - 1) };
+            let batch =
+                if turn.is_multiple_of(5) { open.remove(0) } else { open.remove(open.len() - 1) };
             let positions = batch.messages.iter().map(|message| message.position.as_ref().unwrap());
-            let lines: String = positions.map(|position| format!("{} {}\n", position.partition, position.offset)).collect();
+            let lines: String = positions
+                .map(|position| format!("{} {}\n", position.partition, position.offset))
+                .collect();
             file.write_all(lines.as_bytes()).unwrap();
             source.ack(batch.id).await.unwrap();
             acked += batch.messages.len();
@@ -71,7 +82,9 @@ struct Committed {
 impl Committed {
     fn new(topic: &str) -> Self {
         let mut config = ClientConfig::new();
-        let config = config.set("bootstrap.servers", shared().address()).set("group.id", options(topic).group);
+        let config = config
+            .set("bootstrap.servers", shared().address())
+            .set("group.id", options(topic).group);
         let mut list = TopicPartitionList::new();
         list.add_partition_range(topic, 0, PARTITIONS - 1);
         Committed { consumer: config.create().unwrap(), list }
@@ -88,7 +101,10 @@ impl Committed {
             std::thread::sleep(Duration::from_millis(20));
         };
         let offset = |offset| if let Offset::Offset(offset) = offset { offset } else { 0 };
-        list.elements().iter().map(|element| (element.partition(), offset(element.offset()))).collect()
+        list.elements()
+            .iter()
+            .map(|element| (element.partition(), offset(element.offset())))
+            .collect()
     }
 }
 
@@ -106,7 +122,10 @@ fn watch(topic: &str, folder: &Path, stop: &AtomicBool) -> usize {
             let acked = ledger(folder);
             for (partition, committed) in &now {
                 let passed = (0..*committed).find(|offset| !acked.contains(&(*partition, *offset)));
-                assert!(passed.is_none(), "{committed} is committed in {partition}, and {passed:?} was not acked");
+                assert!(
+                    passed.is_none(),
+                    "{committed} is committed in {partition}, and {passed:?} was not acked"
+                );
             }
             before = now;
         }
@@ -147,8 +166,14 @@ async fn commits_never_pass_a_message_that_was_not_acked() {
     // Two members share the partitions; one is a process that is killed.
     let killed = path.join("killed");
     let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
-    command.args(["commits::a_member_to_be_killed", "--exact", "--ignored"]).stdout(Stdio::null()).kill_on_drop(true);
-    let mut child = command.env(CHILD, format!("{} {topic} {}", shared().address(), killed.display())).spawn().unwrap();
+    command
+        .args(["commits::a_member_to_be_killed", "--exact", "--ignored"])
+        .stdout(Stdio::null())
+        .kill_on_drop(true);
+    let mut child = command
+        .env(CHILD, format!("{} {topic} {}", shared().address(), killed.display()))
+        .spawn()
+        .unwrap();
     let deadline = Instant::now() + 2 * TIMEOUT;
     let of_killed = || std::fs::read_to_string(&killed).map_or(0, |text| text.lines().count());
     while of_killed() == 0 {
@@ -156,12 +181,22 @@ async fn commits_never_pass_a_message_that_was_not_acked() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let before = of_killed();
-    let both = |acked| (acked < MESSAGES_PER_MEMBER || of_killed() < before + MESSAGES_PER_MEMBER) && Instant::now() < deadline;
+    let both = |acked| {
+        (acked < MESSAGES_PER_MEMBER || of_killed() < before + MESSAGES_PER_MEMBER)
+            && Instant::now() < deadline
+    };
     let (source, open) = reading(&broker, &topic, path.join("stopped"), both).await;
-    assert!(Instant::now() < deadline && !open.is_empty(), "both members read and ack: {} by the first", of_killed());
+    assert!(
+        Instant::now() < deadline && !open.is_empty(),
+        "both members read and ack: {} by the first",
+        of_killed()
+    );
     child.kill().await.unwrap();
     let by_killed = of_killed();
-    assert!(by_killed < usize::try_from(TOTAL_MESSAGES).unwrap(), "the first member has left something");
+    assert!(
+        by_killed < usize::try_from(TOTAL_MESSAGES).unwrap(),
+        "the first member has left something"
+    );
     // The other is stopped orderly, with unsettled batches.
     source.close().await.unwrap();
     drop(open);
@@ -182,8 +217,11 @@ async fn commits_never_pass_a_message_that_was_not_acked() {
     assert!(changes > 5, "something was committed {changes} times");
     assert_eq!(missing(), 0, "every message is acked by somebody");
     source.close().await.unwrap();
-    // The next member rereads the messages that were unsettled at the rebalance, and may have left some of
-    // them unsettled.
+    // The next member rereads the messages that were unsettled at the rebalance, and may have left
+    // some of them unsettled.
     let committed: i64 = Committed::new(&topic).now().iter().map(|(_, committed)| committed).sum();
-    assert!(committed > i64::try_from(TOTAL_MESSAGES).unwrap() * 3 / 4, "{committed} of {TOTAL_MESSAGES} are committed");
+    assert!(
+        committed > i64::try_from(TOTAL_MESSAGES).unwrap() * 3 / 4,
+        "{committed} of {TOTAL_MESSAGES} are committed"
+    );
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
-use dwell_connectors::{BrokerConfig, CautionKind, ConsumerState, Publication, SourceOptions, Start};
+use dwell_connectors::{
+    BrokerConfig, CautionKind, ConsumerState, Publication, SourceOptions, Start,
+};
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
@@ -39,12 +41,18 @@ fn one(topic: &str, number: u64) -> Vec<Publication> {
 #[tokio::test]
 async fn a_new_group_begins_where_it_is_told_and_one_that_is_known_goes_on() {
     let (broker, topic) = topic_with(200).await;
-    let ConsumerState::Made(Some(first)) = broker.inspect(&from(&topic, Start::Earliest)).await.unwrap() else {
+    let ConsumerState::Made(Some(first)) =
+        broker.inspect(&from(&topic, Start::Earliest)).await.unwrap()
+    else {
         panic!("the group is new")
     };
     assert_eq!(first.messages, 200);
     assert!(first.oldest_ms.is_some_and(|ms| ms > 1_600_000_000_000), "{first:?}");
-    let ConsumerState::Made(Some(first)) = broker.inspect(&from(&topic, Start::Latest)).await.unwrap() else { panic!("the group is new") };
+    let ConsumerState::Made(Some(first)) =
+        broker.inspect(&from(&topic, Start::Latest)).await.unwrap()
+    else {
+        panic!("the group is new")
+    };
     assert_eq!((first.messages, first.oldest_ms), (0, None));
     // Every message between the first start and the first delivery is read.
     broker.source(from(&topic, Start::Latest)).await.unwrap().close().await.unwrap();
@@ -59,17 +67,24 @@ async fn a_new_group_begins_where_it_is_told_and_one_that_is_known_goes_on() {
 async fn a_new_group_begins_at_a_time() {
     let (broker, topic) = topic_with(50).await;
     // Later than all of them, by the broker's clock, which is this machine's.
-    let ConsumerState::Made(Some(first)) = broker.inspect(&from(&topic, Start::Earliest)).await.unwrap() else {
+    let ConsumerState::Made(Some(first)) =
+        broker.inspect(&from(&topic, Start::Earliest)).await.unwrap()
+    else {
         panic!("the group is new")
     };
     let mut now = first.oldest_ms.unwrap();
-    while let ConsumerState::Made(Some(left)) = broker.inspect(&from(&topic, Start::At(now))).await.unwrap()
+    while let ConsumerState::Made(Some(left)) =
+        broker.inspect(&from(&topic, Start::At(now))).await.unwrap()
         && left.messages > 0
     {
         now = left.oldest_ms.unwrap() + 1;
     }
     confirmed(&broker, numbered(&topic, 3)).await;
-    let ConsumerState::Made(Some(left)) = broker.inspect(&from(&topic, Start::At(now))).await.unwrap() else { panic!("the group is new") };
+    let ConsumerState::Made(Some(left)) =
+        broker.inspect(&from(&topic, Start::At(now))).await.unwrap()
+    else {
+        panic!("the group is new")
+    };
     assert_eq!(left.messages, 3);
     assert_eq!(next(&broker, &topic, Start::At(now), 3).await, [1, 2, 3]);
 }
@@ -78,7 +93,8 @@ async fn a_new_group_begins_at_a_time() {
 #[tokio::test]
 async fn what_is_published_while_a_group_begins_at_a_time_is_read() {
     let proxy = Proxy::start("127.0.0.1:1").await.unwrap();
-    let server = KafkaServer::start(&format!("advertised.listeners=CLIENTS://{}\n", proxy.address()));
+    let server =
+        KafkaServer::start(&format!("advertised.listeners=CLIENTS://{}\n", proxy.address()));
     proxy.lead_to(server.address());
     let (broker, topic) = (at(&server), fresh("busy"));
     create(&server, &topic, 30, &[("message.timestamp.type", "LogAppendTime")]).await;
@@ -110,10 +126,14 @@ async fn offsets_that_fell_out_of_the_log_go_on_with_the_earliest() {
     broker.source(from(&topic, Start::Latest)).await.unwrap().close().await.unwrap();
     confirmed(&broker, (11..=20).flat_map(|number| one(&topic, number)).collect()).await;
     // As retention does while Dwell is down: offsets up to 15 are deleted.
-    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(&topic, 0, Offset::Offset(15)).unwrap();
-    admin.delete_records(&list, &AdminOptions::new().operation_timeout(Some(TIMEOUT))).await.unwrap();
+    admin
+        .delete_records(&list, &AdminOptions::new().operation_timeout(Some(TIMEOUT)))
+        .await
+        .unwrap();
     tokio::task::spawn_blocking(move || drop(admin)).await.unwrap();
     assert_eq!(next(&broker, &topic, Start::Latest, 5).await, [16, 17, 18, 19, 20]);
 }
@@ -139,7 +159,10 @@ async fn a_topic_that_loses_requests_by_its_settings_is_told() {
         (&[by_broker, ("retention.ms", "3600000")], &["after 1h"]),
         (&[by_broker, ("retention.ms", "259200000")], &["after 3d"]),
         (&[by_broker, ("retention.bytes", "1000000")], &["beyond 1000000 bytes"]),
-        (&[by_broker, ("cleanup.policy", "compact,delete"), ("retention.ms", "60000")], &["is compacted", "after 1m"]),
+        (
+            &[by_broker, ("cleanup.policy", "compact,delete"), ("retention.ms", "60000")],
+            &["is compacted", "after 1m"],
+        ),
         (&[by_broker], &[]),
     ] {
         let topic = fresh("loses");
@@ -148,7 +171,10 @@ async fn a_topic_that_loses_requests_by_its_settings_is_told() {
         let cautions = broker.cautions(&options(&topic)).await.unwrap();
         assert_eq!(cautions.len(), expected.len(), "{settings:?}: {cautions:?}");
         for (caution, expected) in cautions.iter().zip(expected) {
-            assert!(caution.kind == CautionKind::Loses && caution.message.contains(expected), "{caution:?}");
+            assert!(
+                caution.kind == CautionKind::Loses && caution.message.contains(expected),
+                "{caution:?}"
+            );
         }
     }
 }
@@ -162,7 +188,15 @@ async fn a_topic_that_carries_the_time_of_its_producers_is_told() {
         // A new topic is known to the broker a moment after it is created.
         broker.source(from(&topic, Start::Earliest)).await.unwrap().close().await.unwrap();
         let cautions = broker.cautions(&options(&topic)).await.unwrap();
-        assert_eq!(cautions.iter().map(|caution| caution.kind).collect::<Vec<_>>(), [CautionKind::ProducerTime][..usize::from(expected)]);
-        assert!(cautions.iter().all(|caution| caution.hint.contains("message.timestamp.type=LogAppendTime")), "{cautions:?}");
+        assert_eq!(
+            cautions.iter().map(|caution| caution.kind).collect::<Vec<_>>(),
+            [CautionKind::ProducerTime][..usize::from(expected)]
+        );
+        assert!(
+            cautions
+                .iter()
+                .all(|caution| caution.hint.contains("message.timestamp.type=LogAppendTime")),
+            "{cautions:?}"
+        );
     }
 }

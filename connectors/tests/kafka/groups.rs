@@ -16,7 +16,9 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::server::shared;
-use crate::{TIMEOUT, at, confirmed, create, declare, fresh, numbered, numbers, options, read, with};
+use crate::{
+    TIMEOUT, at, confirmed, create, declare, fresh, numbered, numbers, options, read, with,
+};
 
 /// The committed offset of the topic's group in partition 0, read by a client besides the
 /// connector.
@@ -24,7 +26,8 @@ async fn committed(address: &str, topic: &str) -> i64 {
     let (address, group, topic) = (address.to_owned(), options(topic).group, topic.to_owned());
     let asked = tokio::task::spawn_blocking(move || {
         let mut config = ClientConfig::new();
-        let consumer: BaseConsumer = config.set("bootstrap.servers", address).set("group.id", group).create().unwrap();
+        let consumer: BaseConsumer =
+            config.set("bootstrap.servers", address).set("group.id", group).create().unwrap();
         let mut list = TopicPartitionList::new();
         list.add_partition(&topic, 0);
         let list = consumer.committed_offsets(list, TIMEOUT).unwrap();
@@ -52,17 +55,25 @@ async fn until_committed(topic: &str, expected: i64) {
 async fn until_members(topic: &str, count: usize) {
     let (address, group) = (shared().address(), options(topic).group);
     let looking = move || {
-        let consumer: BaseConsumer = ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
+        let consumer: BaseConsumer =
+            ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
         let deadline = Instant::now() + TIMEOUT;
         while Instant::now() < deadline {
             let groups = consumer.fetch_group_list(Some(&group), TIMEOUT).unwrap();
-            if groups.groups().iter().any(|group| group.state() == "Stable" && group.members().len() == count) {
+            if groups
+                .groups()
+                .iter()
+                .any(|group| group.state() == "Stable" && group.members().len() == count)
+            {
                 return true;
             }
         }
         false
     };
-    assert!(tokio::task::spawn_blocking(looking).await.unwrap(), "the group never has {count} members");
+    assert!(
+        tokio::task::spawn_blocking(looking).await.unwrap(),
+        "the group never has {count} members"
+    );
 }
 
 /// The others need not wait for the end of its session, which is far away.
@@ -85,7 +96,12 @@ async fn a_reader_without_a_partition_leaves_its_group_when_it_closes() {
 async fn batches(source: &dyn Source, count: usize) -> Vec<dwell_connectors::Batch> {
     let mut all = Vec::new();
     for number in 0..count {
-        all.push(tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{number} of {count} came")).unwrap());
+        all.push(
+            tokio::time::timeout(TIMEOUT, source.recv())
+                .await
+                .unwrap_or_else(|_| panic!("{number} of {count} came"))
+                .unwrap(),
+        );
     }
     all
 }
@@ -97,7 +113,8 @@ async fn only_the_settled_prefix_is_committed() {
     confirmed(&broker, numbered(&topic, 30)).await;
     let source = broker.source(SourceOptions { max_batch: 10, ..options(&topic) }).await.unwrap();
     let mut all = Vec::new();
-    while all.iter().map(|batch: &dwell_connectors::Batch| batch.messages.len()).sum::<usize>() < 30 {
+    while all.iter().map(|batch: &dwell_connectors::Batch| batch.messages.len()).sum::<usize>() < 30
+    {
         all.extend(batches(&*source, 1).await);
     }
     let (first, rest) = (all.remove(0), all);
@@ -116,9 +133,13 @@ async fn what_is_nacked_comes_again_and_what_is_settled_or_held_does_not() {
     let (broker, topic) = (at(shared()), fresh("nacked"));
     declare(&broker, &topic).await;
     confirmed(&broker, numbered(&topic, 40)).await;
-    let source = broker.source(SourceOptions { max_batch: 5, max_unsettled: 40, ..options(&topic) }).await.unwrap();
+    let source = broker
+        .source(SourceOptions { max_batch: 5, max_unsettled: 40, ..options(&topic) })
+        .await
+        .unwrap();
     let mut all = Vec::new();
-    while all.iter().map(|batch: &dwell_connectors::Batch| batch.messages.len()).sum::<usize>() < 40 {
+    while all.iter().map(|batch: &dwell_connectors::Batch| batch.messages.len()).sum::<usize>() < 40
+    {
         all.extend(batches(&*source, 1).await);
     }
     let mut given_back = HashSet::new();
@@ -135,7 +156,10 @@ async fn what_is_nacked_comes_again_and_what_is_settled_or_held_does_not() {
     let again: Vec<u64> = numbers(&read(&*source, given_back.len()).await);
     assert_eq!(again.iter().copied().collect::<HashSet<_>>(), given_back);
     assert_eq!(again.len(), given_back.len());
-    assert!(tokio::time::timeout(Duration::from_millis(500), source.recv()).await.is_err(), "what is held came again");
+    assert!(
+        tokio::time::timeout(Duration::from_millis(500), source.recv()).await.is_err(),
+        "what is held came again"
+    );
     for batch in all.iter().skip(2).step_by(3) {
         source.ack(batch.id).await.unwrap();
     }
@@ -147,8 +171,16 @@ type Acked = Arc<Mutex<HashMap<u64, usize>>>;
 
 /// Reads while `on` says so for the numbers of messages acked by this reader and by all. Acks late
 /// and out of order. Leaves a few batches unsettled at the end.
-async fn reading(broker: &BrokerConfig, topic: &str, acked: &Acked, on: impl Fn(usize, usize) -> bool) {
-    let source = broker.source(SourceOptions { max_batch: 50, max_unsettled: 300, ..options(topic) }).await.unwrap();
+async fn reading(
+    broker: &BrokerConfig,
+    topic: &str,
+    acked: &Acked,
+    on: impl Fn(usize, usize) -> bool,
+) {
+    let source = broker
+        .source(SourceOptions { max_batch: 50, max_unsettled: 300, ..options(topic) })
+        .await
+        .unwrap();
     let (mut open, mut turn, mut ours) = (Vec::<dwell_connectors::Batch>::new(), 0_usize, 0);
     let deadline = Instant::now() + Duration::from_secs(60);
     while on(ours, acked.lock().len()) {
@@ -158,11 +190,14 @@ async fn reading(broker: &BrokerConfig, topic: &str, acked: &Acked, on: impl Fn(
         open.extend(came.map(Result::unwrap));
         while open.len() > keep {
             turn += 1;
-            let batch = if turn.is_multiple_of(2) { open.remove(0) } else { open.remove(open.len() - 1) };
+            let batch =
+                if turn.is_multiple_of(2) { open.remove(0) } else { open.remove(open.len() - 1) };
             source.ack(batch.id).await.unwrap();
             ours += batch.messages.len();
             let mut acked = acked.lock();
-            numbers(&batch.messages).into_iter().for_each(|number| *acked.entry(number).or_default() += 1);
+            numbers(&batch.messages)
+                .into_iter()
+                .for_each(|number| *acked.entry(number).or_default() += 1);
         }
     }
 }
@@ -170,7 +205,8 @@ async fn reading(broker: &BrokerConfig, topic: &str, acked: &Acked, on: impl Fn(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_come_and_go_under_load_and_nothing_is_lost() {
     for strategy in ["cooperative-sticky", "range,roundrobin"] {
-        let (broker, topic) = (with(shared(), &[("partition.assignment.strategy", strategy)]), fresh("shared"));
+        let (broker, topic) =
+            (with(shared(), &[("partition.assignment.strategy", strategy)]), fresh("shared"));
         create(shared(), &topic, 4, &[]).await;
         let total = 20_000;
         let publishing = tokio::spawn({
@@ -195,7 +231,9 @@ async fn readers_come_and_go_under_load_and_nothing_is_lost() {
             reading(&broker, &topic, &acked, on).await;
         };
         // The first leaves when both have read for a while.
-        let first = reading(&broker, &topic, &acked, |_, count| count < all && !both.load(Ordering::Relaxed));
+        let first = reading(&broker, &topic, &acked, |_, count| {
+            count < all && !both.load(Ordering::Relaxed)
+        });
         tokio::join!(first, second);
         publishing.await.unwrap();
         assert!(both.load(Ordering::Relaxed));
@@ -211,9 +249,14 @@ async fn what_is_held_longer_than_the_group_waits_for_a_poll_stays_held() {
     let (broker, topic) = (with(shared(), &short), fresh("held"));
     declare(&broker, &topic).await;
     confirmed(&broker, numbered(&topic, 20)).await;
-    let first = broker.source(SourceOptions { max_batch: 20, max_unsettled: 20, ..options(&topic) }).await.unwrap();
+    let first = broker
+        .source(SourceOptions { max_batch: 20, max_unsettled: 20, ..options(&topic) })
+        .await
+        .unwrap();
     let mut held = Vec::new();
-    while held.iter().map(|batch: &dwell_connectors::Batch| batch.messages.len()).sum::<usize>() < 20 {
+    while held.iter().map(|batch: &dwell_connectors::Batch| batch.messages.len()).sum::<usize>()
+        < 20
+    {
         held.extend(batches(&*first, 1).await);
     }
     let second = broker.source(options(&topic)).await.unwrap();
@@ -234,12 +277,14 @@ async fn what_is_held_longer_than_the_group_waits_for_a_poll_stays_held() {
 
 #[tokio::test]
 async fn a_deleted_topic_is_missing() {
-    let (broker, topic) = (with(shared(), &[("topic.metadata.refresh.interval.ms", "1000")]), fresh("deleted"));
+    let (broker, topic) =
+        (with(shared(), &[("topic.metadata.refresh.interval.ms", "1000")]), fresh("deleted"));
     declare(&broker, &topic).await;
     let source = broker.source(options(&topic)).await.unwrap();
     confirmed(&broker, numbered(&topic, 1)).await;
     read(&*source, 1).await;
-    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
     admin.delete_topics(&[&topic], &AdminOptions::new()).await.unwrap();
     let error = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap_err();
     assert!(error.kind == ErrorKind::Missing && error.message.contains(&topic), "{error}");
@@ -261,7 +306,10 @@ async fn a_reader_to_be_killed() {
         // The first batches in order, so that something is committed.
         if number < 20 || number % 2 == 0 {
             source.ack(batch.id).await.unwrap();
-            println!("acked {}", numbers(&batch.messages).iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
+            println!(
+                "acked {}",
+                numbers(&batch.messages).iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
+            );
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -274,7 +322,9 @@ async fn a_reader_for_whom_no_partition_is_left_reads() {
     let first = broker.source(options(&topic)).await.unwrap();
     tokio::time::timeout(TIMEOUT, first.reads()).await.expect("the first has its share");
     let second = broker.source(options(&topic)).await.unwrap();
-    tokio::time::timeout(TIMEOUT, second.reads()).await.expect("the second is told that there is none for it, or the first is");
+    tokio::time::timeout(TIMEOUT, second.reads())
+        .await
+        .expect("the second is told that there is none for it, or the first is");
     confirmed(&broker, numbered(&topic, 1)).await;
     let came = tokio::select! {
         came = read(&*first, 1) => came,
@@ -291,12 +341,16 @@ async fn after_a_kill_nothing_that_was_not_acked_is_skipped_and_reading_resumes_
     confirmed(&broker, numbered(&topic, total)).await;
     let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
     command.args(["groups::a_reader_to_be_killed", "--exact", "--ignored", "--nocapture"]);
-    command.env(CHILD, format!("{}/{topic}", shared().address())).stdout(Stdio::piped()).kill_on_drop(true);
+    command
+        .env(CHILD, format!("{}/{topic}", shared().address()))
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut acked = HashSet::new();
     while acked.len() < 500 {
-        let line = tokio::time::timeout(TIMEOUT, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let line =
+            tokio::time::timeout(TIMEOUT, lines.next_line()).await.unwrap().unwrap().unwrap();
         if let Some((_, numbers)) = line.split_once("acked ") {
             acked.extend(numbers.split(' ').map(|number| number.parse::<u64>().unwrap()));
         }
@@ -309,7 +363,11 @@ async fn after_a_kill_nothing_that_was_not_acked_is_skipped_and_reading_resumes_
     let shared_out = Instant::now();
     let mut seen: HashSet<u64> = numbers(&read(&*source, 1).await).into_iter().collect();
     let late = shared_out.elapsed();
-    println!("open {:?} after the kill, shared out {:?} later, read {late:?} after that", opened - killed, shared_out - opened);
+    println!(
+        "open {:?} after the kill, shared out {:?} later, read {late:?} after that",
+        opened - killed,
+        shared_out - opened
+    );
     assert!(killed.elapsed() < Duration::from_secs(30), "it took {:?}", killed.elapsed());
     // Nothing of the killed member's session timeout is left.
     assert!(late < Duration::from_secs(4), "it said {late:?} too early that it reads");
@@ -331,7 +389,8 @@ async fn what_was_nacked_and_is_deleted_holds_no_commit_back() {
         source.ack(batch.id).await.unwrap();
     }
     until_committed(&topic, 6).await;
-    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(&topic, 0, Offset::Offset(10)).unwrap();
     admin.delete_records(&list, &AdminOptions::new()).await.unwrap();
@@ -345,17 +404,25 @@ async fn what_was_nacked_and_is_deleted_holds_no_commit_back() {
     until_committed(&topic, 13).await;
 }
 
-/// Adds partitions, and publishes one message to the last of them. Both by clients besides the connector.
+/// Adds partitions, and publishes one message to the last of them. Both by clients besides the
+/// connector.
 fn grow(topic: &str, partitions: i32) -> impl FnOnce() + Send + 'static {
     let (address, topic) = (shared().address(), topic.to_owned());
     move || {
-        let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
+        let producer: BaseProducer =
+            ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
         let deadline = Instant::now() + TIMEOUT;
-        let count = || producer.client().fetch_metadata(Some(&topic), TIMEOUT).unwrap().topics()[0].partitions().len();
+        let count = || {
+            producer.client().fetch_metadata(Some(&topic), TIMEOUT).unwrap().topics()[0]
+                .partitions()
+                .len()
+        };
         while i32::try_from(count()).unwrap() < partitions {
             assert!(Instant::now() < deadline, "{topic} never has {partitions} partitions");
         }
-        producer.send(BaseRecord::<(), str>::to(&topic).partition(partitions - 1).payload("new")).unwrap();
+        producer
+            .send(BaseRecord::<(), str>::to(&topic).partition(partitions - 1).payload("new"))
+            .unwrap();
         producer.flush(TIMEOUT).unwrap();
     }
 }
@@ -367,8 +434,12 @@ async fn partitions_that_are_added_are_read_within_half_a_minute() {
     let source = broker.source(options(&topic)).await.unwrap();
     confirmed(&broker, numbered(&topic, 1)).await;
     read(source.as_ref(), 1).await;
-    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
-    let made = admin.create_partitions(&[NewPartitions::new(&topic, 3)], &AdminOptions::new()).await.unwrap();
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", shared().address()).create().unwrap();
+    let made = admin
+        .create_partitions(&[NewPartitions::new(&topic, 3)], &AdminOptions::new())
+        .await
+        .unwrap();
     made.into_iter().for_each(|result| drop(result.unwrap()));
     let work = grow(&topic, 3);
     tokio::task::spawn_blocking(move || {

@@ -27,36 +27,55 @@ async fn a_broker_that_is_killed_under_load_loses_nothing_and_outcomes_are_true(
         let mut out = 0;
         while !waiting.is_empty() || out > 0 {
             // A window, so that some are in flight and some not handed over when the broker stops.
-            let next = waiting.split_off(waiting.len() - waiting.len().min(100_usize.saturating_sub(out)));
+            let next =
+                waiting.split_off(waiting.len() - waiting.len().min(100_usize.saturating_sub(out)));
             out += next.len();
             sink.publish(next).await;
             if said.len() > (kills + 1) * 2000 && kills < 2 {
                 kills += 1;
                 server.kill();
             }
-            let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes come, or end") else { break };
+            let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv())
+                .await
+                .expect("outcomes come, or end")
+            else {
+                break;
+            };
             out -= batch.len();
             for (token, outcome) in batch {
-                assert!(!matches!(outcome, Outcome::Unroutable(_) | Outcome::Invalid(_)), "{outcome:?}");
+                assert!(
+                    !matches!(outcome, Outcome::Unroutable(_) | Outcome::Invalid(_)),
+                    "{outcome:?}"
+                );
                 assert!(said.insert(token, outcome).is_none(), "{token} has two outcomes");
             }
         }
     }
     assert_eq!(kills, 2);
-    let count = |wanted: fn(&Outcome) -> bool| said.values().filter(|outcome| wanted(outcome)).count();
+    let count =
+        |wanted: fn(&Outcome) -> bool| said.values().filter(|outcome| wanted(outcome)).count();
     let confirmed = count(|outcome| *outcome == Outcome::Confirmed);
     assert!(confirmed > 4000 && confirmed < total as usize, "{confirmed} were confirmed");
 
     let source = broker.source(SourceOptions { max_batch: 1000, ..options("a") }).await.unwrap();
-    while let Ok(batch) = tokio::time::timeout(Duration::from_secs(if seen.len() < confirmed { 30 } else { 1 }), source.recv()).await {
+    while let Ok(batch) = tokio::time::timeout(
+        Duration::from_secs(if seen.len() < confirmed { 30 } else { 1 }),
+        source.recv(),
+    )
+    .await
+    {
         let batch = batch.unwrap();
         seen.extend(numbers(&batch.messages));
         source.ack(batch.id).await.unwrap();
     }
     for (token, outcome) in &said {
         match outcome {
-            Outcome::Confirmed => assert!(seen.contains(token), "{token} was confirmed and is not there"),
-            Outcome::Refused(why) => assert!(!seen.contains(token), "{token} was refused ({why}) and is there"),
+            Outcome::Confirmed => {
+                assert!(seen.contains(token), "{token} was confirmed and is not there")
+            }
+            Outcome::Refused(why) => {
+                assert!(!seen.contains(token), "{token} was refused ({why}) and is there")
+            }
             _ => {}
         }
     }
@@ -64,11 +83,17 @@ async fn a_broker_that_is_killed_under_load_loses_nothing_and_outcomes_are_true(
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_a_clear_error() {
-    let broker = dwell_connectors::BrokerConfig::Kafka(dwell_connectors::kafka::Config::at("127.0.0.1:1"));
+    let broker =
+        dwell_connectors::BrokerConfig::Kafka(dwell_connectors::kafka::Config::at("127.0.0.1:1"));
     let start = Instant::now();
     let Err(error) = broker.source(options("a")).await else { panic!("opened") };
     assert_eq!(error.kind, ErrorKind::Disconnected);
-    assert!(error.message.contains("127.0.0.1:1") && error.message.contains("refused") && !error.hint.is_empty(), "{error}");
+    assert!(
+        error.message.contains("127.0.0.1:1")
+            && error.message.contains("refused")
+            && !error.hint.is_empty(),
+        "{error}"
+    );
     let Err(error) = broker.sink(Duration::from_secs(5)).await else { panic!("opened") };
     assert_eq!(error.kind, ErrorKind::Disconnected);
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
@@ -125,6 +150,10 @@ async fn a_group_that_takes_nobody_in_is_said() {
     let broker = at(&server);
     declare(&broker, "a").await;
     let source = broker.source(options("a")).await.unwrap();
-    let error = tokio::time::timeout(TIMEOUT, source.recv()).await.expect("the source ends").unwrap_err();
-    assert!(error.kind == ErrorKind::Config && error.hint.contains("`session.timeout.ms`"), "{error}");
+    let error =
+        tokio::time::timeout(TIMEOUT, source.recv()).await.expect("the source ends").unwrap_err();
+    assert!(
+        error.kind == ErrorKind::Config && error.hint.contains("`session.timeout.ms`"),
+        "{error}"
+    );
 }

@@ -17,7 +17,9 @@ async fn works(broker: BrokerConfig) {
 }
 
 async fn fails(broker: BrokerConfig, kind: ErrorKind) -> String {
-    let Err(error) = broker.sink(std::time::Duration::from_secs(1)).await else { panic!("it opened") };
+    let Err(error) = broker.sink(std::time::Duration::from_secs(1)).await else {
+        panic!("it opened")
+    };
     assert_eq!(error.kind, kind, "{error}");
     assert!(!error.hint.is_empty() || kind == ErrorKind::Config);
     format!("{error} {error:?} {broker:?}")
@@ -25,7 +27,8 @@ async fn fails(broker: BrokerConfig, kind: ErrorKind) -> String {
 
 #[tokio::test]
 async fn a_user_logs_in_with_a_password() {
-    let users = r#"required username="admin" password="admin" user_admin="admin" user_bob="s3cr3t";"#;
+    let users =
+        r#"required username="admin" password="admin" user_admin="admin" user_bob="s3cr3t";"#;
     let server = KafkaServer::start_with(
         "SASL_PLAINTEXT",
         &format!(
@@ -33,7 +36,11 @@ async fn a_user_logs_in_with_a_password() {
              listener.name.clients.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule {users}\n"
         ),
     );
-    let bob = [("security.protocol", "sasl_plaintext"), ("sasl.mechanism", "PLAIN"), ("sasl.username", "bob")];
+    let bob = [
+        ("security.protocol", "sasl_plaintext"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.username", "bob"),
+    ];
     let and = |name, value| with(&server, &[&bob[..], &[(name, value)]].concat());
     works(and("sasl.password", "s3cr3t")).await;
     let file = server.folder().join("password");
@@ -42,9 +49,12 @@ async fn a_user_logs_in_with_a_password() {
 
     let shown = fails(and("sasl.password", "hunter2"), ErrorKind::Denied).await;
     assert!(!shown.contains("hunter2"), "{shown}");
-    let Err(error) = and("sasl.password", "hunter2").source(options("a")).await else { panic!("it opened") };
+    let Err(error) = and("sasl.password", "hunter2").source(options("a")).await else {
+        panic!("it opened")
+    };
     assert_eq!(error.kind, ErrorKind::Denied, "{error}");
-    let shown = fails(and("sasl.password_file", "/nowhere/password"), ErrorKind::Disconnected).await;
+    let shown =
+        fails(and("sasl.password_file", "/nowhere/password"), ErrorKind::Disconnected).await;
     assert!(shown.contains("cannot read /nowhere/password"), "{shown}");
 }
 
@@ -60,7 +70,10 @@ async fn tls_checks_the_brokers_certificate() {
     };
     let (ours, other) = (authority("ours"), authority("other"));
     let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &ours).unwrap();
+    let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()])
+        .unwrap()
+        .signed_by(&key, &ours)
+        .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: String| {
         let path = folder.path().join(name);
@@ -71,9 +84,12 @@ async fn tls_checks_the_brokers_certificate() {
     let (ours, other) = (file("ours.pem", ours.pem()), file("other.pem", other.pem()));
     let server = KafkaServer::start_with(
         "SSL",
-        &format!("ssl.keystore.type=PEM\nssl.keystore.location={store}\nssl.truststore.type=PEM\nssl.truststore.location={ours}\n"),
+        &format!(
+            "ssl.keystore.type=PEM\nssl.keystore.location={store}\nssl.truststore.type=PEM\nssl.truststore.location={ours}\n"
+        ),
     );
-    let trusting = |file: &str| with(&server, &[("security.protocol", "ssl"), ("ssl.ca.location", file)]);
+    let trusting =
+        |file: &str| with(&server, &[("security.protocol", "ssl"), ("ssl.ca.location", file)]);
     works(trusting(&ours)).await;
     let shown = fails(trusting(&other), ErrorKind::Disconnected).await;
     assert!(shown.to_lowercase().contains("certificate"), "{shown}");

@@ -3,7 +3,10 @@
 
 #![cfg(feature = "kafka")]
 #![allow(clippy::unwrap_used, reason = "tests")]
-#![allow(clippy::disallowed_methods, reason = "tests measure time, and wait for servers that run no runtime")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests measure time, and wait for servers that run no runtime"
+)]
 
 #[path = "../support/freeze.rs"]
 mod freeze;
@@ -23,7 +26,10 @@ mod suite;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, Source, SourceOptions, Token, kafka};
+use dwell_connectors::{
+    BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, Source,
+    SourceOptions, Token, kafka,
+};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -37,7 +43,10 @@ fn at(server: &server::KafkaServer) -> BrokerConfig {
 
 /// The broker with these properties.
 fn with(server: &server::KafkaServer, properties: &[(&str, &str)]) -> BrokerConfig {
-    BrokerConfig::Kafka(kafka::Config { properties: properties.iter().copied().collect(), ..kafka::Config::at(server.address()) })
+    BrokerConfig::Kafka(kafka::Config {
+        properties: properties.iter().copied().collect(),
+        ..kafka::Config::at(server.address())
+    })
 }
 
 /// A name that no other test uses.
@@ -53,7 +62,13 @@ fn options(topic: &str) -> SourceOptions {
 }
 
 fn publication(token: Token, topic: &str, message: Message) -> Publication {
-    Publication { token, to: Destination::new(topic), message, dedupe_id: String::new(), deadline: None }
+    Publication {
+        token,
+        to: Destination::new(topic),
+        message,
+        dedupe_id: String::new(),
+        deadline: None,
+    }
 }
 
 fn numbered(topic: &str, count: u64) -> Vec<Publication> {
@@ -66,25 +81,38 @@ async fn declare(broker: &BrokerConfig, topic: &str) {
 
 /// Creates a topic with this many partitions and these settings, through a client besides the
 /// connector.
-async fn create(server: &server::KafkaServer, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
-    let admin: AdminClient<DefaultClientContext> = ClientConfig::new().set("bootstrap.servers", server.address()).create().unwrap();
+async fn create(
+    server: &server::KafkaServer,
+    topic: &str,
+    partitions: i32,
+    settings: &[(&str, &str)],
+) {
+    let admin: AdminClient<DefaultClientContext> =
+        ClientConfig::new().set("bootstrap.servers", server.address()).create().unwrap();
     let mut wanted = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
     for (name, value) in settings {
         wanted = wanted.set(name, value);
     }
-    let made = admin.create_topics([&wanted], &AdminOptions::new().operation_timeout(Some(TIMEOUT))).await.unwrap();
+    let made = admin
+        .create_topics([&wanted], &AdminOptions::new().operation_timeout(Some(TIMEOUT)))
+        .await
+        .unwrap();
     made.into_iter().for_each(|result| drop(result.unwrap()));
     // The controller answers before the broker knows the topic.
-    let (topic, count, deadline) = (topic.to_owned(), usize::try_from(partitions).unwrap(), Instant::now() + TIMEOUT);
-    let known = move || {
-        loop {
-            let metadata = admin.inner().fetch_metadata(Some(&topic), TIMEOUT).unwrap();
-            if metadata.topics().iter().any(|known| known.name() == topic.as_str() && known.partitions().len() == count) {
-                return;
+    let (topic, count, deadline) =
+        (topic.to_owned(), usize::try_from(partitions).unwrap(), Instant::now() + TIMEOUT);
+    let known =
+        move || {
+            loop {
+                let metadata = admin.inner().fetch_metadata(Some(&topic), TIMEOUT).unwrap();
+                if metadata.topics().iter().any(|known| {
+                    known.name() == topic.as_str() && known.partitions().len() == count
+                }) {
+                    return;
+                }
+                assert!(Instant::now() < deadline, "the broker never knows {topic}");
             }
-            assert!(Instant::now() < deadline, "the broker never knows {topic}");
-        }
-    };
+        };
     tokio::task::spawn_blocking(known).await.unwrap();
 }
 
@@ -93,7 +121,11 @@ async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
     let mut all = Vec::new();
     while all.len() < count {
         let batch = tokio::time::timeout(TIMEOUT, outcomes.recv()).await;
-        all.extend(batch.unwrap_or_else(|_| panic!("{} of {count} came", all.len())).expect("outcomes go on"));
+        all.extend(
+            batch
+                .unwrap_or_else(|_| panic!("{} of {count} came", all.len()))
+                .expect("outcomes go on"),
+        );
     }
     all.sort_by_key(|(token, _)| *token);
     all.into_iter().map(|(_, outcome)| outcome).collect()
@@ -117,7 +149,9 @@ async fn confirmed(broker: &BrokerConfig, publications: Vec<Publication>) {
 async fn read(source: &dyn Source, count: usize) -> Vec<Message> {
     let mut all = Vec::new();
     while all.len() < count {
-        let batch = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap_or_else(|_| panic!("{} of {count} came", all.len()));
+        let batch = tokio::time::timeout(TIMEOUT, source.recv())
+            .await
+            .unwrap_or_else(|_| panic!("{} of {count} came", all.len()));
         let batch = batch.unwrap();
         source.ack(batch.id).await.unwrap();
         all.extend(batch.messages);
@@ -127,5 +161,8 @@ async fn read(source: &dyn Source, count: usize) -> Vec<Message> {
 
 /// The numbers in bodies of `numbered`.
 fn numbers(messages: &[Message]) -> Vec<u64> {
-    messages.iter().map(|message| std::str::from_utf8(&message.body).unwrap().parse().unwrap()).collect()
+    messages
+        .iter()
+        .map(|message| std::str::from_utf8(&message.body).unwrap().parse().unwrap())
+        .collect()
 }

@@ -18,7 +18,8 @@ fn header(name: &str, value: Value) -> Header {
 async fn tombstones_keys_and_headers_survive() {
     let (broker, topic) = (at(shared()), fresh("messages"));
     declare(&broker, &topic).await;
-    let tombstone = Message { has_body: false, key: Some(Bytes::from_static(b"k")), ..Message::default() };
+    let tombstone =
+        Message { has_body: false, key: Some(Bytes::from_static(b"k")), ..Message::default() };
     let empty = Message { key: Some(Bytes::new()), ..Message::new("") };
     let headers = [
         header("b", Value::from("2")),
@@ -28,16 +29,32 @@ async fn tombstones_keys_and_headers_survive() {
         header("bytes", Value::Bytes(Bytes::from_static(b"\xff\xfe\0"))),
         header("", Value::from("no name")),
     ];
-    let full = Message { headers: headers.into_iter().collect(), ..Message::new(Bytes::from_static(b"\0\xff")) };
+    let full = Message {
+        headers: headers.into_iter().collect(),
+        ..Message::new(Bytes::from_static(b"\0\xff"))
+    };
     let sent = [tombstone, empty, full];
-    confirmed(&broker, sent.iter().zip(1..).map(|(message, token)| publication(token, &topic, message.clone())).collect()).await;
+    confirmed(
+        &broker,
+        sent.iter()
+            .zip(1..)
+            .map(|(message, token)| publication(token, &topic, message.clone()))
+            .collect(),
+    )
+    .await;
 
     let source = broker.source(options(&topic)).await.unwrap();
     let came = read(&*source, 3).await;
     for (offset, (came, sent)) in came.iter().zip(&sent).enumerate() {
-        assert_eq!((&came.body, came.has_body, &came.key, &came.headers), (&sent.body, sent.has_body, &sent.key, &sent.headers));
+        assert_eq!(
+            (&came.body, came.has_body, &came.key, &came.headers),
+            (&sent.body, sent.has_body, &sent.key, &sent.headers)
+        );
         let position = came.position.as_ref().unwrap();
-        assert_eq!((position.log.as_str(), position.partition, position.offset), (topic.as_str(), 0, offset as u64));
+        assert_eq!(
+            (position.log.as_str(), position.partition, position.offset),
+            (topic.as_str(), 0, offset as u64)
+        );
         assert!(came.redelivered && came.properties.is_none());
     }
     source.close().await.unwrap();
@@ -52,15 +69,20 @@ async fn the_timestamp_is_the_producers_or_the_logs() {
         let address = shared().address();
         let to = topic.clone();
         tokio::task::spawn_blocking(move || {
-            let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
-            producer.send(BaseRecord::<(), str>::to(&to).payload("x").timestamp(1_600_000_000_123)).unwrap();
+            let producer: BaseProducer =
+                ClientConfig::new().set("bootstrap.servers", address).create().unwrap();
+            producer
+                .send(BaseRecord::<(), str>::to(&to).payload("x").timestamp(1_600_000_000_123))
+                .unwrap();
             producer.flush(Duration::from_secs(10)).unwrap();
         })
         .await
         .unwrap();
         let source = broker.source(options(&topic)).await.unwrap();
         let came = read(&*source, 1).await[0].timestamp_ms.unwrap();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()
+                as i64;
         match expected {
             Some(time) => assert_eq!(came, time),
             None => assert!((0..60_000).contains(&(now - came)), "{came}"),
@@ -90,8 +112,11 @@ async fn keys_go_to_the_partition_that_java_clients_choose() {
     });
     confirmed(&broker, publications.collect()).await;
     let source = broker.source(options(&topic)).await.unwrap();
-    let mut came: Vec<_> =
-        read(&*source, JAVA.len()).await.into_iter().map(|message| (message.key.unwrap(), message.position.unwrap().partition)).collect();
+    let mut came: Vec<_> = read(&*source, JAVA.len())
+        .await
+        .into_iter()
+        .map(|message| (message.key.unwrap(), message.position.unwrap().partition))
+        .collect();
     let mut expected = JAVA.map(|(key, partition)| (Bytes::from_static(key), partition));
     came.sort();
     expected.sort();

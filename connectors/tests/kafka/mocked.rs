@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use dwell_connectors::{BrokerConfig, Destination, ErrorKind, Message, Outcome, Publication, kafka};
+use dwell_connectors::{
+    BrokerConfig, Destination, ErrorKind, Message, Outcome, Publication, kafka,
+};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::mocking::MockCluster;
@@ -15,7 +17,8 @@ use crate::{TIMEOUT, collect, numbered, publication};
 #[tokio::test]
 async fn what_a_broker_says_to_a_message_is_its_outcome() {
     let many = |says: Says| vec![says; 100];
-    let then_too_few = |first: Says| [vec![first], many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS)].concat();
+    let then_too_few =
+        |first: Says| [vec![first], many(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS)].concat();
     let cases = [
         // Written, and refused only when it was sent again.
         (then_too_few(Says::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND), "Unknown"),
@@ -43,12 +46,22 @@ async fn what_a_broker_says_to_a_message_is_its_outcome() {
             assert!(shown.starts_with(expected), "{:?}: {shown}", says[0]);
         }
         // Sooner than a timeout.
-        assert!(start.elapsed() < Duration::from_secs(30), "{:?} took {:?}", says[0], start.elapsed());
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "{:?} took {:?}",
+            says[0],
+            start.elapsed()
+        );
         cluster.clear_request_errors(RDKafkaApiKey::Produce);
         if expected != "Unroutable" {
             // The producer still works.
             sink.publish(numbered("a", 3)).await;
-            assert_eq!(collect(&mut outcomes, 3).await, vec![Outcome::Confirmed; 3], "{:?}", says[0]);
+            assert_eq!(
+                collect(&mut outcomes, 3).await,
+                vec![Outcome::Confirmed; 3],
+                "{:?}",
+                says[0]
+            );
         }
         drop((sink, outcomes));
     }
@@ -61,17 +74,25 @@ async fn a_producer_that_failed_for_good_ends_its_sink() {
     let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await.unwrap();
     // For the first batch: the broker's expected sequence and the producer's differ for good.
-    cluster.request_errors(RDKafkaApiKey::Produce, &[Says::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER]);
+    cluster.request_errors(
+        RDKafkaApiKey::Produce,
+        &[Says::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER],
+    );
     sink.publish(numbered("a", 3)).await;
     let mut said = Vec::new();
-    while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes end") {
+    while let Some(batch) =
+        tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes end")
+    {
         said.extend(batch);
     }
     assert_eq!(said.len(), 3);
     assert!(said.iter().all(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))), "{said:?}");
     // A publication after the end is not sent.
     sink.publish(numbered("a", 3)).await;
-    assert_eq!(sink.exists(&Destination::new("a")).await.unwrap_err().kind, ErrorKind::Disconnected);
+    assert_eq!(
+        sink.exists(&Destination::new("a")).await.unwrap_err().kind,
+        ErrorKind::Disconnected
+    );
 }
 
 /// Messages that wait for a partition without its broker were never sent.
@@ -85,7 +106,11 @@ async fn a_partition_without_its_broker_refuses() {
     let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(3)).await.unwrap();
     cluster.broker_down(2).unwrap();
-    sink.publish(vec![publication(1, "away", Message::new("x")), publication(2, "here", Message::new("x"))]).await;
+    sink.publish(vec![
+        publication(1, "away", Message::new("x")),
+        publication(2, "here", Message::new("x")),
+    ])
+    .await;
     let outcomes = collect(&mut outcomes, 2).await;
     assert!(matches!(&outcomes[0], Outcome::Refused(_)), "{outcomes:?}");
     assert_eq!(outcomes[1], Outcome::Confirmed);
@@ -101,9 +126,19 @@ async fn what_is_confirmed_behind_a_refused_batch_is_there() {
         let cluster = MockCluster::new(1).unwrap();
         cluster.broker_round_trip_time(1, Duration::from_millis(50)).unwrap();
         // Each message is a batch.
-        let large = (0..8).map(|token| publication(token, "a", Message::new(vec![b'x'; 10_000]))).collect();
-        let said = answered_in_batches(&cluster, &[Says::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION], large, Some("16384")).await;
-        assert!(said.iter().all(|outcome| matches!(outcome, Outcome::Confirmed | Outcome::Unknown(_))), "{said:?}");
+        let large =
+            (0..8).map(|token| publication(token, "a", Message::new(vec![b'x'; 10_000]))).collect();
+        let said = answered_in_batches(
+            &cluster,
+            &[Says::RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION],
+            large,
+            Some("16384"),
+        )
+        .await;
+        assert!(
+            said.iter().all(|outcome| matches!(outcome, Outcome::Confirmed | Outcome::Unknown(_))),
+            "{said:?}"
+        );
         let confirmed = said.iter().filter(|outcome| **outcome == Outcome::Confirmed).count();
         assert_eq!(confirmed, kept(&cluster).await, "{said:?}");
         if confirmed < 8 {
@@ -117,7 +152,12 @@ async fn what_is_confirmed_behind_a_refused_batch_is_there() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_broker_calls_a_repeat_is_not_confirmed() {
     let cluster = MockCluster::new(1).unwrap();
-    let said = answered_after(&cluster, &[Says::RD_KAFKA_RESP_ERR_DUPLICATE_SEQUENCE_NUMBER; 8], numbered("a", 8)).await;
+    let said = answered_after(
+        &cluster,
+        &[Says::RD_KAFKA_RESP_ERR_DUPLICATE_SEQUENCE_NUMBER; 8],
+        numbered("a", 8),
+    )
+    .await;
     assert!(said.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))), "{said:?}");
     assert_eq!(kept(&cluster).await, 0);
 }
@@ -154,7 +194,8 @@ async fn answered_in_batches(
 async fn kept(cluster: &MockCluster<'static, DefaultProducerContext>) -> usize {
     let bootstrap = cluster.bootstrap_servers();
     let kept = tokio::task::spawn_blocking(move || {
-        let reader: BaseConsumer = ClientConfig::new().set("bootstrap.servers", bootstrap).create().unwrap();
+        let reader: BaseConsumer =
+            ClientConfig::new().set("bootstrap.servers", bootstrap).create().unwrap();
         reader.fetch_watermarks("a", 0, TIMEOUT).unwrap().1
     });
     usize::try_from(kept.await.unwrap()).unwrap()
@@ -170,7 +211,10 @@ async fn a_round_trip_carries_all_that_waits() {
     let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(60)).await.unwrap();
     let start = Instant::now();
-    sink.publish((0..3000).map(|token| publication(token, "a", Message::new(vec![b'x'; 300]))).collect()).await;
+    sink.publish(
+        (0..3000).map(|token| publication(token, "a", Message::new(vec![b'x'; 300]))).collect(),
+    )
+    .await;
     assert_eq!(collect(&mut outcomes, 3000).await, vec![Outcome::Confirmed; 3000]);
     assert!(start.elapsed() < Duration::from_secs(12), "it took {:?}", start.elapsed());
 }
@@ -186,7 +230,10 @@ async fn what_was_never_sent_in_its_time_is_refused_and_not_sent_later() {
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(60)).await.unwrap();
     cluster.broker_down(2).unwrap();
     let soon = Some(tokio::time::Instant::now() + Duration::from_secs(1));
-    let late = (0..10).map(|token| Publication { deadline: soon, ..publication(token, "a", Message::new("late")) });
+    let late = (0..10).map(|token| Publication {
+        deadline: soon,
+        ..publication(token, "a", Message::new("late"))
+    });
     let patient = (10..20).map(|token| publication(token, "a", Message::new("patient")));
     sink.publish(late.chain(patient).collect()).await;
     let said = collect(&mut outcomes, 10).await;
@@ -194,7 +241,11 @@ async fn what_was_never_sent_in_its_time_is_refused_and_not_sent_later() {
     sink.publish(vec![publication(20, "here", Message::new("x"))]).await;
     assert_eq!(collect(&mut outcomes, 1).await, [Outcome::Confirmed]);
     cluster.broker_up(2).unwrap();
-    assert_eq!(collect(&mut outcomes, 10).await, vec![Outcome::Confirmed; 10], "what has its time left is still sent");
+    assert_eq!(
+        collect(&mut outcomes, 10).await,
+        vec![Outcome::Confirmed; 10],
+        "what has its time left is still sent"
+    );
     assert_eq!(kept(&cluster).await, 10);
 }
 
@@ -207,16 +258,22 @@ async fn a_producer_whose_epochs_are_used_up_ends_its_sink_and_burns_nothing() {
     cluster.create_topic("b", 1, 1).unwrap();
     let broker = BrokerConfig::Kafka(kafka::Config::at(cluster.bootstrap_servers()));
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(15)).await.unwrap();
-    cluster.request_errors(RDKafkaApiKey::Produce, &[Says::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]);
+    cluster
+        .request_errors(RDKafkaApiKey::Produce, &[Says::RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH]);
     sink.publish(numbered("a", 1)).await;
     sink.publish((2..100).map(|token| publication(token, "b", Message::new("x"))).collect()).await;
     let mut said = Vec::new();
-    while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes end") {
+    while let Some(batch) =
+        tokio::time::timeout(TIMEOUT, outcomes.recv()).await.expect("outcomes end")
+    {
         said.extend(batch);
     }
     assert_eq!(said.len(), 99);
     // Messages in flight at the end are waited for.
-    assert!(said.iter().all(|(_, outcome)| matches!(outcome, Outcome::Refused(_) | Outcome::Confirmed)), "{said:?}");
+    assert!(
+        said.iter().all(|(_, outcome)| matches!(outcome, Outcome::Refused(_) | Outcome::Confirmed)),
+        "{said:?}"
+    );
     assert!(said.iter().any(|(_, outcome)| matches!(outcome, Outcome::Refused(_))), "{said:?}");
 }
 
@@ -232,11 +289,13 @@ async fn a_partition_without_its_leader_refuses_beside_one_that_takes_messages()
     cluster.broker_down(2).unwrap();
     for turn in 0..15 {
         // Without a key, librdkafka spreads them.
-        sink.publish((0..20).map(|n| publication(turn * 20 + n, "a", Message::new("x"))).collect()).await;
+        sink.publish((0..20).map(|n| publication(turn * 20 + n, "a", Message::new("x"))).collect())
+            .await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let said = collect(&mut outcomes, 300).await;
-    let of = |name: &str| said.iter().filter(|outcome| format!("{outcome:?}").starts_with(name)).count();
+    let of =
+        |name: &str| said.iter().filter(|outcome| format!("{outcome:?}").starts_with(name)).count();
     assert!(of("Confirmed") > 0 && of("Refused") > 0, "{} {}", of("Confirmed"), of("Refused"));
     assert_eq!(of("Confirmed") + of("Refused"), 300, "{said:?}");
 }

@@ -78,10 +78,17 @@ log.dirs={}
 ",
             data.display()
         );
-        std::fs::write(folder.path().join("server.properties"), [COMMON_SETTINGS, &usual, settings].concat()).unwrap();
+        std::fs::write(
+            folder.path().join("server.properties"),
+            [COMMON_SETTINGS, &usual, settings].concat(),
+        )
+        .unwrap();
         let server = KafkaServer { folder, goes: String::new(), port, running: Mutex::new(None) };
         let format = server
-            .java("kafka.tools.StorageTool", &["format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", "server.properties"])
+            .java(
+                "kafka.tools.StorageTool",
+                &["format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", "server.properties"],
+            )
             .output()
             .unwrap();
         assert!(format.status.success(), "{}", String::from_utf8_lossy(&format.stderr));
@@ -99,9 +106,21 @@ log.dirs={}
     fn java(&self, class: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("sh");
         let class_path = format!("{}/*", libs().display());
-        let settings = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"];
+        let settings = [
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        ];
         command.args(["-c", r#"exec "$@""#, "sh", "java"]).args(settings);
-        command.args(["-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info", "-cp", &class_path, class]).args(arguments);
+        command
+            .args([
+                "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
+                "-cp",
+                &class_path,
+                class,
+            ])
+            .args(arguments);
         command.current_dir(self.folder.path());
         command
     }
@@ -111,8 +130,17 @@ log.dirs={}
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let inner = self.java("kafka.Kafka", &["server.properties"]);
         let mut command = Command::new("sh");
-        command.args(["-c", HOLD_SCRIPT, "sh", &self.goes]).arg(inner.get_program()).args(inner.get_args()).current_dir(self.folder.path());
-        let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::from(log)).spawn().unwrap();
+        command
+            .args(["-c", HOLD_SCRIPT, "sh", &self.goes])
+            .arg(inner.get_program())
+            .args(inner.get_args())
+            .current_dir(self.folder.path());
+        let mut shell = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(log))
+            .spawn()
+            .unwrap();
         let mut line = String::new();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let hold = shell.stdin.take();
@@ -152,15 +180,25 @@ impl Drop for KafkaServer {
 /// workspace.
 fn libs() -> PathBuf {
     let named = std::env::var_os("DWELL_KAFKA_LIBS").map(PathBuf::from);
-    let libs = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.servers/kafka"));
+    let libs =
+        named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.servers/kafka"));
     let libs = libs.canonicalize().unwrap_or(libs);
-    assert!(libs.is_dir(), "no Kafka in {}: run `make kafka`, or name a folder of its jars in DWELL_KAFKA_LIBS", libs.display());
+    assert!(
+        libs.is_dir(),
+        "no Kafka in {}: run `make kafka`, or name a folder of its jars in DWELL_KAFKA_LIBS",
+        libs.display()
+    );
     libs
 }
 
 /// A free port below the range of outgoing connections on Linux (32768 and up): one of these could
 /// take the port while Java starts.
 fn free_port() -> TcpListener {
-    let numbers = std::iter::repeat_with(|| 15_000 + u16::try_from(RandomState::new().hash_one(()) % 17_000).unwrap());
-    numbers.take(1000).find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok()).expect("a free port")
+    let numbers = std::iter::repeat_with(|| {
+        15_000 + u16::try_from(RandomState::new().hash_one(()) % 17_000).unwrap()
+    });
+    numbers
+        .take(1000)
+        .find_map(|port| TcpListener::bind(("127.0.0.1", port)).ok())
+        .expect("a free port")
 }

@@ -54,10 +54,14 @@ async fn a_partition_that_went_while_all_was_paused_is_read_when_it_is_back() {
     // Without a key each goes to either partition.
     let mut missing: HashSet<u64> = (last + 1..=last + 40).collect();
     for number in missing.clone() {
-        confirmed(&broker, vec![publication(number, &topic, Message::new(number.to_string()))]).await;
+        confirmed(&broker, vec![publication(number, &topic, Message::new(number.to_string()))])
+            .await;
     }
     while !missing.is_empty() {
-        let batch = tokio::time::timeout(TIMEOUT, first.recv()).await.unwrap_or_else(|_| panic!("{missing:?} did not come")).unwrap();
+        let batch = tokio::time::timeout(TIMEOUT, first.recv())
+            .await
+            .unwrap_or_else(|_| panic!("{missing:?} did not come"))
+            .unwrap();
         for number in numbers(&batch.messages) {
             missing.remove(&number);
         }

@@ -14,10 +14,13 @@ use crate::{TIMEOUT, at, numbered, options};
 
 /// Three servers with a stream `S` of three replicas on the subject `a`.
 async fn cluster() -> Vec<NatsServer> {
-    let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let ports: Vec<u16> = listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+    let listeners: Vec<TcpListener> =
+        (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let ports: Vec<u16> =
+        listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
     drop(listeners);
-    let routes: Vec<String> = ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
+    let routes: Vec<String> =
+        ports.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
     let routes = routes.join(", ");
     let each = ports.iter().enumerate().map(|(number, port)| {
         NatsServer::start(&format!("server_name: n{number}\ncluster {{ name: c, listen: \"127.0.0.1:{port}\", routes: [{routes}] }}\n"))
@@ -25,7 +28,12 @@ async fn cluster() -> Vec<NatsServer> {
     let servers: Vec<NatsServer> = each.collect();
     let js = crate::context(&servers[0]).await;
     let deadline = Instant::now() + Duration::from_secs(30);
-    let wanted = Config { name: "S".into(), subjects: vec!["a".into()], num_replicas: 3, ..Config::default() };
+    let wanted = Config {
+        name: "S".into(),
+        subjects: vec!["a".into()],
+        num_replicas: 3,
+        ..Config::default()
+    };
     while let Err(error) = js.create_stream(wanted.clone()).await {
         assert!(Instant::now() < deadline, "the cluster does not come up: {error}");
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -57,10 +65,15 @@ async fn an_election_is_not_a_missing_stream() {
     });
     let mut all = HashMap::new();
     while all.len() < total as usize {
-        let batch =
-            tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap_or_else(|_| panic!("{} of {total} came", all.len())).unwrap();
+        let batch = tokio::time::timeout(TIMEOUT, outcomes.recv())
+            .await
+            .unwrap_or_else(|_| panic!("{} of {total} came", all.len()))
+            .unwrap();
         for (token, outcome) in batch {
-            assert!(!matches!(outcome, Outcome::Unroutable(_) | Outcome::Invalid(_)), "{outcome:?}");
+            assert!(
+                !matches!(outcome, Outcome::Unroutable(_) | Outcome::Invalid(_)),
+                "{outcome:?}"
+            );
             assert!(all.insert(token, outcome).is_none());
         }
     }
@@ -76,7 +89,10 @@ async fn a_reader_that_opens_again_reads_on_through_elections() {
     let servers = cluster().await;
     // An ack may be lost in an election; then the message comes again.
     let BrokerConfig::Nats(config) = broker(&servers) else { panic!("another broker") };
-    let broker = BrokerConfig::Nats(dwell_connectors::nats::Config { ack_wait: Some(Duration::from_secs(2)), ..config });
+    let broker = BrokerConfig::Nats(dwell_connectors::nats::Config {
+        ack_wait: Some(Duration::from_secs(2)),
+        ..config
+    });
     crate::publish(&broker, numbered("a", 600)).await;
     let client = async_nats::connect(servers[1].url()).await.unwrap();
     let mut seen = std::collections::HashSet::new();
@@ -106,7 +122,11 @@ async fn a_reader_that_opens_again_reads_on_through_elections() {
         }
         if seen.len() > (elections + 1) * 150 {
             elections += 1;
-            let what = if elections % 2 == 0 { "STREAM.LEADER.STEPDOWN.S" } else { "CONSUMER.LEADER.STEPDOWN.S.readers" };
+            let what = if elections % 2 == 0 {
+                "STREAM.LEADER.STEPDOWN.S"
+            } else {
+                "CONSUMER.LEADER.STEPDOWN.S.readers"
+            };
             client.request(format!("$JS.API.{what}"), Bytes::new()).await.unwrap();
         }
     }
@@ -145,7 +165,9 @@ async fn a_lost_majority_refuses_until_it_is_back() {
         sink.publish(numbered("a", 1)).await;
         match &crate::collect(&mut outcomes, 1).await[0] {
             Outcome::Confirmed => break,
-            Outcome::Refused(_) | Outcome::Unknown(_) => assert!(Instant::now() < deadline, "the majority is back, the stream is not"),
+            Outcome::Refused(_) | Outcome::Unknown(_) => {
+                assert!(Instant::now() < deadline, "the majority is back, the stream is not")
+            }
             other => panic!("{other:?}"),
         }
     }

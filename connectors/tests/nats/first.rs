@@ -19,7 +19,8 @@ async fn first(broker: &BrokerConfig, start: Start) -> dwell_connectors::FirstRe
 
 /// The body of the next message, read by a consumer of this group.
 async fn next(broker: &BrokerConfig, group: &str, start: Start) -> Message {
-    let source = broker.source(SourceOptions { group: group.to_owned(), ..from(start) }).await.unwrap();
+    let source =
+        broker.source(SourceOptions { group: group.to_owned(), ..from(start) }).await.unwrap();
     let batch = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap();
     source.close().await.unwrap();
     batch.messages.into_iter().next().unwrap()
@@ -53,7 +54,11 @@ async fn a_new_consumer_begins_where_it_is_told_and_one_that_is_known_goes_on() 
 }
 
 async fn first_of(broker: &BrokerConfig, since: i64) -> dwell_connectors::FirstRead {
-    match broker.inspect(&SourceOptions { group: "since".to_owned(), ..from(Start::At(since)) }).await.unwrap() {
+    match broker
+        .inspect(&SourceOptions { group: "since".to_owned(), ..from(Start::At(since)) })
+        .await
+        .unwrap()
+    {
         ConsumerState::Made(Some(first)) => first,
         other => panic!("{other:?}"),
     }
@@ -66,7 +71,10 @@ async fn a_work_queue_has_no_other_beginning_than_the_earliest() {
     declare(&broker, "s.a").await;
     for start in [Start::Latest, Start::At(0)] {
         let Err(error) = broker.source(from(start)).await else { panic!("the source opened") };
-        assert!(error.kind == ErrorKind::Config && error.message.contains("is a work queue"), "{error}");
+        assert!(
+            error.kind == ErrorKind::Config && error.message.contains("is a work queue"),
+            "{error}"
+        );
         assert_eq!(broker.inspect(&from(start)).await.unwrap_err().kind, ErrorKind::Config);
     }
     broker.source(from(Start::Earliest)).await.unwrap();

@@ -25,7 +25,10 @@ async fn a_cut_link_stays_cut_although_the_server_lives() {
     assert!(tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap().is_none());
     // A publication after the end is not sent, now or later.
     sink.publish(numbered("a", 3)).await;
-    assert_eq!(sink.exists(&Destination::new("a")).await.unwrap_err().kind, ErrorKind::Disconnected);
+    assert_eq!(
+        sink.exists(&Destination::new("a")).await.unwrap_err().kind,
+        ErrorKind::Disconnected
+    );
     drop((sink, source));
     tokio::time::sleep(Duration::from_secs(1)).await;
     // Each of the three clients (a source has two) connects once more, and fails in its own login.
@@ -74,14 +77,17 @@ async fn a_silent_server_is_given_up() {
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
     let mut unknown = 0;
     while let Some(batch) = tokio::time::timeout(TIMEOUT, outcomes.recv()).await.unwrap() {
-        unknown += batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))).count();
+        unknown +=
+            batch.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Unknown(_))).count();
     }
     assert_eq!(unknown, 10);
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
 
     // Opening does not wait forever either.
     let start = Instant::now();
-    let Err(error) = broker.source(options("a")).await else { panic!("a source opened on a frozen server") };
+    let Err(error) = broker.source(options("a")).await else {
+        panic!("a source opened on a frozen server")
+    };
     assert_eq!(error.kind, ErrorKind::Disconnected, "{error}");
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
     server.freeze(false);

@@ -16,7 +16,11 @@ fn source(name: &str) -> Source {
 }
 
 fn stream(name: &str, subjects: &[&str]) -> Config {
-    Config { name: name.into(), subjects: subjects.iter().map(|subject| (*subject).into()).collect(), ..Default::default() }
+    Config {
+        name: name.into(),
+        subjects: subjects.iter().map(|subject| (*subject).into()).collect(),
+        ..Default::default()
+    }
 }
 
 #[tokio::test]
@@ -28,25 +32,48 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
         Config { mirror: Some(source("REJECTED")), ..stream("COPY", &[]) },
         // A source of a source, with a transform on the way.
         Config {
-            sources: Some(vec![Source { subject_transforms: vec![transform("delay.>", "bad.>")], ..source("COPY") }]),
+            sources: Some(vec![Source {
+                subject_transforms: vec![transform("delay.>", "bad.>")],
+                ..source("COPY")
+            }]),
             ..stream("LOOP", &["loop"])
         },
         Config {
-            sources: Some(vec![Source { subject_transforms: vec![transform("bad.rejected", "a")], ..source("LOOP") }]),
+            sources: Some(vec![Source {
+                subject_transforms: vec![transform("bad.rejected", "a")],
+                ..source("LOOP")
+            }]),
             ..stream("A", &["a"])
         },
         // Only through its own subject, with a transform of the stream.
-        Config { subject_transform: Some(transform("b.rejected", "b.in")), ..stream("B", &["b.>"]) },
+        Config {
+            subject_transform: Some(transform("b.rejected", "b.in")),
+            ..stream("B", &["b.>"])
+        },
         // Messages outside the filter do not come.
         Config { sources: Some(vec![source("COPY")]), ..stream("C", &["c"]) },
-        Config { sources: Some(vec![Source { filter_subject: Some("other".into()), ..source("COPY") }]), ..stream("D", &["d"]) },
+        Config {
+            sources: Some(vec![Source { filter_subject: Some("other".into()), ..source("COPY") }]),
+            ..stream("D", &["d"])
+        },
     ] {
         js.create_stream(made).await.unwrap();
     }
-    let of = |topic: &str, rejected: &str| SourceOptions { publishes_to: vec![Destination::new(rejected)], ..options(topic) };
+    let of = |topic: &str, rejected: &str| SourceOptions {
+        publishes_to: vec![Destination::new(rejected)],
+        ..options(topic)
+    };
     for (topic, rejected, expected) in [
-        ("a", "delay.rejected", Some("the stream `A` receives what is published to `delay.rejected`, as `a`")),
-        ("b.in", "b.rejected", Some("the stream `B` receives what is published to `b.rejected`, as `b.in`")),
+        (
+            "a",
+            "delay.rejected",
+            Some("the stream `A` receives what is published to `delay.rejected`, as `a`"),
+        ),
+        (
+            "b.in",
+            "b.rejected",
+            Some("the stream `B` receives what is published to `b.rejected`, as `b.in`"),
+        ),
         ("b.in", "delay.rejected", None),
         ("c", "delay.rejected", None),
         ("d", "delay.rejected", None),
@@ -55,7 +82,12 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
         match (looked, expected) {
             (Ok(_), None) => drop(broker.source(of(topic, rejected)).await.unwrap()),
             (Err(error), Some(expected)) => {
-                assert!(error.kind == ErrorKind::Config && error.message.contains(expected) && !error.hint.is_empty(), "{error}");
+                assert!(
+                    error.kind == ErrorKind::Config
+                        && error.message.contains(expected)
+                        && !error.hint.is_empty(),
+                    "{error}"
+                );
                 assert!(broker.source(of(topic, rejected)).await.is_err());
             }
             (looked, _) => panic!("{topic} {rejected}: {looked:?}"),
@@ -64,7 +96,16 @@ async fn a_stream_that_takes_in_what_the_reader_publishes_is_refused() {
     // A consumer without a filter also gets messages from other streams.
     let handle = js.get_stream("C").await.unwrap();
     handle.delete_consumer("readers").await.unwrap();
-    handle.create_consumer(pull::Config { durable_name: Some("readers".into()), ..Default::default() }).await.unwrap();
+    handle
+        .create_consumer(pull::Config {
+            durable_name: Some("readers".into()),
+            ..Default::default()
+        })
+        .await
+        .unwrap();
     let error = broker.inspect(&of("c", "delay.rejected")).await.unwrap_err();
-    assert!(error.message.contains("the stream `C` receives what is published to `delay.rejected`"), "{error}");
+    assert!(
+        error.message.contains("the stream `C` receives what is published to `delay.rejected`"),
+        "{error}"
+    );
 }

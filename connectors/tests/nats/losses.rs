@@ -27,20 +27,24 @@ async fn a_stream_that_loses_requests_by_its_settings_is_told() {
         (Config { retention: RetentionPolicy::WorkQueue, ..least() }, &[]),
     ];
     for (at, (mut config, expected)) in cases.into_iter().enumerate() {
-        // No stream is deleted: the server removes the folder of the last one later, also from below a
-        // new stream.
+        // No stream is deleted: the server removes the folder of the last one later, also from
+        // below a new stream.
         (config.name, config.subjects) = (format!("S{at}"), vec![format!("s.{at}")]);
         let shown = format!("{config:?}");
         context.create_stream(config).await.unwrap();
         let cautions = broker.cautions(&options(&format!("s.{at}"))).await.unwrap();
-        let losses: Vec<&Caution> = cautions.iter().filter(|caution| caution.kind == CautionKind::Loses).collect();
+        let losses: Vec<&Caution> =
+            cautions.iter().filter(|caution| caution.kind == CautionKind::Loses).collect();
         assert_eq!(losses.len(), expected.len(), "{shown}: {losses:?}");
         for (loss, expected) in losses.iter().zip(expected) {
             assert!(loss.message.contains(expected) && !loss.hint.is_empty(), "{loss:?}");
         }
     }
     // Once the reader exists, interest keeps the messages that it has not read.
-    context.create_stream(Config { retention: RetentionPolicy::Interest, ..least() }).await.unwrap();
+    context
+        .create_stream(Config { retention: RetentionPolicy::Interest, ..least() })
+        .await
+        .unwrap();
     broker.source(options("s.a")).await.unwrap().close().await.unwrap();
     assert_eq!(broker.cautions(&options("s.a")).await.unwrap(), []);
 }

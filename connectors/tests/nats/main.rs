@@ -3,7 +3,10 @@
 
 #![cfg(feature = "nats")]
 #![allow(clippy::unwrap_used, reason = "tests")]
-#![allow(clippy::disallowed_methods, reason = "tests measure time, and wait for servers that run no runtime")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests measure time, and wait for servers that run no runtime"
+)]
 
 #[path = "../support/freeze.rs"]
 mod freeze;
@@ -24,7 +27,9 @@ mod unreadable;
 use std::time::Duration;
 
 use dwell_connectors::conformance::options;
-use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, Token, nats};
+use dwell_connectors::{
+    BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Role, Token, nats,
+};
 
 /// The deadline of every wait.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -34,11 +39,19 @@ fn at(url: impl Into<String>) -> BrokerConfig {
 }
 
 fn publication(token: Token, subject: &str, message: Message) -> Publication {
-    Publication { token, to: Destination::new(subject), message, dedupe_id: String::new(), deadline: None }
+    Publication {
+        token,
+        to: Destination::new(subject),
+        message,
+        dedupe_id: String::new(),
+        deadline: None,
+    }
 }
 
 fn numbered(subject: &str, count: u64) -> Vec<Publication> {
-    (1..=count).map(|number| publication(number, subject, Message::new(number.to_string()))).collect()
+    (1..=count)
+        .map(|number| publication(number, subject, Message::new(number.to_string())))
+        .collect()
 }
 
 async fn declare(broker: &BrokerConfig, subject: &str) {
@@ -50,7 +63,11 @@ async fn collect(outcomes: &mut Outcomes, count: usize) -> Vec<Outcome> {
     let mut all = Vec::new();
     while all.len() < count {
         let batch = tokio::time::timeout(TIMEOUT, outcomes.recv()).await;
-        all.extend(batch.unwrap_or_else(|_| panic!("{} of {count} outcomes came", all.len())).expect("outcomes go on"));
+        all.extend(
+            batch
+                .unwrap_or_else(|_| panic!("{} of {count} outcomes came", all.len()))
+                .expect("outcomes go on"),
+        );
     }
     all.sort_by_key(|(token, _)| *token);
     all.into_iter().map(|(_, outcome)| outcome).collect()

@@ -23,7 +23,9 @@ impl NatsServer {
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let store = folder.path().join("store");
-        let base = format!("listen: \"127.0.0.1:{port}\"\nmax_payload: 4MB\njetstream {{ store_dir: {store:?} }}\n");
+        let base = format!(
+            "listen: \"127.0.0.1:{port}\"\nmax_payload: 4MB\njetstream {{ store_dir: {store:?} }}\n"
+        );
         std::fs::write(folder.path().join("nats.conf"), base + settings).unwrap();
         let server = NatsServer { binary: binary(), folder, port, child: Mutex::new(None) };
         server.run();
@@ -42,7 +44,11 @@ impl NatsServer {
     pub(crate) fn run(&self) {
         let log = std::fs::File::create(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(&self.binary);
-        command.arg("-c").arg(self.folder.path().join("nats.conf")).stdout(Stdio::null()).stderr(Stdio::from(log));
+        command
+            .arg("-c")
+            .arg(self.folder.path().join("nats.conf"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::from(log));
         *self.child.lock() = Some(command.spawn().unwrap());
         let deadline = Instant::now() + Duration::from_secs(20);
         while !self.log().contains("Server is ready") {
@@ -84,8 +90,11 @@ fn binary() -> PathBuf {
         return named;
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut candidates: Vec<PathBuf> = std::env::split_paths(&path).map(|folder| folder.join("nats-server")).collect();
+    let mut candidates: Vec<PathBuf> =
+        std::env::split_paths(&path).map(|folder| folder.join("nats-server")).collect();
     candidates.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.servers/bin/nats-server"));
     let found = candidates.into_iter().find(|candidate| candidate.is_file());
-    found.expect("no nats-server: run `make servers`, put one on PATH, or name one in DWELL_NATS_SERVER")
+    found.expect(
+        "no nats-server: run `make servers`, put one on PATH, or name one in DWELL_NATS_SERVER",
+    )
 }

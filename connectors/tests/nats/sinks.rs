@@ -22,10 +22,14 @@ async fn a_full_stream_refuses() {
     };
     context(&server).await.create_stream(stream).await.unwrap();
     let large = publication(0, "s.a", Message::new(vec![0; 2000]));
-    let outcomes = publish(&at(server.url()), [vec![large], crate::numbered("s.a", 5)].concat_owned()).await;
+    let outcomes =
+        publish(&at(server.url()), [vec![large], crate::numbered("s.a", 5)].concat_owned()).await;
     assert!(matches!(&outcomes[0], Outcome::Invalid(why) if why.contains("size")), "{outcomes:?}");
     assert!(outcomes[1..4].iter().all(|outcome| *outcome == Outcome::Confirmed), "{outcomes:?}");
-    assert!(matches!(&outcomes[4..], [Outcome::Refused(one), Outcome::Refused(_)] if one.contains("maximum messages")), "{outcomes:?}");
+    assert!(
+        matches!(&outcomes[4..], [Outcome::Refused(one), Outcome::Refused(_)] if one.contains("maximum messages")),
+        "{outcomes:?}"
+    );
 }
 
 #[tokio::test]
@@ -48,7 +52,10 @@ async fn what_can_never_pass_is_invalid_and_not_sent() {
         ],
     )
     .await;
-    assert!(outcomes[..6].iter().all(|outcome| matches!(outcome, Outcome::Invalid(_))), "{outcomes:?}");
+    assert!(
+        outcomes[..6].iter().all(|outcome| matches!(outcome, Outcome::Invalid(_))),
+        "{outcomes:?}"
+    );
     assert_eq!(outcomes[6], Outcome::Confirmed);
 }
 
@@ -58,15 +65,31 @@ async fn a_repeated_dedupe_id_is_confirmed_and_stored_once() {
     let broker = at(server.url());
     declare(&broker, "a").await;
     // The producer's own id, and expectations that do not hold, are dropped.
-    let message =
-        || Message::new("x").with_header("Nats-Msg-Id", "producer").with_header("Nats-Expected-Stream", "other").with_header("kept", "1");
-    let repeated = (0..3).map(|token| dwell_connectors::Publication { dedupe_id: "once".into(), ..publication(token, "a", message()) });
+    let message = || {
+        Message::new("x")
+            .with_header("Nats-Msg-Id", "producer")
+            .with_header("Nats-Expected-Stream", "other")
+            .with_header("kept", "1")
+    };
+    let repeated = (0..3).map(|token| dwell_connectors::Publication {
+        dedupe_id: "once".into(),
+        ..publication(token, "a", message())
+    });
     assert_eq!(publish(&broker, repeated.collect()).await, vec![Outcome::Confirmed; 3]);
     let mut stream = context(&server).await.get_stream("DWELL_a").await.unwrap();
     assert_eq!(stream.info().await.unwrap().state.messages, 1);
     let stored = stream.get_raw_message(1).await.unwrap();
-    let names: Vec<_> = stored.headers.iter().map(|(name, values)| format!("{name}={}", values[0].as_str())).collect();
-    assert!(names.len() == 2 && names.contains(&"Nats-Msg-Id=once".to_owned()) && names.contains(&"kept=1".to_owned()), "{names:?}");
+    let names: Vec<_> = stored
+        .headers
+        .iter()
+        .map(|(name, values)| format!("{name}={}", values[0].as_str()))
+        .collect();
+    assert!(
+        names.len() == 2
+            && names.contains(&"Nats-Msg-Id=once".to_owned())
+            && names.contains(&"kept=1".to_owned()),
+        "{names:?}"
+    );
 }
 
 #[tokio::test]
@@ -77,7 +100,9 @@ async fn no_trace_of_a_message_goes_where_its_producer_says() {
     let client = async_nats::connect(server.url()).await.unwrap();
     let mut traces = client.subscribe("traces").await.unwrap();
     client.flush().await.unwrap();
-    let message = Message::new("x").with_header("Nats-Trace-Dest", "traces").with_header("nats-trace-only", "true");
+    let message = Message::new("x")
+        .with_header("Nats-Trace-Dest", "traces")
+        .with_header("nats-trace-only", "true");
     assert_eq!(publish(&broker, vec![publication(0, "a", message)]).await, [Outcome::Confirmed]);
     client.publish("traces", "nothing before".into()).await.unwrap();
     let first = tokio::time::timeout(crate::TIMEOUT, traces.next()).await.unwrap().unwrap();
@@ -99,10 +124,20 @@ async fn what_is_not_jetstream_is_unknown() {
     });
     let (sink, mut outcomes) = at(server.url()).sink(Duration::from_millis(400)).await.unwrap();
     let start = std::time::Instant::now();
-    sink.publish(vec![publication(0, "garbage", Message::new("x")), publication(1, "silent", Message::new("x"))]).await;
+    sink.publish(vec![
+        publication(0, "garbage", Message::new("x")),
+        publication(1, "silent", Message::new("x")),
+    ])
+    .await;
     let outcomes = collect(&mut outcomes, 2).await;
-    assert!(matches!(&outcomes[0], Outcome::Unknown(why) if why.contains("not JetStream")), "{outcomes:?}");
-    assert!(matches!(&outcomes[1], Outcome::Unknown(why) if why.contains("silent")), "{outcomes:?}");
+    assert!(
+        matches!(&outcomes[0], Outcome::Unknown(why) if why.contains("not JetStream")),
+        "{outcomes:?}"
+    );
+    assert!(
+        matches!(&outcomes[1], Outcome::Unknown(why) if why.contains("silent")),
+        "{outcomes:?}"
+    );
     assert!(start.elapsed() > Duration::from_millis(390));
 }
 

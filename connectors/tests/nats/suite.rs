@@ -22,7 +22,10 @@ async fn nats() -> Nats {
 #[async_trait::async_trait]
 impl Harness for Nats {
     fn broker(&self) -> BrokerConfig {
-        BrokerConfig::Nats(nats::Config { ack_wait: Some(ACK_WAIT), ..nats::Config::at(self.server.url()) })
+        BrokerConfig::Nats(nats::Config {
+            ack_wait: Some(ACK_WAIT),
+            ..nats::Config::at(self.server.url())
+        })
     }
     fn can(&self) -> Capabilities {
         Capabilities {

@@ -43,7 +43,12 @@ async fn read(source: &dyn Source, count: usize) -> BTreeMap<u64, Message> {
     let mut seen = BTreeMap::new();
     while seen.len() < count {
         let batch = recv(source).await;
-        seen.extend(batch.messages.into_iter().map(|message| (message.position.as_ref().unwrap().offset, message)));
+        seen.extend(
+            batch
+                .messages
+                .into_iter()
+                .map(|message| (message.position.as_ref().unwrap().offset, message)),
+        );
         source.ack(batch.id).await.unwrap();
     }
     seen
@@ -67,7 +72,10 @@ async fn each_comes_with_body_headers_and_position() {
     let cases = [
         (
             &b"NATS/1.0\r\nx: \xff\xfe\r\ndelay-id: 7\r\n\r\n"[..],
-            vec![text("delay-id", "7"), ("x".to_owned(), Value::Bytes(Bytes::from_static(b"\xff\xfe")))],
+            vec![
+                text("delay-id", "7"),
+                ("x".to_owned(), Value::Bytes(Bytes::from_static(b"\xff\xfe"))),
+            ],
         ),
         (b"NATS/1.0\r\nno colon\r\na: b\r\n\r\n", vec![text("", "no colon"), text("a", "b")]),
         (b"NATS/1.0 503\r\na: b\r\n\r\n", vec![text("a", "b")]),
@@ -90,12 +98,25 @@ async fn each_comes_with_body_headers_and_position() {
     let seen = read(&*source, cases.len() + 1).await;
     for (sequence, (block, expected)) in (1..).zip(&cases) {
         let message = &seen[&sequence];
-        let headers: Vec<(String, Value)> = message.headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
+        let headers: Vec<(String, Value)> = message
+            .headers
+            .iter()
+            .map(|header| (header.name.clone(), header.value.clone()))
+            .collect();
         assert_eq!(&headers, expected, "{}", block.escape_ascii());
         assert!(message.body == body && message.has_body);
-        assert_eq!((message.destination.address.as_str(), message.position.as_ref().unwrap().log.as_str()), ("a", "DWELL_a"));
-        let age = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
-        assert!((0..60_000).contains(&(age - message.timestamp_ms.unwrap())), "{:?}", message.timestamp_ms);
+        assert_eq!(
+            (message.destination.address.as_str(), message.position.as_ref().unwrap().log.as_str()),
+            ("a", "DWELL_a")
+        );
+        let age =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()
+                as i64;
+        assert!(
+            (0..60_000).contains(&(age - message.timestamp_ms.unwrap())),
+            "{:?}",
+            message.timestamp_ms
+        );
     }
     until_empty(&server, "DWELL_a").await;
     source.close().await.unwrap();
@@ -107,7 +128,8 @@ async fn each_comes_with_body_headers_and_position() {
 async fn good_ones_around_them_come_too_to_several_readers_over_a_restart() {
     let (server, broker, mut raw) = bench().await;
     const MESSAGE_COUNT: u64 = 600;
-    let unreadable = |number: u64| number == 1 || number == MESSAGE_COUNT || number.is_multiple_of(97);
+    let unreadable =
+        |number: u64| number == 1 || number == MESSAGE_COUNT || number.is_multiple_of(97);
     for number in 1..=MESSAGE_COUNT {
         let block = if !unreadable(number) {
             GOOD
@@ -131,17 +153,27 @@ async fn good_ones_around_them_come_too_to_several_readers_over_a_restart() {
     };
     let (one, other) = tokio::join!(reader(100), reader(usize::MAX));
     let again = reader(usize::MAX).await.unwrap();
-    let seen: BTreeMap<u64, Message> = one.unwrap().into_iter().chain(other.unwrap()).chain(again).collect();
+    let seen: BTreeMap<u64, Message> =
+        one.unwrap().into_iter().chain(other.unwrap()).chain(again).collect();
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), (1..=MESSAGE_COUNT).collect::<Vec<_>>());
     for (number, message) in seen {
         assert_eq!(message.body, number.to_string());
-        assert_eq!(message.headers.get("good").is_none(), unreadable(number), "{number}: {:?}", message.headers);
+        assert_eq!(
+            message.headers.get("good").is_none(),
+            unreadable(number),
+            "{number}: {:?}",
+            message.headers
+        );
     }
     until_empty(&server, "DWELL_a").await;
 }
 
 /// Reads and acks this many messages, or until none comes any more; leaves a batch unsettled.
-async fn read_some(broker: &BrokerConfig, options: SourceOptions, most: usize) -> BTreeMap<u64, Message> {
+async fn read_some(
+    broker: &BrokerConfig,
+    options: SourceOptions,
+    most: usize,
+) -> BTreeMap<u64, Message> {
     let source = broker.source(options).await.unwrap();
     let (mut seen, mut count) = (BTreeMap::new(), 0);
     while count < most
@@ -149,7 +181,12 @@ async fn read_some(broker: &BrokerConfig, options: SourceOptions, most: usize) -
     {
         let batch = batch.unwrap();
         count += batch.messages.len();
-        seen.extend(batch.messages.into_iter().map(|message| (message.position.as_ref().unwrap().offset, message)));
+        seen.extend(
+            batch
+                .messages
+                .into_iter()
+                .map(|message| (message.position.as_ref().unwrap().offset, message)),
+        );
         source.ack(batch.id).await.unwrap();
     }
     std::mem::forget(source);
@@ -178,7 +215,10 @@ async fn one_is_held_and_given_back_as_any_other() {
     let source = broker.source(options("a")).await.unwrap();
     let held = recv(&*source).await;
     // Longer than `ack_wait`: nothing comes again, and new messages come.
-    assert!(tokio::time::timeout(ACK_WAIT * 2, source.recv()).await.is_err(), "what is held came again");
+    assert!(
+        tokio::time::timeout(ACK_WAIT * 2, source.recv()).await.is_err(),
+        "what is held came again"
+    );
     raw.publish("a", GOOD, b"good").await;
     let good = recv(&*source).await;
     assert_eq!(good.messages[0].body, "good");
@@ -208,7 +248,9 @@ async fn those_behind_one_come_long_before_ack_wait() {
         let block = if number == 1 || number.is_multiple_of(37) { BAD } else { GOOD };
         raw.publish("a", block, number.to_string().as_bytes()).await;
     }
-    let seen = tokio::time::timeout(SOON_TIMEOUT, read(&*source, MESSAGE_COUNT as usize)).await.expect("all come soon");
+    let seen = tokio::time::timeout(SOON_TIMEOUT, read(&*source, MESSAGE_COUNT as usize))
+        .await
+        .expect("all come soon");
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), (1..=MESSAGE_COUNT).collect::<Vec<_>>());
     until_empty(&server, "DWELL_a").await;
 }
@@ -234,7 +276,9 @@ async fn those_returned_behind_one_come_long_before_ack_wait() {
     tokio::time::timeout(SOON_TIMEOUT, hold_all).await.expect("all come soon");
     source.close().await.unwrap();
     let source = broker.source(options("a")).await.unwrap();
-    tokio::time::timeout(SOON_TIMEOUT, read(&*source, MESSAGE_COUNT as usize)).await.expect("all come again soon");
+    tokio::time::timeout(SOON_TIMEOUT, read(&*source, MESSAGE_COUNT as usize))
+        .await
+        .expect("all come again soon");
     until_empty(&server, "DWELL_a").await;
 }
 
@@ -243,7 +287,8 @@ async fn those_returned_behind_one_come_long_before_ack_wait() {
 async fn what_others_hold_and_other_subjects_are_left_alone() {
     let server = NatsServer::start("");
     let broker = broker(&server);
-    let stream = StreamConfig { name: "S".into(), subjects: vec!["s.>".into()], ..StreamConfig::default() };
+    let stream =
+        StreamConfig { name: "S".into(), subjects: vec!["s.>".into()], ..StreamConfig::default() };
     let mut stream = context(&server).await.create_stream(stream).await.unwrap();
     let mut raw = Raw::connect(&server.url()).await;
     raw.publish("s.a", GOOD, b"held").await;
@@ -273,7 +318,10 @@ async fn what_others_hold_and_other_subjects_are_left_alone() {
         }
     };
     tokio::time::timeout(TIMEOUT, settled).await.expect("one is acked, the other is held");
-    assert!(tokio::time::timeout(ACK_WAIT * 2, second.recv()).await.is_err(), "what is held came to another");
+    assert!(
+        tokio::time::timeout(ACK_WAIT * 2, second.recv()).await.is_err(),
+        "what is held came to another"
+    );
     first.ack(held.id).await.unwrap();
     let settled = async {
         while info().await.num_ack_pending != 0 {
@@ -289,10 +337,15 @@ async fn what_others_hold_and_other_subjects_are_left_alone() {
 async fn a_subject_that_is_not_utf_8_or_has_white_space_comes() {
     let server = NatsServer::start("");
     let broker = broker(&server);
-    let stream = StreamConfig { name: "S".into(), subjects: vec!["s.>".into()], ..StreamConfig::default() };
+    let stream =
+        StreamConfig { name: "S".into(), subjects: vec!["s.>".into()], ..StreamConfig::default() };
     let stream = context(&server).await.create_stream(stream).await.unwrap();
-    let with =
-        pull::Config { durable_name: Some("readers".into()), filter_subject: "s.>".into(), ack_wait: ACK_WAIT, ..Default::default() };
+    let with = pull::Config {
+        durable_name: Some("readers".into()),
+        filter_subject: "s.>".into(),
+        ack_wait: ACK_WAIT,
+        ..Default::default()
+    };
     stream.create_consumer(with).await.unwrap();
     let mut raw = Raw::connect(&server.url()).await;
     raw.publish(b"s.\xff", GOOD, b"1").await;
@@ -300,7 +353,8 @@ async fn a_subject_that_is_not_utf_8_or_has_white_space_comes() {
     raw.publish("s.y", GOOD, b"3").await;
     let source = broker.source(options("s.>")).await.unwrap();
     let seen = read(&*source, 3).await;
-    let subjects: Vec<&str> = seen.values().map(|message| message.destination.address.as_str()).collect();
+    let subjects: Vec<&str> =
+        seen.values().map(|message| message.destination.address.as_str()).collect();
     assert_eq!(subjects, ["s.\u{fffd}", "s.\u{a0}x", "s.y"]);
     assert!(seen.values().all(|message| message.headers.text("good") == Some("yes")));
 }
@@ -314,7 +368,9 @@ async fn without_the_permission_to_fetch_them_the_source_says_so() {
         "\"$JS.API.STREAM.INFO.*\", \"$JS.API.CONSUMER.>\"] }, subscribe: \"_INBOX.>\" } }\n] }\n",
     ));
     let url = |user: &str| server.url().replace("nats://", &format!("nats://{user}:p@"));
-    let of = |user: &str| BrokerConfig::Nats(nats::Config { ack_wait: Some(ACK_WAIT), ..nats::Config::at(url(user)) });
+    let of = |user: &str| {
+        BrokerConfig::Nats(nats::Config { ack_wait: Some(ACK_WAIT), ..nats::Config::at(url(user)) })
+    };
     declare(&of("all"), "a").await;
     let mut raw = Raw::connect_as(&server.url(), r#""user":"all","pass":"p","#).await;
     raw.publish("a", GOOD, b"good").await;
@@ -323,5 +379,10 @@ async fn without_the_permission_to_fetch_them_the_source_says_so() {
 
     raw.publish("a", BAD, b"bad").await;
     let error = tokio::time::timeout(TIMEOUT, source.recv()).await.unwrap().unwrap_err();
-    assert!(error.kind == ErrorKind::Denied && error.message.contains("STREAM.MSG.GET") && error.hint.contains("$JS.API.>"), "{error}");
+    assert!(
+        error.kind == ErrorKind::Denied
+            && error.message.contains("STREAM.MSG.GET")
+            && error.hint.contains("$JS.API.>"),
+        "{error}"
+    );
 }

@@ -21,6 +21,8 @@ fn stands_still(id: u32) -> bool {
     threads.flatten().all(|thread| {
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
         // The state follows the name, which is in parentheses.
-        stat.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with(['T', 'Z']) || rest.is_empty())
+        stat.rsplit(')')
+            .next()
+            .is_none_or(|rest| rest.trim_start().starts_with(['T', 'Z']) || rest.is_empty())
     })
 }

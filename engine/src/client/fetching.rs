@@ -22,8 +22,19 @@ pub(crate) struct Fetching {
 impl Fetching {
     pub(super) fn new(store: Arc<Store>, settings: &Redis) -> Fetching {
         let (stop, channel) = (CancellationToken::new(), store.keys().wake());
-        let consumers = Consumers::new(store, LateRules::default(), Arc::new(UnobservedConsumers), stop.clone());
-        Fetching { consumers, settings: settings.clone(), channel, stop, is_listening: AtomicBool::new(false) }
+        let consumers = Consumers::new(
+            store,
+            LateRules::default(),
+            Arc::new(UnobservedConsumers),
+            stop.clone(),
+        );
+        Fetching {
+            consumers,
+            settings: settings.clone(),
+            channel,
+            stop,
+            is_listening: AtomicBool::new(false),
+        }
     }
 
     /// Listens for wake-ups from the first call on. Without them, a waiting pop finds a job by its
@@ -33,8 +44,15 @@ impl Fetching {
             return;
         }
         let (hearing, missing) = (self.consumers.clone(), self.consumers.clone());
-        let (settings, channel, stop) = (self.settings.clone(), self.channel.clone(), self.stop.clone());
-        tokio::spawn(fleet::follow(settings, channel, move || missing.look_again(), move |head| hearing.wake(&head), stop));
+        let (settings, channel, stop) =
+            (self.settings.clone(), self.channel.clone(), self.stop.clone());
+        tokio::spawn(fleet::follow(
+            settings,
+            channel,
+            move || missing.look_again(),
+            move |head| hearing.wake(&head),
+            stop,
+        ));
     }
 }
 

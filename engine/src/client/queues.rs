@@ -86,8 +86,8 @@ impl Pop {
 }
 
 impl Client {
-    /// Fetches due jobs, each under a lease of its own. Empty if no job was due within the wait. Dropping
-    /// this future gives the fetched jobs back.
+    /// Fetches due jobs, each under a lease of its own. Empty if no job was due within the wait.
+    /// Dropping this future gives the fetched jobs back.
     ///
     /// # Errors
     /// [`Class::Other`] where a queue's name cannot be used. Any other class where Redis does not
@@ -98,16 +98,22 @@ impl Client {
             self.fetching.listen();
         }
         let popped = self.fetching.consumers.pop(&pop.request()).await?.sent();
-        let fetched = popped.into_iter().map(|popped| Fetched { client: self.clone(), popped: self.with_wait(popped) });
+        let fetched = popped
+            .into_iter()
+            .map(|popped| Fetched { client: self.clone(), popped: self.with_wait(popped) });
         Ok(fetched.collect())
     }
 
-    /// Ends a lease: the job is done. `Finished`; or, where nothing changed: `Stale` where the lease is
-    /// over or another's, `Fired` where the job was finished before, `NotFound`.
+    /// Ends a lease: the job is done. `Finished`; or, where nothing changed: `Stale` where the
+    /// lease is over or another's, `Fired` where the job was finished before, `NotFound`.
     ///
     /// # Errors
     /// As [`act`](Client::act). The call may have been carried out: repeat it.
-    pub async fn finish_lease(&self, id: &JobId, lease: &Lease) -> Result<Acknowledged, StoreError> {
+    pub async fn finish_lease(
+        &self,
+        id: &JobId,
+        lease: &Lease,
+    ) -> Result<Acknowledged, StoreError> {
         self.say(id, lease, LeaseAction::Finish).await
     }
 
@@ -117,7 +123,13 @@ impl Client {
     ///
     /// # Errors
     /// As [`finish_lease`](Client::finish_lease).
-    pub async fn fail_lease(&self, id: &JobId, lease: &Lease, wait: Option<Duration>, error: &str) -> Result<Acknowledged, StoreError> {
+    pub async fn fail_lease(
+        &self,
+        id: &JobId,
+        lease: &Lease,
+        wait: Option<Duration>,
+        error: &str,
+    ) -> Result<Acknowledged, StoreError> {
         self.say(id, lease, fail(lease, wait, error)).await
     }
 
@@ -126,20 +138,35 @@ impl Client {
     ///
     /// # Errors
     /// As [`finish_lease`](Client::finish_lease).
-    pub async fn release(&self, id: &JobId, lease: &Lease, wait: Duration) -> Result<Acknowledged, StoreError> {
+    pub async fn release(
+        &self,
+        id: &JobId,
+        lease: &Lease,
+        wait: Duration,
+    ) -> Result<Acknowledged, StoreError> {
         self.say(id, lease, LeaseAction::Release { wait_ms: whole_ms(wait) }).await
     }
 
-    /// Prolongs a lease to `ttr` from now, or to its own span (`None`). `Touched` with the new deadline,
-    /// or as [`finish_lease`](Client::finish_lease).
+    /// Prolongs a lease to `ttr` from now, or to its own span (`None`). `Touched` with the new
+    /// deadline, or as [`finish_lease`](Client::finish_lease).
     ///
     /// # Errors
     /// As [`finish_lease`](Client::finish_lease).
-    pub async fn touch(&self, id: &JobId, lease: &Lease, ttr: Option<Duration>) -> Result<Acknowledged, StoreError> {
+    pub async fn touch(
+        &self,
+        id: &JobId,
+        lease: &Lease,
+        ttr: Option<Duration>,
+    ) -> Result<Acknowledged, StoreError> {
         self.say(id, lease, touch(lease, ttr)).await
     }
 
-    async fn say(&self, id: &JobId, lease: &Lease, action: LeaseAction) -> Result<Acknowledged, StoreError> {
+    async fn say(
+        &self,
+        id: &JobId,
+        lease: &Lease,
+        action: LeaseAction,
+    ) -> Result<Acknowledged, StoreError> {
         let action = Acknowledgement { id: id.clone(), lease: lease.clone(), action };
         let none = || Err(StoreError::new(Class::Other, "redis: an action has no answer"));
         self.fetching.consumers.acknowledge(&[action]).await.pop().unwrap_or_else(none)
@@ -149,10 +176,11 @@ impl Client {
     pub(crate) fn with_wait(&self, mut popped: Popped) -> Popped {
         let job = &popped.record.job;
         if job.retry.is_none() && job.tries.is_none() {
-            popped.lease.wait_ms = match retry::next(job, popped.state.step, &self.retry_ms, DeadReason::Failed) {
-                Next::Wait(ms) => Some(ms),
-                Next::Dies(_) => None,
-            };
+            popped.lease.wait_ms =
+                match retry::next(job, popped.state.step, &self.retry_ms, DeadReason::Failed) {
+                    Next::Wait(ms) => Some(ms),
+                    Next::Dies(_) => None,
+                };
         }
         popped
     }
@@ -251,13 +279,19 @@ pub(crate) fn refuse_invalid_queue(queue: &str) -> Result<(), StoreError> {
     if is_queue_name(queue) {
         return Ok(());
     }
-    Err(StoreError::new(Class::Other, format!("queue `{}`: this name cannot be used", queue.escape_debug()))
-        .hint("write 1 to 255 letters, digits, . _ and -"))
+    Err(StoreError::new(
+        Class::Other,
+        format!("queue `{}`: this name cannot be used", queue.escape_debug()),
+    )
+    .hint("write 1 to 255 letters, digits, . _ and -"))
 }
 
 /// The lease action for a failed attempt.
 pub(crate) fn fail(lease: &Lease, wait: Option<Duration>, error: &str) -> LeaseAction {
-    LeaseAction::Fail { wait_ms: lease.wait_ms.map(|next| wait.map_or(next, whole_ms)), error: error.to_owned() }
+    LeaseAction::Fail {
+        wait_ms: lease.wait_ms.map(|next| wait.map_or(next, whole_ms)),
+        error: error.to_owned(),
+    }
 }
 
 /// The lease action that prolongs a lease.

@@ -1,5 +1,5 @@
-//! The client with an outdated list of brokers, with a namespace that Redis lost, and with a call that comes
-//! too late. On a private Redis.
+//! The client with an outdated list of brokers, with a namespace that Redis lost, and with a call
+//! that comes too late. On a private Redis.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use dwell_testkit::servers::{RedisOptions, RedisServer};
@@ -67,7 +67,11 @@ async fn a_read_of_a_lost_namespace_is_an_error_and_creates_nothing() {
     client.schedule(&lost).await.unwrap();
     fixture.redis("FLUSHALL").await;
     fixture.age_brokers();
-    let errors = [client.get(&lost.id).await.err(), client.list(&Query::new(Place::Scheduled)).await.err(), client.stats().await.err()];
+    let errors = [
+        client.get(&lost.id).await.err(),
+        client.list(&Query::new(Place::Scheduled)).await.err(),
+        client.stats().await.err(),
+    ];
     for error in errors.map(Option::unwrap) {
         assert!(error.class == Class::Settings && !error.hint.is_empty(), "{error}");
     }
@@ -99,9 +103,16 @@ async fn brokers_that_another_added_are_read_once_the_known_ones_are_old() {
     let client = &fixture.client;
     let other = Client::connect(&fixture.config, &["other"]).await.unwrap();
     other.schedule(&schedule("other")).await.unwrap();
-    assert_eq!(client.stats().await.unwrap().brokers, [("main".to_owned(), 0)], "what it read at the start");
+    assert_eq!(
+        client.stats().await.unwrap().brokers,
+        [("main".to_owned(), 0)],
+        "what it read at the start"
+    );
     fixture.age_brokers();
-    assert_eq!(client.stats().await.unwrap().brokers, [("main".to_owned(), 0), ("other".to_owned(), 1)]);
+    assert_eq!(
+        client.stats().await.unwrap().brokers,
+        [("main".to_owned(), 0), ("other".to_owned(), 1)]
+    );
     fixture.age_brokers();
     assert_eq!(client.list(&Query::new(Place::Scheduled)).await.unwrap().jobs.len(), 1);
 }
@@ -116,10 +127,17 @@ async fn a_call_that_came_too_late_by_an_old_clock_is_sent_once_more() {
     // The state after a machine has slept: its monotonic clock stood still.
     let stands_still = || client.store.saw_clock(client.store.now_us() - 60_000_000);
     stands_still();
-    assert_eq!(client.reschedule(&job.id, Due::At(4_000_000_000_001)).await.unwrap(), Verdict::Rescheduled);
+    assert_eq!(
+        client.reschedule(&job.id, Due::At(4_000_000_000_001)).await.unwrap(),
+        Verdict::Rescheduled
+    );
     stands_still();
     let next = schedule("main");
     assert_eq!(client.schedule(&next).await.unwrap().verdict, Verdict::Added);
     let calls = fixture.calls.0.lock();
-    assert_eq!(*calls, (vec![Name::Reschedule, Name::Schedule], vec![Class::Unserved, Class::Unserved]), "each twice");
+    assert_eq!(
+        *calls,
+        (vec![Name::Reschedule, Name::Schedule], vec![Class::Unserved, Class::Unserved]),
+        "each twice"
+    );
 }

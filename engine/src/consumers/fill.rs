@@ -15,8 +15,8 @@ use crate::store::record::Nonce;
 
 /// The pause of a bucket whose head cannot be read, µs.
 const BLOCKED_RETRY_US: i64 = 1_000_000;
-/// The most queues of which a process remembers the first jobs between pops, besides the queues with a
-/// waiting pop.
+/// The most queues of which a process remembers the first jobs between pops, besides the queues
+/// with a waiting pop.
 const MAX_REMEMBERED_QUEUES: usize = 1024;
 
 /// The jobs that one call popped; `None`: the queue is paused.
@@ -34,8 +34,8 @@ struct Calls {
 }
 
 impl Consumers {
-    /// The first half of a [`pop`](Consumers::pop): pops the jobs that are due now, the queues in their
-    /// order.
+    /// The first half of a [`pop`](Consumers::pop): pops the jobs that are due now, the queues in
+    /// their order.
     ///
     /// # Errors
     /// As [`pop`](Consumers::pop).
@@ -48,9 +48,13 @@ impl Consumers {
         Ok(jobs)
     }
 
-    /// Adds the jobs that are due now, the queues in their order. A failure after the first job does not fail
-    /// this pop.
-    async fn pop_more(&self, mut jobs: PoppedJobs, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
+    /// Adds the jobs that are due now, the queues in their order. A failure after the first job
+    /// does not fail this pop.
+    async fn pop_more(
+        &self,
+        mut jobs: PoppedJobs,
+        asked: &PopRequest,
+    ) -> Result<PoppedJobs, StoreError> {
         for queue in asked.queues.iter() {
             if !jobs.has_room(asked) {
                 break;
@@ -66,27 +70,43 @@ impl Consumers {
     }
 
     /// Pops from the granted bucket, and then the other due jobs.
-    pub(super) async fn pop_granted(&self, asked: &PopRequest, call: Call) -> Result<PoppedJobs, StoreError> {
+    pub(super) async fn pop_granted(
+        &self,
+        asked: &PopRequest,
+        call: Call,
+    ) -> Result<PoppedJobs, StoreError> {
         let (mut jobs, mut calls) = (PoppedJobs::none(self), Calls::default());
         self.make(call, &mut jobs, asked, &mut calls).await;
         match calls.failed {
             // The pop waits for the other masters again.
-            Some(error) if !(self.inner.store.is_cluster() && error.class != Class::Script) => Err(error),
+            Some(error) if !(self.inner.store.is_cluster() && error.class != Class::Script) => {
+                Err(error)
+            }
             // The rest of a larger batch.
             _ if !jobs.is_empty() && jobs.has_room(asked) => self.pop_more(jobs, asked).await,
             _ => Ok(jobs),
         }
     }
 
-    /// Adds the due jobs of this queue. A master of a cluster that does not answer is left out. An error if
-    /// none answers, or if the only due jobs are in a damaged bucket.
-    async fn fill(&self, jobs: &mut PoppedJobs, asked: &PopRequest, queue: &str) -> Result<(), StoreError> {
-        let (watch, came, is_cluster) = (self.watch(queue, MAX_REMEMBERED_QUEUES), clock::now(), self.inner.store.is_cluster());
+    /// Adds the due jobs of this queue. A master of a cluster that does not answer is left out. An
+    /// error if none answers, or if the only due jobs are in a damaged bucket.
+    async fn fill(
+        &self,
+        jobs: &mut PoppedJobs,
+        asked: &PopRequest,
+        queue: &str,
+    ) -> Result<(), StoreError> {
+        let (watch, came, is_cluster) =
+            (self.watch(queue, MAX_REMEMBERED_QUEUES), clock::now(), self.inner.store.is_cluster());
         let (mut calls, mut has_looked) = (Calls::default(), false);
         while jobs.has_room(asked) {
             if let Some(call) = watch.begin(self, (asked.max - jobs.len()).min(CALL_JOBS)) {
-                let is_of_bucket = |error: &StoreError| is_cluster || matches!(error.class, Class::Script | Class::Moved);
-                if !self.make(call, jobs, asked, &mut calls).await || calls.failed.as_ref().is_some_and(|error| !is_of_bucket(error)) {
+                let is_of_bucket = |error: &StoreError| {
+                    is_cluster || matches!(error.class, Class::Script | Class::Moved)
+                };
+                if !self.make(call, jobs, asked, &mut calls).await
+                    || calls.failed.as_ref().is_some_and(|error| !is_of_bucket(error))
+                {
                     break;
                 }
             } else if !has_looked {
@@ -109,13 +129,21 @@ impl Consumers {
             jobs.add(ended(late.await)?.unwrap_or_else(|| PoppedJobs::none(self)));
         }
         match calls.failed {
-            Some(error) if !(is_cluster && calls.is_answered) || error.class == Class::Script => Err(error),
+            Some(error) if !(is_cluster && calls.is_answered) || error.class == Class::Script => {
+                Err(error)
+            }
             _ => Ok(()),
         }
     }
 
     /// Makes one call and adds the jobs that it popped. False if the queue is paused.
-    async fn make(&self, call: Call, jobs: &mut PoppedJobs, asked: &PopRequest, calls: &mut Calls) -> bool {
+    async fn make(
+        &self,
+        call: Call,
+        jobs: &mut PoppedJobs,
+        asked: &PopRequest,
+        calls: &mut Calls,
+    ) -> bool {
         let left = asked.max_bytes.saturating_sub(jobs.bytes());
         let limits = PopLimits {
             ttr_ms: asked.ttr_ms,
@@ -124,8 +152,8 @@ impl Consumers {
             most_bytes: left.min(CALL_BYTES),
             room: (!jobs.is_empty()).then_some(left),
         };
-        // The call has a task of its own: if the consumer goes away, or gets jobs of another master first,
-        // the end of the task gives the jobs back.
+        // The call has a task of its own: if the consumer goes away, or gets jobs of another master
+        // first, the end of the task gives the jobs back.
         let consumers = self.clone();
         let mut task = tokio::spawn(async move { consumers.pop_bucket(call, limits).await });
         let answer = if self.inner.store.is_cluster() {
@@ -158,7 +186,13 @@ impl Consumers {
             Ok(popped) => popped,
             Err(error) => {
                 if !error.was_not_run() {
-                    guard::give_back_later(self.clone(), nonce, bucket, queue.to_owned(), Vec::new());
+                    guard::give_back_later(
+                        self.clone(),
+                        nonce,
+                        bucket,
+                        queue.to_owned(),
+                        Vec::new(),
+                    );
                 }
                 if error.is_away() {
                     call.is_unanswered();
@@ -173,7 +207,8 @@ impl Consumers {
             return Ok(None);
         }
         // Only jobs that cannot be read are at the head: they stay, and more of them may follow.
-        let is_blocked = popped.more && popped.jobs.is_empty() && popped.unknown > 0 && !popped.is_cut;
+        let is_blocked =
+            popped.more && popped.jobs.is_empty() && popped.unknown > 0 && !popped.is_cut;
         let next = popped.next_ms.map(|ms| ms.saturating_mul(1000).saturating_sub(popped.now_us));
         call.took(popped.jobs.len(), if is_blocked { Some(BLOCKED_RETRY_US) } else { next });
         let jobs = self.classify(queue, popped.jobs, popped.now_us).await;
@@ -191,7 +226,11 @@ impl Consumers {
             let action = self.inner.rules.word(&popped, now_us);
             match action {
                 None => kept.push(popped),
-                Some(action) => acknowledgements.push(Acknowledgement { id: popped.id, lease: popped.lease, action }),
+                Some(action) => acknowledgements.push(Acknowledgement {
+                    id: popped.id,
+                    lease: popped.lease,
+                    action,
+                }),
             }
         }
         if !acknowledgements.is_empty() {
@@ -199,10 +238,14 @@ impl Consumers {
             let answers = self.inner.store.queue.acknowledge(&acknowledgements).await;
             for (action, answer) in acknowledgements.iter().zip(answers) {
                 match (&action.action, answer) {
-                    (LeaseAction::Bury { .. }, Ok(Acknowledged { verdict: LeaseVerdict::Dead, .. })) => {
-                        self.inner.observer.late(queue, true)
-                    }
-                    (LeaseAction::Drop, Ok(Acknowledged { verdict: LeaseVerdict::Dropped, .. })) => self.inner.observer.late(queue, false),
+                    (
+                        LeaseAction::Bury { .. },
+                        Ok(Acknowledged { verdict: LeaseVerdict::Dead, .. }),
+                    ) => self.inner.observer.late(queue, true),
+                    (
+                        LeaseAction::Drop,
+                        Ok(Acknowledged { verdict: LeaseVerdict::Dropped, .. }),
+                    ) => self.inner.observer.late(queue, false),
                     _ => {}
                 }
             }
@@ -225,13 +268,19 @@ impl LateRules {
             return Some(LeaseAction::Drop);
         }
         let max_late_ms = job.max_late_ms.or(self.max_late_ms)?;
-        if popped.state.attempt > 1 || popped.late_us(now_us) <= i64::try_from(max_late_ms.saturating_mul(1000)).unwrap_or(i64::MAX) {
+        if popped.state.attempt > 1
+            || popped.late_us(now_us)
+                <= i64::try_from(max_late_ms.saturating_mul(1000)).unwrap_or(i64::MAX)
+        {
             return None;
         }
         match job.late.unwrap_or(self.late) {
             Late::Fire => None,
             Late::Drop => Some(LeaseAction::Drop),
-            Late::Dead => Some(LeaseAction::Bury { reason: DeadReason::Late, error: format!("overdue by more than {max_late_ms} ms") }),
+            Late::Dead => Some(LeaseAction::Bury {
+                reason: DeadReason::Late,
+                error: format!("overdue by more than {max_late_ms} ms"),
+            }),
         }
     }
 }

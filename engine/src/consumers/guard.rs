@@ -46,7 +46,8 @@ struct Call {
 }
 
 impl Consumers {
-    /// Bounds the memory of popped jobs until they are sent, together with the other shares of this budget.
+    /// Bounds the memory of popped jobs until they are sent, together with the other shares of this
+    /// budget.
     pub fn share(&self, budget: &Budget) {
         // The first budget stays.
         let _ = self.inner.budget.set(budget.clone());
@@ -55,13 +56,35 @@ impl Consumers {
 
 impl PoppedJobs {
     pub(super) fn none(consumers: &Consumers) -> PoppedJobs {
-        PoppedJobs { jobs: Vec::new(), bytes: 0, consumers: consumers.clone(), calls: Vec::new(), is_full: false, missing: 0, share: None }
+        PoppedJobs {
+            jobs: Vec::new(),
+            bytes: 0,
+            consumers: consumers.clone(),
+            calls: Vec::new(),
+            is_full: false,
+            missing: 0,
+            share: None,
+        }
     }
 
-    pub(super) fn of(consumers: &Consumers, nonce: Nonce, bucket: u16, queue: &str, jobs: Vec<Popped>) -> PoppedJobs {
+    pub(super) fn of(
+        consumers: &Consumers,
+        nonce: Nonce,
+        bucket: u16,
+        queue: &str,
+        jobs: Vec<Popped>,
+    ) -> PoppedJobs {
         let bytes = jobs.iter().map(|job| job.size).sum();
         let calls = vec![Call { nonce, bucket, queue: queue.to_owned(), jobs: jobs.len() }];
-        PoppedJobs { jobs, bytes, consumers: consumers.clone(), calls, is_full: false, missing: 0, share: None }
+        PoppedJobs {
+            jobs,
+            bytes,
+            consumers: consumers.clone(),
+            calls,
+            is_full: false,
+            missing: 0,
+            share: None,
+        }
     }
 
     /// Adds the jobs of another call. Without memory for them they go back, and the answer is full.
@@ -80,11 +103,15 @@ impl PoppedJobs {
         }
     }
 
-    /// Takes the memory that the jobs need, or answers its size, bytes. A job larger than the whole memory
-    /// takes the whole memory.
+    /// Takes the memory that the jobs need, or answers its size, bytes. A job larger than the whole
+    /// memory takes the whole memory.
     fn hold(&mut self) -> Result<(), usize> {
         let Some(budget) = self.consumers.inner.budget.get() else { return Ok(()) };
-        let of_job = |popped: &Popped| popped.record.job.body.len() + popped.record.job.headers.footprint() + JOB_OVERHEAD_BYTES;
+        let of_job = |popped: &Popped| {
+            popped.record.job.body.len()
+                + popped.record.job.headers.footprint()
+                + JOB_OVERHEAD_BYTES
+        };
         let bytes = self.jobs.iter().map(of_job).sum::<usize>().min(budget.bytes());
         let mut share = budget.share();
         let is_held = share.grow(bytes);
@@ -97,7 +124,11 @@ impl PoppedJobs {
     /// # Errors
     /// [`Class::Memory`](crate::store::error::Class) if no job was popped for want of memory alone.
     pub(super) fn check_memory(&self) -> Result<(), StoreError> {
-        if self.is_empty() && self.missing > 0 { Err(StoreError::new(Class::Memory, UsedUp.to_string())) } else { Ok(()) }
+        if self.is_empty() && self.missing > 0 {
+            Err(StoreError::new(Class::Memory, UsedUp.to_string()))
+        } else {
+            Ok(())
+        }
     }
 
     /// After a pop whose jobs had no room: waits until others have given that much memory back.
@@ -123,7 +154,9 @@ impl PoppedJobs {
     }
 
     pub(super) fn has_room(&self, asked: &PopRequest) -> bool {
-        self.jobs.len() < asked.max && !self.is_full && (self.jobs.is_empty() || self.bytes < asked.max_bytes)
+        self.jobs.len() < asked.max
+            && !self.is_full
+            && (self.jobs.is_empty() || self.bytes < asked.max_bytes)
     }
 
     /// Hands the jobs to their consumer, which has them until their leases end.
@@ -161,7 +194,13 @@ impl Drop for PoppedJobs {
 }
 
 /// Gives jobs of a pop back in the background: these, or all (empty).
-pub(super) fn give_back_later(consumers: Consumers, nonce: Nonce, bucket: u16, queue: String, ids: Vec<JobId>) {
+pub(super) fn give_back_later(
+    consumers: Consumers,
+    nonce: Nonce,
+    bucket: u16,
+    queue: String,
+    ids: Vec<JobId>,
+) {
     // Without a runtime the process ends, and so do the leases.
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     runtime.spawn(async move {

@@ -1,12 +1,12 @@
-//! The due time of the first job of each bucket of one queue, as far as this process knows: by the answers of
-//! its pops, by wake-ups, and by looks at Redis.
+//! The due time of the first job of each bucket of one queue, as far as this process knows: by the
+//! answers of its pops, by wake-ups, and by looks at Redis.
 
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
 
-/// A master of a cluster that has not answered a call for this long is left out until it answers: the
-/// buckets of the others are served meanwhile.
+/// A master of a cluster that has not answered a call for this long is left out until it answers:
+/// the buckets of the others are served meanwhile.
 pub(super) const SILENT_MASTER_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The first jobs of all buckets of a queue.
@@ -17,8 +17,8 @@ pub(super) struct Heads {
     is_cluster: bool,
     /// The bucket of the last pop: among equals the next one comes first.
     last: usize,
-    /// Due times are in µs from then on by the clock of this process, from how far ahead they are by the
-    /// clock of their master: masters need not agree on the time.
+    /// Due times are in µs from then on by the clock of this process, from how far ahead they are
+    /// by the clock of their master: masters need not agree on the time.
     zero: Instant,
     /// Numbers pops and looks in the order in which they began.
     calls: u64,
@@ -28,7 +28,8 @@ pub(super) struct Heads {
 struct Head {
     /// The due time of the first job; `None` if no job is known.
     due_us: Option<i64>,
-    /// The running average of the distance between the due times of popped jobs, µs; `None` before the first.
+    /// The running average of the distance between the due times of popped jobs, µs; `None` before
+    /// the first.
     step_us: Option<i64>,
     /// The pops that have no answer yet, and the jobs that they ask for.
     out: (usize, usize),
@@ -36,8 +37,8 @@ struct Head {
     asked: Option<Instant>,
     /// The newest call whose answer is known.
     told: u64,
-    /// The last wake-up: the newest call by then, which may not have met the job, and the due time of the
-    /// job.
+    /// The last wake-up: the newest call by then, which may not have met the job, and the due time
+    /// of the job.
     woken: Option<(u64, i64)>,
     /// A look at this bucket has no answer yet.
     is_looked_at: bool,
@@ -63,7 +64,13 @@ impl Head {
 impl Heads {
     pub(super) fn new(buckets: u16, is_cluster: bool) -> Heads {
         let homed = |home| Head { home, ..Head::default() };
-        Heads { buckets: (0..usize::from(buckets)).map(homed).collect(), is_cluster, last: 0, zero: clock::now(), calls: 0 }
+        Heads {
+            buckets: (0..usize::from(buckets)).map(homed).collect(),
+            is_cluster,
+            last: 0,
+            zero: clock::now(),
+            calls: 0,
+        }
     }
 
     /// A time in µs.
@@ -72,24 +79,28 @@ impl Heads {
         i64::try_from(elapsed).unwrap_or(i64::MAX).saturating_add(ahead_us)
     }
 
-    /// The bucket with the oldest due first job. Each pop on its way is expected to take as many jobs as it
-    /// asks for, so that pops beside each other spread. `is_alone`: of the buckets without a pop on its way.
+    /// The bucket with the oldest due first job. Each pop on its way is expected to take as many
+    /// jobs as it asks for, so that pops beside each other spread. `is_alone`: of the buckets
+    /// without a pop on its way.
     pub(super) fn oldest(&self, now: Instant, is_alone: bool) -> Option<u16> {
         let (now_us, silent, count) = (self.us(now, 0), self.silent(now), self.buckets.len());
         let is_due = |us: &i64| *us <= now_us;
-        // With evenly spread jobs, the jobs of one bucket are as far apart as the first jobs are from the
-        // oldest.
+        // With evenly spread jobs, the jobs of one bucket are as far apart as the first jobs are
+        // from the oldest.
         let dues = || self.buckets.iter().filter_map(|head| head.due_us.filter(is_due));
         let first_us = dues().min()?;
-        let apart_us =
-            dues().fold(0, |sum: i64, us| sum.saturating_add(us.saturating_sub(first_us))) / i64::try_from(dues().count()).unwrap_or(1);
+        let apart_us = dues()
+            .fold(0, |sum: i64, us| sum.saturating_add(us.saturating_sub(first_us)))
+            / i64::try_from(dues().count()).unwrap_or(1);
         let rank = |(at, head): (usize, &Head)| {
             let due_us = head.due_us.filter(is_due)?;
             if is_alone && head.out.0 > 0 || silent.contains(&head.home) {
                 return None;
             }
             let taken = i64::try_from(head.out.1).unwrap_or(i64::MAX);
-            let expected_us = due_us.saturating_add(head.step_us.unwrap_or(apart_us).saturating_mul(taken)).min(now_us);
+            let expected_us = due_us
+                .saturating_add(head.step_us.unwrap_or(apart_us).saturating_mul(taken))
+                .min(now_us);
             Some(((expected_us, head.out.0, (at + count - self.last - 1) % count), at))
         };
         let (_, at) = self.buckets.iter().enumerate().filter_map(rank).min()?;
@@ -99,7 +110,8 @@ impl Heads {
     /// The time at which the next bucket without a pop on its way has a due job.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let silent = self.silent(now);
-        let idle = self.buckets.iter().filter(|head| head.out.0 == 0 && !silent.contains(&head.home));
+        let idle =
+            self.buckets.iter().filter(|head| head.out.0 == 0 && !silent.contains(&head.home));
         let next_us = idle.filter_map(|head| head.due_us).min()?;
         Some(now + clock::micros(next_us.saturating_sub(self.us(now, 0))))
     }
@@ -109,7 +121,9 @@ impl Heads {
         if !self.is_cluster {
             return Vec::new();
         }
-        let is_silent = |head: &&Head| head.is_away || head.asked.is_some_and(|since| now >= since + SILENT_MASTER_TIMEOUT);
+        let is_silent = |head: &&Head| {
+            head.is_away || head.asked.is_some_and(|since| now >= since + SILENT_MASTER_TIMEOUT)
+        };
         self.buckets.iter().filter(is_silent).map(|head| head.home).collect()
     }
 
@@ -126,12 +140,22 @@ impl Heads {
     }
 
     /// A pop took so many jobs and left a first one that is due in so many µs.
-    pub(super) fn pop_took(&mut self, bucket: u16, call: u64, jobs: usize, ahead_us: Option<i64>, now: Instant) {
+    pub(super) fn pop_took(
+        &mut self,
+        bucket: u16,
+        call: u64,
+        jobs: usize,
+        ahead_us: Option<i64>,
+        now: Instant,
+    ) {
         let due_us = ahead_us.map(|us| self.us(now, us));
         let Some(head) = self.buckets.get_mut(usize::from(bucket)) else { return };
-        if let (Some(before), Some(after), Ok(jobs @ 1..), true) = (head.due_us, due_us, i64::try_from(jobs), call >= head.told) {
+        if let (Some(before), Some(after), Ok(jobs @ 1..), true) =
+            (head.due_us, due_us, i64::try_from(jobs), call >= head.told)
+        {
             let step_us = (after.saturating_sub(before) / jobs).max(0);
-            head.step_us = Some(head.step_us.map_or(step_us, |us| (3 * us.min(i64::MAX / 4) + step_us) / 4));
+            head.step_us =
+                Some(head.step_us.map_or(step_us, |us| (3 * us.min(i64::MAX / 4) + step_us) / 4));
         }
         head.is_away = false;
         head.tell(call, due_us);
@@ -147,8 +171,15 @@ impl Heads {
     /// The master of this bucket did not answer: none of its buckets is popped from until a look is
     /// answered.
     pub(super) fn master_is_away(&mut self, bucket: u16) {
-        let Some(home) = self.buckets.get(usize::from(bucket)).map(|head| head.home).filter(|_| self.is_cluster) else { return };
-        self.buckets.iter_mut().filter(|head| head.home == home).for_each(|head| head.is_away = true);
+        let Some(home) =
+            self.buckets.get(usize::from(bucket)).map(|head| head.home).filter(|_| self.is_cluster)
+        else {
+            return;
+        };
+        self.buckets
+            .iter_mut()
+            .filter(|head| head.home == home)
+            .for_each(|head| head.is_away = true);
     }
 
     /// A pop met a paused queue: a later look or wake-up finds its jobs.
@@ -164,14 +195,19 @@ impl Heads {
             head.due_us = Some(due_us);
         }
         // Of several wake-ups, the earliest that an answer may have missed counts.
-        let earlier = head.woken.filter(|(at, _)| *at > head.told).map_or(due_us, |(_, us)| us.min(due_us));
+        let earlier =
+            head.woken.filter(|(at, _)| *at > head.told).map_or(due_us, |(_, us)| us.min(due_us));
         head.woken = Some((call, earlier));
     }
 
-    /// Begins a look. Returns its number, and the buckets to look at: the buckets of masters that answer, and
-    /// the others. A bucket whose last look has no answer yet is left out. `homes`: the number of each
-    /// bucket's master.
-    pub(super) fn look_begins(&mut self, homes: Option<Vec<usize>>, now: Instant) -> (u64, [Vec<u16>; 2]) {
+    /// Begins a look. Returns its number, and the buckets to look at: the buckets of masters that
+    /// answer, and the others. A bucket whose last look has no answer yet is left out. `homes`: the
+    /// number of each bucket's master.
+    pub(super) fn look_begins(
+        &mut self,
+        homes: Option<Vec<usize>>,
+        now: Instant,
+    ) -> (u64, [Vec<u16>; 2]) {
         for (head, home) in self.buckets.iter_mut().zip(homes.into_iter().flatten()) {
             head.home = home;
         }
@@ -186,7 +222,13 @@ impl Heads {
     }
 
     /// A look found that the first jobs are due in so many µs; `None`: no answer.
-    pub(super) fn looked(&mut self, call: u64, buckets: &[u16], found: Option<&[Option<i64>]>, now: Instant) {
+    pub(super) fn looked(
+        &mut self,
+        call: u64,
+        buckets: &[u16],
+        found: Option<&[Option<i64>]>,
+        now: Instant,
+    ) {
         let now_us = self.us(now, 0);
         for (at, bucket) in buckets.iter().enumerate() {
             let Some(head) = self.buckets.get_mut(usize::from(*bucket)) else { continue };
@@ -211,7 +253,8 @@ mod tests {
     /// These first jobs, in ms from the start of the process.
     fn heads(dues_ms: &[Option<i64>], is_cluster: bool) -> Heads {
         let mut heads = Heads::new(u16::try_from(dues_ms.len()).unwrap(), is_cluster);
-        let (zero, dues_us) = (heads.zero, dues_ms.iter().map(|ms| ms.map(|ms| 1000 * ms)).collect::<Vec<_>>());
+        let (zero, dues_us) =
+            (heads.zero, dues_ms.iter().map(|ms| ms.map(|ms| 1000 * ms)).collect::<Vec<_>>());
         let (call, [buckets, _]) = heads.look_begins(None, zero);
         heads.looked(call, &buckets, Some(&dues_us), zero);
         heads

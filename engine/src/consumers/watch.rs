@@ -16,15 +16,16 @@ use crate::store::error::{Class, StoreError};
 
 /// The longest time between two looks at a queue, because a wake-up may be lost.
 const FLOOR_POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// The most sets that one process looks at per second; with more queues each is looked at more rarely.
+/// The most sets that one process looks at per second; with more queues each is looked at more
+/// rarely.
 const MAX_SETS_PER_SECOND: usize = 2000;
 /// The longest time between two looks at a queue that pops wait for, however many there are.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// The life of a watch without a waiting pop, so that pops that follow each other share the watch.
 const IDLE_WATCH_TTL: Duration = Duration::from_secs(2);
 
-/// The first jobs of one queue as this process knows them, and the pops that wait for the queue. Runs while
-/// the queue is popped from.
+/// The first jobs of one queue as this process knows them, and the pops that wait for the queue.
+/// Runs while the queue is popped from.
 pub(super) struct Watch {
     pub(super) queue: String,
     state: Mutex<State>,
@@ -71,7 +72,13 @@ impl Call {
 
     /// The pop took so many jobs, and left a first one that is due in so many µs.
     pub(super) fn took(&self, jobs: usize, ahead_us: Option<i64>) {
-        self.watch.state.lock().heads.pop_took(self.bucket, self.number, jobs, ahead_us, clock::now());
+        self.watch.state.lock().heads.pop_took(
+            self.bucket,
+            self.number,
+            jobs,
+            ahead_us,
+            clock::now(),
+        );
     }
 
     /// The queue hands nothing out.
@@ -96,8 +103,19 @@ impl Drop for Call {
 impl Watch {
     pub(super) fn new(queue: &str, buckets: u16, is_cluster: bool) -> Watch {
         let heads = Heads::new(buckets, is_cluster);
-        let state = State { heads, waiting: VecDeque::new(), used: clock::now(), look_at: None, is_over: false };
-        Watch { queue: queue.to_owned(), state: Mutex::new(state), changed: Notify::new(), looking: Arc::default() }
+        let state = State {
+            heads,
+            waiting: VecDeque::new(),
+            used: clock::now(),
+            look_at: None,
+            is_over: false,
+        };
+        Watch {
+            queue: queue.to_owned(),
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            looking: Arc::default(),
+        }
     }
 
     /// Adds a waiting pop at the end. False if the watch is over.
@@ -138,8 +156,8 @@ impl Watch {
         }
     }
 
-    /// Begins a pop of up to so many jobs from the bucket whose first job is the oldest; `None` if no
-    /// known job is due. Looks at all buckets beside it if the last look is too old.
+    /// Begins a pop of up to so many jobs from the bucket whose first job is the oldest; `None` if
+    /// no known job is due. Looks at all buckets beside it if the last look is too old.
     pub(super) fn begin(self: &Arc<Self>, consumers: &Consumers, jobs: usize) -> Option<Call> {
         let now = clock::now();
         let mut state = self.state.lock();
@@ -183,7 +201,8 @@ impl Watch {
         }
     }
 
-    /// Looks if it is time, and grants. Returns when to do so again. An error goes to each waiting pop.
+    /// Looks if it is time, and grants. Returns when to do so again. An error goes to each waiting
+    /// pop.
     async fn serve(self: &Arc<Self>, consumers: &Consumers, now: Instant) -> Instant {
         let is_time = {
             let mut state = self.state.lock();
@@ -201,11 +220,17 @@ impl Watch {
 
     /// A look that began at `since` or later, this task's or another's. An error only if no master
     /// answered.
-    pub(super) async fn look_since(self: &Arc<Self>, consumers: &Consumers, since: Instant) -> Result<(), StoreError> {
+    pub(super) async fn look_since(
+        self: &Arc<Self>,
+        consumers: &Consumers,
+        since: Instant,
+    ) -> Result<(), StoreError> {
         let mut last = self.looking.clone().lock_owned().await;
-        // A look that failed meanwhile gives this one its error: else the last of many would wait for as many
-        // looks.
-        if let Some(looked) = last.as_ref().filter(|looked| looked.began >= since || looked.result.is_err() && looked.ended >= since) {
+        // A look that failed meanwhile gives this one its error: else the last of many would wait
+        // for as many looks.
+        if let Some(looked) = last.as_ref().filter(|looked| {
+            looked.began >= since || looked.result.is_err() && looked.ended >= since
+        }) {
             return looked.result.clone();
         }
         let (watch, consumers) = (self.clone(), consumers.clone());
@@ -216,11 +241,13 @@ impl Watch {
             *last = Some(Looked { began, ended: clock::now(), result: result.clone() });
             result
         });
-        looking.await.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "the process ended during a look")))
+        looking.await.unwrap_or_else(|_| {
+            Err(StoreError::new(Class::Other, "the process ended during a look"))
+        })
     }
 
-    /// Reads the first due time of each bucket. Waits for the masters that answered before, at most for
-    /// [`SILENT_MASTER_TIMEOUT`] once one has answered.
+    /// Reads the first due time of each bucket. Waits for the masters that answered before, at most
+    /// for [`SILENT_MASTER_TIMEOUT`] once one has answered.
     async fn look(self: &Arc<Self>, consumers: &Consumers) -> Result<(), StoreError> {
         let (call, parts) = {
             let (homes, now, every) = (consumers.homes(), clock::now(), consumers.floor_poll());
@@ -231,7 +258,8 @@ impl Watch {
         // Tasks: a master may answer after this look is over.
         let [sound, silent] = parts.map(|buckets| {
             let (watch, consumers) = (self.clone(), consumers.clone());
-            (!buckets.is_empty()).then(|| tokio::spawn(async move { watch.ask(&consumers, call, &buckets).await }))
+            (!buckets.is_empty())
+                .then(|| tokio::spawn(async move { watch.ask(&consumers, call, &buckets).await }))
         });
         let Some(mut asking) = sound.or(silent) else { return Ok(()) };
         let answer = match clock::timeout(SILENT_MASTER_TIMEOUT, &mut asking).await {
@@ -239,12 +267,20 @@ impl Watch {
             None => asking.await,
             Some(answer) => answer,
         };
-        answer.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "the process ended during a look")))
+        answer.unwrap_or_else(|_| {
+            Err(StoreError::new(Class::Other, "the process ended during a look"))
+        })
     }
 
     /// An error if none of these buckets answered.
-    async fn ask(&self, consumers: &Consumers, call: u64, buckets: &[u16]) -> Result<(), StoreError> {
-        let (mut parts, mut result) = (consumers.inner.store.queue.heads(&self.queue, buckets), None);
+    async fn ask(
+        &self,
+        consumers: &Consumers,
+        call: u64,
+        buckets: &[u16],
+    ) -> Result<(), StoreError> {
+        let (mut parts, mut result) =
+            (consumers.inner.store.queue.heads(&self.queue, buckets), None);
         while let Some((buckets, answer)) = parts.next().await {
             let (mut state, now) = (self.state.lock(), clock::now());
             match answer {
@@ -265,13 +301,18 @@ impl Watch {
         result.unwrap_or(Ok(()))
     }
 
-    /// Grants the due buckets to the next waiting pops, the oldest first. Returns when to look again.
+    /// Grants the due buckets to the next waiting pops, the oldest first. Returns when to look
+    /// again.
     fn grant(self: &Arc<Self>) -> Instant {
         let now = clock::now();
         let mut state = self.state.lock();
         while let Some(bucket) = state.heads.oldest(now, true) {
             // A pop that another queue served, or whose consumer went away, does not wait any more.
-            let Some(waiter) = std::iter::from_fn(|| state.waiting.pop_front()).find_map(|waiter| waiter.upgrade()) else { break };
+            let Some(waiter) = std::iter::from_fn(|| state.waiting.pop_front())
+                .find_map(|waiter| waiter.upgrade())
+            else {
+                break;
+            };
             let number = state.heads.pop_begins(bucket, 1, now);
             let call = Call { bucket, watch: self.clone(), number, jobs: 1 };
             // A refused call ends, which locks the state.
@@ -288,7 +329,9 @@ impl Consumers {
     /// The interval between two looks at each queue.
     fn floor_poll(&self) -> Duration {
         let sets = self.inner.watches.lock().len() * usize::from(self.inner.store.keys().buckets());
-        Duration::from_secs(1).mul_f64(sets as f64 / MAX_SETS_PER_SECOND as f64).clamp(FLOOR_POLL_INTERVAL, MAX_POLL_INTERVAL)
+        Duration::from_secs(1)
+            .mul_f64(sets as f64 / MAX_SETS_PER_SECOND as f64)
+            .clamp(FLOOR_POLL_INTERVAL, MAX_POLL_INTERVAL)
     }
 
     /// The number of each bucket's master; `None` if it is not known, or the only one.
@@ -298,10 +341,12 @@ impl Consumers {
         let mut masters: Vec<Option<String>> = Vec::new();
         let number = |bucket| {
             let master = store.master_of(&layout, bucket);
-            masters.iter().position(|known| *known == master && master.is_some()).unwrap_or_else(|| {
-                masters.push(master);
-                masters.len() - 1
-            })
+            masters.iter().position(|known| *known == master && master.is_some()).unwrap_or_else(
+                || {
+                    masters.push(master);
+                    masters.len() - 1
+                },
+            )
         };
         Some((0..store.keys().buckets()).map(number).collect())
     }

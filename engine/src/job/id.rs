@@ -18,7 +18,11 @@ impl JobId {
             return Err("an id must not be empty".to_owned());
         }
         if text.len() > Self::MAX_BYTES {
-            return Err(format!("an id has at most {} bytes, this one has {}", Self::MAX_BYTES, text.len()));
+            return Err(format!(
+                "an id has at most {} bytes, this one has {}",
+                Self::MAX_BYTES,
+                text.len()
+            ));
         }
         if text.chars().any(char::is_control) {
             return Err("an id must not contain control characters".to_owned());

@@ -1,9 +1,10 @@
-//! The due time of a job, the side that confirms an attempt, and the rules for late jobs and existing ids.
+//! The due time of a job, the side that confirms an attempt, and the rules for late jobs and
+//! existing ids.
 
 use serde::{Deserialize, Serialize};
 
-/// The due time of a job: at a time, after a delay from receipt by Redis's clock, or at the earlier of the
-/// two.
+/// The due time of a job: at a time, after a delay from receipt by Redis's clock, or at the earlier
+/// of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// Epoch ms.
@@ -47,8 +48,8 @@ pub enum Late {
     Dead,
 }
 
-/// The next step of a job of a queue after its lease expired: the consumer neither finished nor failed the
-/// job. The step in the retry array moves either way.
+/// The next step of a job of a queue after its lease expired: the consumer neither finished nor
+/// failed the job. The step in the retry array moves either way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

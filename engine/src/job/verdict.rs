@@ -20,8 +20,13 @@ pub enum DeadReason {
 
 impl DeadReason {
     /// Every reason, in the order of the contract.
-    pub const ALL: [DeadReason; 5] =
-        [DeadReason::RetriesExhausted, DeadReason::Invalid, DeadReason::Late, DeadReason::Failed, DeadReason::Crashed];
+    pub const ALL: [DeadReason; 5] = [
+        DeadReason::RetriesExhausted,
+        DeadReason::Invalid,
+        DeadReason::Late,
+        DeadReason::Failed,
+        DeadReason::Crashed,
+    ];
 
     /// The word of the contract.
     #[must_use]
@@ -99,8 +104,8 @@ pub enum Verdict {
     Cancelled,
     /// There will be no further attempt; an earlier one with an unknown outcome may still arrive.
     CancelledAfterAttempt,
-    /// An attempt is in flight. For `cancel`: the job ends, and the attempt may still arrive. For any
-    /// other action: nothing changed.
+    /// An attempt is in flight. For `cancel`: the job ends, and the attempt may still arrive. For
+    /// any other action: nothing changed.
     InFlight,
     /// The job has its new due time.
     Rescheduled,

@@ -21,8 +21,8 @@ pub(super) enum FollowUp {
     End(ClaimToken),
 }
 
-/// The next step of the job after the end of this lease. `default_retry`: the waits of jobs without a retry
-/// array, ms.
+/// The next step of the job after the end of this lease. `default_retry`: the waits of jobs without
+/// a retry array, ms.
 pub(super) fn follow_up(lease: &ClaimedJob, default_retry: &[u64], now_ms: i64) -> FollowUp {
     if lease.record.job.ends_ms.is_some_and(|ms| ms <= now_ms) {
         return FollowUp::End(lease.token());
@@ -34,10 +34,11 @@ pub(super) fn follow_up(lease: &ClaimedJob, default_retry: &[u64], now_ms: i64) 
 fn after_timeout(lease: &ClaimedJob, default_retry: &[u64]) -> FollowUp {
     let (job, token) = (&lease.record.job, lease.token());
     let error = TIMEOUT_ERROR.to_owned();
-    let (wait_ms, dies) = match retry::next(job, lease.state.step, default_retry, DeadReason::RetriesExhausted) {
-        Next::Wait(ms) => (ms, None),
-        Next::Dies(reason) => (0, Some(reason)),
-    };
+    let (wait_ms, dies) =
+        match retry::next(job, lease.state.step, default_retry, DeadReason::RetriesExhausted) {
+            Next::Wait(ms) => (ms, None),
+            Next::Dies(reason) => (0, Some(reason)),
+        };
     match (&job.queue, dies) {
         // No dead letter is published first.
         (Some(_), Some(reason)) => FollowUp::Bury(Bury { job: token, reason, error }),
@@ -59,7 +60,13 @@ fn after_crash(lease: &ClaimedJob) -> FollowUp {
         FollowUp::Bury(Bury { job, reason, error: lease.state.last_error.clone() })
     } else {
         let error = format!("{} crashes in a row of an instance that held it", lease.state.crashes);
-        FollowUp::Retry(Retry { job, wait_ms: 0, unpublished: false, dies: Some(DeadReason::Crashed), error })
+        FollowUp::Retry(Retry {
+            job,
+            wait_ms: 0,
+            unpublished: false,
+            dies: Some(DeadReason::Crashed),
+            error,
+        })
     }
 }
 
@@ -86,16 +93,42 @@ mod tests {
         };
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
         let now = clock::now();
-        ClaimedJob { id, bucket: 0, token, deadline: now, taken_us: 0, ready: now, state: of_job, record, size: 0 }
+        ClaimedJob {
+            id,
+            bucket: 0,
+            token,
+            deadline: now,
+            taken_us: 0,
+            ready: now,
+            state: of_job,
+            record,
+            size: 0,
+        }
     }
 
     #[test]
     fn a_job_of_a_queue_is_ready_or_waits_and_is_dead_at_the_end_of_its_array() {
-        let job = |on_timeout| Job { retry: Some(vec![700]), on_timeout, ..Job::for_queue("q", "") };
-        let held = |on_timeout, step| follow_up(&lease(job(on_timeout), |state| (state.held, state.step) = (true, step)), &[], 0);
-        assert!(matches!(held(OnTimeout::Ready, 0), FollowUp::Retry(Retry { wait_ms: 0, dies: None, .. })));
-        assert!(matches!(held(OnTimeout::Retry, 0), FollowUp::Retry(Retry { wait_ms: 700, dies: None, .. })));
-        assert!(matches!(held(OnTimeout::Ready, 1), FollowUp::Bury(Bury { reason: DeadReason::RetriesExhausted, .. })));
+        let job =
+            |on_timeout| Job { retry: Some(vec![700]), on_timeout, ..Job::for_queue("q", "") };
+        let held = |on_timeout, step| {
+            follow_up(
+                &lease(job(on_timeout), |state| (state.held, state.step) = (true, step)),
+                &[],
+                0,
+            )
+        };
+        assert!(matches!(
+            held(OnTimeout::Ready, 0),
+            FollowUp::Retry(Retry { wait_ms: 0, dies: None, .. })
+        ));
+        assert!(matches!(
+            held(OnTimeout::Retry, 0),
+            FollowUp::Retry(Retry { wait_ms: 700, dies: None, .. })
+        ));
+        assert!(matches!(
+            held(OnTimeout::Ready, 1),
+            FollowUp::Bury(Bury { reason: DeadReason::RetriesExhausted, .. })
+        ));
     }
 
     #[test]
@@ -109,12 +142,29 @@ mod tests {
     #[test]
     fn a_job_of_a_broker_goes_by_its_array_and_by_its_dead_letter() {
         let job = || Job::new("main", Destination::new("t"), "");
-        let held = |step| follow_up(&lease(job(), |state| (state.held, state.step) = (true, step)), &[900], 0);
+        let held = |step| {
+            follow_up(&lease(job(), |state| (state.held, state.step) = (true, step)), &[900], 0)
+        };
         assert!(matches!(held(0), FollowUp::Retry(Retry { wait_ms: 900, dies: None, .. })));
-        assert!(matches!(held(1), FollowUp::Retry(Retry { dies: Some(DeadReason::RetriesExhausted), .. })));
-        let crashed = |crashes, reason| follow_up(&lease(job(), |state| (state.crashes, state.reason) = (crashes, reason)), &[], 0);
+        assert!(matches!(
+            held(1),
+            FollowUp::Retry(Retry { dies: Some(DeadReason::RetriesExhausted), .. })
+        ));
+        let crashed = |crashes, reason| {
+            follow_up(
+                &lease(job(), |state| (state.crashes, state.reason) = (crashes, reason)),
+                &[],
+                0,
+            )
+        };
         assert!(matches!(crashed(1, None), FollowUp::Release(Release { pause_ms: 0, .. })));
-        assert!(matches!(crashed(MAX_CRASHES, None), FollowUp::Retry(Retry { dies: Some(DeadReason::Crashed), .. })));
-        assert!(matches!(crashed(MAX_CRASHES, Some(DeadReason::Failed)), FollowUp::Bury(Bury { reason: DeadReason::Failed, .. })));
+        assert!(matches!(
+            crashed(MAX_CRASHES, None),
+            FollowUp::Retry(Retry { dies: Some(DeadReason::Crashed), .. })
+        ));
+        assert!(matches!(
+            crashed(MAX_CRASHES, Some(DeadReason::Failed)),
+            FollowUp::Bury(Bury { reason: DeadReason::Failed, .. })
+        ));
     }
 }

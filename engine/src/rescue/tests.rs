@@ -9,7 +9,7 @@ use crate::config::Redis;
 use crate::job::{Due, Job, OnTimeout};
 use crate::request::NewJob;
 use crate::store::Unobserved;
-use crate::store::queue::claim::TIME_OUT_JOBS_PER_CALL;
+use crate::store::queue::claim::time_out::TIME_OUT_JOBS_PER_CALL;
 use crate::store::queue::pop::PopLimits;
 
 const QUEUE: &str = "q";
@@ -29,18 +29,32 @@ impl RescueObserver for Pages {
 
 /// Ids of this bucket.
 fn ids(store: &Store, bucket: u16, count: usize) -> Vec<String> {
-    (0..).map(|number| format!("job-{number}")).filter(|id| store.keys().bucket_of(id) == bucket).take(count).collect()
+    (0..)
+        .map(|number| format!("job-{number}"))
+        .filter(|id| store.keys().bucket_of(id) == bucket)
+        .take(count)
+        .collect()
 }
 
 #[tokio::test]
 async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    let store =
+        Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     for bucket in 0..store.keys().buckets() {
-        let ids = ids(&store, bucket, if bucket == CROWDED_BUCKET { CROWDED_BUCKET_JOBS } else { 1 });
-        let job = |id: &String| NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
+        let ids =
+            ids(&store, bucket, if bucket == CROWDED_BUCKET { CROWDED_BUCKET_JOBS } else { 1 });
+        let job = |id: &String| {
+            NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap())
+        };
         store.queue.schedule(&ids.iter().map(job).collect::<Vec<_>>()).await.unwrap();
-        let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
+        let limits = PopLimits {
+            ttr_ms: Some(1),
+            max_ttr_ms: 1,
+            most: CALL_JOBS,
+            most_bytes: CALL_BYTES,
+            room: None,
+        };
         while store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().more {}
     }
     let pages = Arc::new(Pages::default());
@@ -64,7 +78,10 @@ async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
     let before = order[..last].iter().filter(|bucket| **bucket == CROWDED_BUCKET).count();
     assert!(before < crowded, "a bucket waited for all {crowded} pages of another: {order:?}");
     let counts = store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap().remove(0);
-    assert_eq!((counts.ready, counts.reserved), (CROWDED_BUCKET_JOBS as u64 + u64::from(store.keys().buckets()) - 1, 0));
+    assert_eq!(
+        (counts.ready, counts.reserved),
+        (CROWDED_BUCKET_JOBS as u64 + u64::from(store.keys().buckets()) - 1, 0)
+    );
 }
 
 /// A reader of one bucket whose master hangs: its wake-up never ends.
@@ -76,30 +93,44 @@ struct Hangs {
 impl RescueObserver for Hangs {
     fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()> {
         self.woken.lock().push(head.bucket);
-        if head.bucket == self.bucket { std::future::pending().boxed() } else { std::future::ready(()).boxed() }
+        if head.bucket == self.bucket {
+            std::future::pending().boxed()
+        } else {
+            std::future::ready(()).boxed()
+        }
     }
 }
 
 #[tokio::test]
 async fn a_wake_up_that_hangs_holds_up_no_rescue() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    let store =
+        Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     let observer = Arc::new(Hangs { bucket: 0, woken: Mutex::default() });
     let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
     let stop = CancellationToken::new();
-    let running = tokio::spawn(Rescue::new(store.clone(), rules, observer.clone(), follows).run(stop.clone()));
+    let running = tokio::spawn(
+        Rescue::new(store.clone(), rules, observer.clone(), follows).run(stop.clone()),
+    );
     // The second round comes after a wake-up of each bucket, of which one still hangs.
     for round in 1..=2 {
         for bucket in 0..store.keys().buckets() {
             let id = ids(&store, bucket, round).remove(round - 1);
             let job = NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
             store.queue.schedule(&[job]).await.unwrap();
-            let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
+            let limits = PopLimits {
+                ttr_ms: Some(1),
+                max_ttr_ms: 1,
+                most: CALL_JOBS,
+                most_bytes: CALL_BYTES,
+                room: None,
+            };
             while store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().more {}
         }
         let all_woken = async {
-            let times = |bucket| observer.woken.lock().iter().filter(|woken| **woken == bucket).count();
+            let times =
+                |bucket| observer.woken.lock().iter().filter(|woken| **woken == bucket).count();
             while (0..store.keys().buckets()).any(|bucket| times(bucket) < round) {
                 tokio::task::yield_now().await;
             }
@@ -116,7 +147,11 @@ async fn time_out(store: &Store, set: &str, waits: usize) -> u64 {
     for bucket in 0..store.keys().buckets() {
         let learned = store.queue.time_out(bucket, &[], waits, None, TIMEOUT_ERROR).await.unwrap();
         assert!(learned.ready.is_empty(), "the script changes no key that it was not given");
-        let done = store.queue.time_out(bucket, &learned.left_out, waits, Some(i64::MAX / 2), TIMEOUT_ERROR).await.unwrap();
+        let done = store
+            .queue
+            .time_out(bucket, &learned.left_out, waits, Some(i64::MAX / 2), TIMEOUT_ERROR)
+            .await
+            .unwrap();
         assert!(done.ready.iter().all(|(ready, _)| ready == set));
         count += done.ready.iter().map(|(_, count)| count).sum::<u64>();
     }
@@ -126,7 +161,8 @@ async fn time_out(store: &Store, set: &str, waits: usize) -> u64 {
 #[tokio::test]
 async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_follow() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    let store =
+        Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     let job = || Job::for_queue(QUEUE, "x");
     let far = Some(i64::MAX / 2);
     let jobs = [
@@ -139,20 +175,40 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
         ("dies", Job { tries: Some(1), ..job() }),
         ("none", Job { retry: Some(vec![]), ..job() }),
     ];
-    let schedules: Vec<NewJob> = jobs.iter().map(|(id, job)| NewJob::new(job.clone(), Due::In(0)).id(id.parse().unwrap())).collect();
+    let schedules: Vec<NewJob> = jobs
+        .iter()
+        .map(|(id, job)| NewJob::new(job.clone(), Due::In(0)).id(id.parse().unwrap()))
+        .collect();
     store.queue.schedule(&schedules).await.unwrap();
     let pop_all = async || {
         let mut popped = Vec::new();
         for bucket in 0..store.keys().buckets() {
-            let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
-            popped.extend(store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().jobs);
+            let limits = PopLimits {
+                ttr_ms: Some(1),
+                max_ttr_ms: 1,
+                most: CALL_JOBS,
+                most_bytes: CALL_BYTES,
+                room: None,
+            };
+            popped
+                .extend(store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().jobs);
         }
         popped.sort_by_key(|lease| lease.id.to_string());
         popped
     };
     let all_over = async || {
         let all: Vec<u16> = (0..store.keys().buckets()).collect();
-        let over = async { while store.queue.leases_end(&all).await.unwrap().iter().flatten().any(|ahead_us| *ahead_us > -1000) {} };
+        let over = async {
+            while store
+                .queue
+                .leases_end(&all)
+                .await
+                .unwrap()
+                .iter()
+                .flatten()
+                .any(|ahead_us| *ahead_us > -1000)
+            {}
+        };
         clock::timeout(Duration::from_secs(10), over).await.expect("the leases end");
     };
     assert_eq!(pop_all().await.len(), jobs.len());
@@ -162,9 +218,16 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
     let counts = store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap().remove(0);
     assert_eq!((counts.ready, counts.reserved), (4, 4));
     let again = pop_all().await;
-    let seen: Vec<_> =
-        again.iter().map(|lease| (lease.id.as_str(), lease.state.step, lease.state.attempt, &*lease.state.last_error)).collect();
-    let want: Vec<_> = ["array", "default", "for-ever", "tries"].into_iter().map(|id| (id, 1, 2, TIMEOUT_ERROR)).collect();
+    let seen: Vec<_> = again
+        .iter()
+        .map(|lease| {
+            (lease.id.as_str(), lease.state.step, lease.state.attempt, &*lease.state.last_error)
+        })
+        .collect();
+    let want: Vec<_> = ["array", "default", "for-ever", "tries"]
+        .into_iter()
+        .map(|id| (id, 1, 2, TIMEOUT_ERROR))
+        .collect();
     assert_eq!(seen, want);
     all_over().await;
     // "array" has a second wait; the default array has one only.
@@ -176,24 +239,46 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
         rescue.run_once(bucket).await.unwrap();
     }
     let counts = store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap().remove(0);
-    assert_eq!((counts.reserved, counts.dead), (0, 4), "default and tries have no further attempt, dies and none had one");
+    assert_eq!(
+        (counts.reserved, counts.dead),
+        (0, 4),
+        "default and tries have no further attempt, dies and none had one"
+    );
 }
 
 #[tokio::test]
 async fn a_job_whose_record_was_cut_after_a_pop_is_dead_when_its_ttr_ends() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    let store =
+        Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     let job = Job { tries: Some(0), ..Job::for_queue(QUEUE, "x") };
     store.queue.schedule(&[NewJob::new(job, Due::In(0)).id("cut".parse().unwrap())]).await.unwrap();
     let mut bucket = 0;
-    let limits = || PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
+    let limits = || PopLimits {
+        ttr_ms: Some(1),
+        max_ttr_ms: 1,
+        most: CALL_JOBS,
+        most_bytes: CALL_BYTES,
+        room: None,
+    };
     while store.queue.pop(rand::random(), bucket, QUEUE, limits()).await.unwrap().jobs.is_empty() {
         bucket += 1;
     }
-    let mut raw = redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut raw = redis::Client::open(server.url())
+        .unwrap()
+        .get_multiplexed_async_connection()
+        .await
+        .unwrap();
     let jobs = store.keys().jobs(bucket);
-    let record: Vec<u8> = redis::cmd("HGET").arg(jobs).arg("cut").query_async(&mut raw).await.unwrap();
-    redis::cmd("HSET").arg(jobs).arg("cut").arg(&record[..record.len() - 4]).exec_async(&mut raw).await.unwrap();
+    let record: Vec<u8> =
+        redis::cmd("HGET").arg(jobs).arg("cut").query_async(&mut raw).await.unwrap();
+    redis::cmd("HSET")
+        .arg(jobs)
+        .arg("cut")
+        .arg(&record[..record.len() - 4])
+        .exec_async(&mut raw)
+        .await
+        .unwrap();
     let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
     let rescue = Rescue::new(store.clone(), rules, Arc::new(Pages::default()), follows);
@@ -213,24 +298,58 @@ async fn a_job_whose_record_was_cut_after_a_pop_is_dead_when_its_ttr_ends() {
 #[tokio::test]
 async fn leases_without_sense_hold_up_no_other() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    let store =
+        Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     let id = ids(&store, CROWDED_BUCKET, 1).remove(0);
     let job = NewJob::new(Job::for_queue(QUEUE, "x"), Due::In(0)).id(id.parse().unwrap());
     store.queue.schedule(&[job]).await.unwrap();
-    let limits = PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
-    assert_eq!(store.queue.pop(rand::random(), CROWDED_BUCKET, QUEUE, limits).await.unwrap().jobs.len(), 1);
-    let mut raw = redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
-    // Broken claims, more than one call looks at: their bits are too short, or their text has no job.
+    let limits = PopLimits {
+        ttr_ms: Some(1),
+        max_ttr_ms: 1,
+        most: CALL_JOBS,
+        most_bytes: CALL_BYTES,
+        room: None,
+    };
+    assert_eq!(
+        store.queue.pop(rand::random(), CROWDED_BUCKET, QUEUE, limits).await.unwrap().jobs.len(),
+        1
+    );
+    let mut raw = redis::Client::open(server.url())
+        .unwrap()
+        .get_multiplexed_async_connection()
+        .await
+        .unwrap();
+    // Broken claims, more than one call looks at: their bits are too short, or their text has no
+    // job.
     let claimed = store.keys().claim_deadlines(CROWDED_BUCKET);
     let key = |name: &str| claimed.replace(":claim_deadlines", name);
     for n in 0..80 {
         let left = if n % 2 == 0 { "short".to_owned() } else { "12345678\u{1}".to_owned() };
-        redis::cmd("HSET").arg(key(":claims")).arg(n).arg("no job").exec_async(&mut raw).await.unwrap();
-        redis::cmd("HSET").arg(key(":settled")).arg(n).arg(left).exec_async(&mut raw).await.unwrap();
+        redis::cmd("HSET")
+            .arg(key(":claims"))
+            .arg(n)
+            .arg("no job")
+            .exec_async(&mut raw)
+            .await
+            .unwrap();
+        redis::cmd("HSET")
+            .arg(key(":settled"))
+            .arg(n)
+            .arg(left)
+            .exec_async(&mut raw)
+            .await
+            .unwrap();
         redis::cmd("ZADD").arg(claimed).arg(1).arg(n).exec_async(&mut raw).await.unwrap();
     }
     let ready = async {
-        while store.queue.rescue(CROWDED_BUCKET, Duration::from_secs(20), CALL_JOBS, CALL_BYTES).await.unwrap().jobs.is_empty() {
+        while store
+            .queue
+            .rescue(CROWDED_BUCKET, Duration::from_secs(20), CALL_JOBS, CALL_BYTES)
+            .await
+            .unwrap()
+            .jobs
+            .is_empty()
+        {
             tokio::task::yield_now().await;
         }
     };
@@ -240,23 +359,49 @@ async fn leases_without_sense_hold_up_no_other() {
 #[tokio::test]
 async fn a_queue_with_a_damaged_key_keeps_its_own_jobs_and_holds_up_no_other() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let store = Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
+    let store =
+        Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     let ids = ids(&store, CROWDED_BUCKET, 260);
-    let limits = || PopLimits { ttr_ms: Some(1), max_ttr_ms: 1, most: CALL_JOBS, most_bytes: CALL_BYTES, room: None };
+    let limits = || PopLimits {
+        ttr_ms: Some(1),
+        max_ttr_ms: 1,
+        most: CALL_JOBS,
+        most_bytes: CALL_BYTES,
+        room: None,
+    };
     // The damaged queue's leases end first, more of them than one call takes.
     for (queue, ids) in [("damaged", &ids[..200]), ("sound", &ids[200..])] {
         let retry = Some(vec![3_600_000]);
-        let job = |id: &String| Job { retry: retry.clone(), on_timeout: OnTimeout::Retry, ..Job::for_queue(queue, id.clone()) };
-        let jobs: Vec<NewJob> = ids.iter().map(|id| NewJob::new(job(id), Due::In(0)).id(id.parse().unwrap())).collect();
+        let job = |id: &String| Job {
+            retry: retry.clone(),
+            on_timeout: OnTimeout::Retry,
+            ..Job::for_queue(queue, id.clone())
+        };
+        let jobs: Vec<NewJob> =
+            ids.iter().map(|id| NewJob::new(job(id), Due::In(0)).id(id.parse().unwrap())).collect();
         store.queue.schedule(&jobs).await.unwrap();
-        while store.queue.pop(rand::random(), CROWDED_BUCKET, queue, limits()).await.unwrap().more {}
+        while store.queue.pop(rand::random(), CROWDED_BUCKET, queue, limits()).await.unwrap().more {
+        }
     }
-    let mut raw = redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
-    redis::cmd("SET").arg(store.keys().due(CROWDED_BUCKET, "=damaged")).arg("x").exec_async(&mut raw).await.unwrap();
+    let mut raw = redis::Client::open(server.url())
+        .unwrap()
+        .get_multiplexed_async_connection()
+        .await
+        .unwrap();
+    redis::cmd("SET")
+        .arg(store.keys().due(CROWDED_BUCKET, "=damaged"))
+        .arg("x")
+        .exec_async(&mut raw)
+        .await
+        .unwrap();
     let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
     let rescue = Rescue::new(store.clone(), rules, Arc::new(Pages::default()), follows);
-    let over = async { while store.queue.leases_end(&[CROWDED_BUCKET]).await.unwrap()[0].is_some_and(|ahead_us| ahead_us > -1000) {} };
+    let over = async {
+        while store.queue.leases_end(&[CROWDED_BUCKET]).await.unwrap()[0]
+            .is_some_and(|ahead_us| ahead_us > -1000)
+        {}
+    };
     clock::timeout(Duration::from_secs(10), over).await.expect("the leases end");
     assert!(rescue.run_once(CROWDED_BUCKET).await.is_err(), "the damage is told");
     let counts = store.reader.queue_counts(&["sound".to_owned()]).await.unwrap().remove(0);

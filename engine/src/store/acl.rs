@@ -53,11 +53,19 @@ const KEY_COMMANDS: [Permit; 23] = [
     ("RENAME", &["-"]),
 ];
 /// Commands without a key, and calls of scripts by hash.
-const KEYLESS_COMMANDS: [&[&str]; 4] = [&["TIME"], &["INFO"], &["EVALSHA", "h", "0"], &["SCRIPT", "LOAD", "s"]];
+const KEYLESS_COMMANDS: [&[&str]; 4] =
+    [&["TIME"], &["INFO"], &["EVALSHA", "h", "0"], &["SCRIPT", "LOAD", "s"]];
 
 /// The further commands of `fsck`, on keys of any type.
-const FSCK_COMMANDS: [Permit; 7] =
-    [("HRANDFIELD", &["1"]), ("HSCAN", &["0"]), ("PERSIST", &[]), ("PTTL", &[]), ("RENAMENX", &["-"]), ("TYPE", &[]), ("ZSCAN", &["0"])];
+const FSCK_COMMANDS: [Permit; 7] = [
+    ("HRANDFIELD", &["1"]),
+    ("HSCAN", &["0"]),
+    ("PERSIST", &[]),
+    ("PTTL", &[]),
+    ("RENAMENX", &["-"]),
+    ("TYPE", &[]),
+    ("ZSCAN", &["0"]),
+];
 
 /// Refuses a user without the permissions that Dwell needs: otherwise the first job would fail.
 pub async fn refuse_unpermitted(link: &RedisClient, keys: &Keys) -> Result<(), StoreError> {
@@ -69,7 +77,12 @@ pub async fn refuse_unpermitted_fsck(link: &RedisClient, keys: &Keys) -> Result<
     refuse(link, keys, &FSCK_COMMANDS, &[&["SCAN", "0"]]).await
 }
 
-async fn refuse(link: &RedisClient, keys: &Keys, more_on_a_key: &[Permit], more: &[&[&str]]) -> Result<(), StoreError> {
+async fn refuse(
+    link: &RedisClient,
+    keys: &Keys,
+    more_on_a_key: &[Permit],
+    more: &[&[&str]],
+) -> Result<(), StoreError> {
     let key = keys.claim_deadlines(0);
     let mut command = redis::cmd("EVAL");
     command.arg(PERMISSION_SCRIPT).arg(1).arg(key);
@@ -81,12 +94,16 @@ async fn refuse(link: &RedisClient, keys: &Keys, more_on_a_key: &[Permit], more:
     for words in KEYLESS_COMMANDS.iter().chain(more) {
         command.arg(words.len()).arg(*words);
     }
-    let Value::Array(denied) = link.command("asking for permissions", &command).await? else { return Ok(()) };
-    let denied: Vec<String> = denied.into_iter().filter_map(|name| redis::from_redis_value(name).ok()).collect();
+    let Value::Array(denied) = link.command("asking for permissions", &command).await? else {
+        return Ok(());
+    };
+    let denied: Vec<String> =
+        denied.into_iter().filter_map(|name| redis::from_redis_value(name).ok()).collect();
     if denied.is_empty() {
         return Ok(());
     }
-    let message = format!("redis: the user may not run {} on the keys of the namespace", denied.join(", "));
+    let message =
+        format!("redis: the user may not run {} on the keys of the namespace", denied.join(", "));
     Err(StoreError::new(Class::Other, message).hint(super::error::PERMISSION_HINT))
 }
 
@@ -105,17 +122,30 @@ mod tests {
         for name in Name::ALL {
             let source = name.source(16);
             let is_fsck = name.as_str().starts_with("fsck");
-            let on_a_key = KEY_COMMANDS.iter().chain(FSCK_COMMANDS.iter().filter(|_| is_fsck)).map(|permit| permit.0);
-            let asked: Vec<&str> = on_a_key.chain(KEYLESS_COMMANDS.iter().map(|words| words[0])).collect();
+            let on_a_key = KEY_COMMANDS
+                .iter()
+                .chain(FSCK_COMMANDS.iter().filter(|_| is_fsck))
+                .map(|permit| permit.0);
+            let asked: Vec<&str> =
+                on_a_key.chain(KEYLESS_COMMANDS.iter().map(|words| words[0])).collect();
             let granted = if is_fsck { format!("{line} {of_fsck}") } else { line.to_owned() };
             let granted: Vec<&str> = granted.split([' ', '`', '\n']).collect();
             let calls = ["call(", "many("].iter().flat_map(|word| source.split(word).skip(1));
-            let commands: Vec<&str> = calls.filter_map(|call| call.strip_prefix('\'')?.split('\'').next()).collect();
+            let commands: Vec<&str> =
+                calls.filter_map(|call| call.strip_prefix('\'')?.split('\'').next()).collect();
             assert!(commands.len() > 2, "{}: {commands:?}", name.as_str());
             for command in commands {
-                assert!(asked.contains(&command), "{} runs {command}, which is not asked for", name.as_str());
+                assert!(
+                    asked.contains(&command),
+                    "{} runs {command}, which is not asked for",
+                    name.as_str()
+                );
                 let right = format!("+{}", command.to_lowercase());
-                assert!(granted.contains(&right.as_str()), "{} runs {command}, which docs/how-to/redis.md does not grant", name.as_str());
+                assert!(
+                    granted.contains(&right.as_str()),
+                    "{} runs {command}, which docs/how-to/redis.md does not grant",
+                    name.as_str()
+                );
             }
         }
     }

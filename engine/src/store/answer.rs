@@ -26,7 +26,10 @@ impl Items {
     pub(super) fn new(script: &'static str, value: Value) -> Result<Self, StoreError> {
         match value {
             Value::Array(items) => Ok(Items { script, items: items.into_iter() }),
-            other => Err(StoreError::new(Class::Script, format!("redis: {script} answered {other:?} instead of an array"))),
+            other => Err(StoreError::new(
+                Class::Script,
+                format!("redis: {script} answered {other:?} instead of an array"),
+            )),
         }
     }
 
@@ -37,7 +40,10 @@ impl Items {
     }
 
     fn odd(&self, wanted: &str, got: Option<&Value>) -> StoreError {
-        StoreError::new(Class::Script, format!("redis: {} answered {got:?} instead of {wanted}", self.script))
+        StoreError::new(
+            Class::Script,
+            format!("redis: {} answered {got:?} instead of {wanted}", self.script),
+        )
     }
 
     /// An integer.
@@ -59,7 +65,9 @@ impl Items {
     /// Text.
     pub(super) fn text(&mut self) -> Result<String, StoreError> {
         match self.items.next() {
-            Some(Value::BulkString(bytes)) => String::from_utf8(bytes).map_err(|_| self.odd("text", None)),
+            Some(Value::BulkString(bytes)) => {
+                String::from_utf8(bytes).map_err(|_| self.odd("text", None))
+            }
             other => Err(self.odd("a string", other.as_ref())),
         }
     }
@@ -73,6 +81,9 @@ impl Items {
         // A score written by another program may be a fraction or infinite; it must not fail the
         // whole answer.
         #[allow(clippy::cast_possible_truncation, reason = "a cast of a float ends at the bounds")]
-        text.parse().or_else(|_| text.parse().map(|score: f64| score as i64)).map(Some).map_err(|_| self.odd("a number", None))
+        text.parse()
+            .or_else(|_| text.parse().map(|score: f64| score as i64))
+            .map(Some)
+            .map_err(|_| self.odd("a number", None))
     }
 }

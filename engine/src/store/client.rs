@@ -1,7 +1,7 @@
 //! A Redis client for each mode: one server, or every master of a cluster.
 //!
-//! - `login`: the secrets and their files; `endpoint`: the addresses of the settings; `connection`: one
-//!   connection to one server; `cluster`: the slots of each master.
+//! - `login`: the secrets and their files; `endpoint`: the addresses of the settings; `connection`:
+//!   one connection to one server; `cluster`: the slots of each master.
 //!
 //! The client repeats a call only when a cluster master says that it did not run the call. A
 //! pipeline is repeated as a whole if a moved slot stopped any part of it, so the calls before that
@@ -111,7 +111,9 @@ impl RedisClient {
     #[must_use]
     pub fn new(settings: &Redis) -> Self {
         RedisClient(match settings.mode {
-            RedisMode::Single | RedisMode::Sentinel => Route::One(Connection::new(settings, To::Named)),
+            RedisMode::Single | RedisMode::Sentinel => {
+                Route::One(Connection::new(settings, To::Named))
+            }
             RedisMode::Cluster => Route::Cluster(Arc::new(Cluster::new(settings))),
         })
     }
@@ -119,12 +121,19 @@ impl RedisClient {
     /// Sends one command; in a cluster to the master of its key, or to any master if it has no key.
     pub async fn command(&self, doing: &str, command: &Cmd) -> Result<Value, StoreError> {
         let answers = self.routed(doing, key_of(command), Call::One(command)).await?;
-        answers.into_iter().next().ok_or_else(|| StoreError::new(Class::Other, format!("redis: {doing}: no answer")))
+        answers
+            .into_iter()
+            .next()
+            .ok_or_else(|| StoreError::new(Class::Other, format!("redis: {doing}: no answer")))
     }
 
     /// Sends a pipeline, whose keys are all in one slot, and returns every answer. The first error
     /// of any command is the error of the pipeline.
-    pub async fn pipeline(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
+    pub async fn pipeline(
+        &self,
+        doing: &str,
+        pipeline: &Pipeline,
+    ) -> Result<Vec<Value>, StoreError> {
         // The library refuses an empty pipeline.
         if pipeline.is_empty() {
             return Ok(Vec::new());
@@ -148,12 +157,23 @@ impl RedisClient {
     pub async fn masters(&self) -> Result<Vec<RedisClient>, StoreError> {
         Ok(match &self.0 {
             Route::One(_) => vec![self.clone()],
-            Route::Cluster(cluster) => cluster.map().await?.masters.iter().cloned().map(|wire| RedisClient(Route::One(wire))).collect(),
+            Route::Cluster(cluster) => cluster
+                .map()
+                .await?
+                .masters
+                .iter()
+                .cloned()
+                .map(|wire| RedisClient(Route::One(wire)))
+                .collect(),
         })
     }
 
     /// Loads a script on the masters of these calls.
-    pub(super) async fn load(&self, source: &str, calls: impl Iterator<Item = &Cmd>) -> Result<(), StoreError> {
+    pub(super) async fn load(
+        &self,
+        source: &str,
+        calls: impl Iterator<Item = &Cmd>,
+    ) -> Result<(), StoreError> {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(source);
         let wires = match &self.0 {
@@ -170,16 +190,24 @@ impl RedisClient {
                 wires
             }
         };
-        join_all(wires.iter().map(|wire| wire.command("SCRIPT LOAD", &load))).await.into_iter().collect::<Result<Vec<_>, _>>().map(drop)
+        join_all(wires.iter().map(|wire| wire.command("SCRIPT LOAD", &load)))
+            .await
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()
+            .map(drop)
     }
 
     /// Divides calls by the master of their slot. Calls for one key keep their order: they have one
     /// master.
-    pub(super) async fn parts<'a>(&self, waves: &'a [Vec<Cmd>]) -> Result<Vec<Part<'a>>, StoreError> {
+    pub(super) async fn parts<'a>(
+        &self,
+        waves: &'a [Vec<Cmd>],
+    ) -> Result<Vec<Part<'a>>, StoreError> {
         let (cluster, map) = match &self.0 {
             Route::One(wire) => {
                 let mut places = 0..;
-                let waves = waves.iter().map(|calls| places.by_ref().zip(calls).collect()).collect();
+                let waves =
+                    waves.iter().map(|calls| places.by_ref().zip(calls).collect()).collect();
                 return Ok(vec![Part { wire: wire.clone(), waves }]);
             }
             Route::Cluster(cluster) => (cluster, cluster.map().await?),
@@ -215,7 +243,12 @@ impl RedisClient {
         }
     }
 
-    async fn routed(&self, doing: &str, key: Option<&[u8]>, call: Call<'_>) -> Result<Vec<Value>, StoreError> {
+    async fn routed(
+        &self,
+        doing: &str,
+        key: Option<&[u8]>,
+        call: Call<'_>,
+    ) -> Result<Vec<Value>, StoreError> {
         let cluster = match &self.0 {
             Route::One(wire) => return call.over(wire, doing).await,
             Route::Cluster(cluster) => cluster,
@@ -276,7 +309,10 @@ mod tests {
             command.arg(&words[1..]);
             key_of(&command).map(|key| String::from_utf8_lossy(key).into_owned())
         };
-        assert_eq!(key(&["EVALSHA", "hash", "2", "{a}:claim_deadlines", "{a}:jobs", "x"]), Some("{a}:claim_deadlines".to_owned()));
+        assert_eq!(
+            key(&["EVALSHA", "hash", "2", "{a}:claim_deadlines", "{a}:jobs", "x"]),
+            Some("{a}:claim_deadlines".to_owned())
+        );
         assert_eq!(key(&["HGET", "dwell:meta", "schema"]), Some("dwell:meta".to_owned()));
         assert_eq!((key(&["TIME"]), key(&["PUBLISH", "dwell:wake", "x"])), (None, None));
     }

@@ -5,15 +5,15 @@ pub(super) const PERMISSION_HINT: &str = "grant it the keys `{NAMESPACE:*` and `
     @read @write @scripting @pubsub @connection with INFO and TIME (docs/how-to/redis.md has the exact line); or give it `~* &* +@all`";
 
 /// The hint for a cluster that wants the keys of each command written as `KEYS[1]`.
-const SCRIPT_CHECK_HINT: &str =
-    "this cluster checks the text of scripts: set its parameter script_check_enable to 0 (docs/how-to/redis.md)";
+const SCRIPT_CHECK_HINT: &str = "this cluster checks the text of scripts: set its parameter script_check_enable to 0 (docs/how-to/redis.md)";
 
 /// The hint for a server that runs no scripts.
 const NO_LUA_HINT: &str = "load the Lua module of Valkey 9.1 or later (`loadmodule` in its configuration, the package valkey-lua), or use \
     another server: Dwell's steps are Lua scripts";
 
 /// The hint for an unreadable record.
-pub(super) const UNREADABLE_HINT: &str = "ask an instance of the version that wrote the job, or run `dwell fsck`";
+pub(super) const UNREADABLE_HINT: &str =
+    "ask an instance of the version that wrote the job, or run `dwell fsck`";
 
 /// The end of the message of a call that was not sent.
 const NOT_SENT_SUFFIX: &str = "not sent: a call before it needs a repeat";
@@ -29,8 +29,8 @@ pub struct StoreError {
     pub message: String,
     /// The hint for a person; empty if waiting helps.
     pub hint: String,
-    /// The answer of a script of Dwell: its first word, and the rest. The message is for people alone: it
-    /// contains names that callers choose.
+    /// The answer of a script of Dwell: its first word, and the rest. The message is for people
+    /// alone: it contains names that callers choose.
     pub(in crate::store) told: Option<Box<(String, String)>>,
     /// For class `Moved`: the slot, and the host and port of its master.
     pub(super) moved: Option<(u16, String)>,
@@ -74,7 +74,8 @@ pub enum Class {
     /// A job that is not the caller's has the id of a new job. Concerns that request alone; nothing
     /// changed.
     Taken,
-    /// Jobs are ready, and the memory for calls has no room for the first of them: not an error of Redis.
+    /// Jobs are ready, and the memory for calls has no room for the first of them: not an error of
+    /// Redis.
     Memory,
 }
 
@@ -103,7 +104,14 @@ impl Class {
 impl StoreError {
     /// An error of this class.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
-        StoreError { class, message: message.into(), hint: String::new(), told: None, moved: None, unanswered: false }
+        StoreError {
+            class,
+            message: message.into(),
+            hint: String::new(),
+            told: None,
+            moved: None,
+            unanswered: false,
+        }
     }
 
     /// Whether the call was not run and can be repeated at once, with the missing part.
@@ -153,14 +161,15 @@ impl StoreError {
         self.told("DWELL_AGAIN").is_some()
     }
 
-    /// The sets that the KEYS of a call lacked, each with the position of its job in the call, from 1.
+    /// The sets that the KEYS of a call lacked, each with the position of its job in the call, from
+    /// 1.
     pub(crate) fn unknown_sets(&self) -> impl Iterator<Item = (usize, &str)> {
         let mut words = self.told("DWELL_BROKER").unwrap_or_default().split_ascii_whitespace();
         std::iter::from_fn(move || Some((words.next()?.parse().ok()?, words.next()?)))
     }
 
-    /// Whether the store refuses this request alone, and would refuse it again: its job is unreadable
-    /// or another caller's, or its queue full. Nothing changed.
+    /// Whether the store refuses this request alone, and would refuse it again: its job is
+    /// unreadable or another caller's, or its queue full. Nothing changed.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         matches!(self.class, Class::QueueFull | Class::Taken) || self.is_unreadable()
@@ -201,7 +210,10 @@ impl StoreError {
         } else if matches!(
             error.kind(),
             ErrorKind::Server(
-                ServerErrorKind::Ask | ServerErrorKind::TryAgain | ServerErrorKind::ClusterDown | ServerErrorKind::BusyLoading
+                ServerErrorKind::Ask
+                    | ServerErrorKind::TryAgain
+                    | ServerErrorKind::ClusterDown
+                    | ServerErrorKind::BusyLoading
             )
         ) {
             Class::Unserved
@@ -215,7 +227,10 @@ impl StoreError {
             || matches!(code, "NOREPLICAS" | "MISCONF")
         {
             Class::Readonly
-        } else if error.is_io_error() || error.is_connection_dropped() || error.is_connection_refusal() {
+        } else if error.is_io_error()
+            || error.is_connection_dropped()
+            || error.is_connection_refusal()
+        {
             Class::Io
         } else if matches!(code, "DWELL_BROKER" | "DWELL_AGAIN") {
             Class::Outdated
@@ -227,7 +242,9 @@ impl StoreError {
             Class::Refused
         } else if lacks_lua(&error.to_string()) {
             Class::Settings
-        } else if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::NoPerm)) || is_denied(&error.to_string()) {
+        } else if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::NoPerm))
+            || is_denied(&error.to_string())
+        {
             Class::Other
         } else if let Some(class) = of_script(&error.to_string()) {
             class
@@ -241,36 +258,52 @@ impl StoreError {
             _ if error.to_string().contains("bad lua script") => SCRIPT_CHECK_HINT,
             _ if class == Class::Settings => NO_LUA_HINT,
             _ if class == Class::Script => "run `dwell fsck`",
-            (_, "NOAUTH") => "write the user and the password into redis.urls or redis.urls_file: redis://USER:PASSWORD@HOST:6379",
+            (_, "NOAUTH") => {
+                "write the user and the password into redis.urls or redis.urls_file: redis://USER:PASSWORD@HOST:6379"
+            }
             _ => "",
         };
-        let moved = error.redirect_node().filter(|_| class == Class::Moved).map(|(address, slot)| (slot, address.to_owned()));
-        let told = code.starts_with("DWELL_").then(|| Box::new((code.to_owned(), error.detail().unwrap_or_default().to_owned())));
-        StoreError { told, moved, ..StoreError::new(class, format!("redis: {doing}: {error}")).hint(hint) }
+        let moved = error
+            .redirect_node()
+            .filter(|_| class == Class::Moved)
+            .map(|(address, slot)| (slot, address.to_owned()));
+        let told = code
+            .starts_with("DWELL_")
+            .then(|| Box::new((code.to_owned(), error.detail().unwrap_or_default().to_owned())));
+        StoreError {
+            told,
+            moved,
+            ..StoreError::new(class, format!("redis: {doing}: {error}")).hint(hint)
+        }
     }
 }
 
 /// Whether Redis refuses the login. A user that lacks a permission is logged in: another connection
 /// would have no more.
 fn is_refused(error: &redis::RedisError) -> bool {
-    error.kind() == redis::ErrorKind::AuthenticationFailed || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
+    error.kind() == redis::ErrorKind::AuthenticationFailed
+        || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
 }
 
 /// Whether the server has no Lua: a module since Valkey 9.1.
 fn lacks_lua(text: &str) -> bool {
     text.contains("Could not find scripting engine")
-        || ["EVAL", "EVALSHA", "SCRIPT"].iter().any(|name| text.contains(&format!("unknown command '{name}'")))
+        || ["EVAL", "EVALSHA", "SCRIPT"]
+            .iter()
+            .any(|name| text.contains(&format!("unknown command '{name}'")))
 }
 
 /// Whether the user may not run a command of a script, or not on that key. The words of Redis 7.0,
 /// then of later versions and Valkey.
 fn is_denied(text: &str) -> bool {
-    ["NOPERM", "The user executing the script can't", "ACL failure in script"].iter().any(|word| text.contains(word))
+    ["NOPERM", "The user executing the script can't", "ACL failure in script"]
+        .iter()
+        .any(|word| text.contains(word))
 }
 
-/// The class of an error within a script; `None` if unknown. Only known damage is class `Script`: a request
-/// with known damage is rejected, so a failure through the server's state must not count as damage. Servers
-/// before Redis 7 put their error word after other words.
+/// The class of an error within a script; `None` if unknown. Only known damage is class `Script`: a
+/// request with known damage is rejected, so a failure through the server's state must not count as
+/// damage. Servers before Redis 7 put their error word after other words.
 fn of_script(text: &str) -> Option<Class> {
     let words = [
         ("WRONGTYPE", Class::Script),
@@ -288,7 +321,8 @@ fn of_script(text: &str) -> Option<Class> {
         ("attempted to access a non local key", Class::Unserved),
         ("undeclared keys were accessed during rehashing", Class::Unserved),
         ("while the cluster is down", Class::Unserved),
-        // Errors of Lua itself begin with the line; errors of commands end with `on @user_script:12.`
+        // Errors of Lua itself begin with the line; errors of commands end with `on
+        // @user_script:12.`
         (" user_script:", Class::Script),
     ];
     words.into_iter().find(|(word, _)| text.contains(word)).map(|(_, class)| class)
@@ -301,15 +335,30 @@ mod tests {
     #[test]
     fn only_damage_is_an_error_of_the_script_itself() {
         for (text, class) in [
-            ("WRONGTYPE Operation against a key holding the wrong kind of value script: 1f, on @user_script:12.", Some(Class::Script)),
-            ("ERR user_script:31: attempt to index a nil value script: 1f, on @user_script:31.", Some(Class::Script)),
-            ("ERR user_script:1: bad argument #2 to 'unpack' (data string too short) script: c1, on @user_script:1.", Some(Class::Script)),
+            (
+                "WRONGTYPE Operation against a key holding the wrong kind of value script: 1f, on @user_script:12.",
+                Some(Class::Script),
+            ),
+            (
+                "ERR user_script:31: attempt to index a nil value script: 1f, on @user_script:31.",
+                Some(Class::Script),
+            ),
+            (
+                "ERR user_script:1: bad argument #2 to 'unpack' (data string too short) script: c1, on @user_script:1.",
+                Some(Class::Script),
+            ),
             (
                 "ERR Error running script (call to f_1f): @user_script:9: @user_script: 9: -OOM command not allowed when used memory > 'maxmemory'.",
                 Some(Class::Oom),
             ),
-            ("ERR Error running script (call to f_1f): @user_script:9: Script killed by user with SCRIPT KILL...", Some(Class::Unserved)),
-            ("ERR Script attempted to access a non local key in a cluster node script: 1f, on @user_script:9.", Some(Class::Unserved)),
+            (
+                "ERR Error running script (call to f_1f): @user_script:9: Script killed by user with SCRIPT KILL...",
+                Some(Class::Unserved),
+            ),
+            (
+                "ERR Script attempted to access a non local key in a cluster node script: 1f, on @user_script:9.",
+                Some(Class::Unserved),
+            ),
             (
                 "ERR Error running script (call to f_1f): @user_script:9: @user_script: 9: Lua script attempted to access a non local key in a cluster node",
                 Some(Class::Unserved),
@@ -324,9 +373,15 @@ mod tests {
             ),
             ("ERR Unknown Redis command called from script script: 1f, on @user_script:9.", None),
             ("ERR Unknown command called from script script: 1f, on @user_script:9.", None),
-            ("ERR a later version says what nobody knows today script: 1f, on @user_script:9.", None),
+            (
+                "ERR a later version says what nobody knows today script: 1f, on @user_script:9.",
+                None,
+            ),
             ("ERR max number of clients reached", Some(Class::Unserved)),
-            ("ResponseError: WAIT cannot be used with replica instances. Please also note that since Redis 4.0", Some(Class::Readonly)),
+            (
+                "ResponseError: WAIT cannot be used with replica instances. Please also note that since Redis 4.0",
+                Some(Class::Readonly),
+            ),
             ("ERR WAITAOF cannot be used with replica instances.", Some(Class::Readonly)),
             ("ERR unknown command", None),
         ] {
@@ -336,15 +391,24 @@ mod tests {
 
     #[test]
     fn a_call_that_came_too_late_tells_the_clock_and_is_sent_again() {
-        let answer = redis::parse_redis_value(b"-DWELL_LATE 1790000000123456 script: 1f, on @user_script:4.\r\n").unwrap();
+        let answer = redis::parse_redis_value(
+            b"-DWELL_LATE 1790000000123456 script: 1f, on @user_script:4.\r\n",
+        )
+        .unwrap();
         let error = StoreError::from_redis("schedule", &answer.extract_error().unwrap_err());
-        assert_eq!((error.late(), error.class, error.is_unreadable()), (Some(1_790_000_000_123_456), Class::Unserved, false));
+        assert_eq!(
+            (error.late(), error.class, error.is_unreadable()),
+            (Some(1_790_000_000_123_456), Class::Unserved, false)
+        );
         assert_eq!(StoreError::new(Class::Io, "redis: schedule: DWELL_LATE cut at 5").late(), None);
     }
 
     #[test]
     fn a_script_names_each_set_that_its_keys_lack() {
-        let answer = redis::parse_redis_value(b"-DWELL_BROKER 1 =orders 17 main script: 1f, on @user_script:4.\r\n").unwrap();
+        let answer = redis::parse_redis_value(
+            b"-DWELL_BROKER 1 =orders 17 main script: 1f, on @user_script:4.\r\n",
+        )
+        .unwrap();
         let error = StoreError::from_redis("schedule", &answer.extract_error().unwrap_err());
         assert_eq!(error.class, Class::Outdated);
         assert_eq!(error.unknown_sets().collect::<Vec<_>>(), [(1, "=orders"), (17, "main")]);
@@ -353,15 +417,38 @@ mod tests {
 
     #[test]
     fn names_of_queues_say_nothing_of_the_error() {
-        for name in ["DWELL_AGAIN", "DWELL_BROKER", "DWELL_LATE", "DWELL_VERSION", "DWELL_LATE.12345", "DWELL_BROKER.DWELL_AGAIN"] {
-            let text = format!("-DWELL_BROKER 1 ={name} 2 =a.{name} script: 1f, on @user_script:4.\r\n");
-            let error = StoreError::from_redis("cancel", &redis::parse_redis_value(text.as_bytes()).unwrap().extract_error().unwrap_err());
+        for name in [
+            "DWELL_AGAIN",
+            "DWELL_BROKER",
+            "DWELL_LATE",
+            "DWELL_VERSION",
+            "DWELL_LATE.12345",
+            "DWELL_BROKER.DWELL_AGAIN",
+        ] {
+            let text =
+                format!("-DWELL_BROKER 1 ={name} 2 =a.{name} script: 1f, on @user_script:4.\r\n");
+            let error = StoreError::from_redis(
+                "cancel",
+                &redis::parse_redis_value(text.as_bytes()).unwrap().extract_error().unwrap_err(),
+            );
             let sets = [(1, format!("={name}")), (2, format!("=a.{name}"))];
-            assert!(error.unknown_sets().eq(sets.iter().map(|(position, set)| (*position, set.as_str()))), "{error}");
-            assert_eq!((error.late(), error.is_again(), error.is_damage()), (None, false, false), "{error}");
+            assert!(
+                error
+                    .unknown_sets()
+                    .eq(sets.iter().map(|(position, set)| (*position, set.as_str()))),
+                "{error}"
+            );
+            assert_eq!(
+                (error.late(), error.is_again(), error.is_damage()),
+                (None, false, false),
+                "{error}"
+            );
         }
         let text = "-NOPERM User dwell has no permissions to access the '{dwell:0}:due:=WRONGTYPE' key\r\n";
-        let error = StoreError::from_redis("x", &redis::parse_redis_value(text.as_bytes()).unwrap().extract_error().unwrap_err());
+        let error = StoreError::from_redis(
+            "x",
+            &redis::parse_redis_value(text.as_bytes()).unwrap().extract_error().unwrap_err(),
+        );
         assert_eq!(error.class, Class::Other);
     }
 
@@ -370,16 +457,26 @@ mod tests {
         let text = "-ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array\r\n";
         let answer = redis::parse_redis_value(text.as_bytes()).unwrap();
         let error = StoreError::from_redis("schedule", &answer.extract_error().unwrap_err());
-        assert!(error.class == Class::Other && error.hint.contains("script_check_enable"), "{error:?}");
+        assert!(
+            error.class == Class::Other && error.hint.contains("script_check_enable"),
+            "{error:?}"
+        );
     }
 
     #[test]
     fn a_server_without_lua_can_never_work() {
         // Valkey 9.1.2 without its module, and Redis 7.0.15 with renamed commands.
-        for text in ["-ERR Could not find scripting engine 'lua'\r\n", "-ERR unknown command 'EVAL', with args beginning with: 'x'\r\n"] {
+        for text in [
+            "-ERR Could not find scripting engine 'lua'\r\n",
+            "-ERR unknown command 'EVAL', with args beginning with: 'x'\r\n",
+        ] {
             let answer = redis::parse_redis_value(text.as_bytes()).unwrap();
             let error = StoreError::from_redis("EVAL", &answer.extract_error().unwrap_err());
-            assert_eq!((error.class, error.hint.as_str()), (Class::Settings, NO_LUA_HINT), "{text}");
+            assert_eq!(
+                (error.class, error.hint.as_str()),
+                (Class::Settings, NO_LUA_HINT),
+                "{text}"
+            );
         }
     }
 
@@ -389,7 +486,10 @@ mod tests {
             let answer = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
             StoreError::from_redis("x", &answer.extract_error().unwrap_err()).class
         };
-        for text in ["NOAUTH Authentication required.", "WRONGPASS invalid username-password pair or user is disabled."] {
+        for text in [
+            "NOAUTH Authentication required.",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+        ] {
             assert_eq!(of(text), Class::Refused, "{text}");
         }
         for text in [

@@ -35,12 +35,22 @@ impl Namespace {
             Ok(answers) => answers.into_iter().nth(2),
             // A full Redis refuses the heartbeat. Delivery frees memory, so it must go on.
             Err(error) if error.class == Class::Oom => Some(
-                self.link.command("the living", redis::cmd("ZRANGEBYSCORE").arg(&key).arg(now_ms - INSTANCE_TTL_MS).arg("+inf")).await?,
+                self.link
+                    .command(
+                        "the living",
+                        redis::cmd("ZRANGEBYSCORE")
+                            .arg(&key)
+                            .arg(now_ms - INSTANCE_TTL_MS)
+                            .arg("+inf"),
+                    )
+                    .await?,
             ),
             Err(error) => return Err(error),
         };
         let mut living: Vec<String> = match living {
-            Some(Value::Array(names)) => names.into_iter().filter_map(|name| redis::from_redis_value(name).ok()).collect(),
+            Some(Value::Array(names)) => {
+                names.into_iter().filter_map(|name| redis::from_redis_value(name).ok()).collect()
+            }
             _ => Vec::new(),
         };
         if !living.iter().any(|name| name == instance) {
@@ -54,9 +64,14 @@ impl Namespace {
     pub async fn living(&self) -> Result<Vec<String>, StoreError> {
         let from_ms = self.read_clock().await? / 1000 - INSTANCE_TTL_MS;
         let mut command = redis::cmd("ZRANGEBYSCORE");
-        let answer = self.link.command("the living", command.arg(self.keys.instances()).arg(from_ms).arg("+inf")).await?;
+        let answer = self
+            .link
+            .command("the living", command.arg(self.keys.instances()).arg(from_ms).arg("+inf"))
+            .await?;
         Ok(match answer {
-            Value::Array(names) => names.into_iter().filter_map(|name| redis::from_redis_value(name).ok()).collect(),
+            Value::Array(names) => {
+                names.into_iter().filter_map(|name| redis::from_redis_value(name).ok()).collect()
+            }
             _ => Vec::new(),
         })
     }
@@ -64,21 +79,31 @@ impl Namespace {
     /// Removes this instance at its end, so that the others need not wait until it counts as
     /// silent.
     pub async fn leave(&self, instance: &str) -> Result<(), StoreError> {
-        self.link.command("leaving the fleet", redis::cmd("ZREM").arg(self.keys.instances()).arg(instance)).await.map(drop)
+        self.link
+            .command(
+                "leaving the fleet",
+                redis::cmd("ZREM").arg(self.keys.instances()).arg(instance),
+            )
+            .await
+            .map(drop)
     }
 
     /// Sends wake-ups to the other instances. A wake-up may be lost; the floor poll covers that.
     pub async fn wake_others(&self, wake_ups: &[WakeUp]) -> Result<(), StoreError> {
         let mut pipeline = redis::pipe();
         for head in wake_ups {
-            pipeline.cmd("PUBLISH").arg(self.keys.wake()).arg(format!("{} {} {}", head.bucket, head.due_ms, head.broker));
+            pipeline
+                .cmd("PUBLISH")
+                .arg(self.keys.wake())
+                .arg(format!("{} {} {}", head.bucket, head.due_ms, head.broker));
         }
         if wake_ups.is_empty() {
             return Ok(());
         }
         // The sender must not wait for a master that hangs.
         let sent = clock::timeout(PUBLISH_TIMEOUT, self.link.pipeline("PUBLISH", &pipeline)).await;
-        sent.unwrap_or_else(|| Err(StoreError::new(Class::Timeout, "redis: PUBLISH: no answer"))).map(drop)
+        sent.unwrap_or_else(|| Err(StoreError::new(Class::Timeout, "redis: PUBLISH: no answer")))
+            .map(drop)
     }
 }
 
@@ -90,22 +115,36 @@ pub async fn listen(
     listening: impl FnOnce() + Send,
     mut heard: impl FnMut(WakeUp) + Send,
 ) -> Result<(), StoreError> {
-    let failed = |error: &redis::RedisError| StoreError::from_redis(&format!("listening for wake-ups at {}", place(settings)), error);
-    let silent = || StoreError::new(Class::Timeout, format!("redis: no answer from {} on the connection for wake-ups", place(settings)));
+    let failed = |error: &redis::RedisError| {
+        StoreError::from_redis(&format!("listening for wake-ups at {}", place(settings)), error)
+    };
+    let silent = || {
+        StoreError::new(
+            Class::Timeout,
+            format!("redis: no answer from {} on the connection for wake-ups", place(settings)),
+        )
+    };
     let subscribing = async {
         // In a cluster, every node receives the messages that any node publishes.
         let client = super::client::endpoint::client(settings).await?;
-        let (mut link, messages) = client.get_async_pubsub().await.map_err(|error| failed(&error))?.split();
+        let (mut link, messages) =
+            client.get_async_pubsub().await.map_err(|error| failed(&error))?.split();
         link.subscribe(channel).await.map_err(|error| failed(&error))?;
         Ok((link, messages))
     };
-    let subscribed = clock::timeout(ANSWER_TIMEOUT, subscribing).await.unwrap_or_else(|| Err(silent()));
+    let subscribed =
+        clock::timeout(ANSWER_TIMEOUT, subscribing).await.unwrap_or_else(|| Err(silent()));
     let (mut link, mut messages) = subscribed.inspect_err(|error| settings.refusals.note(error))?;
     listening();
     loop {
         let message = match clock::timeout(SILENCE_TIMEOUT, messages.next()).await {
             Some(Some(message)) => message,
-            Some(None) => return Err(StoreError::new(Class::Io, "redis: the connection for wake-ups was closed")),
+            Some(None) => {
+                return Err(StoreError::new(
+                    Class::Io,
+                    "redis: the connection for wake-ups was closed",
+                ));
+            }
             // A connection that only receives does not notice a lost peer. To subscribe again
             // changes nothing and gets an answer.
             None => {
@@ -142,10 +181,14 @@ mod tests {
                 let count = link.read(&mut part).await.unwrap();
                 let asked = String::from_utf8_lossy(&part[..count]);
                 if asked.contains("SUBSCRIBE") {
-                    link.write_all(b"*3\r\n$9\r\nsubscribe\r\n$6\r\nd:wake\r\n:1\r\n").await.unwrap();
+                    link.write_all(b"*3\r\n$9\r\nsubscribe\r\n$6\r\nd:wake\r\n:1\r\n")
+                        .await
+                        .unwrap();
                     return link;
                 }
-                link.write_all("+OK\r\n".repeat(asked.matches('*').count()).as_bytes()).await.unwrap();
+                link.write_all("+OK\r\n".repeat(asked.matches('*').count()).as_bytes())
+                    .await
+                    .unwrap();
             }
         });
         let settings = Redis { namespace: "d".to_owned(), ..Redis::new(url) };

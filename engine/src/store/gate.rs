@@ -34,15 +34,25 @@ pub enum Wait {
 
 /// The wait for this durability on this server, or why the server cannot give it.
 pub fn waits_of(settings: &Redis, facts: &ServerFacts) -> Result<Wait, StoreError> {
-    let refuse = |why: String, hint: &str| Err(StoreError::new(Class::Settings, format!("redis: durability: {why}")).hint(hint));
+    let refuse = |why: String, hint: &str| {
+        Err(StoreError::new(Class::Settings, format!("redis: durability: {why}")).hint(hint))
+    };
     if settings.durability == Durability::Memory {
         return Ok(Wait::None);
     }
     let fsync = matches!(settings.durability, Durability::Fsync | Durability::FsyncReplica);
-    let replicas = u32::from(matches!(settings.durability, Durability::Replica | Durability::FsyncReplica));
+    let replicas =
+        u32::from(matches!(settings.durability, Durability::Replica | Durability::FsyncReplica));
     if replicas > facts.replicas {
-        let shortage = if facts.masters > 1 { "no replica is connected to a master of the cluster" } else { "no replica is connected" };
-        return refuse(shortage.to_owned(), "start a replica, or set redis.durability to \"memory\" or \"fsync\"");
+        let shortage = if facts.masters > 1 {
+            "no replica is connected to a master of the cluster"
+        } else {
+            "no replica is connected"
+        };
+        return refuse(
+            shortage.to_owned(),
+            "start a replica, or set redis.durability to \"memory\" or \"fsync\"",
+        );
     }
     if !fsync {
         return Ok(Wait::Replicas(replicas));
@@ -86,8 +96,13 @@ impl Gate {
     /// A gate without open connections. An error in `wait` refuses every call.
     #[must_use]
     pub fn new(settings: &Redis, wait: Result<Wait, StoreError>) -> Self {
-        let links = if matches!(wait, Ok(Wait::Replicas(_) | Wait::Aof(_))) { WAITING_LINKS } else { 1 };
-        Gate { links: (0..links).map(|_| RedisClient::new(settings)).collect(), next: AtomicUsize::new(0), wait }
+        let links =
+            if matches!(wait, Ok(Wait::Replicas(_) | Wait::Aof(_))) { WAITING_LINKS } else { 1 };
+        Gate {
+            links: (0..links).map(|_| RedisClient::new(settings)).collect(),
+            next: AtomicUsize::new(0),
+            wait,
+        }
     }
 
     /// The connection for the next call.
@@ -98,10 +113,15 @@ impl Gate {
     /// Sends the calls and waits until they are as durable as asked. Among calls for one key, a
     /// wave is sent only when no call of the wave before needs a repeat.
     ///
-    /// Returns one answer per call, in order. A refused call keeps its error, whatever the result of the
-    /// wait. After an error that is no refusal the caller sends the call again, after the calls before it,
-    /// whether Redis applied it or not.
-    pub async fn pass(&self, link: &RedisClient, doing: &str, waves: &[Vec<Cmd>]) -> Vec<Result<Value, StoreError>> {
+    /// Returns one answer per call, in order. A refused call keeps its error, whatever the result
+    /// of the wait. After an error that is no refusal the caller sends the call again, after the
+    /// calls before it, whether Redis applied it or not.
+    pub async fn pass(
+        &self,
+        link: &RedisClient,
+        doing: &str,
+        waves: &[Vec<Cmd>],
+    ) -> Vec<Result<Value, StoreError>> {
         let count = waves.iter().map(Vec::len).sum();
         let parts = async { Ok((self.wait.clone()?, link.parts(waves).await?)) };
         let (wait, parts) = match parts.await {
@@ -124,10 +144,18 @@ impl Gate {
     }
 }
 
-async fn pass_part(link: &RedisClient, wait: Wait, doing: &str, part: &Part<'_>) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+async fn pass_part(
+    link: &RedisClient,
+    wait: Wait,
+    doing: &str,
+    part: &Part<'_>,
+) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
     let answers = calls_and_wait(link, wait, doing, part).await;
     match &answers {
-        Ok(answers) => answers.iter().filter_map(|answer| answer.as_ref().err()).for_each(|error| link.failed(&part.wire, error)),
+        Ok(answers) => answers
+            .iter()
+            .filter_map(|answer| answer.as_ref().err())
+            .for_each(|error| link.failed(&part.wire, error)),
         Err(error) => link.failed(&part.wire, error),
     }
     answers
@@ -152,25 +180,42 @@ async fn calls_and_wait(
     let Some(last) = pipelines.last_mut() else { return Ok(Vec::new()) };
     let (call, wanted) = match wait {
         Wait::None => (None, None),
-        Wait::Replicas(replicas) => (Some(redis::cmd("WAIT").arg(replicas).arg(WAIT_MS).to_owned()), Some((0, replicas))),
-        Wait::Aof(replicas) => (Some(redis::cmd("WAITAOF").arg(1).arg(replicas).arg(WAIT_MS).to_owned()), Some((1, replicas))),
+        Wait::Replicas(replicas) => {
+            (Some(redis::cmd("WAIT").arg(replicas).arg(WAIT_MS).to_owned()), Some((0, replicas)))
+        }
+        Wait::Aof(replicas) => (
+            Some(redis::cmd("WAITAOF").arg(1).arg(replicas).arg(WAIT_MS).to_owned()),
+            Some((1, replicas)),
+        ),
     };
     call.iter().for_each(|call| {
         last.add_command(call.clone());
     });
     let mut answers = part.wire.waves(doing, &pipelines, call.as_ref()).await?;
     if let Some(wanted) = wanted
-        && let Err(error) = answers.pop().unwrap_or(Ok(Value::Nil)).and_then(|counts| classify(counts, wanted, doing, part))
+        && let Err(error) = answers
+            .pop()
+            .unwrap_or(Ok(Value::Nil))
+            .and_then(|counts| classify(counts, wanted, doing, part))
     {
         link.failed(&part.wire, &error);
-        // After a failed wait, no answer of a write counts. A refused call keeps its error: it wrote nothing.
-        return Ok(answers.into_iter().map(|answer| answer.and_then(|_| Err(error.clone()))).collect());
+        // After a failed wait, no answer of a write counts. A refused call keeps its error: it
+        // wrote nothing.
+        return Ok(answers
+            .into_iter()
+            .map(|answer| answer.and_then(|_| Err(error.clone())))
+            .collect());
     }
     Ok(answers)
 }
 
 /// An error if the wait fell short.
-fn classify(counts: Value, (local, replicas): (i64, u32), doing: &str, part: &Part<'_>) -> Result<(), StoreError> {
+fn classify(
+    counts: Value,
+    (local, replicas): (i64, u32),
+    doing: &str,
+    part: &Part<'_>,
+) -> Result<(), StoreError> {
     let (fsynced, held) = match counts {
         Value::Int(replicas) => (0, replicas),
         Value::Array(counts) => match counts.as_slice() {
@@ -185,8 +230,9 @@ fn classify(counts: Value, (local, replicas): (i64, u32), doing: &str, part: &Pa
     // A master without its replicas may have been replaced. Ask the settings again for the master.
     part.wire.leave();
     let place = part.wire.place();
-    let message =
-        format!("redis: {doing}: not durable at {place} within {WAIT_MS} ms: fsynced {fsynced} of {local}, replicas {held} of {replicas}");
+    let message = format!(
+        "redis: {doing}: not durable at {place} within {WAIT_MS} ms: fsynced {fsynced} of {local}, replicas {held} of {replicas}"
+    );
     Err(StoreError::new(Class::Timeout, message))
 }
 
@@ -197,9 +243,13 @@ mod tests {
     #[test]
     fn a_user_that_may_not_see_the_configuration_is_told_what_to_assume() {
         let settings = Redis { durability: Durability::Fsync, ..Redis::new("") };
-        let facts = ServerFacts { version: "redis 7.0.15".to_owned(), aof: true, ..ServerFacts::default() };
+        let facts =
+            ServerFacts { version: "redis 7.0.15".to_owned(), aof: true, ..ServerFacts::default() };
         let refused = waits_of(&settings, &facts).unwrap_err();
         assert!(refused.hint.contains("redis.assume_fsync = true"), "{}", refused.hint);
-        assert_eq!(waits_of(&Redis { assume_fsync: true, ..settings }, &facts).unwrap(), Wait::None);
+        assert_eq!(
+            waits_of(&Redis { assume_fsync: true, ..settings }, &facts).unwrap(),
+            Wait::None
+        );
     }
 }

@@ -54,7 +54,9 @@ impl Keys {
     /// The keys of a namespace with this many buckets.
     #[must_use]
     pub fn new(namespace: &str, buckets: u16) -> Self {
-        let fixed = (0..buckets).map(|bucket| FIXED_KEY_NAMES.map(|name| format!("{{{namespace}:{bucket:02}}}:{name}"))).collect();
+        let fixed = (0..buckets)
+            .map(|bucket| FIXED_KEY_NAMES.map(|name| format!("{{{namespace}:{bucket:02}}}:{name}")))
+            .collect();
         Keys { namespace: namespace.into(), buckets, fixed }
     }
 
@@ -95,8 +97,8 @@ impl Keys {
         std::iter::once(self.due(bucket, set)).chain(dead)
     }
 
-    /// The jobs that the pops of this bucket handed out: hash nonce → ids; the newer hash, then the older
-    /// one.
+    /// The jobs that the pops of this bucket handed out: hash nonce → ids; the newer hash, then the
+    /// older one.
     #[must_use]
     pub fn pops(&self, bucket: u16) -> [String; 2] {
         POPS_KEYS.map(|name| format!("{{{}:{bucket:02}}}:{name}", self.namespace))
@@ -176,7 +178,11 @@ impl Keys {
     /// The kind of a key by its name; `None` if the key belongs to another namespace.
     #[must_use]
     pub fn part_of(&self, key: &str) -> Option<Part> {
-        let name = |rest: &str| rest.strip_prefix(&*self.namespace).and_then(|rest| rest.strip_prefix(':')).map(str::to_owned);
+        let name = |rest: &str| {
+            rest.strip_prefix(&*self.namespace)
+                .and_then(|rest| rest.strip_prefix(':'))
+                .map(str::to_owned)
+        };
         let Some(rest) = key.strip_prefix('{').and_then(name) else {
             // A name with another colon belongs to a namespace with a longer name.
             return match name(key)?.as_str() {
@@ -188,12 +194,15 @@ impl Keys {
         if matches!(tag, "meta" | "instances") {
             return name.starts_with("quarantined:").then_some(Part::Whole);
         }
-        let bucket: u16 = tag.parse().ok().filter(|_| tag.bytes().all(|byte| byte.is_ascii_digit()))?;
+        let bucket: u16 =
+            tag.parse().ok().filter(|_| tag.bytes().all(|byte| byte.is_ascii_digit()))?;
         let is_ours = bucket < self.buckets && tag == format!("{bucket:02}");
         Some(match name.strip_prefix("due:") {
             _ if !is_ours => Part::Unknown(Some(bucket)),
             Some(set) => Part::Due(bucket, set.to_owned()),
-            None if name.starts_with("dead:=") || name == ENDS_KEY || POPS_KEYS.contains(&name) => Part::Queue(bucket),
+            None if name.starts_with("dead:=") || name == ENDS_KEY || POPS_KEYS.contains(&name) => {
+                Part::Queue(bucket)
+            }
             None if name == "quarantine" || name.starts_with("quarantined:") => Part::Whole,
             None if self.fixed(bucket).iter().any(|fixed| fixed == key) => Part::Fixed(bucket),
             None => Part::Unknown(Some(bucket)),

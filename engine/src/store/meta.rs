@@ -41,8 +41,13 @@ impl Meta {
     }
 }
 
-/// Joins the namespace: creates it if it is new, and adds these brokers. Refuses another number of buckets or another schema.
-pub async fn join(link: &RedisClient, settings: &Redis, brokers: &[String]) -> Result<Meta, StoreError> {
+/// Joins the namespace: creates it if it is new, and adds these brokers. Refuses another number of
+/// buckets or another schema.
+pub async fn join(
+    link: &RedisClient,
+    settings: &Redis,
+    brokers: &[String],
+) -> Result<Meta, StoreError> {
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
     let present = fields(link, &key).await?;
     if let Some(meta) = meta_of(&key, &present)? {
@@ -51,12 +56,18 @@ pub async fn join(link: &RedisClient, settings: &Redis, brokers: &[String]) -> R
     let epoch: [u8; 8] = rand::random();
     let epoch = epoch.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     // The schema comes last: a reader that sees it finds the other fields too.
-    let mut wanted =
-        vec![("buckets".to_owned(), settings.buckets.to_string()), ("epoch".to_owned(), epoch), ("schema".to_owned(), SCHEMA.to_owned())];
-    wanted.extend(brokers.iter().map(|broker| (format!("{BROKER_PREFIX}{broker}"), "1".to_owned())));
+    let mut wanted = vec![
+        ("buckets".to_owned(), settings.buckets.to_string()),
+        ("epoch".to_owned(), epoch),
+        ("schema".to_owned(), SCHEMA.to_owned()),
+    ];
+    wanted
+        .extend(brokers.iter().map(|broker| (format!("{BROKER_PREFIX}{broker}"), "1".to_owned())));
     // Existing fields are not written again: a full Redis would refuse that, and Dwell must be able
     // to start on a full Redis to drain it.
-    for (field, value) in wanted.iter().filter(|(field, _)| present.iter().all(|(name, _)| name != field)) {
+    for (field, value) in
+        wanted.iter().filter(|(field, _)| present.iter().all(|(name, _)| name != field))
+    {
         link.command("HSETNX meta", redis::cmd("HSETNX").arg(&key).arg(field).arg(value)).await?;
     }
     let meta = read(link, settings).await?;
@@ -67,13 +78,26 @@ pub async fn join(link: &RedisClient, settings: &Redis, brokers: &[String]) -> R
 
 /// Stores these rules if the namespace has none, and returns the rules of the namespace: the first
 /// instance with a rule decides.
-pub(super) async fn keep(link: &RedisClient, keys: &Keys, own: SweepRules) -> Result<SweepRules, StoreError> {
+pub(super) async fn keep(
+    link: &RedisClient,
+    keys: &Keys,
+    own: SweepRules,
+) -> Result<SweepRules, StoreError> {
     let known = read_as(link, keys).await?;
-    let missing =
-        [(DEAD_RETENTION, known.dead_retention_ms, own.dead_retention_ms), (DEDUPE_WINDOW, known.dedupe_window_ms, own.dedupe_window_ms)];
-    let missing: Vec<(&str, u64)> = missing.into_iter().filter(|(_, kept, _)| kept.is_none()).map(|(field, _, own)| (field, own)).collect();
+    let missing = [
+        (DEAD_RETENTION, known.dead_retention_ms, own.dead_retention_ms),
+        (DEDUPE_WINDOW, known.dedupe_window_ms, own.dedupe_window_ms),
+    ];
+    let missing: Vec<(&str, u64)> = missing
+        .into_iter()
+        .filter(|(_, kept, _)| kept.is_none())
+        .map(|(field, _, own)| (field, own))
+        .collect();
     for (field, own) in &missing {
-        match link.command("HSETNX meta", redis::cmd("HSETNX").arg(keys.meta()).arg(field).arg(own)).await {
+        match link
+            .command("HSETNX meta", redis::cmd("HSETNX").arg(keys.meta()).arg(field).arg(own))
+            .await
+        {
             // A full Redis refuses the write; a later call stores the rule, after the drain.
             Err(error) if error.class != Class::Oom => return Err(error),
             _ => {}
@@ -89,7 +113,12 @@ pub async fn adopt(settings: &Redis, rules: SweepRules) -> Result<(), StoreError
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
     read(&link, settings).await?;
     let mut command = redis::cmd("HSET");
-    command.arg(key).arg(DEAD_RETENTION).arg(rules.dead_retention_ms).arg(DEDUPE_WINDOW).arg(rules.dedupe_window_ms);
+    command
+        .arg(key)
+        .arg(DEAD_RETENTION)
+        .arg(rules.dead_retention_ms)
+        .arg(DEDUPE_WINDOW)
+        .arg(rules.dedupe_window_ms);
     link.command("HSET meta", &command).await.map(drop)
 }
 
@@ -99,8 +128,17 @@ pub(super) fn field_of(broker: &str) -> String {
 }
 
 /// Adds a broker.
-pub(super) async fn add_broker(link: &RedisClient, keys: &Keys, broker: &str) -> Result<(), StoreError> {
-    link.command("HSETNX meta", redis::cmd("HSETNX").arg(keys.meta()).arg(field_of(broker)).arg("1")).await.map(drop)
+pub(super) async fn add_broker(
+    link: &RedisClient,
+    keys: &Keys,
+    broker: &str,
+) -> Result<(), StoreError> {
+    link.command(
+        "HSETNX meta",
+        redis::cmd("HSETNX").arg(keys.meta()).arg(field_of(broker)).arg("1"),
+    )
+    .await
+    .map(drop)
 }
 
 /// Adds a broker to an existing namespace.
@@ -153,18 +191,30 @@ pub(super) async fn read_as(link: &RedisClient, keys: &Keys) -> Result<Meta, Sto
 /// Parses the fields of `<ns>:meta`. `None` if the namespace does not exist, or its creator died
 /// before the end.
 pub(super) fn meta_of(key: &str, fields: &[(String, String)]) -> Result<Option<Meta>, StoreError> {
-    let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str());
+    let field = |name: &str| {
+        fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
+    };
     let Some(schema) = field("schema") else { return Ok(None) };
     refuse_schema(key, schema)?;
     let brokers = brokers_of(fields);
-    let buckets = field("buckets").and_then(|text| text.parse().ok()).filter(|buckets| *buckets > 0);
+    let buckets =
+        field("buckets").and_then(|text| text.parse().ok()).filter(|buckets| *buckets > 0);
     let Some(buckets) = buckets else {
-        return Err(StoreError::new(Class::Settings, format!("redis: `{key}` has no number of buckets"))
-            .hint("restore the field `buckets`: its number of buckets at first use"));
+        return Err(StoreError::new(
+            Class::Settings,
+            format!("redis: `{key}` has no number of buckets"),
+        )
+        .hint("restore the field `buckets`: its number of buckets at first use"));
     };
     let rule = |name| field(name).and_then(|text| text.parse().ok());
     let (dead_retention_ms, dedupe_window_ms) = (rule(DEAD_RETENTION), rule(DEDUPE_WINDOW));
-    Ok(Some(Meta { buckets, brokers, epoch: field("epoch").unwrap_or_default().to_owned(), dead_retention_ms, dedupe_window_ms }))
+    Ok(Some(Meta {
+        buckets,
+        brokers,
+        epoch: field("epoch").unwrap_or_default().to_owned(),
+        dead_retention_ms,
+        dedupe_window_ms,
+    }))
 }
 
 /// The brokers of these fields, sorted.
@@ -174,7 +224,11 @@ pub(super) fn brokers_of(fields: &[(String, String)]) -> Vec<String> {
 
 /// The names behind this prefix, sorted.
 fn named(fields: &[(String, String)], prefix: &str) -> Vec<String> {
-    let mut names: Vec<String> = fields.iter().filter_map(|(name, _)| name.strip_prefix(prefix)).map(str::to_owned).collect();
+    let mut names: Vec<String> = fields
+        .iter()
+        .filter_map(|(name, _)| name.strip_prefix(prefix))
+        .map(str::to_owned)
+        .collect();
     names.sort();
     names
 }
@@ -185,16 +239,27 @@ pub(super) fn refuse_schema(key: &str, schema: &str) -> Result<(), StoreError> {
         return Ok(());
     }
     let number = schema.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-    let is_older = number.parse::<u32>().ok().zip(SCHEMA.parse().ok()).is_some_and(|(stored, known)| stored < known);
+    let is_older = number
+        .parse::<u32>()
+        .ok()
+        .zip(SCHEMA.parse().ok())
+        .is_some_and(|(stored, known)| stored < known);
     let hint = if is_older {
         "a version before 0.1.0 wrote it: use another redis.namespace, and let that version deliver what is left in this one"
     } else {
         "run the version of Dwell that wrote it, or a newer one"
     };
-    Err(StoreError::new(Class::Settings, format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}")).hint(hint))
+    Err(StoreError::new(
+        Class::Settings,
+        format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}"),
+    )
+    .hint(hint))
 }
 
-pub(super) async fn fields(link: &RedisClient, key: &str) -> Result<Vec<(String, String)>, StoreError> {
+pub(super) async fn fields(
+    link: &RedisClient,
+    key: &str,
+) -> Result<Vec<(String, String)>, StoreError> {
     Ok(match link.command("HGETALL meta", redis::cmd("HGETALL").arg(key)).await? {
         Value::Array(items) => {
             let mut items = items.into_iter().map(text);
@@ -204,7 +269,9 @@ pub(super) async fn fields(link: &RedisClient, key: &str) -> Result<Vec<(String,
             }
             fields
         }
-        Value::Map(items) => items.into_iter().map(|(name, value)| (text(name), text(value))).collect(),
+        Value::Map(items) => {
+            items.into_iter().map(|(name, value)| (text(name), text(value))).collect()
+        }
         _ => Vec::new(),
     })
 }

@@ -58,7 +58,13 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    pub(super) fn new(settings: &Redis, link: RedisClient, gate: Gate, known: meta::Meta, observer: Arc<dyn Observer>) -> Namespace {
+    pub(super) fn new(
+        settings: &Redis,
+        link: RedisClient,
+        gate: Gate,
+        known: meta::Meta,
+        observer: Arc<dyn Observer>,
+    ) -> Namespace {
         Namespace {
             keys: Keys::new(&settings.namespace, known.buckets),
             scripts: Scripts::new(known.buckets),
@@ -118,14 +124,14 @@ impl Namespace {
         self.proof(&[&nonce, queue.as_bytes()])
     }
 
-    /// A keyed hash of the lease and its job. The span and the wait stand in the lease alone, so a consumer
-    /// that changes one of them does not know the hash.
+    /// A keyed hash of the lease and its job. The span and the wait stand in the lease alone, so a
+    /// consumer that changes one of them does not know the hash.
     pub(super) fn seal(&self, id: &JobId, lease: &Lease) -> [u8; 8] {
         self.proof(&[b"seal", &lease.terms(), lease.queue.as_bytes(), b"/", id.as_str().as_bytes()])
     }
 
-    /// The first 8 bytes of the keyed hash of these parts, one after the other. A `Hasher` holds 1.9 kB and is
-    /// slower than one call for so little.
+    /// The first 8 bytes of the keyed hash of these parts, one after the other. A `Hasher` holds
+    /// 1.9 kB and is slower than one call for so little.
     fn proof(&self, parts: &[&[u8]]) -> [u8; 8] {
         let hash = blake3::keyed_hash(&self.lease_key.read(), &parts.concat());
         std::array::from_fn(|i| hash.as_bytes()[i])
@@ -142,7 +148,9 @@ impl Namespace {
     pub fn now_us(&self) -> i64 {
         match *self.clock.lock() {
             // Only an elapsed time of 292 000 years does not fit.
-            Some((us, seen)) => us + i64::try_from(clock::now().duration_since(seen).as_micros()).unwrap_or(0),
+            Some((us, seen)) => {
+                us + i64::try_from(clock::now().duration_since(seen).as_micros()).unwrap_or(0)
+            }
             None => clock::wall_ms() * 1000,
         }
     }
@@ -158,8 +166,8 @@ impl Namespace {
         self.now_us() / 1000
     }
 
-    /// The brokers of the settings, with which this store joined the namespace. Empty if the store only reads
-    /// and acts.
+    /// The brokers of the settings, with which this store joined the namespace. Empty if the store
+    /// only reads and acts.
     #[must_use]
     pub fn own_brokers(&self) -> &[String] {
         self.joined.as_ref().map_or(&[], |(_, brokers)| brokers)
@@ -183,10 +191,18 @@ impl Namespace {
     }
 
     /// The same call, with more keys after the keys of the sets.
-    pub(super) fn script_call_with(&self, name: Name, bucket: u16, sets: &[String], more: &[String]) -> Cmd {
+    pub(super) fn script_call_with(
+        &self,
+        name: Name,
+        bucket: u16,
+        sets: &[String],
+        more: &[String],
+    ) -> Cmd {
         let of_queues = sets.iter().filter(|set| queue_of_set(set).is_some()).count();
         let mut call = redis::cmd("EVALSHA");
-        call.arg(self.scripts.hash(name)).arg(FIXED_KEYS + sets.len() + of_queues + more.len()).arg(self.keys.fixed(bucket).as_slice());
+        call.arg(self.scripts.hash(name))
+            .arg(FIXED_KEYS + sets.len() + of_queues + more.len())
+            .arg(self.keys.fixed(bucket).as_slice());
         for set in sets {
             for key in self.keys.sets(bucket, set) {
                 call.arg(key);
@@ -208,12 +224,14 @@ impl Namespace {
         answer
     }
 
-    /// Calls a script behind the durability gate. After an error the call may have been carried out.
+    /// Calls a script behind the durability gate. After an error the call may have been carried
+    /// out.
     pub(super) async fn durable_call(&self, name: Name, call: Cmd) -> Result<Value, StoreError> {
         let (link, calls, begun) = (self.gate.link(), [vec![call]], clock::now());
         let (mut moves, mut loaded) = (Redirects::default(), false);
         let answer = loop {
-            match self.gate.pass(link, name.as_str(), &calls).await.pop().unwrap_or(Ok(Value::Nil)) {
+            match self.gate.pass(link, name.as_str(), &calls).await.pop().unwrap_or(Ok(Value::Nil))
+            {
                 Err(error) if error.class == Class::NoScript && !loaded => {
                     loaded = true;
                     link.load(&self.scripts.source(name), calls.iter().flatten()).await?;
@@ -246,8 +264,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// Reads the brokers of the namespace again, and writes nothing. An error of class `Settings` if
-    /// Redis lost the namespace, or if it has another number of buckets by now.
+    /// Reads the brokers of the namespace again, and writes nothing. An error of class `Settings`
+    /// if Redis lost the namespace, or if it has another number of buckets by now.
     pub async fn reread(&self) -> Result<(), StoreError> {
         let meta = meta::read_as(&self.link, &self.keys).await?;
         if let Some((settings, _)) = &self.joined {

@@ -1,10 +1,10 @@
 //! Changes jobs: requests come in, jobs are claimed, and leases end.
 //!
-//! - [`batch`]: requests, behind the durability gate; [`schedule`]: `schedule`; [`act`]: `cancel` to
-//!   `requeue`.
+//! - [`batch`]: requests, behind the durability gate; [`schedule`]: `schedule`; [`act`]: `cancel`
+//!   to `requeue`.
 //! - [`claim`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`.
-//! - Of queues, [`pop`]: `pop` and `unpop`; [`acknowledge`]: the acknowledgements of consumers; [`ends`]:
-//!   jobs that have an end of their own.
+//! - Of queues, [`pop`]: `pop` and `unpop`; [`acknowledge`]: the acknowledgements of consumers;
+//!   [`ends`]: jobs that have an end of their own.
 
 pub mod acknowledge;
 pub mod act;

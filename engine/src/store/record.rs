@@ -1,11 +1,11 @@
-//! The stored forms of a job: the record, written once, and the state, only for jobs that were held,
-//! sent back or changed. Each is one hash field.
+//! The stored forms of a job: the record, written once, and the state, only for jobs that were
+//! held, sent back or changed. Each is one hash field.
 //!
 //! Record: version(1) flags(1) ttr ms(4) generation(8) fingerprint(8) digest(8) length of owner(1)
 //! owner, length of metadata(4), metadata, body. Integers are big-endian. The owner is a broker, or
 //! a queue if the version is 2. The scripts read up to the owner and no further; the metadata is
-//! MessagePack with names. The upper three bits of the flags tell the scripts how long a job of a queue
-//! goes on after time-outs.
+//! MessagePack with names. The upper three bits of the flags tell the scripts how long a job of a
+//! queue goes on after time-outs.
 //!
 //! State: version(1) flags(1) crashes(1) attempt(4) step(2) due ms(8) pop(8) generation(8)
 //! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
@@ -34,11 +34,11 @@ const MARK_FIRST: u8 = 4;
 /// The part of a record from version to fingerprint, which does not depend on the target.
 const HEAD_BYTES: usize = 22;
 const FIXED_STATE_BYTES: usize = 43;
-/// The depth limit of the metadata, about three per level of nested lists and tables in headers. Bounds the
-/// stack that a damaged record can use.
+/// The depth limit of the metadata, about three per level of nested lists and tables in headers.
+/// Bounds the stack that a damaged record can use.
 const MAX_METADATA_DEPTH: usize = 200;
-/// The maximum length of a stored error text; a longer one is cut at a character. 4 KiB of an HTTP answer
-/// fit, with the description of the answer.
+/// The maximum length of a stored error text; a longer one is cut at a character. 4 KiB of an HTTP
+/// answer fit, with the description of the answer.
 const MAX_ERROR_BYTES: usize = 4_400;
 
 /// The 8 random bytes of one claim or rescue. Only their holder may settle the jobs of its lease.
@@ -73,7 +73,12 @@ const MAX_BUFFERED_HASH_BYTES: usize = 1024;
 /// The hash that `duplicate` compares: body, broker, destination and key.
 fn digest(job: &Job) -> [u8; 8] {
     let set = job.set();
-    let parts = [set.as_bytes(), job.to.exchange.as_bytes(), job.to.address.as_bytes(), job.key.as_deref().unwrap_or_default()];
+    let parts = [
+        set.as_bytes(),
+        job.to.exchange.as_bytes(),
+        job.to.address.as_bytes(),
+        job.key.as_deref().unwrap_or_default(),
+    ];
     let mut head = Vec::with_capacity(MAX_BUFFERED_HASH_BYTES);
     for part in parts {
         head.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -112,26 +117,33 @@ pub fn moved(record: &[u8], job: &Job) -> Option<Vec<u8>> {
 }
 
 fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
-    let metadata = rmp_serde::to_vec_named(job).expect("a job holds only strings, numbers and bytes, which MessagePack can write");
+    let metadata = rmp_serde::to_vec_named(job)
+        .expect("a job holds only strings, numbers and bytes, which MessagePack can write");
     let owner = job.queue.as_ref().unwrap_or(&job.broker).as_bytes();
     let mut bytes = Vec::with_capacity(35 + owner.len() + metadata.len() + job.body.len());
     bytes.extend_from_slice(head);
     bytes[1] = (bytes[1] & ((1 << GOES_ON_SHIFT) - 1)) | (goes_on(job) << GOES_ON_SHIFT);
     bytes.extend_from_slice(&digest(job));
-    bytes.push(u8::try_from(owner.len()).expect("a broker's name has at most 64 bytes, that of a queue 255"));
+    bytes.push(
+        u8::try_from(owner.len())
+            .expect("a broker's name has at most 64 bytes, that of a queue 255"),
+    );
     bytes.extend_from_slice(owner);
     bytes.extend_from_slice(
-        &u32::try_from(metadata.len()).expect("headers are bounded by max_body and the broker's own limits, far below 4 GiB").to_be_bytes(),
+        &u32::try_from(metadata.len())
+            .expect("headers are bounded by max_body and the broker's own limits, far below 4 GiB")
+            .to_be_bytes(),
     );
     bytes.extend_from_slice(&metadata);
     bytes.extend_from_slice(&job.body);
     bytes
 }
 
-/// The next step of a timed-out job for the script `time_out`, in three bits. 1 to 5: below the step 1, 2, 4,
-/// 8 or 16 the job is due again at once after a time-out, at its next step. 6: at every step. 7: as long as
-/// the default array has a wait. 0: the next step depends on more than the number of the step. The numbers
-/// are never more than the metadata allows: above them, the rescue reads the metadata.
+/// The next step of a timed-out job for the script `time_out`, in three bits. 1 to 5: below the
+/// step 1, 2, 4, 8 or 16 the job is due again at once after a time-out, at its next step. 6: at
+/// every step. 7: as long as the default array has a wait. 0: the next step depends on more than
+/// the number of the step. The numbers are never more than the metadata allows: above them, the
+/// rescue reads the metadata.
 fn goes_on(job: &Job) -> u8 {
     if job.queue.is_none() || job.on_timeout != OnTimeout::Ready || job.ends_ms.is_some() {
         return 0;
@@ -146,7 +158,13 @@ fn goes_on(job: &Job) -> u8 {
 
 /// The code for the largest of 1, 2, 4, 8 and 16 up to this number of steps; 0: there is none.
 fn below(steps: usize) -> u8 {
-    [1, 2, 4, 8, 16].iter().zip(1..).filter(|(most, _)| **most <= steps).map(|(_, code)| code).last().unwrap_or(0)
+    [1, 2, 4, 8, 16]
+        .iter()
+        .zip(1..)
+        .filter(|(most, _)| **most <= steps)
+        .map(|(_, code)| code)
+        .last()
+        .unwrap_or(0)
 }
 
 /// Decodes a record; the body is a slice of the bytes, not a copy.
@@ -154,7 +172,9 @@ pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
     let mut reader = Reader { rest: &bytes };
     let version = reader.take::<1>()?[0];
     if version != VERSION && version != VERSION_QUEUE {
-        return Err(Unreadable(format!("version {version}, this program reads {VERSION} and {VERSION_QUEUE}")));
+        return Err(Unreadable(format!(
+            "version {version}, this program reads {VERSION} and {VERSION_QUEUE}"
+        )));
     }
     let flags = reader.take::<1>()?[0];
     let ttr_ms = u32::from_be_bytes(reader.take()?);
@@ -169,7 +189,8 @@ pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
     let metadata = reader.slice(metadata_len)?;
     let mut reading = rmp_serde::Deserializer::from_read_ref(metadata);
     reading.set_max_depth(MAX_METADATA_DEPTH);
-    let mut job = Job::deserialize(&mut reading).map_err(|error| Unreadable(format!("metadata: {error}")))?;
+    let mut job =
+        Job::deserialize(&mut reading).map_err(|error| Unreadable(format!("metadata: {error}")))?;
     let body_at = bytes.len() - reader.rest.len();
     if version == VERSION_QUEUE {
         job.queue = Some(owner);
@@ -206,8 +227,8 @@ pub struct State {
     pub counted: bool,
     /// The number of crashes of owners in a row.
     pub crashes: u8,
-    /// Attempts so far. Of a job in a claim: without the one in flight, unless the state is `held`, `counted`
-    /// or dying.
+    /// Attempts so far. Of a job in a claim: without the one in flight, unless the state is `held`,
+    /// `counted` or dying.
     pub attempt: u32,
     /// Step in the retry array: the number of waits used.
     pub step: u16,
@@ -229,7 +250,11 @@ impl State {
     /// Decodes a state.
     pub fn decode(bytes: &[u8]) -> Result<State, Unreadable> {
         if bytes.len() < FIXED_STATE_BYTES || bytes[0] != VERSION {
-            return Err(Unreadable(format!("a state of {} bytes, version {}", bytes.len(), bytes.first().copied().unwrap_or_default())));
+            return Err(Unreadable(format!(
+                "a state of {} bytes, version {}",
+                bytes.len(),
+                bytes.first().copied().unwrap_or_default()
+            )));
         }
         let mut reader = Reader { rest: &bytes[1..] };
         let [flags, crashes] = reader.take()?;
@@ -280,8 +305,8 @@ impl State {
         })
     }
 
-    /// Counts the attempt in flight of a job in a lease. A job on its way to the dead letters has no
-    /// new attempt.
+    /// Counts the attempt in flight of a job in a lease. A job on its way to the dead letters has
+    /// no new attempt.
     #[must_use]
     pub fn in_flight(mut self) -> State {
         if !self.held && !self.counted && self.reason.is_none() {
@@ -293,7 +318,8 @@ impl State {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let flags = if self.held { FLAG_HELD } else { 0 } | if self.counted { FLAG_COUNTED } else { 0 };
+        let flags =
+            if self.held { FLAG_HELD } else { 0 } | if self.counted { FLAG_COUNTED } else { 0 };
         let mut bytes = Vec::with_capacity(FIXED_STATE_BYTES + self.last_error.len());
         bytes.extend_from_slice(&[VERSION, flags, self.crashes]);
         bytes.extend_from_slice(&self.attempt.to_be_bytes());
@@ -348,7 +374,10 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn slice(&mut self, length: usize) -> Result<&'a [u8], Unreadable> {
         if self.rest.len() < length {
-            return Err(Unreadable(format!("cut off: {length} bytes expected, {} left", self.rest.len())));
+            return Err(Unreadable(format!(
+                "cut off: {length} bytes expected, {} left",
+                self.rest.len()
+            )));
         }
         let (slice, rest) = self.rest.split_at(length);
         self.rest = rest;

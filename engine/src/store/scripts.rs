@@ -42,8 +42,8 @@ pub enum Name {
     FsckCounts,
 }
 
-/// The least number of finished jobs, and of applied requests, that a namespace remembers, if no time makes
-/// it forget them: each of the four tables of a bucket has its share of them.
+/// The least number of finished jobs, and of applied requests, that a namespace remembers, if no
+/// time makes it forget them: each of the four tables of a bucket has its share of them.
 pub const MIN_REMEMBERED_JOBS: u32 = 1_000_000;
 const MEMORY_MAX: &str = "local MEMORY_MAX = ";
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
@@ -139,7 +139,10 @@ impl Name {
         let sound = if repairs { "" } else { SOUND };
         let own = format!("{sound}\n{shared}\n{source}");
         let share = MIN_REMEMBERED_JOBS.div_ceil(buckets.max(1).into());
-        let prelude = PRELUDE.replace(&format!("{MEMORY_MAX}{MIN_REMEMBERED_JOBS}\n"), &format!("{MEMORY_MAX}{share}\n"));
+        let prelude = PRELUDE.replace(
+            &format!("{MEMORY_MAX}{MIN_REMEMBERED_JOBS}\n"),
+            &format!("{MEMORY_MAX}{share}\n"),
+        );
         needed::needed(&prelude, &own) + &own
     }
 }

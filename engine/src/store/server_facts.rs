@@ -45,19 +45,41 @@ pub async fn facts(link: &RedisClient) -> Result<ServerFacts, StoreError> {
 impl ServerFacts {
     /// The weaker value of each fact.
     fn weakest(self, other: ServerFacts) -> ServerFacts {
-        let number =
-            |version: &str| -> Vec<u32> { version.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect() };
-        let fsync = |facts: &ServerFacts| ["no", "everysec", "always"].iter().position(|word| facts.appendfsync.as_deref() == Some(word));
-        let danger = |policy: &str| if policy.starts_with("allkeys-") { 2 } else { u8::from(policy != "noeviction") };
+        let number = |version: &str| -> Vec<u32> {
+            version
+                .split(|c: char| !c.is_ascii_digit())
+                .filter_map(|part| part.parse().ok())
+                .collect()
+        };
+        let fsync = |facts: &ServerFacts| {
+            ["no", "everysec", "always"]
+                .iter()
+                .position(|word| facts.appendfsync.as_deref() == Some(word))
+        };
+        let danger = |policy: &str| {
+            if policy.starts_with("allkeys-") { 2 } else { u8::from(policy != "noeviction") }
+        };
         let full = |facts: &ServerFacts| {
             let most = if facts.max_memory > 0 { facts.max_memory } else { facts.system_memory };
             facts.used_memory.saturating_mul(1000).checked_div(most).unwrap_or(0)
         };
         let (masters, replicas) = (self.masters + other.masters, self.replicas.min(other.replicas));
         let (aof, waitaof) = (self.aof && other.aof, self.waitaof && other.waitaof);
-        let version = if number(&other.version) < number(&self.version) { other.version.clone() } else { self.version.clone() };
-        let appendfsync = if fsync(&other) < fsync(&self) { other.appendfsync.clone() } else { self.appendfsync.clone() };
-        let policy = if danger(&other.policy) > danger(&self.policy) { other.policy.clone() } else { self.policy.clone() };
+        let version = if number(&other.version) < number(&self.version) {
+            other.version.clone()
+        } else {
+            self.version.clone()
+        };
+        let appendfsync = if fsync(&other) < fsync(&self) {
+            other.appendfsync.clone()
+        } else {
+            self.appendfsync.clone()
+        };
+        let policy = if danger(&other.policy) > danger(&self.policy) {
+            other.policy.clone()
+        } else {
+            self.policy.clone()
+        };
         let fuller = if full(&other) > full(&self) { other } else { self };
         ServerFacts { version, waitaof, aof, appendfsync, policy, masters, replicas, ..fuller }
     }
@@ -72,11 +94,15 @@ async fn facts_of(link: &RedisClient) -> Result<ServerFacts, StoreError> {
             .hint("set redis.mode = \"sentinel\", and redis.master to the name that the sentinels have for it"));
     }
     let valkey = field("valkey_version");
-    let (flavour, number) = if valkey.is_empty() { ("redis", field("redis_version")) } else { ("valkey", valkey) };
+    let (flavour, number) =
+        if valkey.is_empty() { ("redis", field("redis_version")) } else { ("valkey", valkey) };
     let mut parts = number.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let at = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     // Managed servers and ACLs often forbid CONFIG; then the value is unknown.
-    let appendfsync = match link.command("CONFIG GET", redis::cmd("CONFIG").arg("GET").arg("appendfsync")).await {
+    let appendfsync = match link
+        .command("CONFIG GET", redis::cmd("CONFIG").arg("GET").arg("appendfsync"))
+        .await
+    {
         Ok(Value::Array(items)) => items.into_iter().nth(1).map(text),
         Ok(Value::Map(items)) => items.into_iter().next().map(|(_, value)| text(value)),
         _ => None,
@@ -100,8 +126,11 @@ async fn facts_of(link: &RedisClient) -> Result<ServerFacts, StoreError> {
 /// itself.
 pub fn refuse_replica(settings: &Redis, facts: &ServerFacts) -> Result<(), StoreError> {
     if facts.role == "slave" && settings.mode != RedisMode::Cluster {
-        return Err(StoreError::new(Class::Readonly, format!("redis: {} is a replica: it takes no writes", place(settings)))
-            .hint("point redis.urls at its master, or use redis.mode = \"sentinel\""));
+        return Err(StoreError::new(
+            Class::Readonly,
+            format!("redis: {} is a replica: it takes no writes", place(settings)),
+        )
+        .hint("point redis.urls at its master, or use redis.mode = \"sentinel\""));
     }
     Ok(())
 }
@@ -147,8 +176,12 @@ mod tests {
             ..strong.clone()
         };
         let wanted = ServerFacts { masters: 2, ..weak.clone() };
-        assert_eq!((strong.clone().weakest(weak.clone()), weak.clone().weakest(strong.clone())), (wanted.clone(), wanted));
-        let silent = ServerFacts { appendfsync: None, aof: false, waitaof: false, ..strong.clone() };
+        assert_eq!(
+            (strong.clone().weakest(weak.clone()), weak.clone().weakest(strong.clone())),
+            (wanted.clone(), wanted)
+        );
+        let silent =
+            ServerFacts { appendfsync: None, aof: false, waitaof: false, ..strong.clone() };
         let both = strong.weakest(silent);
         assert_eq!((both.appendfsync, both.aof, both.waitaof), (None, false, false));
     }

@@ -1,4 +1,5 @@
-//! Sends the answers of handlers. Acknowledgements that come while a call is on its way share the next one.
+//! Sends the answers of handlers. Acknowledgements that come while a call is on its way share the
+//! next one.
 
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ const RETRY_PAUSE_BOUNDS: [Duration; 2] = [Duration::from_millis(20), Duration::
 /// An acknowledgement and the deadline after which it has no effect.
 pub(super) type Queued = (Acknowledgement, Instant);
 
-/// The sender for the acknowledgements of handlers. [`send`] carries them out until every clone is dropped.
+/// The sender for the acknowledgements of handlers. [`send`] carries them out until every clone is
+/// dropped.
 pub(super) type Acknowledgements = mpsc::Sender<Queued>;
 
 /// Makes the two ends.
@@ -55,7 +57,8 @@ async fn send_batch(consumers: &Consumers, mut batch: Vec<Queued>) {
     let [least, most] = RETRY_PAUSE_BOUNDS;
     let mut backoff = Backoff::new(least, most);
     loop {
-        let acknowledgements: Vec<Acknowledgement> = batch.iter().map(|(acknowledgement, _)| acknowledgement.clone()).collect();
+        let acknowledgements: Vec<Acknowledgement> =
+            batch.iter().map(|(acknowledgement, _)| acknowledgement.clone()).collect();
         let mut answers = consumers.acknowledge(&acknowledgements).await.into_iter();
         let now = clock::now();
         batch.retain(|(said, deadline)| match answers.next() {

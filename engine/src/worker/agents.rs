@@ -21,9 +21,19 @@ use crate::fleet;
 const SHUTDOWN_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves these queues until told to stop, and drains.
-pub(super) async fn run(client: Client, routes: Vec<Route>, rules: WorkerRules, stop: CancellationToken) {
+pub(super) async fn run(
+    client: Client,
+    routes: Vec<Route>,
+    rules: WorkerRules,
+    stop: CancellationToken,
+) {
     // A pop that waits ends with `stop`, and one that is on its way has its answer first.
-    let consumers = Consumers::new(client.store.clone(), LateRules::default(), Arc::new(UnobservedConsumers), stop.clone());
+    let consumers = Consumers::new(
+        client.store.clone(),
+        LateRules::default(),
+        Arc::new(UnobservedConsumers),
+        stop.clone(),
+    );
     let leases = Arc::new(Leases::default());
     let (acknowledgements, queued) = acknowledgements::channel();
     // Dropping the set, with this future, ends every agent and every handler.
@@ -32,14 +42,25 @@ pub(super) async fn run(client: Client, routes: Vec<Route>, rules: WorkerRules, 
     agents.spawn(leases.clone().keep(consumers.clone(), end.clone()));
     agents.spawn(listen(&client, &consumers, end.clone()));
     let queues = routes.iter().map(|route| route.queue.to_string()).collect();
-    agents.spawn(Upkeep::new(&client, consumers.clone(), queues, rules.dead_retention).run(end.clone()));
+    agents.spawn(
+        Upkeep::new(&client, consumers.clone(), queues, rules.dead_retention).run(end.clone()),
+    );
     let mut speaking = JoinSet::new();
     speaking.spawn(acknowledgements::send(consumers.clone(), queued));
 
     let mut fetching = JoinSet::new();
     for route in routes {
-        let (client, consumers, leases, acknowledgements) = (client.clone(), consumers.clone(), leases.clone(), acknowledgements.clone());
-        let fetch = Fetch { client, consumers, route, concurrency: rules.concurrency, ttr: rules.ttr, leases, acknowledgements };
+        let (client, consumers, leases, acknowledgements) =
+            (client.clone(), consumers.clone(), leases.clone(), acknowledgements.clone());
+        let fetch = Fetch {
+            client,
+            consumers,
+            route,
+            concurrency: rules.concurrency,
+            ttr: rules.ttr,
+            leases,
+            acknowledgements,
+        };
         fetching.spawn(fetch.run(stop.clone(), rules.drain));
     }
     while fetching.join_next().await.is_some() {}
@@ -50,15 +71,27 @@ pub(super) async fn run(client: Client, routes: Vec<Route>, rules: WorkerRules, 
     }
     drop(acknowledgements);
     if clock::timeout(SHUTDOWN_SETTLE_TIMEOUT, speaking.join_next()).await.is_none() {
-        tracing::warn!("the last acknowledgements of the worker did not reach redis, the leases of their jobs end instead");
+        tracing::warn!(
+            "the last acknowledgements of the worker did not reach redis, the leases of their jobs end instead"
+        );
     }
     end.cancel();
     while agents.join_next().await.is_some() {}
 }
 
 /// Wakes the pops that wait for jobs of other processes, and of this one.
-fn listen(client: &Client, consumers: &Consumers, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+fn listen(
+    client: &Client,
+    consumers: &Consumers,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> + Send + use<> {
     let (hearing, missing) = (consumers.clone(), consumers.clone());
     let (settings, channel) = (client.fetching.settings.clone(), client.store.keys().wake());
-    fleet::follow(settings, channel, move || missing.look_again(), move |head| hearing.wake(&head), stop)
+    fleet::follow(
+        settings,
+        channel,
+        move || missing.look_again(),
+        move |head| hearing.wake(&head),
+        stop,
+    )
 }

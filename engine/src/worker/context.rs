@@ -26,9 +26,25 @@ struct Inner {
 }
 
 impl Context {
-    pub(crate) fn new(id: JobId, queue: Arc<str>, attempt: u32, (due_ms, deadline_ms): (i64, i64), headers: Headers) -> Context {
+    pub(crate) fn new(
+        id: JobId,
+        queue: Arc<str>,
+        attempt: u32,
+        (due_ms, deadline_ms): (i64, i64),
+        headers: Headers,
+    ) -> Context {
         let (deadline_ms, cancellation) = (AtomicI64::new(deadline_ms), CancellationToken::new());
-        Context { inner: Arc::new(Inner { id, queue, attempt, due_ms, deadline_ms, headers, cancellation }) }
+        Context {
+            inner: Arc::new(Inner {
+                id,
+                queue,
+                attempt,
+                due_ms,
+                deadline_ms,
+                headers,
+                cancellation,
+            }),
+        }
     }
 
     /// The job's id: the same over its attempts, for a handler that must not act twice.
@@ -43,7 +59,8 @@ impl Context {
         &self.inner.queue
     }
 
-    /// The number of this hand-out of the job, from 1. Hand-outs whose job a worker gave back count.
+    /// The number of this hand-out of the job, from 1. Hand-outs whose job a worker gave back
+    /// count.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.inner.attempt
@@ -55,7 +72,8 @@ impl Context {
         self.inner.due_ms
     }
 
-    /// The current end of the lease, epoch ms by Redis's clock. It moves while the worker prolongs the lease.
+    /// The current end of the lease, epoch ms by Redis's clock. It moves while the worker prolongs
+    /// the lease.
     #[must_use]
     pub fn deadline_ms(&self) -> i64 {
         self.inner.deadline_ms.load(Ordering::Relaxed)
@@ -67,9 +85,9 @@ impl Context {
         &self.inner.headers
     }
 
-    /// Cancelled where the handler works in vain: another caller cancelled, replaced or finished the job, its
-    /// lease was lost while Redis was away, or the worker's drain is over. An answer of the handler after a
-    /// lost lease changes nothing.
+    /// Cancelled where the handler works in vain: another caller cancelled, replaced or finished
+    /// the job, its lease was lost while Redis was away, or the worker's drain is over. An answer
+    /// of the handler after a lost lease changes nothing.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.inner.cancellation

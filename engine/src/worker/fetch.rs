@@ -39,26 +39,31 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
-    /// Serves the queue until told to stop, then lets the handlers end, at most for `drain`, and aborts the
-    /// rest. The leases of aborted handlers stay.
+    /// Serves the queue until told to stop, then lets the handlers end, at most for `drain`, and
+    /// aborts the rest. The leases of aborted handlers stay.
     pub(super) async fn run(self, stop: CancellationToken, drain: Duration) {
         let mut handlers = JoinSet::new();
         let mut backoff = Backoff::link();
         while !stop.is_cancelled() {
             self.wait_for_room(&mut handlers, &stop).await;
             let free = self.concurrency - handlers.len().min(self.concurrency);
-            let mut pop = Pop::from_queue(&*self.route.queue).max(free.min(MAX_POP_JOBS)).wait(POP_WAIT);
+            let mut pop =
+                Pop::from_queue(&*self.route.queue).max(free.min(MAX_POP_JOBS)).wait(POP_WAIT);
             if let Some(ttr) = self.ttr {
                 pop = pop.ttr(ttr);
             }
             match self.consumers.pop(&pop.request()).await {
                 Ok(popped) if stop.is_cancelled() => {
-                    // Dropped, the jobs would go back in the background, which the end of the process stops.
+                    // Dropped, the jobs would go back in the background, which the end of the
+                    // process stops.
                     for Popped { id, lease, .. } in popped.sent() {
                         // The receiver lives until the last sender is dropped.
                         let _ = self
                             .acknowledgements
-                            .send((Acknowledgement { id, lease, action: release(Duration::ZERO) }, clock::now() + CANCEL_GRACE))
+                            .send((
+                                Acknowledgement { id, lease, action: release(Duration::ZERO) },
+                                clock::now() + CANCEL_GRACE,
+                            ))
                             .await;
                     }
                 }
@@ -98,13 +103,21 @@ impl Fetch {
     /// Starts the handler of a job.
     fn start(&self, handlers: &mut JoinSet<()>, popped: Popped) {
         let popped = self.client.with_wait(popped);
-        let ahead_us = popped.deadline_ms.saturating_mul(1000).saturating_sub(self.client.store.now_us());
+        let ahead_us =
+            popped.deadline_ms.saturating_mul(1000).saturating_sub(self.client.store.now_us());
         let deadline = clock::now() + micros(ahead_us);
         let times = (popped.due_ms(), popped.deadline_ms);
         let Popped { id, lease, record, state, .. } = popped;
-        let context = Context::new(id, self.route.queue.clone(), state.attempt, times, record.job.headers.clone());
+        let context = Context::new(
+            id,
+            self.route.queue.clone(),
+            state.attempt,
+            times,
+            record.job.headers.clone(),
+        );
         let key = self.leases.begin(lease, context.clone(), deadline);
-        let (leases, acknowledgements, handler) = (self.leases.clone(), self.acknowledgements.clone(), self.route.handler.clone());
+        let (leases, acknowledgements, handler) =
+            (self.leases.clone(), self.acknowledgements.clone(), self.route.handler.clone());
         handlers.spawn(async move {
             let ended = handler::run(handler, record.job, context.clone()).await;
             let Some(over) = leases.end(key) else { return };
@@ -120,16 +133,25 @@ impl Fetch {
 
     async fn drain(&self, mut handlers: JoinSet<()>, limit: Duration) {
         if !handlers.is_empty() {
-            tracing::info!(queue = &*self.route.queue, running = handlers.len(), "the worker waits for its handlers");
+            tracing::info!(
+                queue = &*self.route.queue,
+                running = handlers.len(),
+                "the worker waits for its handlers"
+            );
         }
         if clock::timeout(limit, all(&mut handlers)).await.is_some() {
             return;
         }
         self.leases.cancel_all();
         if clock::timeout(CANCEL_GRACE, all(&mut handlers)).await.is_none() {
-            tracing::warn!(queue = &*self.route.queue, running = handlers.len(), "handlers did not end in time, their jobs are given back");
+            tracing::warn!(
+                queue = &*self.route.queue,
+                running = handlers.len(),
+                "handlers did not end in time, their jobs are given back"
+            );
         }
-        // Dropping aborts the handlers at once; a handler that blocks its thread goes on until it awaits.
+        // Dropping aborts the handlers at once; a handler that blocks its thread goes on until it
+        // awaits.
     }
 }
 

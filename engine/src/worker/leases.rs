@@ -62,7 +62,8 @@ pub(super) struct Over {
 }
 
 impl Leases {
-    /// Notes that a handler begins under this lease, which ends at `deadline`. Returns the key of the lease.
+    /// Notes that a handler begins under this lease, which ends at `deadline`. Returns the key of
+    /// the lease.
     pub(super) fn begin(&self, lease: Lease, context: Context, deadline: Instant) -> u64 {
         let mut inner = self.inner.lock();
         inner.last_key += 1;
@@ -81,7 +82,12 @@ impl Leases {
         let mut inner = self.inner.lock();
         let held = inner.held.remove(&key)?;
         let is_lost = !inner.order.remove(&(held.touch_at, key));
-        Some(Over { lease: held.lease, deadline: held.deadline, is_lost, is_draining: inner.is_draining })
+        Some(Over {
+            lease: held.lease,
+            deadline: held.deadline,
+            is_lost,
+            is_draining: inner.is_draining,
+        })
     }
 
     /// Cancels the handlers that still run after the drain.
@@ -91,11 +97,13 @@ impl Leases {
         inner.held.values().for_each(|held| held.context.cancellation().cancel());
     }
 
-    /// Gives up every lease. Returns for each the acknowledgement with this action, and the end of the lease.
+    /// Gives up every lease. Returns for each the acknowledgement with this action, and the end of
+    /// the lease.
     pub(super) fn give_up(&self, action: &LeaseAction) -> Vec<(Acknowledgement, Instant)> {
         let mut inner = self.inner.lock();
         let order = std::mem::take(&mut inner.order);
-        let held = order.into_iter().filter_map(|(_, key)| inner.held.remove(&key)).collect::<Vec<_>>();
+        let held =
+            order.into_iter().filter_map(|(_, key)| inner.held.remove(&key)).collect::<Vec<_>>();
         held.into_iter().map(|held| (held.say(action.clone()), held.deadline)).collect()
     }
 
@@ -135,7 +143,10 @@ impl Leases {
     fn to_touch(&self, now: Instant) -> (Vec<u64>, Vec<Acknowledgement>) {
         let inner = self.inner.lock();
         let due = inner.order.iter().take_while(|(at, _)| *at <= now).take(MAX_LEASES_PER_CALL);
-        due.filter_map(|(_, key)| Some((*key, inner.held.get(key)?.say(touch(&inner.held.get(key)?.lease, None))))).unzip()
+        due.filter_map(|(_, key)| {
+            Some((*key, inner.held.get(key)?.say(touch(&inner.held.get(key)?.lease, None))))
+        })
+        .unzip()
     }
 
     fn touched(&self, key: u64, answer: Result<Acknowledged, StoreError>, now: Instant) {

@@ -34,21 +34,24 @@ impl Routes {
         Routes::default()
     }
 
-    /// Runs this handler for each job of the queue: an `async` function, or a closure that returns a
-    /// future, of job and context. The error is kept with the job as text, of at most 4 400 bytes.
+    /// Runs this handler for each job of the queue: an `async` function, or a closure that returns
+    /// a future, of job and context. The error is kept with the job as text, of at most 4 400
+    /// bytes.
     pub fn queue<F, Fut, E>(mut self, queue: impl Into<String>, handler: F) -> Routes
     where
         F: Fn(Job, Context) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome, E>> + Send + 'static,
         E: Display + 'static,
     {
-        let handler = move |job: Job, context: Context| -> BoxFuture<'static, Ended> { ended(handler(job, context)).boxed() };
+        let handler = move |job: Job, context: Context| -> BoxFuture<'static, Ended> {
+            ended(handler(job, context)).boxed()
+        };
         self.routes.push(Route { queue: queue.into().into(), handler: Arc::new(handler) });
         self
     }
 
-    /// Runs this handler for each task of the type, from the queue of the type. A payload that cannot be
-    /// read is a failed attempt: a later version of the application may be able to.
+    /// Runs this handler for each task of the type, from the queue of the type. A payload that
+    /// cannot be read is a failed attempt: a later version of the application may be able to.
     pub fn task<T, F, Fut, E>(mut self, handler: F) -> Routes
     where
         T: Task,
@@ -74,9 +77,13 @@ impl Routes {
 
     /// The routes, if a worker can serve them.
     pub(crate) fn into_checked(self) -> Result<Vec<Route>, StoreError> {
-        let refuse = |message: String, hint: &str| Err(StoreError::new(Class::Settings, message).hint(hint));
+        let refuse =
+            |message: String, hint: &str| Err(StoreError::new(Class::Settings, message).hint(hint));
         if self.routes.is_empty() {
-            return refuse("the worker has no queue".to_owned(), "add one by Worker::queue or Worker::task");
+            return refuse(
+                "the worker has no queue".to_owned(),
+                "add one by Worker::queue or Worker::task",
+            );
         }
         for (at, route) in self.routes.iter().enumerate() {
             refuse_invalid_queue(&route.queue).map_err(|mut error| {
@@ -84,7 +91,10 @@ impl Routes {
                 error
             })?;
             if self.routes[..at].iter().any(|other| other.queue == route.queue) {
-                return refuse(format!("two handlers serve the queue `{}`", route.queue), "give each handler a queue of its own");
+                return refuse(
+                    format!("two handlers serve the queue `{}`", route.queue),
+                    "give each handler a queue of its own",
+                );
             }
         }
         Ok(self.routes)

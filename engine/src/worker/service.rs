@@ -1,10 +1,10 @@
-//! Middleware before handlers: layers of [`tower`](https://docs.rs/tower), such as limits, time-outs
-//! and load shedding.
+//! Middleware before handlers: layers of [`tower`](https://docs.rs/tower), such as limits,
+//! time-outs and load shedding.
 //!
-//! An error of the handler is a failed attempt, however a layer wraps it. An error of a layer itself
-//! ("overloaded", "timed out") is no fault of the job: the job goes back without an attempt burned, due in a
-//! second. So a job that is always too slow for a time-out goes round for ever; let the handler itself limit
-//! its time where that must count as a failure.
+//! An error of the handler is a failed attempt, however a layer wraps it. An error of a layer
+//! itself ("overloaded", "timed out") is no fault of the job: the job goes back without an attempt
+//! burned, due in a second. So a job that is always too slow for a time-out goes round for ever;
+//! let the handler itself limit its time where that must count as a failure.
 //!
 //! ```
 //! use dwell_engine::Job;
@@ -62,7 +62,10 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// A [`Service`] whose type is forgotten.
 trait CloneService: Send {
     fn poll_ready(&mut self, context: &mut task::Context<'_>) -> Poll<Result<(), HandlerError>>;
-    fn call(&mut self, attempt: HandlerRequest) -> BoxFuture<'static, Result<Outcome, HandlerError>>;
+    fn call(
+        &mut self,
+        attempt: HandlerRequest,
+    ) -> BoxFuture<'static, Result<Outcome, HandlerError>>;
     fn clone(&self) -> Box<dyn CloneService>;
 }
 
@@ -74,7 +77,10 @@ impl CloneService for Bare {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, HandlerRequest { job, context }: HandlerRequest) -> BoxFuture<'static, Result<Outcome, HandlerError>> {
+    fn call(
+        &mut self,
+        HandlerRequest { job, context }: HandlerRequest,
+    ) -> BoxFuture<'static, Result<Outcome, HandlerError>> {
         let ended = self.0.call(job, context);
         ended.map(|ended| ended.map_err(HandlerError::from)).boxed()
     }
@@ -97,8 +103,14 @@ where
         self.0.poll_ready(context).map_err(|error| failure_of(&*error.into()))
     }
 
-    fn call(&mut self, attempt: HandlerRequest) -> BoxFuture<'static, Result<Outcome, HandlerError>> {
-        self.0.call(attempt).map(|called| called.map_err(|error| failure_of(&*error.into()))).boxed()
+    fn call(
+        &mut self,
+        attempt: HandlerRequest,
+    ) -> BoxFuture<'static, Result<Outcome, HandlerError>> {
+        self.0
+            .call(attempt)
+            .map(|called| called.map_err(|error| failure_of(&*error.into())))
+            .boxed()
     }
 
     fn clone(&self) -> Box<dyn CloneService> {
@@ -158,7 +170,9 @@ impl Routes {
         <L::Service as Service<HandlerRequest>>::Future: Send,
     {
         for Route { handler, .. } in &mut self.routes {
-            let inner = handler.service().unwrap_or_else(|| HandlerService(Box::new(Bare(handler.clone()))));
+            let inner = handler
+                .service()
+                .unwrap_or_else(|| HandlerService(Box::new(Bare(handler.clone()))));
             let service = HandlerService(Box::new(Wrapped(layer.layer(inner))));
             *handler = Arc::new(Layered(Mutex::new(service)));
         }

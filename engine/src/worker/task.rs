@@ -11,30 +11,36 @@ use crate::store::error::{Class, StoreError};
 /// A payload, stored as JSON, whose type names its queue: the handler of the queue gets it back, in
 /// this process, in another one, or after a restart.
 ///
-/// A stored task outlives the program that stored it. Give new fields a default (`#[serde(default)]`), and
-/// keep the names of old ones.
+/// A stored task outlives the program that stored it. Give new fields a default
+/// (`#[serde(default)]`), and keep the names of old ones.
 pub trait Task: Serialize + DeserializeOwned + Send + 'static {
     /// The queue of the tasks of this type: 1 to 255 letters, digits, `.`, `_` and `-`.
     const QUEUE: &'static str;
 
-    /// A new job for this task, under a random id. Id, retry array, TTR and headers may be set before
-    /// [`Client::schedule`].
+    /// A new job for this task, under a random id. Id, retry array, TTR and headers may be set
+    /// before [`Client::schedule`].
     ///
     /// # Errors
     /// [`ErrorKind::Other`](crate::ErrorKind::Other) where the task cannot be written as JSON.
     fn schedule(&self, due: Due) -> Result<NewJob, StoreError> {
-        let body = serde_json::to_vec(self)
-            .map_err(|error| StoreError::new(Class::Other, format!("a task for `{}` cannot be written as JSON: {error}", Self::QUEUE)))?;
+        let body = serde_json::to_vec(self).map_err(|error| {
+            StoreError::new(
+                Class::Other,
+                format!("a task for `{}` cannot be written as JSON: {error}", Self::QUEUE),
+            )
+        })?;
         Ok(NewJob::new(Job::for_queue(Self::QUEUE, body), due))
     }
 }
 
 impl Client {
-    /// Stores a task, durably by the time this returns. Answers the id, by which it can be cancelled.
+    /// Stores a task, durably by the time this returns. Answers the id, by which it can be
+    /// cancelled.
     ///
     /// # Errors
-    /// As [`Task::schedule`] and [`schedule`](Client::schedule). After an error of Redis the task may be
-    /// stored: to repeat it safely, keep the job that [`Task::schedule`] makes, and send that job again.
+    /// As [`Task::schedule`] and [`schedule`](Client::schedule). After an error of Redis the task
+    /// may be stored: to repeat it safely, keep the job that [`Task::schedule`] makes, and send
+    /// that job again.
     pub async fn enqueue<T: Task + Sync>(&self, task: &T, due: Due) -> Result<JobId, StoreError> {
         let new_job = task.schedule(due)?;
         self.schedule(&new_job).await?;
@@ -44,5 +50,7 @@ impl Client {
 
 /// The task of a body, or why it cannot be read.
 pub(super) fn read<T: Task>(body: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(body).map_err(|error| format!("the payload cannot be read as {}: {error}", std::any::type_name::<T>()))
+    serde_json::from_slice(body).map_err(|error| {
+        format!("the payload cannot be read as {}: {error}", std::any::type_name::<T>())
+    })
 }

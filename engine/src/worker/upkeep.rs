@@ -1,4 +1,5 @@
-//! The upkeep of the namespace without a sidecar: the heartbeat, the rescue of expired leases, and the sweep.
+//! The upkeep of the namespace without a sidecar: the heartbeat, the rescue of expired leases, and
+//! the sweep.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +22,14 @@ use crate::store::queue::schedule::WakeUp;
 
 /// The lease of a rescue, as a sidecar with the default settings has it.
 const RESCUE_LEASE: Duration = Duration::from_secs(20);
-/// The interval between two sweeps of the buckets. In a larger fleet each instance sweeps more rarely.
+/// The interval between two sweeps of the buckets. In a larger fleet each instance sweeps more
+/// rarely.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// In a fleet of up to this size, each instance sweeps as often as a single one.
 const SMALL_FLEET_INSTANCES: u32 = 10;
 /// The rules while no sidecar has stored its settings in the namespace: their defaults.
-const DEFAULT_RULES: SweepRules = SweepRules { dead_retention_ms: 14 * 24 * 3_600_000, dedupe_window_ms: 120_000 };
+const DEFAULT_RULES: SweepRules =
+    SweepRules { dead_retention_ms: 14 * 24 * 3_600_000, dedupe_window_ms: 120_000 };
 
 /// The upkeep of a worker.
 pub(super) struct Upkeep {
@@ -51,7 +54,12 @@ impl RescueObserver for Waking {
 }
 
 impl Upkeep {
-    pub(super) fn new(client: &Client, consumers: Consumers, queues: Vec<String>, dead_retention: Duration) -> Upkeep {
+    pub(super) fn new(
+        client: &Client,
+        consumers: Consumers,
+        queues: Vec<String>,
+        dead_retention: Duration,
+    ) -> Upkeep {
         let (store, retry_ms) = (client.store.clone(), client.retry_ms.clone());
         Upkeep { store, consumers, retry_ms, queues, dead_retention_ms: whole_ms(dead_retention) }
     }
@@ -60,11 +68,22 @@ impl Upkeep {
     pub(super) async fn run(self, stop: CancellationToken) {
         // A worker delivers to no broker. Its queues are not stranded.
         let sets: Vec<String> = self.queues.iter().map(|queue| set_of_queue(queue)).collect();
-        let me = entry(&format!("worker-{}-{:08x}", std::process::id(), rand::random::<u32>()), &sets);
+        let me =
+            entry(&format!("worker-{}-{:08x}", std::process::id(), rand::random::<u32>()), &sets);
         let (fleet, follows) = watch::channel(Fleet::alone(&me));
         let rules = RescueRules { lease: RESCUE_LEASE, retry_ms: self.retry_ms.clone() };
-        let rescue = Rescue::new(self.store.clone(), rules, Arc::new(Waking(self.consumers.clone())), follows.clone());
-        join3(heartbeat(self.store.clone(), fleet, stop.clone()), rescue.run(stop.clone()), self.sweep_on(follows, stop.clone())).await;
+        let rescue = Rescue::new(
+            self.store.clone(),
+            rules,
+            Arc::new(Waking(self.consumers.clone())),
+            follows.clone(),
+        );
+        join3(
+            heartbeat(self.store.clone(), fleet, stop.clone()),
+            rescue.run(stop.clone()),
+            self.sweep_on(follows, stop.clone()),
+        )
+        .await;
     }
 
     async fn sweep_on(&self, fleet: watch::Receiver<Fleet>, stop: CancellationToken) {
@@ -74,7 +93,8 @@ impl Upkeep {
             {
                 tracing::warn!(%error, hint = error.hint, "sweeping failed, trying again");
             }
-            let pause = fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET_INSTANCES).max(SWEEP_INTERVAL);
+            let pause =
+                fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET_INSTANCES).max(SWEEP_INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(pause) => {}
@@ -99,14 +119,21 @@ impl Upkeep {
         loop {
             let swept = self.store.admin.sweep(bucket, rules).await?;
             if swept.master_changed {
-                tracing::warn!(bucket, "redis failed over or restarted: writes that were not replicated or fsynced are lost");
+                tracing::warn!(
+                    bucket,
+                    "redis failed over or restarted: writes that were not replicated or fsynced are lost"
+                );
             }
             if swept.dead == 0 {
                 break;
             }
         }
-        let by_ms = self.store.now_ms().saturating_sub(i64::try_from(self.dead_retention_ms).unwrap_or(i64::MAX));
-        let asked: Vec<(String, i64)> = self.queues.iter().map(|queue| (queue.clone(), by_ms)).collect();
+        let by_ms = self
+            .store
+            .now_ms()
+            .saturating_sub(i64::try_from(self.dead_retention_ms).unwrap_or(i64::MAX));
+        let asked: Vec<(String, i64)> =
+            self.queues.iter().map(|queue| (queue.clone(), by_ms)).collect();
         let old = self.store.admin.with_old_dead(bucket, &asked).await?;
         for (queue, _) in self.queues.iter().zip(old).filter(|(_, has_old)| *has_old) {
             while self.store.admin.sweep_queue(bucket, queue, self.dead_retention_ms).await? > 0 {}

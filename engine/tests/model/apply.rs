@@ -32,7 +32,12 @@ pub(crate) struct Applied {
 
 impl Runner {
     /// Carries out a call.
-    pub(crate) fn apply(&mut self, scene: &Scene, world: &World, op: &Op) -> Result<Applied, Broken> {
+    pub(crate) fn apply(
+        &mut self,
+        scene: &Scene,
+        world: &World,
+        op: &Op,
+    ) -> Result<Applied, Broken> {
         let mut world = world.clone();
         let before = world.stored.clone();
         let seen = self.view(before.store);
@@ -43,8 +48,12 @@ impl Runner {
         world.stored.store = after;
         let (mut taken, mut popped) = (Vec::new(), Vec::new());
         match op {
-            Op::Claim { .. } | Op::Rescue { .. } => taken = self.follow_claim(scene, &mut world, op, &seen, &reply)?,
-            Op::Settle { how, tokens } => follow_settle(&mut world, *how, tokens, &before, &seen, &reply)?,
+            Op::Claim { .. } | Op::Rescue { .. } => {
+                taken = self.follow_claim(scene, &mut world, op, &seen, &reply)?
+            }
+            Op::Settle { how, tokens } => {
+                follow_settle(&mut world, *how, tokens, &before, &seen, &reply)?
+            }
             Op::Door { again: true, .. } => {
                 let jobs = |store: u32| self.store(store).without(|key| key.ends_with(b":applied"));
                 if jobs(before.store) != jobs(after) {
@@ -52,9 +61,16 @@ impl Runner {
                 }
             }
             Op::Door { index, .. } => follow_door(scene, &mut world, *index, &seen, &reply)?,
-            Op::Pop { nonce, set, until, .. } => popped = self.follow_pop(scene, &mut world, (*nonce, *set, *until), &seen, &reply)?,
-            Op::Unpop { nonce, ids, .. } => self.follow_unpop(&mut world, (*nonce, ids), &seen, &reply)?,
-            Op::Word { word, hands } => self.follow_word(&mut world, *word, hands, &seen, &reply)?,
+            Op::Pop { nonce, set, until, .. } => {
+                popped =
+                    self.follow_pop(scene, &mut world, (*nonce, *set, *until), &seen, &reply)?
+            }
+            Op::Unpop { nonce, ids, .. } => {
+                self.follow_unpop(&mut world, (*nonce, ids), &seen, &reply)?
+            }
+            Op::Word { word, hands } => {
+                self.follow_word(&mut world, *word, hands, &seen, &reply)?
+            }
             Op::Purge(state) => self.follow_purge(&mut world, state, &seen, &reply)?,
             Op::Reclaim { .. } | Op::Sweep => {}
         }
@@ -71,13 +87,19 @@ impl Runner {
         Ok(Applied { world, taken, popped })
     }
 
-    /// Forgets each queue as soon as it has no job in a set: a call that puts a job back must make the queue
-    /// known.
+    /// Forgets each queue as soon as it has no job in a set: a call that puts a job back must make
+    /// the queue known.
     fn forget(&mut self, store: u32, moment: &Moment) -> Result<u32, Broken> {
         let mut after = store;
         for set in [Set::Queue, Set::OtherQueue] {
-            if self.store(after).hash(keys().queues(0).as_bytes())?.is_some_and(|known| known.contains_key(set.name().as_bytes())) {
-                after = self.run(after, moment, Call::of(Name::Forget, Vec::new()).on(Sets::Of(set)))?.0;
+            if self
+                .store(after)
+                .hash(keys().queues(0).as_bytes())?
+                .is_some_and(|known| known.contains_key(set.name().as_bytes()))
+            {
+                after = self
+                    .run(after, moment, Call::of(Name::Forget, Vec::new()).on(Sets::Of(set)))?
+                    .0;
             }
         }
         Ok(after)
@@ -99,8 +121,17 @@ impl Runner {
     }
 
     /// A claim or a rescue call answers its claim, and writes no second one.
-    fn follow_claim(&self, scene: &Scene, world: &mut World, op: &Op, seen: &View, reply: &Rc<Reply>) -> Result<Vec<Token>, Broken> {
-        let (Op::Claim { nonce, .. } | Op::Rescue { nonce, .. }) = op else { return Ok(Vec::new()) };
+    fn follow_claim(
+        &self,
+        scene: &Scene,
+        world: &mut World,
+        op: &Op,
+        seen: &View,
+        reply: &Rc<Reply>,
+    ) -> Result<Vec<Token>, Broken> {
+        let (Op::Claim { nonce, .. } | Op::Rescue { nonce, .. }) = op else {
+            return Ok(Vec::new());
+        };
         let nonce = eight(*nonce);
         let jobs = taken(nonce, reply)?;
         let name: ClaimName = (nonce, reply.items()[7].bytes().try_into().unwrap_or_default());
@@ -109,7 +140,9 @@ impl Runner {
             if seen.leases.iter().any(|other| other.name.0 == nonce) {
                 return Err("a claim wrote over the lease of its nonce".to_owned());
             }
-            let generation = |id: &u8| seen.jobs[usize::from(*id)].as_ref().map_or(0, |job| number_of(job.generation));
+            let generation = |id: &u8| {
+                seen.jobs[usize::from(*id)].as_ref().map_or(0, |job| number_of(job.generation))
+            };
             let numbers: Vec<u8> = lease.jobs.iter().map(|(id, _)| generation(id)).collect();
             if matches!(op, Op::Claim { .. }) && scene.held {
                 numbers.iter().for_each(|number| world.claims[world.life(*number)] += 1);
@@ -122,7 +155,10 @@ impl Runner {
         for Taken { lease, position, id, set, has_state, mut state, due } in jobs {
             let place = view.lease(name).and_then(|lease| lease.jobs.get(usize::from(position)));
             if place != Some(&(id, false)) {
-                return Err(format!("a claim answered {}, which has left its lease or was never there", IDS[usize::from(id)]));
+                return Err(format!(
+                    "a claim answered {}, which has left its lease or was never there",
+                    IDS[usize::from(id)]
+                ));
             }
             if !is_claim && !state.held && !state.counted {
                 state.crashes = state.crashes.saturating_add(1);
@@ -134,7 +170,12 @@ impl Runner {
                 set,
                 has_state,
                 number: number_of(state.generation),
-                earliest: world.stored.earliest.get(usize::from(number_of(state.generation))).copied().unwrap_or(i64::MAX),
+                earliest: world
+                    .stored
+                    .earliest
+                    .get(usize::from(number_of(state.generation)))
+                    .copied()
+                    .unwrap_or(i64::MAX),
                 state: state.encode().into(),
                 ready: if is_claim { due } else { 0 },
                 deadline: world.now_ms() + SPAN,
@@ -149,7 +190,10 @@ impl Runner {
 pub(crate) fn settle_call(how: How, tokens: &[Token]) -> Call {
     let lease = tokens[0].lease;
     if how == How::Complete {
-        let jobs: Vec<_> = tokens.iter().map(|token| (token.id, token.position, token.has_state, token.state())).collect();
+        let jobs: Vec<_> = tokens
+            .iter()
+            .map(|token| (token.id, token.position, token.has_state, token.state()))
+            .collect();
         return Call::complete(lease, &jobs);
     }
     let idle = |token: &Token, unpublished| {
@@ -158,7 +202,10 @@ pub(crate) fn settle_call(how: How, tokens: &[Token]) -> Call {
     };
     let jobs = tokens.iter().map(|token| {
         let (time, state) = match how {
-            How::Hold => (format!("+{SPAN}"), Some(State { held: true, crashes: 0, ..token.state().in_flight() })),
+            How::Hold => (
+                format!("+{SPAN}"),
+                Some(State { held: true, crashes: 0, ..token.state().in_flight() }),
+            ),
             How::Release { pause_ms, unpublished } => {
                 let mut state = idle(token, unpublished);
                 if unpublished {
@@ -172,7 +219,8 @@ pub(crate) fn settle_call(how: How, tokens: &[Token]) -> Call {
             }
             How::Retry | How::Again | How::Die => {
                 let state = idle(token, false);
-                let reason = state.reason.or((how == How::Die).then_some(DeadReason::RetriesExhausted));
+                let reason =
+                    state.reason.or((how == How::Die).then_some(DeadReason::RetriesExhausted));
                 let step = if reason.is_none() { state.step.saturating_add(1) } else { state.step };
                 let wait = if how == How::Retry { SPAN } else { 0 };
                 (format!("+{wait}"), Some(State { crashes: 0, reason, step, ..state }))
@@ -196,11 +244,20 @@ pub(crate) fn settle_call(how: How, tokens: &[Token]) -> Call {
 }
 
 /// A settle changes the schedule that it published, or nothing.
-fn follow_settle(world: &mut World, how: How, tokens: &[Token], before: &Stored, seen: &View, reply: &Reply) -> Result<(), Broken> {
+fn follow_settle(
+    world: &mut World,
+    how: How,
+    tokens: &[Token],
+    before: &Stored,
+    seen: &View,
+    reply: &Reply,
+) -> Result<(), Broken> {
     let mut done = 0;
     for (token, answer) in tokens.iter().zip(reply.items()) {
         let id = IDS[usize::from(token.id)];
-        let is_out = seen.lease(token.lease).is_some_and(|lease| lease.jobs[usize::from(token.position)] == (token.id, false));
+        let is_out = seen
+            .lease(token.lease)
+            .is_some_and(|lease| lease.jobs[usize::from(token.position)] == (token.id, false));
         if is_out != (answer.text() == "done") {
             return Err(format!(
                 "a settle of {id} answers {}, and its lease {}",
@@ -213,7 +270,11 @@ fn follow_settle(world: &mut World, how: How, tokens: &[Token], before: &Stored,
         }
         done += 1;
         if before.lives[usize::from(token.id)] != token.number {
-            return Err(format!("{how:?} of schedule {} of {id} acts on {}", token.number, before.lives[usize::from(token.id)]));
+            return Err(format!(
+                "{how:?} of schedule {} of {id} acts on {}",
+                token.number,
+                before.lives[usize::from(token.id)]
+            ));
         }
         match how {
             How::Complete => {

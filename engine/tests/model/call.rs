@@ -59,7 +59,8 @@ impl Set {
 }
 
 impl Sets {
-    pub(crate) const EACH: [Sets; 4] = [Sets::Of(Set::Main), Sets::Of(Set::Queue), Sets::Of(Set::OtherQueue), Sets::All];
+    pub(crate) const EACH: [Sets; 4] =
+        [Sets::Of(Set::Main), Sets::Of(Set::Queue), Sets::Of(Set::OtherQueue), Sets::All];
 
     fn keys(self, keys: &Keys) -> Vec<String> {
         match self {
@@ -93,11 +94,29 @@ pub(crate) fn keys_of(name: Name, sets: Sets) -> Vec<Vec<u8>> {
     let main = keys.due(0, MAIN);
     let own = sets.keys(&keys);
     let more = match name {
-        Name::Claim | Name::Reclaim | Name::Release | Name::Retry | Name::FsckHold | Name::Acknowledge | Name::Purge => own,
+        Name::Claim
+        | Name::Reclaim
+        | Name::Release
+        | Name::Retry
+        | Name::FsckHold
+        | Name::Acknowledge
+        | Name::Purge => own,
         Name::End | Name::Forget | Name::FsckCounts | Name::TimeOut => own,
-        Name::Schedule | Name::Cancel | Name::Reschedule | Name::Fire | Name::Finish | Name::Fail | Name::Requeue | Name::FsckLeases => own,
+        Name::Schedule
+        | Name::Cancel
+        | Name::Reschedule
+        | Name::Fire
+        | Name::Finish
+        | Name::Fail
+        | Name::Requeue
+        | Name::FsckLeases => own,
         Name::Bury | Name::Sweep if sets != Sets::Of(Set::Main) => own,
-        Name::Rescue | Name::Complete | Name::Hold | Name::Bury | Name::Sweep | Name::FsckMemories => Vec::new(),
+        Name::Rescue
+        | Name::Complete
+        | Name::Hold
+        | Name::Bury
+        | Name::Sweep
+        | Name::FsckMemories => Vec::new(),
         Name::Pop | Name::Unpop => own.into_iter().chain(keys.pops(0)).collect(),
         Name::FsckJobs | Name::FsckAdopt => own.into_iter().chain([keys.quarantine(0)]).collect(),
         Name::Move => vec![main, keys.due(0, OTHER)],
@@ -124,18 +143,33 @@ impl Call {
 
     /// `ahead_ms`: jobs due within it are claimed too.
     pub(crate) fn claim(nonce: u8, lease_ms: i64, most: u8, ahead_ms: i64) -> Call {
-        let words = [lease_ms.to_string(), most.to_string(), BYTES.to_owned(), ahead_ms.to_string(), "0".to_owned()];
+        let words = [
+            lease_ms.to_string(),
+            most.to_string(),
+            BYTES.to_owned(),
+            ahead_ms.to_string(),
+            "0".to_owned(),
+        ];
         let call = words.into_iter().fold(Call::new(Name::Claim, &[&eight(nonce)]), Call::and);
         call.and("").and("")
     }
 
     pub(crate) fn rescue(nonce: u8, lease_ms: i64, most: u8) -> Call {
-        Call::new(Name::Rescue, &[&eight(nonce)]).and(lease_ms.to_string()).and(most.to_string()).and(BYTES)
+        Call::new(Name::Rescue, &[&eight(nonce)])
+            .and(lease_ms.to_string())
+            .and(most.to_string())
+            .and(BYTES)
     }
 
     /// The default retry array has one wait.
     pub(crate) fn time_out(sets: Sets, most: u8) -> Call {
-        Call::new(Name::TimeOut, &[]).and(most.to_string()).and(BYTES).and("1").and("late").and("").on(sets)
+        Call::new(Name::TimeOut, &[])
+            .and(most.to_string())
+            .and(BYTES)
+            .and("1")
+            .and("late")
+            .and("")
+            .on(sets)
     }
 
     pub(crate) fn reclaim(nonce: u8) -> Call {
@@ -146,7 +180,10 @@ impl Call {
     pub(crate) fn schedule(id: u8, number: u8, generation: u8, due_ms: i64, job: Job) -> Call {
         let record = record::encode(&request(id, number, due_ms, job), eight(generation));
         let time = format!("={due_ms}");
-        Call::new(Name::Schedule, &[IDS[usize::from(id)].as_bytes(), &record]).and(time).and("replace").and("1")
+        Call::new(Name::Schedule, &[IDS[usize::from(id)].as_bytes(), &record])
+            .and(time)
+            .and("replace")
+            .and("1")
     }
 
     /// A message acts on this id. The caller adds the arguments of the action.
@@ -161,7 +198,9 @@ impl Call {
     /// Per job: id, generation of its record.
     pub(crate) fn end(set: Set, jobs: &[(u8, u8)]) -> Call {
         let call = Call::new(Name::End, &[]).on(Sets::Of(set));
-        jobs.iter().fold(call, |call, (id, generation)| call.and(IDS[usize::from(*id)]).and(set.name()).and(eight(*generation)))
+        jobs.iter().fold(call, |call, (id, generation)| {
+            call.and(IDS[usize::from(*id)]).and(set.name()).and(eight(*generation))
+        })
     }
 
     pub(crate) fn reschedule(id: u8, number: u8, generation: u8, due_ms: i64) -> Call {
@@ -178,23 +217,40 @@ impl Call {
 
     /// `seen`: due and attempt as the consumer saw them; `read`: generation and step as the caller
     /// read them; `wait_ms`: of that step.
-    pub(crate) fn fail(id: u8, number: u8, seen: (i64, u32), read: ([u8; 8], u16), wait_ms: Option<i64>) -> Call {
+    pub(crate) fn fail(
+        id: u8,
+        number: u8,
+        seen: (i64, u32),
+        read: ([u8; 8], u16),
+        wait_ms: Option<i64>,
+    ) -> Call {
         let wait = wait_ms.map(|ms| ms.to_string()).unwrap_or_default();
-        let call = Call::act(Name::Fail, id, number).and(seen.0.to_string()).and(seen.1.to_string());
+        let call =
+            Call::act(Name::Fail, id, number).and(seen.0.to_string()).and(seen.1.to_string());
         let call = call.and(read.0).and(read.1.to_string()).and(wait);
         call.and("failed").and(record::code_of_reason(Some(DeadReason::Failed)).to_string())
     }
 
     /// Per job: id, position, whether it has a state, its state.
     pub(crate) fn complete(lease: ([u8; 8], [u8; 8]), jobs: &[(u8, u8, bool, State)]) -> Call {
-        let places: Vec<u8> = jobs.iter().flat_map(|(_, position, has_state, _)| [*position, u8::from(*has_state)]).collect();
-        let call = Call::new(Name::Complete, &[&lease.0, &lease.1]).and(jobs.len().to_string()).and(places);
-        jobs.iter()
-            .fold(call, |call, (id, _, _, state)| call.and(IDS[usize::from(*id)]).and([&b"f"[..], &state.completed_entry()].concat()))
+        let places: Vec<u8> = jobs
+            .iter()
+            .flat_map(|(_, position, has_state, _)| [*position, u8::from(*has_state)])
+            .collect();
+        let call = Call::new(Name::Complete, &[&lease.0, &lease.1])
+            .and(jobs.len().to_string())
+            .and(places);
+        jobs.iter().fold(call, |call, (id, _, _, state)| {
+            call.and(IDS[usize::from(*id)]).and([&b"f"[..], &state.completed_entry()].concat())
+        })
     }
 
     /// `hold`, `release`, `retry` or `bury`. Per job: id, position, time, new state.
-    pub(crate) fn settle(name: Name, lease: ([u8; 8], [u8; 8]), jobs: &[(u8, u8, String, Option<State>)]) -> Call {
+    pub(crate) fn settle(
+        name: Name,
+        lease: ([u8; 8], [u8; 8]),
+        jobs: &[(u8, u8, String, Option<State>)],
+    ) -> Call {
         let call = Call::new(name, &[&lease.0, &lease.1]).and(jobs.len().to_string());
         jobs.iter().fold(call, |call, (id, position, time, state)| {
             let state = state.as_ref().map(State::encode).unwrap_or_default();
@@ -211,7 +267,10 @@ impl Call {
     }
 
     pub(crate) fn fsck_jobs(repair: bool, lease_ms: i64) -> Call {
-        let call = Call::new(Name::FsckJobs, &[if repair { b"1" } else { b"0" }]).and(lease_ms.to_string()).and("1000000").and(BYTES);
+        let call = Call::new(Name::FsckJobs, &[if repair { b"1" } else { b"0" }])
+            .and(lease_ms.to_string())
+            .and("1000000")
+            .and(BYTES);
         IDS.iter().fold(call, |call, id| call.and(id).and("").and(""))
     }
 
@@ -221,9 +280,20 @@ impl Call {
     }
 
     /// `deadline_us`: of the call.
-    pub(crate) fn pop(nonce: u8, set: Set, deadline_us: Option<i64>, lease_ms: i64, most: u8) -> Call {
-        let call = Call::new(Name::Pop, &[&nonce_of_pop(nonce)]).and(deadline_us.map(|us| us.to_string()).unwrap_or_default());
-        call.and(lease_ms.to_string()).and("1000000").and(most.to_string()).and(BYTES).on(Sets::Of(set))
+    pub(crate) fn pop(
+        nonce: u8,
+        set: Set,
+        deadline_us: Option<i64>,
+        lease_ms: i64,
+        most: u8,
+    ) -> Call {
+        let call = Call::new(Name::Pop, &[&nonce_of_pop(nonce)])
+            .and(deadline_us.map(|us| us.to_string()).unwrap_or_default());
+        call.and(lease_ms.to_string())
+            .and("1000000")
+            .and(most.to_string())
+            .and(BYTES)
+            .on(Sets::Of(set))
     }
 
     /// No ids: all of the pop.
@@ -234,9 +304,16 @@ impl Call {
 
     /// Per job: lease action, id, nonce of the pop, argument of the action.
     pub(crate) fn acknowledge(set: Set, words: &[(&str, u8, u8, String)]) -> Call {
-        words.iter().fold(Call::new(Name::Acknowledge, &[]).on(Sets::Of(set)), |call, (word, id, nonce, more)| {
-            call.and(word).and(IDS[usize::from(*id)]).and(set.name()).and(nonce_of_pop(*nonce)).and(more)
-        })
+        words.iter().fold(
+            Call::new(Name::Acknowledge, &[]).on(Sets::Of(set)),
+            |call, (word, id, nonce, more)| {
+                call.and(word)
+                    .and(IDS[usize::from(*id)])
+                    .and(set.name())
+                    .and(nonce_of_pop(*nonce))
+                    .and(more)
+            },
+        )
     }
 
     pub(crate) fn purge(set: Set, state: &str) -> Call {

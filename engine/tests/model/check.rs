@@ -13,21 +13,35 @@ impl Runner {
             let number = live.as_ref().map_or(0, |live| live.generation[7]);
             let expected = world.stored.lives[id];
             if number != expected {
-                return Err(format!("schedule {expected} of {} must be there, {number} is (0: none)", IDS[id]));
+                return Err(format!(
+                    "schedule {expected} of {} must be there, {number} is (0: none)",
+                    IDS[id]
+                ));
             }
         }
         for live in view.jobs.iter().flatten() {
             let earliest = world.stored.earliest[usize::from(live.generation[7])];
             if matches!(live.place, Place::Due(due) if due < earliest) {
-                return Err(format!("schedule {} is {:?}, before its time {earliest}", live.generation[7], live.place));
+                return Err(format!(
+                    "schedule {} is {:?}, before its time {earliest}",
+                    live.generation[7], live.place
+                ));
             }
         }
         for lease in &view.leases {
-            let lent = world.stored.lent.iter().find(|(name, _)| *name == lease.name).ok_or("a lease that nobody wrote")?;
+            let lent = world
+                .stored
+                .lent
+                .iter()
+                .find(|(name, _)| *name == lease.name)
+                .ok_or("a lease that nobody wrote")?;
             for ((id, has_left), number) in lease.jobs.iter().zip(&lent.1) {
                 let live = world.stored.lives[usize::from(*id)];
                 if !has_left && live != *number {
-                    return Err(format!("a lease stands for schedule {number} of {}, the job is {live}", IDS[usize::from(*id)]));
+                    return Err(format!(
+                        "a lease stands for schedule {number} of {}, the job is {live}",
+                        IDS[usize::from(*id)]
+                    ));
                 }
             }
         }
@@ -51,7 +65,10 @@ pub(crate) fn publish(world: &mut World, token: &Token) -> Result<(), Broken> {
         return Err(format!("attempt {attempt} of {id} is published after attempt {last}"));
     }
     if world.claims[life] > 0 && attempt > world.claims[life] && !world.is_rolled() {
-        return Err(format!("attempt {attempt} of {id} is only its claim number {}", world.claims[life]));
+        return Err(format!(
+            "attempt {attempt} of {id} is only its claim number {}",
+            world.claims[life]
+        ));
     }
     world.published[life] = last.max(attempt);
     Ok(())

@@ -11,14 +11,18 @@ impl Steps<'_> {
         let (who, world) = (["C", "D"][consumer], self.world);
         let mine = &world.consumers[consumer];
         if mine.is_idle() {
-            if (consumer == 0 || !world.consumers[0].is_idle()) && world.nonces < world.budget.claims {
+            if (consumer == 0 || !world.consumers[0].is_idle())
+                && world.nonces < world.budget.claims
+            {
                 self.pops(consumer, who)?;
             }
             return Ok(());
         }
         if let Some((nonce, set)) = mine.lost {
             let op = Op::Unpop { nonce, set, ids: Vec::new() };
-            self.say(label(who, "takes back", ""), world, &op, |after, _| after.consumers[consumer].lost = None)?;
+            self.say(label(who, "takes back", ""), world, &op, |after, _| {
+                after.consumers[consumer].lost = None
+            })?;
         }
         for at in 0..mine.hands.len() {
             for word in self.scene.words {
@@ -55,8 +59,15 @@ impl Steps<'_> {
         for set in [Set::Queue, Set::OtherQueue] {
             let count = view.jobs.iter().flatten().filter(|live| is_ready(live, set, now)).count();
             for most in sizes.iter().take(count) {
-                let op = Op::Pop { nonce, set, most: *most, until: self.scene.hurries.then_some(world.tick) };
-                let then = |after: &mut World, hands: &[Hand]| after.consumers[consumer].hands = hands.to_vec();
+                let op = Op::Pop {
+                    nonce,
+                    set,
+                    most: *most,
+                    until: self.scene.hurries.then_some(world.tick),
+                };
+                let then = |after: &mut World, hands: &[Hand]| {
+                    after.consumers[consumer].hands = hands.to_vec()
+                };
                 self.say(label(who, "pops", ""), &world, &op, then)?;
                 if world.budget.losses > 0 {
                     let mut lost = world.clone();
@@ -74,7 +85,13 @@ impl Steps<'_> {
     }
 
     /// An acknowledgement of some of the hands.
-    fn says(&mut self, consumer: usize, who: &'static str, word: Word, range: std::ops::Range<usize>) -> Outcome {
+    fn says(
+        &mut self,
+        consumer: usize,
+        who: &'static str,
+        word: Word,
+        range: std::ops::Range<usize>,
+    ) -> Outcome {
         let hands = self.world.consumers[consumer].hands[range.clone()].to_vec();
         let which = if hands.len() == 1 { IDS[usize::from(hands[0].id)] } else { "both" };
         let op = Op::Word { word, hands };

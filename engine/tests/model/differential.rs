@@ -15,13 +15,16 @@ const RUNS: u64 = 300;
 const CALLS: usize = 60;
 const CLOCK: &[u8] = b"{model:00}:clock";
 
-/// A script that reads the clock, and the name of the master, from a key. It takes leases in the order of
-/// their nonces: HGETALL promises none, and after a damage an id may be in two.
+/// A script that reads the clock, and the name of the master, from a key. It takes leases in the
+/// order of their nonces: HGETALL promises none, and after a damage an id may be in two.
 fn with_clock(name: Name) -> String {
     let edits = [
         ("call('TIME')", "call('HMGET', '{model:00}:clock', 's', 'us')"),
         ("call('INFO', 'server', 'replication')", "call('HGET', '{model:00}:clock', 'info')"),
-        ("  return ALL_CLAIMS\n", "  table.sort(ALL_CLAIMS, function(a, b) return a.nonce < b.nonce end)\n  return ALL_CLAIMS\n"),
+        (
+            "  return ALL_CLAIMS\n",
+            "  table.sort(ALL_CLAIMS, function(a, b) return a.nonce < b.nonce end)\n  return ALL_CLAIMS\n",
+        ),
     ];
     edits.iter().fold(name.source(1), |source, (old, new)| source.replace(old, new))
 }
@@ -38,14 +41,17 @@ impl Pair {
     fn command(&mut self, words: &[Vec<u8>]) {
         let moment = Moment { now_us: 0, info: "" };
         let reply = self.store.command(&moment, words).unwrap_or_else(Reply::Error);
-        let words_of = || words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" ");
+        let words_of = || {
+            words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
+        };
         self.log.push(words_of());
         let real = self.real.command(words);
         self.compare(&reply, &real);
     }
 
     fn run(&mut self, call: &Call) -> Reply {
-        let arguments: Vec<String> = call.arguments.iter().map(|word| word.escape_ascii().to_string()).collect();
+        let arguments: Vec<String> =
+            call.arguments.iter().map(|word| word.escape_ascii().to_string()).collect();
         self.log.push(format!("{} {}", call.name.as_str(), arguments.join(" ")));
         let moment = Moment { now_us: 0, info: "" };
         let reply;
@@ -75,7 +81,12 @@ impl Pair {
 
     fn compare_data(&mut self) {
         let real = self.real.store();
-        assert!(self.store == real, "in memory: {:#?}\nreal: {real:#?}\nafter:\n{}", self.store, self.log.join("\n"));
+        assert!(
+            self.store == real,
+            "in memory: {:#?}\nreal: {real:#?}\nafter:\n{}",
+            self.store,
+            self.log.join("\n")
+        );
     }
 }
 
@@ -83,13 +94,19 @@ impl Pair {
 async fn a_real_redis_answers_the_same() {
     let server = RedisServer::start(RedisOptions::default()).await.expect("a redis-server");
     let url = server.url();
-    let compared = tokio::task::spawn_blocking(move || compare(&url)).await.expect("both are alike");
+    let compared =
+        tokio::task::spawn_blocking(move || compare(&url)).await.expect("both are alike");
     println!("{compared} calls in {RUNS} runs");
 }
 
 fn compare(url: &str) -> usize {
     assert_ne!(with_clock(Name::Sweep), Name::Sweep.source(1));
-    let mut pair = Pair { scripts: Scripts::new(with_clock), store: Store::default(), real: Real::new(url, with_clock), log: Vec::new() };
+    let mut pair = Pair {
+        scripts: Scripts::new(with_clock),
+        store: Store::default(),
+        real: Real::new(url, with_clock),
+        log: Vec::new(),
+    };
     let mut calls = 0;
     for seed in 0..RUNS {
         let mut random = Random::new(seed);
@@ -102,18 +119,38 @@ fn compare(url: &str) -> usize {
         for _ in 0..CALLS {
             random.pass();
             if random.is_one_in(10) {
-                master = random.one_of(&[master, "run_id:a\r\nmaster_replid2:0\r\n", "run_id:b\r\nmaster_replid2:c\r\n"]);
+                master = random.one_of(&[
+                    master,
+                    "run_id:a\r\nmaster_replid2:0\r\n",
+                    "run_id:b\r\nmaster_replid2:c\r\n",
+                ]);
             }
             let (s, us) = (random.now_us / 1_000_000, random.now_us % 1_000_000);
             let (s, us) = (s.to_string(), us.to_string());
-            let clock: [&[u8]; 8] = [b"HSET", CLOCK, b"s", s.as_bytes(), b"us", us.as_bytes(), b"info", master.as_bytes()];
+            let clock: [&[u8]; 8] = [
+                b"HSET",
+                CLOCK,
+                b"s",
+                s.as_bytes(),
+                b"us",
+                us.as_bytes(),
+                b"info",
+                master.as_bytes(),
+            ];
             pair.command(&clock.map(<[u8]>::to_vec));
             if !is_sound && random.is_one_in(8) {
                 let damage = random.damage();
                 pair.command(&damage);
             }
             // Scripts that give the others work are twice as likely.
-            let more = [Name::Schedule, Name::Schedule, Name::Claim, Name::Claim, Name::Rescue, Name::Complete];
+            let more = [
+                Name::Schedule,
+                Name::Schedule,
+                Name::Claim,
+                Name::Claim,
+                Name::Rescue,
+                Name::Complete,
+            ];
             let all: Vec<Name> = Name::ALL.into_iter().chain(more).collect();
             let name = random.one_of(&all);
             if is_sound && (name.as_str().starts_with("fsck") || name == Name::Move) {

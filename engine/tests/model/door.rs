@@ -15,8 +15,20 @@ pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, se
     // A message that comes again draws another generation.
     let generation = if again { 0x80 | number } else { number };
     let call = match scene.doors[usize::from(index)] {
-        Door::NewJob(id, tick) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, scene.set, scene.held)),
-        Door::Into(id, tick, set) => Call::schedule(id, number, generation, at(tick), job(number, SPAN as u32, set, scene.held)),
+        Door::NewJob(id, tick) => Call::schedule(
+            id,
+            number,
+            generation,
+            at(tick),
+            job(number, SPAN as u32, scene.set, scene.held),
+        ),
+        Door::Into(id, tick, set) => Call::schedule(
+            id,
+            number,
+            generation,
+            at(tick),
+            job(number, SPAN as u32, set, scene.held),
+        ),
         Door::Cancel(id) => Call::cancel(id, number),
         Door::End(id) => Call::end(scene.set, &[(id, first_of(id))]),
         Door::Reschedule(id, tick) => Call::reschedule(id, number, generation, at(tick)),
@@ -26,8 +38,10 @@ pub(crate) fn door_call(scene: &Scene, world: &World, index: u8, again: bool, se
         Door::Fail(id) => {
             let live = seen.jobs[usize::from(id)].as_ref();
             let state = live.and_then(|live| live.state.as_ref());
-            let read = (live.map_or([0; 8], |live| live.generation), state.map_or(0, |state| state.step));
-            let (due, attempt) = if again { world.named(index) } else { named(scene, world, id, seen) };
+            let read =
+                (live.map_or([0; 8], |live| live.generation), state.map_or(0, |state| state.step));
+            let (due, attempt) =
+                if again { world.named(index) } else { named(scene, world, id, seen) };
             // A single wait.
             Call::fail(id, number, (due, attempt.into()), read, (read.1 == 0).then_some(SPAN))
         }
@@ -67,7 +81,13 @@ fn is_dying(live: &Live) -> bool {
 }
 
 /// The verdict is true.
-pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &View, reply: &Reply) -> Result<(), Broken> {
+pub(crate) fn follow_door(
+    scene: &Scene,
+    world: &mut World,
+    index: u8,
+    seen: &View,
+    reply: &Reply,
+) -> Result<(), Broken> {
     let door = scene.doors[usize::from(index)];
     let (id, number) = (usize::from(door.id()), FIRST_DOOR + index);
     let was = world.stored.lives[id];
@@ -76,7 +96,8 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
     let items = reply.items();
     let items = if matches!(door, Door::NewJob(..) | Door::Into(..)) { &items[2..] } else { items };
     let verdict = items[0].text();
-    let earliest = |world: &mut World, number: u8, at| world.stored.earliest[usize::from(number)] = at;
+    let earliest =
+        |world: &mut World, number: u8, at| world.stored.earliest[usize::from(number)] = at;
     let is_there = seen.jobs[id].is_some();
     if matches!(door, Door::Fail(_)) && world.budget.redeliveries > 0 {
         let (due, attempt) = named(scene, world, door.id(), seen);
@@ -90,21 +111,33 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
         (Door::End(id), "not_found") if was != first_of(id) => {}
         (Door::End(one), "ended") if is_there => {
             if was != first_of(one) {
-                return Err(format!("the end of the first schedule of {} ends schedule {was}", IDS[id]));
+                return Err(format!(
+                    "the end of the first schedule of {} ends schedule {was}",
+                    IDS[id]
+                ));
             }
             world.replace(id, 0);
         }
         (Door::Cancel(_), "cancelled" | "cancelled_after_attempt" | "in_flight") if is_there => {
             world.replace(id, 0);
             let is_queue = seen.jobs[id].as_ref().is_some_and(|live| live.set.is_queue());
-            if is_queue && verdict != "cancelled" && world.published[life] == 0 && !world.is_rolled() {
+            if is_queue
+                && verdict != "cancelled"
+                && world.published[life] == 0
+                && !world.is_rolled()
+            {
                 return Err(format!("`{verdict}`, and {} was never handed out", IDS[id]));
             }
             if verdict == "cancelled" && world.published[life] > 0 {
-                return Err(format!("`cancelled` says that {} was never published, and it was", IDS[id]));
+                return Err(format!(
+                    "`cancelled` says that {} was never published, and it was",
+                    IDS[id]
+                ));
             }
-            // An instance may have a claim that the failover took back: then only `cancelled` is definite.
-            if verdict == "cancelled" || verdict == "cancelled_after_attempt" && !world.is_rolled() {
+            // An instance may have a claim that the failover took back: then only `cancelled` is
+            // definite.
+            if verdict == "cancelled" || verdict == "cancelled_after_attempt" && !world.is_rolled()
+            {
                 world.end_life(life);
             }
         }
@@ -129,20 +162,32 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
             world.replace(id, number);
             earliest(world, number, now);
         }
-        (Door::Fail(_), "failed" | "dead") if seen.jobs[id].as_ref().is_some_and(|live| live.place != Place::Dead && !is_dying(live)) => {
+        (Door::Fail(_), "failed" | "dead")
+            if seen.jobs[id]
+                .as_ref()
+                .is_some_and(|live| live.place != Place::Dead && !is_dying(live)) =>
+        {
             world.stored.outs[id] = None;
             let at = seen.jobs[id].as_ref().map(attempt_of);
             if at != Some(world.published[life].into()) {
                 return Err(format!("a fail of attempt {} acts on {at:?}", world.published[life]));
             }
             // A single wait.
-            let is_first = seen.jobs[id].as_ref().and_then(|live| live.state.as_ref()).is_none_or(|state| state.step == 0);
+            let is_first = seen.jobs[id]
+                .as_ref()
+                .and_then(|live| live.state.as_ref())
+                .is_none_or(|state| state.step == 0);
             earliest(world, was, if is_first { now + SPAN } else { now });
         }
         (_, "not_found" | "fired") if !is_there => {}
         // Never attempted.
-        (Door::Finish(_) | Door::Fail(_), "not_found") if world.published[life] == 0 || world.is_rolled() => {}
-        (Door::Fail(_), "stale") if seen.jobs[id].as_ref().is_some_and(|live| attempt_of(live) == u32::from(world.published[life])) => {
+        (Door::Finish(_) | Door::Fail(_), "not_found")
+            if world.published[life] == 0 || world.is_rolled() => {}
+        (Door::Fail(_), "stale")
+            if seen.jobs[id]
+                .as_ref()
+                .is_some_and(|live| attempt_of(live) == u32::from(world.published[life])) =>
+        {
             return Err("a fail that names the attempt is stale".to_owned());
         }
         (_, "in_flight" | "stale" | "waiting" | "dead") if is_there => {}
@@ -150,8 +195,15 @@ pub(crate) fn follow_door(scene: &Scene, world: &mut World, index: u8, seen: &Vi
     }
     if let Some(live) = seen.jobs[id].as_ref() {
         let is_busy = matches!(live.place, Place::Claim(_) | Place::Held(_));
-        if matches!(door, Door::Reschedule(..) | Door::Fire(_)) && is_busy != (verdict == "in_flight") && verdict != "dead" {
-            return Err(format!("{} answers `{verdict}` for a job in {:?}", door.verb(), live.place));
+        if matches!(door, Door::Reschedule(..) | Door::Fire(_))
+            && is_busy != (verdict == "in_flight")
+            && verdict != "dead"
+        {
+            return Err(format!(
+                "{} answers `{verdict}` for a job in {:?}",
+                door.verb(),
+                live.place
+            ));
         }
     }
     Ok(())

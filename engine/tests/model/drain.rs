@@ -21,7 +21,12 @@ pub(crate) fn drain(scripts: &Scripts, store: &Store, view: &View) -> Result<u64
     let (mut store, reply) = scripts.run(store, &moment, &Call::rescue(nonce, SPAN, 100));
     for job in taken(eight(nonce), &reply)? {
         let state = State { held: false, counted: false, ..job.state.in_flight() };
-        let call = Call::settle(Name::Release, job.lease, &[(job.id, job.position, "+0".to_owned(), Some(state))]).on(Sets::Of(job.set));
+        let call = Call::settle(
+            Name::Release,
+            job.lease,
+            &[(job.id, job.position, "+0".to_owned(), Some(state))],
+        )
+        .on(Sets::Of(job.set));
         store = scripts.run(&store, &moment, &call).0;
         runs += 1;
     }
@@ -39,7 +44,9 @@ pub(crate) fn drain(scripts: &Scripts, store: &Store, view: &View) -> Result<u64
         let ids: Vec<u8> = jobs.map(|job| u8::from(job[0].bytes() == IDS[1].as_bytes())).collect();
         let words: Vec<_> = ids.iter().map(|id| ("finish", *id, nonce, String::new())).collect();
         let (after, reply) = scripts.run(&after, &moment, &Call::acknowledge(set, &words));
-        if reply.items().chunks_exact(2).filter(|answer| answer[0].text() == "finished").count() != ids.len() {
+        if reply.items().chunks_exact(2).filter(|answer| answer[0].text() == "finished").count()
+            != ids.len()
+        {
             return Err("not all jobs of a queue are finished by those who go on".to_owned());
         }
         ids.iter().for_each(|id| claimed[usize::from(*id)] += 1);
@@ -49,7 +56,10 @@ pub(crate) fn drain(scripts: &Scripts, store: &Store, view: &View) -> Result<u64
     for (id, live) in view.jobs.iter().enumerate() {
         let expected = u8::from(live.as_ref().is_some_and(|live| live.place != Place::Dead));
         if claimed[id] != expected {
-            return Err(format!("{} is claimed {} times by those who go on, not {expected}", IDS[id], claimed[id]));
+            return Err(format!(
+                "{} is claimed {} times by those who go on, not {expected}",
+                IDS[id], claimed[id]
+            ));
         }
     }
     Ok(runs)

@@ -57,8 +57,14 @@ pub(crate) fn begin(runner: &mut Runner, scene: &Scene) -> Result<World, Broken>
     let mut store = runner.number(Store::default())?;
     for id in 0..2 {
         let number = id + 1;
-        let call = Call::schedule(id, number, number, at(scene.due[usize::from(id)]), job(number, SPAN as u32, scene.set, scene.held))
-            .on(scene.sets());
+        let call = Call::schedule(
+            id,
+            number,
+            number,
+            at(scene.due[usize::from(id)]),
+            job(number, SPAN as u32, scene.set, scene.held),
+        )
+        .on(scene.sets());
         store = runner.run(store, &moment(at(0), 1, 0), call)?.0;
     }
     Ok(World::begin(scene, store))

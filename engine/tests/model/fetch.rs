@@ -1,4 +1,5 @@
-//! The rules of a pop, an unpop, an acknowledgement and a purge. Each function follows with the ghosts.
+//! The rules of a pop, an unpop, an acknowledgement and a purge. Each function follows with the
+//! ghosts.
 
 use dwell_engine::store::record::State;
 
@@ -28,7 +29,8 @@ pub(crate) fn pop_call(scene: &Scene, nonce: u8, set: Set, until: Option<u8>, mo
 }
 
 pub(crate) fn word_call(word: Word, hands: &[Hand]) -> Call {
-    let words: Vec<_> = hands.iter().map(|hand| (word.verb(), hand.id, hand.nonce, word.more(hand))).collect();
+    let words: Vec<_> =
+        hands.iter().map(|hand| (word.verb(), hand.id, hand.nonce, word.more(hand))).collect();
     Call::acknowledge(hands[0].set, &words)
 }
 
@@ -55,10 +57,19 @@ struct Popped {
 fn popped(reply: &Reply) -> Result<Vec<Popped>, Broken> {
     let jobs = reply.items().get(6..).ok_or("a pop answered too few items")?.chunks_exact(4);
     let read = |job: &[Reply]| {
-        let id = IDS.iter().position(|id| id.as_bytes() == job[0].bytes()).ok_or("a pop answered an unknown id")?;
-        let state = State::decode(job[1].bytes()).map_err(|error| format!("a pop answered a state: {error}"))?;
+        let id = IDS
+            .iter()
+            .position(|id| id.as_bytes() == job[0].bytes())
+            .ok_or("a pop answered an unknown id")?;
+        let state = State::decode(job[1].bytes())
+            .map_err(|error| format!("a pop answered a state: {error}"))?;
         let set = set_of(job[2].bytes()).ok_or("a pop answered a record of nobody")?;
-        Ok(Popped { id, set, state, deadline: job[3].number().ok_or("a pop answered no deadline")? })
+        Ok(Popped {
+            id,
+            set,
+            state,
+            deadline: job[3].number().ok_or("a pop answered no deadline")?,
+        })
     };
     jobs.map(read).collect()
 }
@@ -79,7 +90,9 @@ impl Runner {
         let view = self.view(world.stored.store);
         let jobs = popped(reply)?;
         for (id, name) in IDS.iter().enumerate() {
-            let (Some(ends), None) = (held_until(&view, id), held_until(seen, id)) else { continue };
+            let (Some(ends), None) = (held_until(&view, id), held_until(seen, id)) else {
+                continue;
+            };
             let live = view.jobs[id].as_ref().ok_or("no job is held")?;
             if !jobs.iter().any(|job| job.id == id) {
                 return Err(format!("a pop holds {}, and does not answer it", name));
@@ -95,25 +108,41 @@ impl Runner {
         let mut hands = Vec::new();
         for Popped { id, set: owner, state, deadline } in jobs {
             let out = world.stored.outs[id].as_ref();
-            if !out.is_some_and(|out| out.nonce == nonce && out.end.is_none()) || held_until(&view, id) != Some(deadline) || owner != set {
+            if !out.is_some_and(|out| out.nonce == nonce && out.end.is_none())
+                || held_until(&view, id) != Some(deadline)
+                || owner != set
+            {
                 return Err(format!("a pop answers {}, which it does not hold", IDS[id]));
             }
             if deadline <= world.now_ms() {
                 return Err(format!("a pop answers {} with a lease that is over", IDS[id]));
             }
-            hands.push(Hand { nonce, set, id: u8::from(id == 1), number: state.generation[7], step: state.step });
+            hands.push(Hand {
+                nonce,
+                set,
+                id: u8::from(id == 1),
+                number: state.generation[7],
+                step: state.step,
+            });
         }
         Ok(hands)
     }
 
     /// Jobs go back as if they had not been popped, but for their attempts.
-    pub(crate) fn follow_unpop(&self, world: &mut World, (nonce, ids): (u8, &[u8]), seen: &View, reply: &Reply) -> Result<(), Broken> {
+    pub(crate) fn follow_unpop(
+        &self,
+        world: &mut World,
+        (nonce, ids): (u8, &[u8]),
+        seen: &View,
+        reply: &Reply,
+    ) -> Result<(), Broken> {
         let view = self.view(world.stored.store);
         let mut moved = 0;
         for (id, name) in IDS.iter().enumerate() {
             let is_meant = ids.is_empty() || ids.iter().any(|other| usize::from(*other) == id);
             let out = world.stored.outs[id].as_ref();
-            let holds = held_until(seen, id).is_some() && out.is_some_and(|out| out.nonce == nonce && out.end.is_none());
+            let holds = held_until(seen, id).is_some()
+                && out.is_some_and(|out| out.nonce == nonce && out.end.is_none());
             let (was, is) = (seen.jobs[id].as_ref(), view.jobs[id].as_ref());
             if was.map(|live| live.place) == is.map(|live| live.place) {
                 if holds && is_meant {
@@ -125,7 +154,10 @@ impl Runner {
                 return Err(format!("a pop takes back {}, which it does not hold", name));
             }
             moved += 1;
-            let due = was.and_then(|live| live.state.as_ref()).map_or(0, |state| state.due_ms).min(world.now_ms());
+            let due = was
+                .and_then(|live| live.state.as_ref())
+                .map_or(0, |state| state.due_ms)
+                .min(world.now_ms());
             if is.map(|live| live.place) != Some(Place::Due(due)) {
                 return Err(format!("{} is taken back to another time than {due}", name));
             }
@@ -136,11 +168,22 @@ impl Runner {
         if ids.is_empty() {
             world.stored.unpopped |= 1 << nonce;
         }
-        if *reply != Reply::Int(moved) { Err(format!("{moved} jobs are taken back, the answer is {reply:?}")) } else { Ok(()) }
+        if *reply != Reply::Int(moved) {
+            Err(format!("{moved} jobs are taken back, the answer is {reply:?}"))
+        } else {
+            Ok(())
+        }
     }
 
     /// An acknowledgement acts on the hand-out that it names, or changes nothing.
-    pub(crate) fn follow_word(&self, world: &mut World, word: Word, hands: &[Hand], seen: &View, reply: &Reply) -> Result<(), Broken> {
+    pub(crate) fn follow_word(
+        &self,
+        world: &mut World,
+        word: Word,
+        hands: &[Hand],
+        seen: &View,
+        reply: &Reply,
+    ) -> Result<(), Broken> {
         let (now, before) = (world.now_ms(), world.stored.clone());
         let view = self.view(before.store);
         let mut changed = false;
@@ -148,7 +191,8 @@ impl Runner {
             let (id, verdict) = (usize::from(hand.id), answer[0].text());
             let out = before.outs[id].as_ref().filter(|out| out.nonce == hand.nonce);
             let holds = out.is_some_and(|out| out.end.is_none() && out.until > now);
-            let expected = match (holds, out.and_then(|out| word.repeated(out.end)), &seen.jobs[id]) {
+            let expected = match (holds, out.and_then(|out| word.repeated(out.end)), &seen.jobs[id])
+            {
                 (true, ..) => word.verdict(hand),
                 (false, Some(verdict), _) => verdict,
                 (false, None, Some(live)) if live.set == hand.set => "stale",
@@ -167,14 +211,22 @@ impl Runner {
             if holds {
                 changed = true;
                 if before.lives[id] != hand.number {
-                    return Err(format!("{} of schedule {} of {} acts on {}", word.verb(), hand.number, IDS[id], before.lives[id]));
+                    return Err(format!(
+                        "{} of schedule {} of {} acts on {}",
+                        word.verb(),
+                        hand.number,
+                        IDS[id],
+                        before.lives[id]
+                    ));
                 }
                 end_lease(world, word, hand);
             }
             check_place(word, hand, verdict, (seen, &view), answer[1].number())?;
         }
-        let was = seen.jobs.iter().map(|live| live.as_ref().map(|live| (live.place, live.state.clone())));
-        let is = view.jobs.iter().map(|live| live.as_ref().map(|live| (live.place, live.state.clone())));
+        let was =
+            seen.jobs.iter().map(|live| live.as_ref().map(|live| (live.place, live.state.clone())));
+        let is =
+            view.jobs.iter().map(|live| live.as_ref().map(|live| (live.place, live.state.clone())));
         if !changed && !was.eq(is) {
             return Err("a word on a lease that is over changes something".to_owned());
         }
@@ -182,18 +234,29 @@ impl Runner {
     }
 
     /// A purge removes the jobs in this state, and no held job.
-    pub(crate) fn follow_purge(&self, world: &mut World, state: &str, seen: &View, reply: &Reply) -> Result<(), Broken> {
+    pub(crate) fn follow_purge(
+        &self,
+        world: &mut World,
+        state: &str,
+        seen: &View,
+        reply: &Reply,
+    ) -> Result<(), Broken> {
         let (now, view) = (world.now_ms(), self.view(world.stored.store));
         let mut removed = 0;
         for (id, name) in IDS.iter().enumerate() {
-            let place = seen.jobs[id].as_ref().filter(|live| live.set == Set::Queue).map(|live| live.place);
+            let place =
+                seen.jobs[id].as_ref().filter(|live| live.set == Set::Queue).map(|live| live.place);
             let is_meant = match place {
                 Some(Place::Due(due)) => state == if due <= now { "ready" } else { "scheduled" },
                 Some(Place::Dead) => state == "dead",
                 _ => false,
             };
             if seen.jobs[id].is_some() && view.jobs[id].is_none() != is_meant {
-                return Err(format!("a purge of `{state}` {} {}", if is_meant { "leaves" } else { "removes" }, name));
+                return Err(format!(
+                    "a purge of `{state}` {} {}",
+                    if is_meant { "leaves" } else { "removes" },
+                    name
+                ));
             }
             if is_meant {
                 removed += 1;
@@ -201,7 +264,11 @@ impl Runner {
             }
         }
         let expected = Reply::Array(vec![Reply::Int(removed), Reply::Int(0)]);
-        if *reply != expected { Err(format!("{removed} jobs are removed, the answer is {reply:?}")) } else { Ok(()) }
+        if *reply != expected {
+            Err(format!("{removed} jobs are removed, the answer is {reply:?}"))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -225,8 +292,13 @@ fn hand_out(
     if world.stored.outs[id].as_ref().is_some_and(|out| out.end.is_none() && out.until > now) {
         return Err(format!("{name} is handed out while another consumer has it"));
     }
-    if now < world.stored.earliest[usize::from(number)] || ends < now + lease_ms(scene) || live.set != set {
-        return Err(format!("{name} is handed out before its time, for too short, or to a consumer of another queue"));
+    if now < world.stored.earliest[usize::from(number)]
+        || ends < now + lease_ms(scene)
+        || live.set != set
+    {
+        return Err(format!(
+            "{name} is handed out before its time, for too short, or to a consumer of another queue"
+        ));
     }
     if world.is_over(life) {
         return Err(format!("{name} is handed out after its cancel was told to be definite"));
@@ -244,7 +316,8 @@ fn hand_out(
 /// Follows a lease that ends so, or lasts longer.
 fn end_lease(world: &mut World, word: Word, hand: &Hand) {
     let (id, now) = (usize::from(hand.id), world.now_ms());
-    let (is_first, earliest) = (hand.step == 0, &mut world.stored.earliest[usize::from(hand.number)]);
+    let (is_first, earliest) =
+        (hand.step == 0, &mut world.stored.earliest[usize::from(hand.number)]);
     let end = match word {
         Word::Finish | Word::Drop => {
             world.replace(id, 0);
@@ -276,7 +349,13 @@ fn end_lease(world: &mut World, word: Word, hand: &Hand) {
 }
 
 /// The job is at the place of the verdict, and its step is that of the lease action.
-fn check_place(word: Word, hand: &Hand, verdict: &str, (seen, view): (&View, &View), ms: Option<i64>) -> Result<(), Broken> {
+fn check_place(
+    word: Word,
+    hand: &Hand,
+    verdict: &str,
+    (seen, view): (&View, &View),
+    ms: Option<i64>,
+) -> Result<(), Broken> {
     let id = usize::from(hand.id);
     let (was, is) = (seen.jobs[id].as_ref(), view.jobs[id].as_ref());
     let place = is.map(|live| live.place);
@@ -289,12 +368,28 @@ fn check_place(word: Word, hand: &Hand, verdict: &str, (seen, view): (&View, &Vi
         _ => true,
     };
     if !fits {
-        return Err(format!("{} of {} answers `{verdict}` at {ms:?}, and it is {place:?}", word.verb(), IDS[id]));
+        return Err(format!(
+            "{} of {} answers `{verdict}` at {ms:?}, and it is {place:?}",
+            word.verb(),
+            IDS[id]
+        ));
     }
-    let step = |live: Option<&Live>| live.and_then(|live| live.state.as_ref()).map_or(0, |state| state.step);
+    let step = |live: Option<&Live>| {
+        live.and_then(|live| live.state.as_ref()).map_or(0, |state| state.step)
+    };
     let is_held = was.is_some_and(|live| matches!(live.place, Place::Held(_)));
-    if is_held && verdict != "stale" && is.is_some() && step(is) != step(was) + u16::from(verdict == "failed") {
-        return Err(format!("{} of {} leaves step {} from {}", word.verb(), IDS[id], step(is), step(was)));
+    if is_held
+        && verdict != "stale"
+        && is.is_some()
+        && step(is) != step(was) + u16::from(verdict == "failed")
+    {
+        return Err(format!(
+            "{} of {} leaves step {} from {}",
+            word.verb(),
+            IDS[id],
+            step(is),
+            step(was)
+        ));
     }
     Ok(())
 }

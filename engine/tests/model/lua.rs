@@ -32,7 +32,12 @@ impl Scripts {
         let server = Rc::new(RefCell::new((Store::default(), Moment { now_us: 0, info: "" })));
         let redis = lua.create_table()?;
         let (called, tried) = (server.clone(), server.clone());
-        redis.set("call", lua.create_function(move |lua, words| command(lua, &called, &words)?.map_err(mlua::Error::runtime))?)?;
+        redis.set(
+            "call",
+            lua.create_function(move |lua, words| {
+                command(lua, &called, &words)?.map_err(mlua::Error::runtime)
+            })?,
+        )?;
         redis.set(
             "pcall",
             lua.create_function(move |lua, words| match command(lua, &tried, &words)? {
@@ -40,8 +45,14 @@ impl Scripts {
                 Err(error) => one_field(lua, "err", &error),
             })?,
         )?;
-        redis.set("error_reply", lua.create_function(|lua, error: String| one_field(lua, "err", &error))?)?;
-        redis.set("status_reply", lua.create_function(|lua, status: String| one_field(lua, "ok", &status))?)?;
+        redis.set(
+            "error_reply",
+            lua.create_function(|lua, error: String| one_field(lua, "err", &error))?,
+        )?;
+        redis.set(
+            "status_reply",
+            lua.create_function(|lua, status: String| one_field(lua, "ok", &status))?,
+        )?;
         let packed = lua.create_table()?;
         packed.set("pack", lua.create_function(packing::pack)?)?;
         packed.set("unpack", lua.create_function(packing::unpack)?)?;
@@ -52,7 +63,10 @@ impl Scripts {
             let function = lua.load(source(name)).set_name(name.as_str()).into_function()?;
             compiled.insert(name, function);
             for sets in Sets::EACH {
-                let words: Vec<mlua::String> = keys_of(name, sets).iter().map(|key| lua.create_string(key)).collect::<mlua::Result<_>>()?;
+                let words: Vec<mlua::String> = keys_of(name, sets)
+                    .iter()
+                    .map(|key| lua.create_string(key))
+                    .collect::<mlua::Result<_>>()?;
                 keys.insert((name, sets), lua.create_sequence_from(words)?);
             }
         }
@@ -86,10 +100,19 @@ fn one_field(lua: &Lua, field: &str, text: &str) -> mlua::Result<Value> {
 }
 
 /// Runs one command. Answers the value for Lua, or the error of the command.
-fn command(lua: &Lua, server: &RefCell<(Store, Moment)>, words: &MultiValue) -> mlua::Result<Result<Value, String>> {
+fn command(
+    lua: &Lua,
+    server: &RefCell<(Store, Moment)>,
+    words: &MultiValue,
+) -> mlua::Result<Result<Value, String>> {
     let words: Vec<Vec<u8>> = words.iter().map(word).collect::<mlua::Result<_>>()?;
     let (store, moment) = &mut *server.borrow_mut();
-    let described = |error| format!("{error}: {}", words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" "));
+    let described = |error| {
+        format!(
+            "{error}: {}",
+            words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
+        )
+    };
     match store.command(moment, &words) {
         Ok(reply) => into_lua(lua, &reply).map(Ok),
         Err(error) => Ok(Err(described(error))),
@@ -101,8 +124,12 @@ fn word(value: &Value) -> mlua::Result<Vec<u8>> {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
         Value::Integer(number) => Ok(number.to_string().into_bytes()),
         // The format is `%.17g`.
-        Value::Number(number) if number.fract() == 0.0 && number.abs() < 1e17 => Ok(format!("{number:.0}").into_bytes()),
-        other => Err(mlua::Error::runtime(format!("a command has {} as an argument", other.type_name()))),
+        Value::Number(number) if number.fract() == 0.0 && number.abs() < 1e17 => {
+            Ok(format!("{number:.0}").into_bytes())
+        }
+        other => {
+            Err(mlua::Error::runtime(format!("a command has {} as an argument", other.type_name())))
+        }
     }
 }
 
@@ -142,6 +169,8 @@ fn answered(value: Value) -> mlua::Result<Reply> {
             let items: Vec<Value> = table.sequence_values().collect::<mlua::Result<_>>()?;
             Reply::Array(items.into_iter().map(answered).collect::<mlua::Result<_>>()?)
         }
-        other => return Err(mlua::Error::runtime(format!("a script answered {}", other.type_name()))),
+        other => {
+            return Err(mlua::Error::runtime(format!("a script answered {}", other.type_name())));
+        }
     })
 }

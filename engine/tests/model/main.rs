@@ -8,19 +8,19 @@
 //! - `redis`, `reply`: the data and its commands; `lua`, `packing`: the scripts; `call`: their
 //!   arguments, as the engine builds them; `taken`: the answer of a claim.
 //! - `differential`, `real`, `random`: the Redis in memory against a real one.
-//! - `scene`: the initial programs; `world`: a state; `steps`: the possible next steps; `apply`, `door`: the
-//!   effects of a call; `runner`: each call on each store once; `explore`: the search.
-//! - `queues`: the scenes of queues; `hand`, `consumer`: the jobs of consumers, and their next steps;
-//!   `fetch`: the rules of their calls.
-//! - `view`, `check`, `drain`, `repair`: the rules. `mutants`, `rules`: each rule taken away must be
-//!   missed.
+//! - `scene`: the initial programs; `world`: a state; `steps`: the possible next steps; `apply`,
+//!   `door`: the effects of a call; `runner`: each call on each store once; `explore`: the search.
+//! - `queues`: the scenes of queues; `hand`, `consumer`: the jobs of consumers, and their next
+//!   steps; `fetch`: the rules of their calls.
+//! - `view`, `check`, `drain`, `repair`: the rules. `mutants`, `rules`: each rule taken away must
+//!   be missed.
 //!
-//! Tests run a part of each scene; `DWELL_MODEL=full` runs all, as `make model` does. `DWELL_SCENE` and
-//! `DWELL_RULE` choose by a part of the name.
+//! Tests run a part of each scene; `DWELL_MODEL=full` runs all, as `make model` does. `DWELL_SCENE`
+//! and `DWELL_RULE` choose by a part of the name.
 //!
-//! A new command of Redis: `redis.rs`. A new script: its keys in `call.rs`, its arguments in `random.rs`; the
-//! compiler names both places. To explore it: an `Op` or a `Door`, with its rules in `apply.rs`, and a scene.
-//! A new fixed key that holds jobs: a `Place` in `view.rs`.
+//! A new command of Redis: `redis.rs`. A new script: its keys in `call.rs`, its arguments in
+//! `random.rs`; the compiler names both places. To explore it: an `Op` or a `Door`, with its rules
+//! in `apply.rs`, and a scene. A new fixed key that holds jobs: a `Place` in `view.rs`.
 #![allow(missing_docs, reason = "tests")]
 
 mod apply;
@@ -99,7 +99,12 @@ fn every_path_keeps_the_rules() {
 #[test]
 fn long_random_paths_keep_the_rules() {
     let walks = if is_full() { 3_000 } else { 120 };
-    let all = [everything(false), everything(true), everything_of_queues(false), everything_of_queues(true)];
+    let all = [
+        everything(false),
+        everything(true),
+        everything_of_queues(false),
+        everything_of_queues(true),
+    ];
     for everything in all.into_iter().filter(is_asked_for) {
         let (begun, mut states) = (clock::now(), 0);
         let mut runner = Runner::new(|name| name.source(1));
@@ -123,17 +128,25 @@ fn without_any_rule_a_path_breaks() {
     let scenes: Vec<_> = scenes().into_iter().chain(queue_scenes()).collect();
     let mut alive = Vec::new();
     let asked = std::env::var("DWELL_RULE").unwrap_or_default();
-    let mutants: Vec<_> = MUTANTS.iter().chain(RULES).filter(|mutant| mutant.rule.contains(&asked)).collect();
+    let mutants: Vec<_> =
+        MUTANTS.iter().chain(RULES).filter(|mutant| mutant.rule.contains(&asked)).collect();
     for mutant in &mutants {
         let begun = clock::now();
         let found = mutant.scenes.iter().find_map(|name| {
-            let scene = scenes.iter().find(|scene| scene.name == *name).unwrap_or_else(|| panic!("no scene `{name}`"));
+            let scene = scenes
+                .iter()
+                .find(|scene| scene.name == *name)
+                .unwrap_or_else(|| panic!("no scene `{name}`"));
             let found = explore(&mut Runner::new(|name| mutant.source(name)), scene, 60_000);
             found.counterexample.map(|(why, trace)| (found.states, why, trace))
         });
         match found {
             Some((states, why, trace)) => {
-                println!("{}: {why}, after {states} states, {:.1} s\n    {trace}", mutant.rule, begun.elapsed().as_secs_f64())
+                println!(
+                    "{}: {why}, after {states} states, {:.1} s\n    {trace}",
+                    mutant.rule,
+                    begun.elapsed().as_secs_f64()
+                )
             }
             None => alive.push(mutant.rule),
         }

@@ -13,7 +13,11 @@ pub(crate) struct Mutant {
 }
 
 /// A replacement of a text that stands once in each of these scripts.
-pub(crate) struct Edit(pub(crate) &'static [Name], pub(crate) &'static str, pub(crate) &'static str);
+pub(crate) struct Edit(
+    pub(crate) &'static [Name],
+    pub(crate) &'static str,
+    pub(crate) &'static str,
+);
 
 const SETTLES: &[Name] = &[Name::Hold, Name::Release, Name::Retry, Name::Bury];
 const PIECES: &str = "settles in pieces, repeated, cancel and schedule anew";
@@ -38,7 +42,13 @@ impl Mutant {
         let mut source = name.source(1);
         for Edit(_, old, new) in self.edits.iter().filter(|edit| edit.0.contains(&name)) {
             let count = source.matches(old).count();
-            assert_eq!(count, 1, "`{}`: {} must have this text once:\n{old}", self.rule, name.as_str());
+            assert_eq!(
+                count,
+                1,
+                "`{}`: {} must have this text once:\n{old}",
+                self.rule,
+                name.as_str()
+            );
             source = source.replace(old, new);
         }
         source
@@ -50,17 +60,29 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "a claim whose nonce holds a lease answers that lease",
         scenes: &[EARLY, PIECES],
-        edits: &[Edit(&[Name::Claim], "if before then return answer_again(nonce, before) end\n", "")],
+        edits: &[Edit(
+            &[Name::Claim],
+            "if before then return answer_again(nonce, before) end\n",
+            "",
+        )],
     },
     Mutant {
         rule: "a rescue whose nonce holds a lease answers that lease",
         scenes: &[RESCUE],
-        edits: &[Edit(&[Name::Rescue], "if before then return answer_again(nonce, before) end\n", "")],
+        edits: &[Edit(
+            &[Name::Rescue],
+            "if before then return answer_again(nonce, before) end\n",
+            "",
+        )],
     },
     Mutant {
         rule: "a claim that comes again answers no job that has left its lease",
         scenes: &[PIECES],
-        edits: &[Edit(&[Name::Claim], "local record = is_out(claim, position) and call(", "local record = call(")],
+        edits: &[Edit(
+            &[Name::Claim],
+            "local record = is_out(claim, position) and call(",
+            "local record = call(",
+        )],
     },
     Mutant {
         rule: "a lease is named by its nonce and the time of its first write",
@@ -74,7 +96,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "the same for the settles that send a job back",
         scenes: &[EARLY, FAILS],
-        edits: &[Edit(SETTLES, "sub(settled, 1, 8) == ARGV[at + 1] and read_claim(nonce, settled)", "read_claim(nonce, settled)")],
+        edits: &[Edit(
+            SETTLES,
+            "sub(settled, 1, 8) == ARGV[at + 1] and read_claim(nonce, settled)",
+            "read_claim(nonce, settled)",
+        )],
     },
     Mutant {
         rule: "a complete of a job that has left its lease changes nothing",
@@ -147,12 +173,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "replace takes the job out of every lease that has it, not of the first that names it",
         scenes: &[TWICE],
-        edits: &[Edit(&[Name::Schedule], "    if start then\n", "    if start and not found.stop then\n      found.stop = true\n")],
+        edits: &[Edit(
+            &[Name::Schedule],
+            "    if start then\n",
+            "    if start and not found.stop then\n      found.stop = true\n",
+        )],
     },
     Mutant {
         rule: "so does cancel",
         scenes: &[ANEW, TWICE],
-        edits: &[Edit(&[Name::Cancel], "    if start then\n", "    if start and not found.stop then\n      found.stop = true\n")],
+        edits: &[Edit(
+            &[Name::Cancel],
+            "    if start then\n",
+            "    if start and not found.stop then\n      found.stop = true\n",
+        )],
     },
     Mutant {
         rule: "replace removes a lease that it leaves empty",
@@ -195,12 +229,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "the attempt of a job in a lease counts",
         scenes: &[HELD],
-        edits: &[Edit(&[Name::Finish, Name::Fail], "if #claimed > 0 then count_attempt(state) end", "")],
+        edits: &[Edit(
+            &[Name::Finish, Name::Fail],
+            "if #claimed > 0 then count_attempt(state) end",
+            "",
+        )],
     },
     Mutant {
         rule: "the attempt of a held job is counted once",
         scenes: &[HELD_DIES, HELD],
-        edits: &[Edit(&[Name::Fail], "if state.flags == 0 and state.reason == 0 then", "if state.reason == 0 then")],
+        edits: &[Edit(
+            &[Name::Fail],
+            "if state.flags == 0 and state.reason == 0 then",
+            "if state.reason == 0 then",
+        )],
     },
     Mutant {
         rule: "a job that was due before a change of master may have been published",
@@ -223,12 +265,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "fsck looks into the leases",
         scenes: &[PIECES],
-        edits: &[Edit(&[Name::FsckJobs], "for _, one in ipairs(find_claimed(id)) do", "for _, one in ipairs({}) do")],
+        edits: &[Edit(
+            &[Name::FsckJobs],
+            "for _, one in ipairs(find_claimed(id)) do",
+            "for _, one in ipairs({}) do",
+        )],
     },
     Mutant {
         rule: "claim takes its jobs out of due",
         scenes: &[PIECES],
-        edits: &[Edit(&[Name::Claim], "if count > recent then call('ZREMRANGEBYRANK',", "if false then call('ZREMRANGEBYRANK',")],
+        edits: &[Edit(
+            &[Name::Claim],
+            "if count > recent then call('ZREMRANGEBYRANK',",
+            "if false then call('ZREMRANGEBYRANK',",
+        )],
     },
     Mutant {
         rule: "the cancel of a claimed job is not definite",
@@ -238,7 +288,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "a reschedule of a claimed job changes nothing",
         scenes: &[EARLY],
-        edits: &[Edit(&[Name::Reschedule], "if runs then return unchanged('in_flight', state.due) end\n", "")],
+        edits: &[Edit(
+            &[Name::Reschedule],
+            "if runs then return unchanged('in_flight', state.due) end\n",
+            "",
+        )],
     },
     Mutant {
         rule: "an action is remembered by its message",
@@ -273,7 +327,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "complete forgets the state",
         scenes: &[HALF],
-        edits: &[Edit(&[Name::Complete], "      if is_stated == 1 then push(stated, id) end\n", "")],
+        edits: &[Edit(
+            &[Name::Complete],
+            "      if is_stated == 1 then push(stated, id) end\n",
+            "",
+        )],
     },
     Mutant {
         rule: "a job that was given back is not due before its time",
@@ -287,7 +345,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "a job that was refused is not due before its time",
         scenes: &[EARLY],
-        edits: &[Edit(&[Name::Release], "return math.max(tonumber(at), after(tonumber(span)))", "return after(tonumber(span))")],
+        edits: &[Edit(
+            &[Name::Release],
+            "return math.max(tonumber(at), after(tonumber(span)))",
+            "return after(tonumber(span))",
+        )],
     },
     Mutant {
         rule: "a fail applies to the attempt that it names",
@@ -306,12 +368,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "and remembers the message of that outcome",
         scenes: &[AGAIN_SCHEDULE],
-        edits: &[Edit(&[Name::Schedule], "    if completed[i] then push_over(newly_applied, completed[i]) end\n", "")],
+        edits: &[Edit(
+            &[Name::Schedule],
+            "    if completed[i] then push_over(newly_applied, completed[i]) end\n",
+            "",
+        )],
     },
     Mutant {
         rule: "a retry waits",
         scenes: &[FAILS],
-        edits: &[Edit(&[Name::Retry], "  return after(tonumber(sub(time, 2)))\nend\n\n-- Moves", "  return NOW\nend\n\n-- Moves")],
+        edits: &[Edit(
+            &[Name::Retry],
+            "  return after(tonumber(sub(time, 2)))\nend\n\n-- Moves",
+            "  return NOW\nend\n\n-- Moves",
+        )],
     },
     Mutant {
         rule: "a failed attempt waits",

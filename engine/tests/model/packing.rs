@@ -8,17 +8,26 @@ fn fail(why: String) -> mlua::Error {
 
 /// Kind and width of each item of a format.
 fn items(format: &[u8]) -> mlua::Result<Vec<(u8, usize)>> {
-    let rest = format.strip_prefix(b">").ok_or_else(|| fail("the struct of this test knows big-endian only".to_owned()))?;
+    let rest = format
+        .strip_prefix(b">")
+        .ok_or_else(|| fail("the struct of this test knows big-endian only".to_owned()))?;
     let (mut items, mut at) = (Vec::new(), 0);
     while at < rest.len() {
         let kind = rest[at];
         let digits = rest[at + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let width = std::str::from_utf8(&rest[at + 1..at + 1 + digits]).ok().and_then(|text| text.parse().ok());
+        let width = std::str::from_utf8(&rest[at + 1..at + 1 + digits])
+            .ok()
+            .and_then(|text| text.parse().ok());
         match kind {
             b'B' => items.push((kind, 1)),
             b'I' | b'i' => items.push((kind, width.unwrap_or(4))),
             b'c' => items.push((kind, width.unwrap_or(1))),
-            other => return Err(fail(format!("the struct of this test knows no `{}`: add it to packing.rs", other as char))),
+            other => {
+                return Err(fail(format!(
+                    "the struct of this test knows no `{}`: add it to packing.rs",
+                    other as char
+                )));
+            }
         }
         at += 1 + digits;
     }
@@ -38,14 +47,21 @@ fn whole(value: &Value) -> mlua::Result<i64> {
 pub(crate) fn pack(lua: &Lua, arguments: MultiValue) -> mlua::Result<Value> {
     let mut arguments = arguments.into_iter();
     let mut next = || arguments.next().unwrap_or(Value::Nil);
-    let Value::String(format) = next() else { return Err(fail("struct.pack: no format".to_owned())) };
+    let Value::String(format) = next() else {
+        return Err(fail("struct.pack: no format".to_owned()));
+    };
     let mut packed = Vec::new();
     for (kind, width) in items(&format.as_bytes())? {
         let value = next();
         if kind == b'c' {
-            let Value::String(text) = value else { return Err(fail("struct.pack: c of no string".to_owned())) };
+            let Value::String(text) = value else {
+                return Err(fail("struct.pack: c of no string".to_owned()));
+            };
             let text = text.as_bytes();
-            packed.extend_from_slice(text.get(..width).ok_or_else(|| fail("struct.pack: string too short".to_owned()))?);
+            packed.extend_from_slice(
+                text.get(..width)
+                    .ok_or_else(|| fail("struct.pack: string too short".to_owned()))?,
+            );
         } else {
             packed.extend_from_slice(&whole(&value)?.to_be_bytes()[8 - width..]);
         }
@@ -53,11 +69,15 @@ pub(crate) fn pack(lua: &Lua, arguments: MultiValue) -> mlua::Result<Value> {
     lua.create_string(&packed).map(Value::String)
 }
 
-pub(crate) fn unpack(lua: &Lua, (format, bytes, at): (mlua::String, mlua::String, Option<usize>)) -> mlua::Result<MultiValue> {
+pub(crate) fn unpack(
+    lua: &Lua,
+    (format, bytes, at): (mlua::String, mlua::String, Option<usize>),
+) -> mlua::Result<MultiValue> {
     let (mut at, bytes) = (at.unwrap_or(1) - 1, bytes.as_bytes());
     let mut values = Vec::new();
     for (kind, width) in items(&format.as_bytes())? {
-        let part = bytes.get(at..at + width).ok_or_else(|| fail("data string too short".to_owned()))?;
+        let part =
+            bytes.get(at..at + width).ok_or_else(|| fail("data string too short".to_owned()))?;
         at += width;
         values.push(if kind == b'c' {
             Value::String(lua.create_string(part)?)

@@ -24,7 +24,13 @@ pub(crate) struct Random {
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random { rng: StdRng::seed_from_u64(seed), now_us: at(0) * 1000 + 1, nonces: 0, tokens: Vec::new(), pops: [0, 0] }
+        Random {
+            rng: StdRng::seed_from_u64(seed),
+            now_us: at(0) * 1000 + 1,
+            nonces: 0,
+            tokens: Vec::new(),
+            pops: [0, 0],
+        }
     }
 
     pub(crate) fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
@@ -79,19 +85,36 @@ impl Random {
                 let mut words = Vec::new();
                 for id in self.one_of(&[&[0_u8, 1][..], &[0], &[1], &[]]) {
                     let (number, generation, set) = (self.below(20), self.below(40), self.set());
-                    let mut asked = request(*id, number, 0, job(self.below(3), SPAN as u32, set, number % 2 == 0));
+                    let mut asked = request(
+                        *id,
+                        number,
+                        0,
+                        job(self.below(3), SPAN as u32, set, number % 2 == 0),
+                    );
                     asked.generated = self.below(5) == 0;
                     asked.first = (self.below(3) == 0).then(|| eight(generation));
                     let policy = self.one_of(&["replace", "replace", "keep", "reject", "other"]);
                     let (record, time) = (record::encode(&asked, eight(generation)), self.time());
                     let flags = self.one_of(&["0", "0", "0", "1", "1", "1", "2", "3"]);
-                    words.extend([IDS[usize::from(*id)].into(), record, time.into_bytes(), policy.into(), flags.into()]);
+                    words.extend([
+                        IDS[usize::from(*id)].into(),
+                        record,
+                        time.into_bytes(),
+                        policy.into(),
+                        flags.into(),
+                    ]);
                 }
                 words.extend(self.deadline().map(String::into_bytes));
                 Call::of(name, words).on(self.sets())
             }
             Name::Pop => {
-                let call = Call::pop(self.nonce(), self.queue(), self.deadline_us(), self.one_of(&[0, SPAN]), self.one_of(&[1, 2, 100]));
+                let call = Call::pop(
+                    self.nonce(),
+                    self.queue(),
+                    self.deadline_us(),
+                    self.one_of(&[0, SPAN]),
+                    self.one_of(&[1, 2, 100]),
+                );
                 let mut words = call.arguments;
                 if self.below(3) == 0 {
                     words[2] = Vec::new();
@@ -108,8 +131,15 @@ impl Random {
             Name::Acknowledge => self.acknowledge(),
             Name::End => Call::end(self.queue(), &[(id, self.below(40))]),
             Name::Purge => Call::purge(self.queue(), self.one_of(&["scheduled", "ready", "dead"])),
-            Name::Claim => Call::claim(self.nonce(), self.one_of(&[0, SPAN]), self.one_of(&[1, 2, 100]), self.one_of(&[0, 5, SPAN])),
-            Name::Rescue => Call::rescue(self.nonce(), self.one_of(&[0, SPAN]), self.one_of(&[1, 2, 100])),
+            Name::Claim => Call::claim(
+                self.nonce(),
+                self.one_of(&[0, SPAN]),
+                self.one_of(&[1, 2, 100]),
+                self.one_of(&[0, 5, SPAN]),
+            ),
+            Name::Rescue => {
+                Call::rescue(self.nonce(), self.one_of(&[0, SPAN]), self.one_of(&[1, 2, 100]))
+            }
             Name::TimeOut => {
                 let sets = self.one_of(&Sets::EACH);
                 Call::time_out(sets, self.one_of(&[1, 2, 100]))
@@ -127,10 +157,21 @@ impl Random {
             }
             Name::Bury => self.settle(How::Bury),
             Name::Sweep => {
-                let words = [self.one_of(&[0, SPAN, 1 << 40]), self.one_of(&[0, 1 << 40]), self.one_of(&[0, 1 << 40]), 128];
-                Call::of(name, words.map(|word: i64| word.to_string().into_bytes()).to_vec()).on(Sets::Of(self.set()))
+                let words = [
+                    self.one_of(&[0, SPAN, 1 << 40]),
+                    self.one_of(&[0, 1 << 40]),
+                    self.one_of(&[0, 1 << 40]),
+                    128,
+                ];
+                Call::of(name, words.map(|word: i64| word.to_string().into_bytes()).to_vec())
+                    .on(Sets::Of(self.set()))
             }
-            Name::Cancel | Name::Fire | Name::Finish | Name::Reschedule | Name::Requeue | Name::Fail => self.act(name, id, number),
+            Name::Cancel
+            | Name::Fire
+            | Name::Finish
+            | Name::Reschedule
+            | Name::Requeue
+            | Name::Fail => self.act(name, id, number),
             Name::Move => {
                 let mut asked = request(id, number, 0, job(0, 0, Set::Main, false));
                 asked.job.broker = self.one_of(&[MAIN, OTHER]).to_owned();
@@ -143,22 +184,49 @@ impl Random {
                 let repair = flag(self.below(2) == 0);
                 Call::of(name, vec![repair.into_bytes(), b"1000".to_vec(), b"1000".to_vec()])
             }
-            Name::FsckKey => Call::of(name, vec![flag(self.below(2) == 0).into_bytes(), self.one_of(&["zset", "zset", "hash"]).into()]),
+            Name::FsckKey => Call::of(
+                name,
+                vec![
+                    flag(self.below(2) == 0).into_bytes(),
+                    self.one_of(&["zset", "zset", "hash"]).into(),
+                ],
+            ),
             Name::Forget => Call::of(Name::Forget, Vec::new()).on(Sets::Of(self.queue())),
             Name::FsckCounts => {
-                let words = [format!("={}", self.one_of(&["q", "r"])), self.below(3).to_string(), self.one_of(&["", "1"]).to_owned()];
+                let words = [
+                    format!("={}", self.one_of(&["q", "r"])),
+                    self.below(3).to_string(),
+                    self.one_of(&["", "1"]).to_owned(),
+                ];
                 Call::of(name, words.map(String::into_bytes).to_vec())
             }
             Name::FsckHold => {
                 let state = self.token().map(|token| token.state.to_vec()).unwrap_or_default();
-                Call::of(name, vec![IDS[usize::from(id)].into(), state.clone(), b"5".to_vec(), state]).on(Sets::Of(self.set()))
+                Call::of(
+                    name,
+                    vec![IDS[usize::from(id)].into(), state.clone(), b"5".to_vec(), state],
+                )
+                .on(Sets::Of(self.set()))
             }
             Name::FsckAdopt => {
-                let record = record::encode(&request(id, number, 0, job(0, 0, self.set(), false)), eight(40));
+                let record = record::encode(
+                    &request(id, number, 0, job(0, 0, self.set(), false)),
+                    eight(40),
+                );
                 let place = self.one_of(&["held", "dead", "due:main", "due:=q", "-"]);
                 let (score, mark) = (self.near().to_string(), format!("taken_in {number}"));
-                Call::of(name, vec![IDS[usize::from(id)].into(), record, Vec::new(), place.into(), score.into(), mark.into()])
-                    .on(self.sets())
+                Call::of(
+                    name,
+                    vec![
+                        IDS[usize::from(id)].into(),
+                        record,
+                        Vec::new(),
+                        place.into(),
+                        score.into(),
+                        mark.into(),
+                    ],
+                )
+                .on(self.sets())
             }
         }
     }
@@ -176,7 +244,8 @@ impl Random {
     fn act(&mut self, name: Name, id: u8, number: u8) -> Call {
         let bits = self.below(4).to_string();
         let bits = self.deadline().map_or(bits.clone(), |us| format!("{bits}:{us}"));
-        let mut words = vec![IDS[usize::from(id)].into(), eight(number).to_vec(), bits.into_bytes()];
+        let mut words =
+            vec![IDS[usize::from(id)].into(), eight(number).to_vec(), bits.into_bytes()];
         let seen = if self.below(2) == 0 { String::new() } else { self.near().to_string() };
         let generation = eight(self.below(40)).to_vec();
         match name {
@@ -186,10 +255,19 @@ impl Random {
             Name::Finish => words.push(seen.into_bytes()),
             Name::Fail => {
                 let token = self.token();
-                let generation = token.as_ref().map_or(generation, |token| token.state().generation.to_vec());
+                let generation =
+                    token.as_ref().map_or(generation, |token| token.state().generation.to_vec());
                 let step = token.map_or(0, |token| token.state().step).to_string();
                 let wait = self.one_of(&["", "0", "9000"]);
-                words.extend([seen.into_bytes(), Vec::new(), generation, step.into(), wait.into(), b"why".to_vec(), b"4".to_vec()]);
+                words.extend([
+                    seen.into_bytes(),
+                    Vec::new(),
+                    generation,
+                    step.into(),
+                    wait.into(),
+                    b"why".to_vec(),
+                    b"4".to_vec(),
+                ]);
             }
             _ => {}
         }
@@ -216,7 +294,8 @@ impl Random {
         for id in self.one_of(&[&[0_u8][..], &[1], &[0, 1], &[]]) {
             let last = self.pops[usize::from(*id)];
             let nonce = if self.below(4) == 0 { self.nonce() } else { last };
-            let word = self.one_of(&["finish", "fail", "fail", "release", "touch", "touch", "drop", "bury"]);
+            let word = self
+                .one_of(&["finish", "fail", "fail", "release", "touch", "touch", "drop", "bury"]);
             let more = match word {
                 "fail" => self.one_of(&["9000:why", "0:why", ":why"]),
                 "release" | "touch" => self.one_of(&["0", "9000"]),
@@ -253,9 +332,23 @@ impl Random {
             return;
         }
         let nonce = <[u8; 8]>::try_from(&call.arguments[0][..]).expect("a nonce has 8 bytes");
-        for Taken { lease, position, id, set, has_state, state, .. } in taken(nonce, reply).unwrap_or_default() {
+        for Taken { lease, position, id, set, has_state, state, .. } in
+            taken(nonce, reply).unwrap_or_default()
+        {
             let (state, phase) = (state.encode().into(), Phase::Claimed);
-            self.tokens.push(Token { lease, position, id, set, has_state, state, ready: 0, deadline: 0, number: 0, earliest: 0, phase });
+            self.tokens.push(Token {
+                lease,
+                position,
+                id,
+                set,
+                has_state,
+                state,
+                ready: 0,
+                deadline: 0,
+                number: 0,
+                earliest: 0,
+                phase,
+            });
         }
     }
 
@@ -264,7 +357,8 @@ impl Random {
         let keys = keys();
         let (id, number) = (IDS[usize::from(self.below(2))], self.below(self.nonces.max(1)));
         let (score, nonce, due) = (self.near().to_string(), eight(number), keys.due(0, MAIN));
-        let (due_q, dead_q, pops) = (keys.due(0, Set::Queue.name()), keys.dead_of(0, Set::Queue.name()), keys.pops(0));
+        let (due_q, dead_q, pops) =
+            (keys.due(0, Set::Queue.name()), keys.dead_of(0, Set::Queue.name()), keys.pops(0));
         let words: [&[&[u8]]; 16] = [
             &[b"HDEL", keys.claims(0).as_bytes(), &nonce],
             &[b"HDEL", keys.settled(0).as_bytes(), &nonce],

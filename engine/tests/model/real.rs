@@ -18,8 +18,16 @@ pub(crate) struct Real {
 impl Real {
     /// Loads the scripts.
     pub(crate) fn new(url: &str, source: impl Fn(Name) -> String) -> Real {
-        let mut connection = redis::Client::open(url).and_then(|client| client.get_connection()).expect("the server is ready");
-        let mut load = |name: Name| redis::cmd("SCRIPT").arg("LOAD").arg(source(name)).query(&mut connection).expect("a script loads");
+        let mut connection = redis::Client::open(url)
+            .and_then(|client| client.get_connection())
+            .expect("the server is ready");
+        let mut load = |name: Name| {
+            redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(source(name))
+                .query(&mut connection)
+                .expect("a script loads")
+        };
         let hashes = Name::ALL.into_iter().map(|name| (name, load(name))).collect();
         Real { connection, hashes }
     }
@@ -42,7 +50,9 @@ impl Real {
     }
 
     fn query(&mut self, command: &redis::Cmd) -> Reply {
-        command.query(&mut self.connection).map_or_else(|error| Reply::Error(error.to_string()), reply)
+        command
+            .query(&mut self.connection)
+            .map_or_else(|error| Reply::Error(error.to_string()), reply)
     }
 
     /// Reads every key.
@@ -52,10 +62,18 @@ impl Real {
         for key in self.command(&words(&[b"KEYS", b"*"])).items() {
             let key = key.bytes();
             let is_hash = self.command(&words(&[b"TYPE", key])) == Reply::Status("hash".to_owned());
-            let read = if is_hash { words(&[b"HGETALL", key]) } else { words(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]) };
+            let read = if is_hash {
+                words(&[b"HGETALL", key])
+            } else {
+                words(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"])
+            };
             for pair in self.command(&read).items().chunks_exact(2) {
                 let (first, second) = (pair[0].bytes(), pair[1].bytes());
-                let write = if is_hash { [b"HSET", key, first, second] } else { [b"ZADD", key, second, first] };
+                let write = if is_hash {
+                    [b"HSET", key, first, second]
+                } else {
+                    [b"ZADD", key, second, first]
+                };
                 store.command(&moment, &words(&write)).expect("what Redis holds");
             }
         }

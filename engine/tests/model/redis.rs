@@ -1,5 +1,5 @@
-//! A small Redis in memory: the data, which is copied and compared as a value, and the commands that the
-//! scripts use. A command that is missing here fails the script with its name.
+//! A small Redis in memory: the data, which is copied and compared as a value, and the commands
+//! that the scripts use. A command that is missing here fails the script with its name.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -38,7 +38,13 @@ type Answer = Result<Reply, String>;
 impl Store {
     /// A copy without these keys.
     pub(crate) fn without(&self, is_left_out: impl Fn(&[u8]) -> bool) -> Store {
-        Store(self.0.iter().filter(|(key, _)| !is_left_out(key)).map(|(key, entry)| (key.clone(), entry.clone())).collect())
+        Store(
+            self.0
+                .iter()
+                .filter(|(key, _)| !is_left_out(key))
+                .map(|(key, entry)| (key.clone(), entry.clone()))
+                .collect(),
+        )
     }
 
     /// The hash of this key; `None` if there is no key.
@@ -87,17 +93,24 @@ impl Store {
 
     /// Runs one command.
     pub(crate) fn command(&mut self, moment: &Moment, words: &[Vec<u8>]) -> Answer {
-        let Some((command, args)) = words.split_first() else { return Err("ERR no command".to_owned()) };
+        let Some((command, args)) = words.split_first() else {
+            return Err("ERR no command".to_owned());
+        };
         let key = args.first().map(Vec::as_slice).unwrap_or_default();
         let field = args.get(1).map(Vec::as_slice).unwrap_or_default();
         match command.as_slice() {
             b"TIME" => {
-                let words = [moment.now_us.div_euclid(1_000_000), moment.now_us.rem_euclid(1_000_000)];
+                let words =
+                    [moment.now_us.div_euclid(1_000_000), moment.now_us.rem_euclid(1_000_000)];
                 Ok(Reply::Array(words.map(|word| Reply::bulk(word.to_string())).to_vec()))
             }
             b"INFO" => Ok(Reply::bulk(moment.info)),
-            b"EXISTS" => Ok(Reply::int(args.iter().filter(|key| self.0.contains_key(*key)).count())),
-            b"UNLINK" | b"DEL" => Ok(Reply::int(args.iter().filter(|key| self.0.remove(*key).is_some()).count())),
+            b"EXISTS" => {
+                Ok(Reply::int(args.iter().filter(|key| self.0.contains_key(*key)).count()))
+            }
+            b"UNLINK" | b"DEL" => {
+                Ok(Reply::int(args.iter().filter(|key| self.0.remove(*key).is_some()).count()))
+            }
             b"TYPE" => Ok(Reply::Status(self.kind(key).to_owned())),
             // No key of this Redis expires.
             b"PERSIST" => Ok(Reply::Int(0)),
@@ -108,20 +121,39 @@ impl Store {
             b"HGET" => Ok(Reply::maybe(self.hash(key)?.and_then(|hash| hash.get(field)))),
             b"HMGET" => {
                 let hash = self.hash(key)?;
-                Ok(Reply::Array(args[1..].iter().map(|field| Reply::maybe(hash.and_then(|hash| hash.get(field)))).collect()))
+                Ok(Reply::Array(
+                    args[1..]
+                        .iter()
+                        .map(|field| Reply::maybe(hash.and_then(|hash| hash.get(field))))
+                        .collect(),
+                ))
             }
             b"HGETALL" => {
                 let pairs = self.hash(key)?.into_iter().flatten();
-                Ok(Reply::Array(pairs.flat_map(|(field, value)| [Reply::bulk(&**field), Reply::bulk(&**value)]).collect()))
+                Ok(Reply::Array(
+                    pairs
+                        .flat_map(|(field, value)| [Reply::bulk(&**field), Reply::bulk(&**value)])
+                        .collect(),
+                ))
             }
             b"HLEN" => Ok(Reply::int(self.hash(key)?.map_or(0, BTreeMap::len))),
-            b"HSTRLEN" => Ok(Reply::int(self.hash(key)?.and_then(|hash| hash.get(field)).map_or(0, Vec::len))),
-            b"HEXISTS" => Ok(Reply::int(usize::from(self.hash(key)?.is_some_and(|hash| hash.contains_key(field))))),
+            b"HSTRLEN" => {
+                Ok(Reply::int(self.hash(key)?.and_then(|hash| hash.get(field)).map_or(0, Vec::len)))
+            }
+            b"HEXISTS" => Ok(Reply::int(usize::from(
+                self.hash(key)?.is_some_and(|hash| hash.contains_key(field)),
+            ))),
             b"HSET" => self.hset(key, &args[1..]),
-            b"HSETNX" if self.hash(key)?.is_some_and(|hash| hash.contains_key(field)) => Ok(Reply::Int(0)),
+            b"HSETNX" if self.hash(key)?.is_some_and(|hash| hash.contains_key(field)) => {
+                Ok(Reply::Int(0))
+            }
             b"HSETNX" => self.hset(key, &args[1..]),
             b"HINCRBY" => {
-                let sum = self.hash(key)?.and_then(|hash| hash.get(field)).map_or(Ok(0), |text| number(text))? + number(&args[2])?;
+                let sum = self
+                    .hash(key)?
+                    .and_then(|hash| hash.get(field))
+                    .map_or(Ok(0), |text| number(text))?
+                    + number(&args[2])?;
                 self.change_hash(key)?.insert(field.to_vec(), sum.to_string().into_bytes());
                 Ok(Reply::Int(sum))
             }
@@ -129,7 +161,10 @@ impl Store {
             b"ZREM" => self.remove(key, &args[1..], true),
             b"ZADD" => self.zadd(key, &args[1..]),
             b"ZCARD" => Ok(Reply::int(self.zset(key)?.map_or(0, BTreeMap::len))),
-            b"ZSCORE" => Ok(self.zset(key)?.and_then(|zset| zset.get(field)).map_or(Reply::Nil, |score| Reply::bulk(score.0.to_string()))),
+            b"ZSCORE" => Ok(self
+                .zset(key)?
+                .and_then(|zset| zset.get(field))
+                .map_or(Reply::Nil, |score| Reply::bulk(score.0.to_string()))),
             b"ZCOUNT" => Ok(Reply::int(self.between(key, field, &args[2])?.len())),
             b"ZRANGE" => {
                 let found = cut(self.ordered(key)?, number(field)?, number(&args[2])?);
@@ -137,11 +172,16 @@ impl Store {
             }
             b"ZRANGEBYSCORE" => listed(self.between(key, field, &args[2])?, &args[3..]),
             b"ZREMRANGEBYRANK" => {
-                let gone: Vec<Vec<u8>> =
-                    cut(self.ordered(key)?, number(field)?, number(&args[2])?).into_iter().map(|(member, _)| member).collect();
+                let gone: Vec<Vec<u8>> = cut(self.ordered(key)?, number(field)?, number(&args[2])?)
+                    .into_iter()
+                    .map(|(member, _)| member)
+                    .collect();
                 self.remove(key, &gone, true)
             }
-            _ => Err(format!("ERR the Redis of this test knows no {}: add it to redis.rs", String::from_utf8_lossy(command))),
+            _ => Err(format!(
+                "ERR the Redis of this test knows no {}: add it to redis.rs",
+                String::from_utf8_lossy(command)
+            )),
         }
     }
 
@@ -161,14 +201,24 @@ impl Store {
 
     fn hset(&mut self, key: &[u8], pairs: &[Vec<u8>]) -> Answer {
         let hash = self.change_hash(key)?;
-        let new = pairs.chunks_exact(2).filter(|pair| hash.insert(pair[0].clone(), pair[1].clone()).is_none()).count();
+        let new = pairs
+            .chunks_exact(2)
+            .filter(|pair| hash.insert(pair[0].clone(), pair[1].clone()).is_none())
+            .count();
         Ok(Reply::int(new))
     }
 
     fn zadd(&mut self, key: &[u8], pairs: &[Vec<u8>]) -> Answer {
-        let scores: Vec<Score> = pairs.chunks_exact(2).map(|pair| number(&pair[0]).map(Score)).collect::<Result<_, _>>()?;
+        let scores: Vec<Score> = pairs
+            .chunks_exact(2)
+            .map(|pair| number(&pair[0]).map(Score))
+            .collect::<Result<_, _>>()?;
         let zset = self.change_zset(key)?;
-        let new = pairs.chunks_exact(2).zip(scores).filter(|(pair, score)| zset.insert(pair[1].clone(), *score).is_none()).count();
+        let new = pairs
+            .chunks_exact(2)
+            .zip(scores)
+            .filter(|(pair, score)| zset.insert(pair[1].clone(), *score).is_none())
+            .count();
         Ok(Reply::int(new))
     }
 
@@ -190,14 +240,28 @@ impl Store {
 
     /// Members by score, then by name.
     fn ordered(&self, key: &[u8]) -> Result<Vec<(Vec<u8>, Score)>, String> {
-        let mut members: Vec<_> = self.zset(key)?.into_iter().flatten().map(|(member, score)| (member.clone(), *score)).collect();
+        let mut members: Vec<_> = self
+            .zset(key)?
+            .into_iter()
+            .flatten()
+            .map(|(member, score)| (member.clone(), *score))
+            .collect();
         members.sort_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
         Ok(members)
     }
 
-    fn between(&self, key: &[u8], least: &[u8], most: &[u8]) -> Result<Vec<(Vec<u8>, Score)>, String> {
+    fn between(
+        &self,
+        key: &[u8],
+        least: &[u8],
+        most: &[u8],
+    ) -> Result<Vec<(Vec<u8>, Score)>, String> {
         let (least, most) = (bound(least, 1)?, bound(most, -1)?);
-        Ok(self.ordered(key)?.into_iter().filter(|(_, score)| (least..=most).contains(&score.0)).collect())
+        Ok(self
+            .ordered(key)?
+            .into_iter()
+            .filter(|(_, score)| (least..=most).contains(&score.0))
+            .collect())
     }
 }
 
@@ -220,7 +284,11 @@ fn cut<T>(list: Vec<T>, first: i64, last: i64) -> Vec<T> {
     let len = i64::try_from(list.len()).unwrap_or(i64::MAX);
     let place = |at: i64| if at < 0 { (len + at).max(0) } else { at };
     let (first, last) = (place(first), if last < 0 { len + last } else { last });
-    list.into_iter().zip(0..).filter(|(_, at)| (first..=last).contains(at)).map(|(item, _)| item).collect()
+    list.into_iter()
+        .zip(0..)
+        .filter(|(_, at)| (first..=last).contains(at))
+        .map(|(item, _)| item)
+        .collect()
 }
 
 /// The members, with `WITHSCORES` and `LIMIT offset count` as these options say.

@@ -1,5 +1,5 @@
-//! Runs calls on numbered stores, and each call on a store once. Checks each answer: the call is idempotent,
-//! and `fsck` finds no damage in the store after it.
+//! Runs calls on numbered stores, and each call on a store once. Checks each answer: the call is
+//! idempotent, and `fsck` finds no damage in the store after it.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -70,7 +70,12 @@ impl Runner {
     }
 
     /// Runs a call. Repeated at once, it must change nothing.
-    pub(crate) fn run(&mut self, store: u32, moment: &Moment, call: Call) -> Result<(u32, Rc<Reply>), Broken> {
+    pub(crate) fn run(
+        &mut self,
+        store: u32,
+        moment: &Moment,
+        call: Call,
+    ) -> Result<(u32, Rc<Reply>), Broken> {
         let new = u32::try_from(self.calls.len()).expect("fewer than 2^32 calls");
         let number = *self.calls.entry(call.clone()).or_insert(new);
         let key = (store, moment.clone(), number);
@@ -79,7 +84,9 @@ impl Runner {
         }
         let (after, reply) = self.scripts.run(self.store(store), moment, &call);
         self.runs += 1;
-        let is_late = |error: &str| call.name == Name::Pop && error.starts_with("DWELL_LATE") && after == *self.store(store);
+        let is_late = |error: &str| {
+            call.name == Name::Pop && error.starts_with("DWELL_LATE") && after == *self.store(store)
+        };
         if let Reply::Error(error) = &reply
             && !is_late(error)
         {
@@ -105,11 +112,22 @@ impl Runner {
         }
         let before = self.store(store);
         let sets = self.view(store).sets();
-        let (between, leases) = self.scripts.run(before, moment, &Call::fsck_leases(true, SPAN).on(sets));
-        let (after, jobs) = self.scripts.run(&between, moment, &Call::fsck_jobs(true, SPAN).on(sets));
+        let (between, leases) =
+            self.scripts.run(before, moment, &Call::fsck_leases(true, SPAN).on(sets));
+        let (after, jobs) =
+            self.scripts.run(&between, moment, &Call::fsck_jobs(true, SPAN).on(sets));
         if leases != Reply::Array(Vec::new()) || jobs != Reply::Array(vec![Reply::Int(2)]) {
-            let words = jobs.items().iter().map(Reply::text).filter(|word| !word.is_empty()).collect::<Vec<_>>();
-            return Err(format!("fsck finds {} damaged leases, and of the jobs: {}", leases.items().len(), words.join(" ")));
+            let words = jobs
+                .items()
+                .iter()
+                .map(Reply::text)
+                .filter(|word| !word.is_empty())
+                .collect::<Vec<_>>();
+            return Err(format!(
+                "fsck finds {} damaged leases, and of the jobs: {}",
+                leases.items().len(),
+                words.join(" ")
+            ));
         }
         if after != *before {
             return Err("fsck finds no damage, and changes something".to_owned());

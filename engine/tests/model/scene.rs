@@ -24,8 +24,15 @@ pub(crate) enum Door {
 impl Door {
     pub(crate) fn id(self) -> u8 {
         match self {
-            Door::NewJob(id, _) | Door::Into(id, ..) | Door::Cancel(id) | Door::Reschedule(id, _) => id,
-            Door::End(id) | Door::Fire(id) | Door::Finish(id) | Door::Fail(id) | Door::Requeue(id) => id,
+            Door::NewJob(id, _)
+            | Door::Into(id, ..)
+            | Door::Cancel(id)
+            | Door::Reschedule(id, _) => id,
+            Door::End(id)
+            | Door::Fire(id)
+            | Door::Finish(id)
+            | Door::Fail(id)
+            | Door::Requeue(id) => id,
         }
     }
 
@@ -101,7 +108,8 @@ pub(crate) struct Scene {
 impl Scene {
     /// The sets that requests may change.
     pub(crate) fn sets(&self) -> Sets {
-        let has_queue = self.set.is_queue() || self.doors.iter().any(|door| matches!(door, Door::Into(..)));
+        let has_queue =
+            self.set.is_queue() || self.doors.iter().any(|door| matches!(door, Door::Into(..)));
         if has_queue { Sets::All } else { Sets::Of(self.set) }
     }
 }
@@ -131,8 +139,17 @@ pub(crate) fn scene(name: &'static str, doors: &'static [Door], budget: Budget) 
     }
 }
 
-pub(crate) const NONE: Budget =
-    Budget { claims: 3, ticks: 0, repeats: 0, crashes: 0, losses: 0, failovers: 0, sweeps: 0, redeliveries: 0, purges: 0 };
+pub(crate) const NONE: Budget = Budget {
+    claims: 3,
+    ticks: 0,
+    repeats: 0,
+    crashes: 0,
+    losses: 0,
+    failovers: 0,
+    sweeps: 0,
+    redeliveries: 0,
+    purges: 0,
+};
 
 /// Every scene.
 pub(crate) fn scenes() -> Vec<Scene> {
@@ -143,7 +160,11 @@ pub(crate) fn scenes() -> Vec<Scene> {
             &[Cancel(X), NewJob(X, NOW)],
             Budget { repeats: 1, ticks: 1, crashes: 1, ..NONE },
         ),
-        scene("replaced twice while out", &[NewJob(X, NOW), NewJob(X, NOW)], Budget { repeats: 1, ticks: 1, ..NONE }),
+        scene(
+            "replaced twice while out",
+            &[NewJob(X, NOW), NewJob(X, NOW)],
+            Budget { repeats: 1, ticks: 1, ..NONE },
+        ),
         scene(
             "replace, cancel, schedule of one id",
             &[NewJob(X, NOW), Cancel(X), NewJob(X, NOW)],
@@ -151,45 +172,96 @@ pub(crate) fn scenes() -> Vec<Scene> {
         ),
         Scene {
             pieces: true,
-            ..scene("rescue of a lease in pieces, and repeated", &[Cancel(Y)], Budget { ticks: 2, repeats: 1, crashes: 1, ..NONE })
+            ..scene(
+                "rescue of a lease in pieces, and repeated",
+                &[Cancel(Y)],
+                Budget { ticks: 2, repeats: 1, crashes: 1, ..NONE },
+            )
         },
-        scene("the owner of a half settled lease dies", &[Cancel(X), NewJob(X, NEXT)], Budget { claims: 4, ticks: 2, crashes: 2, ..NONE }),
+        scene(
+            "the owner of a half settled lease dies",
+            &[Cancel(X), NewJob(X, NEXT)],
+            Budget { claims: 4, ticks: 2, crashes: 2, ..NONE },
+        ),
         Scene {
             fails: true,
             refuses: true,
-            ..scene("retry, bury, release", &[NewJob(X, NOW), Requeue(Y)], Budget { claims: 2, repeats: 1, ticks: 1, ..NONE })
+            ..scene(
+                "retry, bury, release",
+                &[NewJob(X, NOW), Requeue(Y)],
+                Budget { claims: 2, repeats: 1, ticks: 1, ..NONE },
+            )
         },
         Scene {
             held: true,
-            ..scene("held for its consumer: finish, fail", &[Finish(X), Fail(Y)], Budget { ticks: 2, repeats: 1, ..NONE })
+            ..scene(
+                "held for its consumer: finish, fail",
+                &[Finish(X), Fail(Y)],
+                Budget { ticks: 2, repeats: 1, ..NONE },
+            )
         },
         Scene {
             held: true,
-            ..scene("held, finished, scheduled anew", &[Finish(X), NewJob(X, NOW)], Budget { ticks: 1, repeats: 1, ..NONE })
+            ..scene(
+                "held, finished, scheduled anew",
+                &[Finish(X), NewJob(X, NOW)],
+                Budget { ticks: 1, repeats: 1, ..NONE },
+            )
         },
-        Scene { held: true, ..scene("held, its owner dies, failed", &[Fail(X)], Budget { claims: 4, ticks: 3, crashes: 1, ..NONE }) },
-        scene("a claim whose answer is lost", &[NewJob(X, NOW), Cancel(Y)], Budget { repeats: 1, ticks: 1, losses: 1, ..NONE }),
+        Scene {
+            held: true,
+            ..scene(
+                "held, its owner dies, failed",
+                &[Fail(X)],
+                Budget { claims: 4, ticks: 3, crashes: 1, ..NONE },
+            )
+        },
+        scene(
+            "a claim whose answer is lost",
+            &[NewJob(X, NOW), Cancel(Y)],
+            Budget { repeats: 1, ticks: 1, losses: 1, ..NONE },
+        ),
         Scene {
             due: [NEXT, NOW],
             refuses: true,
             early: true,
-            ..scene("claimed early and given back", &[Reschedule(X, NEXT), Fire(Y)], Budget { claims: 2, repeats: 1, ticks: 1, ..NONE })
+            ..scene(
+                "claimed early and given back",
+                &[Reschedule(X, NEXT), Fire(Y)],
+                Budget { claims: 2, repeats: 1, ticks: 1, ..NONE },
+            )
         },
-        scene("one failover, cancel and schedule anew", &[Cancel(X), NewJob(X, NOW)], Budget { failovers: 1, ticks: 1, ..NONE }),
+        scene(
+            "one failover, cancel and schedule anew",
+            &[Cancel(X), NewJob(X, NOW)],
+            Budget { failovers: 1, ticks: 1, ..NONE },
+        ),
         scene(
             "one failover, a sweep, a reschedule and a cancel",
             &[Reschedule(X, NEXT), Cancel(X)],
             Budget { failovers: 1, sweeps: 1, ticks: 1, ..NONE },
         ),
-        scene("one failover while a lease is rescued", &[NewJob(X, NOW)], Budget { failovers: 1, ticks: 1, ..NONE }),
-        scene("a cancel that comes again", &[NewJob(X, NOW), Cancel(X), NewJob(X, NOW)], Budget { claims: 2, redeliveries: 1, ..NONE }),
+        scene(
+            "one failover while a lease is rescued",
+            &[NewJob(X, NOW)],
+            Budget { failovers: 1, ticks: 1, ..NONE },
+        ),
+        scene(
+            "a cancel that comes again",
+            &[NewJob(X, NOW), Cancel(X), NewJob(X, NOW)],
+            Budget { claims: 2, redeliveries: 1, ..NONE },
+        ),
         scene(
             "a schedule that comes again",
             &[NewJob(X, NOW), NewJob(X, NOW), Fire(Y)],
             Budget { claims: 2, redeliveries: 1, ticks: 1, ..NONE },
         ),
         scene("two repeats", &[NewJob(X, NOW), Cancel(Y)], Budget { repeats: 2, ticks: 1, ..NONE }),
-        scene("one failover, and a repeat", &[Cancel(X), NewJob(X, NOW)], Budget { failovers: 1, repeats: 1, ticks: 1, ..NONE }),
+        scene(
+            "one failover, and a repeat",
+            &[Cancel(X), NewJob(X, NOW)],
+            Budget { failovers: 1, repeats: 1, ticks: 1, ..NONE },
+        ),
         scene(
             "one failover, and a message that comes again",
             &[Cancel(X), NewJob(X, NOW)],
@@ -197,11 +269,19 @@ pub(crate) fn scenes() -> Vec<Scene> {
         ),
         Scene {
             fails: true,
-            ..scene("one failover, attempts that fail", &[Cancel(X), Requeue(Y)], Budget { failovers: 1, ticks: 1, ..NONE })
+            ..scene(
+                "one failover, attempts that fail",
+                &[Cancel(X), Requeue(Y)],
+                Budget { failovers: 1, ticks: 1, ..NONE },
+            )
         },
         Scene {
             held: true,
-            ..scene("one failover, held for its consumer", &[Finish(X), Fail(Y)], Budget { failovers: 1, ticks: 1, ..NONE })
+            ..scene(
+                "one failover, held for its consumer",
+                &[Finish(X), Fail(Y)],
+                Budget { failovers: 1, ticks: 1, ..NONE },
+            )
         },
     ]
 }
@@ -214,6 +294,24 @@ pub(crate) fn everything(held: bool) -> Scene {
     } else {
         &[Cancel(X), NewJob(X, NOW), NewJob(Y, NEXT), Reschedule(Y, NEXT), Cancel(Y)]
     };
-    let budget = Budget { claims: 9, ticks: 5, repeats: 3, crashes: 2, losses: 2, failovers: 2, sweeps: 2, redeliveries: 2, purges: 0 };
-    Scene { due: [NOW, NEXT], early: true, fails: !held, refuses: true, held, pieces: true, ..scene("everything", doors, budget) }
+    let budget = Budget {
+        claims: 9,
+        ticks: 5,
+        repeats: 3,
+        crashes: 2,
+        losses: 2,
+        failovers: 2,
+        sweeps: 2,
+        redeliveries: 2,
+        purges: 0,
+    };
+    Scene {
+        due: [NOW, NEXT],
+        early: true,
+        fails: !held,
+        refuses: true,
+        held,
+        pieces: true,
+        ..scene("everything", doors, budget)
+    }
 }

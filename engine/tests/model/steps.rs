@@ -32,7 +32,11 @@ pub(crate) fn label(who: &'static str, what: &'static str, which: &'static str) 
 }
 
 /// Every step from this world; or the step that breaks a rule.
-pub(crate) fn steps(runner: &mut Runner, scene: &Scene, world: &World) -> Result<Vec<(Label, World)>, (Label, Broken)> {
+pub(crate) fn steps(
+    runner: &mut Runner,
+    scene: &Scene,
+    world: &World,
+) -> Result<Vec<(Label, World)>, (Label, Broken)> {
     let mut steps = Steps { runner, scene, world, found: Vec::new() };
     steps.of_the_world()?;
     steps.of_the_doors()?;
@@ -52,7 +56,13 @@ impl Steps<'_> {
     }
 
     /// A call is carried out; or carried out, and once more at any later time.
-    fn call(&mut self, label: Label, world: &World, op: &Op, then: impl Fn(&mut World, &[Token])) -> Outcome {
+    fn call(
+        &mut self,
+        label: Label,
+        world: &World,
+        op: &Op,
+        then: impl Fn(&mut World, &[Token]),
+    ) -> Outcome {
         let Applied { world: mut after, taken, .. } = self.apply(label, world, op)?;
         then(&mut after, &taken);
         self.carried_out(label, after, op);
@@ -60,7 +70,13 @@ impl Steps<'_> {
     }
 
     /// Carries out a call of a consumer in the same way.
-    pub(crate) fn say(&mut self, label: Label, world: &World, op: &Op, then: impl Fn(&mut World, &[Hand])) -> Outcome {
+    pub(crate) fn say(
+        &mut self,
+        label: Label,
+        world: &World,
+        op: &Op,
+        then: impl Fn(&mut World, &[Hand]),
+    ) -> Outcome {
         let Applied { world: mut after, popped, .. } = self.apply(label, world, op)?;
         then(&mut after, &popped);
         self.carried_out(label, after, op);
@@ -94,9 +110,13 @@ impl Steps<'_> {
             };
             let label = label("", what, "");
             // After a failover another hand-out may have the attempt that a `fail` names.
-            let is_fail = |index: u8| matches!(self.scene.doors[usize::from(index)], crate::scene::Door::Fail(_));
-            let is_lost = world.is_rolled() && matches!(op, Op::Door { index, .. } if is_fail(*index));
-            let mut after = if is_lost { world.clone() } else { self.apply(label, world, op)?.world };
+            let is_fail = |index: u8| {
+                matches!(self.scene.doors[usize::from(index)], crate::scene::Door::Fail(_))
+            };
+            let is_lost =
+                world.is_rolled() && matches!(op, Op::Door { index, .. } if is_fail(*index));
+            let mut after =
+                if is_lost { world.clone() } else { self.apply(label, world, op)?.world };
             after.later = None;
             self.found.push((label, after));
         }
@@ -136,7 +156,9 @@ impl Steps<'_> {
             let id = usize::from(door.id());
             let is_unseen = self.world.published[self.world.life(self.world.stored.lives[id])] == 0;
             // A consumer fails only a job that it has seen.
-            if self.world.used >> index & 1 == 1 || matches!(door, crate::scene::Door::Fail(_)) && is_unseen {
+            if self.world.used >> index & 1 == 1
+                || matches!(door, crate::scene::Door::Fail(_)) && is_unseen
+            {
                 continue;
             }
             let label = label("", door.verb(), crate::call::IDS[id]);
@@ -187,14 +209,18 @@ impl Steps<'_> {
         let how = match first.phase {
             Phase::Published if !self.scene.held => How::Complete,
             Phase::Published => How::Hold,
-            Phase::Rescued if !tokens.iter().any(|token| token.state().held) => How::Release { pause_ms: 0, unpublished: false },
+            Phase::Rescued if !tokens.iter().any(|token| token.state().held) => {
+                How::Release { pause_ms: 0, unpublished: false }
+            }
             Phase::Claimed | Phase::Rescued => return Ok(()),
         };
         if first.phase != second.phase {
             return Ok(());
         }
         let op = Op::Settle { how, tokens: tokens.clone() };
-        self.call(label(who, "settles", "both"), self.world, &op, |after, _| after.owners[owner].tokens.clear())
+        self.call(label(who, "settles", "both"), self.world, &op, |after, _| {
+            after.owners[owner].tokens.clear()
+        })
     }
 
     /// An idle instance claims or rescues.
@@ -204,7 +230,8 @@ impl Steps<'_> {
         world.nonces += 1;
         let view = self.runner.view(world.stored.store);
         let now = world.now_ms();
-        let takes = |after: &mut World, taken: &[Token]| after.owners[owner].tokens = taken.to_vec();
+        let takes =
+            |after: &mut World, taken: &[Token]| after.owners[owner].tokens = taken.to_vec();
         let sizes: &[u8] = if self.scene.pieces { &[2, 1] } else { &[2] };
         let aheads: &[i64] = if self.scene.early { &[0, TICK] } else { &[0] };
         for ahead_ms in aheads {
@@ -212,7 +239,10 @@ impl Steps<'_> {
                 .jobs
                 .iter()
                 .flatten()
-                .filter(|job| job.set == Set::Main && matches!(job.place, Place::Due(due) if due <= now + ahead_ms))
+                .filter(|job| {
+                    job.set == Set::Main
+                        && matches!(job.place, Place::Due(due) if due <= now + ahead_ms)
+                })
                 .count();
             for most in sizes.iter().take(count) {
                 let op = Op::Claim { nonce, most: *most, ahead_ms: *ahead_ms };
@@ -231,7 +261,12 @@ impl Steps<'_> {
         }
         if view.has_ended(now) {
             for most in sizes {
-                self.call(label(who, "rescues", ""), &world, &Op::Rescue { nonce, most: *most }, takes)?;
+                self.call(
+                    label(who, "rescues", ""),
+                    &world,
+                    &Op::Rescue { nonce, most: *most },
+                    takes,
+                )?;
             }
         }
         Ok(())
@@ -255,25 +290,42 @@ impl Steps<'_> {
                     self.found.push((label, after));
                 }
                 if scene.early || now >= token.deadline {
-                    ways.push(("gives back", How::Release { pause_ms: (token.ready - now).max(0), unpublished: true }));
+                    ways.push((
+                        "gives back",
+                        How::Release { pause_ms: (token.ready - now).max(0), unpublished: true },
+                    ));
                 }
                 if scene.refuses {
                     ways.push(("releases", How::Release { pause_ms: SPAN, unpublished: true }));
                 }
             }
             Phase::Published => {
-                ways.push(if scene.held { ("holds", How::Hold) } else { ("completes", How::Complete) });
+                ways.push(if scene.held {
+                    ("holds", How::Hold)
+                } else {
+                    ("completes", How::Complete)
+                });
                 if scene.fails {
-                    ways.extend([("retries", How::Retry), ("buries", How::Bury), ("gives up", How::Die)]);
+                    ways.extend([
+                        ("retries", How::Retry),
+                        ("buries", How::Bury),
+                        ("gives up", How::Die),
+                    ]);
                 }
             }
             // As src/maintenance/rescue.rs does, with one wait.
             // Of a queue, by its `on_timeout`; the second time at the end of the retry array.
-            Phase::Rescued if state.held && token.set.is_queue() && state.step > 0 => ways.push(("buries", How::Bury)),
-            Phase::Rescued if state.held && token.set.is_queue() && scene.again => ways.push(("sends back", How::Again)),
+            Phase::Rescued if state.held && token.set.is_queue() && state.step > 0 => {
+                ways.push(("buries", How::Bury))
+            }
+            Phase::Rescued if state.held && token.set.is_queue() && scene.again => {
+                ways.push(("sends back", How::Again))
+            }
             Phase::Rescued if state.held && state.step == 0 => ways.push(("retries", How::Retry)),
             Phase::Rescued if state.held => ways.push(("gives up", How::Die)),
-            Phase::Rescued => ways.push(("sends back", How::Release { pause_ms: 0, unpublished: false })),
+            Phase::Rescued => {
+                ways.push(("sends back", How::Release { pause_ms: 0, unpublished: false }))
+            }
         }
         for (what, how) in ways {
             let op = Op::Settle { how, tokens: vec![token.clone()] };

@@ -20,17 +20,22 @@ pub(crate) struct Taken {
     pub(crate) due: i64,
 }
 
-/// The jobs in the answer of a claim or rescue under this nonce, as `store/queue/claim.rs` reads it.
+/// The jobs in the answer of a claim or rescue under this nonce, as `store/queue/claim.rs` reads
+/// it.
 pub(crate) fn taken(nonce: [u8; 8], reply: &Reply) -> Result<Vec<Taken>, String> {
     let created = reply.items().get(7).ok_or("a claim answered too few items")?.bytes();
-    let lease = (nonce, created.try_into().map_err(|_| "a claim answered a `created` of another length")?);
+    let lease =
+        (nonce, created.try_into().map_err(|_| "a claim answered a `created` of another length")?);
     let mut list = Vec::new();
     for (position, job) in (0..).zip(reply.items()[8..].chunks_exact(4)) {
         // The job has left the claim.
         if job[0].bytes().is_empty() {
             continue;
         }
-        let id = IDS.iter().position(|id| id.as_bytes() == job[0].bytes()).ok_or("a claim answered an unknown id")?;
+        let id = IDS
+            .iter()
+            .position(|id| id.as_bytes() == job[0].bytes())
+            .ok_or("a claim answered an unknown id")?;
         let due = job[3].number().ok_or("a claim answered no due time")?;
         let has_state = !job[1].bytes().is_empty();
         let of_record = || State::of_record(job[2].bytes(), due);

@@ -1,5 +1,5 @@
-//! A state of the exploration: the data of Redis, the knowledge of each party, and the events that may still
-//! happen. A ghost is known to the checks alone: no script and no instance reads it.
+//! A state of the exploration: the data of Redis, the knowledge of each party, and the events that
+//! may still happen. A ghost is known to the checks alone: no script and no instance reads it.
 
 use std::rc::Rc;
 
@@ -16,8 +16,8 @@ pub(crate) const NUMBERS: usize = 8;
 /// The number of the first door.
 pub(crate) const FIRST_DOOR: u8 = 3;
 
-/// The beginning, epoch ms, and the step of the clock, ms. Everything that ends does so within one tick, and
-/// nothing of it within the same.
+/// The beginning, epoch ms, and the step of the clock, ms. Everything that ends does so within one
+/// tick, and nothing of it within the same.
 const BEGIN: i64 = 1_700_000_000_000;
 pub(crate) const TICK: i64 = 10_000;
 /// A lease, a wait, a pause or a TTR, ms.
@@ -39,7 +39,8 @@ pub(crate) struct Stored {
     pub(crate) lent: Vec<(ClaimName, Vec<u8>)>,
     /// Ghost. The earliest time to publish the next attempt of a schedule, epoch ms.
     pub(crate) earliest: [i64; NUMBERS],
-    /// Ghost. The life of a schedule: a schedule that a reschedule begins belongs to the life before.
+    /// Ghost. The life of a schedule: a schedule that a reschedule begins belongs to the life
+    /// before.
     pub(crate) life: [u8; NUMBERS],
     /// Ghost. The last hand-out of each job of a queue to a consumer.
     pub(crate) outs: [Option<Out>; 2],
@@ -228,8 +229,8 @@ impl World {
         at(self.tick.into())
     }
 
-    /// The moment at which this call is carried out. No two claims have one `created`: the µs tell the calls
-    /// that write a claim apart, and the first copy of a call from the second.
+    /// The moment at which this call is carried out. No two claims have one `created`: the µs tell
+    /// the calls that write a claim apart, and the first copy of a call from the second.
     pub(crate) fn moment(&self, op: Option<&Op>) -> Moment {
         let copy = u8::from(op.is_some() && self.later.as_ref() == op);
         let stamp = match op {
@@ -295,7 +296,10 @@ impl World {
 
     /// The due time and the attempt that the message of this door named.
     pub(crate) fn named(&self, index: u8) -> (i64, u8) {
-        self.named.iter().find(|(door, ..)| *door == index).map_or((0, 0), |(_, due, attempt)| (*due, *attempt))
+        self.named
+            .iter()
+            .find(|(door, ..)| *door == index)
+            .map_or((0, 0), |(_, due, attempt)| (*due, *attempt))
     }
 
     /// Gives this id another job, or none (0).
@@ -311,7 +315,10 @@ impl World {
 
 /// `failovers`: the number of earlier masters.
 pub(crate) fn moment(now_ms: i64, stamp: u8, failovers: u8) -> Moment {
-    const MASTERS: [&str; 3] =
-        ["run_id:a\r\nmaster_replid2:0\r\n", "run_id:b\r\nmaster_replid2:b1\r\n", "run_id:c\r\nmaster_replid2:c1\r\n"];
+    const MASTERS: [&str; 3] = [
+        "run_id:a\r\nmaster_replid2:0\r\n",
+        "run_id:b\r\nmaster_replid2:b1\r\n",
+        "run_id:c\r\nmaster_replid2:c1\r\n",
+    ];
     Moment { now_us: now_ms * 1000 + i64::from(stamp), info: MASTERS[usize::from(failovers)] }
 }

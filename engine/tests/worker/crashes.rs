@@ -42,7 +42,11 @@ async fn a_lease_is_prolonged_while_its_handler_runs() {
     })
     .await;
     let held = fixture.get(&id).await.unwrap();
-    assert_eq!((held.place, held.attempts(), context.attempt()), (Place::Reserved, 1, 1), "nobody else got it");
+    assert_eq!(
+        (held.place, held.attempts(), context.attempt()),
+        (Place::Reserved, 1, 1),
+        "nobody else got it"
+    );
     assert!(!context.cancellation().is_cancelled());
     // A cancel of the job cancels its handler.
     assert_eq!(fixture.client.cancel(&id).await.unwrap(), Verdict::CancelledAfterAttempt);
@@ -126,14 +130,23 @@ async fn a_worker_sends_the_jobs_of_brokers_back_and_never_delivers_them() {
     let new_job = NewJob::new(Job::new("main", Destination::new("orders"), "x"), NOW);
     brokers.schedule(&new_job).await.unwrap();
     // A sidecar claims the job and crashes.
-    let store = Store::open(&fixture.config, &["main".to_owned()], std::sync::Arc::new(Unobserved)).await.unwrap();
+    let store = Store::open(&fixture.config, &["main".to_owned()], std::sync::Arc::new(Unobserved))
+        .await
+        .unwrap();
     let bucket = store.keys().bucket_of(new_job.id.as_str());
-    assert_eq!(store.queue.claim(bucket, "main", SHORT_TTR, 10, 1 << 20).await.unwrap().jobs.len(), 1);
+    assert_eq!(
+        store.queue.claim(bucket, "main", SHORT_TTR, 10, 1 << 20).await.unwrap().jobs.len(),
+        1
+    );
     let (worker, mut said) = waiting(&fixture);
     let running = Running::start(worker);
     let back = fixture.until_at(&new_job.id, Some(Place::Scheduled)).await.unwrap();
     let state = back.state.unwrap();
-    assert_eq!((state.attempt, state.step, state.crashes), (1, 0, 1), "as the sidecar sends it back");
+    assert_eq!(
+        (state.attempt, state.step, state.crashes),
+        (1, 0, 1),
+        "as the sidecar sends it back"
+    );
     assert!(said.try_recv().is_err());
     assert_eq!(fixture.client.list(&Query::new(Place::Scheduled)).await.unwrap().jobs.len(), 1);
     running.kill().await;
@@ -145,7 +158,8 @@ async fn dead_jobs_past_their_retention_are_swept() {
     let new_job = NewJob::new(Job { retry: Some(vec![]), ..Job::for_queue("q", "x") }, NOW);
     fixture.client.schedule(&new_job).await.unwrap();
     let fails = |_: Job, _: Context| std::future::ready(Err("no"));
-    let running = Running::start(fixture.worker().queue("q", fails).dead_retention(CONDITION_TIMEOUT));
+    let running =
+        Running::start(fixture.worker().queue("q", fails).dead_retention(CONDITION_TIMEOUT));
     fixture.until_at(&new_job.id, Some(Place::Dead)).await;
     running.stop().await;
     // The first sweep of a worker is at its start.

@@ -12,7 +12,10 @@ async fn a_worker_process_handles_its_tasks() {
     let fixture = Fixture::new().await;
     let id = fixture.client.enqueue(&CloseOrder { order: 17 }, NOW).await.unwrap();
     let stop = CancellationToken::new();
-    let running = Running { task: tokio::spawn(worker_process::run(fixture.client.clone(), stop.clone())), stop };
+    let running = Running {
+        task: tokio::spawn(worker_process::run(fixture.client.clone(), stop.clone())),
+        stop,
+    };
     fixture.until_at(&id, None).await;
     running.stop().await;
 }
@@ -24,10 +27,12 @@ async fn a_web_application_closes_what_was_not_paid() {
     let at = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
     let app = App::new(fixture.client.clone(), Duration::from_millis(1500));
-    let running = Running { task: tokio::spawn(axum_worker::run(app.clone(), listener, stop.clone())), stop };
+    let running =
+        Running { task: tokio::spawn(axum_worker::run(app.clone(), listener, stop.clone())), stop };
     let call = async |method: &str, order: u64| {
         let mut stream = TcpStream::connect(at).await.unwrap();
-        let request = format!("{method} /orders/{order} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let request =
+            format!("{method} /orders/{order} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();

@@ -7,7 +7,13 @@ use super::*;
 #[tokio::test]
 async fn a_fetched_job_is_finished_failed_released_or_prolonged() {
     let fixture = Fixture::new().await;
-    let pop = async || fixture.client.pop(&Pop::from_queue("empty").or_queue("q").max(5).ttr(CONDITION_TIMEOUT)).await.unwrap();
+    let pop = async || {
+        fixture
+            .client
+            .pop(&Pop::from_queue("empty").or_queue("q").max(5).ttr(CONDITION_TIMEOUT))
+            .await
+            .unwrap()
+    };
     assert!(pop().await.is_empty());
     let id = fixture.add("q", NOW).await;
     let mut jobs = pop().await;
@@ -25,7 +31,10 @@ async fn a_fetched_job_is_finished_failed_released_or_prolonged() {
     assert_eq!((job.attempt(), job.due_ms() <= job.deadline_ms()), (3, true));
     // Another process ends the lease by its text.
     let lease = ClaimedJob::read(&job.lease().text()).unwrap();
-    assert_eq!(fixture.client.finish_lease(&id, &lease).await.unwrap().verdict, LeaseVerdict::Finished);
+    assert_eq!(
+        fixture.client.finish_lease(&id, &lease).await.unwrap().verdict,
+        LeaseVerdict::Finished
+    );
     assert_eq!(job.finish().await.unwrap().verdict, LeaseVerdict::Fired);
     assert_eq!(job.retry_in(CONDITION_TIMEOUT, "late").await.unwrap().verdict, LeaseVerdict::Fired);
 }
@@ -44,8 +53,12 @@ async fn a_waiting_pop_hears_of_a_job_that_another_program_stores() {
 async fn a_worker_handles_jobs_in_the_order_in_which_they_are_due() {
     let fixture = Fixture::new().await;
     let now_ms = dwell_engine::clock::wall_ms();
-    let jobs =
-        (0..120).map(|number: i64| NewJob::new(Job::for_queue("q", number.to_string()), Due::At(now_ms - 1_000_000 + 1000 * number)));
+    let jobs = (0..120).map(|number: i64| {
+        NewJob::new(
+            Job::for_queue("q", number.to_string()),
+            Due::At(now_ms - 1_000_000 + 1000 * number),
+        )
+    });
     // Their ids are random: they are spread over the buckets.
     for job in jobs {
         fixture.client.schedule(&job).await.unwrap();
@@ -70,7 +83,10 @@ async fn a_worker_handles_jobs_in_the_order_in_which_they_are_due() {
 async fn a_name_that_is_none_is_refused() {
     let fixture = Fixture::new().await;
     let new_job = NewJob::new(Job::for_queue("a b", "x"), NOW);
-    let errors = [fixture.client.schedule(&new_job).await.err(), fixture.client.pop(&Pop::from_queue("")).await.err()];
+    let errors = [
+        fixture.client.schedule(&new_job).await.err(),
+        fixture.client.pop(&Pop::from_queue("")).await.err(),
+    ];
     for error in errors.map(Option::unwrap) {
         assert!(error.class == ErrorKind::Other && !error.hint.is_empty(), "{error}");
     }

@@ -18,13 +18,19 @@ const OVERDUE_MS: i64 = 60_000;
 ///
 /// # Errors
 /// The servers or the connectors failed. Wrong jobs are in the result.
-pub async fn run(options: &Options, overdue: u64, rate: u64, secs: u64) -> Result<(Run, Machine), Failure> {
+pub async fn run(
+    options: &Options,
+    overdue: u64,
+    rate: u64,
+    secs: u64,
+) -> Result<(Run, Machine), Failure> {
     let mut fixture = Fixture::prepare(options).await?;
     fixture.fill().await?;
     let (body, kind) = (options.body, options.broker.as_str());
     let due_ms = clock::wall_ms() - OUTAGE_MS - OVERDUE_MS;
     let order = Order { jobs: overdue, body, kind, due_ms, spread_ms: OUTAGE_MS };
-    fill::fill(&fixture.environment, &fixture.environment.settings().redis, &order, options.say).await?;
+    fill::fill(&fixture.environment, &fixture.environment.settings().redis, &order, options.say)
+        .await?;
     fixture.saved().await?;
     fixture.new_round();
     fixture.start().await?;
@@ -34,7 +40,9 @@ pub async fn run(options: &Options, overdue: u64, rate: u64, secs: u64) -> Resul
     fixture.arrived(rate * secs).await?;
     let mut run = Run::default();
     let left = fixture.store.reader.waiting().await?.saturating_sub(options.pending);
-    fixture.say(&format!("{left} of {overdue} overdue jobs were still there when the last of the others had arrived"));
+    fixture.say(&format!(
+        "{left} of {overdue} overdue jobs were still there when the last of the others had arrived"
+    ));
     let (lateness, mut result) = {
         let round = fixture.round.lock();
         (round.lateness(), round.result(i64::MAX))
@@ -43,6 +51,9 @@ pub async fn run(options: &Options, overdue: u64, rate: u64, secs: u64) -> Resul
     result.stray = result.stray.saturating_sub(overdue);
     run.result += result;
     run.note_lateness(&lateness);
-    run.note(&metric::DRAIN, per_second(began.1.saturating_sub(ended.1) + rate * secs, ended.0 - began.0));
+    run.note(
+        &metric::DRAIN,
+        per_second(began.1.saturating_sub(ended.1) + rate * secs, ended.0 - began.0),
+    );
     Ok((run, fixture.stop().await?))
 }

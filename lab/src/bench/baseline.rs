@@ -49,7 +49,13 @@ async fn open(redis: &Redis) -> Result<Store, Failure> {
 }
 
 fn order(fixture: &Fixture, jobs: u64) -> Order {
-    Order { jobs, body: fixture.options.body, kind: fixture.options.broker.as_str(), due_ms: clock::wall_ms(), spread_ms: 0 }
+    Order {
+        jobs,
+        body: fixture.options.body,
+        kind: fixture.options.broker.as_str(),
+        due_ms: clock::wall_ms(),
+        spread_ms: 0,
+    }
 }
 
 /// `claim` and `complete` of this many due jobs: all buckets in parallel over one connection.
@@ -63,7 +69,9 @@ pub(super) async fn scripts(fixture: &Fixture, jobs: u64) -> Result<Pace, Failur
     let done: u64 = try_join_all(buckets).await?.into_iter().sum();
     let took_us = clock::wall_us() - began;
     if done != jobs {
-        return Err(Failure::Unexpected(format!("the scripts alone completed {done} of {jobs} jobs")));
+        return Err(Failure::Unexpected(format!(
+            "the scripts alone completed {done} of {jobs} jobs"
+        )));
     }
     pace(&store, &before, jobs, took_us).await
 }
@@ -87,14 +95,22 @@ async fn empty(store: &Store, bucket: u16) -> Result<u64, Failure> {
 pub(super) async fn schedule(fixture: &Fixture, jobs: u64) -> Result<Pace, Failure> {
     let redis = elsewhere(fixture);
     let store = open(&redis).await?;
-    let rules = RequestRules::new(fixture.environment.settings(), "main").map_err(Failure::Unexpected)?;
+    let rules =
+        RequestRules::new(fixture.environment.settings(), "main").map_err(Failure::Unexpected)?;
     let order = Order { due_ms: clock::wall_ms() + 3_600_000, ..order(fixture, jobs) };
-    let starts: Vec<u64> = (0..jobs).step_by(usize::try_from(JOBS_PER_BATCH).unwrap_or(usize::MAX)).collect();
-    let batches =
-        starts.iter().map(|from| fill::schedules(&rules, &order, *from..jobs.min(from + JOBS_PER_BATCH))).collect::<Result<Vec<_>, _>>()?;
+    let starts: Vec<u64> =
+        (0..jobs).step_by(usize::try_from(JOBS_PER_BATCH).unwrap_or(usize::MAX)).collect();
+    let batches = starts
+        .iter()
+        .map(|from| fill::schedules(&rules, &order, *from..jobs.min(from + JOBS_PER_BATCH)))
+        .collect::<Result<Vec<_>, _>>()?;
     let before = store.reader.vitals().await?;
     let began = clock::wall_us();
-    stream::iter(&batches).map(|batch| store.queue.schedule(batch)).buffered(CONCURRENT_BATCHES).try_for_each(async |_| Ok(())).await?;
+    stream::iter(&batches)
+        .map(|batch| store.queue.schedule(batch))
+        .buffered(CONCURRENT_BATCHES)
+        .try_for_each(async |_| Ok(()))
+        .await?;
     pace(&store, &before, jobs, clock::wall_us() - began).await
 }
 
@@ -126,7 +142,9 @@ pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64, Fail
     let (mut began_us, mut first, mut read) = (0, 0, 0);
     while read < jobs {
         let Some(batch) = clock::timeout(ARRIVAL_TIMEOUT, source.recv()).await else {
-            return Err(Failure::Unexpected(format!("{read} of {jobs} messages were read from {SOURCE}, and then none")));
+            return Err(Failure::Unexpected(format!(
+                "{read} of {jobs} messages were read from {SOURCE}, and then none"
+            )));
         };
         let batch = batch?;
         let count = batch.messages.len() as u64;
@@ -142,7 +160,15 @@ pub(super) async fn source(fixture: &mut Fixture, jobs: u64) -> Result<f64, Fail
 }
 
 #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
-async fn pace(store: &Store, before: &RedisStats, jobs: u64, took_us: i64) -> Result<Pace, Failure> {
+async fn pace(
+    store: &Store,
+    before: &RedisStats,
+    jobs: u64,
+    took_us: i64,
+) -> Result<Pace, Failure> {
     let after = store.reader.vitals().await?;
-    Ok(Pace { per_s: per_second(jobs, took_us), cpu_us: (after.cpu_us - before.cpu_us) / jobs.max(1) as f64 })
+    Ok(Pace {
+        per_s: per_second(jobs, took_us),
+        cpu_us: (after.cpu_us - before.cpu_us) / jobs.max(1) as f64,
+    })
 }

@@ -79,7 +79,10 @@ pub async fn run(options: &Options, jobs: u64, beside: bool) -> Result<(Run, Mac
 }
 
 /// Runs some jobs, and returns their rate and their result.
-pub(super) async fn warm_up(fixture: &mut Fixture, jobs: u64) -> Result<(f64, RoundResult), Failure> {
+pub(super) async fn warm_up(
+    fixture: &mut Fixture,
+    jobs: u64,
+) -> Result<(f64, RoundResult), Failure> {
     let warm = jobs.min(WARM_UP_JOBS);
     fixture.new_round();
     let began = clock::wall_us();
@@ -95,7 +98,11 @@ pub(super) async fn warm_up(fixture: &mut Fixture, jobs: u64) -> Result<(f64, Ro
 }
 
 /// One drain of jobs that are stored at `warm_rate` at least.
-pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Result<Drained, Failure> {
+pub(super) async fn once(
+    fixture: &mut Fixture,
+    jobs: u64,
+    warm_rate: f64,
+) -> Result<Drained, Failure> {
     // A cold process is slower than a warm one, so this time is ample.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
     let mut lead_ms = 2000 + (jobs as f64 / warm_rate * 1000.0) as i64;
@@ -108,14 +115,19 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Re
         let due_ms = began / 1000 + lead_ms;
         fixture.send(REQUEST_DESTINATION, jobs, due_ms).await?;
         if !fixture.stored(others + jobs, due_ms - CALM_PAUSE_MS).await? {
-            fixture.say(&format!("not all jobs were accepted within {lead_ms} ms; once more, with twice the time"));
+            fixture.say(&format!(
+                "not all jobs were accepted within {lead_ms} ms; once more, with twice the time"
+            ));
             fixture.arrived(jobs).await?;
             judged += fixture.round.lock().result(i64::MAX);
             lead_ms *= 2;
             continue;
         }
         let accept_per_s = per_second(jobs, clock::wall_us() - began);
-        fixture.say(&format!("{jobs} jobs wait, accepted at {accept_per_s:.0}/s; due in {:.0} ms", ms(due_ms * 1000 - clock::wall_us())));
+        fixture.say(&format!(
+            "{jobs} jobs wait, accepted at {accept_per_s:.0}/s; due in {:.0} ms",
+            ms(due_ms * 1000 - clock::wall_us())
+        ));
         fixture.arrived(jobs).await?;
         let after = fixture.meter().await?;
         let (result, first, last) = {
@@ -125,7 +137,15 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64, warm_rate: f64) -> Re
         let per_s = per_second(result.arrived, last - due_ms * 1000);
         fixture.say(&format!("drained at {per_s:.0}/s"));
         judged += result;
-        return Ok(Drained { accept_per_s, per_s, first_ms: ms(first - due_ms * 1000), result: judged, cost: after.since(&before) });
+        return Ok(Drained {
+            accept_per_s,
+            per_s,
+            first_ms: ms(first - due_ms * 1000),
+            result: judged,
+            cost: after.since(&before),
+        });
     }
-    Err(Failure::Unexpected(format!("jobs are not accepted as fast as they are sent: even {lead_ms} ms were not enough for {jobs}")))
+    Err(Failure::Unexpected(format!(
+        "jobs are not accepted as fast as they are sent: even {lead_ms} ms were not enough for {jobs}"
+    )))
 }

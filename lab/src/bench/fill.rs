@@ -39,7 +39,13 @@ pub(super) struct Order {
 /// Returns the rate.
 pub(super) async fn far(environment: &Environment, options: &Options) -> Result<f64, Failure> {
     let (jobs, body, kind) = (options.pending, options.body, options.broker.as_str());
-    let order = Order { jobs, body, kind, due_ms: clock::wall_ms() + FAR_DELAY_MS, spread_ms: FAR_DELAY_MS };
+    let order = Order {
+        jobs,
+        body,
+        kind,
+        due_ms: clock::wall_ms() + FAR_DELAY_MS,
+        spread_ms: FAR_DELAY_MS,
+    };
     (options.say)(&format!("filling the store with {jobs} jobs that are due in one to two hours"));
     let rate = fill(environment, &environment.settings().redis, &order, options.say).await?;
     (options.say)(&format!("{jobs} jobs wait, stored at {rate:.0}/s"));
@@ -47,8 +53,14 @@ pub(super) async fn far(environment: &Environment, options: &Options) -> Result<
 }
 
 /// Stores jobs in a namespace. Returns the rate.
-pub(super) async fn fill(environment: &Environment, redis: &Redis, order: &Order, say: fn(&str)) -> Result<f64, Failure> {
-    let rules = Arc::new(RequestRules::new(environment.settings(), "main").map_err(Failure::Unexpected)?);
+pub(super) async fn fill(
+    environment: &Environment,
+    redis: &Redis,
+    order: &Order,
+    say: fn(&str),
+) -> Result<f64, Failure> {
+    let rules =
+        Arc::new(RequestRules::new(environment.settings(), "main").map_err(Failure::Unexpected)?);
     let next = Arc::new(AtomicU64::new(0));
     let began = clock::wall_us();
     let mut lines = JoinSet::new();
@@ -76,20 +88,34 @@ pub(super) async fn fill(environment: &Environment, redis: &Redis, order: &Order
 }
 
 /// The requests that an ingest makes of the messages with these numbers.
-pub(super) fn schedules(rules: &RequestRules, order: &Order, numbers: std::ops::Range<u64>) -> Result<Vec<NewJob>, Failure> {
+pub(super) fn schedules(
+    rules: &RequestRules,
+    order: &Order,
+    numbers: std::ops::Range<u64>,
+) -> Result<Vec<NewJob>, Failure> {
     numbers
         .map(|number| {
-            let spread = if order.spread_ms > 0 { rand::random_range(0..order.spread_ms) } else { 0 };
+            let spread =
+                if order.spread_ms > 0 { rand::random_range(0..order.spread_ms) } else { 0 };
             let message = Message {
                 destination: Destination::new(REQUEST_DESTINATION),
                 // AMQP messages have no number: their id is random.
-                position: (order.kind != "amqp").then(|| Position { log: REQUEST_DESTINATION.to_owned(), partition: 0, offset: number }),
+                position: (order.kind != "amqp").then(|| Position {
+                    log: REQUEST_DESTINATION.to_owned(),
+                    partition: 0,
+                    offset: number,
+                }),
                 ..request(body(FILL_ROUND, number, order.body), order.due_ms + spread)
             };
             match parse(&message, rules, clock::wall_ms()) {
                 Ok(Request::NewJob(new_job)) => Ok(*new_job),
-                Ok(Request::Act(_)) => Err(Failure::Unexpected("a request to schedule was taken for an action".to_owned())),
-                Err(rejection) => Err(Failure::Unexpected(format!("a request to fill the store is refused: {}", rejection.detail))),
+                Ok(Request::Act(_)) => Err(Failure::Unexpected(
+                    "a request to schedule was taken for an action".to_owned(),
+                )),
+                Err(rejection) => Err(Failure::Unexpected(format!(
+                    "a request to fill the store is refused: {}",
+                    rejection.detail
+                ))),
             }
         })
         .collect()

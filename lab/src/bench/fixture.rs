@@ -10,7 +10,9 @@ use super::cost::Meter;
 use super::machine::Machine;
 use super::metric::{self, Run};
 use super::round::{Round, request};
-use super::{ARRIVAL_TIMEOUT, CHECK_INTERVAL, DUPLICATE_WAIT, JOB_TARGET, Options, REQUEST_DESTINATION, fill};
+use super::{
+    ARRIVAL_TIMEOUT, CHECK_INTERVAL, DUPLICATE_WAIT, JOB_TARGET, Options, REQUEST_DESTINATION, fill,
+};
 use dwell::clock;
 use dwell::store::reader::redis_stats::RedisStats;
 use dwell::store::{Store, Unobserved};
@@ -44,27 +46,53 @@ impl Fixture {
             None => {
                 // Redis logs calls above 20 ms, for `slow_calls`.
                 let more = vec![("slowlog-log-slower-than".to_owned(), "20000".to_owned())];
-                StoreOf::Private(RedisOptions { appendonly: options.aof.into(), more, ..RedisOptions::default() })
+                StoreOf::Private(RedisOptions {
+                    appendonly: options.aof.into(),
+                    more,
+                    ..RedisOptions::default()
+                })
             }
         };
         let of_redis = format!("buckets = {}\n", options.buckets);
-        let environment = Environment::start_with(options.broker, store, &[JOB_TARGET], &of_redis, options.distance).await?;
+        let environment = Environment::start_with(
+            options.broker,
+            store,
+            &[JOB_TARGET],
+            &of_redis,
+            options.distance,
+        )
+        .await?;
         environment.declare(&[REQUEST_DESTINATION], Role::Ingest).await?;
         environment.declare(&[JOB_TARGET], Role::Letters).await?;
-        let store = Store::open(&environment.settings().redis, &["main".to_owned()], Arc::new(Unobserved)).await?;
+        let store =
+            Store::open(&environment.settings().redis, &["main".to_owned()], Arc::new(Unobserved))
+                .await?;
         let machine = Machine::of(&environment, &store).await?;
         let round = Arc::new(Mutex::new(Round::new(0, options.body)));
         let seen = round.clone();
         // The cost of the consumer's acknowledgements must not count, and the clients of other
         // schedulers do not acknowledge either.
-        let consumer = Consumer::open(environment.broker(), JOB_TARGET, Acks::None, move |at_us, messages| {
-            let mut round = seen.lock();
-            messages.iter().for_each(|message| round.arrived(&message.body, at_us));
-        });
+        let consumer =
+            Consumer::open(environment.broker(), JOB_TARGET, Acks::None, move |at_us, messages| {
+                let mut round = seen.lock();
+                messages.iter().for_each(|message| round.arrived(&message.body, at_us));
+            });
         let (consumer, producer) = (consumer.await?, Producer::open(environment.broker()).await?);
-        let dwells = (0..options.instances.max(1)).map(|_| environment.dwell_to_start()).collect::<Result<Vec<_>, _>>()?;
+        let dwells = (0..options.instances.max(1))
+            .map(|_| environment.dwell_to_start())
+            .collect::<Result<Vec<_>, _>>()?;
         (options.say)(&format!("{}; {}", environment.describe(), machine));
-        Ok(Fixture { environment, dwells, store, producer, consumer, round, machine, options: options.clone(), rounds: 0 })
+        Ok(Fixture {
+            environment,
+            dwells,
+            store,
+            producer,
+            consumer,
+            round,
+            machine,
+            options: options.clone(),
+            rounds: 0,
+        })
     }
 
     /// As [`Fixture::prepare`], with running instances and `options.pending` jobs in the store.
@@ -105,7 +133,11 @@ impl Fixture {
     }
 
     /// As [`Fixture::send`], with a due time for each job.
-    pub(super) async fn send_due(&mut self, to: &str, dues_ms: impl Iterator<Item = i64> + Send + 'static) -> Result<(), Failure> {
+    pub(super) async fn send_due(
+        &mut self,
+        to: &str,
+        dues_ms: impl Iterator<Item = i64> + Send + 'static,
+    ) -> Result<(), Failure> {
         let round = self.round.clone();
         let messages = dues_ms.map(move |due_ms| request(round.lock().enter(due_ms), due_ms));
         self.producer.send(&Destination::new(to), messages).await?;
@@ -123,7 +155,10 @@ impl Fixture {
             if now > count {
                 (count, since) = (now, clock::now());
             } else if clock::now().duration_since(since) > ARRIVAL_TIMEOUT {
-                self.say(&format!("{now} of {jobs} arrived, and then none for {} s", ARRIVAL_TIMEOUT.as_secs()));
+                self.say(&format!(
+                    "{now} of {jobs} arrived, and then none for {} s",
+                    ARRIVAL_TIMEOUT.as_secs()
+                ));
                 break;
             }
             self.consumer.check().await?;

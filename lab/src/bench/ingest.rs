@@ -69,13 +69,17 @@ async fn waits(fixture: &Fixture, others: u64, jobs: u64) -> Result<f64, Failure
             first.get_or_insert((now_us, waiting));
         }
         if waiting > others + jobs {
-            return Err(Failure::Unexpected(format!("{} jobs are stored of {jobs} requests", waiting - others)));
+            return Err(Failure::Unexpected(format!(
+                "{} jobs are stored of {jobs} requests",
+                waiting - others
+            )));
         }
         if waiting == others + jobs {
             // All jobs were stored at the first check: the interval between two checks is the only
             // known time.
-            let (since, had) =
-                first.filter(|(_, had)| *had < waiting).unwrap_or((now_us - 1000 * i64::from(CHECK_INTERVAL.subsec_millis()), others));
+            let (since, had) = first
+                .filter(|(_, had)| *had < waiting)
+                .unwrap_or((now_us - 1000 * i64::from(CHECK_INTERVAL.subsec_millis()), others));
             return Ok(per_second(waiting - had, now_us - since));
         }
         if clock::now().duration_since(moved) > ARRIVAL_TIMEOUT {

@@ -72,7 +72,12 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
     } else {
         let drained = drain::once(&mut fixture, DRAIN_JOBS, warm_rate).await?;
         run.result += drained.result;
-        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "jobs a second")]
+        #[allow(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "jobs a second"
+        )]
         let half = ((drained.per_s / 2.0) as u64).max(1);
         #[allow(clippy::cast_precision_loss, reason = "jobs a second")]
         let capacity = half as f64 / metric::ceiling(drained.accept_per_s, drained.per_s).max(1.0);
@@ -110,9 +115,15 @@ pub async fn run(options: &Options, rate: Rate, secs: u64) -> Result<(Run, Machi
 }
 
 /// Sends each job at its time. Returns the lateness of sending.
-pub(super) async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Result<Percentiles, Failure> {
+pub(super) async fn steady(
+    fixture: &mut Fixture,
+    rate: u64,
+    secs: u64,
+) -> Result<Percentiles, Failure> {
     let start_ms = clock::wall_ms() + SEND_LEAD_MS.end() + 100;
-    let mut plan: Vec<(i64, i64)> = dues(start_ms, rate, secs).map(|due_ms| (due_ms - rand::random_range(SEND_LEAD_MS), due_ms)).collect();
+    let mut plan: Vec<(i64, i64)> = dues(start_ms, rate, secs)
+        .map(|due_ms| (due_ms - rand::random_range(SEND_LEAD_MS), due_ms))
+        .collect();
     plan.sort_unstable();
     fixture.say(&format!("{} jobs, {rate} of them due each second for {secs} s", plan.len()));
     let to = Destination::new(REQUEST_DESTINATION);
@@ -120,7 +131,8 @@ pub(super) async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Resul
     let mut rest = plan.as_slice();
     while !rest.is_empty() {
         let now_us = clock::wall_us();
-        let (turn, later) = rest.split_at(rest.partition_point(|(send_ms, _)| send_ms * 1000 <= now_us));
+        let (turn, later) =
+            rest.split_at(rest.partition_point(|(send_ms, _)| send_ms * 1000 <= now_us));
         turn.iter().for_each(|(send_ms, _)| sending.add(now_us - send_ms * 1000));
         let messages: Vec<_> = {
             let mut round = fixture.round.lock();
@@ -135,13 +147,21 @@ pub(super) async fn steady(fixture: &mut Fixture, rate: u64, secs: u64) -> Resul
 }
 
 /// Stores all jobs before the first is due.
-async fn stored(fixture: &mut Fixture, rate: u64, secs: u64, accept_per_s: f64) -> Result<(), Failure> {
+async fn stored(
+    fixture: &mut Fixture,
+    rate: u64,
+    secs: u64,
+    accept_per_s: f64,
+) -> Result<(), Failure> {
     let jobs = rate * secs;
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "some seconds")]
     let lead_ms = 5000 + (jobs as f64 / accept_per_s * 2000.0) as i64;
     let others = fixture.store.reader.waiting().await?;
     let start_ms = clock::wall_ms() + lead_ms;
-    fixture.say(&format!("{jobs} jobs, {rate} of them due each second for {secs} s, from {} s on", lead_ms / 1000));
+    fixture.say(&format!(
+        "{jobs} jobs, {rate} of them due each second for {secs} s, from {} s on",
+        lead_ms / 1000
+    ));
     fixture.send_due(REQUEST_DESTINATION, dues(start_ms, rate, secs)).await?;
     if fixture.stored(others + jobs, start_ms).await? {
         return Ok(());
@@ -161,7 +181,10 @@ mod tests {
 
     #[test]
     fn a_rate_is_a_number_or_half() {
-        assert_eq!(("200".parse(), "half".parse(), "half-stored".parse()), (Ok(Rate::Of(200)), Ok(Rate::Half), Ok(Rate::HalfStored)));
+        assert_eq!(
+            ("200".parse(), "half".parse(), "half-stored".parse()),
+            (Ok(Rate::Of(200)), Ok(Rate::Half), Ok(Rate::HalfStored))
+        );
         assert!("0".parse::<Rate>().is_err() && "fast".parse::<Rate>().is_err());
         for rate in ["half", "half-stored", "7"] {
             assert_eq!(rate.parse::<Rate>().unwrap().to_string(), rate);

@@ -34,11 +34,14 @@ impl Machine {
     pub async fn of(environment: &Environment, store: &Store) -> Result<Machine, Failure> {
         let read = |path: &str, name: &str| {
             let text = fs::read_to_string(path).unwrap_or_default();
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+            let value = text
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
             value.unwrap_or_default().trim().to_owned()
         };
         let kib = read("/proc/meminfo", "MemTotal");
-        let build = if cfg!(debug_assertions) { " (debug build: its figures mean nothing)" } else { "" };
+        let build =
+            if cfg!(debug_assertions) { " (debug build: its figures mean nothing)" } else { "" };
         Ok(Machine {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             processor: read("/proc/cpuinfo", "model name"),

@@ -35,7 +35,8 @@ pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine), Failur
     let after = fixture.saved().await?;
     run.note(&metric::FILL, rate);
     #[allow(clippy::cast_precision_loss, reason = "bytes of one Redis")]
-    let each = after.data_bytes.saturating_sub(before.data_bytes) as f64 / options.pending.max(1) as f64;
+    let each =
+        after.data_bytes.saturating_sub(before.data_bytes) as f64 / options.pending.max(1) as f64;
     #[allow(clippy::cast_precision_loss, reason = "bytes of a body")]
     run.note(&metric::OVERHEAD, each - (ID_BYTES + options.body) as f64);
     if load.jobs > 0 {
@@ -54,7 +55,12 @@ pub async fn run(options: &Options, load: Load) -> Result<(Run, Machine), Failur
 
 /// Notes the highest value of all instances.
 #[allow(clippy::cast_precision_loss, reason = "bytes of a process")]
-fn note_peak(fixture: &Fixture, run: &mut Run, kind: &'static metric::Metric, of: fn(&Usage) -> u64) {
+fn note_peak(
+    fixture: &Fixture,
+    run: &mut Run,
+    kind: &'static metric::Metric,
+    of: fn(&Usage) -> u64,
+) {
     let most = fixture.pids().filter_map(|pid| Usage::of([pid])).map(|usage| of(&usage)).max();
     run.note_known(kind, most.map(|bytes| bytes as f64));
 }

@@ -130,8 +130,13 @@ impl Run {
     /// Notes the lateness of the jobs.
     pub fn note_lateness(&mut self, late: &Percentiles) {
         let Percentiles { p50_ms, p90_ms, p99_ms, p999_ms, max_ms, .. } = *late;
-        let kinds: [(&'static Metric, f64); 5] =
-            [(&LATE_P50, p50_ms), (&LATE_P90, p90_ms), (&LATE_P99, p99_ms), (&LATE_P999, p999_ms), (&LATE_MAX, max_ms)];
+        let kinds: [(&'static Metric, f64); 5] = [
+            (&LATE_P50, p50_ms),
+            (&LATE_P90, p90_ms),
+            (&LATE_P99, p99_ms),
+            (&LATE_P999, p999_ms),
+            (&LATE_MAX, max_ms),
+        ];
         self.figures.extend(kinds);
     }
 
@@ -166,7 +171,10 @@ mod tests {
 
     #[test]
     fn a_ceiling_is_below_both_parts() {
-        assert!((ceiling(100.0, 100.0) - 50.0).abs() < 1e-9 && (ceiling(150.0, 75.0) - 50.0).abs() < 1e-9);
+        assert!(
+            (ceiling(100.0, 100.0) - 50.0).abs() < 1e-9
+                && (ceiling(150.0, 75.0) - 50.0).abs() < 1e-9
+        );
         assert_eq!((ceiling(0.0, 5.0), over(1.0, 0.0)), (0.0, 0.0));
     }
 

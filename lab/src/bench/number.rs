@@ -36,7 +36,8 @@ pub(super) fn number(value: f64, unit: Unit) -> String {
     let mut grouped = String::new();
     for (place, digit) in whole.chars().enumerate() {
         // Separators from five digits on, as is usual.
-        if place > 0 && whole.len() > 4 && (whole.len() - place) % 3 == 0 && !grouped.ends_with('-') {
+        if place > 0 && whole.len() > 4 && (whole.len() - place) % 3 == 0 && !grouped.ends_with('-')
+        {
             grouped.push(' ');
         }
         grouped.push(digit);

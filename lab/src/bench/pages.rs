@@ -18,8 +18,10 @@ use crate::markers::Markers;
 use dwell_testkit::environment::Failure;
 
 /// The measured part of performance.md.
-const MEASURED_MARKERS: Markers =
-    Markers { begin: "<!-- measured: written by `dwell-lab bench report`, changes are lost -->", end: "<!-- measured: end -->" };
+const MEASURED_MARKERS: Markers = Markers {
+    begin: "<!-- measured: written by `dwell-lab bench report`, changes are lost -->",
+    end: "<!-- measured: end -->",
+};
 /// The page if there is none yet.
 const PAGE: &str = "# Performance\n\n`make bench` measures this on your machine.\n\n";
 
@@ -28,13 +30,21 @@ const PAGE: &str = "# Performance\n\n`make bench` measures this on your machine.
 ///
 /// # Errors
 /// A file cannot be read or written, or a line is not a report.
-pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html: Option<&Path>) -> Result<(), Failure> {
+pub fn write(
+    lines: &[PathBuf],
+    peers: Option<&Path>,
+    docs: Option<&Path>,
+    html: Option<&Path>,
+) -> Result<(), Failure> {
     let mut reports: Vec<Report> = Vec::new();
     for path in lines {
         let text = text_of(path)?;
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             let report: Report = serde_json::from_str(line).map_err(|error| {
-                Failure::Unexpected(format!("{} line {number} is no report of `dwell-lab bench -o json`: {error}", path.display()))
+                Failure::Unexpected(format!(
+                    "{} line {number} is no report of `dwell-lab bench -o json`: {error}",
+                    path.display()
+                ))
             })?;
             // Runs of one setup may be on several lines.
             if !reports.iter_mut().any(|other| other.merge(&report)) {
@@ -61,7 +71,8 @@ pub fn write(lines: &[PathBuf], peers: Option<&Path>, docs: Option<&Path>, html:
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| Failure::Unexpected(format!("cannot read {}: {error}", path.display())))
+    fs::read_to_string(path)
+        .map_err(|error| Failure::Unexpected(format!("cannot read {}: {error}", path.display())))
 }
 
 #[cfg(test)]
@@ -71,8 +82,18 @@ mod tests {
     use super::*;
 
     fn lateness(pending: u64, p99: f64) -> Report {
-        let setup = Setup { broker: "nats".to_owned(), pending, rate: Some("2000".to_owned()), secs: Some(20), ..Setup::default() };
-        let mut report = Report::new("lateness", setup, "dwell-lab bench lateness --pending 1000,1000000".to_owned());
+        let setup = Setup {
+            broker: "nats".to_owned(),
+            pending,
+            rate: Some("2000".to_owned()),
+            secs: Some(20),
+            ..Setup::default()
+        };
+        let mut report = Report::new(
+            "lateness",
+            setup,
+            "dwell-lab bench lateness --pending 1000,1000000".to_owned(),
+        );
         for more in [0.0, 0.5] {
             let mut run = Run::default();
             run.note(&metric::LATE_P50, 1.0);
@@ -87,11 +108,15 @@ mod tests {
     fn reports_become_both_pages_and_what_people_wrote_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        let lines = [lateness(1000, 3.0), lateness(1_000_000, 4.0)].map(|report| serde_json::to_string(&report).unwrap());
+        let lines = [lateness(1000, 3.0), lateness(1_000_000, 4.0)]
+            .map(|report| serde_json::to_string(&report).unwrap());
         fs::write(path("lines"), lines.join("\n")).unwrap();
         fs::write(
             path("performance.md"),
-            format!("# Mine\n\n{}\nold\n{}\n\nMore of mine.\n", MEASURED_MARKERS.begin, MEASURED_MARKERS.end),
+            format!(
+                "# Mine\n\n{}\nold\n{}\n\nMore of mine.\n",
+                MEASURED_MARKERS.begin, MEASURED_MARKERS.end
+            ),
         )
         .unwrap();
         let peer = |value: u32| {
@@ -101,22 +126,45 @@ mod tests {
         };
         fs::write(path("peers"), [peer(6), peer(14)].concat()).unwrap();
         for _ in 0..2 {
-            write(&[path("lines")], Some(&path("peers")), Some(folder.path()), Some(&path("page.html"))).unwrap();
+            write(
+                &[path("lines")],
+                Some(&path("peers")),
+                Some(folder.path()),
+                Some(&path("page.html")),
+            )
+            .unwrap();
             let page = fs::read_to_string(path("performance.md")).unwrap();
-            assert!(page.starts_with("# Mine\n") && page.ends_with("\n\nMore of mine.\n") && !page.contains("old"), "{page}");
-            assert!(page.contains("3.25 ms (3.00 – 3.50)") && page.contains("1 000 000 pending"), "{page}");
+            assert!(
+                page.starts_with("# Mine\n")
+                    && page.ends_with("\n\nMore of mine.\n")
+                    && !page.contains("old"),
+                "{page}"
+            );
+            assert!(
+                page.contains("3.25 ms (3.00 – 3.50)") && page.contains("1 000 000 pending"),
+                "{page}"
+            );
             assert!(page.contains("other 1.0 | 3.25 ms (3.00 – 3.50) | 10.0 ms (6.00 – 14.0) | 0.38 × (0.25 – 0.50)"), "{page}");
             let picture = "images/performance-lateness-pending-nats-2000.svg";
             assert!(page.contains(&format!("]({picture})")) && path(picture).is_file(), "{page}");
         }
         let html = fs::read_to_string(path("page.html")).unwrap();
-        assert!(html.contains("<svg") && html.contains("prefers-color-scheme") && !html.contains("src=\"http"), "{html}");
+        assert!(
+            html.contains("<svg")
+                && html.contains("prefers-color-scheme")
+                && !html.contains("src=\"http"),
+            "{html}"
+        );
     }
 
     #[test]
     fn what_two_commands_measured_is_one_point_of_the_most_runs() {
-        let (few, other) = (Report { runs: 1, command: "another".to_owned(), ..lateness(1000, 9.0) }, lateness(1_000_000, 4.0));
-        for reports in [[&few, &lateness(1000, 3.0), &other], [&other, &lateness(1000, 3.0), &few]] {
+        let (few, other) = (
+            Report { runs: 1, command: "another".to_owned(), ..lateness(1000, 9.0) },
+            lateness(1_000_000, 4.0),
+        );
+        for reports in [[&few, &lateness(1000, 3.0), &other], [&other, &lateness(1000, 3.0), &few]]
+        {
             let (_, plot) = plots::of("lateness", &reports).remove(0);
             assert_eq!(plot.lines[1].points, [(1000.0, 3.25), (1_000_000.0, 4.25)]);
         }

@@ -40,7 +40,10 @@ impl Latencies {
     #[must_use]
     pub fn new() -> Self {
         // Three digits of any time from 1 µs to a day: valid bounds of a histogram.
-        Latencies { histogram: Histogram::new_with_bounds(1, LONGEST_US, 3).expect("1 < LONGEST_US / 2, and 3 digits are at most 5") }
+        Latencies {
+            histogram: Histogram::new_with_bounds(1, LONGEST_US, 3)
+                .expect("1 < LONGEST_US / 2, and 3 digits are at most 5"),
+        }
     }
 
     /// Adds a latency, µs; a negative one counts as zero.
@@ -68,7 +71,10 @@ impl Latencies {
 impl std::fmt::Display for Percentiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Percentiles { p50_ms, p90_ms, p99_ms, p999_ms, max_ms, .. } = self;
-        write!(f, "p50 {p50_ms:.1} ms, p90 {p90_ms:.1} ms, p99 {p99_ms:.1} ms, p99.9 {p999_ms:.1} ms, max {max_ms:.1} ms")
+        write!(
+            f,
+            "p50 {p50_ms:.1} ms, p90 {p90_ms:.1} ms, p99 {p99_ms:.1} ms, p99.9 {p999_ms:.1} ms, max {max_ms:.1} ms"
+        )
     }
 }
 
@@ -84,7 +90,10 @@ mod tests {
         let spread = times.percentiles();
         let near = |is: f64, expected: f64| (is - expected).abs() <= expected / 500.0;
         assert_eq!(spread.count, 1000);
-        assert!(near(spread.p50_ms, 500.0) && near(spread.p90_ms, 900.0) && near(spread.p99_ms, 990.0), "{spread:?}");
+        assert!(
+            near(spread.p50_ms, 500.0) && near(spread.p90_ms, 900.0) && near(spread.p99_ms, 990.0),
+            "{spread:?}"
+        );
         assert!(near(spread.p999_ms, 999.0) && near(spread.max_ms, 1000.0), "{spread:?}");
     }
 

@@ -58,13 +58,18 @@ impl Plot {
     /// An error of plotters.
     pub fn svg(&self) -> Result<Option<String>, String> {
         let points = || self.lines.iter().flat_map(|line| &line.points);
-        let (Some(x), Some(y)) = (range(points().map(|point| point.0)), range(points().map(|point| point.1))) else { return Ok(None) };
+        let (Some(x), Some(y)) =
+            (range(points().map(|point| point.0)), range(points().map(|point| point.1)))
+        else {
+            return Ok(None);
+        };
         let mut svg = String::new();
         let drawn = {
             let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
             if self.log_y {
                 // A power of ten below and above, so that the axis has labels.
-                let y = 10f64.powf(y.start.max(0.01).log10().floor())..10f64.powf(y.end.max(0.1).log10().ceil());
+                let y = 10f64.powf(y.start.max(0.01).log10().floor())
+                    ..10f64.powf(y.end.max(0.1).log10().ceil());
                 self.draw(&area, x, y.log_scale())
             } else {
                 self.draw(&area, x, 0.0..y.end * 1.08)
@@ -74,14 +79,20 @@ impl Plot {
         Ok(Some(themed(&svg)))
     }
 
-    fn draw<Y>(&self, area: &DrawingArea<SVGBackend<'_>, Shift>, x: std::ops::Range<f64>, y: Y) -> Result<(), Box<dyn std::error::Error>>
+    fn draw<Y>(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        x: std::ops::Range<f64>,
+        y: Y,
+    ) -> Result<(), Box<dyn std::error::Error>>
     where
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
         area.fill(&GROUND_COLOUR)?;
         let style = |size: i32| ("sans-serif", size).into_font().color(&INK_COLOUR);
-        let mut ticks: Vec<f64> = self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.0)).collect();
+        let mut ticks: Vec<f64> =
+            self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.0)).collect();
         ticks.sort_unstable_by(f64::total_cmp);
         ticks.dedup();
         // Labels beside the plot, where they hide no line.
@@ -91,7 +102,10 @@ impl Plot {
             .margin(12)
             .x_label_area_size(42)
             .y_label_area_size(74)
-            .build_cartesian_2d((x.start * 0.93..x.end * 1.07).log_scale().with_key_points(ticks.clone()), y)?;
+            .build_cartesian_2d(
+                (x.start * 0.93..x.end * 1.07).log_scale().with_key_points(ticks.clone()),
+                y,
+            )?;
         chart
             .configure_mesh()
             .x_desc(self.x)
@@ -105,8 +119,12 @@ impl Plot {
             .x_label_formatter(&|value| label(*value))
             .y_label_formatter(&|value| label(*value))
             .draw()?;
-        for (line, (place, (colour, _, _))) in self.lines.iter().zip((0..).zip(COLOURS.iter().cycle())) {
-            chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)).point_size(3))?;
+        for (line, (place, (colour, _, _))) in
+            self.lines.iter().zip((0..).zip(COLOURS.iter().cycle()))
+        {
+            chart.draw_series(
+                LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)).point_size(3),
+            )?;
             let y = 56 + 22 * place;
             right.draw(&PathElement::new([(0, y), (18, y)], colour.stroke_width(2)))?;
             right.draw(&Text::new(line.name.as_str(), (25, y - 7), style(13)))?;
@@ -119,14 +137,20 @@ impl Plot {
 /// The minimum and the maximum; `None` without values.
 fn range(values: impl Iterator<Item = f64>) -> Option<std::ops::Range<f64>> {
     values.fold(None, |range, value| {
-        Some(range.map_or(value..value, |range: std::ops::Range<f64>| range.start.min(value)..range.end.max(value)))
+        Some(range.map_or(value..value, |range: std::ops::Range<f64>| {
+            range.start.min(value)..range.end.max(value)
+        }))
     })
 }
 
 /// A number on an axis.
 fn label(value: f64) -> String {
     if value >= 10.0 {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mark of an axis")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a mark of an axis"
+        )]
         return number_of(value.round() as u64);
     }
     let text = format!("{value:.2}");
@@ -136,14 +160,20 @@ fn label(value: f64) -> String {
 /// The names of the placeholders, and their colours in both themes.
 fn themed(svg: &str) -> String {
     let (mut text, mut light, mut dark) = (svg.to_owned(), String::new(), String::new());
-    let others = [(INK_COLOUR, "#1f2933", "#e5e7eb"), (GRID_COLOUR, "#d8dee6", "#3b4452"), (GROUND_COLOUR, "#ffffff", "#151a21")];
+    let others = [
+        (INK_COLOUR, "#1f2933", "#e5e7eb"),
+        (GRID_COLOUR, "#d8dee6", "#3b4452"),
+        (GROUND_COLOUR, "#ffffff", "#151a21"),
+    ];
     for (place, (stand_in, on_light, on_dark)) in others.iter().chain(&COLOURS).enumerate() {
         let RGBColor(r, g, b) = stand_in;
-        text = text.replace(&format!("\"#{r:02X}{g:02X}{b:02X}\""), &format!("\"var(--c{place})\""));
+        text =
+            text.replace(&format!("\"#{r:02X}{g:02X}{b:02X}\""), &format!("\"var(--c{place})\""));
         light += &format!("--c{place}:{on_light};");
         dark += &format!("--c{place}:{on_dark};");
     }
-    let style = format!("<style>svg{{{light}}}@media (prefers-color-scheme:dark){{svg{{{dark}}}}}</style>");
+    let style =
+        format!("<style>svg{{{light}}}@media (prefers-color-scheme:dark){{svg{{{dark}}}}}</style>");
     match text.find('>') {
         Some(end) => format!("{} role=\"img\">{style}{}", &text[..end], &text[end + 1..]),
         None => text,
@@ -155,15 +185,32 @@ mod tests {
     use super::*;
 
     fn plot(log_y: bool) -> Plot {
-        let line = |name: &str, by: f64| Line { name: name.to_owned(), points: vec![(1000.0, 2.0 * by), (1_000_000.0, 3.5 * by)] };
-        Plot { title: "Lateness & co".to_owned(), x: "pending", y: "ms", log_y, lines: vec![line("p50", 1.0), line("p99", 4.0)] }
+        let line = |name: &str, by: f64| Line {
+            name: name.to_owned(),
+            points: vec![(1000.0, 2.0 * by), (1_000_000.0, 3.5 * by)],
+        };
+        Plot {
+            title: "Lateness & co".to_owned(),
+            x: "pending",
+            y: "ms",
+            log_y,
+            lines: vec![line("p50", 1.0), line("p99", 4.0)],
+        }
     }
 
     #[test]
     fn a_plot_follows_the_theme_and_names_its_lines_and_points() {
         for log_y in [false, true] {
             let svg = plot(log_y).svg().unwrap().unwrap();
-            for part in ["prefers-color-scheme:dark", "var(--c3)", "var(--c4)", "p50", "p99", "1 000 000", "Lateness &amp; co"] {
+            for part in [
+                "prefers-color-scheme:dark",
+                "var(--c3)",
+                "var(--c4)",
+                "p50",
+                "p99",
+                "1 000 000",
+                "Lateness &amp; co",
+            ] {
                 assert!(svg.contains(part), "{part}: {svg}");
             }
             assert!(!svg.contains("\"#0"), "a fixed colour: {svg}");

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use dwell_connectors::{Acks, BatchId, BrokerConfig, Destination, Publication, Role, SourceOptions, Start};
+use dwell_connectors::{
+    Acks, BatchId, BrokerConfig, Destination, Publication, Role, SourceOptions, Start,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::Fixture;
@@ -54,14 +56,22 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed, Fa
     fixture.say(&format!("{jobs} messages wait for the bare relay"));
     let stop = CancellationToken::new();
     let before = fixture.meter().await?;
-    let relay = tokio::spawn(relay(fixture.environment.broker().clone(), RELAY.to_owned(), Destination::new(JOB_TARGET), stop.clone()));
+    let relay = tokio::spawn(relay(
+        fixture.environment.broker().clone(),
+        RELAY.to_owned(),
+        Destination::new(JOB_TARGET),
+        stop.clone(),
+    ));
     fixture.arrived(jobs).await?;
     let cost = fixture.meter().await?.since(&before);
     stop.cancel();
     relay.await.map_err(|error| Failure::Unexpected(format!("the relay failed: {error}")))??;
     let (took_us, result) = {
         let round = fixture.round.lock();
-        (round.last_us().zip(round.first_us()).map_or(0, |(last, first)| last - first), round.result(i64::MAX))
+        (
+            round.last_us().zip(round.first_us()).map_or(0, |(last, first)| last - first),
+            round.result(i64::MAX),
+        )
     };
     let per_s = per_second(result.arrived, took_us);
     fixture.say(&format!("the bare relay moved them at {per_s:.0}/s"));
@@ -72,7 +82,12 @@ pub(super) async fn once(fixture: &mut Fixture, jobs: u64) -> Result<Relayed, Fa
 
 /// Moves messages until told to stop. Acknowledges a batch once all of it is confirmed; never
 /// retries.
-async fn relay(broker: BrokerConfig, from: String, to: Destination, stop: CancellationToken) -> Result<(), Failure> {
+async fn relay(
+    broker: BrokerConfig,
+    from: String,
+    to: Destination,
+    stop: CancellationToken,
+) -> Result<(), Failure> {
     let options = SourceOptions {
         topic: from,
         group: "relay".to_owned(),

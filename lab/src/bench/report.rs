@@ -94,8 +94,18 @@ impl Report {
     /// A report without runs.
     #[must_use]
     pub fn new(bench: &str, setup: Setup, command: String) -> Self {
-        let (bench, machine, result) = (bench.to_owned(), Machine::default(), RoundResult::default());
-        Report { bench, setup, runs: 0, figures: BTreeMap::new(), order: Vec::new(), result, machine, command }
+        let (bench, machine, result) =
+            (bench.to_owned(), Machine::default(), RoundResult::default());
+        Report {
+            bench,
+            setup,
+            runs: 0,
+            figures: BTreeMap::new(),
+            order: Vec::new(),
+            result,
+            machine,
+            command,
+        }
     }
 
     /// Adds a run.
@@ -105,7 +115,14 @@ impl Report {
         for (kind, value) in &run.figures {
             let figure = self.figures.entry(kind.name.to_owned()).or_insert_with(|| {
                 self.order.push(kind.name.to_owned());
-                Figure { name: kind.name.to_owned(), unit: kind.unit, median: 0.0, least: 0.0, most: 0.0, runs: Vec::new() }
+                Figure {
+                    name: kind.name.to_owned(),
+                    unit: kind.unit,
+                    median: 0.0,
+                    least: 0.0,
+                    most: 0.0,
+                    runs: Vec::new(),
+                }
             });
             figure.add(*value);
         }
@@ -113,7 +130,8 @@ impl Report {
 
     /// Adds the runs of another report of the same setup; false if the setup differs.
     pub fn merge(&mut self, other: &Report) -> bool {
-        let same = (&self.bench, &self.setup, &self.command, &self.machine) == (&other.bench, &other.setup, &other.command, &other.machine);
+        let same = (&self.bench, &self.setup, &self.command, &self.machine)
+            == (&other.bench, &other.setup, &other.command, &other.machine);
         if same {
             self.runs += other.runs;
             self.result += other.result;
@@ -155,7 +173,11 @@ impl Figure {
         sorted.sort_unstable_by(f64::total_cmp);
         let middle = sorted.len() / 2;
         (self.least, self.most) = (sorted[0], sorted[sorted.len() - 1]);
-        self.median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
+        self.median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
     }
 
     /// The median with its unit.
@@ -174,13 +196,18 @@ impl Figure {
     /// The minimum and the maximum; empty for a single run.
     #[must_use]
     pub fn range(&self) -> String {
-        if self.runs.len() < 2 { String::new() } else { format!("{} – {}", number(self.least, self.unit), show(self.most, self.unit)) }
+        if self.runs.len() < 2 {
+            String::new()
+        } else {
+            format!("{} – {}", number(self.least, self.unit), show(self.most, self.unit))
+        }
     }
 }
 
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setup { broker, redis, instances, buckets, body, jobs, pending, rate, secs, load } = self;
+        let Setup { broker, redis, instances, buckets, body, jobs, pending, rate, secs, load } =
+            self;
         write!(f, "{broker}")?;
         jobs.map_or(Ok(()), |jobs| write!(f, ", {} jobs", number_of(jobs)))?;
         match (rate, secs) {
@@ -188,18 +215,34 @@ impl fmt::Display for Setup {
             (_, Some(secs)) => write!(f, ", {secs} s")?,
             _ => {}
         }
-        load.map_or(Ok(()), |(jobs, body)| write!(f, ", a load of {} x {} bytes", number_of(jobs), number_of(body as u64)))?;
-        write!(f, ", bodies of {body} bytes, {} pending, {instances} x dwell, {buckets} buckets, redis {redis}", number_of(*pending))
+        load.map_or(Ok(()), |(jobs, body)| {
+            write!(f, ", a load of {} x {} bytes", number_of(jobs), number_of(body as u64))
+        })?;
+        write!(
+            f,
+            ", bodies of {body} bytes, {} pending, {instances} x dwell, {buckets} buckets, redis {redis}",
+            number_of(*pending)
+        )
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let runs = if self.runs == 1 { "1 run".to_owned() } else { format!("{} runs: median and range", self.runs) };
+        let runs = if self.runs == 1 {
+            "1 run".to_owned()
+        } else {
+            format!("{} runs: median and range", self.runs)
+        };
         write!(f, "{}: {}; {runs}", self.bench, self.setup)?;
         let width = self.order.iter().map(|name| name.len()).max().unwrap_or(0);
         for figure in self.in_order() {
-            write!(f, "\n  {:width$}  {:>12}  {}", figure.name.replace('_', " "), figure.shown(), figure.range())?;
+            write!(
+                f,
+                "\n  {:width$}  {:>12}  {}",
+                figure.name.replace('_', " "),
+                figure.shown(),
+                figure.range()
+            )?;
         }
         if self.result.sent > 0 {
             write!(f, "\n  {:width$}  {}", "round", self.result)?;
@@ -215,19 +258,35 @@ mod tests {
 
     #[test]
     fn runs_become_a_median_and_a_range_and_come_back_from_json() {
-        let mut report = Report::new("drain", Setup { broker: "nats".to_owned(), ..Setup::default() }, "dwell-lab bench drain".to_owned());
+        let mut report = Report::new(
+            "drain",
+            Setup { broker: "nats".to_owned(), ..Setup::default() },
+            "dwell-lab bench drain".to_owned(),
+        );
         for rate in [30_000.0, 10_000.0, 20_000.0] {
-            let mut run = Run { result: RoundResult { sent: 5, arrived: 5, ..RoundResult::default() }, ..Run::default() };
+            let mut run = Run {
+                result: RoundResult { sent: 5, arrived: 5, ..RoundResult::default() },
+                ..Run::default()
+            };
             run.note(&metric::DRAIN, rate);
             run.note(&metric::OF_CEILING, 0.5);
             report.add(&run);
         }
         let figure = report.get(&metric::DRAIN).unwrap();
-        assert_eq!((figure.median, figure.shown(), figure.range()), (20_000.0, "20 000/s".to_owned(), "10 000 – 30 000/s".to_owned()));
+        assert_eq!(
+            (figure.median, figure.shown(), figure.range()),
+            (20_000.0, "20 000/s".to_owned(), "10 000 – 30 000/s".to_owned())
+        );
         assert_eq!((report.runs, report.result.sent, report.wrong()), (3, 15, None));
         let mut twice = report.clone();
-        assert!(twice.merge(&report) && !twice.merge(&Report::new("drain", Setup::default(), String::new())));
-        assert_eq!((twice.runs, twice.get(&metric::DRAIN).unwrap().runs.len(), twice.result.sent), (6, 6, 30));
+        assert!(
+            twice.merge(&report)
+                && !twice.merge(&Report::new("drain", Setup::default(), String::new()))
+        );
+        assert_eq!(
+            (twice.runs, twice.get(&metric::DRAIN).unwrap().runs.len(), twice.result.sent),
+            (6, 6, 30)
+        );
         let again: Report = serde_json::from_str(&serde_json::to_string(&report).unwrap()).unwrap();
         assert_eq!(again.to_string(), report.to_string());
         assert!(again.in_order().map(|figure| figure.name.as_str()).eq(["drain", "of_ceiling"]));
@@ -235,7 +294,14 @@ mod tests {
 
     #[test]
     fn an_even_number_of_runs_has_its_median_between_two() {
-        let mut figure = Figure { name: String::new(), unit: Unit::Ms, median: 0.0, least: 0.0, most: 0.0, runs: Vec::new() };
+        let mut figure = Figure {
+            name: String::new(),
+            unit: Unit::Ms,
+            median: 0.0,
+            least: 0.0,
+            most: 0.0,
+            runs: Vec::new(),
+        };
         [4.0, 1.0, 2.0, 3.0].into_iter().for_each(|value| figure.add(value));
         assert_eq!((figure.median, figure.least, figure.most), (2.5, 1.0, 4.0));
     }

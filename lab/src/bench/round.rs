@@ -58,7 +58,17 @@ impl Round {
     #[must_use]
     pub fn new(id: u64, size: usize) -> Self {
         let (jobs, times) = (Vec::new(), Latencies::new());
-        Round { id, size: size.max(BODY_MIN), jobs, times, arrived: 0, damaged: 0, stray: 0, first_us: None, last_us: None }
+        Round {
+            id,
+            size: size.max(BODY_MIN),
+            jobs,
+            times,
+            arrived: 0,
+            damaged: 0,
+            stray: 0,
+            first_us: None,
+            last_us: None,
+        }
     }
 
     /// Enters a job with this due time (epoch ms). Returns its body.
@@ -126,7 +136,11 @@ impl Round {
     /// The result of the jobs that are due by `until_ms` (epoch ms).
     #[must_use]
     pub fn result(&self, until_ms: i64) -> RoundResult {
-        let of = || self.jobs.iter().filter(|job| job.due_us <= until_ms.saturating_mul(1000) || job.arrivals > 0);
+        let of = || {
+            self.jobs
+                .iter()
+                .filter(|job| job.due_us <= until_ms.saturating_mul(1000) || job.arrivals > 0)
+        };
         let count = |test: fn(&Job) -> bool| of().filter(|job| test(job)).count() as u64;
         RoundResult {
             sent: of().count() as u64,
@@ -151,7 +165,11 @@ impl RoundResult {
             (self.damaged, "damaged"),
             (self.stray, "of another round"),
         ];
-        let faults: Vec<String> = faults.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+        let faults: Vec<String> = faults
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
         (!faults.is_empty()).then(|| format!("of {} jobs: {}", self.sent, faults.join(", ")))
     }
 }
@@ -181,7 +199,9 @@ impl std::fmt::Display for RoundResult {
 
 /// A request as producers send it. Dwell makes the id.
 pub(super) fn request(body: Bytes, due_ms: i64) -> Message {
-    Message::new(body).with_header("delay-until", due_ms.to_string()).with_header("delay-target", JOB_TARGET)
+    Message::new(body)
+        .with_header("delay-until", due_ms.to_string())
+        .with_header("delay-target", JOB_TARGET)
 }
 
 /// Round, index, and noise that depends on both.
@@ -245,7 +265,18 @@ mod tests {
         round.arrived(b"short", DUE * 1000);
         round.arrived(&body(7, 10, 40), DUE * 1000);
         let result = round.result(DUE);
-        assert_eq!(result, RoundResult { sent: 10, arrived: 9, lost: 1, duplicates: 2, early: 1, damaged: 4, stray: 0 });
+        assert_eq!(
+            result,
+            RoundResult {
+                sent: 10,
+                arrived: 9,
+                lost: 1,
+                duplicates: 2,
+                early: 1,
+                damaged: 4,
+                stray: 0
+            }
+        );
         assert_eq!(result.wrong().unwrap(), "of 10 jobs: 1 lost, 2 duplicates, 1 early, 4 damaged");
     }
 
@@ -263,9 +294,16 @@ mod tests {
         let later = round.enter(DUE + 1);
         round.arrived(&bodies[0], DUE * 1000);
         round.arrived(&body(6, 0, 40), DUE * 1000);
-        assert_eq!((round.result(DUE).sent, round.result(DUE).wrong().unwrap().as_str()), (1, "of 1 jobs: 1 of another round"));
+        assert_eq!(
+            (round.result(DUE).sent, round.result(DUE).wrong().unwrap().as_str()),
+            (1, "of 1 jobs: 1 of another round")
+        );
         round.arrived(&later, DUE * 1000);
         let result = round.result(DUE);
-        assert_eq!((result.sent, result.early), (2, 1), "what comes before its time is found though it is not waited for");
+        assert_eq!(
+            (result.sent, result.early),
+            (2, 1),
+            "what comes before its time is found though it is not waited for"
+        );
     }
 }

@@ -18,7 +18,11 @@ const IDLE_PAUSE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// The servers failed, or Dwell did not become ready.
-pub async fn run(options: &Options, times: usize, idle: Duration) -> Result<(Run, Machine), Failure> {
+pub async fn run(
+    options: &Options,
+    times: usize,
+    idle: Duration,
+) -> Result<(Run, Machine), Failure> {
     let mut fixture = Fixture::prepare(&Options { instances: 1, ..options.clone() }).await?;
     let mut run = Run::default();
     run.note_known(&metric::FILL, fixture.fill().await?);

@@ -20,8 +20,8 @@ pub(crate) const REDIS_CLOCK_JUMP: Duration = Duration::from_secs(5);
 /// The kinds of faults, once.
 macro_rules! faults {
     ($($name:ident,)+) => {
-        /// A kind of fault, in JSON by its name with hyphens. [`FaultKind::description`] tells the action of
-        /// each.
+        /// A kind of fault, in JSON by its name with hyphens. [`FaultKind::description`] tells the
+        /// action of each.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         #[allow(missing_docs, reason = "each has its description")]
@@ -87,13 +87,14 @@ faults! {
     WrongType,
 }
 
-/// The deviations that a checker allows during a fault and until it is overcome. Losses and false verdicts
-/// are never allowed.
+/// The deviations that a checker allows during a fault and until it is overcome. Losses and false
+/// verdicts are never allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Allowance {
     /// Second copies of jobs in flight.
     pub duplicates_of_in_flight: bool,
-    /// The most that an arrival may be early by the wall clock, because Redis's clock was ahead; µs.
+    /// The most that an arrival may be early by the wall clock, because Redis's clock was ahead;
+    /// µs.
     pub early_us: i64,
 }
 
@@ -110,13 +111,15 @@ impl FaultKind {
         let is_single = options.redis == RedisMode::Single;
         match self {
             FaultKind::RedisFailover => is_single && options.has_replica(),
-            FaultKind::RedisMasterKilled | FaultKind::RedisMasterFrozen | FaultKind::RedisFailoverOrdered => !is_single,
+            FaultKind::RedisMasterKilled
+            | FaultKind::RedisMasterFrozen
+            | FaultKind::RedisFailoverOrdered => !is_single,
             FaultKind::RedisSlotsMoved => options.redis == RedisMode::Cluster,
             // Another instance must continue.
             FaultKind::InstanceCutOff => is_single && options.instances > 1,
-            // Clients of a Cluster and of sentinels are told the addresses of the servers: there is no
-            // link between. Cluster and sentinels measure their time-outs by the clock that jumps, and
-            // give a master that refuses writes another role.
+            // Clients of a Cluster and of sentinels are told the addresses of the servers: there is
+            // no link between. Cluster and sentinels measure their time-outs by the clock that
+            // jumps, and give a master that refuses writes another role.
             FaultKind::RedisReadonly
             | FaultKind::RedisClockJump
             | FaultKind::LinkCutRedis
@@ -124,15 +127,19 @@ impl FaultKind {
             | FaultKind::LinkSlowRedis
             | FaultKind::LinkDropAnswersRedis
             | FaultKind::LinkHalfOpenRedis => is_single,
-            FaultKind::HostDown | FaultKind::HostSilent | FaultKind::HostRefuses | FaultKind::HostDropsAnswers | FaultKind::HostsSlow => {
-                options.http
-            }
+            FaultKind::HostDown
+            | FaultKind::HostSilent
+            | FaultKind::HostRefuses
+            | FaultKind::HostDropsAnswers
+            | FaultKind::HostsSlow => options.http,
             FaultKind::PartitionAdded => options.broker == BrokerKind::Kafka,
             FaultKind::ConnectionBlocked => options.broker == BrokerKind::Amqp,
             FaultKind::ConsumerDeleted => options.broker == BrokerKind::Nats,
             // Kafka has no full topics. A deleted topic loses unread arrivals, and its
             // offsets, which identify arrivals. Permissions need an authorizer.
-            FaultKind::TargetFull | FaultKind::TargetDeleted | FaultKind::PermissionsWithdrawn => options.broker != BrokerKind::Kafka,
+            FaultKind::TargetFull | FaultKind::TargetDeleted | FaultKind::PermissionsWithdrawn => {
+                options.broker != BrokerKind::Kafka
+            }
             FaultKind::DwellKill
             | FaultKind::DwellFreeze
             | FaultKind::DwellTerm
@@ -166,7 +173,12 @@ impl FaultKind {
     /// Whether another server of a Cluster or of sentinels becomes the master.
     #[must_use]
     pub fn replaces_master(self) -> bool {
-        matches!(self, FaultKind::RedisMasterKilled | FaultKind::RedisMasterFrozen | FaultKind::RedisFailoverOrdered)
+        matches!(
+            self,
+            FaultKind::RedisMasterKilled
+                | FaultKind::RedisMasterFrozen
+                | FaultKind::RedisFailoverOrdered
+        )
     }
 
     /// Whether one takes ten seconds and more, with its recovery: a lease has to end, or a broker's
@@ -196,10 +208,16 @@ impl FaultKind {
         let duplicates_of_in_flight = match self {
             // All jobs are released or settled before the end, and nothing separates a publish
             // from its settle.
-            FaultKind::RedisScriptFlush | FaultKind::PoisonedRecords | FaultKind::ClockJump | FaultKind::DwellTerm => false,
+            FaultKind::RedisScriptFlush
+            | FaultKind::PoisonedRecords
+            | FaultKind::ClockJump
+            | FaultKind::DwellTerm => false,
             // Publications are settled, if slowly; refused messages did not
             // arrive.
-            FaultKind::RedisFull | FaultKind::LinkSlowRedis | FaultKind::RedisClockJump | FaultKind::TargetFull => false,
+            FaultKind::RedisFull
+            | FaultKind::LinkSlowRedis
+            | FaultKind::RedisClockJump
+            | FaultKind::TargetFull => false,
             // Jobs arrive only with requests that the host takes.
             FaultKind::HostSilent | FaultKind::HostRefuses => false,
             // Redelivered requests belong to one job.
@@ -246,7 +264,11 @@ impl FaultKind {
             | FaultKind::DiskFull
             | FaultKind::WrongType => true,
         };
-        let early_us = if self == FaultKind::RedisClockJump { i64::try_from(REDIS_CLOCK_JUMP.as_micros()).unwrap_or(i64::MAX) } else { 0 };
+        let early_us = if self == FaultKind::RedisClockJump {
+            i64::try_from(REDIS_CLOCK_JUMP.as_micros()).unwrap_or(i64::MAX)
+        } else {
+            0
+        };
         Allowance { duplicates_of_in_flight, early_us }
     }
 }
@@ -263,7 +285,11 @@ impl std::str::FromStr for FaultKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        FaultKind::all().iter().copied().find(|kind| kind.to_string() == text).ok_or_else(|| format!("`{text}` is not a fault"))
+        FaultKind::all()
+            .iter()
+            .copied()
+            .find(|kind| kind.to_string() == text)
+            .ok_or_else(|| format!("`{text}` is not a fault"))
     }
 }
 
@@ -290,7 +316,11 @@ mod tests {
     fn a_fault_is_only_done_to_whom_it_can_be_done() {
         let on = |broker| SystemOptions { broker, ..SystemOptions::default() };
         assert!(!FaultKind::RedisFailover.applies(&on(BrokerKind::Nats)));
-        let over = |redis| SystemOptions { durability: Durability::Replica, redis, ..on(BrokerKind::Nats) };
+        let over = |redis| SystemOptions {
+            durability: Durability::Replica,
+            redis,
+            ..on(BrokerKind::Nats)
+        };
         for (kind, applies) in [
             (FaultKind::RedisFailover, [true, false, false]),
             (FaultKind::LinkCutRedis, [true, false, false]),
@@ -299,14 +329,21 @@ mod tests {
             (FaultKind::RedisKill, [true, true, true]),
         ] {
             assert_eq!(
-                [RedisMode::Single, RedisMode::Cluster, RedisMode::Sentinel].map(|redis| kind.applies(&over(redis))),
+                [RedisMode::Single, RedisMode::Cluster, RedisMode::Sentinel]
+                    .map(|redis| kind.applies(&over(redis))),
                 applies,
                 "{kind}"
             );
         }
         for broker in BrokerKind::ALL {
-            assert!(!FaultKind::HostDown.applies(&on(broker)) && FaultKind::HostDown.applies(&SystemOptions { http: true, ..on(broker) }));
-            assert_eq!(FaultKind::ConnectionBlocked.applies(&on(broker)), broker == BrokerKind::Amqp);
+            assert!(
+                !FaultKind::HostDown.applies(&on(broker))
+                    && FaultKind::HostDown.applies(&SystemOptions { http: true, ..on(broker) })
+            );
+            assert_eq!(
+                FaultKind::ConnectionBlocked.applies(&on(broker)),
+                broker == BrokerKind::Amqp
+            );
             assert_eq!(FaultKind::ConsumerDeleted.applies(&on(broker)), broker == BrokerKind::Nats);
             assert_eq!(FaultKind::TargetDeleted.applies(&on(broker)), broker != BrokerKind::Kafka);
         }

@@ -151,19 +151,28 @@ impl History {
     /// # Errors
     /// The file cannot be read, or a line is not in this format.
     pub fn read(file: &Path) -> Result<History, Unreadable> {
-        let unreadable = |line: usize, why: String| Unreadable { file: file.display().to_string(), line, why };
-        let reader = BufReader::new(File::open(file).map_err(|error| unreadable(0, error.to_string()))?);
+        let unreadable =
+            |line: usize, why: String| Unreadable { file: file.display().to_string(), line, why };
+        let reader =
+            BufReader::new(File::open(file).map_err(|error| unreadable(0, error.to_string()))?);
         let mut lines = (1..).zip(reader.lines());
         let (_, first) = lines.next().ok_or_else(|| unreadable(1, "it is empty".to_owned()))?;
         let first = first.map_err(|error| unreadable(1, error.to_string()))?;
-        let head: RunHeader = serde_json::from_str(&first).map_err(|error| unreadable(1, error.to_string()))?;
+        let head: RunHeader =
+            serde_json::from_str(&first).map_err(|error| unreadable(1, error.to_string()))?;
         if head.format != FORMAT {
-            return Err(unreadable(1, format!("it has format {}, and this program reads {FORMAT}", head.format)));
+            return Err(unreadable(
+                1,
+                format!("it has format {}, and this program reads {FORMAT}", head.format),
+            ));
         }
         let mut events = Vec::new();
         for (number, line) in lines {
             let line = line.map_err(|error| unreadable(number, error.to_string()))?;
-            events.push(serde_json::from_str(&line).map_err(|error| unreadable(number, error.to_string()))?);
+            events.push(
+                serde_json::from_str(&line)
+                    .map_err(|error| unreadable(number, error.to_string()))?,
+            );
         }
         Ok(History { head, events })
     }

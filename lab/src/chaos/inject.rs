@@ -1,4 +1,5 @@
-//! The injection of faults: a file for each affected part. Every fault is held until it is repaired.
+//! The injection of faults: a file for each affected part. Every fault is held until it is
+//! repaired.
 
 mod amqp;
 mod broker;
@@ -84,8 +85,27 @@ pub struct Injected {
 
 impl From<Injected> for Fault {
     fn from(injected: Injected) -> Fault {
-        let Injected { kind, began_us, healed_us, leases, detail, clock_step_us, beside, forgotten } = injected;
-        Fault { kind, began_us, healed_us, in_flight: leases.claimed, detail, clock_step_us, beside, leases: Some(leases), forgotten }
+        let Injected {
+            kind,
+            began_us,
+            healed_us,
+            leases,
+            detail,
+            clock_step_us,
+            beside,
+            forgotten,
+        } = injected;
+        Fault {
+            kind,
+            began_us,
+            healed_us,
+            in_flight: leases.claimed,
+            detail,
+            clock_step_us,
+            beside,
+            leases: Some(leases),
+            forgotten,
+        }
     }
 }
 
@@ -104,9 +124,17 @@ const MAX_START_TRIES: usize = 10;
 ///
 /// # Errors
 /// The fault could not be applied (it was healed all the same), or could not be healed.
-pub async fn inject(kind: FaultKind, system: &System, rng: &mut StdRng, hold: Duration) -> Result<Injected, Error> {
+pub async fn inject(
+    kind: FaultKind,
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Injected, Error> {
     if !kind.applies(system.options()) {
-        return Err(Error::Unexpected(format!("{kind} cannot be injected into {}", system.describe())));
+        return Err(Error::Unexpected(format!(
+            "{kind} cannot be injected into {}",
+            system.describe()
+        )));
     }
     let before = owners(system).await?;
     let mut in_flight = InFlight::begin(system).await;
@@ -115,7 +143,10 @@ pub async fn inject(kind: FaultKind, system: &System, rng: &mut StdRng, hold: Du
     let mut healed_us = done.healed_us.unwrap_or_else(clock::wall_us);
     let after = owners(system).await?;
     let of = u16::try_from(after.len()).unwrap_or(u16::MAX);
-    let changed = |bucket: &u16| before[usize::from(*bucket)] != after[usize::from(*bucket)] && !done.handed_over.contains(bucket);
+    let changed = |bucket: &u16| {
+        before[usize::from(*bucket)] != after[usize::from(*bucket)]
+            && !done.handed_over.contains(bucket)
+    };
     let buckets: Vec<u16> = (0..of).filter(changed).collect();
     if !buckets.is_empty() && done.healed_us.is_none() {
         // It was not meant to fail over: nobody knows when it did.
@@ -147,18 +178,27 @@ async fn owners(system: &System) -> Result<Vec<u16>, Error> {
             clock::sleep(CHECK_INTERVAL).await;
         }
     });
-    owned.await.ok_or_else(|| Error::Unexpected(format!("the buckets had no master each within {OWNERSHIP_TIMEOUT:?}")))
+    owned.await.ok_or_else(|| {
+        Error::Unexpected(format!("the buckets had no master each within {OWNERSHIP_TIMEOUT:?}"))
+    })
 }
 
 /// Applies a fault, holds it and heals it; describes the target and the method.
-async fn apply(kind: FaultKind, system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+async fn apply(
+    kind: FaultKind,
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let nats = system.options().broker == BrokerKind::Nats;
     let detail = match kind {
         FaultKind::DwellKill => process::kill(system, rng, hold).await,
         FaultKind::DwellFreeze => process::freeze(system, rng, hold).await,
         FaultKind::DwellTerm => process::term(system, rng, hold).await,
         FaultKind::InstanceCutOff => return network::instance_cut_off(system, rng, hold).await,
-        FaultKind::StartWithoutBroker => return process::start_without_broker(system, rng, hold).await,
+        FaultKind::StartWithoutBroker => {
+            return process::start_without_broker(system, rng, hold).await;
+        }
         FaultKind::RedisKill => return redis::kill(system, rng, hold).await,
         FaultKind::RedisFreeze => return redis::freeze(system, rng, hold).await,
         FaultKind::RedisRestart => return redis::restart(system, rng, hold).await,
@@ -199,7 +239,9 @@ async fn apply(kind: FaultKind, system: &System, rng: &mut StdRng, hold: Duratio
         FaultKind::HostsSlow => return host::slow(system, hold).await,
         FaultKind::PartitionAdded => broker::partition_added(system, hold).await,
         FaultKind::ConsumerDeleted => nats::consumer_deleted(system, hold).await,
-        FaultKind::PermissionsWithdrawn if nats => nats::permissions_withdrawn(system, rng, hold).await,
+        FaultKind::PermissionsWithdrawn if nats => {
+            nats::permissions_withdrawn(system, rng, hold).await
+        }
         FaultKind::PermissionsWithdrawn => amqp::permissions_withdrawn(system, hold).await,
         FaultKind::ConnectionBlocked => amqp::connection_blocked(system, hold).await,
         FaultKind::ClockJump => return clocks::of_instances(system, rng, hold).await,

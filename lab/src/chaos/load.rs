@@ -1,5 +1,5 @@
-//! The load: an open loop of requests at a fixed rate, and readers of all results. The load connects straight
-//! to the broker and the instances, past the links with faults.
+//! The load: an open loop of requests at a fixed rate, and readers of all results. The load
+//! connects straight to the broker and the instances, past the links with faults.
 //!
 //! - `draw`: the requests; `producer`: sends them; `http`: the admin API; `reader`: the results.
 //! - `consumers`: the consumers that confirm; `extra`: the requests of a fault.
@@ -96,20 +96,36 @@ impl Load {
         let mut readers = JoinSet::new();
         let places = &options.places;
         let (received, receiving) = tokio::sync::mpsc::unbounded_channel();
-        let (broker, http, replies) = (options.broker.clone(), options.http.clone(), places.replies.clone());
+        let (broker, http, replies) =
+            (options.broker.clone(), options.http.clone(), places.replies.clone());
         readers.spawn(confirm(broker, http, replies, Arc::clone(recorder), receiving));
         if let Some(host) = &options.host {
             host.listen(take(Arc::clone(recorder), received.clone()));
         }
-        let targets = places.targets.iter().chain(&places.late).chain([&places.never]).map(|topic| (topic, Role::Target));
+        let targets = places
+            .targets
+            .iter()
+            .chain(&places.late)
+            .chain([&places.never])
+            .map(|topic| (topic, Role::Target));
         // The queues of other brokers give a request to one reader.
         let inbound = options.reads_inbound.then_some((&options.inbound, Role::Inbound));
-        let others = [(&places.replies, Role::Replies), (&options.dead, Role::Dead), (&options.rejected, Role::Rejected)];
+        let others = [
+            (&places.replies, Role::Replies),
+            (&options.dead, Role::Dead),
+            (&options.rejected, Role::Rejected),
+        ];
         for (topic, role) in targets.chain(others).chain(inbound) {
             // The target never exists, so nothing can read it.
             if *topic != places.never {
                 let consumers = (role == Role::Target).then(|| received.clone());
-                readers.spawn(read(options.broker.clone(), topic.clone(), role, Arc::clone(recorder), consumers));
+                readers.spawn(read(
+                    options.broker.clone(),
+                    topic.clone(),
+                    role,
+                    Arc::clone(recorder),
+                    consumers,
+                ));
             }
         }
         let stop = CancellationToken::new();
@@ -123,14 +139,18 @@ impl Load {
     /// The producer panicked: its requests have no outcome.
     pub async fn finish_sending(&mut self) -> Result<(), String> {
         self.stop.cancel();
-        (&mut self.sending).await.map_err(|error| format!("the producer of the load ended: {error}"))
+        (&mut self.sending)
+            .await
+            .map_err(|error| format!("the producer of the load ended: {error}"))
     }
 
     /// Stops the readers. Returns the errors of readers that had ended by themselves.
     pub async fn stop(mut self) -> Vec<String> {
         let mut ended = Vec::new();
         while let Some(reader) = self.readers.try_join_next() {
-            let why = reader.err().map_or_else(|| "nobody knows why".to_owned(), |error| error.to_string());
+            let why = reader
+                .err()
+                .map_or_else(|| "nobody knows why".to_owned(), |error| error.to_string());
             ended.push(format!("a reader of the load ended: {why}"));
         }
         self.readers.shutdown().await;
@@ -161,25 +181,40 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
         // The late targets, each created at its time.
         let turn = usize::try_from(since_ms / LATE_TARGET_INTERVAL_MS).unwrap_or(usize::MAX);
         let late = options.places.late.get(turn).filter(|_| made <= turn);
-        if let Some(late) = late.filter(|_| since_ms % LATE_TARGET_INTERVAL_MS > TARGET_ABSENCE_MS) {
+        if let Some(late) = late.filter(|_| since_ms % LATE_TARGET_INTERVAL_MS > TARGET_ABSENCE_MS)
+        {
             made = turn + 1;
             making.spawn(make(options.maker.clone(), late.clone()));
         }
         let wanted = u64::try_from(since_ms).unwrap_or(0) * u64::from(options.rate) / 1000;
         if !producer.ready().await {
             // Requests missed in a gap are dropped: sending them at once would be another load.
-            sent = u64::try_from(clock::wall_ms() - began_ms).unwrap_or(0) * u64::from(options.rate) / 1000;
+            sent = u64::try_from(clock::wall_ms() - began_ms).unwrap_or(0)
+                * u64::from(options.rate)
+                / 1000;
         }
         let mut messages = Vec::new();
         while sent < wanted && !stopping {
             sent += 1;
-            let Drawn { id, job, message, ask, door } = draw.next(clock::wall_ms(), options.http.len(), late.map(String::as_str));
+            let Drawn { id, job, message, ask, door } =
+                draw.next(clock::wall_ms(), options.http.len(), late.map(String::as_str));
             turns.extend(ask.map(|plan| ((plan.at_ms, id.clone()), plan)));
             if let Some(instance) = door {
-                asking.spawn(schedule_by_http(options.http[instance], instance, id, job, message, Arc::clone(&recorder)));
+                asking.spawn(schedule_by_http(
+                    options.http[instance],
+                    instance,
+                    id,
+                    job,
+                    message,
+                    Arc::clone(&recorder),
+                ));
                 continue;
             }
-            recorder.record("producer", Phase::Invoke, Op::Schedule(Schedule { id: id.clone(), job: Some(job), res: String::new() }));
+            recorder.record(
+                "producer",
+                Phase::Invoke,
+                Op::Schedule(Schedule { id: id.clone(), job: Some(job), res: String::new() }),
+            );
             messages.push((Sent::Job(id), message));
         }
         let now_ms = clock::wall_ms();
@@ -187,12 +222,26 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
         for ((_, id), plan) in std::mem::replace(&mut turns, later) {
             match plan.door {
                 Some(instance) => {
-                    asking.spawn(by_http(options.http[instance], instance, id, plan, Arc::clone(&recorder)));
+                    asking.spawn(by_http(
+                        options.http[instance],
+                        instance,
+                        id,
+                        plan,
+                        Arc::clone(&recorder),
+                    ));
                 }
                 None => {
                     recorder.record("producer", Phase::Invoke, asked(plan.action, ask(&id, &plan)));
                     let message = request(&id, &plan, &options.places.replies);
-                    messages.push((Sent::ControlRequest { id, action: plan.action, due_ms: plan.due_ms, number: None }, message));
+                    messages.push((
+                        Sent::ControlRequest {
+                            id,
+                            action: plan.action,
+                            due_ms: plan.due_ms,
+                            number: None,
+                        },
+                        message,
+                    ));
                 }
             }
         }
@@ -213,10 +262,22 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
 }
 
 fn ask(id: &str, plan: &Plan) -> ControlRequest {
-    ControlRequest { id: id.to_owned(), due_ms: plan.due_ms, res: String::new(), number: plan.seen.map(|seen| seen.number) }
+    ControlRequest {
+        id: id.to_owned(),
+        due_ms: plan.due_ms,
+        res: String::new(),
+        number: plan.seen.map(|seen| seen.number),
+    }
 }
 
-async fn schedule_by_http(at: SocketAddr, instance: usize, id: String, job: Job, message: Message, recorder: Arc<Recorder>) {
+async fn schedule_by_http(
+    at: SocketAddr,
+    instance: usize,
+    id: String,
+    job: Job,
+    message: Message,
+    recorder: Arc<Recorder>,
+) {
     let proc = format!("http-{instance}");
     let op = |job, res| Op::Schedule(Schedule { id: id.clone(), job, res });
     recorder.record(&proc, Phase::Invoke, op(Some(job.clone()), String::new()));
@@ -235,10 +296,23 @@ async fn by_http(at: SocketAddr, instance: usize, id: String, plan: Plan, record
         Answer::Verdict(res) => recorder.record(
             &proc,
             Phase::Ok,
-            Op::Reply(Reply { action: plan.action.as_str().to_owned(), res, number: ask(&id, &plan).number, id }),
+            Op::Reply(Reply {
+                action: plan.action.as_str().to_owned(),
+                res,
+                number: ask(&id, &plan).number,
+                id,
+            }),
         ),
-        Answer::Never(res) => recorder.record(&proc, Phase::Fail, asked(plan.action, ControlRequest { res, ..ask(&id, &plan) })),
-        Answer::Unknown(res) => recorder.record(&proc, Phase::Info, asked(plan.action, ControlRequest { res, ..ask(&id, &plan) })),
+        Answer::Never(res) => recorder.record(
+            &proc,
+            Phase::Fail,
+            asked(plan.action, ControlRequest { res, ..ask(&id, &plan) }),
+        ),
+        Answer::Unknown(res) => recorder.record(
+            &proc,
+            Phase::Info,
+            asked(plan.action, ControlRequest { res, ..ask(&id, &plan) }),
+        ),
     }
 }
 

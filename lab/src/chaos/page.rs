@@ -8,8 +8,10 @@ use crate::chaos::report::{FaultSummary, Memory, Report, Run, median};
 use crate::markers::Markers;
 
 /// The generated part of the page.
-const REPORT_MARKERS: Markers =
-    Markers { begin: "<!-- dwell-lab: from here on written by `dwell-lab chaos page` -->", end: "<!-- dwell-lab: to here -->" };
+const REPORT_MARKERS: Markers = Markers {
+    begin: "<!-- dwell-lab: from here on written by `dwell-lab chaos page` -->",
+    end: "<!-- dwell-lab: to here -->",
+};
 
 /// Replaces the generated part of the page. An empty page gets a title.
 #[must_use]
@@ -30,13 +32,22 @@ fn written(report: &Report) -> String {
     );
     let recoveries_ms = report.recoveries_ms();
     if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {
-        let _ = write!(text, "\nOf all {} faults together: recovery {middle} ms, at most {most} ms.\n", recoveries_ms.len());
+        let _ = write!(
+            text,
+            "\nOf all {} faults together: recovery {middle} ms, at most {most} ms.\n",
+            recoveries_ms.len()
+        );
     }
     for kind in FaultKind::all() {
         let description = kind.description();
         // Writing to a string cannot fail.
         let _ = write!(text, "\n### {kind}\n\n{}.\n\n", sentence(&description.injected));
-        let _ = write!(text, "- What happens: {}.\n- What you see: {}.\n", sentence(&description.effect), sentence(&description.visible));
+        let _ = write!(
+            text,
+            "- What happens: {}.\n- What you see: {}.\n",
+            sentence(&description.effect),
+            sentence(&description.visible)
+        );
         if let Some(summary) = report.faults.get(&kind.to_string()) {
             let _ = writeln!(text, "- Measured: {}.", measured(summary));
         }
@@ -51,7 +62,15 @@ fn written(report: &Report) -> String {
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {verdict}{again} |",
-            run.broker, run.redis, run.seed, run.commit, run.durability, run.instances, run.faults, run.jobs, run.struck_seconds
+            run.broker,
+            run.redis,
+            run.seed,
+            run.commit,
+            run.durability,
+            run.instances,
+            run.faults,
+            run.jobs,
+            run.struck_seconds
         );
     }
     if report.runs.iter().any(|run| run.checked_again) {
@@ -66,7 +85,8 @@ fn written(report: &Report) -> String {
         );
     }
     let longest = |run: &Run| run.memory.iter().max_by_key(|memory| memory.seconds).cloned();
-    let memories: Vec<(&Run, Memory)> = report.runs.iter().filter_map(|run| Some((run, longest(run)?))).collect();
+    let memories: Vec<(&Run, Memory)> =
+        report.runs.iter().filter_map(|run| Some((run, longest(run)?))).collect();
     if !memories.is_empty() {
         text.push_str("\n## Memory\n\nResident memory of the instance that lived longest in each, over its whole life:\n");
     }
@@ -88,12 +108,17 @@ fn measured(summary: &FaultSummary) -> String {
     let FaultSummary { count, duplicates, first_ms, last_ms, lateness_ms, beside_ms } = summary;
     let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
     let number = |values: &[i64]| median(values).zip(values.iter().max().copied());
-    let recovery = number(first_ms)
-        .map_or_else(|| "no job arrived after it".to_owned(), |(middle, most)| format!("recovery {middle} ms, at most {most} ms"));
-    let all = number(last_ms)
-        .map_or_else(|| "no backlog".to_owned(), |(middle, most)| format!("backlog drained after {middle} ms, at most {most} ms"));
+    let recovery = number(first_ms).map_or_else(
+        || "no job arrived after it".to_owned(),
+        |(middle, most)| format!("recovery {middle} ms, at most {most} ms"),
+    );
+    let all = number(last_ms).map_or_else(
+        || "no backlog".to_owned(),
+        |(middle, most)| format!("backlog drained after {middle} ms, at most {most} ms"),
+    );
     let beside = beside_ms.map_or_else(String::new, |ms| format!(", of unaffected jobs {ms} ms"));
-    let copies = if *duplicates == 1 { "1 copy".to_owned() } else { format!("{duplicates} copies") };
+    let copies =
+        if *duplicates == 1 { "1 copy".to_owned() } else { format!("{duplicates} copies") };
     format!("{times}; {recovery}; {all}; {copies}; highest lateness {lateness_ms} ms{beside}")
 }
 
@@ -105,15 +130,32 @@ mod tests {
 
     #[test]
     fn each_run_stands_with_its_own_commit_and_says_whose_verdict_it_is() {
-        let history = crate::chaos::history::History { head: crate::chaos::history::tests::head(), events: Vec::new() };
+        let history = crate::chaos::history::History {
+            head: crate::chaos::history::tests::head(),
+            events: Vec::new(),
+        };
         let mut report = Report::of(&history, &crate::chaos::checker::verdict::Verdict::default());
-        assert!(page("", &report).contains("| nats | single | 7 | abc | memory | 2 | 0 | 0 | 0 | sound |"));
+        assert!(
+            page("", &report)
+                .contains("| nats | single | 7 | abc | memory | 2 | 0 | 0 | 0 | sound |")
+        );
         report.runs[0].checked_again = true;
         let (hourly, curve) = (None, vec![1 << 20, 2 << 20]);
-        report.runs[0].memory.push(Memory { instance: 0, seconds: 120, first: 1 << 20, last: 2 << 20, most: 2 << 20, hourly, curve });
+        report.runs[0].memory.push(Memory {
+            instance: 0,
+            seconds: 120,
+            first: 1 << 20,
+            last: 2 << 20,
+            most: 2 << 20,
+            hourly,
+            curve,
+        });
         let text = page("", &report);
         assert!(text.contains("| sound, checked again |"), "{text}");
-        assert!(text.contains("\n```text\n   2.0 | #\n") && text.contains("\n   1.0 |##\n"), "{text}");
+        assert!(
+            text.contains("\n```text\n   2.0 | #\n") && text.contains("\n   1.0 |##\n"),
+            "{text}"
+        );
         assert!(
             text.contains("commit abc: `cargo build -p dwell -p dwell-lab --bins && target/debug/dwell-lab chaos run --seed 7`"),
             "{text}"
@@ -122,18 +164,33 @@ mod tests {
 
     #[test]
     fn only_what_is_between_the_markers_is_written_anew() {
-        let summary =
-            FaultSummary { count: 2, duplicates: 1, first_ms: vec![30, 10], last_ms: vec![90], lateness_ms: 400, beside_ms: Some(50) };
-        let report = Report { faults: BTreeMap::from([("redis-kill".to_owned(), summary)]), ..Report::default() };
+        let summary = FaultSummary {
+            count: 2,
+            duplicates: 1,
+            first_ms: vec![30, 10],
+            last_ms: vec![90],
+            lateness_ms: 400,
+            beside_ms: Some(50),
+        };
+        let report = Report {
+            faults: BTreeMap::from([("redis-kill".to_owned(), summary)]),
+            ..Report::default()
+        };
         let first = page("# Mine\n\nMy words.\n", &Report::default());
         let second = page(&format!("{first}\nMore of mine.\n"), &report);
-        assert!(second.starts_with("# Mine\n\nMy words.\n") && second.ends_with("\nMore of mine.\n"), "{second}");
+        assert!(
+            second.starts_with("# Mine\n\nMy words.\n") && second.ends_with("\nMore of mine.\n"),
+            "{second}"
+        );
         assert!(second.contains("- Measured: 2 times; recovery 30 ms, at most 30 ms; backlog drained after 90 ms, at most 90 ms; 1 copy; highest lateness 400 ms, of unaffected jobs 50 ms.\n"));
         assert_eq!(second.matches(REPORT_MARKERS.begin).count(), 1);
         for kind in FaultKind::all() {
             assert!(second.contains(&format!("\n### {kind}\n")), "{kind}");
         }
-        assert!(second.contains("Of all 2 faults together: recovery 30 ms, at most 30 ms."), "{second}");
+        assert!(
+            second.contains("Of all 2 faults together: recovery 30 ms, at most 30 ms."),
+            "{second}"
+        );
         assert_eq!(page(&second, &report), second);
         assert!(page("", &report).starts_with("# Reliability\n"));
     }

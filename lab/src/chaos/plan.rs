@@ -15,8 +15,8 @@ pub enum Pace {
     /// Every kind as often as every other, held for up to two and a half seconds.
     #[default]
     Even,
-    /// Short faults with short pauses, and the kinds that take ten seconds and more in one round of several.
-    /// The checker allows the same.
+    /// Short faults with short pauses, and the kinds that take ten seconds and more in one round of
+    /// several. The checker allows the same.
     Dense,
 }
 
@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn one_seed_is_one_plan_and_every_kind_has_its_turn() {
-        let steps = |seed| Plan::new(seed, FaultKind::all(), Pace::Even).take(100).collect::<Vec<_>>();
+        let steps =
+            |seed| Plan::new(seed, FaultKind::all(), Pace::Even).take(100).collect::<Vec<_>>();
         assert_eq!(steps(7), steps(7));
         assert_ne!(steps(7), steps(8));
         let all = FaultKind::all().len();
@@ -124,8 +125,10 @@ mod tests {
 
     #[test]
     fn a_dense_plan_is_short_and_has_every_kind_within_six_rounds() {
-        let steps: Vec<Step> = Plan::new(7, FaultKind::all(), Pace::Dense).take(6 * FaultKind::all().len()).collect();
-        assert!(steps.iter().all(|step| step.hold < Duration::from_millis(700) && step.pause < Duration::from_millis(300)));
+        let steps: Vec<Step> =
+            Plan::new(7, FaultKind::all(), Pace::Dense).take(6 * FaultKind::all().len()).collect();
+        assert!(steps.iter().all(|step| step.hold < Duration::from_millis(700)
+            && step.pause < Duration::from_millis(300)));
         let of = |kind: FaultKind| steps.iter().filter(|step| step.kind == kind).count();
         for kind in FaultKind::all() {
             assert_eq!(of(*kind) >= 6, !kind.is_slow(), "{kind}: {}", of(*kind));

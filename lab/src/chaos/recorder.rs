@@ -66,7 +66,14 @@ impl Recorder {
     pub fn create(file: &Path, head: &RunHeader) -> io::Result<Recorder> {
         let mut file = BufWriter::new(File::create(file)?);
         writeln!(file, "{}", serde_json::to_string(head)?)?;
-        let state = State { file, error: None, jobs: HashMap::new(), open: HashMap::new(), arrivals: 0, newest_due_ms: 0 };
+        let state = State {
+            file,
+            error: None,
+            jobs: HashMap::new(),
+            open: HashMap::new(),
+            arrivals: 0,
+            newest_due_ms: 0,
+        };
         Ok(Recorder { state: Mutex::new(state) })
     }
 
@@ -76,7 +83,9 @@ impl Recorder {
         // The lock keeps the times of the file in order.
         let event = Event { t_us: clock::wall_us(), proc: proc.to_owned(), phase, op };
         state.note(&event);
-        let written = serde_json::to_string(&event).map_err(io::Error::from).and_then(|line| writeln!(state.file, "{line}"));
+        let written = serde_json::to_string(&event)
+            .map_err(io::Error::from)
+            .and_then(|line| writeln!(state.file, "{line}"));
         if let (Err(error), None) = (written, &state.error) {
             state.error = Some(error);
         }
@@ -87,7 +96,12 @@ impl Recorder {
     pub fn missing(&self) -> Missing {
         let state = self.state.lock();
         let of = |test: fn(&Timeline) -> bool| {
-            let mut ids: Vec<String> = state.jobs.iter().filter(|(_, timeline)| test(timeline)).map(|(id, _)| id.clone()).collect();
+            let mut ids: Vec<String> = state
+                .jobs
+                .iter()
+                .filter(|(_, timeline)| test(timeline))
+                .map(|(id, _)| id.clone())
+                .collect();
             ids.sort_unstable();
             ids
         };
@@ -102,8 +116,18 @@ impl Recorder {
     #[must_use]
     pub fn overdue(&self, before_ms: i64) -> Vec<String> {
         let state = self.state.lock();
-        let waits = |id: &str| state.jobs.get(id).is_some_and(|timeline| timeline.certain && !timeline.over && !timeline.cancelling);
-        state.open.iter().filter(|(id, due_ms)| **due_ms < before_ms && waits(id)).map(|(id, _)| id.clone()).collect()
+        let waits = |id: &str| {
+            state
+                .jobs
+                .get(id)
+                .is_some_and(|timeline| timeline.certain && !timeline.over && !timeline.cancelling)
+        };
+        state
+            .open
+            .iter()
+            .filter(|(id, due_ms)| **due_ms < before_ms && waits(id))
+            .map(|(id, _)| id.clone())
+            .collect()
     }
 
     /// The number of requests for this job that were returned because its record is unreadable.
@@ -138,7 +162,9 @@ impl Recorder {
 impl State {
     fn note(&mut self, event: &Event) {
         match (event.phase, &event.op) {
-            (Phase::Invoke, Op::Schedule(Schedule { id, job: Some(job), .. })) if !job.absent && job.refused.is_none() => {
+            (Phase::Invoke, Op::Schedule(Schedule { id, job: Some(job), .. }))
+                if !job.absent && job.refused.is_none() =>
+            {
                 self.open.insert(id.clone(), job.due_ms);
             }
             (Phase::Fail, Op::Schedule(schedule)) => drop(self.open.remove(&schedule.id)),
@@ -148,18 +174,24 @@ impl State {
             (Phase::Ok, Op::Schedule(schedule)) => self.timeline(&schedule.id).certain = true,
             (Phase::Invoke, Op::Cancel(ask)) => self.timeline(&ask.id).cancelling = true,
             (Phase::Fail, Op::Cancel(ask)) => self.timeline(&ask.id).cancelling = false,
-            (Phase::Ok, Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask)) => self.timeline(&ask.id).asked = true,
+            (Phase::Ok, Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask)) => {
+                self.timeline(&ask.id).asked = true
+            }
             (_, Op::Reply(reply)) => {
                 let timeline = self.timeline(&reply.id);
                 if matches!(&*reply.action, "finish" | "fail") {
                     // The answers to consumers are not waited for: a job may have several.
-                    timeline.over |= reply.action == "finish" && matches!(&*reply.res, "finished" | "fired");
+                    timeline.over |=
+                        reply.action == "finish" && matches!(&*reply.res, "finished" | "fired");
                 } else if reply.action == "schedule" {
                     timeline.certain = true;
                 } else {
                     timeline.answered = true;
                     timeline.cancelling = false;
-                    let cancelled = matches!(&*reply.res, "cancelled" | "cancelled_after_attempt" | "in_flight");
+                    let cancelled = matches!(
+                        &*reply.res,
+                        "cancelled" | "cancelled_after_attempt" | "in_flight"
+                    );
                     if reply.action == "cancel" && cancelled {
                         timeline.over = true;
                         self.open.remove(&reply.id);
@@ -205,7 +237,8 @@ mod tests {
     }
 
     fn arrival(id: &str) -> Op {
-        let (id, topic, digest, reason) = (id.to_owned(), "t".to_owned(), String::new(), String::new());
+        let (id, topic, digest, reason) =
+            (id.to_owned(), "t".to_owned(), String::new(), String::new());
         Op::Deliver(Arrival {
             id,
             topic,
@@ -243,7 +276,12 @@ mod tests {
         sent("never there", Job { absent: true, ..job.clone() });
         sent("bad", Job { refused: Some("loop".to_owned()), ..job.clone() });
         assert_eq!((recorder.overdue(5), recorder.overdue(6)), (vec![], vec!["a".to_owned()]));
-        let ask = |due_ms| ControlRequest { id: "a".to_owned(), due_ms, res: String::new(), number: None };
+        let ask = |due_ms| ControlRequest {
+            id: "a".to_owned(),
+            due_ms,
+            res: String::new(),
+            number: None,
+        };
         recorder.record("p", Phase::Invoke, Op::Reschedule(ask(Some(9))));
         assert_eq!((recorder.overdue(9).len(), recorder.overdue(10).len()), (0, 1));
         recorder.record("p", Phase::Invoke, Op::Cancel(ask(None)));
@@ -261,7 +299,14 @@ mod tests {
         recorder.record("p", Phase::Ok, schedule("a"));
         recorder.record("p", Phase::Info, schedule("b"));
         recorder.record("p", Phase::Ok, schedule("c"));
-        let cancel = || Op::Cancel(ControlRequest { id: "c".to_owned(), due_ms: None, res: String::new(), number: None });
+        let cancel = || {
+            Op::Cancel(ControlRequest {
+                id: "c".to_owned(),
+                due_ms: None,
+                res: String::new(),
+                number: None,
+            })
+        };
         let missing = |jobs: &[&str], answers: &[&str]| {
             let owned = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect();
             Missing { jobs: owned(jobs), answers: owned(answers) }
@@ -278,16 +323,30 @@ mod tests {
         recorder.record(
             "r",
             Phase::Ok,
-            Op::Reply(Reply { id: "c".to_owned(), action: "cancel".to_owned(), res: "cancelled".to_owned(), number: None }),
+            Op::Reply(Reply {
+                id: "c".to_owned(),
+                action: "cancel".to_owned(),
+                res: "cancelled".to_owned(),
+                number: None,
+            }),
         );
         assert!(recorder.missing().is_empty());
         assert_eq!(recorder.arrivals(), 1);
         // A request that was returned because the job is unreadable: the job is unchanged.
         recorder.record("p", Phase::Ok, schedule("d"));
         let Op::Deliver(came) = arrival("d") else { panic!() };
-        let back = |action: &str| Op::Reject(Arrival { reason: UNREADABLE.to_owned(), action: action.to_owned(), ..came.clone() });
+        let back = |action: &str| {
+            Op::Reject(Arrival {
+                reason: UNREADABLE.to_owned(),
+                action: action.to_owned(),
+                ..came.clone()
+            })
+        };
         recorder.record("r", Phase::Ok, back("cancel"));
-        assert_eq!((recorder.missing(), recorder.set_aside("d"), recorder.set_aside("a")), (missing(&["d"], &[]), 1, 0));
+        assert_eq!(
+            (recorder.missing(), recorder.set_aside("d"), recorder.set_aside("a")),
+            (missing(&["d"], &[]), 1, 0)
+        );
         recorder.record("r", Phase::Ok, back(""));
         assert!(recorder.missing().is_empty());
         recorder.flush().unwrap();

@@ -94,7 +94,8 @@ impl Report {
     pub fn of(history: &History, verdict: &Verdict) -> Report {
         let head = &history.head;
         let times = || history.events.iter().map(|event| event.t_us);
-        let seconds = times().max().unwrap_or(0).saturating_sub(times().min().unwrap_or(0)) / 1_000_000;
+        let seconds =
+            times().max().unwrap_or(0).saturating_sub(times().min().unwrap_or(0)) / 1_000_000;
         let run = Run {
             broker: head.broker.clone(),
             seed: head.seed,
@@ -122,7 +123,11 @@ impl Report {
             tally.beside_ms = tally.beside_ms.max(impact.beside_us.map(|us| us / 1000));
         }
         let named = |what: &String| format!("{} {}: {what}", head.broker, head.seed);
-        let findings = verdict.findings.iter().map(|(wrong, whats)| (*wrong, whats.iter().map(named).collect())).collect();
+        let findings = verdict
+            .findings
+            .iter()
+            .map(|(wrong, whats)| (*wrong, whats.iter().map(named).collect()))
+            .collect();
         Report { runs: vec![run], counts: verdict.counts, leases: verdict.leases, faults, findings }
     }
 
@@ -156,8 +161,10 @@ impl Report {
     /// A run that both reports contain and that would count twice.
     #[must_use]
     pub fn repeated<'a>(&self, other: &'a Report) -> Option<&'a Run> {
-        let same =
-            |one: &Run, run: &Run| (&one.broker, one.seed, &one.commit, &one.repeat) == (&run.broker, run.seed, &run.commit, &run.repeat);
+        let same = |one: &Run, run: &Run| {
+            (&one.broker, one.seed, &one.commit, &one.repeat)
+                == (&run.broker, run.seed, &run.commit, &run.repeat)
+        };
         other.runs.iter().find(|run| self.runs.iter().any(|one| same(one, run)))
     }
 
@@ -179,7 +186,9 @@ impl Run {
 fn struck_seconds(impacts: &[FaultImpact]) -> i64 {
     let began_us = impacts.iter().map(|impact| impact.began_us).min();
     let healed_us = impacts.iter().map(|impact| impact.healed_us).max();
-    began_us.zip(healed_us).map_or(0, |(began_us, healed_us)| healed_us.saturating_sub(began_us) / 1_000_000)
+    began_us
+        .zip(healed_us)
+        .map_or(0, |(began_us, healed_us)| healed_us.saturating_sub(began_us) / 1_000_000)
 }
 
 /// The median, the later of two.
@@ -192,7 +201,20 @@ pub fn median(values: &[i64]) -> Option<i64> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Run { broker, redis, seed, instances, durability, seconds, faults, jobs, sound, memory, .. } in &self.runs {
+        for Run {
+            broker,
+            redis,
+            seed,
+            instances,
+            durability,
+            seconds,
+            faults,
+            jobs,
+            sound,
+            memory,
+            ..
+        } in &self.runs
+        {
             let word = if *sound { "sound" } else { "NOT SOUND" };
             writeln!(
                 f,
@@ -205,15 +227,29 @@ impl fmt::Display for Report {
         writeln!(f, "{}\n{}", self.counts, self.leases)?;
         let recoveries_ms = self.recoveries_ms();
         if let (Some(middle), Some(most)) = (median(&recoveries_ms), recoveries_ms.iter().max()) {
-            writeln!(f, "{} faults: deliveries resume {middle} ms after the heal (median), {most} ms at most", recoveries_ms.len())?;
+            writeln!(
+                f,
+                "{} faults: deliveries resume {middle} ms after the heal (median), {most} ms at most",
+                recoveries_ms.len()
+            )?;
         }
-        writeln!(f, "{:26} {:>5} {:>6} {:>9} {:>9} {:>9} {:>9}", "fault", "times", "copies", "first ms", "at most", "all ms", "latest ms")?;
+        writeln!(
+            f,
+            "{:26} {:>5} {:>6} {:>9} {:>9} {:>9} {:>9}",
+            "fault", "times", "copies", "first ms", "at most", "all ms", "latest ms"
+        )?;
         for (kind, tally) in &self.faults {
             let FaultSummary { count, duplicates, first_ms, last_ms, lateness_ms, .. } = tally;
-            let number = |value: Option<i64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
-            let (first, at_most) = (number(median(first_ms)), number(first_ms.iter().max().copied()));
+            let number = |value: Option<i64>| {
+                value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+            };
+            let (first, at_most) =
+                (number(median(first_ms)), number(first_ms.iter().max().copied()));
             let all = number(last_ms.iter().max().copied());
-            writeln!(f, "{kind:26} {count:>5} {duplicates:>6} {first:>9} {at_most:>9} {all:>9} {lateness_ms:>9}")?;
+            writeln!(
+                f,
+                "{kind:26} {count:>5} {duplicates:>6} {first:>9} {at_most:>9} {all:>9} {lateness_ms:>9}"
+            )?;
         }
         for (wrong, whats) in &self.findings {
             writeln!(f, "{}: {}", wrong.as_str(), whats.len())?;
@@ -248,7 +284,10 @@ mod tests {
     }
 
     fn report(wrong: Option<Wrong>) -> Report {
-        let mut verdict = Verdict { impacts: vec![impact("redis-kill", Some(5000)), impact("redis-kill", None)], ..Verdict::default() };
+        let mut verdict = Verdict {
+            impacts: vec![impact("redis-kill", Some(5000)), impact("redis-kill", None)],
+            ..Verdict::default()
+        };
         verdict.counts.taken = 10;
         verdict.findings.extend(wrong.map(|wrong| (wrong, vec!["x".to_owned()])));
         Report::of(&History { head: head(), events: Vec::new() }, &verdict)
@@ -256,7 +295,10 @@ mod tests {
 
     #[test]
     fn reports_of_several_runs_are_one() {
-        let other = Report { runs: vec![Run { seed: 8, ..report(None).runs.remove(0) }], ..report(Some(Wrong::Lost)) };
+        let other = Report {
+            runs: vec![Run { seed: 8, ..report(None).runs.remove(0) }],
+            ..report(Some(Wrong::Lost))
+        };
         assert_eq!(report(None).repeated(&other), None);
         assert_eq!(report(None).and(other).repeated(&report(None)).map(|run| run.seed), Some(7));
         let both = report(None).and(report(Some(Wrong::Lost)));
@@ -270,15 +312,23 @@ mod tests {
         assert!(report(None).is_sound() && !both.is_sound());
         assert_eq!(both.findings[&Wrong::Lost], ["nats 7: x"]);
         let text = both.to_string();
-        assert!(text.contains("NOT SOUND: nats, single Redis, seed 7") && text.contains("lost: 1"), "{text}");
-        assert!(text.contains("2 faults: deliveries resume 5 ms after the heal (median), 5 ms at most"), "{text}");
+        assert!(
+            text.contains("NOT SOUND: nats, single Redis, seed 7") && text.contains("lost: 1"),
+            "{text}"
+        );
+        assert!(
+            text.contains("2 faults: deliveries resume 5 ms after the heal (median), 5 ms at most"),
+            "{text}"
+        );
         let json = serde_json::to_string(&both).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), both);
     }
 
     #[test]
     fn a_tree_that_is_unknown_or_was_changed_cannot_be_had_again() {
-        let of = |commit: &str| Run { commit: commit.to_owned(), ..report(None).runs.remove(0) }.can_be_repeated();
+        let of = |commit: &str| {
+            Run { commit: commit.to_owned(), ..report(None).runs.remove(0) }.can_be_repeated()
+        };
         assert_eq!((of("abc"), of("abc-dirty"), of("")), (true, false, false));
     }
 

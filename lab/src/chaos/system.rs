@@ -3,121 +3,38 @@
 
 mod broker;
 mod clock;
+mod error;
 mod host;
+mod instance;
 pub(crate) mod jetstream;
 pub(crate) mod kafka;
 mod logs;
+mod maker;
+mod options;
 mod redis;
 mod settings;
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use dwell::config::{self, Durability, RedisMode};
-use dwell_connectors::{BrokerConfig, ConnectorError, Destination};
-use dwell_testkit::servers::{BrokerKind, DwellServer, ServerError};
+use dwell::config;
+use dwell_connectors::BrokerConfig;
+use dwell_testkit::servers::{BrokerKind, DwellServer};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, rabbitmqctl};
 pub(crate) use self::clock::HostClock;
+pub use self::error::Error;
 pub(crate) use self::host::{DEAD_PATH, HOOK_BROKER, Host, Manner};
+use self::instance::Instance;
+pub use self::maker::Maker;
+pub use self::options::SystemOptions;
 pub(crate) use self::redis::{PASSWORD, Pair, RedisSide, Servers, open, order};
 pub(crate) use self::settings::{SILENT_TARGETS, SPARE_BROKER};
 use crate::chaos::proxy::Proxy;
 use crate::chaos::recorder::Recorder;
-
-/// The options of a system.
-#[derive(Debug, Clone)]
-pub struct SystemOptions {
-    /// The kind of broker.
-    pub broker: BrokerKind,
-    /// The kind of Redis. A Cluster and sentinels have replicas at every durability.
-    pub redis: RedisMode,
-    /// The number of instances that share the namespace and the broker.
-    pub instances: usize,
-    /// `redis.durability`. `replica` starts a replica and allows a failover.
-    /// `fsync` needs a Redis with WAITAOF.
-    pub durability: Durability,
-    /// The program of the instances.
-    pub program: PathBuf,
-    /// `delivery.publish_timeout`. A lease is five seconds longer: short, so that abandoned claims are
-    /// taken over soon.
-    pub publish_timeout: Duration,
-    /// Whether URLs are targets too, over another broker of the instances.
-    pub http: bool,
-    /// The number of targets.
-    pub targets: usize,
-    /// Further destinations that the instances may publish to and that nothing creates.
-    pub also: Vec<String>,
-    /// More settings of the instances, as dotted lines (`delivery.max_in_flight = 64`).
-    pub more: String,
-}
-
-impl Default for SystemOptions {
-    /// One instance, on NATS, with `memory` durability; the program is `dwell` beside this one.
-    fn default() -> Self {
-        SystemOptions {
-            broker: BrokerKind::Nats,
-            redis: RedisMode::Single,
-            instances: 1,
-            durability: Durability::Memory,
-            program: dwell_testkit::servers::find::dwell(),
-            publish_timeout: Duration::from_secs(3),
-            http: false,
-            targets: 3,
-            also: Vec::new(),
-            more: String::new(),
-        }
-    }
-}
-
-impl SystemOptions {
-    /// Whether there is a replica.
-    #[must_use]
-    pub fn has_replica(&self) -> bool {
-        matches!(self.durability, Durability::Replica | Durability::FsyncReplica)
-    }
-
-    /// The duration of a lease.
-    #[must_use]
-    pub fn lease(&self) -> Duration {
-        self.publish_timeout + dwell::dispatch::LEASE_MARGIN
-    }
-}
-
-/// A system could not be started, broken or repaired.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A server failed.
-    #[error(transparent)]
-    Server(#[from] ServerError),
-    /// The broker failed.
-    #[error(transparent)]
-    Connector(#[from] ConnectorError),
-    /// Redis failed.
-    #[error("redis: {0}")]
-    Redis(#[from] ::redis::RedisError),
-    /// A file, a folder, a process or a port is not available.
-    #[error("{0}: {1}")]
-    Io(String, #[source] std::io::Error),
-    /// The settings of the instances are refused.
-    #[error("the settings of the instances are refused: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Settings(Vec<config::Problem>),
-    /// An unexpected result.
-    #[error("{0}")]
-    Unexpected(String),
-}
-
-impl Error {
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
-        let what = what.into();
-        move |error| Error::Io(what, error)
-    }
-}
 
 /// Servers, instances and links. All processes end when the value is dropped.
 pub struct System {
@@ -140,24 +57,18 @@ pub struct System {
     _folder: TempDir,
 }
 
-/// One instance of Dwell.
-pub(crate) struct Instance {
-    pub(crate) server: tokio::sync::Mutex<DwellServer>,
-    /// Its own link to Redis, ahead of the link of all instances.
-    pub(crate) redis: Proxy,
-    dir: PathBuf,
-    probes: SocketAddr,
-    http: SocketAddr,
-}
-
 impl System {
     /// Starts the system, and returns once every instance is ready and every target exists.
     ///
     /// # Errors
     /// A program is missing or did not start.
     pub async fn start(options: SystemOptions) -> Result<System, Error> {
-        let targets: Vec<String> = (0..options.targets).map(|number| format!("chaos-{number}")).collect();
-        let (redis, broker) = tokio::try_join!(RedisSide::start(&options), BrokerSide::start(options.broker, &targets))?;
+        let targets: Vec<String> =
+            (0..options.targets).map(|number| format!("chaos-{number}")).collect();
+        let (redis, broker) = tokio::try_join!(
+            RedisSide::start(&options),
+            BrokerSide::start(options.broker, &targets)
+        )?;
         let host = if options.http { Some(Arc::new(Host::start().await?)) } else { None };
         let hook = host.as_deref().map_or_else(String::new, |host| settings::hook(&options, host));
         let straight = [broker.straight_settings(), broker.straight_settings()];
@@ -170,12 +81,26 @@ impl System {
         let starting = (0..options.instances).map(async |_| {
             let link = proxy().await?;
             link.lead_to(redis.link.address().to_string());
-            let through = settings::text(&options, &redis.lines(Some(&link))?, &ways, &targets) + &hook;
+            let through =
+                settings::text(&options, &redis.lines(Some(&link))?, &ways, &targets) + &hook;
             Instance::start(options.program.clone(), &through, &clock, link).await
         });
         let instances = futures_util::future::try_join_all(starting).await?;
         let (exits, recorder, readers) = (Mutex::default(), OnceLock::new(), Mutex::default());
-        Ok(System { options, redis, broker, instances, host, clock, settings, targets, exits, recorder, readers, _folder: folder })
+        Ok(System {
+            options,
+            redis,
+            broker,
+            instances,
+            host,
+            clock,
+            settings,
+            targets,
+            exits,
+            recorder,
+            readers,
+            _folder: folder,
+        })
     }
 
     /// Sets the recorder for the requests of faults. Only the first call counts.
@@ -185,7 +110,9 @@ impl System {
 
     /// The recorder for the requests of faults.
     pub(crate) fn recorder(&self) -> Result<&Arc<Recorder>, Error> {
-        self.recorder.get().ok_or_else(|| Error::Unexpected("nobody writes down what the fault asks for".to_owned()))
+        self.recorder.get().ok_or_else(|| {
+            Error::Unexpected("nobody writes down what the fault asks for".to_owned())
+        })
     }
 
     /// The options.
@@ -249,8 +176,16 @@ impl System {
     /// and text.
     #[must_use]
     pub fn logs(&self) -> Vec<(String, String)> {
-        let instances = self.instances.iter().enumerate().map(|(number, instance)| (format!("dwell-{number}"), instance.dir.clone()));
-        let servers = self.redis.dirs().into_iter().chain([(self.broker.kind().as_str().to_owned(), self.broker.dir().to_owned())]);
+        let instances = self
+            .instances
+            .iter()
+            .enumerate()
+            .map(|(number, instance)| (format!("dwell-{number}"), instance.dir.clone()));
+        let servers = self
+            .redis
+            .dirs()
+            .into_iter()
+            .chain([(self.broker.kind().as_str().to_owned(), self.broker.dir().to_owned())]);
         instances.chain(servers).flat_map(|(name, dir)| logs::read(&name, &dir)).collect()
     }
 
@@ -258,7 +193,10 @@ impl System {
     #[must_use]
     pub fn describe(&self) -> String {
         let SystemOptions { redis, instances, durability, .. } = &self.options;
-        format!("{instances} instance(s) over {}, Redis {redis:?}, durability {durability:?}", self.broker.kind().as_str())
+        format!(
+            "{instances} instance(s) over {}, Redis {redis:?}, durability {durability:?}",
+            self.broker.kind().as_str()
+        )
     }
 
     /// The host of URLs, where they are targets.
@@ -269,7 +207,10 @@ impl System {
     /// Creates destinations.
     #[must_use]
     pub fn maker(&self) -> Maker {
-        Maker { broker: self.broker().clone(), nats: (self.broker.kind() == BrokerKind::Nats).then(|| self.broker.port()) }
+        Maker {
+            broker: self.broker().clone(),
+            nats: (self.broker.kind() == BrokerKind::Nats).then(|| self.broker.port()),
+        }
     }
 
     /// Checks whether an instance has ended by itself; not while a fault acts on it.
@@ -283,7 +224,9 @@ impl System {
     pub(crate) fn note_end(&self, instance: usize, server: &mut DwellServer) {
         match server.ended() {
             Ok(None) => {}
-            Ok(Some(status)) => self.note(format!("dwell-{instance} ended by itself with {status}")),
+            Ok(Some(status)) => {
+                self.note(format!("dwell-{instance} ended by itself with {status}"))
+            }
             Err(error) => self.note(format!("dwell-{instance}: {error}")),
         }
     }
@@ -300,13 +243,20 @@ impl System {
             let mut server = instance.server.lock().await;
             self.note_end(number, &mut server);
             match server.stop().await {
-                Ok(Some(status)) if !status.success() => self.note(format!("dwell-{number} ended with {status} after SIGTERM")),
+                Ok(Some(status)) if !status.success() => {
+                    self.note(format!("dwell-{number} ended with {status} after SIGTERM"))
+                }
                 Ok(_) => {}
                 Err(error) => self.note(format!("dwell-{number}: {error}")),
             }
         }
-        let logs = self.instances.iter().enumerate().flat_map(|(number, instance)| logs::read(&format!("dwell-{number}"), &instance.dir));
-        let panics = logs.flat_map(|(name, text)| panics(&text).map(|line| format!("{name}: {line}")).collect::<Vec<_>>());
+        let logs =
+            self.instances.iter().enumerate().flat_map(|(number, instance)| {
+                logs::read(&format!("dwell-{number}"), &instance.dir)
+            });
+        let panics = logs.flat_map(|(name, text)| {
+            panics(&text).map(|line| format!("{name}: {line}")).collect::<Vec<_>>()
+        });
         self.exits.lock().iter().cloned().chain(panics).collect()
     }
 
@@ -330,43 +280,9 @@ impl System {
     }
 }
 
-/// Creates destinations of the load.
-#[derive(Debug, Clone)]
-pub struct Maker {
-    broker: BrokerConfig,
-    /// The port of NATS.
-    nats: Option<u16>,
-}
-
-impl Maker {
-    /// Creates a destination for letters. On NATS the stream forgets ids at once, so that its
-    /// deduplication hides no copy of Dwell's.
-    ///
-    /// # Errors
-    /// The destination was not created, or the result is unknown.
-    pub async fn make(&self, name: &str) -> Result<(), Error> {
-        match self.nats {
-            Some(port) => jetstream::make_target(port, name).await,
-            None => Ok(self.broker.declare(&Destination::new(name), dwell_connectors::Role::Letters).await.map(drop)?),
-        }
-    }
-}
-
 /// The lines of a log with a panic.
 fn panics(log: &str) -> impl Iterator<Item = &str> {
     log.lines().filter(|line| line.contains("panicked at"))
-}
-
-impl Instance {
-    async fn start(program: PathBuf, settings: &str, clock: &HostClock, redis: Proxy) -> Result<Self, Error> {
-        let mut server = DwellServer::prepare(program, settings)?;
-        server.set_env(clock.environment().iter().map(|(name, value)| (*name, value.as_str())));
-        server.keep_logs();
-        server.restart().await?;
-        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let (probes, http, dir) = (at(server.port()), at(server.http_port()), server.dir().to_owned());
-        Ok(Instance { server: tokio::sync::Mutex::new(server), redis, dir, probes, http })
-    }
 }
 
 /// A proxy without a target yet.

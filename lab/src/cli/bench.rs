@@ -23,10 +23,15 @@ use dwell_testkit::environment::Failure;
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     super::demo::start_log()?;
     if let What::Report { lines, peers, docs, html } = &args.what {
-        return Ok(pages::write(lines, peers.as_deref(), docs.as_deref(), html.as_deref()).map(|()| Exit::Ok)?);
+        return Ok(pages::write(lines, peers.as_deref(), docs.as_deref(), html.as_deref())
+            .map(|()| Exit::Ok)?);
     }
     if let Some(flag) = unused(args) {
-        return Err(Stop::because(Exit::Usage, format!("{flag} does nothing here"), "leave it out, or measure `scale`"));
+        return Err(Stop::because(
+            Exit::Usage,
+            format!("{flag} does nothing here"),
+            "leave it out, or measure `scale`",
+        ));
     }
     let mut signals = Signals::new()?;
     tokio::select! {
@@ -52,7 +57,8 @@ fn unused(args: &Args) -> Option<&'static str> {
 /// Measures every point once in each run, so that a slower machine affects all points alike.
 /// Returns a report for each point.
 async fn measure(common: &Common, args: &Args) -> Result<Exit, Stop> {
-    let say: fn(&str) = if common.output == Form::Text { |text| eprintln!("{text}") } else { |_| {} };
+    let say: fn(&str) =
+        if common.output == Form::Text { |text| eprintln!("{text}") } else { |_| {} };
     let mut reports = reports(args);
     for _ in 0..args.runs {
         let runs = match &args.what {
@@ -77,22 +83,41 @@ async fn measure(common: &Common, args: &Args) -> Result<Exit, Stop> {
         common.answer(report, &report.to_string())?;
     }
     let wrong: Vec<String> = reports.iter().filter_map(Report::wrong).collect();
-    if wrong.is_empty() { Ok(Exit::Ok) } else { Err(Stop::because(Exit::Failed, wrong.join("; "), "")) }
+    if wrong.is_empty() {
+        Ok(Exit::Ok)
+    } else {
+        Err(Stop::because(Exit::Failed, wrong.join("; "), ""))
+    }
 }
 
 /// One run at one point.
-async fn one(options: &Options, what: &What, rate: Option<lateness::Rate>) -> Result<(Run, Machine), Failure> {
+async fn one(
+    options: &Options,
+    what: &What,
+    rate: Option<lateness::Rate>,
+) -> Result<(Run, Machine), Failure> {
     match what {
         What::Drain { jobs, alone, .. } => Box::pin(drain::run(options, jobs.jobs, !alone)).await,
-        What::Lateness { secs, .. } => Box::pin(lateness::run(options, rate.unwrap_or(lateness::Rate::Half), *secs)).await,
-        What::Backlog { overdue, rate, secs } => Box::pin(backlog::run(options, *overdue, *rate, *secs)).await,
-        What::Schedule { jobs, alone, .. } => Box::pin(ingest::run(options, jobs.jobs, !alone)).await,
+        What::Lateness { secs, .. } => {
+            Box::pin(lateness::run(options, rate.unwrap_or(lateness::Rate::Half), *secs)).await
+        }
+        What::Backlog { overdue, rate, secs } => {
+            Box::pin(backlog::run(options, *overdue, *rate, *secs)).await
+        }
+        What::Schedule { jobs, alone, .. } => {
+            Box::pin(ingest::run(options, jobs.jobs, !alone)).await
+        }
         What::Memory { load_jobs, load_body, .. } => {
-            Box::pin(memory::run(options, memory::Load { jobs: *load_jobs, body: *load_body })).await
+            Box::pin(memory::run(options, memory::Load { jobs: *load_jobs, body: *load_body }))
+                .await
         }
         What::Relay { jobs } => Box::pin(relay::run(options, jobs.jobs)).await,
-        What::Start { times, secs, .. } => Box::pin(start::run(options, *times, Duration::from_secs(*secs))).await,
-        What::Scale { .. } | What::Report { .. } => Err(Failure::Unexpected("it has no single point".to_owned())),
+        What::Start { times, secs, .. } => {
+            Box::pin(start::run(options, *times, Duration::from_secs(*secs))).await
+        }
+        What::Scale { .. } | What::Report { .. } => {
+            Err(Failure::Unexpected("it has no single point".to_owned()))
+        }
     }
 }
 
@@ -111,19 +136,27 @@ fn options(args: &Args, say: fn(&str)) -> Options {
 }
 
 fn points(args: &Args) -> Vec<scale::Point> {
-    scale::points(&args.instances.iter().copied().map(usize::from).collect::<Vec<_>>(), &args.buckets)
+    scale::points(
+        &args.instances.iter().copied().map(usize::from).collect::<Vec<_>>(),
+        &args.buckets,
+    )
 }
 
 /// The points of a measurement other than `scale`.
 fn settings(args: &Args, say: fn(&str)) -> Vec<(Options, Option<lateness::Rate>)> {
     let of = |pending: u64| Options { pending, ..options(args, say) };
     match &args.what {
-        What::Drain { pending, .. } | What::Schedule { pending, .. } | What::Memory { pending, .. } => vec![(of(*pending), None)],
-        What::Lateness { rate, pending, .. } => {
-            pending.iter().flat_map(|&pending| rate.iter().map(move |&rate| (of(pending), Some(rate)))).collect()
-        }
+        What::Drain { pending, .. }
+        | What::Schedule { pending, .. }
+        | What::Memory { pending, .. } => vec![(of(*pending), None)],
+        What::Lateness { rate, pending, .. } => pending
+            .iter()
+            .flat_map(|&pending| rate.iter().map(move |&rate| (of(pending), Some(rate))))
+            .collect(),
         What::Start { pending, .. } => pending.iter().map(|&pending| (of(pending), None)).collect(),
-        What::Backlog { .. } | What::Relay { .. } | What::Scale { .. } | What::Report { .. } => vec![(of(0), None)],
+        What::Backlog { .. } | What::Relay { .. } | What::Scale { .. } | What::Report { .. } => {
+            vec![(of(0), None)]
+        }
     }
 }
 
@@ -141,10 +174,18 @@ fn reports(args: &Args) -> Vec<Report> {
         What::Report { .. } => return Vec::new(),
     };
     // The path of the program and the URL of Redis are not part of a report.
-    let words = std::env::args().skip(1).map(|word| if word.contains("://") { "URL".to_owned() } else { word });
-    let command = std::iter::once("dwell-lab".to_owned()).chain(words).collect::<Vec<_>>().join(" ");
-    let load = if let What::Memory { load_jobs, load_body, .. } = &args.what { Some((*load_jobs, *load_body)) } else { None };
-    let report = |setup: Setup| Report::new(bench, Setup { jobs, secs, load, ..setup }, command.clone());
+    let words = std::env::args()
+        .skip(1)
+        .map(|word| if word.contains("://") { "URL".to_owned() } else { word });
+    let command =
+        std::iter::once("dwell-lab".to_owned()).chain(words).collect::<Vec<_>>().join(" ");
+    let load = if let What::Memory { load_jobs, load_body, .. } = &args.what {
+        Some((*load_jobs, *load_body))
+    } else {
+        None
+    };
+    let report =
+        |setup: Setup| Report::new(bench, Setup { jobs, secs, load, ..setup }, command.clone());
     if let What::Scale { pending, .. } = &args.what {
         let of = |point: scale::Point| Setup {
             pending: *pending,
@@ -155,5 +196,10 @@ fn reports(args: &Args) -> Vec<Report> {
         return points(args).into_iter().map(|point| report(of(point))).collect();
     }
     let settings = settings(args, |_| {});
-    settings.into_iter().map(|(options, rate)| report(Setup { rate: rate.map(|rate| rate.to_string()), ..options.setup() })).collect()
+    settings
+        .into_iter()
+        .map(|(options, rate)| {
+            report(Setup { rate: rate.map(|rate| rate.to_string()), ..options.setup() })
+        })
+        .collect()
 }

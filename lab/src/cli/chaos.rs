@@ -76,7 +76,8 @@ pub(super) struct Run {
     /// `redis.durability`: memory, fsync, replica or fsync+replica
     #[arg(long, default_value = "replica", value_parser = durability)]
     durability: Durability,
-    /// Short faults that follow each other fast; kinds that take ten seconds and more in one round of six
+    /// Short faults that follow each other fast; kinds that take ten seconds and more in one round
+    /// of six
     #[arg(long)]
     dense: bool,
     /// Half of the jobs go to URLs, whose host fails too
@@ -99,7 +100,10 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 pub(super) fn redis(text: &str) -> Result<RedisMode, String> {
     let modes = [RedisMode::Single, RedisMode::Cluster, RedisMode::Sentinel];
-    modes.into_iter().find(|mode| redis_word(*mode) == text).ok_or_else(|| "write single, cluster or sentinel".to_owned())
+    modes
+        .into_iter()
+        .find(|mode| redis_word(*mode) == text)
+        .ok_or_else(|| "write single, cluster or sentinel".to_owned())
 }
 
 pub(super) fn durability(text: &str) -> Result<Durability, String> {
@@ -142,7 +146,8 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
         http: args.http,
         ..SystemOptions::default()
     };
-    let system = SystemOptions { program: args.program.clone().unwrap_or(system.program), ..system };
+    let system =
+        SystemOptions { program: args.program.clone().unwrap_or(system.program), ..system };
     let repeat = repeat(&args, seed);
     let options = Options {
         system,
@@ -159,18 +164,25 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
     let file = args.out.join(format!("report-{}.json", options.name()));
     // A report of an earlier run must not pass for the report of this one.
     match std::fs::remove_file(&file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(format!("{}: {error}", file.display()).into()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("{}: {error}", file.display()).into());
+        }
         _ => {}
     }
     let running: Pin<Box<dyn Future<Output = _>>> = Box::pin(campaign::run(options));
-    let outcome = running.await.map_err(|error| format!("{error}\nto repeat: dwell-lab chaos {repeat}"))?;
-    injected(&outcome.verdict).map_err(|error| format!("{error}\nto repeat: dwell-lab chaos {repeat}"))?;
+    let outcome =
+        running.await.map_err(|error| format!("{error}\nto repeat: dwell-lab chaos {repeat}"))?;
+    injected(&outcome.verdict)
+        .map_err(|error| format!("{error}\nto repeat: dwell-lab chaos {repeat}"))?;
     std::fs::write(&file, serde_json::to_string_pretty(&outcome.report)?)?;
     println!("{}", outcome.report);
     if !outcome.verdict.is_sound() {
         println!("{}", outcome.verdict);
         let commit = &outcome.report.runs[0].commit;
-        println!("history: {}\nseed {seed}, commit {commit}; to repeat: dwell-lab chaos {repeat}", outcome.history.display());
+        println!(
+            "history: {}\nseed {seed}, commit {commit}; to repeat: dwell-lab chaos {repeat}",
+            outcome.history.display()
+        );
     }
     Ok(outcome.verdict.is_sound())
 }
@@ -178,7 +190,9 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
 /// A run without faults proves nothing.
 fn injected(verdict: &Verdict) -> Result<(), Failure> {
     if verdict.is_sound() && verdict.impacts.is_empty() {
-        return Err("no fault was injected, so nothing was tested: run the campaign for longer".into());
+        return Err(
+            "no fault was injected, so nothing was tested: run the campaign for longer".into()
+        );
     }
     Ok(())
 }
@@ -221,13 +235,15 @@ fn again(file: &Path, into: Option<&Path>) -> Result<bool, Failure> {
     report.runs.iter_mut().for_each(|run| run.checked_again = true);
     println!("{report}\n{verdict}");
     if let Some(into) = into {
-        std::fs::write(into, serde_json::to_string_pretty(&report)?).map_err(|error| format!("{}: {error}", into.display()))?;
+        std::fs::write(into, serde_json::to_string_pretty(&report)?)
+            .map_err(|error| format!("{}: {error}", into.display()))?;
     }
     Ok(verdict.is_sound())
 }
 
 fn read(file: &Path) -> Result<Report, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let text =
+        std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?)
 }
 
@@ -239,7 +255,14 @@ fn merge(files: &[PathBuf]) -> Result<bool, Failure> {
     for file in files {
         let other = read(file)?;
         if let Some(run) = report.repeated(&other) {
-            return Err(format!("{}: {}, seed {} at {} is already in the report", file.display(), run.broker, run.seed, run.commit).into());
+            return Err(format!(
+                "{}: {}, seed {} at {} is already in the report",
+                file.display(),
+                run.broker,
+                run.seed,
+                run.commit
+            )
+            .into());
         }
         report = report.and(other);
     }
@@ -258,6 +281,7 @@ fn write_page(file: &Path, into: &Path) -> Result<bool, Failure> {
         return Err(format!("{broker}, seed {seed}: its tree cannot be restored (commit `{commit}`); run it on a commit").into());
     }
     let old = std::fs::read_to_string(into).unwrap_or_default();
-    std::fs::write(into, page(&old, &report)).map_err(|error| format!("{}: {error}", into.display()))?;
+    std::fs::write(into, page(&old, &report))
+        .map_err(|error| format!("{}: {error}", into.display()))?;
     Ok(report.is_sound())
 }

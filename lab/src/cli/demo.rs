@@ -66,5 +66,9 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         signal = signals.next() => return Err(Stop::because(Exit::Failed, format!("{signal}: stopped"), "")),
     };
     common.answer(&summary, &format!("\n{summary}"))?;
-    if summary.wrong.is_empty() { Ok(Exit::Ok) } else { Err(Stop::because(Exit::Failed, summary.wrong.join("; "), "")) }
+    if summary.wrong.is_empty() {
+        Ok(Exit::Ok)
+    } else {
+        Err(Stop::because(Exit::Failed, summary.wrong.join("; "), ""))
+    }
 }

@@ -63,7 +63,8 @@ enum What {
 /// The servers failed, jobs did not arrive, or a signal arrived.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     super::demo::start_log()?;
-    let say: fn(&str) = if common.output == Form::Text { |text| eprintln!("{text}") } else { |_| {} };
+    let say: fn(&str) =
+        if common.output == Form::Text { |text| eprintln!("{text}") } else { |_| {} };
     let mut signals = Signals::new()?;
     tokio::select! {
         exit = Box::pin(one(common, &args.what, say)) => exit,

@@ -32,9 +32,10 @@ enum What {
         /// How many consumers
         #[arg(long, default_value_t = 50)]
         consumers: usize,
-        /// The share of the consumers that is killed, from 0 to 1: each of them lives for a random time
-        /// of at most 4 s, is killed whatever it is doing (while it waits, between a pop and its finish,
-        /// while its finish is under way), and another one takes its place. The lease of a pop is 2 s
+        /// The share of the consumers that is killed, from 0 to 1: each of them lives for a random
+        /// time of at most 4 s, is killed whatever it is doing (while it waits, between a pop and
+        /// its finish, while its finish is under way), and another one takes its place. The lease
+        /// of a pop is 2 s
         #[arg(long, default_value_t = 0.33, value_parser = share)]
         killed: f64,
         /// How many instances; the first one is never killed
@@ -49,8 +50,8 @@ enum What {
         /// Kill consumers only
         #[arg(long, conflicts_with = "only")]
         consumers_only: bool,
-        /// Only these kinds of faults, separated by commas; by default those that kill instances and
-        /// Redis, replace its master or move slots, as far as they apply
+        /// Only these kinds of faults, separated by commas; by default those that kill instances
+        /// and Redis, replace its master or move slots, as far as they apply
         #[arg(long, value_delimiter = ',')]
         only: Vec<FaultKind>,
         /// The seed; by default a new one
@@ -87,7 +88,10 @@ enum What {
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| "write a number from 0 to 1".to_owned())
+    text.parse()
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| "write a number from 0 to 1".to_owned())
 }
 
 /// Runs a campaign or measures.
@@ -96,7 +100,8 @@ fn share(text: &str) -> Result<f64, String> {
 /// A promise was broken, the servers failed, or a signal arrived.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     super::demo::start_log()?;
-    let say: fn(&str) = if common.output == Form::Text { |text| eprintln!("{text}") } else { |_| {} };
+    let say: fn(&str) =
+        if common.output == Form::Text { |text| eprintln!("{text}") } else { |_| {} };
     let mut signals = Signals::new()?;
     tokio::select! {
         exit = Box::pin(one(common, &args.what, say)) => exit,
@@ -107,16 +112,46 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
 
 async fn one(common: &Common, what: &What, say: fn(&str)) -> Result<Exit, Stop> {
     match *what {
-        What::Chaos { jobs, rate, names, consumers, killed, instances, redis, durability, consumers_only, ref only, seed } => {
+        What::Chaos {
+            jobs,
+            rate,
+            names,
+            consumers,
+            killed,
+            instances,
+            redis,
+            durability,
+            consumers_only,
+            ref only,
+            seed,
+        } => {
             let seed = seed.unwrap_or_else(rand::random);
             let (instances, faults, only) = (usize::from(instances), !consumers_only, only.clone());
-            let options = campaign::Options { jobs, rate, names, consumers, killed, instances, redis, durability, faults, only, seed, say };
+            let options = campaign::Options {
+                jobs,
+                rate,
+                names,
+                consumers,
+                killed,
+                instances,
+                redis,
+                durability,
+                faults,
+                only,
+                seed,
+                say,
+            };
             let summary = Box::pin(campaign::run(options)).await?;
             common.answer(&summary, &format!("{summary:#?}"))?;
-            if summary.wrongs == 0 { Ok(Exit::Ok) } else { Err(Stop::because(Exit::Failed, "a promise was broken", "")) }
+            if summary.wrongs == 0 {
+                Ok(Exit::Ok)
+            } else {
+                Err(Stop::because(Exit::Failed, "a promise was broken", ""))
+            }
         }
         What::Bench { jobs, batch, consumers, waiting, rate, secs, idle, body } => {
-            let options = bench::Options { jobs, batch, consumers, waiting, rate, secs, idle, body, say };
+            let options =
+                bench::Options { jobs, batch, consumers, waiting, rate, secs, idle, body, say };
             let figures = bench::run(options).await?;
             common.answer(&figures, &format!("{figures:#?}"))?;
             Ok(Exit::Ok)

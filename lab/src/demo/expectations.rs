@@ -86,7 +86,11 @@ impl Expectations {
             failures: 0,
             word: None,
         };
-        Expectations { entries: plan.into_iter().map(entry).collect(), times: Latencies::new(), odd: Vec::new() }
+        Expectations {
+            entries: plan.into_iter().map(entry).collect(),
+            times: Latencies::new(),
+            odd: Vec::new(),
+        }
     }
 
     /// Records a job at its target, with its time of receipt (epoch µs). Returns a line for the
@@ -113,7 +117,11 @@ impl Expectations {
             self.times.add(late_us);
             line("arrived", id, &format!("asked {asked}, {} late", span(late_us)))
         } else {
-            line("arrived", id, &format!("asked {asked}, {} late, with attempt {attempt}", span(late_us)))
+            line(
+                "arrived",
+                id,
+                &format!("asked {asked}, {} late, with attempt {attempt}", span(late_us)),
+            )
         }
     }
 
@@ -143,16 +151,34 @@ impl Expectations {
     fn word(&mut self, id: &str, word: &str) {
         match self.entries.iter_mut().find(|entry| entry.planned.id == id) {
             Some(Entry { word: said, .. }) if said.is_none() => *said = Some(word.to_owned()),
-            Some(Entry { word: said, .. }) => self.odd.push(format!("{id}: {word}, after {}", said.as_deref().unwrap_or_default())),
+            Some(Entry { word: said, .. }) => self
+                .odd
+                .push(format!("{id}: {word}, after {}", said.as_deref().unwrap_or_default())),
             None => self.odd.push(format!("{word} for the unknown id {id}")),
         }
     }
 
     /// Records the failed attempts of a job. Returns a line for the screen if the number is new.
-    pub fn failed(&mut self, id: &str, failures: u16, error: &str, next_in_ms: u64) -> Option<String> {
-        let entry = self.entries.iter_mut().find(|entry| entry.planned.id == id && entry.failures < failures)?;
+    pub fn failed(
+        &mut self,
+        id: &str,
+        failures: u16,
+        error: &str,
+        next_in_ms: u64,
+    ) -> Option<String> {
+        let entry = self
+            .entries
+            .iter_mut()
+            .find(|entry| entry.planned.id == id && entry.failures < failures)?;
         entry.failures = failures;
-        Some(line("failed", id, &format!("attempt {failures}: {error}; again in {}", span(i64::try_from(next_in_ms * 1000).unwrap_or(0)))))
+        Some(line(
+            "failed",
+            id,
+            &format!(
+                "attempt {failures}: {error}; again in {}",
+                span(i64::try_from(next_in_ms * 1000).unwrap_or(0))
+            ),
+        ))
     }
 
     /// The number of failed attempts of this job.
@@ -182,8 +208,11 @@ impl Expectations {
     /// The result.
     #[must_use]
     pub fn summary(&self) -> Summary {
-        let count = |test: &dyn Fn(&Entry) -> bool| self.entries.iter().filter(|entry| test(entry)).count();
-        let fulfilled = |fate: fn(&Fate) -> bool| count(&|entry| fate(&entry.planned.fate) && entry.is_fulfilled());
+        let count =
+            |test: &dyn Fn(&Entry) -> bool| self.entries.iter().filter(|entry| test(entry)).count();
+        let fulfilled = |fate: fn(&Fate) -> bool| {
+            count(&|entry| fate(&entry.planned.fate) && entry.is_fulfilled())
+        };
         let mut wrong: Vec<String> = self.entries.iter().filter_map(Entry::wrong).collect();
         wrong.extend(self.odd.iter().cloned());
         Summary {
@@ -230,10 +259,16 @@ impl Entry {
             return Some(format!("{id} arrived {} times, not {arrivals}", self.arrivals));
         }
         if said != expected {
-            return Some(format!("{id}: {}, not {}", said.unwrap_or("nothing was said"), expected.unwrap_or("nothing")));
+            return Some(format!(
+                "{id}: {}, not {}",
+                said.unwrap_or("nothing was said"),
+                expected.unwrap_or("nothing")
+            ));
         }
         match self.planned.fate {
-            Fate::Arrives(attempt) if attempt != self.attempt => Some(format!("{id} arrived with attempt {}, not {attempt}", self.attempt)),
+            Fate::Arrives(attempt) if attempt != self.attempt => {
+                Some(format!("{id} arrived with attempt {}, not {attempt}", self.attempt))
+            }
             _ => None,
         }
     }
@@ -241,14 +276,29 @@ impl Entry {
 
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Summary { sent, arrived, retried, dead, cancelled, rejected, lost, duplicates, early, lateness, wrong } = self;
+        let Summary {
+            sent,
+            arrived,
+            retried,
+            dead,
+            cancelled,
+            rejected,
+            lost,
+            duplicates,
+            early,
+            lateness,
+            wrong,
+        } = self;
         writeln!(
             f,
             "sent {sent}: {arrived} arrived ({retried} of them after failed attempts), {dead} dead, {cancelled} cancelled, {rejected} rejected"
         )?;
         writeln!(f, "lost {lost}, early {early}, duplicates {duplicates}")?;
         let Percentiles { p50_ms, p99_ms, max_ms, .. } = lateness;
-        write!(f, "first attempts were late by {p50_ms:.1} ms (p50), {p99_ms:.1} ms (p99), {max_ms:.1} ms (max)")?;
+        write!(
+            f,
+            "first attempts were late by {p50_ms:.1} ms (p50), {p99_ms:.1} ms (p99), {max_ms:.1} ms (max)"
+        )?;
         wrong.iter().try_for_each(|wrong| write!(f, "\nwrong: {wrong}"))
     }
 }

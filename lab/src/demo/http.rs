@@ -1,5 +1,5 @@
-//! `dwell-lab demo --broker http`: a Redis, a `dwell run` whose only broker is HTTP, and a receiver,
-//! whose URLs are the targets.
+//! `dwell-lab demo --broker http`: a Redis, a `dwell run` whose only broker is HTTP, and a
+//! receiver, whose URLs are the targets.
 
 use std::sync::Arc;
 
@@ -47,7 +47,9 @@ pub async fn run(silent: bool) -> Result<Summary, Failure> {
     let base = format!("http://127.0.0.1:{}", receiver.port());
     let mut consumers = JoinSet::new();
     consumers.spawn(consume(api, to_finish, seen));
-    let summary = Play::new(api, &screen).run(plan, |planned| request(planned, &base), consumers, events).await?;
+    let summary = Play::new(api, &screen)
+        .run(plan, |planned| request(planned, &base), consumers, events)
+        .await?;
     screen.clear();
     for dwell in &mut place.dwells {
         dwell.stop().await?;
@@ -70,7 +72,8 @@ fn request(planned: &Planned, base: &str) -> Value {
 fn handler(seen: UnboundedSender<Event>, finish: UnboundedSender<(Fetched, i64)>) -> Handler {
     Arc::new(move |arrival| {
         let Some(job) = fetched(&arrival) else { return status(400) };
-        let failed = |wait_ms: i64| End::Failed { error: ERROR, due_ms: arrival.at_us / 1000 + wait_ms };
+        let failed =
+            |wait_ms: i64| End::Failed { error: ERROR, due_ms: arrival.at_us / 1000 + wait_ms };
         let end = match (job.queue.as_str(), job.attempt) {
             (plan::INVOICES, 1 | 2) => failed(1000),
             (plan::PARCELS, 1) => failed(500),
@@ -98,7 +101,11 @@ fn answer(end: &End) -> Answer {
 }
 
 /// Finishes the jobs that were answered with 202.
-async fn consume(api: Api, mut jobs: mpsc::UnboundedReceiver<(Fetched, i64)>, seen: UnboundedSender<Event>) -> Result<(), Failure> {
+async fn consume(
+    api: Api,
+    mut jobs: mpsc::UnboundedReceiver<(Fetched, i64)>,
+    seen: UnboundedSender<Event>,
+) -> Result<(), Failure> {
     while let Some((job, at_us)) = jobs.recv().await {
         let answer = api.post(&format!("/v1/jobs/{}/finish", job.id), &json!({})).await?;
         let end = match answer.json["verdict"].as_str() {

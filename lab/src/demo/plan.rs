@@ -59,12 +59,18 @@ pub struct Planned {
 pub fn plan() -> Vec<Planned> {
     let mut plan = ordinary();
     plan.push(one("invoice-1", INVOICES, 1000, Some("1s,1s,1s"), Fate::Arrives(3)));
-    plan.push(one("parcel-1", PARCELS, 1500, Some("500ms"), Fate::Dies(DeadReason::RetriesExhausted)));
+    plan.push(one(
+        "parcel-1",
+        PARCELS,
+        1500,
+        Some("500ms"),
+        Fate::Dies(DeadReason::RetriesExhausted),
+    ));
     plan
 }
 
-/// All requests of the demo of queues. A target is a queue, and an arrival is a job that its consumer
-/// finished.
+/// All requests of the demo of queues. A target is a queue, and an arrival is a job that its
+/// consumer finished.
 #[must_use]
 pub fn queues() -> Vec<Planned> {
     let mut plan = ordinary();
@@ -74,13 +80,19 @@ pub fn queues() -> Vec<Planned> {
     plan
 }
 
-/// All requests of the demo of HTTP targets. A target is the path of a URL, and an arrival is a request
-/// that was answered with success, or a job that its consumer finished.
+/// All requests of the demo of HTTP targets. A target is the path of a URL, and an arrival is a
+/// request that was answered with success, or a job that its consumer finished.
 #[must_use]
 pub fn http() -> Vec<Planned> {
     let mut plan = ordinary();
     plan.push(one("invoice-1", INVOICES, 1000, Some("1s,1s,1s"), Fate::Arrives(3)));
-    plan.push(one("parcel-1", PARCELS, 1500, Some("500ms"), Fate::Dies(DeadReason::RetriesExhausted)));
+    plan.push(one(
+        "parcel-1",
+        PARCELS,
+        1500,
+        Some("500ms"),
+        Fate::Dies(DeadReason::RetriesExhausted),
+    ));
     plan.push(one("report-1", REPORTS, 2000, Some("500ms"), Fate::Arrives(2)));
     plan
 }
@@ -94,11 +106,20 @@ fn ordinary() -> Vec<Planned> {
         })
         .collect();
     plan.push(one("trial-1", ORDERS, 5000, None, Fate::Cancelled));
-    plan.push(Planned { delay: "tomorrow".to_owned(), ..one("typo-1", ORDERS, 0, None, Fate::Rejected(Code::BadDelay)) });
+    plan.push(Planned {
+        delay: "tomorrow".to_owned(),
+        ..one("typo-1", ORDERS, 0, None, Fate::Rejected(Code::BadDelay))
+    });
     plan
 }
 
-fn one(id: &str, target: &'static str, delay_ms: u64, retry: Option<&'static str>, fate: Fate) -> Planned {
+fn one(
+    id: &str,
+    target: &'static str,
+    delay_ms: u64,
+    retry: Option<&'static str>,
+    fate: Fate,
+) -> Planned {
     Planned { id: id.to_owned(), target, delay: format!("{delay_ms}ms"), delay_ms, retry, fate }
 }
 
@@ -145,5 +166,8 @@ impl Planned {
 /// The request that cancels a job and asks for the verdict.
 #[must_use]
 pub fn cancel(id: &str) -> Message {
-    Message::new("").with_header("delay-action", "cancel").with_header("delay-id", id).with_header("delay-reply-to", VERDICTS)
+    Message::new("")
+        .with_header("delay-action", "cancel")
+        .with_header("delay-id", id)
+        .with_header("delay-reply-to", VERDICTS)
 }

@@ -1,5 +1,5 @@
-//! `dwell-lab demo --broker queue`: a Redis, a `dwell run` without a broker, and consumers that fetch
-//! their jobs over HTTP.
+//! `dwell-lab demo --broker queue`: a Redis, a `dwell run` without a broker, and consumers that
+//! fetch their jobs over HTTP.
 //!
 //! - [`api`]: the calls; [`consumer`]: a consumer of a queue, and how it treats its jobs.
 
@@ -52,7 +52,11 @@ pub async fn run(silent: bool) -> Result<Summary, Failure> {
     while api.get("/v1/queues").await?.status == 503 {
         clock::sleep(QUERY_INTERVAL).await;
     }
-    screen.say(&format!("servers   redis-server on port {}, dwell on port {}, no broker", redis.port(), dwell.http_port()))?;
+    screen.say(&format!(
+        "servers   redis-server on port {}, dwell on port {}, no broker",
+        redis.port(),
+        dwell.http_port()
+    ))?;
 
     let (seen, events) = mpsc::unbounded_channel();
     let mut consumers = JoinSet::new();
@@ -91,7 +95,9 @@ impl<'a> Play<'a> {
         let over = self.schedule(plan, request).await?;
         let mut to_cancel = Some(began + CANCEL_DELAY);
         let mut look_at = clock::now();
-        while clock::now() < began + TIMEOUT && (self.expectations.fulfilled() < self.expectations.len() || clock::now() < over) {
+        while clock::now() < began + TIMEOUT
+            && (self.expectations.fulfilled() < self.expectations.len() || clock::now() < over)
+        {
             tokio::select! {
                 Some(event) = events.recv() => self.saw(event).await?,
                 Some(ended) = consumers.join_next() => {
@@ -117,23 +123,35 @@ impl<'a> Play<'a> {
     }
 
     /// Schedules the jobs. Returns when the last is due, and some time more.
-    async fn schedule(&mut self, plan: Vec<Planned>, request: impl Fn(&Planned) -> Value) -> Result<Instant, Failure> {
+    async fn schedule(
+        &mut self,
+        plan: Vec<Planned>,
+        request: impl Fn(&Planned) -> Value,
+    ) -> Result<Instant, Failure> {
         let (began, began_ms) = (clock::now(), clock::wall_ms());
         let longest = plan.iter().map(|planned| planned.delay_ms).max().unwrap_or(0);
         let count = plan.len();
         // A wrong job would stop none of the others in an array; alone it is answered by a problem.
-        let (bad, good): (Vec<&Planned>, Vec<&Planned>) = plan.iter().partition(|planned| matches!(planned.fate, Fate::Rejected(_)));
-        let (bad, good): (Vec<Value>, Vec<Value>) = (bad.into_iter().map(&request).collect(), good.into_iter().map(&request).collect());
+        let (bad, good): (Vec<&Planned>, Vec<&Planned>) =
+            plan.iter().partition(|planned| matches!(planned.fate, Fate::Rejected(_)));
+        let (bad, good): (Vec<Value>, Vec<Value>) =
+            (bad.into_iter().map(&request).collect(), good.into_iter().map(&request).collect());
         self.expectations = Expectations::new(plan, began_ms);
         let answer = self.api.post("/v1/jobs", &Value::from(good)).await?;
         if answer.status / 100 != 2 {
             return Err(answer.unexpected("POST /v1/jobs"));
         }
-        self.screen.say(&format!("sent      {count} requests to POST /v1/jobs, for later: 0.5 s to 6 s"))?;
+        self.screen.say(&format!(
+            "sent      {count} requests to POST /v1/jobs, for later: 0.5 s to 6 s"
+        ))?;
         for job in bad {
             let problem = self.api.post("/v1/jobs", &job).await?.json;
             let text = |name: &str| problem[name].as_str().unwrap_or("?").to_owned();
-            let rejected = self.expectations.rejected(job["id"].as_str().unwrap_or("?"), &text("code"), &text("detail"));
+            let rejected = self.expectations.rejected(
+                job["id"].as_str().unwrap_or("?"),
+                &text("code"),
+                &text("detail"),
+            );
             self.screen.say(&rejected)?;
         }
         Ok(began + Duration::from_millis(longest) + LINGER_WAIT)
@@ -164,7 +182,13 @@ impl<'a> Play<'a> {
         let (id, attempt) = (job.id.clone(), job.attempt);
         let said = match end {
             End::Finished => {
-                let arrival = Arrival { id: &id, target: &job.queue, body: &job.body, attempt, due_ms: job.due_ms };
+                let arrival = Arrival {
+                    id: &id,
+                    target: &job.queue,
+                    body: &job.body,
+                    attempt,
+                    due_ms: job.due_ms,
+                };
                 self.expectations.arrived(&arrival, at_us)
             }
             End::Failed { error, due_ms } => {
@@ -178,13 +202,24 @@ impl<'a> Play<'a> {
             }
             End::Silent => {
                 let left = span(1000 * (job.deadline_ms - clock::wall_ms()));
-                line("silent", &id, &format!("attempt {attempt}: its consumer says nothing; the lease ends in {left}"))
+                line(
+                    "silent",
+                    &id,
+                    &format!(
+                        "attempt {attempt}: its consumer says nothing; the lease ends in {left}"
+                    ),
+                )
             }
-            End::Late { verdict } if verdict == "stale" => {
-                line("stale", &id, &format!("the consumer of attempt {attempt} finishes too late: the lease is another's"))
-            }
+            End::Late { verdict } if verdict == "stale" => line(
+                "stale",
+                &id,
+                &format!(
+                    "the consumer of attempt {attempt} finishes too late: the lease is another's"
+                ),
+            ),
             End::Late { verdict } => {
-                self.expectations.odd(format!("{id}: a lease that is over answered {verdict}, not stale"));
+                self.expectations
+                    .odd(format!("{id}: a lease that is over answered {verdict}, not stale"));
                 line("odd", &id, &verdict)
             }
             End::Odd { word, verdict } => {

@@ -56,7 +56,9 @@ impl Screen {
     pub fn waiting(&self, done: usize, waiting: u64, next_in_ms: Option<i64>) {
         let Screen::Live(bar) = self else { return };
         bar.set_position(done as u64);
-        let next = next_in_ms.map_or(String::new(), |ms| format!(", next in {}.{} s", ms.max(0) / 1000, ms.max(0) % 1000 / 100));
+        let next = next_in_ms.map_or(String::new(), |ms| {
+            format!(", next in {}.{} s", ms.max(0) / 1000, ms.max(0) % 1000 / 100)
+        });
         bar.set_message(format!("{waiting} waiting{next}"));
     }
 

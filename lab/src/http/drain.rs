@@ -1,5 +1,5 @@
-//! A backlog for one fast host: how many jobs a second Dwell sends, beside a bare client of the same
-//! library with as many requests at a time.
+//! A backlog for one fast host: how many jobs a second Dwell sends, beside a bare client of the
+//! same library with as many requests at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,21 +74,36 @@ pub struct Figures {
 pub async fn run(options: Options) -> Result<Figures, Failure> {
     let mut receiver = Process::start(Hosts { hosts: 1, hanging: 0, slow: 0, slow_ms: 0 }).await?;
     let target = format!("http://127.0.0.1:{}{PATH}", receiver.ports[0]);
-    let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &settings(&receiver.ports, "15s")).await?;
+    let place = Place::start(
+        find::dwell(),
+        Some(AppendFsync::EverySec),
+        1,
+        &settings(&receiver.ports, "15s"),
+    )
+    .await?;
     let mut figures = Figures::default();
     // The first of each opens connections and loads scripts.
-    dwell(&place, &mut receiver, &target, Options { jobs: options.jobs.min(2000), ..options }, &mut Figures::default()).await?;
+    dwell(
+        &place,
+        &mut receiver,
+        &target,
+        Options { jobs: options.jobs.min(2000), ..options },
+        &mut Figures::default(),
+    )
+    .await?;
     for _ in 0..options.runs {
         let per_s = dwell(&place, &mut receiver, &target, options, &mut figures).await?;
         (options.say)(&format!("Dwell: {per_s:.0} jobs a second"));
         figures.dwell_per_s.push(per_s);
         let before = Usage::of([std::process::id()]).unwrap_or_default();
         let per_s = bare(&mut receiver, &target, options).await?;
-        figures.bare_us = each(Usage::of([std::process::id()]).unwrap_or_default(), before, options.jobs);
+        figures.bare_us =
+            each(Usage::of([std::process::id()]).unwrap_or_default(), before, options.jobs);
         (options.say)(&format!("the bare client: {per_s:.0} requests a second"));
         figures.bare_per_s.push(per_s);
     }
-    (figures.dwell_median, figures.bare_median) = (median(&figures.dwell_per_s), median(&figures.bare_per_s));
+    (figures.dwell_median, figures.bare_median) =
+        (median(&figures.dwell_per_s), median(&figures.bare_per_s));
     figures.share = figures.dwell_median / figures.bare_median.max(1.0);
     Ok(figures)
 }
@@ -110,13 +125,27 @@ fn each(now: Usage, before: Usage, jobs: u64) -> f64 {
     (now - before).cpu_s() * 1e6 / jobs.max(1) as f64
 }
 
-async fn dwell(place: &Place, receiver: &mut Process, target: &str, options: Options, figures: &mut Figures) -> Result<f64, Failure> {
+async fn dwell(
+    place: &Place,
+    receiver: &mut Process,
+    target: &str,
+    options: Options,
+    figures: &mut Figures,
+) -> Result<f64, Failure> {
     receiver.reset().await?;
-    let due_ms = clock::wall_ms() + 3000 + i64::try_from(options.jobs * 1000 / SCHEDULED_PER_S).unwrap_or(0);
+    let due_ms =
+        clock::wall_ms() + 3000 + i64::try_from(options.jobs * 1000 / SCHEDULED_PER_S).unwrap_or(0);
     let body = "x".repeat(options.body);
-    Link::to(place.ports()[0]).schedule((0..options.jobs).map(|_| json!({ "target": target, "until": due_ms, "body": body }))).await?;
+    Link::to(place.ports()[0])
+        .schedule(
+            (0..options.jobs).map(|_| json!({ "target": target, "until": due_ms, "body": body })),
+        )
+        .await?;
     if clock::wall_ms() > due_ms - 500 {
-        return Err(Failure::Unexpected(format!("{} jobs were not scheduled before they were due", options.jobs)));
+        return Err(Failure::Unexpected(format!(
+            "{} jobs were not scheduled before they were due",
+            options.jobs
+        )));
     }
     clock::sleep(clock::micros((due_ms - 300 - clock::wall_ms()) * 1000)).await;
     let pids = [place.dwells[0].pid(), place.redis.pid(), receiver.pid()];
@@ -134,20 +163,30 @@ async fn dwell(place: &Place, receiver: &mut Process, target: &str, options: Opt
 async fn bare(receiver: &mut Process, target: &str, options: Options) -> Result<f64, Failure> {
     receiver.reset().await?;
     let mut builder = Client::builder(TokioExecutor::new());
-    builder.timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_max_idle_per_host(options.in_flight);
+    builder
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_max_idle_per_host(options.in_flight);
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
     let client: Client<HttpConnector, Full<Bytes>> = builder.build(tcp);
-    let uri: Uri = target.parse().map_err(|error| Failure::Unexpected(format!("{target}: {error}")))?;
-    let (left, body, headers) = (Arc::new(AtomicU64::new(options.jobs)), Bytes::from("x".repeat(options.body)), headers());
+    let uri: Uri =
+        target.parse().map_err(|error| Failure::Unexpected(format!("{target}: {error}")))?;
+    let (left, body, headers) =
+        (Arc::new(AtomicU64::new(options.jobs)), Bytes::from("x".repeat(options.body)), headers());
     let began_us = clock::wall_us();
     let mut tasks = JoinSet::new();
     for _ in 0..options.in_flight {
-        let (client, uri, left, body, headers) = (client.clone(), uri.clone(), Arc::clone(&left), body.clone(), headers.clone());
+        let (client, uri, left, body, headers) =
+            (client.clone(), uri.clone(), Arc::clone(&left), body.clone(), headers.clone());
         tasks.spawn(async move {
-            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            while left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                .is_ok()
+            {
                 let mut request = Request::new(Full::new(body.clone()));
-                (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (Method::POST, uri.clone(), headers.clone());
+                (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) =
+                    (Method::POST, uri.clone(), headers.clone());
                 if let Ok(answer) = client.request(request).await {
                     let _ = answer.into_body().collect().await;
                 }
@@ -170,5 +209,8 @@ fn headers() -> HeaderMap {
         ("webhook-id", "0123456789abcdef0123456789abcdef-1750000000000"),
         ("webhook-timestamp", "1750000000"),
     ];
-    pairs.into_iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+    pairs
+        .into_iter()
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+        .collect()
 }

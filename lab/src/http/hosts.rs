@@ -1,5 +1,5 @@
-//! Many hosts, of which some take requests and answer late, or say nothing: how late the jobs of the others
-//! are, and how much memory Dwell needs.
+//! Many hosts, of which some take requests and answer late, or say nothing: how late the jobs of
+//! the others are, and how much memory Dwell needs.
 
 use std::time::Duration;
 
@@ -72,20 +72,29 @@ pub async fn run(options: Options) -> Result<Figures, Failure> {
     let text = settings(&receivers.ports, &format!("{}s", options.timeout_s));
     let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &text).await?;
     let used = || Usage::of(place.dwells[0].pid()).unwrap_or_default();
-    let targets: Vec<String> = receivers.ports.iter().map(|port| format!("http://127.0.0.1:{port}{PATH}")).collect();
+    let targets: Vec<String> =
+        receivers.ports.iter().map(|port| format!("http://127.0.0.1:{port}{PATH}")).collect();
     let mut figures = Figures { idle_rss_mib: mib(used().rss), ..Figures::default() };
-    let (body, healthy, count) = ("x".repeat(options.body), options.hosts.healthy(), options.rate * options.secs);
+    let (body, healthy, count) =
+        ("x".repeat(options.body), options.hosts.healthy(), options.rate * options.secs);
     let mut link = Link::to(place.ports()[0]);
-    let (start_ms, before, began) = (clock::wall_ms() + SCHEDULE_LEAD_MS + 1000, used(), clock::now());
+    let (start_ms, before, began) =
+        (clock::wall_ms() + SCHEDULE_LEAD_MS + 1000, used(), clock::now());
     let due_ms = |n: u64| start_ms + i64::try_from(n * 1000 / options.rate.max(1)).unwrap_or(0);
     let mut next = 0;
     while next < count {
         // Each second's jobs go in together, ahead of their time.
-        clock::sleep(clock::micros((due_ms(next) - SCHEDULE_LEAD_MS - clock::wall_ms()).max(0) * 1000)).await;
+        clock::sleep(clock::micros(
+            (due_ms(next) - SCHEDULE_LEAD_MS - clock::wall_ms()).max(0) * 1000,
+        ))
+        .await;
         let batch = next..count.min(next + options.rate);
         let host = |n: u64| usize::try_from(n).unwrap_or(0) % targets.len();
         figures.jobs += batch.clone().filter(|n| host(*n) < healthy).count() as u64;
-        link.schedule(batch.map(|n| json!({ "target": targets[host(n)], "until": due_ms(n), "body": body }))).await?;
+        link.schedule(
+            batch.map(|n| json!({ "target": targets[host(n)], "until": due_ms(n), "body": body })),
+        )
+        .await?;
         next += options.rate;
         if (next / options.rate.max(1)).is_multiple_of(5) {
             let counts = receivers.counts().await?;
@@ -101,7 +110,8 @@ pub async fn run(options: Options) -> Result<Figures, Failure> {
     }
     let counts = receivers.answered(figures.jobs, ARRIVAL_TIMEOUT).await?;
     figures.dwell_percent = (used() - before).cpu_s() * 100.0 / began.elapsed().as_secs_f64();
-    (figures.late, figures.first_late, figures.peak_rss_mib) = (counts.late, counts.first_late, mib(used().peak_rss));
+    (figures.late, figures.first_late, figures.peak_rss_mib) =
+        (counts.late, counts.first_late, mib(used().peak_rss));
     (figures.late_answers, figures.unanswered) = (counts.late_answers, counts.unanswered);
     Ok(figures)
 }

@@ -56,7 +56,11 @@ impl Receiver {
     }
 
     /// The same on this address; unspecified: on all.
-    pub(crate) async fn start_on(address: Ipv4Addr, port: u16, handler: Handler) -> io::Result<Receiver> {
+    pub(crate) async fn start_on(
+        address: Ipv4Addr,
+        port: u16,
+        handler: Handler,
+    ) -> io::Result<Receiver> {
         let listener = TcpListener::bind((address, port)).await?;
         let port = listener.local_addr()?.port();
         let mut serving = JoinSet::new();
@@ -93,11 +97,19 @@ async fn serve(stream: TcpStream, handler: Handler) {
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
 }
 
-async fn one(request: Request<Incoming>, handler: &Handler) -> Result<Response<Full<Bytes>>, io::Error> {
+async fn one(
+    request: Request<Incoming>,
+    handler: &Handler,
+) -> Result<Response<Full<Bytes>>, io::Error> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     let (at_us, path) = (clock::wall_us(), head.uri.path().to_owned());
-    let host = head.headers.get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default().to_owned();
+    let host = head
+        .headers
+        .get(http::header::HOST)
+        .and_then(|host| host.to_str().ok())
+        .unwrap_or_default()
+        .to_owned();
     match handler(Arrival { host, at_us, path, headers: head.headers, body }) {
         Answer::Send(response) => Ok(response),
         Answer::Late(response, wait) => {

@@ -53,8 +53,8 @@ struct Counting {
     first_due_ms: i64,
 }
 
-/// The receivers of one process: first those that answer, then those that answer late, then those that
-/// say nothing.
+/// The receivers of one process: first those that answer, then those that answer late, then those
+/// that say nothing.
 #[derive(Debug, Clone, Copy, clap::Args)]
 // The command of this name has a group of arguments of its own.
 #[group(skip)]
@@ -98,7 +98,9 @@ pub async fn serve(hosts: Hosts) -> Result<(), Failure> {
     for host in 0..=hosts.hosts {
         let manner = match host {
             host if host <= hosts.healthy() => Manner::Prompt,
-            host if host <= hosts.healthy() + hosts.slow => Manner::Late(Duration::from_millis(hosts.slow_ms)),
+            host if host <= hosts.healthy() + hosts.slow => {
+                Manner::Late(Duration::from_millis(hosts.slow_ms))
+            }
             _ => Manner::Silent,
         };
         let counting = Arc::clone(&counting);
@@ -136,7 +138,9 @@ fn count(counting: &Mutex<Counting>, arrival: &Arrival, manner: Manner) -> Answe
             if counts.answered == 1 {
                 counts.first_us = arrival.at_us;
             }
-            if let Some(due_ms) = arrival.headers.get(DUE).and_then(|due| due.to_str().ok()?.parse::<i64>().ok()) {
+            if let Some(due_ms) =
+                arrival.headers.get(DUE).and_then(|due| due.to_str().ok()?.parse::<i64>().ok())
+            {
                 counting.late.add(arrival.at_us - due_ms * 1000);
                 if counting.first_due_ms == 0 {
                     counting.first_due_ms = due_ms;
@@ -152,8 +156,14 @@ fn count(counting: &Mutex<Counting>, arrival: &Arrival, manner: Manner) -> Answe
             status(200)
         }
         _ => {
-            let counts = Counts { late: counting.late.percentiles(), first_late: counting.first_late.percentiles(), ..counting.counts };
-            Answer::Send(Response::new(Full::new(Bytes::from(serde_json::to_vec(&counts).unwrap_or_default()))))
+            let counts = Counts {
+                late: counting.late.percentiles(),
+                first_late: counting.first_late.percentiles(),
+                ..counting.counts
+            };
+            Answer::Send(Response::new(Full::new(Bytes::from(
+                serde_json::to_vec(&counts).unwrap_or_default(),
+            ))))
         }
     }
 }
@@ -171,16 +181,23 @@ impl Process {
     pub(super) async fn start(hosts: Hosts) -> Result<Process, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["http", "receive"]);
-        let numbers = [("--hosts", hosts.hosts as u64), ("--hanging", hosts.hanging as u64), ("--slow", hosts.slow as u64)];
+        let numbers = [
+            ("--hosts", hosts.hosts as u64),
+            ("--hanging", hosts.hanging as u64),
+            ("--slow", hosts.slow as u64),
+        ];
         for (name, number) in numbers.into_iter().chain([("--slow-ms", hosts.slow_ms)]) {
             command.args([name, &number.to_string()]);
         }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line).await?;
         }
-        let odd = |error| Failure::Unexpected(format!("the receivers did not tell their ports: {error}: {line}"));
+        let odd = |error| {
+            Failure::Unexpected(format!("the receivers did not tell their ports: {error}: {line}"))
+        };
         let mut ports: Vec<u16> = serde_json::from_str(&line).map_err(odd)?;
         let asking = Link::to(ports.remove(0));
         Ok(Process { child, asking, ports })
@@ -192,7 +209,8 @@ impl Process {
 
     pub(super) async fn counts(&mut self) -> Result<Counts, Failure> {
         let (_, answer) = self.asking.get("/").await?;
-        serde_json::from_slice(&answer).map_err(|error| Failure::Unexpected(format!("the counts of the receivers: {error}")))
+        serde_json::from_slice(&answer)
+            .map_err(|error| Failure::Unexpected(format!("the counts of the receivers: {error}")))
     }
 
     pub(super) async fn reset(&mut self) -> Result<(), Failure> {
@@ -200,7 +218,11 @@ impl Process {
     }
 
     /// Waits until so many requests were answered; an error if none comes for `patience`.
-    pub(super) async fn answered(&mut self, count: u64, patience: Duration) -> Result<Counts, Failure> {
+    pub(super) async fn answered(
+        &mut self,
+        count: u64,
+        patience: Duration,
+    ) -> Result<Counts, Failure> {
         let (mut last, mut since) = (0, clock::now());
         loop {
             let counts = self.counts().await?;
@@ -211,7 +233,9 @@ impl Process {
                 (last, since) = (counts.answered, clock::now());
             }
             if since.elapsed() > patience {
-                return Err(Failure::Unexpected(format!("{last} of {count} jobs arrived, and no more within {patience:?}")));
+                return Err(Failure::Unexpected(format!(
+                    "{last} of {count} jobs arrived, and no more within {patience:?}"
+                )));
             }
             clock::sleep(Duration::from_millis(20)).await;
         }

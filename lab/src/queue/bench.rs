@@ -1,5 +1,5 @@
-//! The rates of fetching and finishing jobs over HTTP, the lateness of the jobs of waiting consumers, and the
-//! cost of consumers that only wait.
+//! The rates of fetching and finishing jobs over HTTP, the lateness of the jobs of waiting
+//! consumers, and the cost of consumers that only wait.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,9 +71,16 @@ pub struct Figures {
 /// The servers failed.
 pub async fn run(options: Options) -> Result<Figures, Failure> {
     limit::allow(options.idle.max(options.waiting).max(options.consumers))?;
-    let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, "[queues.\"lab.*\"]\nttr = \"60s\"").await?;
+    let place = Place::start(
+        find::dwell(),
+        Some(AppendFsync::EverySec),
+        1,
+        "[queues.\"lab.*\"]\nttr = \"60s\"",
+    )
+    .await?;
     let port = place.ports()[0];
-    let mut figures = Figures { base_rss_mib: mib(usage(&place.dwells[0].pid())), ..Figures::default() };
+    let mut figures =
+        Figures { base_rss_mib: mib(usage(&place.dwells[0].pid())), ..Figures::default() };
     drain(&place, port, options, &mut figures).await?;
     (options.say)(&format!("{:.0} jobs a second", figures.drain_per_s));
     figures.late = lateness(port, options).await?;
@@ -92,13 +99,23 @@ fn mib(usage: Usage) -> f64 {
 }
 
 /// Schedules a job for each of these due times, from the number `from` on.
-async fn schedule(port: u16, from: u64, dues_ms: impl Iterator<Item = i64>, body: &str) -> Result<(), Failure> {
+async fn schedule(
+    port: u16,
+    from: u64,
+    dues_ms: impl Iterator<Item = i64>,
+    body: &str,
+) -> Result<(), Failure> {
     let job = |(n, due): (u64, i64)| json!({ "id": format!("job-{n}"), "queue": QUEUE, "until": due, "body": body });
     Link::to(port).schedule((from..).zip(dues_ms).map(job)).await
 }
 
 #[allow(clippy::cast_precision_loss, reason = "jobs and seconds of one run")]
-async fn drain(place: &Place, port: u16, options: Options, figures: &mut Figures) -> Result<(), Failure> {
+async fn drain(
+    place: &Place,
+    port: u16,
+    options: Options,
+    figures: &mut Figures,
+) -> Result<(), Failure> {
     let due = clock::wall_ms();
     schedule(port, 0, (0..options.jobs).map(|_| due), &"x".repeat(options.body)).await?;
     let before = (usage(&place.dwells[0].pid()), usage(&place.redis.pid()));
@@ -108,15 +125,24 @@ async fn drain(place: &Place, port: u16, options: Options, figures: &mut Figures
         let left = left.clone();
         consumers.spawn(async move {
             let mut link = Link::to(port);
-            let (path, ask) = (format!("/v1/queues/{QUEUE}/pop"), json!({ "max": options.batch }).to_string());
+            let (path, ask) =
+                (format!("/v1/queues/{QUEUE}/pop"), json!({ "max": options.batch }).to_string());
             while left.load(Ordering::Relaxed) > 0 {
                 let Ok((200, body)) = link.post(&path, ask.as_bytes()).await else { continue };
-                let Ok(Fetched { jobs }) = serde_json::from_slice::<Fetched<'_>>(&body) else { continue };
-                let finish: Vec<_> = jobs.iter().map(|job| BTreeMap::from([("id", &*job.id), ("lease", &*job.lease)])).collect();
+                let Ok(Fetched { jobs }) = serde_json::from_slice::<Fetched<'_>>(&body) else {
+                    continue;
+                };
+                let finish: Vec<_> = jobs
+                    .iter()
+                    .map(|job| BTreeMap::from([("id", &*job.id), ("lease", &*job.lease)]))
+                    .collect();
                 if finish.is_empty() {
                     break;
                 }
-                if let Ok((200, _)) = link.post("/v1/leases", json!({ "finish": finish }).to_string().as_bytes()).await {
+                if let Ok((200, _)) = link
+                    .post("/v1/leases", json!({ "finish": finish }).to_string().as_bytes())
+                    .await
+                {
                     left.fetch_sub(jobs.len() as u64, Ordering::Relaxed);
                 }
             }
@@ -138,14 +164,18 @@ async fn lateness(port: u16, options: Options) -> Result<Percentiles, Failure> {
         let (late, stop) = (late.clone(), stop.clone());
         consumers.spawn(async move {
             let mut link = Link::to(port);
-            let (path, ask) = (format!("/v1/queues/{QUEUE}/pop"), json!({ "wait": "5s" }).to_string());
+            let (path, ask) =
+                (format!("/v1/queues/{QUEUE}/pop"), json!({ "wait": "5s" }).to_string());
             while !stop.is_cancelled() {
                 let Ok((200, body)) = link.post(&path, ask.as_bytes()).await else { continue };
                 let at_us = clock::wall_us();
-                let Ok(Fetched { jobs }) = serde_json::from_slice::<Fetched<'_>>(&body) else { continue };
+                let Ok(Fetched { jobs }) = serde_json::from_slice::<Fetched<'_>>(&body) else {
+                    continue;
+                };
                 for job in jobs {
                     late.lock().add(at_us - job.due_ms * 1000);
-                    let finish = json!({ "finish": [{ "id": job.id, "lease": job.lease }] }).to_string();
+                    let finish =
+                        json!({ "finish": [{ "id": job.id, "lease": job.lease }] }).to_string();
                     let _ = link.post("/v1/leases", finish.as_bytes()).await;
                 }
             }
@@ -167,7 +197,12 @@ async fn lateness(port: u16, options: Options) -> Result<Percentiles, Failure> {
     Ok(late)
 }
 
-async fn idle(place: &Place, port: u16, options: Options, figures: &mut Figures) -> Result<(), Failure> {
+async fn idle(
+    place: &Place,
+    port: u16,
+    options: Options,
+    figures: &mut Figures,
+) -> Result<(), Failure> {
     let mut consumers = JoinSet::new();
     for at in 0..options.idle {
         consumers.spawn(async move {
@@ -185,7 +220,10 @@ async fn idle(place: &Place, port: u16, options: Options, figures: &mut Figures)
     }
     let mut look = Link::to(port);
     for _ in 0..600 {
-        let (_, answer) = look.get("/v1/queues/lab.idle").await.map_err(|error| Failure::Unexpected(error.to_string()))?;
+        let (_, answer) = look
+            .get("/v1/queues/lab.idle")
+            .await
+            .map_err(|error| Failure::Unexpected(error.to_string()))?;
         let shown: serde_json::Value = serde_json::from_slice(&answer).unwrap_or_default();
         if shown["waiting"].as_u64() == Some(options.idle as u64) {
             break;
@@ -196,7 +234,8 @@ async fn idle(place: &Place, port: u16, options: Options, figures: &mut Figures)
     let (before, began) = (usage(&place.dwells[0].pid()), clock::now());
     clock::sleep(Duration::from_secs(10)).await;
     let now = usage(&place.dwells[0].pid());
-    figures.idle_percent = (now - before).cpu_s() * 100.0 / clock::now().duration_since(began).as_secs_f64();
+    figures.idle_percent =
+        (now - before).cpu_s() * 100.0 / clock::now().duration_since(began).as_secs_f64();
     figures.idle_rss_mib = mib(now);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Consumers that are killed, instances that are killed with waiting pops, and a Redis that is killed
-//! and fails over: every job is finished once, by a consumer that held its lease.
+//! Consumers that are killed, instances that are killed with waiting pops, and a Redis that is
+//! killed and fails over: every job is finished once, by a consumer that held its lease.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -104,8 +104,12 @@ pub struct Summary {
 /// The options do not fit, or the servers failed.
 pub async fn run(options: Options) -> Result<Summary, Failure> {
     limit::allow(options.consumers)?;
-    if options.redis != RedisMode::Single && !matches!(options.durability, Durability::Replica | Durability::FsyncReplica) {
-        return Err(Failure::Unexpected("a Cluster and sentinels lose acknowledged jobs below durability replica".to_owned()));
+    if options.redis != RedisMode::Single
+        && !matches!(options.durability, Durability::Replica | Durability::FsyncReplica)
+    {
+        return Err(Failure::Unexpected(
+            "a Cluster and sentinels lose acknowledged jobs below durability replica".to_owned(),
+        ));
     }
     let waits = vec!["\"100ms\""; RETRY_COUNT].join(", ");
     let system = SystemOptions {
@@ -118,17 +122,29 @@ pub async fn run(options: Options) -> Result<Summary, Failure> {
     let kinds = if options.faults { faults::kinds(&options.only, &system)? } else { Vec::new() };
     let system = System::start(system).await.map_err(failure)?;
     (options.say)(&system.describe());
-    let scene = Arc::new(Scene::new((0..options.instances).map(|instance| system.http(instance).port()).collect()));
+    let scene = Arc::new(Scene::new(
+        (0..options.instances).map(|instance| system.http(instance).port()).collect(),
+    ));
     let (began, mortal) = (clock::now(), mortal(&options));
     let mut consumers = JoinSet::new();
     for number in 0..options.consumers {
-        consumers.spawn(consume(scene.clone(), options.seed ^ (number as u64 + 1), number < mortal));
+        consumers.spawn(consume(
+            scene.clone(),
+            options.seed ^ (number as u64 + 1),
+            number < mortal,
+        ));
     }
     let crowding = tokio::spawn(crowd(scene.clone(), options.names));
-    let producing = tokio::spawn(produce(scene.clone(), options.jobs, options.rate, options.seed.wrapping_add(7)));
+    let producing = tokio::spawn(produce(
+        scene.clone(),
+        options.jobs,
+        options.rate,
+        options.seed.wrapping_add(7),
+    ));
     let mut struck = Struck::default();
     let mut wrong = Vec::new();
-    let striking = struck.strike(&system, &scene, (options.seed, &kinds), options.say, || producing.is_finished());
+    let striking = struck
+        .strike(&system, &scene, (options.seed, &kinds), options.say, || producing.is_finished());
     let (struck_well, in_time) = tokio::join!(striking, finished(&scene, options.jobs));
     struck_well?;
     let secs = began.elapsed().as_secs_f64();
@@ -150,7 +166,12 @@ pub async fn run(options: Options) -> Result<Summary, Failure> {
 }
 
 /// The number of consumers that are killed again and again.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a share of consumers")]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a share of consumers"
+)]
 fn mortal(options: &Options) -> usize {
     (options.consumers as f64 * options.killed).ceil() as usize
 }
@@ -160,7 +181,10 @@ fn summary(options: &Options, scene: &Scene, struck: &Struck, mut wrong: Vec<Str
     let (sums, found) = (ledger.sums(), ledger.check(&struck.faults));
     let unseen_at_most = scene.tally.unanswered_jobs.get();
     if sums.unseen > unseen_at_most {
-        wrong.push(format!("{} attempts were seen by nobody, and pops without an answer explain {unseen_at_most}", sums.unseen));
+        wrong.push(format!(
+            "{} attempts were seen by nobody, and pops without an answer explain {unseen_at_most}",
+            sums.unseen
+        ));
     }
     wrong.extend(found.wrong);
     Summary {

@@ -44,8 +44,8 @@ struct Consumer<'a> {
     phase: Phase,
 }
 
-/// Consumers at one place until told to stop. A mortal one is killed at a random time, whatever it is
-/// doing, and replaced at once.
+/// Consumers at one place until told to stop. A mortal one is killed at a random time, whatever it
+/// is doing, and replaced at once.
 pub(super) async fn consume(scene: Arc<Scene>, seed: u64, is_mortal: bool) {
     let mut random = StdRng::seed_from_u64(seed);
     while !scene.stop.is_cancelled() {
@@ -88,7 +88,8 @@ impl Consumer<'_> {
     /// A pop. The words that the consumer will say of its jobs; `None` if there are no jobs.
     async fn pop(&mut self) -> Option<Vec<Word>> {
         let max = self.random.random_range(1..=MAX_POP_JOBS);
-        let (path, wait_ms) = (format!("/v1/queues/{QUEUE}/pop"), self.random.random_range(200..=POP_WAIT_MS));
+        let (path, wait_ms) =
+            (format!("/v1/queues/{QUEUE}/pop"), self.random.random_range(200..=POP_WAIT_MS));
         let ask = json!({ "max": max, "wait": wait_ms, "ttr": TTR_MS }).to_string();
         self.phase = Phase::Popping(max);
         let popping = self.link.post(&path, ask.as_bytes());
@@ -144,17 +145,28 @@ impl Consumer<'_> {
             if job.body != job.id {
                 ledger.damaged(&job.id);
             }
-            let (lease, attempt, deadline_ms) = (job.lease.clone().into_owned(), job.attempt, job.deadline_ms);
-            ledger.handed_out(&job.id, HandOut { lease, attempt, begun_ms: deadline_ms - TTR_MS, deadline_ms, ..HandOut::default() });
+            let (lease, attempt, deadline_ms) =
+                (job.lease.clone().into_owned(), job.attempt, job.deadline_ms);
+            ledger.handed_out(
+                &job.id,
+                HandOut {
+                    lease,
+                    attempt,
+                    begun_ms: deadline_ms - TTR_MS,
+                    deadline_ms,
+                    ..HandOut::default()
+                },
+            );
         }
         drop(ledger);
         Some(jobs.iter().map(|job| Word::about(job, &mut self.random)).collect())
     }
 
-    /// The work: most of the time much shorter than the lease, at times just as long, so that the lease
-    /// runs out while the words are under way, and at times longer.
+    /// The work: most of the time much shorter than the lease, at times just as long, so that the
+    /// lease runs out while the words are under way, and at times longer.
     async fn task(&mut self, words: &[Word]) {
-        let left_ms = words.iter().map(|word| word.deadline_ms).min().unwrap_or(0) - clock::wall_ms();
+        let left_ms =
+            words.iter().map(|word| word.deadline_ms).min().unwrap_or(0) - clock::wall_ms();
         let ms = match self.random.random_range(0..100) {
             0..4 => left_ms + self.random.random_range(-4..=2),
             4 => left_ms + self.random.random_range(50..300),
@@ -190,17 +202,22 @@ impl Consumer<'_> {
             Phase::Speaking(words) => {
                 tally.killed_speaking.add(1);
                 unsure(self.scene, &words);
-                let finishes: Vec<Word> = words.into_iter().filter(|word| word.outcome == Outcome::Finish).collect();
+                let finishes: Vec<Word> =
+                    words.into_iter().filter(|word| word.outcome == Outcome::Finish).collect();
                 if !finishes.is_empty() {
-                    self.scene.inquests.lock().spawn(inquest(self.scene.clone(), finishes, self.random));
+                    self.scene.inquests.lock().spawn(inquest(
+                        self.scene.clone(),
+                        finishes,
+                        self.random,
+                    ));
                 }
             }
         }
     }
 }
 
-/// Finds out what became of the last words of a dead consumer: said again after the end of the leases
-/// they change nothing, and the answer is `fired` where they counted.
+/// Finds out what became of the last words of a dead consumer: said again after the end of the
+/// leases they change nothing, and the answer is `fired` where they counted.
 async fn inquest(scene: Arc<Scene>, words: Vec<Word>, mut random: StdRng) {
     let after_ms = words.iter().map(|word| word.deadline_ms).max().unwrap_or(0) + 20;
     clock::sleep(clock::micros((after_ms - clock::wall_ms()) * 1000)).await;

@@ -45,13 +45,21 @@ pub(super) fn kinds(only: &[FaultKind], system: &SystemOptions) -> Result<Vec<Fa
     if only.is_empty() {
         return Ok(DEFAULT_FAULTS.into_iter().filter(|kind| kind.applies(system)).collect());
     }
-    let is_possible = |kind: &FaultKind| (DEFAULT_FAULTS.contains(kind) || OPTIONAL_FAULTS.contains(kind)) && kind.applies(system);
+    let is_possible = |kind: &FaultKind| {
+        (DEFAULT_FAULTS.contains(kind) || OPTIONAL_FAULTS.contains(kind)) && kind.applies(system)
+    };
     match only.iter().find(|kind| !is_possible(kind)) {
         None => Ok(only.to_vec()),
         Some(kind) => {
-            let possible = DEFAULT_FAULTS.into_iter().chain(OPTIONAL_FAULTS).filter(|kind| kind.applies(system));
+            let possible = DEFAULT_FAULTS
+                .into_iter()
+                .chain(OPTIONAL_FAULTS)
+                .filter(|kind| kind.applies(system));
             let possible: Vec<String> = possible.map(|kind| kind.to_string()).collect();
-            Err(Failure::Unexpected(format!("{kind} is not possible here; possible are {}", possible.join(", "))))
+            Err(Failure::Unexpected(format!(
+                "{kind} is not possible here; possible are {}",
+                possible.join(", ")
+            )))
         }
     }
 }
@@ -78,10 +86,13 @@ impl Struck {
             if is_enough() {
                 break;
             }
-            let (cut_off, served) = (scene.tally.pops_cut_off.get(), scene.tally.pops_with_jobs.get());
+            let (cut_off, served) =
+                (scene.tally.pops_cut_off.get(), scene.tally.pops_with_jobs.get());
             let mut random = StdRng::seed_from_u64(step.seed);
             let injected = Box::pin(inject(step.kind, system, &mut random, step.hold)).await;
-            let mut fault = Fault::from(injected.map_err(|error| Failure::Unexpected(format!("{}: {error}", step.kind)))?);
+            let mut fault = Fault::from(
+                injected.map_err(|error| Failure::Unexpected(format!("{}: {error}", step.kind)))?,
+            );
             forget_more(&mut fault, system);
             say(&format!(
                 "{}: {}, {} ms, {} pops cut off, {} jobs finished",
@@ -93,8 +104,14 @@ impl Struck {
             ));
             // The masters that live have jobs.
             let is_served = scene.tally.pops_with_jobs.get() > served;
-            if step.kind == FaultKind::RedisMasterFrozen && system.options().redis == RedisMode::Cluster && !is_served {
-                self.wrong.push(format!("no pop had a job while one of the masters was frozen: {}", fault.detail));
+            if step.kind == FaultKind::RedisMasterFrozen
+                && system.options().redis == RedisMode::Cluster
+                && !is_served
+            {
+                self.wrong.push(format!(
+                    "no pop had a job while one of the masters was frozen: {}",
+                    fault.detail
+                ));
             }
             self.faults.push(fault);
             clock::sleep(step.pause).await;
@@ -119,7 +136,10 @@ impl Struck {
 
 /// Whether Redis was killed.
 pub(super) fn kills_redis(fault: &Fault) -> bool {
-    matches!(fault.kind, FaultKind::RedisKill | FaultKind::RedisMasterKilled | FaultKind::RedisFailover)
+    matches!(
+        fault.kind,
+        FaultKind::RedisKill | FaultKind::RedisMasterKilled | FaultKind::RedisFailover
+    )
 }
 
 /// Whether an instance was killed.
@@ -132,10 +152,11 @@ pub(super) fn fails_over(fault: &Fault) -> bool {
     fault.kind.replaces_master() || fault.has_forgotten()
 }
 
-/// With `appendfsync everysec` a Redis that is killed may have answered what the operating system never
-/// got. A pop does not wait for the durability level.
+/// With `appendfsync everysec` a Redis that is killed may have answered what the operating system
+/// never got. A pop does not wait for the durability level.
 fn forget_more(fault: &mut Fault, system: &System) {
-    let is_late = matches!(system.options().durability, Durability::Fsync | Durability::FsyncReplica);
+    let is_late =
+        matches!(system.options().durability, Durability::Fsync | Durability::FsyncReplica);
     if is_late && kills_redis(fault) && fault.forgotten.is_none() {
         let of = system.store_settings().buckets;
         fault.forgotten = Some(Forgotten { buckets: (0..of).collect(), of });

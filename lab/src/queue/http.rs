@@ -66,8 +66,10 @@ impl Link {
     /// A POST with a JSON body. The status and the body of the answer. After an error the next call
     /// connects anew.
     pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
-        let head =
-            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
         self.call([head.as_bytes(), body].concat()).await
     }
 
@@ -85,12 +87,18 @@ impl Link {
     ///
     /// # Errors
     /// A job was refused, or an answer did not come.
-    pub(crate) async fn schedule(&mut self, jobs: impl IntoIterator<Item = serde_json::Value>) -> Result<(), Failure> {
+    pub(crate) async fn schedule(
+        &mut self,
+        jobs: impl IntoIterator<Item = serde_json::Value>,
+    ) -> Result<(), Failure> {
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {
             let batch: Vec<_> = jobs.by_ref().take(JOBS).collect();
             let asked = serde_json::to_vec(&batch).unwrap_or_default();
-            let (status, answer) = self.post("/v1/jobs", &asked).await.map_err(|error| Failure::Unexpected(error.to_string()))?;
+            let (status, answer) = self
+                .post("/v1/jobs", &asked)
+                .await
+                .map_err(|error| Failure::Unexpected(error.to_string()))?;
             let answer = String::from_utf8_lossy(&answer);
             if status != 200 || answer.contains("\"status\":") {
                 return Err(Failure::Unexpected(format!(
@@ -124,7 +132,9 @@ impl Link {
             self.stream = Some(stream);
         }
         // A future that is dropped half way leaves a link that nobody can use.
-        let Some(mut stream) = self.stream.take() else { return Err(io::ErrorKind::NotConnected.into()) };
+        let Some(mut stream) = self.stream.take() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
         stream.write_all(&request).await?;
         self.read.clear();
         let head = loop {
@@ -137,8 +147,12 @@ impl Link {
         };
         let text = String::from_utf8_lossy(&self.read[..head]).to_ascii_lowercase();
         let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let length = text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
-        let (Some(status), Some(length)) = (status, length) else { return Err(io::ErrorKind::InvalidData.into()) };
+        let length = text
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+        let (Some(status), Some(length)) = (status, length) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
         while self.read.len() < head + length {
             if stream.read_buf(&mut self.read).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());

@@ -1,5 +1,5 @@
-//! The records of the consumers about each job. All times are epoch ms; times of leases are by Redis's clock,
-//! which is that of the consumers.
+//! The records of the consumers about each job. All times are epoch ms; times of leases are by
+//! Redis's clock, which is that of the consumers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -40,9 +40,11 @@ pub(super) struct HandOut {
     pub(super) begun_ms: i64,
     /// When the lease ends by itself.
     pub(super) deadline_ms: i64,
-    /// When a `fail` or a `release` that was answered was sent: the lease ended then at the earliest.
+    /// When a `fail` or a `release` that was answered was sent: the lease ended then at the
+    /// earliest.
     pub(super) given_up_ms: Option<i64>,
-    /// The answer to a `fail` or a `release` was lost: the lease may have ended before its deadline.
+    /// The answer to a `fail` or a `release` was lost: the lease may have ended before its
+    /// deadline.
     pub(super) is_unsure: bool,
     /// When the `finish` that was answered `finished` was sent.
     pub(super) finished_ms: Option<i64>,
@@ -98,7 +100,8 @@ impl Ledger {
         let life = self.jobs.entry(id.to_owned()).or_default();
         let was_finished = life.accepted_ms.is_some() && life.over_ms.is_some();
         change(life);
-        self.finished += usize::from(!was_finished && life.accepted_ms.is_some() && life.over_ms.is_some());
+        self.finished +=
+            usize::from(!was_finished && life.accepted_ms.is_some() && life.over_ms.is_some());
     }
 
     /// A job is sent to be stored.
@@ -120,7 +123,13 @@ impl Ledger {
     }
 
     /// A word on a hand-out was sent and answered at these times.
-    pub(super) fn said(&mut self, id: &str, lease: &str, (sent_ms, heard_ms): (i64, i64), verdict: &str) {
+    pub(super) fn said(
+        &mut self,
+        id: &str,
+        lease: &str,
+        (sent_ms, heard_ms): (i64, i64),
+        verdict: &str,
+    ) {
         self.change(id, |life| {
             if matches!(verdict, "finished" | "fired") {
                 life.over_ms = Some(life.over_ms.map_or(heard_ms, |over_ms| over_ms.min(heard_ms)));

@@ -12,10 +12,16 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Starts a Redis with this append-only file, and so many instances of `program` with these more
-    /// settings.
-    pub(crate) async fn start(program: PathBuf, aof: Option<AppendFsync>, instances: usize, more: &str) -> Result<Place, Failure> {
-        let redis = RedisServer::start(RedisOptions { appendonly: aof, ..RedisOptions::default() }).await?;
+    /// Starts a Redis with this append-only file, and so many instances of `program` with these
+    /// more settings.
+    pub(crate) async fn start(
+        program: PathBuf,
+        aof: Option<AppendFsync>,
+        instances: usize,
+        more: &str,
+    ) -> Result<Place, Failure> {
+        let redis =
+            RedisServer::start(RedisOptions { appendonly: aof, ..RedisOptions::default() }).await?;
         let settings = format!(
             "[redis]\nurls = [\"{}\"]\ndurability = \"{}\"\n\n{more}\n",
             redis.url(),

@@ -18,8 +18,8 @@ const MAX_DELAY_MS: i64 = 2000;
 /// The wait after an error.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Schedules so many jobs, so many a second; at 0 as many as possible. A request without an answer may
-/// have been carried out, and its jobs may be over by now: the next one has other ids.
+/// Schedules so many jobs, so many a second; at 0 as many as possible. A request without an answer
+/// may have been carried out, and its jobs may be over by now: the next one has other ids.
 pub(super) async fn produce(scene: Arc<Scene>, jobs: u64, rate: u64, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut link, began) = (Link::to(scene.ports[0]), clock::now());
@@ -29,8 +29,9 @@ pub(super) async fn produce(scene: Arc<Scene>, jobs: u64, rate: u64, seed: u64) 
         }
         for attempt in 0.. {
             let due = |random: &mut StdRng| clock::wall_ms() + random.random_range(0..MAX_DELAY_MS);
-            let batch: Vec<(String, i64)> =
-                (at..jobs.min(at + JOBS_PER_POST)).map(|job| (format!("job-{job}-{attempt}"), due(&mut random))).collect();
+            let batch: Vec<(String, i64)> = (at..jobs.min(at + JOBS_PER_POST))
+                .map(|job| (format!("job-{job}-{attempt}"), due(&mut random)))
+                .collect();
             if store(&scene, &mut link, &batch).await {
                 break;
             }
@@ -45,7 +46,10 @@ pub(super) async fn produce(scene: Arc<Scene>, jobs: u64, rate: u64, seed: u64) 
 
 /// Whether the jobs were all accepted.
 async fn store(scene: &Scene, link: &mut Link, batch: &[(String, i64)]) -> bool {
-    let jobs: Vec<_> = batch.iter().map(|(id, due_ms)| json!({ "id": id, "queue": QUEUE, "until": due_ms, "body": id })).collect();
+    let jobs: Vec<_> = batch
+        .iter()
+        .map(|(id, due_ms)| json!({ "id": id, "queue": QUEUE, "until": due_ms, "body": id }))
+        .collect();
     let body = serde_json::to_vec(&jobs).unwrap_or_default();
     batch.iter().for_each(|(id, due_ms)| scene.ledger.lock().sent(id, *due_ms));
     let Ok((200, answer)) = link.post("/v1/jobs", &body).await else { return false };
@@ -57,8 +61,8 @@ async fn store(scene: &Scene, link: &mut Link, batch: &[(String, i64)]) -> bool 
     is_accepted
 }
 
-/// Gives so many other queues a job that is due later, and cancels every second one: their names are
-/// there while the campaign runs. Returns how many queues had one.
+/// Gives so many other queues a job that is due later, and cancels every second one: their names
+/// are there while the campaign runs. Returns how many queues had one.
 pub(super) async fn crowd(scene: Arc<Scene>, names: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(names);
     let mut link = scene.link(&mut random);

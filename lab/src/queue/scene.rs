@@ -26,7 +26,13 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn new(ports: Vec<u16>) -> Scene {
-        Scene { ledger: Mutex::default(), tally: Tally::default(), ports, stop: CancellationToken::new(), inquests: Mutex::default() }
+        Scene {
+            ledger: Mutex::default(),
+            tally: Tally::default(),
+            ports,
+            stop: CancellationToken::new(),
+            inquests: Mutex::default(),
+        }
     }
 
     /// A link to any instance.

@@ -65,7 +65,8 @@ pub struct Counts {
     pub killed_speaking: u64,
     /// Finishes that were answered `finished`.
     pub finished: u64,
-    /// Finishes that were answered `stale`: the lease had run out, or a promoted master did not know it.
+    /// Finishes that were answered `stale`: the lease had run out, or a promoted master did not
+    /// know it.
     pub finishes_stale: u64,
     /// Finishes that were answered `fired`: an earlier word without an answer had counted.
     pub finishes_repeated: u64,

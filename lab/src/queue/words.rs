@@ -33,7 +33,12 @@ impl Word {
             1 => Outcome::Release,
             _ => Outcome::Finish,
         };
-        Word { id: job.id.clone().into_owned(), lease: job.lease.clone().into_owned(), deadline_ms: job.deadline_ms, outcome }
+        Word {
+            id: job.id.clone().into_owned(),
+            lease: job.lease.clone().into_owned(),
+            deadline_ms: job.deadline_ms,
+            outcome,
+        }
     }
 }
 
@@ -44,10 +49,12 @@ pub(super) async fn say(scene: &Scene, link: &mut Link, words: &[Word]) -> bool 
         // The call for one job says the same.
         [Word { id, lease, outcome: Outcome::Finish, .. }] => {
             let body = json!({ "lease": lease }).to_string();
-            link.post(&format!("/v1/jobs/{id}/finish"), body.as_bytes()).await.ok().and_then(|(_, answer)| {
-                let answer: Answer = serde_json::from_slice(&answer).ok()?;
-                Some(vec![answer])
-            })
+            link.post(&format!("/v1/jobs/{id}/finish"), body.as_bytes()).await.ok().and_then(
+                |(_, answer)| {
+                    let answer: Answer = serde_json::from_slice(&answer).ok()?;
+                    Some(vec![answer])
+                },
+            )
         }
         words => {
             let of = |outcome| -> Vec<_> {

@@ -39,7 +39,8 @@ fn run(seed: u64, commit: &str) -> Run {
 
 fn written(folder: &Path, name: &str, runs: Vec<Run>) -> String {
     let file = folder.join(name);
-    std::fs::write(&file, serde_json::to_string(&Report { runs, ..Report::default() }).unwrap()).unwrap();
+    std::fs::write(&file, serde_json::to_string(&Report { runs, ..Report::default() }).unwrap())
+        .unwrap();
     file.display().to_string()
 }
 
@@ -48,7 +49,20 @@ fn a_fault_that_cannot_be_done_is_no_campaign_and_leaves_no_report_of_another_on
     let folder = tempfile::tempdir().unwrap();
     let stale = written(folder.path(), "report-nats-5.json", vec![run(5, "abc")]);
     let out = folder.path().display().to_string();
-    refused(&["run", "--only", "redis-failover", "--durability", "memory", "--seed", "5", "--out", &out], "redis-failover is not possible");
+    refused(
+        &[
+            "run",
+            "--only",
+            "redis-failover",
+            "--durability",
+            "memory",
+            "--seed",
+            "5",
+            "--out",
+            &out,
+        ],
+        "redis-failover is not possible",
+    );
     assert!(!Path::new(&stale).exists());
 }
 

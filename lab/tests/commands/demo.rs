@@ -16,7 +16,8 @@ fn the_demo_shows_every_fate_and_leaves_nothing() {
     let began = Instant::now();
     let output = lab(&folder, &["demo"]).output().unwrap();
     let took = began.elapsed();
-    let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let (out, error) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!((output.status.code(), error.as_str()), (Some(0), ""), "{out}");
     for line in [
         "\nsent 34: 31 arrived (1 of them after failed attempts), 1 dead, 1 cancelled, 1 rejected\n",
@@ -40,7 +41,8 @@ fn the_demo_shows_every_fate_and_leaves_nothing() {
 fn the_demo_of_queues_shows_every_fate_and_leaves_nothing() {
     let folder = TempDir::new().unwrap();
     let output = lab(&folder, &["demo", "--broker", "queue"]).output().unwrap();
-    let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let (out, error) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!((output.status.code(), error.as_str()), (Some(0), ""), "{out}");
     for line in [
         ", no broker\n",
@@ -66,7 +68,8 @@ fn the_demo_of_queues_shows_every_fate_and_leaves_nothing() {
 fn the_demo_of_http_targets_shows_every_fate_and_leaves_nothing() {
     let folder = TempDir::new().unwrap();
     let output = lab(&folder, &["demo", "--broker", "http"]).output().unwrap();
-    let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let (out, error) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!((output.status.code(), error.as_str()), (Some(0), ""), "{out}");
     for line in [
         ", no broker\n",
@@ -90,7 +93,8 @@ fn the_demo_of_http_targets_shows_every_fate_and_leaves_nothing() {
 #[test]
 fn an_interrupted_demo_ends_its_servers() {
     let folder = TempDir::new().unwrap();
-    let mut demo = lab(&folder, &["demo"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut demo =
+        lab(&folder, &["demo"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
     let servers = lines.find(|line| line.starts_with("servers")).unwrap();
     let ports: Vec<u16> = servers.split([' ', ',']).filter_map(|word| word.parse().ok()).collect();
@@ -100,7 +104,11 @@ fn an_interrupted_demo_ends_its_servers() {
     let rest: Vec<String> = lines.collect();
     let mut error = String::new();
     demo.stderr.take().unwrap().read_to_string(&mut error).unwrap();
-    assert_eq!((demo.wait().unwrap().code(), error.as_str()), (Some(1), "error: SIGINT: stopped\n"), "{rest:?}");
+    assert_eq!(
+        (demo.wait().unwrap().code(), error.as_str()),
+        (Some(1), "error: SIGINT: stopped\n"),
+        "{rest:?}"
+    );
     for port in ports {
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "{port} still listens");
     }

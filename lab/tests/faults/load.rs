@@ -80,7 +80,11 @@ impl fmt::Display for Outcome {
             self.first.as_millis(),
             self.all.as_millis(),
             self.copies,
-            self.counted.iter().map(|(label, count)| format!("{label} {count}")).collect::<Vec<_>>().join(", "),
+            self.counted
+                .iter()
+                .map(|(label, count)| format!("{label} {count}"))
+                .collect::<Vec<_>>()
+                .join(", "),
         )
     }
 }
@@ -93,16 +97,31 @@ impl<'a> Load<'a> {
         let recorder = Arc::new(Recorder::create(Path::new("/dev/null"), &head()).unwrap());
         system.record_in(&recorder);
         for target in system.targets().iter().map(String::as_str).chain([DEAD]) {
-            tasks.spawn(read(system.broker().clone(), target.to_owned(), came.clone(), recorder.clone()));
+            tasks.spawn(read(
+                system.broker().clone(),
+                target.to_owned(),
+                came.clone(),
+                recorder.clone(),
+            ));
         }
-        tasks.spawn(ask(system.broker().clone(), system.targets().to_vec(), asked.clone(), running.clone()));
+        tasks.spawn(ask(
+            system.broker().clone(),
+            system.targets().to_vec(),
+            asked.clone(),
+            running.clone(),
+        ));
         let load = Load { system, asked, came, running, recorder, _tasks: tasks };
         load.until("load flows", || load.came.lock().len() > 20).await;
         load
     }
 
     /// Injects a fault, and waits until all jobs requested before its end have arrived.
-    pub(crate) async fn inject(&self, kind: FaultKind, rng: &mut StdRng, hold: Duration) -> Outcome {
+    pub(crate) async fn inject(
+        &self,
+        kind: FaultKind,
+        rng: &mut StdRng,
+        hold: Duration,
+    ) -> Outcome {
         self.endure(kind, async || inject(kind, self.system, rng, hold).await).await
     }
 
@@ -113,43 +132,62 @@ impl<'a> Load<'a> {
         let mut ahead = StdRng::seed_from_u64(seed);
         let mut rng = StdRng::seed_from_u64(1);
         self.endure(other, async || {
-            let (jumped, injected) =
-                tokio::join!(inject(FaultKind::ClockJump, self.system, &mut ahead, hold / 2), inject(other, self.system, &mut rng, hold),);
+            let (jumped, injected) = tokio::join!(
+                inject(FaultKind::ClockJump, self.system, &mut ahead, hold / 2),
+                inject(other, self.system, &mut rng, hold),
+            );
             jumped.and(injected)
         })
         .await
     }
 
-    async fn endure(&self, kind: FaultKind, strike: impl AsyncFnOnce() -> Result<Injected, Error>) -> Outcome {
+    async fn endure(
+        &self,
+        kind: FaultKind,
+        strike: impl AsyncFnOnce() -> Result<Injected, Error>,
+    ) -> Outcome {
         self.running.store(1, Ordering::SeqCst);
         let before = self.came.lock().len();
-        self.until(&format!("load flows before {kind}"), || self.came.lock().len() > before + 20).await;
+        self.until(&format!("load flows before {kind}"), || self.came.lock().len() > before + 20)
+            .await;
         let counted = self.counters().await;
         let injected = match strike().await {
             Ok(injected) => injected,
             Err(error) => self.fail(&format!("{kind}: {error}")),
         };
         let healed = injected.healed_us;
-        self.until(&format!("the first after {kind}"), || self.arrivals().into_iter().any(|at| at >= healed)).await;
+        self.until(&format!("the first after {kind}"), || {
+            self.arrivals().into_iter().any(|at| at >= healed)
+        })
+        .await;
         let end = clock::now() + LOAD_AFTER_HEAL;
         clock::sleep_until(end).await;
         self.running.store(0, Ordering::SeqCst);
         let due = self.asked.lock().clone();
         self.until(&format!("all after {kind}"), || {
             let came = self.came.lock();
-            let all = self.asked.lock().iter().all(|(number, (_, certain))| !certain || came.contains_key(number));
+            let all = self
+                .asked
+                .lock()
+                .iter()
+                .all(|(number, (_, certain))| !certain || came.contains_key(number));
             all && self.recorder.missing().jobs.is_empty()
         })
         .await;
         let mut now = self.counters().await;
         // A restarted instance counts from zero.
-        now.iter_mut().for_each(|(label, count)| *count = count.saturating_sub(counted.get(label).copied().unwrap_or(0)));
+        now.iter_mut().for_each(|(label, count)| {
+            *count = count.saturating_sub(counted.get(label).copied().unwrap_or(0))
+        });
         now.retain(|_, count| *count > 0);
         let arrivals = self.arrivals();
         let first = arrivals.iter().filter(|at| **at >= healed).min().map_or(0, |at| at - healed);
         let came = self.came.lock();
         let overdue = due.iter().filter(|(_, (due, certain))| *certain && *due * 1000 <= healed);
-        let last = overdue.filter_map(|(number, _)| came.get(number)?.iter().map(|(at, _)| *at).min()).max().unwrap_or(healed);
+        let last = overdue
+            .filter_map(|(number, _)| came.get(number)?.iter().map(|(at, _)| *at).min())
+            .max()
+            .unwrap_or(healed);
         // Due times are by Redis's clock, which equals the host's clock unless a fault made it
         // jump.
         let slack = kind.allows().early_us;
@@ -159,7 +197,12 @@ impl<'a> Load<'a> {
         };
         let early: Vec<_> = came.iter().filter(|(number, copies)| early(number, copies)).collect();
         assert!(early.is_empty(), "{kind}: came early: {early:?}");
-        let copies = came.values().map(|copies| copies.iter().map(|(_, attempt)| attempt).collect::<BTreeSet<_>>().len() - 1).sum();
+        let copies = came
+            .values()
+            .map(|copies| {
+                copies.iter().map(|(_, attempt)| attempt).collect::<BTreeSet<_>>().len() - 1
+            })
+            .sum();
         let micros = |time: i64| Duration::from_micros(u64::try_from(time).unwrap_or(0));
         Outcome { injected, first: micros(first), all: micros(last - healed), copies, counted: now }
     }
@@ -172,15 +215,21 @@ impl<'a> Load<'a> {
 
     /// The sums of the instances' counters, by label.
     async fn counters(&self) -> BTreeMap<String, u64> {
-        const COUNTED_SERIES: [&str; 4] =
-            ["dwell_publish_total{", "dwell_redis_errors_total{", "dwell_possible_duplicates_total{", "dwell_leases_lost_total"];
+        const COUNTED_SERIES: [&str; 4] = [
+            "dwell_publish_total{",
+            "dwell_redis_errors_total{",
+            "dwell_possible_duplicates_total{",
+            "dwell_leases_lost_total",
+        ];
         let mut counters = BTreeMap::new();
         for instance in 0..self.system.options().instances {
-            let scrape = clock::timeout(Duration::from_secs(2), scrape(self.system.probes(instance))).await;
+            let scrape =
+                clock::timeout(Duration::from_secs(2), scrape(self.system.probes(instance))).await;
             let Some(Ok(scrape)) = scrape else { continue };
-            for line in
-                scrape.lines().filter(|line| COUNTED_SERIES.iter().any(|name| line.starts_with(name)) && !line.contains("confirmed"))
-            {
+            for line in scrape.lines().filter(|line| {
+                COUNTED_SERIES.iter().any(|name| line.starts_with(name))
+                    && !line.contains("confirmed")
+            }) {
                 let Some((series, value)) = line.rsplit_once(' ') else { continue };
                 let label = series.rsplit('"').nth(1).unwrap_or("lease_lost");
                 *counters.entry(label.to_owned()).or_default() += value.parse::<u64>().unwrap_or(0);
@@ -216,7 +265,11 @@ impl<'a> Load<'a> {
         self.leave_logs();
         let came = self.came.lock();
         let asked = self.asked.lock();
-        let missing: Vec<_> = asked.iter().filter(|(number, (_, certain))| *certain && !came.contains_key(number)).take(20).collect();
+        let missing: Vec<_> = asked
+            .iter()
+            .filter(|(number, (_, certain))| *certain && !came.contains_key(number))
+            .take(20)
+            .collect();
         panic!("{what}; {} requested, {} arrived, missing {missing:?}", asked.len(), came.len());
     }
 }
@@ -224,14 +277,42 @@ impl<'a> Load<'a> {
 fn head() -> RunHeader {
     let (commit, version, broker, durability, repeat) = Default::default();
     let redis = "single".to_owned();
-    RunHeader { format: FORMAT, seed: 0, commit, version, broker, instances: 0, durability, redis, lease_ms: 0, late_ms: 0, repeat }
+    RunHeader {
+        format: FORMAT,
+        seed: 0,
+        commit,
+        version,
+        broker,
+        instances: 0,
+        durability,
+        redis,
+        lease_ms: 0,
+        late_ms: 0,
+        repeat,
+    }
 }
 
 /// A job requested by a fault: its body is its id.
 fn of_a_fault(message: &Message, topic: &str) -> Arrival {
-    let (id, digest, reason, action) = (String::from_utf8_lossy(&message.body).into_owned(), String::new(), String::new(), String::new());
+    let (id, digest, reason, action) = (
+        String::from_utf8_lossy(&message.body).into_owned(),
+        String::new(),
+        String::new(),
+        String::new(),
+    );
     let topic = topic.to_owned();
-    Arrival { id, topic, due_ms: None, attempt: None, digest, place: None, redelivered: false, taken_ms: None, reason, action }
+    Arrival {
+        id,
+        topic,
+        due_ms: None,
+        attempt: None,
+        digest,
+        place: None,
+        redelivered: false,
+        taken_ms: None,
+        reason,
+        action,
+    }
 }
 
 async fn scrape(probes: SocketAddr) -> std::io::Result<String> {
@@ -291,7 +372,11 @@ async fn read(broker: BrokerConfig, target: String, came: Came, recorder: Arc<Re
                     recorder.record("load", Phase::Ok, Op::Deliver(of_a_fault(&message, &topic)));
                     continue;
                 };
-                let attempt = message.headers.get("delayed-attempt").and_then(|value| value.written()?.parse().ok()).unwrap_or(0);
+                let attempt = message
+                    .headers
+                    .get("delayed-attempt")
+                    .and_then(|value| value.written()?.parse().ok())
+                    .unwrap_or(0);
                 // The broker's time of receipt, if any: the reader may reconnect later.
                 let at = message.timestamp_ms.map_or(at_us, |at_ms| at_ms * 1000);
                 into.lock().entry(number).or_default().push((at, attempt));

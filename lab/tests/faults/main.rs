@@ -16,7 +16,8 @@ use rand::rngs::StdRng;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_asked_for_arrives_after_faults_of_dwell_redis_and_the_link() {
-    let system = System::start(SystemOptions { instances: 2, ..SystemOptions::default() }).await.unwrap();
+    let system =
+        System::start(SystemOptions { instances: 2, ..SystemOptions::default() }).await.unwrap();
     let load = Load::start(&system).await;
     let mut rng = StdRng::seed_from_u64(1);
     for kind in [FaultKind::DwellKill, FaultKind::RedisKill, FaultKind::LinkDropAnswersBroker] {
@@ -32,7 +33,10 @@ async fn what_was_asked_for_arrives_after_faults_of_dwell_redis_and_the_link() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_is_set_back_while_kafka_is_away_stops_nothing() {
-    let system = System::start(SystemOptions { broker: BrokerKind::Kafka, ..SystemOptions::default() }).await.unwrap();
+    let system =
+        System::start(SystemOptions { broker: BrokerKind::Kafka, ..SystemOptions::default() })
+            .await
+            .unwrap();
     let load = Load::start(&system).await;
     for kind in [FaultKind::LinkCutBroker, FaultKind::BrokerFreeze] {
         println!("{}", load.set_back_during(kind, Duration::from_secs(6)).await);
@@ -48,9 +52,13 @@ async fn a_clock_that_is_set_back_while_kafka_is_away_stops_nothing() {
 #[ignore = "minutes: run by name"]
 async fn what_was_asked_for_arrives_after_every_fault() {
     let named = |name: &str| std::env::var(name).unwrap_or_default();
-    let broker = BrokerKind::ALL.into_iter().find(|kind| kind.as_str() == named("DWELL_CHAOS_BROKER")).unwrap_or(BrokerKind::Nats);
+    let broker = BrokerKind::ALL
+        .into_iter()
+        .find(|kind| kind.as_str() == named("DWELL_CHAOS_BROKER"))
+        .unwrap_or(BrokerKind::Nats);
     let faults = named("DWELL_CHAOS_FAULTS");
-    let durability = serde_json::from_value(named("DWELL_CHAOS_DURABILITY").into()).unwrap_or(Durability::Replica);
+    let durability = serde_json::from_value(named("DWELL_CHAOS_DURABILITY").into())
+        .unwrap_or(Durability::Replica);
     let options = SystemOptions { broker, instances: 2, durability, ..SystemOptions::default() };
     let kinds: Vec<FaultKind> = match faults.as_str() {
         "" => FaultKind::all().iter().copied().filter(|kind| kind.applies(&options)).collect(),
@@ -59,7 +67,10 @@ async fn what_was_asked_for_arrives_after_every_fault() {
     let system = System::start(options).await.unwrap();
     let load = Load::start(&system).await;
     let number = |name: &str, default| named(name).parse().unwrap_or(default);
-    let (hold, mut rng) = (Duration::from_millis(number("DWELL_CHAOS_HOLD", 2000)), StdRng::seed_from_u64(number("DWELL_CHAOS_SEED", 1)));
+    let (hold, mut rng) = (
+        Duration::from_millis(number("DWELL_CHAOS_HOLD", 2000)),
+        StdRng::seed_from_u64(number("DWELL_CHAOS_SEED", 1)),
+    );
     for kind in kinds {
         println!("{}", load.inject(kind, &mut rng, hold).await);
     }

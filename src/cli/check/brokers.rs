@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use dwell_connectors::{Caution, CautionKind, ConnectorError, ConsumerState, ErrorKind, FirstRead, Sink, SourceOptions, Start};
+use dwell_connectors::{
+    Caution, CautionKind, ConnectorError, ConsumerState, ErrorKind, FirstRead, Sink, SourceOptions,
+    Start,
+};
 use futures_util::future::join_all;
 
 use super::Check;
@@ -26,20 +29,28 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         .map(|(ingest_name, ingest)| (format!("ingest.{ingest_name}"), ingest))
         .collect();
     let of_ingests = settings.ingest.iter().filter(|(_, ingest)| ingest.broker == *name);
-    let of_ingests = of_ingests.flat_map(|(ingest_name, ingest)| of_ingest(ingest_name, ingest, broker));
-    let needed: Vec<Needed> = of_dispatch(settings, name, broker).into_iter().chain(of_ingests).collect();
+    let of_ingests =
+        of_ingests.flat_map(|(ingest_name, ingest)| of_ingest(ingest_name, ingest, broker));
+    let needed: Vec<Needed> =
+        of_dispatch(settings, name, broker).into_iter().chain(of_ingests).collect();
     let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
     // The outcomes are kept until the end: a sink without a receiver counts as lost.
     let (sink, _outcomes) = match broker.connector.sink(timeout).await {
         Ok(opened) => opened,
         Err(error) => {
             let away = Check::of_error(own_name, error);
-            let names = needed.iter().map(|needed| needed.setting.clone()).chain(ingests.iter().map(|(name, _)| name.clone()));
+            let names = needed
+                .iter()
+                .map(|needed| needed.setting.clone())
+                .chain(ingests.iter().map(|(name, _)| name.clone()));
             let others: Vec<Check> = names.map(|name| Check::skipped(name, &away)).collect();
             return [away].into_iter().chain(others).collect();
         }
     };
-    let mut checks = vec![Check::good(own_name, format!("{} at {}", broker.connector.kind(), broker.connector.place()))];
+    let mut checks = vec![Check::good(
+        own_name,
+        format!("{} at {}", broker.connector.kind(), broker.connector.place()),
+    )];
     // All at once: patterns share a host, and all hosts the certificates.
     let named = needed.iter().map(|needed| needed.to.address.as_str());
     let named: Vec<&str> = named.chain(broker.allow.iter().map(String::as_str)).collect();
@@ -53,7 +64,11 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         // A missing source has no facts to check.
         if looked.ok {
             match broker.connector.cautions(&options).await {
-                Ok(cautions) => checks.extend(cautions.into_iter().filter_map(|caution| of_caution(&ingest_name, ingest, caution))),
+                Ok(cautions) => checks.extend(
+                    cautions
+                        .into_iter()
+                        .filter_map(|caution| of_caution(&ingest_name, ingest, caution)),
+                ),
                 // Not there yet: there is nothing to say of it.
                 Err(error) if error.kind == ErrorKind::Missing => {}
                 Err(error) => checks.push(Check::warning(
@@ -74,7 +89,13 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
 /// What is told of what can be reached, one after the other; `None` where a sink tells.
 type Reached = Option<std::vec::IntoIter<Result<String, ConnectorError>>>;
 
-async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &Needed, reached: &mut Reached) -> Check {
+async fn of_destination(
+    name: &str,
+    broker: &Broker,
+    sink: &dyn Sink,
+    needed: &Needed,
+    reached: &mut Reached,
+) -> Check {
     let check = needed.setting.as_str();
     // Whether a URL takes messages shows only when it is used; whether its host is there shows now.
     match reached.as_mut().and_then(Iterator::next) {
@@ -83,34 +104,61 @@ async fn of_destination(name: &str, broker: &Broker, sink: &dyn Sink, needed: &N
         None => {}
     }
     match sink.exists(&needed.to).await {
-        Ok(true) => Check::good(check, format!("{} on {name} takes messages", needed.shown(broker))),
-        Ok(false) if needed.declare => Check::good(check, format!("{} on {name} would be created (declare)", needed.shown(broker))),
+        Ok(true) => {
+            Check::good(check, format!("{} on {name} takes messages", needed.shown(broker)))
+        }
+        Ok(false) if needed.declare => Check::good(
+            check,
+            format!("{} on {name} would be created (declare)", needed.shown(broker)),
+        ),
         Ok(false) => Check::of_error(check, nothing_takes(broker, name, needed)),
         Err(error) => Check::of_error(check, error),
     }
 }
 
-async fn of_source(check: String, broker: &Broker, options: &SourceOptions, ingest: &Ingest) -> Check {
+async fn of_source(
+    check: String,
+    broker: &Broker,
+    options: &SourceOptions,
+    ingest: &Ingest,
+) -> Check {
     let (topic, group) = (&ingest.topic, &ingest.group);
     match broker.connector.inspect(options).await {
         Ok(ConsumerState::Exists) => Check::good(check, format!("`{topic}` is read as `{group}`")),
-        Ok(ConsumerState::Changed) => Check::good(check, format!("`{topic}` is read as `{group}`, whose settings would be changed to fit")),
+        Ok(ConsumerState::Changed) => Check::good(
+            check,
+            format!("`{topic}` is read as `{group}`, whose settings would be changed to fit"),
+        ),
         Ok(ConsumerState::Made(first)) => first_read(check, ingest, first),
         Err(error) if error.kind == ErrorKind::Missing && ingest.declare => {
-            let made = options.expired_queue.as_ref().map_or_else(String::new, |expired| format!(" or `{expired}`"));
-            Check::good(check, format!("`{topic}`{made} would be created (declare), and its reader `{group}`"))
+            let made = options
+                .expired_queue
+                .as_ref()
+                .map_or_else(String::new, |expired| format!(" or `{expired}`"));
+            Check::good(
+                check,
+                format!("`{topic}`{made} would be created (declare), and its reader `{group}`"),
+            )
         }
         Err(error) => Check::of_error(check, error),
     }
 }
 
 /// Warns of risks of a source, if they matter to this ingest.
-fn of_caution(ingest_name: &str, ingest: &Ingest, Caution { kind, message, hint }: Caution) -> Option<Check> {
+fn of_caution(
+    ingest_name: &str,
+    ingest: &Ingest,
+    Caution { kind, message, hint }: Caution,
+) -> Option<Check> {
     let (message, hint) = match kind {
-        CautionKind::Drops | CautionKind::Expires | CautionKind::Loses | CautionKind::HoldsBack => (message, hint),
+        CautionKind::Drops | CautionKind::Expires | CautionKind::Loses | CautionKind::HoldsBack => {
+            (message, hint)
+        }
         CautionKind::ProducerTime if ingest.from_receipt => return None,
         CautionKind::ProducerTime => (
-            format!("{message}; delays count from it: a producer whose clock is behind makes its delays end early"),
+            format!(
+                "{message}; delays count from it: a producer whose clock is behind makes its delays end early"
+            ),
             format!("{hint}, or {ingest_name}.delay_from = \"receipt\""),
         ),
     };
@@ -128,27 +176,46 @@ fn first_read(check: String, ingest: &Ingest, first: Option<FirstRead>) -> Check
     };
     match first {
         None => Check::good(check, format!("{made}, and start {start}")),
-        Some(FirstRead { messages: 0, .. }) => Check::good(check, format!("{made}, and start {start}: no message waits")),
+        Some(FirstRead { messages: 0, .. }) => {
+            Check::good(check, format!("{made}, and start {start}: no message waits"))
+        }
         Some(FirstRead { messages, oldest_ms }) => {
-            let oldest = oldest_ms.map_or_else(String::new, |ms| format!(", the oldest of {}", show_time_ms(ms)));
-            let hint = format!("set {check}.start (latest, or a time) or {check}.max_age, to skip old requests");
-            Check::warning(check, format!("{made}, and start {start}: up to {messages} messages{oldest}"), hint)
+            let oldest = oldest_ms
+                .map_or_else(String::new, |ms| format!(", the oldest of {}", show_time_ms(ms)));
+            let hint = format!(
+                "set {check}.start (latest, or a time) or {check}.max_age, to skip old requests"
+            );
+            Check::warning(
+                check,
+                format!("{made}, and start {start}: up to {messages} messages{oldest}"),
+                hint,
+            )
         }
     }
 }
 
 /// Warns of targets in `allow` that do not exist or cannot be reached: their jobs would fail, retry
 /// and die. For patterns only some brokers can tell.
-async fn of_targets(name: &str, broker: &Broker, sink: &dyn Sink, reached: &mut Reached) -> Vec<Check> {
+async fn of_targets(
+    name: &str,
+    broker: &Broker,
+    sink: &dyn Sink,
+    reached: &mut Reached,
+) -> Vec<Check> {
     let mut checks = Vec::new();
     for pattern in &broker.allow {
         match reached.as_mut().and_then(Iterator::next) {
             Some(Ok(reached)) => checks.push(Check::good(format!("brokers.{name}.allow"), reached)),
-            Some(Err(error)) => checks.push(Check::warning(format!("brokers.{name}.allow"), error.message, error.hint)),
+            Some(Err(error)) => checks.push(Check::warning(
+                format!("brokers.{name}.allow"),
+                error.message,
+                error.hint,
+            )),
             None => {}
         }
         let to = broker.connector.destination(pattern);
-        let tells = broker.connector.capabilities().finds_patterns || !broker.connector.is_pattern(pattern);
+        let tells =
+            broker.connector.capabilities().finds_patterns || !broker.connector.is_pattern(pattern);
         if tells && matches!(sink.exists(&to).await, Ok(false)) {
             checks.push(Check::warning(
                 format!("brokers.{name}.allow"),

@@ -57,19 +57,31 @@ pub(super) async fn pop(State(state): State<DelayQueue>, call: Call) -> Result<R
 }
 
 /// Ends a job in any state. An unknown job is no error.
-pub(super) async fn delete(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
+pub(super) async fn delete(
+    State(state): State<DelayQueue>,
+    call: Call,
+) -> Result<Response, Failed> {
     state.end(&call.caller, &call.fields.text("id")?).await?;
     Ok(of_consumers(done()))
 }
 
 /// Shows a job in any state.
 pub(super) async fn get(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
-    let Some(found) = state.find(&call.fields.text("id")?).await? else { return Ok(of_consumers(done())) };
-    let (job, due_ms) = (found.job(), found.state.as_ref().map_or(found.score_ms, |state| state.due_ms));
+    let Some(found) = state.find(&call.fields.text("id")?).await? else {
+        return Ok(of_consumers(done()));
+    };
+    let (job, due_ms) =
+        (found.job(), found.state.as_ref().map_or(found.score_ms, |state| state.due_ms));
     let topic = job.queue.as_deref().unwrap_or_default();
     allow(&call.caller, Scope::Read, topic)?;
     let body = String::from_utf8_lossy(&job.body);
-    let shown = Shown { topic, id: found.id.as_str(), delay: due_ms.div_euclid(1000), ttr: job.ttr_ms / 1000, body: &body };
+    let shown = Shown {
+        topic,
+        id: found.id.as_str(),
+        delay: due_ms.div_euclid(1000),
+        ttr: job.ttr_ms / 1000,
+        body: &body,
+    };
     Ok(of_consumers(Json(Answer::done(Some(shown)))))
 }
 
@@ -80,7 +92,8 @@ fn handed(service: &Service, popped: Result<PoppedJobs, StoreError>) -> Response
         Err(error) => return Failed::from(error).into_response(),
     };
     let Some(job) = popped.first() else { return of_consumers(done()) };
-    let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
+    let (id, body) =
+        (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
     of_consumers(service.hand_out(&Answer::done(Some(Handed { id: &id, body: &body })), popped))
 }
 
@@ -90,14 +103,22 @@ fn done() -> Response {
 
 impl DelayQueue {
     /// Answers with a job of these topics by `answer`.
-    pub(super) async fn pop(&self, caller: &Caller, topics: Vec<String>, answer: PopAnswer) -> Result<Response, Failed> {
+    pub(super) async fn pop(
+        &self,
+        caller: &Caller,
+        topics: Vec<String>,
+        answer: PopAnswer,
+    ) -> Result<Response, Failed> {
         for topic in &topics {
             allow(caller, Scope::Consume, topic)?;
             if self.service.queue(topic).is_none() {
                 return Err(Failed::new(Refusal::Undeclared.text(topic)));
             }
         }
-        Ok(self.service.pop(PopCall { queues: topics, max: 1, wait: POP_WAIT, ttr_ms: None }, answer, panicked).await)
+        Ok(self
+            .service
+            .pop(PopCall { queues: topics, max: 1, wait: POP_WAIT, ttr_ms: None }, answer, panicked)
+            .await)
     }
 
     pub(super) async fn end(&self, caller: &Caller, id: &str) -> Result<(), Failed> {

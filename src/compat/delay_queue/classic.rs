@@ -57,7 +57,12 @@ async fn carry_out(state: &DelayQueue, Call { caller, fields }: &Call) -> Result
             state.end(caller, &id).await?;
             return Ok(of_consumers(Json(Answer::done(&id, ""))));
         }
-        other => return Err(Failed::new(format!("command {} is not one of add, pop, finish, delete", quote(other)))),
+        other => {
+            return Err(Failed::new(format!(
+                "command {} is not one of add, pop, finish, delete",
+                quote(other)
+            )));
+        }
     }
     Ok(Json(Answer::done(&id, "")).into_response())
 }
@@ -69,6 +74,7 @@ fn handed(service: &Service, popped: Result<PoppedJobs, StoreError>) -> Response
         Err(error) => return refused(error.into()),
     };
     let Some(job) = popped.first() else { return of_consumers(Json(Answer::done("", ""))) };
-    let (id, body) = (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
+    let (id, body) =
+        (job.id.as_str().to_owned(), String::from_utf8_lossy(&job.record.job.body).into_owned());
     of_consumers(service.hand_out(&Answer::done(&id, &body), popped))
 }

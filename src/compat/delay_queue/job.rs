@@ -53,7 +53,9 @@ impl Pushed {
             return Err(Failed::new("the job has no `topic`"));
         }
         if !(least_delay..=MAX_DELAY_S).contains(&pushed.delay_s) {
-            return Err(Failed::new(format!("`delay` is not from {least_delay} to {MAX_DELAY_S} seconds")));
+            return Err(Failed::new(format!(
+                "`delay` is not from {least_delay} to {MAX_DELAY_S} seconds"
+            )));
         }
         if !(1..=MAX_TTR_S).contains(&pushed.ttr_s) {
             return Err(Failed::new(format!("`ttr` is not from 1 to {MAX_TTR_S} seconds")));
@@ -67,7 +69,8 @@ impl DelayQueue {
     pub(super) async fn push(&self, caller: &Caller, pushed: Pushed) -> Result<(), Failed> {
         let limits = &self.service.rules().limits;
         let id = JobId::new(pushed.id).map_err(|why| Failed::new(format!("`id`: {why}")))?;
-        let (delay_ms, ttr_ms) = (pushed.delay_s.unsigned_abs() * 1000, pushed.ttr_s.unsigned_abs() * 1000);
+        let (delay_ms, ttr_ms) =
+            (pushed.delay_s.unsigned_abs() * 1000, pushed.ttr_s.unsigned_abs() * 1000);
         if delay_ms > limits.max_delay_ms {
             return Err(Failed::new("`delay` exceeds limits.max_delay of the settings"));
         }
@@ -101,7 +104,8 @@ impl DelayQueue {
 
 /// The names in a list of topics.
 pub(super) fn topics(list: &str) -> Result<Vec<String>, Failed> {
-    let names: Vec<String> = list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let names: Vec<String> =
+        list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     if names.is_empty() { Err(Failed::new("the call has no `topic`")) } else { Ok(names) }
 }
 
@@ -117,9 +121,14 @@ mod tests {
     #[test]
     fn a_job_is_read_without_the_white_space_around_its_texts() {
         let pushed = read(r#"{"topic":" order ","id":" 15 ","delay":2147483648,"TTR":86400,"body":" x ","more":1}"#, Form::Push).unwrap();
-        assert_eq!((pushed.topic.as_str(), pushed.id.as_str(), pushed.body), ("order", "15", Bytes::from("x")));
+        assert_eq!(
+            (pushed.topic.as_str(), pushed.id.as_str(), pushed.body),
+            ("order", "15", Bytes::from("x"))
+        );
         assert_eq!((pushed.delay_s, pushed.ttr_s), (1 << 31, 86_400));
-        let classic = read(r#"{"topic":"order","id":"15","delay":0,"ttr":1,"body":{"a": 1}}"#, Form::Classic).unwrap();
+        let classic =
+            read(r#"{"topic":"order","id":"15","delay":0,"ttr":1,"body":{"a": 1}}"#, Form::Classic)
+                .unwrap();
         assert_eq!((classic.delay_s, classic.body), (0, Bytes::from("{\"a\":1}")));
     }
 

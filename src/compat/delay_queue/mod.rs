@@ -44,7 +44,12 @@ pub(super) struct DelayQueue {
 
 /// The calls of delay-queue.
 pub fn router(service: Service, access: Access) -> Router {
-    let limit = service.rules().limits.max_body.saturating_mul(MAX_JSON_BYTES_PER_CHAR).saturating_add(ENVELOPE_BYTES);
+    let limit = service
+        .rules()
+        .limits
+        .max_body
+        .saturating_mul(MAX_JSON_BYTES_PER_CHAR)
+        .saturating_add(ENVELOPE_BYTES);
     let guard = access.clone();
     Router::new()
         .route("/push", any(calls::push))
@@ -81,10 +86,17 @@ impl FromRequest<DelayQueue> for Call {
         let sent = query.ok().and_then(|Query(query)| query.token).unwrap_or_default();
         let caller = state.access.caller(&sent)?;
         let account = parts.extensions.get::<Account>().cloned();
-        let body = match clock::timeout(BODY_TIMEOUT, Bytes::from_request(Request::from_parts(parts, body), &())).await {
+        let body = match clock::timeout(
+            BODY_TIMEOUT,
+            Bytes::from_request(Request::from_parts(parts, body), &()),
+        )
+        .await
+        {
             Some(Ok(body)) => body,
             Some(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                return Err(Failed::new("the call is larger than limits.max_body of the settings allows"));
+                return Err(Failed::new(
+                    "the call is larger than limits.max_body of the settings allows",
+                ));
             }
             _ => return Err(Failed::new("the body of the call could not be read to its end")),
         };
@@ -125,8 +137,13 @@ impl From<UsedUp> for Failed {
 impl From<Denied> for Failed {
     fn from(denied: Denied) -> Self {
         let (status, text) = match denied {
-            Denied::Missing => (StatusCode::UNAUTHORIZED, "the URL has no token: add ?token=".to_owned()),
-            Denied::Unknown => (StatusCode::UNAUTHORIZED, "no token of [http.tokens] is the one in the URL".to_owned()),
+            Denied::Missing => {
+                (StatusCode::UNAUTHORIZED, "the URL has no token: add ?token=".to_owned())
+            }
+            Denied::Unknown => (
+                StatusCode::UNAUTHORIZED,
+                "no token of [http.tokens] is the one in the URL".to_owned(),
+            ),
             Denied::Forbidden(why) => (StatusCode::FORBIDDEN, why),
         };
         Failed { status, text }
@@ -150,14 +167,16 @@ impl From<StoreError> for Failed {
 
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
-        (self.status, Json(Answer::<()> { code: 1, message: &self.text, data: None })).into_response()
+        (self.status, Json(Answer::<()> { code: 1, message: &self.text, data: None }))
+            .into_response()
     }
 }
 
 /// The answer to a call that panicked.
 fn panicked(panic: Box<dyn Any + Send>) -> Response {
     trace::note_panic(&*panic);
-    Failed::new("this is a bug in dwell: the log has details under this x-request-id").into_response()
+    Failed::new("this is a bug in dwell: the log has details under this x-request-id")
+        .into_response()
 }
 
 /// The answer to a call.

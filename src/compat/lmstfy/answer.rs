@@ -42,16 +42,26 @@ pub(super) struct View<'a> {
 
 impl<'a> View<'a> {
     /// A job of this namespace. `left`: how often it will be handed out again, see [`left`].
-    pub(super) fn new(namespace: &'a str, id: &'a JobId, job: &'a Job, left: u16, now_ms: i64) -> Self {
+    pub(super) fn new(
+        namespace: &'a str,
+        id: &'a JobId,
+        job: &'a Job,
+        left: u16,
+        now_ms: i64,
+    ) -> Self {
         let queue = job.queue.as_deref().unwrap_or_default();
         let published = published_ms(id.as_str()).unwrap_or(job.created_ms);
         View {
             msg: None,
             namespace,
-            queue: queue.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('.')).unwrap_or(queue),
+            queue: queue
+                .strip_prefix(namespace)
+                .and_then(|rest| rest.strip_prefix('.'))
+                .unwrap_or(queue),
             job_id: id.as_str(),
             data: STANDARD.encode(&job.body),
-            // To the next second, as Redis tells what lmstfy answers; a job that is there is not over.
+            // To the next second, as Redis tells what lmstfy answers; a job that is there is not
+            // over.
             ttl: job.ends_ms.map_or(0, |ends_ms| ((ends_ms - now_ms + 500) / 1000).max(1)),
             elapsed_ms: (now_ms - published).max(0),
             remain_tries: left,
@@ -217,19 +227,32 @@ mod tests {
     fn tries_are_counted_down_to_none() {
         let job = |tries, retry| Job { tries, retry, ..Job::for_queue("n.q", "") };
         assert_eq!([0, 1, 2, 3].map(|step| left(&job(Some(3), None), step)), [2, 1, 0, 0]);
-        assert_eq!((left(&job(Some(0), None), 7), left(&job(None, Some(vec![1, 1])), 1), left(&job(None, None), 0)), (u16::MAX - 8, 1, 0));
+        assert_eq!(
+            (
+                left(&job(Some(0), None), 7),
+                left(&job(None, Some(vec![1, 1])), 1),
+                left(&job(None, None), 0)
+            ),
+            (u16::MAX - 8, 1, 0)
+        );
     }
 
     #[test]
     fn a_job_is_written_as_lmstfy_writes_it() {
-        let mut job = Job { ends_ms: Some(10_499), created_ms: 0, ..Job::for_queue("n.q", "hello") };
+        let mut job =
+            Job { ends_ms: Some(10_499), created_ms: 0, ..Job::for_queue("n.q", "hello") };
         job.headers.push("Job-Attr-hello", Value::from("world"));
         job.headers.push("other", Value::from("x"));
         let id = JobId::new("an-id").unwrap_or_else(|why| panic!("{why}"));
-        let json = |now_ms| serde_json::to_value(View::new("n", &id, &job, 2, now_ms).handed()).unwrap_or_default();
+        let json = |now_ms| {
+            serde_json::to_value(View::new("n", &id, &job, 2, now_ms).handed()).unwrap_or_default()
+        };
         let wanted = json!({"msg": "new job", "namespace": "n", "queue": "q", "job_id": "an-id", "data": "aGVsbG8=", "ttl": 10,
             "elapsed_ms": 0, "remain_tries": 2, "attributes": {"hello": "world"}});
         assert_eq!(json(0), wanted);
-        assert_eq!((json(10_400)["ttl"].clone(), json(7)["elapsed_ms"].clone()), (json!(1), json!(7)));
+        assert_eq!(
+            (json(10_400)["ttl"].clone(), json(7)["elapsed_ms"].clone()),
+            (json!(1), json!(7))
+        );
     }
 }

@@ -36,7 +36,11 @@ impl Named {
             return Err(Error::bad("queue name contains forbidden characters"));
         }
         let named = Named { namespace: namespace.to_owned(), queue: queue.to_owned() };
-        if is_queue_name(&named.full()) { Ok(named) } else { Err(Error::bad("namespace and queue name too long together")) }
+        if is_queue_name(&named.full()) {
+            Ok(named)
+        } else {
+            Err(Error::bad("namespace and queue name too long together"))
+        }
     }
 
     /// The queue's name in Dwell.
@@ -46,7 +50,8 @@ impl Named {
 }
 
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 /// A call for one queue.
@@ -110,7 +115,11 @@ impl FromRequestParts<Lmstfy> for Consumption {
         let path = path(parts).await?;
         let (namespace, list) = (part(&path, "namespace"), part(&path, "queue"));
         let read = |queue: &str| Named::read(namespace, queue);
-        let queues: Vec<Named> = list.split(',').filter(|queue| !queue.is_empty()).map(read).collect::<Result<_, _>>()?;
+        let queues: Vec<Named> = list
+            .split(',')
+            .filter(|queue| !queue.is_empty())
+            .map(read)
+            .collect::<Result<_, _>>()?;
         let caller = caller(parts, lmstfy).await?;
         for queue in &queues {
             allow(&caller, Scope::Consume, &queue.full())?;
@@ -139,7 +148,12 @@ struct InQuery {
 
 /// The caller, by the header `X-Token` or the query's `token`.
 async fn caller(parts: &mut Parts, lmstfy: &Lmstfy) -> Result<Caller, Error> {
-    let header = parts.headers.get("x-token").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let header = parts
+        .headers
+        .get("x-token")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .to_owned();
     let sent = if header.is_empty() {
         let query: Result<Query<InQuery>, _> = Query::from_request_parts(parts, &()).await;
         query.ok().and_then(|Query(query)| query.token).unwrap_or_default()
@@ -160,8 +174,11 @@ mod tests {
 
     #[test]
     fn names_are_those_of_lmstfy() {
-        let read =
-            |namespace: &str, queue: &str| Named::read(namespace, queue).map(|named| named.full()).map_err(|error| error.text().to_owned());
+        let read = |namespace: &str, queue: &str| {
+            Named::read(namespace, queue)
+                .map(|named| named.full())
+                .map_err(|error| error.text().to_owned())
+        };
         assert_eq!(read("client-ns", "a_B-9"), Ok("client-ns.a_B-9".to_owned()));
         let long = "a".repeat(256);
         for (namespace, queue, wanted) in [

@@ -23,7 +23,12 @@ use crate::store::queue::pop::Popped;
 const MAX_UNDECLARED_WAIT: Duration = Duration::from_secs(1);
 
 /// Hands out ready jobs: one as an object, or up to `count` as an array.
-pub(super) async fn consume(State(lmstfy): State<Lmstfy>, call: Consumption, method: Method, query: Query) -> Result<Response, Error> {
+pub(super) async fn consume(
+    State(lmstfy): State<Lmstfy>,
+    call: Consumption,
+    method: Method,
+    query: Query,
+) -> Result<Response, Error> {
     // Nobody would get the jobs.
     if method == Method::HEAD {
         return Err(Error::no_such_call());
@@ -38,22 +43,49 @@ pub(super) async fn consume(State(lmstfy): State<Lmstfy>, call: Consumption, met
     }
     // A lease of no time is over at once.
     let ttr_ms = (u64::from(ttr) * 1000).max(1);
-    let (asked, namespace) = (PopCall { queues: queues.clone(), max: count, wait, ttr_ms: Some(ttr_ms) }, call.namespace);
+    let (asked, namespace) = (
+        PopCall { queues: queues.clone(), max: count, wait, ttr_ms: Some(ttr_ms) },
+        call.namespace,
+    );
     let answer = move |service: &Service, popped: Result<PoppedJobs, StoreError>| {
-        popped.map_err(Error::from).and_then(|popped| handed(service, &namespace, &queues, count, popped)).into_response()
+        popped
+            .map_err(Error::from)
+            .and_then(|popped| handed(service, &namespace, &queues, count, popped))
+            .into_response()
     };
     Ok(lmstfy.service.pop(asked, answer, panicked).await)
 }
 
 /// The answer that hands out these jobs of a namespace.
-fn handed(service: &Service, namespace: &str, queues: &[String], count: usize, popped: PoppedJobs) -> Result<Response, Error> {
+fn handed(
+    service: &Service,
+    namespace: &str,
+    queues: &[String],
+    count: usize,
+    popped: PoppedJobs,
+) -> Result<Response, Error> {
     let now_ms = service.now_ms();
     // The queues in their order, and of each the oldest first: they come by buckets.
     let mut in_order: Vec<&Popped> = popped.iter().collect();
-    in_order.sort_by_key(|job| (queues.iter().position(|queue| Some(queue) == job.record.job.queue.as_ref()), job.due_ms(), &job.id));
+    in_order.sort_by_key(|job| {
+        (
+            queues.iter().position(|queue| Some(queue) == job.record.job.queue.as_ref()),
+            job.due_ms(),
+            &job.id,
+        )
+    });
     let views: Vec<View<'_>> = in_order
         .iter()
-        .map(|job| View::new(namespace, &job.id, &job.record.job, left(&job.record.job, job.state.step), now_ms).handed())
+        .map(|job| {
+            View::new(
+                namespace,
+                &job.id,
+                &job.record.job,
+                left(&job.record.job, job.state.step),
+                now_ms,
+            )
+            .handed()
+        })
         .collect();
     let text = match views.first() {
         None => return Err(Error::no_job()),
@@ -64,7 +96,10 @@ fn handed(service: &Service, namespace: &str, queues: &[String], count: usize, p
 }
 
 /// Ends a job, in whatever state it is. Always 204: the job is not there afterwards.
-pub(super) async fn acknowledge(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Response, Error> {
+pub(super) async fn acknowledge(
+    State(lmstfy): State<Lmstfy>,
+    call: Call,
+) -> Result<Response, Error> {
     let named = call.allow(Scope::Consume)?;
     lmstfy.end(named, &call.job).await?;
     Ok(of_consumers(StatusCode::NO_CONTENT))

@@ -24,18 +24,27 @@ pub(super) async fn peek(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Jso
     let size = lmstfy.service.count(&queue, Place::Dead).await?;
     let first = lmstfy.service.dead(&queue, 1).await?.into_iter().next();
     let head = first.map(|job| job.id.as_str().to_owned()).unwrap_or_default();
-    Ok(Json(json!({ "namespace": named.namespace, "queue": named.queue, "deadletter_size": size, "deadletter_head": head })))
+    Ok(Json(
+        json!({ "namespace": named.namespace, "queue": named.queue, "deadletter_size": size, "deadletter_head": head }),
+    ))
 }
 
 /// The number of dead jobs. As with lmstfy, this call needs no token.
-pub(super) async fn size(State(lmstfy): State<Lmstfy>, Counted { named, is_known }: Counted) -> Result<Json<Value>, Error> {
+pub(super) async fn size(
+    State(lmstfy): State<Lmstfy>,
+    Counted { named, is_known }: Counted,
+) -> Result<Json<Value>, Error> {
     let queue = lmstfy.declared(&named)?;
     let size = lmstfy.sizes.of(&lmstfy.service, queue, Place::Dead, is_known).await?;
     Ok(Json(json!({ "namespace": named.namespace, "queue": named.queue, "size": size })))
 }
 
 /// Makes dead jobs ready again, each for one try.
-pub(super) async fn respawn(State(lmstfy): State<Lmstfy>, call: Call, query: Query) -> Result<Json<Value>, Error> {
+pub(super) async fn respawn(
+    State(lmstfy): State<Lmstfy>,
+    call: Call,
+    query: Query,
+) -> Result<Json<Value>, Error> {
     let queue = call.allow(Scope::Act)?.full();
     let (limit, ttl) = (query.limit()?, query.respawned_ttl()?);
     if lmstfy.service.queue(&queue).is_none() {
@@ -65,7 +74,11 @@ pub(super) async fn respawn(State(lmstfy): State<Lmstfy>, call: Call, query: Que
 }
 
 /// Ends dead jobs.
-pub(super) async fn delete(State(lmstfy): State<Lmstfy>, call: Call, query: Query) -> Result<StatusCode, Error> {
+pub(super) async fn delete(
+    State(lmstfy): State<Lmstfy>,
+    call: Call,
+    query: Query,
+) -> Result<StatusCode, Error> {
     let queue = call.allow(Scope::Act)?.full();
     let limit = query.limit()?;
     let mut count = 0;

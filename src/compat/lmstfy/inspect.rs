@@ -16,7 +16,8 @@ use crate::store::reader::lookup::Place;
 pub(super) async fn peek(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Response, Error> {
     let named = call.allow(Scope::Read)?;
     let queue = lmstfy.declared(named)?;
-    let found = lmstfy.service.head(&queue).await?.ok_or_else(|| Error::not_found("the queue is empty"))?;
+    let found =
+        lmstfy.service.head(&queue).await?.ok_or_else(|| Error::not_found("the queue is empty"))?;
     Ok(Json(View::of(&named.namespace, &found, lmstfy.service.now_ms())).into_response())
 }
 
@@ -24,12 +25,19 @@ pub(super) async fn peek(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Res
 pub(super) async fn job(State(lmstfy): State<Lmstfy>, call: Call) -> Result<Response, Error> {
     let named = call.allow(Scope::Read)?;
     let queue = lmstfy.declared(named)?;
-    let found = lmstfy.service.find(Some(&queue), &call.job).await?.ok_or_else(|| Error::not_found("job not found"))?;
+    let found = lmstfy
+        .service
+        .find(Some(&queue), &call.job)
+        .await?
+        .ok_or_else(|| Error::not_found("job not found"))?;
     Ok(Json(View::of(&named.namespace, &found, lmstfy.service.now_ms())).into_response())
 }
 
 /// The number of ready jobs. As with lmstfy, this call needs no token.
-pub(super) async fn size(State(lmstfy): State<Lmstfy>, Counted { named, is_known }: Counted) -> Result<Json<Value>, Error> {
+pub(super) async fn size(
+    State(lmstfy): State<Lmstfy>,
+    Counted { named, is_known }: Counted,
+) -> Result<Json<Value>, Error> {
     let queue = lmstfy.declared(&named)?;
     let size = lmstfy.sizes.of(&lmstfy.service, queue, Place::Ready, is_known).await?;
     Ok(Json(json!({ "namespace": named.namespace, "queue": named.queue, "size": size })))
@@ -49,6 +57,10 @@ impl Lmstfy {
     /// The name of a queue that is declared.
     pub(super) fn declared(&self, named: &Named) -> Result<String, Error> {
         let queue = named.full();
-        if self.service.queue(&queue).is_some() { Ok(queue) } else { Err(Error::undeclared(&queue)) }
+        if self.service.queue(&queue).is_some() {
+            Ok(queue)
+        } else {
+            Err(Error::undeclared(&queue))
+        }
     }
 }

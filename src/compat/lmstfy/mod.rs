@@ -1,9 +1,10 @@
-//! The protocol of lmstfy's workers, on `[compat] lmstfy`. The queue `q` of the namespace `n` is the
-//! queue `n.q`.
+//! The protocol of lmstfy's workers, on `[compat] lmstfy`. The queue `q` of the namespace `n` is
+//! the queue `n.q`.
 //!
 //! - `publish`, `consume`, `inspect`, `dead_letter`: the calls.
-//! - `call`: the queue or job that a call names, and its caller; `query`: its numbers; `answer`: jobs and
-//!   errors as lmstfy writes them; `ids`: the ids of jobs; `sizes`: the counts that need no token.
+//! - `call`: the queue or job that a call names, and its caller; `query`: its numbers; `answer`:
+//!   jobs and errors as lmstfy writes them; `ids`: the ids of jobs; `sizes`: the counts that need
+//!   no token.
 //!
 //! The calls of lmstfy's admin port are not here: tokens are settings.
 
@@ -47,12 +48,24 @@ pub fn router(service: Service, access: Access) -> Router {
     let guard = access.clone();
     let lmstfy = Lmstfy { service, access, ids: Arc::default(), sizes: Arc::default() };
     Router::new()
-        .route("/api/{namespace}/{queue}", put(publish::publish).get(consume::consume).delete(inspect::destroy))
-        .route("/api/{namespace}/{queue}/bulk", put(publish::bulk).layer(DefaultBodyLimit::max(publish::bulk_bytes(limit))))
-        .route("/api/{namespace}/{queue}/job/{job_id}", put(publish::publish_again).get(inspect::job).delete(consume::acknowledge))
+        .route(
+            "/api/{namespace}/{queue}",
+            put(publish::publish).get(consume::consume).delete(inspect::destroy),
+        )
+        .route(
+            "/api/{namespace}/{queue}/bulk",
+            put(publish::bulk).layer(DefaultBodyLimit::max(publish::bulk_bytes(limit))),
+        )
+        .route(
+            "/api/{namespace}/{queue}/job/{job_id}",
+            put(publish::publish_again).get(inspect::job).delete(consume::acknowledge),
+        )
         .route("/api/{namespace}/{queue}/peek", get(inspect::peek))
         .route("/api/{namespace}/{queue}/size", get(inspect::size))
-        .route("/api/{namespace}/{queue}/deadletter", get(dead_letter::peek).put(dead_letter::respawn))
+        .route(
+            "/api/{namespace}/{queue}/deadletter",
+            get(dead_letter::peek).put(dead_letter::respawn),
+        )
         .route("/api/{namespace}/{queue}/deadletter", delete(dead_letter::delete))
         .route("/api/{namespace}/{queue}/deadletter/size", get(dead_letter::size))
         .fallback(async || Error::no_such_call())

@@ -34,18 +34,31 @@ const MAX_ATTRIBUTE_VALUE_BYTES: usize = 128;
 
 /// The most bytes of a `bulk` of jobs that have at most so many.
 pub(super) fn bulk_bytes(max_body: usize) -> usize {
-    max_body.saturating_mul(MAX_BULK_JOBS).min(MAX_BULK_BYTES.max(max_body)).saturating_add(BULK_ENVELOPE_BYTES)
+    max_body
+        .saturating_mul(MAX_BULK_JOBS)
+        .min(MAX_BULK_BYTES.max(max_body))
+        .saturating_add(BULK_ENVELOPE_BYTES)
 }
 
 /// Publishes a job.
-pub(super) async fn publish(State(lmstfy): State<Lmstfy>, call: Call, query: Query, request: Request) -> Result<Response, Error> {
+pub(super) async fn publish(
+    State(lmstfy): State<Lmstfy>,
+    call: Call,
+    query: Query,
+    request: Request,
+) -> Result<Response, Error> {
     let named = call.allow(Scope::Schedule)?;
     lmstfy.publish(named, &query, request, false).await
 }
 
 /// Publishes a job under a new id, and ends the one in the path, if it belongs to the queue. A
 /// failure in between leaves two jobs, not none.
-pub(super) async fn publish_again(State(lmstfy): State<Lmstfy>, call: Call, query: Query, request: Request) -> Result<Response, Error> {
+pub(super) async fn publish_again(
+    State(lmstfy): State<Lmstfy>,
+    call: Call,
+    query: Query,
+    request: Request,
+) -> Result<Response, Error> {
     call.allow(Scope::Consume)?;
     let named = call.allow(Scope::Schedule)?;
     let before = lmstfy.service.find(Some(&named.full()), &call.job).await?;
@@ -57,13 +70,18 @@ pub(super) async fn publish_again(State(lmstfy): State<Lmstfy>, call: Call, quer
 }
 
 /// Publishes each value of an array as a job, byte for byte.
-pub(super) async fn bulk(State(lmstfy): State<Lmstfy>, call: Call, query: Query, request: Request) -> Result<Response, Error> {
+pub(super) async fn bulk(
+    State(lmstfy): State<Lmstfy>,
+    call: Call,
+    query: Query,
+    request: Request,
+) -> Result<Response, Error> {
     let named = call.allow(Scope::Schedule)?;
     let terms = query.terms(lmstfy.service.rules().limits.max_delay_ms)?;
     let attributes = Attributes::of(request.headers())?;
     let body = read(request).await?;
-    let Elements::<MAX_BULK_JOBS>(bodies) =
-        serde_json::from_slice(&body).map_err(|_| Error::bad("request body should be an array of objects"))?;
+    let Elements::<MAX_BULK_JOBS>(bodies) = serde_json::from_slice(&body)
+        .map_err(|_| Error::bad("request body should be an array of objects"))?;
     if bodies.is_empty() {
         return Err(Error::bad("no jobs"));
     }
@@ -77,7 +95,11 @@ pub(super) async fn bulk(State(lmstfy): State<Lmstfy>, call: Call, query: Query,
     let jobs: Vec<(JobId, Job)> = jobs.collect::<Result<_, _>>()?;
     let own_queues = OwnQueues::new([named.full().as_str()]);
     let ids: Vec<String> = jobs.iter().map(|(id, _)| id.as_str().to_owned()).collect();
-    for stored in join_all(jobs.into_iter().map(|(id, job)| lmstfy.service.schedule(id, job, terms.due(), Some(own_queues.clone())))).await
+    for stored in
+        join_all(jobs.into_iter().map(|(id, job)| {
+            lmstfy.service.schedule(id, job, terms.due(), Some(own_queues.clone()))
+        }))
+        .await
     {
         stored?;
     }
@@ -86,20 +108,40 @@ pub(super) async fn bulk(State(lmstfy): State<Lmstfy>, call: Call, query: Query,
 
 impl Lmstfy {
     /// `instead`: a job of the queue ends for this one.
-    async fn publish(&self, named: &Named, query: &Query, request: Request, instead: bool) -> Result<Response, Error> {
+    async fn publish(
+        &self,
+        named: &Named,
+        query: &Query,
+        request: Request,
+        instead: bool,
+    ) -> Result<Response, Error> {
         let terms = query.terms(self.service.rules().limits.max_delay_ms)?;
         let attributes = Attributes::of(request.headers())?;
         let (id, job) = self.job(named, terms, &attributes, read(request).await?)?;
         if instead {
             self.service.schedule_instead(id.clone(), job, terms.due()).await?;
         } else {
-            self.service.schedule(id.clone(), job, terms.due(), Some(OwnQueues::new([named.full().as_str()]))).await?;
+            self.service
+                .schedule(
+                    id.clone(),
+                    job,
+                    terms.due(),
+                    Some(OwnQueues::new([named.full().as_str()])),
+                )
+                .await?;
         }
-        Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": id.as_str() }))).into_response())
+        Ok((StatusCode::CREATED, Json(json!({ "msg": "published", "job_id": id.as_str() })))
+            .into_response())
     }
 
     /// A new job with its id, unless its queue refuses it.
-    fn job(&self, named: &Named, terms: Terms, attributes: &Attributes, body: Bytes) -> Result<(JobId, Job), Error> {
+    fn job(
+        &self,
+        named: &Named,
+        terms: Terms,
+        attributes: &Attributes,
+        body: Bytes,
+    ) -> Result<(JobId, Job), Error> {
         let queue = named.full();
         if let Some(refusal) = self.service.refuses(&queue, body.len()) {
             return Err(Error::refused(refusal, &queue));
@@ -109,7 +151,10 @@ impl Lmstfy {
         let id = JobId::new(id).map_err(Error::bad)?;
         let job = Job {
             headers: attributes.headers.clone(),
-            ttr_ms: self.service.queue(&queue).map_or(crate::job::DEFAULT_TTR_MS, |rules| rules.ttr_ms),
+            ttr_ms: self
+                .service
+                .queue(&queue)
+                .map_or(crate::job::DEFAULT_TTR_MS, |rules| rules.ttr_ms),
             retry: Some(Vec::new()),
             tries: Some(terms.tries),
             ends_ms: terms.ends_ms(now_ms),
@@ -134,7 +179,9 @@ impl Terms {
 async fn read(request: Request) -> Result<Bytes, Error> {
     match crate::clock::timeout(BODY_TIMEOUT, Bytes::from_request(request, &())).await {
         Some(Ok(body)) => Ok(body),
-        Some(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(Error::refused(Refusal::TooLarge, "")),
+        Some(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            Err(Error::refused(Refusal::TooLarge, ""))
+        }
         _ => Err(Error::bad("failed to read body")),
     }
 }
@@ -148,27 +195,36 @@ struct Attributes {
 }
 
 impl Attributes {
-    /// Returns the attributes of a call. Names and values that are too long are cut; of several values of a
-    /// name the first counts.
+    /// Returns the attributes of a call. Names and values that are too long are cut; of several
+    /// values of a name the first counts.
     fn of(headers: &HeaderMap) -> Result<Self, Error> {
-        let is_yes = |value: &axum::http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"yes");
+        let is_yes =
+            |value: &axum::http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"yes");
         if !headers.get("enable-job-version").is_some_and(is_yes) {
             return Ok(Attributes::default());
         }
         let mut found: BTreeMap<String, String> = BTreeMap::new();
         for name in headers.keys() {
-            let value = headers.get(name).map(axum::http::HeaderValue::as_bytes).unwrap_or_default();
-            let Some(name) = name.as_str().strip_prefix("job-attr-").filter(|_| !value.is_empty()) else { continue };
+            let value =
+                headers.get(name).map(axum::http::HeaderValue::as_bytes).unwrap_or_default();
+            let Some(name) = name.as_str().strip_prefix("job-attr-").filter(|_| !value.is_empty())
+            else {
+                continue;
+            };
             // The names of headers are ASCII.
             let name = &name[..name.len().min(MAX_ATTRIBUTE_NAME_BYTES)];
-            let value = String::from_utf8_lossy(&value[..value.len().min(MAX_ATTRIBUTE_VALUE_BYTES)]).into_owned();
+            let value =
+                String::from_utf8_lossy(&value[..value.len().min(MAX_ATTRIBUTE_VALUE_BYTES)])
+                    .into_owned();
             found.insert(name.to_owned(), value);
         }
         if found.len() > MAX_ATTRIBUTES {
             return Err(Error::bad("too many attributes, cannot exceed 16"));
         }
         let mut headers = Headers::default();
-        found.into_iter().for_each(|(name, value)| headers.push(format!("{ATTRIBUTE_HEADER_PREFIX}{name}"), Value::Text(value)));
+        found.into_iter().for_each(|(name, value)| {
+            headers.push(format!("{ATTRIBUTE_HEADER_PREFIX}{name}"), Value::Text(value))
+        });
         Ok(Attributes { enabled: true, headers })
     }
 }
@@ -181,7 +237,8 @@ mod tests {
     fn attributes(pairs: &[(&str, &str)]) -> Result<Attributes, Error> {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
-            headers.append(axum::http::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+            headers
+                .append(axum::http::HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
         }
         Attributes::of(&headers)
     }
@@ -198,12 +255,19 @@ mod tests {
         ]);
         let made = made.unwrap();
         assert_eq!(made.headers.text("job-attr-foo"), Some("bar"));
-        assert_eq!(made.headers.text(&format!("job-attr-{}", "k".repeat(32))), Some("v".repeat(128).as_str()));
+        assert_eq!(
+            made.headers.text(&format!("job-attr-{}", "k".repeat(32))),
+            Some("v".repeat(128).as_str())
+        );
         assert_eq!((made.enabled, made.headers.len()), (true, 2));
         let without = attributes(&[("enable-job-version", "no"), ("job-attr-foo", "bar")]).unwrap();
         assert_eq!((without.enabled, without.headers.len()), (false, 0));
         let names: Vec<String> = (0..17).map(|n| format!("job-attr-{n}")).collect();
-        let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).chain([("enable-job-version", "YES")]).collect();
+        let many: Vec<(&str, &str)> = names
+            .iter()
+            .map(|name| (name.as_str(), "x"))
+            .chain([("enable-job-version", "YES")])
+            .collect();
         assert_eq!(attributes(&many).unwrap_err().text(), "too many attributes, cannot exceed 16");
     }
 

@@ -111,7 +111,9 @@ mod tests {
     use super::*;
 
     fn query(text: &str) -> Query {
-        let pair = |pair: &str| pair.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let pair = |pair: &str| {
+            pair.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
         Query(text.split('&').filter_map(pair).collect())
     }
 
@@ -127,7 +129,9 @@ mod tests {
 
     #[test]
     fn numbers_out_of_range_are_refused_in_the_words_of_lmstfy() {
-        let error = |result: Result<(), Error>| result.err().map(|error| error.text().to_owned()).unwrap_or_default();
+        let error = |result: Result<(), Error>| {
+            result.err().map(|error| error.text().to_owned()).unwrap_or_default()
+        };
         for (text, wanted) in [
             ("delay=x", "invalid delay"),
             ("delay=-1", "invalid delay"),
@@ -145,6 +149,9 @@ mod tests {
         assert_eq!(error(query("count=101").count().map(|_| ())), "invalid count");
         assert_eq!(error(query("limit=0").limit().map(|_| ())), "invalid limit");
         assert!(query("timeout=600").timeout().is_err() && query("timeout=599").timeout().is_ok());
-        assert_eq!(query("ttl=0&delay=10&tries=65535").terms(10_000).ok(), Some(Terms { delay: 10, ttl: 0, tries: 65_535 }));
+        assert_eq!(
+            query("ttl=0&delay=10&tries=65535").terms(10_000).ok(),
+            Some(Terms { delay: 10, ttl: 0, tries: 65_535 })
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The sizes of queues, which anybody may ask for, also without a token: such calls cost Redis little,
-//! however many come.
+//! The sizes of queues, which anybody may ask for, also without a token: such calls cost Redis
+//! little, however many come.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -31,17 +31,27 @@ pub(super) struct Sizes {
 
 impl Default for Sizes {
     fn default() -> Sizes {
-        Sizes { kept: Mutex::default(), waiting: Semaphore::new(MAX_WAITING_CALLERS), next: tokio::sync::Mutex::new(clock::now()) }
+        Sizes {
+            kept: Mutex::default(),
+            waiting: Semaphore::new(MAX_WAITING_CALLERS),
+            next: tokio::sync::Mutex::new(clock::now()),
+        }
     }
 }
 
 impl Sizes {
-    /// Returns the number of ready or dead jobs of a queue. `is_known`: the caller bears a token and gets the
-    /// size of now.
+    /// Returns the number of ready or dead jobs of a queue. `is_known`: the caller bears a token
+    /// and gets the size of now.
     ///
     /// # Errors
     /// Too many callers without a token wait for other sizes, or what Redis says.
-    pub(super) async fn of(&self, service: &Service, queue: String, place: Place, is_known: bool) -> Result<u64, Error> {
+    pub(super) async fn of(
+        &self,
+        service: &Service,
+        queue: String,
+        place: Place,
+        is_known: bool,
+    ) -> Result<u64, Error> {
         if is_known {
             return Ok(service.count(&queue, place).await?);
         }
@@ -49,10 +59,11 @@ impl Sizes {
         if let Some(size) = self.kept(&asked) {
             return Ok(size);
         }
-        let _waits = self
-            .waiting
-            .try_acquire()
-            .map_err(|_| Error::many("many callers without a token ask for sizes: send a token, or ask again later"))?;
+        let _waits = self.waiting.try_acquire().map_err(|_| {
+            Error::many(
+                "many callers without a token ask for sizes: send a token, or ask again later",
+            )
+        })?;
         // One after the other.
         let mut next = self.next.lock().await;
         if let Some(size) = self.kept(&asked) {

@@ -20,7 +20,11 @@ pub struct Http {
 
 impl Default for Http {
     fn default() -> Self {
-        Http { listen: "127.0.0.1:7464".to_owned(), token_file: String::new(), tokens: BTreeMap::new() }
+        Http {
+            listen: "127.0.0.1:7464".to_owned(),
+            token_file: String::new(),
+            tokens: BTreeMap::new(),
+        }
     }
 }
 
@@ -50,7 +54,9 @@ impl Default for Token {
 }
 
 /// What the bearer of a token may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Schedule jobs.

@@ -13,8 +13,8 @@ pub struct Queue {
     /// How long a consumer may keep a job, where neither the fetch nor the job says. At most
     /// `limits.max_ttr`.
     pub ttr: String,
-    /// The waits after a failed attempt; after the last one the job is dead. Empty: a single attempt.
-    /// By default `delivery.retry`.
+    /// The waits after a failed attempt; after the last one the job is dead. Empty: a single
+    /// attempt. By default `delivery.retry`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Vec<String>>,
     /// What follows if a consumer keeps a job for too long.

@@ -13,12 +13,18 @@ const TOKEN_HINT: &str = "name a file that holds the token";
 
 impl Resolver<'_> {
     pub(super) fn listeners(&mut self) -> (Option<Http>, Option<Compat>, Option<Probes>) {
-        let (http, compat, probes) =
-            (self.section::<raw::Http>("http"), self.section::<raw::Compat>("compat"), self.section::<raw::Probes>("probes"));
-        let (Some(http), Some(compat), Some(probes)) = (http, compat, probes) else { return (None, None, None) };
+        let (http, compat, probes) = (
+            self.section::<raw::Http>("http"),
+            self.section::<raw::Compat>("compat"),
+            self.section::<raw::Probes>("probes"),
+        );
+        let (Some(http), Some(compat), Some(probes)) = (http, compat, probes) else {
+            return (None, None, None);
+        };
         let mut master = None;
         if !http.token_file.is_empty() {
-            let read = secret::read(Path::new(&http.token_file)).map_err(|message| (message, TOKEN_HINT.to_owned()));
+            let read = secret::read(Path::new(&http.token_file))
+                .map_err(|message| (message, TOKEN_HINT.to_owned()));
             master = self.check("http.token_file", read).map(Secret::new);
         }
         let has_token = !http.token_file.is_empty() || !http.tokens.is_empty();
@@ -36,12 +42,21 @@ impl Resolver<'_> {
             }
             let Some(address) = self.check(key, rules::listen(text)) else { continue };
             if key != "probes.listen" && !has_token && !address.ip().is_loopback() {
-                let wrong = format!("`{address}` is reachable from other hosts, and there is no token");
-                let hint = format!("listen on 127.0.0.1:{}, or set http.token_file or [http.tokens.NAME]", address.port());
+                let wrong =
+                    format!("`{address}` is reachable from other hosts, and there is no token");
+                let hint = format!(
+                    "listen on 127.0.0.1:{}, or set http.token_file or [http.tokens.NAME]",
+                    address.port()
+                );
                 self.note(key, (wrong, hint));
             }
-            if let Some((other, _)) = taken.iter().find(|(_, other)| address.port() != 0 && *other == address) {
-                self.note(key, (format!("{other} is the same address"), "choose another port".to_owned()));
+            if let Some((other, _)) =
+                taken.iter().find(|(_, other)| address.port() != 0 && *other == address)
+            {
+                self.note(
+                    key,
+                    (format!("{other} is the same address"), "choose another port".to_owned()),
+                );
             }
             taken.push((key, address));
         }
@@ -56,7 +71,11 @@ impl Resolver<'_> {
     }
 
     /// The tokens of applications. `master`: the token of `http.token_file`.
-    fn tokens(&mut self, raw: &BTreeMap<String, raw::Token>, master: Option<&Secret>) -> BTreeMap<String, Token> {
+    fn tokens(
+        &mut self,
+        raw: &BTreeMap<String, raw::Token>,
+        master: Option<&Secret>,
+    ) -> BTreeMap<String, Token> {
         let mut tokens: BTreeMap<String, Token> = BTreeMap::new();
         for (name, raw) in raw {
             let path = ["http", "tokens", name.as_str()];
@@ -64,22 +83,42 @@ impl Resolver<'_> {
             self.check_at(&path, rules::name(name));
             let told = |problem: &Problem| problem.key == layers::key(&at("may"));
             if raw.may.is_empty() && !self.problems.iter().any(told) {
-                self.note_at(&at("may"), ("this token may do nothing".to_owned(), "write some of schedule, consume, read, act".to_owned()));
+                self.note_at(
+                    &at("may"),
+                    (
+                        "this token may do nothing".to_owned(),
+                        "write some of schedule, consume, read, act".to_owned(),
+                    ),
+                );
             }
             if raw.queues.is_empty() {
                 let wrong = "this token has no queue".to_owned();
-                self.note_at(&at("queues"), (wrong, "name its queues, or write [\"*\"] for all of them".to_owned()));
+                self.note_at(
+                    &at("queues"),
+                    (wrong, "name its queues, or write [\"*\"] for all of them".to_owned()),
+                );
             }
             for pattern in &raw.queues {
                 self.check_at(&at("queues"), rules::queue(pattern));
             }
             let Some(secret) = self.token_secret(name, raw) else { continue };
-            let same = tokens.iter().find(|(_, other)| other.secret == secret).map(|(other, _)| format!("http.tokens.{other}"));
-            if let Some(other) = same.or_else(|| (master == Some(&secret)).then(|| "http.token_file".to_owned())) {
-                self.note_at(&path, (format!("{other} is the same token"), "give each its own".to_owned()));
+            let same = tokens
+                .iter()
+                .find(|(_, other)| other.secret == secret)
+                .map(|(other, _)| format!("http.tokens.{other}"));
+            if let Some(other) =
+                same.or_else(|| (master == Some(&secret)).then(|| "http.token_file".to_owned()))
+            {
+                self.note_at(
+                    &path,
+                    (format!("{other} is the same token"), "give each its own".to_owned()),
+                );
             }
             let file = raw.token_file.as_ref().map(Into::into);
-            tokens.insert(name.clone(), Token { secret, file, may: raw.may.clone(), queues: raw.queues.clone() });
+            tokens.insert(
+                name.clone(),
+                Token { secret, file, may: raw.may.clone(), queues: raw.queues.clone() },
+            );
         }
         tokens
     }
@@ -88,11 +127,18 @@ impl Resolver<'_> {
         let path = ["http", "tokens", name];
         let read = match (&raw.token, &raw.token_file) {
             (Some(_), Some(_)) => {
-                return self.check_at(&path, rules::wrong("`token` and `token_file` are both set", "remove one of them"));
+                return self.check_at(
+                    &path,
+                    rules::wrong("`token` and `token_file` are both set", "remove one of them"),
+                );
             }
-            (None, None) => return self.check_at(&path, rules::wrong("there is no token", "set token_file")),
+            (None, None) => {
+                return self.check_at(&path, rules::wrong("there is no token", "set token_file"));
+            }
             (Some(token), None) => rules::address(token).map(|()| token.clone()),
-            (None, Some(file)) => secret::read(Path::new(file)).map_err(|message| (message, TOKEN_HINT.to_owned())),
+            (None, Some(file)) => {
+                secret::read(Path::new(file)).map_err(|message| (message, TOKEN_HINT.to_owned()))
+            }
         };
         let key = if raw.token.is_some() { "token" } else { "token_file" };
         self.check_at(&[path[0], path[1], path[2], key], read).map(Secret::new)

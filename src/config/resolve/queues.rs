@@ -6,13 +6,19 @@ use crate::config::rules::{self, MAX_DURATION_MS};
 use crate::config::{Delivery, Limits, QueueRules, Queues, raw};
 
 impl Resolver<'_> {
-    pub(super) fn queues(&mut self, limits: Option<&Limits>, delivery: Option<&Delivery>) -> Queues {
+    pub(super) fn queues(
+        &mut self,
+        limits: Option<&Limits>,
+        delivery: Option<&Delivery>,
+    ) -> Queues {
         let names = self.names("queues");
         let mut all = Vec::new();
         for (at, name) in names.iter().enumerate() {
             self.check_at(&["queues", name], rules::queue(name));
             if let Some(other) = names[..at].iter().find(|other| tie(name, other)) {
-                let wrong = format!("queues.\"{other}\" has as many characters besides `*`, and some names match both");
+                let wrong = format!(
+                    "queues.\"{other}\" has as many characters besides `*`, and some names match both"
+                );
                 let hint = "make one of them longer, or declare the names themselves".to_owned();
                 self.note_at(&["queues", name], (wrong, hint));
             }
@@ -21,7 +27,12 @@ impl Resolver<'_> {
         Queues::new(all)
     }
 
-    fn queue(&mut self, name: &str, limits: Option<&Limits>, delivery: Option<&Delivery>) -> Option<QueueRules> {
+    fn queue(
+        &mut self,
+        name: &str,
+        limits: Option<&Limits>,
+        delivery: Option<&Delivery>,
+    ) -> Option<QueueRules> {
         // `walk` checked the types, and every key has a default.
         let value = self.value.as_dict()?.get("queues")?.as_dict()?.get(name)?.clone();
         let raw: raw::Queue = value.deserialize().ok()?;
@@ -30,7 +41,10 @@ impl Resolver<'_> {
             Some(waits) => self.retry(&["queues", name, "retry"], waits, limits),
             None => delivery.map(|delivery| delivery.retry_ms.clone()),
         };
-        let dead_retention = self.check_at(&["queues", name, "dead_retention"], rules::duration(&raw.dead_retention, 0, MAX_DURATION_MS));
+        let dead_retention = self.check_at(
+            &["queues", name, "dead_retention"],
+            rules::duration(&raw.dead_retention, 0, MAX_DURATION_MS),
+        );
         Some(QueueRules {
             name: name.to_owned(),
             ttr_ms: ttr_ms?,

@@ -12,7 +12,9 @@ impl Resolver<'_> {
     pub(super) fn brokers(&mut self) -> BTreeMap<String, Broker> {
         let mut brokers = BTreeMap::new();
         let names = self.names("brokers");
-        let told = self.problems.iter().any(|problem| ["brokers", "queues"].iter().any(|section| problem.key.starts_with(section)));
+        let told = self.problems.iter().any(|problem| {
+            ["brokers", "queues"].iter().any(|section| problem.key.starts_with(section))
+        });
         if names.is_empty() && self.names("queues").is_empty() && !told {
             let source = self.layers.source_around(&["brokers".to_owned(), String::new()]);
             let hint = "add [brokers.main] with type, url and allow, or [queues.NAME] for consumers that fetch (config/ has examples), and \
@@ -28,20 +30,35 @@ impl Resolver<'_> {
             let key = format!("brokers.{name}");
             self.check(&key, rules::name(&name));
             // `walk` reported what is missing or wrong; serde would report only the first.
-            let noted = self.problems.iter().any(|problem| problem.key.starts_with(&format!("{key}.")));
+            let noted =
+                self.problems.iter().any(|problem| problem.key.starts_with(&format!("{key}.")));
             let Some(raw) = self.entry::<raw::Broker>(&key, noted) else { continue };
             for (index, pattern) in raw.allow.iter().enumerate() {
                 let wrong = rules::address(pattern).err();
-                for (why, hint) in wrong.into_iter().chain(raw.connector.pattern_problem(pattern).filter(|_| !pattern.is_empty())) {
+                for (why, hint) in wrong
+                    .into_iter()
+                    .chain(raw.connector.pattern_problem(pattern).filter(|_| !pattern.is_empty()))
+                {
                     let shown = raw.connector.shown(&Destination::new(pattern));
-                    self.note_item(&["brokers", &name, "allow"], index, (format!("pattern `{shown}`: {why}"), hint));
+                    self.note_item(
+                        &["brokers", &name, "allow"],
+                        index,
+                        (format!("pattern `{shown}`: {why}"), hint),
+                    );
                 }
             }
             for message in raw.connector.problems() {
                 // A connector's message starts with the setting in backquotes, where one setting is
                 // wrong.
-                let setting = message.strip_prefix('`').and_then(|rest| rest.split_once('`')).map_or("", |(setting, _)| setting);
-                let key = if self.layers.is_set(&["brokers", &name, setting]) { format!("{key}.{setting}") } else { key.clone() };
+                let setting = message
+                    .strip_prefix('`')
+                    .and_then(|rest| rest.split_once('`'))
+                    .map_or("", |(setting, _)| setting);
+                let key = if self.layers.is_set(&["brokers", &name, setting]) {
+                    format!("{key}.{setting}")
+                } else {
+                    key.clone()
+                };
                 self.note(&key, with_hint(message));
             }
             brokers.insert(name, Broker { connector: raw.connector, allow: raw.allow });
@@ -49,7 +66,10 @@ impl Resolver<'_> {
         brokers
     }
 
-    pub(super) fn ingests(&mut self, brokers: &BTreeMap<String, Broker>) -> BTreeMap<String, Ingest> {
+    pub(super) fn ingests(
+        &mut self,
+        brokers: &BTreeMap<String, Broker>,
+    ) -> BTreeMap<String, Ingest> {
         let known = self.names("brokers");
         let mut ingests: BTreeMap<String, Ingest> = BTreeMap::new();
         for name in self.names("ingest") {
@@ -57,21 +77,36 @@ impl Resolver<'_> {
             self.check(&key, rules::name(&name));
             let Some(raw) = self.entry::<raw::Ingest>(&key, false) else { continue };
             if self.layers.is_set(&["ingest", &name, "broker"]) && !known.contains(&raw.broker) {
-                let like = nearest(&raw.broker, known.iter().map(String::as_str)).map(|like| format!("did you mean \"{like}\"?"));
+                let like = nearest(&raw.broker, known.iter().map(String::as_str))
+                    .map(|like| format!("did you mean \"{like}\"?"));
                 let hint = like.unwrap_or_else(|| match known.is_empty() {
                     true => format!("add [brokers.{}]", raw.broker),
-                    false => format!("add [brokers.{}], or name one of: {}", raw.broker, known.join(", ")),
+                    false => format!(
+                        "add [brokers.{}], or name one of: {}",
+                        raw.broker,
+                        known.join(", ")
+                    ),
                 });
-                self.note(&format!("{key}.broker"), (format!("there is no broker \"{}\"", raw.broker), hint));
+                self.note(
+                    &format!("{key}.broker"),
+                    (format!("there is no broker \"{}\"", raw.broker), hint),
+                );
             }
             // Nothing else of an ingest that reads nothing is a mistake of its own.
-            if let Some(broker) = brokers.get(&raw.broker).filter(|broker| !broker.connector.capabilities().sources) {
-                let wrong = format!("a broker of type \"{}\" takes messages, and none can be read from it", broker.connector.kind());
+            if let Some(broker) =
+                brokers.get(&raw.broker).filter(|broker| !broker.connector.capabilities().sources)
+            {
+                let wrong = format!(
+                    "a broker of type \"{}\" takes messages, and none can be read from it",
+                    broker.connector.kind()
+                );
                 let hint = "name a broker that requests come in on; or remove this ingest, and send requests to POST /v1/jobs".to_owned();
                 self.note(&format!("{key}.broker"), (wrong, hint));
                 continue;
             }
-            for (field, text) in [("topic", &raw.topic), ("group", &raw.group), ("rejected", &raw.rejected)] {
+            for (field, text) in
+                [("topic", &raw.topic), ("group", &raw.group), ("rejected", &raw.rejected)]
+            {
                 self.check(&format!("{key}.{field}"), rules::address(text));
             }
             self.check_queue_topic(&format!("{key}.deliver_to"), &raw);
@@ -79,7 +114,8 @@ impl Resolver<'_> {
             for (field, text) in [("rejected", &raw.rejected), ("target", &raw.target)] {
                 self.check_destination(&format!("{key}.{field}"), text, connector);
             }
-            let start = self.check(&format!("{key}.start"), rules::start(&raw.start)).unwrap_or_default();
+            let start =
+                self.check(&format!("{key}.start"), rules::start(&raw.start)).unwrap_or_default();
             self.check(&format!("{key}.expired_queue"), rules::printable(&raw.expired_queue));
             if let Some(broker) = brokers.get(&raw.broker) {
                 self.check_applicable(&key, &raw, start, broker);
@@ -88,19 +124,33 @@ impl Resolver<'_> {
                 }
             }
             let max_age = Some(raw.max_age.trim()).filter(|age| !age.is_empty());
-            let max_age_ms = max_age.and_then(|age| self.check(&format!("{key}.max_age"), rules::duration(age, 1, rules::MAX_DURATION_MS)));
+            let max_age_ms = max_age.and_then(|age| {
+                self.check(
+                    &format!("{key}.max_age"),
+                    rules::duration(age, 1, rules::MAX_DURATION_MS),
+                )
+            });
             self.check(&format!("{key}.due_header"), rules::header_name(&raw.due_header));
             let due_header = Some(raw.due_header.clone()).filter(|name| !name.is_empty());
-            if let Some(name) = due_header.as_deref().filter(|name| crate::request::is_read_already(name)) {
-                let wrong =
-                    (format!("{name} is a header that Dwell reads or sets by itself"), "name a header of the producers' own".to_owned());
+            if let Some(name) =
+                due_header.as_deref().filter(|name| crate::request::is_read_already(name))
+            {
+                let wrong = (
+                    format!("{name} is a header that Dwell reads or sets by itself"),
+                    "name a header of the producers' own".to_owned(),
+                );
                 self.note(&format!("{key}.due_header"), wrong);
             }
             // The only place that names the expired queue.
-            let has_expired = connector.is_some_and(|connector| connector.capabilities().expired_queue);
+            let has_expired =
+                connector.is_some_and(|connector| connector.capabilities().expired_queue);
             let made = || (raw.declare && has_expired).then(|| format!("{}.expired", raw.topic));
-            let expired_queue = Some(raw.expired_queue.clone()).filter(|name| !name.is_empty()).or_else(made);
-            let hold = self.check(&format!("{key}.hold"), rules::duration(&raw.hold, 1000, rules::MAX_DURATION_MS));
+            let expired_queue =
+                Some(raw.expired_queue.clone()).filter(|name| !name.is_empty()).or_else(made);
+            let hold = self.check(
+                &format!("{key}.hold"),
+                rules::duration(&raw.hold, 1000, rules::MAX_DURATION_MS),
+            );
             let ingest = Ingest {
                 broker: raw.broker,
                 topic: raw.topic,
@@ -126,7 +176,13 @@ impl Resolver<'_> {
         self.check_group_starts(brokers, &ingests);
         for (name, ingest) in &ingests {
             for (field, text) in [("rejected", &ingest.rejected), ("target", &ingest.target)] {
-                self.check_not_read(&format!("ingest.{name}.{field}"), text, &ingest.broker, brokers, &ingests);
+                self.check_not_read(
+                    &format!("ingest.{name}.{field}"),
+                    text,
+                    &ingest.broker,
+                    brokers,
+                    &ingests,
+                );
             }
         }
         ingests
@@ -138,8 +194,12 @@ impl Resolver<'_> {
             return;
         }
         if raw.format != raw::Format::Envelope {
-            let wrong = "only the topic of an envelope can be a queue, and format is \"headers\"".to_owned();
-            self.note(key, (wrong, "remove it, and send delay-queue; or set format to envelope".to_owned()));
+            let wrong = "only the topic of an envelope can be a queue, and format is \"headers\""
+                .to_owned();
+            self.note(
+                key,
+                (wrong, "remove it, and send delay-queue; or set format to envelope".to_owned()),
+            );
         } else if self.names("queues").is_empty() {
             let wrong = "there is no queue: every new job would be rejected".to_owned();
             self.note(key, (wrong, "add [queues.NAME], or [queues.\"*\"] for any name".to_owned()));
@@ -151,20 +211,34 @@ impl Resolver<'_> {
         let capabilities = broker.connector.capabilities();
         let kind = capabilities.kind;
         if let Some(why) = broker.connector.unreadable(&raw.topic) {
-            self.note(&format!("{key}.topic"), (format!("this cannot be read: {why}"), "name one topic".to_owned()));
+            self.note(
+                &format!("{key}.topic"),
+                (format!("this cannot be read: {why}"), "name one topic".to_owned()),
+            );
         }
         if !raw.exchange.is_empty() && !capabilities.exchanges {
-            self.note(&format!("{key}.exchange"), (format!("a broker of type \"{kind}\" has no exchanges"), "remove it".to_owned()));
+            self.note(
+                &format!("{key}.exchange"),
+                (format!("a broker of type \"{kind}\" has no exchanges"), "remove it".to_owned()),
+            );
         }
         if !raw.expired_queue.is_empty() && !capabilities.expired_queue {
-            let wrong = format!("a broker of type \"{kind}\" cannot dead-letter expired messages to a queue");
+            let wrong = format!(
+                "a broker of type \"{kind}\" cannot dead-letter expired messages to a queue"
+            );
             self.note(&format!("{key}.expired_queue"), (wrong, "remove it".to_owned()));
         }
         if raw.id_from == raw::IdFrom::Key && !capabilities.keys {
-            self.note(&format!("{key}.id_from"), (format!("messages of type \"{kind}\" have no key"), "remove it".to_owned()));
+            self.note(
+                &format!("{key}.id_from"),
+                (format!("messages of type \"{kind}\" have no key"), "remove it".to_owned()),
+            );
         }
         if start != Start::Earliest && !capabilities.log {
-            let wrong = ("a queue has no log: every waiting message is read".to_owned(), "remove it, or see max_age".to_owned());
+            let wrong = (
+                "a queue has no log: every waiting message is read".to_owned(),
+                "remove it, or see max_age".to_owned(),
+            );
             self.note(&format!("{key}.start"), wrong);
         }
     }
@@ -175,21 +249,41 @@ impl Resolver<'_> {
         let (exchange, name) = (&ingest.exchange, &ingest.broker);
         let to = Destination { exchange: exchange.clone(), address: String::new() };
         if let Some(why) = broker.connector.forbidden(&to) {
-            self.note(key, (format!("nothing may be published to `{exchange}`: {why}"), "name another".to_owned()));
-        } else if ingest.target.is_empty() && !broker.allow.iter().any(|pattern| broker.connector.allows_exchange(pattern, exchange)) {
-            let wrong =
-                format!("no pattern of brokers.{name}.allow matches the exchange `{exchange}`: every request for it would be rejected");
+            self.note(
+                key,
+                (
+                    format!("nothing may be published to `{exchange}`: {why}"),
+                    "name another".to_owned(),
+                ),
+            );
+        } else if ingest.target.is_empty()
+            && !broker
+                .allow
+                .iter()
+                .any(|pattern| broker.connector.allows_exchange(pattern, exchange))
+        {
+            let wrong = format!(
+                "no pattern of brokers.{name}.allow matches the exchange `{exchange}`: every request for it would be rejected"
+            );
             self.note(key, (wrong, format!("add \"{exchange}/**\" to brokers.{name}.allow")));
         }
     }
 
     /// Reports a topic or queue that two ingests read.
     fn check_read_once(&mut self, key: &str, ingest: &Ingest, others: &BTreeMap<String, Ingest>) {
-        let reader = |name: &str| others.iter().find(|(_, other)| other.broker == ingest.broker && other.reads().any(|read| read == name));
+        let reader = |name: &str| {
+            others.iter().find(|(_, other)| {
+                other.broker == ingest.broker && other.reads().any(|read| read == name)
+            })
+        };
         if let Some((other, there)) = reader(&ingest.topic) {
-            let what = if there.topic == ingest.topic { "topic" } else { "queue (`expired_queue`)" };
+            let what =
+                if there.topic == ingest.topic { "topic" } else { "queue (`expired_queue`)" };
             let wrong = format!("ingest.{other} reads the same {what} of the same broker");
-            self.note(&format!("{key}.topic"), (wrong, "remove one of them, or read another topic".to_owned()));
+            self.note(
+                &format!("{key}.topic"),
+                (wrong, "remove one of them, or read another topic".to_owned()),
+            );
         }
         let Some(expired) = &ingest.expired_queue else { return };
         let twice = if *expired == ingest.topic {
@@ -199,22 +293,41 @@ impl Resolver<'_> {
         };
         if let Some(other) = twice {
             let hint = "name the queue that the dead-letter exchange of this topic's queue routes to, and no other".to_owned();
-            self.note(&format!("{key}.expired_queue"), (format!("{other} reads `{expired}` too"), hint));
+            self.note(
+                &format!("{key}.expired_queue"),
+                (format!("{other} reads `{expired}` too"), hint),
+            );
         }
     }
 
     /// Where a group's members decide its start, an ingest with a start of its own needs a group of
     /// its own.
-    fn check_group_starts(&mut self, brokers: &BTreeMap<String, Broker>, ingests: &BTreeMap<String, Ingest>) {
-        let shares_start = |name: &str| brokers.get(name).is_some_and(|broker| broker.connector.capabilities().start_is_the_groups);
-        for (name, ingest) in ingests.iter().filter(|(_, ingest)| ingest.start != Start::Earliest && shares_start(&ingest.broker)) {
+    fn check_group_starts(
+        &mut self,
+        brokers: &BTreeMap<String, Broker>,
+        ingests: &BTreeMap<String, Ingest>,
+    ) {
+        let shares_start = |name: &str| {
+            brokers
+                .get(name)
+                .is_some_and(|broker| broker.connector.capabilities().start_is_the_groups)
+        };
+        for (name, ingest) in ingests
+            .iter()
+            .filter(|(_, ingest)| ingest.start != Start::Earliest && shares_start(&ingest.broker))
+        {
             let mut others = ingests.iter().filter(|(other, _)| *other != name);
-            if let Some((other, _)) = others.find(|(_, other)| other.broker == ingest.broker && other.group == ingest.group) {
+            if let Some((other, _)) = others
+                .find(|(_, other)| other.broker == ingest.broker && other.group == ingest.group)
+            {
                 let what = format!(
                     "ingest.{other} has the same group `{}`, and a group with a member ignores the start of another ingest",
                     ingest.group
                 );
-                self.note(&format!("ingest.{name}.start"), (what, format!("name another group in ingest.{name}")));
+                self.note(
+                    &format!("ingest.{name}.start"),
+                    (what, format!("name another group in ingest.{name}")),
+                );
             }
         }
     }
@@ -233,21 +346,36 @@ impl Resolver<'_> {
             Some(connector) => connector.reads(topic, &connector.destination(text)),
             None => topic == text,
         };
-        let of_broker = ingests.iter().filter(|(_, ingest)| !text.is_empty() && ingest.broker == broker);
-        let mut read = of_broker.flat_map(|(name, ingest)| ingest.reads().map(move |topic| (name, topic)));
+        let of_broker =
+            ingests.iter().filter(|(_, ingest)| !text.is_empty() && ingest.broker == broker);
+        let mut read =
+            of_broker.flat_map(|(name, ingest)| ingest.reads().map(move |topic| (name, topic)));
         if let Some((name, topic)) = read.find(|(_, topic)| is_read(topic)) {
-            let wrong = format!("`{text}` is read by ingest.{name} (`{topic}`): messages would loop for ever");
-            self.note(key, (wrong, "name a destination that no ingest reads, or a narrower topic".to_owned()));
+            let wrong = format!(
+                "`{text}` is read by ingest.{name} (`{topic}`): messages would loop for ever"
+            );
+            self.note(
+                key,
+                (wrong, "name a destination that no ingest reads, or a narrower topic".to_owned()),
+            );
         }
     }
 
     /// Reports a destination that is forbidden; an empty one is allowed.
-    pub(super) fn check_destination(&mut self, key: &str, text: &str, broker: Option<&BrokerConfig>) {
+    pub(super) fn check_destination(
+        &mut self,
+        key: &str,
+        text: &str,
+        broker: Option<&BrokerConfig>,
+    ) {
         if text.is_empty() {
             return;
         }
         if let Some(why) = broker.and_then(|broker| broker.forbidden(&broker.destination(text))) {
-            self.note(key, (format!("nothing may be published to `{text}`: {why}"), "name another".to_owned()));
+            self.note(
+                key,
+                (format!("nothing may be published to `{text}`: {why}"), "name another".to_owned()),
+            );
         }
     }
 }
@@ -255,8 +383,12 @@ impl Resolver<'_> {
 /// Splits a connector's message into what is wrong and the hint.
 fn with_hint(message: String) -> Wrong {
     match message.rsplit_once(": ") {
-        Some((wrong, hint)) if ["write ", "keep "].iter().any(|word| hint.starts_with(word)) => (wrong.to_owned(), hint.to_owned()),
-        Some((_, why)) if message.contains(": cannot read ") && !why.is_empty() => (message, FILE_HINT.to_owned()),
+        Some((wrong, hint)) if ["write ", "keep "].iter().any(|word| hint.starts_with(word)) => {
+            (wrong.to_owned(), hint.to_owned())
+        }
+        Some((_, why)) if message.contains(": cannot read ") && !why.is_empty() => {
+            (message, FILE_HINT.to_owned())
+        }
         _ => (message, "config/default.toml has an example".to_owned()),
     }
 }

@@ -11,10 +11,16 @@ fn the_file_of_defaults_equals_the_code() {
     let queue = written.queues.remove("main").unwrap();
     written.brokers.clear();
     let json = |value: &dyn Fn() -> serde_json::Result<serde_json::Value>| value().unwrap();
-    assert_eq!(json(&|| serde_json::to_value(&written)), json(&|| serde_json::to_value(raw::Settings::default())));
+    assert_eq!(
+        json(&|| serde_json::to_value(&written)),
+        json(&|| serde_json::to_value(raw::Settings::default()))
+    );
     let default = raw::Ingest { broker: "main".to_owned(), ..raw::Ingest::default() };
     assert_eq!(json(&|| serde_json::to_value(&ingest)), json(&|| serde_json::to_value(&default)));
-    assert_eq!(json(&|| serde_json::to_value(&queue)), json(&|| serde_json::to_value(raw::Queue::default())));
+    assert_eq!(
+        json(&|| serde_json::to_value(&queue)),
+        json(&|| serde_json::to_value(raw::Queue::default()))
+    );
     // With its examples the file is valid.
     Given::file(text).settings();
 }
@@ -31,10 +37,14 @@ fn the_file_of_defaults_names_every_setting() {
             section = header.split(']').next().unwrap_or_default().replace(".main", ".*");
         } else if let Some((key, rest)) = line.split_once(" = ").filter(|_| !section.is_empty()) {
             named.push(format!("{section}.{key}"));
-            assert!(rest.split_once("# ").is_some_and(|(_, words)| words.len() > 10), "a word on {key}");
+            assert!(
+                rest.split_once("# ").is_some_and(|(_, words)| words.len() > 10),
+                "a word on {key}"
+            );
         }
     }
-    let mut known: Vec<_> = shape::Shape::of_settings().paths().into_iter().map(|path| path.join(".")).collect();
+    let mut known: Vec<_> =
+        shape::Shape::of_settings().paths().into_iter().map(|path| path.join(".")).collect();
     // The file has one example for a table with free names.
     known.iter_mut().for_each(|path| path.truncate(path.trim_end_matches(".*").len()));
     known.sort_unstable();
@@ -49,7 +59,8 @@ fn every_file_in_config_is_right() {
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/config")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "toml") {
-            load_from(Some(&path), &[], &Overrides::default()).unwrap_or_else(|problems| panic!("{}: {problems:#?}", path.display()));
+            load_from(Some(&path), &[], &Overrides::default())
+                .unwrap_or_else(|problems| panic!("{}: {problems:#?}", path.display()));
         }
     }
 }
@@ -60,7 +71,8 @@ fn the_schema_describes_every_key() {
     fn undescribed(shape: &shape::Shape, at: &str, found: &mut Vec<String>) {
         match shape {
             shape::Shape::Table(table) => {
-                let tables = std::iter::once(table).chain(table.variants.iter().flat_map(|(_, tables)| tables.values()));
+                let tables = std::iter::once(table)
+                    .chain(table.variants.iter().flat_map(|(_, tables)| tables.values()));
                 for (name, key) in tables.flat_map(|table| &table.keys) {
                     if key.doc.is_empty() {
                         found.push(format!("{at}.{name}"));

@@ -4,10 +4,16 @@ use super::*;
 
 #[test]
 fn every_problem_names_its_source() {
-    let given = Given::least("[delivery]\nttr = \"soon\"").env("DWELL_LIMITS__MAX_BODY", "big").set("shutdown.drain", "long");
-    let found: Vec<_> = given.problems().into_iter().map(|problem| (problem.key, problem.source)).collect();
-    let wanted =
-        [("delivery.ttr", "dwell.toml:11"), ("limits.max_body", "DWELL_LIMITS__MAX_BODY"), ("shutdown.drain", "--set shutdown.drain")];
+    let given = Given::least("[delivery]\nttr = \"soon\"")
+        .env("DWELL_LIMITS__MAX_BODY", "big")
+        .set("shutdown.drain", "long");
+    let found: Vec<_> =
+        given.problems().into_iter().map(|problem| (problem.key, problem.source)).collect();
+    let wanted = [
+        ("delivery.ttr", "dwell.toml:11"),
+        ("limits.max_body", "DWELL_LIMITS__MAX_BODY"),
+        ("shutdown.drain", "--set shutdown.drain"),
+    ];
     assert_eq!(found, wanted.map(|(key, source)| (key.to_owned(), source.to_owned())));
 }
 
@@ -56,24 +62,45 @@ listen = ""
     let mut sorted = found.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, wanted, "{problems:#?}");
-    assert!(problems.iter().all(|problem| !problem.hint.is_empty() && problem.source.starts_with("dwell.toml")), "{problems:#?}");
+    assert!(
+        problems
+            .iter()
+            .all(|problem| !problem.hint.is_empty() && problem.source.starts_with("dwell.toml")),
+        "{problems:#?}"
+    );
 }
 
 #[test]
 fn an_unknown_key_tells_what_was_meant() {
     for (text, key, hint) in [
         ("[redis]\nurl = \"x\"", "redis.url", "did you mean `urls`?"),
-        ("[delivery]\npublish_timout = \"1s\"", "delivery.publish_timout", "did you mean `publish_timeout`?"),
+        (
+            "[delivery]\npublish_timout = \"1s\"",
+            "delivery.publish_timout",
+            "did you mean `publish_timeout`?",
+        ),
         ("[limit]\nmax_body = \"1MiB\"", "limit", "did you mean `limits`?"),
         ("[http]\ndrain = \"1s\"", "http.drain", "it belongs to another section: `shutdown.drain`"),
-        ("[ingest.other]\nbroker = \"main\"\ntopic = \"b\"\ngruop = \"x\"", "ingest.other.gruop", "did you mean `group`?"),
+        (
+            "[ingest.other]\nbroker = \"main\"\ntopic = \"b\"\ngruop = \"x\"",
+            "ingest.other.gruop",
+            "did you mean `group`?",
+        ),
         (
             "[brokers.other]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = []\npasword = \"hush\"",
             "brokers.other.pasword",
             "did you mean `password`?",
         ),
-        ("[brokers.other]\ntype = \"nat\"\nurl = \"nats://h\"\nallow = []", "brokers.other.type", "did you mean \"nats\"?"),
-        ("[ingest.other]\nbroker = \"mian\"\ntopic = \"b\"", "ingest.other.broker", "did you mean \"main\"?"),
+        (
+            "[brokers.other]\ntype = \"nat\"\nurl = \"nats://h\"\nallow = []",
+            "brokers.other.type",
+            "did you mean \"nats\"?",
+        ),
+        (
+            "[ingest.other]\nbroker = \"mian\"\ntopic = \"b\"",
+            "ingest.other.broker",
+            "did you mean \"main\"?",
+        ),
         ("[delivery]\nlate = \"dropp\"", "delivery.late", "did you mean \"drop\"?"),
     ] {
         let problem = Given::least(text).problem();
@@ -82,7 +109,10 @@ fn an_unknown_key_tells_what_was_meant() {
     let problem = Given::least("[probes]\nfrequency = 3").problem();
     assert_eq!(problem.hint, "remove it; known here: listen");
     let problem = Given::least("").env("DWELL_REDIS__URL", "x").problem();
-    assert_eq!((problem.source.as_str(), problem.hint.as_str()), ("DWELL_REDIS__URL", "did you mean `urls`?"));
+    assert_eq!(
+        (problem.source.as_str(), problem.hint.as_str()),
+        ("DWELL_REDIS__URL", "did you mean `urls`?")
+    );
     let problem = Given::least("").env("DWELL_RADIO__CHANNEL", "x").problem();
     assert_eq!(problem.source, "DWELL_RADIO__CHANNEL");
 }
@@ -91,7 +121,8 @@ fn an_unknown_key_tells_what_was_meant() {
 fn a_file_that_cannot_be_read_is_the_only_problem() {
     let given = Given::file("[redis\nmode = 1");
     assert_eq!(given.problem().source, "dwell.toml:1");
-    let problems = load_from(Some(&given.path("other.toml")), &[], &Overrides::default()).unwrap_err();
+    let problems =
+        load_from(Some(&given.path("other.toml")), &[], &Overrides::default()).unwrap_err();
     assert_eq!(problems.len(), 1);
     assert!(problems[0].message.contains("no such file"));
 }
@@ -99,7 +130,10 @@ fn a_file_that_cannot_be_read_is_the_only_problem() {
 #[test]
 fn nothing_at_all_says_where_to_begin() {
     let problems = load_from(None, &[], &Overrides::default()).unwrap_err();
-    assert_eq!((problems.len(), problems[0].key.as_str(), problems[0].source.as_str()), (1, "brokers", "no settings file"));
+    assert_eq!(
+        (problems.len(), problems[0].key.as_str(), problems[0].source.as_str()),
+        (1, "brokers", "no settings file")
+    );
     assert!(problems[0].hint.contains("--config"));
 }
 
@@ -134,10 +168,20 @@ fn nothing_that_is_written_breaks_the_reader() {
     let given = Given::file("");
     for value in written {
         let mut problems = Vec::new();
-        let lines: Vec<_> = leaves.iter().map(|path| format!("{} = {value}", path.join("."))).collect();
-        let tables =
-            ["redis", "brokers", "brokers.other", "ingest", "ingest.other", "queues", "queues.other", "http.tokens", "http.tokens.other"]
-                .map(|table| format!("{table} = {value}"));
+        let lines: Vec<_> =
+            leaves.iter().map(|path| format!("{} = {value}", path.join("."))).collect();
+        let tables = [
+            "redis",
+            "brokers",
+            "brokers.other",
+            "ingest",
+            "ingest.other",
+            "queues",
+            "queues.other",
+            "http.tokens",
+            "http.tokens.other",
+        ]
+        .map(|table| format!("{table} = {value}"));
         for text in [lines.join("\n")].iter().chain(&tables) {
             given.write(text);
             problems.extend(given.load().err().unwrap_or_default());
@@ -145,7 +189,9 @@ fn nothing_that_is_written_breaks_the_reader() {
         for path in &leaves {
             let kind = ("DWELL_BROKERS__OTHER__TYPE".to_owned(), "nats".to_owned());
             let variable = (format!("DWELL_{}", path.join("__").to_uppercase()), value.to_owned());
-            problems.extend(load_from(None, &[kind, variable], &Overrides::default()).err().unwrap_or_default());
+            problems.extend(
+                load_from(None, &[kind, variable], &Overrides::default()).err().unwrap_or_default(),
+            );
         }
         for problem in problems {
             let secret = problem.key.split('.').any(secret::is_secret);
@@ -158,8 +204,15 @@ fn nothing_that_is_written_breaks_the_reader() {
 fn a_mistake_in_a_list_of_allow_names_the_pattern_and_its_line() {
     let text = "[brokers.hook]\ntype = \"http\"\nallow = [\n  \"https://app.internal/*\",\n  \"https://me:secret@app.internal/?token=secret\", \"\",\n  \"ftp://app.internal/*\",\n]\n";
     let problems = Given::file(text).problems();
-    let found: Vec<_> = problems.iter().map(|problem| (problem.key.as_str(), problem.source.rsplit(':').next().unwrap())).collect();
-    assert_eq!(found, [("brokers.hook.allow", "5"), ("brokers.hook.allow", "5"), ("brokers.hook.allow", "6")], "{problems:#?}");
+    let found: Vec<_> = problems
+        .iter()
+        .map(|problem| (problem.key.as_str(), problem.source.rsplit(':').next().unwrap()))
+        .collect();
+    assert_eq!(
+        found,
+        [("brokers.hook.allow", "5"), ("brokers.hook.allow", "5"), ("brokers.hook.allow", "6")],
+        "{problems:#?}"
+    );
     for (problem, (pattern, why)) in problems.iter().zip([
         ("https://***@app.internal/", "user info"),
         ("``", "empty"),
@@ -168,6 +221,14 @@ fn a_mistake_in_a_list_of_allow_names_the_pattern_and_its_line() {
         assert!(problem.message.contains(pattern) && problem.message.contains(why), "{problem:?}");
         assert!(!problem.message.contains("secret"), "{problem:?}");
     }
-    let set = Given::least("").set("brokers.hook.type", "http").set("brokers.hook.allow", "[\"ftp://app.internal/*\"]").problems();
-    assert!(set.len() == 1 && set[0].source == "--set brokers.hook.allow" && set[0].message.contains("ftp://app.internal/*"), "{set:#?}");
+    let set = Given::least("")
+        .set("brokers.hook.type", "http")
+        .set("brokers.hook.allow", "[\"ftp://app.internal/*\"]")
+        .problems();
+    assert!(
+        set.len() == 1
+            && set[0].source == "--set brokers.hook.allow"
+            && set[0].message.contains("ftp://app.internal/*"),
+        "{set:#?}"
+    );
 }

@@ -6,13 +6,24 @@ use crate::job::OnTimeout;
 #[test]
 fn queues_alone_are_enough() {
     let settings = Given::file("[queues.emails]").settings();
-    assert!(settings.brokers.is_empty() && settings.ingest.is_empty() && !settings.queues.is_empty());
+    assert!(
+        settings.brokers.is_empty() && settings.ingest.is_empty() && !settings.queues.is_empty()
+    );
     let rules = settings.queue("emails").unwrap();
-    assert_eq!((rules.name.as_str(), rules.ttr_ms, rules.on_timeout), ("emails", 30_000, OnTimeout::Ready));
-    assert_eq!((&rules.retry_ms, rules.max_jobs, rules.dead_retention_ms), (&settings.delivery.retry_ms, None, 14 * 86_400_000));
+    assert_eq!(
+        (rules.name.as_str(), rules.ttr_ms, rules.on_timeout),
+        ("emails", 30_000, OnTimeout::Ready)
+    );
+    assert_eq!(
+        (&rules.retry_ms, rules.max_jobs, rules.dead_retention_ms),
+        (&settings.delivery.retry_ms, None, 14 * 86_400_000)
+    );
     assert!(settings.queue("email").is_none());
     let env = [("DWELL_QUEUES__EMAILS__TTR".to_owned(), "5s".to_owned())];
-    assert_eq!(load_from(None, &env, &Overrides::default()).unwrap().queue("emails").unwrap().ttr_ms, 5_000);
+    assert_eq!(
+        load_from(None, &env, &Overrides::default()).unwrap().queue("emails").unwrap().ttr_ms,
+        5_000
+    );
 }
 
 #[test]
@@ -21,10 +32,16 @@ fn a_queue_has_rules_of_its_own() {
                 dead_retention = \"0\"\n[queues.\"orders.eu\"]";
     let settings = Given::least(text).set("queues.\"orders.eu\".ttr", "2s").settings();
     let orders = settings.queue("orders.us").unwrap();
-    assert_eq!((orders.name.as_str(), orders.ttr_ms, orders.on_timeout), ("orders.*", 60_000, OnTimeout::Retry));
+    assert_eq!(
+        (orders.name.as_str(), orders.ttr_ms, orders.on_timeout),
+        ("orders.*", 60_000, OnTimeout::Retry)
+    );
     assert_eq!((orders.retry_ms.len(), orders.max_jobs, orders.dead_retention_ms), (0, Some(7), 0));
     let eu = settings.queue("orders.eu").unwrap();
-    assert_eq!((eu.name.as_str(), eu.ttr_ms, eu.retry_ms.as_slice()), ("orders.eu", 2_000, &[1_000][..]));
+    assert_eq!(
+        (eu.name.as_str(), eu.ttr_ms, eu.retry_ms.as_slice()),
+        ("orders.eu", 2_000, &[1_000][..])
+    );
 }
 
 #[test]
@@ -32,18 +49,34 @@ fn each_mistake_of_a_queue_is_told() {
     for (text, key, part) in [
         ("[queues.\"a b\"]", "queues.\"a b\"", "cannot be used"),
         ("[queues.\"\"]", "queues.\"\"", "cannot be used"),
-        (&format!("[queues.{}]", "a".repeat(256)), &format!("queues.{}", "a".repeat(256)), "1 to 255"),
+        (
+            &format!("[queues.{}]", "a".repeat(256)),
+            &format!("queues.{}", "a".repeat(256)),
+            "1 to 255",
+        ),
         ("[queues.\"a.*\"]\nttr = \"0\"", "queues.\"a.*\".ttr", "too small"),
         ("[queues.a]\nttr = \"13h\"", "queues.a.ttr", "limits.max_ttr"),
         ("[queues.a]\nretry = [\"later\"]", "queues.a.retry", "later"),
-        ("[limits]\nmax_retries = 7\n[queues.a]\nretry = [\"1\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\"]", "queues.a.retry", "8 steps"),
+        (
+            "[limits]\nmax_retries = 7\n[queues.a]\nretry = [\"1\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\",\"1\"]",
+            "queues.a.retry",
+            "8 steps",
+        ),
         ("[queues.a]\non_timeout = \"redy\"", "queues.a.on_timeout", "did you mean \"ready\"?"),
         ("[queues.a]\nmax_jobs = -1", "queues.a.max_jobs", "a number from 0"),
         ("[queues.a]\ndead_retention = \"101y\"", "queues.a.dead_retention", "101y"),
         ("[queues.\"a.b\"]\nrate = \"1/s\"", "queues.\"a.b\".rate", "no such setting"),
         ("[queues.a]\nin_flight = 1", "queues.a.in_flight", "no such setting"),
-        ("[queues.\"a.*\"]\n[queues.\"*.b\"]", "queues.\"a.*\"", "queues.\"*.b\" has as many characters"),
-        ("[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ndeliver_to = \"queue\"", "ingest.z.deliver_to", "format is \"headers\""),
+        (
+            "[queues.\"a.*\"]\n[queues.\"*.b\"]",
+            "queues.\"a.*\"",
+            "queues.\"*.b\" has as many characters",
+        ),
+        (
+            "[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\ndeliver_to = \"queue\"",
+            "ingest.z.deliver_to",
+            "format is \"headers\"",
+        ),
         (
             "[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nformat = \"envelope\"\ndeliver_to = \"queue\"",
             "ingest.z.deliver_to",
@@ -53,10 +86,16 @@ fn each_mistake_of_a_queue_is_told() {
         let problem = Given::least(text).problem();
         assert_eq!(problem.key, key, "{text}: {problem}");
         assert!(problem.to_string().contains(part), "{text}: {problem}");
-        assert!(!problem.hint.is_empty() && problem.source.starts_with("dwell.toml:"), "{text}: {problem}");
+        assert!(
+            !problem.hint.is_empty() && problem.source.starts_with("dwell.toml:"),
+            "{text}: {problem}"
+        );
     }
     let problem = Given::file("[queues.a]\n[ingest.z]\nbroker = \"main\"").problem();
-    assert_eq!((problem.key.as_str(), problem.hint.as_str()), ("ingest.z.broker", "add [brokers.main]"));
+    assert_eq!(
+        (problem.key.as_str(), problem.hint.as_str()),
+        ("ingest.z.broker", "add [brokers.main]")
+    );
 }
 
 #[test]

@@ -6,7 +6,9 @@ use super::*;
 #[test]
 fn every_rule_is_kept() {
     let other = |kind: &str, place: &str, ingest: &str| {
-        format!("[brokers.o]\ntype = \"{kind}\"\n{place}\nallow = []\n[ingest.z]\nbroker = \"o\"\n{ingest}")
+        format!(
+            "[brokers.o]\ntype = \"{kind}\"\n{place}\nallow = []\n[ingest.z]\nbroker = \"o\"\n{ingest}"
+        )
     };
     for (text, key, part) in [
         ("[redis]\nbuckets = 0", "redis.buckets", "from 1 to 1024"),
@@ -151,14 +153,19 @@ fn what_is_unusual_and_right_is_taken() {
 #[test]
 fn only_declare_gives_the_expired_queue_a_name() {
     let of = |ingest: &str| {
-        let text = format!("[brokers.o]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = []\n[ingest.z]\nbroker = \"o\"\n{ingest}");
+        let text = format!(
+            "[brokers.o]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = []\n[ingest.z]\nbroker = \"o\"\n{ingest}"
+        );
         Given::least(&text).settings().ingest["z"].expired_queue.clone()
     };
     assert_eq!(of(""), None);
     assert_eq!(of("expired_queue = \"late\"").as_deref(), Some("late"));
     assert_eq!(of("declare = true\ntopic = \"in\"").as_deref(), Some("in.expired"));
     assert_eq!(of("declare = true\nexpired_queue = \"late\"").as_deref(), Some("late"));
-    assert_eq!(Given::least("").set("ingest.main.declare", "true").settings().ingest["main"].expired_queue, None);
+    assert_eq!(
+        Given::least("").set("ingest.main.declare", "true").settings().ingest["main"].expired_queue,
+        None
+    );
     // Without `expired_queue` this queue belongs to others.
     of("rejected = \"delay.in.expired\"");
     let text = "[brokers.o]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = []\n[ingest.z]\nbroker = \"o\"\nexpired_queue = \"late\"";
@@ -180,9 +187,10 @@ fn an_exchange_that_no_request_may_reach_is_a_mistake() {
     }
     // With a default target, the exchange needs no match in `allow`.
     with("other").set("ingest.z.target", "orders").settings();
-    for (exchange, part) in
-        [("other", "no pattern of brokers.rabbit.allow matches the exchange `other`"), ("amq.topic", "nothing may be published to")]
-    {
+    for (exchange, part) in [
+        ("other", "no pattern of brokers.rabbit.allow matches the exchange `other`"),
+        ("amq.topic", "nothing may be published to"),
+    ] {
         let problem = with(exchange).problem();
         assert_eq!(problem.key, "ingest.z.exchange", "{problem}");
         assert!(problem.to_string().contains(part), "{problem}");
@@ -197,7 +205,12 @@ fn properties_of_kafka_have_any_names_and_some_are_refused() {
              properties = {properties}\n[ingest.main]\nbroker = \"main\"\n"
         )
     };
-    Given::file(&with("{ \"linger.ms\" = 2, \"check.crcs\" = true, sasl.username = \"u\" }")).settings();
-    let problems = format!("{:?}", Given::file(&with("{ acks = 0, no.such = \"x\" }")).load().unwrap_err());
-    assert!(problems.contains("`acks` cannot be set") && problems.contains("`no.such` is no property"), "{problems}");
+    Given::file(&with("{ \"linger.ms\" = 2, \"check.crcs\" = true, sasl.username = \"u\" }"))
+        .settings();
+    let problems =
+        format!("{:?}", Given::file(&with("{ acks = 0, no.such = \"x\" }")).load().unwrap_err());
+    assert!(
+        problems.contains("`acks` cannot be set") && problems.contains("`no.such` is no property"),
+        "{problems}"
+    );
 }

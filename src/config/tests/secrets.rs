@@ -28,15 +28,21 @@ fn no_secret_is_ever_shown() {
     ];
     for text in wrong {
         let problems = Given::least(text).problems();
-        for shown in problems.iter().flat_map(|problem| [problem.to_string(), format!("{problem:?}")]) {
+        for shown in
+            problems.iter().flat_map(|problem| [problem.to_string(), format!("{problem:?}")])
+        {
             assert!(!shown.contains("hush"), "{text}: {shown}");
         }
     }
-    let problem = Given::least("[brokers.b]\ntype = \"nats\"\nallow = []\nurl = \"nats://h\"\npassword = 271828").problem();
+    let problem = Given::least(
+        "[brokers.b]\ntype = \"nats\"\nallow = []\nurl = \"nats://h\"\npassword = 271828",
+    )
+    .problem();
     assert!(!problem.to_string().contains("271828"), "{problem}");
 
     let right = "[redis]\nurls = [\"redis://me:hush@h\"]\n[brokers.b]\ntype = \"amqp\"\nallow = []\nurl = \"amqp://h/v?password=hush\"";
-    let right = Given::least(right).set("brokers.main.url", "nats://me:hush@127.0.0.1:4222").settings();
+    let right =
+        Given::least(right).set("brokers.main.url", "nats://me:hush@127.0.0.1:4222").settings();
     let shown = format!("{right:?} {right:#?}");
     assert!(!shown.contains("hush"), "{shown}");
 }
@@ -45,7 +51,10 @@ fn no_secret_is_ever_shown() {
 fn a_login_in_a_wrong_setting_is_not_shown() {
     for password in ["hush", "hush17", "hu:sh", "hu/sh", "99999", "17hush"] {
         let login = format!("bob:{password}");
-        for text in [format!("[delivery]\nttr = \"{login}\""), format!("[ingest.main]\nstart = \"{login}\"")] {
+        for text in [
+            format!("[delivery]\nttr = \"{login}\""),
+            format!("[ingest.main]\nstart = \"{login}\""),
+        ] {
             for problem in Given::least(&text).problems() {
                 let shown = format!("{problem} {problem:?}");
                 assert!(!shown.contains(password), "{text}: {shown}");

@@ -14,7 +14,9 @@ const BACKLOG: u32 = 1024;
 pub(super) async fn bind(listen: &str) -> io::Result<TcpListener> {
     match listen.parse() {
         Ok(SocketAddr::V6(address)) if address.ip().is_unspecified() => match bind_both(address) {
-            Err(error) if has_no_ipv6(&error) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await,
+            Err(error) if has_no_ipv6(&error) => {
+                TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+            }
             bound => bound,
         },
         _ => TcpListener::bind(listen).await,
@@ -45,7 +47,10 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let by_ipv4 = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         let (_, peer) = listener.accept().await.unwrap();
-        assert_eq!((peer.ip().to_canonical(), peer.port()), (Ipv4Addr::LOCALHOST.into(), by_ipv4.local_addr().unwrap().port()));
+        assert_eq!(
+            (peer.ip().to_canonical(), peer.port()),
+            (Ipv4Addr::LOCALHOST.into(), by_ipv4.local_addr().unwrap().port())
+        );
         if listener.local_addr().unwrap().is_ipv6() {
             TcpStream::connect(("::1", port)).await.unwrap();
             listener.accept().await.unwrap();

@@ -69,8 +69,13 @@ enum Left {
 
 impl AskedBody {
     /// Returns the same request, and the part of its body that its call will not have read.
-    pub(super) fn of(request: Request<Incoming>, account: Account, slot: Arc<Slot>) -> (Request<AskedBody>, Rest) {
-        let (is_empty, waits) = (request.body().is_end_stream(), request.headers().contains_key(header::EXPECT));
+    pub(super) fn of(
+        request: Request<Incoming>,
+        account: Account,
+        slot: Arc<Slot>,
+    ) -> (Request<AskedBody>, Rest) {
+        let (is_empty, waits) =
+            (request.body().is_end_stream(), request.headers().contains_key(header::EXPECT));
         let left = match (is_empty, waits) {
             (true, _) => Left::Nothing,
             (false, true) => Left::Unsent,
@@ -100,8 +105,8 @@ impl Rest {
         matches!(*self.left.lock(), Left::TooMuch)
     }
 
-    /// Reads what is left, if that is little and comes soon. Whether nothing is left: then the next bytes
-    /// of the connection are the next request.
+    /// Reads what is left, if that is little and comes soon. Whether nothing is left: then the next
+    /// bytes of the connection are the next request.
     pub(super) async fn read(&self) -> bool {
         let left = std::mem::replace(&mut *self.left.lock(), Left::Held);
         let mut body = match left {
@@ -115,10 +120,13 @@ impl Rest {
         let whole = async {
             let mut bytes = 0;
             loop {
-                match std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+                match std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+                {
                     None => return true,
                     Some(Err(_)) => return false,
-                    Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
+                    Some(Ok(frame)) => {
+                        bytes += frame.data_ref().map_or(0, |data| data.len() as u64)
+                    }
                 }
                 if bytes > MAX_DRAIN_BYTES {
                     return false;
@@ -136,31 +144,46 @@ impl hyper::body::Body for AskedBody {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let AskedBody { body, rest, account, slot, came, has_room_for, revoke, revoked, waiting } = &mut *self;
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let AskedBody { body, rest, account, slot, came, has_room_for, revoke, revoked, waiting } =
+            &mut *self;
         if waiting.is_none() {
             let Some(body) = body else { return Poll::Ready(None) };
             let whole = body.size_hint().exact().and_then(|left| usize::try_from(left).ok());
             let polled = Pin::new(body).poll_frame(context);
             slot.set_starved(polled.is_pending());
-            if polled.is_pending() && revoked.as_mut().is_some_and(|revoked| revoked.as_mut().poll(context).is_ready()) {
+            if polled.is_pending()
+                && revoked.as_mut().is_some_and(|revoked| revoked.as_mut().poll(context).is_ready())
+            {
                 *rest.left.lock() = Left::TooMuch;
                 *revoked = None;
                 return Poll::Ready(Some(Err(UsedUp.into())));
             }
-            *rest.left.lock() = if matches!(polled, Poll::Ready(None)) { Left::Nothing } else { Left::Held };
+            *rest.left.lock() =
+                if matches!(polled, Poll::Ready(None)) { Left::Nothing } else { Left::Held };
             let frame = match ready!(polled) {
                 Some(Ok(frame)) => frame,
                 other => return Poll::Ready(other.map(|read| read.map_err(Into::into))),
             };
             let more = frame.data_ref().map_or(0, Bytes::len);
             let bytes = more * MEMORY_PER_BODY_BYTE + PART_OVERHEAD_BYTES;
-            // All at once: bodies that each hold a part, and wait for the rest, would wait for each other.
+            // All at once: bodies that each hold a part, and wait for the rest, would wait for each
+            // other.
             let whole = whole.map_or(0, |left| *came + left);
             *came += more;
-            let needed =
-                if *came <= *has_room_for && whole <= *has_room_for { 0 } else { whole.max(came.next_multiple_of(ROOM_STEP_BYTES)) };
-            let room = needed.saturating_sub(if *has_room_for == UNRESERVED_BODY_BYTES { 0 } else { *has_room_for });
+            let needed = if *came <= *has_room_for && whole <= *has_room_for {
+                0
+            } else {
+                whole.max(came.next_multiple_of(ROOM_STEP_BYTES))
+            };
+            let room = needed.saturating_sub(if *has_room_for == UNRESERVED_BODY_BYTES {
+                0
+            } else {
+                *has_room_for
+            });
             *has_room_for = needed.max(*has_room_for);
             account.body_goes_on();
             if room == 0 && account.grow(bytes).is_ok() {
@@ -179,7 +202,8 @@ impl hyper::body::Body for AskedBody {
             };
             *waiting = Some((frame, Box::pin(waits)));
         }
-        let has_room = waiting.as_mut().map_or(Poll::Ready(Ok(())), |(_, waits)| waits.as_mut().poll(context));
+        let has_room =
+            waiting.as_mut().map_or(Poll::Ready(Ok(())), |(_, waits)| waits.as_mut().poll(context));
         let frame = match ready!(has_room) {
             Ok(()) => waiting.take().map(|(frame, _)| Ok(frame)),
             Err(used_up) => {
@@ -218,8 +242,8 @@ pub(super) struct AnswerBody {
     _work: BusyGuard,
 }
 
-/// The bytes of an answer, and their share of the memory of all calls. The connection keeps both until it
-/// has written them.
+/// The bytes of an answer, and their share of the memory of all calls. The connection keeps both
+/// until it has written them.
 struct Held {
     bytes: Bytes,
     _share: Transfer,
@@ -241,12 +265,17 @@ impl hyper::body::Body for AnswerBody {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         match (polled, self.share.take()) {
             (Poll::Ready(Some(Ok(frame))), Some(mut share)) => {
                 share.goes_on();
-                Poll::Ready(Some(Ok(frame.map_data(|bytes| Bytes::from_owner(Held { bytes, _share: share })))))
+                Poll::Ready(Some(Ok(
+                    frame.map_data(|bytes| Bytes::from_owner(Held { bytes, _share: share }))
+                )))
             }
             (polled, share) => {
                 self.share = share;

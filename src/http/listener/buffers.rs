@@ -1,8 +1,10 @@
-//! The connections that have buffers at a time: for the heads of requests, and for answers. A connection that
-//! waits for its next request needs none. The others wait for their turn before their bytes are read.
+//! The connections that have buffers at a time: for the heads of requests, and for answers. A
+//! connection that waits for its next request needs none. The others wait for their turn before
+//! their bytes are read.
 //!
-//! While some wait, a connection gives its buffers back as soon as it waits for its next request. It ends if
-//! its client sends nothing more of a request, or reads nothing of an answer, for half a second.
+//! While some wait, a connection gives its buffers back as soon as it waits for its next request.
+//! It ends if its client sends nothing more of a request, or reads nothing of an answer, for half a
+//! second.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,13 +22,15 @@ use crate::clock::{self, Instant};
 /// The most connections with buffers: each takes up to 32 KiB, so all take 32 MiB.
 pub(super) const MAX_BUFFERED_CONNECTIONS: usize = 1024;
 
-/// The interval at which connections that wait for buffers look for others that can give theirs back by now.
+/// The interval at which connections that wait for buffers look for others that can give theirs
+/// back by now.
 const RECLAIM_INTERVAL: Duration = Duration::from_millis(250);
-/// A look that found none is not repeated within this time, however many connections come meanwhile.
+/// A look that found none is not repeated within this time, however many connections come
+/// meanwhile.
 const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The most answers of a connection that keeps its buffers while others wait: its client sends requests without
-/// waiting for their answers.
+/// The most answers of a connection that keeps its buffers while others wait: its client sends
+/// requests without waiting for their answers.
 const MAX_PIPELINED_ANSWERS: u32 = 8;
 
 /// The connections with buffers. Clones share them.
@@ -85,8 +89,8 @@ impl Buffers {
         Some(self.taken(slot, permit))
     }
 
-    /// Waits for buffers, in the order of the calls. The connection that has waited the longest for its client
-    /// gives its own back, and others do while none are free.
+    /// Waits for buffers, in the order of the calls. The connection that has waited the longest for
+    /// its client gives its own back, and others do while none are free.
     pub(super) fn turn(&self, slot: &Arc<Slot>) -> Turn {
         let (buffers, slot) = (self.clone(), slot.clone());
         let waits = Waits::of(&buffers);
@@ -108,13 +112,22 @@ impl Buffers {
     /// Makes so many connections give their buffers back, the longest waits for a client first.
     fn make_room(&self, count: usize) {
         let mut taken = self.0.taken.lock();
-        if taken.none.is_some_and(|none| clock::now().saturating_duration_since(none) < MIN_SCAN_INTERVAL) {
+        if taken
+            .none
+            .is_some_and(|none| clock::now().saturating_duration_since(none) < MIN_SCAN_INTERVAL)
+        {
             return;
         }
         // A call that runs keeps its buffers, unless its client is slow.
         let now = clock::now();
-        let is_asked = |held: &Held| held.asked.is_some_and(|asked| now.saturating_duration_since(asked) < RECLAIM_INTERVAL);
-        let oldest = taken.by_age.values_mut().filter(|held| !is_asked(held) && held.slot.may_yield()).take(count);
+        let is_asked = |held: &Held| {
+            held.asked.is_some_and(|asked| now.saturating_duration_since(asked) < RECLAIM_INTERVAL)
+        };
+        let oldest = taken
+            .by_age
+            .values_mut()
+            .filter(|held| !is_asked(held) && held.slot.may_yield())
+            .take(count);
         let asked = oldest.map(|held| held.ask(now)).count();
         if asked < count {
             taken.none = Some(now);
@@ -122,7 +135,13 @@ impl Buffers {
     }
 
     fn taken(&self, slot: &Arc<Slot>, permit: OwnedSemaphorePermit) -> Buffered {
-        Buffered { number: self.0.taken.lock().add(slot.clone()), buffers: self.clone(), answers: 0, has_written: false, _permit: permit }
+        Buffered {
+            number: self.0.taken.lock().add(slot.clone()),
+            buffers: self.clone(),
+            answers: 0,
+            has_written: false,
+            _permit: permit,
+        }
     }
 }
 
@@ -221,18 +240,25 @@ mod tests {
     }
 
     fn yielding(slots: &[Arc<Slot>]) -> Vec<usize> {
-        (0..slots.len()).filter(|at| slots[*at].yields().notified().now_or_never().is_some()).collect()
+        (0..slots.len())
+            .filter(|at| slots[*at].yields().notified().now_or_never().is_some())
+            .collect()
     }
 
     #[tokio::test]
     async fn the_connection_that_has_waited_the_longest_gives_its_buffers_back() {
-        let (buffers, slots, other) = (Buffers::default(), slots(MAX_BUFFERED_CONNECTIONS), &slots(1)[0]);
+        let (buffers, slots, other) =
+            (Buffers::default(), slots(MAX_BUFFERED_CONNECTIONS), &slots(1)[0]);
         let mut held: Vec<_> = slots.iter().map(|slot| buffers.try_take(slot).unwrap()).collect();
         assert!(buffers.try_take(other).is_none());
         let _call = BusyGuard::new(&slots[0]);
         held[1].renew();
         let mut turn = buffers.turn(other);
-        assert_eq!(yielding(&slots), [2], "the first has a call, and the client of the second has sent more");
+        assert_eq!(
+            yielding(&slots),
+            [2],
+            "the first has a call, and the client of the second has sent more"
+        );
         assert!((&mut turn).now_or_never().is_none());
         held.swap_remove(2);
         assert!(turn.await.is_some());
@@ -248,7 +274,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn while_some_wait_a_connection_that_waits_for_its_client_offers_its_buffers_once() {
-        let (buffers, slots, others) = (Buffers::default(), slots(MAX_BUFFERED_CONNECTIONS), &slots(2));
+        let (buffers, slots, others) =
+            (Buffers::default(), slots(MAX_BUFFERED_CONNECTIONS), &slots(2));
         let calls: Vec<_> = slots.iter().map(BusyGuard::new).collect();
         let held: Vec<_> = slots.iter().map(|slot| buffers.try_take(slot).unwrap()).collect();
         let mut turns: Vec<_> = others.iter().map(|slot| buffers.turn(slot)).collect();

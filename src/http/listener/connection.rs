@@ -18,17 +18,17 @@ use crate::clock;
 /// The longest time that a client may read nothing of an answer.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest time that a client may take to read an answer. A client that reads a little now and then would
-/// keep the answer for ever.
+/// The longest time that a client may take to read an answer. A client that reads a little now and
+/// then would keep the answer for ever.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// The time for which a connection that ends still takes the bytes that its client sends. A socket that is
-/// closed with unread bytes is reset, and the answer may be lost with it.
+/// The time for which a connection that ends still takes the bytes that its client sends. A socket
+/// that is closed with unread bytes is reset, and the answer may be lost with it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Ends a connection whose client reads nothing for [`WRITE_TIMEOUT`], or has not read an answer after
-/// [`ANSWER_TIMEOUT`].
+/// Ends a connection whose client reads nothing for [`WRITE_TIMEOUT`], or has not read an answer
+/// after [`ANSWER_TIMEOUT`].
 pub(super) struct TimedIo {
     stream: TcpStream,
     slot: Arc<Slot>,
@@ -49,7 +49,17 @@ pub(super) struct TimedIo {
 
 impl TimedIo {
     pub(super) fn new(stream: TcpStream, slot: Arc<Slot>, buffers: Buffers) -> Self {
-        TimedIo { stream, slot, buffers, buffered: None, turn: None, ahead: Bytes::new(), timeout: None, answer: None, linger: None }
+        TimedIo {
+            stream,
+            slot,
+            buffers,
+            buffered: None,
+            turn: None,
+            ahead: Bytes::new(),
+            timeout: None,
+            answer: None,
+            linger: None,
+        }
     }
 
     /// Makes these bytes the next that are read.
@@ -68,7 +78,8 @@ impl TimedIo {
         self.ahead = Bytes::new();
     }
 
-    /// The connection has given its buffers back, but for the bytes that are read before those of the stream.
+    /// The connection has given its buffers back, but for the bytes that are read before those of
+    /// the stream.
     pub(super) fn unbuffered(&mut self) {
         self.slot.set_ahead(!self.ahead.is_empty());
         if self.ahead.is_empty() {
@@ -82,8 +93,8 @@ impl TimedIo {
         !self.ahead.is_empty() || clock::timeout(time, self.stream.readable()).await.is_some()
     }
 
-    /// Waits until the client ends its side, and leaves its bytes where they are; or until another connection
-    /// needs the room of the bytes that are ahead.
+    /// Waits until the client ends its side, and leaves its bytes where they are; or until another
+    /// connection needs the room of the bytes that are ahead.
     pub(super) async fn hung_up(&mut self) {
         tokio::select! {
             () = ended(&self.stream) => {}
@@ -96,7 +107,8 @@ impl TimedIo {
         poll_fn(|context| self.poll_ignore(context)).await;
     }
 
-    /// Reads what the client has sent, and keeps nothing; ready at its end. A stream that failed has ended.
+    /// Reads what the client has sent, and keeps nothing; ready at its end. A stream that failed
+    /// has ended.
     fn poll_ignore(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut bytes = [0; 4096];
         loop {
@@ -121,20 +133,29 @@ impl TimedIo {
         }
         if self.buffered.is_none() {
             self.slot.set_queued(true);
-            self.buffered = ready!(self.turn.get_or_insert_with(|| self.buffers.turn(&self.slot)).as_mut().poll(context));
+            self.buffered = ready!(
+                self.turn
+                    .get_or_insert_with(|| self.buffers.turn(&self.slot))
+                    .as_mut()
+                    .poll(context)
+            );
             self.turn = None;
             self.slot.set_queued(false);
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Waits for bytes of the client, and then for buffers: until then nothing reads them, and no time of a
-    /// reader runs.
+    /// Waits for bytes of the client, and then for buffers: until then nothing reads them, and no
+    /// time of a reader runs.
     pub(super) async fn buffered(&mut self) -> io::Result<()> {
         poll_fn(|context| self.poll_buffered(context)).await
     }
 
-    fn written<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn written<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             if let Some(buffered) = &mut self.buffered {
                 buffered.written();
@@ -145,12 +166,23 @@ impl TimedIo {
             return polled;
         }
         self.slot.set_stuck(true);
-        let timeout = self.timeout.get_or_insert_with(|| Box::pin(clock::sleep(WRITE_TIMEOUT))).as_mut().poll(context);
-        let answer = self.answer.get_or_insert_with(|| Box::pin(clock::sleep(ANSWER_TIMEOUT))).as_mut().poll(context);
+        let timeout = self
+            .timeout
+            .get_or_insert_with(|| Box::pin(clock::sleep(WRITE_TIMEOUT)))
+            .as_mut()
+            .poll(context);
+        let answer = self
+            .answer
+            .get_or_insert_with(|| Box::pin(clock::sleep(ANSWER_TIMEOUT)))
+            .as_mut()
+            .poll(context);
         if timeout.is_pending() && answer.is_pending() {
             return Poll::Pending;
         }
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read the answer")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client does not read the answer",
+        )))
     }
 }
 
@@ -171,7 +203,11 @@ async fn ended(stream: &TcpStream) {
 }
 
 impl AsyncRead for TimedIo {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         ready!(self.poll_buffered(context))?;
         if !self.ahead.is_empty() {
             let count = self.ahead.len().min(into.remaining());
@@ -192,12 +228,20 @@ impl AsyncRead for TimedIo {
 }
 
 impl AsyncWrite for TimedIo {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.written(context, polled)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
         self.written(context, polled)
     }
@@ -211,7 +255,9 @@ impl AsyncWrite for TimedIo {
         self.answer = None;
         // hyper also flushes while a request comes, and between the parts of an answer.
         let TimedIo { slot, buffered, .. } = &mut *self;
-        if let Some(buffered) = buffered.as_mut().filter(|buffered| buffered.has_written() && !slot.is_busy()) {
+        if let Some(buffered) =
+            buffered.as_mut().filter(|buffered| buffered.has_written() && !slot.is_busy())
+        {
             if buffered.answered() {
                 slot.set_over();
             }
@@ -232,6 +278,8 @@ impl AsyncWrite for TimedIo {
         if self.poll_ignore(context).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        self.linger.as_mut().map_or(Poll::Ready(Ok(())), |linger| linger.as_mut().poll(context).map(Ok))
+        self.linger
+            .as_mut()
+            .map_or(Poll::Ready(Ok(())), |linger| linger.as_mut().poll(context).map(Ok))
     }
 }

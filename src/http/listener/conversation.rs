@@ -51,7 +51,8 @@ pub(super) fn prepare(stream: &TcpStream) {
 pub(super) async fn converse(mut io: TimedIo, calls: Calls, shutdown: CancellationToken) {
     let mut answer = None;
     loop {
-        // Before hyper reads: its time for a head runs for the client alone. In boxes, which a wait frees.
+        // Before hyper reads: its time for a head runs for the client alone. In boxes, which a wait
+        // frees.
         let begins = Box::pin(begins(&mut io, answer.is_some(), &shutdown)).await;
         if !begins {
             return;
@@ -95,19 +96,27 @@ struct Pause {
     io: TimedIo,
 }
 
-/// Answers requests until the connection ends (`None`), until a call waits, or until another connection needs
-/// its buffers. `answer` is the one to
-/// the request that is ahead of the stream.
-async fn talk(io: TimedIo, answer: Option<Answer>, calls: &Calls, shutdown: &CancellationToken) -> Result<Option<Pause>, hyper::Error> {
+/// Answers requests until the connection ends (`None`), until a call waits, or until another
+/// connection needs its buffers. `answer` is the one to the request that is ahead of the stream.
+async fn talk(
+    io: TimedIo,
+    answer: Option<Answer>,
+    calls: &Calls,
+    shutdown: &CancellationToken,
+) -> Result<Option<Pause>, hyper::Error> {
     let waiting = Arc::new(Mutex::new(None));
     let mut connection = {
         let (calls, waiting, answer) = (calls.clone(), waiting.clone(), Mutex::new(answer));
-        let service = service_fn(move |request| calls.call(request, answer.lock().take(), waiting.clone()));
+        let service =
+            service_fn(move |request| calls.call(request, answer.lock().take(), waiting.clone()));
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);
+        http.timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(MAX_HEAD_BYTES);
         http.serve_connection(TokioIo::new(io), service)
     };
-    let (mut stopped, mut hung_up) = (pin!(shutdown.cancelled()), pin!(calls.slot.hang_up().notified()));
+    let (mut stopped, mut hung_up) =
+        (pin!(shutdown.cancelled()), pin!(calls.slot.hang_up().notified()));
     let mut yields = pin!(calls.slot.yields().notified());
     let mut is_last = false;
     let paused = poll_fn(|context| {
@@ -131,8 +140,8 @@ async fn talk(io: TimedIo, answer: Option<Answer>, calls: &Calls, shutdown: &Can
         if waiting.is_some() {
             return Poll::Ready(Ok(Some(waiting)));
         }
-        // Another connection needs the buffers. A connection that cannot give its buffers back now is asked
-        // again.
+        // Another connection needs the buffers. A connection that cannot give its buffers back now
+        // is asked again.
         while yields.as_mut().poll(context).is_ready() {
             yields.set(calls.slot.yields().notified());
             if calls.slot.is_slow() {
@@ -149,10 +158,14 @@ async fn talk(io: TimedIo, answer: Option<Answer>, calls: &Calls, shutdown: &Can
     let mut io = parts.io.into_inner();
     match &waiting {
         Some(waiting) if waiting.is_last() => io.forget_ahead(),
-        // Copied: even without a byte of the next requests, hyper's bytes hold its buffer. Line ends before
-        // a request are none of it (RFC 9112, 2.2).
+        // Copied: even without a byte of the next requests, hyper's bytes hold its buffer. Line
+        // ends before a request are none of it (RFC 9112, 2.2).
         _ => {
-            let next = parts.read_buf.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or(parts.read_buf.len());
+            let next = parts
+                .read_buf
+                .iter()
+                .position(|byte| !b"\r\n".contains(byte))
+                .unwrap_or(parts.read_buf.len());
             io.put_ahead(parts.read_buf[next..].to_vec());
         }
     }
@@ -182,8 +195,8 @@ impl Calls {
         Calls { slot, calls: TowerToHyperService::new(router), memory }
     }
 
-    /// Answers a request, with `answer` if there is one. A call that waits goes to `waiting`, and is
-    /// not answered here.
+    /// Answers a request, with `answer` if there is one. A call that waits goes to `waiting`, and
+    /// is not answered here.
     fn call(
         &self,
         mut request: Request<Incoming>,
@@ -204,7 +217,10 @@ impl Calls {
             let (Answer { mut response, work }, account) = match begun {
                 Either::Left(mut answer) => {
                     let account = answer.response.extensions_mut().remove();
-                    (answer, account.unwrap_or_else(|| Account::new(&memory, slot.hang_up().clone())))
+                    (
+                        answer,
+                        account.unwrap_or_else(|| Account::new(&memory, slot.hang_up().clone())),
+                    )
                 }
                 Either::Right((call, rest, head, work, account)) => {
                     let mut response = call.await?;
@@ -220,7 +236,9 @@ impl Calls {
                     let is_last = !rest.read().await || slot.is_over();
                     if is_last {
                         slot.set_unread();
-                        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                        response
+                            .headers_mut()
+                            .insert(header::CONNECTION, HeaderValue::from_static("close"));
                     }
                     if let Some(later) = later {
                         *waiting.lock() = Some(Waiting::new(later, head, work, is_last));

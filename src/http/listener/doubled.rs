@@ -1,5 +1,5 @@
-//! Refuses a request with two values of a header that decides who calls, or what: a proxy in front of Dwell
-//! may go by the other value.
+//! Refuses a request with two values of a header that decides who calls, or what: a proxy in front
+//! of Dwell may go by the other value.
 
 use axum::extract::Request;
 use axum::http::{HeaderName, header};
@@ -20,9 +20,14 @@ static SINGLETON_HEADERS: [HeaderName; 7] = [
 
 /// Passes a request on, unless it has one of these headers twice.
 pub(super) async fn refuse(request: Request, next: Next) -> Response {
-    let doubled = SINGLETON_HEADERS.iter().find(|name| request.headers().get_all(*name).iter().nth(1).is_some());
+    let doubled = SINGLETON_HEADERS
+        .iter()
+        .find(|name| request.headers().get_all(*name).iter().nth(1).is_some());
     match doubled {
         None => next.run(request).await,
-        Some(name) => Problem::bad(format!("the request has the header `{name}` twice: send it once")).into_response(),
+        Some(name) => {
+            Problem::bad(format!("the request has the header `{name}` twice: send it once"))
+                .into_response()
+        }
     }
 }

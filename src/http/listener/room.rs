@@ -1,5 +1,5 @@
-//! The most connections that all listeners together may hold, by the system's limit of open files. The rest
-//! is for Redis, the brokers and the targets: no caller may take their descriptors.
+//! The most connections that all listeners together may hold, by the system's limit of open files.
+//! The rest is for Redis, the brokers and the targets: no caller may take their descriptors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,9 @@ impl Room {
         let limit = getrlimit(Resource::Nofile);
         let most = limit.maximum.unwrap_or(MAX_FILES).min(MAX_FILES);
         let now = limit.current.unwrap_or(MAX_FILES);
-        if now >= most || setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit }).is_err() {
+        if now >= most
+            || setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit }).is_err()
+        {
             return Room::of(now);
         }
         Room::of(most)
@@ -52,7 +54,10 @@ impl Room {
         let own = (files / 32).min(MAX_OWN_FILES);
         let places = files - (files / 2).min(RESERVED_FILES) - own * LISTENER_COUNT;
         let count = |files| usize::try_from(files).unwrap_or(usize::MAX);
-        Room(Arc::new(Inner { own: count(own), places: count(places), taken: AtomicUsize::new(0) }), Buffers::default())
+        Room(
+            Arc::new(Inner { own: count(own), places: count(places), taken: AtomicUsize::new(0) }),
+            Buffers::default(),
+        )
     }
 
     /// The most connections of one listener.
@@ -112,7 +117,11 @@ mod tests {
         assert_eq!([of(64), of(1024), of(20_000)], [(24, 2), (384, 32), (17_824, 32)]);
         for files in [0, 1, 31, 64, 1000, 4096, 20_000, MAX_FILES] {
             let (places, own) = of(files);
-            assert!(places as u64 + own as u64 * LISTENER_COUNT + (files / 2).min(RESERVED_FILES) <= files, "{files}");
+            assert!(
+                places as u64 + own as u64 * LISTENER_COUNT + (files / 2).min(RESERVED_FILES)
+                    <= files,
+                "{files}"
+            );
         }
     }
 

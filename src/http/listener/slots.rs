@@ -18,8 +18,8 @@ use crate::http::transfers::HangUp;
 /// The most connections.
 pub(super) const MAX_CONNECTIONS: usize = 512;
 
-/// The longest time that a client may send or read nothing of a request or an answer that is under way, while
-/// others need the buffers of its connection.
+/// The longest time that a client may send or read nothing of a request or an answer that is under
+/// way, while others need the buffers of its connection.
 pub(super) const STALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The state of a connection, as reported by its task.
@@ -54,7 +54,8 @@ pub(super) struct Slot {
 
 impl Slot {
     pub(super) fn new(peer: IpAddr) -> Arc<Self> {
-        let [busy, stuck, unread, starved, partial, over, ahead, queued] = [(); 8].map(|()| AtomicBool::new(false));
+        let [busy, stuck, unread, starved, partial, over, ahead, queued] =
+            [(); 8].map(|()| AtomicBool::new(false));
         let moved = Mutex::new(clock::now());
         let (turn, hang_up, yields) = (AtomicU64::new(turn()), HangUp::default(), Notify::new());
         Arc::new(Slot {
@@ -118,9 +119,12 @@ impl Slot {
         }
     }
 
-    /// Whether the client has sent nothing of a request, or read nothing of an answer, for [`STALL_TIMEOUT`].
+    /// Whether the client has sent nothing of a request, or read nothing of an answer, for
+    /// [`STALL_TIMEOUT`].
     pub(super) fn is_slow(&self) -> bool {
-        let is_under_way = [&self.stuck, &self.starved, &self.partial].iter().any(|flag| flag.load(Ordering::Relaxed));
+        let is_under_way = [&self.stuck, &self.starved, &self.partial]
+            .iter()
+            .any(|flag| flag.load(Ordering::Relaxed));
         is_under_way && clock::now().saturating_duration_since(*self.moved.lock()) >= STALL_TIMEOUT
     }
 
@@ -152,8 +156,8 @@ impl Slot {
         self.queued.load(Ordering::Relaxed)
     }
 
-    /// Whether the connection can give its buffers back: it is idle, its client is slow, or has sent more than
-    /// the call that waits.
+    /// Whether the connection can give its buffers back: it is idle, its client is slow, or has
+    /// sent more than the call that waits.
     pub(super) fn may_yield(&self) -> bool {
         self.is_idle() || self.is_slow() || self.ahead.load(Ordering::Relaxed)
     }
@@ -221,13 +225,15 @@ impl Slots {
 
     /// Whether another connection can be accepted, possibly by closing one.
     pub(super) fn has_room(&self) -> bool {
-        let is_free = self.taken.len() < self.most && (self.taken.len() < self.room.own() || self.room.has_place());
+        let is_free = self.taken.len() < self.most
+            && (self.taken.len() < self.room.own() || self.room.has_place());
         is_free || self.taken.values().any(|taken| taken.slot.waits_for_client())
     }
 
     /// Adds a connection. If its peer is at its limit, a waiting connection of that peer is closed,
-    /// or else the new one. If the listener is at its limit, or the listeners together are, a waiting
-    /// connection of the peer with the most connections is closed: the one whose last request is the oldest.
+    /// or else the new one. If the listener is at its limit, or the listeners together are, a
+    /// waiting connection of the peer with the most connections is closed: the one whose last
+    /// request is the oldest.
     pub(super) fn add(&mut self, slot: Arc<Slot>, task: AbortHandle) {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         if self.taken.len() >= self.most_of_peer {
@@ -235,13 +241,18 @@ impl Slots {
         }
         let of = |peer: &IpAddr| counts.get(peer).copied().unwrap_or(0);
         let mut place = if self.taken.len() < self.room.own() { None } else { self.room.take() };
-        let is_full = self.taken.len() >= self.most || self.taken.len() >= self.room.own() && place.is_none();
+        let is_full =
+            self.taken.len() >= self.most || self.taken.len() >= self.room.own() && place.is_none();
         let is_peer_full = of(&slot.peer) >= self.most_of_peer;
         if is_full || is_peer_full {
             let others = self.taken.iter().map(|(id, taken)| (*id, &taken.slot));
-            let may_go = others.filter(|(_, other)| other.waits_for_client() && (!is_peer_full || other.peer == slot.peer));
+            let may_go = others.filter(|(_, other)| {
+                other.waits_for_client() && (!is_peer_full || other.peer == slot.peer)
+            });
             // A connection that waits for buffers goes last: its client waits for an answer.
-            let goes = may_go.max_by_key(|(_, other)| (!other.is_queued(), of(&other.peer), Reverse(other.turn.load(Ordering::Relaxed))));
+            let goes = may_go.max_by_key(|(_, other)| {
+                (!other.is_queued(), of(&other.peer), Reverse(other.turn.load(Ordering::Relaxed)))
+            });
             match goes.map(|(id, _)| id).and_then(|id| self.taken.remove(&id)) {
                 Some(other) => {
                     other.task.abort();
@@ -285,7 +296,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_at_its_limit_loses_its_least_recent_connection() {
-        let mut table = Table(Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()), tokio::task::JoinSet::new());
+        let mut table = Table(
+            Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()),
+            tokio::task::JoinSet::new(),
+        );
         let other = table.add(OTHER_PEER);
         let crowd: Vec<_> = (0..MAX_CONNECTIONS_PER_PEER).map(|_| table.add(CROWD_PEER)).collect();
         drop(BusyGuard::new(&crowd[0]));
@@ -306,9 +320,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_at_its_limit_with_busy_connections_gets_no_more() {
-        let mut table = Table(Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()), tokio::task::JoinSet::new());
+        let mut table = Table(
+            Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()),
+            tokio::task::JoinSet::new(),
+        );
         let other = table.add(OTHER_PEER);
-        let _works: Vec<BusyGuard> = (0..MAX_CONNECTIONS_PER_PEER).map(|_| BusyGuard::new(&table.add(CROWD_PEER))).collect();
+        let _works: Vec<BusyGuard> =
+            (0..MAX_CONNECTIONS_PER_PEER).map(|_| BusyGuard::new(&table.add(CROWD_PEER))).collect();
         for _ in 0..MAX_CONNECTIONS {
             let one_more = table.add(CROWD_PEER);
             assert!(!table.has(&one_more));
@@ -318,7 +336,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_busy_connection_is_never_closed_for_a_new_one() {
-        let mut table = Table(Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()), tokio::task::JoinSet::new());
+        let mut table = Table(
+            Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()),
+            tokio::task::JoinSet::new(),
+        );
         let mut works = Vec::new();
         let waits = table.add(OTHER_PEER);
         for n in 1..MAX_CONNECTIONS {
@@ -346,7 +367,12 @@ mod tests {
     #[tokio::test]
     async fn listeners_that_share_their_room_leave_each_other_some() {
         let room = Room::of(64);
-        let table = || Table(Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS, room.clone()), tokio::task::JoinSet::new());
+        let table = || {
+            Table(
+                Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS, room.clone()),
+                tokio::task::JoinSet::new(),
+            )
+        };
         let (mut one, mut other) = (table(), table());
         let mut works = Vec::new();
         while one.0.has_room() {

@@ -1,5 +1,5 @@
-//! A call that waits, without hyper. For each connection hyper keeps two buffers of 8 KiB, which are most of
-//! the cost of a waiting consumer, and nothing makes hyper give them back.
+//! A call that waits, without hyper. For each connection hyper keeps two buffers of 8 KiB, which
+//! are most of the cost of a waiting consumer, and nothing makes hyper give them back.
 //!
 //! So the connection leaves hyper for the wait, and enters a new one with the answer. hyper answers
 //! only requests: it reads one that says what the answer depends on, before the next bytes of the
@@ -25,7 +25,8 @@ pub(super) struct Waiting {
     is_last: bool,
 }
 
-/// Ends when the client has gone away. In a box of its own, so that the connection is small otherwise.
+/// Ends when the client has gone away. In a box of its own, so that the connection is small
+/// otherwise.
 type Gone<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// An answer, and the guard that marks its connection as busy until the answer is written.
@@ -35,7 +36,12 @@ pub(super) struct Answer {
 }
 
 impl Waiting {
-    pub(super) fn new(answer: DeferredResponse, head: Head, work: BusyGuard, is_last: bool) -> Self {
+    pub(super) fn new(
+        answer: DeferredResponse,
+        head: Head,
+        work: BusyGuard,
+        is_last: bool,
+    ) -> Self {
         Waiting { answer, head, work, is_last }
     }
 
@@ -44,12 +50,16 @@ impl Waiting {
         self.is_last
     }
 
-    /// Waits for the answer, and for the client to go away, or for the end of the connection for others: then
-    /// there is none. `stops`: whether the
-    /// connection ends with this answer.
-    pub(super) async fn answer(mut self, io: &mut TimedIo, stops: impl Fn() -> bool) -> Option<Answer> {
+    /// Waits for the answer, and for the client to go away, or for the end of the connection for
+    /// others: then there is none. `stops`: whether the connection ends with this answer.
+    pub(super) async fn answer(
+        mut self,
+        io: &mut TimedIo,
+        stops: impl Fn() -> bool,
+    ) -> Option<Answer> {
         let response = {
-            let mut gone: Gone<'_> = if self.is_last { Box::pin(io.ignore_all()) } else { Box::pin(io.hung_up()) };
+            let mut gone: Gone<'_> =
+                if self.is_last { Box::pin(io.ignore_all()) } else { Box::pin(io.hung_up()) };
             poll_fn(|context| match gone.as_mut().poll(context) {
                 Poll::Ready(()) => Poll::Ready(None),
                 Poll::Pending => self.answer.as_mut().poll(context).map(Some),
@@ -61,8 +71,8 @@ impl Waiting {
     }
 }
 
-/// The part of a request that its answer depends on: the method, the version, and whether the client keeps
-/// the connection.
+/// The part of a request that its answer depends on: the method, the version, and whether the
+/// client keeps the connection.
 pub(super) struct Head(Vec<u8>);
 
 impl Head {

@@ -10,7 +10,12 @@ use crate::job::Due;
 fn each_dialect_says_when_and_where() {
     let rules = rules(Kind::Kafka);
     let schedule = scheduled(
-        &bare(&[("scheduler-epoch", "1769860860"), ("scheduler-target-topic", "orders"), ("scheduler-target-key", "k"), ("Tag", "1")]),
+        &bare(&[
+            ("scheduler-epoch", "1769860860"),
+            ("scheduler-target-topic", "orders"),
+            ("scheduler-target-key", "k"),
+            ("Tag", "1"),
+        ]),
         &rules,
     );
     assert_eq!(
@@ -19,18 +24,32 @@ fn each_dialect_says_when_and_where() {
     );
     assert_eq!(passed(&schedule), [("Tag", "1")]);
 
-    let schedule = scheduled(&bare(&[("X-Timebridge-When", "2026-01-31T12:01:00Z"), ("X-Timebridge-Where", "orders")]), &rules);
-    assert_eq!((schedule.due, schedule.job.to.clone()), (Due::At(NOW + 60_000), Destination::new("orders")));
+    let schedule = scheduled(
+        &bare(&[("X-Timebridge-When", "2026-01-31T12:01:00Z"), ("X-Timebridge-Where", "orders")]),
+        &rules,
+    );
+    assert_eq!(
+        (schedule.due, schedule.job.to.clone()),
+        (Due::At(NOW + 60_000), Destination::new("orders"))
+    );
     assert!(schedule.job.headers.is_empty());
 
     let schedule = scheduled(
-        &bare(&[("Nats-Schedule", "@at 2026-01-31T12:01:00Z"), ("Nats-Schedule-Target", "orders"), ("Nats-Schedule-Next", "purge")]),
+        &bare(&[
+            ("Nats-Schedule", "@at 2026-01-31T12:01:00Z"),
+            ("Nats-Schedule-Target", "orders"),
+            ("Nats-Schedule-Next", "purge"),
+        ]),
         &rules,
     );
-    assert_eq!((schedule.due, schedule.job.to.clone()), (Due::At(NOW + 60_000), Destination::new("orders")));
+    assert_eq!(
+        (schedule.due, schedule.job.to.clone()),
+        (Due::At(NOW + 60_000), Destination::new("orders"))
+    );
     assert!(schedule.job.headers.is_empty());
 
-    let schedule = scheduled(&with(message(&[]), "X-Delay", Value::I32(5_000)), &super::rules(Kind::Nats));
+    let schedule =
+        scheduled(&with(message(&[]), "X-Delay", Value::I32(5_000)), &super::rules(Kind::Nats));
     assert_eq!(schedule.due, Due::At(NOW + 4_500));
     assert!(schedule.job.headers.is_empty());
 }
@@ -44,25 +63,48 @@ fn a_delivery_time_is_read_and_never_passed_on() {
         assert!(schedule.job.headers.is_empty(), "{:?}", schedule.job.headers);
         schedule.due
     };
-    for time in [Value::I64(NOW + 60_000), (NOW + 60_000).to_string().as_str().into(), Value::Timestamp((NOW as u64 + 60_000) / 1_000)] {
+    for time in [
+        Value::I64(NOW + 60_000),
+        (NOW + 60_000).to_string().as_str().into(),
+        Value::Timestamp((NOW as u64 + 60_000) / 1_000),
+    ] {
         assert_eq!(due("x-opt-delivery-time", time), Due::At(NOW + 60_000));
     }
     for delay in [Value::I32(60_000), "60000".into(), Value::F64(60_000.0)] {
         assert_eq!(due("X-Opt-Delivery-Delay", delay), Due::In(60_000));
     }
-    assert_eq!(refused(&with(to(), "x-opt-delivery-time", Value::I64(NOW / 1_000)), &rules), Code::BadDelay, "seconds");
-    let both = with(with(to(), "x-opt-delivery-time", Value::I64(NOW)), "x-opt-delivery-delay", Value::I64(1));
+    assert_eq!(
+        refused(&with(to(), "x-opt-delivery-time", Value::I64(NOW / 1_000)), &rules),
+        Code::BadDelay,
+        "seconds"
+    );
+    let both = with(
+        with(to(), "x-opt-delivery-time", Value::I64(NOW)),
+        "x-opt-delivery-delay",
+        Value::I64(1),
+    );
     assert_eq!(refused(&both, &rules), Code::AmbiguousDelay);
     // It parks a message of another dialect too, so it stays behind there as well.
-    let beside = scheduled(&with(message(&[("delay-for", "1s")]), "x-opt-delivery-time", Value::I64(NOW + 5)), &super::rules(Kind::Nats));
+    let beside = scheduled(
+        &with(message(&[("delay-for", "1s")]), "x-opt-delivery-time", Value::I64(NOW + 5)),
+        &super::rules(Kind::Nats),
+    );
     assert!(beside.job.headers.is_empty());
 }
 
 #[test]
 fn control_headers_win_over_dialects() {
-    let message = message(&[("delay-for", "1s"), ("x-delay", "nonsense"), ("x-delay", "twice"), ("scheduler-target-topic", "elsewhere")]);
+    let message = message(&[
+        ("delay-for", "1s"),
+        ("x-delay", "nonsense"),
+        ("x-delay", "twice"),
+        ("scheduler-target-topic", "elsewhere"),
+    ]);
     let schedule = scheduled(&message, &rules(Kind::Nats));
-    assert_eq!((schedule.due, schedule.job.to.clone()), (Due::At(NOW + 500), Destination::new("orders.close")));
+    assert_eq!(
+        (schedule.due, schedule.job.to.clone()),
+        (Due::At(NOW + 500), Destination::new("orders.close"))
+    );
     assert!(schedule.job.headers.is_empty());
 }
 
@@ -82,15 +124,34 @@ fn x_delay_is_as_rabbitmqs_plugin_reads_it() {
 #[test]
 fn the_fraction_of_an_x_delay_is_cut() {
     let mut rules = rules(Kind::Amqp);
-    let due = |rules: &RequestRules, value: Value| scheduled(&with(bare(&[("delay-target", "orders")]), "x-delay", value), rules).due;
-    for value in [Value::F64(700.9), Value::F32(700.5), Value::F64(700.0), "700.9".into(), "700".into(), Value::I16(700)] {
+    let due = |rules: &RequestRules, value: Value| {
+        scheduled(&with(bare(&[("delay-target", "orders")]), "x-delay", value), rules).due
+    };
+    for value in [
+        Value::F64(700.9),
+        Value::F32(700.5),
+        Value::F64(700.0),
+        "700.9".into(),
+        "700".into(),
+        Value::I16(700),
+    ] {
         assert_eq!(due(&rules, value.clone()), Due::In(700), "{value:?}");
     }
     assert_eq!(due(&rules, Value::F64(-0.9)), Due::In(0));
-    let code = |rules: &RequestRules, value: Value| refused(&with(bare(&[("delay-target", "orders")]), "x-delay", value), rules);
+    let code = |rules: &RequestRules, value: Value| {
+        refused(&with(bare(&[("delay-target", "orders")]), "x-delay", value), rules)
+    };
     assert_eq!(code(&rules, Value::F64(-1.5)), Code::BadDelay);
     assert_eq!(code(&rules, Value::F64(1e12)), Code::DelayTooLong);
-    for value in [Value::F64(f64::NAN), Value::F64(f64::INFINITY), "700.".into(), ".5".into(), "7e2".into(), "1.-5".into(), "".into()] {
+    for value in [
+        Value::F64(f64::NAN),
+        Value::F64(f64::INFINITY),
+        "700.".into(),
+        ".5".into(),
+        "7e2".into(),
+        "1.-5".into(),
+        "".into(),
+    ] {
         assert_eq!(code(&rules, value.clone()), Code::BadDelay, "{value:?}");
     }
     assert_eq!(code(&rules, Value::Bool(true)), Code::BadHeader);
@@ -114,9 +175,19 @@ fn what_a_dialect_cannot_say_is_refused() {
     for (headers, code) in cases {
         assert_eq!(refused(&message(headers), &rules(Kind::Nats)), *code, "{headers:?}");
     }
-    let two = bare(&[("x-delay", "1"), ("scheduler-target-topic", "orders.a"), ("x-timebridge-where", "orders.b")]);
+    let two = bare(&[
+        ("x-delay", "1"),
+        ("scheduler-target-topic", "orders.a"),
+        ("x-timebridge-where", "orders.b"),
+    ]);
     assert_eq!(refused(&two, &rules(Kind::Nats)), Code::BadHeader);
-    assert_eq!(refused(&bare(&[("x-delay", "1"), ("scheduler-target-topic", "other")]), &rules(Kind::Nats)), Code::TargetNotAllowed);
+    assert_eq!(
+        refused(
+            &bare(&[("x-delay", "1"), ("scheduler-target-topic", "other")]),
+            &rules(Kind::Nats)
+        ),
+        Code::TargetNotAllowed
+    );
 }
 
 #[test]
@@ -130,10 +201,18 @@ fn what_a_schedule_of_nats_asks_besides_is_not_dropped_in_silence() {
     ] {
         for kind in [Kind::Nats, Kind::Kafka, Kind::Amqp] {
             let at = ("Nats-Schedule", "@at 2026-01-31T12:01:00Z");
-            assert_eq!(refused(&bare(&[at, ("Nats-Schedule-Target", "orders.a"), header]), &rules(kind)), Code::BadHeader, "{header:?}");
+            assert_eq!(
+                refused(&bare(&[at, ("Nats-Schedule-Target", "orders.a"), header]), &rules(kind)),
+                Code::BadHeader,
+                "{header:?}"
+            );
         }
         // The same if a `delay-*` header sets the time.
-        assert_eq!(refused(&message(&[("delay-for", "1s"), header]), &rules(Kind::Nats)), Code::BadHeader, "{header:?}");
+        assert_eq!(
+            refused(&message(&[("delay-for", "1s"), header]), &rules(Kind::Nats)),
+            Code::BadHeader,
+            "{header:?}"
+        );
     }
 }
 
@@ -144,7 +223,11 @@ fn a_header_of_the_producers_own_holds_the_due_time() {
     rules.ingest.missing_delay_immediate = true;
     let to = || bare(&[("delay-target", "orders")]);
     let due = |value: Value| scheduled(&with(to(), "ETA", value), &rules).due;
-    for time in ["2026-01-31T12:01:00Z".into(), Value::I64(NOW + 60_000), Value::Timestamp((NOW as u64 + 60_000) / 1_000)] {
+    for time in [
+        "2026-01-31T12:01:00Z".into(),
+        Value::I64(NOW + 60_000),
+        Value::Timestamp((NOW as u64 + 60_000) / 1_000),
+    ] {
         assert_eq!(due(time), Due::At(NOW + 60_000));
     }
     for none in [Value::Null, "".into(), " ".into()] {
@@ -152,9 +235,16 @@ fn a_header_of_the_producers_own_holds_the_due_time() {
     }
     let passes = scheduled(&with(to(), "eta", "2026-01-31T12:01:00Z".into()), &rules);
     assert_eq!(passed(&passes), [("eta", "2026-01-31T12:01:00Z")]);
-    assert_eq!(refused(&with(to(), "eta", Value::I64(NOW / 1_000)), &rules), Code::BadDelay, "seconds");
+    assert_eq!(
+        refused(&with(to(), "eta", Value::I64(NOW / 1_000)), &rules),
+        Code::BadDelay,
+        "seconds"
+    );
     assert_eq!(refused(&with(to(), "eta", "tomorrow".into()), &rules), Code::BadDelay);
-    assert_eq!(refused(&with(with(to(), "eta", Value::I64(NOW)), "x-delay", Value::I32(1)), &rules), Code::AmbiguousDelay);
+    assert_eq!(
+        refused(&with(with(to(), "eta", Value::I64(NOW)), "x-delay", Value::I32(1)), &rules),
+        Code::AmbiguousDelay
+    );
     let wins = with(with(to(), "eta", "tomorrow".into()), "delay-for", "1s".into());
     assert_eq!(scheduled(&wins, &rules).due, Due::In(1_000));
     rules.ingest.due_header = None;
@@ -166,11 +256,19 @@ fn the_due_time_that_a_returned_message_was_delivered_for_is_no_new_delay() {
     let mut rules = rules(Kind::Amqp);
     rules.ingest.due_header = Some("eta".to_owned());
     let back = |eta: i64| {
-        let message = bare(&[("delay-target", "orders"), ("delayed-attempt", "1"), ("delayed-due", &NOW.to_string())]);
+        let message = bare(&[
+            ("delay-target", "orders"),
+            ("delayed-attempt", "1"),
+            ("delayed-due", &NOW.to_string()),
+        ]);
         with(message, "eta", Value::I64(eta))
     };
     for served in [NOW, NOW - 1] {
         assert_eq!(refused(&back(served), &rules), Code::Loop);
     }
-    assert_eq!(scheduled(&back(NOW + 60_000), &rules).due, Due::At(NOW + 60_000), "a retry of the consumer's own");
+    assert_eq!(
+        scheduled(&back(NOW + 60_000), &rules).due,
+        Due::At(NOW + 60_000),
+        "a retry of the consumer's own"
+    );
 }

@@ -18,24 +18,34 @@ fn json(text: impl Into<Bytes>) -> Message {
 
 #[test]
 fn an_add_is_a_schedule() {
-    let message = json(r#"{"command":"add","topic":"orders.close","id":"a","delay":1800,"TTR":60,"body":"gr\u00fcn"}"#);
+    let message = json(
+        r#"{"command":"add","topic":"orders.close","id":"a","delay":1800,"TTR":60,"body":"gr\u00fcn"}"#,
+    );
     let schedule = scheduled(&message, &envelope_rules());
     assert_eq!((schedule.id.as_str(), schedule.due), ("a", Due::At(NOW - 500 + 1_800_000)));
     assert_eq!((schedule.job.to, schedule.job.ttr_ms), (Destination::new("orders.close"), 60_000));
     assert_eq!((schedule.job.body, schedule.job.has_body), (Bytes::from("grün"), true));
-    let message = json(r#"{"command":"add","topic":"orders.close","id":7,"delayTime":1769860860000,"TTR":"1.5","body":null}"#);
+    let message = json(
+        r#"{"command":"add","topic":"orders.close","id":7,"delayTime":1769860860000,"TTR":"1.5","body":null}"#,
+    );
     let schedule = scheduled(&message, &envelope_rules());
-    assert_eq!((schedule.id.as_str(), schedule.due, schedule.job.ttr_ms), ("7", Due::At(NOW + 60_000), 1_500));
+    assert_eq!(
+        (schedule.id.as_str(), schedule.due, schedule.job.ttr_ms),
+        ("7", Due::At(NOW + 60_000), 1_500)
+    );
     assert_eq!(schedule.job.body, Bytes::from("null"));
 }
 
 #[test]
 fn ttr_is_read_in_any_case_and_once() {
     for name in ["ttr", "Ttr", "tTr", "ttR", "TTr", "TtR", "tTR", "TTR"] {
-        let message = json(format!(r#"{{"command":"add","topic":"orders.close","delay":1,"{name}":60,"body":""}}"#));
+        let message = json(format!(
+            r#"{{"command":"add","topic":"orders.close","delay":1,"{name}":60,"body":""}}"#
+        ));
         assert_eq!(scheduled(&message, &envelope_rules()).job.ttr_ms, 60_000, "{name}");
     }
-    let twice = json(r#"{"command":"add","topic":"orders.close","delay":1,"ttr":60,"TTR":60,"body":""}"#);
+    let twice =
+        json(r#"{"command":"add","topic":"orders.close","delay":1,"ttr":60,"TTR":60,"body":""}"#);
     assert_eq!(refused(&twice, &envelope_rules()), Code::BadEnvelope);
 }
 
@@ -52,18 +62,31 @@ fn a_body_that_is_no_string_is_compact_json_to_the_digit() {
 fn delete_and_finish_are_actions() {
     let act = acted(&json(r#"{"command":"delete","id":"a"}"#), &envelope_rules());
     assert_eq!((act.action, act.id.as_str()), (Action::Cancel, "a"));
-    let act = acted(&json(r#"{"command":"finish","id":"a","body":"ignored"}"#).with_header("delayed-attempt", "1"), &envelope_rules());
+    let act = acted(
+        &json(r#"{"command":"finish","id":"a","body":"ignored"}"#)
+            .with_header("delayed-attempt", "1"),
+        &envelope_rules(),
+    );
     assert_eq!((act.action, act.seen_attempt), (Action::Finish, Some(1)));
-    let act = acted(&json("not read").with_header("delay-action", "cancel").with_header("delay-id", "b"), &envelope_rules());
+    let act = acted(
+        &json("not read").with_header("delay-action", "cancel").with_header("delay-id", "b"),
+        &envelope_rules(),
+    );
     assert_eq!((act.action, act.id.as_str()), (Action::Cancel, "b"));
 }
 
 #[test]
 fn control_headers_win_over_the_envelope() {
     let message = json(r#"{"command":"add","topic":"other","id":"a","delay":1800,"body":""}"#);
-    let message = message.with_header("delay-for", "1s").with_header("delay-target", "orders.x").with_header("delay-id", "b");
+    let message = message
+        .with_header("delay-for", "1s")
+        .with_header("delay-target", "orders.x")
+        .with_header("delay-id", "b");
     let schedule = scheduled(&message, &envelope_rules());
-    assert_eq!((schedule.id.as_str(), schedule.due, schedule.job.to), ("b", Due::At(NOW + 500), Destination::new("orders.x")));
+    assert_eq!(
+        (schedule.id.as_str(), schedule.due, schedule.job.to),
+        ("b", Due::At(NOW + 500), Destination::new("orders.x"))
+    );
 }
 
 #[test]
@@ -74,8 +97,14 @@ fn each_mistake_in_an_envelope_has_its_code() {
         ("{", Code::BadEnvelope),
         (r#"{"command":"add","topic":"orders.a","delay":1}"#, Code::BadEnvelope),
         (r#"{"command":"add","topic":"orders.a","delay":1,"body":"\ud800"}"#, Code::BadEnvelope),
-        (r#"{"command":"add","topic":"orders.a","delay":1,"dealy":2,"body":""}"#, Code::BadEnvelope),
-        (r#"{"command":"add","topic":"orders.a","delay":1,"delay":2,"body":""}"#, Code::BadEnvelope),
+        (
+            r#"{"command":"add","topic":"orders.a","delay":1,"dealy":2,"body":""}"#,
+            Code::BadEnvelope,
+        ),
+        (
+            r#"{"command":"add","topic":"orders.a","delay":1,"delay":2,"body":""}"#,
+            Code::BadEnvelope,
+        ),
         (r#"{"topic":"orders.a","delay":1,"body":""}"#, Code::BadAction),
         (r#"{"command":"push","delay":1,"body":""}"#, Code::BadAction),
         (r#"{"command":"delete"}"#, Code::BadAction),
@@ -84,9 +113,18 @@ fn each_mistake_in_an_envelope_has_its_code() {
         (r#"{"command":"add","topic":"orders.a","delay":-1,"body":""}"#, Code::BadDelay),
         (r#"{"command":"add","topic":"orders.a","delay":"5m","body":""}"#, Code::BadDelay),
         (r#"{"command":"add","topic":"orders.a","delay":true,"body":""}"#, Code::BadDelay),
-        (r#"{"command":"add","topic":"orders.a","delayTime":1769860860,"body":""}"#, Code::BadDelay),
-        (r#"{"command":"add","topic":"orders.a","delay":1,"delayTime":1769860860000,"body":""}"#, Code::AmbiguousDelay),
-        (r#"{"command":"add","topic":"orders.a","delay":99999999999,"body":""}"#, Code::DelayTooLong),
+        (
+            r#"{"command":"add","topic":"orders.a","delayTime":1769860860,"body":""}"#,
+            Code::BadDelay,
+        ),
+        (
+            r#"{"command":"add","topic":"orders.a","delay":1,"delayTime":1769860860000,"body":""}"#,
+            Code::AmbiguousDelay,
+        ),
+        (
+            r#"{"command":"add","topic":"orders.a","delay":99999999999,"body":""}"#,
+            Code::DelayTooLong,
+        ),
         (r#"{"command":"add","delay":1,"body":""}"#, Code::MissingTarget),
         (r#"{"command":"add","topic":5,"delay":1,"body":""}"#, Code::MissingTarget),
         (r#"{"command":"add","topic":"other","delay":1,"body":""}"#, Code::TargetNotAllowed),
@@ -101,9 +139,14 @@ fn each_mistake_in_an_envelope_has_its_code() {
     }
     assert_eq!(refused(&json(vec![0xff]), &envelope_rules()), Code::BadEnvelope);
     assert_eq!(refused(&json("[".repeat(100_000)), &envelope_rules()), Code::BadEnvelope);
-    let detail = |text: &'static str| parse(&json(text), &envelope_rules(), NOW).expect_err(text).detail;
+    let detail =
+        |text: &'static str| parse(&json(text), &envelope_rules(), NOW).expect_err(text).detail;
     assert_eq!(detail(r#"{"command":"push"}"#), "command `push` is not one of add, delete, finish");
-    assert_eq!(detail(r#"{"command":{"a":"b"}}"#), r#"command `{"a":"b"}` is not one of add, delete, finish"#);
-    let secret = parse(&json(r#"{"command":"add","password":"hunter2"}"#), &envelope_rules(), NOW).expect_err("an unknown key");
+    assert_eq!(
+        detail(r#"{"command":{"a":"b"}}"#),
+        r#"command `{"a":"b"}` is not one of add, delete, finish"#
+    );
+    let secret = parse(&json(r#"{"command":"add","password":"hunter2"}"#), &envelope_rules(), NOW)
+        .expect_err("an unknown key");
     assert!(!secret.detail.contains("hunter2") && !secret.detail.contains("password"));
 }

@@ -6,12 +6,16 @@ use dwell_connectors::{Message, Properties, Value};
 
 use super::*;
 
-const KINDS: [(Kind, &str); 3] = [(Kind::Nats, "nats"), (Kind::Kafka, "kafka"), (Kind::Amqp, "amqp")];
+const KINDS: [(Kind, &str); 3] =
+    [(Kind::Nats, "nats"), (Kind::Kafka, "kafka"), (Kind::Amqp, "amqp")];
 
 /// A request whose job goes to the broker of this name.
 fn request(broker: &str) -> Message {
     let target = if broker == "nats" { "orders.a" } else { "orders" };
-    Message::new("body").with_header("delay-for", "1s").with_header("delay-broker", broker).with_header("delay-target", target)
+    Message::new("body")
+        .with_header("delay-for", "1s")
+        .with_header("delay-broker", broker)
+        .with_header("delay-target", target)
 }
 
 fn with(mut message: Message, name: &str, value: Value) -> Message {
@@ -49,7 +53,14 @@ fn every_header_passes_as_it_is_or_as_text() {
             for value in values() {
                 let message = with(request(name), "tag", value.clone());
                 // NATS and Kafka have no such values of their own.
-                let is_typed = matches!(value, Value::Null | Value::Bytes(_) | Value::Decimal(..) | Value::List(_) | Value::Table(_));
+                let is_typed = matches!(
+                    value,
+                    Value::Null
+                        | Value::Bytes(_)
+                        | Value::Decimal(..)
+                        | Value::List(_)
+                        | Value::Table(_)
+                );
                 let expected = match (&value, to) {
                     _ if from == to && to != Kind::Amqp && is_typed => continue,
                     (_, Kind::Amqp) => Some(value.clone()),
@@ -58,12 +69,20 @@ fn every_header_passes_as_it_is_or_as_text() {
                     (Value::List(_), _) => Some("[1]".into()),
                     (Value::Table(_), _) => Some(r#"{"a":false}"#.into()),
                     (Value::Bytes(_), Kind::Nats) => {
-                        assert_eq!(refused(&message, &rules(from)), Code::BadHeader, "{from:?} to {to:?}: {value:?}");
+                        assert_eq!(
+                            refused(&message, &rules(from)),
+                            Code::BadHeader,
+                            "{from:?} to {to:?}: {value:?}"
+                        );
                         continue;
                     }
                     _ => Some(value.clone()),
                 };
-                assert_eq!(scheduled(&message, &rules(from)).job.headers.get("tag"), expected.as_ref(), "{from:?} to {to:?}: {value:?}");
+                assert_eq!(
+                    scheduled(&message, &rules(from)).job.headers.get("tag"),
+                    expected.as_ref(),
+                    "{from:?} to {to:?}: {value:?}"
+                );
             }
         }
     }
@@ -83,25 +102,35 @@ fn what_brokers_and_frameworks_add_passes_as_json_and_what_is_void_is_dropped() 
         let message = with(request(to), "x-death", Value::List(vec![death.clone()]));
         let message = with(message, "timelimit", Value::List(vec![Value::Null, Value::Null]));
         let message = with(message, "bytes", Value::Bytes(Bytes::from_static(b"text")));
-        ["tracestate", "eta", "group"].into_iter().fold(message, |message, name| with(message, name, Value::Null))
+        ["tracestate", "eta", "group"]
+            .into_iter()
+            .fold(message, |message, name| with(message, name, Value::Null))
     };
     let json = r#"[{"count":1,"none":null,"part":0.5,"queue":"a\u007f\n\"b","raw":{"base64":"/w=="},"time":1700000000}]"#;
     let nats = scheduled(&added("nats"), &rules(Kind::Amqp));
     assert_eq!(passed(&nats), [("x-death", json), ("timelimit", "[null,null]"), ("bytes", "text")]);
-    assert_eq!(passed(&scheduled(&added("kafka"), &rules(Kind::Amqp)))[..2], [("x-death", json), ("timelimit", "[null,null]")]);
+    assert_eq!(
+        passed(&scheduled(&added("kafka"), &rules(Kind::Amqp)))[..2],
+        [("x-death", json), ("timelimit", "[null,null]")]
+    );
     // In a queue of Dwell's own, and on the broker that has types, all of them stay as they are.
     let own = scheduled(&added("amqp"), &rules(Kind::Amqp));
     assert_eq!((own.job.headers.get("tracestate"), own.job.headers.len()), (Some(&Value::Null), 6));
     let queue = ["delay-queue"]
         .into_iter()
-        .fold(Message::new("").with_header("delay-for", "1s"), |message, name| message.with_header(name, "emails"));
+        .fold(Message::new("").with_header("delay-for", "1s"), |message, name| {
+            message.with_header(name, "emails")
+        });
     let queued = scheduled(&with(queue, "x-death", Value::List(vec![death])), &rules(Kind::Amqp));
     assert!(matches!(queued.job.headers.get("x-death"), Some(Value::List(_))));
 }
 
 #[test]
 fn a_key_stays_a_key_or_becomes_a_header() {
-    let keyed = |broker, key: &'static [u8]| Message { key: Some(Bytes::from_static(key)), ..request(broker) };
+    let keyed = |broker, key: &'static [u8]| Message {
+        key: Some(Bytes::from_static(key)),
+        ..request(broker)
+    };
     let job = |broker, key| scheduled(&keyed(broker, key), &rules(Kind::Kafka)).job;
     assert_eq!(job("kafka", b"k\xff").key, Some(Bytes::from_static(b"k\xff")));
     assert!(job("kafka", b"k").headers.is_empty());
@@ -111,14 +140,20 @@ fn a_key_stays_a_key_or_becomes_a_header() {
     }
     assert_eq!(job("nats", b"k\xff").headers.text(KEY_BASE64), Some("a/8="));
     assert_eq!(job("nats", b"k\r\n").headers.text(KEY_BASE64), Some("aw0K"));
-    assert_eq!(job("amqp", b"k\xff").headers.get(KEY), Some(&Value::Bytes(Bytes::from_static(b"k\xff"))));
+    assert_eq!(
+        job("amqp", b"k\xff").headers.get(KEY),
+        Some(&Value::Bytes(Bytes::from_static(b"k\xff")))
+    );
 }
 
 #[test]
 fn a_tombstone_is_told_from_an_empty_body() {
     let tombstone = |broker| Message { body: Bytes::new(), has_body: false, ..request(broker) };
     for broker in ["nats", "amqp"] {
-        assert_eq!(scheduled(&tombstone(broker), &rules(Kind::Kafka)).job.headers.text(TOMBSTONE), Some("true"));
+        assert_eq!(
+            scheduled(&tombstone(broker), &rules(Kind::Kafka)).job.headers.text(TOMBSTONE),
+            Some("true")
+        );
         assert!(scheduled(&request(broker), &rules(Kind::Kafka)).job.headers.is_empty());
     }
     let job = scheduled(&tombstone("kafka"), &rules(Kind::Kafka)).job;
@@ -134,12 +169,21 @@ fn properties_stay_properties_or_become_headers() {
         timestamp: Some(7),
         ..Properties::default()
     };
-    let message = |broker| Message { properties: Some(Box::new(properties.clone())), ..request(broker) };
-    assert_eq!(scheduled(&message("amqp"), &rules(Kind::Amqp)).job.properties.as_deref(), Some(&properties));
+    let message =
+        |broker| Message { properties: Some(Box::new(properties.clone())), ..request(broker) };
+    assert_eq!(
+        scheduled(&message("amqp"), &rules(Kind::Amqp)).job.properties.as_deref(),
+        Some(&properties)
+    );
     for broker in ["nats", "kafka"] {
         let schedule = scheduled(&message(broker), &rules(Kind::Amqp));
         assert_eq!(schedule.job.properties, None);
-        let expected = [("amqp-content-type", "text/plain"), ("amqp-delivery-mode", "2"), ("amqp-timestamp", "7"), ("amqp-type", "order")];
+        let expected = [
+            ("amqp-content-type", "text/plain"),
+            ("amqp-delivery-mode", "2"),
+            ("amqp-timestamp", "7"),
+            ("amqp-type", "order"),
+        ];
         assert_eq!(passed(&schedule), expected);
     }
     let two_lines = Properties { app_id: Some("a\nb".to_owned()), ..Properties::default() };
@@ -153,12 +197,25 @@ fn what_would_be_lost_in_a_field_table_is_refused() {
     assert_eq!(refused(&twice, &rules(Kind::Kafka)), Code::BadHeader);
     let other_case = request("amqp").with_header("tag", "1").with_header("Tag", "2");
     assert_eq!(scheduled(&other_case, &rules(Kind::Kafka)).job.headers.len(), 2);
-    assert_eq!(scheduled(&request("kafka").with_header("tag", "1").with_header("tag", "2"), &rules(Kind::Nats)).job.headers.len(), 2);
+    assert_eq!(
+        scheduled(
+            &request("kafka").with_header("tag", "1").with_header("tag", "2"),
+            &rules(Kind::Nats)
+        )
+        .job
+        .headers
+        .len(),
+        2
+    );
 }
 
 #[test]
 fn headers_that_speak_to_nats_do_not_come_from_elsewhere() {
-    for (from, code) in [(Kind::Kafka, Some(Code::BadHeader)), (Kind::Amqp, Some(Code::BadHeader)), (Kind::Nats, None)] {
+    for (from, code) in [
+        (Kind::Kafka, Some(Code::BadHeader)),
+        (Kind::Amqp, Some(Code::BadHeader)),
+        (Kind::Nats, None),
+    ] {
         let message = request("nats").with_header("Nats-Expected-Stream", "X");
         match code {
             Some(code) => assert_eq!(refused(&message, &rules(from)), code),

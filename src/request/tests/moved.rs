@@ -3,7 +3,11 @@
 use super::*;
 
 fn moving(broker: &str) -> Moving {
-    Moving { rules: rules(Kind::Direct), broker: broker.to_owned(), own: vec![Destination::new("own")] }
+    Moving {
+        rules: rules(Kind::Direct),
+        broker: broker.to_owned(),
+        own: vec![Destination::new("own")],
+    }
 }
 
 /// The job of a request on the ingest of this kind.
@@ -20,7 +24,11 @@ fn a_job_is_judged_as_a_request_for_that_broker() {
     // Kafka's `allow` has `orders` alone.
     assert_eq!(moving("kafka").job(of_nats.clone()).unwrap_err().code, Code::TargetNotAllowed);
     let own = crate::job::Job { to: Destination::new("own"), ..of_nats.clone() };
-    assert_eq!(moving("kafka").job(own).unwrap().to.address, "own", "the target of an ingest needs no entry");
+    assert_eq!(
+        moving("kafka").job(own).unwrap().to.address,
+        "own",
+        "the target of an ingest needs no entry"
+    );
     let read = crate::job::Job { to: Destination::new("delay.in"), ..of_nats.clone() };
     assert_eq!(moving("nats").job(read).unwrap_err().code, Code::Loop);
     let wild = crate::job::Job { to: Destination::new("orders.*"), ..of_nats.clone() };
@@ -32,14 +40,25 @@ fn a_job_is_judged_as_a_request_for_that_broker() {
 fn what_the_other_broker_has_no_place_for_becomes_headers_or_is_refused() {
     let mut keyed = bare(&[("delay-for", "1m"), ("delay-target", "orders"), ("trace", "t")]);
     keyed.key = Some("k".into());
-    let of_kafka = crate::job::Job { to: Destination::new("orders.close"), ..job(&keyed, Kind::Kafka) };
+    let of_kafka =
+        crate::job::Job { to: Destination::new("orders.close"), ..job(&keyed, Kind::Kafka) };
     assert_eq!(of_kafka.key.as_deref(), Some(&b"k"[..]));
     let moved = moving("nats").job(of_kafka.clone()).unwrap();
-    assert_eq!((moved.key, moved.headers.text("kafka-key"), moved.headers.text("trace")), (None, Some("k"), Some("t")));
+    assert_eq!(
+        (moved.key, moved.headers.text("kafka-key"), moved.headers.text("trace")),
+        (None, Some("k"), Some("t"))
+    );
     assert_eq!(moved.body, of_kafka.body);
 
-    let of_shop = crate::job::Job { to: Destination { exchange: "shop".to_owned(), address: "orders.close".to_owned() }, ..of_kafka };
-    assert_eq!(moving("nats").job(of_shop.clone()).unwrap_err().code, Code::TargetNotAllowed, "it has no exchanges");
+    let of_shop = crate::job::Job {
+        to: Destination { exchange: "shop".to_owned(), address: "orders.close".to_owned() },
+        ..of_kafka
+    };
+    assert_eq!(
+        moving("nats").job(of_shop.clone()).unwrap_err().code,
+        Code::TargetNotAllowed,
+        "it has no exchanges"
+    );
     let mut acts = of_shop;
     acts.to = Destination::new("orders.close");
     acts.headers.push("Nats-Rollup", Value::Text("all".to_owned()));

@@ -14,7 +14,8 @@ fn named(redelivered: bool, id: Option<&str>) -> Message {
     let mut message = bare(&[("delay-for", "1s"), ("delay-target", "orders")]);
     message.position = None;
     message.redelivered = redelivered;
-    message.properties = Some(Box::new(Properties { message_id: id.map(str::to_owned), ..Properties::default() }));
+    message.properties =
+        Some(Box::new(Properties { message_id: id.map(str::to_owned), ..Properties::default() }));
     message
 }
 
@@ -26,9 +27,15 @@ fn a_position_tells_a_message_from_every_other() {
     assert_eq!((first.origin, &first.id), (again.origin, &again.id));
     assert!(first.origin.check);
     let others = [
-        changed(|message| message.position = Some(Position { log: "DELAY".into(), partition: 0, offset: 8 })),
-        changed(|message| message.position = Some(Position { log: "DELAY".into(), partition: 1, offset: 7 })),
-        changed(|message| message.position = Some(Position { log: "OTHER".into(), partition: 0, offset: 7 })),
+        changed(|message| {
+            message.position = Some(Position { log: "DELAY".into(), partition: 0, offset: 8 })
+        }),
+        changed(|message| {
+            message.position = Some(Position { log: "DELAY".into(), partition: 1, offset: 7 })
+        }),
+        changed(|message| {
+            message.position = Some(Position { log: "OTHER".into(), partition: 0, offset: 7 })
+        }),
         changed(|message| message.timestamp_ms = Some(NOW - 501)),
         changed(|message| message.timestamp_ms = None),
     ];
@@ -40,19 +47,26 @@ fn a_position_tells_a_message_from_every_other() {
     let mut elsewhere = rules.clone();
     elsewhere.brokers.insert("other".to_owned(), broker(Kind::Nats, &["orders.>"], &[]));
     elsewhere.ingest.broker = "other".to_owned();
-    assert_ne!(first.origin.fingerprint, scheduled(&changed(|_| {}), &elsewhere).origin.fingerprint);
+    assert_ne!(
+        first.origin.fingerprint,
+        scheduled(&changed(|_| {}), &elsewhere).origin.fingerprint
+    );
 }
 
 #[test]
 fn a_generated_id_depends_on_the_content_too() {
     let rules = rules(Kind::Nats);
     let first = scheduled(&changed(|_| {}), &rules);
-    for other in [changed(|message| message.body = "other".into()), changed(|message| message.headers.push("a", "".into()))] {
+    for other in [
+        changed(|message| message.body = "other".into()),
+        changed(|message| message.headers.push("a", "".into())),
+    ] {
         let other = scheduled(&other, &rules);
         assert_eq!(first.origin.fingerprint, other.origin.fingerprint);
         assert_ne!(first.id, other.id);
     }
-    let named = scheduled(&changed(|message| message.headers.push("delay-id", "mine".into())), &rules);
+    let named =
+        scheduled(&changed(|message| message.headers.push("delay-id", "mine".into())), &rules);
     assert_eq!((named.id.as_str(), named.generated), ("mine", false));
 }
 
@@ -63,12 +77,18 @@ fn on_amqp_only_a_redelivery_with_a_message_id_is_looked_up() {
     let again = scheduled(&named(true, Some("m")), &rules);
     assert_eq!((first.origin.fingerprint, &first.id), (again.origin.fingerprint, &again.id));
     assert_eq!((first.origin.check, again.origin.check), (false, true));
-    assert_ne!(first.origin.fingerprint, scheduled(&named(true, Some("n")), &rules).origin.fingerprint);
+    assert_ne!(
+        first.origin.fingerprint,
+        scheduled(&named(true, Some("n")), &rules).origin.fingerprint
+    );
     for id in [None, Some("")] {
         let (one, two) = (scheduled(&named(true, id), &rules), scheduled(&named(true, id), &rules));
         assert_ne!(one.origin.fingerprint, two.origin.fingerprint);
         assert_ne!(one.id, two.id);
-        assert!(one.generated && one.origin.check && one.first.is_none(), "told by its fingerprint, which is random");
+        assert!(
+            one.generated && one.origin.check && one.first.is_none(),
+            "told by its fingerprint, which is random"
+        );
     }
 }
 
@@ -89,8 +109,15 @@ fn on_amqp_a_delivery_without_the_mark_is_another_message_than_any_before() {
     let mut one = Request::NewJob(Box::new(scheduled(&named(false, Some("m")), &rules)));
     let before = one.clone();
     assert!(one.take_another_id());
-    let (Request::NewJob(one), Request::NewJob(before)) = (&one, before) else { panic!("not schedules") };
-    assert!(one.id != before.id && one.origin.fingerprint != before.origin.fingerprint && one.first != before.first && !one.apart);
+    let (Request::NewJob(one), Request::NewJob(before)) = (&one, before) else {
+        panic!("not schedules")
+    };
+    assert!(
+        one.id != before.id
+            && one.origin.fingerprint != before.origin.fingerprint
+            && one.first != before.first
+            && !one.apart
+    );
     // If the broker does not identify the message, the generation of the job identifies the call.
     let told = |message: &Message, rules: &RequestRules| scheduled(message, rules).first.is_some();
     assert!(told(&named(false, Some("m")).with_header("delay-id", "mine"), &rules));
@@ -99,11 +126,19 @@ fn on_amqp_a_delivery_without_the_mark_is_another_message_than_any_before() {
             && !told(&named(false, None), &rules)
             && !told(&changed(|message| message.redelivered = false), &super::rules(Kind::Nats))
     );
-    let stays = |message: &Message, rules: &RequestRules| !Request::NewJob(Box::new(scheduled(message, rules))).take_another_id();
+    let stays = |message: &Message, rules: &RequestRules| {
+        !Request::NewJob(Box::new(scheduled(message, rules))).take_another_id()
+    };
     assert!(stays(&named(true, Some("m")), &rules), "a redelivery");
     assert!(stays(&named(false, None), &rules), "an id like no other");
-    assert!(stays(&named(false, Some("m")).with_header("delay-id", "mine"), &rules), "an id of the producer's");
-    assert!(stays(&changed(|message| message.redelivered = false), &super::rules(Kind::Nats)), "a position");
+    assert!(
+        stays(&named(false, Some("m")).with_header("delay-id", "mine"), &rules),
+        "an id of the producer's"
+    );
+    assert!(
+        stays(&changed(|message| message.redelivered = false), &super::rules(Kind::Nats)),
+        "a position"
+    );
 }
 
 #[test]

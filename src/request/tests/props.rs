@@ -132,34 +132,59 @@ prop_compose! {
 }
 
 /// The properties of an accepted schedule.
-fn keeps_its_promises(new_job: &NewJob, message: &Message, rules: &RequestRules, now_ms: i64) -> Result<(), TestCaseError> {
+fn keeps_its_promises(
+    new_job: &NewJob,
+    message: &Message,
+    rules: &RequestRules,
+    now_ms: i64,
+) -> Result<(), TestCaseError> {
     let job = &new_job.job;
     prop_assert!(crate::job::JobId::new(new_job.id.as_str()).is_ok());
     for header in job.headers.iter() {
         let name = header.name.to_ascii_lowercase();
         prop_assert!(
-            !name.starts_with("delay-") && !name.starts_with("delayed-") && name != "x-delay" && !name.starts_with("nats-schedule"),
+            !name.starts_with("delay-")
+                && !name.starts_with("delayed-")
+                && name != "x-delay"
+                && !name.starts_with("nats-schedule"),
             "{name}"
         );
     }
     let broker = &rules.brokers[&job.broker];
-    prop_assert!(broker.allows(&job.to) && !broker.reads(&job.to) && broker.connector.forbidden(&job.to).is_none());
+    prop_assert!(
+        broker.allows(&job.to)
+            && !broker.reads(&job.to)
+            && broker.connector.forbidden(&job.to).is_none()
+    );
     prop_assert!(job.body.len() as u64 <= rules.limits.max_body);
     prop_assert!((1..=rules.limits.max_ttr_ms).contains(&job.ttr_ms));
     prop_assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));
     let max_ms = rules.limits.max_delay_ms;
     match new_job.due {
         Due::In(ms) | Due::Earlier { in_ms: ms, .. } => prop_assert!(ms <= max_ms),
-        Due::At(at_ms) => prop_assert!(at_ms >= 0 && i128::from(at_ms) - i128::from(now_ms) <= i128::from(max_ms)),
+        Due::At(at_ms) => {
+            prop_assert!(at_ms >= 0 && i128::from(at_ms) - i128::from(now_ms) <= i128::from(max_ms))
+        }
     }
-    if let Some(asked_ms) = message.headers.text("delay-for").and_then(|text| crate::units::parse_duration_ms(text).ok()) {
-        let expected = match message.timestamp_ms.filter(|ms| *ms >= 100_000_000_000 && rules.origin() != "amqp") {
+    if let Some(asked_ms) = message
+        .headers
+        .text("delay-for")
+        .and_then(|text| crate::units::parse_duration_ms(text).ok())
+    {
+        let expected = match message
+            .timestamp_ms
+            .filter(|ms| *ms >= 100_000_000_000 && rules.origin() != "amqp")
+        {
             Some(from) if from <= now_ms => Due::At(from.saturating_add_unsigned(asked_ms)),
-            Some(from) => Due::Earlier { at_ms: from.saturating_add_unsigned(asked_ms), in_ms: asked_ms },
+            Some(from) => {
+                Due::Earlier { at_ms: from.saturating_add_unsigned(asked_ms), in_ms: asked_ms }
+            }
             None => Due::In(asked_ms),
         };
         prop_assert_eq!(new_job.due, expected);
-    } else if let Some(asked_ms) = message.headers.text("delay-until").and_then(|text| crate::units::parse_time_ms(text).ok()) {
+    } else if let Some(asked_ms) =
+        message.headers.text("delay-until").and_then(|text| crate::units::parse_time_ms(text).ok())
+    {
         prop_assert_eq!(new_job.due, Due::At(asked_ms.max(0)));
     }
     Ok(())

@@ -8,9 +8,14 @@ use super::*;
 fn what_is_older_than_max_age_is_refused_where_its_age_is_known() {
     let mut old = rules(Kind::Nats);
     old.ingest.max_age_ms = Some(60_000);
-    let sent = |ago: i64, headers: &[(&str, &str)]| Message { timestamp_ms: Some(NOW - ago), ..message(headers) };
+    let sent = |ago: i64, headers: &[(&str, &str)]| Message {
+        timestamp_ms: Some(NOW - ago),
+        ..message(headers)
+    };
     let good = [("delay-for", "1h")];
-    for headers in [&good[..], &[("delay-action", "cancel"), ("delay-id", "a")], &[("delay-for", "soon")]] {
+    for headers in
+        [&good[..], &[("delay-action", "cancel"), ("delay-id", "a")], &[("delay-for", "soon")]]
+    {
         assert_eq!(refused(&sent(60_001, headers), &old), Code::TooOld, "{headers:?}");
     }
     for ago in [60_000, -60_001] {
@@ -117,7 +122,11 @@ fn a_target_must_be_named_allowed_and_no_ingests_own() {
         ("late.a.b", Code::Loop),
     ];
     for (target, code) in cases {
-        assert_eq!(refused(&bare(&[("delay-for", "1s"), ("delay-target", target)]), &rules), code, "{target}");
+        assert_eq!(
+            refused(&bare(&[("delay-for", "1s"), ("delay-target", target)]), &rules),
+            code,
+            "{target}"
+        );
     }
     assert_eq!(refused(&bare(&[("delay-for", "1s")]), &rules), Code::MissingTarget);
 }
@@ -136,10 +145,19 @@ fn a_value_that_is_no_text_has_the_code_of_its_header() {
         ("delay-reply-to", Code::BadHeader),
     ];
     for (name, code) in codes {
-        for value in
-            [Value::Null, Value::Bool(true), Value::F64(1.0), Value::Bytes(vec![0xff].into()), Value::Timestamp(1), Value::List(vec![])]
-        {
-            assert_eq!(refused(&with(message(&[]), name, value), &rules(Kind::Nats)), code, "{name}");
+        for value in [
+            Value::Null,
+            Value::Bool(true),
+            Value::F64(1.0),
+            Value::Bytes(vec![0xff].into()),
+            Value::Timestamp(1),
+            Value::List(vec![]),
+        ] {
+            assert_eq!(
+                refused(&with(message(&[]), name, value), &rules(Kind::Nats)),
+                code,
+                "{name}"
+            );
         }
     }
 }
@@ -147,15 +165,28 @@ fn a_value_that_is_no_text_has_the_code_of_its_header() {
 #[test]
 fn a_large_body_is_refused_and_an_ids_length_is_bounded() {
     let rules = rules(Kind::Nats);
-    assert_eq!(refused(&Message { body: vec![0; 1_025].into(), ..message(&[("delay-for", "1s")]) }, &rules), Code::BodyTooLarge);
-    assert_eq!(refused(&message(&[("delay-for", "1s"), ("delay-id", &"x".repeat(257))]), &rules), Code::BadId);
-    assert!(parse(&message(&[("delay-for", "1s"), ("delay-id", &"x".repeat(256))]), &rules, NOW).is_ok());
+    assert_eq!(
+        refused(
+            &Message { body: vec![0; 1_025].into(), ..message(&[("delay-for", "1s")]) },
+            &rules
+        ),
+        Code::BodyTooLarge
+    );
+    assert_eq!(
+        refused(&message(&[("delay-for", "1s"), ("delay-id", &"x".repeat(257))]), &rules),
+        Code::BadId
+    );
+    assert!(
+        parse(&message(&[("delay-for", "1s"), ("delay-id", &"x".repeat(256))]), &rules, NOW)
+            .is_ok()
+    );
 }
 
 #[test]
 fn a_header_that_cannot_pass_to_the_target_is_refused() {
     let kafka = rules(Kind::Kafka);
-    let base = || bare(&[("delay-for", "1s"), ("delay-target", "orders.close"), ("delay-broker", "nats")]);
+    let base =
+        || bare(&[("delay-for", "1s"), ("delay-target", "orders.close"), ("delay-broker", "nats")]);
     let refusals = [
         ("Nats-Msg-Id", Value::Text("x".into())),
         ("a b", Value::Text("x".into())),
@@ -170,27 +201,50 @@ fn a_header_that_cannot_pass_to_the_target_is_refused() {
     }
     assert!(parse(&with(base(), "a", Value::I64(5)), &kafka, NOW).is_ok());
 
-    let to_kafka = |value| with(bare(&[("delay-for", "1s"), ("delay-target", "orders"), ("delay-broker", "kafka")]), "Nats-Msg-Id", value);
-    for value in
-        [Value::Null, Value::Bytes(vec![0xff].into()), Value::U8(1), Value::Timestamp(1), Value::Table(vec![]), Value::Decimal(1, 1)]
-    {
+    let to_kafka = |value| {
+        with(
+            bare(&[("delay-for", "1s"), ("delay-target", "orders"), ("delay-broker", "kafka")]),
+            "Nats-Msg-Id",
+            value,
+        )
+    };
+    for value in [
+        Value::Null,
+        Value::Bytes(vec![0xff].into()),
+        Value::U8(1),
+        Value::Timestamp(1),
+        Value::Table(vec![]),
+        Value::Decimal(1, 1),
+    ] {
         assert!(parse(&to_kafka(value), &rules(Kind::Amqp), NOW).is_ok());
     }
 }
 
 #[test]
 fn what_did_not_come_whole_is_refused_by_its_name() {
-    let message = Message { unreadable: vec!["the property message_id".to_owned()], ..message(&[("delay-for", "1s")]) };
+    let message = Message {
+        unreadable: vec!["the property message_id".to_owned()],
+        ..message(&[("delay-for", "1s")])
+    };
     let rejection = parse(&message, &rules(Kind::Amqp), NOW).expect_err("not whole");
     assert_eq!(rejection.code, Code::BadHeader);
-    assert!(rejection.detail.contains("the property message_id: not UTF-8"), "{}", rejection.detail);
+    assert!(
+        rejection.detail.contains("the property message_id: not UTF-8"),
+        "{}",
+        rejection.detail
+    );
 }
 
 #[test]
 fn the_detail_names_the_mistake_but_not_the_whole_value() {
     let secret = format!("{}\r\nforged: header", "x".repeat(5_000));
-    let rejection = parse(&message(&[("delay-for", &secret)]), &rules(Kind::Nats), NOW).expect_err("no duration");
-    assert!(rejection.detail.starts_with("delay-for: `xxx") && rejection.detail.len() < 200, "{}", rejection.detail);
+    let rejection = parse(&message(&[("delay-for", &secret)]), &rules(Kind::Nats), NOW)
+        .expect_err("no duration");
+    assert!(
+        rejection.detail.starts_with("delay-for: `xxx") && rejection.detail.len() < 200,
+        "{}",
+        rejection.detail
+    );
     assert!(!rejection.to_string().contains("forged"));
 }
 
@@ -215,14 +269,24 @@ fn settings_without_the_ingest_are_told() {
             max_in_flight_bytes: 1,
         },
         limits: rules(Kind::Nats).limits,
-        http: crate::config::Http { listen: String::new(), token_file: None, tokens: BTreeMap::new() },
+        http: crate::config::Http {
+            listen: String::new(),
+            token_file: None,
+            tokens: BTreeMap::new(),
+        },
         compat: crate::config::Compat::default(),
         probes: crate::config::Probes { listen: String::new() },
         shutdown: crate::config::Shutdown { drain_ms: 1 },
         runtime: crate::config::Runtime::default(),
     };
-    assert!(RequestRules::new(&unknown, "other").expect_err("no such ingest").contains("[ingest.other]"));
-    assert!(RequestRules::new(&unknown, "main").expect_err("no such broker").contains("[brokers.nats]"));
+    assert!(
+        RequestRules::new(&unknown, "other")
+            .expect_err("no such ingest")
+            .contains("[ingest.other]")
+    );
+    assert!(
+        RequestRules::new(&unknown, "main").expect_err("no such broker").contains("[brokers.nats]")
+    );
 }
 
 /// Headers that on NATS only a producer without a client library can send.
@@ -238,7 +302,11 @@ fn headers_that_nats_cannot_carry_on_are_refused_at_the_door() {
         ("", "no colon".into()),
         ("", bytes.clone()),
     ] {
-        assert_eq!(refused(&with(message(&[("delay-for", "1s")]), name, value.clone()), &rules), Code::BadHeader, "{name} {value:?}");
+        assert_eq!(
+            refused(&with(message(&[("delay-for", "1s")]), name, value.clone()), &rules),
+            Code::BadHeader,
+            "{name} {value:?}"
+        );
     }
     // A line that is not a header may be a misspelt control header. Other invalid headers do not
     // matter to an action, and neither do headers that are not passed on.
@@ -247,7 +315,11 @@ fn headers_that_nats_cannot_carry_on_are_refused_at_the_door() {
     acted(&with(cancel, "x", bytes.clone()), &rules);
     scheduled(&with(message(&[("delay-for", "1s")]), "Nats-Msg-Id", bytes.clone()), &rules);
     // Kafka accepts bytes.
-    let to_kafka = bare(&[("delay-for", "1s"), ("delay-broker", "kafka"), ("delay-target", "orders")]);
-    assert_eq!(scheduled(&with(to_kafka, "x", bytes.clone()), &rules).job.headers.get("x"), Some(&bytes));
+    let to_kafka =
+        bare(&[("delay-for", "1s"), ("delay-broker", "kafka"), ("delay-target", "orders")]);
+    assert_eq!(
+        scheduled(&with(to_kafka, "x", bytes.clone()), &rules).job.headers.get("x"),
+        Some(&bytes)
+    );
     assert_eq!(refused(&with(message(&[]), "delay-for", bytes), &rules), Code::BadDelay);
 }

@@ -20,10 +20,18 @@ impl Exposition {
     pub fn accepted(accept: Option<&str>) -> Self {
         let wants = |range: &str| {
             let mut parts = range.split(';').map(str::trim);
-            let is_named = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/openmetrics-text"));
-            is_named && !parts.any(|parameter| matches!(parameter, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+            let is_named = parts
+                .next()
+                .is_some_and(|kind| kind.eq_ignore_ascii_case("application/openmetrics-text"));
+            is_named
+                && !parts
+                    .any(|parameter| matches!(parameter, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
         };
-        if accept.is_some_and(|accept| accept.split(',').any(wants)) { Exposition::OpenMetrics } else { Exposition::Text }
+        if accept.is_some_and(|accept| accept.split(',').any(wants)) {
+            Exposition::OpenMetrics
+        } else {
+            Exposition::Text
+        }
     }
 
     /// The `Content-Type` of the format.
@@ -61,7 +69,9 @@ impl Metrics {
 fn plain(encoded: &str) -> String {
     let mut kinds = std::collections::HashMap::new();
     for line in encoded.lines() {
-        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' ')) {
+        if let Some((name, kind)) =
+            line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' '))
+        {
             kinds.insert(name, kind);
         }
     }

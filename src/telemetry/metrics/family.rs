@@ -30,13 +30,24 @@ impl<M> Clone for PerLabel<M> {
 
 /// Registers a metric and returns it. The registry adds the prefix, a full stop to the help, and
 /// `_total` to counters.
-pub(super) fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+pub(super) fn add<M: Metric + Clone>(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    metric: M,
+) -> M {
     registry.register(name, help, metric.clone());
     metric
 }
 
 /// The same with a unit, which becomes part of the name.
-pub(super) fn add_in<M: Metric + Clone>(registry: &mut Registry, unit: Unit, name: &str, help: &str, metric: M) -> M {
+pub(super) fn add_in<M: Metric + Clone>(
+    registry: &mut Registry,
+    unit: Unit,
+    name: &str,
+    help: &str,
+    metric: M,
+) -> M {
     registry.register_with_unit(name, help, unit, metric.clone());
     metric
 }

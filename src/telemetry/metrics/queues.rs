@@ -9,8 +9,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::buckets::LATENESS_SECONDS;
 use super::family::{PerLabel, add, add_in, gauge_value, histogram, one};
-use super::{LATENESS_SECONDS, Labels, Seconds};
+use super::{Labels, Seconds};
 use crate::store::reader::queues::QueueCounts;
 use crate::telemetry::labels::{Label, LeaseEnd, QueueState};
 
@@ -44,10 +45,16 @@ impl QueueMetrics {
         self.ends.of(end).inc_by(count);
     }
 
-    /// The jobs of the queues that the name or pattern fits, together. `now_ms`: when they were counted.
+    /// The jobs of the queues that the name or pattern fits, together. `now_ms`: when they were
+    /// counted.
     pub fn jobs<'a>(&self, queues: impl Iterator<Item = &'a QueueCounts> + Clone, now_ms: i64) {
-        let oldest_ms = queues.clone().filter_map(|counts| counts.oldest_ready_ms).min().filter(|ms| *ms <= now_ms);
-        let waited_ms = oldest_ms.map_or(0, |ms| u64::try_from(now_ms.saturating_sub(ms)).unwrap_or(0));
+        let oldest_ms = queues
+            .clone()
+            .filter_map(|counts| counts.oldest_ready_ms)
+            .min()
+            .filter(|ms| *ms <= now_ms);
+        let waited_ms =
+            oldest_ms.map_or(0, |ms| u64::try_from(now_ms.saturating_sub(ms)).unwrap_or(0));
         self.oldest.set(Duration::from_millis(waited_ms).as_secs_f64());
         let sum = |of: fn(&QueueCounts) -> u64| gauge_value(queues.clone().map(of).sum());
         self.jobs.of(QueueState::Scheduled).set(sum(|counts| counts.scheduled));
@@ -73,11 +80,33 @@ impl Queues {
     pub(super) fn new(r: &mut Registry) -> Queues {
         Queues {
             jobs: add(r, "queue_jobs", "Jobs of queues, by state", Family::default()),
-            oldest: add_in(r, Unit::Seconds, "queue_oldest_ready", "How long the oldest ready job has waited", Family::default()),
-            pops: add(r, "pop", "Calls that ask a queue for jobs, empty ones included", Family::default()),
-            popped: add(r, "popped_jobs", "Jobs that were handed out to consumers", Family::default()),
+            oldest: add_in(
+                r,
+                Unit::Seconds,
+                "queue_oldest_ready",
+                "How long the oldest ready job has waited",
+                Family::default(),
+            ),
+            pops: add(
+                r,
+                "pop",
+                "Calls that ask a queue for jobs, empty ones included",
+                Family::default(),
+            ),
+            popped: add(
+                r,
+                "popped_jobs",
+                "Jobs that were handed out to consumers",
+                Family::default(),
+            ),
             ends: add(r, "lease_ends", "Leases of consumers that ended, by how", Family::default()),
-            lateness: add_in(r, Unit::Seconds, "pop_lateness", "Hand-out minus due time of first hand-outs", histogram(&LATENESS_SECONDS)),
+            lateness: add_in(
+                r,
+                Unit::Seconds,
+                "pop_lateness",
+                "Hand-out minus due time of first hand-outs",
+                histogram(&LATENESS_SECONDS),
+            ),
             handles: Arc::new([]),
         }
     }
@@ -85,17 +114,26 @@ impl Queues {
     /// The same with these names and patterns, each at zero.
     pub(super) fn of<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Queues {
         let handle = |name: &str| {
-            let with = |label: &'static str, word: &str| vec![("queue", name.to_owned()), (label, word.to_owned())];
+            let with = |label: &'static str, word: &str| {
+                vec![("queue", name.to_owned()), (label, word.to_owned())]
+            };
             QueueMetrics {
-                jobs: PerLabel::new(|state: QueueState| self.jobs.get_or_create_owned(&with("state", state.word()))),
+                jobs: PerLabel::new(|state: QueueState| {
+                    self.jobs.get_or_create_owned(&with("state", state.word()))
+                }),
                 oldest: self.oldest.get_or_create_owned(&one("queue", name)),
                 pops: self.pops.get_or_create_owned(&one("queue", name)),
                 popped: self.popped.get_or_create_owned(&one("queue", name)),
-                ends: PerLabel::new(|end: LeaseEnd| self.ends.get_or_create_owned(&with("end", end.word()))),
+                ends: PerLabel::new(|end: LeaseEnd| {
+                    self.ends.get_or_create_owned(&with("end", end.word()))
+                }),
                 lateness: self.lateness.clone(),
             }
         };
-        Queues { handles: names.into_iter().map(|name| (name.to_owned(), handle(name))).collect(), ..self.clone() }
+        Queues {
+            handles: names.into_iter().map(|name| (name.to_owned(), handle(name))).collect(),
+            ..self.clone()
+        }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&QueueMetrics> {

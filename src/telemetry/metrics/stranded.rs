@@ -36,7 +36,10 @@ impl Stranded {
 
     /// Sets the counts of queues that the settings do not declare; their label is `=` and the name.
     pub fn set_queues(&self, counts: BTreeMap<String, u64>) {
-        self.replace(&self.queues, counts.into_iter().map(|(queue, count)| (set_of_queue(&queue), count)).collect());
+        self.replace(
+            &self.queues,
+            counts.into_iter().map(|(queue, count)| (set_of_queue(&queue), count)).collect(),
+        );
     }
 
     fn replace(&self, counted: &Mutex<BTreeMap<String, u64>>, counts: BTreeMap<String, u64>) {

@@ -1,6 +1,7 @@
 //! The exposition: names, series from the start, and the counts of the handles.
 
 use super::*;
+use crate::telemetry::labels::Label;
 use std::collections::BTreeSet;
 
 fn metrics() -> Metrics {
@@ -10,7 +11,8 @@ fn metrics() -> Metrics {
 #[test]
 fn a_scrape_has_exactly_the_families_of_the_contract() {
     let text = metrics().encode();
-    let families: BTreeSet<String> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned).collect();
+    let families: BTreeSet<String> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned).collect();
     let expected = [
         "dwell_broker_connected gauge",
         "dwell_build info",

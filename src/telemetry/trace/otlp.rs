@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use dwell_connectors::{Destination, Headers, Value};
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
-use opentelemetry::trace::{Link, Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _, TracerProvider as _};
+use opentelemetry::trace::{
+    Link, Span as _, SpanContext, SpanKind, Status, TraceContextExt, Tracer as _,
+    TracerProvider as _,
+};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
@@ -15,7 +18,8 @@ use super::{About, TRACEPARENT, TRACESTATE, TraceError};
 use crate::config::Mask;
 
 /// The variables that set an endpoint: without one there are no spans.
-const ENDPOINT_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+const ENDPOINT_VARIABLES: [&str; 2] =
+    ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 /// The longest time for the export of the last spans at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -40,7 +44,8 @@ pub struct Span {
 
 /// Returns the exporter's error, without the secrets of the endpoints.
 fn without_endpoints(error: &str) -> String {
-    let endpoints: Vec<String> = ENDPOINT_VARIABLES.into_iter().filter_map(|name| std::env::var(name).ok()).collect();
+    let endpoints: Vec<String> =
+        ENDPOINT_VARIABLES.into_iter().filter_map(|name| std::env::var(name).ok()).collect();
     Mask::of(endpoints.iter().map(String::as_str)).over(error)
 }
 
@@ -56,13 +61,21 @@ impl Traces {
         if !ENDPOINT_VARIABLES.into_iter().any(named) {
             return Ok(Traces::default());
         }
-        let exporter = SpanExporter::builder().with_tonic().build().map_err(|error| TraceError(without_endpoints(&error.to_string())))?;
+        let exporter = SpanExporter::builder()
+            .with_tonic()
+            .build()
+            .map_err(|error| TraceError(without_endpoints(&error.to_string())))?;
         let mut resource = Resource::builder();
         if !named("OTEL_SERVICE_NAME") {
             resource = resource.with_service_name("dwell");
         }
-        let resource = resource.with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build();
-        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
+        let resource = resource
+            .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+            .build();
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_resource(resource)
+            .build();
         let tracer = provider.tracer("dwell");
         Ok(Traces { made: Some(TracePipeline { provider, tracer }) })
     }
@@ -82,7 +95,14 @@ impl Traces {
         self.begin("send", SpanKind::Client, about, vec![attempt], request)
     }
 
-    fn begin(&self, operation: &'static str, kind: SpanKind, about: About<'_>, mut more: Vec<KeyValue>, link: Option<&str>) -> Span {
+    fn begin(
+        &self,
+        operation: &'static str,
+        kind: SpanKind,
+        about: About<'_>,
+        mut more: Vec<KeyValue>,
+        link: Option<&str>,
+    ) -> Span {
         let Some(made) = &self.made else { return Span::default() };
         let About { connector, exchange, address, group, message } = about;
         let to = Destination { exchange: exchange.to_owned(), address: address.to_owned() };
@@ -95,9 +115,14 @@ impl Traces {
         more.extend(connector.span_attributes(&to, group, message).into_iter().map(attribute));
         // The message's own context is also a link, for tools that follow links only.
         let parent = parent(&message.headers);
-        let links = link.and_then(read).into_iter().chain(valid(&parent)).map(Link::with_context).collect();
-        let builder =
-            made.tracer.span_builder(format!("{operation} {destination}")).with_kind(kind).with_attributes(more).with_links(links);
+        let links =
+            link.and_then(read).into_iter().chain(valid(&parent)).map(Link::with_context).collect();
+        let builder = made
+            .tracer
+            .span_builder(format!("{operation} {destination}"))
+            .with_kind(kind)
+            .with_attributes(more)
+            .with_links(links);
         Span { span: Some(Box::new(made.tracer.build_with_context(builder, &parent))) }
     }
 
@@ -105,7 +130,10 @@ impl Traces {
     pub async fn stop(self) {
         let Some(made) = self.made else { return };
         // It waits for the exporter, which needs this runtime.
-        let last = tokio::task::spawn_blocking(move || made.provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT)).await;
+        let last = tokio::task::spawn_blocking(move || {
+            made.provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT)
+        })
+        .await;
         if let Ok(Err(error)) = last {
             tracing::warn!(%error, "the last spans could not be exported");
         }
@@ -117,7 +145,9 @@ impl Span {
     #[must_use]
     pub fn traceparent(&self) -> Option<String> {
         let context = self.span.as_ref()?.span_context();
-        context.is_valid().then(|| format!("00-{}-{}-{:02x}", context.trace_id(), context.span_id(), context.trace_flags()))
+        context.is_valid().then(|| {
+            format!("00-{}-{}-{:02x}", context.trace_id(), context.span_id(), context.trace_flags())
+        })
     }
 
     /// Sets the job's id.

@@ -26,24 +26,40 @@ pub(super) struct Wires {
 
 impl Wires {
     /// Starts a broker, and proxies that lead to it and to Redis.
-    pub(super) async fn start(kind: BrokerKind, redis: &RedisServer, distance: Distance) -> Result<(BrokerServer, Wires), Failure> {
+    pub(super) async fn start(
+        kind: BrokerKind,
+        redis: &RedisServer,
+        distance: Distance,
+    ) -> Result<(BrokerServer, Wires), Failure> {
         let to_redis = Proxy::start(format!("127.0.0.1:{}", redis.port())).await?;
         let to_broker = Proxy::start("127.0.0.1:1").await?;
         let broker = start_broker(kind, Some(to_broker.address().port())).await?;
-        let port = if let BrokerServer::Kafka(server) = &broker { server.link_port() } else { None };
+        let port =
+            if let BrokerServer::Kafka(server) = &broker { server.link_port() } else { None };
         to_broker.lead_to(format!("127.0.0.1:{}", port.unwrap_or_else(|| broker.port())));
         let wires = Wires { distance, broker: to_broker, redis: to_redis };
         Ok((broker, wires))
     }
 
     /// The settings that lead through the proxies, which delay from now on.
-    pub(super) fn settings(&self, text: &str, broker: &BrokerServer, redis: &RedisServer) -> String {
-        for (proxy, one_way) in [(&self.broker, self.distance.broker), (&self.redis, self.distance.redis)] {
+    pub(super) fn settings(
+        &self,
+        text: &str,
+        broker: &BrokerServer,
+        redis: &RedisServer,
+    ) -> String {
+        for (proxy, one_way) in
+            [(&self.broker, self.distance.broker), (&self.redis, self.distance.redis)]
+        {
             for direction in [Direction::Up, Direction::Down] {
-                proxy.set(direction, if one_way.is_zero() { Flow::Pass } else { Flow::Delay(one_way) });
+                proxy.set(
+                    direction,
+                    if one_way.is_zero() { Flow::Pass } else { Flow::Delay(one_way) },
+                );
             }
         }
         let port = |proxy: &Proxy| format!(":{}", proxy.address().port());
-        text.replace(&format!(":{}", broker.port()), &port(&self.broker)).replace(&format!(":{}", redis.port()), &port(&self.redis))
+        text.replace(&format!(":{}", broker.port()), &port(&self.broker))
+            .replace(&format!(":{}", redis.port()), &port(&self.redis))
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use dwell_connectors::{
-    Acks, BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, SourceOptions, Start, Token,
+    Acks, BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink,
+    SourceOptions, Start, Token,
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -37,12 +38,22 @@ impl Producer {
 
     /// Publishes in order. Returns once the broker client has all of them; the last confirms may be
     /// outstanding.
-    pub async fn send(&mut self, to: &Destination, messages: impl IntoIterator<Item = Message>) -> Result<(), Failure> {
+    pub async fn send(
+        &mut self,
+        to: &Destination,
+        messages: impl IntoIterator<Item = Message>,
+    ) -> Result<(), Failure> {
         let (mut chunk, mut most) = (Vec::with_capacity(CHUNK_PUBLICATIONS), WINDOW_PUBLICATIONS);
         for message in messages {
             // The largest body so far limits the window.
             most = most.min((WINDOW_BYTES / message.body.len().max(1)).max(2));
-            chunk.push(Publication { token: self.next, to: to.clone(), message, dedupe_id: String::new(), deadline: None });
+            chunk.push(Publication {
+                token: self.next,
+                to: to.clone(),
+                message,
+                dedupe_id: String::new(),
+                deadline: None,
+            });
             self.next += 1;
             if chunk.len() >= CHUNK_PUBLICATIONS.min(most / 2) {
                 self.hand_over(std::mem::take(&mut chunk), most).await?;
@@ -77,7 +88,9 @@ impl Producer {
     async fn wait(&mut self) -> Result<(), Failure> {
         match self.outcomes.recv().await {
             Some(batch) => self.confirmed(batch),
-            None => Err(Failure::Unexpected("the broker's connection was lost while publishing".to_owned())),
+            None => Err(Failure::Unexpected(
+                "the broker's connection was lost while publishing".to_owned(),
+            )),
         }
     }
 
@@ -85,7 +98,9 @@ impl Producer {
         self.open -= batch.len();
         match batch.into_iter().find(|(_, outcome)| *outcome != Outcome::Confirmed) {
             None => Ok(()),
-            Some((_, outcome)) => Err(Failure::Unexpected(format!("the broker did not take a message: {outcome:?}"))),
+            Some((_, outcome)) => {
+                Err(Failure::Unexpected(format!("the broker did not take a message: {outcome:?}")))
+            }
         }
     }
 }
@@ -139,8 +154,12 @@ impl Consumer {
         }
         match (&mut self.task).await {
             Ok(Err(error)) => Err(error.into()),
-            Ok(Ok(())) => Err(Failure::Unexpected("a consumer of the environment ended".to_owned())),
-            Err(error) => Err(Failure::Unexpected(format!("a consumer of the environment failed: {error}"))),
+            Ok(Ok(())) => {
+                Err(Failure::Unexpected("a consumer of the environment ended".to_owned()))
+            }
+            Err(error) => {
+                Err(Failure::Unexpected(format!("a consumer of the environment failed: {error}")))
+            }
         }
     }
 }

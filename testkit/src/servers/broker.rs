@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::process::Process;
-use super::{KafkaOptions, KafkaServer, NatsOptions, NatsServer, RabbitOptions, RabbitServer, ServerError};
+use super::{
+    KafkaOptions, KafkaServer, NatsOptions, NatsServer, RabbitOptions, RabbitServer, ServerError,
+};
 
 /// The kinds of brokers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
@@ -53,9 +55,15 @@ impl BrokerServer {
     /// Starts a broker with default options and returns it ready.
     pub async fn start(kind: BrokerKind) -> Result<Self, ServerError> {
         Ok(match kind {
-            BrokerKind::Nats => BrokerServer::Nats(NatsServer::start(NatsOptions::default()).await?),
-            BrokerKind::Kafka => BrokerServer::Kafka(KafkaServer::start(KafkaOptions::default()).await?),
-            BrokerKind::Amqp => BrokerServer::Amqp(RabbitServer::start(RabbitOptions::default()).await?),
+            BrokerKind::Nats => {
+                BrokerServer::Nats(NatsServer::start(NatsOptions::default()).await?)
+            }
+            BrokerKind::Kafka => {
+                BrokerServer::Kafka(KafkaServer::start(KafkaOptions::default()).await?)
+            }
+            BrokerKind::Amqp => {
+                BrokerServer::Amqp(RabbitServer::start(RabbitOptions::default()).await?)
+            }
         })
     }
 
@@ -76,7 +84,11 @@ impl BrokerServer {
             BrokerServer::Nats(_) | BrokerServer::Amqp(_) => "url",
             BrokerServer::Kafka(_) => "bootstrap",
         };
-        format!("type = \"{}\"\n{address} = {}\n", self.kind().as_str(), toml::Value::from(self.address()))
+        format!(
+            "type = \"{}\"\n{address} = {}\n",
+            self.kind().as_str(),
+            toml::Value::from(self.address())
+        )
     }
 
     /// The address in the form that its clients take.
@@ -94,7 +106,9 @@ impl BrokerServer {
         match self {
             BrokerServer::Nats(server) => Some(format!("nats-server {}", server.version().await?)),
             BrokerServer::Kafka(server) => Some(format!("kafka {}", server.version()?)),
-            BrokerServer::Amqp(server) => Some(format!("rabbitmq-server {}", server.version().await?)),
+            BrokerServer::Amqp(server) => {
+                Some(format!("rabbitmq-server {}", server.version().await?))
+            }
         }
     }
 

@@ -26,7 +26,11 @@ impl ServerKind for Dwell {
     /// Ready once `/readyz` answers 200.
     async fn probe(&self, port: u16, _: &Path, _: u32) -> Probe {
         let ready = clock::timeout(Duration::from_secs(2), get(port, "/readyz")).await;
-        if matches!(ready, Some(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) { Probe::Ready } else { Probe::NotYet }
+        if matches!(ready, Some(Ok(answer)) if answer.starts_with("HTTP/1.1 200")) {
+            Probe::Ready
+        } else {
+            Probe::NotYet
+        }
     }
 }
 
@@ -45,9 +49,13 @@ impl DwellServer {
         let file = process.dir().join("dwell.toml");
         let port = process.port();
         let http = Port::reserve()?;
-        let own = format!("[probes]\nlisten = \"127.0.0.1:{port}\"\n\n[http]\nlisten = \"127.0.0.1:{}\"\n", http.number);
+        let own = format!(
+            "[probes]\nlisten = \"127.0.0.1:{port}\"\n\n[http]\nlisten = \"127.0.0.1:{}\"\n",
+            http.number
+        );
         let settings = format!("{settings}\n{own}");
-        std::fs::write(&file, settings).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
+        std::fs::write(&file, settings)
+            .map_err(ServerError::prepare(format!("the file {}", file.display())))?;
         process.set_args(vec!["run".to_owned(), "-c".to_owned(), file.display().to_string()]);
         Ok(Server::over(process, Dwell { http }))
     }
@@ -69,7 +77,9 @@ impl DwellServer {
         let answer = clock::timeout(Duration::from_secs(10), get(port, "/metrics")).await;
         let error = match answer {
             Some(Ok(answer)) => match answer.split_once("\r\n\r\n") {
-                Some((head, body)) if head.starts_with("HTTP/1.1 200") => return Ok(body.to_owned()),
+                Some((head, body)) if head.starts_with("HTTP/1.1 200") => {
+                    return Ok(body.to_owned());
+                }
                 _ => std::io::Error::other("no 200 was answered"),
             },
             Some(Err(error)) => error,
@@ -81,7 +91,10 @@ impl DwellServer {
 
 async fn get(port: u16, path: &str) -> std::io::Result<String> {
     let mut link = TcpStream::connect(("127.0.0.1", port)).await?;
-    link.write_all(format!("GET {path} HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").as_bytes()).await?;
+    link.write_all(
+        format!("GET {path} HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").as_bytes(),
+    )
+    .await?;
     let mut answer = String::new();
     link.read_to_string(&mut answer).await?;
     Ok(answer)

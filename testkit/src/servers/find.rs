@@ -35,8 +35,12 @@ pub fn java() -> Result<PathBuf, ServerError> {
 pub fn kafka_libs() -> Result<PathBuf, ServerError> {
     let named = env::var_os("DWELL_KAFKA_LIBS").filter(|path| !path.is_empty()).map(PathBuf::from);
     let here = env::current_dir().unwrap_or_default();
-    let libs = named.or_else(|| here.ancestors().map(|folder| folder.join(".servers/kafka")).find(|libs| libs.is_dir()));
-    libs.and_then(|libs| libs.canonicalize().ok()).filter(|libs| libs.is_dir()).ok_or(ServerError::NoKafka)
+    let libs = named.or_else(|| {
+        here.ancestors().map(|folder| folder.join(".servers/kafka")).find(|libs| libs.is_dir())
+    });
+    libs.and_then(|libs| libs.canonicalize().ok())
+        .filter(|libs| libs.is_dir())
+        .ok_or(ServerError::NoKafka)
 }
 
 /// The path of `rabbitmq-server`: `DWELL_RABBITMQ_SERVER`, else `.servers/bin`, else PATH.
@@ -71,7 +75,8 @@ fn find(programs: &[&'static str], variable: &'static str) -> Result<PathBuf, Se
     // The folder of a checkout, also from inside a package: cargo runs the tests of a package in
     // its folder.
     let here = env::current_dir().unwrap_or_default();
-    let checkout = here.ancestors().map(|folder| folder.join(".servers/bin")).find(|bin| bin.is_dir());
+    let checkout =
+        here.ancestors().map(|folder| folder.join(".servers/bin")).find(|bin| bin.is_dir());
     let path = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = checkout.into_iter().chain(env::split_paths(&path)).collect();
     programs

@@ -55,23 +55,47 @@ impl KafkaServer {
         let controller = Port::reserve()?;
         let link = options.proxy.map(|_| Port::reserve()).transpose()?;
         let file = process.dir().join("server.properties");
-        let config = config(&options, [process.port(), controller.number], link.as_ref().map(|link| link.number), process.dir());
-        std::fs::write(&file, config).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
+        let config = config(
+            &options,
+            [process.port(), controller.number],
+            link.as_ref().map(|link| link.number),
+            process.dir(),
+        );
+        std::fs::write(&file, config)
+            .map_err(ServerError::prepare(format!("the file {}", file.display())))?;
         let args = |class: &str, rest: &[&str]| {
             // A small heap and the fast compiler: the process is short-lived.
-            let fixed = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"];
+            let fixed = [
+                "-Xmx512m",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            ];
             let mut args: Vec<String> = fixed.iter().map(|&arg| arg.to_owned()).collect();
             args.push("-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info".to_owned());
             args.extend(["-cp".to_owned(), format!("{}/*", libs.display()), class.to_owned()]);
             args.extend(rest.iter().map(|&arg| arg.to_owned()));
             args
         };
-        let format = args("kafka.tools.StorageTool", &["format", "-t", Self::CLUSTER, "-c", "server.properties"]);
-        let formatted = tokio::process::Command::new(java).args(format).current_dir(process.dir()).stdin(Stdio::null()).output().await;
+        let format = args(
+            "kafka.tools.StorageTool",
+            &["format", "-t", Self::CLUSTER, "-c", "server.properties"],
+        );
+        let formatted = tokio::process::Command::new(java)
+            .args(format)
+            .current_dir(process.dir())
+            .stdin(Stdio::null())
+            .output()
+            .await;
         let formatted = formatted.map_err(ServerError::prepare("kafka's storage"))?;
         if !formatted.status.success() {
             let log = String::from_utf8_lossy(&formatted.stderr).trim().to_owned();
-            return Err(ServerError::Ended { program: "kafka", port: process.port(), status: formatted.status, log });
+            return Err(ServerError::Ended {
+                program: "kafka",
+                port: process.port(),
+                status: formatted.status,
+                log,
+            });
         }
         process.set_args(args("kafka.Kafka", &["server.properties"]));
         Server::started(process, Kafka { controller, link }).await
@@ -93,7 +117,9 @@ impl KafkaServer {
     pub fn version(&self) -> Option<String> {
         let jars = std::fs::read_dir(find::kafka_libs().ok()?).ok()?;
         let names = jars.filter_map(|jar| jar.ok()?.file_name().into_string().ok());
-        names.into_iter().find_map(|name| name.strip_prefix("kafka-clients-")?.strip_suffix(".jar").map(str::to_owned))
+        names.into_iter().find_map(|name| {
+            name.strip_prefix("kafka-clients-")?.strip_suffix(".jar").map(str::to_owned)
+        })
     }
 
     /// `127.0.0.1:PORT`
@@ -107,9 +133,16 @@ impl KafkaServer {
 const COMMON: &str = include_str!("kafka.properties");
 
 /// The settings of one server.
-fn config(options: &KafkaOptions, [port, controller]: [u16; 2], link: Option<u16>, dir: &Path) -> String {
+fn config(
+    options: &KafkaOptions,
+    [port, controller]: [u16; 2],
+    link: Option<u16>,
+    dir: &Path,
+) -> String {
     let (listens, says) = match link.zip(options.proxy) {
-        Some((link, proxy)) => (format!(",LINK://127.0.0.1:{link}"), format!(",LINK://127.0.0.1:{proxy}")),
+        Some((link, proxy)) => {
+            (format!(",LINK://127.0.0.1:{link}"), format!(",LINK://127.0.0.1:{proxy}"))
+        }
         None => (String::new(), String::new()),
     };
     format!(

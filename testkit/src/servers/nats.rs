@@ -33,7 +33,11 @@ impl ServerKind for Nats {
     /// Ready once the first line of the server has its name and says that JetStream is enabled.
     async fn probe(&self, port: u16, dir: &Path, _: u32) -> Probe {
         let Some(info) = info(port).await else { return Probe::NotYet };
-        if info["server_name"] == name(dir) && info["jetstream"] == true { Probe::Ready } else { Probe::NotYet }
+        if info["server_name"] == name(dir) && info["jetstream"] == true {
+            Probe::Ready
+        } else {
+            Probe::NotYet
+        }
     }
 }
 
@@ -43,7 +47,8 @@ impl NatsServer {
         let mut process = Process::new("nats-server", find::nats_server()?)?;
         let file = process.dir().join("nats.conf");
         let config = config(&options, process.port(), process.dir());
-        std::fs::write(&file, config).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
+        std::fs::write(&file, config)
+            .map_err(ServerError::prepare(format!("the file {}", file.display())))?;
         process.set_args(vec!["--config".to_owned(), file.display().to_string()]);
         Server::started(process, Nats { options }).await
     }
@@ -56,7 +61,12 @@ impl NatsServer {
     /// `nats://127.0.0.1:PORT`, with the credentials if there are any.
     #[must_use]
     pub fn url(&self) -> String {
-        let credentials = self.kind.options.credentials.as_ref().map_or(String::new(), |credentials| format!("{credentials}@"));
+        let credentials = self
+            .kind
+            .options
+            .credentials
+            .as_ref()
+            .map_or(String::new(), |credentials| format!("{credentials}@"));
         format!("nats://{credentials}127.0.0.1:{}", self.port())
     }
 }

@@ -22,16 +22,18 @@ pub struct Port {
 impl Port {
     /// Finds a port without a listener that no other run has reserved.
     pub fn reserve() -> Result<Port, ServerError> {
-        let folder = env::temp_dir().join(format!("dwell-ports-{}", rustix::process::getuid().as_raw()));
-        fs::create_dir_all(&folder).map_err(ServerError::prepare(format!("the folder {}", folder.display())))?;
+        let folder =
+            env::temp_dir().join(format!("dwell-ports-{}", rustix::process::getuid().as_raw()));
+        fs::create_dir_all(&folder)
+            .map_err(ServerError::prepare(format!("the folder {}", folder.display())))?;
         let mut tried = HashSet::new();
         while tried.len() < 1000 {
             let number = rand::random_range(RANGE);
             if !tried.insert(number) {
                 continue;
             }
-            let lock =
-                File::create(folder.join(number.to_string())).map_err(ServerError::prepare(format!("a lock in {}", folder.display())))?;
+            let lock = File::create(folder.join(number.to_string()))
+                .map_err(ServerError::prepare(format!("a lock in {}", folder.display())))?;
             if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
                 return Ok(Port { number, _lock: lock });
             }

@@ -1,4 +1,5 @@
-//! The base of all private servers: a child process with a port, a folder and a log, and its signals.
+//! The base of all private servers: a child process with a port, a folder and a log, and its
+//! signals.
 
 use std::fs::{self, File};
 use std::io;
@@ -45,7 +46,10 @@ pub(super) struct Process {
 impl Process {
     /// Reserves a port and a folder, and starts nothing.
     pub(super) fn new(name: &'static str, program: PathBuf) -> Result<Self, ServerError> {
-        let dir = tempfile::Builder::new().prefix("dwell-").tempdir().map_err(ServerError::prepare("a temporary folder"))?;
+        let dir = tempfile::Builder::new()
+            .prefix("dwell-")
+            .tempdir()
+            .map_err(ServerError::prepare("a temporary folder"))?;
         Ok(Process {
             name,
             program,
@@ -90,7 +94,10 @@ impl Process {
     /// Starts the child and waits until `look` reports it ready; `look` gets the child's process
     /// id.
     /// A taken port is waited for: the caller already knows its number.
-    pub(super) async fn start(&mut self, mut look: impl AsyncFnMut(u32) -> Probe) -> Result<(), ServerError> {
+    pub(super) async fn start(
+        &mut self,
+        mut look: impl AsyncFnMut(u32) -> Probe,
+    ) -> Result<(), ServerError> {
         let ready = clock::timeout(TIMEOUT, async {
             loop {
                 let pid = self.spawn()?;
@@ -105,7 +112,12 @@ impl Process {
                 };
                 let log = self.last_words();
                 if !log.to_lowercase().contains("address already in use") {
-                    return Err(ServerError::Ended { program: self.name, port: self.port(), status: ended, log });
+                    return Err(ServerError::Ended {
+                        program: self.name,
+                        port: self.port(),
+                        status: ended,
+                        log,
+                    });
                 }
             }
         })
@@ -161,10 +173,12 @@ impl Process {
     fn spawn(&mut self) -> Result<u32, ServerError> {
         if self.keeps_logs {
             // Fails if there was no earlier start.
-            let _ = fs::rename(self.log_path(), self.dir.path().join(format!("log.{}", self.starts)));
+            let _ =
+                fs::rename(self.log_path(), self.dir.path().join(format!("log.{}", self.starts)));
             self.starts += 1;
         }
-        let log = File::create(self.log_path()).map_err(ServerError::prepare("the server's log"))?;
+        let log =
+            File::create(self.log_path()).map_err(ServerError::prepare("the server's log"))?;
         let also = log.try_clone().map_err(ServerError::prepare("the server's log"))?;
         let mut command = Command::new(&self.program);
         // Settings of the caller's environment must not reach the child, except for the log level.
@@ -199,7 +213,11 @@ impl Process {
 
     fn signal(&self, signal: Signal) -> Result<(), ServerError> {
         let gone = || ServerError::NotRunning { program: self.name, port: self.port() };
-        let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw).ok_or_else(gone)?;
+        let pid = self
+            .pid()
+            .and_then(|pid| i32::try_from(pid).ok())
+            .and_then(Pid::from_raw)
+            .ok_or_else(gone)?;
         // The child was not waited for, so its id is still valid.
         rustix::process::kill_process(pid, signal)
             .map_err(io::Error::from)

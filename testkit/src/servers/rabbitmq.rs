@@ -35,9 +35,16 @@ pub struct Rabbit {
 impl ServerKind for Rabbit {
     /// Ready once it greets with the name of its node: the listener is the last step of the start.
     async fn probe(&self, port: u16, dir: &Path, _: u32) -> Probe {
-        let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await else { return Probe::NotYet };
+        let Some(Ok(greeting)) = clock::timeout(Duration::from_secs(2), greeting(port)).await
+        else {
+            return Probe::NotYet;
+        };
         let name = format!("{}@", name(dir));
-        if greeting.windows(name.len()).any(|part| part == name.as_bytes()) { Probe::Ready } else { Probe::NotYet }
+        if greeting.windows(name.len()).any(|part| part == name.as_bytes()) {
+            Probe::Ready
+        } else {
+            Probe::NotYet
+        }
     }
 }
 
@@ -46,9 +53,12 @@ impl RabbitServer {
     pub async fn start(options: RabbitOptions) -> Result<Self, ServerError> {
         let mut process = Process::new("rabbitmq-server", find::rabbitmq_server()?)?;
         let tools = Port::reserve()?;
-        for (file, text) in [("rabbitmq.conf", config(&options, process.port())), ("plugins", "[].\n".to_owned())] {
+        for (file, text) in
+            [("rabbitmq.conf", config(&options, process.port())), ("plugins", "[].\n".to_owned())]
+        {
             let path = process.dir().join(file);
-            std::fs::write(&path, text).map_err(ServerError::prepare(format!("the file {}", path.display())))?;
+            std::fs::write(&path, text)
+                .map_err(ServerError::prepare(format!("the file {}", path.display())))?;
         }
         process.set_env(surroundings(process.dir(), tools.number));
         Server::started(process, Rabbit { tools }).await
@@ -59,7 +69,10 @@ impl RabbitServer {
         let greeting = clock::timeout(Duration::from_secs(2), greeting(self.port())).await?.ok()?;
         // A field table holds the name, `S`, the length in four bytes, the text.
         let name = b"\x07versionS";
-        let text = greeting.windows(name.len()).position(|part| part == name).and_then(|at| greeting.get(at + name.len()..))?;
+        let text = greeting
+            .windows(name.len())
+            .position(|part| part == name)
+            .and_then(|at| greeting.get(at + name.len()..))?;
         let (length, text) = text.split_first_chunk::<4>()?;
         let text = text.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
         Some(String::from_utf8_lossy(text).into_owned())

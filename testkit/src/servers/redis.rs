@@ -62,7 +62,10 @@ impl ServerKind for Redis {
 impl RedisServer {
     /// Starts a server and returns it ready.
     pub async fn start(options: RedisOptions) -> Result<Self, ServerError> {
-        let mut process = Process::new("redis-server", options.program.clone().map_or_else(find::redis_server, Ok)?)?;
+        let mut process = Process::new(
+            "redis-server",
+            options.program.clone().map_or_else(find::redis_server, Ok)?,
+        )?;
         process.set_args(args(&options, process.port(), process.dir()));
         Server::started(process, Redis { options }).await
     }
@@ -77,7 +80,12 @@ impl RedisServer {
     /// `redis://127.0.0.1:PORT` or `rediss://…`, with the password if there is one.
     #[must_use]
     pub fn url(&self) -> String {
-        let password = self.kind.options.password.as_ref().map_or(String::new(), |password| format!(":{password}@"));
+        let password = self
+            .kind
+            .options
+            .password
+            .as_ref()
+            .map_or(String::new(), |password| format!(":{password}@"));
         let scheme = if self.kind.options.tls.is_some() { "rediss" } else { "redis" };
         format!("{scheme}://{password}127.0.0.1:{}", self.port())
     }
@@ -97,7 +105,12 @@ impl RedisServer {
 
     /// Runs a command and returns the lines of its answer, without protocol marks.
     pub async fn order(&self, words: &[&str]) -> Result<Vec<String>, ServerError> {
-        resp::order(&at(self.port(), self.dir(), &self.kind.options), self.kind.options.password.as_deref(), words).await
+        resp::order(
+            &at(self.port(), self.dir(), &self.kind.options),
+            self.kind.options.password.as_deref(),
+            words,
+        )
+        .await
     }
 }
 
@@ -141,12 +154,14 @@ fn args(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {
         }
     }
     settings.extend(options.maxmemory.iter().map(|value| ("maxmemory", value.clone())));
-    settings.extend(options.maxmemory_policy.iter().map(|value| ("maxmemory-policy", value.clone())));
+    settings
+        .extend(options.maxmemory_policy.iter().map(|value| ("maxmemory-policy", value.clone())));
     if let Some(password) = &options.password {
         settings.extend([("requirepass", password.clone()), ("masterauth", password.clone())]);
     }
     settings.extend(options.more.iter().map(|(name, value)| (name.as_str(), value.clone())));
-    let mut args: Vec<String> = settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
+    let mut args: Vec<String> =
+        settings.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
     if !options.user.is_empty() {
         args.push("--user".to_owned());
         args.extend(options.user.iter().cloned());
@@ -170,14 +185,24 @@ fn at(port: u16, dir: &Path, options: &RedisOptions) -> At {
 /// caught up: by its own report and by the report of its master, because only then does WAIT count
 /// it.
 async fn probe_server(port: u16, dir: &Path, pid: u32, options: &RedisOptions) -> Probe {
-    let Some(Ok(own)) = clock::timeout(Duration::from_secs(2), info(&at(port, dir, options), options)).await else { return Probe::NotYet };
+    let Some(Ok(own)) =
+        clock::timeout(Duration::from_secs(2), info(&at(port, dir, options), options)).await
+    else {
+        return Probe::NotYet;
+    };
     let says = |line: &str| own.iter().any(|said| said == line);
     if !says(&format!("process_id:{pid}")) || !says("loading:0") {
         return Probe::NotYet;
     }
     let Some(master) = options.replica_of else { return Probe::Ready };
-    let Some(Ok(masters)) = clock::timeout(Duration::from_secs(2), info(&At::Port(master), options)).await else { return Probe::NotYet };
-    let online = masters.iter().any(|said| said.starts_with("slave") && said.contains(&format!("port={port},state=online")));
+    let Some(Ok(masters)) =
+        clock::timeout(Duration::from_secs(2), info(&At::Port(master), options)).await
+    else {
+        return Probe::NotYet;
+    };
+    let online = masters.iter().any(|said| {
+        said.starts_with("slave") && said.contains(&format!("port={port},state=online"))
+    });
     if says("master_link_status:up") && online { Probe::Ready } else { Probe::NotYet }
 }
 

@@ -47,8 +47,12 @@ impl RedisCluster {
             let port = Port::reserve()?;
             let mut options = options.clone();
             options.more.extend(
-                [("cluster-enabled", "yes"), ("cluster-node-timeout", NODE_TIMEOUT), ("cluster-port", &port.number.to_string())]
-                    .map(|(name, value)| (name.to_owned(), value.to_owned())),
+                [
+                    ("cluster-enabled", "yes"),
+                    ("cluster-node-timeout", NODE_TIMEOUT),
+                    ("cluster-port", &port.number.to_string()),
+                ]
+                .map(|(name, value)| (name.to_owned(), value.to_owned())),
             );
             cluster.nodes.push(RedisServer::start(options).await?);
             cluster._ports.push(port);
@@ -68,10 +72,14 @@ impl RedisCluster {
         for (at, node) in self.nodes[..MASTERS].iter().enumerate() {
             let share = usize::from(SLOTS).div_ceil(MASTERS);
             let (first, last) = (at * share, ((at + 1) * share).min(SLOTS.into()) - 1);
-            node.order(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]).await?;
+            node.order(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()])
+                .await?;
         }
         for node in &self.nodes {
-            until("the nodes know each other", async || view(node).await.is_some_and(|nodes| nodes.len() == self.nodes.len())).await?;
+            until("the nodes know each other", async || {
+                view(node).await.is_some_and(|nodes| nodes.len() == self.nodes.len())
+            })
+            .await?;
         }
         for (replica, id) in self.nodes[MASTERS..].iter().zip(&ids) {
             replica.order(&["CLUSTER", "REPLICATE", id]).await?;
@@ -90,13 +98,20 @@ impl RedisCluster {
     pub async fn whole(&self) -> Result<(), ServerError> {
         for node in &self.nodes {
             until("the cluster is whole", async || {
-                let (Ok(state), Ok(info)) = (node.order(&["CLUSTER", "INFO"]).await, node.order(&["INFO", "replication"]).await) else {
+                let (Ok(state), Ok(info)) = (
+                    node.order(&["CLUSTER", "INFO"]).await,
+                    node.order(&["INFO", "replication"]).await,
+                ) else {
                     return false;
                 };
                 let seen = view(node).await.unwrap_or_default();
-                let serves = seen.iter().any(|other| other.port == node.port() && other.is_master && !other.slots.is_empty());
+                let serves = seen.iter().any(|other| {
+                    other.port == node.port() && other.is_master && !other.slots.is_empty()
+                });
                 let follows = info.iter().any(|line| line == "master_link_status:up");
-                let followed = info.iter().any(|line| line.starts_with("slave") && line.contains("state=online"));
+                let followed = info
+                    .iter()
+                    .any(|line| line.starts_with("slave") && line.contains("state=online"));
                 state.iter().any(|line| line == "cluster_state:ok")
                     && seen.iter().all(|node| !node.failed)
                     && if serves { followed } else { follows }
@@ -113,14 +128,26 @@ impl RedisCluster {
 
     /// As [`RedisCluster::master_of`], without asking this node.
     async fn master_but(&self, slot: u16, dead: Option<usize>) -> Result<usize, ServerError> {
-        for (_, node) in self.nodes.iter().enumerate().filter(|(at, node)| Some(*at) != dead && node.pid().is_some()) {
+        for (_, node) in self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(at, node)| Some(*at) != dead && node.pid().is_some())
+        {
             let nodes = view(node).await.unwrap_or_default();
-            let owner = nodes.iter().find(|node| node.is_master && node.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot)));
-            if let Some(at) = owner.and_then(|owner| self.nodes.iter().position(|node| node.port() == owner.port)) {
+            let owner = nodes.iter().find(|node| {
+                node.is_master
+                    && node.slots.iter().any(|(first, last)| (*first..=*last).contains(&slot))
+            });
+            if let Some(at) =
+                owner.and_then(|owner| self.nodes.iter().position(|node| node.port() == owner.port))
+            {
                 return Ok(at);
             }
         }
-        Err(ServerError::prepare(format!("the master of slot {slot}"))(std::io::Error::other("no node knows it")))
+        Err(ServerError::prepare(format!("the master of slot {slot}"))(std::io::Error::other(
+            "no node knows it",
+        )))
     }
 
     /// A slot of this master.
@@ -128,7 +155,11 @@ impl RedisCluster {
         let port = self.nodes[master].port();
         let nodes = view(&self.nodes[master]).await.unwrap_or_default();
         let first = nodes.iter().find(|node| node.port == port).and_then(|node| node.slots.first());
-        let none = || ServerError::prepare(format!("a slot of the node on port {port}"))(std::io::ErrorKind::NotFound.into());
+        let none = || {
+            ServerError::prepare(format!("a slot of the node on port {port}"))(
+                std::io::ErrorKind::NotFound.into(),
+            )
+        };
         first.map(|(first, _)| *first).ok_or_else(none)
     }
 
@@ -136,25 +167,31 @@ impl RedisCluster {
     pub async fn slot_of(&self, key: &str) -> Result<u16, ServerError> {
         let node = self.nodes.iter().find(|node| node.pid().is_some()).unwrap_or(&self.nodes[0]);
         let slot = node.order(&["CLUSTER", "KEYSLOT", key]).await?.concat();
-        slot.parse().map_err(std::io::Error::other).map_err(ServerError::prepare(format!("the slot of {key}")))
+        slot.parse()
+            .map_err(std::io::Error::other)
+            .map_err(ServerError::prepare(format!("the slot of {key}")))
     }
 
     /// Moves a slot with its keys to another master, as `redis-cli --cluster reshard` does.
     pub async fn migrate(&self, slot: u16, to: usize) -> Result<(), ServerError> {
         let from = self.master_of(slot).await?;
         let (source, target, slot) = (&self.nodes[from], &self.nodes[to], slot.to_string());
-        let id = async |node: &RedisServer| node.order(&["CLUSTER", "MYID"]).await.map(|lines| lines.concat());
+        let id = async |node: &RedisServer| {
+            node.order(&["CLUSTER", "MYID"]).await.map(|lines| lines.concat())
+        };
         let (source_id, target_id) = (id(source).await?, id(target).await?);
         target.order(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id]).await?;
         source.order(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target_id]).await?;
         loop {
             let keys = source.order(&["CLUSTER", "GETKEYSINSLOT", &slot, KEYS_PER_MOVE]).await?;
-            let keys: Vec<&str> = keys.iter().map(String::as_str).filter(|key| !key.is_empty()).collect();
+            let keys: Vec<&str> =
+                keys.iter().map(String::as_str).filter(|key| !key.is_empty()).collect();
             if keys.is_empty() {
                 break;
             }
             let port = target.port().to_string();
-            let words = [&["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"][..], &keys].concat();
+            let words =
+                [&["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"][..], &keys].concat();
             source.order(&words).await?;
         }
         for node in [target, source] {
@@ -174,7 +211,11 @@ impl RedisCluster {
                 replica = Some(at);
             }
         }
-        let none = || ServerError::prepare(format!("the replica of port {port}"))(std::io::ErrorKind::NotFound.into());
+        let none = || {
+            ServerError::prepare(format!("the replica of port {port}"))(
+                std::io::ErrorKind::NotFound.into(),
+            )
+        };
         let replica = replica.ok_or_else(none)?;
         let is_master = async |at: usize| {
             let role = self.nodes[at].order(&["ROLE"]).await.unwrap_or_default();
@@ -187,7 +228,8 @@ impl RedisCluster {
         };
         // The nodes give a failover up that takes too long.
         until("the replica is the master", async || {
-            let ordered = is_master(replica).await || self.nodes[replica].order(&["CLUSTER", "FAILOVER"]).await.is_ok();
+            let ordered = is_master(replica).await
+                || self.nodes[replica].order(&["CLUSTER", "FAILOVER"]).await.is_ok();
             ordered && clock::timeout(FAILOVER, is_over()).await.is_some()
         })
         .await?;
@@ -199,7 +241,9 @@ impl RedisCluster {
         for node in self.nodes.iter().filter(|node| node.pid().is_some()) {
             let Some(nodes) = view(node).await else { continue };
             let serving = nodes.iter().filter(|node| node.is_master && !node.slots.is_empty());
-            let found: Option<Vec<usize>> = serving.map(|other| self.nodes.iter().position(|node| node.port() == other.port)).collect();
+            let found: Option<Vec<usize>> = serving
+                .map(|other| self.nodes.iter().position(|node| node.port() == other.port))
+                .collect();
             if let Some(masters) = found.filter(|masters| masters.len() == MASTERS) {
                 return Ok(masters);
             }
@@ -209,7 +253,10 @@ impl RedisCluster {
 
     /// Waits until another running node is the master of this slot. The given node may be frozen.
     pub async fn failed_over(&self, slot: u16, dead: usize) -> Result<usize, ServerError> {
-        until("another master", async || self.master_but(slot, Some(dead)).await.is_ok_and(|at| at != dead)).await?;
+        until("another master", async || {
+            self.master_but(slot, Some(dead)).await.is_ok_and(|at| at != dead)
+        })
+        .await?;
         self.master_but(slot, Some(dead)).await
     }
 }
@@ -231,5 +278,10 @@ fn parse(line: &str) -> Option<Node> {
         Some((first.parse().ok()?, last.parse().ok()?))
     });
     let is_met = !has("handshake");
-    is_met.then(|| Node { port, is_master: has("master"), failed: has("fail") || has("fail?"), slots: slots.collect() })
+    is_met.then(|| Node {
+        port,
+        is_master: has("master"),
+        failed: has("fail") || has("fail?"),
+        slots: slots.collect(),
+    })
 }

@@ -30,8 +30,14 @@ pub struct Sentinel {
 impl ServerKind for Sentinel {
     /// Ready once the started process itself answers.
     async fn probe(&self, port: u16, _: &Path, pid: u32) -> Probe {
-        let own = ask(&At::Port(port), self.password.as_deref(), &["INFO", "server"]).await.unwrap_or_default();
-        if own.iter().any(|line| *line == format!("process_id:{pid}")) { Probe::Ready } else { Probe::NotYet }
+        let own = ask(&At::Port(port), self.password.as_deref(), &["INFO", "server"])
+            .await
+            .unwrap_or_default();
+        if own.iter().any(|line| *line == format!("process_id:{pid}")) {
+            Probe::Ready
+        } else {
+            Probe::NotYet
+        }
     }
 }
 
@@ -66,21 +72,36 @@ impl RedisSentinel {
     }
 
     /// As [`RedisSentinel::start`], with this number of replicas and this `failover-timeout`, ms.
-    pub async fn with_replicas(options: RedisOptions, replicas: usize, failover_ms: u32) -> Result<Self, ServerError> {
+    pub async fn with_replicas(
+        options: RedisOptions,
+        replicas: usize,
+        failover_ms: u32,
+    ) -> Result<Self, ServerError> {
         RedisSentinel::launch(options, replicas, failover_ms, None).await
     }
 
-    async fn launch(options: RedisOptions, replicas: usize, failover_ms: u32, guard: Option<&str>) -> Result<Self, ServerError> {
+    async fn launch(
+        options: RedisOptions,
+        replicas: usize,
+        failover_ms: u32,
+        guard: Option<&str>,
+    ) -> Result<Self, ServerError> {
         let password = options.password.clone();
         let master = RedisServer::start(options.clone()).await?;
         let port = master.port();
         let mut servers = vec![master];
         for _ in 0..replicas {
-            servers.push(RedisServer::start(RedisOptions { replica_of: Some(port), ..options.clone() }).await?);
+            servers.push(
+                RedisServer::start(RedisOptions { replica_of: Some(port), ..options.clone() })
+                    .await?,
+            );
         }
         let mut sentinels = Vec::new();
         for _ in 0..SENTINELS {
-            let mut process = Process::new("redis-sentinel", options.program.clone().map_or_else(find::redis_server, Ok)?)?;
+            let mut process = Process::new(
+                "redis-sentinel",
+                options.program.clone().map_or_else(find::redis_server, Ok)?,
+            )?;
             let file = process.dir().join("sentinel.conf");
             let mut lines = format!(
                 "port {}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {port} 2\nsentinel down-after-milliseconds {MASTER} {DOWN_AFTER_MS}\n\
@@ -94,17 +115,20 @@ impl RedisSentinel {
             if let Some(guard) = guard {
                 lines += &format!("requirepass {guard}\n");
             }
-            std::fs::write(&file, lines).map_err(ServerError::prepare(format!("the file {}", file.display())))?;
+            std::fs::write(&file, lines)
+                .map_err(ServerError::prepare(format!("the file {}", file.display())))?;
             process.set_args(vec![file.display().to_string(), "--sentinel".to_owned()]);
-            sentinels.push(Server::started(process, Sentinel { password: guard.map(str::to_owned) }).await?);
+            sentinels.push(
+                Server::started(process, Sentinel { password: guard.map(str::to_owned) }).await?,
+            );
         }
         let all = RedisSentinel { servers, sentinels, replicas };
         all.whole().await?;
         Ok(all)
     }
 
-    /// Changes the password of the servers, and that of the sentinels, and cuts every connection of a
-    /// client.
+    /// Changes the password of the servers, and that of the sentinels, and cuts every connection of
+    /// a client.
     pub async fn rotate(&mut self, password: &str, guard: &str) -> Result<(), ServerError> {
         for server in &mut self.servers {
             server.rotate(password).await?;
@@ -112,7 +136,9 @@ impl RedisSentinel {
         for sentinel in &mut self.sentinels {
             sentinel.order(&["SENTINEL", "SET", MASTER, "auth-pass", password]).await?;
             sentinel.order(&["SENTINEL", "CONFIG", "SET", "sentinel-pass", guard]).await?;
-            sentinel.order(&["ACL", "SETUSER", "default", "resetpass", &format!(">{guard}")]).await?;
+            sentinel
+                .order(&["ACL", "SETUSER", "default", "resetpass", &format!(">{guard}")])
+                .await?;
             sentinel.kind.password = Some(guard.to_owned());
             sentinel.order(&["CLIENT", "KILL", "TYPE", "normal"]).await?;
         }
@@ -123,8 +149,14 @@ impl RedisSentinel {
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         let url = self.servers[0].url();
-        let login = url.trim_start_matches("redis://").rsplit_once('@').map_or(String::new(), |(login, _)| format!("{login}@"));
-        self.sentinels.iter().map(|sentinel| format!("redis://{login}127.0.0.1:{}", sentinel.port())).collect()
+        let login = url
+            .trim_start_matches("redis://")
+            .rsplit_once('@')
+            .map_or(String::new(), |(login, _)| format!("{login}@"));
+        self.sentinels
+            .iter()
+            .map(|sentinel| format!("redis://{login}127.0.0.1:{}", sentinel.port()))
+            .collect()
     }
 
     /// The index in `servers` of the master; `None` if the sentinels disagree or the master is
@@ -139,11 +171,15 @@ impl RedisSentinel {
     async fn named(&self) -> Option<usize> {
         let mut named = Vec::new();
         for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.pid().is_some()) {
-            let answer = sentinel.order(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]).await.ok()?;
+            let answer =
+                sentinel.order(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]).await.ok()?;
             named.push(answer.get(1)?.parse::<u16>().ok()?);
         }
         let first = *named.first()?;
-        let at = self.servers.iter().position(|server| server.port() == first && server.pid().is_some())?;
+        let at = self
+            .servers
+            .iter()
+            .position(|server| server.port() == first && server.pid().is_some())?;
         named.iter().all(|port| *port == first).then_some(at)
     }
 
@@ -153,15 +189,22 @@ impl RedisSentinel {
         until("the sentinels know all servers", async || {
             let Some(master) = self.master().await else { return false };
             let port = self.servers[master].port();
-            let wanted = format!("status=ok,address=127.0.0.1:{port},slaves={},sentinels={SENTINELS}", self.replicas);
+            let wanted = format!(
+                "status=ok,address=127.0.0.1:{port},slaves={},sentinels={SENTINELS}",
+                self.replicas
+            );
             for sentinel in &self.sentinels {
                 let said = sentinel.order(&["INFO", "sentinel"]).await.unwrap_or_default();
                 if !said.iter().any(|line| line.contains(&wanted)) {
                     return false;
                 }
             }
-            let info = self.servers[master].order(&["INFO", "replication"]).await.unwrap_or_default();
-            info.iter().filter(|line| line.starts_with("slave") && line.contains("state=online")).count() == self.replicas
+            let info =
+                self.servers[master].order(&["INFO", "replication"]).await.unwrap_or_default();
+            info.iter()
+                .filter(|line| line.starts_with("slave") && line.contains("state=online"))
+                .count()
+                == self.replicas
         })
         .await
     }
@@ -170,15 +213,20 @@ impl RedisSentinel {
     /// Writes that the replica does not have are lost.
     pub async fn fail_over(&self) -> Result<usize, ServerError> {
         let before = self.master().await;
-        let order = async |sentinel: &SentinelServer| sentinel.order(&["SENTINEL", "FAILOVER", MASTER]).await;
+        let order = async |sentinel: &SentinelServer| {
+            sentinel.order(&["SENTINEL", "FAILOVER", MASTER]).await
+        };
         // Right after another failover the sentinels refuse.
-        until("the sentinels accept a failover", async || order(&self.sentinels[0]).await.is_ok()).await?;
+        until("the sentinels accept a failover", async || order(&self.sentinels[0]).await.is_ok())
+            .await?;
         self.failed_over(before.unwrap_or(self.servers.len())).await
     }
 
     /// Waits until the sentinels agree on another master. The given one may be frozen.
     pub async fn failed_over(&self, dead: usize) -> Result<usize, ServerError> {
-        let another = async || self.named().await.is_some_and(|at| at != dead) && self.master().await.is_some();
+        let another = async || {
+            self.named().await.is_some_and(|at| at != dead) && self.master().await.is_some()
+        };
         until("another master", another).await?;
         Ok(self.master().await.unwrap_or(dead))
     }

@@ -21,7 +21,11 @@ pub(super) enum At {
 
 /// Runs a command and returns the lines of its answer, without protocol marks; a refusal is an
 /// error.
-pub(super) async fn ask(at: &At, password: Option<&str>, words: &[&str]) -> io::Result<Vec<String>> {
+pub(super) async fn ask(
+    at: &At,
+    password: Option<&str>,
+    words: &[&str],
+) -> io::Result<Vec<String>> {
     let mut request = String::new();
     for words in [&["AUTH", password.unwrap_or_default()][..], words, &["PING"]] {
         if words != ["AUTH", ""] {
@@ -31,11 +35,15 @@ pub(super) async fn ask(at: &At, password: Option<&str>, words: &[&str]) -> io::
     }
     let exchange = async {
         match at {
-            At::Port(port) => exchange(TcpStream::connect(("127.0.0.1", *port)).await?, &request).await,
+            At::Port(port) => {
+                exchange(TcpStream::connect(("127.0.0.1", *port)).await?, &request).await
+            }
             At::Socket(path) => exchange(UnixStream::connect(path).await?, &request).await,
         }
     };
-    let answer = clock::timeout(TIMEOUT, exchange).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
+    let answer = clock::timeout(TIMEOUT, exchange)
+        .await
+        .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
     let mut lines: Vec<&str> = answer.lines().collect();
     // The answers to PING and AUTH.
     lines.pop();
@@ -54,15 +62,26 @@ pub(super) async fn ask(at: &At, password: Option<&str>, words: &[&str]) -> io::
 }
 
 /// As [`ask`]; a refusal is a [`ServerError`].
-pub(super) async fn order(at: &At, password: Option<&str>, words: &[&str]) -> Result<Vec<String>, ServerError> {
-    ask(at, password, words).await.map_err(ServerError::prepare(format!("{} at {at:?}", words.join(" "))))
+pub(super) async fn order(
+    at: &At,
+    password: Option<&str>,
+    words: &[&str],
+) -> Result<Vec<String>, ServerError> {
+    ask(at, password, words)
+        .await
+        .map_err(ServerError::prepare(format!("{} at {at:?}", words.join(" "))))
 }
 
-async fn exchange(mut link: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> io::Result<String> {
+async fn exchange(
+    mut link: impl AsyncRead + AsyncWrite + Unpin,
+    request: &str,
+) -> io::Result<String> {
     link.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     // A sentinel has no QUIT: the answer to the last command ends the exchange.
-    while !(answer.ends_with(b"+PONG\r\n") || answer.ends_with(b"-NOAUTH Authentication required.\r\n")) {
+    while !(answer.ends_with(b"+PONG\r\n")
+        || answer.ends_with(b"-NOAUTH Authentication required.\r\n"))
+    {
         if link.read_buf(&mut answer).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -53,7 +53,12 @@ impl<K: ServerKind> Server<K> {
 
     /// Adds variables for every later start.
     pub fn set_env<'a>(&mut self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) {
-        self.process.set_env(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
+        self.process.set_env(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        );
     }
 
     /// Keeps the log of every earlier start as `log.0`, `log.1`, … in its folder.

@@ -14,12 +14,17 @@ fn job(id: &str, ttr: &str) -> Message {
 /// Returns the same action, with the headers that the consumer carries back.
 fn carrying(word: Message, from: &Message) -> Message {
     let carried = |name| from.headers.text(name).unwrap().to_owned();
-    word.with_header("delayed-due", carried("delayed-due")).with_header("delayed-attempt", carried("delayed-attempt"))
+    word.with_header("delayed-due", carried("delayed-due"))
+        .with_header("delayed-attempt", carried("delayed-attempt"))
 }
 
 async fn until_held(env: &Environment, id: &str) {
     crate::support::wait_until("it is held", async || {
-        env.until_place(id, Place::Reserved).await.state.is_some_and(|state| state.held).then_some(())
+        env.until_place(id, Place::Reserved)
+            .await
+            .state
+            .is_some_and(|state| state.held)
+            .then_some(())
     })
     .await;
 }
@@ -52,7 +57,10 @@ async fn fail_waits_the_next_step_and_dies_at_the_end_of_the_array() {
     let dead = env.arrived("delay.dead", 1).await.remove(0);
     assert_eq!(dead.headers.text("delayed-dead-reason"), Some("failed"));
     assert_eq!(attempts(&env.broker.published("orders.a")), [1, 2, 3]);
-    assert_eq!(env.until_place("x", Place::Dead).await.state.unwrap().reason, Some(DeadReason::Failed));
+    assert_eq!(
+        env.until_place("x", Place::Dead).await.state.unwrap().reason,
+        Some(DeadReason::Failed)
+    );
 }
 
 #[tokio::test]
@@ -62,12 +70,21 @@ async fn without_a_word_within_the_time_to_run_it_is_repeated_to_the_end_of_the_
     let dead = env.arrived("delay.dead", 1).await.remove(0);
     let tries = env.broker.published("orders.a");
     assert_eq!(attempts(&tries), [1, 2, 3]);
-    let gaps: Vec<i64> = tries.windows(2).map(|pair| pair[1].timestamp_ms.unwrap() - pair[0].timestamp_ms.unwrap()).collect();
+    let gaps: Vec<i64> = tries
+        .windows(2)
+        .map(|pair| pair[1].timestamp_ms.unwrap() - pair[0].timestamp_ms.unwrap())
+        .collect();
     assert!(gaps[0] >= 158 && gaps[1] >= 188, "{gaps:?}: the time to run and the wait of the step");
     let ids = env.broker.dedupe_ids("orders.a");
-    assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "a broker that drops repeats must not drop these: {ids:?}");
+    assert!(
+        ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2],
+        "a broker that drops repeats must not drop these: {ids:?}"
+    );
     assert_eq!(dead.headers.text("delayed-dead-reason"), Some("retries_exhausted"));
-    assert_eq!(dead.headers.text("delayed-last-error"), Some("the consumer did not finish it within the ttr"));
+    assert_eq!(
+        dead.headers.text("delayed-last-error"),
+        Some("the consumer did not finish it within the ttr")
+    );
     assert_eq!(env.metric(r#"dwell_possible_duplicates_total{cause="rescued"}"#), 0.0, "no crash");
 }
 
@@ -100,7 +117,10 @@ async fn a_word_for_another_schedule_or_attempt_is_stale() {
     env.send(asking(action("finish", "x").with_header("delayed-due", "12345")));
     // The schedule stands, whatever its attempt.
     env.send(asking(carrying(action("finish", "x"), &first)));
-    assert_eq!(verdicts(&env.arrived("replies", 4).await), ["failed", "stale", "stale", "finished"]);
+    assert_eq!(
+        verdicts(&env.arrived("replies", 4).await),
+        ["failed", "stale", "stale", "finished"]
+    );
     assert_eq!(env.until_empty().await, 0);
 }
 
@@ -116,7 +136,11 @@ async fn a_finish_before_the_broker_confirmed_counts() {
     assert_eq!(env.until_empty().await, 0);
     assert!(env.stop(std::time::Duration::from_secs(10)).await, "all was settled");
     assert_eq!(env.broker.published("orders.a").len(), 1);
-    assert_eq!(env.metric(r#"dwell_possible_duplicates_total{cause="lease_lost"}"#), 0.0, "it went out once");
+    assert_eq!(
+        env.metric(r#"dwell_possible_duplicates_total{cause="lease_lost"}"#),
+        0.0,
+        "it went out once"
+    );
 }
 
 #[tokio::test]

@@ -23,11 +23,21 @@ async fn crash_on(env: &Environment, id: &str, times: usize) {
     let (_, fleet) = watch::channel(Fleet::alone("test"));
     let consumers = crate::support::consumers(&store);
     let wake_ups = WakeUps::new(store.clone(), Default::default(), consumers, fleet.clone());
-    let rescue = Rescue::new(store.clone(), env.settings.delivery.clone(), env.metrics.clone(), fleet, wake_ups);
+    let rescue = Rescue::new(
+        store.clone(),
+        env.settings.delivery.clone(),
+        env.metrics.clone(),
+        fleet,
+        wake_ups,
+    );
     let id = JobId::new(id).unwrap();
     let bucket = store.keys().bucket_of(id.as_str());
     for _ in 0..times {
-        let claimed = store.queue.claim(bucket, "main", Duration::from_millis(20), 10, 1 << 20).await.unwrap();
+        let claimed = store
+            .queue
+            .claim(bucket, "main", Duration::from_millis(20), 10, 1 << 20)
+            .await
+            .unwrap();
         assert_eq!(claimed.jobs.len(), 1);
         wait_until("it is taken over", async || {
             rescue.run_once(bucket).await.unwrap();
@@ -54,7 +64,10 @@ async fn a_job_whose_owners_crash_five_times_in_a_row_is_dead() {
     env.run(ALL).await;
     let dead = env.arrived("delay.dead", 1).await.remove(0);
     assert_eq!((attempt(&dead), dead.headers.text("delayed-dead-reason")), (5, Some("crashed")));
-    assert_eq!(env.until_place("x", Place::Dead).await.state.unwrap().reason, Some(DeadReason::Crashed));
+    assert_eq!(
+        env.until_place("x", Place::Dead).await.state.unwrap().reason,
+        Some(DeadReason::Crashed)
+    );
     env.until_metric(r#"dwell_dead_total{reason="crashed"}"#, 1.0).await;
     assert!(env.broker.published("orders.a").is_empty());
 }
@@ -77,8 +90,8 @@ async fn an_instance_that_hangs_for_longer_than_its_lease_burns_no_step() {
         env.send(request(&format!("job-{n}"), "0").with_header("delay-retry", "none"));
     }
     env.arrived("orders.a", 40).await;
-    // The test runs on one thread: blocking it suspends the whole instance, as SIGSTOP does, until its
-    // lease has expired.
+    // The test runs on one thread: blocking it suspends the whole instance, as SIGSTOP does, until
+    // its lease has expired.
     #[allow(clippy::disallowed_methods, reason = "the hang itself, not a wait")]
     std::thread::sleep(Duration::from_secs(1) + LEASE_MARGIN + Duration::from_millis(200));
     let mut tries = attempts(&env.arrived("orders.a", 80).await);
@@ -130,7 +143,11 @@ async fn what_a_crashed_instance_had_out_is_delivered_by_the_next() {
     let mut env = Environment::start(&[("delivery.publish_timeout", "100ms")]).await;
     env.broker.fail_times("orders.a", 5, Fault::Hold);
     for n in 0..5 {
-        env.send(request(&format!("job-{n}"), "0").with_header("delay-retry", "none").with_header("delay-confirm", "broker"));
+        env.send(
+            request(&format!("job-{n}"), "0")
+                .with_header("delay-retry", "none")
+                .with_header("delay-confirm", "broker"),
+        );
     }
     env.arrived("orders.a", 5).await;
     env.crash();
@@ -155,8 +172,12 @@ async fn damaged_records_are_buried_or_left_and_the_rest_goes_on() {
     let record: Vec<u8> = link.hget(&jobs, "metadata").await.unwrap();
     let mut broken = record.clone();
     broken[42..52].fill(0xc1);
-    let damage =
-        [("metadata", broken), ("cut", record[..36].to_vec()), ("version", [&[99], &record[1..]].concat()), ("nothing", Vec::new())];
+    let damage = [
+        ("metadata", broken),
+        ("cut", record[..36].to_vec()),
+        ("version", [&[99], &record[1..]].concat()),
+        ("nothing", Vec::new()),
+    ];
     for (id, bytes) in damage {
         link.hset::<_, _, _, ()>(&jobs, id, bytes).await.unwrap();
     }

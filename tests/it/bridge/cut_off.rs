@@ -53,9 +53,16 @@ async fn an_instance_that_is_cut_off_from_redis_gives_back_what_it_holds_and_rea
         env.send(request(&format!("job-{n}"), "0"));
     }
     env.taken().await;
-    assert_eq!(env.broker.delivered("delay.in", "dwell"), read + 100, "each came to the other instance at once");
+    assert_eq!(
+        env.broker.delivered("delay.in", "dwell"),
+        read + 100,
+        "each came to the other instance at once"
+    );
     link.heal();
-    wait_until("it reads again", async || env.metrics.ingest("main").unwrap().reading().get().0.then_some(())).await;
+    wait_until("it reads again", async || {
+        env.metrics.ingest("main").unwrap().reading().get().0.then_some(())
+    })
+    .await;
     env.until_metric(PAUSED, 0.0).await;
     env.arrived("orders.a", 3100).await;
 }
@@ -75,7 +82,10 @@ async fn where_no_instance_reaches_redis_each_gives_back_once_also_one_that_had_
     let begun = Instant::now();
     let again = async || (begun.elapsed() > Duration::from_secs(3)).then_some(());
     wait_until("three times its bound", again).await;
-    assert_eq!((env.broker.delivered("delay.in", "dwell"), env.broker.unacked("delay.in", "dwell")), (read, 100));
+    assert_eq!(
+        (env.broker.delivered("delay.in", "dwell"), env.broker.unacked("delay.in", "dwell")),
+        (read, 100)
+    );
     env.redis.restart().await.unwrap();
     env.arrived("orders.a", 100).await;
     env.taken().await;
@@ -83,13 +93,17 @@ async fn where_no_instance_reaches_redis_each_gives_back_once_also_one_that_had_
 
 #[tokio::test]
 async fn a_full_redis_is_no_reason_to_give_back() {
-    let full =
-        RedisOptions { maxmemory: Some("5mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
+    let full = RedisOptions {
+        maxmemory: Some("5mb".to_owned()),
+        maxmemory_policy: Some("noeviction".to_owned()),
+        ..RedisOptions::default()
+    };
     let mut env = Environment::idle(full, &[("ingest.main.hold", "1s")]).await;
     env.run(ALL).await;
     let body = "x".repeat(8 << 10);
     for n in 0..1000 {
-        let request = dwell_connectors::Message::new(body.clone()).with_header("delay-id", format!("job-{n}"));
+        let request = dwell_connectors::Message::new(body.clone())
+            .with_header("delay-id", format!("job-{n}"));
         env.send(request.with_header("delay-for", "5s").with_header("delay-target", "orders.a"));
     }
     env.until_metric(r#"dwell_ingest_paused{reason="redis_full"}"#, 1.0).await;
@@ -103,7 +117,8 @@ fn unread(port: u16) -> u64 {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let queued = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);
-        let (local, _, _, queues) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let (local, _, _, queues) =
+            (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
         let at = u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()?;
         u64::from_str_radix(queues.rsplit_once(':')?.1, 16).ok().filter(|_| at == port)
     };
@@ -124,7 +139,10 @@ async fn what_is_given_back_behind_a_link_that_was_reset_is_not_carried_out_any_
     env.redis.freeze().unwrap();
     let large = dwell_connectors::Message::new("x".repeat(50_000)).with_header("delay-id", "a");
     env.send(large.with_header("delay-for", "1h").with_header("delay-target", "orders.a"));
-    wait_until("Redis has the request, and does not read it", async || (unread(env.redis.port()) > 50_000).then_some(())).await;
+    wait_until("Redis has the request, and does not read it", async || {
+        (unread(env.redis.port()) > 50_000).then_some(())
+    })
+    .await;
     // The client alone is told: Redis still has what came before.
     drop(link.strand());
     link.cut();

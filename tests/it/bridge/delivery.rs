@@ -16,16 +16,28 @@ async fn every_job_arrives_once_as_it_was_and_none_early() {
     let env = Environment::start(&[]).await;
     let delays = (0..500).map(|n| n * 7 % 1500);
     for (n, delay) in delays.enumerate() {
-        env.send(request(&format!("job-{n}"), &format!("{delay}ms")).with_header("traceparent", format!("00-{n}")));
+        env.send(
+            request(&format!("job-{n}"), &format!("{delay}ms"))
+                .with_header("traceparent", format!("00-{n}")),
+        );
     }
     let mut arrived = env.arrived("orders.a", 500).await;
     assert_eq!(env.until_empty().await, 0);
     assert_eq!(env.broker.published("orders.a").len(), 500);
-    arrived.sort_by_key(|message| message.headers.text("traceparent").unwrap()[3..].parse::<usize>().unwrap());
+    arrived.sort_by_key(|message| {
+        message.headers.text("traceparent").unwrap()[3..].parse::<usize>().unwrap()
+    });
     for (n, message) in arrived.iter().enumerate() {
         assert_eq!(message.body, format!("job-{n}"));
         assert_eq!(message.headers.text("delayed-id"), Some(format!("job-{n}").as_str()));
-        assert_eq!((attempt(message), message.headers.text("delay-for"), message.headers.text("delay-target")), (1, None, None));
+        assert_eq!(
+            (
+                attempt(message),
+                message.headers.text("delay-for"),
+                message.headers.text("delay-target")
+            ),
+            (1, None, None)
+        );
         assert!(late_ms(message) >= -ROUNDING_TOLERANCE_MS, "{} ms early", -late_ms(message));
     }
     assert_eq!(env.metric(r#"dwell_publish_total{broker="main",outcome="confirmed"}"#), 500.0);
@@ -41,9 +53,18 @@ async fn a_job_is_retried_by_its_array_and_then_dead_with_its_last_error() {
     let dead = env.arrived("delay.dead", 1).await.remove(0);
     let tries = env.broker.published("orders.a");
     assert_eq!(attempts(&tries), [1, 2, 3]);
-    let gaps: Vec<i64> = tries.windows(2).map(|pair| pair[1].timestamp_ms.unwrap() - pair[0].timestamp_ms.unwrap()).collect();
-    assert!(gaps[0] >= 60 - ROUNDING_TOLERANCE_MS && gaps[1] >= 90 - ROUNDING_TOLERANCE_MS, "{gaps:?}");
-    assert!(env.broker.dedupe_ids("orders.a").windows(2).all(|pair| pair[0] == pair[1]), "a broker that drops repeats would drop these");
+    let gaps: Vec<i64> = tries
+        .windows(2)
+        .map(|pair| pair[1].timestamp_ms.unwrap() - pair[0].timestamp_ms.unwrap())
+        .collect();
+    assert!(
+        gaps[0] >= 60 - ROUNDING_TOLERANCE_MS && gaps[1] >= 90 - ROUNDING_TOLERANCE_MS,
+        "{gaps:?}"
+    );
+    assert!(
+        env.broker.dedupe_ids("orders.a").windows(2).all(|pair| pair[0] == pair[1]),
+        "a broker that drops repeats would drop these"
+    );
 
     assert_eq!((dead.body.as_ref(), attempt(&dead)), (&b"x"[..], 3));
     assert_eq!(dead.headers.text("shop"), Some("7"));
@@ -51,22 +72,36 @@ async fn a_job_is_retried_by_its_array_and_then_dead_with_its_last_error() {
     assert_eq!(dead.headers.text("delayed-last-error"), Some("the answer was lost"));
     assert_eq!(dead.headers.text("delayed-due"), tries[0].headers.text("delayed-due"));
     let kept = env.until_place("x", Place::Dead).await.state.unwrap();
-    assert_eq!((kept.attempt, kept.reason, kept.last_error.as_str()), (3, Some(DeadReason::RetriesExhausted), "the answer was lost"));
+    assert_eq!(
+        (kept.attempt, kept.reason, kept.last_error.as_str()),
+        (3, Some(DeadReason::RetriesExhausted), "the answer was lost")
+    );
     env.until_metric(r#"dwell_dead_total{reason="retries_exhausted"}"#, 1.0).await;
     assert_eq!(env.metric(r#"dwell_possible_duplicates_total{cause="unknown_outcome"}"#), 3.0);
 }
 
 #[tokio::test]
 async fn a_target_that_is_not_there_is_a_failed_attempt_until_it_is_made() {
-    let env = Environment::start(&[("delivery.retry", "50ms,50ms,50ms,50ms,50ms,50ms,50ms,50ms,50ms,50ms,50ms,50ms")]).await;
+    let env = Environment::start(&[(
+        "delivery.retry",
+        "50ms,50ms,50ms,50ms,50ms,50ms,50ms,50ms,50ms,50ms,50ms,50ms",
+    )])
+    .await;
     env.send(to("orders.new", "x", "0"));
     env.send(to("orders.never", "y", "0").with_header("delay-retry", "20ms"));
     env.send(to("orders.never", "z", "0").with_header("delay-retry", "none"));
     let dead = env.arrived("delay.dead", 2).await;
-    let mut ends: Vec<_> = dead.iter().map(|letter| (letter.headers.text("delayed-id").unwrap(), attempt(letter))).collect();
+    let mut ends: Vec<_> = dead
+        .iter()
+        .map(|letter| (letter.headers.text("delayed-id").unwrap(), attempt(letter)))
+        .collect();
     ends.sort_unstable();
     assert_eq!(ends, [("y", 2), ("z", 1)], "`none` is a single attempt");
-    assert!(dead.iter().all(|letter| letter.headers.text("delayed-last-error") == Some("no topic `orders.never`")));
+    assert!(
+        dead.iter()
+            .all(|letter| letter.headers.text("delayed-last-error")
+                == Some("no topic `orders.never`"))
+    );
     env.broker.create("orders.new");
     let came = env.arrived("orders.new", 1).await.remove(0);
     assert!(attempt(&came) > 1);
@@ -119,7 +154,10 @@ async fn a_short_time_to_run_ends_an_attempt_though_longer_ones_are_out() {
     let tries = env.broker.wait_published("orders.a", 3, Duration::from_secs(10)).await;
     assert_eq!(attempts(&tries[1..]), [1, 2]);
     let waited = tries[2].timestamp_ms.unwrap() - tries[1].timestamp_ms.unwrap();
-    assert!((150..2000).contains(&waited), "{waited} ms of a time to run of 150 ms and a wait of 60 ms");
+    assert!(
+        (150..2000).contains(&waited),
+        "{waited} ms of a time to run of 150 ms and a wait of 60 ms"
+    );
     env.broker.release();
     assert_eq!(env.until_empty().await, 0);
 }

@@ -13,8 +13,13 @@ pub(super) fn everysec() -> RedisOptions {
 
 /// Returns the number of waits for an fsync.
 async fn waits(env: &Environment) -> u64 {
-    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut redis_link(&env.redis.url()).await).await.unwrap();
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_waitaof:calls=")).unwrap_or("0,");
+    let stats: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(&mut redis_link(&env.redis.url()).await)
+        .await
+        .unwrap();
+    let line =
+        stats.lines().find_map(|line| line.strip_prefix("cmdstat_waitaof:calls=")).unwrap_or("0,");
     line.split(',').next().unwrap().parse().unwrap()
 }
 
@@ -28,7 +33,10 @@ async fn schedules_and_actions_of_a_batch_share_one_wait() {
         env.send(asking(action("finish", &id)));
     }
     env.run(super::environment::ALL).await;
-    assert_eq!(verdicts(&env.arrived("replies", 24).await), ["added", "cancelled", "not_found"].repeat(8));
+    assert_eq!(
+        verdicts(&env.arrived("replies", 24).await),
+        ["added", "cancelled", "not_found"].repeat(8)
+    );
     env.taken().await;
     // A batch or two, of which each may be sent again because the scripts are not known yet.
     let waits = waits(&env).await;

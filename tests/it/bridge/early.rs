@@ -22,7 +22,10 @@ async fn underway(env: &Environment) {
 
 /// Not all has arrived: the machine was fast enough for the test.
 fn there_is_more(env: &Environment) {
-    assert!(env.broker.published("orders.a").len() < JOB_COUNT, "it came too late to show anything");
+    assert!(
+        env.broker.published("orders.a").len() < JOB_COUNT,
+        "it came too late to show anything"
+    );
 }
 
 /// Returns the messages that came in the end: each job, none early, and none taken over.
@@ -58,8 +61,15 @@ async fn they_are_given_back_when_the_broker_goes() {
     there_is_more(&env);
     let store = env.store().await;
     let reserved = async || store.reader.counts(&[]).await.unwrap().reserved.iter().sum::<u64>();
-    wait_until("nothing is held while the broker is away", async || (reserved().await == 0).then_some(())).await;
+    wait_until("nothing is held while the broker is away", async || {
+        (reserved().await == 0).then_some(())
+    })
+    .await;
     env.broker.heal();
     let again = attempts(&all_came(&env).await).into_iter().filter(|attempt| *attempt > 1).count();
-    assert_eq!(env.metric(r#"dwell_possible_duplicates_total{cause="unknown_outcome"}"#), again as f64, "none but those that were out");
+    assert_eq!(
+        env.metric(r#"dwell_possible_duplicates_total{cause="unknown_outcome"}"#),
+        again as f64,
+        "none but those that were out"
+    );
 }

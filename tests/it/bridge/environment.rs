@@ -39,7 +39,14 @@ impl Environment {
     /// Redis and the broker run, the runtime does not yet.
     pub(super) async fn idle(redis: RedisOptions, set: &[(&str, &str)]) -> Environment {
         let redis = RedisServer::start(redis).await.unwrap();
-        let broker = Broker::with_topics(["delay.in", "delay.rejected", "delay.dead", "orders.a", "orders.b", "replies"]);
+        let broker = Broker::with_topics([
+            "delay.in",
+            "delay.rejected",
+            "delay.dead",
+            "orders.a",
+            "orders.b",
+            "replies",
+        ]);
         let settings = settings(&redis.url(), &broker, set);
         Environment { metrics: counters(&settings), redis, broker, settings, runtime: None }
     }
@@ -50,13 +57,17 @@ impl Environment {
         (self.runtime, self.metrics) = (Some(runtime), metrics);
     }
 
-    /// Starts an instance that waits for servers that are away, for this long at most where a time is given.
-    /// Returns the list of things that it waits for, once Redis is there.
-    pub(super) async fn begin(&mut self, patience: Option<Duration>) -> Result<Readiness, StartError> {
+    /// Starts an instance that waits for servers that are away, for this long at most where a time
+    /// is given. Returns the list of things that it waits for, once Redis is there.
+    pub(super) async fn begin(
+        &mut self,
+        patience: Option<Duration>,
+    ) -> Result<Readiness, StartError> {
         self.metrics = counters(&self.settings);
         let readiness = Readiness::new(self.settings.ingest.keys().map(String::as_str));
         let traces = Default::default();
-        let begun = Runtime::begin(&self.settings, ALL, patience, &self.metrics, &traces, &readiness);
+        let begun =
+            Runtime::begin(&self.settings, ALL, patience, &self.metrics, &traces, &readiness);
         self.runtime = Some(begun.await?);
         Ok(readiness)
     }
@@ -84,7 +95,10 @@ impl Environment {
 
     /// Waits until the ingest has acknowledged all that was sent.
     pub(super) async fn taken(&self) {
-        wait_until("every request is acknowledged", async || (self.broker.unacked("delay.in", "dwell") == 0).then_some(())).await;
+        wait_until("every request is acknowledged", async || {
+            (self.broker.unacked("delay.in", "dwell") == 0).then_some(())
+        })
+        .await;
     }
 
     /// Waits for at least this many messages on a topic.
@@ -99,7 +113,10 @@ impl Environment {
 
     /// Waits until a metric has this value.
     pub(super) async fn until_metric(&self, series: &str, value: f64) {
-        wait_until(&format!("{series} is {value}"), async || (self.metric(series) == value).then_some(())).await;
+        wait_until(&format!("{series} is {value}"), async || {
+            (self.metric(series) == value).then_some(())
+        })
+        .await;
     }
 
     /// A link to the store beside the runtime's.
@@ -121,7 +138,10 @@ impl Environment {
     pub(super) async fn until_over(&self, id: &str) {
         let store = self.store().await;
         let id = JobId::new(id).unwrap();
-        wait_until(&format!("`{id}` is over"), async || store.reader.find(&id).await.unwrap().is_none().then_some(())).await;
+        wait_until(&format!("`{id}` is over"), async || {
+            store.reader.find(&id).await.unwrap().is_none().then_some(())
+        })
+        .await;
     }
 
     /// Waits until the namespace holds nothing that waits or is out, and says how many are dead.
@@ -138,14 +158,19 @@ impl Environment {
 /// Starts an instance with these settings, and gives its counters.
 pub(super) async fn instance(settings: &Settings, roles: Roles) -> (Runtime, Metrics) {
     let metrics = counters(settings);
-    let readiness = Readiness::new(settings.ingest.keys().map(String::as_str).filter(|_| roles.ingest));
-    let runtime = Runtime::start(settings, roles, &metrics, &Default::default(), &readiness).await.unwrap();
+    let readiness =
+        Readiness::new(settings.ingest.keys().map(String::as_str).filter(|_| roles.ingest));
+    let runtime =
+        Runtime::start(settings, roles, &metrics, &Default::default(), &readiness).await.unwrap();
     wait_until("the runtime is ready", async || readiness.is_ready().then_some(())).await;
     (runtime, metrics)
 }
 
 fn counters(settings: &Settings) -> Metrics {
-    Metrics::new(settings.brokers.keys().map(String::as_str), settings.ingest.keys().map(String::as_str))
+    Metrics::new(
+        settings.brokers.keys().map(String::as_str),
+        settings.ingest.keys().map(String::as_str),
+    )
 }
 
 /// Settings as from a file, but for the broker, which no file can name.
@@ -159,7 +184,11 @@ fn settings(redis: &str, broker: &Broker, set: &[(&str, &str)]) -> Settings {
         ("delivery.retry", "60ms,90ms"),
         ("delivery.publish_timeout", "2s"),
     ];
-    let set = short.iter().chain(set).map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let set = short
+        .iter()
+        .chain(set)
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
     let mut settings = config::load_from(None, &[], &Overrides { set }).unwrap();
     for named in settings.brokers.values_mut() {
         named.connector = BrokerConfig::Memory(memory::Config::from(broker));
@@ -176,7 +205,10 @@ pub(super) fn request(id: &str, delay: &str) -> Message {
 
 /// A request to publish the body `id` on this topic.
 pub(super) fn to(topic: &str, id: &str, delay: &str) -> Message {
-    Message::new(id.to_owned()).with_header("delay-id", id).with_header("delay-for", delay).with_header("delay-target", topic)
+    Message::new(id.to_owned())
+        .with_header("delay-id", id)
+        .with_header("delay-for", delay)
+        .with_header("delay-target", topic)
 }
 
 /// An action on a job.
@@ -201,7 +233,8 @@ pub(super) fn attempts(messages: &[Message]) -> Vec<u32> {
 
 /// Returns the time from the due time of a job to its publication, ms.
 pub(super) fn late_ms(message: &Message) -> i64 {
-    message.timestamp_ms.unwrap() - message.headers.text("delayed-due").unwrap().parse::<i64>().unwrap()
+    message.timestamp_ms.unwrap()
+        - message.headers.text("delayed-due").unwrap().parse::<i64>().unwrap()
 }
 
 /// The verdicts in these replies.

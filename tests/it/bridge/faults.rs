@@ -30,7 +30,10 @@ async fn a_refusing_target_burns_no_attempt_and_is_tried_more_and_more_rarely() 
     // 200 ms doubled each time, drawn from the upper half; less the time of the test's own look.
     for (pause, pair) in [100, 200, 400].into_iter().zip(at.windows(2)) {
         let took = pair[1] - pair[0];
-        assert!(took + Duration::from_millis(20) >= Duration::from_millis(pause), "{took:?}, not {pause} ms");
+        assert!(
+            took + Duration::from_millis(20) >= Duration::from_millis(pause),
+            "{took:?}, not {pause} ms"
+        );
     }
     env.broker.heal();
     assert_eq!(attempts(&env.arrived("orders.a", 1).await), [1]);
@@ -49,7 +52,8 @@ async fn a_refusing_target_starves_no_other() {
     env.taken().await;
     env.stop(Duration::from_secs(5)).await;
     env.run(ALL).await;
-    wait_until("the target is found to refuse", async || (env.metric(REFUSED) > 0.0).then_some(())).await;
+    wait_until("the target is found to refuse", async || (env.metric(REFUSED) > 0.0).then_some(()))
+        .await;
     for n in 0..50 {
         env.send(to("orders.b", &format!("healthy-{n}"), "0"));
     }
@@ -61,7 +65,10 @@ async fn a_refusing_target_starves_no_other() {
     let rest = env.arrived("orders.a", 2000).await;
     assert!(attempts(&rest).iter().all(|attempt| *attempt == 1));
     assert_eq!(env.until_empty().await, 0);
-    assert_eq!((env.broker.published("orders.a").len(), env.broker.published("orders.b").len()), (2000, 50));
+    assert_eq!(
+        (env.broker.published("orders.a").len(), env.broker.published("orders.b").len()),
+        (2000, 50)
+    );
 }
 
 #[tokio::test]
@@ -91,9 +98,15 @@ async fn while_the_broker_is_away_nothing_is_claimed_and_no_attempt_burned() {
     env.broker.cut();
     env.until_metric(r#"dwell_broker_connected{broker="main"}"#, 0.0).await;
     let store = env.store().await;
-    wait_until("all are overdue", async || (store.reader.counts(&[]).await.unwrap().overdue == 100).then_some(())).await;
+    wait_until("all are overdue", async || {
+        (store.reader.counts(&[]).await.unwrap().overdue == 100).then_some(())
+    })
+    .await;
     let counts = store.reader.counts(&[]).await.unwrap();
-    assert_eq!((counts.reserved.iter().sum::<u64>(), counts.scheduled.iter().sum::<u64>()), (0, 100));
+    assert_eq!(
+        (counts.reserved.iter().sum::<u64>(), counts.scheduled.iter().sum::<u64>()),
+        (0, 100)
+    );
     let one = env.until_place("job-0", Place::Scheduled).await;
     assert_eq!(one.state, None, "it was never claimed");
     env.broker.heal();
@@ -104,7 +117,9 @@ async fn while_the_broker_is_away_nothing_is_claimed_and_no_attempt_burned() {
 
 #[tokio::test]
 async fn a_dead_letter_that_nobody_takes_is_kept_in_redis_all_the_same() {
-    for fault in [Fault::Refused, Fault::Unroutable, Fault::Invalid, Fault::Unknown { landed: false }] {
+    for fault in
+        [Fault::Refused, Fault::Unroutable, Fault::Invalid, Fault::Unknown { landed: false }]
+    {
         let env = Environment::start(&[]).await;
         env.broker.fail("delay.dead", fault);
         env.broker.fail("orders.a", Fault::Invalid);
@@ -129,7 +144,10 @@ async fn where_rejected_takes_nothing_the_ingest_pauses_says_so_and_goes_on_afte
     assert!(env.broker.unacked("delay.in", "dwell") > 0);
     env.broker.heal();
     let rejected = env.arrived("delay.rejected", 1).await.remove(0);
-    assert_eq!((rejected.body.as_ref(), rejected.headers.text("delayed-error")), (&b"no delay"[..], Some("missing_delay")));
+    assert_eq!(
+        (rejected.body.as_ref(), rejected.headers.text("delayed-error")),
+        (&b"no delay"[..], Some("missing_delay"))
+    );
     env.arrived("orders.a", 2).await;
     env.until_metric(r#"dwell_ingest_paused{reason="rejected"}"#, 0.0).await;
     env.taken().await;
@@ -164,7 +182,8 @@ async fn of_bad_requests_only_those_that_were_not_taken_are_published_again() {
         env.send(Message::new(format!("bad-{n}")).with_header("shop", "7"));
     }
     env.taken().await;
-    let mut rejected: Vec<String> = env.broker.published("delay.rejected").iter().map(text_of).collect();
+    let mut rejected: Vec<String> =
+        env.broker.published("delay.rejected").iter().map(text_of).collect();
     rejected.sort_unstable();
     assert_eq!(rejected, (0..8).map(|n| format!("bad-{n}")).collect::<Vec<_>>());
     env.until_metric(r#"dwell_ingest_paused{reason="rejected"}"#, 0.0).await;
@@ -177,19 +196,29 @@ async fn a_bad_request_that_is_too_large_for_rejected_is_cut_and_says_so() {
     env.broker.fail("delay.rejected", Fault::TooLarge(400));
     let body = "0123456789".repeat(100);
     env.send(Message::new(body.clone()).with_header("delay-for", "soon").with_header("shop", "7"));
-    env.send(Message::new("small").with_header("delay-for", "soon").with_header("shop", "x".repeat(400)));
+    env.send(
+        Message::new("small").with_header("delay-for", "soon").with_header("shop", "x".repeat(400)),
+    );
     env.send(request("after", "0"));
     env.arrived("orders.a", 1).await;
     let mut rejected = env.arrived("delay.rejected", 2).await;
     rejected.sort_by_key(|message| std::cmp::Reverse(message.body.len()));
     let told = |message: &Message, name: &str| message.headers.text(name).unwrap().to_owned();
     // 1000 bytes are too many, and 500; headers go first.
-    assert_eq!((rejected[0].body.as_ref(), rejected[0].headers.len()), (&body.as_bytes()[..125], 2));
+    assert_eq!(
+        (rejected[0].body.as_ref(), rejected[0].headers.len()),
+        (&body.as_bytes()[..125], 2)
+    );
     assert_eq!((rejected[1].body.as_ref(), rejected[1].headers.len()), (&b"small"[..], 2));
-    for (message, left_out) in rejected.iter().zip(["all 2 headers, the body from byte 125 of 1000 on", "all 2 headers"]) {
+    for (message, left_out) in
+        rejected.iter().zip(["all 2 headers, the body from byte 125 of 1000 on", "all 2 headers"])
+    {
         assert_eq!(told(message, "delayed-error"), "bad_delay");
         let detail = told(message, "delayed-error-detail");
-        assert!(detail.starts_with("delay-for: ") && detail.ends_with(&format!(": {left_out}")), "{detail}");
+        assert!(
+            detail.starts_with("delay-for: ") && detail.ends_with(&format!(": {left_out}")),
+            "{detail}"
+        );
     }
     assert_eq!(env.metric(r#"dwell_ingest_paused{reason="rejected"}"#), 0.0);
     assert_eq!(env.metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#), 2.0);
@@ -207,7 +236,10 @@ async fn a_bad_request_that_rejected_does_not_take_at_all_waits_and_goes_out_who
     env.until_metric(r#"dwell_ingest_paused{reason="rejected"}"#, 1.0).await;
     env.broker.heal();
     let rejected = env.arrived("delay.rejected", 1).await.remove(0);
-    assert_eq!((rejected.body.as_ref(), rejected.headers.text("delay-target")), (&b"no delay"[..], Some("orders.a")));
+    assert_eq!(
+        (rejected.body.as_ref(), rejected.headers.text("delay-target")),
+        (&b"no delay"[..], Some("orders.a"))
+    );
     assert!(!rejected.headers.text("delayed-error-detail").unwrap().contains("left out"));
     env.until_metric(r#"dwell_ingest_paused{reason="rejected"}"#, 0.0).await;
     env.taken().await;

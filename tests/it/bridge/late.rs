@@ -20,7 +20,8 @@ async fn overdue(requests: Vec<Message>, set: &[(&str, &str)]) -> Environment {
     let store = env.store().await;
     wait_until("all are overdue", async || {
         let counts = store.reader.counts(&[]).await.unwrap();
-        (counts.overdue == count && counts.next_due_ms.is_some_and(|due| counts.now_ms - due > 300)).then_some(())
+        (counts.overdue == count && counts.next_due_ms.is_some_and(|due| counts.now_ms - due > 300))
+            .then_some(())
     })
     .await;
     env.stop(Duration::from_secs(5)).await;
@@ -34,12 +35,20 @@ fn policy(id: &str, late: &str) -> Message {
 
 #[tokio::test]
 async fn each_policy_does_what_it_says() {
-    let requests = vec![policy("fire", "fire"), policy("drop", "drop"), policy("dead", "dead"), to("orders.b", "plain", "100ms")];
+    let requests = vec![
+        policy("fire", "fire"),
+        policy("drop", "drop"),
+        policy("dead", "dead"),
+        to("orders.b", "plain", "100ms"),
+    ];
     let env = overdue(requests, &[]).await;
     assert_eq!(attempts(&env.arrived("orders.a", 1).await), [1]);
     assert_eq!(attempts(&env.arrived("orders.b", 1).await), [1]);
     let dead = env.arrived("delay.dead", 1).await.remove(0);
-    assert_eq!((dead.body.as_ref(), dead.headers.text("delayed-dead-reason")), (&b"dead"[..], Some("late")));
+    assert_eq!(
+        (dead.body.as_ref(), dead.headers.text("delayed-dead-reason")),
+        (&b"dead"[..], Some("late"))
+    );
     assert_eq!(dead.headers.text("delayed-attempt"), Some("0"), "none was made");
     assert!(dead.headers.text("delayed-last-error").unwrap().contains("max_late is 50 ms"));
     env.until_place("dead", Place::Dead).await;
@@ -53,7 +62,11 @@ async fn each_policy_does_what_it_says() {
 #[tokio::test]
 async fn the_settings_give_the_policy_of_those_that_bring_none() {
     let set = [("delivery.late", "drop"), ("delivery.max_late", "50ms")];
-    let env = overdue(vec![request("x", "100ms"), request("y", "100ms").with_header("delay-max-late", "1h")], &set).await;
+    let env = overdue(
+        vec![request("x", "100ms"), request("y", "100ms").with_header("delay-max-late", "1h")],
+        &set,
+    )
+    .await;
     assert_eq!(env.arrived("orders.a", 1).await[0].body, "y");
     env.until_over("x").await;
     assert_eq!(env.until_empty().await, 0);

@@ -19,16 +19,29 @@ async fn a_cancel_delivered_twice_has_one_verdict_and_it_is_true() {
     // Long enough on its way for a cancel to find it there.
     env.broker.fail("orders.a", Fault::Delay(Duration::from_millis(30)));
     env.run(ALL).await;
-    let other =
-        dwell::runtime::Runtime::start(&env.settings, ALL, &env.metrics, &Default::default(), &Readiness::new(["main"])).await.unwrap();
+    let other = dwell::runtime::Runtime::start(
+        &env.settings,
+        ALL,
+        &env.metrics,
+        &Default::default(),
+        &Readiness::new(["main"]),
+    )
+    .await
+    .unwrap();
 
     let mut book = Verdicts::default();
     let first_ms = clock::wall_ms() + 1500;
     for number in 0..JOBS {
         let due_ms = first_ms + i64::try_from(number).unwrap();
         book.scheduled(format!("x-{number}"));
-        let message = Message::new("x").with_header("delay-id", format!("x-{number}")).with_header("delay-target", "orders.a");
-        env.send(message.with_header("delay-until", due_ms.to_string()).with_header("delay-retry", "none"));
+        let message = Message::new("x")
+            .with_header("delay-id", format!("x-{number}"))
+            .with_header("delay-target", "orders.a");
+        env.send(
+            message
+                .with_header("delay-until", due_ms.to_string())
+                .with_header("delay-retry", "none"),
+        );
     }
     let mut asks: Vec<(i64, usize)> = (0..JOBS)
         .map(|number| {
@@ -44,7 +57,8 @@ async fn a_cancel_delivered_twice_has_one_verdict_and_it_is_true() {
         .collect();
     asks.sort_unstable();
     for (ask_ms, number) in asks {
-        clock::sleep(Duration::from_millis((ask_ms - clock::wall_ms()).try_into().unwrap_or(0))).await;
+        clock::sleep(Duration::from_millis((ask_ms - clock::wall_ms()).try_into().unwrap_or(0)))
+            .await;
         env.send(asking(action("cancel", &format!("x-{number}"))));
     }
     env.taken().await;

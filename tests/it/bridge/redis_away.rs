@@ -21,7 +21,11 @@ fn ids(messages: &[Message]) -> std::collections::BTreeSet<String> {
 #[tokio::test]
 async fn redis_is_killed_and_restarted_while_everything_runs() {
     let fsync = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
-    let mut env = Environment::idle(fsync, &[("redis.durability", "fsync"), ("delivery.publish_timeout", "10s")]).await;
+    let mut env = Environment::idle(
+        fsync,
+        &[("redis.durability", "fsync"), ("delivery.publish_timeout", "10s")],
+    )
+    .await;
     env.run(ALL).await;
     for n in 0..2000 {
         env.send(request(&format!("before-{n}"), &format!("{}ms", n % 1000)));
@@ -32,9 +36,15 @@ async fn redis_is_killed_and_restarted_while_everything_runs() {
         env.send(request(&format!("while-{n}"), "0"));
     }
     env.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 1.0).await;
-    assert!(env.broker.unacked("delay.in", "dwell") >= 500, "nothing is acknowledged that is not stored");
+    assert!(
+        env.broker.unacked("delay.in", "dwell") >= 500,
+        "nothing is acknowledged that is not stored"
+    );
     env.redis.restart().await.unwrap();
-    wait_until("all 2500 arrived", async || (ids(&env.broker.published("orders.a")).len() == 2500).then_some(())).await;
+    wait_until("all 2500 arrived", async || {
+        (ids(&env.broker.published("orders.a")).len() == 2500).then_some(())
+    })
+    .await;
     assert_eq!(env.until_empty().await, 0);
     env.until_metric(r#"dwell_ingest_paused{reason="redis"}"#, 0.0).await;
     env.taken().await;
@@ -45,14 +55,19 @@ async fn redis_is_killed_and_restarted_while_everything_runs() {
 
 #[tokio::test]
 async fn a_full_redis_pauses_the_ingest_and_delivery_makes_room() {
-    let full =
-        RedisOptions { maxmemory: Some("5mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
+    let full = RedisOptions {
+        maxmemory: Some("5mb".to_owned()),
+        maxmemory_policy: Some("noeviction".to_owned()),
+        ..RedisOptions::default()
+    };
     let mut env = Environment::idle(full, &[]).await;
     env.run(ALL).await;
     let body = "x".repeat(8 << 10);
     for n in 0..1000 {
         let request = Message::new(body.clone()).with_header("delay-id", format!("job-{n}"));
-        env.send(request.with_header("delay-for", "1500ms").with_header("delay-target", "orders.a"));
+        env.send(
+            request.with_header("delay-for", "1500ms").with_header("delay-target", "orders.a"),
+        );
     }
     env.until_metric(r#"dwell_ingest_paused{reason="redis_full"}"#, 1.0).await;
     let came = env.arrived("orders.a", 1000).await;
@@ -68,7 +83,11 @@ async fn a_full_redis_pauses_the_ingest_and_delivery_makes_room() {
 async fn a_right_that_is_missing_for_a_while_rejects_nothing_and_loses_nothing() {
     let newer = find::redis_server_waitaof().unwrap();
     for program in [find::redis_server().unwrap(), newer, find::valkey_server().unwrap()] {
-        let mut env = Environment::idle(RedisOptions { program: Some(program), ..RedisOptions::default() }, &[]).await;
+        let mut env = Environment::idle(
+            RedisOptions { program: Some(program), ..RedisOptions::default() },
+            &[],
+        )
+        .await;
         env.run(ALL).await;
         // The first write of a script, and one in the middle: earlier writes of the script stay.
         for right in ["hset", "zadd"] {
@@ -92,11 +111,15 @@ async fn a_right_that_is_missing_for_a_while_rejects_nothing_and_loses_nothing()
 async fn a_right_that_is_missing_is_no_refused_login_and_ends_no_connection() {
     let mut env = Environment::idle(RedisOptions::default(), &[]).await;
     // As users of Redis 7 are where nobody named channels.
-    env.redis.order(&["ACL", "SETUSER", "dwell", "on", ">word", "~*", "resetchannels", "+@all"]).await.unwrap();
+    env.redis
+        .order(&["ACL", "SETUSER", "dwell", "on", ">word", "~*", "resetchannels", "+@all"])
+        .await
+        .unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, format!("redis://dwell:word@127.0.0.1:{}", env.redis.port())).unwrap();
     env.settings.redis.urls_file = Some(file.path().to_owned());
-    let store = Store::open(&env.settings.redis, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap();
+    let store =
+        Store::open(&env.settings.redis, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap();
     let connections = async || {
         let clients = env.redis.order(&["CLIENT", "LIST"]).await.unwrap();
         let ours = clients.iter().filter(|client| client.contains("user=dwell "));
@@ -107,7 +130,11 @@ async fn a_right_that_is_missing_is_no_refused_login_and_ends_no_connection() {
     for _ in 0..3 {
         let wake_up = WakeUp { bucket: 0, broker: "main".to_owned(), due_ms: 1 };
         let error = store.wake_others(&[wake_up]).await.unwrap_err();
-        assert!(error.message.contains("no permissions") && error.hint.contains("the channel"), "{error}: {}", error.hint);
+        assert!(
+            error.message.contains("no permissions") && error.hint.contains("the channel"),
+            "{error}: {}",
+            error.hint
+        );
         assert_eq!(error.class, Class::Other, "{error}");
         store.read_clock().await.unwrap();
     }
@@ -127,7 +154,13 @@ async fn a_login_that_redis_refuses_is_told_by_those_who_log_in_alone() {
     env.redis.rotate("second").await.unwrap();
     let refusals = env.settings.redis.refusals.clone();
     wait_until("redis refuses the login", async || refusals.now()).await;
-    let listed = || readiness.waiting().into_iter().find(|(what, _)| *what == Waiting::Store).map(|(_, why)| why);
+    let listed = || {
+        readiness
+            .waiting()
+            .into_iter()
+            .find(|(what, _)| *what == Waiting::Store)
+            .map(|(_, why)| why)
+    };
     // The watch takes back what it listed before, each time that it looks.
     for _look in 1..=2 {
         readiness.missing(&Waiting::Store, "an outage before");
@@ -141,7 +174,8 @@ async fn a_login_that_redis_refuses_is_told_by_those_who_log_in_alone() {
 }
 
 #[tokio::test]
-async fn told_to_stop_while_redis_is_away_it_ends_in_the_drain_time_and_the_broker_keeps_what_was_not_stored() {
+async fn told_to_stop_while_redis_is_away_it_ends_in_the_drain_time_and_the_broker_keeps_what_was_not_stored()
+ {
     let fsync = RedisOptions { appendonly: Some(AppendFsync::Always), ..RedisOptions::default() };
     let mut env = Environment::idle(fsync, &[("redis.durability", "fsync")]).await;
     env.run(ALL).await;

@@ -27,10 +27,14 @@ async fn a_bad_request_is_rejected_as_it_came_with_its_code() {
     env.send(to("elsewhere", "z", "0"));
     env.send(Message::new("w").with_header("delay-for", "0"));
     let rejected = env.arrived("delay.rejected", 4).await;
-    let codes: Vec<_> = rejected.iter().map(|message| message.headers.text("delayed-error").unwrap()).collect();
+    let codes: Vec<_> =
+        rejected.iter().map(|message| message.headers.text("delayed-error").unwrap()).collect();
     assert_eq!(codes, ["bad_delay", "bad_header", "target_not_allowed", "missing_target"]);
     assert_eq!(rejected[0].body, "x");
-    assert_eq!((rejected[0].headers.text("shop"), rejected[0].headers.text("delay-for")), (Some("7"), Some("soon")));
+    assert_eq!(
+        (rejected[0].headers.text("shop"), rejected[0].headers.text("delay-for")),
+        (Some("7"), Some("soon"))
+    );
     assert!(!rejected[0].headers.text("delayed-error-detail").unwrap().is_empty());
     env.taken().await;
     assert_eq!(env.metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#), 4.0);
@@ -43,7 +47,10 @@ async fn what_declare_made_and_somebody_deleted_is_made_again() {
     env.send(request("x", "1h"));
     env.taken().await;
     env.broker.delete("delay.in");
-    wait_until("it is there again", async || format!("{:?}", env.broker).contains("delay.in").then_some(())).await;
+    wait_until("it is there again", async || {
+        format!("{:?}", env.broker).contains("delay.in").then_some(())
+    })
+    .await;
     env.send(request("y", "1h"));
     env.taken().await;
     env.until_place("y", Place::Scheduled).await;
@@ -57,7 +64,10 @@ async fn a_conflict_is_rejected_and_the_job_that_stood_stands() {
     env.send(asking(to("orders.b", "x", "0").with_header("delay-on-conflict", "keep")));
     assert_eq!(verdicts(&env.arrived("replies", 3).await), ["added", "conflict", "kept"]);
     let rejected = env.arrived("delay.rejected", 1).await.remove(0);
-    assert_eq!((rejected.body.as_ref(), rejected.headers.text("delayed-error")), (&b"x"[..], Some("conflict")));
+    assert_eq!(
+        (rejected.body.as_ref(), rejected.headers.text("delayed-error")),
+        (&b"x"[..], Some("conflict"))
+    );
     env.arrived("orders.a", 1).await;
     assert_eq!(env.until_empty().await, 0);
     assert!(env.broker.published("orders.b").is_empty());
@@ -83,12 +93,17 @@ async fn verdicts_go_where_they_were_asked_for_and_one_that_cannot_does_not_stop
     env.send(asking(action("cancel", "unheard")));
     env.send(asking(action("cancel", "unheard")));
     let replies = env.arrived("replies", 7).await;
-    assert_eq!(verdicts(&replies), ["added", "replaced", "rescheduled", "firing", "fired", "cancelled", "not_found"]);
+    assert_eq!(
+        verdicts(&replies),
+        ["added", "replaced", "rescheduled", "firing", "fired", "cancelled", "not_found"]
+    );
     let first: serde_json::Value = serde_json::from_slice(&replies[0].body).unwrap();
     assert_eq!((first["id"].as_str(), first["action"].as_str()), (Some("x"), Some("schedule")));
     assert!(first["due_ms"].is_i64());
     env.taken().await;
-    let replies = |outcome: &str| env.metric(&format!(r#"dwell_replies_total{{ingest="main",outcome="{outcome}"}}"#));
+    let replies = |outcome: &str| {
+        env.metric(&format!(r#"dwell_replies_total{{ingest="main",outcome="{outcome}"}}"#))
+    };
     assert_eq!((replies("refused"), replies("confirmed"), replies("unknown")), (1.0, 7.0, 0.0));
 }
 
@@ -102,7 +117,10 @@ async fn requests_for_one_id_are_applied_in_their_order_within_one_batch() {
         env.send(asking(to("orders.b", &id, "200ms")));
     }
     env.run(super::environment::ALL).await;
-    assert_eq!(verdicts(&env.arrived("replies", 150).await), ["added", "cancelled", "added"].repeat(50));
+    assert_eq!(
+        verdicts(&env.arrived("replies", 150).await),
+        ["added", "cancelled", "added"].repeat(50)
+    );
     assert_eq!(attempts(&env.arrived("orders.b", 50).await), [1; 50]);
     assert_eq!(env.until_empty().await, 0);
     assert!(env.broker.published("orders.a").is_empty());
@@ -111,14 +129,19 @@ async fn requests_for_one_id_are_applied_in_their_order_within_one_batch() {
 
 #[tokio::test]
 async fn the_redelivery_of_a_whole_batch_changes_nothing_and_answers_the_same() {
-    let mut env = Environment::idle(Default::default(), &[("delivery.publish_timeout", "25s")]).await;
+    let mut env =
+        Environment::idle(Default::default(), &[("delivery.publish_timeout", "25s")]).await;
     env.send(asking(request("stays", "1s")));
     env.send(asking(request("again", "1h")));
     env.send(asking(action("cancel", "again")));
     env.send(asking(to("orders.b", "again", "1s")));
     env.send(asking(request("gone", "1h")));
     env.send(asking(action("cancel", "gone")));
-    env.send(asking(Message::new("nameless").with_header("delay-for", "1s").with_header("delay-target", "orders.a")));
+    env.send(asking(
+        Message::new("nameless")
+            .with_header("delay-for", "1s")
+            .with_header("delay-target", "orders.a"),
+    ));
     env.send(asking(request("replaced", "1h")));
     env.send(asking(request("replaced", "1s")));
     env.send(request("bad", "soon"));
@@ -131,18 +154,36 @@ async fn the_redelivery_of_a_whole_batch_changes_nothing_and_answers_the_same() 
     env.broker.cut();
     let all = verdicts(&env.arrived("replies", 18).await);
     assert_eq!(all[..9], all[9..], "{first:?}");
-    assert_eq!(first, ["added", "added", "cancelled", "added", "added", "cancelled", "added", "added", "replaced"]);
-    let mut came: Vec<_> = env.arrived("orders.a", 3).await.into_iter().map(|message| message.body).collect();
+    assert_eq!(
+        first,
+        [
+            "added",
+            "added",
+            "cancelled",
+            "added",
+            "added",
+            "cancelled",
+            "added",
+            "added",
+            "replaced"
+        ]
+    );
+    let mut came: Vec<_> =
+        env.arrived("orders.a", 3).await.into_iter().map(|message| message.body).collect();
     came.sort_unstable();
     assert_eq!(came, ["nameless", "replaced", "stays"]);
     env.arrived("orders.b", 1).await;
     assert_eq!(env.until_empty().await, 0);
-    assert_eq!((env.broker.published("orders.a").len(), env.broker.published("orders.b").len()), (3, 1));
+    assert_eq!(
+        (env.broker.published("orders.a").len(), env.broker.published("orders.b").len()),
+        (3, 1)
+    );
 }
 
 #[tokio::test]
 async fn verdicts_of_a_batch_are_published_together_and_all_confirmed_before_it_is_acknowledged() {
-    let mut env = Environment::idle(Default::default(), &[("delivery.publish_timeout", "25s")]).await;
+    let mut env =
+        Environment::idle(Default::default(), &[("delivery.publish_timeout", "25s")]).await;
     for id in ["a", "b", "c", "d"] {
         env.send(asking(request(id, "1h")));
     }
@@ -150,7 +191,10 @@ async fn verdicts_of_a_batch_are_published_together_and_all_confirmed_before_it_
     env.broker.fail_times("replies", 5, Fault::Hold);
     env.run(super::environment::ALL).await;
     // One after the other, each would wait until the timeout of the one before.
-    assert_eq!(verdicts(&env.arrived("replies", 5).await), ["added", "added", "added", "added", "cancelled"]);
+    assert_eq!(
+        verdicts(&env.arrived("replies", 5).await),
+        ["added", "added", "added", "added", "cancelled"]
+    );
     assert_eq!(env.broker.unacked("delay.in", "dwell"), 5);
     env.broker.release();
     env.taken().await;
@@ -182,7 +226,8 @@ async fn a_destination_that_confirms_nothing_is_waited_for_once() {
 
 #[tokio::test]
 async fn what_is_refused_behind_a_verdict_without_a_confirm_is_not_waited_for_either() {
-    let mut env = Environment::idle(Default::default(), &[("delivery.publish_timeout", "15s")]).await;
+    let mut env =
+        Environment::idle(Default::default(), &[("delivery.publish_timeout", "15s")]).await;
     for id in ["a", "b", "c"] {
         env.send(asking(request(id, "1h")));
     }
@@ -193,7 +238,11 @@ async fn what_is_refused_behind_a_verdict_without_a_confirm_is_not_waited_for_ei
     env.broker.fail("replies", Fault::Hold);
     env.run(super::environment::ALL).await;
     env.taken().await;
-    assert_eq!(env.metric(r#"dwell_replies_total{ingest="main",outcome="unknown"}"#), 1.0, "acknowledged before the others had an outcome");
+    assert_eq!(
+        env.metric(r#"dwell_replies_total{ingest="main",outcome="unknown"}"#),
+        1.0,
+        "acknowledged before the others had an outcome"
+    );
     env.arrived("replies", 3).await;
 }
 
@@ -218,10 +267,15 @@ async fn a_verdict_that_may_not_have_been_taken_is_published_again() {
 #[tokio::test]
 async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
     let env = Environment::idle(Default::default(), &[("delivery.publish_timeout", "20s")]).await;
-    let store = Arc::new(Store::open(&env.settings.redis, &["main".to_owned()], Arc::new(env.metrics.clone())).await.unwrap());
+    let store = Arc::new(
+        Store::open(&env.settings.redis, &["main".to_owned()], Arc::new(env.metrics.clone()))
+            .await
+            .unwrap(),
+    );
     let (_, fleet) = watch::channel(Fleet::alone("test"));
     let source = env.settings.brokers["main"].connector.clone();
-    let (publisher, _reports) = Publisher::new("main", source.clone(), Duration::from_secs(20), None);
+    let (publisher, _reports) =
+        Publisher::new("main", source.clone(), Duration::from_secs(20), None);
     let consumers = crate::support::consumers(&store);
     let ingest = Ingest::new(Parts {
         rules: RequestRules::new(&env.settings, "main").unwrap(),

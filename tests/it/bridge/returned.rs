@@ -15,8 +15,8 @@ use crate::support::{DEADLINE, wait_until};
 /// More rounds than any loop may go.
 const MAX_ROUNDS: usize = 100;
 
-/// Brings what comes on this topic back into the ingest, as a binding or a mirror does; [`MAX_ROUNDS`]
-/// times at most.
+/// Brings what comes on this topic back into the ingest, as a binding or a mirror does;
+/// [`MAX_ROUNDS`] times at most.
 fn leads_back(broker: &Broker, topic: &'static str) -> tokio::task::JoinHandle<()> {
     let broker = broker.clone();
     tokio::spawn(async move {
@@ -40,12 +40,21 @@ async fn a_rejected_request_that_goes_round_is_kept_among_the_dead() {
     // One rejection, the dead job, and its dead letter, which came back too.
     env.until_metric(r#"dwell_ingest_total{ingest="main",result="rejected"}"#, 3.0).await;
     env.taken().await;
-    assert_eq!((env.broker.published("delay.rejected").len(), env.broker.published("delay.dead").len()), (1, 1));
+    assert_eq!(
+        (env.broker.published("delay.rejected").len(), env.broker.published("delay.dead").len()),
+        (1, 1)
+    );
     assert_eq!(env.until_empty().await, 1, "it is kept");
     let letter = env.broker.published("delay.dead").remove(0);
     let text = |name| letter.headers.text(name);
-    assert_eq!((text("delay-for"), text("shop"), letter.body.as_ref()), (Some("soon"), Some("7"), &b"x"[..]));
-    assert_eq!((text("delayed-error"), text("delayed-dead-reason")), (Some("bad_delay"), Some("invalid")));
+    assert_eq!(
+        (text("delay-for"), text("shop"), letter.body.as_ref()),
+        (Some("soon"), Some("7"), &b"x"[..])
+    );
+    assert_eq!(
+        (text("delayed-error"), text("delayed-dead-reason")),
+        (Some("bad_delay"), Some("invalid"))
+    );
     assert!(text("delayed-last-error").unwrap().starts_with("bad_delay: "), "{letter:?}");
     loops.iter().for_each(tokio::task::JoinHandle::abort);
 }
@@ -69,9 +78,16 @@ async fn a_request_that_is_put_back_and_still_bad_is_kept_with_its_new_error() {
 #[tokio::test]
 async fn a_request_that_was_rejected_and_is_good_now_is_a_request() {
     let env = Environment::start(&[]).await;
-    env.send(request("x", "0").with_header("delayed-error", "bad_delay").with_header("delayed-error-detail", "x"));
+    env.send(
+        request("x", "0")
+            .with_header("delayed-error", "bad_delay")
+            .with_header("delayed-error-detail", "x"),
+    );
     let came = env.arrived("orders.a", 1).await.remove(0);
-    assert_eq!((came.headers.text("delayed-error"), came.headers.text("delayed-error-detail")), (None, None));
+    assert_eq!(
+        (came.headers.text("delayed-error"), came.headers.text("delayed-error-detail")),
+        (None, None)
+    );
 }
 
 /// Puts a rejected request back as it is: the id of the job that keeps it.
@@ -95,7 +111,10 @@ async fn a_kept_request_that_is_corrected_and_still_bad_is_kept_too() {
     env.send(repaired.with_header("delay-for", "later"));
     let letter = env.arrived("delay.dead", 2).await.remove(1);
     let text = |name| letter.headers.text(name);
-    assert_eq!((text("delay-for"), text("delayed-error"), letter.body.as_ref()), (Some("later"), Some("bad_delay"), &b"x"[..]));
+    assert_eq!(
+        (text("delay-for"), text("delayed-error"), letter.body.as_ref()),
+        (Some("later"), Some("bad_delay"), &b"x"[..])
+    );
     assert_ne!(text("delayed-id"), Some(first.as_str()));
     env.taken().await;
     assert_eq!(env.until_empty().await, 2, "as it was put back first it is kept already");
@@ -106,9 +125,15 @@ async fn a_kept_request_that_is_requeued_is_published_to_rejected() {
     let env = Environment::start(&[]).await;
     let id = put_back(&env).await;
     let requeue = act_on(Action::Requeue, JobId::new(id.as_str()).unwrap(), None);
-    assert_eq!(env.store().await.queue.act(&requeue, &[]).await.unwrap().verdict.as_str(), "requeued");
+    assert_eq!(
+        env.store().await.queue.act(&requeue, &[]).await.unwrap().verdict.as_str(),
+        "requeued"
+    );
     let requeued = env.arrived("delay.rejected", 2).await.remove(1);
-    assert_eq!((requeued.headers.text("delayed-error"), requeued.headers.text("delay-for")), (Some("bad_delay"), Some("soon")));
+    assert_eq!(
+        (requeued.headers.text("delayed-error"), requeued.headers.text("delay-for")),
+        (Some("bad_delay"), Some("soon"))
+    );
     env.until_over(&id).await;
     // Something leads it back in.
     env.send(requeued);
@@ -124,7 +149,8 @@ async fn a_request_whose_keeper_crashed_is_kept_all_the_same() {
     env.taken().await;
     env.stop(Duration::from_secs(5)).await;
     // An instance that takes it and ends.
-    let taken = env.store().await.queue.claim(0, "main", Duration::from_millis(100), 1, 1).await.unwrap();
+    let taken =
+        env.store().await.queue.claim(0, "main", Duration::from_millis(100), 1, 1).await.unwrap();
     assert_eq!(taken.jobs.len(), 1);
     env.run(ALL).await;
     let letter = env.arrived("delay.dead", 1).await.remove(0);

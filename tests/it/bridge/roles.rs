@@ -15,7 +15,10 @@ async fn an_instance_that_delivers_nothing_wakes_those_that_do() {
     let mut wakes = redis::Client::open(env.redis.url()).unwrap().get_async_pubsub().await.unwrap();
     wakes.subscribe(&channel).await.unwrap();
     env.send(request("x", "1h"));
-    let woken = tokio::time::timeout(DEADLINE, wakes.on_message().next()).await.expect("a wake-up for the new head").unwrap();
+    let woken = tokio::time::timeout(DEADLINE, wakes.on_message().next())
+        .await
+        .expect("a wake-up for the new head")
+        .unwrap();
     let text: String = woken.get_payload().unwrap();
     assert!(text.ends_with(" main"), "{text}");
 }

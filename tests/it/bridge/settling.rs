@@ -41,10 +41,20 @@ async fn an_outcome_that_is_settled_again_because_its_answer_was_lost_is_no_lost
     assert_eq!(env.broker.release(), 1);
     let store = Store::attach(&straight).await.unwrap();
     let id = JobId::new("x").unwrap();
-    wait_until("the job is over", async || store.reader.find(&id).await.unwrap().is_none().then_some(())).await;
-    assert_eq!(env.metric(r#"dwell_redis_errors_total{class="io"}"#), 0.0, "it was not settled by a second try");
+    wait_until("the job is over", async || {
+        store.reader.find(&id).await.unwrap().is_none().then_some(())
+    })
+    .await;
+    assert_eq!(
+        env.metric(r#"dwell_redis_errors_total{class="io"}"#),
+        0.0,
+        "it was not settled by a second try"
+    );
     link.heal();
-    wait_until("the loss is seen", async || (env.metric(r#"dwell_redis_errors_total{class="io"}"#) > 0.0).then_some(())).await;
+    wait_until("the loss is seen", async || {
+        (env.metric(r#"dwell_redis_errors_total{class="io"}"#) > 0.0).then_some(())
+    })
+    .await;
     assert!(env.stop(Duration::from_secs(10)).await, "all was settled");
     assert_eq!(env.metric("dwell_leases_lost_total"), 0.0);
     assert_eq!(env.metric(r#"dwell_possible_duplicates_total{cause="lease_lost"}"#), 0.0);
@@ -52,7 +62,8 @@ async fn an_outcome_that_is_settled_again_because_its_answer_was_lost_is_no_lost
 
 #[tokio::test]
 async fn a_confirm_after_the_lease_is_a_possible_duplicate_where_the_same_job_goes_on() {
-    let env = Environment::start(&[("delivery.retry", "1h"), ("delivery.publish_timeout", "25s")]).await;
+    let env =
+        Environment::start(&[("delivery.retry", "1h"), ("delivery.publish_timeout", "25s")]).await;
     env.broker.fail_times("orders.a", 3, Fault::Hold);
     for id in ["replaced", "cancelled", "failed"] {
         env.send(request(id, "0"));
@@ -98,7 +109,11 @@ async fn a_bucket_that_takes_no_outcomes_holds_up_no_other() {
 async fn outcomes_that_a_damaged_bucket_never_takes_leave_the_window_when_their_leases_are_over() {
     let mut env = Environment::idle(
         RedisOptions::default(),
-        &[("redis.buckets", "2"), ("delivery.max_in_flight", "12"), ("delivery.publish_timeout", "10s")],
+        &[
+            ("redis.buckets", "2"),
+            ("delivery.max_in_flight", "12"),
+            ("delivery.publish_timeout", "10s"),
+        ],
     )
     .await;
     env.run(ALL).await;

@@ -16,7 +16,10 @@ const SILENT: Fault = Fault::Silent { landed: true };
 const SOON_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// An environment whose Redis holds these overdue jobs before it delivers.
-async fn overdue(set: &[(&str, &str)], jobs: impl IntoIterator<Item = dwell_connectors::Message>) -> Environment {
+async fn overdue(
+    set: &[(&str, &str)],
+    jobs: impl IntoIterator<Item = dwell_connectors::Message>,
+) -> Environment {
     let mut env = Environment::idle(Default::default(), set).await;
     jobs.into_iter().for_each(|job| env.send(job));
     env.run(Roles { ingest: true, dispatch: false }).await;
@@ -65,7 +68,10 @@ async fn many_targets_that_never_answer_starve_none_that_does() {
     env.arrived("orders.b", 1).await;
     (0..1000).for_each(|n| env.send(to(&silent(n), &format!("silent-{n}"), "0")));
     env.taken().await;
-    wait_until("they have all that they may have", async || (env.broker.unanswered() >= 112).then_some(())).await;
+    wait_until("they have all that they may have", async || {
+        (env.broker.unanswered() >= 112).then_some(())
+    })
+    .await;
     for n in 1..6 {
         env.send(to("orders.b", &format!("healthy-{n}"), "0"));
         env.broker.wait_published("orders.b", n + 1, SOON_TIMEOUT).await;
@@ -74,7 +80,11 @@ async fn many_targets_that_never_answer_starve_none_that_does() {
 
 #[tokio::test]
 async fn what_is_claimed_ahead_waits_and_no_more_is_published_than_may_be_in_flight() {
-    let set = [("delivery.max_in_flight", "16"), ("delivery.publish_timeout", "25s"), ("redis.buckets", "1")];
+    let set = [
+        ("delivery.max_in_flight", "16"),
+        ("delivery.publish_timeout", "25s"),
+        ("redis.buckets", "1"),
+    ];
     let env = Environment::start(&set).await;
     // Two destinations that are known to confirm may fill the window together.
     let topic = |n: usize| ["orders.a", "orders.b"][n % 2];
@@ -94,28 +104,41 @@ async fn what_is_claimed_ahead_waits_and_no_more_is_published_than_may_be_in_fli
         }
         reserved
     };
-    wait_until("half as many again are claimed", async || (reserved().await == 24).then_some(())).await;
+    wait_until("half as many again are claimed", async || (reserved().await == 24).then_some(()))
+        .await;
     assert_eq!(env.broker.unanswered(), 16);
-    wait_until("they are given back while their leases last", async || (reserved().await == 16).then_some(())).await;
+    wait_until("they are given back while their leases last", async || {
+        (reserved().await == 16).then_some(())
+    })
+    .await;
     assert_eq!(env.broker.unanswered(), 16);
 
     env.broker.heal();
     env.broker.cut();
     assert_eq!(env.until_empty().await, 0);
     let came = ["orders.a", "orders.b"].map(|topic| env.broker.published(topic).len());
-    assert_eq!(came.iter().sum::<usize>(), 2 + 40 + 16, "only what was out when the link went was tried again");
+    assert_eq!(
+        came.iter().sum::<usize>(),
+        2 + 40 + 16,
+        "only what was out when the link went was tried again"
+    );
 }
 
 #[tokio::test]
 async fn one_that_confirms_nothing_is_tried_by_one_job_at_a_time_and_its_jobs_burn_no_attempt() {
     let retry = ["20ms"; 60].join(",");
-    let env = Environment::start(&[("delivery.publish_timeout", "300ms"), ("delivery.retry", &retry)]).await;
+    let env =
+        Environment::start(&[("delivery.publish_timeout", "300ms"), ("delivery.retry", &retry)])
+            .await;
     env.broker.fail("orders.a", SILENT);
     for n in 0..30 {
         env.send(request(&format!("job-{n}"), "0"));
     }
     env.until_metric(PAUSED, 1.0).await;
-    wait_until("what was out has its outcome", async || (env.broker.unanswered() <= 1).then_some(())).await;
+    wait_until("what was out has its outcome", async || {
+        (env.broker.unanswered() <= 1).then_some(())
+    })
+    .await;
     let before = env.broker.published("orders.a").len();
     let mut most = 0;
     wait_until("it is tried again and again", async || {
@@ -148,7 +171,8 @@ async fn what_is_handed_over_as_the_link_dies_burns_no_attempt() {
 
 #[tokio::test]
 async fn a_time_to_run_that_is_shorter_than_the_way_to_a_target_pauses_it_for_nobody() {
-    let env = Environment::start(&[("delivery.retry", "1h"), ("delivery.publish_timeout", "20s")]).await;
+    let env =
+        Environment::start(&[("delivery.retry", "1h"), ("delivery.publish_timeout", "20s")]).await;
     env.broker.fail("orders.a", Fault::Delay(Duration::from_millis(300)));
     for n in 0..6 {
         env.send(request(&format!("short-{n}"), "0").with_header("delay-ttr", "20ms"));
@@ -162,7 +186,11 @@ async fn a_time_to_run_that_is_shorter_than_the_way_to_a_target_pauses_it_for_no
 #[tokio::test]
 async fn many_that_never_answer_and_each_differ_are_tried_by_few_in_the_end() {
     let retry = ["20ms"; 60].join(",");
-    let set = [("delivery.max_in_flight", "64"), ("delivery.publish_timeout", "1s"), ("delivery.retry", &retry)];
+    let set = [
+        ("delivery.max_in_flight", "64"),
+        ("delivery.publish_timeout", "1s"),
+        ("delivery.retry", &retry),
+    ];
     let env = Environment::start(&set).await;
     env.broker.fail_all(SILENT);
     env.broker.fail("replies", Fault::Delay(Duration::ZERO));
@@ -170,13 +198,17 @@ async fn many_that_never_answer_and_each_differ_are_tried_by_few_in_the_end() {
         env.broker.create(&format!("orders.silent-{n}"));
         env.send(to(&format!("orders.silent-{n}"), &format!("silent-{n}"), "0"));
     }
-    wait_until("they have all that they may have", async || (env.broker.unanswered() >= 56).then_some(())).await;
+    wait_until("they have all that they may have", async || {
+        (env.broker.unanswered() >= 56).then_some(())
+    })
+    .await;
     let unknown = r#"dwell_publish_total{broker="main",outcome="unknown"}"#;
     wait_until("their time is over", async || (env.metric(unknown) >= 56.0).then_some(())).await;
     // Another pattern, never tried before.
     for n in 0..5 {
         env.send(to("replies", &format!("healthy-{n}"), "0"));
         env.broker.wait_published("replies", n + 1, SOON_TIMEOUT).await;
-        wait_until("few of them are out", async || (env.broker.unanswered() <= 9).then_some(())).await;
+        wait_until("few of them are out", async || (env.broker.unanswered() <= 9).then_some(()))
+            .await;
     }
 }

@@ -18,7 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::environment::Environment;
 
 async fn joined(settings: &Settings) -> Arc<Store> {
-    Arc::new(Store::open(&settings.redis, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap())
+    Arc::new(
+        Store::open(&settings.redis, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap(),
+    )
 }
 
 #[tokio::test]
@@ -27,7 +29,10 @@ async fn a_namespace_that_redis_lost_is_made_again() {
     let store = joined(&env.settings).await;
     let mut link = crate::support::redis_link(env.redis.url()).await;
     let _: () = redis::cmd("FLUSHALL").query_async(&mut link).await.unwrap();
-    Retention::new(store.clone(), &env.settings.delivery, env.metrics.clone(), alone()).run_once().await.unwrap();
+    Retention::new(store.clone(), &env.settings.delivery, env.metrics.clone(), alone())
+        .run_once()
+        .await
+        .unwrap();
     assert_eq!(env.store().await.keys().buckets(), store.keys().buckets());
 }
 
@@ -38,7 +43,9 @@ async fn a_damaged_bucket_keeps_no_other_from_being_swept() {
     let mut link = crate::support::redis_link(env.redis.url()).await;
     let _: () = link.set(store.keys().dead(0), "damage").await.unwrap();
     let _: () = link.zadd(store.keys().dead(1), "long dead", 1000).await.unwrap();
-    let swept = Retention::new(store.clone(), &env.settings.delivery, env.metrics.clone(), alone()).run_once().await;
+    let swept = Retention::new(store.clone(), &env.settings.delivery, env.metrics.clone(), alone())
+        .run_once()
+        .await;
     assert!(swept.unwrap_err().message.contains("WRONGTYPE"));
     let left: u64 = link.zcard(store.keys().dead(1)).await.unwrap();
     assert_eq!(left, 0);
@@ -52,7 +59,9 @@ async fn what_the_namespace_keeps_rules_whatever_an_instance_is_set_to() {
     // Of a version that kept none.
     let meta = format!("{}:meta", env.settings.redis.namespace);
     let _: () = link.hdel(&meta, &["dead_retention", "dedupe_window"]).await.unwrap();
-    let sweep = |settings: &Settings| Retention::new(store.clone(), &settings.delivery, env.metrics.clone(), alone());
+    let sweep = |settings: &Settings| {
+        Retention::new(store.clone(), &settings.delivery, env.metrics.clone(), alone())
+    };
     let first = sweep(&env.settings);
     first.run_once().await.unwrap();
     let kept: (u64, u64) = link.hmget(&meta, &["dead_retention", "dedupe_window"]).await.unwrap();
@@ -82,14 +91,24 @@ async fn the_gauges_that_are_read_are_young_in_a_large_fleet_too() {
     }
     tokio::spawn(fleet::heartbeat(store.clone(), sender, stop.clone()));
     let mut seen = fleet.clone();
-    seen.wait_for(|fleet| fleet.shared(Duration::from_secs(1)) > Duration::from_secs(100)).await.unwrap();
-    tokio::spawn(Retention::new(store.clone(), &env.settings.delivery, env.metrics.clone(), fleet).run(stop.clone()));
+    seen.wait_for(|fleet| fleet.shared(Duration::from_secs(1)) > Duration::from_secs(100))
+        .await
+        .unwrap();
+    tokio::spawn(
+        Retention::new(store.clone(), &env.settings.delivery, env.metrics.clone(), fleet)
+            .run(stop.clone()),
+    );
     let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap();
     let address = listener.address();
-    tokio::spawn(listener.serve(probes::router(Readiness::new([]), env.metrics.clone(), Default::default()), stop.clone()));
+    tokio::spawn(listener.serve(
+        probes::router(Readiness::new([]), env.metrics.clone(), Default::default()),
+        stop.clone(),
+    ));
     let jobs = async || {
         let mut link = tokio::net::TcpStream::connect(address).await.unwrap();
-        link.write_all(b"GET /metrics HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n").await.unwrap();
+        link.write_all(b"GET /metrics HTTP/1.1\r\nhost: dwell\r\nconnection: close\r\n\r\n")
+            .await
+            .unwrap();
         let mut answer = String::new();
         link.read_to_string(&mut answer).await.unwrap();
         crate::support::metric(&answer, r#"dwell_jobs{state="scheduled"}"#)
@@ -97,11 +116,21 @@ async fn the_gauges_that_are_read_are_young_in_a_large_fleet_too() {
     let mut link = crate::support::redis_link(env.redis.url()).await;
     for count in 1..=2 {
         let begun = std::time::Instant::now();
-        let _: () = link.zadd(store.keys().due(0, "main"), format!("job-{count}"), 4_000_000_000_000_i64).await.unwrap();
-        crate::support::wait_until("the job is counted", async || (jobs().await >= f64::from(count)).then_some(())).await;
+        let _: () = link
+            .zadd(store.keys().due(0, "main"), format!("job-{count}"), 4_000_000_000_000_i64)
+            .await
+            .unwrap();
+        crate::support::wait_until("the job is counted", async || {
+            (jobs().await >= f64::from(count)).then_some(())
+        })
+        .await;
         // The first may have come with the first count of all; the second comes after a whole
         // pause.
-        assert!(begun.elapsed() < Duration::from_secs(9), "{count}: counted after {:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(9),
+            "{count}: counted after {:?}",
+            begun.elapsed()
+        );
     }
     stop.cancel();
 }

@@ -34,11 +34,17 @@ async fn each_request_for_a_job_of_a_later_version_is_rejected_alone() {
     let jobs = |id: &str| store.keys().jobs(store.keys().bucket_of(id)).as_bytes().to_vec();
     // A later version's, one that is cut off, and one whose broker nobody can have named.
     let garbled = [&b"\x01\x00"[..], &[0; 28], b"\x04\xff\x00.!", &[0; 40]].concat();
-    for (id, record) in [("later", &b"\x03 of a later version"[..]), ("cut", b"\x01\x00"), ("garbled", &garbled)] {
+    for (id, record) in
+        [("later", &b"\x03 of a later version"[..]), ("cut", b"\x01\x00"), ("garbled", &garbled)]
+    {
         redis(&env, &[b"HSET", &jobs(id), id.as_bytes(), record]).await;
         for what in ACTIONS {
             let message = action(what, id);
-            env.send(if what == "reschedule" { message.with_header("delay-for", "1h") } else { message });
+            env.send(if what == "reschedule" {
+                message.with_header("delay-for", "1h")
+            } else {
+                message
+            });
         }
         for conflict in ["replace", "keep", "reject"] {
             env.send(request(id, "2h").with_header("delay-on-conflict", conflict));
@@ -52,10 +58,18 @@ async fn each_request_for_a_job_of_a_later_version_is_rejected_alone() {
     assert_eq!(codes(&rejected), ["unreadable_job"; 24]);
     let detail = rejected[0].headers.text("delayed-error-detail").unwrap();
     assert!(detail.contains("cannot be read") && detail.contains("dwell fsck"), "{detail}");
-    assert_eq!(verdicts(&env.arrived("replies", 6).await), ["added", "cancelled", "added", "cancelled", "added", "cancelled"]);
+    assert_eq!(
+        verdicts(&env.arrived("replies", 6).await),
+        ["added", "cancelled", "added", "cancelled", "added", "cancelled"]
+    );
     assert_eq!(env.metric(r#"dwell_ingest_paused{reason="redis"}"#), 0.0);
     let mut link = crate::support::redis_link(env.redis.url()).await;
-    let left: Vec<u8> = redis::cmd("HGET").arg(jobs("garbled")).arg("garbled").query_async(&mut link).await.unwrap();
+    let left: Vec<u8> = redis::cmd("HGET")
+        .arg(jobs("garbled"))
+        .arg("garbled")
+        .query_async(&mut link)
+        .await
+        .unwrap();
     assert_eq!(left, garbled, "it is left as it was");
 }
 
@@ -66,7 +80,9 @@ async fn requests_for_a_damaged_bucket_are_rejected_and_those_for_others_stored(
     let store = env.store().await;
     let of_bucket = |bucket| {
         let keys = store.keys();
-        (0..).map(|n| format!("job-{n}")).filter(move |name| keys.bucket_of(JobId::new(name.as_str()).unwrap().as_str()) == bucket)
+        (0..).map(|n| format!("job-{n}")).filter(move |name| {
+            keys.bucket_of(JobId::new(name.as_str()).unwrap().as_str()) == bucket
+        })
     };
     redis(&env, &[b"SET", store.keys().dead(0).as_bytes(), b"damage"]).await;
     for (sick, healthy) in of_bucket(0).zip(of_bucket(1)).take(20) {
@@ -91,12 +107,21 @@ async fn a_job_of_a_broker_that_the_namespace_forgot_is_acted_on_all_the_same() 
     let keys = store.keys();
     let bucket = keys.bucket_of("forgotten");
     let mut link = crate::support::redis_link(env.redis.url()).await;
-    let record: Vec<u8> = redis::cmd("HGET").arg(keys.jobs(bucket)).arg("forgotten").query_async(&mut link).await.unwrap();
+    let record: Vec<u8> = redis::cmd("HGET")
+        .arg(keys.jobs(bucket))
+        .arg("forgotten")
+        .query_async(&mut link)
+        .await
+        .unwrap();
     // `main` became `gone`, wherever it stands.
     assert_eq!(&record[30..35], b"\x04main");
     let record = [&record[..31], b"gone", &record[35..]].concat();
     redis(&env, &[b"HSET", keys.jobs(bucket).as_bytes(), b"forgotten", &record]).await;
-    redis(&env, &[b"RENAME", keys.due(bucket, "main").as_bytes(), keys.due(bucket, "gone").as_bytes()]).await;
+    redis(
+        &env,
+        &[b"RENAME", keys.due(bucket, "main").as_bytes(), keys.due(bucket, "gone").as_bytes()],
+    )
+    .await;
     env.send(asking(action("cancel", "forgotten")));
     assert_eq!(verdicts(&env.arrived("replies", 1).await), ["cancelled"]);
     env.until_over("forgotten").await;

@@ -19,18 +19,26 @@ const JETSTREAM_WINDOW: Duration = Duration::from_secs(120);
 const RETRY: &str = r#"delivery.retry = ["200ms", "200ms", "200ms", "200ms", "1h"]"#;
 
 fn job(id: &str, delay: &str, ttr: &str) -> Message {
-    let message = Message::new(id.to_owned()).with_header("delay-id", id).with_header("delay-for", delay);
-    message.with_header("delay-target", TARGET).with_header("delay-confirm", "consumer").with_header("delay-ttr", ttr)
+    let message =
+        Message::new(id.to_owned()).with_header("delay-id", id).with_header("delay-for", delay);
+    message
+        .with_header("delay-target", TARGET)
+        .with_header("delay-confirm", "consumer")
+        .with_header("delay-ttr", ttr)
 }
 
 fn word(action: &str, id: &str) -> Message {
-    Message::new("").with_header("delay-action", action).with_header("delay-id", id).with_header("delay-reply-to", "replies")
+    Message::new("")
+        .with_header("delay-action", action)
+        .with_header("delay-id", id)
+        .with_header("delay-reply-to", "replies")
 }
 
 /// The messages on a subject, in the order in which they came.
 struct Mailbox(
     Arc<Mutex<Vec<Message>>>,
-    #[allow(dead_code, reason = "reads as long as it lives")] dwell_testkit::environment::traffic::Consumer,
+    #[allow(dead_code, reason = "reads as long as it lives")]
+    dwell_testkit::environment::traffic::Consumer,
 );
 
 impl Mailbox {
@@ -49,7 +57,8 @@ impl Mailbox {
 
     async fn until(&self, count: usize) -> Vec<Message> {
         let what = format!("{count} messages");
-        wait_until(&what, async || Some(self.0.lock().clone()).filter(|came| came.len() >= count)).await
+        wait_until(&what, async || Some(self.0.lock().clone()).filter(|came| came.len() >= count))
+            .await
     }
 
     /// The verdict of the reply of this place, with its id.
@@ -70,7 +79,8 @@ fn of(came: &[Message], id: &str) -> Vec<u32> {
 
 #[tokio::test]
 async fn a_job_is_repeated_until_its_consumer_finishes_it_and_jetstream_swallows_no_repeat() {
-    let env = Environment::with_dedupe("finish", RedisOptions::default(), RETRY, JETSTREAM_WINDOW).await;
+    let env =
+        Environment::with_dedupe("finish", RedisOptions::default(), RETRY, JETSTREAM_WINDOW).await;
     let dwell = env.dwell().await;
     let (orders, replies) = tokio::join!(Mailbox::of(&env, TARGET), Mailbox::of(&env, "replies"));
     let mut producer = env.producer();
@@ -84,25 +94,43 @@ async fn a_job_is_repeated_until_its_consumer_finishes_it_and_jetstream_swallows
     // A job that is repeated as often as the array allows has all the time that the finished one
     // would have had to come again.
     ask(&mut producer, job("after", "0", "400ms")).await;
-    wait_until("the other is repeated to the last wait", async || (of(&orders.until(3).await, "after").len() == 5).then_some(())).await;
+    wait_until("the other is repeated to the last wait", async || {
+        (of(&orders.until(3).await, "after").len() == 5).then_some(())
+    })
+    .await;
     assert_eq!(of(&orders.until(8).await, "repeated"), [1, 2, 3]);
     assert_eq!(of(&orders.until(8).await, "after"), [1, 2, 3, 4, 5]);
-    assert_eq!(published(&dwell, "confirmed").await, jetstream::messages(env.nats.port(), "ORDERS").await, "none was swallowed");
+    assert_eq!(
+        published(&dwell, "confirmed").await,
+        jetstream::messages(env.nats.port(), "ORDERS").await,
+        "none was swallowed"
+    );
     assert_eq!(published(&dwell, "confirmed").await, 8);
 }
 
 #[tokio::test]
 async fn a_late_finish_ends_it_and_cancel_answers_with_what_it_found() {
-    let env = Environment::with_dedupe("late", RedisOptions::default(), r#"delivery.retry = ["1h"]"#, JETSTREAM_WINDOW).await;
+    let env = Environment::with_dedupe(
+        "late",
+        RedisOptions::default(),
+        r#"delivery.retry = ["1h"]"#,
+        JETSTREAM_WINDOW,
+    )
+    .await;
     let _dwell = env.dwell().await;
     let (orders, replies) = tokio::join!(Mailbox::of(&env, TARGET), Mailbox::of(&env, "replies"));
     let (mut producer, store) = (env.producer(), env.store().await);
     let place = async |id: &str, held: bool| {
         let found = store.reader.find(&dwell::job::JobId::new(id).unwrap()).await.unwrap();
-        found.filter(|found| found.state.as_ref().is_none_or(|state| state.held) == held).map(|found| found.place)
+        found
+            .filter(|found| found.state.as_ref().is_none_or(|state| state.held) == held)
+            .map(|found| found.place)
     };
     let until = async |id: &str, held: bool, wanted: Place| {
-        wait_until(&format!("{id} is {wanted:?}"), async || (place(id, held).await == Some(wanted)).then_some(())).await;
+        wait_until(&format!("{id} is {wanted:?}"), async || {
+            (place(id, held).await == Some(wanted)).then_some(())
+        })
+        .await;
     };
     ask(&mut producer, job("late", "0", "200ms")).await;
     orders.until(1).await;
@@ -117,22 +145,43 @@ async fn a_late_finish_ends_it_and_cancel_answers_with_what_it_found() {
     for id in ["waits", "held", "nobody", "late"] {
         ask(&mut producer, word("cancel", id)).await;
     }
-    let verdicts = [replies.verdict(1).await, replies.verdict(2).await, replies.verdict(3).await, replies.verdict(4).await];
-    let expected = [("waits", "cancelled"), ("held", "cancelled_after_attempt"), ("nobody", "not_found"), ("late", "fired")];
+    let verdicts = [
+        replies.verdict(1).await,
+        replies.verdict(2).await,
+        replies.verdict(3).await,
+        replies.verdict(4).await,
+    ];
+    let expected = [
+        ("waits", "cancelled"),
+        ("held", "cancelled_after_attempt"),
+        ("nobody", "not_found"),
+        ("late", "fired"),
+    ];
     assert_eq!(verdicts, expected.map(|(id, verdict)| (id.to_owned(), verdict.to_owned())));
     let counts = store.reader.counts(&[]).await.unwrap();
-    assert_eq!([&counts.scheduled, &counts.reserved, &counts.dead].map(|of| of.iter().sum::<u64>()), [0, 0, 0]);
+    assert_eq!(
+        [&counts.scheduled, &counts.reserved, &counts.dead].map(|of| of.iter().sum::<u64>()),
+        [0, 0, 0]
+    );
     assert_eq!(orders.until(2).await.len(), 2);
 }
 
 #[tokio::test]
 async fn a_ttr_that_ends_after_its_instance_was_killed_is_noticed_as_soon() {
-    let env = Environment::with_dedupe("killed", RedisOptions::default(), r#"delivery.retry = ["1s", "1h"]"#, JETSTREAM_WINDOW).await;
+    let env = Environment::with_dedupe(
+        "killed",
+        RedisOptions::default(),
+        r#"delivery.retry = ["1s", "1h"]"#,
+        JETSTREAM_WINDOW,
+    )
+    .await;
     let (mut killed, lives) = tokio::join!(env.dwell(), env.dwell());
     for dwell in [&killed, &lives] {
         let log = dwell.dir().join("log");
-        wait_until("they know of each other", async || std::fs::read_to_string(&log).unwrap().contains("\"instances\":2,").then_some(()))
-            .await;
+        wait_until("they know of each other", async || {
+            std::fs::read_to_string(&log).unwrap().contains("\"instances\":2,").then_some(())
+        })
+        .await;
     }
     let orders = Mailbox::of(&env, TARGET).await;
     let jobs = (0..64).map(|n| job(&format!("job-{n}"), "0", "3s"));
@@ -143,18 +192,28 @@ async fn a_ttr_that_ends_after_its_instance_was_killed_is_noticed_as_soon() {
     wait_until("all wait for their consumer", async || {
         let ids = (0..64).map(|n| dwell::job::JobId::new(format!("job-{n}")).unwrap());
         let found = join_all(ids.map(async |id| store.reader.find(&id).await.unwrap())).await;
-        found.into_iter().all(|found| found.and_then(|found| found.state).is_some_and(|state| state.held)).then_some(())
+        found
+            .into_iter()
+            .all(|found| found.and_then(|found| found.state).is_some_and(|state| state.held))
+            .then_some(())
     })
     .await;
     killed.kill().unwrap();
     let came = orders.until(128).await;
     let at = |id: &str, attempt: &str| {
-        let is_meant =
-            |message: &&Message| message.headers.text("delayed-id") == Some(id) && message.headers.text("delayed-attempt") == Some(attempt);
+        let is_meant = |message: &&Message| {
+            message.headers.text("delayed-id") == Some(id)
+                && message.headers.text("delayed-attempt") == Some(attempt)
+        };
         came.iter().find(is_meant).unwrap().timestamp_ms.unwrap()
     };
-    let apart: Vec<i64> = (0..64).map(|n| format!("job-{n}")).map(|id| at(&id, "2") - at(&id, "1")).collect();
-    println!("attempt 2 came {:?} to {:?} ms after attempt 1", apart.iter().min(), apart.iter().max());
+    let apart: Vec<i64> =
+        (0..64).map(|n| format!("job-{n}")).map(|id| at(&id, "2") - at(&id, "1")).collect();
+    println!(
+        "attempt 2 came {:?} to {:?} ms after attempt 1",
+        apart.iter().min(),
+        apart.iter().max()
+    );
     // The TTR and the wait are four seconds; two are for noticing, the rest for a busy machine.
     assert!(apart.iter().all(|ms| (4000..8000).contains(ms)), "{apart:?}");
 }

@@ -15,7 +15,8 @@ const MIN_IN_FLIGHT: usize = 10;
 async fn killed_five_times_under_load_it_loses_nothing_and_repeats_only_what_was_in_flight() {
     // The lease, and so how long what was in flight waits for another owner, is five seconds more
     // than the publish timeout.
-    let settings = format!("delivery.max_in_flight = {MAX_IN_FLIGHT}\ndelivery.publish_timeout = \"3s\"");
+    let settings =
+        format!("delivery.max_in_flight = {MAX_IN_FLIGHT}\ndelivery.publish_timeout = \"3s\"");
     let env = Environment::new("crash", RedisOptions::default(), &settings).await;
     let mut dwell = env.dwell().await;
     let load = env.load(60);
@@ -39,8 +40,19 @@ async fn killed_five_times_under_load_it_loses_nothing_and_repeats_only_what_was
     let ledger = env.ledger.lock();
     let copies = ledger.sound();
     let again = ledger.attempted_again();
-    println!("{} jobs, {} in flight at a kill, {} attempted again, {} copies", ledger.count(), in_flight.len(), again.len(), copies.len());
-    let stray: Vec<&str> = copies.keys().map(String::as_str).chain(again).filter(|id| !in_flight.contains(*id)).collect();
+    println!(
+        "{} jobs, {} in flight at a kill, {} attempted again, {} copies",
+        ledger.count(),
+        in_flight.len(),
+        again.len(),
+        copies.len()
+    );
+    let stray: Vec<&str> = copies
+        .keys()
+        .map(String::as_str)
+        .chain(again)
+        .filter(|id| !in_flight.contains(*id))
+        .collect();
     assert!(stray.is_empty(), "repeated, and not in flight at a kill: {stray:?}");
     assert!(copies.values().sum::<usize>() <= KILLS * MAX_IN_FLIGHT);
     assert_eq!(ledger.uncertain(), 0, "the broker was up");
@@ -70,6 +82,7 @@ async fn killed_with_redis_while_it_holds_requests_it_loses_none_of_them() {
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
     assert!(env.redelivered().await >= 100, "the broker had them back");
     let ledger = env.ledger.lock();
-    let stray: Vec<String> = ledger.sound().into_keys().filter(|id| !in_flight.contains(id)).collect();
+    let stray: Vec<String> =
+        ledger.sound().into_keys().filter(|id| !in_flight.contains(id)).collect();
     assert!(stray.is_empty(), "repeated, and not in flight: {stray:?}");
 }

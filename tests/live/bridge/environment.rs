@@ -23,14 +23,14 @@ use dwell_testkit::ledger::{Arrival, Ledger};
 
 /// Where the jobs of the ledger go.
 pub(crate) const TARGET: &str = "orders.new";
-/// The time for which JetStream waits for a sign of life of the holder of a request. The time is short, so
-/// that requests of a crashed instance come back soon, and an instance that holds requests through an outage
-/// has to say so.
+/// The time for which JetStream waits for a sign of life of the holder of a request. The time is
+/// short, so that requests of a crashed instance come back soon, and an instance that holds
+/// requests through an outage has to say so.
 pub(crate) const ACK_WAIT: Duration = Duration::from_secs(5);
 /// The time that a story may take to settle. Far more than any takes on a busy machine.
 pub(crate) const SETTLE: Duration = Duration::from_secs(120);
-/// JetStream's least: a message that comes again later is stored again, so that no repeat of ours hides
-/// behind the server's own deduplication.
+/// JetStream's least: a message that comes again later is stored again, so that no repeat of ours
+/// hides behind the server's own deduplication.
 pub(crate) const NO_DEDUPE: Duration = Duration::from_millis(100);
 
 /// The ledger, shared by all that write into it.
@@ -55,7 +55,12 @@ impl Environment {
     }
 
     /// As [`Environment::new`], with JetStream's deduplication over this window.
-    pub(crate) async fn with_dedupe(test: &str, redis: RedisOptions, more: &str, window: Duration) -> Environment {
+    pub(crate) async fn with_dedupe(
+        test: &str,
+        redis: RedisOptions,
+        more: &str,
+        window: Duration,
+    ) -> Environment {
         let redis = RedisServer::start(redis).await.unwrap();
         let lines = format!("redis.urls = [\"{}\"]", redis.url());
         Environment::over(test, redis, &lines, more, window).await
@@ -69,12 +74,20 @@ impl Environment {
     /// Waits until this many jobs are claimed.
     pub(crate) async fn until_in_flight(&self, least: usize) {
         let claims = Claims::of(self).await;
-        wait_within(SETTLE, &format!("{least} jobs are in flight"), async || (claims.ids().await.len() >= least).then_some(())).await;
+        wait_within(SETTLE, &format!("{least} jobs are in flight"), async || {
+            (claims.ids().await.len() >= least).then_some(())
+        })
+        .await;
     }
 
     /// Stops the instance in the middle of deliveries, by SIGSTOP, when it has this many jobs in
     /// flight, `but` these: all that it has claimed then.
-    pub(crate) async fn freeze_in_flight(&self, dwell: &DwellServer, least: usize, but: &HashSet<String>) -> HashSet<String> {
+    pub(crate) async fn freeze_in_flight(
+        &self,
+        dwell: &DwellServer,
+        least: usize,
+        but: &HashSet<String>,
+    ) -> HashSet<String> {
         let claims = Claims::of(self).await;
         wait_within(SETTLE, &format!("it has {least} jobs in flight"), async || {
             if claims.ids().await.difference(but).count() < least {
@@ -82,8 +95,8 @@ impl Environment {
             }
             dwell.freeze().unwrap();
             let mut ids = claims.ids().await;
-            // Once more: a claim that it had sent may have been read by Redis after the first look, and so
-            // may a settlement: only jobs that are claimed at the second look stay claimed.
+            // Once more: a claim that it had sent may have been read by Redis after the first look,
+            // and so may a settlement: only jobs that are claimed at the second look stay claimed.
             let stay = claims.ids().await;
             if stay.difference(but).count() < least {
                 dwell.thaw().unwrap();
@@ -98,11 +111,23 @@ impl Environment {
 
 impl<R> Environment<R> {
     /// As [`Environment::with_dedupe`], on this Redis, to which these settings lead.
-    pub(crate) async fn over(test: &str, redis: R, lines: &str, more: &str, window: Duration) -> Environment<R> {
+    pub(crate) async fn over(
+        test: &str,
+        redis: R,
+        lines: &str,
+        more: &str,
+        window: Duration,
+    ) -> Environment<R> {
         let nats = NatsServer::start(NatsOptions::default()).await.unwrap();
         let port = nats.port();
         let window = json!({ "duplicate_window": u64::try_from(window.as_nanos()).unwrap() });
-        make_stream(port, "REQUESTS", &["delay.in"], json!({ "retention": "workqueue", "discard": "new" })).await;
+        make_stream(
+            port,
+            "REQUESTS",
+            &["delay.in"],
+            json!({ "retention": "workqueue", "discard": "new" }),
+        )
+        .await;
         make_stream(port, "ORDERS", &[TARGET], window).await;
         make_stream(port, "LETTERS", &["delay.dead", "delay.rejected", "replies"], json!({})).await;
         make_consumer(port, "REQUESTS", "dwell", "delay.in", ACK_WAIT).await;
@@ -161,14 +186,20 @@ impl<R> Environment<R> {
 
     /// Waits until this many different jobs have arrived.
     pub(crate) async fn until_arrived(&self, count: usize) {
-        wait_within(SETTLE, &format!("{count} jobs have arrived"), async || (self.ledger.lock().distinct() >= count).then_some(())).await;
+        wait_within(SETTLE, &format!("{count} jobs have arrived"), async || {
+            (self.ledger.lock().distinct() >= count).then_some(())
+        })
+        .await;
     }
 
     /// Waits until every request is taken, no job waits or is out, and the reader has all that is
     /// on the target. Says what is left: the dead.
     pub(crate) async fn settled(&self) -> Counts {
         let port = self.nats.port();
-        wait_within(SETTLE, "every request is taken", async || (jetstream::messages(port, "REQUESTS").await == 0).then_some(())).await;
+        wait_within(SETTLE, "every request is taken", async || {
+            (jetstream::messages(port, "REQUESTS").await == 0).then_some(())
+        })
+        .await;
         let store = self.store().await;
         let counts = wait_within(SETTLE, "no job waits or is out", async || {
             let counts = store.reader.counts(&[]).await.ok()?;
@@ -176,14 +207,18 @@ impl<R> Environment<R> {
         })
         .await;
         let on_target = jetstream::messages(port, "ORDERS").await;
-        wait_within(SETTLE, "all is read", async || (self.ledger.lock().total() as u64 >= on_target).then_some(())).await;
+        wait_within(SETTLE, "all is read", async || {
+            (self.ledger.lock().total() as u64 >= on_target).then_some(())
+        })
+        .await;
         counts
     }
 
     /// A link to the store beside Dwell's. A busy machine may need longer than the store's own
     /// patience.
     pub(crate) async fn store(&self) -> Store {
-        wait_until("a link to the store", async || Store::attach(&self.settings.redis).await.ok()).await
+        wait_until("a link to the store", async || Store::attach(&self.settings.redis).await.ok())
+            .await
     }
 
     /// Waits until Dwell has read this many requests that it has not acknowledged.
@@ -216,7 +251,15 @@ impl Claims {
 
     pub(crate) async fn ids(&self) -> HashSet<String> {
         let all = Query { limit: usize::MAX, ..Query::new(Place::Reserved) };
-        self.store.reader.list(&all).await.unwrap().jobs.into_iter().map(|job| job.id.as_str().to_owned()).collect()
+        self.store
+            .reader
+            .list(&all)
+            .await
+            .unwrap()
+            .jobs
+            .into_iter()
+            .map(|job| job.id.as_str().to_owned())
+            .collect()
     }
 }
 

@@ -29,7 +29,10 @@ async fn crowd(env: &Environment, dwell: &DwellServer, entry: impl Fn(usize) -> 
     enter.query_async::<()>(&mut link).await.unwrap();
     let log = dwell.dir().join("log");
     wait_within(SETTLE, "it knows of the others", async || {
-        std::fs::read_to_string(&log).unwrap().contains(&format!("\"instances\":{},", IDLE_INSTANCES + 1)).then_some(())
+        std::fs::read_to_string(&log)
+            .unwrap()
+            .contains(&format!("\"instances\":{},", IDLE_INSTANCES + 1))
+            .then_some(())
     })
     .await;
 }
@@ -42,7 +45,10 @@ async fn untold(env: &Environment, id: &str) {
 }
 
 async fn arrives_soon(env: &Environment, id: &str) {
-    wait_within(SOON_TIMEOUT, &format!("{id} arrives"), async || (env.ledger.lock().arrivals_of(id) == 1).then_some(())).await;
+    wait_within(SOON_TIMEOUT, &format!("{id} arrives"), async || {
+        (env.ledger.lock().arrivals_of(id) == 1).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -70,7 +76,13 @@ async fn a_listener_that_was_cut_reads_every_bucket_when_it_hears_again() {
         // The one that was cut before may not listen again yet: the job came by what it read as it
         // began to.
         wait_until("a listener is cut", async || {
-            let cut: u64 = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").query_async(&mut link).await.unwrap();
+            let cut: u64 = redis::cmd("CLIENT")
+                .arg("KILL")
+                .arg("TYPE")
+                .arg("pubsub")
+                .query_async(&mut link)
+                .await
+                .unwrap();
             (cut == 1).then_some(())
         })
         .await;
@@ -91,7 +103,11 @@ async fn two_instances_share_the_load_and_publish_no_job_twice() {
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
 
     let parts = [published(&one, "confirmed").await, published(&two, "confirmed").await];
-    assert_eq!(parts.iter().sum::<u64>(), JOBS as u64, "JetStream's own deduplication could hide a repeat, this count does not: {parts:?}");
+    assert_eq!(
+        parts.iter().sum::<u64>(),
+        JOBS as u64,
+        "JetStream's own deduplication could hide a repeat, this count does not: {parts:?}"
+    );
     assert!(parts.iter().all(|part| *part >= JOBS as u64 / 10), "both deliver: {parts:?}");
     for dwell in [&one, &two] {
         for series in [
@@ -104,5 +120,8 @@ async fn two_instances_share_the_load_and_publish_no_job_twice() {
         }
     }
     let ledger = env.ledger.lock();
-    assert_eq!((ledger.sound().len(), ledger.total(), ledger.attempts_burned(), ledger.uncertain()), (0, JOBS, 0, 0));
+    assert_eq!(
+        (ledger.sound().len(), ledger.total(), ledger.attempts_burned(), ledger.uncertain()),
+        (0, JOBS, 0, 0)
+    );
 }

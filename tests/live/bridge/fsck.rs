@@ -20,16 +20,25 @@ fn rules(settings: &Settings) -> FsckRules {
     FsckRules {
         lease_ms: u64::try_from(lease_of(delivery).as_millis()).unwrap(),
         retry_ms: delivery.retry_ms.clone(),
-        sweep: SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms },
+        sweep: SweepRules {
+            dead_retention_ms: delivery.dead_retention_ms,
+            dedupe_window_ms: delivery.dedupe_window_ms,
+        },
         repair: true,
     }
 }
 
 /// Runs fsck again and again until told to stop, and counts the passes. Returns the findings.
-async fn over_and_over(settings: Settings, passes: Arc<AtomicUsize>, stop: CancellationToken) -> Vec<Finding> {
+async fn over_and_over(
+    settings: Settings,
+    passes: Arc<AtomicUsize>,
+    stop: CancellationToken,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     while !stop.is_cancelled() {
-        fsck::run(&settings.redis, rules(&settings), &mut |finding| findings.push(finding)).await.unwrap();
+        fsck::run(&settings.redis, rules(&settings), &mut |finding| findings.push(finding))
+            .await
+            .unwrap();
         passes.fetch_add(1, Ordering::Relaxed);
     }
     findings
@@ -44,7 +53,10 @@ async fn beside_two_instances_under_load_it_finds_nothing_and_changes_nothing() 
     let load = env.load(60);
     env.until_arrived(4000).await;
     // A pass over many claimed jobs takes long where the machine is busy.
-    wait_within(SETTLE, "three passes under load", async || (passes.load(Ordering::Relaxed) >= 3).then_some(())).await;
+    wait_within(SETTLE, "three passes under load", async || {
+        (passes.load(Ordering::Relaxed) >= 3).then_some(())
+    })
+    .await;
     load.finish().await;
     let left = env.settled().await;
     stop.cancel();
@@ -62,13 +74,21 @@ async fn a_hundred_thousand_jobs_take_seconds_and_redis_answers_meanwhile() {
     const JOBS: u64 = 100_000;
     let fixture = Fixture::with(16, &[MAIN]).await;
     for from in (0..JOBS).step_by(2000) {
-        let requests: Vec<_> = (from..from + 2000).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
+        let requests: Vec<_> =
+            (from..from + 2000).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
         fixture.store.queue.schedule(&requests).await.unwrap();
     }
-    let rules = FsckRules { lease_ms: 20_000, retry_ms: Vec::new(), sweep: crate::store::fixture::KEEP, repair: true };
+    let rules = FsckRules {
+        lease_ms: 20_000,
+        retry_ms: Vec::new(),
+        sweep: crate::store::fixture::KEEP,
+        repair: true,
+    };
     let settings = fixture.settings.clone();
     let began = Instant::now();
-    let checking = tokio::spawn(async move { fsck::run(&settings, rules, &mut |finding| panic!("{finding:?}")).await.unwrap() });
+    let checking = tokio::spawn(async move {
+        fsck::run(&settings, rules, &mut |finding| panic!("{finding:?}")).await.unwrap()
+    });
     let mut slowest = Duration::ZERO;
     while !checking.is_finished() {
         let asked = Instant::now();
@@ -78,5 +98,9 @@ async fn a_hundred_thousand_jobs_take_seconds_and_redis_answers_meanwhile() {
     assert_eq!(checking.await.unwrap(), JOBS);
     println!("{JOBS} jobs in {:?}, slowest answer meanwhile {slowest:?}", began.elapsed());
     // Far more than it takes (a second or two, and a few milliseconds), for machines that are busy.
-    assert!(began.elapsed() < Duration::from_secs(60) && slowest < Duration::from_secs(1), "{:?} {slowest:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(60) && slowest < Duration::from_secs(1),
+        "{:?} {slowest:?}",
+        began.elapsed()
+    );
 }

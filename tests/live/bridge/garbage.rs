@@ -33,7 +33,12 @@ struct Vandal {
 impl Vandal {
     async fn new(env: &Environment) -> Self {
         let link = crate::support::redis_link(env.redis.url()).await;
-        Vandal { link, namespace: env.settings.redis.namespace.clone(), random: StdRng::seed_from_u64(7), written: 0 }
+        Vandal {
+            link,
+            namespace: env.settings.redis.namespace.clone(),
+            random: StdRng::seed_from_u64(7),
+            written: 0,
+        }
     }
 
     fn key(&self, bucket: u16, part: &str) -> String {
@@ -116,9 +121,12 @@ impl Vandal {
             let never = self.id();
             let good = record::encode(&request("vandal", 1, FAR), *b"generate");
             self.hset(self.key(bucket, "jobs"), &never, good).await;
-            self.zadd(self.key(bucket, set), ["+inf", "1.5"][usize::from(bucket % 2)], &never).await;
+            self.zadd(self.key(bucket, set), ["+inf", "1.5"][usize::from(bucket % 2)], &never)
+                .await;
         }
-        for hash in ["state", "completed", "completed_old", "applied", "applied_old", "claims", "settled"] {
+        for hash in
+            ["state", "completed", "completed_old", "applied", "applied_old", "claims", "settled"]
+        {
             let (field, noise) = (self.noise(20), self.noise(60));
             self.hset(self.key(bucket, hash), field, noise).await;
         }
@@ -127,14 +135,21 @@ impl Vandal {
         self.hset(self.key(bucket, "claims"), &nonce, text).await;
         self.hset(self.key(bucket, "settled"), &nonce, bits).await;
         for member in [nonce, self.noise(8)] {
-            self.does(redis::cmd("ZADD").arg(self.key(bucket, "claim_deadlines")).arg(now_ms - 1).arg(member)).await;
+            self.does(
+                redis::cmd("ZADD")
+                    .arg(self.key(bucket, "claim_deadlines"))
+                    .arg(now_ms - 1)
+                    .arg(member),
+            )
+            .await;
         }
         let (key, noise) = (format!("{}:wake", self.namespace), self.noise(40));
         self.does(redis::cmd("PUBLISH").arg(key).arg(noise)).await;
     }
 }
 
-/// Returns the number of warnings and errors that an instance has logged, and the fixed messages among them.
+/// Returns the number of warnings and errors that an instance has logged, and the fixed messages
+/// among them.
 fn complaints(dwell: &DwellServer) -> (usize, BTreeSet<String>) {
     let log = std::fs::read_to_string(dwell.dir().join("log")).unwrap();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -147,7 +162,9 @@ fn complaints(dwell: &DwellServer) -> (usize, BTreeSet<String>) {
 
 #[tokio::test]
 async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
-    let env = Environment::new("garbage", RedisOptions::default(), &format!("redis.buckets = {BUCKETS}")).await;
+    let env =
+        Environment::new("garbage", RedisOptions::default(), &format!("redis.buckets = {BUCKETS}"))
+            .await;
     let (one, two) = (env.dwell().await, env.dwell().await);
     let load = env.load(20);
     env.until_arrived(200).await;
@@ -156,7 +173,8 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
     for bucket in 0..BUCKETS {
         vandal.litter(bucket).await;
     }
-    let (instances, meta) = (format!("{}:instances", vandal.namespace), format!("{}:meta", vandal.namespace));
+    let (instances, meta) =
+        (format!("{}:instances", vandal.namespace), format!("{}:meta", vandal.namespace));
     let (field, noise) = (vandal.noise(20), vandal.noise(20));
     vandal.hset(meta, field, noise).await;
     let name = vandal.noise(20);
@@ -171,10 +189,14 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
     // Keys of another type: nothing of these buckets can be delivered until they are repaired, and
     // everything of the others is.
     let due_ms = clock::wall_ms() + 3000;
-    let jobs: Vec<Job> = (0..400).map(|n| Job { id: format!("late-{n}"), when: When::At(due_ms) }).collect();
+    let jobs: Vec<Job> =
+        (0..400).map(|n| Job { id: format!("late-{n}"), when: When::At(due_ms) }).collect();
     env.producer().send(&jobs).await;
     let port = env.nats.port();
-    wait_within(SETTLE, "every request is taken", async || (jetstream::messages(port, "REQUESTS").await == 0).then_some(())).await;
+    wait_within(SETTLE, "every request is taken", async || {
+        (jetstream::messages(port, "REQUESTS").await == 0).then_some(())
+    })
+    .await;
     for key in [vandal.key(0, "state"), vandal.key(1, "claim_deadlines"), instances] {
         vandal.does(redis::cmd("DEL").arg(&key)).await;
         vandal.does(redis::cmd("SET").arg(&key).arg("mine")).await;
@@ -195,9 +217,12 @@ async fn garbage_in_every_key_harms_no_job_and_does_not_drown_the_log() {
     let config = one.dir().join("dwell.toml").display().to_string();
     let found = run_with(&["-c", &config, "-o", "json", "fsck"], b"");
     assert_eq!(found.code, 1, "{}", found.err);
-    let problems: BTreeSet<String> = found.lines().iter().map(|line| line["problem"].as_str().unwrap().to_owned()).collect();
+    let problems: BTreeSet<String> =
+        found.lines().iter().map(|line| line["problem"].as_str().unwrap().to_owned()).collect();
     println!("{} findings: {problems:?}", found.lines().len());
-    for problem in ["unreadable_record", "unknown_version", "bad_score", "bad_id", "wrong_type", "bad_memory"] {
+    for problem in
+        ["unreadable_record", "unknown_version", "bad_score", "bad_id", "wrong_type", "bad_memory"]
+    {
         assert!(problems.contains(problem), "{problem} in {problems:?}");
     }
     // Records that another version may have written stay, and are named again.

@@ -23,21 +23,39 @@ async fn info(link: &mut MultiplexedConnection, section: &str) -> String {
 
 async fn look(link: &mut MultiplexedConnection) -> (f64, f64) {
     let number = |text: &str, name: &str| -> f64 {
-        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map_or(0.0, |value| value.trim().parse().unwrap())
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map_or(0.0, |value| value.trim().parse().unwrap())
     };
     let cpu = info(link, "cpu").await;
     let calls = info(link, "commandstats").await;
     let calls_of = |name: &str| -> f64 {
-        let line = calls.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+        let line =
+            calls.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
         line.map_or(0.0, |line| line.split(',').next().unwrap().parse().unwrap())
     };
-    let asked =
-        ["evalsha", "time", "zcard", "zcount", "zrange", "zrangebyscore", "zremrangebyscore", "zadd", "publish", "hgetall", "hget", "ping"];
-    (asked.map(calls_of).iter().sum(), number(&cpu, "used_cpu_user_main_thread") + number(&cpu, "used_cpu_sys_main_thread"))
+    let asked = [
+        "evalsha",
+        "time",
+        "zcard",
+        "zcount",
+        "zrange",
+        "zrangebyscore",
+        "zremrangebyscore",
+        "zadd",
+        "publish",
+        "hgetall",
+        "hget",
+        "ping",
+    ];
+    (
+        asked.map(calls_of).iter().sum(),
+        number(&cpu, "used_cpu_user_main_thread") + number(&cpu, "used_cpu_sys_main_thread"),
+    )
 }
 
-/// Starts this many instances with nothing to do. Returns their load on Redis over this time, and their
-/// memory, KiB each.
+/// Starts this many instances with nothing to do. Returns their load on Redis over this time, and
+/// their memory, KiB each.
 async fn idle(instances: usize, span: Duration) -> (Asked, u64) {
     let env = Environment::new("idle", RedisOptions::default(), "").await;
     let mut fleet: Vec<DwellServer> = Vec::new();
@@ -49,20 +67,29 @@ async fn idle(instances: usize, span: Duration) -> (Asked, u64) {
     let knows = format!("\"instances\":{instances},");
     wait_within(SETTLE, "they know of each other", async || {
         let log = |dwell: &DwellServer| std::fs::read_to_string(dwell.dir().join("log")).unwrap();
-        (instances == 1 || log(&fleet[0]).contains(&knows) && log(last).contains(&knows)).then_some(())
+        (instances == 1 || log(&fleet[0]).contains(&knows) && log(last).contains(&knows))
+            .then_some(())
     })
     .await;
     let (before, began) = (look(&mut link).await, std::time::Instant::now());
     tokio::time::sleep(span).await;
     let (after, took) = (look(&mut link).await, began.elapsed().as_secs_f64());
-    let memory = fleet.iter().map(|dwell| resident(dwell.pid().unwrap())).sum::<u64>() / instances as u64;
+    let memory =
+        fleet.iter().map(|dwell| resident(dwell.pid().unwrap())).sum::<u64>() / instances as u64;
     (Asked { calls: (after.0 - before.0) / took, core: (after.1 - before.1) / took }, memory)
 }
 
 /// KiB in memory.
 fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().trim().trim_end_matches(" kB").parse().unwrap()
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap()
 }
 
 /// The floor poll, rescues and sweeps are the fleet's, whatever its size; heartbeats and gauges
@@ -81,5 +108,9 @@ async fn an_idle_fleet_asks_little_more_of_redis_than_one_instance() {
 async fn what_an_idle_fleet_asks_of_redis() {
     let instances = std::env::var("DWELL_IDLE_INSTANCES").map_or(20, |text| text.parse().unwrap());
     let (asked, memory) = idle(instances, Duration::from_secs(12)).await;
-    println!("{instances} idle instances: {:.0} calls/s, {:.2} % of a core of Redis; {memory} KiB each", asked.calls, asked.core * 100.0);
+    println!(
+        "{instances} idle instances: {:.0} calls/s, {:.2} % of a core of Redis; {memory} KiB each",
+        asked.calls,
+        asked.core * 100.0
+    );
 }

@@ -39,14 +39,22 @@ async fn peak(kind: BrokerKind, messages: Vec<Message>) -> u64 {
     let dwell = DwellServer::start(env!("CARGO_BIN_EXE_dwell").into(), &text).await.unwrap();
     let mut link = redis_link(&redis.url()).await;
     let mut most = async |memory: &str| {
-        let set = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(memory).query_async::<()>(&mut link).await;
+        let set = redis::cmd("CONFIG")
+            .arg("SET")
+            .arg("maxmemory")
+            .arg(memory)
+            .query_async::<()>(&mut link)
+            .await;
         set.unwrap();
     };
     most("1mb").await;
     let count = messages.len() as u64;
     send(&broker, messages).await;
     let full = "dwell_ingest_paused{reason=\"redis_full\"}";
-    wait_within(TIMEOUT, "the ingest waits", async || (scraped(&dwell, full).await == 1).then_some(())).await;
+    wait_within(TIMEOUT, "the ingest waits", async || {
+        (scraped(&dwell, full).await == 1).then_some(())
+    })
+    .await;
     let (mut peak, mut since) = (0, clock::now());
     let usage = wait_within(TIMEOUT, "no more is read", async || {
         let usage = Usage::of(dwell.pid())?;
@@ -58,14 +66,18 @@ async fn peak(kind: BrokerKind, messages: Vec<Message>) -> u64 {
     .await;
     most("0").await;
     let scheduled = "dwell_ingest_total{ingest=\"main\",result=\"scheduled\"}";
-    wait_within(TIMEOUT, "all is stored", async || (scraped(&dwell, scheduled).await >= count).then_some(())).await;
+    wait_within(TIMEOUT, "all is stored", async || {
+        (scraped(&dwell, scheduled).await >= count).then_some(())
+    })
+    .await;
     usage.peak_rss
 }
 
 /// Publishes to the ingest, a few at once.
 async fn send(broker: &BrokerConfig, messages: Vec<Message>) {
     let (sink, mut outcomes) = broker.sink(Duration::from_secs(60)).await.unwrap();
-    let mut messages = (0..).zip(messages.into_iter().map(|message| message.with_header("delay-for", "1h")));
+    let mut messages =
+        (0..).zip(messages.into_iter().map(|message| message.with_header("delay-for", "1h")));
     loop {
         let publication = |(token, message)| {
             let to = Destination::new("delay.in");
@@ -100,8 +112,12 @@ async fn many_small_headers_of_nats_are_read_as_far_as_there_is_room() {
     // Distinct names of five letters: nine bytes each on the wire, and less than the 64 KiB of
     // headers that JetStream takes in a message.
     let letter = |number: u32| char::from(b'a' + u8::try_from(number % 26).unwrap());
-    let name = |number: u32| [17_576, 676, 26, 1].map(|place| letter(number / place)).iter().collect::<String>();
-    let message = (0..6500).map(name).fold(Message::new("x"), |message, name| message.with_header(format!("x{name}"), ""));
+    let name = |number: u32| {
+        [17_576, 676, 26, 1].map(|place| letter(number / place)).iter().collect::<String>()
+    };
+    let message = (0..6500)
+        .map(name)
+        .fold(Message::new("x"), |message, name| message.with_header(format!("x{name}"), ""));
     within(peak(BrokerKind::Nats, vec![message; 600]).await);
 }
 

@@ -22,8 +22,8 @@ const SETTINGS: &str = "redis.buckets = 64\ndelivery.max_in_flight = 200\ndelive
 /// The jobs that an instance has in flight when it is killed or stopped.
 const MIN_IN_FLIGHT: usize = 10;
 
-/// The time for which an instance hears nothing while it is not stopped. It gives up its connection after six
-/// seconds.
+/// The time for which an instance hears nothing while it is not stopped. It gives up its connection
+/// after six seconds.
 const STALL_DURATION: Duration = Duration::from_secs(5);
 
 /// An instance, and the proxy between it and NATS.
@@ -35,22 +35,34 @@ struct Instance {
 impl Instance {
     async fn start(env: &Environment) -> Instance {
         let wire = Proxy::start(format!("127.0.0.1:{}", env.nats.port())).await.unwrap();
-        let text = env.text().replace(&format!(":{}", env.nats.port()), &format!(":{}", wire.address().port()));
-        Instance { dwell: DwellServer::start(env!("CARGO_BIN_EXE_dwell").into(), &text).await.unwrap(), wire }
+        let text = env
+            .text()
+            .replace(&format!(":{}", env.nats.port()), &format!(":{}", wire.address().port()));
+        Instance {
+            dwell: DwellServer::start(env!("CARGO_BIN_EXE_dwell").into(), &text).await.unwrap(),
+            wire,
+        }
     }
 
     /// Holds what NATS says to this instance, and stops the instance, by SIGSTOP, when it has jobs
     /// in flight. Returns all ids that were in flight meanwhile. The store does not say who claimed
     /// a job: a job belongs to this instance if it stays claimed while each of the others delivers.
-    /// An instance that hears nothing gives up its connection after seconds, and its jobs with it: a
-    /// busy machine may need several tries. The second part: the unknown outcomes that this instance
-    /// had counted when the last try began.
-    async fn freeze_in_flight(&self, claims: &Claims, others: &[Instance]) -> (HashSet<String>, u64) {
+    /// An instance that hears nothing gives up its connection after seconds, and its jobs with it:
+    /// a busy machine may need several tries. The second part: the unknown outcomes that this
+    /// instance had counted when the last try began.
+    async fn freeze_in_flight(
+        &self,
+        claims: &Claims,
+        others: &[Instance],
+    ) -> (HashSet<String>, u64) {
         let (mut all, mut unknown) = (HashSet::new(), 0);
         wait_within(SETTLE, "it has jobs in flight of its own", async || {
             // After a try it connects again, and claims nothing meanwhile.
             let before = published(&self.dwell, "confirmed").await;
-            wait_within(SETTLE, "it delivers", async || (published(&self.dwell, "confirmed").await >= before + 5).then_some(())).await;
+            wait_within(SETTLE, "it delivers", async || {
+                (published(&self.dwell, "confirmed").await >= before + 5).then_some(())
+            })
+            .await;
             unknown = self.duplicates("unknown_outcome").await;
             self.wire.set(Direction::Down, Flow::Stall);
             let stalled = Instant::now();
@@ -59,11 +71,16 @@ impl Instance {
                 let (ids, now) = (claims.ids().await, confirmed_of(others).await);
                 let own = ids.intersection(&seen).count();
                 all.extend(ids.iter().cloned());
-                if own >= MIN_IN_FLIGHT && now.iter().zip(&confirmed).all(|(now, before)| *now >= before.saturating_add(5)) {
+                if own >= MIN_IN_FLIGHT
+                    && now
+                        .iter()
+                        .zip(&confirmed)
+                        .all(|(now, before)| *now >= before.saturating_add(5))
+                {
                     self.dwell.freeze().unwrap();
                     let left = claims.ids().await;
-                    // Once more: a claim that it had sent may have been read by Redis after the first
-                    // look.
+                    // Once more: a claim that it had sent may have been read by Redis after the
+                    // first look.
                     all.extend(claims.ids().await);
                     if left.intersection(&seen).count() >= MIN_IN_FLIGHT {
                         all.extend(left);
@@ -146,23 +163,29 @@ async fn of_four_instances_one_is_killed_and_one_sleeps_and_every_job_arrives() 
     let (asleep, unknown_before) = sleeper.freeze_in_flight(&claims, &fleet[2..]).await;
     unknown += unknown_before;
     wait_within(SETTLE, "what it held was taken over", async || {
-        (missing(&env, &asleep) == 0 && rescued_by(&fleet[2..]).await > rescued_before).then_some(())
+        (missing(&env, &asleep) == 0 && rescued_by(&fleet[2..]).await > rescued_before)
+            .then_some(())
     })
     .await;
     let log = sleeper.dwell.dir().join("log");
     let logged = std::fs::read_to_string(&log).unwrap().len();
     sleeper.wire.heal();
     sleeper.dwell.thaw().unwrap();
-    // The jobs that it slept over are in its hands, or in the answer to a claim or a settlement, which
-    // comes too late when it wakes.
+    // The jobs that it slept over are in its hands, or in the answer to a claim or a settlement,
+    // which comes too late when it wakes.
     wait_within(SETTLE, "it finds that it lost them", async || {
         let log = std::fs::read_to_string(&log).unwrap();
-        let is_answer_lost = ["claiming failed", "settling failed"].iter().any(|line| log[logged..].contains(line));
-        (is_answer_lost || scraped(&sleeper.dwell, "dwell_leases_lost_total").await > 0).then_some(())
+        let is_answer_lost =
+            ["claiming failed", "settling failed"].iter().any(|line| log[logged..].contains(line));
+        (is_answer_lost || scraped(&sleeper.dwell, "dwell_leases_lost_total").await > 0)
+            .then_some(())
     })
     .await;
     let before = published(&sleeper.dwell, "confirmed").await;
-    wait_within(SETTLE, "it takes part again", async || (published(&sleeper.dwell, "confirmed").await > before + 20).then_some(())).await;
+    wait_within(SETTLE, "it takes part again", async || {
+        (published(&sleeper.dwell, "confirmed").await > before + 20).then_some(())
+    })
+    .await;
     let awake = sleeper.duplicates("unknown_outcome").await;
     load.finish().await;
     let left = env.settled().await;
@@ -177,7 +200,11 @@ async fn of_four_instances_one_is_killed_and_one_sleeps_and_every_job_arrives() 
     in_flight.extend(asleep);
     println!("{} jobs, {} copies, {unknown} unknown outcomes", ledger.count(), copies.len());
     let of_no_fault = |id: &str| copies.contains_key(id) && !in_flight.contains(id);
-    let stray: Vec<_> = ledger.arrivals().filter(|(id, _)| of_no_fault(id)).map(|(id, of)| (id, of.attempt, of.due_ms, of.at_ms)).collect();
+    let stray: Vec<_> = ledger
+        .arrivals()
+        .filter(|(id, _)| of_no_fault(id))
+        .map(|(id, of)| (id, of.attempt, of.due_ms, of.at_ms))
+        .collect();
     let count = stray.iter().map(|(id, ..)| id).collect::<HashSet<_>>().len() as u64;
     assert!(
         count <= unknown,
@@ -200,19 +227,28 @@ async fn instances_whose_clocks_are_a_minute_wrong_fire_nothing_early_and_lose_n
         if !offset.is_empty() {
             let file = folder.path().join(offset);
             std::fs::write(&file, offset).unwrap();
-            dwell.set_env([("LD_PRELOAD", library.to_str().unwrap()), ("CHAOS_CLOCK_OFFSET", file.to_str().unwrap())]);
+            dwell.set_env([
+                ("LD_PRELOAD", library.to_str().unwrap()),
+                ("CHAOS_CLOCK_OFFSET", file.to_str().unwrap()),
+            ]);
         }
         dwell.restart().await.unwrap();
         let log = std::fs::read_to_string(dwell.dir().join("log")).unwrap();
-        let line: serde_json::Value = log.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap();
+        let line: serde_json::Value =
+            log.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap();
         let said_ms = dwell::units::parse_time_ms(line["timestamp"].as_str().unwrap()).unwrap();
-        assert_eq!((clock::wall_ms() - said_ms).abs() > 45_000, !offset.is_empty(), "its clock is {offset:?}: {line}");
+        assert_eq!(
+            (clock::wall_ms() - said_ms).abs() > 45_000,
+            !offset.is_empty(),
+            "its clock is {offset:?}: {line}"
+        );
         fleet.push(dwell);
     }
     let load = env.load(60);
     env.until_arrived(800).await;
     let due_ms = clock::wall_ms() + 2500;
-    let named: Vec<Job> = (0..200).map(|n| Job { id: format!("named-{n}"), when: When::At(due_ms) }).collect();
+    let named: Vec<Job> =
+        (0..200).map(|n| Job { id: format!("named-{n}"), when: When::At(due_ms) }).collect();
     env.producer().send(&named).await;
     load.finish().await;
     let left = env.settled().await;
@@ -221,5 +257,9 @@ async fn instances_whose_clocks_are_a_minute_wrong_fire_nothing_early_and_lose_n
         assert!(published(dwell, "confirmed").await > 0, "all take part");
     }
     let ledger = env.ledger.lock();
-    assert_eq!((ledger.sound().len(), ledger.attempts_burned(), ledger.uncertain()), (0, 0, 0), "nothing early, lost or repeated");
+    assert_eq!(
+        (ledger.sound().len(), ledger.attempts_burned(), ledger.uncertain()),
+        (0, 0, 0),
+        "nothing early, lost or repeated"
+    );
 }

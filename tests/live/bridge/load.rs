@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use dwell::clock;
-use dwell_connectors::{BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Sink, Token};
+use dwell_connectors::{
+    BrokerConfig, Destination, Message, Outcome, Outcomes, Publication, Sink, Token,
+};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -39,7 +41,9 @@ pub(crate) struct Job {
 impl Job {
     /// The request as it is sent.
     pub(crate) fn request(&self) -> Message {
-        let message = Message::new(body(&self.id)).with_header("delay-id", &*self.id).with_header("delay-target", TARGET);
+        let message = Message::new(body(&self.id))
+            .with_header("delay-id", &*self.id)
+            .with_header("delay-target", TARGET);
         match self.when {
             When::At(ms) => message.with_header("delay-until", ms.to_string()),
             When::In(ms) => message.with_header("delay-for", ms.to_string()),

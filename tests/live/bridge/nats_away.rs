@@ -18,7 +18,8 @@ async fn a_killed_nats_burns_only_attempts_whose_outcome_is_unknown_and_loses_no
     let dwell = env.dwell().await;
     let load = env.load(60);
     env.until_arrived(500).await;
-    // NATS confirms the jobs that it took, and the confirms are lost with it, or not: Dwell looks only after.
+    // NATS confirms the jobs that it took, and the confirms are lost with it, or not: Dwell looks
+    // only after.
     env.freeze_in_flight(&dwell, MIN_IN_FLIGHT, &HashSet::new()).await;
     env.nats.kill().unwrap();
     dwell.thaw().unwrap();
@@ -38,7 +39,8 @@ async fn a_killed_nats_burns_only_attempts_whose_outcome_is_unknown_and_loses_no
     let left = env.settled().await;
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
 
-    let (confirmed, unknown) = (published(&dwell, "confirmed").await, published(&dwell, "unknown").await);
+    let (confirmed, unknown) =
+        (published(&dwell, "confirmed").await, published(&dwell, "unknown").await);
     let ledger = env.ledger.lock();
     let copies = ledger.sound();
     println!(
@@ -49,7 +51,11 @@ async fn a_killed_nats_burns_only_attempts_whose_outcome_is_unknown_and_loses_no
     );
     assert!(unknown >= MIN_IN_FLIGHT as u64);
     assert_eq!(confirmed, ledger.distinct() as u64, "each was confirmed once");
-    assert_eq!(ledger.attempts_burned(), unknown, "an attempt is burned where its outcome is unknown, and nowhere else");
+    assert_eq!(
+        ledger.attempts_burned(),
+        unknown,
+        "an attempt is burned where its outcome is unknown, and nowhere else"
+    );
     assert!(copies.values().sum::<usize>() as u64 <= unknown);
 }
 
@@ -60,7 +66,8 @@ async fn requests_whose_acknowledgements_are_lost_come_again_and_change_nothing(
     let dwell = env.dwell().await;
     // Dwell reads them, and can store them only when NATS hears nothing any more.
     env.redis.freeze().unwrap();
-    let jobs: Vec<Job> = (0..JOBS).map(|n| Job { id: format!("job-{n}"), when: When::In(0) }).collect();
+    let jobs: Vec<Job> =
+        (0..JOBS).map(|n| Job { id: format!("job-{n}"), when: When::In(0) }).collect();
     env.producer().send(&jobs).await;
     env.until_held(JOBS as u64).await;
     env.nats.freeze().unwrap();

@@ -11,8 +11,8 @@ use super::load::Producer;
 use crate::support::{jetstream, wait_within};
 
 const SETTINGS: &str = "delivery.publish_timeout = \"3s\"\ndelivery.retry = [\"200ms\", \"1h\"]";
-/// The series that only move where Redis or Dwell is in a state that other tests make, or by an interface
-/// that this test does not open.
+/// The series that only move where Redis or Dwell is in a state that other tests make, or by an
+/// interface that this test does not open.
 const ELSEWHERE: [&str; 49] = [
     // Consumers that fetch: `http::queues`, `http::long_poll`.
     r#"dwell_pop_lateness_seconds_count"#,
@@ -73,12 +73,20 @@ const ELSEWHERE: [&str; 49] = [
 ];
 
 fn job(id: &str, delay: &str, target: &str) -> Message {
-    Message::new("twenty bytes of body").with_header("delay-id", id).with_header("delay-for", delay).with_header("delay-target", target)
+    Message::new("twenty bytes of body")
+        .with_header("delay-id", id)
+        .with_header("delay-for", delay)
+        .with_header("delay-target", target)
 }
 
 fn past(id: &str, late: &str) -> Message {
-    let message = Message::new("").with_header("delay-id", id).with_header("delay-until", "2020-01-01T00:00:00Z");
-    message.with_header("delay-target", "orders.new2").with_header("delay-late", late).with_header("delay-max-late", "1s")
+    let message = Message::new("")
+        .with_header("delay-id", id)
+        .with_header("delay-until", "2020-01-01T00:00:00Z");
+    message
+        .with_header("delay-target", "orders.new2")
+        .with_header("delay-late", late)
+        .with_header("delay-max-late", "1s")
 }
 
 fn act(action: &str, id: &str) -> Message {
@@ -93,14 +101,19 @@ async fn send(producer: &mut Producer, messages: Vec<Message>) {
 async fn until(dwell: &DwellServer, series: &str, least: u64) {
     let what = format!("{series} is {least} or more");
     // Seconds come in parts.
-    wait_within(SETTLE, &what, async || (crate::support::metric(&dwell.metrics().await.unwrap(), series) >= least as f64).then_some(()))
-        .await;
+    wait_within(SETTLE, &what, async || {
+        (crate::support::metric(&dwell.metrics().await.unwrap(), series) >= least as f64)
+            .then_some(())
+    })
+    .await;
 }
 
 /// Sums the counters and histograms of these scrapes. Returns those that are left at zero.
 fn unmoved(scrapes: &[String]) -> Vec<String> {
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
-    for line in scrapes.iter().flat_map(|scrape| scrape.lines()).filter(|line| !line.starts_with('#')) {
+    for line in
+        scrapes.iter().flat_map(|scrape| scrape.lines()).filter(|line| !line.starts_with('#'))
+    {
         let (series, value) = line.rsplit_once(' ').unwrap();
         let name = series.split('{').next().unwrap();
         if ["_total", "_count", "_sum"].iter().any(|end| name.ends_with(end)) {
@@ -114,7 +127,13 @@ fn unmoved(scrapes: &[String]) -> Vec<String> {
 async fn every_metric_moves_where_its_cause_is_made() {
     let mut env = Environment::new("provoked", RedisOptions::default(), SETTINGS).await;
     let port = env.nats.port();
-    jetstream::make_stream(port, "FULL", &["orders.full"], json!({ "max_msgs": 1, "discard": "new" })).await;
+    jetstream::make_stream(
+        port,
+        "FULL",
+        &["orders.full"],
+        json!({ "max_msgs": 1, "discard": "new" }),
+    )
+    .await;
     jetstream::make_stream(port, "SMALL", &["orders.small"], json!({ "max_msg_size": 10 })).await;
     jetstream::make_stream(port, "MORE", &["orders.new2"], json!({})).await;
     let dwell = env.dwell().await;
@@ -123,12 +142,36 @@ async fn every_metric_moves_where_its_cause_is_made() {
     // The answers of targets, and the ends of jobs.
     let once = |message: Message| message.with_header("delay-retry", "none");
     let waiting = |id: &str| job(id, "0", "orders.new2").with_header("delay-confirm", "consumer");
-    send(&mut producer, vec![job("full-1", "0", "orders.full"), job("full-2", "0", "orders.full")]).await;
-    send(&mut producer, vec![job("small", "0", "orders.small"), once(job("nobody", "0", "orders.nobody"))]).await;
-    send(&mut producer, vec![job("again", "0", "orders.nobody"), past("late-1", "dead"), past("late-2", "drop")]).await;
-    send(&mut producer, vec![once(waiting("fails")), waiting("finishes"), job("far", "1h", "orders.new2"), job("far", "soon", "x")]).await;
-    send(&mut producer, vec![job("far", "1h", "orders.new2").with_header("delay-on-conflict", "keep"), job("moved", "2h", "orders.new2")])
+    send(&mut producer, vec![job("full-1", "0", "orders.full"), job("full-2", "0", "orders.full")])
         .await;
+    send(
+        &mut producer,
+        vec![job("small", "0", "orders.small"), once(job("nobody", "0", "orders.nobody"))],
+    )
+    .await;
+    send(
+        &mut producer,
+        vec![job("again", "0", "orders.nobody"), past("late-1", "dead"), past("late-2", "drop")],
+    )
+    .await;
+    send(
+        &mut producer,
+        vec![
+            once(waiting("fails")),
+            waiting("finishes"),
+            job("far", "1h", "orders.new2"),
+            job("far", "soon", "x"),
+        ],
+    )
+    .await;
+    send(
+        &mut producer,
+        vec![
+            job("far", "1h", "orders.new2").with_header("delay-on-conflict", "keep"),
+            job("moved", "2h", "orders.new2"),
+        ],
+    )
+    .await;
     for (series, least) in [
         (r#"dwell_publish_total{broker="main",outcome="refused"}"#, 1),
         (r#"dwell_target_paused{broker="main"}"#, 1),
@@ -147,10 +190,28 @@ async fn every_metric_moves_where_its_cause_is_made() {
 
     // Words about jobs, and their answers.
     let asking = |message: Message, to: &str| message.with_header("delay-reply-to", to);
-    send(&mut producer, vec![act("fail", "fails"), act("finish", "finishes"), act("reschedule", "moved").with_header("delay-for", "3h")])
-        .await;
-    send(&mut producer, vec![asking(act("cancel", "far"), "replies"), asking(act("cancel", "nobody"), "orders.nobody")]).await;
-    send(&mut producer, vec![act("cancel", "finishes"), act("cancel", "never-was"), act("fire", "moved")]).await;
+    send(
+        &mut producer,
+        vec![
+            act("fail", "fails"),
+            act("finish", "finishes"),
+            act("reschedule", "moved").with_header("delay-for", "3h"),
+        ],
+    )
+    .await;
+    send(
+        &mut producer,
+        vec![
+            asking(act("cancel", "far"), "replies"),
+            asking(act("cancel", "nobody"), "orders.nobody"),
+        ],
+    )
+    .await;
+    send(
+        &mut producer,
+        vec![act("cancel", "finishes"), act("cancel", "never-was"), act("fire", "moved")],
+    )
+    .await;
     until(&dwell, r#"dwell_dead_total{reason="failed"}"#, 1).await;
     until(&dwell, r#"dwell_redis_seconds_count{script="fire"}"#, 1).await;
 
@@ -166,7 +227,10 @@ async fn every_metric_moves_where_its_cause_is_made() {
     until(&dwell, r#"dwell_possible_duplicates_total{cause="rescued"}"#, 1).await;
     // The first rescues its own, too: those of the other are what counts.
     let of_other: HashSet<String> = frozen.difference(&of_first).cloned().collect();
-    wait_within(SETTLE, "its jobs are taken over", async || env.in_flight().await.is_disjoint(&of_other).then_some(())).await;
+    wait_within(SETTLE, "its jobs are taken over", async || {
+        env.in_flight().await.is_disjoint(&of_other).then_some(())
+    })
+    .await;
     other.thaw().unwrap();
     until(&other, "dwell_leases_lost_total", 1).await;
 

@@ -14,7 +14,9 @@ use dwell::config::{self, Overrides};
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message, Role};
 use dwell_testkit::environment::traffic::{Consumer, Producer};
-use dwell_testkit::servers::{BrokerKind, BrokerServer, DwellServer, KafkaOptions, KafkaServer, RedisOptions, RedisServer};
+use dwell_testkit::servers::{
+    BrokerKind, BrokerServer, DwellServer, KafkaOptions, KafkaServer, RedisOptions, RedisServer,
+};
 use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -37,7 +39,8 @@ type Arrivals = Arc<Mutex<HashMap<String, (i64, Vec<i64>)>>>;
 async fn behind_a_wire(kind: BrokerKind) -> (BrokerServer, Proxy) {
     if kind == BrokerKind::Kafka {
         let proxy = Proxy::start("127.0.0.1:1").await.unwrap();
-        let options = KafkaOptions { proxy: Some(proxy.address().port()), ..KafkaOptions::default() };
+        let options =
+            KafkaOptions { proxy: Some(proxy.address().port()), ..KafkaOptions::default() };
         let server = KafkaServer::start(options).await.unwrap();
         proxy.lead_to(format!("127.0.0.1:{}", server.link_port().unwrap()));
         return (BrokerServer::Kafka(server), proxy);
@@ -48,12 +51,20 @@ async fn behind_a_wire(kind: BrokerKind) -> (BrokerServer, Proxy) {
 }
 
 async fn over_a_slow_network(kind: BrokerKind) {
-    let (one_way, rate) = (Duration::from_millis(number("DWELL_WIRE_MS", 300)), number("DWELL_WIRE_RATE", 200));
-    let (seconds, ttr) = (number("DWELL_WIRE_SECONDS", 5), std::env::var("DWELL_WIRE_TTR").unwrap_or_else(|_| "5s".to_owned()));
-    let program = std::env::var_os("DWELL_WIRE_PROGRAM").map_or_else(|| env!("CARGO_BIN_EXE_dwell").into(), PathBuf::from);
-    let (redis, (server, wire)) = tokio::join!(RedisServer::start(RedisOptions::default()), behind_a_wire(kind));
+    let (one_way, rate) =
+        (Duration::from_millis(number("DWELL_WIRE_MS", 300)), number("DWELL_WIRE_RATE", 200));
+    let (seconds, ttr) = (
+        number("DWELL_WIRE_SECONDS", 5),
+        std::env::var("DWELL_WIRE_TTR").unwrap_or_else(|_| "5s".to_owned()),
+    );
+    let program = std::env::var_os("DWELL_WIRE_PROGRAM")
+        .map_or_else(|| env!("CARGO_BIN_EXE_dwell").into(), PathBuf::from);
+    let (redis, (server, wire)) =
+        tokio::join!(RedisServer::start(RedisOptions::default()), behind_a_wire(kind));
     let redis = redis.unwrap();
-    let far = server.settings().replace(&format!(":{}", server.port()), &format!(":{}", wire.address().port()));
+    let far = server
+        .settings()
+        .replace(&format!(":{}", server.port()), &format!(":{}", wire.address().port()));
     let text = |broker: &str| {
         format!(
             "[redis]\nurls = [\"{}\"]\n[brokers.main]\n{broker}allow = [\"{}\"]\n[ingest.main]\nbroker = \"main\"\ndeclare = true\n\
@@ -64,7 +75,10 @@ async fn over_a_slow_network(kind: BrokerKind) {
     };
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text(&server.settings())).unwrap();
-    let near: BrokerConfig = config::load_from(Some(file.path()), &[], &Overrides::default()).unwrap().brokers["main"].connector.clone();
+    let near: BrokerConfig =
+        config::load_from(Some(file.path()), &[], &Overrides::default()).unwrap().brokers["main"]
+            .connector
+            .clone();
     near.declare(&Destination::new(TARGET), Role::Letters).await.unwrap();
     let mut dwell = DwellServer::start(program, &text(&far)).await.unwrap();
 
@@ -91,22 +105,40 @@ async fn over_a_slow_network(kind: BrokerKind) {
             .map(|n| {
                 let id = format!("job-{}", tick * rate + n);
                 arrivals.lock().insert(id.clone(), (due_ms, Vec::new()));
-                let message = Message::new(vec![b'x'; 200]).with_header("delay-id", id).with_header("delay-target", TARGET);
-                message.with_header("delay-until", due_ms.to_string()).with_header("delay-ttr", &*ttr)
+                let message = Message::new(vec![b'x'; 200])
+                    .with_header("delay-id", id)
+                    .with_header("delay-target", TARGET);
+                message
+                    .with_header("delay-until", due_ms.to_string())
+                    .with_header("delay-ttr", &*ttr)
             })
             .collect();
         producer.send(&Destination::new("delay.in"), messages).await.unwrap();
     }
     producer.flush().await.unwrap();
-    wait_within(TIMEOUT, "every job arrives", async || arrivals.lock().values().all(|(_, came)| !came.is_empty()).then_some(())).await;
+    wait_within(TIMEOUT, "every job arrives", async || {
+        arrivals.lock().values().all(|(_, came)| !came.is_empty()).then_some(())
+    })
+    .await;
     // Second copies that are still out come over the same wire before this job.
-    let last = Message::new(b"last".to_vec()).with_header("delay-id", "last").with_header("delay-target", TARGET);
+    let last = Message::new(b"last".to_vec())
+        .with_header("delay-id", "last")
+        .with_header("delay-target", TARGET);
     arrivals.lock().insert("last".to_owned(), (clock::wall_ms(), Vec::new()));
-    producer.send(&Destination::new("delay.in"), vec![last.with_header("delay-for", "0")]).await.unwrap();
+    producer
+        .send(&Destination::new("delay.in"), vec![last.with_header("delay-for", "0")])
+        .await
+        .unwrap();
     producer.flush().await.unwrap();
-    wait_within(TIMEOUT, "the last job arrives", async || (!arrivals.lock()["last"].1.is_empty()).then_some(())).await;
+    wait_within(TIMEOUT, "the last job arrives", async || {
+        (!arrivals.lock()["last"].1.is_empty()).then_some(())
+    })
+    .await;
     arrivals.lock().remove("last");
-    let unknown = metric(&dwell.metrics().await.unwrap(), r#"dwell_possible_duplicates_total{cause="unknown_outcome"}"#);
+    let unknown = metric(
+        &dwell.metrics().await.unwrap(),
+        r#"dwell_possible_duplicates_total{cause="unknown_outcome"}"#,
+    );
     let (copies, mut late): (usize, Vec<i64>) = {
         let arrivals = arrivals.lock();
         let copies = arrivals.values().map(|(_, came)| came.len() - 1).sum();

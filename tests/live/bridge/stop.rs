@@ -15,10 +15,16 @@ const DUE: usize = 5000;
 
 /// An instance in the middle of very many jobs that are due.
 async fn busy(test: &str, settings: &str) -> (Environment, DwellServer) {
-    let env = Environment::new(test, RedisOptions::default(), &format!("{settings}\nshutdown.drain = \"10s\"")).await;
+    let env = Environment::new(
+        test,
+        RedisOptions::default(),
+        &format!("{settings}\nshutdown.drain = \"10s\""),
+    )
+    .await;
     let dwell = env.dwell().await;
     let due_ms = clock::wall_ms() + 4000;
-    let jobs: Vec<Job> = (0..DUE).map(|n| Job { id: format!("due-{n}"), when: When::At(due_ms) }).collect();
+    let jobs: Vec<Job> =
+        (0..DUE).map(|n| Job { id: format!("due-{n}"), when: When::At(due_ms) }).collect();
     env.producer().send(&jobs).await;
     (env, dwell)
 }
@@ -27,7 +33,10 @@ async fn busy(test: &str, settings: &str) -> (Environment, DwellServer) {
 async fn told_to_stop(dwell: &mut DwellServer, meanwhile: impl FnOnce()) {
     let log = dwell.dir().join("log");
     let draining = async {
-        wait_until("it drains", async || std::fs::read_to_string(&log).unwrap().contains("draining").then_some(())).await;
+        wait_until("it drains", async || {
+            std::fs::read_to_string(&log).unwrap().contains("draining").then_some(())
+        })
+        .await;
         meanwhile();
     };
     let told = Instant::now();
@@ -90,7 +99,8 @@ async fn told_to_stop_it_gives_back_what_a_claim_took_whose_answer_was_lost() {
     env.redis.freeze().unwrap();
     // Claims are out, and given up as lost.
     let timeouts = r#"dwell_redis_errors_total{class="timeout"}"#;
-    wait_until("claims are lost", async || (scraped(&dwell, timeouts).await >= 4).then_some(())).await;
+    wait_until("claims are lost", async || (scraped(&dwell, timeouts).await >= 4).then_some(()))
+        .await;
     told_to_stop(&mut dwell, || env.redis.thaw().unwrap()).await;
     the_next_delivers_the_rest(&env).await;
 }

@@ -79,7 +79,10 @@ async fn a_dead_target_slows_no_other_and_burns_no_attempt() {
     away.kill().unwrap();
     until_gone(&dwell).await;
     send(&mut producer, &timelines, "away", outage()).await;
-    let waiting = format!("all that is left is for the broker that is away: {} jobs", outage().as_millis() as usize / 100 * PER_TICK);
+    let waiting = format!(
+        "all that is left is for the broker that is away: {} jobs",
+        outage().as_millis() as usize / 100 * PER_TICK
+    );
     let left = outage().as_millis() as u64 / 100 * PER_TICK as u64;
     wait_within(SETTLE, &waiting, async || (alive(&store).await? == left).then_some(())).await;
     away.restart().await.unwrap();
@@ -88,12 +91,19 @@ async fn a_dead_target_slows_no_other_and_burns_no_attempt() {
     until_empty(&store, "what waited for the broker that was away is out").await;
 
     let book_now = || timelines.lock();
-    wait_within(SETTLE, "all is read", async || book_now().values().all(|timeline| !timeline.arrivals.is_empty()).then_some(())).await;
+    wait_within(SETTLE, "all is read", async || {
+        book_now().values().all(|timeline| !timeline.arrivals.is_empty()).then_some(())
+    })
+    .await;
     for (id, timeline) in timelines.lock().iter() {
-        assert!(matches!(timeline.arrivals[..], [(_, 1)]), "{id}: once, at the first attempt: {timeline:?}");
+        assert!(
+            matches!(timeline.arrivals[..], [(_, 1)]),
+            "{id}: once, at the first attempt: {timeline:?}"
+        );
         assert!(timeline.arrivals[0].0 >= timeline.due_ms * 1000, "{id} is early: {timeline:?}");
     }
-    let [before, during] = ["well", "away"].map(|phase| lateness_us(&timelines, &format!("served-{phase}-")));
+    let [before, during] =
+        ["well", "away"].map(|phase| lateness_us(&timelines, &format!("served-{phase}-")));
     let ratio = |part: fn(&[i64]) -> i64| part(&during) as f64 / part(&before) as f64;
     println!(
         "away for {} s; lateness of the other broker's jobs: p50 {} µs before, {} µs meanwhile ({:.2} x); p99 {} µs before, {} µs meanwhile ({:.2} x)",
@@ -105,8 +115,16 @@ async fn a_dead_target_slows_no_other_and_burns_no_attempt() {
         p99(&during),
         ratio(p99)
     );
-    let first = timelines.lock().iter().filter(|(id, _)| id.starts_with("away-away-")).map(|(_, timeline)| timeline.arrivals[0].0).min();
-    println!("{left} jobs waited; from its return to the first of them {} ms", (first.unwrap() - back_us) / 1000);
+    let first = timelines
+        .lock()
+        .iter()
+        .filter(|(id, _)| id.starts_with("away-away-"))
+        .map(|(_, timeline)| timeline.arrivals[0].0)
+        .min();
+    println!(
+        "{left} jobs waited; from its return to the first of them {} ms",
+        (first.unwrap() - back_us) / 1000
+    );
     dwell.stop().await.unwrap();
 }
 
@@ -121,8 +139,14 @@ async fn send(producer: &mut Producer, timelines: &Timelines, phase: &str, durin
         for n in 0..PER_TICK {
             for to in ["served", "away"] {
                 let id = format!("{to}-{phase}-{}", tick * PER_TICK + n);
-                let message = Message::new("a body").with_header("delay-id", id.clone()).with_header("delay-target", TARGET);
-                messages.push(message.with_header("delay-broker", to).with_header("delay-until", due_ms.to_string()));
+                let message = Message::new("a body")
+                    .with_header("delay-id", id.clone())
+                    .with_header("delay-target", TARGET);
+                messages.push(
+                    message
+                        .with_header("delay-broker", to)
+                        .with_header("delay-until", due_ms.to_string()),
+                );
                 timelines.lock().insert(id, Timeline { due_ms, arrivals: Vec::new() });
             }
         }
@@ -139,8 +163,8 @@ async fn read(broker: &BrokerConfig, timelines: &Timelines) -> Consumer {
         for message in messages {
             let text = |name| message.headers.get(name).unwrap().written().unwrap().into_owned();
             let timeline = timelines.get_mut(&text("delayed-id")).unwrap();
-            // A message that the broker itself delivers again, because it ended before it had the reader's
-            // ack, is no second publication.
+            // A message that the broker itself delivers again, because it ended before it had the
+            // reader's ack, is no second publication.
             if !message.redelivered || timeline.arrivals.is_empty() {
                 timeline.arrivals.push((at_us, text("delayed-attempt").parse().unwrap()));
             }
@@ -163,13 +187,17 @@ async fn until_empty(store: &Store, what: &str) {
 /// Waits until the instance has seen that the broker is away.
 async fn until_gone(dwell: &DwellServer) {
     let series = r#"dwell_broker_connected{broker="away"}"#;
-    wait_within(SETTLE, "it is seen to be away", async || (super::environment::scraped(dwell, series).await == 0).then_some(())).await;
+    wait_within(SETTLE, "it is seen to be away", async || {
+        (super::environment::scraped(dwell, series).await == 0).then_some(())
+    })
+    .await;
 }
 
 fn lateness_us(timelines: &Timelines, begins: &str) -> Vec<i64> {
     let timelines = timelines.lock();
     let jobs = timelines.iter().filter(|(id, _)| id.starts_with(begins));
-    let mut late: Vec<i64> = jobs.map(|(_, timeline)| timeline.arrivals[0].0 - timeline.due_ms * 1000).collect();
+    let mut late: Vec<i64> =
+        jobs.map(|(_, timeline)| timeline.arrivals[0].0 - timeline.due_ms * 1000).collect();
     late.sort_unstable();
     late
 }

@@ -36,11 +36,23 @@ async fn good_settings_pass_and_nothing_is_changed_before_or_after_the_first_sta
     assert_eq!(names(&said), ALL);
     for line in said.lines() {
         let keys: Vec<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!((keys, &line["ok"]), (vec!["check", "detail", "hint", "ok"], &Value::Bool(true)), "{line}");
-        assert_eq!(line["hint"] != "", line["check"] == "redis.durability", "a Redis that keeps nothing is the one warning: {line}");
+        assert_eq!(
+            (keys, &line["ok"]),
+            (vec!["check", "detail", "hint", "ok"], &Value::Bool(true)),
+            "{line}"
+        );
+        assert_eq!(
+            line["hint"] != "",
+            line["check"] == "redis.durability",
+            "a Redis that keeps nothing is the one warning: {line}"
+        );
     }
     assert!(said.out.contains("`dwell` is new: would be created, with 16 buckets"), "{}", said.out);
-    assert!(said.out.contains("`delay.in` would be created (declare), and its reader `dwell`"), "{}", said.out);
+    assert!(
+        said.out.contains("`delay.in` would be created (declare), and its reader `dwell`"),
+        "{}",
+        said.out
+    );
     assert_eq!(fixture.everything().await, before);
 
     fixture.sidecar().await.stop().await.unwrap();
@@ -70,7 +82,10 @@ async fn a_setting_of_the_namespace_is_followed_until_another_is_adopted() {
     let other = ["--set", "delivery.dead_retention=1h"];
     assert_eq!(rules(&[])["hint"], "");
     let line = rules(&other);
-    assert!(line["ok"] == true && line["hint"].as_str().unwrap().contains("check --adopt"), "{line}");
+    assert!(
+        line["ok"] == true && line["hint"].as_str().unwrap().contains("check --adopt"),
+        "{line}"
+    );
     assert!(line["detail"].as_str().unwrap().contains("has delivery.dead_retention 14d"), "{line}");
     assert_eq!(rules(&[&["--adopt"], &other[..]].concat())["hint"], "");
     assert_eq!(rules(&other)["hint"], "");
@@ -80,15 +95,26 @@ async fn a_setting_of_the_namespace_is_followed_until_another_is_adopted() {
 #[tokio::test]
 async fn a_target_that_nothing_takes_is_a_warning() {
     let fixture = Fixture::new().await;
-    let said =
-        fixture.run(&["check", "-o", "json", "--set", "brokers.main.allow=[\"orders.>\", \"invoices\", \"orders.close\", \"bills.>\"]"]);
+    let said = fixture.run(&[
+        "check",
+        "-o",
+        "json",
+        "--set",
+        "brokers.main.allow=[\"orders.>\", \"invoices\", \"orders.close\", \"bills.>\"]",
+    ]);
     assert_eq!(said.code, 0, "{said:?}");
     let lines = said.lines();
-    let warnings: Vec<&Value> = lines.iter().filter(|line| line["check"] == "brokers.main.allow").collect();
+    let warnings: Vec<&Value> =
+        lines.iter().filter(|line| line["check"] == "brokers.main.allow").collect();
     let details: Vec<&Value> = warnings.iter().map(|warning| &warning["detail"]).collect();
-    let nothing = |at: &str| format!("nothing takes messages at `{at}`: jobs for it would be retried, and die");
+    let nothing = |at: &str| {
+        format!("nothing takes messages at `{at}`: jobs for it would be retried, and die")
+    };
     assert_eq!(details, [&nothing("invoices"), &nothing("bills.>")]);
-    assert!(warnings.iter().all(|warning| warning["ok"] == true && warning["hint"] != ""), "{warnings:?}");
+    assert!(
+        warnings.iter().all(|warning| warning["ok"] == true && warning["hint"] != ""),
+        "{warnings:?}"
+    );
 }
 
 #[tokio::test]
@@ -112,10 +138,19 @@ async fn offline_reaches_no_server() {
         .lines()
         .iter()
         .filter(|line| line["ok"] == false)
-        .map(|line| (line["check"].as_str().unwrap().to_owned(), line["detail"].as_str().unwrap().to_owned()))
+        .map(|line| {
+            (
+                line["check"].as_str().unwrap().to_owned(),
+                line["detail"].as_str().unwrap().to_owned(),
+            )
+        })
         .collect();
     assert_eq!(said.code, 69);
-    assert_eq!(failed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ALL[1..], "what could not be looked at is no pass");
+    assert_eq!(
+        failed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        ALL[1..],
+        "what could not be looked at is no pass"
+    );
     assert!(failed[0].1.contains("redis://:***@127.0.0.1:1"), "{failed:?}");
     assert_eq!(failed[1].1, "skipped: see redis");
 }
@@ -135,8 +170,15 @@ async fn every_mistake_is_told_in_one_run_with_its_source_and_hint() {
     let said = run_with(&[&["check", "-o", "json"], &arguments[..]].concat(), b"");
     assert_eq!((said.code, said.err.as_str()), (78, ""));
     let lines = said.lines();
-    let found: Vec<(&str, &str)> =
-        lines.iter().map(|line| (line["check"].as_str().unwrap(), line["detail"].as_str().unwrap().split(": ").next().unwrap())).collect();
+    let found: Vec<(&str, &str)> = lines
+        .iter()
+        .map(|line| {
+            (
+                line["check"].as_str().unwrap(),
+                line["detail"].as_str().unwrap().split(": ").next().unwrap(),
+            )
+        })
+        .collect();
     let at = |line: u32| format!("{path}:{line}");
     let wanted = [
         ("redis.buckets", at(2)),
@@ -149,7 +191,10 @@ async fn every_mistake_is_told_in_one_run_with_its_source_and_hint() {
         ("http.listen", at(14)),
         ("probes.port", at(16)),
     ];
-    assert_eq!(found, wanted.iter().map(|(key, source)| (*key, source.as_str())).collect::<Vec<_>>());
+    assert_eq!(
+        found,
+        wanted.iter().map(|(key, source)| (*key, source.as_str())).collect::<Vec<_>>()
+    );
     for line in &lines {
         assert!(line["ok"] == false && line["detail"] != "", "{line}");
         assert_ne!(line["hint"], "", "{line}");
@@ -157,8 +202,15 @@ async fn every_mistake_is_told_in_one_run_with_its_source_and_hint() {
     let ran = run_with(&[&["run"], &arguments[..]].concat(), b"");
     assert_eq!((ran.code, ran.out.as_str()), (78, ""));
     // Lines of the log, each a mistake.
-    let logged: Vec<Value> = ran.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told: Vec<_> = logged.iter().map(|line| (&line["level"], &line["exit_code"], &line["setting"], &line["hint"])).collect();
+    let logged: Vec<Value> =
+        ran.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> = logged
+        .iter()
+        .map(|line| (&line["level"], &line["exit_code"], &line["setting"], &line["hint"]))
+        .collect();
     let (error, code) = (Value::from("ERROR"), Value::from(78));
-    assert_eq!(told, lines.iter().map(|line| (&error, &code, &line["check"], &line["hint"])).collect::<Vec<_>>());
+    assert_eq!(
+        told,
+        lines.iter().map(|line| (&error, &code, &line["check"], &line["hint"])).collect::<Vec<_>>()
+    );
 }

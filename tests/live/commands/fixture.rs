@@ -34,13 +34,21 @@ pub(crate) struct Said {
 impl Said {
     /// Each line of stdout as JSON.
     pub(crate) fn lines(&self) -> Vec<Value> {
-        self.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+        self.out
+            .lines()
+            .map(|line| {
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+            })
+            .collect()
     }
 
     /// The one line of stdout as JSON.
     #[track_caller]
     pub(crate) fn object(&self) -> Value {
-        let [object] = self.lines().try_into().unwrap_or_else(|lines| panic!("one object, not {lines:?}: {}", self.err));
+        let [object] = self
+            .lines()
+            .try_into()
+            .unwrap_or_else(|lines| panic!("one object, not {lines:?}: {}", self.err));
         object
     }
 }
@@ -78,7 +86,10 @@ pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str], stdin: &[u8
     drop(ended);
     watchdog.join().unwrap();
     let said = Said {
-        code: output.status.code().unwrap_or_else(|| panic!("{arguments:?} did not end by itself: {output:?}")),
+        code: output
+            .status
+            .code()
+            .unwrap_or_else(|| panic!("{arguments:?} did not end by itself: {output:?}")),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     };
@@ -105,7 +116,8 @@ impl Fixture {
     }
 
     pub(crate) async fn with(redis: RedisOptions, nats: NatsOptions) -> Fixture {
-        let (redis, nats) = tokio::try_join!(RedisServer::start(redis), NatsServer::start(nats)).unwrap();
+        let (redis, nats) =
+            tokio::try_join!(RedisServer::start(redis), NatsServer::start(nats)).unwrap();
         Fixture { redis, nats, folder: TempDir::new().unwrap() }
     }
 
@@ -164,10 +176,20 @@ impl Fixture {
         let mut lines = BufReader::new(link.try_clone().unwrap());
         lines.read_line(&mut String::new()).unwrap();
         let url = self.nats.url();
-        let login = url.split_once("://").unwrap().1.rsplit_once('@').and_then(|(login, _)| login.split_once(':'));
+        let login = url
+            .split_once("://")
+            .unwrap()
+            .1
+            .rsplit_once('@')
+            .and_then(|(login, _)| login.split_once(':'));
         let (user, pass) = login.unwrap_or_default();
         let hello = json!({"verbose": false, "user": user, "pass": pass});
-        write!(link, "CONNECT {hello}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{body}\r\n", body.len()).unwrap();
+        write!(
+            link,
+            "CONNECT {hello}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{body}\r\n",
+            body.len()
+        )
+        .unwrap();
         let mut line = String::new();
         loop {
             line.clear();
@@ -183,7 +205,10 @@ impl Fixture {
 
     /// Makes a stream.
     pub(crate) fn stream(&self, name: &str, subjects: &[&str]) {
-        let made = self.api(&format!("STREAM.CREATE.{name}"), &json!({"name": name, "subjects": subjects}).to_string());
+        let made = self.api(
+            &format!("STREAM.CREATE.{name}"),
+            &json!({"name": name, "subjects": subjects}).to_string(),
+        );
         assert_eq!(made["config"]["name"], name, "{made}");
     }
 
@@ -196,12 +221,19 @@ impl Fixture {
     /// body.
     pub(crate) fn last(&self, stream: &str, subject: &str) -> Option<(String, Vec<u8>)> {
         use base64::{Engine, engine::general_purpose::STANDARD};
-        let found = self.api(&format!("STREAM.MSG.GET.{stream}"), &json!({"last_by_subj": subject}).to_string());
-        let field = |name: &str| STANDARD.decode(found["message"][name].as_str().unwrap_or_default()).unwrap();
-        (!found["message"].is_null()).then(|| (String::from_utf8(field("hdrs")).unwrap(), field("data")))
+        let found = self.api(
+            &format!("STREAM.MSG.GET.{stream}"),
+            &json!({"last_by_subj": subject}).to_string(),
+        );
+        let field = |name: &str| {
+            STANDARD.decode(found["message"][name].as_str().unwrap_or_default()).unwrap()
+        };
+        (!found["message"].is_null())
+            .then(|| (String::from_utf8(field("hdrs")).unwrap(), field("data")))
     }
 
-    /// Returns all data: every key of Redis with its value, every stream with its state, every consumer.
+    /// Returns all data: every key of Redis with its value, every stream with its state, every
+    /// consumer.
     pub(crate) async fn everything(&self) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         let mut raw = crate::support::redis_link(self.redis.url()).await;
@@ -212,9 +244,19 @@ impl Fixture {
         }
         for stream in self.api("STREAM.LIST", "")["streams"].as_array().into_iter().flatten() {
             let name = stream["config"]["name"].as_str().unwrap();
-            all.insert(format!("stream {name}"), format!("{} {}", stream["config"], stream["state"]));
-            for consumer in self.api(&format!("CONSUMER.LIST.{name}"), "")["consumers"].as_array().into_iter().flatten() {
-                all.insert(format!("consumer {} of {name}", consumer["name"]), consumer["config"].to_string());
+            all.insert(
+                format!("stream {name}"),
+                format!("{} {}", stream["config"], stream["state"]),
+            );
+            for consumer in self.api(&format!("CONSUMER.LIST.{name}"), "")["consumers"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                all.insert(
+                    format!("consumer {} of {name}", consumer["name"]),
+                    consumer["config"].to_string(),
+                );
             }
         }
         all

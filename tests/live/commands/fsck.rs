@@ -18,7 +18,9 @@ use serde_json::Value;
 
 use super::fixture::Said;
 use super::ls::Listed;
-use crate::store::fixture::{FAR, LEASE, MAIN, PAST, action, held, in_leases, one_of, request, retry};
+use crate::store::fixture::{
+    FAR, LEASE, MAIN, PAST, action, held, in_leases, one_of, request, retry,
+};
 
 type Dump = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
@@ -49,7 +51,13 @@ impl Damaged {
 
     async fn redis(&self, command: &str, key: &str, rest: impl ToRedisArgs) {
         let mut raw = self.listed.fixture.raw.clone();
-        let () = redis::cmd(command).arg(key).arg(rest).query_async::<redis::Value>(&mut raw).await.map(drop).unwrap();
+        let () = redis::cmd(command)
+            .arg(key)
+            .arg(rest)
+            .query_async::<redis::Value>(&mut raw)
+            .await
+            .map(drop)
+            .unwrap();
     }
 
     async fn bytes(&self, id: &str, name: &str) -> Vec<u8> {
@@ -70,35 +78,63 @@ impl Damaged {
     /// A job that is claimed.
     async fn claimed(&self, id: &str) -> ClaimedJob {
         self.listed.fixture.put(request(id, number(id), PAST)).await;
-        one_of(self.listed.fixture.store.queue.claim(self.bucket(id), MAIN, LEASE, 1, 1 << 20).await.unwrap())
+        one_of(
+            self.listed
+                .fixture
+                .store
+                .queue
+                .claim(self.bucket(id), MAIN, LEASE, 1, 1 << 20)
+                .await
+                .unwrap(),
+        )
     }
 
     /// A job that waits for its consumer.
     async fn held(&self, id: &str) {
         let lease = self.claimed(id).await;
         let store = &self.listed.fixture.store;
-        assert_eq!(store.queue.hold(self.bucket(id), &[(held(&lease), 1_000_000)]).await.unwrap(), [SettleResult::Settled]);
+        assert_eq!(
+            store.queue.hold(self.bucket(id), &[(held(&lease), 1_000_000)]).await.unwrap(),
+            [SettleResult::Settled]
+        );
     }
 
     /// A job that waits for its second attempt.
     async fn retried(&self, id: &str) {
         let lease = self.claimed(id).await;
         assert_eq!(
-            self.listed.fixture.store.queue.retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)]).await.unwrap(),
+            self.listed
+                .fixture
+                .store
+                .queue
+                .retry(self.bucket(id), MAIN, &[retry(&lease, 1_000_000)])
+                .await
+                .unwrap(),
             [SettleResult::Settled]
         );
     }
 
     async fn dead(&self, id: &str) {
         let lease = self.claimed(id).await;
-        let bury = Bury { job: held(&lease), reason: DeadReason::Late, error: "too late".to_owned() };
-        assert_eq!(self.listed.fixture.store.queue.bury(self.bucket(id), &[bury]).await.unwrap(), [SettleResult::Settled]);
+        let bury =
+            Bury { job: held(&lease), reason: DeadReason::Late, error: "too late".to_owned() };
+        assert_eq!(
+            self.listed.fixture.store.queue.bury(self.bucket(id), &[bury]).await.unwrap(),
+            [SettleResult::Settled]
+        );
     }
 
     async fn completed(&self, id: &str) {
         let lease = self.claimed(id).await;
         let store = &self.listed.fixture.store;
-        assert_eq!(store.queue.complete(self.bucket(id), &[held(&lease)], Completion::Fired).await.unwrap(), [SettleResult::Settled]);
+        assert_eq!(
+            store
+                .queue
+                .complete(self.bucket(id), &[held(&lease)], Completion::Fired)
+                .await
+                .unwrap(),
+            [SettleResult::Settled]
+        );
     }
 
     fn expect(&mut self, id: &str, problem: Problem) {
@@ -106,7 +142,14 @@ impl Damaged {
     }
 
     /// Damage by one command on the job's own bucket.
-    async fn hurt(&mut self, id: &str, problem: Problem, command: &str, name: &str, rest: impl ToRedisArgs) {
+    async fn hurt(
+        &mut self,
+        id: &str,
+        problem: Problem,
+        command: &str,
+        name: &str,
+        rest: impl ToRedisArgs,
+    ) {
         self.redis(command, &self.key(id, name), rest).await;
         self.expect(id, problem);
     }
@@ -128,14 +171,21 @@ impl Damaged {
     /// Where this job is now.
     async fn place(&self, id: &str) -> BTreeSet<String> {
         let dump = self.dump().await;
-        let holds = dump.iter().filter(|(key, entries)| !key.contains("quarantine") && entries.contains_key(id.as_bytes()));
+        let holds = dump.iter().filter(|(key, entries)| {
+            !key.contains("quarantine") && entries.contains_key(id.as_bytes())
+        });
         let lent = in_leases(&dump, id);
         holds.filter_map(|(key, _)| Some(key.split_once("}:")?.1.to_owned())).chain(lent).collect()
     }
 
     /// Returns the name that `fsck` gives the lease of this job.
     fn lease_of(lease: &ClaimedJob) -> String {
-        lease.token.lease.nonce.iter().fold("lease ".to_owned(), |name, byte| format!("{name}{byte:02x}"))
+        lease
+            .token
+            .lease
+            .nonce
+            .iter()
+            .fold("lease ".to_owned(), |name, byte| format!("{name}{byte:02x}"))
     }
 
     /// Damage by one command on the job's lease.
@@ -145,7 +195,11 @@ impl Damaged {
     }
 
     async fn is_in(&self, id: &str, names: &[&str]) {
-        assert_eq!(self.place(id).await, names.iter().map(|name| (*name).to_owned()).collect(), "{id}");
+        assert_eq!(
+            self.place(id).await,
+            names.iter().map(|name| (*name).to_owned()).collect(),
+            "{id}"
+        );
     }
 
     /// Every job that is well, in every state that a job can have.
@@ -178,9 +232,16 @@ fn number(id: &str) -> u64 {
 
 fn healthy_part(dump: &Dump) -> Dump {
     let of = |entries: &BTreeMap<Vec<u8>, Vec<u8>>| -> BTreeMap<Vec<u8>, Vec<u8>> {
-        entries.iter().filter(|(id, _)| id.starts_with(b"well-")).map(|(id, bytes)| (id.clone(), bytes.clone())).collect()
+        entries
+            .iter()
+            .filter(|(id, _)| id.starts_with(b"well-"))
+            .map(|(id, bytes)| (id.clone(), bytes.clone()))
+            .collect()
     };
-    dump.iter().map(|(key, entries)| (key.clone(), of(entries))).filter(|(_, entries)| !entries.is_empty()).collect()
+    dump.iter()
+        .map(|(key, entries)| (key.clone(), of(entries)))
+        .filter(|(_, entries)| !entries.is_empty())
+        .collect()
 }
 
 fn findings(said: &Said) -> BTreeSet<(String, String)> {

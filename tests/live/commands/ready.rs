@@ -12,14 +12,24 @@ async fn an_instance_says_by_an_exit_code_whether_it_is_ready() {
     let config = dwell.dir().join("dwell.toml").display().to_string();
     let ready = || run_with(&["ready", "-c", &config], b"");
     let nobody = ready();
-    assert!(nobody.code == 1 && nobody.err.contains("no instance answers at probes.listen"), "{nobody:?}");
+    assert!(
+        nobody.code == 1 && nobody.err.contains("no instance answers at probes.listen"),
+        "{nobody:?}"
+    );
 
     fixture.redis.kill().unwrap();
     let redis = &mut fixture.redis;
     let course = async {
-        let waits = wait_until("it says what it waits for", async || Some(ready()).filter(|said| said.out.contains("redis://")));
+        let waits = wait_until("it says what it waits for", async || {
+            Some(ready()).filter(|said| said.out.contains("redis://"))
+        });
         let waits = waits.await;
-        assert!(waits.code == 1 && waits.out.starts_with("not ready\n") && waits.out.contains("\n  ingest.main: "), "{waits:?}");
+        assert!(
+            waits.code == 1
+                && waits.out.starts_with("not ready\n")
+                && waits.out.contains("\n  ingest.main: "),
+            "{waits:?}"
+        );
         redis.restart().await.unwrap();
     };
     let (started, ()) = tokio::join!(dwell.restart(), course);
@@ -31,8 +41,14 @@ async fn an_instance_says_by_an_exit_code_whether_it_is_ready() {
 
     assert!(dwell.stop().await.unwrap().unwrap().success());
     let log = std::fs::read_to_string(dwell.dir().join("log")).unwrap();
-    let messages: Vec<String> =
-        log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["message"].to_string()).collect();
-    assert_eq!(messages[messages.len() - 2..], [r#""drained: nothing is left in flight""#, r#""ended""#], "{log}");
+    let messages: Vec<String> = log
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["message"].to_string())
+        .collect();
+    assert_eq!(
+        messages[messages.len() - 2..],
+        [r#""drained: nothing is left in flight""#, r#""ended""#],
+        "{log}"
+    );
     assert_eq!(ready().code, 1);
 }

@@ -17,7 +17,11 @@ async fn an_unknown_id_exits_2_and_a_wrong_one_64() {
     }
     for wrong in [&["show"][..], &["show", ""], &["show", "a\nb"], &["show", &"x".repeat(257)]] {
         let said = listed.run(wrong);
-        assert_eq!((said.code, said.out.as_str(), said.err.is_empty()), (64, "", false), "{wrong:?}");
+        assert_eq!(
+            (said.code, said.out.as_str(), said.err.is_empty()),
+            (64, "", false),
+            "{wrong:?}"
+        );
     }
 }
 
@@ -29,14 +33,22 @@ async fn a_job_shows_its_body_only_where_it_is_asked_for() {
     listed.fixture.put(schedule).await;
     let said = listed.run(&["show", "x"]);
     assert_eq!((said.code, said.err.as_str(), said.out.contains("order 17")), (0, "", false));
-    for line in ["id          x\n", "state       scheduled\n", "due         2096-10-02 07:06:40+00:00 (in ", "target      orders.close\n"] {
+    for line in [
+        "id          x\n",
+        "state       scheduled\n",
+        "due         2096-10-02 07:06:40+00:00 (in ",
+        "target      orders.close\n",
+    ] {
         assert!(said.out.contains(line), "{line}: {}", said.out);
     }
     assert!(listed.run(&["show", "x", "--body"]).out.ends_with("\n\norder 17\nü\n"));
     let without = listed.run(&["show", "x", "-o", "json"]).object();
     assert_eq!(without.get("body_base64"), None);
     let mut with = listed.run(&["show", "x", "--body", "-o", "json"]).object();
-    assert_eq!(with.as_object_mut().unwrap().remove("body_base64"), Some(json!(STANDARD.encode("order 17\nü"))));
+    assert_eq!(
+        with.as_object_mut().unwrap().remove("body_base64"),
+        Some(json!(STANDARD.encode("order 17\nü")))
+    );
     assert_eq!(with, without);
     assert_eq!(without, listed.run(&["ls", "-o", "json"]).object(), "one shape");
 }
@@ -58,12 +70,23 @@ async fn what_producers_wrote_does_not_steer_a_terminal() {
 
     let shown = listed.run(&["show", "x", "--body"]).out;
     let plain = "a\\u{1b}[2J\\u{9b}31m\\u{7f}\\r\\u{8}b";
-    for line in [format!("key         {plain}\n"), format!("header      {plain}: {plain}\n"), format!("\none{plain}\ntwo\n")] {
+    for line in [
+        format!("key         {plain}\n"),
+        format!("header      {plain}: {plain}\n"),
+        format!("\none{plain}\ntwo\n"),
+    ] {
         assert!(shown.contains(&line), "{line}: {shown}");
     }
     assert!(listed.run(&["ls"]).out.contains("orders.a\\u{1b}[2J"));
     assert!(listed.run(&["show", "y", "--body"]).out.ends_with("\n00 1b 5b ff\n"));
     let json = listed.run(&["ls", "-o", "json"]).lines();
-    assert_eq!((&json[0]["key"], &json[0]["headers"][EVIL]), (&json!(EVIL), &json!(EVIL)), "as JSON it reads as it was");
-    assert_eq!(listed.run(&["show", "y", "--body", "-o", "json"]).object()["body_base64"], STANDARD.encode([0, 0x1b, b'[', 0xff]));
+    assert_eq!(
+        (&json[0]["key"], &json[0]["headers"][EVIL]),
+        (&json!(EVIL), &json!(EVIL)),
+        "as JSON it reads as it was"
+    );
+    assert_eq!(
+        listed.run(&["show", "y", "--body", "-o", "json"]).object()["body_base64"],
+        STANDARD.encode([0, 0x1b, b'[', 0xff])
+    );
 }

@@ -14,19 +14,30 @@ const LISTENERS: &str = "[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"
 async fn get(port: u16, path: &str) -> String {
     let mut answer = String::new();
     if let Ok(mut link) = TcpStream::connect(("127.0.0.1", port)).await {
-        link.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes()).await.unwrap();
+        link.write_all(
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+                .as_bytes(),
+        )
+        .await
+        .unwrap();
         link.read_to_string(&mut answer).await.unwrap();
     }
     answer
 }
 
 async fn until_alive(port: u16) {
-    wait_until("it is alive", async || get(port, "/livez").await.starts_with("HTTP/1.1 200").then_some(())).await;
+    wait_until("it is alive", async || {
+        get(port, "/livez").await.starts_with("HTTP/1.1 200").then_some(())
+    })
+    .await;
 }
 
 /// A second broker, and an ingest of its own.
 fn with_far(fixture: &Fixture, far: &NatsServer) -> String {
-    let of_far = format!("[brokers.far]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.>\"]\n", far.url());
+    let of_far = format!(
+        "[brokers.far]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.>\"]\n",
+        far.url()
+    );
     format!("{}{of_far}[ingest.far]\nbroker = \"far\"\ndeclare = true\n", fixture.settings(true))
 }
 
@@ -41,10 +52,18 @@ async fn a_broker_that_is_away_keeps_nothing_else_from_working() {
         until_alive(port).await;
         // Until the stream of its ingest is made, nothing takes the request.
         let send = ["send", "--for", "0s", "--target", "orders.a", "x"];
-        wait_until("a request is sent", async || (fixture.run(&send).code == 0).then_some(())).await;
-        wait_until("a job of the first broker is delivered", async || (fixture.messages("ORDERS") > 0).then_some(())).await;
+        wait_until("a request is sent", async || (fixture.run(&send).code == 0).then_some(()))
+            .await;
+        wait_until("a job of the first broker is delivered", async || {
+            (fixture.messages("ORDERS") > 0).then_some(())
+        })
+        .await;
         let ready = get(port, "/readyz").await;
-        assert!(ready.starts_with("HTTP/1.1 503") && ready.contains(r#""waiting_for":["brokers.far","ingest.far"]"#), "{ready}");
+        assert!(
+            ready.starts_with("HTTP/1.1 503")
+                && ready.contains(r#""waiting_for":["brokers.far","ingest.far"]"#),
+            "{ready}"
+        );
         assert!(ready.contains(&format!("cannot connect to nats at {}", far.url())), "{ready}");
         let metrics = get(port, "/metrics").await;
         assert!(metrics.contains("dwell_broker_connected{broker=\"far\"} 0\n"), "{metrics}");
@@ -69,12 +88,21 @@ async fn a_redis_that_is_away_is_waited_for_and_told() {
     let course = async {
         until_alive(port).await;
         let ready = wait_until("redis is named", async || {
-            Some(get(port, "/readyz").await).filter(|ready| ready.contains("connecting to redis://"))
+            Some(get(port, "/readyz").await)
+                .filter(|ready| ready.contains("connecting to redis://"))
         });
         let ready = ready.await;
-        assert!(ready.starts_with("HTTP/1.1 503") && ready.contains(r#""waiting_for":["redis","#), "{ready}");
+        assert!(
+            ready.starts_with("HTTP/1.1 503") && ready.contains(r#""waiting_for":["redis","#),
+            "{ready}"
+        );
         let stats = get(admin, "/v1/stats").await;
-        assert!(stats.starts_with("HTTP/1.1 503") && stats.contains("retry-after: 1") && stats.contains("waits for Redis"), "{stats}");
+        assert!(
+            stats.starts_with("HTTP/1.1 503")
+                && stats.contains("retry-after: 1")
+                && stats.contains("waits for Redis"),
+            "{stats}"
+        );
         redis.restart().await.unwrap();
     };
     let (started, ()) = tokio::join!(dwell.restart(), course);
@@ -83,11 +111,19 @@ async fn a_redis_that_is_away_is_waited_for_and_told() {
 
     // Later it takes no application out of service.
     fixture.redis.kill().unwrap();
-    let named = async || Some(get(port, "/readyz").await).filter(|ready| ready.contains("connecting to redis://"));
+    let named = async || {
+        Some(get(port, "/readyz").await).filter(|ready| ready.contains("connecting to redis://"))
+    };
     let ready = wait_until("redis is named again", named).await;
-    assert!(ready.starts_with("HTTP/1.1 200") && ready.contains(r#""waiting_for":["redis"]"#), "{ready}");
+    assert!(
+        ready.starts_with("HTTP/1.1 200") && ready.contains(r#""waiting_for":["redis"]"#),
+        "{ready}"
+    );
     fixture.redis.restart().await.unwrap();
-    wait_until("nothing is missing", async || get(port, "/readyz").await.contains(r#""waiting_for":[]"#).then_some(())).await;
+    wait_until("nothing is missing", async || {
+        get(port, "/readyz").await.contains(r#""waiting_for":[]"#).then_some(())
+    })
+    .await;
     assert!(dwell.stop().await.unwrap().unwrap().success());
 }
 
@@ -96,10 +132,17 @@ async fn streams_that_are_missing_are_waited_for_and_told() {
     let mut fixture = Fixture::new().await;
     let mut dwell = DwellServer::prepare(program(), &fixture.settings(false)).unwrap();
     let (port, log) = (dwell.port(), dwell.dir().join("log"));
-    let all = ["no stream has the subject `delay.in`", "at `delay.rejected`", "at `delay.dead`, which delivery.dead names"];
+    let all = [
+        "no stream has the subject `delay.in`",
+        "at `delay.rejected`",
+        "at `delay.dead`, which delivery.dead names",
+    ];
     let course = async {
         until_alive(port).await;
-        let named = async || Some(get(port, "/readyz").await).filter(|ready| all.iter().all(|missing| ready.contains(missing)));
+        let named = async || {
+            Some(get(port, "/readyz").await)
+                .filter(|ready| all.iter().all(|missing| ready.contains(missing)))
+        };
         let ready = wait_until("all that is missing is named", named).await;
         assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
         let config = fixture.file("now.toml", &format!("{}{LISTENERS}", fixture.settings(false)));
@@ -107,25 +150,37 @@ async fn streams_that_are_missing_are_waited_for_and_told() {
             assert_eq!(run_with(&[&["-c", &config], command].concat(), b"").code, 69);
         }
         let told = std::fs::read_to_string(&log).unwrap();
-        assert!(told.contains("is missing, waiting") && told.contains("set declare = true"), "{told}");
+        assert!(
+            told.contains("is missing, waiting") && told.contains("set declare = true"),
+            "{told}"
+        );
         fixture.stream("LETTERS", &["delay.rejected", "delay.dead"]);
         fixture.stream("IN", &["delay.in"]);
     };
     let (started, ()) = tokio::join!(dwell.restart(), course);
     started.unwrap();
-    wait_until("nothing is missing", async || get(port, "/readyz").await.contains(r#""waiting_for":[]"#).then_some(())).await;
+    wait_until("nothing is missing", async || {
+        get(port, "/readyz").await.contains(r#""waiting_for":[]"#).then_some(())
+    })
+    .await;
 
     // The server comes back without any stream.
     fixture.nats.kill().unwrap();
     std::fs::remove_dir_all(fixture.nats.dir().join("jetstream")).unwrap();
     fixture.nats.restart().await.unwrap();
-    let named = async || Some(get(port, "/readyz").await).filter(|ready| all.iter().all(|missing| ready.contains(missing)));
+    let named = async || {
+        Some(get(port, "/readyz").await)
+            .filter(|ready| all.iter().all(|missing| ready.contains(missing)))
+    };
     let ready = wait_until("all that is missing is named again", named).await;
     assert!(ready.starts_with("HTTP/1.1 200"), "a pod that runs stays ready: {ready}");
     fixture.stream("LETTERS", &["delay.rejected", "delay.dead"]);
     fixture.stream("IN", &["delay.in"]);
     fixture.stream("ORDERS", &["orders.>"]);
-    wait_until("nothing is missing", async || get(port, "/readyz").await.contains(r#""waiting_for":[]"#).then_some(())).await;
+    wait_until("nothing is missing", async || {
+        get(port, "/readyz").await.contains(r#""waiting_for":[]"#).then_some(())
+    })
+    .await;
     assert_eq!(fixture.run(&["send", "--for", "0s", "--target", "orders.a", "x"]).code, 0);
     wait_until("a job is delivered", async || (fixture.messages("ORDERS") > 0).then_some(())).await;
     assert!(dwell.stop().await.unwrap().unwrap().success());
@@ -147,9 +202,15 @@ async fn a_redis_at_its_limit_of_connections_is_waited_for_and_told() {
     let port = dwell.port();
     let course = async {
         until_alive(port).await;
-        let named = async || Some(get(port, "/readyz").await).filter(|ready| ready.contains("max number of clients reached"));
+        let named = async || {
+            Some(get(port, "/readyz").await)
+                .filter(|ready| ready.contains("max number of clients reached"))
+        };
         let ready = wait_until("the limit is named", named).await;
-        assert!(ready.starts_with("HTTP/1.1 503") && ready.contains(r#""waiting_for":["redis","#), "{ready}");
+        assert!(
+            ready.starts_with("HTTP/1.1 503") && ready.contains(r#""waiting_for":["redis","#),
+            "{ready}"
+        );
         held.write_all(b"CONFIG SET maxclients 1000\r\n").await.unwrap();
     };
     let (started, ()) = tokio::join!(dwell.restart(), course);

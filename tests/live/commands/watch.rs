@@ -23,7 +23,8 @@ fn terminal(columns: u16, rows: u16) -> (OwnedFd, File) {
     let shows = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&shows).unwrap();
     unlockpt(&shows).unwrap();
-    tcsetwinsize(&shows, Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    tcsetwinsize(&shows, Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 })
+        .unwrap();
     let path = ptsname(&shows, Vec::new()).unwrap().into_string().unwrap();
     let writes = File::options().read(true).write(true).open(path).unwrap();
     (shows, writes)
@@ -48,8 +49,8 @@ async fn put(listed: &Listed, id: &str, after: i64) {
     listed.fixture.put(request(id, after.unsigned_abs() + 1, Due::At(T + after))).await;
 }
 
-/// Returns the columns that a line takes on a terminal: the characters of the test's ids beyond ASCII take
-/// two, an ellipsis one.
+/// Returns the columns that a line takes on a terminal: the characters of the test's ids beyond
+/// ASCII take two, an ellipsis one.
 fn columns(line: &str) -> usize {
     line.chars().map(|c| if c.is_ascii() || c == '…' { 1 } else { 2 }).sum()
 }
@@ -66,7 +67,10 @@ async fn a_list_is_as_wide_as_columns_says_and_in_a_pipe_as_wide_as_it_gets() {
         let shown = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
         assert_eq!(shown.lines().count(), 3, "a line each: {shown}");
         assert!(shown.lines().all(|line| columns(line) <= width), "{width}: {shown}");
-        assert!(width < 40 || shown.contains("order-2026") && shown.contains("short"), "{width}: {shown}");
+        assert!(
+            width < 40 || shown.contains("order-2026") && shown.contains("short"),
+            "{width}: {shown}"
+        );
     }
 }
 
@@ -87,7 +91,8 @@ async fn on_a_terminal_watch_draws_over_what_it_showed_within_its_rows() {
     interrupt(child).await;
     let page = shown.split("\u{1b}[H").nth(1).unwrap();
     let (lines, end) = page.split_at(page.find("\u{1b}[J").unwrap());
-    let lines: Vec<&str> = lines.lines().map(|line| line.strip_suffix("\u{1b}[K").unwrap()).collect();
+    let lines: Vec<&str> =
+        lines.lines().map(|line| line.strip_suffix("\u{1b}[K").unwrap()).collect();
     assert_eq!((lines.len(), lines[8], end), (9, "13 more lines", "\u{1b}[J"));
     assert!(lines.iter().all(|line| line.len() <= 60) && lines[1].contains("job-00"), "{lines:?}");
 }
@@ -99,7 +104,10 @@ async fn in_a_pipe_watch_writes_a_page_each_time() {
     let mut child = ls(&listed, &["--watch"], None, Stdio::piped());
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let page: Vec<String> = lines.by_ref().take(3).collect();
-    assert!(page[0].starts_with("DUE") && page[1].contains("  a  ") && page[2].is_empty(), "{page:?}");
+    assert!(
+        page[0].starts_with("DUE") && page[1].contains("  a  ") && page[2].is_empty(),
+        "{page:?}"
+    );
     put(&listed, "b", 2).await;
     assert!(lines.by_ref().take(100).any(|line| line.contains("  b  ")));
     interrupt(child).await;

@@ -20,7 +20,12 @@ fn found(variable: &str, made: &str) -> PathBuf {
 }
 
 /// Plays a story on this sidecar to its end. `done` does what the story asks for, by its words.
-pub(super) async fn story(sidecar: &Sidecar, name: &str, arguments: &[&str], mut done: impl AsyncFnMut(&str)) {
+pub(super) async fn story(
+    sidecar: &Sidecar,
+    name: &str,
+    arguments: &[&str],
+    mut done: impl AsyncFnMut(&str),
+) {
     let mut child = Command::new("python3")
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser/run.py"))
         .arg(name)
@@ -44,7 +49,9 @@ pub(super) async fn story(sidecar: &Sidecar, name: &str, arguments: &[&str], mut
         }
         child.wait().await.unwrap()
     };
-    let status = timeout(DEADLINE * 3, told).await.unwrap_or_else(|_| panic!("the story {name} does not end"));
+    let status = timeout(DEADLINE * 3, told)
+        .await
+        .unwrap_or_else(|_| panic!("the story {name} does not end"));
     assert!(status.success(), "the story {name}: {status}");
 }
 

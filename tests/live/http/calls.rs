@@ -22,29 +22,62 @@ async fn a_job_goes_from_http_to_its_target_byte_for_byte() {
     let added = answer.json();
     assert_eq!(answer.status, 201, "{added}");
     assert!(answer.head.contains("\r\nlocation: /v1/jobs/a%2fb%20c\r\n"), "{}", answer.head);
-    assert_eq!((&added["id"], &added["broker"], &added["retry"]), (&json!("a/b c"), &json!("main"), &json!(["1s", "2s"])));
-    assert_eq!((&added["size"], &added["ttr_ms"], &added["attempt"]), (&json!(5), &json!(10_000), &json!(0)));
-    let (head, body) = wait_until("the message on its target", async || fixture.last("ORDERS", "orders.x")).await;
+    assert_eq!(
+        (&added["id"], &added["broker"], &added["retry"]),
+        (&json!("a/b c"), &json!("main"), &json!(["1s", "2s"]))
+    );
+    assert_eq!(
+        (&added["size"], &added["ttr_ms"], &added["attempt"]),
+        (&json!(5), &json!(10_000), &json!(0))
+    );
+    let (head, body) =
+        wait_until("the message on its target", async || fixture.last("ORDERS", "orders.x")).await;
     assert_eq!(body, bytes);
-    for line in ["delayed-id: a/b c\r\n", "delayed-attempt: 1\r\n", "tag: t\r\n", "n: 7\r\n", "twice: 1\r\n", "twice: 2\r\n"] {
+    for line in [
+        "delayed-id: a/b c\r\n",
+        "delayed-attempt: 1\r\n",
+        "tag: t\r\n",
+        "n: 7\r\n",
+        "twice: 1\r\n",
+        "twice: 2\r\n",
+    ] {
         assert!(head.contains(line), "{line}: {head}");
     }
-    assert!(head.contains("kafka-key-base64: /w=="), "what NATS has no place for stands in a header: {head}");
-    wait_until("it is gone", async || (sidecar.get("/v1/jobs/a%2Fb%20c").status == 404).then_some(())).await;
+    assert!(
+        head.contains("kafka-key-base64: /w=="),
+        "what NATS has no place for stands in a header: {head}"
+    );
+    wait_until("it is gone", async || {
+        (sidecar.get("/v1/jobs/a%2Fb%20c").status == 404).then_some(())
+    })
+    .await;
     let fired = sidecar.call("DELETE /v1/jobs/a%2Fb%20c", None);
     assert_eq!((fired.status, &fired.json()["verdict"]), (409, &json!("fired")));
 
     // Due now: it may be gone before it is looked at, and is answered all the same.
     for number in 0..20 {
-        let answer = sidecar.post("/v1/jobs", &json!({"for": "0s", "target": "orders.now", "body": number.to_string()}));
+        let answer = sidecar.post(
+            "/v1/jobs",
+            &json!({"for": "0s", "target": "orders.now", "body": number.to_string()}),
+        );
         let job = answer.json();
-        assert!(answer.status == 201 && job["id"].as_str().unwrap().len() == 32 && job["size"].as_u64().unwrap() <= 2, "{answer:?}");
+        assert!(
+            answer.status == 201
+                && job["id"].as_str().unwrap().len() == 32
+                && job["size"].as_u64().unwrap() <= 2,
+            "{answer:?}"
+        );
     }
     wait_until("all of them", async || (fixture.messages("ORDERS") == 21).then_some(())).await;
-    let lateness =
-        wait_until("lateness", async || Some(sidecar.get("/v1/stats").json()["lateness"].clone()).filter(|seen| !seen.is_null()));
+    let lateness = wait_until("lateness", async || {
+        Some(sidecar.get("/v1/stats").json()["lateness"].clone()).filter(|seen| !seen.is_null())
+    });
     let lateness = lateness.await;
-    assert!(lateness["count"] == 21 && lateness["p99_ms"].as_f64().unwrap() >= lateness["p50_ms"].as_f64().unwrap(), "{lateness}");
+    assert!(
+        lateness["count"] == 21
+            && lateness["p99_ms"].as_f64().unwrap() >= lateness["p50_ms"].as_f64().unwrap(),
+        "{lateness}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -93,12 +126,16 @@ async fn each_broken_rule_has_its_code() {
     let large = "x".repeat((1 << 20) + 1);
     let problem = sidecar.post("/v1/jobs", &with(json!({"body": large}))).problem(413);
     assert_eq!(problem["code"], "body_too_large", "{problem}");
-    let enough = sidecar.post("/v1/jobs", &with(json!({"id": "whole", "body_base64": base64(&vec![7; 1 << 20])})));
+    let enough = sidecar
+        .post("/v1/jobs", &with(json!({"id": "whole", "body_base64": base64(&vec![7; 1 << 20])})));
     assert_eq!(enough.status, 201, "{enough:?}");
-    let problem = sidecar.post("/v1/jobs", &with(json!({"body": "x".repeat(2 << 20)}))).problem(413);
+    let problem =
+        sidecar.post("/v1/jobs", &with(json!({"body": "x".repeat(2 << 20)}))).problem(413);
     assert_eq!(problem["code"], "body_too_large", "{problem}");
     let listed = sidecar.get("/v1/jobs").json();
-    let [job] = &listed["jobs"].as_array().unwrap()[..] else { panic!("nothing else was stored: {listed}") };
+    let [job] = &listed["jobs"].as_array().unwrap()[..] else {
+        panic!("nothing else was stored: {listed}")
+    };
     assert_eq!((&job["id"], &job["size"]), (&json!("whole"), &json!(1 << 20)));
 }
 
@@ -138,25 +175,40 @@ async fn what_makes_no_sense_is_a_problem_that_says_why() {
         (r#"{"for":"1h","body_base64":"YQ"}"#, "base64"),
         (r#"{"for":"1h","key":5}"#, "base64"),
     ] {
-        let problem = sidecar.send("POST /v1/jobs", "content-type: application/json\r\n", body.as_bytes()).problem(400);
+        let problem = sidecar
+            .send("POST /v1/jobs", "content-type: application/json\r\n", body.as_bytes())
+            .problem(400);
         assert!(problem["detail"].as_str().unwrap().contains(says), "{body}: {problem}");
     }
-    let problem = sidecar.send("PATCH /v1/jobs/x", "content-type: application/json\r\n", b"{}").problem(400);
+    let problem =
+        sidecar.send("PATCH /v1/jobs/x", "content-type: application/json\r\n", b"{}").problem(400);
     assert_eq!(problem["code"], "missing_delay");
-    let problem = sidecar.send("PATCH /v1/jobs/x", "content-type: application/json\r\n", br#"{"for":"999999d"}"#).problem(400);
+    let problem = sidecar
+        .send("PATCH /v1/jobs/x", "content-type: application/json\r\n", br#"{"for":"999999d"}"#)
+        .problem(400);
     assert_eq!(problem["code"], "delay_too_long");
-    for (line, kind) in
-        [("POST /v1/jobs", ""), ("POST /v1/jobs", "content-type: text/plain\r\n"), ("PATCH /v1/jobs/x", "content-type: a\r\n")]
-    {
+    for (line, kind) in [
+        ("POST /v1/jobs", ""),
+        ("POST /v1/jobs", "content-type: text/plain\r\n"),
+        ("PATCH /v1/jobs/x", "content-type: a\r\n"),
+    ] {
         sidecar.send(line, kind, b"{}").problem(415);
     }
     sidecar.send("POST /v1/jobs/x/finish", "content-type: text/plain\r\n", b"x").problem(415);
     sidecar.post("/v1/jobs/x/finish", &json!([null, null])).problem(400);
     for body in ["", "null", "{}", " "] {
-        let answer = sidecar.send("POST /v1/jobs/x/finish", "content-type: application/json\r\n", body.as_bytes());
+        let answer = sidecar.send(
+            "POST /v1/jobs/x/finish",
+            "content-type: application/json\r\n",
+            body.as_bytes(),
+        );
         assert_eq!(answer.status, if body == " " { 400 } else { 404 }, "{body:?}: {answer:?}");
     }
-    for (line, allow) in [("DELETE /v1/stats", "get,head"), ("PUT /v1/jobs/x", "get,head,delete,patch"), ("GET /v1/jobs/x/fire", "post")] {
+    for (line, allow) in [
+        ("DELETE /v1/stats", "get,head"),
+        ("PUT /v1/jobs/x", "get,head,delete,patch"),
+        ("GET /v1/jobs/x/fire", "post"),
+    ] {
         let answer = sidecar.call(line, None);
         answer.problem(405);
         assert!(answer.head.contains(&format!("\r\nallow: {allow}\r\n")), "{answer:?}");
@@ -170,26 +222,41 @@ async fn what_makes_no_sense_is_a_problem_that_says_why() {
 async fn jobs_are_listed_shown_and_counted_ahead() {
     let fixture = Fixture::new().await;
     let sidecar = Sidecar::start(&fixture, "").await;
-    for (id, delay, target) in [("a", "10m", "orders.x"), ("b", "20m", "orders.y"), ("c", "3h", "orders.x")] {
-        let added = sidecar.post("/v1/jobs", &json!({"id": id, "for": delay, "target": target, "body": "text"}));
+    for (id, delay, target) in
+        [("a", "10m", "orders.x"), ("b", "20m", "orders.y"), ("c", "3h", "orders.x")]
+    {
+        let added = sidecar
+            .post("/v1/jobs", &json!({"id": id, "for": delay, "target": target, "body": "text"}));
         assert_eq!(added.status, 201, "{added:?}");
     }
     let ids = |query: &str| -> Vec<String> {
         let page = sidecar.get(&format!("/v1/jobs{query}")).json();
-        page["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect()
+        page["jobs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|job| job["id"].as_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(ids(""), ["a", "b", "c"]);
     assert_eq!(ids("?target=orders.x"), ["a", "c"]);
     assert_eq!((ids("?state=dead"), ids("?state=reserved")), (Vec::<String>::new(), Vec::new()));
     let due = |id: &str| sidecar.get(&format!("/v1/jobs/{id}")).json()["due_ms"].as_i64().unwrap();
-    assert_eq!(ids(&format!("?from={}&to={}", due("a"), due("c"))), ["a", "b"], "`from` included, `to` not");
+    assert_eq!(
+        ids(&format!("?from={}&to={}", due("a"), due("c"))),
+        ["a", "b"],
+        "`from` included, `to` not"
+    );
     let first = sidecar.get("/v1/jobs?limit=2").json();
     let next = first["next"].as_str().unwrap();
     assert_eq!(ids(&format!("?limit=2&cursor={next}")), ["c"]);
     sidecar.get(&format!("/v1/jobs?state=dead&cursor={next}")).problem(400);
 
     let job = sidecar.get("/v1/jobs/a").json();
-    assert!(job.get("body_base64").is_none() && job == sidecar.get("/v1/jobs/a?body=0").json(), "{job}");
+    assert!(
+        job.get("body_base64").is_none() && job == sidecar.get("/v1/jobs/a?body=0").json(),
+        "{job}"
+    );
     assert_eq!(sidecar.get("/v1/jobs/a?body=1").json()["body_base64"], base64(b"text"));
     let command = fixture.run(&["show", "a", "-o", "json"]).object();
     assert_eq!(command, job, "one shape");
@@ -198,10 +265,20 @@ async fn jobs_are_listed_shown_and_counted_ahead() {
     let steps = horizon["steps"].as_array().unwrap();
     let counts: Vec<u64> = steps.iter().map(|step| step["count"].as_u64().unwrap()).collect();
     assert_eq!(counts, [1, 1, 0, 0]);
-    assert!(steps.windows(2).all(|pair| pair[1]["from_ms"].as_i64().unwrap() - pair[0]["from_ms"].as_i64().unwrap() == 900_000));
+    assert!(
+        steps.windows(2).all(|pair| pair[1]["from_ms"].as_i64().unwrap()
+            - pair[0]["from_ms"].as_i64().unwrap()
+            == 900_000)
+    );
     assert_eq!(sidecar.get("/v1/horizon").json()["steps"].as_array().unwrap().len(), 60);
-    assert_eq!(sidecar.get("/v1/horizon?step=1d&to=500d").json()["steps"].as_array().unwrap().len(), 500);
-    assert_eq!(sidecar.get("/v1/horizon?step=200000000000d&to=400000000000000d").json()["status"], 400);
+    assert_eq!(
+        sidecar.get("/v1/horizon?step=1d&to=500d").json()["steps"].as_array().unwrap().len(),
+        500
+    );
+    assert_eq!(
+        sidecar.get("/v1/horizon?step=200000000000d&to=400000000000000d").json()["status"],
+        400
+    );
     assert_eq!(sidecar.get("/v1/horizon?step=9000000000000000000").status, 200, "no overflow");
 }
 
@@ -209,7 +286,10 @@ async fn jobs_are_listed_shown_and_counted_ahead() {
 async fn several_brokers_want_one_named() {
     let fixture = Fixture::new().await;
     let one = fixture.settings(true);
-    let other = format!("[brokers.other]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.other\"]\n", fixture.nats.url());
+    let other = format!(
+        "[brokers.other]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.other\"]\n",
+        fixture.nats.url()
+    );
     let job = |more: Value| {
         let mut job = json!({"for": "1h", "target": "orders.other"});
         job.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -218,7 +298,10 @@ async fn several_brokers_want_one_named() {
     // With one ingest it is that one's broker.
     let sidecar = Sidecar::run(&format!("{one}{other}"), "", &[]).await;
     assert_eq!(sidecar.post("/v1/jobs", &job(json!({}))).json()["broker"], "main");
-    assert_eq!(sidecar.post("/v1/jobs", &job(json!({"broker": "other"}))).json()["broker"], "other");
+    assert_eq!(
+        sidecar.post("/v1/jobs", &job(json!({"broker": "other"}))).json()["broker"],
+        "other"
+    );
     drop(sidecar);
     let second = "[ingest.second]\nbroker = \"other\"\ntopic = \"delay.second\"\ndeclare = true\n";
     let sidecar = Sidecar::run(&format!("{one}{other}{second}"), "", &[]).await;
@@ -238,10 +321,13 @@ async fn events_tell_stats_to_all_who_listen_and_say_when_redis_is_away() {
     assert_eq!(other.next().unwrap().1["scheduled"], 0);
     sidecar.post("/v1/jobs", &json!({"for": "1h", "target": "orders.x"}));
     assert!(
-        one.by_ref().take(5).any(|(_, stats)| stats["scheduled"] == 1) && other.by_ref().take(5).any(|(_, stats)| stats["scheduled"] == 1)
+        one.by_ref().take(5).any(|(_, stats)| stats["scheduled"] == 1)
+            && other.by_ref().take(5).any(|(_, stats)| stats["scheduled"] == 1)
     );
     fixture.redis.kill().unwrap();
-    assert!(one.by_ref().take(5).any(|(name, problem)| name == "problem" && problem["status"] == 503));
+    assert!(
+        one.by_ref().take(5).any(|(name, problem)| name == "problem" && problem["status"] == 503)
+    );
     fixture.redis.restart().await.unwrap();
     assert!(one.by_ref().take(20).any(|(name, _)| name == "stats"));
     // Listeners of the streams do not hold up the end.
@@ -249,7 +335,10 @@ async fn events_tell_stats_to_all_who_listen_and_say_when_redis_is_away() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let begun = std::time::Instant::now();
     let told = one.count() + other.count();
-    assert!(begun.elapsed() < crate::support::DEADLINE / 3, "the streams end after {told} more, and no time-out of ours ends them");
+    assert!(
+        begun.elapsed() < crate::support::DEADLINE / 3,
+        "the streams end after {told} more, and no time-out of ours ends them"
+    );
     let ended = wait_until("its end", async || sidecar.ended()).await;
     assert_eq!(ended.code(), Some(0));
 }
@@ -260,12 +349,25 @@ async fn what_was_stored_is_not_called_a_failure_because_it_could_not_be_looked_
     let sidecar = Sidecar::run(&fixture.settings(true), "", &["--no-dispatch"]).await;
     let mut raw = crate::support::redis_link(&fixture.redis.url()).await;
     // A look at a job needs it, and a new job does not.
-    let _: () = redis::cmd("ACL").arg("SETUSER").arg("default").arg("-zscore").query_async(&mut raw).await.unwrap();
+    let _: () = redis::cmd("ACL")
+        .arg("SETUSER")
+        .arg("default")
+        .arg("-zscore")
+        .query_async(&mut raw)
+        .await
+        .unwrap();
     assert!(sidecar.get("/v1/jobs/x").status >= 500);
-    let answer = sidecar.post("/v1/jobs", &json!({"id": "x", "for": "1h", "target": "orders.x", "body": "hello"}));
+    let answer = sidecar
+        .post("/v1/jobs", &json!({"id": "x", "for": "1h", "target": "orders.x", "body": "hello"}));
     assert_eq!(answer.status, 201, "{answer:?}");
     assert_eq!((&answer.json()["id"], &answer.json()["size"]), (&json!("x"), &json!(5)));
-    let _: () = redis::cmd("ACL").arg("SETUSER").arg("default").arg("+zscore").query_async(&mut raw).await.unwrap();
+    let _: () = redis::cmd("ACL")
+        .arg("SETUSER")
+        .arg("default")
+        .arg("+zscore")
+        .query_async(&mut raw)
+        .await
+        .unwrap();
     assert_eq!(sidecar.get("/v1/jobs/x").json()["due_ms"], answer.json()["due_ms"]);
 }
 
@@ -274,10 +376,19 @@ async fn a_job_of_a_later_version_is_a_problem_with_a_code() {
     let fixture = Fixture::new().await;
     let sidecar = Sidecar::run(&fixture.settings(true), "", &["--no-dispatch"]).await;
     let job = json!({"id": "later", "for": "1h", "target": "orders.x", "body": "hello"});
-    wait_until("it is stored", async || (sidecar.post("/v1/jobs", &job).status < 300).then_some(())).await;
+    wait_until("it is stored", async || {
+        (sidecar.post("/v1/jobs", &job).status < 300).then_some(())
+    })
+    .await;
     let mut raw = crate::support::redis_link(&fixture.redis.url()).await;
     let keys: Vec<String> = redis::cmd("KEYS").arg("*:jobs").query_async(&mut raw).await.unwrap();
-    let _: () = redis::cmd("HSET").arg(&keys[0]).arg("later").arg("\x02 of a later version").query_async(&mut raw).await.unwrap();
+    let _: () = redis::cmd("HSET")
+        .arg(&keys[0])
+        .arg("later")
+        .arg("\x02 of a later version")
+        .query_async(&mut raw)
+        .await
+        .unwrap();
     let cancelled = sidecar.call("DELETE /v1/jobs/later", None).problem(409);
     assert_eq!(cancelled["code"], "unreadable_job", "{cancelled}");
     assert_eq!(sidecar.post("/v1/jobs", &job).problem(409)["code"], "unreadable_job");
@@ -292,7 +403,11 @@ fn base64(bytes: &[u8]) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_that_arrive_together_share_a_wait() {
     let program = Some(find::redis_server_waitaof().unwrap());
-    let redis = RedisOptions { program, appendonly: Some(AppendFsync::EverySec), ..RedisOptions::default() };
+    let redis = RedisOptions {
+        program,
+        appendonly: Some(AppendFsync::EverySec),
+        ..RedisOptions::default()
+    };
     let fixture = Fixture::with(redis, NatsOptions::default()).await;
     fixture.stream("ORDERS", &["orders.>"]);
     let settings = fixture.settings(true).replace("[redis]", "[redis]\ndurability = \"fsync\"");
@@ -312,12 +427,26 @@ async fn calls_that_arrive_together_share_a_wait() {
             calls.into_iter().map(|call| call.join().unwrap()).collect::<Vec<_>>()
         })
     };
-    let added = statuses(|n| ("POST /v1/jobs".to_owned(), Some(json!({"id": format!("job-{n}"), "for": "1h", "target": "orders.x"}))));
+    let added = statuses(|n| {
+        (
+            "POST /v1/jobs".to_owned(),
+            Some(json!({"id": format!("job-{n}"), "for": "1h", "target": "orders.x"})),
+        )
+    });
     assert_eq!(added, [201; 40]);
     assert_eq!(statuses(|n| (format!("DELETE /v1/jobs/job-{n}"), None)), [200; 40]);
-    let stats: String =
-        redis::cmd("INFO").arg("commandstats").query_async(&mut crate::support::redis_link(&fixture.redis.url()).await).await.unwrap();
-    let waits = stats.lines().find_map(|line| line.strip_prefix("cmdstat_waitaof:calls=")).unwrap().split(',').next().unwrap();
+    let stats: String = redis::cmd("INFO")
+        .arg("commandstats")
+        .query_async(&mut crate::support::redis_link(&fixture.redis.url()).await)
+        .await
+        .unwrap();
+    let waits = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_waitaof:calls="))
+        .unwrap()
+        .split(',')
+        .next()
+        .unwrap();
     let waits: u64 = waits.parse().unwrap();
     assert!(waits <= 40, "80 calls waited {waits} times");
 }

@@ -10,7 +10,9 @@ use crate::support::wait_until;
 
 /// Schedules a job with defaults for the fields that a story leaves out.
 fn schedule(sidecar: &Sidecar, mut job: Value) {
-    for (name, value) in [("for", json!("1h")), ("target", json!("orders.close")), ("body", json!("x"))] {
+    for (name, value) in
+        [("for", json!("1h")), ("target", json!("orders.close")), ("body", json!("x"))]
+    {
         if job.get(name).is_none() {
             job[name] = value;
         }
@@ -33,7 +35,10 @@ async fn reaches(sidecar: &Sidecar, id: &str, state: &str) {
 async fn a_job_is_seen_cancelled_and_gone() {
     let fixture = Fixture::new().await;
     let sidecar = Sidecar::start(&fixture, "").await;
-    schedule(&sidecar, json!({"id": "order-17", "body": "{\"order\": 17}", "headers": {"tenant": "acme"}}));
+    schedule(
+        &sidecar,
+        json!({"id": "order-17", "body": "{\"order\": 17}", "headers": {"tenant": "acme"}}),
+    );
     schedule(&sidecar, json!({"id": "stays", "for": "2h"}));
     plain_story(&sidecar, "cancel", &["order-17"]).await;
     assert_eq!((sidecar.get("/v1/jobs/order-17").status, fixture.messages("ORDERS")), (404, 0));
@@ -45,7 +50,8 @@ async fn a_job_is_given_another_time_and_fired() {
     let sidecar = Sidecar::start(&fixture, "").await;
     schedule(&sidecar, json!({"id": "late", "body": "hello"}));
     plain_story(&sidecar, "reschedule_and_fire", &["late"]).await;
-    let (_, body) = wait_until("the job at its target", async || fixture.last("ORDERS", "orders.close")).await;
+    let (_, body) =
+        wait_until("the job at its target", async || fixture.last("ORDERS", "orders.close")).await;
     assert_eq!(body, b"hello");
 }
 
@@ -54,7 +60,10 @@ async fn a_consumers_word_is_said_for_it() {
     let fixture = Fixture::new().await;
     let sidecar = Sidecar::start(&fixture, "").await;
     for id in ["done", "failing"] {
-        schedule(&sidecar, json!({"id": id, "for": "0", "confirm": "consumer", "retry": [], "ttr": "1h"}));
+        schedule(
+            &sidecar,
+            json!({"id": id, "for": "0", "confirm": "consumer", "retry": [], "ttr": "1h"}),
+        );
         wait_until("its wait for a consumer", async || {
             let job = sidecar.get(&format!("/v1/jobs/{id}"));
             (job.status == 200 && job.json()["awaiting_finish"] == true).then_some(())
@@ -71,7 +80,10 @@ async fn lists_are_paged_and_searched() {
     let sidecar = Sidecar::start(&fixture, "").await;
     for number in 0..240 {
         let target = if number % 100 == 7 { "orders.rare" } else { "orders.close" };
-        schedule(&sidecar, json!({"id": format!("job-{number:03}"), "for": format!("{}s", 3600 + 60 * number), "target": target}));
+        schedule(
+            &sidecar,
+            json!({"id": format!("job-{number:03}"), "for": format!("{}s", 3600 + 60 * number), "target": target}),
+        );
     }
     plain_story(&sidecar, "lists", &[]).await;
 }
@@ -80,10 +92,19 @@ async fn lists_are_paged_and_searched() {
 async fn what_producers_write_is_text_and_every_id_has_an_address() {
     let fixture = Fixture::new().await;
     let sidecar = Sidecar::start(&fixture, "").await;
-    let ids = ["<img src=x onerror=alert(1)>", "a/b?c=d#e%2f&f", "\u{fc}\u{1f600} \u{202e}x", "..%2f..", "jobs/x/fire"];
+    let ids = [
+        "<img src=x onerror=alert(1)>",
+        "a/b?c=d#e%2f&f",
+        "\u{fc}\u{1f600} \u{202e}x",
+        "..%2f..",
+        "jobs/x/fire",
+    ];
     for id in ids {
         let body = "</pre><script>alert(1)</script>";
-        schedule(&sidecar, json!({"id": id, "body": body, "headers": {"x": "<b onclick=alert(1)>", "y": "<script>alert(1)</script>"}}));
+        schedule(
+            &sidecar,
+            json!({"id": id, "body": body, "headers": {"x": "<b onclick=alert(1)>", "y": "<script>alert(1)</script>"}}),
+        );
     }
     plain_story(&sidecar, "hostile", &ids).await;
 }
@@ -95,7 +116,10 @@ async fn dead_letters_tell_why_and_arrive_when_requeued() {
     let sidecar = Sidecar::run(&settings, "", &[]).await;
     let ids = ["dead-1", "dead-2", "dead-3", "dead-4"];
     for id in ids {
-        schedule(&sidecar, json!({"id": id, "for": "0", "target": format!("lost.{id}"), "retry": [], "body": id}));
+        schedule(
+            &sidecar,
+            json!({"id": id, "for": "0", "target": format!("lost.{id}"), "retry": [], "body": id}),
+        );
         reaches(&sidecar, id, "dead").await;
     }
     story(&sidecar, "requeue", &ids, async |word: &str| {
@@ -104,7 +128,10 @@ async fn dead_letters_tell_why_and_arrive_when_requeued() {
     })
     .await;
     for id in ids {
-        let (_, body) = wait_until("the job at its target", async || fixture.last("LOST", &format!("lost.{id}"))).await;
+        let (_, body) = wait_until("the job at its target", async || {
+            fixture.last("LOST", &format!("lost.{id}"))
+        })
+        .await;
         assert_eq!(body, id.as_bytes());
     }
 }
@@ -112,7 +139,10 @@ async fn dead_letters_tell_why_and_arrive_when_requeued() {
 #[tokio::test]
 async fn servers_that_are_away_are_told() {
     let (mut fixture, mut second) = (Fixture::new().await, Fixture::new().await);
-    let broker = format!("[brokers.second]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.>\"]\n", second.nats.url());
+    let broker = format!(
+        "[brokers.second]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.>\"]\n",
+        second.nats.url()
+    );
     let sidecar = Sidecar::run(&format!("{}{broker}", fixture.settings(true)), "", &[]).await;
     story(&sidecar, "servers", &[], async |word: &str| match word {
         "kill the broker" => {
@@ -174,11 +204,17 @@ async fn every_page_is_accessible_in_either_theme_and_on_a_phone() {
         &sidecar,
         json!({"id": &long, "for": "5m", "target": format!("orders.{}", "t".repeat(180)), "headers": {"h": "v".repeat(500)}}),
     );
-    schedule(&sidecar, json!({"id": "dead", "for": "0", "target": format!("lost.{}", "t".repeat(100)), "retry": []}));
+    schedule(
+        &sidecar,
+        json!({"id": "dead", "for": "0", "target": format!("lost.{}", "t".repeat(100)), "retry": []}),
+    );
     reaches(&sidecar, "dead", "dead").await;
     let queue = "q".repeat(200);
     for (id, body) in [("one", "w".repeat(500)), ("two", "two words".repeat(50))] {
-        schedule(&sidecar, json!({"id": id, "for": "0", "target": null, "queue": &queue, "body": body}));
+        schedule(
+            &sidecar,
+            json!({"id": id, "for": "0", "target": null, "queue": &queue, "body": body}),
+        );
     }
     plain_story(&sidecar, "everywhere", &[&long, "dead", &queue]).await;
 }
@@ -195,7 +231,11 @@ async fn its_files_are_served_to_whoever_asks_and_bring_their_guards() {
     let fixture = Fixture::new().await;
     let token_file = fixture.file("token", SECRET);
     let sidecar = Sidecar::start(&fixture, &format!("token_file = \"{token_file}\"\n")).await;
-    for (path, kind) in [("/", "text/html"), ("/assets/main.js", "text/javascript"), ("/assets/base.css", "text/css")] {
+    for (path, kind) in [
+        ("/", "text/html"),
+        ("/assets/main.js", "text/javascript"),
+        ("/assets/base.css", "text/css"),
+    ] {
         let answer = sidecar.get(path);
         assert_eq!(answer.status, 200, "{answer:?}");
         for line in [
@@ -207,11 +247,13 @@ async fn its_files_are_served_to_whoever_asks_and_bring_their_guards() {
         ] {
             assert!(answer.head.contains(&format!("\r\n{line}\r\n")), "{line}: {}", answer.head);
         }
-        let policy = answer.head.split_once("content-security-policy: ").unwrap().1.lines().next().unwrap();
+        let policy =
+            answer.head.split_once("content-security-policy: ").unwrap().1.lines().next().unwrap();
         let wanted = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
         // The page's own script and style, by their hashes.
-        let (hashes, rest): (Vec<_>, Vec<_>) = policy.split(' ').partition(|word| word.starts_with("'sha256-"));
+        let (hashes, rest): (Vec<_>, Vec<_>) =
+            policy.split(' ').partition(|word| word.starts_with("'sha256-"));
         assert!(rest.join(" ").starts_with(wanted) && !policy.contains("unsafe"), "{policy}");
         assert_eq!(hashes.len(), if path == "/" { 3 } else { 0 }, "{policy}");
         let tag = answer.head.split_once("etag: ").unwrap().1.lines().next().unwrap();

@@ -20,7 +20,10 @@ async fn ask(from: &str, port: u16, line: &str, body: &str) -> std::io::Result<T
     let socket = TcpSocket::new_v4()?;
     socket.bind(format!("{from}:0").parse().unwrap())?;
     let mut link = socket.connect(([127, 0, 0, 1], port).into()).await?;
-    let head = format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{JSON}content-length: {}\r\n\r\n{body}", body.len());
+    let head = format!(
+        "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{JSON}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
     link.write_all(head.as_bytes()).await?;
     Ok(link)
 }
@@ -30,13 +33,20 @@ async fn waiting_consumers_leave_descriptors_for_redis_and_for_others() {
     let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
     let folder = TempDir::new().unwrap();
     let limited = folder.path().join("dwell");
-    std::fs::write(&limited, format!("#!/bin/sh\nulimit -n {FILES}\nexec '{}' \"$@\"\n", program().display())).unwrap();
+    std::fs::write(
+        &limited,
+        format!("#!/bin/sh\nulimit -n {FILES}\nexec '{}' \"$@\"\n", program().display()),
+    )
+    .unwrap();
     std::fs::set_permissions(&limited, std::fs::Permissions::from_mode(0o755)).unwrap();
     let settings = format!("[redis]\nurls = [\"{}\"]\n[queues.emails]\n", redis.url());
     let dwell = DwellServer::start(limited, &settings).await.unwrap();
     let mut links = Vec::new();
     for _ in 0..FILES + 100 {
-        links.push(ask("127.0.0.1", dwell.http_port(), "POST /v1/queues/emails/pop", r#"{"wait":"60s"}"#).await);
+        links.push(
+            ask("127.0.0.1", dwell.http_port(), "POST /v1/queues/emails/pop", r#"{"wait":"60s"}"#)
+                .await,
+        );
     }
     // A peer has three quarters of the connections at most, and those are fewer than the files.
     let other = async |line: &str, body: &str| {
@@ -47,7 +57,8 @@ async fn waiting_consumers_leave_descriptors_for_redis_and_for_others() {
     };
     let waiting = wait_until("the waiting pops", async || {
         let answer = other("GET /v1/queues/emails", "").await?;
-        let queue: serde_json::Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+        let queue: serde_json::Value =
+            serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
         queue["waiting"].as_u64().filter(|waiting| *waiting > 0)
     })
     .await;
@@ -55,10 +66,14 @@ async fn waiting_consumers_leave_descriptors_for_redis_and_for_others() {
 
     let mut link = redis_link(redis.url()).await;
     for kind in ["normal", "pubsub"] {
-        let _: redis::RedisResult<()> = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg(kind).query_async(&mut link).await;
+        let _: redis::RedisResult<()> =
+            redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg(kind).query_async(&mut link).await;
     }
     let job = json!({"id": "a", "queue": "emails", "for": 0, "body": "x"}).to_string();
-    wait_until("a job is stored", async || other("POST /v1/jobs", &job).await.filter(|answer| answer.starts_with("HTTP/1.1 20"))).await;
+    wait_until("a job is stored", async || {
+        other("POST /v1/jobs", &job).await.filter(|answer| answer.starts_with("HTTP/1.1 20"))
+    })
+    .await;
     // The cut may have ended the pops that waited, as a Redis that is away does.
     wait_until("a consumer has it", async || {
         let popped = other("POST /v1/queues/emails/pop", "{}").await?;

@@ -14,7 +14,8 @@ use crate::commands::fixture::Fixture;
 
 /// More than the listener takes.
 const CLIENTS: usize = 600;
-/// The time for which a client of the flood tries to send its bytes: a client that is not read is stuck.
+/// The time for which a client of the flood tries to send its bytes: a client that is not read is
+/// stuck.
 const SEND_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Opens this many connections and sends these bytes on each, as far as they are taken. Reads
@@ -22,7 +23,10 @@ const SEND_TIMEOUT: Duration = Duration::from_millis(50);
 async fn flood(port: u16, bytes: &[u8]) -> Vec<TcpStream> {
     let mut links = Vec::new();
     for _ in 0..CLIENTS {
-        let Ok(Ok(mut link)) = timeout(SEND_TIMEOUT, TcpStream::connect(("127.0.0.1", port))).await else { continue };
+        let Ok(Ok(mut link)) = timeout(SEND_TIMEOUT, TcpStream::connect(("127.0.0.1", port))).await
+        else {
+            continue;
+        };
         // A connection that is closed has sent enough.
         let _ = timeout(SEND_TIMEOUT, link.write_all(bytes)).await;
         links.push(link);
@@ -30,11 +34,12 @@ async fn flood(port: u16, bytes: &[u8]) -> Vec<TcpStream> {
     links
 }
 
-/// As kubelet asks, by a connection of its own; but on a busy machine an answer may take longer than
-/// its second.
+/// As kubelet asks, by a connection of its own; but on a busy machine an answer may take longer
+/// than its second.
 async fn alive(dwell: &DwellServer) -> Duration {
     let asked = Instant::now();
-    let answer = timeout(Duration::from_secs(10), dwell.get("/livez")).await.expect("an answer").unwrap();
+    let answer =
+        timeout(Duration::from_secs(10), dwell.get("/livez")).await.expect("an answer").unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     asked.elapsed()
 }
@@ -57,7 +62,13 @@ async fn survives(test: &str, bytes: &[u8]) -> u64 {
     for _ in 0..5 {
         println!("/livez took {:?}", alive(&dwell).await);
     }
-    assert!(timeout(Duration::from_secs(5), dwell.get("/metrics")).await.unwrap().unwrap().ends_with('\n'));
+    assert!(
+        timeout(Duration::from_secs(5), dwell.get("/metrics"))
+            .await
+            .unwrap()
+            .unwrap()
+            .ends_with('\n')
+    );
     // All of them were open meanwhile.
     drop(links);
     cost
@@ -71,7 +82,8 @@ async fn clients_that_never_read_their_answers_silence_no_probe() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heads_that_never_end_silence_no_probe_and_cost_little() {
-    let head = [b"GET /metrics HTTP/1.1\r\nhost: dwell\r\nx: ".as_slice(), &[b'x'; 400_000]].concat();
+    let head =
+        [b"GET /metrics HTTP/1.1\r\nhost: dwell\r\nx: ".as_slice(), &[b'x'; 400_000]].concat();
     assert!(survives("endless-heads", &head).await < 32);
 }
 

@@ -12,12 +12,17 @@ async fn probes_at(folder: &Path, preloaded: Option<&Path>) -> String {
                     [http]\nlisten = \"127.0.0.1:0\"\n[probes]\nlisten = \"[::]:0\"\n";
     std::fs::write(&file, settings).unwrap();
     let mut dwell = tokio::process::Command::new(program());
-    dwell.args(["run", "--wait", "0s", "-c"]).arg(&file).envs(preloaded.map(|library| ("LD_PRELOAD", library)));
+    dwell
+        .args(["run", "--wait", "0s", "-c"])
+        .arg(&file)
+        .envs(preloaded.map(|library| ("LD_PRELOAD", library)));
     let output = dwell.kill_on_drop(true).output().await.unwrap();
     let log = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(69), "{log}");
     let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let address = lines.filter(|line| line["message"] == "probes").find_map(|line| line["address"].as_str().map(str::to_owned));
+    let address = lines
+        .filter(|line| line["message"] == "probes")
+        .find_map(|line| line["address"].as_str().map(str::to_owned));
     address.unwrap_or_else(|| panic!("no address in {log}"))
 }
 

@@ -15,16 +15,26 @@ fn job(id: &str, headers: Value, body: &str) -> Value {
 async fn many_headers_and_large_ones_pass_are_refused_or_end_among_the_dead() {
     let fixture = Fixture::new().await;
     let sidecar = Sidecar::start(&fixture, "").await;
-    let many = |count: usize| (0..count).map(|n| (format!("h-{n}"), json!("v"))).collect::<serde_json::Map<String, Value>>();
+    let many = |count: usize| {
+        (0..count)
+            .map(|n| (format!("h-{n}"), json!("v")))
+            .collect::<serde_json::Map<String, Value>>()
+    };
     let answer = sidecar.post("/v1/jobs", &job("many", many(4000).into(), "many"));
     assert_eq!(answer.status, 201, "{}", answer.text);
     wait_until("it is delivered", async || (fixture.messages("ORDERS") == 1).then_some(())).await;
     let (headers, body) = fixture.last("ORDERS", "orders.x").unwrap();
-    assert!(body == b"many" && (0..4000).all(|n| headers.contains(&format!("\r\nh-{n}: v\r\n"))), "{}", headers.len());
+    assert!(
+        body == b"many" && (0..4000).all(|n| headers.contains(&format!("\r\nh-{n}: v\r\n"))),
+        "{}",
+        headers.len()
+    );
 
     // Taken, because their bodies are small; and more than JetStream takes: 64 KiB of headers, and
     // `max_payload` in all.
-    for (id, headers) in [("more", many(10_000).into()), ("large", json!({"h": "x".repeat(1 << 20)}))] {
+    for (id, headers) in
+        [("more", many(10_000).into()), ("large", json!({"h": "x".repeat(1 << 20)}))]
+    {
         let answer = sidecar.post("/v1/jobs", &job(id, headers, id));
         assert_eq!(answer.status, 201, "{}", answer.text);
         let dead = wait_until("it is dead", async || {
@@ -40,5 +50,8 @@ async fn many_headers_and_large_ones_pass_are_refused_or_end_among_the_dead() {
     let name = "n".repeat(70_000);
     let answer = sidecar.post("/v1/jobs", &job("name", json!({name: "x", "a b": "x"}), "name"));
     assert_eq!(answer.problem(400)["code"], "bad_header");
-    assert_eq!((fixture.messages("ORDERS"), sidecar.get("/v1/stats").json()["dead"].clone()), (1, json!(2)));
+    assert_eq!(
+        (fixture.messages("ORDERS"), sidecar.get("/v1/stats").json()["dead"].clone()),
+        (1, json!(2))
+    );
 }

@@ -18,7 +18,11 @@ async fn a_job_that_another_instance_takes_ends_the_wait() {
     let (one, other) = (sidecar(&fixture).await, sidecar(&fixture).await);
     let links = [waiting_pop(&one, "60s"), waiting_pop(&one, "60s")];
     until_waiting(&one, 2).await;
-    assert_eq!(other.get("/v1/queues/emails").json()["waiting"], 0, "each instance tells of its own");
+    assert_eq!(
+        other.get("/v1/queues/emails").json()["waiting"],
+        0,
+        "each instance tells of its own"
+    );
     add(&other, "a", "emails", "0s");
     add(&other, "b", "emails", "300ms");
     let mut ids = links.map(|link| {
@@ -37,10 +41,17 @@ async fn an_instance_that_delivers_nothing_serves_its_consumers_as_others_do() {
     let sidecar = Sidecar::run(&settings, "", &["--no-dispatch"]).await;
     add(&sidecar, "a", "emails", "0s");
     let lost = pop(&sidecar, "emails", json!({"ttr": "500ms"}));
-    assert_eq!((&lost[0]["id"], &lost[0]["attempt"], counts(&sidecar)), (&json!("a"), &json!(1), [0, 0, 1, 0]));
+    assert_eq!(
+        (&lost[0]["id"], &lost[0]["attempt"], counts(&sidecar)),
+        (&json!("a"), &json!(1), [0, 0, 1, 0])
+    );
     // The lease ends, and no other instance is there to take the job over.
     let again = pop(&sidecar, "emails", json!({"wait": "30s", "ttr": "1h"}));
-    assert_eq!((again.len(), &again[0]["id"], &again[0]["attempt"]), (1, &json!("a"), &json!(2)), "{again:?}");
+    assert_eq!(
+        (again.len(), &again[0]["id"], &again[0]["attempt"]),
+        (1, &json!("a"), &json!(2)),
+        "{again:?}"
+    );
     let dispatched = json!({"id": "b", "target": "orders.x", "for": "0s", "body": "waits"});
     assert_eq!(sidecar.post("/v1/jobs", &dispatched).status, 201);
     assert_eq!(sidecar.get("/v1/jobs/b").json()["attempt"], 0, "it delivers nothing");
@@ -67,15 +78,24 @@ async fn a_client_that_hangs_up_gets_no_job() {
     assert_eq!(counts(&sidecar), [0, 1, 0, 0]);
     let job = pop(&sidecar, "emails", json!({})).remove(0);
     assert_eq!((&job["id"], &job["attempt"]), (&json!("a"), &json!(1)));
-    // Hung up at any moment of the call: no job is lost, and the next consumer gets it within its TTR.
+    // Hung up at any moment of the call: no job is lost, and the next consumer gets it within its
+    // TTR.
     for number in 0..8 {
         let link = waiting_pop(&sidecar, "60s");
         until_waiting(&sidecar, 1).await;
-        sidecar.post("/v1/jobs", &json!({"id": format!("n{number}"), "queue": "emails", "for": 0, "ttr": "1s"}));
+        sidecar.post(
+            "/v1/jobs",
+            &json!({"id": format!("n{number}"), "queue": "emails", "for": 0, "ttr": "1s"}),
+        );
         drop(link);
         let job = pop(&sidecar, "emails", json!({"wait": "20s"}));
         assert_eq!(job[0]["id"], format!("n{number}"));
-        assert_eq!(sidecar.post(&format!("/v1/jobs/n{number}/finish"), &json!({"lease": job[0]["lease"]})).status, 200);
+        assert_eq!(
+            sidecar
+                .post(&format!("/v1/jobs/n{number}/finish"), &json!({"lease": job[0]["lease"]}))
+                .status,
+            200
+        );
         until_waiting(&sidecar, 0).await;
     }
 }
@@ -94,7 +114,10 @@ async fn consumers_that_wait_cost_little_memory() {
     links.extend((0..WAITING_POPS).map(|_| waiting_pop(&sidecar, "60s")));
     until_waiting(&sidecar, 10 + WAITING_POPS).await;
     // The memory that the calls used before they waited goes back to the system later.
-    wait_until("little memory", async || (resident() < before + WAITING_POPS * MAX_BYTES_PER_POP).then_some(())).await;
+    wait_until("little memory", async || {
+        (resident() < before + WAITING_POPS * MAX_BYTES_PER_POP).then_some(())
+    })
+    .await;
     drop(links);
     until_waiting(&sidecar, 0).await;
 }
@@ -105,7 +128,8 @@ async fn an_instance_that_stops_answers_who_waits() {
     let mut sidecar = sidecar(&fixture).await;
     let links = [waiting_pop(&sidecar, "60s"), waiting_pop(&sidecar, "60s")];
     until_waiting(&sidecar, 2).await;
-    kill_process(Pid::from_raw(i32::try_from(sidecar.pid()).unwrap()).unwrap(), Signal::TERM).unwrap();
+    kill_process(Pid::from_raw(i32::try_from(sidecar.pid()).unwrap()).unwrap(), Signal::TERM)
+        .unwrap();
     for link in links {
         let (status, _, body) = answer(link);
         assert_eq!((status, body), (200, json!({"jobs": []})));
@@ -122,14 +146,23 @@ async fn who_waits_is_told_that_redis_is_away() {
     until_waiting(&sidecar, 1).await;
     fixture.redis.kill().unwrap();
     let (status, head, problem) = answer(link);
-    assert!((status, &problem["code"]) == (503, &json!("redis")) && head.contains("\r\nretry-after: "), "{head} {problem}");
-    for line in ["POST /v1/queues/emails/pop", "GET /v1/queues", "GET /v1/queues/emails/peek", "POST /v1/queues/emails/pause"] {
+    assert!(
+        (status, &problem["code"]) == (503, &json!("redis")) && head.contains("\r\nretry-after: "),
+        "{head} {problem}"
+    );
+    for line in [
+        "POST /v1/queues/emails/pop",
+        "GET /v1/queues",
+        "GET /v1/queues/emails/peek",
+        "POST /v1/queues/emails/pause",
+    ] {
         let answer = sidecar.call(line, None);
         assert_eq!(answer.problem(503)["code"], "redis", "{line}");
         assert!(answer.head.contains("\r\nretry-after: "), "{answer:?}");
     }
     fixture.redis.restart().await.unwrap();
-    wait_until("an answer again", async || (sidecar.get("/v1/queues").status == 200).then_some(())).await;
+    wait_until("an answer again", async || (sidecar.get("/v1/queues").status == 200).then_some(()))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,12 +170,15 @@ async fn the_metrics_of_queues_are_there_from_the_start() {
     let fixture = Fixture::new().await;
     let dwell = DwellServer::start(program(), &settings(&fixture)).await.unwrap();
     let text = dwell.metrics().await.unwrap();
-    let states =
-        ["scheduled", "ready", "reserved", "dead"].map(|state| format!("dwell_queue_jobs{{queue=\"emails\",state=\"{state}\"}} 0"));
-    let ends =
-        ["finished", "failed", "released", "timeout"].map(|end| format!("dwell_lease_ends_total{{queue=\"orders.*\",end=\"{end}\"}} 0"));
-    let others =
-        ["dwell_pop_total{queue=\"emails\"} 0", "dwell_popped_jobs_total{queue=\"orders.*\"} 0", "dwell_pop_lateness_seconds_count 0"];
+    let states = ["scheduled", "ready", "reserved", "dead"]
+        .map(|state| format!("dwell_queue_jobs{{queue=\"emails\",state=\"{state}\"}} 0"));
+    let ends = ["finished", "failed", "released", "timeout"]
+        .map(|end| format!("dwell_lease_ends_total{{queue=\"orders.*\",end=\"{end}\"}} 0"));
+    let others = [
+        "dwell_pop_total{queue=\"emails\"} 0",
+        "dwell_popped_jobs_total{queue=\"orders.*\"} 0",
+        "dwell_pop_lateness_seconds_count 0",
+    ];
     for line in states.iter().chain(&ends).map(String::as_str).chain(others) {
         assert!(text.lines().any(|there| there == line), "no line {line} in:\n{text}");
     }

@@ -1,5 +1,5 @@
-//! Memory stays small whatever callers do: a client that does not read an answer, or does not end a body,
-//! holds a share of the common memory, and others are told to try again.
+//! Memory stays small whatever callers do: a client that does not read an answer, or does not end a
+//! body, holds a share of the common memory, and others are told to try again.
 
 use std::time::Duration;
 
@@ -27,9 +27,11 @@ async fn connect(server: &str) -> TcpStream {
 /// Jobs whose bodies take six times their size as JSON.
 async fn add_escaped(server: &Listeners, count: usize, size: usize) {
     let body = STANDARD.encode(vec![1; size]);
-    let jobs: Vec<Value> = (0..count).map(|_| json!({"queue": "n.q", "for": 0, "body_base64": body})).collect();
+    let jobs: Vec<Value> =
+        (0..count).map(|_| json!({"queue": "n.q", "for": 0, "body_base64": body})).collect();
     for jobs in jobs.chunks((4 << 20) / (size + 200)) {
-        let stored = call(&server.http, "POST /v1/jobs", HEADERS, json!(jobs).to_string().as_bytes()).await;
+        let stored =
+            call(&server.http, "POST /v1/jobs", HEADERS, json!(jobs).to_string().as_bytes()).await;
         assert_eq!(stored.status, 200);
         assert!(stored.json().as_array().unwrap().iter().all(|job| job["state"] == "ready"));
     }
@@ -55,21 +57,31 @@ async fn survived(server: &Listeners, what: &str) -> u64 {
     let peak = server.peak() >> 20;
     println!("{what}: at most {peak} MiB");
     assert!(peak < MAX_RESIDENT_MIB, "{what}: {peak} MiB");
-    let stored = call(&server.http, "POST /v1/jobs", HEADERS, br#"{"queue":"n.q","for":"1h","body":"x"}"#).await;
+    let stored =
+        call(&server.http, "POST /v1/jobs", HEADERS, br#"{"queue":"n.q","for":"1h","body":"x"}"#)
+            .await;
     assert_eq!(stored.status, 201, "{what}: {stored:?}");
     peak
 }
 
 /// Makes a call so many times at once, whose answers nobody reads to their end.
-async fn survives_unread(server: &Listeners, (listener, line, body): (&str, &str, &str), count: usize) {
+async fn survives_unread(
+    server: &Listeners,
+    (listener, line, body): (&str, &str, &str),
+    count: usize,
+) {
     let asks = (0..count).map(async |_| {
         let mut link = connect(listener).await;
-        let head = format!("{line} HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n{body}", body.len());
+        let head =
+            format!("{line} HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n{body}", body.len());
         link.write_all(head.as_bytes()).await.unwrap();
         trickle(line, link).await
     });
     let (statuses, rests): (Vec<u16>, Vec<_>) = join_all(asks).await.into_iter().unzip();
-    assert!(statuses.iter().all(|status| [200, 503].contains(status)) && statuses.contains(&200), "{line}: {statuses:?}");
+    assert!(
+        statuses.iter().all(|status| [200, 503].contains(status)) && statuses.contains(&200),
+        "{line}: {statuses:?}"
+    );
     survived(server, line).await;
     rests.into_iter().for_each(|rest| rest.abort());
 }
@@ -107,7 +119,8 @@ async fn bodies_that_do_not_end_leave_room_to_pops_and_small_calls() {
     let mut links = Vec::new();
     for _ in 0..4 {
         let mut link = connect(&server.lmstfy).await;
-        let head = format!("PUT /api/n/q/bulk HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n", 16 << 20);
+        let head =
+            format!("PUT /api/n/q/bulk HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n", 16 << 20);
         link.write_all(head.as_bytes()).await.unwrap();
         // Without its end, as far as it is taken.
         let _ = timeout(Duration::from_secs(1), link.write_all(&vec![b'1'; 15 << 20])).await;
@@ -122,25 +135,37 @@ async fn bodies_that_do_not_end_leave_room_to_pops_and_small_calls() {
     }
     // A large body of another client takes the place of one that stands still.
     let text = "x".repeat(900 << 10);
-    let jobs: Vec<Value> = (0..8).map(|_| json!({"queue": "n.q", "for": "1h", "body": text})).collect();
-    let stored = call(&server.http, "POST /v1/jobs", HEADERS, json!(jobs).to_string().as_bytes()).await;
-    println!("20 small calls and pops and a large body beside 4 that stand still: {:?}", asked.elapsed());
+    let jobs: Vec<Value> =
+        (0..8).map(|_| json!({"queue": "n.q", "for": "1h", "body": text})).collect();
+    let stored =
+        call(&server.http, "POST /v1/jobs", HEADERS, json!(jobs).to_string().as_bytes()).await;
+    println!(
+        "20 small calls and pops and a large body beside 4 that stand still: {:?}",
+        asked.elapsed()
+    );
     assert_eq!(stored.status, 200, "{stored:?}");
     drop(links);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sizes_that_nobody_pays_for_hold_up_no_call() {
-    let server = Listeners::start("[queues.\"n.*\"]\n[http.tokens.shop]\ntoken = \"token-of-shop\"\nmay = [\"schedule\"]\n").await;
+    let server = Listeners::start(
+        "[queues.\"n.*\"]\n[http.tokens.shop]\ntoken = \"token-of-shop\"\nmay = [\"schedule\"]\n",
+    )
+    .await;
     let asks = (0..1500).map(async |number| {
         let line = format!("GET /api/n/q{number}/size");
         call(&server.lmstfy, &line, "host: localhost\r\n", b"").await.status
     });
     let token = "authorization: Bearer token-of-shop\r\n";
     let (headers, job) = (format!("{HEADERS}{token}"), br#"{"queue":"n.q","for":"1h","body":"x"}"#);
-    let (statuses, stored) = tokio::join!(join_all(asks), call(&server.http, "POST /v1/jobs", &headers, job));
+    let (statuses, stored) =
+        tokio::join!(join_all(asks), call(&server.http, "POST /v1/jobs", &headers, job));
     let refused = statuses.iter().filter(|status| **status == 429).count();
-    assert!(statuses.iter().all(|status| [200, 429].contains(status)) && refused > 0, "{statuses:?}");
+    assert!(
+        statuses.iter().all(|status| [200, 429].contains(status)) && refused > 0,
+        "{statuses:?}"
+    );
     assert_eq!(stored.status, 201, "{stored:?}");
 }
 
@@ -148,10 +173,13 @@ async fn sizes_that_nobody_pays_for_hold_up_no_call() {
 async fn bodies_that_do_not_end_share_a_bounded_memory() {
     let server = Listeners::start("[queues.\"n.q\"]\n").await;
     let part = vec![b'1'; 1 << 20];
-    for (listener, line, length) in [(&server.lmstfy, "PUT /api/n/q/bulk", 60), (&server.http, "POST /v1/jobs", 8)] {
+    for (listener, line, length) in
+        [(&server.lmstfy, "PUT /api/n/q/bulk", 60), (&server.http, "POST /v1/jobs", 8)]
+    {
         let asks = (0..30).map(async |_| {
             let mut link = connect(listener).await;
-            let head = format!("{line} HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n", length << 20);
+            let head =
+                format!("{line} HTTP/1.1\r\n{HEADERS}content-length: {}\r\n\r\n", length << 20);
             link.write_all(head.as_bytes()).await.unwrap();
             // The last byte is missing. A client that is refused before stops.
             let (mut read, mut write) = link.split();
@@ -163,11 +191,17 @@ async fn bodies_that_do_not_end_share_a_bounded_memory() {
                 }
             };
             let mut status = [0; 12];
-            let (_, answered) = tokio::join!(writes, timeout(DEADLINE, read.read_exact(&mut status)));
-            answered.expect("an answer").map_or(0, |_| std::str::from_utf8(&status[9..]).unwrap().parse().unwrap())
+            let (_, answered) =
+                tokio::join!(writes, timeout(DEADLINE, read.read_exact(&mut status)));
+            answered
+                .expect("an answer")
+                .map_or(0, |_| std::str::from_utf8(&status[9..]).unwrap().parse().unwrap())
         });
         let statuses: Vec<u16> = join_all(asks).await;
-        assert!(statuses.iter().all(|status| [408, 413, 503, 400].contains(status)), "{line}: {statuses:?}");
+        assert!(
+            statuses.iter().all(|status| [408, 413, 503, 400].contains(status)),
+            "{line}: {statuses:?}"
+        );
         survived(&server, line).await;
     }
 }
@@ -194,7 +228,9 @@ async fn connections_that_wait_for_their_clients_share_few_buffers() {
     let unread = format!("GET /openapi.json HTTP/1.1\r\n{HEADERS}\r\n").repeat(10);
     // More connections than buffers, whose calls wait for a body: others are not held up by them.
     let slow = format!("POST /v1/jobs HTTP/1.1\r\n{HEADERS}content-length: 99\r\n\r\n{{");
-    for (what, bytes) in [("unfinished heads", unfinished), ("unread answers", unread), ("unfinished bodies", slow)] {
+    for (what, bytes) in
+        [("unfinished heads", unfinished), ("unread answers", unread), ("unfinished bodies", slow)]
+    {
         let server = Listeners::start("[queues.\"n.q\"]\n").await;
         let before = server.peak() >> 20;
         let links = flood(&server.http, 2500, bytes.as_bytes()).await;
@@ -212,12 +248,20 @@ async fn a_small_text_with_very_many_values_is_refused() {
     let job = format!("{{\"queue\":\"n.q\",\"for\":0,\"headers\":{{{}}}}}", headers.join(","));
     let many = format!(
         "[{}]",
-        vec!["{\"queue\":\"n.q\",\"for\":0,\"headers\":{\"a\":[".to_owned() + &"1,".repeat(20_000) + "1]}}"; 100].join(",")
+        vec![
+            "{\"queue\":\"n.q\",\"for\":0,\"headers\":{\"a\":[".to_owned()
+                + &"1,".repeat(20_000)
+                + "1]}}";
+            100
+        ]
+        .join(",")
     );
     let bulk = format!("[{}1]", "1,".repeat(8 << 20));
-    for (listener, line, body) in
-        [(&server.http, "POST /v1/jobs", job), (&server.http, "POST /v1/jobs", many), (&server.lmstfy, "PUT /api/n/q/bulk", bulk)]
-    {
+    for (listener, line, body) in [
+        (&server.http, "POST /v1/jobs", job),
+        (&server.http, "POST /v1/jobs", many),
+        (&server.lmstfy, "PUT /api/n/q/bulk", bulk),
+    ] {
         let refused = call(listener, line, HEADERS, body.as_bytes()).await;
         assert!([400, 413].contains(&refused.status), "{line}: {}", refused.status);
         survived(&server, line).await;

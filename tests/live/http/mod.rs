@@ -5,12 +5,12 @@
 //!   lists that stand still while jobs come and go; `arrays`: several jobs in one call; `bounds`:
 //!   full queues; `queues`: pops, leases and the queues; `long_poll`: pops that wait.
 //! - `dashboard`, `queue_pages`: the work of people in it, through `browser`.
-//! - `connections`: the rules for those of every listener; `descriptors`: their number; `flood`: clients that
-//!   only hold connections; `memory`: the memory of all together; `tutorial`: the page on queues, as it is
-//!   written.
+//! - `connections`: the rules for those of every listener; `descriptors`: their number; `flood`:
+//!   clients that only hold connections; `memory`: the memory of all together; `tutorial`: the page
+//!   on queues, as it is written.
 //! - `rotated`: secrets that change while it runs.
-//! - `ipv6`: the probes on a host with and without it; `access`: tokens, addresses, other origins; `tokens`:
-//!   the tokens of applications; `schema`: openapi.json before a validator and a fuzzer.
+//! - `ipv6`: the probes on a host with and without it; `access`: tokens, addresses, other origins;
+//!   `tokens`: the tokens of applications; `schema`: openapi.json before a validator and a fuzzer.
 
 mod access;
 mod arrays;

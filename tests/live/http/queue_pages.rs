@@ -9,7 +9,10 @@ use crate::support::wait_until;
 
 /// A sidecar with two queues and no broker.
 async fn sidecar(fixture: &Fixture) -> Sidecar {
-    let settings = format!("[redis]\nurls = [\"{}\"]\n[queues.emails]\n[queues.\"orders.*\"]\n", fixture.redis.url());
+    let settings = format!(
+        "[redis]\nurls = [\"{}\"]\n[queues.emails]\n[queues.\"orders.*\"]\n",
+        fixture.redis.url()
+    );
     Sidecar::run(&settings, "", &[]).await
 }
 
@@ -31,8 +34,14 @@ fn fetch(sidecar: &Sidecar, queue: &str) -> Option<Value> {
 async fn dies(sidecar: &Sidecar, queue: &str, id: &str) {
     schedule(sidecar, queue, id, json!({"for": "0", "retry": [], "body": "x"}));
     let job = wait_until("a job", async || fetch(sidecar, queue)).await;
-    let said = sidecar.post("/v1/leases", &json!({"fail": [{"id": job["id"], "lease": job["lease"]}]})).json();
-    assert_eq!((&job["id"], &said["results"][0]["verdict"]), (&json!(id), &json!("dead")), "{said}");
+    let said = sidecar
+        .post("/v1/leases", &json!({"fail": [{"id": job["id"], "lease": job["lease"]}]}))
+        .json();
+    assert_eq!(
+        (&job["id"], &said["results"][0]["verdict"]),
+        (&json!(id), &json!("dead")),
+        "{said}"
+    );
 }
 
 #[tokio::test]
@@ -42,9 +51,11 @@ async fn a_queue_is_seen_paused_and_purged() {
     dies(&sidecar, "emails", "dead").await;
     schedule(&sidecar, "emails", "held", json!({"for": "0", "body": "x"}));
     assert_eq!(fetch(&sidecar, "emails").unwrap()["id"], "held");
-    for (second, body) in
-        [(1, json!({"body": "</b><script>alert(1)</script>"})), (2, json!({"body_base64": "AP+A"})), (3, json!({"body": "x".repeat(9000)}))]
-    {
+    for (second, body) in [
+        (1, json!({"body": "</b><script>alert(1)</script>"})),
+        (2, json!({"body_base64": "AP+A"})),
+        (3, json!({"body": "x".repeat(9000)})),
+    ] {
         let mut job = body;
         job["until"] = format!("2024-01-01T00:00:0{second}Z").into();
         schedule(&sidecar, "emails", &format!("ready-{second}"), job);
@@ -60,7 +71,8 @@ async fn a_queue_is_seen_paused_and_purged() {
     })
     .await;
     let counts = sidecar.get("/v1/queues/emails").json();
-    let states = ["scheduled", "ready", "reserved", "dead"].map(|state| counts[state].as_u64().unwrap());
+    let states =
+        ["scheduled", "ready", "reserved", "dead"].map(|state| counts[state].as_u64().unwrap());
     assert_eq!((states, &counts["paused"]), ([0, 0, 2, 1], &json!(false)), "{counts}");
 }
 

@@ -12,7 +12,10 @@ use crate::support::{metric, wait_until};
 
 /// Settings with queues alone.
 pub(super) fn settings(fixture: &Fixture) -> String {
-    format!("[redis]\nurls = [\"{}\"]\n[queues.emails]\nretry = [\"1h\"]\n[queues.\"orders.*\"]\n", fixture.redis.url())
+    format!(
+        "[redis]\nurls = [\"{}\"]\n[queues.emails]\nretry = [\"1h\"]\n[queues.\"orders.*\"]\n",
+        fixture.redis.url()
+    )
 }
 
 pub(super) async fn sidecar(fixture: &Fixture) -> Sidecar {
@@ -41,7 +44,8 @@ pub(super) fn waiting_pop(sidecar: &Sidecar, wait: &str) -> TcpStream {
     let body = json!({"wait": wait}).to_string();
     let mut link = sidecar.connect();
     let head = "POST /v1/queues/emails/pop HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
-    link.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+    link.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes())
+        .unwrap();
     link
 }
 
@@ -50,11 +54,18 @@ pub(super) fn answer(mut link: TcpStream) -> (u16, String, Value) {
     let mut text = String::new();
     link.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_lowercase(), serde_json::from_str(body).unwrap())
+    (
+        head.split(' ').nth(1).unwrap().parse().unwrap(),
+        head.to_lowercase(),
+        serde_json::from_str(body).unwrap(),
+    )
 }
 
 pub(super) async fn until_waiting(sidecar: &Sidecar, count: u64) {
-    wait_until("the waiting pops", async || (sidecar.get("/v1/queues/emails").json()["waiting"] == count).then_some(())).await;
+    wait_until("the waiting pops", async || {
+        (sidecar.get("/v1/queues/emails").json()["waiting"] == count).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,7 +75,11 @@ async fn each_word_on_a_lease_has_its_verdict_and_status() {
     for id in ["a", "b", "c", "d"] {
         add(&sidecar, id, "emails", "0s");
     }
-    assert_eq!((sidecar.post("/v1/jobs/a/finish", &json!({})).status, counts(&sidecar)), (404, [0, 4, 0, 0]), "never handed out");
+    assert_eq!(
+        (sidecar.post("/v1/jobs/a/finish", &json!({})).status, counts(&sidecar)),
+        (404, [0, 4, 0, 0]),
+        "never handed out"
+    );
     let mut jobs = pop(&sidecar, "emails", json!({"max": 4, "ttr": "1m"}));
     jobs.sort_by_key(|job| job["id"].to_string());
     let job = &jobs[0];
@@ -86,7 +101,10 @@ async fn each_word_on_a_lease_has_its_verdict_and_status() {
     });
     let told = sidecar.post("/v1/leases", &words);
     let results = told.json()["results"].as_array().unwrap().clone();
-    let verdicts: Vec<Value> = results.iter().map(|result| json!([result["id"], result["action"], result["verdict"]])).collect();
+    let verdicts: Vec<Value> = results
+        .iter()
+        .map(|result| json!([result["id"], result["action"], result["verdict"]]))
+        .collect();
     let wanted = json!([
         ["a", "finish", "finished"],
         ["a", "finish", "fired"],
@@ -98,13 +116,18 @@ async fn each_word_on_a_lease_has_its_verdict_and_status() {
         ["c", "touch", "stale"]
     ]);
     assert_eq!((told.status, json!(verdicts)), (200, wanted));
-    let ahead = |result: &Value, name: &str| result[name].as_i64().unwrap() - jobs[0]["due_ms"].as_i64().unwrap();
+    let ahead = |result: &Value, name: &str| {
+        result[name].as_i64().unwrap() - jobs[0]["due_ms"].as_i64().unwrap()
+    };
     assert!(
         ahead(&results[4], "due_ms") >= 3_600_000
             && ahead(&results[5], "due_ms") >= 3_600_000
             && ahead(&results[6], "deadline_ms") >= 300_000
     );
-    assert_eq!((counts(&sidecar), sidecar.get("/v1/jobs/b").json()["last_error"].clone()), ([2, 0, 1, 0], json!("no stamp")));
+    assert_eq!(
+        (counts(&sidecar), sidecar.get("/v1/jobs/b").json()["last_error"].clone()),
+        ([2, 0, 1, 0], json!("no stamp"))
+    );
 
     // One lease in a call of its own, to the end of the array.
     let one = |id: &str, word: &str, body: &Value| {
@@ -114,19 +137,33 @@ async fn each_word_on_a_lease_has_its_verdict_and_status() {
     let of = |job: &Value| json!({"lease": job["lease"]});
     assert_eq!(one("d", "fail", &with(of(&jobs[3]), "for", "0s")), (200, json!("failed")));
     let again = pop(&sidecar, "emails", json!({"wait": "20s"})).remove(0);
-    assert_eq!((&again["id"], &again["attempt"], &again["due_ms"]), (&json!("d"), &json!(2), &jobs[3]["due_ms"]));
+    assert_eq!(
+        (&again["id"], &again["attempt"], &again["due_ms"]),
+        (&json!("d"), &json!(2), &jobs[3]["due_ms"])
+    );
     assert_eq!(one("d", "fail", &of(&jobs[3])), (409, json!("stale")));
     assert_eq!(one("d", "fail", &of(&again)), (200, json!("dead")));
-    assert_eq!((one("nobody", "finish", &of(&again)), counts(&sidecar)), ((404, json!("not_found")), [2, 0, 0, 1]));
+    assert_eq!(
+        (one("nobody", "finish", &of(&again)), counts(&sidecar)),
+        ((404, json!("not_found")), [2, 0, 0, 1])
+    );
     assert_eq!(one("d", "requeue", &json!({})), (200, json!("requeued")));
     assert_eq!(pop(&sidecar, "emails", json!({"wait": "20s"}))[0]["attempt"], 1);
-    assert_eq!(one("d", "finish", &json!({})), (200, json!("finished")), "without a lease: whoever holds it");
+    assert_eq!(
+        one("d", "finish", &json!({})),
+        (200, json!("finished")),
+        "without a lease: whoever holds it"
+    );
     let last = json!({"id": "e", "queue": "emails", "for": 0, "retry": [], "body": ""});
     assert_eq!(sidecar.post("/v1/jobs", &last).status, 201);
     assert_eq!(pop(&sidecar, "emails", json!({"wait": "20s"}))[0]["id"], "e");
     assert_eq!(one("e", "fail", &json!({})), (200, json!("dead")));
     assert_eq!(one("e", "fail", &json!({})), (409, json!("dead")), "it was dead before");
-    assert_eq!(metric(&sidecar.metrics(), "dwell_dead_total{reason=\"failed\"}"), 2.0, "with a lease, and without");
+    assert_eq!(
+        metric(&sidecar.metrics(), "dwell_dead_total{reason=\"failed\"}"),
+        2.0,
+        "with a lease, and without"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -145,7 +182,9 @@ async fn a_malformed_call_changes_nothing() {
     ] {
         sidecar.post("/v1/queues/emails/pop", &body).problem(400);
     }
-    sidecar.post(&format!("/v1/queues/{}/pop", vec!["emails"; 101].join(",")), &json!({})).problem(400);
+    sidecar
+        .post(&format!("/v1/queues/{}/pop", vec!["emails"; 101].join(",")), &json!({}))
+        .problem(400);
     for (line, code) in [
         ("POST /v1/queues/bills/pop", "unknown_queue"),
         ("POST /v1/queues/emails,bills/pop", "unknown_queue"),
@@ -168,12 +207,19 @@ async fn a_malformed_call_changes_nothing() {
     ] {
         sidecar.post("/v1/leases", &body).problem(400);
     }
-    for body in [json!({"lease": held["lease"], "attempt": 1}), json!({"for": "1s"}), json!({"lease": held["lease"], "for": "soon"})] {
+    for body in [
+        json!({"lease": held["lease"], "attempt": 1}),
+        json!({"for": "1s"}),
+        json!({"lease": held["lease"], "for": "soon"}),
+    ] {
         sidecar.post("/v1/jobs/a/fail", &body).problem(400);
     }
     assert_eq!(counts(&sidecar), [0, 0, 1, 0]);
     assert_eq!(sidecar.post("/v1/leases", &json!({})).json()["results"], json!([]));
-    assert_eq!(sidecar.post("/v1/leases", &json!({"finish": [lease]})).json()["results"][0]["verdict"], "finished");
+    assert_eq!(
+        sidecar.post("/v1/leases", &json!({"finish": [lease]})).json()["results"][0]["verdict"],
+        "finished"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -185,12 +231,21 @@ async fn a_queue_is_paused_looked_into_and_purged() {
     }
     add(&sidecar, "later", "emails", "1h");
     let paused = sidecar.call("POST /v1/queues/emails/pause", None).json();
-    assert_eq!((&paused["paused"], &paused["ready"], &paused["waiting"]), (&json!(true), &json!(3), &json!(0)));
+    assert_eq!(
+        (&paused["paused"], &paused["ready"], &paused["waiting"]),
+        (&json!(true), &json!(3), &json!(0))
+    );
     assert_eq!(pop(&sidecar, "emails", json!({"max": 5, "wait": 20})), [] as [Value; 0]);
     let link = waiting_pop(&sidecar, "60s");
     until_waiting(&sidecar, 1).await;
-    let peeked = sidecar.get("/v1/queues/emails/peek?max=2").json()["jobs"].as_array().unwrap().clone();
-    assert!(peeked.len() == 2 && peeked[0]["lease"].is_null() && peeked[0]["body"].as_str().unwrap().starts_with("body of "), "{peeked:?}");
+    let peeked =
+        sidecar.get("/v1/queues/emails/peek?max=2").json()["jobs"].as_array().unwrap().clone();
+    assert!(
+        peeked.len() == 2
+            && peeked[0]["lease"].is_null()
+            && peeked[0]["body"].as_str().unwrap().starts_with("body of "),
+        "{peeked:?}"
+    );
     for max in ["0", "1001", "x"] {
         sidecar.get(&format!("/v1/queues/emails/peek?max={max}")).problem(400);
     }
@@ -206,7 +261,12 @@ async fn a_queue_is_paused_looked_into_and_purged() {
     assert_eq!(counts(&sidecar), [0, 0, 1, 0]);
     let listed = || {
         let listed = sidecar.get("/v1/queues").json();
-        listed["queues"].as_array().unwrap().iter().map(|queue| queue["queue"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        listed["queues"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|queue| queue["queue"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(listed(), ["emails"], "a pattern has no queue until a job comes");
     add(&sidecar, "o", "orders.eu", "1h");
@@ -248,17 +308,26 @@ async fn what_programs_write_for_nothing_is_taken_as_nothing() {
             sidecar.post("/v1/jobs", &json!({"id": id, "queue": "emails", "for": 0, "headers": headers, "key": null, "retry": null}));
         assert_eq!((answer.status, &answer.json()["headers"]), (201, &json!({})), "{answer:?}");
     }
-    let wrong = sidecar.post("/v1/jobs", &json!({"queue": "emails", "for": 0, "headers": [["a", "1"]]}));
-    assert!(wrong.problem(400)["detail"].as_str().unwrap().contains("headers must be an object"), "{wrong:?}");
-    let popped = [json!({}), json!(null), json!({"max": null, "wait": null, "ttr": null})].map(|asked| pop(&sidecar, "emails", asked));
-    let leases: Vec<Value> = popped.iter().map(|jobs| json!({"id": jobs[0]["id"], "lease": jobs[0]["lease"]})).collect();
+    let wrong =
+        sidecar.post("/v1/jobs", &json!({"queue": "emails", "for": 0, "headers": [["a", "1"]]}));
+    assert!(
+        wrong.problem(400)["detail"].as_str().unwrap().contains("headers must be an object"),
+        "{wrong:?}"
+    );
+    let popped = [json!({}), json!(null), json!({"max": null, "wait": null, "ttr": null})]
+        .map(|asked| pop(&sidecar, "emails", asked));
+    let leases: Vec<Value> =
+        popped.iter().map(|jobs| json!({"id": jobs[0]["id"], "lease": jobs[0]["lease"]})).collect();
     let words = json!({"finish": leases, "fail": null, "release": null, "touch": null});
     let results = sidecar.post("/v1/leases", &words).json()["results"].clone();
     // Each verdict tells a due time, also where there is none.
-    assert!(results.as_array().unwrap().iter().all(|result| result["verdict"] == "finished" && result.get("due_ms") == Some(&Value::Null)));
+    assert!(results.as_array().unwrap().iter().all(
+        |result| result["verdict"] == "finished" && result.get("due_ms") == Some(&Value::Null)
+    ));
     assert_eq!(results.as_array().unwrap().len(), 3);
     assert_eq!(sidecar.post("/v1/leases", &json!({"finish": null})).json(), json!({"results": []}));
-    let gone = sidecar.call("POST /v1/jobs/nobody/finish", Some(&json!({"lease": leases[0]["lease"]})));
+    let gone =
+        sidecar.call("POST /v1/jobs/nobody/finish", Some(&json!({"lease": leases[0]["lease"]})));
     assert_eq!(gone.json().get("due_ms"), Some(&Value::Null), "{gone:?}");
 }
 
@@ -270,6 +339,7 @@ async fn the_name_of_a_queue_in_json_is_taken_as_it_is() {
         let answer = sidecar.post("/v1/jobs", &json!({"queue": name, "for": 0}));
         assert_eq!(answer.problem(400)["code"], "bad_queue", "{name:?}");
     }
-    let answer = sidecar.post("/v1/jobs", &json!({"target": "orders.x", "broker": " main", "for": 0}));
+    let answer =
+        sidecar.post("/v1/jobs", &json!({"target": "orders.x", "broker": " main", "for": 0}));
     assert_eq!(answer.problem(400)["code"], "unknown_broker");
 }

@@ -11,17 +11,32 @@ use crate::support::python_libraries;
 
 /// The requests that are made up for each call; `DWELL_FUZZ` says another number.
 const EXAMPLES: &str = "25";
-/// The seed of these requests, so that each run tries the same ones; `DWELL_FUZZ_SEED` says another number.
+/// The seed of these requests, so that each run tries the same ones; `DWELL_FUZZ_SEED` says another
+/// number.
 const SEED: &str = "1";
 
 /// Runs a Python module to its end; panics with its output where it fails.
 async fn python(module: &str, args: &[&str], folder: &std::path::Path) {
     let mut command = Command::new("python3");
-    command.arg("-m").arg(module).args(args).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
-    command.env("PYTHONPATH", python_libraries()).env("PYTHONDONTWRITEBYTECODE", "1").env("NO_COLOR", "1");
+    command
+        .arg("-m")
+        .arg(module)
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    command
+        .env("PYTHONPATH", python_libraries())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("NO_COLOR", "1");
     let output = command.output().await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{module} {args:?}: {}\n{said}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{module} {args:?}: {}\n{said}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[tokio::test]
@@ -47,7 +62,12 @@ async fn a_fuzzer_finds_no_server_error_and_no_answer_that_the_document_does_not
     let seed = std::env::var("DWELL_FUZZ_SEED").unwrap_or_else(|_| SEED.to_owned());
     // Not all that the rules of requests refuse can be said in a schema; a job that was due is
     // gone; and events have no end.
-    let but = ["--exclude-checks", "positive_data_acceptance,ensure_resource_availability", "--exclude-path", "/v1/events"];
+    let but = [
+        "--exclude-checks",
+        "positive_data_acceptance,ensure_resource_availability",
+        "--exclude-path",
+        "/v1/events",
+    ];
     let run = [
         "run",
         &url,

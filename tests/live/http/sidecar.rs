@@ -41,8 +41,16 @@ impl Answer {
         assert_eq!(self.status, status, "{self:?}");
         assert!(self.head.contains("\r\ncontent-type: application/problem+json"), "{self:?}");
         let problem = self.json();
-        assert_eq!((&problem["status"], &problem["type"]), (&status.into(), &"about:blank".into()), "{problem}");
-        assert!(!problem["title"].as_str().unwrap().is_empty() && !problem["detail"].as_str().unwrap().is_empty(), "{problem}");
+        assert_eq!(
+            (&problem["status"], &problem["type"]),
+            (&status.into(), &"about:blank".into()),
+            "{problem}"
+        );
+        assert!(
+            !problem["title"].as_str().unwrap().is_empty()
+                && !problem["detail"].as_str().unwrap().is_empty(),
+            "{problem}"
+        );
         problem
     }
 }
@@ -56,12 +64,20 @@ impl Sidecar {
     /// With these settings and flags, ready.
     pub(super) async fn run(settings: &str, http: &str, flags: &[&str]) -> Sidecar {
         let folder = TempDir::new().unwrap();
-        let listeners = format!("\n[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n{http}");
+        let listeners = format!(
+            "\n[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n{http}"
+        );
         let (config, log) = (folder.path().join("dwell.toml"), folder.path().join("log"));
         std::fs::write(&config, format!("{settings}{listeners}")).unwrap();
         let err = std::fs::File::create(&log).unwrap();
         let mut command = Command::new(program());
-        command.arg("-c").arg(&config).arg("run").args(flags).env_clear().env("DWELL_LOG", "dwell=debug");
+        command
+            .arg("-c")
+            .arg(&config)
+            .arg("run")
+            .args(flags)
+            .env_clear()
+            .env("DWELL_LOG", "dwell=debug");
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(err).spawn().unwrap();
         let mut sidecar = Sidecar { child, folder, address: String::new(), token: None };
         sidecar.address = wait_until("the admin api", async || sidecar.address_in_log()).await;
@@ -96,13 +112,18 @@ impl Sidecar {
         let lines = self.log_lines();
         // Before that, the API answers nothing but 503.
         lines.iter().find(|line| line["message"] == "running")?;
-        lines.iter().find(|line| line["message"] == "admin api").and_then(|line| Some(line["address"].as_str()?.to_owned()))
+        lines
+            .iter()
+            .find(|line| line["message"] == "admin api")
+            .and_then(|line| Some(line["address"].as_str()?.to_owned()))
     }
 
     /// One request with a JSON body, or none.
     pub(super) fn call(&self, line: &str, body: Option<&Value>) -> Answer {
         match body {
-            Some(body) => self.send(line, "content-type: application/json\r\n", body.to_string().as_bytes()),
+            Some(body) => {
+                self.send(line, "content-type: application/json\r\n", body.to_string().as_bytes())
+            }
             None => self.send(line, "", b""),
         }
     }
@@ -118,9 +139,17 @@ impl Sidecar {
     /// One request with these headers and bytes.
     pub(super) fn send(&self, line: &str, headers: &str, body: &[u8]) -> Answer {
         let host = if headers.contains("host:") { "" } else { "host: 127.0.0.1\r\n" };
-        let token = self.token.as_ref().map_or(String::new(), |token| format!("authorization: Bearer {token}\r\n"));
-        let length = if headers.contains("content-length:") { String::new() } else { format!("content-length: {}\r\n", body.len()) };
-        let head = format!("{line} HTTP/1.1\r\nconnection: close\r\n{host}{token}{length}{headers}\r\n");
+        let token = self
+            .token
+            .as_ref()
+            .map_or(String::new(), |token| format!("authorization: Bearer {token}\r\n"));
+        let length = if headers.contains("content-length:") {
+            String::new()
+        } else {
+            format!("content-length: {}\r\n", body.len())
+        };
+        let head =
+            format!("{line} HTTP/1.1\r\nconnection: close\r\n{host}{token}{length}{headers}\r\n");
         let mut link = self.connect();
         link.write_all(head.as_bytes()).unwrap();
         // A server that refuses a body early closes.
@@ -128,7 +157,9 @@ impl Sidecar {
         let mut answer = Vec::new();
         let read = link.read_to_end(&mut answer);
         let answer = String::from_utf8(answer).unwrap();
-        let (head, text) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{line}: no answer: {answer:?} {read:?}"));
+        let (head, text) = answer
+            .split_once("\r\n\r\n")
+            .unwrap_or_else(|| panic!("{line}: no answer: {answer:?} {read:?}"));
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Answer { status, head: head.to_lowercase(), text: text.to_owned() }
     }
@@ -141,10 +172,16 @@ impl Sidecar {
     /// The answer of this path of `[probes]`, head and body.
     pub(super) fn probe(&self, path: &str) -> String {
         let lines = self.log_lines();
-        let probes = lines.iter().find(|line| line["message"] == "probes").unwrap()["address"].as_str().unwrap();
+        let probes = lines.iter().find(|line| line["message"] == "probes").unwrap()["address"]
+            .as_str()
+            .unwrap();
         let mut link = TcpStream::connect(probes).unwrap();
         link.set_read_timeout(Some(DEADLINE)).unwrap();
-        link.write_all(format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n").as_bytes()).unwrap();
+        link.write_all(
+            format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+                .as_bytes(),
+        )
+        .unwrap();
         let mut answer = String::new();
         link.read_to_string(&mut answer).unwrap();
         answer

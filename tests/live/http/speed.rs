@@ -1,5 +1,5 @@
-//! The time until the list of the dashboard is there, with 100 000 jobs pending. No test: `cargo test
-//! --release --test live http::speed -- --ignored --nocapture`.
+//! The time until the list of the dashboard is there, with 100 000 jobs pending. No test: `cargo
+//! test --release --test live http::speed -- --ignored --nocapture`.
 
 use dwell::job::Due;
 
@@ -19,8 +19,12 @@ async fn of_the_list() {
     let sidecar = Sidecar::start(&fixture, "").await;
     let store = open(&settings(&fixture.redis.url(), "dwell", 16), &[MAIN]).await;
     for chunk in (0..PENDING).collect::<Vec<_>>().chunks(1000) {
-        let requests: Vec<_> =
-            chunk.iter().map(|n| request(&format!("order-{n:06}"), *n, Due::At(FAR + i64::try_from(*n).unwrap()))).collect();
+        let requests: Vec<_> = chunk
+            .iter()
+            .map(|n| {
+                request(&format!("order-{n:06}"), *n, Due::At(FAR + i64::try_from(*n).unwrap()))
+            })
+            .collect();
         store.queue.schedule(&requests).await.unwrap();
     }
     story(&sidecar, "pace", &[], async |figures: &str| println!("{figures}")).await;

@@ -77,11 +77,14 @@ fn is_as_shown(answer: &str, shown: &str) -> bool {
 #[tokio::test]
 async fn the_tutorial_of_queues_is_true() {
     let redis = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let settings = std::fs::read_to_string(format!("{ROOT}/config/queues.toml")).unwrap().replace("redis://127.0.0.1:6379", &redis.url());
+    let settings = std::fs::read_to_string(format!("{ROOT}/config/queues.toml"))
+        .unwrap()
+        .replace("redis://127.0.0.1:6379", &redis.url());
     let sidecar = Sidecar::run(&settings, "", &[]).await;
     let page = std::fs::read_to_string(format!("{ROOT}/docs/tutorial-queues.md")).unwrap();
     let functions = blocks(&page, "sh").into_iter().find(|block| block.contains("post()")).unwrap();
-    let path = format!("{}:{}", program().parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let path =
+        format!("{}:{}", program().parent().unwrap().display(), std::env::var("PATH").unwrap());
     let mut leases: BTreeMap<String, String> = BTreeMap::new();
     let mut count = 0;
     for (command, shown) in commands(&page) {
@@ -89,16 +92,31 @@ async fn the_tutorial_of_queues_is_true() {
         if command.starts_with("export ") || command == "dwell check" {
             continue;
         }
-        let mut line = format!("{functions}\n{command}").replace("localhost:7464", &sidecar.address).replace("\"20s\"", "\"1s\"");
+        let mut line = format!("{functions}\n{command}")
+            .replace("localhost:7464", &sidecar.address)
+            .replace("\"20s\"", "\"1s\"");
         for (of_page, own) in &leases {
             line = line.replace(of_page, own);
         }
-        let output = Command::new("bash").args(["-c", &line]).env("PATH", &path).env("DWELL_CONFIG", sidecar.config()).output().unwrap();
+        let output = Command::new("bash")
+            .args(["-c", &line])
+            .env("PATH", &path)
+            .env("DWELL_CONFIG", sidecar.config())
+            .output()
+            .unwrap();
         let answer = String::from_utf8(output.stdout).unwrap().lines().collect::<String>();
         if command.starts_with("dwell ls") {
-            assert!(answer.contains("order-19") && answer.contains("the ledger is locked"), "{command}: {answer}");
+            assert!(
+                answer.contains("order-19") && answer.contains("the ledger is locked"),
+                "{command}: {answer}"
+            );
         } else {
-            assert!(is_as_shown(&answer, &shown), "{command}:\n{}\n{}", lasting(&answer), lasting(&shown));
+            assert!(
+                is_as_shown(&answer, &shown),
+                "{command}:\n{}\n{}",
+                lasting(&answer),
+                lasting(&shown)
+            );
         }
         if let (Some(of_page), Some(own)) = (field(&shown, "lease"), field(&answer, "lease")) {
             leases.insert(of_page.to_owned(), own.to_owned());

@@ -8,23 +8,36 @@ use crate::support::wait_until;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_is_retried_on_the_array_and_counted() {
-    let receiver =
-        Receiver::start(|number, _| if number == 1 { answer(500, &[], "the ledger is locked") } else { answer(200, &[], "") }).await;
+    let receiver = Receiver::start(|number, _| {
+        if number == 1 { answer(500, &[], "the ledger is locked") } else { answer(200, &[], "") }
+    })
+    .await;
     let fixture = Fixture::start(&[&receiver], "").await;
     let job = fixture.schedule(json!({"id": "retried", "for": "10ms", "target": receiver.url("/"), "retry": ["700ms"], "body": "x"})).await;
     receiver.until(1).await;
     let failed = fixture.until_state("retried", "scheduled").await;
     assert_eq!(failed["attempt"], 1, "{failed}");
-    assert_eq!(failed["last_error"], "the target answered 500 Internal Server Error: the ledger is locked");
+    assert_eq!(
+        failed["last_error"],
+        "the target answered 500 Internal Server Error: the ledger is locked"
+    );
     fixture.until_over("retried").await;
     let seen = receiver.seen();
-    let told: Vec<_> = seen.iter().map(|seen| (seen.text("delayed-attempt"), seen.text("delayed-due"))).collect();
+    let told: Vec<_> =
+        seen.iter().map(|seen| (seen.text("delayed-attempt"), seen.text("delayed-due"))).collect();
     let due = job["due_ms"].to_string();
     assert_eq!(told, [("1", due.as_str()), ("2", due.as_str())]);
     assert!(seen[1].at_ms >= seen[0].at_ms + 700, "the wait of the array is waited for");
     assert_eq!(seen[0].text("webhook-id"), seen[1].text("webhook-id"), "the same over the retries");
-    for (outcome, count) in [("failed", 1.0), ("confirmed", 1.0), ("unknown", 0.0), ("refused", 0.0)] {
-        fixture.until_metric(&format!("dwell_publish_total{{broker=\"hook\",outcome=\"{outcome}\"}}"), count).await;
+    for (outcome, count) in
+        [("failed", 1.0), ("confirmed", 1.0), ("unknown", 0.0), ("refused", 0.0)]
+    {
+        fixture
+            .until_metric(
+                &format!("dwell_publish_total{{broker=\"hook\",outcome=\"{outcome}\"}}"),
+                count,
+            )
+            .await;
     }
     let (_, stats) = fixture.call("GET /v1/stats", &json!({})).await;
     let error = &stats["brokers"]["hook"]["last_error"];
@@ -49,11 +62,18 @@ async fn gone_is_dead_at_once_and_a_redirect_is_not_followed() {
     }
     for (id, reason, error) in [
         ("gone", "invalid", "the target answered 410 Gone: unsubscribed"),
-        ("moved", "retries_exhausted", "the target answered 308 Permanent Redirect (redirects are not followed: name the new URL)"),
+        (
+            "moved",
+            "retries_exhausted",
+            "the target answered 308 Permanent Redirect (redirects are not followed: name the new URL)",
+        ),
         ("lost", "retries_exhausted", "the target answered 404 Not Found"),
     ] {
         let dead = fixture.until_state(id, "dead").await;
-        assert_eq!((&dead["dead_reason"], &dead["last_error"], &dead["attempt"]), (&json!(reason), &json!(error), &json!(1)));
+        assert_eq!(
+            (&dead["dead_reason"], &dead["last_error"], &dead["attempt"]),
+            (&json!(reason), &json!(error), &json!(1))
+        );
         assert_eq!(receiver.of(id).len(), 1);
     }
     assert!(elsewhere.seen().is_empty());
@@ -61,7 +81,10 @@ async fn gone_is_dead_at_once_and_a_redirect_is_not_followed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_finishes_by_its_answer_or_later() {
-    let receiver = Receiver::start(|_, seen| if seen.uri.path() == "/done" { answer(200, &[], "") } else { answer(202, &[], "") }).await;
+    let receiver = Receiver::start(|_, seen| {
+        if seen.uri.path() == "/done" { answer(200, &[], "") } else { answer(202, &[], "") }
+    })
+    .await;
     let fixture = Fixture::start(&[&receiver], "").await;
     let job = |id: &str, path: &str, ttr: &str| json!({"id": id, "for": "0s", "target": receiver.url(path), "confirm": "consumer", "ttr": ttr, "retry": ["100ms", "1h"]});
     fixture.schedule(job("done", "/done", "1h")).await;
@@ -70,7 +93,10 @@ async fn a_consumer_finishes_by_its_answer_or_later() {
     assert_eq!((status, &verdict["verdict"]), (409, &json!("fired")));
 
     fixture.schedule(job("later", "/later", "1h")).await;
-    let held = wait_until("it awaits its finish", async || fixture.job("later").await.filter(|job| job["awaiting_finish"] == true)).await;
+    let held = wait_until("it awaits its finish", async || {
+        fixture.job("later").await.filter(|job| job["awaiting_finish"] == true)
+    })
+    .await;
     assert_eq!(held["state"], "reserved", "{held}");
     assert_eq!(held["attempt"], 1, "{held}");
     let of = receiver.of("later").remove(0);
@@ -86,8 +112,15 @@ async fn a_consumer_finishes_by_its_answer_or_later() {
         (attempts.len() >= 2).then_some(attempts)
     })
     .await;
-    assert_eq!((attempts[0].text("delayed-attempt"), attempts[1].text("delayed-attempt")), ("1", "2"));
-    assert_ne!(attempts[0].text("webhook-id"), attempts[1].text("webhook-id"), "each attempt asks anew");
+    assert_eq!(
+        (attempts[0].text("delayed-attempt"), attempts[1].text("delayed-attempt")),
+        ("1", "2")
+    );
+    assert_ne!(
+        attempts[0].text("webhook-id"),
+        attempts[1].text("webhook-id"),
+        "each attempt asks anew"
+    );
     assert_eq!((receiver.of("done").len(), receiver.of("later").len()), (1, 1));
 }
 

@@ -18,12 +18,19 @@ async fn dead_letters_stay_in_redis_unless_a_url_takes_them() {
     }
     for name in ["hook", "lettered"] {
         let dead = fixture.until_state(&format!("dies-{name}"), "dead").await;
-        assert_eq!((&dead["dead_reason"], &dead["attempt"]), (&json!("retries_exhausted"), &json!(2)), "{dead}");
+        assert_eq!(
+            (&dead["dead_reason"], &dead["attempt"]),
+            (&json!("retries_exhausted"), &json!(2)),
+            "{dead}"
+        );
     }
     let seen = letters.until(1).await;
     assert_eq!(seen.len(), 1, "of the broker that names a URL: {seen:?}");
     let letter = &seen[0];
-    assert_eq!((letter.uri.to_string().as_str(), &letter.body[..]), ("/letters?token=hush", &b"order 17"[..]));
+    assert_eq!(
+        (letter.uri.to_string().as_str(), &letter.body[..]),
+        ("/letters?token=hush", &b"order 17"[..])
+    );
     for (name, value) in [
         ("delayed-id", "dies-lettered"),
         ("delayed-dead-reason", "retries_exhausted"),
@@ -34,7 +41,8 @@ async fn dead_letters_stay_in_redis_unless_a_url_takes_them() {
     }
     // Both can be requeued.
     for name in ["hook", "lettered"] {
-        let (status, verdict) = fixture.call(&format!("POST /v1/jobs/dies-{name}/requeue"), &json!({})).await;
+        let (status, verdict) =
+            fixture.call(&format!("POST /v1/jobs/dies-{name}/requeue"), &json!({})).await;
         assert_eq!((status, &verdict["verdict"]), (200, &json!("requeued")), "{verdict}");
     }
     assert!(!fixture.log().contains("hush"), "{}", fixture.log());

@@ -21,10 +21,15 @@ fn verdict(seen: &Seen) -> String {
         .map(|name| (name.to_owned(), seen.text(name).into()))
         .into_iter()
         .collect();
-    let request = json!({"headers": headers, "body": STANDARD.encode(&seen.body), "secret": SECRET});
+    let request =
+        json!({"headers": headers, "body": STANDARD.encode(&seen.body), "secret": SECRET});
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/webhook.py");
     let mut python = Command::new("python3");
-    python.arg(script).env("PYTHONPATH", python_libraries()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    python
+        .arg(script)
+        .env("PYTHONPATH", python_libraries())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut child = python.spawn().unwrap();
     child.stdin.take().unwrap().write_all(request.to_string().as_bytes()).unwrap();
     String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap().trim().to_owned()
@@ -40,13 +45,19 @@ async fn a_job_arrives_once_not_early_byte_for_byte_and_signed() {
             "headers": {"X-Tag": "kept", "twice": ["1", "2"], "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
                 "host": "evil", "content-length": "3", "connection": "x-hop", "x-hop": "gone", "webhook-signature": "v1,forged", "authorization": "Bearer app"}}))
         .await;
-    assert_eq!((&job["broker"], &job["target"]), (&json!("hook"), &json!(receiver.url("/hooks/close?shop=1&a=%20b"))));
+    assert_eq!(
+        (&job["broker"], &job["target"]),
+        (&json!("hook"), &json!(receiver.url("/hooks/close?shop=1&a=%20b")))
+    );
     fixture.until_over("order%2F%C3%BC.1").await;
     let seen = receiver.seen();
     let [seen] = &seen[..] else { panic!("once: {seen:?}") };
     let due_ms = job["due_ms"].as_i64().unwrap();
     assert!(seen.at_ms >= due_ms, "{} ms early", due_ms - seen.at_ms);
-    assert_eq!((&seen.method, seen.uri.to_string().as_str()), (&Method::POST, "/hooks/close?shop=1&a=%20b"));
+    assert_eq!(
+        (&seen.method, seen.uri.to_string().as_str()),
+        (&Method::POST, "/hooks/close?shop=1&a=%20b")
+    );
     assert_eq!(seen.body, body);
     for (name, value) in [
         ("delayed-id", "order/%C3%BC.1"),
@@ -62,13 +73,25 @@ async fn a_job_arrives_once_not_early_byte_for_byte_and_signed() {
     ] {
         assert_eq!(seen.text(name), value, "{name}: {seen:?}");
     }
-    assert!(receiver.url("").ends_with(seen.text("host")) && seen.text("user-agent").starts_with("Dwell/"), "{seen:?}");
+    assert!(
+        receiver.url("").ends_with(seen.text("host"))
+            && seen.text("user-agent").starts_with("Dwell/"),
+        "{seen:?}"
+    );
     assert_eq!(seen.headers.get_all("twice").iter().collect::<Vec<_>>(), ["1", "2"]);
-    assert!(!seen.text("webhook-id").is_empty() && !seen.text("webhook-id").contains('.'), "{seen:?}");
-    assert!(seen.text("webhook-timestamp").parse::<i64>().unwrap() >= due_ms / 1000, "of the attempt: {seen:?}");
+    assert!(
+        !seen.text("webhook-id").is_empty() && !seen.text("webhook-id").contains('.'),
+        "{seen:?}"
+    );
+    assert!(
+        seen.text("webhook-timestamp").parse::<i64>().unwrap() >= due_ms / 1000,
+        "of the attempt: {seen:?}"
+    );
 
     // The library reads bodies as text.
-    fixture.schedule(json!({"for": "0s", "target": receiver.url("/"), "body": "{\"shop\": 1}"})).await;
+    fixture
+        .schedule(json!({"for": "0s", "target": receiver.url("/"), "body": "{\"shop\": 1}"}))
+        .await;
     let signed = receiver.until(2).await.remove(1);
     assert_eq!(verdict(&signed), "ok");
     let forged = Seen { body: "{\"shop\": 2}".into(), ..signed };
@@ -78,7 +101,8 @@ async fn a_job_arrives_once_not_early_byte_for_byte_and_signed() {
 #[cfg(feature = "nats")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_of_another_broker_becomes_a_request_of_http() {
-    let (receiver, nats) = tokio::join!(Receiver::always(200), NatsServer::start(NatsOptions::default()));
+    let (receiver, nats) =
+        tokio::join!(Receiver::always(200), NatsServer::start(NatsOptions::default()));
     let nats = nats.unwrap();
     let bridge = format!(
         "\n[brokers.main]\ntype = \"nats\"\nurl = \"{}\"\nallow = [\"orders.>\"]\n[ingest.main]\nbroker = \"main\"\ndeclare = true\n",
@@ -100,13 +124,19 @@ async fn a_request_of_another_broker_becomes_a_request_of_http() {
     let requests = [
         request("from-nats"),
         request("no-header").with_header("x(y)", "1"),
-        Message::new("").with_header("delay-for", "0").with_header("delay-broker", "hook").with_header("delay-target", "http://10.0.0.1/"),
+        Message::new("")
+            .with_header("delay-for", "0")
+            .with_header("delay-broker", "hook")
+            .with_header("delay-target", "http://10.0.0.1/"),
     ];
     producer.send(&Destination::new("delay.in"), requests).await.unwrap();
     producer.flush().await.unwrap();
     let seen = receiver.until(1).await;
     let seen = &seen[0];
-    assert_eq!((&seen.body[..], seen.text("delayed-id"), seen.text("content-type")), (&b"order 17"[..], "from-nats", "text/plain"));
+    assert_eq!(
+        (&seen.body[..], seen.text("delayed-id"), seen.text("content-type")),
+        (&b"order 17"[..], "from-nats", "text/plain")
+    );
     assert_eq!(seen.headers.get_all("x-shop").iter().collect::<Vec<_>>(), ["7", "8"]);
     let mut names = seen.headers.keys().map(|name| name.as_str());
     assert!(!names.any(|name| name.starts_with("delay-") || name.starts_with("nats-")), "{seen:?}");

@@ -56,7 +56,9 @@ impl Receiver {
     }
 
     /// Answers by this rule.
-    pub(crate) async fn start(rule: impl Fn(usize, &Seen) -> Response + Send + Sync + 'static) -> Receiver {
+    pub(crate) async fn start(
+        rule: impl Fn(usize, &Seen) -> Response + Send + Sync + 'static,
+    ) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let kept = Arc::new(Kept { seen: Mutex::default(), rule: Box::new(rule) });
@@ -78,7 +80,10 @@ impl Receiver {
 
     /// Waits until so many requests arrived, and gives all.
     pub(crate) async fn until(&self, count: usize) -> Vec<Seen> {
-        wait_until(&format!("{count} requests at {}", self.address), async || (self.kept.seen.lock().len() >= count).then_some(())).await;
+        wait_until(&format!("{count} requests at {}", self.address), async || {
+            (self.kept.seen.lock().len() >= count).then_some(())
+        })
+        .await;
         self.seen()
     }
 
@@ -88,8 +93,15 @@ impl Receiver {
     }
 }
 
-async fn keep(State(kept): State<Arc<Kept>>, method: Method, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    let at_ms = i64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
+async fn keep(
+    State(kept): State<Arc<Kept>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let at_ms =
+        i64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
     let seen = Seen { at_ms, method, uri, headers, body };
     let number = {
         let mut all = kept.seen.lock();

@@ -1,5 +1,5 @@
-//! Refusals at the request: the list of OWASP's cheat sheet on server-side request forgery, and headers that
-//! HTTP cannot carry.
+//! Refusals at the request: the list of OWASP's cheat sheet on server-side request forgery, and
+//! headers that HTTP cannot carry.
 
 use serde_json::json;
 
@@ -73,27 +73,50 @@ async fn a_target_that_may_not_be_called_is_refused_with_its_reason() {
         "http://100.100.100.200/*",
         "http://10.0.0.1/*",
     ];
-    let fixture = Fixture::start(&[&receiver], &format!("\n[brokers.guarded]\ntype = \"http\"\nallow = {allow:?}\n")).await;
+    let fixture = Fixture::start(
+        &[&receiver],
+        &format!("\n[brokers.guarded]\ntype = \"http\"\nallow = {allow:?}\n"),
+    )
+    .await;
     for (target, word) in REFUSED {
         let job = json!({"broker": "guarded", "for": "0s", "target": target});
         let (status, problem) = fixture.call("POST /v1/jobs", &job).await;
-        assert_eq!((status, &problem["code"]), (400, &json!("target_not_allowed")), "{target:?}: {problem}");
+        assert_eq!(
+            (status, &problem["code"]),
+            (400, &json!("target_not_allowed")),
+            "{target:?}: {problem}"
+        );
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains(word) && detail.starts_with("target `"), "{target:?}: {detail}");
     }
     // The query, where tokens stand, is not said back; nor is the one of a URL that cannot be read.
-    for target in ["https://evil.example/?token=hush", "https://evil.example#?token=hush", "nonsense?token=hush"] {
-        let (status, problem) = fixture.call("POST /v1/jobs", &json!({"broker": "guarded", "for": "0s", "target": target})).await;
+    for target in [
+        "https://evil.example/?token=hush",
+        "https://evil.example#?token=hush",
+        "nonsense?token=hush",
+    ] {
+        let (status, problem) = fixture
+            .call("POST /v1/jobs", &json!({"broker": "guarded", "for": "0s", "target": target}))
+            .await;
         assert!(status == 400 && !problem.to_string().contains("hush"), "{target}: {problem}");
     }
     // A name tells its address only when it is looked up: the attempt fails.
     let target = receiver.url("/").replace("127.0.0.1", "localhost");
     let more = format!("\n[brokers.named]\ntype = \"http\"\nallow = [\"{target}\"]\n");
     let named = Fixture::start(&[], &more).await;
-    named.schedule(json!({"id": "named", "broker": "named", "for": "0s", "target": target, "retry": []})).await;
+    named
+        .schedule(
+            json!({"id": "named", "broker": "named", "for": "0s", "target": target, "retry": []}),
+        )
+        .await;
     let dead = named.until_state("named", "dead").await;
     let error = dead["last_error"].as_str().unwrap();
-    assert!(error.contains("`localhost` resolves to ") && error.contains("loopback") && error.contains("`subnets`"), "{error}");
+    assert!(
+        error.contains("`localhost` resolves to ")
+            && error.contains("loopback")
+            && error.contains("`subnets`"),
+        "{error}"
+    );
     assert!(receiver.seen().is_empty());
 }
 
@@ -111,7 +134,12 @@ async fn a_header_that_http_cannot_carry_is_refused() {
         json!({":path": "/"}),
         json!({"ü": "x"}),
     ] {
-        let (status, problem) = fixture.call("POST /v1/jobs", &json!({"for": "0s", "target": receiver.url("/"), "headers": headers})).await;
+        let (status, problem) = fixture
+            .call(
+                "POST /v1/jobs",
+                &json!({"for": "0s", "target": receiver.url("/"), "headers": headers}),
+            )
+            .await;
         assert_eq!((status, &problem["code"]), (400, &json!("bad_header")), "{headers}: {problem}");
     }
     assert!(receiver.seen().is_empty());

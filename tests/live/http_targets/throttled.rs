@@ -10,7 +10,10 @@ use crate::support::{metric, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_holds_one_host_back_and_no_other() {
-    let (busy, free) = tokio::join!(Receiver::start(|_, _| answer(429, &[("retry-after", "3600")], "slow down")), Receiver::always(200));
+    let (busy, free) = tokio::join!(
+        Receiver::start(|_, _| answer(429, &[("retry-after", "3600")], "slow down")),
+        Receiver::always(200)
+    );
     let fixture = Fixture::start(&[&busy, &free], "").await;
     let job = |id: &str, to: &Receiver| json!({"id": id, "for": "0s", "target": to.url(&format!("/{id}")), "retry": []});
     fixture.schedule(job("first", &busy)).await;
@@ -39,17 +42,26 @@ async fn the_log_names_a_host_that_says_nothing_and_what_to_check() {
     // The kernel takes the connections.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", silent.local_addr().unwrap());
-    let more = broker("mute", &[], "timeout = \"3s\"").replace("allow = []", &format!("allow = [\"{origin}/*\"]"));
+    let more = broker("mute", &[], "timeout = \"3s\"")
+        .replace("allow = []", &format!("allow = [\"{origin}/*\"]"));
     let fixture = Fixture::start(&[], &more).await;
     for number in 0..3 {
         let target = format!("{origin}/{number}");
         fixture.schedule(json!({"id": format!("job-{number}"), "for": "0s", "broker": "mute", "target": target})).await;
     }
     let line = wait_until("the log names the host", async || {
-        fixture.log().lines().find(|line| line.contains("the host does not confirm")).map(str::to_owned)
+        fixture
+            .log()
+            .lines()
+            .find(|line| line.contains("the host does not confirm"))
+            .map(str::to_owned)
     })
     .await;
-    assert!(line.contains(&origin) && line.contains("check that the host answers requests within the `timeout`"), "{line}");
+    assert!(
+        line.contains(&origin)
+            && line.contains("check that the host answers requests within the `timeout`"),
+        "{line}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,10 +69,10 @@ async fn a_job_without_time_to_connect_ends_no_pause() {
     // The kernel takes the connections, and nobody speaks TLS.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("https://{}", silent.local_addr().unwrap());
-    let more = broker("mute", &[], "timeout = \"3s\"").replace("allow = []", &format!("allow = [\"{origin}/*\"]"));
+    let more = broker("mute", &[], "timeout = \"3s\"")
+        .replace("allow = []", &format!("allow = [\"{origin}/*\"]"));
     let fixture = Fixture::start(&[], &more).await;
-    let job =
-        |id: &str, ttr: &str| json!({"id": id, "for": "0s", "broker": "mute", "target": format!("{origin}/{id}"), "retry": [], "ttr": ttr});
+    let job = |id: &str, ttr: &str| json!({"id": id, "for": "0s", "broker": "mute", "target": format!("{origin}/{id}"), "retry": [], "ttr": ttr});
     for number in 0..3 {
         fixture.schedule(job(&format!("long-{number}"), "30s")).await;
     }
@@ -82,7 +94,9 @@ async fn after_the_pause_the_job_arrives_as_the_first_attempt() {
     })
     .await;
     let fixture = Fixture::start(&[&receiver], "").await;
-    fixture.schedule(json!({"id": "patient", "for": "0s", "target": receiver.url("/"), "retry": []})).await;
+    fixture
+        .schedule(json!({"id": "patient", "for": "0s", "target": receiver.url("/"), "retry": []}))
+        .await;
     fixture.until_over("patient").await;
     let seen = receiver.seen();
     let attempts: Vec<_> = seen.iter().map(|seen| seen.text("delayed-attempt")).collect();

@@ -1,5 +1,5 @@
-//! The calls of clients of ouqiang/delay-queue, with Dwell in its place: those of its README and of its PHP
-//! client (DelayQueue.php), byte for byte, and the older form with a single URL.
+//! The calls of clients of ouqiang/delay-queue, with Dwell in its place: those of its README and of
+//! its PHP client (DelayQueue.php), byte for byte, and the older form with a single URL.
 //!
 //! Where `DWELL_DELAY_QUEUE` is the URL of a delay-queue, its cases run on that too.
 
@@ -14,7 +14,8 @@ use super::listeners::{Listeners, Reply, call};
 use crate::support::wait_until;
 
 /// The headers of the PHP client.
-const HEADERS: &str = "user-agent: Guzzle/5.3.1 curl/7.88.1 PHP/8.2.20\r\ncontent-type: application/json\r\n";
+const HEADERS: &str =
+    "user-agent: Guzzle/5.3.1 curl/7.88.1 PHP/8.2.20\r\ncontent-type: application/json\r\n";
 const SETTINGS: &str = "[queues.\"order*\"]\n[queues.\"other*\"]\n";
 
 /// A server that speaks the protocol.
@@ -56,7 +57,8 @@ impl Peer {
 /// The call of the PHP client for a job with a class name, and its answer.
 async fn php_client(peer: &Peer) {
     let (topic, id) = (peer.name("order"), peer.name("56352695584"));
-    let inner = r#"{"uid":10829378,"created":1498657365,"className":"\\DelayQueue\\Tests\\Handler"}"#;
+    let inner =
+        r#"{"uid":10829378,"created":1498657365,"className":"\\DelayQueue\\Tests\\Handler"}"#;
     let escaped = serde_json::to_string(inner).unwrap();
     let begun = Instant::now();
     let push = format!(r#"{{"topic":"{topic}","id":"{id}","delay":1,"ttr":60,"body":{escaped}}}"#);
@@ -70,7 +72,11 @@ async fn php_client(peer: &Peer) {
     assert_eq!(popped, json!({"id": id, "body": inner}));
     // The older server counts whole seconds.
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    assert_eq!(peer.done("/get", &format!(r#"{{"id":"{id}"}}"#)).await, wanted, "the same while it is reserved");
+    assert_eq!(
+        peer.done("/get", &format!(r#"{{"id":"{id}"}}"#)).await,
+        wanted,
+        "the same while it is reserved"
+    );
     for path in ["/finish", "/finish", "/delete"] {
         assert_eq!(peer.done(path, &format!(r#"{{"id":"{id}"}}"#)).await, Value::Null, "{path}");
     }
@@ -80,13 +86,22 @@ async fn php_client(peer: &Peer) {
 /// A job that is not finished within its TTR comes again, each time; a push of its id replaces it.
 async fn again(peer: &Peer) {
     let (topic, id) = (peer.name("order-again"), peer.name("again"));
-    peer.done("/push", &format!(r#"{{"ToPic":" {topic} ","ID":" {id} ","DELAY":1,"TTR":1,"Body":" <b>é & "}}"#)).await;
+    peer.done(
+        "/push",
+        &format!(r#"{{"ToPic":" {topic} ","ID":" {id} ","DELAY":1,"TTR":1,"Body":" <b>é & "}}"#),
+    )
+    .await;
     for _ in 0..3 {
         // Topics in the order of their priority.
-        let popped = peer.done("/pop", &format!(r#"{{"topic":"{},{topic}"}}"#, peer.name("other"))).await;
+        let popped =
+            peer.done("/pop", &format!(r#"{{"topic":"{},{topic}"}}"#, peer.name("other"))).await;
         assert_eq!(popped, json!({"id": id, "body": "<b>é &"}));
     }
-    peer.done("/push", &format!(r#"{{"topic":"{topic}","id":"{id}","delay":1,"ttr":60,"body":"new"}}"#)).await;
+    peer.done(
+        "/push",
+        &format!(r#"{{"topic":"{topic}","id":"{id}","delay":1,"ttr":60,"body":"new"}}"#),
+    )
+    .await;
     let popped = wait_until("the new body", async || {
         let popped = peer.done("/pop", &format!(r#"{{"topic":"{topic}"}}"#)).await;
         (popped["body"] == "new").then_some(popped)
@@ -99,8 +114,19 @@ async fn again(peer: &Peer) {
 /// A job that waits is deleted; unknown ids are no error.
 async fn deleted(peer: &Peer) {
     let id = peer.name("deleted");
-    peer.done("/push", &format!(r#"{{"topic":"{}","id":"{id}","delay":2147483,"ttr":86400,"more":1}}"#, peer.name("order-deleted"))).await;
-    assert_eq!(peer.done("/get", &format!(r#"{{"id":"{id}"}}"#)).await["body"], "", "a job without a body");
+    peer.done(
+        "/push",
+        &format!(
+            r#"{{"topic":"{}","id":"{id}","delay":2147483,"ttr":86400,"more":1}}"#,
+            peer.name("order-deleted")
+        ),
+    )
+    .await;
+    assert_eq!(
+        peer.done("/get", &format!(r#"{{"id":"{id}"}}"#)).await["body"],
+        "",
+        "a job without a body"
+    );
     for _ in 0..2 {
         peer.done("/delete", &format!(r#"{{"id":" {id} "}}"#)).await;
     }
@@ -111,9 +137,15 @@ async fn deleted(peer: &Peer) {
 async fn refused(peer: &Peer) {
     let topic = peer.name("order-refused");
     let job = |changed: &str, value: &str| {
-        let fields =
-            [("topic", format!("\"{topic}\"")), ("id", "\"refused\"".to_owned()), ("delay", "1".to_owned()), ("ttr", "1".to_owned())];
-        let field = |(name, usual): &(&str, String)| format!("\"{name}\":{}", if *name == changed { value } else { usual });
+        let fields = [
+            ("topic", format!("\"{topic}\"")),
+            ("id", "\"refused\"".to_owned()),
+            ("delay", "1".to_owned()),
+            ("ttr", "1".to_owned()),
+        ];
+        let field = |(name, usual): &(&str, String)| {
+            format!("\"{name}\":{}", if *name == changed { value } else { usual })
+        };
         format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(","))
     };
     for (name, value) in [
@@ -130,7 +162,11 @@ async fn refused(peer: &Peer) {
         ("ttr", "0"),
         ("ttr", "86401"),
     ] {
-        assert_eq!(peer.ask("/push", &job(name, value)).await, (json!(1), Value::Null), "{name} {value}");
+        assert_eq!(
+            peer.ask("/push", &job(name, value)).await,
+            (json!(1), Value::Null),
+            "{name} {value}"
+        );
     }
     for body in ["", "{", "[]", "null", "{} {}"] {
         for path in ["/push", "/pop", "/finish", "/delete", "/get"] {
@@ -154,21 +190,29 @@ async fn classic(peer: &Peer) {
         assert!(answer["error"].is_string() && answer.as_object().unwrap().len() == 4, "{answer}");
         answer
     };
-    let done = |id: &str, value: &str| json!({"success": true, "error": "", "id": id, "value": value});
+    let done =
+        |id: &str, value: &str| json!({"success": true, "error": "", "id": id, "value": value});
     let add = json!({"command": "add", "topic": topic, "id": id, "delay": 0, "TTR": 60, "body": {"b": 1, "a": " x "}});
     assert_eq!(ask(add).await, done(&id, ""));
-    assert_eq!(ask(json!({"command": "pop", "topic": topic})).await, done(&id, "{\"a\":\" x \",\"b\":1}"));
+    assert_eq!(
+        ask(json!({"command": "pop", "topic": topic})).await,
+        done(&id, "{\"a\":\" x \",\"b\":1}")
+    );
     for command in ["finish", "delete"] {
         assert_eq!(ask(json!({"command": command, "id": id})).await, done(&id, ""));
     }
-    for refused in
-        [json!({"command": "get", "id": id}), json!({"id": id}), json!({"command": "add", "topic": topic}), json!({"command": "pop"})]
-    {
+    for refused in [
+        json!({"command": "get", "id": id}),
+        json!({"id": id}),
+        json!({"command": "add", "topic": topic}),
+        json!({"command": "pop"}),
+    ] {
         assert_eq!(ask(refused.clone()).await["success"], false, "{refused}");
     }
 }
 
-/// The features that delay-queue does not have: topics that are not declared, bounds of the settings.
+/// The features that delay-queue does not have: topics that are not declared, bounds of the
+/// settings.
 async fn bounds(peer: &Peer) {
     for body in [
         r#"{"topic":"undeclared","id":"a","delay":1,"ttr":1}"#,
@@ -192,10 +236,17 @@ async fn clients_that_go_away(peer: &Peer) {
     let address = peer.server.strip_prefix("http://").unwrap();
     let mut link = TcpStream::connect(address).await.unwrap();
     let body = json!({ "topic": topic }).to_string();
-    let head = format!("POST /pop HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let head = format!(
+        "POST /pop HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
     link.write_all(head.as_bytes()).await.unwrap();
     drop(link);
-    peer.done("/push", &format!(r#"{{"topic":"{topic}","id":"{id}","delay":1,"ttr":3600,"body":"x"}}"#)).await;
+    peer.done(
+        "/push",
+        &format!(r#"{{"topic":"{topic}","id":"{id}","delay":1,"ttr":3600,"body":"x"}}"#),
+    )
+    .await;
     assert_eq!(peer.done("/pop", &body).await["id"], id);
 }
 

@@ -12,7 +12,14 @@ use crate::support::wait_until;
 /// A schedule as `FullMessage` of the suite makes it: its id is the message's key.
 fn schedule(id: &str, body: &str, epoch_s: i64, topic: &str) -> Message {
     let epoch = epoch_s.to_string();
-    let message = request(body, &[("scheduler-epoch", &epoch), ("scheduler-target-topic", topic), ("customer-header", "dummy")]);
+    let message = request(
+        body,
+        &[
+            ("scheduler-epoch", &epoch),
+            ("scheduler-target-topic", topic),
+            ("customer-header", "dummy"),
+        ],
+    );
     keyed(message, id)
 }
 
@@ -36,8 +43,8 @@ fn soon() -> i64 {
 
 const HOUR: i64 = 3_600;
 
-/// `TestDefaultKafkaRunner`: the target's key, also where it is nil or no text; and the headers of the
-/// scheduler on a delivered message.
+/// `TestDefaultKafkaRunner`: the target's key, also where it is nil or no text; and the headers of
+/// the scheduler on a delivered message.
 pub(super) async fn default_kafka_runner(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.etf1").await;
     let (epoch, before) = (soon(), now_ms() / 1_000);
@@ -62,8 +69,13 @@ pub(super) async fn default_kafka_runner(fixture: &Fixture) {
         headers.retain(|name, _| !name.starts_with("delayed-"));
         let stamp: i64 = headers.remove("scheduler-timestamp").unwrap().parse().unwrap();
         assert!((before..=epoch).contains(&stamp), "{id}: {stamp}");
-        let expected = [("customer-header", "dummy"), ("scheduler-key", id), ("scheduler-topic", "schedules")];
-        assert_eq!(headers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into(), "{id}");
+        let expected =
+            [("customer-header", "dummy"), ("scheduler-key", id), ("scheduler-topic", "schedules")];
+        assert_eq!(
+            headers,
+            expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            "{id}"
+        );
         assert!(target.first_ms(id).unwrap() >= epoch * 1_000, "{id} came early");
     }
 }
@@ -74,7 +86,9 @@ pub(super) async fn default_kafka_runner(fixture: &Fixture) {
 pub(super) async fn outdated_schedules(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.etf1-late").await;
     let second_ago = |id: &str| schedule(id, "some value", now_ms() / 1_000 - 1, "out.etf1-late");
-    let dropped = second_ago("outdated").with_header("delay-late", "drop").with_header("delay-max-late", "500ms");
+    let dropped = second_ago("outdated")
+        .with_header("delay-late", "drop")
+        .with_header("delay-max-late", "500ms");
     fixture.send("schedules", [dropped, second_ago("within-grace")]).await;
     target.job("within-grace").await;
     fixture.until_due("outdated", None).await;
@@ -128,35 +142,63 @@ pub(super) async fn deleted_schedules(fixture: &Fixture) {
 pub(super) async fn invalid_schedules(fixture: &Fixture) {
     let make = |id: &str, epoch_s: i64| schedule(id, "etf1-invalid", epoch_s, "out.etf1");
     let (past, future) = (now_ms() / 1_000 - 10, now_ms() / 1_000 + 10);
-    fixture.send("schedules", [make("", past), make(" ", future), make("  ", 0), make("1", -1)]).await;
-    assert_eq!(fixture.rejected("etf1-invalid", 4).await, ["bad_id", "bad_id", "bad_id", "bad_delay"]);
+    fixture
+        .send("schedules", [make("", past), make(" ", future), make("  ", 0), make("1", -1)])
+        .await;
+    assert_eq!(
+        fixture.rejected("etf1-invalid", 4).await,
+        ["bad_id", "bad_id", "bad_id", "bad_delay"]
+    );
     assert!(fixture.store.reader.find(&JobId::new("1").unwrap()).await.unwrap().is_none());
 }
 
-/// `TestScheduleMessage_reschedule_check_headers`, `TestIsSchedulerMessage`, `TestScheduleRetry`: a delivered
-/// message is scheduled again, by the client library, which leaves out headers that begin with `scheduler-`,
-/// or with all its headers.
+/// `TestScheduleMessage_reschedule_check_headers`, `TestIsSchedulerMessage`, `TestScheduleRetry`: a
+/// delivered message is scheduled again, by the client library, which leaves out headers that begin
+/// with `scheduler-`, or with all its headers.
 pub(super) async fn scheduled_again_with_what_was_delivered(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.etf1-again").await;
-    fixture.send("schedules", [schedule("first", "value", now_ms() / 1_000, "out.etf1-again")]).await;
+    fixture
+        .send("schedules", [schedule("first", "value", now_ms() / 1_000, "out.etf1-again")])
+        .await;
     let came = target.job("first").await;
     assert!(text(&came, "scheduler-key").is_some(), "IsSchedulerMessage");
     let again = |id: &str, keeps: fn(&str) -> bool| {
         let epoch = (now_ms() / 1_000).to_string();
         let kept = came.headers.iter().filter(|header| keeps(&header.name));
-        let mut message = keyed(request("value", &[("scheduler-epoch", &epoch), ("scheduler-target-topic", "out.etf1-again")]), id);
+        let mut message = keyed(
+            request(
+                "value",
+                &[("scheduler-epoch", &epoch), ("scheduler-target-topic", "out.etf1-again")],
+            ),
+            id,
+        );
         for header in kept {
             message.headers.push(header.name.clone(), header.value.clone());
         }
         message.with_header("retry-attempt", "1")
     };
-    fixture.send("schedules", [again("by-library", |name| !name.starts_with("scheduler-")), again("with-all", |_| true)]).await;
+    fixture
+        .send(
+            "schedules",
+            [
+                again("by-library", |name| !name.starts_with("scheduler-")),
+                again("with-all", |_| true),
+            ],
+        )
+        .await;
     for id in ["by-library", "with-all"] {
         let message = target.job(id).await;
-        let keys: Vec<_> =
-            message.headers.iter().filter(|header| header.name == "scheduler-key").map(|header| header.value.as_text()).collect();
+        let keys: Vec<_> = message
+            .headers
+            .iter()
+            .filter(|header| header.name == "scheduler-key")
+            .map(|header| header.value.as_text())
+            .collect();
         assert_eq!(keys, [Some(id)]);
-        assert_eq!((text(&message, "retry-attempt"), text(&message, "delayed-attempt")), (Some("1".to_owned()), Some("1".to_owned())));
+        assert_eq!(
+            (text(&message, "retry-attempt"), text(&message, "delayed-attempt")),
+            (Some("1".to_owned()), Some("1".to_owned()))
+        );
     }
 }
 
@@ -165,7 +207,12 @@ pub(super) async fn many_schedules_of_one_id(fixture: &Fixture) {
     let target = fixture.read(BrokerKind::Kafka, "out.etf1-many").await;
     let epoch = now_ms() / 1_000;
     let many = (0..1_000).map(|_| schedule("many", "value", epoch, "out.etf1-many"));
-    fixture.send("schedules", many.chain([schedule("many-mark", "value", epoch, "out.etf1-many")])).await;
+    fixture
+        .send("schedules", many.chain([schedule("many-mark", "value", epoch, "out.etf1-many")]))
+        .await;
     target.job("many").await;
-    wait_until("what is behind them is delivered", async || (target.count("many-mark") > 0).then_some(())).await;
+    wait_until("what is behind them is delivered", async || {
+        (target.count("many-mark") > 0).then_some(())
+    })
+    .await;
 }

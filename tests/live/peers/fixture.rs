@@ -40,20 +40,26 @@ pub(super) struct Fixture {
     dwell: DwellServer,
     settings: Settings,
     pub(super) store: Store,
-    /// The messages that Kafka's ingests reject. One reading for all cases, which would share the topic out
-    /// otherwise.
+    /// The messages that Kafka's ingests reject. One reading for all cases, which would share the
+    /// topic out otherwise.
     rejected: Reading,
 }
 
 impl Fixture {
     pub(super) async fn start() -> Fixture {
-        let starting = [BrokerKind::Kafka, BrokerKind::Nats].map(|kind| async move { BrokerServer::start(kind).await.unwrap() });
+        let starting = [BrokerKind::Kafka, BrokerKind::Nats]
+            .map(|kind| async move { BrokerServer::start(kind).await.unwrap() });
         let [kafka, nats] = starting;
-        let (kafka, nats, redis) = tokio::join!(kafka, nats, RedisServer::start(RedisOptions::default()));
+        let (kafka, nats, redis) =
+            tokio::join!(kafka, nats, RedisServer::start(RedisOptions::default()));
         let (brokers, redis) = ([kafka, nats], redis.unwrap());
         let mut all = format!("[redis]\nurls = [\"{}\"]\n\n[delivery]\ndead = \"\"\n", redis.url());
         for (broker, allow) in brokers.iter().zip(["out.*", "out.>"]) {
-            all += &format!("\n[brokers.{}]\n{}allow = [\"{allow}\"]\n", broker.kind().as_str(), broker.settings());
+            all += &format!(
+                "\n[brokers.{}]\n{}allow = [\"{allow}\"]\n",
+                broker.kind().as_str(),
+                broker.settings()
+            );
         }
         all += INGESTS;
         let folder = tempfile::tempdir().unwrap();
@@ -103,13 +109,21 @@ impl Fixture {
         .await;
     }
 
-    /// Waits until this many messages of this text in their body were rejected; their codes in order.
+    /// Waits until this many messages of this text in their body were rejected; their codes in
+    /// order.
     pub(super) async fn rejected(&self, marked: &str, count: usize) -> Vec<String> {
         let code = |message: &Message| text(message, "delayed-error").unwrap_or_default();
-        let of = |message: &Message| message.body.windows(marked.len()).any(|part| part == marked.as_bytes());
+        let of = |message: &Message| {
+            message.body.windows(marked.len()).any(|part| part == marked.as_bytes())
+        };
         wait_until(&format!("{count} rejections of {marked}"), async || {
-            let codes: Vec<String> =
-                self.rejected.now().iter().filter(|(_, message)| of(message)).map(|(_, message)| code(message)).collect();
+            let codes: Vec<String> = self
+                .rejected
+                .now()
+                .iter()
+                .filter(|(_, message)| of(message))
+                .map(|(_, message)| code(message))
+                .collect();
             (codes.len() >= count).then_some(codes)
         })
         .await
@@ -131,6 +145,8 @@ pub(super) fn now_ms() -> i64 {
 
 /// RFC 3339, to the millisecond, at the offset of this many hours.
 pub(super) fn rfc3339(ms: i64, hours: i8) -> String {
-    let at = jiff::Timestamp::from_millisecond(ms).unwrap().to_zoned(jiff::tz::TimeZone::fixed(jiff::tz::offset(hours)));
+    let at = jiff::Timestamp::from_millisecond(ms)
+        .unwrap()
+        .to_zoned(jiff::tz::TimeZone::fixed(jiff::tz::offset(hours)));
     at.strftime("%Y-%m-%dT%H:%M:%S.%3f%:z").to_string()
 }

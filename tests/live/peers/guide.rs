@@ -33,18 +33,27 @@ impl Guide {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("config")).unwrap();
         std::fs::create_dir(folder.path().join("bin")).unwrap();
-        let guide = Guide { folder, commands: blocks(&page, "sh").into(), addresses: addresses.to_vec() };
+        let guide =
+            Guide { folder, commands: blocks(&page, "sh").into(), addresses: addresses.to_vec() };
         let text = std::fs::read_to_string(root.join(format!("config/{file}.toml"))).unwrap();
-        std::fs::write(guide.folder.path().join(format!("config/{file}.toml")), guide.placed(&text)).unwrap();
+        std::fs::write(
+            guide.folder.path().join(format!("config/{file}.toml")),
+            guide.placed(&text),
+        )
+        .unwrap();
         guide
     }
 
     /// The first block of this language of a page, saved as the file that the page names.
     pub(super) fn save(&self, page: &str, language: &str, name: &str) {
-        let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/how-to/{page}.md"))).unwrap();
+        let page = std::fs::read_to_string(
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/how-to/{page}.md")),
+        )
+        .unwrap();
         // As it stands: Python has indents of its own.
         let (_, block) = page.split_once(&format!("\n```{language}\n")).unwrap();
-        std::fs::write(self.folder.path().join(name), block.split("\n```\n").next().unwrap()).unwrap();
+        std::fs::write(self.folder.path().join(name), block.split("\n```\n").next().unwrap())
+            .unwrap();
     }
 
     /// A tool that the page takes from elsewhere, as a script.
@@ -55,21 +64,38 @@ impl Guide {
     }
 
     fn placed(&self, text: &str) -> String {
-        self.addresses.iter().fold(text.to_owned(), |text, (written, ours)| text.replace(written, ours))
+        self.addresses
+            .iter()
+            .fold(text.to_owned(), |text, (written, ours)| text.replace(written, ours))
     }
 
     fn next(&mut self, begin: &str) -> Command {
-        let commands = self.commands.pop_front().unwrap_or_else(|| panic!("the page ends before `{begin}`"));
-        assert!(commands.starts_with(begin), "the page goes on otherwise than this test: {commands}");
+        let commands =
+            self.commands.pop_front().unwrap_or_else(|| panic!("the page ends before `{begin}`"));
+        assert!(
+            commands.starts_with(begin),
+            "the page goes on otherwise than this test: {commands}"
+        );
         let mut shell = Command::new("sh");
         let tools = [self.folder.path().join("bin"), program().parent().unwrap().to_owned()];
-        let path = format!("{}:{}:{}", tools[0].display(), tools[1].display(), std::env::var("PATH").unwrap());
+        let path = format!(
+            "{}:{}:{}",
+            tools[0].display(),
+            tools[1].display(),
+            std::env::var("PATH").unwrap()
+        );
         let commands = self.placed(&commands);
         // One command alone takes the place of its shell, so that it gets the signals.
         let exec = if commands.trim_end().lines().count() == 1 { "exec " } else { "" };
-        shell.arg("-ec").arg(format!("{exec}{commands}")).current_dir(self.folder.path()).env("PATH", path);
+        shell
+            .arg("-ec")
+            .arg(format!("{exec}{commands}"))
+            .current_dir(self.folder.path())
+            .env("PATH", path);
         // On a free port, unless the page calls it.
-        let http = Some(self.placed(HTTP)).filter(|ours| ours != HTTP).unwrap_or_else(|| "127.0.0.1:0".to_owned());
+        let http = Some(self.placed(HTTP))
+            .filter(|ours| ours != HTTP)
+            .unwrap_or_else(|| "127.0.0.1:0".to_owned());
         shell
             .env("DWELL_PROBES__LISTEN", "127.0.0.1:0")
             .env("DWELL_HTTP__LISTEN", http)
@@ -82,14 +108,20 @@ impl Guide {
     /// Runs the next commands, which begin so, to their end. Returns their output.
     pub(super) async fn follow(&mut self, begin: &str) -> String {
         let output = self.next(begin).output().await.unwrap();
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert!(output.status.success(), "{begin}: {}\n{said}", output.status);
         said
     }
 
     /// Starts the next command, which goes on.
     pub(super) fn start(&mut self, begin: &str) -> Running {
-        Running { child: self.next(begin).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap() }
+        Running {
+            child: self.next(begin).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(),
+        }
     }
 
     /// The page has no commands that nobody has run.
@@ -106,7 +138,11 @@ pub(super) struct Running {
 impl Running {
     /// Ends it as Ctrl-C does.
     pub(super) async fn stop(mut self) {
-        kill_process(Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap()).unwrap(), Signal::INT).unwrap();
+        kill_process(
+            Pid::from_raw(i32::try_from(self.child.id().unwrap()).unwrap()).unwrap(),
+            Signal::INT,
+        )
+        .unwrap();
         let status = self.child.wait().await.unwrap();
         assert!(status.success(), "{status}");
     }

@@ -45,8 +45,16 @@ impl Listeners {
         let [delay_queue, lmstfy, probes, http] = Default::default();
         let mut started = Listeners { child, folder, redis, delay_queue, lmstfy, probes, http };
         wait_until("it runs", async || started.line("running")).await;
-        let address = |message: &str| format!("http://{}", started.line(message).unwrap()["address"].as_str().unwrap());
-        let addresses = ["listener for clients of delay-queue", "listener for clients of lmstfy", "probes", "admin api"].map(address);
+        let address = |message: &str| {
+            format!("http://{}", started.line(message).unwrap()["address"].as_str().unwrap())
+        };
+        let addresses = [
+            "listener for clients of delay-queue",
+            "listener for clients of lmstfy",
+            "probes",
+            "admin api",
+        ]
+        .map(address);
         [started.delay_queue, started.lmstfy, started.probes, started.http] = addresses;
         started
     }
@@ -65,7 +73,10 @@ impl Listeners {
     /// Waits until so many consumers wait for this queue.
     pub(crate) async fn until_waiting(&self, queue: &str, count: usize) {
         let path = format!("GET /v1/queues/{queue}");
-        wait_until("the waiting pops", async || (call(&self.http, &path, "", b"").await.json()["waiting"] == count).then_some(())).await;
+        wait_until("the waiting pops", async || {
+            (call(&self.http, &path, "", b"").await.json()["waiting"] == count).then_some(())
+        })
+        .await;
     }
 
     /// Its resident memory, bytes.
@@ -80,14 +91,18 @@ impl Listeners {
 
     /// Tells it to stop; its end.
     pub(crate) async fn stop(mut self) {
-        kill_process(Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
+        kill_process(Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap(), Signal::TERM)
+            .unwrap();
         let status = wait_until("its end", async || self.child.try_wait().unwrap()).await;
         assert!(status.success(), "{status}");
     }
 
     /// The first line of the log with this message.
     fn line(&self, message: &str) -> Option<Value> {
-        self.log().lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find(|line| line["message"] == message)
+        self.log()
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .find(|line| line["message"] == message)
     }
 }
 
@@ -112,7 +127,9 @@ impl Reply {
     /// The body as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?} {}", String::from_utf8_lossy(&self.body)))
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| {
+            panic!("{error}: {self:?} {}", String::from_utf8_lossy(&self.body))
+        })
     }
 }
 
@@ -121,8 +138,12 @@ pub(crate) async fn call(server: &str, line: &str, headers: &str, body: &[u8]) -
     let asked = async {
         let address = server.strip_prefix("http://").unwrap();
         let mut link = TcpStream::connect(address).await.unwrap();
-        let host = if headers.contains("host:") { String::new() } else { format!("host: {address}\r\n") };
-        let head = format!("{line} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n{host}{headers}\r\n", body.len());
+        let host =
+            if headers.contains("host:") { String::new() } else { format!("host: {address}\r\n") };
+        let head = format!(
+            "{line} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n{host}{headers}\r\n",
+            body.len()
+        );
         link.write_all(head.as_bytes()).await.unwrap();
         // A server that refuses a body early closes.
         let _ = link.write_all(body).await;
@@ -130,8 +151,12 @@ pub(crate) async fn call(server: &str, line: &str, headers: &str, body: &[u8]) -
         let _ = link.read_to_end(&mut answer).await;
         answer
     };
-    let answer = tokio::time::timeout(DEADLINE, asked).await.unwrap_or_else(|_| panic!("{line}: no answer"));
-    let end = answer.windows(4).position(|part| part == b"\r\n\r\n").unwrap_or_else(|| panic!("{line}: {answer:?}"));
+    let answer =
+        tokio::time::timeout(DEADLINE, asked).await.unwrap_or_else(|_| panic!("{line}: no answer"));
+    let end = answer
+        .windows(4)
+        .position(|part| part == b"\r\n\r\n")
+        .unwrap_or_else(|| panic!("{line}: {answer:?}"));
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     Reply { status, head: head.to_lowercase(), body: answer[end + 4..].to_vec() }

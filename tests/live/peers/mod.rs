@@ -6,10 +6,10 @@
 //! - `etf1`, `timebridge`, `sky_uk`: schedulers of Kafka; `nats_schedules`: those of NATS's server;
 //!   `delay_queue`: the jobs that clients of ouqiang's push to a topic.
 //! - `due_header`: a framework's own header with the due time, such as Celery's `eta`.
-//! - `lmstfy`, `delay_queue_server`: the calls of clients of lmstfy and of ouqiang's delay-queue, on the
-//!   `listeners` of `[compat]`; `waiting`: their consumers that wait.
-//! - `guides`, `queue_guides`, `url_guides`: the pages that lead from them to Dwell, and those about
-//!   URLs, followed word by word; `guide`: how.
+//! - `lmstfy`, `delay_queue_server`: the calls of clients of lmstfy and of ouqiang's delay-queue,
+//!   on the `listeners` of `[compat]`; `waiting`: their consumers that wait.
+//! - `guides`, `queue_guides`, `url_guides`: the pages that lead from them to Dwell, and those
+//!   about URLs, followed word by word; `guide`: how.
 //! - `rabbitmq_plugin`: RabbitMQ's delayed-message plugin, on servers of its own.
 
 mod delay_queue;

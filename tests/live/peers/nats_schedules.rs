@@ -17,7 +17,9 @@ async fn is_oracle(fixture: &Fixture) -> bool {
     let numbers: Vec<u32> = bare.split('.').map_while(|part| part.parse().ok()).collect();
     let has = numbers >= vec![2, 12];
     if !has {
-        println!("without the cases that compare with the server: NATS {version} has no schedules, 2.12 has");
+        println!(
+            "without the cases that compare with the server: NATS {version} has no schedules, 2.12 has"
+        );
     }
     has
 }
@@ -31,7 +33,11 @@ pub(super) async fn scheduled_delayed_message(fixture: &Fixture) {
     let port = fixture.nats_port();
     let more = json!({ "allow_msg_schedules": true, "allow_msg_ttl": true });
     jetstream::make_stream(port, "NATIVE", &["native.>"], more).await;
-    let by_server = crate::routes::environment::Reading::open(fixture.broker(BrokerKind::Nats), "native.publish").await;
+    let by_server = crate::routes::environment::Reading::open(
+        fixture.broker(BrokerKind::Nats),
+        "native.publish",
+    )
+    .await;
     let by_dwell = fixture.read(BrokerKind::Nats, "out.nats").await;
     let due = now_ms() + 1_500;
     let when = format!("@at {}", rfc3339(due, 2));
@@ -39,18 +45,27 @@ pub(super) async fn scheduled_delayed_message(fixture: &Fixture) {
     let target = |subject| [&headers[..], &[("Nats-Schedule-Target", subject)]].concat();
     let ack = jetstream::publish(port, "native.schedule", &target("native.publish"), "hello").await;
     assert_eq!(ack["stream"], "NATIVE", "{ack}");
-    fixture.send("delay.in", [request("hello", &target("out.nats")).with_header("delay-broker", "nats")]).await;
+    fixture
+        .send(
+            "delay.in",
+            [request("hello", &target("out.nats")).with_header("delay-broker", "nats")],
+        )
+        .await;
     for (reading, own) in [(&by_server, "Nats-"), (&by_dwell, "delayed-")] {
         let (at_us, message) = reading.until(1).await.remove(0);
         assert!(at_us / 1_000 >= due, "{own}: early");
         let mut headers = texts(&message);
         headers.retain(|name, _| !name.starts_with(own) && name != "Nats-Msg-Id");
-        assert_eq!((message.body.as_ref(), headers), (&b"hello"[..], [("Header".to_owned(), "Value".to_owned())].into()), "{own}");
+        assert_eq!(
+            (message.body.as_ref(), headers),
+            (&b"hello"[..], [("Header".to_owned(), "Value".to_owned())].into()),
+            "{own}"
+        );
     }
 }
 
-/// The refusals of `TestJetStreamClusterScheduledDelayedMessage`, and the features that Dwell lacks: the
-/// server's codes, and ours.
+/// The refusals of `TestJetStreamClusterScheduledDelayedMessage`, and the features that Dwell
+/// lacks: the server's codes, and ours.
 pub(super) async fn refused_schedules(fixture: &Fixture) {
     if !is_oracle(fixture).await {
         return;
@@ -79,7 +94,8 @@ pub(super) async fn refused_schedules(fixture: &Fixture) {
         let ack = jetstream::publish(port, "out.foo.invalid", headers, "").await;
         assert_eq!(!ack["error"].is_null(), refuses, "{headers:?}: {ack}");
     }
-    let by_us = cases.map(|(headers, ..)| request("nats-refused", headers).with_header("delay-broker", "nats"));
+    let by_us = cases
+        .map(|(headers, ..)| request("nats-refused", headers).with_header("delay-broker", "nats"));
     fixture.send("delay.in", by_us).await;
     assert_eq!(fixture.rejected("nats-refused", cases.len()).await, cases.map(|(_, _, code)| code));
 }
@@ -94,8 +110,13 @@ pub(super) async fn of_one_target(fixture: &Fixture) {
         request(body, &[("Nats-Schedule", &when), ("Nats-Schedule-Target", "out.nats-many")])
     };
     let now = now_ms();
-    let reversed = request("past", &[("Nats-Schedule-Target", "out.nats-many"), ("Nats-Schedule", "@at 1970-01-01T00:00:00Z")]);
-    fixture.send("delay.in", [schedule("late", now + 2_500), schedule("soon", now + 1_500), reversed]).await;
+    let reversed = request(
+        "past",
+        &[("Nats-Schedule-Target", "out.nats-many"), ("Nats-Schedule", "@at 1970-01-01T00:00:00Z")],
+    );
+    fixture
+        .send("delay.in", [schedule("late", now + 2_500), schedule("soon", now + 1_500), reversed])
+        .await;
     wait_until("all three in their order", async || {
         let seen: Vec<_> = target.now().into_iter().map(|(_, message)| message.body).collect();
         (seen == ["past", "soon", "late"]).then_some(())

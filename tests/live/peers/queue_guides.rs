@@ -10,9 +10,16 @@ use super::listeners::call;
 use crate::support::wait_until;
 
 /// A page, with its listener on a port of its own; the URL of that.
-fn open(page: &str, file: &str, listen: &'static str, redis: &RedisServer, port: &Port) -> (Guide, String) {
+fn open(
+    page: &str,
+    file: &str,
+    listen: &'static str,
+    redis: &RedisServer,
+    port: &Port,
+) -> (Guide, String) {
     let ours = format!("127.0.0.1:{}", port.number());
-    let guide = Guide::open(page, file, &[(listen, ours.clone()), ("redis://127.0.0.1:6379", redis.url())]);
+    let guide =
+        Guide::open(page, file, &[(listen, ours.clone()), ("redis://127.0.0.1:6379", redis.url())]);
     (guide, format!("http://{ours}"))
 }
 
@@ -31,8 +38,10 @@ fn said(text: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_from_lmstfy_leads_to_dwell() {
-    let (redis, port) = (RedisServer::start(RedisOptions::default()).await.unwrap(), Port::reserve().unwrap());
-    let (mut guide, server) = open("migrate-from-lmstfy", "lmstfy", "127.0.0.1:7777", &redis, &port);
+    let (redis, port) =
+        (RedisServer::start(RedisOptions::default()).await.unwrap(), Port::reserve().unwrap());
+    let (mut guide, server) =
+        open("migrate-from-lmstfy", "lmstfy", "127.0.0.1:7777", &redis, &port);
     guide.follow("dwell check").await;
     let dwell = guide.start("dwell run");
     until_started(&server, "GET /api/shop/orders/size", 200).await;
@@ -45,8 +54,10 @@ async fn the_page_from_lmstfy_leads_to_dwell() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_from_delay_queue_leads_to_dwell() {
-    let (redis, port) = (RedisServer::start(RedisOptions::default()).await.unwrap(), Port::reserve().unwrap());
-    let (mut guide, server) = open("migrate-from-delay-queue", "delay-queue", "127.0.0.1:9277", &redis, &port);
+    let (redis, port) =
+        (RedisServer::start(RedisOptions::default()).await.unwrap(), Port::reserve().unwrap());
+    let (mut guide, server) =
+        open("migrate-from-delay-queue", "delay-queue", "127.0.0.1:9277", &redis, &port);
     guide.follow("dwell check").await;
     let dwell = guide.start("dwell run");
     until_started(&server, "POST /get", 200).await;
@@ -60,15 +71,20 @@ async fn the_page_from_delay_queue_leads_to_dwell() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_from_the_go_library_leads_to_dwell() {
-    let (redis, port) = (RedisServer::start(RedisOptions::default()).await.unwrap(), Port::reserve().unwrap());
-    let (mut guide, server) = open("migrate-from-redis-delayqueue", "queues", "127.0.0.1:7464", &redis, &port);
+    let (redis, port) =
+        (RedisServer::start(RedisOptions::default()).await.unwrap(), Port::reserve().unwrap());
+    let (mut guide, server) =
+        open("migrate-from-redis-delayqueue", "queues", "127.0.0.1:7464", &redis, &port);
     guide.follow("dwell check").await;
     let dwell = guide.start("dwell run");
     until_started(&server, "GET /v1/queues", 200).await;
     let job = said(&guide.follow("curl -s").await);
     assert_eq!((&job["queue"], &job["retry"]), (&json!("emails"), &json!(["0s"])));
     let popped = said(&guide.follow("curl -s").await);
-    assert_eq!((&popped["jobs"][0]["id"], &popped["jobs"][0]["body"]), (&job["id"], &json!("payload")));
+    assert_eq!(
+        (&popped["jobs"][0]["id"], &popped["jobs"][0]["body"]),
+        (&job["id"], &json!("payload"))
+    );
     dwell.stop().await;
     guide.end();
 }

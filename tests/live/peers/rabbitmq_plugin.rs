@@ -1,7 +1,8 @@
-//! The uses of RabbitMQ's delayed-message plugin, with Dwell in its place: the cases of the plugin's own
-//! suite (test/plugin_SUITE.erl), and the other features that its users rely on.
+//! The uses of RabbitMQ's delayed-message plugin, with Dwell in its place: the cases of the
+//! plugin's own suite (test/plugin_SUITE.erl), and the other features that its users rely on.
 //!
-//! A delayed exchange `x` is a fanout that leads to the queue `delay.x`; its former bindings are at `x.due`.
+//! A delayed exchange `x` is a fanout that leads to the queue `delay.x`; its former bindings are at
+//! `x.due`.
 
 mod cycles;
 mod expiry;
@@ -41,7 +42,10 @@ async fn the_cases_of_the_plugin_hold() {
 /// The page says so.
 #[test]
 fn the_page_names_each_case_of_the_suite() {
-    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/explanation/peers.md")).unwrap();
+    let page = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/explanation/peers.md"),
+    )
+    .unwrap();
     for case in [
         "wrong_exchange_argument_type",
         "exchange_argument_type_not_self",

@@ -1,5 +1,5 @@
-//! sky-uk/kafka-message-scheduler: the promises of its schedules, asked for by `delay-*` headers. Its own
-//! form, Avro or JSON with Base64 in it, is not read.
+//! sky-uk/kafka-message-scheduler: the promises of its schedules, asked for by `delay-*` headers.
+//! Its own form, Avro or JSON with Base64 in it, is not read.
 
 use bytes::Bytes;
 use dwell_connectors::Message;
@@ -33,7 +33,10 @@ pub(super) async fn schedules_by_key(fixture: &Fixture) {
     target.job("sky-past").await;
     target.job("sky-future").await;
     assert_eq!(target.job("sky-updated").await.body, "new");
-    assert!(target.first_ms("sky-past").unwrap() < target.first_ms("sky-future").unwrap() && target.first_ms("sky-future").unwrap() >= due);
+    assert!(
+        target.first_ms("sky-past").unwrap() < target.first_ms("sky-future").unwrap()
+            && target.first_ms("sky-future").unwrap() >= due
+    );
     fixture.until_due("sky-deleted", None).await;
     assert_eq!((target.count("sky-deleted"), target.count("sky-updated")), (0, 1));
 }

@@ -20,13 +20,20 @@ struct Place {
 
 impl Place {
     async fn new() -> Place {
-        Place { redis: RedisServer::start(RedisOptions::default()).await.unwrap(), api: Port::reserve().unwrap() }
+        Place {
+            redis: RedisServer::start(RedisOptions::default()).await.unwrap(),
+            api: Port::reserve().unwrap(),
+        }
     }
 
-    /// Opens a page, with the receiver at this address; `more` stands for the other words of the page.
+    /// Opens a page, with the receiver at this address; `more` stands for the other words of the
+    /// page.
     fn open(&self, page: &str, receiver: &str, more: &[(&'static str, String)]) -> Guide {
-        let own =
-            [("redis://127.0.0.1:6379", self.redis.url()), ("127.0.0.1:7464", self.address()), ("127.0.0.1:8080", receiver.to_owned())];
+        let own = [
+            ("redis://127.0.0.1:6379", self.redis.url()),
+            ("127.0.0.1:7464", self.address()),
+            ("127.0.0.1:8080", receiver.to_owned()),
+        ];
         Guide::open(page, FILE, &[more, &own].concat())
     }
 
@@ -36,7 +43,8 @@ impl Place {
 
     /// The answer of a call: status and body.
     async fn get(&self, path: &str) -> (u16, Value) {
-        let reply = call(&format!("http://{}", self.address()), &format!("GET {path}"), "", b"").await;
+        let reply =
+            call(&format!("http://{}", self.address()), &format!("GET {path}"), "", b"").await;
         (reply.status, serde_json::from_slice(&reply.body).unwrap())
     }
 
@@ -56,7 +64,10 @@ fn said(text: &str) -> Value {
 /// Both programs of the page verify what Dwell signs: they answer 401 to anything else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_on_targets_leads_to_a_verified_delivery() {
-    for (language, file, program) in [("python", "receiver.py", "python3 receiver.py"), ("js", "receiver.mjs", "node receiver.mjs")] {
+    for (language, file, program) in [
+        ("python", "receiver.py", "python3 receiver.py"),
+        ("js", "receiver.mjs", "node receiver.mjs"),
+    ] {
         let (place, port) = (Place::new().await, Port::reserve().unwrap());
         let receiver = format!("127.0.0.1:{}", port.number());
         let start = ("python3 receiver.py 8080", format!("{program} {}", port.number()));
@@ -64,7 +75,10 @@ async fn the_page_on_targets_leads_to_a_verified_delivery() {
         guide.save("http-targets", language, file);
         guide.follow("install -m 600").await;
         let _receiver = guide.start("python3 receiver.py");
-        wait_until(&format!("{file} listens"), async || TcpStream::connect(&receiver).ok().map(drop)).await;
+        wait_until(&format!("{file} listens"), async || {
+            TcpStream::connect(&receiver).ok().map(drop)
+        })
+        .await;
         assert!(guide.follow("dwell check").await.contains("takes connections"));
         let dwell = guide.start("dwell run");
         place.until_started().await;
@@ -92,7 +106,11 @@ async fn the_pages_from_hosted_services_lead_to_dwell() {
         let job = said(&guide.follow("curl -s").await);
         assert!(job["id"].is_string(), "{page}: {job}");
         let seen = receiver.until(number).await.remove(number - 1);
-        assert_eq!((seen.text("delayed-id"), &seen.body[..]), (job["id"].as_str().unwrap(), &br#"{"order": 17}"#[..]), "{page}");
+        assert_eq!(
+            (seen.text("delayed-id"), &seen.body[..]),
+            (job["id"].as_str().unwrap(), &br#"{"order": 17}"#[..]),
+            "{page}"
+        );
         assert_eq!(seen.text("content-type"), "application/json");
         dwell.stop().await;
         guide.end();
@@ -102,14 +120,18 @@ async fn the_pages_from_hosted_services_lead_to_dwell() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_on_cron_leads_to_dwell() {
     let (receiver, place) = (Receiver::always(200).await, Place::new().await);
-    let mut guide = place.open("cron-calling-urls", receiver.url("").trim_start_matches("http://"), &[]);
+    let mut guide =
+        place.open("cron-calling-urls", receiver.url("").trim_start_matches("http://"), &[]);
     guide.follow("dwell check").await;
     let dwell = guide.start("dwell run");
     place.until_started().await;
     assert_eq!(said(&guide.follow("curl -s").await)["id"], "close-order-17");
     assert_eq!(said(&guide.follow("curl -s -X DELETE").await)["verdict"], "cancelled");
     let job = said(&guide.follow("day=$(date").await);
-    assert!(job["id"].as_str().unwrap().starts_with("report-20") && job["state"] == "scheduled", "{job}");
+    assert!(
+        job["id"].as_str().unwrap().starts_with("report-20") && job["state"] == "scheduled",
+        "{job}"
+    );
     assert!(receiver.seen().is_empty());
     dwell.stop().await;
     guide.end();

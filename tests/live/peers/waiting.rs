@@ -18,7 +18,10 @@ const LMSTFY: (&str, &str) = ("GET /api/client-ns/waits?ttr=60&timeout=60", "");
 async fn ask(server: &str, (line, body): (&str, &str)) -> TcpStream {
     let address = server.strip_prefix("http://").unwrap();
     let mut link = TcpStream::connect(address).await.unwrap();
-    let head = format!("{line} HTTP/1.1\r\nhost: {address}\r\nx-request-id: mine\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let head = format!(
+        "{line} HTTP/1.1\r\nhost: {address}\r\nx-request-id: mine\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
     link.write_all(head.as_bytes()).await.unwrap();
     link
 }
@@ -32,7 +35,9 @@ async fn answer(link: &mut TcpStream) -> (u16, Value) {
             let count = link.read(&mut bytes).await.unwrap();
             assert!(count > 0, "no whole answer: {text}");
             text.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
-            let whole = text.split_once("\r\n\r\n").and_then(|(head, body)| Some((head, serde_json::from_str(body).ok()?)));
+            let whole = text
+                .split_once("\r\n\r\n")
+                .and_then(|(head, body)| Some((head, serde_json::from_str(body).ok()?)));
             if let Some((head, body)) = whole {
                 assert!(head.to_lowercase().contains("\r\nx-request-id: mine"), "{head}");
                 return (head.split(' ').nth(1).unwrap().parse().unwrap(), body);
@@ -65,7 +70,10 @@ async fn consumers_that_wait_cost_little_memory() {
         }
         dwell.until_waiting(QUEUE, links.len()).await;
         // The memory that the calls used before they waited goes back to the system later.
-        wait_until("little memory", async || (dwell.resident() < before + WAITING_POPS as u64 * MAX_BYTES_PER_POP).then_some(())).await;
+        wait_until("little memory", async || {
+            (dwell.resident() < before + WAITING_POPS as u64 * MAX_BYTES_PER_POP).then_some(())
+        })
+        .await;
         drop(links);
         dwell.until_waiting(QUEUE, 0).await;
     }
@@ -93,21 +101,45 @@ async fn who_waits_gets_a_job_or_hangs_up_or_is_told_of_the_end() {
         assert!(status == 200 && got.to_string().contains(&id), "{got}");
         links.push(link);
     }
-    let [finish, delete] = [("/finish", json!({"id": "job-0"})), ("/", json!({"command": "delete", "id": "job-1"}))];
+    let [finish, delete] =
+        [("/finish", json!({"id": "job-0"})), ("/", json!({"command": "delete", "id": "job-1"}))];
     for (path, body) in [finish, delete] {
-        assert_eq!(call(&dwell.delay_queue, &format!("POST {path}"), "", body.to_string().as_bytes()).await.status, 200);
+        assert_eq!(
+            call(&dwell.delay_queue, &format!("POST {path}"), "", body.to_string().as_bytes())
+                .await
+                .status,
+            200
+        );
     }
-    assert_eq!(call(&dwell.lmstfy, "DELETE /api/client-ns/waits/job/job-2", "", b"").await.status, 204);
+    assert_eq!(
+        call(&dwell.lmstfy, "DELETE /api/client-ns/waits/job/job-2", "", b"").await.status,
+        204
+    );
     // The line of a later call: those before are in the log too.
-    let last = json!({"topic": "another", "id": "last", "delay": 60, "ttr": 1, "body": "x"}).to_string();
-    assert_eq!(call(&dwell.delay_queue, "POST /push", "x-request-id: the-last\r\n", last.as_bytes()).await.status, 200);
-    let log = wait_until("the last line", async || Some(dwell.log()).filter(|log| log.contains("the-last"))).await;
+    let last =
+        json!({"topic": "another", "id": "last", "delay": 60, "ttr": 1, "body": "x"}).to_string();
+    assert_eq!(
+        call(&dwell.delay_queue, "POST /push", "x-request-id: the-last\r\n", last.as_bytes())
+            .await
+            .status,
+        200
+    );
+    let log = wait_until("the last line", async || {
+        Some(dwell.log()).filter(|log| log.contains("the-last"))
+    })
+    .await;
     let calls: Vec<&str> = log.lines().filter(|line| line.contains("\"request\"")).collect();
-    assert!(calls.iter().all(|line| line.contains("\"/push\"")), "consumers call all the time: {calls:#?}");
+    assert!(
+        calls.iter().all(|line| line.contains("\"/push\"")),
+        "consumers call all the time: {calls:#?}"
+    );
     // The connections stay, for a call that waits until the instance stops.
     for (number, (link, (server, (line, body), _))) in links.iter_mut().zip(&ends).enumerate() {
         let host = server.strip_prefix("http://").unwrap();
-        let head = format!("{line} HTTP/1.1\r\nhost: {host}\r\nx-request-id: mine\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        let head = format!(
+            "{line} HTTP/1.1\r\nhost: {host}\r\nx-request-id: mine\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
         link.write_all(head.as_bytes()).await.unwrap();
         dwell.until_waiting(QUEUE, number + 1).await;
     }

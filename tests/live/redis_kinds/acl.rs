@@ -17,13 +17,20 @@ use crate::support::{namespace, wait_until};
 
 const DOC: &str = include_str!("../../../docs/how-to/redis.md");
 
-/// Returns the line of the docs as words, behind `ACL SETUSER`, for this namespace, with the additions of the
-/// list below it for these uses.
+/// Returns the line of the docs as words, behind `ACL SETUSER`, for this namespace, with the
+/// additions of the list below it for these uses.
 pub(super) fn user(namespace: &str, uses: &[&str]) -> Vec<String> {
-    let line = DOC.split_once("ACL SETUSER ").unwrap().1.split_once("```").unwrap().0.replace("\\\n", " ");
+    let line =
+        DOC.split_once("ACL SETUSER ").unwrap().1.split_once("```").unwrap().0.replace("\\\n", " ");
     let more = uses.iter().flat_map(|wanted| {
-        let row = DOC.lines().find(|line| line.starts_with(&format!("- `{wanted}`:"))).unwrap_or_else(|| panic!("nothing for {wanted}"));
-        row.split('`').filter(|word| word.starts_with('+')).flat_map(str::split_whitespace).map(str::to_owned)
+        let row = DOC
+            .lines()
+            .find(|line| line.starts_with(&format!("- `{wanted}`:")))
+            .unwrap_or_else(|| panic!("nothing for {wanted}"));
+        row.split('`')
+            .filter(|word| word.starts_with('+'))
+            .flat_map(str::split_whitespace)
+            .map(str::to_owned)
     });
     let named = |word: &str| match word.split_once("dwell:") {
         Some((mark, rest)) => format!("{mark}{namespace}:{rest}"),
@@ -42,10 +49,17 @@ pub(super) fn logged_in(urls: &[String]) -> Vec<String> {
 #[tokio::test]
 async fn the_user_of_the_docs_can_do_all_that_dwell_does() {
     let story = async |program: Option<std::path::PathBuf>, durability: &str, uses: &[&str]| {
-        let options =
-            RedisOptions { program, appendonly: Some(AppendFsync::EverySec), user: user("acl-*", uses), ..RedisOptions::default() };
+        let options = RedisOptions {
+            program,
+            appendonly: Some(AppendFsync::EverySec),
+            user: user("acl-*", uses),
+            ..RedisOptions::default()
+        };
         let master = RedisServer::start(options.clone()).await.unwrap();
-        let replica = RedisServer::start(RedisOptions { replica_of: Some(master.port()), ..options }).await.unwrap();
+        let replica =
+            RedisServer::start(RedisOptions { replica_of: Some(master.port()), ..options })
+                .await
+                .unwrap();
         let lines = lines("single", &logged_in(&[master.url()]), durability);
         let (env, file) = env("acl", master, &lines).await;
         let (one, _two) = tokio::join!(env.dwell(), env.dwell());
@@ -58,14 +72,21 @@ async fn the_user_of_the_docs_can_do_all_that_dwell_does() {
         };
         assert_eq!((copies, arrived), (0, 300));
         let refused = env.redis.order(&["ACL", "LOG"]).await.unwrap();
-        let mut objects = refused.windows(2).filter(|pair| pair[0] == "object").map(|pair| pair[1].as_str());
-        // Redis refused only the name of the client library, sent when it connects, and questions that are
-        // asked only to know better.
-        assert!(objects.all(|object| object == "client|setinfo" || object == "config|get"), "{refused:?}");
+        let mut objects =
+            refused.windows(2).filter(|pair| pair[0] == "object").map(|pair| pair[1].as_str());
+        // Redis refused only the name of the client library, sent when it connects, and questions
+        // that are asked only to know better.
+        assert!(
+            objects.all(|object| object == "client|setinfo" || object == "config|get"),
+            "{refused:?}"
+        );
         drop((one, replica));
     };
     let newer = find::redis_server_waitaof().unwrap();
-    tokio::join!(story(None, "replica", &["replica", "fsck"]), story(Some(newer), "fsync+replica", &["fsync+replica", "fsck"]));
+    tokio::join!(
+        story(None, "replica", &["replica", "fsck"]),
+        story(Some(newer), "fsync+replica", &["fsync+replica", "fsck"])
+    );
 }
 
 /// Starts, stores, wakes, listens, looks for damage: the first of it that is refused.
@@ -78,7 +99,14 @@ async fn everything(redis: &Redis) -> Result<(), StoreError> {
     let channel = store.keys().wake();
     let listening = fleet::listen(redis, &channel, || {}, move |head| drop(sender.send(head)));
     let hears = wait_until("a wake-up", async || {
-        store.wake_others(&[dwell::store::queue::schedule::WakeUp { bucket: 0, broker: MAIN.to_owned(), due_ms: 1 }]).await.ok()?;
+        store
+            .wake_others(&[dwell::store::queue::schedule::WakeUp {
+                bucket: 0,
+                broker: MAIN.to_owned(),
+                due_ms: 1,
+            }])
+            .await
+            .ok()?;
         heard.try_recv().ok()
     });
     tokio::select! {
@@ -92,11 +120,17 @@ async fn everything(redis: &Redis) -> Result<(), StoreError> {
 #[tokio::test]
 async fn the_user_of_the_docs_can_do_no_more_than_is_needed() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
-    let _replica = RedisServer::start(RedisOptions { replica_of: Some(server.port()), ..RedisOptions::default() }).await.unwrap();
+    let _replica = RedisServer::start(RedisOptions {
+        replica_of: Some(server.port()),
+        ..RedisOptions::default()
+    })
+    .await
+    .unwrap();
     let name = namespace("least");
     let all = user(&name, &["replica", "fsck"]);
     let set = async |words: &[String]| {
-        let words: Vec<&str> = ["ACL", "SETUSER"].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let words: Vec<&str> =
+            ["ACL", "SETUSER"].into_iter().chain(words.iter().map(String::as_str)).collect();
         server.order(&["ACL", "DELUSER", "dwell"]).await.unwrap();
         server.order(&words).await.unwrap();
     };
@@ -116,7 +150,9 @@ async fn the_user_of_the_docs_can_do_no_more_than_is_needed() {
         if let Some(command) = word.strip_prefix('+') {
             let command = command.split('|').next().unwrap().to_uppercase();
             assert!(
-                command == "SUBSCRIBE" || sources.contains(&format!("'{command}'")) || sources.contains(&format!("\"{command}\"")),
+                command == "SUBSCRIBE"
+                    || sources.contains(&format!("'{command}'"))
+                    || sources.contains(&format!("\"{command}\"")),
                 "nothing in engine/src/store runs {command}"
             );
         }
@@ -130,7 +166,8 @@ async fn the_user_of_the_docs_can_do_no_more_than_is_needed() {
 
 /// Returns the text of the store, but for the list of the rights that it needs.
 fn sources() -> String {
-    let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/src/store")];
+    let mut folders =
+        vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/src/store")];
     let mut all = String::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {

@@ -6,7 +6,9 @@ use dwell::store::admin::fsck;
 use dwell_testkit::servers::{RedisCluster, RedisOptions};
 
 use super::acl;
-use super::kind::{Bystanders, all_commands, env, jobs, lines, nothing_lost, now_ms, per_tick, tag, tell_recovery};
+use super::kind::{
+    Bystanders, all_commands, env, jobs, lines, nothing_lost, now_ms, per_tick, tag, tell_recovery,
+};
 use crate::bridge::environment::SETTLE;
 use crate::store::fixture::{KEEP, RETRY};
 use crate::support::wait_within;
@@ -15,7 +17,8 @@ use crate::support::wait_within;
 async fn slots_that_move_and_a_master_that_is_killed_lose_nothing_that_replicas_had() {
     // As the user that the docs make for it.
     let user = acl::user("cluster-*", &["replica", "cluster", "fsck"]);
-    let cluster = RedisCluster::start(RedisOptions { user, ..RedisOptions::default() }).await.unwrap();
+    let cluster =
+        RedisCluster::start(RedisOptions { user, ..RedisOptions::default() }).await.unwrap();
     let lines = lines("cluster", &acl::logged_in(&cluster.urls()), "replica");
     let (mut env, file) = env("cluster", cluster, &lines).await;
     let settings = env.settings.redis.clone();
@@ -32,13 +35,21 @@ async fn slots_that_move_and_a_master_that_is_killed_lose_nothing_that_replicas_
 
     let (_one, _two) = tokio::join!(env.dwell(), env.dwell());
     let checks = all_commands(&file).await;
-    assert!(checks.iter().any(|check| check["detail"].as_str().unwrap().contains("3 masters, each with 1 replicas")), "{checks:?}");
+    assert!(
+        checks.iter().any(|check| check["detail"]
+            .as_str()
+            .unwrap()
+            .contains("3 masters, each with 1 replicas")),
+        "{checks:?}"
+    );
     let load = env.load(per_tick());
     let share = jobs(1200) / 4;
     env.until_arrived(share).await;
     let meta = env.redis.slot_of(&format!("{}:meta", settings.namespace)).await.unwrap();
     let mut changed = HashSet::new();
-    for (bucket, slot) in [(Some(0), slots[0]), (Some(1), slots[1]), (Some(2), slots[2]), (None, meta)] {
+    for (bucket, slot) in
+        [(Some(0), slots[0]), (Some(1), slots[1]), (Some(2), slots[2]), (None, meta)]
+    {
         let from = env.redis.master_of(slot).await.unwrap();
         env.redis.migrate(slot, (from + 1) % 3).await.unwrap();
         changed.extend(bucket);
@@ -60,7 +71,11 @@ async fn slots_that_move_and_a_master_that_is_killed_lose_nothing_that_replicas_
     // Its replica has taken over, and is alone: new jobs wait until it has a replica again.
     env.redis.nodes[dead].restart().await.unwrap();
     env.redis.whole().await.unwrap();
-    println!("cluster: another master after {} ms, a replica for it after {} ms", over_ms - killed_ms, now_ms() - killed_ms);
+    println!(
+        "cluster: another master after {} ms, a replica for it after {} ms",
+        over_ms - killed_ms,
+        now_ms() - killed_ms
+    );
     let arrived = env.ledger.lock().distinct();
     env.until_arrived((arrived + share).max(4 * share)).await;
     load.finish().await;
@@ -70,7 +85,9 @@ async fn slots_that_move_and_a_master_that_is_killed_lose_nothing_that_replicas_
     let left = env.settled().await;
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
     nothing_lost(&env, "cluster");
-    tell_recovery(&env, "cluster", over_ms, |id| lost.contains(&bystanders.store().keys().bucket_of(id)));
+    tell_recovery(&env, "cluster", over_ms, |id| {
+        lost.contains(&bystanders.store().keys().bucket_of(id))
+    });
     all_commands(&file).await;
 }
 
@@ -83,13 +100,24 @@ async fn a_wake_up_reaches_who_listens_at_another_node() {
         ..crate::store::fixture::settings("", &crate::support::namespace("wakes"), 16)
     };
     let store = crate::store::fixture::open(&settings, &["main"]).await;
-    let wake_ups = store.queue.schedule(&[crate::store::fixture::request("a", 1, crate::store::fixture::FAR)]).await.unwrap().wake_ups;
+    let wake_ups = store
+        .queue
+        .schedule(&[crate::store::fixture::request("a", 1, crate::store::fixture::FAR)])
+        .await
+        .unwrap()
+        .wake_ups;
     for node in &cluster.nodes {
         let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let at_one = dwell::config::Redis { urls: vec![node.url()], ..settings.clone() };
         let channel = store.keys().wake();
         let listening = tokio::spawn(async move {
-            let _ = dwell::store::fleet::listen(&at_one, &channel, || {}, move |head| drop(sender.send(head))).await;
+            let _ = dwell::store::fleet::listen(
+                &at_one,
+                &channel,
+                || {},
+                move |head| drop(sender.send(head)),
+            )
+            .await;
         });
         let head = wait_within(SETTLE, "a wake-up is heard", async || {
             store.wake_others(&wake_ups).await.unwrap();
@@ -118,7 +146,8 @@ async fn damage_is_found_on_every_master() {
         cluster.nodes[master].order(&["SET", &key, "x"]).await.unwrap();
         odd.insert(key);
     }
-    let rules = fsck::FsckRules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair: false };
+    let rules =
+        fsck::FsckRules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair: false };
     let mut found = HashSet::new();
     fsck::run(&settings, rules, &mut |finding| {
         assert_eq!(finding.problem, fsck::Problem::UnknownKey);

@@ -34,9 +34,14 @@ async fn a_master_that_hangs_under_load_is_left_for_its_replica_and_loses_nothin
 
 #[tokio::test]
 async fn buckets_of_other_masters_are_delivered_while_one_hangs() {
-    let more = ["cluster-require-full-coverage no", "cluster-replica-no-failover yes"]
-        .map(|line| line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap());
-    let cluster = RedisCluster::start(RedisOptions { more: more.into(), ..RedisOptions::default() }).await.unwrap();
+    let more =
+        ["cluster-require-full-coverage no", "cluster-replica-no-failover yes"].map(|line| {
+            line.split_once(' ').map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap()
+        });
+    let cluster =
+        RedisCluster::start(RedisOptions { more: more.into(), ..RedisOptions::default() })
+            .await
+            .unwrap();
     // So many that the buckets of one master, tried in turn, would keep the others waiting for
     // minutes.
     let lines = format!("{}\nredis.buckets = 512", lines("cluster", &cluster.urls(), "memory"));
@@ -49,11 +54,19 @@ async fn buckets_of_other_masters_are_delivered_while_one_hangs() {
         frozen.push(env.redis.master_of(slot).await.unwrap() == 0);
     }
     let due_ms = clock::wall_ms() + 8000;
-    let jobs: Vec<Job> = (0..1500).map(|n| Job { id: format!("job-{n}"), when: When::At(due_ms) }).collect();
+    let jobs: Vec<Job> =
+        (0..1500).map(|n| Job { id: format!("job-{n}"), when: When::At(due_ms) }).collect();
     env.producer().send(&jobs).await;
     let port = env.nats.port();
-    wait_within(SETTLE, "every request is taken", async || (jetstream::messages(port, "REQUESTS").await == 0).then_some(())).await;
-    let living: Vec<&str> = jobs.iter().map(|job| &*job.id).filter(|id| !frozen[usize::from(store.keys().bucket_of(id))]).collect();
+    wait_within(SETTLE, "every request is taken", async || {
+        (jetstream::messages(port, "REQUESTS").await == 0).then_some(())
+    })
+    .await;
+    let living: Vec<&str> = jobs
+        .iter()
+        .map(|job| &*job.id)
+        .filter(|id| !frozen[usize::from(store.keys().bucket_of(id))])
+        .collect();
     env.redis.nodes[0].freeze().unwrap();
     assert!(clock::wall_ms() < due_ms, "too slow a machine: the jobs were due before");
     wait_within(SETTLE, "the other masters' jobs are delivered", async || {
@@ -62,7 +75,10 @@ async fn buckets_of_other_masters_are_delivered_while_one_hangs() {
     })
     .await;
     let others = jobs.len() - living.len();
-    assert!(others > 0 && env.ledger.lock().distinct() == living.len(), "{others} wait for the master that hangs");
+    assert!(
+        others > 0 && env.ledger.lock().distinct() == living.len(),
+        "{others} wait for the master that hangs"
+    );
     env.redis.nodes[0].thaw().unwrap();
     env.redis.whole().await.unwrap();
     let left = env.settled().await;

@@ -21,7 +21,8 @@ pub(super) fn jobs(default: usize) -> usize {
     std::env::var("DWELL_KIND_JOBS").map_or(default, |count| count.parse().unwrap())
 }
 
-/// Returns the number of jobs that are sent each tenth of a second: the long form must not take all day.
+/// Returns the number of jobs that are sent each tenth of a second: the long form must not take all
+/// day.
 pub(super) fn per_tick() -> usize {
     (jobs(0) / 100).max(60)
 }
@@ -32,7 +33,11 @@ pub(super) fn lines(mode: &str, urls: &[String], durability: &str) -> String {
 }
 
 /// A bridge on this Redis, not started yet, and its settings as a file.
-pub(super) async fn env<R>(test: &str, redis: R, lines: &str) -> (Environment<R>, tempfile::NamedTempFile) {
+pub(super) async fn env<R>(
+    test: &str,
+    redis: R,
+    lines: &str,
+) -> (Environment<R>, tempfile::NamedTempFile) {
     let env = Environment::over(test, redis, lines, "", NO_DEDUPE).await;
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), env.text()).unwrap();
@@ -47,15 +52,18 @@ pub(super) fn command(file: &tempfile::NamedTempFile, arguments: &[&str]) -> Sai
     said
 }
 
-/// Runs every command once, beside an instance that runs: reports, an action, and no damage. Answers the
-/// lines of `check`.
+/// Runs every command once, beside an instance that runs: reports, an action, and no damage.
+/// Answers the lines of `check`.
 pub(super) async fn all_commands(file: &tempfile::NamedTempFile) -> Vec<serde_json::Value> {
     let checks = command(file, &["check", "-o", "json"]).lines();
     assert!(checks.iter().any(|check| check["check"] == "redis.durability"), "{checks:?}");
     let id = namespace("by-hand");
     command(file, &["send", "--target", "orders.new", "--for", "1h", "--id", &id]);
     let settings = file.path().to_str().unwrap();
-    wait_until("it is stored", async || (run_with(&["-c", settings, "show", &id], b"").code == 0).then_some(())).await;
+    wait_until("it is stored", async || {
+        (run_with(&["-c", settings, "show", &id], b"").code == 0).then_some(())
+    })
+    .await;
     assert!(command(file, &["ls", "--limit", "1000"]).out.contains(&id));
     assert!(command(file, &["stats"]).out.contains("scheduled"));
     assert!(command(file, &["reschedule", &id, "--for", "2h"]).out.contains("rescheduled"));
@@ -66,14 +74,15 @@ pub(super) async fn all_commands(file: &tempfile::NamedTempFile) -> Vec<serde_js
     checks
 }
 
-/// Checks a run in which a master was lost: no job lost, early or damaged. Completions that were not
-/// replicated are made again, and where the claim was lost with them, under the number that the first one
-/// had. Prints the copies.
+/// Checks a run in which a master was lost: no job lost, early or damaged. Completions that were
+/// not replicated are made again, and where the claim was lost with them, under the number that the
+/// first one had. Prints the copies.
 #[track_caller]
 pub(super) fn nothing_lost<R>(env: &Environment<R>, story: &str) {
     let ledger = env.ledger.lock();
     let report = ledger.report();
-    let wrong = [&report.lost, &report.early, &report.misdated, &report.damaged, &report.unexpected];
+    let wrong =
+        [&report.lost, &report.early, &report.misdated, &report.damaged, &report.unexpected];
     assert!(wrong.iter().all(|list| list.is_empty()), "{story}: {wrong:?}");
     println!(
         "{story}: {} jobs asked for, {} lost, {} arrived, {} copies past the first, {} of them under the number of the first",
@@ -87,13 +96,25 @@ pub(super) fn nothing_lost<R>(env: &Environment<R>, story: &str) {
 
 /// Prints how long after this time (epoch ms) the first job was delivered: of any, and of these
 /// buckets.
-pub(super) fn tell_recovery<R>(env: &Environment<R>, story: &str, since_ms: i64, is_meant: impl Fn(&str) -> bool) {
+pub(super) fn tell_recovery<R>(
+    env: &Environment<R>,
+    story: &str,
+    since_ms: i64,
+    is_meant: impl Fn(&str) -> bool,
+) {
     let ledger = env.ledger.lock();
     let first = |meant: &dyn Fn(&str) -> bool| {
-        let times = ledger.arrivals().filter(|(id, arrival)| arrival.at_ms >= since_ms && meant(id)).map(|(_, arrival)| arrival.at_ms);
+        let times = ledger
+            .arrivals()
+            .filter(|(id, arrival)| arrival.at_ms >= since_ms && meant(id))
+            .map(|(_, arrival)| arrival.at_ms);
         times.min().map_or("none".to_owned(), |at_ms| format!("{} ms", at_ms - since_ms))
     };
-    println!("{story}: first delivery after the failover: of any job {}, of the master's own {}", first(&|_| true), first(&is_meant));
+    println!(
+        "{story}: first delivery after the failover: of any job {}, of the master's own {}",
+        first(&|_| true),
+        first(&is_meant)
+    );
 }
 
 /// The wall clock, epoch ms: JetStream's.
@@ -117,7 +138,10 @@ impl Bystanders {
             let (due, ahead) = (format!("due-{number}"), format!("ahead-{number}"));
             let bucket = store.keys().bucket_of(&due);
             // The number of one that goes to the same bucket.
-            let twin = (0..).map(|salt| format!("{ahead}-{salt}")).find(|id| store.keys().bucket_of(id) == bucket).unwrap();
+            let twin = (0..)
+                .map(|salt| format!("{ahead}-{salt}"))
+                .find(|id| store.keys().bucket_of(id) == bucket)
+                .unwrap();
             ids.entry(bucket).or_insert((due, twin));
             if ids.len() == usize::from(store.keys().buckets()) {
                 break;
@@ -142,10 +166,20 @@ impl Bystanders {
         for (message, (bucket, (due, ahead))) in (100_000_u64..).step_by(2).zip(&self.ids) {
             let cancel = async |id: &str, message| {
                 let act = action(Action::Cancel, id, message);
-                wait_until("an answer", async || self.store.queue.act(&act, RETRY).await.ok()).await.verdict
+                wait_until("an answer", async || self.store.queue.act(&act, RETRY).await.ok())
+                    .await
+                    .verdict
             };
-            let wanted = if has_changed(*bucket) { Verdict::CancelledAfterAttempt } else { Verdict::Cancelled };
-            assert_eq!((cancel(due, message).await, cancel(ahead, message + 1).await), (wanted, Verdict::Cancelled), "bucket {bucket}");
+            let wanted = if has_changed(*bucket) {
+                Verdict::CancelledAfterAttempt
+            } else {
+                Verdict::Cancelled
+            };
+            assert_eq!(
+                (cancel(due, message).await, cancel(ahead, message + 1).await),
+                (wanted, Verdict::Cancelled),
+                "bucket {bucket}"
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The jobs that survive at each durability level: a power cut that keeps only the synced part of the
-//! append-only file, and a replica that is promoted while its master still runs. Prints the figures.
+//! The jobs that survive at each durability level: a power cut that keeps only the synced part of
+//! the append-only file, and a replica that is promoted while its master still runs. Prints the
+//! figures.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,8 +20,8 @@ const CALLERS: u64 = 4;
 /// Jobs a call.
 const BATCH: u64 = 10;
 
-/// Callers that schedule one batch after another until the store refuses one, and the jobs that were
-/// acknowledged to them.
+/// Callers that schedule one batch after another until the store refuses one, and the jobs that
+/// were acknowledged to them.
 struct Callers {
     acked: Arc<Mutex<Vec<String>>>,
     tasks: JoinSet<()>,
@@ -36,11 +37,15 @@ impl Callers {
             tasks.spawn(async move {
                 for number in 0.. {
                     let first = (number * CALLERS + caller) * BATCH;
-                    let batch: Vec<_> = (first..first + BATCH).map(|n| request(&format!("job-{n}"), n, FAR)).collect();
+                    let batch: Vec<_> = (first..first + BATCH)
+                        .map(|n| request(&format!("job-{n}"), n, FAR))
+                        .collect();
                     if store.queue.schedule(&batch).await.is_err() {
                         return;
                     }
-                    acked.lock().extend(batch.into_iter().map(|request| request.id.as_str().to_owned()));
+                    acked
+                        .lock()
+                        .extend(batch.into_iter().map(|request| request.id.as_str().to_owned()));
                 }
             });
         }
@@ -72,33 +77,47 @@ async fn missing(server: &RedisServer, namespace: &str, acked: &[String]) -> usi
     let mut there: HashSet<String> = HashSet::new();
     for bucket in 0..4 {
         let key = format!("{{{namespace}:{bucket:02}}}:jobs");
-        there.extend(redis::cmd("HKEYS").arg(key).query_async::<Vec<String>>(&mut raw).await.unwrap());
+        there.extend(
+            redis::cmd("HKEYS").arg(key).query_async::<Vec<String>>(&mut raw).await.unwrap(),
+        );
     }
     acked.iter().filter(|id| !there.contains(*id)).count()
 }
 
 /// The one file that grows.
 fn appended(server: &RedisServer) -> PathBuf {
-    let files = std::fs::read_dir(server.dir().join("appendonlydir")).unwrap().map(|entry| entry.unwrap().path());
+    let files = std::fs::read_dir(server.dir().join("appendonlydir"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     files.max_by_key(|path| (path.to_string_lossy().contains(".incr."), path.clone())).unwrap()
 }
 
 /// Returns the part of this file that was synced for sure, bytes.
 fn synced(notes: &Path, file: &Path) -> u64 {
     let notes = std::fs::read_to_string(notes).unwrap_or_default();
-    let of_file = |line: &str| line.split_once(' ').filter(|(_, path)| Path::new(path) == file).and_then(|(size, _)| size.parse().ok());
+    let of_file = |line: &str| {
+        line.split_once(' ')
+            .filter(|(_, path)| Path::new(path) == file)
+            .and_then(|(size, _)| size.parse().ok())
+    };
     notes.lines().filter_map(of_file).max().unwrap_or(0)
 }
 
-/// Returns the number of acknowledged jobs, and the numbers that are gone after a kill and after a power cut.
-async fn cut(program: Option<PathBuf>, fsync: AppendFsync, durability: Durability) -> (usize, usize, usize) {
+/// Returns the number of acknowledged jobs, and the numbers that are gone after a kill and after a
+/// power cut.
+async fn cut(
+    program: Option<PathBuf>,
+    fsync: AppendFsync,
+    durability: Durability,
+) -> (usize, usize, usize) {
     let folder = TempDir::new().unwrap();
     // It notes what was synced.
     let library = crate::preload::compiled(folder.path(), "tests/live/redis_kinds/synced.c");
     let notes = folder.path().join("notes");
     let options = RedisOptions { program, appendonly: Some(fsync), ..RedisOptions::default() };
     let mut server = RedisServer::start(options).await.unwrap();
-    server.set_env([("LD_PRELOAD", library.to_str().unwrap()), ("SYNCED", notes.to_str().unwrap())]);
+    server
+        .set_env([("LD_PRELOAD", library.to_str().unwrap()), ("SYNCED", notes.to_str().unwrap())]);
     server.restart().await.unwrap();
     let settings = Redis { durability, ..settings(&server.url(), &namespace("cut"), 4) };
     let callers = Callers::start(&settings).await;
@@ -131,21 +150,31 @@ async fn a_power_cut_takes_what_was_not_synced_and_nothing_of_what_fsync_acknowl
         cut(None, AppendFsync::Always, Durability::Fsync),
         cut(Some(newer), AppendFsync::EverySec, Durability::Fsync),
     );
-    for (level, (acked, killed, cut)) in
-        [("memory, everysec", memory), ("fsync, appendfsync always", always), ("fsync, everysec and WAITAOF", waited)]
-    {
-        println!("{level}: of {acked} acknowledged, a killed server lost {killed}, a power cut {cut}");
+    for (level, (acked, killed, cut)) in [
+        ("memory, everysec", memory),
+        ("fsync, appendfsync always", always),
+        ("fsync, everysec and WAITAOF", waited),
+    ] {
+        println!(
+            "{level}: of {acked} acknowledged, a killed server lost {killed}, a power cut {cut}"
+        );
     }
     assert!(memory.2 > 0, "the window of `memory` was not met");
     assert_eq!((always.1, always.2, waited.1, waited.2), (0, 0, 0, 0));
 }
 
-/// Returns the jobs that were acknowledged before the replica took over and after, and the number of both
-/// that the replica does not have.
+/// Returns the jobs that were acknowledged before the replica took over and after, and the number
+/// of both that the replica does not have.
 async fn promoted(program: Option<PathBuf>, durability: Durability) -> (usize, usize, usize) {
-    let options = RedisOptions { program, appendonly: Some(AppendFsync::EverySec), ..RedisOptions::default() };
+    let options = RedisOptions {
+        program,
+        appendonly: Some(AppendFsync::EverySec),
+        ..RedisOptions::default()
+    };
     let master = RedisServer::start(options.clone()).await.unwrap();
-    let replica = RedisServer::start(RedisOptions { replica_of: Some(master.port()), ..options }).await.unwrap();
+    let replica = RedisServer::start(RedisOptions { replica_of: Some(master.port()), ..options })
+        .await
+        .unwrap();
     let settings = Redis { durability, ..settings(&master.url(), &namespace("promoted"), 4) };
     let callers = Callers::start(&settings).await;
     callers.until(200).await;
@@ -170,8 +199,12 @@ async fn a_replica_that_takes_over_has_all_that_replica_acknowledged() {
         promoted(None, Durability::Replica),
         promoted(Some(newer), Durability::FsyncReplica),
     );
-    for (level, (before, after, lost)) in [("memory", memory), ("replica", replica), ("fsync+replica", both)] {
-        println!("{level}: {before} acknowledged until a replica took over and {after} after, {lost} of them lost");
+    for (level, (before, after, lost)) in
+        [("memory", memory), ("replica", replica), ("fsync+replica", both)]
+    {
+        println!(
+            "{level}: {before} acknowledged until a replica took over and {after} after, {lost} of them lost"
+        );
     }
     assert!(memory.2 > 0, "what only the master had is lost");
     assert_eq!((replica.2, both.2), (0, 0));

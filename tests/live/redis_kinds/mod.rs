@@ -1,5 +1,5 @@
-//! The runtime on Redis of every kind, and the jobs that each durability level keeps of those that it
-//! acknowledged.
+//! The runtime on Redis of every kind, and the jobs that each durability level keeps of those that
+//! it acknowledged.
 //!
 //! - [`kind`]: jobs under load on a kind of Redis, their fate, the commands, and a figure or two.
 //! - [`cluster`] (its durability [`gate`], masters [`frozen`]), [`sentinel`], [`tls`], [`acl`],

@@ -3,13 +3,16 @@
 use dwell_testkit::servers::{RedisOptions, RedisSentinel};
 
 use super::acl;
-use super::kind::{Bystanders, all_commands, env, jobs, lines, nothing_lost, now_ms, per_tick, tell_recovery};
+use super::kind::{
+    Bystanders, all_commands, env, jobs, lines, nothing_lost, now_ms, per_tick, tell_recovery,
+};
 
 #[tokio::test]
 async fn a_failover_loses_nothing_that_a_replica_had() {
     // As the user that the docs make for it.
     let user = acl::user("sentinel-*", &["replica", "sentinel", "fsck"]);
-    let sentinel = RedisSentinel::start(RedisOptions { user, ..RedisOptions::default() }).await.unwrap();
+    let sentinel =
+        RedisSentinel::start(RedisOptions { user, ..RedisOptions::default() }).await.unwrap();
     let lines = lines("sentinel", &acl::logged_in(&sentinel.urls()), "replica");
     let (mut env, file) = env("sentinel", sentinel, &lines).await;
     let bystanders = Bystanders::new(&env.settings.redis).await;

@@ -10,14 +10,21 @@ use crate::commands::fixture::run_with;
 use crate::support::namespace;
 
 async fn bridge_on(program: PathBuf, name: &str) {
-    let options = RedisOptions { program: Some(program), appendonly: Some(AppendFsync::EverySec), ..RedisOptions::default() };
+    let options = RedisOptions {
+        program: Some(program),
+        appendonly: Some(AppendFsync::EverySec),
+        ..RedisOptions::default()
+    };
     let server = RedisServer::start(options).await.unwrap();
     let lines = lines("single", &[server.url()], "fsync");
     let (env, file) = env("version", server, &lines).await;
     let _dwell = env.dwell().await;
     env.producer().send(&mixed(0..600)).await;
     let checks = all_commands(&file).await;
-    assert!(checks.iter().any(|check| check["detail"].as_str().unwrap().starts_with(name)), "{checks:?}");
+    assert!(
+        checks.iter().any(|check| check["detail"].as_str().unwrap().starts_with(name)),
+        "{checks:?}"
+    );
     let left = env.settled().await;
     assert_eq!(left.dead.iter().sum::<u64>(), 0);
     let ledger = env.ledger.lock();
@@ -58,7 +65,9 @@ fn refused(url: &str) -> [String; 2] {
 
 #[tokio::test]
 async fn a_server_without_lua_is_told_and_not_retried() {
-    let Ok(program) = find::valkey_server() else { return println!("not tested: there is no valkey-server") };
+    let Ok(program) = find::valkey_server() else {
+        return println!("not tested: there is no valkey-server");
+    };
     let more = vec![("enable-module-command".to_owned(), "local".to_owned())];
     let options = RedisOptions { program: Some(program), more, ..RedisOptions::default() };
     let server = RedisServer::start(options).await.unwrap();
@@ -74,5 +83,9 @@ async fn a_server_without_lua_is_told_and_not_retried() {
 async fn a_sentinel_that_is_taken_for_redis_is_told() {
     let sentinel = RedisSentinel::with_replicas(RedisOptions::default(), 0, 10_000).await.unwrap();
     let said = refused(&sentinel.urls()[0]);
-    assert!(said.iter().all(|said| said.contains("this is a sentinel") && said.contains("set redis.mode = ")), "{said:?}");
+    assert!(
+        said.iter()
+            .all(|said| said.contains("this is a sentinel") && said.contains("set redis.mode = ")),
+        "{said:?}"
+    );
 }

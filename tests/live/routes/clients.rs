@@ -15,7 +15,8 @@ use crate::support::python_libraries;
 
 /// Runs a client, gives it lines, and returns the lines that it prints.
 pub(super) async fn client(kind: BrokerKind, args: &[&str], lines: &[Value]) -> Vec<Value> {
-    let program = format!("{}/tests/clients/{}_client.py", env!("CARGO_MANIFEST_DIR"), kind.as_str());
+    let program =
+        format!("{}/tests/clients/{}_client.py", env!("CARGO_MANIFEST_DIR"), kind.as_str());
     let mut child = Command::new("python3")
         .arg(&program)
         .args(args)
@@ -33,7 +34,11 @@ pub(super) async fn client(kind: BrokerKind, args: &[&str], lines: &[Value]) -> 
     drop(stdin);
     let output = child.wait_with_output().await.unwrap();
     assert!(output.status.success(), "{program} {args:?}: {}", output.status);
-    String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// A value among pairs.

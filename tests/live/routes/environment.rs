@@ -34,15 +34,24 @@ pub(crate) struct Environment {
 
 impl Environment {
     pub(crate) async fn start() -> Environment {
-        let starting = BrokerKind::ALL.map(|kind| async move { BrokerServer::start(kind).await.unwrap() });
-        let (brokers, redis) = tokio::join!(join_all(starting), RedisServer::start(RedisOptions::default()));
+        let starting =
+            BrokerKind::ALL.map(|kind| async move { BrokerServer::start(kind).await.unwrap() });
+        let (brokers, redis) =
+            tokio::join!(join_all(starting), RedisServer::start(RedisOptions::default()));
         let redis = redis.unwrap();
-        let mut text = format!("[redis]\nurls = [\"{}\"]\n\n[delivery]\n{DELIVERY}\n[limits]\nmax_body = \"64KiB\"\n", redis.url());
+        let mut text = format!(
+            "[redis]\nurls = [\"{}\"]\n\n[delivery]\n{DELIVERY}\n[limits]\nmax_body = \"64KiB\"\n",
+            redis.url()
+        );
         for broker in &brokers {
             let (name, kind) = (broker.kind().as_str(), broker.kind());
             // `out.none` is allowed and never there; `CC` and replies are allowed as targets are.
             let any = if kind == BrokerKind::Nats { "out.>" } else { "out.*" };
-            text += &format!("\n[brokers.{name}]\n{}allow = [\"{}\"]\n", broker.settings(), kind.pattern(any));
+            text += &format!(
+                "\n[brokers.{name}]\n{}allow = [\"{}\"]\n",
+                broker.settings(),
+                kind.pattern(any)
+            );
             text += &format!("\n[ingest.{name}]\nbroker = \"{name}\"\ndeclare = true\n");
             text += &format!(
                 "\n[ingest.{name}-envelope]\nbroker = \"{name}\"\ntopic = \"delay.envelope\"\nformat = \"envelope\"\ndeclare = true\n"
@@ -89,7 +98,12 @@ impl Environment {
     }
 
     /// Sends requests to the source of another ingest, and returns once they are confirmed.
-    pub(crate) async fn send_to(&self, kind: BrokerKind, topic: &str, messages: impl IntoIterator<Item = Message>) {
+    pub(crate) async fn send_to(
+        &self,
+        kind: BrokerKind,
+        topic: &str,
+        messages: impl IntoIterator<Item = Message>,
+    ) {
         let mut producer = Producer::open(self.broker(kind)).await.unwrap();
         producer.send(&Destination::new(topic), messages).await.unwrap();
         producer.flush().await.unwrap();
@@ -103,14 +117,25 @@ impl Environment {
     /// As [`Environment::run_instead`], with this many instances.
     pub(crate) async fn run_many_instead(&mut self, settings: &str, instances: usize) {
         self.stop().await;
-        self.dwells = join_all((0..instances).map(async |_| DwellServer::start(program(), settings).await.unwrap())).await;
+        self.dwells = join_all(
+            (0..instances).map(async |_| DwellServer::start(program(), settings).await.unwrap()),
+        )
+        .await;
     }
 
     /// The warnings and errors in the logs of the instances, for a test that fails.
     pub(crate) fn complaints(&self) -> String {
-        let logs = self.dwells.iter().map(|dwell| std::fs::read_to_string(dwell.dir().join("log")).unwrap_or_default());
-        let is_bad = |line: &&str| ["WARN", "ERROR"].iter().any(|level| line.contains(&format!("\"level\":\"{level}\"")));
-        logs.flat_map(|log| log.lines().filter(is_bad).map(|line| format!("{line}\n")).collect::<Vec<_>>()).collect()
+        let logs = self
+            .dwells
+            .iter()
+            .map(|dwell| std::fs::read_to_string(dwell.dir().join("log")).unwrap_or_default());
+        let is_bad = |line: &&str| {
+            ["WARN", "ERROR"].iter().any(|level| line.contains(&format!("\"level\":\"{level}\"")))
+        };
+        logs.flat_map(|log| {
+            log.lines().filter(is_bad).map(|line| format!("{line}\n")).collect::<Vec<_>>()
+        })
+        .collect()
     }
 
     /// Stops all instances in order: the jobs that they have out are confirmed or given back.
@@ -169,15 +194,23 @@ impl Reading {
     pub(crate) async fn open(broker: &BrokerConfig, destination: &str) -> Reading {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let into = seen.clone();
-        let consumer = Consumer::open(broker, destination, Acks::Explicit, move |at_us, messages| {
-            into.lock().extend(messages.into_iter().map(|message| (at_us, message)));
-        });
-        Reading { what: format!("{destination} on {}", broker.kind()), seen, _consumer: consumer.await.unwrap() }
+        let consumer =
+            Consumer::open(broker, destination, Acks::Explicit, move |at_us, messages| {
+                into.lock().extend(messages.into_iter().map(|message| (at_us, message)));
+            });
+        Reading {
+            what: format!("{destination} on {}", broker.kind()),
+            seen,
+            _consumer: consumer.await.unwrap(),
+        }
     }
 
     /// Waits until this many arrived, and gives all.
     pub(crate) async fn until(&self, count: usize) -> Vec<Seen> {
-        wait_until(&format!("{count} messages at {}", self.what), async || (self.seen.lock().len() >= count).then_some(())).await;
+        wait_until(&format!("{count} messages at {}", self.what), async || {
+            (self.seen.lock().len() >= count).then_some(())
+        })
+        .await;
         self.now()
     }
 
@@ -200,12 +233,18 @@ impl Reading {
     /// When the first message of this job came, epoch ms.
     pub(crate) fn first_ms(&self, id: &str) -> Option<i64> {
         let seen = self.seen.lock();
-        seen.iter().find(|(_, message)| text(message, "delayed-id").as_deref() == Some(id)).map(|(at_us, _)| at_us / 1000)
+        seen.iter()
+            .find(|(_, message)| text(message, "delayed-id").as_deref() == Some(id))
+            .map(|(at_us, _)| at_us / 1000)
     }
 
     /// Returns the number of messages of this job.
     pub(crate) fn count(&self, id: &str) -> usize {
-        self.seen.lock().iter().filter(|(_, message)| text(message, "delayed-id").as_deref() == Some(id)).count()
+        self.seen
+            .lock()
+            .iter()
+            .filter(|(_, message)| text(message, "delayed-id").as_deref() == Some(id))
+            .count()
     }
 }
 
@@ -216,10 +255,16 @@ pub(crate) fn text(message: &Message, name: &str) -> Option<String> {
 
 /// A request with these headers.
 pub(crate) fn request(body: &str, headers: &[(&str, &str)]) -> Message {
-    headers.iter().fold(Message::new(body.to_owned()), |message, (name, value)| message.with_header(*name, *value))
+    headers.iter().fold(Message::new(body.to_owned()), |message, (name, value)| {
+        message.with_header(*name, *value)
+    })
 }
 
 /// All headers as text, by name.
 pub(crate) fn texts(message: &Message) -> BTreeMap<String, String> {
-    message.headers.iter().filter_map(|header| Some((header.name.clone(), text(message, &header.name)?))).collect()
+    message
+        .headers
+        .iter()
+        .filter_map(|header| Some((header.name.clone(), text(message, &header.name)?)))
+        .collect()
 }

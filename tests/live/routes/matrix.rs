@@ -46,7 +46,8 @@ fn job(from: BrokerKind, to: BrokerKind, number: usize, now_ms: i64) -> Job {
     }
     if from == BrokerKind::Amqp {
         message.headers.push("count", Value::I64(number as i64));
-        message.properties.get_or_insert_default().correlation_id = Some(format!("correlation {number}"));
+        message.properties.get_or_insert_default().correlation_id =
+            Some(format!("correlation {number}"));
     }
     Job { message, due_ms }
 }
@@ -56,8 +57,10 @@ fn target(from: BrokerKind) -> String {
 }
 
 pub(super) async fn each_job_arrives_once_in_time_and_equal(env: &Environment) {
-    let jobs = std::env::var("DWELL_ROUTE_JOBS").map_or(JOBS, |text| text.parse().expect("DWELL_ROUTE_JOBS is a number"));
-    let routes: Vec<(BrokerKind, BrokerKind)> = BrokerKind::ALL.iter().flat_map(|from| BrokerKind::ALL.map(|to| (*from, to))).collect();
+    let jobs = std::env::var("DWELL_ROUTE_JOBS")
+        .map_or(JOBS, |text| text.parse().expect("DWELL_ROUTE_JOBS is a number"));
+    let routes: Vec<(BrokerKind, BrokerKind)> =
+        BrokerKind::ALL.iter().flat_map(|from| BrokerKind::ALL.map(|to| (*from, to))).collect();
     let mut readings: HashMap<(BrokerKind, BrokerKind), Reading> = HashMap::new();
     for (from, to) in &routes {
         env.declare(*to, &target(*from)).await;
@@ -67,7 +70,9 @@ pub(super) async fn each_job_arrives_once_in_time_and_equal(env: &Environment) {
     let planned: BTreeMap<(usize, usize), Vec<Job>> = routes
         .iter()
         .enumerate()
-        .map(|(place, (from, to))| ((place, 0), (0..jobs).map(|number| job(*from, *to, number, now_ms)).collect()))
+        .map(|(place, (from, to))| {
+            ((place, 0), (0..jobs).map(|number| job(*from, *to, number, now_ms)).collect())
+        })
         .collect();
     join_all(BrokerKind::ALL.map(|from| {
         let messages: Vec<Message> = planned
@@ -83,7 +88,8 @@ pub(super) async fn each_job_arrives_once_in_time_and_equal(env: &Environment) {
         let seen = readings[&(from, to)].until(jobs).await;
         let route = format!("{} to {}", from.as_str(), to.as_str());
         assert_eq!(seen.len(), jobs, "{route}: each once");
-        let by_number: HashMap<usize, &(i64, Message)> = seen.iter().map(|seen| (number(&seen.1), seen)).collect();
+        let by_number: HashMap<usize, &(i64, Message)> =
+            seen.iter().map(|seen| (number(&seen.1), seen)).collect();
         assert_eq!(by_number.len(), jobs, "{route}: each once");
         for (number, job) in sent.iter().enumerate() {
             let (at_us, message) = by_number[&number];
@@ -92,7 +98,10 @@ pub(super) async fn each_job_arrives_once_in_time_and_equal(env: &Environment) {
             assert_eq!(text(message, "tag"), Some(format!("tag {number}")), "{route}");
             assert_eq!(text(message, "delayed-due"), Some(job.due_ms.to_string()), "{route}");
             assert_eq!(text(message, "delayed-attempt").as_deref(), Some("1"), "{route}");
-            assert!(message.headers.iter().all(|header| !header.name.starts_with("delay-")), "{route}: {message:?}");
+            assert!(
+                message.headers.iter().all(|header| !header.name.starts_with("delay-")),
+                "{route}: {message:?}"
+            );
             own_of_kind(from, to, number, message);
         }
     }
@@ -104,15 +113,21 @@ fn own_of_kind(from: BrokerKind, to: BrokerKind, number: usize, message: &Messag
         let key = format!("key {number}");
         match to {
             BrokerKind::Kafka => assert_eq!(message.key.as_deref(), Some(key.as_bytes())),
-            BrokerKind::Nats | BrokerKind::Amqp => assert_eq!(text(message, "kafka-key"), Some(key)),
+            BrokerKind::Nats | BrokerKind::Amqp => {
+                assert_eq!(text(message, "kafka-key"), Some(key))
+            }
         }
     }
     if from == BrokerKind::Amqp {
         let correlation = Some(format!("correlation {number}"));
         assert_eq!(text(message, "count"), Some(number.to_string()));
         match to {
-            BrokerKind::Amqp => assert_eq!(message.properties.as_ref().unwrap().correlation_id, correlation),
-            BrokerKind::Nats | BrokerKind::Kafka => assert_eq!(text(message, "amqp-correlation-id"), correlation),
+            BrokerKind::Amqp => {
+                assert_eq!(message.properties.as_ref().unwrap().correlation_id, correlation)
+            }
+            BrokerKind::Nats | BrokerKind::Kafka => {
+                assert_eq!(text(message, "amqp-correlation-id"), correlation)
+            }
         }
     }
     if to == BrokerKind::Amqp && from != BrokerKind::Amqp {

@@ -38,7 +38,10 @@ pub(super) async fn retries_are_numbered_and_end_among_the_dead(env: &Environmen
         assert_eq!(texts["delayed-dead-reason"], "retries_exhausted", "{name}");
         assert!(!texts["delayed-last-error"].is_empty(), "{name}");
         let due_ms: i64 = texts["delayed-due"].parse().unwrap();
-        assert!(dead.first_ms(&dying).unwrap() >= due_ms + 300, "{name}: both waits were waited for");
+        assert!(
+            dead.first_ms(&dying).unwrap() >= due_ms + 300,
+            "{name}: both waits were waited for"
+        );
         assert_eq!(texts["tag"], "kept", "{name}");
 
         // A destination that is made meanwhile is found by the next attempt.
@@ -61,7 +64,8 @@ pub(super) async fn retries_are_numbered_and_end_among_the_dead(env: &Environmen
 
 pub(super) async fn a_consumer_ends_its_job(env: &Environment) {
     join_all(BrokerKind::ALL.map(|kind| async move {
-        let (target, replies) = (format!("out.confirm-{}", kind.as_str()), format!("out.words-{}", kind.as_str()));
+        let (target, replies) =
+            (format!("out.confirm-{}", kind.as_str()), format!("out.words-{}", kind.as_str()));
         env.declare(kind, &target).await;
         env.declare(kind, &replies).await;
         let (arrivals, answers) = (env.read(kind, &target).await, env.read(kind, &replies).await);
@@ -77,16 +81,27 @@ pub(super) async fn a_consumer_ends_its_job(env: &Environment) {
         env.send(kind, [request("ring", &asked)]).await;
         // Nobody finishes: the broker does not swallow the repeats.
         let repeats = arrivals.until(3).await;
-        let attempts: Vec<String> = repeats.iter().map(|(_, message)| text(message, "delayed-attempt").unwrap()).collect();
+        let attempts: Vec<String> =
+            repeats.iter().map(|(_, message)| text(message, "delayed-attempt").unwrap()).collect();
         assert_eq!(attempts, ["1", "2", "3"], "{}", kind.as_str());
         let due = text(&repeats[0].1, "delayed-due").unwrap();
         let word = |action: &str, due: &str| {
-            let headers = [("delay-action", action), ("delay-id", id.as_str()), ("delayed-due", due), ("delay-reply-to", replies.as_str())];
+            let headers = [
+                ("delay-action", action),
+                ("delay-id", id.as_str()),
+                ("delayed-due", due),
+                ("delay-reply-to", replies.as_str()),
+            ];
             request("", &headers)
         };
         // Of another schedule, then of this one, then once more.
         env.send(kind, [word("finish", "1"), word("finish", &due), word("finish", &due)]).await;
-        assert_eq!(verdicts(&answers, 3).await, ["stale", "finished", "fired"], "{}", kind.as_str());
+        assert_eq!(
+            verdicts(&answers, 3).await,
+            ["stale", "finished", "fired"],
+            "{}",
+            kind.as_str()
+        );
         assert_eq!(arrivals.count(&id), 3, "{}", kind.as_str());
     }))
     .await;
@@ -106,7 +121,12 @@ pub(super) async fn a_cancel_has_a_verdict(env: &Environment) {
         let move_it = with_reply(&[("delay-action", "reschedule"), ("delay-for", "2h")]);
         let cancel = with_reply(&[("delay-action", "cancel")]);
         env.send(kind, [schedule, move_it, cancel.clone(), cancel]).await;
-        assert_eq!(verdicts(&answers, 4).await, ["added", "rescheduled", "cancelled", "not_found"], "{}", kind.as_str());
+        assert_eq!(
+            verdicts(&answers, 4).await,
+            ["added", "rescheduled", "cancelled", "not_found"],
+            "{}",
+            kind.as_str()
+        );
     }))
     .await;
 }

@@ -26,14 +26,24 @@ fn mistakes(kind: BrokerKind) -> Vec<(Code, &'static str, Message)> {
         (Code::BadHeader, vec![hour, to, ("delay-fro", "1h")]),
         (Code::BadAction, vec![("delay-action", "jump"), ("delay-id", "a")]),
         (Code::Loop, vec![hour, ("delay-target", "delay.in")]),
-        (Code::Conflict, vec![("delay-for", "2h"), to, ("delay-id", taken(kind)), ("delay-on-conflict", "reject")]),
+        (
+            Code::Conflict,
+            vec![
+                ("delay-for", "2h"),
+                to,
+                ("delay-id", taken(kind)),
+                ("delay-on-conflict", "reject"),
+            ],
+        ),
     ];
     // On AMQP the routing key that it came with stands in for a target.
     if kind != BrokerKind::Amqp {
         all.push((Code::MissingTarget, vec![hour]));
     }
-    let mut all: Vec<(Code, &'static str, Message)> =
-        all.into_iter().map(|(code, headers)| (code, "delay.in", request("as it came", &headers))).collect();
+    let mut all: Vec<(Code, &'static str, Message)> = all
+        .into_iter()
+        .map(|(code, headers)| (code, "delay.in", request("as it came", &headers)))
+        .collect();
     all.push((Code::BodyTooLarge, "delay.in", request(&"x".repeat(64 * 1024 + 1), &[hour, to])));
     all.push((Code::BadEnvelope, "delay.envelope", request("{\"command\":", &[])));
     all
@@ -55,7 +65,11 @@ pub(super) async fn each_mistake_is_rejected_with_its_code(env: &Environment) {
         let cases = mistakes(kind);
         let numbered = |topic: &str| -> Vec<Message> {
             let of_topic = cases.iter().enumerate().filter(|(_, (_, at, _))| *at == topic);
-            of_topic.map(|(number, (_, _, message))| message.clone().with_header("case", number.to_string())).collect()
+            of_topic
+                .map(|(number, (_, _, message))| {
+                    message.clone().with_header("case", number.to_string())
+                })
+                .collect()
         };
         env.send(kind, numbered("delay.in")).await;
         env.send_to(kind, "delay.envelope", numbered("delay.envelope")).await;
@@ -70,11 +84,18 @@ pub(super) async fn each_mistake_is_rejected_with_its_code(env: &Environment) {
             let what = format!("{}: {}", kind.as_str(), code.as_str());
             let message = &seen[&number];
             let mut left: BTreeMap<String, String> = texts(message);
-            assert_eq!(left.remove("delayed-error").as_deref(), Some(code.as_str()), "{what}: {left:?}");
+            assert_eq!(
+                left.remove("delayed-error").as_deref(),
+                Some(code.as_str()),
+                "{what}: {left:?}"
+            );
             assert!(!left.remove("delayed-error-detail").unwrap().is_empty(), "{what}");
             assert_eq!(message.body, sent.body, "{what}");
             let as_they_came = texts(&sent.clone().with_header("case", number.to_string()));
-            assert!(as_they_came.iter().all(|(name, value)| left.get(name) == Some(value)), "{what}: {left:?}");
+            assert!(
+                as_they_came.iter().all(|(name, value)| left.get(name) == Some(value)),
+                "{what}: {left:?}"
+            );
         }
     }))
     .await;

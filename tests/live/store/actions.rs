@@ -6,7 +6,9 @@ use dwell::store::queue::claim::ClaimedJob;
 use dwell::store::queue::settle::{Bury, Completion, Retry, SettleResult};
 use dwell::store::record::Generation;
 
-use super::fixture::{FAR, Fixture, KEEP, LEASE, MAIN, PAST, RETRY, action, held, id, request, retry};
+use super::fixture::{
+    FAR, Fixture, KEEP, LEASE, MAIN, PAST, RETRY, action, held, id, request, retry,
+};
 
 pub(crate) const PLACES: [&str; 14] = [
     "nowhere",
@@ -24,7 +26,14 @@ pub(crate) const PLACES: [&str; 14] = [
     "dropped",
     "cancelled",
 ];
-pub(crate) const ACTIONS: [Action; 6] = [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue];
+pub(crate) const ACTIONS: [Action; 6] = [
+    Action::Cancel,
+    Action::Reschedule,
+    Action::Fire,
+    Action::Finish,
+    Action::Fail,
+    Action::Requeue,
+];
 
 /// Brings a job of this name to this place. A failed attempt is the job's first where there was
 /// one.
@@ -46,13 +55,19 @@ pub(crate) async fn bring(fixture: &Fixture, place: &str, name: &str, message: u
     } else {
         fixture.claim_one().await
     };
-    let bury = Bury { job: held(&lease), reason: DeadReason::Invalid, error: "too large".to_owned() };
+    let bury =
+        Bury { job: held(&lease), reason: DeadReason::Invalid, error: "too large".to_owned() };
     let dies = Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 1_000_000) };
     let done = match place {
         "in_flight" | "taken_over" => true,
         "returned" => {
-            let release = dwell::store::queue::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-            fixture.store.queue.release(0, MAIN, &[release]).await.unwrap()[0] == SettleResult::Settled
+            let release = dwell::store::queue::settle::Release {
+                job: held(&lease),
+                pause_ms: 1_000_000,
+                unpublished: true,
+            };
+            fixture.store.queue.release(0, MAIN, &[release]).await.unwrap()[0]
+                == SettleResult::Settled
         }
         "retrying" => fixture.retry(&lease, 1_000_000).await,
         "held" => fixture.hold(&lease, 1_000_000).await,
@@ -60,11 +75,18 @@ pub(crate) async fn bring(fixture: &Fixture, place: &str, name: &str, message: u
             fixture.hold(&lease, 0).await;
             fixture.rescue_one().await.state.held
         }
-        "dying" => fixture.store.queue.retry(0, MAIN, &[dies]).await.unwrap()[0] == SettleResult::Settled,
+        "dying" => {
+            fixture.store.queue.retry(0, MAIN, &[dies]).await.unwrap()[0] == SettleResult::Settled
+        }
         "dead" => fixture.store.queue.bury(0, &[bury]).await.unwrap()[0] == SettleResult::Settled,
         "fired" => fixture.complete(&lease).await,
-        "finished" => fixture.act(&action(Action::Finish, name, message + 1)).await == Verdict::Finished,
-        "dropped" => fixture.store.queue.complete(0, &[held(&lease)], Completion::Dropped).await.unwrap()[0] == SettleResult::Settled,
+        "finished" => {
+            fixture.act(&action(Action::Finish, name, message + 1)).await == Verdict::Finished
+        }
+        "dropped" => {
+            fixture.store.queue.complete(0, &[held(&lease)], Completion::Dropped).await.unwrap()[0]
+                == SettleResult::Settled
+        }
         other => panic!("{other}"),
     };
     assert!(done, "{place}");
@@ -131,11 +153,21 @@ async fn every_action_in_every_place_answers_its_verdict_also_again() {
             }
             // The message is redelivered, at once and after the job moved on.
             let once = fixture.dump().await;
-            assert_eq!(fixture.store.queue.act(&word, RETRY).await.unwrap(), answer, "{} of {place}", what.as_str());
+            assert_eq!(
+                fixture.store.queue.act(&word, RETRY).await.unwrap(),
+                answer,
+                "{} of {place}",
+                what.as_str()
+            );
             assert_eq!(fixture.dump().await, once, "{} of {place}", what.as_str());
             fixture.put(request(&name, message + 60, FAR)).await;
             let anew = fixture.dump().await;
-            assert_eq!(fixture.store.queue.act(&word, RETRY).await.unwrap(), answer, "{} of {place}", what.as_str());
+            assert_eq!(
+                fixture.store.queue.act(&word, RETRY).await.unwrap(),
+                answer,
+                "{} of {place}",
+                what.as_str()
+            );
             assert_eq!(fixture.dump().await, anew, "{} of {place}", what.as_str());
             // Out of the way of the next claim.
             fixture.act(&action(Action::Cancel, &name, message + 61)).await;
@@ -172,10 +204,16 @@ async fn a_reschedule_is_a_new_schedule_with_the_attempts_of_the_old() {
     assert!(fixture.retry(&fixture.claim_one().await, 0).await);
     let before = generation(&fixture, "a").await;
     let again = Act { due: Some(Due::At(1_500_000_000_000)), ..action(Action::Reschedule, "a", 2) };
-    assert_eq!(fixture.store.queue.act(&again, RETRY).await.unwrap().due_ms, Some(1_500_000_000_000));
+    assert_eq!(
+        fixture.store.queue.act(&again, RETRY).await.unwrap().due_ms,
+        Some(1_500_000_000_000)
+    );
     assert_ne!(generation(&fixture, "a").await, before);
     let lease = fixture.claim_one().await;
-    assert_eq!((lease.state.attempt, lease.state.step, lease.state.due_ms), (2, 0, 1_500_000_000_000));
+    assert_eq!(
+        (lease.state.attempt, lease.state.step, lease.state.due_ms),
+        (2, 0, 1_500_000_000_000)
+    );
     assert!(fixture.retry(&lease, 0).await);
     let within = Act { due: Some(Due::In(60_000)), ..action(Action::Reschedule, "a", 3) };
     let due = fixture.store.queue.act(&within, RETRY).await.unwrap().due_ms.unwrap();
@@ -189,24 +227,47 @@ async fn a_fire_is_the_same_schedule_now() {
     fixture.put(request("new", 1, FAR)).await;
     let before = generation(&fixture, "new").await;
     let now = fixture.store.read_clock().await.unwrap() / 1000;
-    let fired = fixture.store.queue.act(&action(Action::Fire, "new", 2), RETRY).await.unwrap().due_ms.unwrap();
+    let fired = fixture
+        .store
+        .queue
+        .act(&action(Action::Fire, "new", 2), RETRY)
+        .await
+        .unwrap()
+        .due_ms
+        .unwrap();
     assert!(fired >= now && fired <= fixture.store.read_clock().await.unwrap() / 1000);
     let lease = fixture.claim_one().await;
-    assert_eq!((lease.state.due_ms, lease.state.generation, lease.state.attempt), (fired, before, 1));
+    assert_eq!(
+        (lease.state.due_ms, lease.state.generation, lease.state.attempt),
+        (fired, before, 1)
+    );
     // A retry that is fired keeps the due time that its consumers know, and its step.
     assert!(fixture.retry(&lease, 1_000_000).await);
     fixture.act(&action(Action::Fire, "new", 3)).await;
     let lease = fixture.claim_one().await;
-    assert_eq!((lease.state.due_ms, lease.state.generation, lease.state.step, lease.state.attempt), (fired, before, 1, 2));
+    assert_eq!(
+        (lease.state.due_ms, lease.state.generation, lease.state.step, lease.state.attempt),
+        (fired, before, 1, 2)
+    );
     assert!(fixture.complete(&lease).await);
     // A job that was given back unpublished waits past its due time, and is not due later for it.
     fixture.put(request("back", 4, PAST)).await;
     let lease = fixture.claim_one().await;
-    let pause = dwell::store::queue::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-    assert_eq!(fixture.store.queue.release(0, MAIN, &[pause]).await.unwrap(), [SettleResult::Settled]);
+    let pause = dwell::store::queue::settle::Release {
+        job: held(&lease),
+        pause_ms: 1_000_000,
+        unpublished: true,
+    };
+    assert_eq!(
+        fixture.store.queue.release(0, MAIN, &[pause]).await.unwrap(),
+        [SettleResult::Settled]
+    );
     let answer = fixture.store.queue.act(&action(Action::Fire, "back", 5), RETRY).await.unwrap();
     let again = fixture.claim_one().await;
-    assert_eq!((answer.due_ms, again.state.due_ms, again.state.attempt), (Some(lease.state.due_ms), lease.state.due_ms, 1));
+    assert_eq!(
+        (answer.due_ms, again.state.due_ms, again.state.attempt),
+        (Some(lease.state.due_ms), lease.state.due_ms, 1)
+    );
 }
 
 #[tokio::test]
@@ -214,10 +275,19 @@ async fn a_requeue_is_a_new_schedule_with_attempts_from_one() {
     let fixture = Fixture::new().await;
     bring(&fixture, "dead", "a", 1).await;
     let before = generation(&fixture, "a").await;
-    let due = fixture.store.queue.act(&action(Action::Requeue, "a", 50), RETRY).await.unwrap().due_ms;
+    let due =
+        fixture.store.queue.act(&action(Action::Requeue, "a", 50), RETRY).await.unwrap().due_ms;
     let lease = fixture.claim_one().await;
     assert_ne!(lease.state.generation, before);
-    assert_eq!((lease.state.attempt, lease.state.step, lease.state.reason, lease.state.last_error.as_str()), (1, 0, None, ""));
+    assert_eq!(
+        (
+            lease.state.attempt,
+            lease.state.step,
+            lease.state.reason,
+            lease.state.last_error.as_str()
+        ),
+        (1, 0, None, "")
+    );
     assert_eq!(Some(lease.state.due_ms), due);
 }
 
@@ -228,7 +298,11 @@ async fn a_word_of_another_schedule_or_attempt_is_stale() {
     let lease = fixture.claim_one().await;
     assert!(fixture.hold(&lease, 1_000_000).await);
     let (due, other) = (Some(lease.state.due_ms), Some(lease.state.due_ms + 1));
-    let word = |what, message, seen_due, seen_attempt| Act { seen_due, seen_attempt, ..action(what, "a", message) };
+    let word = |what, message, seen_due, seen_attempt| Act {
+        seen_due,
+        seen_attempt,
+        ..action(what, "a", message)
+    };
     assert_eq!(fixture.act(&word(Action::Finish, 2, other, None)).await, Verdict::Stale);
     assert_eq!(fixture.act(&word(Action::Fail, 3, other, None)).await, Verdict::Stale);
     assert_eq!(fixture.act(&word(Action::Fail, 4, due, Some(2))).await, Verdict::Stale);
@@ -278,19 +352,38 @@ async fn after_a_change_of_master_what_was_due_before_it_may_have_been_published
     // Another server was seen before.
     fixture.redis(&["HSET", &fixture.key("state"), "", "0123456789abcdef:0"]).await;
     // The cancel itself sees the change; a sweep sees it no more.
-    assert_eq!(fixture.act(&action(Action::Cancel, "first", 10)).await, Verdict::CancelledAfterAttempt);
+    assert_eq!(
+        fixture.act(&action(Action::Cancel, "first", 10)).await,
+        Verdict::CancelledAfterAttempt
+    );
     assert!(!fixture.store.admin.sweep(0, KEEP).await.unwrap().master_changed);
     fixture.redis(&["HSET", &fixture.key("state"), "", "0123456789abcdef:0"]).await;
     assert!(fixture.store.admin.sweep(0, KEEP).await.unwrap().master_changed);
-    assert_eq!(fixture.act(&action(Action::Cancel, "swept", 11)).await, Verdict::CancelledAfterAttempt);
+    assert_eq!(
+        fixture.act(&action(Action::Cancel, "swept", 11)).await,
+        Verdict::CancelledAfterAttempt
+    );
     // A later claim that was taken back, or a new time, does not make it sure.
     for lease in fixture.claim().await.jobs {
-        let pause = dwell::store::queue::settle::Release { job: held(&lease), pause_ms: 1_000_000, unpublished: true };
-        assert_eq!(fixture.store.queue.release(0, MAIN, &[pause]).await.unwrap(), [SettleResult::Settled]);
+        let pause = dwell::store::queue::settle::Release {
+            job: held(&lease),
+            pause_ms: 1_000_000,
+            unpublished: true,
+        };
+        assert_eq!(
+            fixture.store.queue.release(0, MAIN, &[pause]).await.unwrap(),
+            [SettleResult::Settled]
+        );
     }
-    assert_eq!(fixture.act(&action(Action::Cancel, "returned", 12)).await, Verdict::CancelledAfterAttempt);
+    assert_eq!(
+        fixture.act(&action(Action::Cancel, "returned", 12)).await,
+        Verdict::CancelledAfterAttempt
+    );
     assert_eq!(fixture.act(&action(Action::Reschedule, "moved", 13)).await, Verdict::Rescheduled);
-    assert_eq!(fixture.act(&action(Action::Cancel, "moved", 14)).await, Verdict::CancelledAfterAttempt);
+    assert_eq!(
+        fixture.act(&action(Action::Cancel, "moved", 14)).await,
+        Verdict::CancelledAfterAttempt
+    );
     // Jobs that were not due then, and new jobs, cannot have been published.
     assert_eq!(fixture.act(&action(Action::Cancel, "ahead", 15)).await, Verdict::Cancelled);
     fixture.put(request("new", 16, FAR)).await;
@@ -310,8 +403,10 @@ async fn actions_race_with_claims_and_settles_and_every_job_ends_once() {
     let fixture = Fixture::new().await;
     let batch: Vec<_> = (0..60).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
     fixture.store.queue.schedule(&batch).await.unwrap();
-    let words: Vec<Act> = (0..60).map(|n| action(Action::Fail, &format!("job-{n}"), 1000 + n)).collect();
-    let cancels: Vec<Act> = (0..60).map(|n| action(Action::Cancel, &format!("job-{n}"), 2000 + n)).collect();
+    let words: Vec<Act> =
+        (0..60).map(|n| action(Action::Fail, &format!("job-{n}"), 1000 + n)).collect();
+    let cancels: Vec<Act> =
+        (0..60).map(|n| action(Action::Cancel, &format!("job-{n}"), 2000 + n)).collect();
     let owner = async {
         let taken = fixture.store.queue.claim(0, MAIN, LEASE, 60, 1 << 20).await.unwrap();
         let jobs: Vec<_> = taken.jobs.iter().map(|lease| (held(lease), 1_000_000)).collect();
@@ -320,8 +415,12 @@ async fn actions_race_with_claims_and_settles_and_every_job_ends_once() {
             fixture.complete(lease).await;
         }
     };
-    let fails = futures_util::future::join_all(words.iter().map(|word| fixture.store.queue.act(word, RETRY)));
-    let cancels = futures_util::future::join_all(cancels.iter().map(|word| fixture.store.queue.act(word, RETRY)));
+    let fails = futures_util::future::join_all(
+        words.iter().map(|word| fixture.store.queue.act(word, RETRY)),
+    );
+    let cancels = futures_util::future::join_all(
+        cancels.iter().map(|word| fixture.store.queue.act(word, RETRY)),
+    );
     let ((), fails, cancels) = futures_util::join!(owner, fails, cancels);
     assert!(fails.iter().chain(&cancels).all(Result::is_ok));
     for n in 0..60 {
@@ -333,13 +432,22 @@ async fn actions_race_with_claims_and_settles_and_every_job_ends_once() {
 async fn a_call_that_the_client_sends_twice_by_itself_answers_the_same() {
     // As that of a cluster does where an answer was lost with its connection.
     let fixture = Fixture::new().await;
-    for (number, (action, verdict)) in
-        [(Action::Cancel, Verdict::Cancelled), (Action::Fire, Verdict::Firing), (Action::Finish, Verdict::NotFound)].into_iter().enumerate()
+    for (number, (action, verdict)) in [
+        (Action::Cancel, Verdict::Cancelled),
+        (Action::Fire, Verdict::Firing),
+        (Action::Finish, Verdict::NotFound),
+    ]
+    .into_iter()
+    .enumerate()
     {
         let name = format!("job-{number}");
         fixture.put(request(&name, number as u64, FAR)).await;
         let act = dwell::request::act_on(action, id(&name), None);
-        assert_eq!((fixture.act(&act).await, fixture.act(&act).await), (verdict, verdict), "{name}");
+        assert_eq!(
+            (fixture.act(&act).await, fixture.act(&act).await),
+            (verdict, verdict),
+            "{name}"
+        );
     }
     let act = dwell::request::act_on(Action::Cancel, id("job-1"), None);
     assert_eq!(

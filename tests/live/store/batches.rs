@@ -19,7 +19,11 @@ fn word(what: Action, name: &str, message: u64) -> Request {
 async fn apply(fixture: &Fixture, requests: &[Request]) -> Vec<Result<Verdict, Class>> {
     let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::from).collect();
     let applied = fixture.store.queue.apply(&asked, RETRY).await;
-    applied.answers.into_iter().map(|answer| answer.map(|answer| answer.verdict).map_err(|error| error.class)).collect()
+    applied
+        .answers
+        .into_iter()
+        .map(|answer| answer.map(|answer| answer.verdict).map_err(|error| error.class))
+        .collect()
 }
 
 #[tokio::test]
@@ -28,10 +32,17 @@ async fn requests_for_one_id_are_applied_in_their_order_and_again_change_nothing
     let mut batch = Vec::new();
     for n in 0..200 {
         let (name, message) = (format!("job-{n}"), n * 10);
-        batch.extend([word(Action::Cancel, &name, message), put(&name, message + 1), word(Action::Fire, &name, message + 2)]);
+        batch.extend([
+            word(Action::Cancel, &name, message),
+            put(&name, message + 1),
+            word(Action::Fire, &name, message + 2),
+        ]);
         batch.extend([word(Action::Cancel, &name, message + 3), put(&name, message + 4)]);
     }
-    let wanted = [Verdict::NotFound, Verdict::Added, Verdict::Firing, Verdict::Cancelled, Verdict::Added].map(Ok).repeat(200);
+    let wanted =
+        [Verdict::NotFound, Verdict::Added, Verdict::Firing, Verdict::Cancelled, Verdict::Added]
+            .map(Ok)
+            .repeat(200);
     assert_eq!(apply(&fixture, &batch).await, wanted);
     let once = fixture.dump().await;
     assert_eq!(apply(&fixture, &batch).await, wanted);
@@ -44,7 +55,9 @@ async fn what_fails_by_itself_fails_nothing_else() {
     let fixture = Fixture::new().await;
     fixture.put(request("newer", 1, FAR)).await;
     fixture.put(request("whole", 2, FAR)).await;
-    fixture.redis(&["HSET", &fixture.key("jobs"), "newer", &format!("\u{9}{}", "x".repeat(60))]).await;
+    fixture
+        .redis(&["HSET", &fixture.key("jobs"), "newer", &format!("\u{9}{}", "x".repeat(60))])
+        .await;
     let batch = [
         word(Action::Cancel, "whole", 3),
         word(Action::Cancel, "newer", 4),
@@ -54,14 +67,24 @@ async fn what_fails_by_itself_fails_nothing_else() {
         put("newer", 8),
     ];
     let unreadable = Err(Class::Script);
-    let wanted = [Ok(Verdict::Cancelled), unreadable, unreadable, Ok(Verdict::Added), Ok(Verdict::Firing), unreadable];
+    let wanted = [
+        Ok(Verdict::Cancelled),
+        unreadable,
+        unreadable,
+        Ok(Verdict::Added),
+        Ok(Verdict::Firing),
+        unreadable,
+    ];
     assert_eq!(apply(&fixture, &batch).await, wanted);
 }
 
 #[tokio::test]
 async fn what_a_full_redis_refuses_holds_back_what_stands_behind_it_and_nothing_else() {
-    let options =
-        RedisOptions { maxmemory: Some("100mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
+    let options = RedisOptions {
+        maxmemory: Some("100mb".to_owned()),
+        maxmemory_policy: Some("noeviction".to_owned()),
+        ..RedisOptions::default()
+    };
     let server = RedisServer::start(options).await.unwrap();
     let fixture = Fixture::on(&server.url(), 1, &[MAIN]).await;
     fixture.put(request("old", 1, FAR)).await;
@@ -85,10 +108,21 @@ async fn a_fail_is_judged_by_what_stands_when_its_turn_comes() {
         assert!(fixture.hold(&lease, 1_000_000).await);
     }
     let fail = |name, message| word(Action::Fail, name, message);
-    let batch = [fail("once", 10), fail("twice", 11), fail("twice", 12), word(Action::Finish, "finished", 13), fail("finished", 14)];
-    let wanted = [Verdict::Failed, Verdict::Failed, Verdict::Waiting, Verdict::Finished, Verdict::Fired].map(Ok);
+    let batch = [
+        fail("once", 10),
+        fail("twice", 11),
+        fail("twice", 12),
+        word(Action::Finish, "finished", 13),
+        fail("finished", 14),
+    ];
+    let wanted =
+        [Verdict::Failed, Verdict::Failed, Verdict::Waiting, Verdict::Finished, Verdict::Fired]
+            .map(Ok);
     assert_eq!(apply(&fixture, &batch).await, wanted);
-    assert_eq!(apply(&fixture, &[put("replaced", 15), fail("replaced", 16)]).await, [Verdict::Replaced, Verdict::NotFound].map(Ok));
+    assert_eq!(
+        apply(&fixture, &[put("replaced", 15), fail("replaced", 16)]).await,
+        [Verdict::Replaced, Verdict::NotFound].map(Ok)
+    );
     let found = fixture.store.reader.find(&super::fixture::id("twice")).await.unwrap().unwrap();
     assert_eq!(found.state.unwrap().step, 1);
 }
@@ -100,7 +134,12 @@ async fn a_broker_of_another_instance_is_learned_on_the_way() {
     let mut elsewhere = request("elsewhere", 1, FAR);
     elsewhere.job.broker = "other".to_owned();
     other.queue.schedule(&[elsewhere]).await.unwrap();
-    let batch = [put("here", 2), word(Action::Cancel, "elsewhere", 3), word(Action::Cancel, "here", 4), put("elsewhere", 5)];
+    let batch = [
+        put("here", 2),
+        word(Action::Cancel, "elsewhere", 3),
+        word(Action::Cancel, "here", 4),
+        put("elsewhere", 5),
+    ];
     let wanted = [Verdict::Added, Verdict::Cancelled, Verdict::Cancelled, Verdict::Added].map(Ok);
     assert_eq!(apply(&fixture, &batch).await, wanted);
 }
@@ -113,9 +152,26 @@ async fn a_fail_of_a_held_job_whose_record_was_damaged_is_not_asked_for_again() 
     let lease = fixture.claim_one().await;
     assert!(fixture.hold(&lease, 1_000_000).await);
     // Its metadata begins behind the name of its broker.
-    let redis::Value::BulkString(record) = fixture.redis(&["HGET", &fixture.key("jobs"), "held"]).await else { panic!() };
+    let redis::Value::BulkString(record) =
+        fixture.redis(&["HGET", &fixture.key("jobs"), "held"]).await
+    else {
+        panic!()
+    };
     let cut = &record[..31 + MAIN.len() + 4];
-    let () = redis::cmd("HSET").arg(fixture.key("jobs")).arg("held").arg(cut).query_async(&mut fixture.raw.clone()).await.unwrap();
-    let batch = [word(Action::Fail, "held", 3), word(Action::Cancel, "whole", 4), word(Action::Finish, "held", 5)];
-    assert_eq!(apply(&fixture, &batch).await, [Err(Class::Script), Ok(Verdict::Cancelled), Ok(Verdict::Finished)]);
+    let () = redis::cmd("HSET")
+        .arg(fixture.key("jobs"))
+        .arg("held")
+        .arg(cut)
+        .query_async(&mut fixture.raw.clone())
+        .await
+        .unwrap();
+    let batch = [
+        word(Action::Fail, "held", 3),
+        word(Action::Cancel, "whole", 4),
+        word(Action::Finish, "held", 5),
+    ];
+    assert_eq!(
+        apply(&fixture, &batch).await,
+        [Err(Class::Script), Ok(Verdict::Cancelled), Ok(Verdict::Finished)]
+    );
 }

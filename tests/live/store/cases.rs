@@ -60,9 +60,18 @@ async fn with_one_redelivery(log: &[Message], last: Option<u64>) {
                 assert_eq!(again, first[start..], "redelivered from {start} to {end}");
                 assert_eq!(fixture.dump().await, before, "redelivered from {start} to {end}");
                 deliver(&fixture, &log[end..]).await;
-                let live: Vec<_> = fixture.claim().await.jobs.iter().map(|lease| lease.record.fingerprint).collect();
+                let live: Vec<_> = fixture
+                    .claim()
+                    .await
+                    .jobs
+                    .iter()
+                    .map(|lease| lease.record.fingerprint)
+                    .collect();
                 match last.map(u64::to_be_bytes) {
-                    Some(last) => assert!(live == [last] || (live.is_empty() && published.contains(&last)), "{live:?} {published:?}"),
+                    Some(last) => assert!(
+                        live == [last] || (live.is_empty() && published.contains(&last)),
+                        "{live:?} {published:?}"
+                    ),
                     None => assert!(live.is_empty()),
                 }
             }
@@ -100,7 +109,11 @@ async fn cancel_by_a_call_then_redelivery_after_the_dedupe_window() {
     let fixture = Fixture::new().await;
     deliver(&fixture, &[s(1)]).await;
     let call = Act {
-        origin: dwell::request::Origin { fingerprint: *b"a call's", check: false, is_message: false },
+        origin: dwell::request::Origin {
+            fingerprint: *b"a call's",
+            check: false,
+            is_message: false,
+        },
         ..action(Action::Cancel, "a", 0)
     };
     assert_eq!(fixture.act(&call).await, Verdict::Cancelled);
@@ -172,7 +185,8 @@ async fn late_finish_of_the_first_schedule_after_a_replace_by_the_second() {
     let lease = fixture.claim_one().await;
     let of_the_first = Act { seen_due: Some(1_000_000_000_000), ..action(Action::Finish, "a", 4) };
     assert_eq!(fixture.act(&of_the_first).await, Verdict::Stale);
-    let of_the_second = Act { seen_due: Some(lease.state.due_ms), ..action(Action::Finish, "a", 5) };
+    let of_the_second =
+        Act { seen_due: Some(lease.state.due_ms), ..action(Action::Finish, "a", 5) };
     assert_eq!(fixture.act(&of_the_second).await, Verdict::Finished);
 }
 
@@ -208,7 +222,11 @@ async fn late_fail_of_the_first_attempt_during_the_second_is_stale() {
     let late = fixture.rescue_one().await;
     assert!(fixture.retry(&late, 0).await);
     assert!(fixture.hold(&fixture.claim_one().await, 1_000_000).await);
-    let word = Act { seen_due: Some(first.state.due_ms), seen_attempt: Some(1), ..action(Action::Fail, "a", 2) };
+    let word = Act {
+        seen_due: Some(first.state.due_ms),
+        seen_attempt: Some(1),
+        ..action(Action::Fail, "a", 2)
+    };
     assert_eq!(fixture.store.queue.act(&word, RETRY).await.unwrap().verdict, Verdict::Stale);
     assert_eq!(fixture.place("a").await, "held");
 }
@@ -222,7 +240,9 @@ async fn retry_none_killed_between_claim_and_publish_is_not_dead_unpublished() {
     for _ in 0..4 {
         fixture.claim_for(Duration::ZERO).await;
         let rescued = fixture.rescue_one().await;
-        assert!(rescued.state.crashes > 0 && rescued.state.step == 0 && rescued.state.reason.is_none());
+        assert!(
+            rescued.state.crashes > 0 && rescued.state.step == 0 && rescued.state.reason.is_none()
+        );
         assert!(fixture.release(&rescued, false).await);
     }
     let lease = fixture.claim_one().await;

@@ -18,15 +18,30 @@ use crate::support::wait_until;
 async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
     let fixture = Fixture::new().await;
     let before = fixture.store.read_clock().await.unwrap();
-    for (n, due) in [(1, Due::At(3000)), (2, Due::At(1000)), (3, Due::At(2000)), (4, FAR), (5, Due::At(4_000_000_000_001))] {
+    for (n, due) in [
+        (1, Due::At(3000)),
+        (2, Due::At(1000)),
+        (3, Due::At(2000)),
+        (4, FAR),
+        (5, Due::At(4_000_000_000_001)),
+    ] {
         fixture.put(request(&format!("job-{n}"), n, due)).await;
     }
     let taken = fixture.claim().await;
-    assert_eq!(taken.jobs.iter().map(|lease| lease.id.as_str()).collect::<Vec<_>>(), ["job-2", "job-3", "job-1"]);
-    assert_eq!((taken.next_ms, taken.more, taken.unknown, taken.orphans), (Some(4_000_000_000_000), false, 0, 0));
+    assert_eq!(
+        taken.jobs.iter().map(|lease| lease.id.as_str()).collect::<Vec<_>>(),
+        ["job-2", "job-3", "job-1"]
+    );
+    assert_eq!(
+        (taken.next_ms, taken.more, taken.unknown, taken.orphans),
+        (Some(4_000_000_000_000), false, 0, 0)
+    );
     assert!(taken.now_us >= before);
     let first = &taken.jobs[0];
-    assert_eq!((first.state.attempt, first.state.step, first.state.due_ms, first.state.crashes), (1, 0, 1000, 0));
+    assert_eq!(
+        (first.state.attempt, first.state.step, first.state.due_ms, first.state.crashes),
+        (1, 0, 1000, 0)
+    );
     assert_eq!((first.state.generation, first.state.attempt), (first.record.generation, 1));
     assert_eq!(fixture.place("job-1").await, "lease");
     let found = fixture.store.reader.find(&id("job-1")).await.unwrap().unwrap();
@@ -39,7 +54,8 @@ async fn a_claim_takes_what_is_due_in_order_and_tells_what_is_next() {
 }
 
 /// A claim of jobs that are due within two minutes.
-const SOON_CLAIM: ClaimRequest = ClaimRequest { lease: LEASE, most: 128, most_bytes: 1 << 20, ahead: Duration::from_secs(120) };
+const SOON_CLAIM: ClaimRequest =
+    ClaimRequest { lease: LEASE, most: 128, most_bytes: 1 << 20, ahead: Duration::from_secs(120) };
 
 #[tokio::test]
 async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
@@ -52,8 +68,15 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
     let now = clock::now();
     let [past, soon] = &taken.jobs[..] else { panic!("{taken:?}") };
     assert_eq!((past.id.as_str(), soon.id.as_str(), soon.state.due_ms), ("now", "soon", due_ms));
-    assert!(past.ready <= now && soon.ready - now <= Duration::from_secs(60) && soon.ready - now > Duration::from_secs(50));
-    assert_eq!(taken.next_ms, Some(fixture.store.reader.find(&id("later")).await.unwrap().unwrap().score_ms));
+    assert!(
+        past.ready <= now
+            && soon.ready - now <= Duration::from_secs(60)
+            && soon.ready - now > Duration::from_secs(50)
+    );
+    assert_eq!(
+        taken.next_ms,
+        Some(fixture.store.reader.find(&id("later")).await.unwrap().unwrap().score_ms)
+    );
     // Not before it is due by Redis's clock, which is read after ours: that makes it look later by
     // the way there, never earlier.
     let left_us = i64::try_from((soon.ready - clock::now()).as_micros()).unwrap();
@@ -66,8 +89,17 @@ async fn what_is_due_in_a_moment_is_taken_too_and_says_when() {
     assert_eq!((found.score_ms, found.attempts()), (due_ms, 0));
     // After an attempt its due time is that of the next one, which its holder knows.
     let soon = one_of(fixture.store.queue.claim_ahead(0, MAIN, SOON_CLAIM).await.unwrap());
-    let retried = [Retry { job: held(&soon), wait_ms: 60_000, unpublished: false, dies: None, error: "x".to_owned() }];
-    assert_eq!(fixture.store.queue.retry(0, MAIN, &retried).await.unwrap(), [SettleResult::Settled]);
+    let retried = [Retry {
+        job: held(&soon),
+        wait_ms: 60_000,
+        unpublished: false,
+        dies: None,
+        error: "x".to_owned(),
+    }];
+    assert_eq!(
+        fixture.store.queue.retry(0, MAIN, &retried).await.unwrap(),
+        [SettleResult::Settled]
+    );
     let next_ms = fixture.store.reader.find(&id("soon")).await.unwrap().unwrap().score_ms;
     let soon = one_of(fixture.store.queue.claim_ahead(0, MAIN, SOON_CLAIM).await.unwrap());
     let pause_ms = clock::whole_ms(soon.ready - clock::now());
@@ -102,7 +134,9 @@ async fn a_large_record_that_would_not_fit_is_not_fetched() {
     fixture.redis(&["CONFIG", "RESETSTAT"]).await;
     let taken = fixture.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.more), (1, true));
-    let redis::Value::BulkString(stats) = fixture.redis(&["INFO", "commandstats"]).await else { panic!() };
+    let redis::Value::BulkString(stats) = fixture.redis(&["INFO", "commandstats"]).await else {
+        panic!()
+    };
     let stats = String::from_utf8(stats).unwrap();
     assert!(stats.contains("cmdstat_hmget:calls=1,"), "of the record: {stats}");
 }
@@ -137,19 +171,33 @@ const NOW: Due = Due::In(0);
 #[tokio::test]
 async fn what_is_due_now_does_not_wait_behind_a_backlog() {
     let fixture = Fixture::new().await;
-    let overdue: Vec<_> = (0..40).map(|n| request(&format!("old-{n:02}"), n, Due::At(n.cast_signed()))).collect();
+    let overdue: Vec<_> =
+        (0..40).map(|n| request(&format!("old-{n:02}"), n, Due::At(n.cast_signed()))).collect();
     fixture.store.queue.schedule(&overdue).await.unwrap();
-    let recent: Vec<_> = (0..6).map(|n| request(&format!("new-{n}"), 100 + n, Due::In(10 * n))).collect();
+    let recent: Vec<_> =
+        (0..6).map(|n| request(&format!("new-{n}"), 100 + n, Due::In(10 * n))).collect();
     fixture.store.queue.schedule(&recent).await.unwrap();
     let claim = async |most| {
         let ask = ClaimRequest { most, ..SOON_CLAIM };
         let taken = fixture.store.queue.claim_ahead(0, MAIN, ask).await.unwrap();
-        (taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()).collect::<Vec<_>>(), taken.more)
+        (
+            taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()).collect::<Vec<_>>(),
+            taken.more,
+        )
     };
     let ids = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     // Half of the claim, the most overdue fill it, and both are served in their order.
-    assert_eq!(claim(8).await, (ids(&["new-0", "new-1", "new-2", "new-3", "old-00", "old-01", "old-02", "old-03"]), true));
-    assert_eq!(claim(8).await, (ids(&["new-4", "new-5", "old-04", "old-05", "old-06", "old-07", "old-08", "old-09"]), true));
+    assert_eq!(
+        claim(8).await,
+        (ids(&["new-0", "new-1", "new-2", "new-3", "old-00", "old-01", "old-02", "old-03"]), true)
+    );
+    assert_eq!(
+        claim(8).await,
+        (
+            ids(&["new-4", "new-5", "old-04", "old-05", "old-06", "old-07", "old-08", "old-09"]),
+            true
+        )
+    );
     assert_eq!(claim(1).await, (ids(&["old-10"]), true));
     // All that is left fits.
     let (left, more) = claim(128).await;
@@ -173,7 +221,12 @@ async fn large_recent_jobs_leave_half_of_the_bytes_to_a_backlog() {
     // Larger than half of a claim: it waits for its turn.
     fixture.put(of_size("huge".to_owned(), 200, NOW, 600_000)).await;
     let claim = async || {
-        let taken = fixture.store.queue.claim_ahead(0, MAIN, ClaimRequest { most: 4, ..SOON_CLAIM }).await.unwrap();
+        let taken = fixture
+            .store
+            .queue
+            .claim_ahead(0, MAIN, ClaimRequest { most: 4, ..SOON_CLAIM })
+            .await
+            .unwrap();
         taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()).collect::<Vec<_>>()
     };
     let first = claim().await;
@@ -192,14 +245,18 @@ async fn large_recent_jobs_leave_half_of_the_bytes_to_a_backlog() {
         came.extend(more);
     }
     came.sort();
-    let all = ["huge".to_owned()].into_iter().chain((0..6).map(|n| format!("new-{n}"))).chain((0..6).map(|n| format!("old-{n}")));
+    let all = ["huge".to_owned()]
+        .into_iter()
+        .chain((0..6).map(|n| format!("new-{n}")))
+        .chain((0..6).map(|n| format!("old-{n}")));
     assert_eq!(came, all.collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn recent_jobs_that_cannot_be_read_hide_nothing_and_none_is_claimed_twice() {
     let fixture = Fixture::new().await;
-    let overdue: Vec<_> = (0..20).map(|n| request(&format!("old-{n:02}"), n, Due::At(n.cast_signed()))).collect();
+    let overdue: Vec<_> =
+        (0..20).map(|n| request(&format!("old-{n:02}"), n, Due::At(n.cast_signed()))).collect();
     fixture.store.queue.schedule(&overdue).await.unwrap();
     let recent: Vec<_> = (0..8).map(|n| request(&format!("new-{n}"), 100 + n, NOW)).collect();
     fixture.store.queue.schedule(&recent).await.unwrap();
@@ -218,7 +275,8 @@ async fn recent_jobs_that_cannot_be_read_hide_nothing_and_none_is_claimed_twice(
         }
     }
     came.sort();
-    let (old, new) = ((4..20).map(|n| format!("old-{n:02}")), [1, 3, 4, 5, 6, 7].map(|n| format!("new-{n}")));
+    let (old, new) =
+        ((4..20).map(|n| format!("old-{n:02}")), [1, 3, 4, 5, 6, 7].map(|n| format!("new-{n}")));
     assert_eq!(came, new.into_iter().chain(old).collect::<Vec<_>>());
     assert_eq!(fixture.redis(&["ZCARD", &fixture.key("due:main")]).await, redis::Value::Int(5));
 }
@@ -239,7 +297,8 @@ async fn each_job_is_claimed_once_in_order_whatever_its_size_and_what_stands_bet
     for some in batch.chunks(8) {
         fixture.store.queue.schedule(some).await.unwrap();
     }
-    let (orphans, later): (Vec<usize>, Vec<usize>) = ((5..120).step_by(17).collect(), (0..120).step_by(13).collect());
+    let (orphans, later): (Vec<usize>, Vec<usize>) =
+        ((5..120).step_by(17).collect(), (0..120).step_by(13).collect());
     for &n in &orphans {
         fixture.redis(&["HDEL", &fixture.key("jobs"), &name(n)]).await;
     }
@@ -250,7 +309,11 @@ async fn each_job_is_claimed_once_in_order_whatever_its_size_and_what_stands_bet
     loop {
         let taken = fixture.claim().await;
         let bytes: usize = taken.jobs.iter().map(|lease| lease.record.job.body.len()).sum();
-        assert!(bytes <= 1 << 20 || taken.jobs.len() == 1, "{bytes} bytes in {} jobs", taken.jobs.len());
+        assert!(
+            bytes <= 1 << 20 || taken.jobs.len() == 1,
+            "{bytes} bytes in {} jobs",
+            taken.jobs.len()
+        );
         came.extend(taken.jobs.iter().map(|lease| lease.id.as_str().to_owned()));
         if !taken.more {
             break;
@@ -259,7 +322,10 @@ async fn each_job_is_claimed_once_in_order_whatever_its_size_and_what_stands_bet
     let healthy = |n: &usize| !orphans.contains(n) && !later.contains(n);
     assert_eq!(came, (0..120).filter(healthy).map(name).collect::<Vec<_>>());
     let left = (0..120).filter(|n| later.contains(n) && !orphans.contains(n)).count();
-    assert_eq!(fixture.redis(&["ZCARD", &fixture.key("due:main")]).await, redis::Value::Int(left as i64));
+    assert_eq!(
+        fixture.redis(&["ZCARD", &fixture.key("due:main")]).await,
+        redis::Value::Int(left as i64)
+    );
     assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().reserved, [came.len() as u64]);
 }
 
@@ -268,7 +334,10 @@ async fn what_many_claims_look_through_is_no_list() {
     let fixture = Fixture::new().await;
     let mut batch: Vec<_> = (0..16).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
     // A producer may choose any id but one with control characters.
-    batch.extend(["-", " ", "0", "\u{ff}"].map(|one| request(&one.repeat(65), 16 + u64::from(one.as_bytes()[0]), PAST)));
+    batch.extend(
+        ["-", " ", "0", "\u{ff}"]
+            .map(|one| request(&one.repeat(65), 16 + u64::from(one.as_bytes()[0]), PAST)),
+    );
     fixture.store.queue.schedule(&batch).await.unwrap();
     assert_eq!(fixture.claim().await.jobs.len(), 20);
     let encoding = fixture.redis(&["OBJECT", "ENCODING", &fixture.key("claims")]).await;
@@ -279,10 +348,18 @@ async fn what_many_claims_look_through_is_no_list() {
 #[tokio::test]
 async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     let fixture = Fixture::new().await;
-    let batch: Vec<_> = (0..400).map(|n| request(&format!("later-{n:03}"), n, Due::At(n.cast_signed()))).collect();
+    let batch: Vec<_> =
+        (0..400).map(|n| request(&format!("later-{n:03}"), n, Due::At(n.cast_signed()))).collect();
     fixture.store.queue.schedule(&batch).await.unwrap();
     for n in 0..400 {
-        fixture.redis(&["HSET", &fixture.key("jobs"), &format!("later-{n:03}"), "\x03 of a later version"]).await;
+        fixture
+            .redis(&[
+                "HSET",
+                &fixture.key("jobs"),
+                &format!("later-{n:03}"),
+                "\x03 of a later version",
+            ])
+            .await;
     }
     fixture.put(request("known", 1000, Due::At(500))).await;
     let taken = fixture.claim().await;
@@ -291,10 +368,24 @@ async fn jobs_of_a_later_version_stay_and_hide_nothing() {
     assert_eq!(fixture.place("later-399").await, "due:main");
     // An action on one of them is refused, and so is a new schedule: neither knows what it would
     // change.
-    let error = fixture.store.queue.act(&super::fixture::action(dwell::job::Action::Cancel, "later-000", 2000), &[]).await.unwrap_err();
-    assert!(error.class == dwell::store::error::Class::Script && error.message.contains("DWELL_VERSION"), "{error}");
+    let error = fixture
+        .store
+        .queue
+        .act(&super::fixture::action(dwell::job::Action::Cancel, "later-000", 2000), &[])
+        .await
+        .unwrap_err();
+    assert!(
+        error.class == dwell::store::error::Class::Script
+            && error.message.contains("DWELL_VERSION"),
+        "{error}"
+    );
     for conflict in [Conflict::Replace, Conflict::Keep, Conflict::Reject] {
-        let error = fixture.store.queue.schedule(&[NewJob { conflict, ..request("later-000", 2001, FAR) }]).await.unwrap_err();
+        let error = fixture
+            .store
+            .queue
+            .schedule(&[NewJob { conflict, ..request("later-000", 2001, FAR) }])
+            .await
+            .unwrap_err();
         assert!(error.is_unreadable(), "{error}");
     }
     let before = fixture.redis(&["HGET", &fixture.key("jobs"), "later-000"]).await;
@@ -308,7 +399,9 @@ async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_
     let fixture = Fixture::new().await;
     let later = |n: u64| format!("later-{n:04}");
     for n in 0..LATER_JOBS / 100 {
-        let batch: Vec<_> = (100 * n..100 * (n + 1)).map(|n| request(&later(n), n, Due::At(1000 + n.cast_signed()))).collect();
+        let batch: Vec<_> = (100 * n..100 * (n + 1))
+            .map(|n| request(&later(n), n, Due::At(1000 + n.cast_signed())))
+            .collect();
         fixture.store.queue.schedule(&batch).await.unwrap();
     }
     for n in 0..LATER_JOBS {
@@ -331,7 +424,10 @@ async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_
     // Behind them, on and on: one call.
     fixture.put(request("behind again", 5001, Due::At(90_001))).await;
     fixture.put(request("further behind", 5002, Due::At(90_002))).await;
-    assert_eq!(until_nothing().await, (vec!["behind again".to_owned(), "further behind".to_owned()], 2500, 1));
+    assert_eq!(
+        until_nothing().await,
+        (vec!["behind again".to_owned(), "further behind".to_owned()], 2500, 1)
+    );
     // Among them, with a time that was over long ago.
     fixture.put(request("among", 5003, Due::At(1500))).await;
     assert_eq!(until_nothing().await.0, ["among"]);
@@ -354,12 +450,20 @@ async fn any_number_of_jobs_of_a_later_version_hides_nothing_and_each_is_looked_
 async fn any_number_of_leases_of_a_later_version_hides_none_that_is_over() {
     let fixture = Fixture::new().await;
     for n in 0..12 {
-        let batch: Vec<_> = (100 * n..100 * (n + 1)).map(|n| request(&format!("job-{n:04}"), n, PAST)).collect();
+        let batch: Vec<_> =
+            (100 * n..100 * (n + 1)).map(|n| request(&format!("job-{n:04}"), n, PAST)).collect();
         fixture.store.queue.schedule(&batch).await.unwrap();
     }
     while fixture.claim_for(Duration::ZERO).await.more {}
     for n in 0..1200 {
-        fixture.redis(&["HSET", &fixture.key("jobs"), &format!("job-{n:04}"), "\x03 of a later version"]).await;
+        fixture
+            .redis(&[
+                "HSET",
+                &fixture.key("jobs"),
+                &format!("job-{n:04}"),
+                "\x03 of a later version",
+            ])
+            .await;
     }
     // Leases that end later.
     fixture.put(request("behind", 5000, PAST)).await;
@@ -367,7 +471,12 @@ async fn any_number_of_leases_of_a_later_version_hides_none_that_is_over() {
         fixture.claim_for(Duration::from_millis(1)).await;
         let first = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
         let second = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
-        first.jobs.iter().chain(&second.jobs).any(|lease| lease.id.as_str() == "behind").then_some(())
+        first
+            .jobs
+            .iter()
+            .chain(&second.jobs)
+            .any(|lease| lease.id.as_str() == "behind")
+            .then_some(())
     })
     .await;
 }
@@ -378,10 +487,14 @@ async fn what_a_claim_took_without_our_hearing_of_it_is_given_back_unburned() {
     fixture.put(request("a", 1, PAST)).await;
     fixture.put(request("other", 2, PAST)).await;
     // Taken by another instance, under another nonce: not touched.
-    let other: ClaimedJob = fixture.store.queue.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
+    let other: ClaimedJob =
+        fixture.store.queue.claim(0, MAIN, LEASE, 1, 1).await.unwrap().jobs.remove(0);
     let lossy = Lossy::beside(&fixture).await;
     lossy.lose_a_claim(&fixture, 128, Duration::ZERO).await;
-    assert_eq!((fixture.place("a").await, fixture.place("other").await), ("lease".to_owned(), "lease".to_owned()));
+    assert_eq!(
+        (fixture.place("a").await, fixture.place("other").await),
+        ("lease".to_owned(), "lease".to_owned())
+    );
     let lease = one_of(lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap());
     assert_ne!(lease.id, other.id);
     assert_eq!(lease.state.attempt, 1);
@@ -393,17 +506,28 @@ async fn a_lost_claim_is_found_among_many_leases() {
     let fixture = Fixture::new().await;
     let lossy = Lossy::beside(&fixture).await;
     for round in 0..12 {
-        let batch: Vec<_> = (0..100).map(|n| request(&format!("job-{round}-{n}"), round * 100 + n, PAST)).collect();
+        let batch: Vec<_> =
+            (0..100).map(|n| request(&format!("job-{round}-{n}"), round * 100 + n, PAST)).collect();
         fixture.store.queue.schedule(&batch).await.unwrap();
         if round == 8 {
             lossy.lose_a_claim(&fixture, 128, Duration::ZERO).await;
         } else {
-            super::fixture::open(&fixture.settings, &[MAIN]).await.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
+            super::fixture::open(&fixture.settings, &[MAIN])
+                .await
+                .queue
+                .claim(0, MAIN, LEASE, 128, 1 << 20)
+                .await
+                .unwrap();
         }
     }
     let taken = lossy.store.queue.claim(0, MAIN, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!(taken.jobs.len(), 100);
-    assert!(taken.jobs.iter().all(|lease| lease.id.as_str().starts_with("job-8-") && lease.state.attempt == 1));
+    assert!(
+        taken
+            .jobs
+            .iter()
+            .all(|lease| lease.id.as_str().starts_with("job-8-") && lease.state.attempt == 1)
+    );
 }
 
 #[tokio::test]
@@ -415,6 +539,7 @@ async fn claims_at_once_take_different_jobs_under_different_leases() {
     let taken = futures_util::future::try_join_all(claims).await.unwrap();
     let jobs: Vec<&ClaimedJob> = taken.iter().flat_map(|taken| &taken.jobs).collect();
     let ids: std::collections::HashSet<&str> = jobs.iter().map(|lease| lease.id.as_str()).collect();
-    let leases: std::collections::HashSet<[u8; 8]> = jobs.iter().map(|lease| lease.token().lease.nonce).collect();
+    let leases: std::collections::HashSet<[u8; 8]> =
+        jobs.iter().map(|lease| lease.token().lease.nonce).collect();
     assert_eq!((jobs.len(), ids.len(), leases.len()), (20, 20, 4));
 }

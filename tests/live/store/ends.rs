@@ -42,7 +42,8 @@ async fn a_job_ends_by_its_record_whatever_the_index_says() {
     fixture.store.queue.note_end(&id("ready"), now_ms + 600_000).await.unwrap();
     assert!(look(&fixture).await.has_ended);
     fixture.store.queue.end_jobs(0).await.unwrap();
-    for (name, stays) in [("scheduled", false), ("ready", false), ("later", true), ("never", true)] {
+    for (name, stays) in [("scheduled", false), ("ready", false), ("later", true), ("never", true)]
+    {
         assert_eq!(fixture.store.reader.find(&id(name)).await.unwrap().is_some(), stays, "{name}");
     }
     assert_eq!(entries(&fixture).await, ["later"]);
@@ -75,7 +76,12 @@ async fn only_the_record_that_was_read_ends() {
     put(&fixture, "a", PAST, Some(now_ms)).await;
     let before = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
     put(&fixture, "a", FAR, Some(now_ms + 600_000)).await;
-    let over = Over { id: id("a"), queue: "q".to_owned(), generation: before.record.generation, size: before.size };
+    let over = Over {
+        id: id("a"),
+        queue: "q".to_owned(),
+        generation: before.record.generation,
+        size: before.size,
+    };
     fixture.store.queue.end_these([over]).await.unwrap();
     fixture.store.queue.end_jobs(0).await.unwrap();
     assert!(fixture.store.reader.find(&id("a")).await.unwrap().is_some());
@@ -83,7 +89,13 @@ async fn only_the_record_that_was_read_ends() {
 }
 
 async fn take(fixture: &Fixture, most: usize, ttr_ms: u64) -> Vec<Popped> {
-    let limits = PopLimits { ttr_ms: Some(ttr_ms), max_ttr_ms: 600_000, most, most_bytes: 1 << 20, room: None };
+    let limits = PopLimits {
+        ttr_ms: Some(ttr_ms),
+        max_ttr_ms: 600_000,
+        most,
+        most_bytes: 1 << 20,
+        room: None,
+    };
     fixture.store.queue.pop(rand::random(), 0, "q", limits).await.unwrap().jobs
 }
 
@@ -98,7 +110,8 @@ async fn a_thousand_ends_in_any_state_leave_one_entry_each() {
     let jobs: Vec<NewJob> = (0..1100)
         .map(|n| {
             let due = if n % 2 == 0 { PAST } else { FAR };
-            NewJob::new(Job { ends_ms: Some(now_ms), ..Job::for_queue("q", "body") }, due).id(id(&format!("job-{n}")))
+            NewJob::new(Job { ends_ms: Some(now_ms), ..Job::for_queue("q", "body") }, due)
+                .id(id(&format!("job-{n}")))
         })
         .collect();
     for job in &jobs {
@@ -111,11 +124,13 @@ async fn a_thousand_ends_in_any_state_leave_one_entry_each() {
         lease: job.lease.clone(),
         action: LeaseAction::Fail { wait_ms: None, error: String::new() },
     };
-    let acknowledgements: Vec<Acknowledgement> = take(&fixture, 100, 600_000).await.iter().map(action).collect();
+    let acknowledgements: Vec<Acknowledgement> =
+        take(&fixture, 100, 600_000).await.iter().map(action).collect();
     let died = fixture.store.queue.acknowledge(&acknowledgements).await;
     assert!(died.iter().all(|answer| answer.as_ref().unwrap().verdict == LeaseVerdict::Dead));
     assert_eq!(take(&fixture, 100, 0).await.len(), 100);
-    let rescued = fixture.store.queue.rescue(0, super::fixture::LEASE, 128, 1 << 20).await.unwrap().jobs;
+    let rescued =
+        fixture.store.queue.rescue(0, super::fixture::LEASE, 128, 1 << 20).await.unwrap().jobs;
     assert_eq!((rescued.len(), take(&fixture, 100, 600_000).await.len()), (100, 100));
 
     fixture.store.queue.end_jobs(0).await.unwrap();

@@ -29,11 +29,13 @@ pub(crate) const MAIN: &str = "main";
 /// The retry array of jobs that bring none.
 pub(crate) const RETRY: &[u64] = &[1_000_000, 2_000_000];
 /// Nothing that a sweep could remove.
-pub(crate) const KEEP: SweepRules = SweepRules { dead_retention_ms: 1 << 40, dedupe_window_ms: 1 << 40 };
+pub(crate) const KEEP: SweepRules =
+    SweepRules { dead_retention_ms: 1 << 40, dedupe_window_ms: 1 << 40 };
 
 /// The one Redis of this test binary, while any test uses it.
 pub(crate) async fn shared() -> Arc<RedisServer> {
-    static SHARED: tokio::sync::Mutex<Weak<RedisServer>> = tokio::sync::Mutex::const_new(Weak::new());
+    static SHARED: tokio::sync::Mutex<Weak<RedisServer>> =
+        tokio::sync::Mutex::const_new(Weak::new());
     let mut shared = SHARED.lock().await;
     if let Some(server) = shared.upgrade() {
         return server;
@@ -75,7 +77,12 @@ impl Fixture {
     /// On a server of the test's own.
     pub(crate) async fn on(url: &str, buckets: u16, brokers: &[&str]) -> Fixture {
         let settings = settings(url, &namespace("store"), buckets);
-        Fixture { store: open(&settings, brokers).await, raw: redis_link(url).await, settings, _server: None }
+        Fixture {
+            store: open(&settings, brokers).await,
+            raw: redis_link(url).await,
+            settings,
+            _server: None,
+        }
     }
 
     pub(crate) async fn one(&self, request: NewJob) -> Answer {
@@ -109,11 +116,13 @@ impl Fixture {
     }
 
     pub(crate) async fn complete(&self, lease: &ClaimedJob) -> bool {
-        self.store.queue.complete(0, &[held(lease)], Completion::Fired).await.unwrap()[0] == SettleResult::Settled
+        self.store.queue.complete(0, &[held(lease)], Completion::Fired).await.unwrap()[0]
+            == SettleResult::Settled
     }
 
     pub(crate) async fn hold(&self, lease: &ClaimedJob, ttr_ms: u32) -> bool {
-        self.store.queue.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0] == SettleResult::Settled
+        self.store.queue.hold(0, &[(held(lease), ttr_ms)]).await.unwrap()[0]
+            == SettleResult::Settled
     }
 
     pub(crate) async fn release(&self, lease: &ClaimedJob, unpublished: bool) -> bool {
@@ -122,7 +131,8 @@ impl Fixture {
     }
 
     pub(crate) async fn retry(&self, lease: &ClaimedJob, wait_ms: u64) -> bool {
-        self.store.queue.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0] == SettleResult::Settled
+        self.store.queue.retry(0, MAIN, &[retry(lease, wait_ms)]).await.unwrap()[0]
+            == SettleResult::Settled
     }
 
     /// Every key of the namespace with all it holds, in order; the times at which turns began are
@@ -134,18 +144,27 @@ impl Fixture {
     }
 
     /// The same, and the strings, which are not Dwell's.
-    pub(crate) async fn dump_strings_too(&self) -> (BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, BTreeMap<String, Vec<u8>>) {
+    pub(crate) async fn dump_strings_too(
+        &self,
+    ) -> (BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, BTreeMap<String, Vec<u8>>) {
         let mut raw = self.raw.clone();
-        let mut keys: Vec<String> = redis::cmd("KEYS").arg(format!("*{}*", self.settings.namespace)).query_async(&mut raw).await.unwrap();
+        let mut keys: Vec<String> = redis::cmd("KEYS")
+            .arg(format!("*{}*", self.settings.namespace))
+            .query_async(&mut raw)
+            .await
+            .unwrap();
         keys.sort();
         let (mut dump, mut strings) = (BTreeMap::new(), BTreeMap::new());
         for key in keys {
             let kind: String = redis::cmd("TYPE").arg(&key).query_async(&mut raw).await.unwrap();
             let read = match kind.as_str() {
                 "hash" => redis::cmd("HGETALL").arg(&key).to_owned(),
-                "zset" => redis::cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").to_owned(),
+                "zset" => {
+                    redis::cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES").to_owned()
+                }
                 "string" => {
-                    let value: Vec<u8> = redis::cmd("GET").arg(&key).query_async(&mut raw).await.unwrap();
+                    let value: Vec<u8> =
+                        redis::cmd("GET").arg(&key).query_async(&mut raw).await.unwrap();
                     strings.insert(key, value);
                     continue;
                 }
@@ -175,10 +194,16 @@ impl Fixture {
         let dump = self.dump().await;
         let mut places = places(&dump, id);
         assert!(places.len() <= 1, "{id} is in {places:?}");
-        let has =
-            |name: &str| dump.iter().any(|(key, entries)| key.ends_with(&format!("}}:{name}")) && entries.contains_key(id.as_bytes()));
+        let has = |name: &str| {
+            dump.iter().any(|(key, entries)| {
+                key.ends_with(&format!("}}:{name}")) && entries.contains_key(id.as_bytes())
+            })
+        };
         let Some(place) = places.pop() else {
-            assert!(!has("jobs") && !has("state"), "{id} is indexed nowhere and yet is in jobs or state");
+            assert!(
+                !has("jobs") && !has("state"),
+                "{id} is indexed nowhere and yet is in jobs or state"
+            );
             return "none".to_owned();
         };
         assert!(has("jobs"), "{id} is in {place} without a record");
@@ -208,16 +233,33 @@ fn places(dump: &BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, id: &str) -> Vec<
 }
 
 /// `lease` for each lease that the job has not left.
-pub(crate) fn in_leases(dump: &BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>, id: &str) -> Vec<String> {
-    let table = |key: &str, name: &str| dump.get(&format!("{}}}:{name}", key.split_once("}:").unwrap().0)).cloned().unwrap_or_default();
+pub(crate) fn in_leases(
+    dump: &BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>,
+    id: &str,
+) -> Vec<String> {
+    let table = |key: &str, name: &str| {
+        dump.get(&format!("{}}}:{name}", key.split_once("}:").unwrap().0))
+            .cloned()
+            .unwrap_or_default()
+    };
     let mut found = Vec::new();
     for (key, leases) in dump.iter().filter(|(key, _)| key.ends_with("}:claims")) {
         let (left, lent) = (table(key, "settled"), table(key, "claim_deadlines"));
-        assert!(leases.keys().eq(left.keys()) && leases.keys().eq(lent.keys()), "each lease has three parts");
+        assert!(
+            leases.keys().eq(left.keys()) && leases.keys().eq(lent.keys()),
+            "each lease has three parts"
+        );
         for (nonce, text) in leases {
-            let ids = text.split(|byte| *byte == 0).skip(1).map(|entry| entry.split(|byte| *byte == 1).next().unwrap());
+            let ids = text
+                .split(|byte| *byte == 0)
+                .skip(1)
+                .map(|entry| entry.split(|byte| *byte == 1).next().unwrap());
             let is_out = |at: usize| left[nonce][8 + at / 8] & (1 << (at % 8)) == 0;
-            found.extend(ids.enumerate().filter(|(at, one)| *one == id.as_bytes() && is_out(*at)).map(|_| "lease".to_owned()));
+            found.extend(
+                ids.enumerate()
+                    .filter(|(at, one)| *one == id.as_bytes() && is_out(*at))
+                    .map(|_| "lease".to_owned()),
+            );
         }
     }
     found
@@ -233,7 +275,13 @@ pub(crate) fn held(lease: &ClaimedJob) -> ClaimToken {
 }
 
 pub(crate) fn retry(lease: &ClaimedJob, wait_ms: u64) -> Retry {
-    Retry { job: held(lease), wait_ms, unpublished: false, dies: None, error: "no answer".to_owned() }
+    Retry {
+        job: held(lease),
+        wait_ms,
+        unpublished: false,
+        dies: None,
+        error: "no answer".to_owned(),
+    }
 }
 
 pub(crate) fn id(text: &str) -> JobId {

@@ -35,7 +35,9 @@ async fn a_job_that_was_replaced_has_landed_once() {
 #[tokio::test]
 async fn a_job_that_was_cancelled_or_finished_has_landed_once() {
     let fixture = Fixture::new().await;
-    for (word, verdict, message) in [(Action::Cancel, Verdict::InFlight, 1), (Action::Finish, Verdict::Finished, 3)] {
+    for (word, verdict, message) in
+        [(Action::Cancel, Verdict::InFlight, 1), (Action::Finish, Verdict::Finished, 3)]
+    {
         let lease = claimed(&fixture, message).await;
         assert_eq!(fixture.act(&action(word, "a", message + 1)).await, verdict);
         assert_eq!(complete(&fixture, &lease).await, SettleResult::Lost);
@@ -51,7 +53,11 @@ async fn a_job_that_dies_makes_no_attempt_any_more() {
     let dies = Retry { dies: Some(DeadReason::Crashed), ..retry(&rescued, 0) };
     assert_eq!(fixture.store.queue.retry(0, MAIN, &[dies]).await.unwrap(), [SettleResult::Settled]);
     assert_eq!(complete(&fixture, &owner).await, SettleResult::Lost);
-    let bury = Bury { job: fixture.claim_one().await.token(), reason: DeadReason::Crashed, error: String::new() };
+    let bury = Bury {
+        job: fixture.claim_one().await.token(),
+        reason: DeadReason::Crashed,
+        error: String::new(),
+    };
     assert_eq!(fixture.store.queue.bury(0, &[bury]).await.unwrap(), [SettleResult::Settled]);
     assert_eq!(complete(&fixture, &owner).await, SettleResult::Lost);
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use dwell::job::DeadReason;
-use dwell::store::queue::settle::{Bury, ClaimName, ClaimToken, Completion, Release, Retry, SettleResult};
+use dwell::store::queue::settle::{
+    Bury, ClaimName, ClaimToken, Completion, Release, Retry, SettleResult,
+};
 use dwell::store::reader::lookup::Place;
 
 use super::fixture::{Fixture, LEASE, MAIN, PAST, held, id, request, retry};
@@ -27,9 +29,19 @@ async fn leases_of_a_later_version_stay_and_hide_nothing() {
 async fn a_record_that_cannot_be_read_is_handed_out_as_broken_and_can_be_buried() {
     let fixture = Fixture::new().await;
     fixture.put(request("a", 1, PAST)).await;
-    let redis::Value::BulkString(mut bytes) = fixture.redis(&["HGET", &fixture.key("jobs"), "a"]).await else { panic!() };
+    let redis::Value::BulkString(mut bytes) =
+        fixture.redis(&["HGET", &fixture.key("jobs"), "a"]).await
+    else {
+        panic!()
+    };
     bytes.truncate(45);
-    redis::cmd("HSET").arg(fixture.key("jobs")).arg("a").arg(bytes).exec_async(&mut fixture.raw.clone()).await.unwrap();
+    redis::cmd("HSET")
+        .arg(fixture.key("jobs"))
+        .arg("a")
+        .arg(bytes)
+        .exec_async(&mut fixture.raw.clone())
+        .await
+        .unwrap();
     let taken = fixture.claim().await;
     assert_eq!((taken.jobs.len(), taken.broken.len()), (0, 1));
     let broken = &taken.broken[0];
@@ -50,7 +62,10 @@ async fn ids_without_a_record_are_taken_out() {
     assert_eq!((taken.jobs.len(), taken.orphans), (0, 1));
     let taken = fixture.store.queue.rescue(0, LEASE, 128, 1 << 20).await.unwrap();
     assert_eq!((taken.jobs.len(), taken.orphans), (0, 1));
-    assert_eq!((fixture.place("due").await, fixture.place("run").await), ("none".to_owned(), "none".to_owned()));
+    assert_eq!(
+        (fixture.place("due").await, fixture.place("run").await),
+        ("none".to_owned(), "none".to_owned())
+    );
 }
 
 /// Every way to end a lease, by name.
@@ -60,17 +75,55 @@ async fn settle(fixture: &Fixture, name: &str, job: ClaimToken) -> bool {
         "complete" => fixture.store.queue.complete(0, &[job], Completion::Fired).await,
         "drop" => fixture.store.queue.complete(0, &[job], Completion::Dropped).await,
         "hold" => fixture.store.queue.hold(0, &[(job, 30_000)]).await,
-        "release" => fixture.store.queue.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: false }]).await,
-        "undo" => fixture.store.queue.release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: true }]).await,
-        "retry" => fixture.store.queue.retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: None, error }]).await,
+        "release" => {
+            fixture
+                .store
+                .queue
+                .release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: false }])
+                .await
+        }
+        "undo" => {
+            fixture
+                .store
+                .queue
+                .release(0, MAIN, &[Release { job, pause_ms: 1000, unpublished: true }])
+                .await
+        }
+        "retry" => {
+            fixture
+                .store
+                .queue
+                .retry(
+                    0,
+                    MAIN,
+                    &[Retry { job, wait_ms: 1000, unpublished: false, dies: None, error }],
+                )
+                .await
+        }
         "die" => {
             fixture
                 .store
                 .queue
-                .retry(0, MAIN, &[Retry { job, wait_ms: 1000, unpublished: false, dies: Some(DeadReason::Late), error }])
+                .retry(
+                    0,
+                    MAIN,
+                    &[Retry {
+                        job,
+                        wait_ms: 1000,
+                        unpublished: false,
+                        dies: Some(DeadReason::Late),
+                        error,
+                    }],
+                )
                 .await
         }
-        "bury" => fixture.store.queue.bury(0, &[Bury { job, reason: DeadReason::RetriesExhausted, error }]).await,
+        "bury" => {
+            fixture
+                .store
+                .queue
+                .bury(0, &[Bury { job, reason: DeadReason::RetriesExhausted, error }])
+                .await
+        }
         other => panic!("{other}"),
     };
     answers.unwrap()[0] == SettleResult::Settled
@@ -96,10 +149,18 @@ async fn only_the_token_of_the_lease_ends_it_and_only_once() {
         let claimed = fixture.dump().await;
         for wrong in [[0; 8], [0xff; 8], n.to_be_bytes()] {
             let right = held(&lease).lease;
-            for lease_name in [ClaimName { nonce: wrong, ..right }, ClaimName { created: wrong, ..right }] {
-                assert!(!settle(&fixture, name, ClaimToken { lease: lease_name, ..held(&lease) }).await, "{name}");
+            for lease_name in
+                [ClaimName { nonce: wrong, ..right }, ClaimName { created: wrong, ..right }]
+            {
+                assert!(
+                    !settle(&fixture, name, ClaimToken { lease: lease_name, ..held(&lease) }).await,
+                    "{name}"
+                );
             }
-            assert!(!settle(&fixture, name, ClaimToken { position: 1, ..held(&lease) }).await, "{name}");
+            assert!(
+                !settle(&fixture, name, ClaimToken { position: 1, ..held(&lease) }).await,
+                "{name}"
+            );
         }
         assert_eq!(fixture.dump().await, claimed, "{name}");
         assert!(settle(&fixture, name, held(&lease)).await, "{name}");
@@ -121,17 +182,28 @@ async fn batches_are_settled_job_by_job() {
     fixture.store.queue.schedule(&batch).await.unwrap();
     let taken = fixture.claim().await;
     assert_eq!(taken.jobs.len(), 128);
-    let jobs: Vec<ClaimToken> =
-        taken
-            .jobs
+    let jobs: Vec<ClaimToken> = taken
+        .jobs
+        .iter()
+        .enumerate()
+        .map(|(n, lease)| {
+            if n % 2 == 0 {
+                held(lease)
+            } else {
+                ClaimToken {
+                    lease: ClaimName { nonce: [7; 8], ..held(lease).lease },
+                    ..held(lease)
+                }
+            }
+        })
+        .collect();
+    let answers = fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
+    assert!(
+        answers
             .iter()
             .enumerate()
-            .map(|(n, lease)| {
-                if n % 2 == 0 { held(lease) } else { ClaimToken { lease: ClaimName { nonce: [7; 8], ..held(lease).lease }, ..held(lease) } }
-            })
-            .collect();
-    let answers = fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap();
-    assert!(answers.iter().enumerate().all(|(n, stood)| (*stood == SettleResult::Settled) == (n % 2 == 0)));
+            .all(|(n, stood)| (*stood == SettleResult::Settled) == (n % 2 == 0))
+    );
     assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().reserved, [64]);
     assert_eq!(fixture.store.queue.complete(0, &[], Completion::Fired).await.unwrap(), []);
 }
@@ -146,7 +218,10 @@ async fn a_release_that_undoes_keeps_the_attempt_and_any_other_counts_it() {
     assert_eq!(lease.state.attempt, 1);
     assert!(fixture.release(&lease, false).await);
     let lease = fixture.claim_one().await;
-    assert_eq!((lease.state.attempt, lease.state.step, lease.state.due_ms), (2, 0, 1_000_000_000_000));
+    assert_eq!(
+        (lease.state.attempt, lease.state.step, lease.state.due_ms),
+        (2, 0, 1_000_000_000_000)
+    );
 }
 
 #[tokio::test]
@@ -155,7 +230,12 @@ async fn a_release_waits_out_its_pause() {
     fixture.put(request("a", 1, PAST)).await;
     let lease = fixture.claim_one().await;
     let before = fixture.store.read_clock().await.unwrap() / 1000;
-    fixture.store.queue.release(0, MAIN, &[Release { job: held(&lease), pause_ms: 60_000, unpublished: true }]).await.unwrap();
+    fixture
+        .store
+        .queue
+        .release(0, MAIN, &[Release { job: held(&lease), pause_ms: 60_000, unpublished: true }])
+        .await
+        .unwrap();
     let taken = fixture.claim().await;
     assert!(taken.jobs.is_empty());
     assert!(taken.next_ms.unwrap() >= before + 60_000);
@@ -184,10 +264,18 @@ async fn a_dying_job_makes_no_attempt_and_stays_dying_until_it_is_buried() {
     let fixture = Fixture::new().await;
     fixture.put(request("a", 1, PAST)).await;
     let lease = fixture.claim_one().await;
-    fixture.store.queue.retry(0, MAIN, &[Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) }]).await.unwrap();
+    fixture
+        .store
+        .queue
+        .retry(0, MAIN, &[Retry { dies: Some(DeadReason::RetriesExhausted), ..retry(&lease, 0) }])
+        .await
+        .unwrap();
     for _ in 0..2 {
         let lease = fixture.claim_one().await;
-        assert_eq!((lease.state.attempt, lease.state.step, lease.state.reason), (1, 0, Some(DeadReason::RetriesExhausted)));
+        assert_eq!(
+            (lease.state.attempt, lease.state.step, lease.state.reason),
+            (1, 0, Some(DeadReason::RetriesExhausted))
+        );
         assert!(fixture.release(&lease, true).await);
     }
     // Not even a retry without a reason brings it back.
@@ -198,7 +286,14 @@ async fn a_dying_job_makes_no_attempt_and_stays_dying_until_it_is_buried() {
     fixture
         .store
         .queue
-        .bury(0, &[Bury { job: held(&lease), reason: DeadReason::RetriesExhausted, error: "the end".to_owned() }])
+        .bury(
+            0,
+            &[Bury {
+                job: held(&lease),
+                reason: DeadReason::RetriesExhausted,
+                error: "the end".to_owned(),
+            }],
+        )
         .await
         .unwrap();
     let found = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
@@ -233,7 +328,14 @@ async fn a_rescue_tells_crashed_from_held_and_counts_a_crash_once_a_lease() {
         let lease = fixture.claim_for(Duration::ZERO).await.jobs.remove(0);
         assert_eq!((lease.state.attempt, lease.state.crashes), (u32::from(crash), crash - 1));
         // The first rescuer crashes as well: the second takes over from it, and counts nothing.
-        let first = fixture.store.queue.rescue(0, Duration::ZERO, 128, 1 << 20).await.unwrap().jobs.remove(0);
+        let first = fixture
+            .store
+            .queue
+            .rescue(0, Duration::ZERO, 128, 1 << 20)
+            .await
+            .unwrap()
+            .jobs
+            .remove(0);
         let second = fixture.rescue_one().await;
         assert_eq!((first.state.crashes, second.state.crashes), (crash, crash));
         assert!(!fixture.release(&first, false).await);

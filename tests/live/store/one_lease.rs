@@ -1,5 +1,5 @@
-//! One lease for all jobs of a claim: settled in pieces, taken over in pieces, and left by jobs that
-//! somebody else takes out.
+//! One lease for all jobs of a claim: settled in pieces, taken over in pieces, and left by jobs
+//! that somebody else takes out.
 
 use std::time::Duration;
 
@@ -27,7 +27,13 @@ async fn complete(fixture: &Fixture, jobs: &[ClaimedJob]) -> Vec<bool> {
 }
 
 async fn leases(fixture: &Fixture) -> usize {
-    fixture.dump().await.iter().filter(|(key, _)| key.ends_with(":claims")).map(|(_, leases)| leases.len()).sum()
+    fixture
+        .dump()
+        .await
+        .iter()
+        .filter(|(key, _)| key.ends_with(":claims"))
+        .map(|(_, leases)| leases.len())
+        .sum()
 }
 
 #[tokio::test]
@@ -53,7 +59,9 @@ async fn a_small_settle_reads_nothing_of_the_rest_of_a_large_lease() {
     complete(&fixture, &jobs[..1]).await;
     fixture.redis(&["CONFIG", "RESETSTAT"]).await;
     assert_eq!(complete(&fixture, &jobs[1..6]).await, [true; 5]);
-    let redis::Value::BulkString(stats) = fixture.redis(&["INFO", "commandstats"]).await else { panic!() };
+    let redis::Value::BulkString(stats) = fixture.redis(&["INFO", "commandstats"]).await else {
+        panic!()
+    };
     let stats = String::from_utf8(stats).unwrap();
     assert!(stats.contains("cmdstat_hget:calls=1,"), "the bits: {stats}");
     for command in ["hgetall", "hmget", "zscore", "zrange"] {
@@ -70,7 +78,8 @@ async fn jobs_of_several_leases_are_settled_in_one_call_in_their_order() {
     let mut second = fixture.claim().await.jobs;
     second.sort_by_key(|lease| lease.id.as_str().to_owned());
     assert_eq!(fixture.act(&action(Action::Cancel, "4", 90)).await, Verdict::InFlight);
-    let mixed: Vec<ClaimedJob> = second.into_iter().zip(first).flat_map(|(one, other)| [one, other]).collect();
+    let mixed: Vec<ClaimedJob> =
+        second.into_iter().zip(first).flat_map(|(one, other)| [one, other]).collect();
     let names: Vec<&str> = mixed.iter().map(|lease| lease.id.as_str()).collect();
     assert_eq!(names, ["3", "0", "4", "1", "5", "2"]);
     assert_eq!(complete(&fixture, &mixed).await, [true, true, false, true, true, true]);
@@ -101,7 +110,10 @@ async fn a_job_that_was_replaced_while_out_is_settled_by_nobody_who_had_it_befor
     let second = fixture.claim().await.jobs;
     assert_eq!(fixture.put(request("0", 51, PAST)).await, Verdict::Replaced);
     assert_eq!(fixture.place("0").await, "due:main");
-    assert_eq!((complete(&fixture, &first[..1]).await, complete(&fixture, &second).await), (vec![false], vec![false]));
+    assert_eq!(
+        (complete(&fixture, &first[..1]).await, complete(&fixture, &second).await),
+        (vec![false], vec![false])
+    );
     assert_eq!(fixture.place("0").await, "due:main");
     // The lease of the second claim had no other job.
     assert_eq!(leases(&fixture).await, 1);
@@ -132,7 +144,8 @@ async fn any_number_of_leases_that_end_is_taken_over() {
     assert_eq!(ids.len(), 41);
 }
 
-/// A script that fails is not rolled back: the repeat of a `complete` must not end the next schedule.
+/// A script that fails is not rolled back: the repeat of a `complete` must not end the next
+/// schedule.
 #[tokio::test]
 async fn a_complete_that_failed_at_its_last_write_ends_no_later_schedule() {
     let server = RedisServer::start(RedisOptions::default()).await.unwrap();
@@ -140,7 +153,10 @@ async fn a_complete_that_failed_at_its_last_write_ends_no_later_schedule() {
     let jobs = claimed(&fixture, 1, LEASE).await;
     // As many as one bucket remembers, in parts: one script of all is longer than a call may take.
     for part in 0..50 {
-        let fill = format!("for n = 1, 20000 do redis.call('HSET', '{}', n + 20000 * {part}, '') end", fixture.key("completed"));
+        let fill = format!(
+            "for n = 1, 20000 do redis.call('HSET', '{}', n + 20000 * {part}, '') end",
+            fixture.key("completed")
+        );
         fixture.redis(&["EVAL", &fill, "0"]).await;
     }
     fixture.redis(&["ACL", "SETUSER", "default", "-rename"]).await;
@@ -161,5 +177,8 @@ async fn a_lost_claim_of_which_some_was_cancelled_gives_back_the_rest() {
         assert_eq!(fixture.place(name).await, place, "{name}");
     }
     assert_eq!(leases(&fixture).await, 0);
-    assert!(fixture.claim().await.jobs.iter().all(|lease| lease.state.attempt == 1), "nothing is burned");
+    assert!(
+        fixture.claim().await.jobs.iter().all(|lease| lease.state.attempt == 1),
+        "nothing is burned"
+    );
 }

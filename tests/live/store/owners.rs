@@ -1,4 +1,5 @@
-//! Requests of a caller that has only some queues: the script itself leaves the jobs of others alone.
+//! Requests of a caller that has only some queues: the script itself leaves the jobs of others
+//! alone.
 
 use dwell::config::{Secret, Token};
 use dwell::job::{Action, Job, Verdict};
@@ -9,10 +10,21 @@ use dwell::store::queue::pop::{PopLimits, Popped};
 
 use super::fixture::{FAR, Fixture, PAST, RETRY, id, request};
 
-const ACTIONS: [Action; 6] = [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue];
+const ACTIONS: [Action; 6] = [
+    Action::Cancel,
+    Action::Reschedule,
+    Action::Fire,
+    Action::Finish,
+    Action::Fail,
+    Action::Requeue,
+];
 
 fn job(name: &str, queue: &str) -> NewJob {
-    NewJob::new(Job { retry: Some(Vec::new()), ttr_ms: 600_000, ..Job::for_queue(queue, "body") }, PAST).id(id(name))
+    NewJob::new(
+        Job { retry: Some(Vec::new()), ttr_ms: 600_000, ..Job::for_queue(queue, "body") },
+        PAST,
+    )
+    .id(id(name))
 }
 
 fn of(queues: &[&str]) -> Option<OwnQueues> {
@@ -20,7 +32,8 @@ fn of(queues: &[&str]) -> Option<OwnQueues> {
 }
 
 async fn take(fixture: &Fixture, queue: &str) -> Popped {
-    let limits = PopLimits { ttr_ms: None, max_ttr_ms: 600_000, most: 1, most_bytes: 1 << 20, room: None };
+    let limits =
+        PopLimits { ttr_ms: None, max_ttr_ms: 600_000, most: 1, most_bytes: 1 << 20, room: None };
     fixture.store.queue.pop(rand::random(), 0, queue, limits).await.unwrap().jobs.remove(0)
 }
 
@@ -33,7 +46,10 @@ async fn say(fixture: &Fixture, job: Popped, action: LeaseAction) -> LeaseVerdic
 async fn others(fixture: &Fixture) -> [&'static str; 4] {
     fixture.put(job("dead", "bills")).await;
     let dies = take(fixture, "bills").await;
-    assert_eq!(say(fixture, dies, LeaseAction::Fail { wait_ms: None, error: String::new() }).await, LeaseVerdict::Dead);
+    assert_eq!(
+        say(fixture, dies, LeaseAction::Fail { wait_ms: None, error: String::new() }).await,
+        LeaseVerdict::Dead
+    );
     fixture.put(job("held", "bills")).await;
     take(fixture, "bills").await;
     fixture.put(job("ready", "bills")).await;
@@ -53,20 +69,38 @@ async fn a_job_of_others_is_neither_replaced_nor_acted_on() {
     };
     let before = dump().await;
     for name in names {
-        for conflict in [dwell::job::Conflict::Replace, dwell::job::Conflict::Keep, dwell::job::Conflict::Reject] {
-            let new = NewJob { own_queues: of(&["orders.*", "bill"]), ..job(name, "orders.eu").on_conflict(conflict) };
+        for conflict in [
+            dwell::job::Conflict::Replace,
+            dwell::job::Conflict::Keep,
+            dwell::job::Conflict::Reject,
+        ] {
+            let new = NewJob {
+                own_queues: of(&["orders.*", "bill"]),
+                ..job(name, "orders.eu").on_conflict(conflict)
+            };
             let refused = fixture.store.queue.schedule(&[new]).await.unwrap_err();
-            assert_eq!((refused.class, refused.is_refusal()), (Class::Taken, true), "{name} {conflict:?}: {refused}");
+            assert_eq!(
+                (refused.class, refused.is_refusal()),
+                (Class::Taken, true),
+                "{name} {conflict:?}: {refused}"
+            );
         }
         for action in ACTIONS {
             let act = Act { own_queues: of(&["orders.*", "bill"]), ..Act::new(action, id(name)) };
-            assert_eq!(fixture.store.queue.act(&act, RETRY).await.unwrap().verdict, Verdict::NotFound, "{name} {action:?}");
+            assert_eq!(
+                fixture.store.queue.act(&act, RETRY).await.unwrap().verdict,
+                Verdict::NotFound,
+                "{name} {action:?}"
+            );
         }
     }
     assert_eq!(dump().await, before);
     let cancel = Act { own_queues: of(&["b*s"]), ..Act::new(Action::Cancel, id("ready")) };
     assert_eq!(fixture.act(&cancel).await, Verdict::Cancelled);
-    assert_eq!(fixture.put(NewJob { own_queues: of(&["*"]), ..job("held", "orders.eu") }).await, Verdict::Replaced);
+    assert_eq!(
+        fixture.put(NewJob { own_queues: of(&["*"]), ..job("held", "orders.eu") }).await,
+        Verdict::Replaced
+    );
 }
 
 #[tokio::test]
@@ -80,14 +114,19 @@ async fn what_was_finished_is_known_to_its_owner_alone() {
         } else {
             assert_eq!(fixture.act(&Act::new(Action::Finish, id(name))).await, Verdict::Finished);
         }
-        for (own_queues, verdict) in
-            [(None, Verdict::Fired), (of(&["orders", "bills"]), Verdict::Fired), (of(&["orders.*"]), Verdict::NotFound)]
-        {
+        for (own_queues, verdict) in [
+            (None, Verdict::Fired),
+            (of(&["orders", "bills"]), Verdict::Fired),
+            (of(&["orders.*"]), Verdict::NotFound),
+        ] {
             let again = Act { own_queues, ..Act::new(Action::Finish, id(name)) };
             assert_eq!(fixture.act(&again).await, verdict, "{again:?}");
         }
         // The id is free for anybody.
-        assert_eq!(fixture.put(NewJob { own_queues: of(&["orders"]), ..job(name, "orders") }).await, Verdict::Added);
+        assert_eq!(
+            fixture.put(NewJob { own_queues: of(&["orders"]), ..job(name, "orders") }).await,
+            Verdict::Added
+        );
     }
     fixture.put(request("c", 1, PAST)).await;
     assert!(fixture.complete(&fixture.claim_one().await).await);
@@ -99,12 +138,19 @@ async fn what_was_finished_is_known_to_its_owner_alone() {
 async fn the_scripts_read_the_patterns_of_a_token_as_the_settings_do() {
     let fixture = Fixture::new().await;
     let names = ["a", "ab", "aba", "a.b", "b-a", "abab", "a_b.a", "bb", "A"];
-    let patterns =
-        ["*", "a", "a*", "*a", "*a*", "a*b", "a*a", "a*b*a", "*ab*ab*", "a.*", "*.b", "**", "a**b", "ab*ab", "b-*", "a_b.a", "aba*aba", ""];
+    let patterns = [
+        "*", "a", "a*", "*a", "*a*", "a*b", "a*a", "a*b*a", "*ab*ab*", "a.*", "*.b", "**", "a**b",
+        "ab*ab", "b-*", "a_b.a", "aba*aba", "",
+    ];
     for name in names {
         fixture.put(job(name, name)).await;
         for pattern in patterns {
-            let token = Token { secret: Secret::new(String::new()), file: None, may: Vec::new(), queues: vec![pattern.to_owned()] };
+            let token = Token {
+                secret: Secret::new(String::new()),
+                file: None,
+                may: Vec::new(),
+                queues: vec![pattern.to_owned()],
+            };
             let finish = Act { own_queues: of(&[pattern]), ..Act::new(Action::Fire, id(name)) };
             let is_own = fixture.act(&finish).await != Verdict::NotFound;
             assert_eq!(is_own, token.has_queue(name), "{pattern} and {name}");

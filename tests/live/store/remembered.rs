@@ -74,22 +74,39 @@ async fn actions_are_remembered_for_a_day_and_two_at_most() {
 #[tokio::test]
 async fn ten_thousand_jobs_of_a_bucket_that_are_over_are_known_for_the_window() {
     let fixture = Fixture::new().await;
-    let batch =
-        |round: u64| -> Vec<NewJob> { (0..128).map(|n| request(&format!("job-{round:02}-{n:03}"), round * 128 + n, PAST)).collect() };
+    let batch = |round: u64| -> Vec<NewJob> {
+        (0..128)
+            .map(|n| request(&format!("job-{round:02}-{n:03}"), round * 128 + n, PAST))
+            .collect()
+    };
     for round in 0..80 {
         fixture.store.queue.schedule(&batch(round)).await.unwrap();
         let jobs: Vec<_> = fixture.claim().await.jobs.iter().map(held).collect();
         assert!(
-            fixture.store.queue.complete(0, &jobs, Completion::Fired).await.unwrap().iter().all(|stood| *stood == SettleResult::Settled)
+            fixture
+                .store
+                .queue
+                .complete(0, &jobs, Completion::Fired)
+                .await
+                .unwrap()
+                .iter()
+                .all(|stood| *stood == SettleResult::Settled)
         );
     }
     assert_eq!(fixture.store.admin.sweep(0, KEEP).await.unwrap(), NOTHING);
     // The same messages come again.
     for round in 0..80 {
         let again = fixture.store.queue.schedule(&batch(round)).await.unwrap();
-        assert!(again.answers.iter().all(|answer| answer.verdict == Verdict::Added), "round {round}: {again:?}");
+        assert!(
+            again.answers.iter().all(|answer| answer.verdict == Verdict::Added),
+            "round {round}: {again:?}"
+        );
     }
-    assert_eq!((count(&fixture, "jobs").await, count(&fixture, "completed").await), (0, 80 * 128 + 1), "each was known");
+    assert_eq!(
+        (count(&fixture, "jobs").await, count(&fixture, "completed").await),
+        (0, 80 * 128 + 1),
+        "each was known"
+    );
     assert_eq!(fixture.act(&action(Action::Finish, "job-00-000", 100_000)).await, Verdict::Fired);
 }
 
@@ -98,9 +115,18 @@ async fn ten_thousand_fetched_jobs_of_a_bucket_are_known_to_be_finished() {
     let fixture = Fixture::new().await;
     let mut acknowledgements = Vec::new();
     for round in 0..80 {
-        let new = |n| NewJob::new(Job { ttr_ms: 600_000, ..Job::for_queue("q", "") }, PAST).id(id(&format!("job-{round:02}-{n:03}")));
+        let new = |n| {
+            NewJob::new(Job { ttr_ms: 600_000, ..Job::for_queue("q", "") }, PAST)
+                .id(id(&format!("job-{round:02}-{n:03}")))
+        };
         fixture.store.queue.schedule(&(0..128).map(new).collect::<Vec<_>>()).await.unwrap();
-        let limits = PopLimits { ttr_ms: None, max_ttr_ms: 600_000, most: 128, most_bytes: 1 << 20, room: None };
+        let limits = PopLimits {
+            ttr_ms: None,
+            max_ttr_ms: 600_000,
+            most: 128,
+            most_bytes: 1 << 20,
+            room: None,
+        };
         let popped = fixture.store.queue.pop(rand::random(), 0, "q", limits).await.unwrap();
         acknowledgements.extend(popped.jobs.into_iter().map(|job| Acknowledgement {
             id: job.id,
@@ -110,7 +136,8 @@ async fn ten_thousand_fetched_jobs_of_a_bucket_are_known_to_be_finished() {
     }
     for wanted in [LeaseVerdict::Finished, LeaseVerdict::Fired] {
         let answers = fixture.store.queue.acknowledge(&acknowledgements).await;
-        let told = answers.iter().filter(|answer| answer.as_ref().unwrap().verdict == wanted).count();
+        let told =
+            answers.iter().filter(|answer| answer.as_ref().unwrap().verdict == wanted).count();
         assert_eq!((answers.len(), told), (80 * 128, 80 * 128), "{wanted:?}");
     }
 }
@@ -125,7 +152,8 @@ async fn count(fixture: &Fixture, name: &str) -> i64 {
 
 /// Of a namespace of 64 buckets, each has 15 625 of the million.
 const SHARE: i64 = 15_625;
-const FILL: &str = "for n = 1, 15625 do redis.call('HSET', KEYS[1], ARGV[1] .. n, ARGV[2]) end return 1";
+const FILL: &str =
+    "for n = 1, 15625 do redis.call('HSET', KEYS[1], ARGV[1] .. n, ARGV[2]) end return 1";
 
 /// Ids of the bucket that the fixture looks into.
 fn ids_of_bucket_0(fixture: &Fixture) -> impl Iterator<Item = String> {
@@ -146,11 +174,14 @@ async fn a_bucket_remembers_its_share_of_a_million_jobs_twice_at_most() {
     let mut message = 2;
     let entry = "f".repeat(26);
     for known in [Verdict::Fired, Verdict::NotFound] {
-        fixture.redis(&["EVAL", FILL, "1", &fixture.key("completed"), &message.to_string(), &entry]).await;
+        fixture
+            .redis(&["EVAL", FILL, "1", &fixture.key("completed"), &message.to_string(), &entry])
+            .await;
         // The next entry turns the memories.
         finish(message).await;
         let last = finish(message + 1).await;
-        let (newer, older) = (count(&fixture, "completed").await, count(&fixture, "completed_old").await);
+        let (newer, older) =
+            (count(&fixture, "completed").await, count(&fixture, "completed_old").await);
         assert!(newer < 10 && (SHARE..SHARE + 10).contains(&older), "{newer} and {older}");
         assert_eq!(fixture.act(&action(Action::Fire, &first, message + 2)).await, known);
         assert_eq!(fixture.act(&action(Action::Fire, &last, message + 3)).await, Verdict::Fired);
@@ -166,12 +197,25 @@ async fn a_bucket_remembers_its_share_of_a_million_actions_twice_at_most() {
     let cancel = action(Action::Cancel, &ids[0], 2);
     assert_eq!(fixture.act(&cancel).await, Verdict::Cancelled);
     for (message, known) in [(10, Verdict::Cancelled), (20, Verdict::NotFound)] {
-        fixture.redis(&["EVAL", FILL, "1", &fixture.key("applied"), &message.to_string(), "not_found:"]).await;
+        fixture
+            .redis(&[
+                "EVAL",
+                FILL,
+                "1",
+                &fixture.key("applied"),
+                &message.to_string(),
+                "not_found:",
+            ])
+            .await;
         // The next entry turns the memories.
         fixture.put(request(&ids[1], message, FAR)).await;
-        assert_eq!(fixture.act(&action(Action::Cancel, &ids[1], message + 1)).await, Verdict::Cancelled);
+        assert_eq!(
+            fixture.act(&action(Action::Cancel, &ids[1], message + 1)).await,
+            Verdict::Cancelled
+        );
         fixture.act(&action(Action::Cancel, &ids[2], message + 2)).await;
-        let (newer, older) = (count(&fixture, "applied").await, count(&fixture, "applied_old").await);
+        let (newer, older) =
+            (count(&fixture, "applied").await, count(&fixture, "applied_old").await);
         assert!(newer < 10 && (SHARE..SHARE + 10).contains(&older), "{newer} and {older}");
         assert_eq!(fixture.act(&cancel).await, known);
     }
@@ -186,7 +230,14 @@ async fn what_changed_nothing_is_remembered_only_where_its_repeat_could_change_a
     };
     // A call is not repeated once it is answered, and an action that names its schedule is for no
     // other.
-    for what in [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue] {
+    for what in [
+        Action::Cancel,
+        Action::Reschedule,
+        Action::Fire,
+        Action::Finish,
+        Action::Fail,
+        Action::Requeue,
+    ] {
         assert_eq!(fixture.act(&called(what, "nobody", 1)).await, Verdict::NotFound);
     }
     for what in [Action::Finish, Action::Fail] {
@@ -196,18 +247,28 @@ async fn what_changed_nothing_is_remembered_only_where_its_repeat_could_change_a
     assert_eq!(count(&fixture, "applied").await, 0);
     // Redelivered behind the job that was scheduled after it, it would end that job.
     let cancel = action(Action::Cancel, "a", 3);
-    assert_eq!((fixture.act(&cancel).await, fixture.put(request("a", 4, FAR)).await), (Verdict::NotFound, Verdict::Added));
-    assert_eq!((fixture.act(&cancel).await, fixture.put(request("a", 4, FAR)).await), (Verdict::NotFound, Verdict::Added));
+    assert_eq!(
+        (fixture.act(&cancel).await, fixture.put(request("a", 4, FAR)).await),
+        (Verdict::NotFound, Verdict::Added)
+    );
+    assert_eq!(
+        (fixture.act(&cancel).await, fixture.put(request("a", 4, FAR)).await),
+        (Verdict::NotFound, Verdict::Added)
+    );
     assert_eq!(fixture.place("a").await, "due:main");
     // A call that changed something is told again what it did: its answer may have been lost.
     let cancel = called(Action::Cancel, "a", 5);
-    assert_eq!((fixture.act(&cancel).await, fixture.act(&cancel).await), (Verdict::Cancelled, Verdict::Cancelled));
+    assert_eq!(
+        (fixture.act(&cancel).await, fixture.act(&cancel).await),
+        (Verdict::Cancelled, Verdict::Cancelled)
+    );
 }
 
 #[tokio::test]
 async fn the_dead_are_swept_at_the_end_of_their_retention() {
     let fixture = Fixture::new().await;
-    let batch: Vec<NewJob> = (0..128).chain(128..130).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
+    let batch: Vec<NewJob> =
+        (0..128).chain(128..130).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
     fixture.store.queue.schedule(&batch).await.unwrap();
     for _ in 0..2 {
         let buries: Vec<Bury> = fixture
@@ -215,7 +276,11 @@ async fn the_dead_are_swept_at_the_end_of_their_retention() {
             .await
             .jobs
             .iter()
-            .map(|lease| Bury { job: held(lease), reason: DeadReason::Invalid, error: String::new() })
+            .map(|lease| Bury {
+                job: held(lease),
+                reason: DeadReason::Invalid,
+                error: String::new(),
+            })
             .collect();
         fixture.store.queue.bury(0, &buries).await.unwrap();
     }

@@ -14,7 +14,13 @@ use crate::support::wait_until;
 /// The first delivery of a message whose id is made of its content.
 fn first(number: u64, due: Due, generation: &[u8; 8]) -> NewJob {
     let origin = Origin { check: false, ..origin(number) };
-    NewJob { generated: true, first: Some(*generation), apart: true, origin, ..request("a", number, due) }
+    NewJob {
+        generated: true,
+        first: Some(*generation),
+        apart: true,
+        origin,
+        ..request("a", number, due)
+    }
 }
 
 /// The same call again answers as before; another delivery of equal content is another message
@@ -59,8 +65,13 @@ async fn a_late_copy_of_a_call_that_changed_nothing_stores_nothing() {
     for conflict in [Conflict::Keep, Conflict::Reject, Conflict::Replace] {
         let fixture = Fixture::new().await;
         assert_eq!(fixture.put(request("a", 1, FAR)).await, Verdict::Added);
-        let call = NewJob { generated: false, apart: false, conflict, ..first(2, FAR, b"firstone") };
-        let call = if conflict == Conflict::Replace { NewJob { job: request("a", 1, FAR).job, ..call } } else { call };
+        let call =
+            NewJob { generated: false, apart: false, conflict, ..first(2, FAR, b"firstone") };
+        let call = if conflict == Conflict::Replace {
+            NewJob { job: request("a", 1, FAR).job, ..call }
+        } else {
+            call
+        };
         let verdict = fixture.put(call.clone()).await;
         assert_eq!(
             verdict,
@@ -121,7 +132,10 @@ async fn a_call_repeated_behind_a_job_that_took_its_id_stores_nothing() {
         let newer = fixture.put(request("a", 2, FAR)).await;
         assert_eq!(newer, if is_over { Verdict::Added } else { Verdict::Replaced });
         assert_eq!(fixture.put(call.clone()).await, Verdict::Added);
-        assert_eq!(fixture.store.reader.find(&id("a")).await.unwrap().unwrap().record.job.body, "body 2");
+        assert_eq!(
+            fixture.store.reader.find(&id("a")).await.unwrap().unwrap().record.job.body,
+            "body 2"
+        );
         assert_eq!(fixture.act(&action(Action::Cancel, "a", 3)).await, Verdict::Cancelled);
         is_answered_as_before(&fixture, &call, Verdict::Added).await;
     }
@@ -144,7 +158,10 @@ async fn an_outcome_without_a_generation_still_answers() {
     assert_eq!(fixture.act(&action(Action::Fire, "a", 3)).await, Verdict::Fired);
     // The next job of this id moves it.
     assert_eq!(fixture.put(request("a", 4, FAR)).await, Verdict::Added);
-    assert_eq!((fixture.put(call.clone()).await, fixture.place("b").await), (Verdict::Duplicate, "none".to_owned()));
+    assert_eq!(
+        (fixture.put(call.clone()).await, fixture.place("b").await),
+        (Verdict::Duplicate, "none".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -158,7 +175,10 @@ async fn a_lost_answer_and_a_cancel_leave_one_job_which_is_cancelled() {
     let mut requests = [Request::NewJob(Box::new(first(1, FAR, b"firstone")))];
     let mut sent = RequestBatch::new(&mut requests);
     let cancelled = async {
-        wait_until("the job is stored", async || fixture.store.reader.find(&id("a")).await.unwrap()).await;
+        wait_until("the job is stored", async || {
+            fixture.store.reader.find(&id("a")).await.unwrap()
+        })
+        .await;
         assert_eq!(fixture.act(&action(Action::Cancel, "a", 2)).await, Verdict::Cancelled);
         lossy.link.reset();
         lossy.link.heal();
@@ -166,7 +186,8 @@ async fn a_lost_answer_and_a_cancel_leave_one_job_which_is_cancelled() {
     tokio::join!(sent.send(&lossy.store, RETRY), cancelled);
     assert!(sent.failed().is_some());
     sent.send(&lossy.store, RETRY).await;
-    let verdicts: Vec<Verdict> = sent.answers().into_iter().map(|answer| answer.unwrap().verdict).collect();
+    let verdicts: Vec<Verdict> =
+        sent.answers().into_iter().map(|answer| answer.unwrap().verdict).collect();
     assert_eq!(verdicts, [Verdict::Added]);
     assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().scheduled, [0]);
 }

@@ -25,7 +25,10 @@ async fn a_new_job_is_added_and_waits() {
     let fixture = Fixture::new().await;
     let scheduled = fixture.store.queue.schedule(&[request("a", 1, FAR)]).await.unwrap();
     assert_eq!(scheduled.answers, [answer(Verdict::Added, FAR)]);
-    assert_eq!(scheduled.wake_ups, [WakeUp { bucket: 0, broker: MAIN.to_owned(), due_ms: 4_000_000_000_000 }]);
+    assert_eq!(
+        scheduled.wake_ups,
+        [WakeUp { bucket: 0, broker: MAIN.to_owned(), due_ms: 4_000_000_000_000 }]
+    );
     assert_eq!(fixture.place("a").await, "due:main");
     let found = fixture.store.reader.find(&id("a")).await.unwrap().unwrap();
     assert_eq!((found.score_ms, found.state), (4_000_000_000_000, None));
@@ -41,11 +44,17 @@ async fn only_a_new_head_is_told() {
     let wake_ups = fixture
         .store
         .queue
-        .schedule(&[request("c", 3, Due::At(2_000_000_000_001)), request("d", 4, Due::At(2_000_000_000_000))])
+        .schedule(&[
+            request("c", 3, Due::At(2_000_000_000_001)),
+            request("d", 4, Due::At(2_000_000_000_000)),
+        ])
         .await
         .unwrap()
         .wake_ups;
-    assert_eq!(wake_ups, [WakeUp { bucket: 0, broker: MAIN.to_owned(), due_ms: 2_000_000_000_000 }]);
+    assert_eq!(
+        wake_ups,
+        [WakeUp { bucket: 0, broker: MAIN.to_owned(), due_ms: 2_000_000_000_000 }]
+    );
 }
 
 #[tokio::test]
@@ -69,10 +78,17 @@ async fn no_delay_is_over_before_its_time() {
         let received = fixture.store.read_clock().await.unwrap();
         let due = match number % 3 {
             0 => fixture.one(request(&name, number, Due::In(5))).await.due_ms.unwrap(),
-            1 => fixture.one(request(&name, number, Due::Earlier { at_ms: received, in_ms: 5 })).await.due_ms.unwrap(),
+            1 => fixture
+                .one(request(&name, number, Due::Earlier { at_ms: received, in_ms: 5 }))
+                .await
+                .due_ms
+                .unwrap(),
             _ => {
                 fixture.put(request(&name, number, FAR)).await;
-                let act = Act { due: Some(Due::In(5)), ..action(Action::Reschedule, &name, 1000 + number) };
+                let act = Act {
+                    due: Some(Due::In(5)),
+                    ..action(Action::Reschedule, &name, 1000 + number)
+                };
                 fixture.store.queue.act(&act, &[]).await.unwrap().due_ms.unwrap()
             }
         };
@@ -86,13 +102,21 @@ async fn of_a_time_and_a_duration_redis_takes_the_earlier() {
     let fixture = Fixture::new().await;
     let before = fixture.store.read_clock().await.unwrap() / 1000;
     // A request that was held on its way: the time that it was to be due stands.
-    let held = fixture.one(request("a", 1, Due::Earlier { at_ms: before - 500, in_ms: 1000 })).await;
+    let held =
+        fixture.one(request("a", 1, Due::Earlier { at_ms: before - 500, in_ms: 1000 })).await;
     assert_eq!(held.due_ms, Some(before - 500));
     // A message of a clock that is ahead: it counts as sent now.
-    let due = fixture.one(request("b", 2, Due::Earlier { at_ms: before + 3_600_000, in_ms: 60_000 })).await.due_ms.unwrap();
+    let due = fixture
+        .one(request("b", 2, Due::Earlier { at_ms: before + 3_600_000, in_ms: 60_000 }))
+        .await
+        .due_ms
+        .unwrap();
     let after = fixture.store.read_clock().await.unwrap() / 1000;
     assert!((before + 60_000..=after + 60_001).contains(&due));
-    let act = Act { due: Some(Due::Earlier { at_ms: before + 7, in_ms: 60_000 }), ..action(Action::Reschedule, "b", 3) };
+    let act = Act {
+        due: Some(Due::Earlier { at_ms: before + 7, in_ms: 60_000 }),
+        ..action(Action::Reschedule, "b", 3)
+    };
     assert_eq!(fixture.store.queue.act(&act, &[]).await.unwrap().due_ms, Some(before + 7));
 }
 
@@ -118,7 +142,12 @@ async fn the_same_again_in_another_message_is_a_duplicate() {
     redelivered(&fixture, &twin, answer(Verdict::Duplicate, FAR)).await;
     redelivered(&fixture, &request("a", 1, FAR), answer(Verdict::Added, FAR)).await;
     // Another time or another key is no duplicate.
-    assert_eq!(fixture.put(NewJob { origin: origin(3), ..request("a", 1, Due::At(4_000_000_000_001)) }).await, Verdict::Replaced);
+    assert_eq!(
+        fixture
+            .put(NewJob { origin: origin(3), ..request("a", 1, Due::At(4_000_000_000_001)) })
+            .await,
+        Verdict::Replaced
+    );
     redelivered(&fixture, &twin, answer(Verdict::Duplicate, FAR)).await;
 }
 
@@ -126,7 +155,9 @@ async fn the_same_again_in_another_message_is_a_duplicate() {
 async fn replace_keep_and_reject() {
     let fixture = Fixture::new().await;
     fixture.put(request("a", 1, FAR)).await;
-    for (policy, verdict) in [(Conflict::Keep, Verdict::Kept), (Conflict::Reject, Verdict::Conflict)] {
+    for (policy, verdict) in
+        [(Conflict::Keep, Verdict::Kept), (Conflict::Reject, Verdict::Conflict)]
+    {
         let other = NewJob { conflict: policy, ..request("a", 2 + verdict as u64, PAST) };
         let before = fixture.jobs().await;
         assert_eq!(fixture.one(other.clone()).await, answer(verdict, FAR));
@@ -144,17 +175,27 @@ async fn replace_keep_and_reject() {
 async fn redelivery_answers_as_before_whatever_became_of_the_job() {
     let fixture = Fixture::new().await;
     let added = answer(Verdict::Added, PAST);
-    for (at, name) in ["cancelled", "completed", "finished", "dead", "requeued", "retried", "held"].into_iter().enumerate() {
+    for (at, name) in ["cancelled", "completed", "finished", "dead", "requeued", "retried", "held"]
+        .into_iter()
+        .enumerate()
+    {
         let message = 100 * (at as u64 + 1);
         let first = request(name, message, PAST);
         assert_eq!(fixture.one(first.clone()).await, added);
         if name != "cancelled" {
             let lease = fixture.claim_one().await;
             redelivered(&fixture, &first, added).await;
-            let bury = || Bury { job: held(&lease), reason: dwell::job::DeadReason::Invalid, error: "too large".to_owned() };
+            let bury = || Bury {
+                job: held(&lease),
+                reason: dwell::job::DeadReason::Invalid,
+                error: "too large".to_owned(),
+            };
             match name {
                 "completed" => assert!(fixture.complete(&lease).await),
-                "dead" | "requeued" => assert_eq!(fixture.store.queue.bury(0, &[bury()]).await.unwrap(), [SettleResult::Settled]),
+                "dead" | "requeued" => assert_eq!(
+                    fixture.store.queue.bury(0, &[bury()]).await.unwrap(),
+                    [SettleResult::Settled]
+                ),
                 "retried" => assert!(fixture.retry(&lease, 1_000_000).await),
                 _ => assert!(fixture.hold(&lease, 1_000_000).await),
             }
@@ -180,7 +221,8 @@ async fn redelivery_answers_as_before_whatever_became_of_the_job() {
         // A new message with the id of a job that is over or dead is a new job; the old one's
         // message is still known.
         let second = request(name, message + 50, FAR);
-        let expected = if ["retried", "held"].contains(&name) { Verdict::Replaced } else { Verdict::Added };
+        let expected =
+            if ["retried", "held"].contains(&name) { Verdict::Replaced } else { Verdict::Added };
         assert_eq!(fixture.put(second.clone()).await, expected, "{name}");
         assert_eq!(fixture.place(name).await, "due:main", "{name}");
         redelivered(&fixture, &second, answer(expected, FAR)).await;
@@ -206,7 +248,8 @@ async fn a_generated_id_never_replaces() {
     assert_eq!(fixture.one(generated).await, answer(Verdict::Duplicate, FAR));
     let first = NewJob { generated: true, ..request("g", 3, FAR) };
     assert_eq!(fixture.put(first.clone()).await, Verdict::Added);
-    let unchecked = NewJob { origin: dwell::request::Origin { check: false, ..origin(3) }, ..first };
+    let unchecked =
+        NewJob { origin: dwell::request::Origin { check: false, ..origin(3) }, ..first };
     assert_eq!(fixture.one(unchecked).await, answer(Verdict::Duplicate, FAR));
 }
 
@@ -221,8 +264,15 @@ async fn who_is_first_takes_no_id_that_another_has_or_had() {
     };
     assert_eq!(fixture.put(first("g", 1, b"firstone")).await, Verdict::Added);
     assert_eq!(fixture.put(first("g", 1, b"anything")).await, Verdict::Duplicate);
-    let sure = |generation| NewJob { origin: dwell::request::Origin { check: true, ..origin(1) }, ..first("g", 1, generation) };
-    assert_eq!(fixture.put(sure(b"anything")).await, Verdict::Duplicate, "sent again, it is another still");
+    let sure = |generation| NewJob {
+        origin: dwell::request::Origin { check: true, ..origin(1) },
+        ..first("g", 1, generation)
+    };
+    assert_eq!(
+        fixture.put(sure(b"anything")).await,
+        Verdict::Duplicate,
+        "sent again, it is another still"
+    );
     assert_eq!(fixture.put(sure(b"firstone")).await, Verdict::Added, "a copy");
     assert_eq!(fixture.act(&action(Action::Cancel, "g", 2)).await, Verdict::Cancelled);
     assert_eq!(fixture.put(first("g", 1, b"anything")).await, Verdict::Duplicate, "remembered");
@@ -232,7 +282,10 @@ async fn who_is_first_takes_no_id_that_another_has_or_had() {
 #[tokio::test]
 async fn an_unsure_fingerprint_is_never_dropped() {
     let fixture = Fixture::new().await;
-    let unsure = NewJob { origin: dwell::request::Origin { check: false, ..origin(1) }, ..request("a", 1, PAST) };
+    let unsure = NewJob {
+        origin: dwell::request::Origin { check: false, ..origin(1) },
+        ..request("a", 1, PAST)
+    };
     assert_eq!(fixture.put(unsure.clone()).await, Verdict::Added);
     let lease = fixture.claim_one().await;
     assert!(fixture.complete(&lease).await);
@@ -244,12 +297,27 @@ async fn an_unsure_fingerprint_is_never_dropped() {
 async fn requests_for_one_id_in_one_batch_are_applied_in_order() {
     let fixture = Fixture::with(4, &[MAIN]).await;
     // 100 ids, three times each: more than one call a bucket, and an id never twice in one call.
-    let batch: Vec<NewJob> = (0..300).map(|n| request(&format!("id-{}", n % 100), n + 1, FAR)).collect();
+    let batch: Vec<NewJob> =
+        (0..300).map(|n| request(&format!("id-{}", n % 100), n + 1, FAR)).collect();
     let answers = fixture.store.queue.schedule(&batch).await.unwrap().answers;
-    let expected: Vec<Answer> = (0..300).map(|n| answer(if n < 100 { Verdict::Added } else { Verdict::Replaced }, FAR)).collect();
+    let expected: Vec<Answer> = (0..300)
+        .map(|n| answer(if n < 100 { Verdict::Added } else { Verdict::Replaced }, FAR))
+        .collect();
     assert_eq!(answers, expected);
     for n in 0..100 {
-        assert_eq!(fixture.store.reader.find(&id(&format!("id-{n}"))).await.unwrap().unwrap().record.job.body, format!("body {}", n + 201));
+        assert_eq!(
+            fixture
+                .store
+                .reader
+                .find(&id(&format!("id-{n}")))
+                .await
+                .unwrap()
+                .unwrap()
+                .record
+                .job
+                .body,
+            format!("body {}", n + 201)
+        );
     }
     assert_eq!(fixture.store.queue.schedule(&batch).await.unwrap().answers, expected);
 }
@@ -263,9 +331,21 @@ async fn a_request_is_not_applied_where_an_earlier_one_for_its_id_was_refused() 
     elsewhere.job.broker = "other".to_owned();
     open(&fixture.settings, &["other"]).await.queue.schedule(&[elsewhere]).await.unwrap();
     let batch = [request("y", 2, FAR), request("x", 3, FAR), request("x", 4, FAR)];
-    let verdicts: Vec<Verdict> = fixture.store.queue.schedule(&batch).await.unwrap().answers.iter().map(|answer| answer.verdict).collect();
+    let verdicts: Vec<Verdict> = fixture
+        .store
+        .queue
+        .schedule(&batch)
+        .await
+        .unwrap()
+        .answers
+        .iter()
+        .map(|answer| answer.verdict)
+        .collect();
     assert_eq!(verdicts, [Verdict::Replaced, Verdict::Added, Verdict::Replaced]);
-    assert_eq!(fixture.store.reader.find(&id("x")).await.unwrap().unwrap().record.job.body, "body 4");
+    assert_eq!(
+        fixture.store.reader.find(&id("x")).await.unwrap().unwrap().record.job.body,
+        "body 4"
+    );
 }
 
 #[tokio::test]
@@ -278,9 +358,30 @@ async fn a_batch_of_large_bodies_and_of_many_jobs_goes_through() {
             large
         })
         .collect();
-    assert!(fixture.store.queue.schedule(&large).await.unwrap().answers.iter().all(|answer| answer.verdict == Verdict::Added));
-    let many: Vec<NewJob> = (0..1000).map(|n| request(&format!("many-{n}"), 1000 + n, FAR)).collect();
-    assert!(fixture.store.queue.schedule(&many).await.unwrap().answers.iter().all(|answer| answer.verdict == Verdict::Added));
+    assert!(
+        fixture
+            .store
+            .queue
+            .schedule(&large)
+            .await
+            .unwrap()
+            .answers
+            .iter()
+            .all(|answer| answer.verdict == Verdict::Added)
+    );
+    let many: Vec<NewJob> =
+        (0..1000).map(|n| request(&format!("many-{n}"), 1000 + n, FAR)).collect();
+    assert!(
+        fixture
+            .store
+            .queue
+            .schedule(&many)
+            .await
+            .unwrap()
+            .answers
+            .iter()
+            .all(|answer| answer.verdict == Verdict::Added)
+    );
     assert_eq!(fixture.store.reader.counts(&[]).await.unwrap().scheduled, [1005]);
     assert_eq!(fixture.store.queue.schedule(&[]).await.unwrap().answers, []);
 }
@@ -294,7 +395,8 @@ async fn a_replace_moves_the_job_to_its_new_broker() {
     assert_eq!(fixture.put(moved).await, Verdict::Replaced);
     assert_eq!(fixture.place("a").await, "due:other");
     assert!(fixture.claim().await.jobs.is_empty());
-    let taken = fixture.store.queue.claim(0, "other", super::fixture::LEASE, 10, 1 << 20).await.unwrap();
+    let taken =
+        fixture.store.queue.claim(0, "other", super::fixture::LEASE, 10, 1 << 20).await.unwrap();
     assert_eq!(taken.jobs[0].record.job.broker, "other");
     // Back again, out of a lease.
     assert_eq!(fixture.put(request("a", 3, PAST)).await, Verdict::Replaced);
@@ -312,7 +414,10 @@ async fn brokers_of_other_instances_are_learned_when_they_are_met() {
     // An action, a replace of the job there, and a schedule of a job to there: each by an instance
     // that did not know that broker.
     assert_eq!(*elder.brokers(), ["main".to_owned()]);
-    assert_eq!(elder.queue.act(&action(Action::Fire, "a", 2), &[]).await.unwrap().verdict, Verdict::Firing);
+    assert_eq!(
+        elder.queue.act(&action(Action::Fire, "a", 2), &[]).await.unwrap().verdict,
+        Verdict::Firing
+    );
     assert_eq!(*elder.brokers(), ["main".to_owned(), "other".to_owned()]);
     let elder = open(&fixture.settings, &[MAIN]).await;
     open(&fixture.settings, &["third"]).await;

@@ -28,7 +28,8 @@ async fn a_schedule_that_its_caller_has_given_up_stores_nothing() {
     // Behind what stood still.
     assert!(stalled.store.reader.find(&id("a")).await.unwrap().is_none());
     // It goes on as before.
-    let answers = stalled.store.queue.schedule(&[unmarked(request("b", 3, FAR))]).await.unwrap().answers;
+    let answers =
+        stalled.store.queue.schedule(&[unmarked(request("b", 3, FAR))]).await.unwrap().answers;
     assert_eq!(answers[0].verdict, Verdict::Added);
 }
 

@@ -28,19 +28,33 @@ fn to_other(_: &JobId, record: Record) -> Option<Job> {
 
 #[tokio::test]
 async fn each_job_keeps_all_but_its_broker_and_every_verdict() {
-    for asked in [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue] {
+    for asked in [
+        Action::Cancel,
+        Action::Reschedule,
+        Action::Fire,
+        Action::Finish,
+        Action::Fail,
+        Action::Requeue,
+    ] {
         let fixture = Fixture::new().await;
         for (number, (place, _)) in PLACES.iter().enumerate() {
             bring(&fixture, place, place, 10 * number as u64).await;
         }
         let before = fixture.jobs().await;
         let done = fixture.store.admin.transfer(MAIN, OTHER, to_other).await.unwrap();
-        assert_eq!((done.scheduled, done.dead, done.reserved, done.refused, done.unreadable), (4, 1, 3, 0, 0));
+        assert_eq!(
+            (done.scheduled, done.dead, done.reserved, done.refused, done.unreadable),
+            (4, 1, 3, 0, 0)
+        );
         let after = fixture.jobs().await;
         for name in ["state", "dead", "claim_deadlines", "claims", "settled", "held"] {
             assert_eq!(after.get(&fixture.key(name)), before.get(&fixture.key(name)), "{name}");
         }
-        assert_eq!(after.get(&fixture.key("due:other")), before.get(&fixture.key("due:main")), "due when they were");
+        assert_eq!(
+            after.get(&fixture.key("due:other")),
+            before.get(&fixture.key("due:main")),
+            "due when they were"
+        );
         assert_eq!(after.get(&fixture.key("due:main")), None);
         // Again: nothing is left that may move.
         let again = fixture.store.admin.transfer(MAIN, OTHER, to_other).await.unwrap();
@@ -65,9 +79,17 @@ async fn what_is_refused_hides_nothing_behind_it() {
         fixture.put(request(&format!("job-{number}"), number, PAST)).await;
     }
     let stays = |id: &JobId| id.as_str().ends_with(['0', '1', '2', '3', '4', '5', '6', '7']);
-    let done = fixture.store.admin.transfer(MAIN, OTHER, |id, record| if stays(id) { None } else { to_other(id, record) }).await.unwrap();
+    let done = fixture
+        .store
+        .admin
+        .transfer(MAIN, OTHER, |id, record| if stays(id) { None } else { to_other(id, record) })
+        .await
+        .unwrap();
     assert_eq!((done.scheduled, done.refused), (140, 560));
-    assert_eq!(done.wake_ups.iter().filter(|head| head.broker == OTHER).count(), done.wake_ups.len());
+    assert_eq!(
+        done.wake_ups.iter().filter(|head| head.broker == OTHER).count(),
+        done.wake_ups.len()
+    );
     let counts = fixture.store.reader.counts(&[]).await.unwrap();
     assert_eq!(counts.brokers, [(MAIN.to_owned(), 560), (OTHER.to_owned(), 140)]);
     let found = fixture.store.reader.find(&id("job-9")).await.unwrap().unwrap();
@@ -85,7 +107,9 @@ async fn a_job_that_comes_back_from_its_attempt_meanwhile_is_moved_too() {
     let done = fixture.store.admin.transfer(MAIN, OTHER, |id, record| match id.as_str() {
         // The waiting jobs were walked by now.
         "dead" => {
-            let back = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(fixture.retry(&lease, 1_000_000)));
+            let back = tokio::task::block_in_place(|| {
+                tokio::runtime::Handle::current().block_on(fixture.retry(&lease, 1_000_000))
+            });
             assert!(back);
             to_other(id, record)
         }
@@ -103,8 +127,11 @@ async fn a_job_that_comes_back_from_its_attempt_meanwhile_is_moved_too() {
 
 #[tokio::test]
 async fn a_full_redis_moves_them_too() {
-    let options =
-        RedisOptions { maxmemory: Some("12mb".to_owned()), maxmemory_policy: Some("noeviction".to_owned()), ..RedisOptions::default() };
+    let options = RedisOptions {
+        maxmemory: Some("12mb".to_owned()),
+        maxmemory_policy: Some("noeviction".to_owned()),
+        ..RedisOptions::default()
+    };
     let server = RedisServer::start(options).await.unwrap();
     let fixture = Fixture::on(&server.url(), 1, &[MAIN, OTHER]).await;
     let mut stored = 0;

@@ -5,8 +5,19 @@ use dwell::store::queue::settle::Completion;
 use super::fixture::{FAR, Fixture, LEASE, MAIN, PAST, held, id, request};
 
 /// Every key that may be missing in a bucket with jobs: a key that exists is of its own type.
-const MISSING: [&str; 11] =
-    ["claim_deadlines", "claims", "settled", "held", "state", "completed", "completed_old", "applied", "applied_old", "dead", "queues"];
+const MISSING: [&str; 11] = [
+    "claim_deadlines",
+    "claims",
+    "settled",
+    "held",
+    "state",
+    "completed",
+    "completed_old",
+    "applied",
+    "applied_old",
+    "dead",
+    "queues",
+];
 
 #[tokio::test]
 async fn a_claim_takes_nothing_while_a_key_is_of_another_type() {
@@ -55,7 +66,10 @@ async fn a_settle_ends_a_job_whole_or_not_at_all_while_a_key_is_of_another_type(
         fixture.put(request("job", 1, PAST)).await;
         let lease = fixture.claim_one().await;
         fixture.redis(&["SET", &fixture.key(name), "foreign"]).await;
-        assert!(fixture.store.queue.complete(0, &[held(&lease)], Completion::Fired).await.is_err(), "{name}");
+        assert!(
+            fixture.store.queue.complete(0, &[held(&lease)], Completion::Fired).await.is_err(),
+            "{name}"
+        );
         fixture.redis(&["DEL", &fixture.key(name)]).await;
         assert_eq!(fixture.place("job").await, "lease", "{name}");
         assert!(fixture.complete(&lease).await, "{name}");

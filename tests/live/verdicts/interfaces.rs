@@ -49,7 +49,13 @@ pub(super) fn replies(race: &str) -> String {
 impl Interface {
     /// Asks for each when its time has come. Answers to messages arrive at [`replies`], others are
     /// entered.
-    pub(super) async fn cancel(self, env: &Environment, race: &str, mut asks: Asks, verdicts: &Mutex<Verdicts>) {
+    pub(super) async fn cancel(
+        self,
+        env: &Environment,
+        race: &str,
+        mut asks: Asks,
+        verdicts: &Mutex<Verdicts>,
+    ) {
         let mut producer = match self {
             Interface::Message(kind) => Some(Producer::open(env.broker(kind)).await.unwrap()),
             Interface::Http | Interface::Store => None,
@@ -58,13 +64,27 @@ impl Interface {
         while let Some(ids) = next(&mut asks).await {
             match &mut producer {
                 Some(producer) => {
-                    producer.send(&Destination::new("delay.in"), ids.iter().map(|id| cancel(self, id, race))).await.unwrap();
+                    producer
+                        .send(
+                            &Destination::new("delay.in"),
+                            ids.iter().map(|id| cancel(self, id, race)),
+                        )
+                        .await
+                        .unwrap();
                 }
                 None => {
                     join_all(ids.iter().map(async |id| {
                         let verdict = match self {
                             Interface::Http => delete(&api, id).await,
-                            _ => env.store().queue.act(&act(id), &[]).await.unwrap().verdict.as_str().to_owned(),
+                            _ => env
+                                .store()
+                                .queue
+                                .act(&act(id), &[])
+                                .await
+                                .unwrap()
+                                .verdict
+                                .as_str()
+                                .to_owned(),
                         };
                         verdicts.lock().told(id, &verdict);
                     }))
@@ -90,9 +110,16 @@ async fn next(asks: &mut Asks) -> Option<Vec<String>> {
 /// On RabbitMQ a request without a `message_id` is not known when it comes again, as after a kill
 /// between its answer and its ack.
 fn cancel(interface: Interface, id: &str, race: &str) -> Message {
-    let properties = matches!(interface, Interface::Message(BrokerKind::Amqp))
-        .then(|| Box::new(Properties { message_id: Some(format!("cancel-{id}")), ..Properties::default() }));
-    Message { properties, ..request("", &[("delay-action", "cancel"), ("delay-id", id), ("delay-reply-to", &replies(race))]) }
+    let properties = matches!(interface, Interface::Message(BrokerKind::Amqp)).then(|| {
+        Box::new(Properties { message_id: Some(format!("cancel-{id}")), ..Properties::default() })
+    });
+    Message {
+        properties,
+        ..request(
+            "",
+            &[("delay-action", "cancel"), ("delay-id", id), ("delay-reply-to", &replies(race))],
+        )
+    }
 }
 
 /// The address of its admin API, as its log names it.
@@ -106,7 +133,8 @@ fn admin_api(dwell: &DwellServer) -> String {
 /// The verdict of a cancel by HTTP, where the status is the one that belongs to it.
 async fn delete(api: &str, id: &str) -> String {
     let mut link = TcpStream::connect(api).await.unwrap();
-    let request = format!("DELETE /v1/jobs/{id} HTTP/1.1\r\nhost: {api}\r\nconnection: close\r\n\r\n");
+    let request =
+        format!("DELETE /v1/jobs/{id} HTTP/1.1\r\nhost: {api}\r\nconnection: close\r\n\r\n");
     link.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     link.read_to_string(&mut answer).await.unwrap();

@@ -47,7 +47,14 @@ struct Race {
 }
 
 const RACES: [Race; 3] = [
-    Race { name: "plain", settings: "", asked_ms: [-60..0, -20..40], kill: false, sweep: false, brings: &["cancelled", "fired"] },
+    Race {
+        name: "plain",
+        settings: "",
+        asked_ms: [-60..0, -20..40],
+        kill: false,
+        sweep: false,
+        brings: &["cancelled", "fired"],
+    },
     // The lease, and so how long what was in flight waits for another owner, is five seconds more
     // than the publish timeout.
     Race {
@@ -70,10 +77,12 @@ const RACES: [Race; 3] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_said_of_a_job_that_falls_due_is_what_becomes_of_it() {
-    let jobs = std::env::var("DWELL_RACE_JOBS").map_or(JOBS, |text| text.parse().expect("DWELL_RACE_JOBS is a number"));
+    let jobs = std::env::var("DWELL_RACE_JOBS")
+        .map_or(JOBS, |text| text.parse().expect("DWELL_RACE_JOBS is a number"));
     let mut env = Environment::start().await;
     for race in &RACES {
-        let settings = env.text_with(&format!("max_in_flight = {MAX_IN_FLIGHT}\n{}\n", race.settings));
+        let settings =
+            env.text_with(&format!("max_in_flight = {MAX_IN_FLIGHT}\n{}\n", race.settings));
         env.run_many_instead(&settings, 2).await;
         race.run(&mut env, jobs).await;
     }
@@ -90,40 +99,63 @@ impl Race {
                 readings.push(env.read(kind, destination).await);
             }
         }
-        join_all(BrokerKind::ALL.iter().zip(readings.iter().step_by(2)).map(async |(kind, reading)| {
-            env.send(*kind, [request("first", &[("delay-for", "0"), ("delay-target", &target)])]).await;
-            reading.until(1).await;
-        }))
+        join_all(BrokerKind::ALL.iter().zip(readings.iter().step_by(2)).map(
+            async |(kind, reading)| {
+                env.send(
+                    *kind,
+                    [request("first", &[("delay-for", "0"), ("delay-target", &target)])],
+                )
+                .await;
+                reading.until(1).await;
+            },
+        ))
         .await;
         let verdicts = Arc::new(Mutex::new(Verdicts::default()));
         let first_ms = clock::wall_ms() + AHEAD_MS + i64::try_from(jobs / 10).unwrap();
         let due_ms = |number: usize| first_ms + i64::try_from(number * 1000 / RATE).unwrap();
         join_all(BrokerKind::ALL.iter().enumerate().map(async |(place, kind)| {
-            let requests = (0..jobs).filter(|number| number % BrokerKind::ALL.len() == place).map(|number| {
-                let (id, due) = (self.id(number), due_ms(number).to_string());
-                verdicts.lock().scheduled(id.clone());
-                request(BODY, &[("delay-id", &id), ("delay-until", &due), ("delay-target", &target), ("delay-retry", "none")])
-            });
+            let requests =
+                (0..jobs).filter(|number| number % BrokerKind::ALL.len() == place).map(|number| {
+                    let (id, due) = (self.id(number), due_ms(number).to_string());
+                    verdicts.lock().scheduled(id.clone());
+                    request(
+                        BODY,
+                        &[
+                            ("delay-id", &id),
+                            ("delay-until", &due),
+                            ("delay-target", &target),
+                            ("delay-retry", "none"),
+                        ],
+                    )
+                });
             env.send(*kind, requests.collect::<Vec<_>>()).await;
         }))
         .await;
         self.until_stored(env, jobs).await;
-        assert!(clock::wall_ms() < first_ms + self.asked_ms[0].start, "{}: it took too long to send them", self.name);
+        assert!(
+            clock::wall_ms() < first_ms + self.asked_ms[0].start,
+            "{}: it took too long to send them",
+            self.name
+        );
 
         let mut asks: Vec<Vec<(i64, String)>> = vec![Vec::new(); INTERFACES.len()];
         for number in 0..jobs {
             // Each client cancels jobs of all brokers.
             let after_ms = rand::random_range(self.asked_ms[rand::random_range(0..2)].clone());
-            asks[rand::random_range(0..INTERFACES.len())].push((due_ms(number) + after_ms, self.id(number)));
+            asks[rand::random_range(0..INTERFACES.len())]
+                .push((due_ms(number) + after_ms, self.id(number)));
         }
         let half_ms = due_ms(jobs / 2);
         let mut killed = env.dwells.pop().unwrap();
-        // Where a queue took no verdict in time, requests do not wait for theirs: verdicts on their way there
-        // are lost with their instance.
+        // Where a queue took no verdict in time, requests do not wait for theirs: verdicts on their
+        // way there are lost with their instance.
         let mut takes_answers_along = false;
         let crash = async {
             if self.kill {
-                clock::sleep(Duration::from_millis((half_ms - clock::wall_ms()).try_into().unwrap_or(0))).await;
+                clock::sleep(Duration::from_millis(
+                    (half_ms - clock::wall_ms()).try_into().unwrap_or(0),
+                ))
+                .await;
                 killed.kill().unwrap();
                 let log = std::fs::read_to_string(killed.dir().join("log")).unwrap();
                 takes_answers_along = log.contains("requests do not wait for their verdicts there");
@@ -151,7 +183,10 @@ impl Race {
 
         let verdicts = verdicts.lock();
         let tally = verdicts.tally();
-        println!("{}: {jobs} jobs, told and arrived: {:?}, copies {}", self.name, tally.verdicts, tally.copies);
+        println!(
+            "{}: {jobs} jobs, told and arrived: {:?}, copies {}",
+            self.name, tally.verdicts, tally.copies
+        );
         assert_eq!(verdicts.contradictions(), [""; 0], "{}", self.name);
         self.classify(&tally, jobs);
     }
@@ -169,17 +204,30 @@ impl Race {
     }
 
     /// Waits until each has its answer and nothing is out, and enters all that came.
-    async fn settle(&self, env: &mut Environment, target: &str, readings: &[Reading], verdicts: &Mutex<Verdicts>, may_lack_answers: bool) {
+    async fn settle(
+        &self,
+        env: &mut Environment,
+        target: &str,
+        readings: &[Reading],
+        verdicts: &Mutex<Verdicts>,
+        may_lack_answers: bool,
+    ) {
         let patience = Instant::now() + DEADLINE * 2;
         loop {
             for (_, reply) in readings.iter().skip(1).step_by(2).flat_map(Reading::now) {
                 let reply: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
-                verdicts.lock().told(reply["id"].as_str().unwrap(), reply["verdict"].as_str().unwrap());
+                verdicts
+                    .lock()
+                    .told(reply["id"].as_str().unwrap(), reply["verdict"].as_str().unwrap());
             }
             let counts = env.store().reader.counts(&[]).await.unwrap();
             let left: u64 = counts.scheduled.iter().chain(&counts.reserved).sum();
             // A broker that stalls for publish_timeout may cost an answer, never the cancel.
-            for line in env.complaints().lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()) {
+            for line in env
+                .complaints()
+                .lines()
+                .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+            {
                 if let ("the verdict could not be delivered", Some(id)) =
                     (line["message"].as_str().unwrap_or_default(), line["id"].as_str())
                 {
@@ -190,12 +238,20 @@ impl Race {
             if unanswered.is_empty() && left == 0 {
                 break;
             }
-            if may_lack_answers && left == 0 && unanswered.len() <= LOST_ANSWERS && Instant::now() > patience - DEADLINE {
+            if may_lack_answers
+                && left == 0
+                && unanswered.len() <= LOST_ANSWERS
+                && Instant::now() > patience - DEADLINE
+            {
                 println!("{}: without an answer: {unanswered:?}", self.name);
                 unanswered.iter().for_each(|id| verdicts.lock().unheard(id));
                 continue;
             }
-            let said = format!("{}: {left} jobs are not over, {} have no answer: {unanswered:?}", self.name, unanswered.len());
+            let said = format!(
+                "{}: {left} jobs are not over, {} have no answer: {unanswered:?}",
+                self.name,
+                unanswered.len()
+            );
             assert!(Instant::now() < patience, "{said}\n{}", env.complaints());
             clock::sleep(Duration::from_millis(100)).await;
         }
@@ -204,7 +260,8 @@ impl Race {
         for (kind, reading) in BrokerKind::ALL.iter().zip(readings.iter().step_by(2)) {
             env.send_to(*kind, target, [request(END, &[])]).await;
             let all = wait_within(DEADLINE, "the end of a target", async || {
-                Some(reading.now()).filter(|seen| seen.iter().any(|(_, message)| message.body == END))
+                Some(reading.now())
+                    .filter(|seen| seen.iter().any(|(_, message)| message.body == END))
             })
             .await;
             for (_, message) in all.iter().filter(|(_, message)| message.body == BODY) {
@@ -215,7 +272,11 @@ impl Race {
 
     async fn sweep(&self, env: &Environment) {
         for bucket in 0..env.store().keys().buckets() {
-            env.store().admin.sweep(bucket, SweepRules { dead_retention_ms: 3_600_000, dedupe_window_ms: 1000 }).await.unwrap();
+            env.store()
+                .admin
+                .sweep(bucket, SweepRules { dead_retention_ms: 3_600_000, dedupe_window_ms: 1000 })
+                .await
+                .unwrap();
         }
         clock::sleep(Duration::from_millis(100)).await;
     }
@@ -223,9 +284,17 @@ impl Race {
     fn classify(&self, tally: &Tally, jobs: usize) {
         let told: usize = tally.verdicts.values().map(|(told, _)| told).sum();
         assert_eq!(told, jobs, "{}: {tally:?}", self.name);
-        assert!(tally.copies <= if self.kill { MAX_IN_FLIGHT } else { 0 }, "{}: {tally:?}", self.name);
+        assert!(
+            tally.copies <= if self.kill { MAX_IN_FLIGHT } else { 0 },
+            "{}: {tally:?}",
+            self.name
+        );
         for verdict in self.brings {
-            assert!(tally.verdicts.contains_key(*verdict), "{}: no {verdict} in {tally:?}", self.name);
+            assert!(
+                tally.verdicts.contains_key(*verdict),
+                "{}: no {verdict} in {tally:?}",
+                self.name
+            );
         }
     }
 }

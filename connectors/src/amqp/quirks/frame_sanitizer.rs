@@ -71,9 +71,18 @@ impl Reactor for SanitizingReactor {
         self.0.interval(time)
     }
 
-    fn tcp_connect_addr(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
+    fn tcp_connect_addr(
+        &self,
+        address: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
         let connecting = self.0.tcp_connect_addr(address);
-        async move { Ok(FrameSanitizer::new(AsyncTcpStream::Plain(connecting.await?), address.to_string(), None)) }
+        async move {
+            Ok(FrameSanitizer::new(
+                AsyncTcpStream::Plain(connecting.await?),
+                address.to_string(),
+                None,
+            ))
+        }
     }
 }
 
@@ -113,14 +122,18 @@ impl Next {
             (None, _) => Ok(Next::Unknown(FRAME_HEAD_BYTES)),
             // A server of another protocol version answers `AMQP` and four numbers.
             (Some(b'A'), _) => Ok(Next::Pass(8)),
-            (Some(&(METHOD_FRAME | HEADER_FRAME | 3 | 8)), None) => Ok(Next::Unknown(FRAME_HEAD_BYTES - bytes.len())),
+            (Some(&(METHOD_FRAME | HEADER_FRAME | 3 | 8)), None) => {
+                Ok(Next::Unknown(FRAME_HEAD_BYTES - bytes.len()))
+            }
             (Some(&kind @ (METHOD_FRAME | HEADER_FRAME | 3 | 8)), Some(size)) => {
                 let size = size.iter().fold(0, |size, byte| size << 8 | usize::from(*byte));
                 match kind {
                     METHOD_FRAME | HEADER_FRAME if size > MAX_FRAME_BYTES => {
                         Err(Error::new(ErrorKind::InvalidData, format!("a frame of {size} bytes")))
                     }
-                    METHOD_FRAME | HEADER_FRAME => Ok(Next::Look(FRAME_HEAD_BYTES + size + FRAME_END_BYTES)),
+                    METHOD_FRAME | HEADER_FRAME => {
+                        Ok(Next::Look(FRAME_HEAD_BYTES + size + FRAME_END_BYTES))
+                    }
                     _ => Ok(Next::Pass(FRAME_HEAD_BYTES + size + FRAME_END_BYTES)),
                 }
             }
@@ -132,9 +145,23 @@ impl Next {
 
 impl<S> FrameSanitizer<S> {
     /// `place` is the server, for the log.
-    pub(in crate::amqp) fn new(stream: S, place: String, limiter: Option<Arc<ReadLimiter>>) -> Self {
+    pub(in crate::amqp) fn new(
+        stream: S,
+        place: String,
+        limiter: Option<Arc<ReadLimiter>>,
+    ) -> Self {
         let version = Arc::default();
-        FrameSanitizer { stream, place, limiter, passing: 0, held: Vec::new(), whole: Vec::new(), given: 0, altered: false, version }
+        FrameSanitizer {
+            stream,
+            place,
+            limiter,
+            passing: 0,
+            held: Vec::new(),
+            whole: Vec::new(),
+            given: 0,
+            altered: false,
+            version,
+        }
     }
 
     /// Also stores the server's version here.
@@ -189,7 +216,9 @@ impl<S> FrameSanitizer<S> {
 
     fn sanitize_frame(&mut self, frame: &mut [u8]) {
         let (kind, end) = (frame[0], frame.len() - FRAME_END_BYTES);
-        if let Some(version) = version(&frame[FRAME_HEAD_BYTES..end]).filter(|_| kind == METHOD_FRAME) {
+        if let Some(version) =
+            version(&frame[FRAME_HEAD_BYTES..end]).filter(|_| kind == METHOD_FRAME)
+        {
             // The server sends it once.
             let _ = self.version.set(version);
         }
@@ -212,14 +241,19 @@ impl<S> FrameSanitizer<S> {
 fn version(method: &[u8]) -> Option<String> {
     const VERSION_FIELD: &[u8] = b"\x07versionS";
     let rest = method.strip_prefix(&[0, 10, 0, 10])?;
-    let at = rest.windows(VERSION_FIELD.len()).position(|bytes| bytes == VERSION_FIELD)? + VERSION_FIELD.len();
+    let at = rest.windows(VERSION_FIELD.len()).position(|bytes| bytes == VERSION_FIELD)?
+        + VERSION_FIELD.len();
     let (length, text) = rest[at..].split_first_chunk()?;
     let text = text.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
     String::from_utf8(text.to_vec()).ok()
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for FrameSanitizer<S> {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         let sanitizer = self.get_mut();
         loop {
             let left = &sanitizer.whole[sanitizer.given..];
@@ -240,7 +274,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameSanitizer<S> {
                 into.len()
             };
             if sanitizer.held.is_empty() {
-                let count = ready!(Pin::new(&mut sanitizer.stream).poll_read(context, &mut into[..most]))?;
+                let count =
+                    ready!(Pin::new(&mut sanitizer.stream).poll_read(context, &mut into[..most]))?;
                 let whole = sanitizer.inspect(&mut into[..count])?;
                 if count == 0 || whole > 0 {
                     return Poll::Ready(Ok(whole));
@@ -250,7 +285,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameSanitizer<S> {
                 let mut more = [0; 4096];
                 let most = missing.min(more.len());
                 if most > 0 {
-                    let count = ready!(Pin::new(&mut sanitizer.stream).poll_read(context, &mut more[..most]))?;
+                    let count = ready!(
+                        Pin::new(&mut sanitizer.stream).poll_read(context, &mut more[..most])
+                    )?;
                     if count == 0 {
                         return Poll::Ready(Ok(0));
                     }
@@ -262,11 +299,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for FrameSanitizer<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for FrameSanitizer<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write(context, from)
     }
 
-    fn poll_write_vectored(self: Pin<&mut Self>, context: &mut Context<'_>, from: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, from)
     }
 

@@ -56,8 +56,9 @@ mod tests {
             })
             .boxed()
         };
-        let set =
-            || -> FuturesUnordered<BoxFuture<'static, u8>> { [woken(), woken(), woken(), completed(7).boxed()].into_iter().collect() };
+        let set = || -> FuturesUnordered<BoxFuture<'static, u8>> {
+            [woken(), woken(), woken(), completed(7).boxed()].into_iter().collect()
+        };
         assert_eq!(set().next().now_or_never(), None, "one poll is enough now: remove this file");
         let mut set = set();
         assert_eq!(ready(&mut set), Some(7));

@@ -68,9 +68,14 @@ pub(in crate::amqp) struct ReturnMatcher {
 
 impl ReturnMatcher {
     /// Marks a publication.
-    pub(in crate::amqp) fn mark(&mut self, number: u64, properties: BasicProperties) -> BasicProperties {
+    pub(in crate::amqp) fn mark(
+        &mut self,
+        number: u64,
+        properties: BasicProperties,
+    ) -> BasicProperties {
         // A mark in the received message would look like one of ours.
-        let foreign = properties.headers().as_ref().is_some_and(|headers| headers.contains_key(MARK_HEADER));
+        let foreign =
+            properties.headers().as_ref().is_some_and(|headers| headers.contains_key(MARK_HEADER));
         let by_id = match properties.message_id().clone().map(|id| self.by_id.entry(id)) {
             Some(Entry::Vacant(free)) => {
                 free.insert(number);
@@ -83,8 +88,11 @@ impl ReturnMatcher {
             return properties;
         }
         let mut headers = FieldTable::default();
-        for (name, value) in
-            properties.headers().iter().flat_map(|headers| headers.inner()).filter(|(name, _)| name.as_str() != MARK_HEADER)
+        for (name, value) in properties
+            .headers()
+            .iter()
+            .flat_map(|headers| headers.inner())
+            .filter(|(name, _)| name.as_str() != MARK_HEADER)
         {
             headers.insert(name.clone(), value.clone());
         }
@@ -95,7 +103,12 @@ impl ReturnMatcher {
     }
 
     /// Records a confirm, and the message that it carried, if any.
-    pub(in crate::amqp) fn confirmed(&mut self, number: u64, kind: ConfirmKind, carried: Option<&BasicProperties>) {
+    pub(in crate::amqp) fn confirmed(
+        &mut self,
+        number: u64,
+        kind: ConfirmKind,
+        carried: Option<&BasicProperties>,
+    ) {
         let Some(carried) = carried else {
             self.calm = true;
             return self.fresh.push((number, kind, false));
@@ -112,7 +125,8 @@ impl ReturnMatcher {
     }
 
     fn number(&self, properties: &BasicProperties) -> Option<u64> {
-        let mark = properties.headers().as_ref().and_then(|headers| headers.inner().get(MARK_HEADER));
+        let mark =
+            properties.headers().as_ref().and_then(|headers| headers.inner().get(MARK_HEADER));
         match mark {
             Some(AMQPValue::LongLongInt(number)) => Some(number.cast_unsigned()),
             _ => self.by_id.get(properties.message_id().as_ref()?).copied(),
@@ -125,7 +139,9 @@ impl ReturnMatcher {
         let (calm, strays) = (std::mem::take(&mut self.calm), std::mem::take(&mut self.strays));
         let mut verdicts = Vec::with_capacity(self.fresh.len());
         let mut waiting = Vec::new();
-        let earlier = std::mem::take(&mut self.waiting).into_iter().map(|(number, kind)| (number, kind, !calm));
+        let earlier = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .map(|(number, kind)| (number, kind, !calm));
         for (number, kind, open) in earlier.chain(std::mem::take(&mut self.fresh)) {
             let returned = self.returned.remove(&number);
             if open && !all && !returned && self.latest < number {
@@ -163,7 +179,11 @@ mod tests {
         let mut matcher = ReturnMatcher::default();
         let marked = (1..=count).map(|number| {
             let properties = BasicProperties::default();
-            let properties = if number % 2 == 0 { properties.with_message_id(format!("m{number}").into()) } else { properties };
+            let properties = if number % 2 == 0 {
+                properties.with_message_id(format!("m{number}").into())
+            } else {
+                properties
+            };
             matcher.mark(number, properties)
         });
         let marked = marked.collect();
@@ -183,7 +203,14 @@ mod tests {
         matcher.confirmed(2, ConfirmKind::Nack, None);
         matcher.confirmed(3, ConfirmKind::Ack, None);
         let verdicts = sorted(matcher.classify(false));
-        assert_eq!(verdicts, [(1, PublishVerdict::Taken), (2, PublishVerdict::Nacked), (3, PublishVerdict::Returned)]);
+        assert_eq!(
+            verdicts,
+            [
+                (1, PublishVerdict::Taken),
+                (2, PublishVerdict::Nacked),
+                (3, PublishVerdict::Returned)
+            ]
+        );
         matcher.confirmed(4, ConfirmKind::Ack, Some(&sent[3]));
         assert_eq!(matcher.classify(true), [(4, PublishVerdict::Returned)]);
     }
@@ -195,7 +222,10 @@ mod tests {
         matcher.confirmed(3, ConfirmKind::Ack, Some(&sent[1]));
         assert_eq!(matcher.classify(false), []);
         matcher.confirmed(2, ConfirmKind::Ack, Some(&sent[2]));
-        assert_eq!(sorted(matcher.classify(false)), [(2, PublishVerdict::Returned), (3, PublishVerdict::Returned)]);
+        assert_eq!(
+            sorted(matcher.classify(false)),
+            [(2, PublishVerdict::Returned), (3, PublishVerdict::Returned)]
+        );
 
         // As before, but 5 was not returned: a confirm without a message shows that, or a later
         // return.
@@ -204,7 +234,10 @@ mod tests {
             matcher.confirmed(5, ConfirmKind::Ack, Some(&sent[3]));
             assert_eq!(matcher.classify(false), []);
             matcher.confirmed(1, ConfirmKind::Ack, later);
-            assert_eq!(sorted(matcher.classify(false)), [(1, PublishVerdict::Taken), (5, PublishVerdict::Taken)]);
+            assert_eq!(
+                sorted(matcher.classify(false)),
+                [(1, PublishVerdict::Taken), (5, PublishVerdict::Taken)]
+            );
             matcher.confirmed(4, ConfirmKind::Ack, None);
             assert_eq!(matcher.classify(false), [(4, PublishVerdict::Returned)]);
         }
@@ -218,10 +251,19 @@ mod tests {
         let mut matcher = ReturnMatcher::default();
         let same = || BasicProperties::default().with_message_id("same".into());
         let (first, second) = (matcher.mark(1, same()), matcher.mark(2, same()));
-        assert!(first.headers().is_none() && second.headers().as_ref().is_some_and(|headers| headers.contains_key(MARK_HEADER)));
+        assert!(
+            first.headers().is_none()
+                && second
+                    .headers()
+                    .as_ref()
+                    .is_some_and(|headers| headers.contains_key(MARK_HEADER))
+        );
         matcher.confirmed(1, ConfirmKind::Ack, Some(&second));
         matcher.confirmed(2, ConfirmKind::Ack, None);
-        assert_eq!(sorted(matcher.classify(true)), [(1, PublishVerdict::Taken), (2, PublishVerdict::Returned)]);
+        assert_eq!(
+            sorted(matcher.classify(true)),
+            [(1, PublishVerdict::Taken), (2, PublishVerdict::Returned)]
+        );
         matcher.forget(2, Some(&"same".into()));
         assert!(matcher.mark(3, same()).headers().is_some(), "the first is still out");
         matcher.forget(1, Some(&"same".into()));
@@ -234,7 +276,10 @@ mod tests {
         let mut headers = FieldTable::default();
         headers.insert(MARK_HEADER.into(), AMQPValue::LongLongInt(1));
         headers.insert("kept".into(), AMQPValue::Void);
-        let marked = matcher.mark(2, BasicProperties::default().with_message_id("own".into()).with_headers(headers));
+        let marked = matcher.mark(
+            2,
+            BasicProperties::default().with_message_id("own".into()).with_headers(headers),
+        );
         let headers = marked.headers().clone().unwrap_or_default();
         assert!(!headers.contains_key(MARK_HEADER) && headers.contains_key("kept"));
     }
@@ -244,6 +289,9 @@ mod tests {
         let (mut matcher, _) = published(2);
         matcher.confirmed(1, ConfirmKind::Ack, Some(&BasicProperties::default()));
         matcher.confirmed(2, ConfirmKind::Ack, None);
-        assert_eq!(sorted(matcher.classify(true)), [(1, PublishVerdict::Unclear), (2, PublishVerdict::Unclear)]);
+        assert_eq!(
+            sorted(matcher.classify(true)),
+            [(1, PublishVerdict::Unclear), (2, PublishVerdict::Unclear)]
+        );
     }
 }

@@ -6,10 +6,10 @@
 //!   specification forbids (amqp-rs/amq-protocol#28), and lapin then closes the connection.
 //!   RabbitMQ passes both on and redelivers them to the next reader, so one such message would stop
 //!   every reader of its queue.
-//! - Workaround: this parser does not recurse. A list or table nested deeper than [`MAX_DEPTH`] becomes
-//!   a byte array, which has the same layout. Each byte that is not UTF-8 in a short string becomes
-//!   [`INVALID_BYTE_MARK`] in what producers wrote, so that such a message is refused by name and never passes
-//!   for another one; and `?` in what the server says.
+//! - Workaround: this parser does not recurse. A list or table nested deeper than [`MAX_DEPTH`]
+//!   becomes a byte array, which has the same layout. Each byte that is not UTF-8 in a short string
+//!   becomes [`INVALID_BYTE_MARK`] in what producers wrote, so that such a message is refused by
+//!   name and never passes for another one; and `?` in what the server says.
 //! - May go when the library bounds its recursion and accepts short strings of any bytes.
 
 /// The deepest nesting of lists and tables; the table of the headers itself does not count.
@@ -147,7 +147,11 @@ impl Cursor<'_> {
     fn number(&mut self, length: usize) -> Option<usize> {
         let start = self.at;
         self.skip(length)?;
-        Some(self.bytes[start..self.at].iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
+        Some(
+            self.bytes[start..self.at]
+                .iter()
+                .fold(0, |number, byte| number << 8 | usize::from(*byte)),
+        )
     }
 
     fn skip(&mut self, length: usize) -> Option<()> {

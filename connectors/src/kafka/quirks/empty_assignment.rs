@@ -18,8 +18,8 @@ use tracing::debug;
 
 use crate::kafka::reader::GroupConsumer;
 
-/// The longest time of polling for the end of the assignment. The callback of the rebalance may take longer:
-/// it commits.
+/// The longest time of polling for the end of the assignment. The callback of the rebalance may
+/// take longer: it commits.
 const ASSIGNMENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait of one poll.
 const POLL_TIMEOUT: Duration = Duration::from_millis(20);

@@ -82,7 +82,12 @@ struct LimitedTopic {
 
 impl ResendQueue {
     /// Queues the message if its topic is limited; otherwise returns it.
-    pub(in crate::kafka) fn take_in(&self, token: Token, message: OwnedMessage, size: usize) -> Option<OwnedMessage> {
+    pub(in crate::kafka) fn take_in(
+        &self,
+        token: Token,
+        message: OwnedMessage,
+        size: usize,
+    ) -> Option<OwnedMessage> {
         let mut state = self.state.lock();
         if !state.closed
             && let Some(topic) = state.topics.get_mut(message.topic())
@@ -134,12 +139,20 @@ impl ResendQueue {
     }
 
     /// Queues a message that a purge returned; false once the queue is closed.
-    pub(in crate::kafka) fn taken_back(&self, token: Token, message: OwnedMessage, size: usize) -> bool {
+    pub(in crate::kafka) fn taken_back(
+        &self,
+        token: Token,
+        message: OwnedMessage,
+        size: usize,
+    ) -> bool {
         let mut state = self.state.lock();
         if !state.closed {
             self.some.store(true, Ordering::Release);
             let State { back, topics, .. } = &mut *state;
-            topics.get_mut(message.topic()).map_or(back, |topic| &mut topic.groups).push_back(Item { token, message, size });
+            topics
+                .get_mut(message.topic())
+                .map_or(back, |topic| &mut topic.groups)
+                .push_back(Item { token, message, size });
         }
         !state.closed
     }
@@ -216,7 +229,10 @@ fn send<C: ProducerContext<DeliveryOpaque = Box<Token>>>(
                 headers: message.headers().cloned(),
                 delivery_opaque: Box::new(token),
             };
-            match producer.send::<[u8], [u8]>(record).map_err(|(error, _)| not_taken(&error, message.topic())) {
+            match producer
+                .send::<[u8], [u8]>(record)
+                .map_err(|(error, _)| not_taken(&error, message.topic()))
+            {
                 Ok(()) => {
                     sent(token);
                     total += size;

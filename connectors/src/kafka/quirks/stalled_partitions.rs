@@ -108,7 +108,11 @@ impl StalledPartitions {
         let now = self.now();
         let timeout = |start: &StalledPartition| if is_dry { start.timeout } else { start.behind };
         let mut late = Vec::new();
-        for (partition, start) in self.silent.iter_mut().filter(|(_, start)| now.duration_since(start.since) >= timeout(start)) {
+        for (partition, start) in self
+            .silent
+            .iter_mut()
+            .filter(|(_, start)| now.duration_since(start.since) >= timeout(start))
+        {
             start.since = now;
             if !is_dry {
                 start.behind *= 2;
@@ -123,7 +127,9 @@ impl StalledPartitions {
     /// A partition that an error may have affected, and that is silent for longer than any timeout.
     pub(in crate::kafka) fn stuck(&self) -> Option<i32> {
         let now = self.now();
-        let mut stuck = self.silent.iter().filter(|(_, start)| start.troubled && now.duration_since(start.assigned) >= MAX_STALL_TIMEOUT);
+        let mut stuck = self.silent.iter().filter(|(_, start)| {
+            start.troubled && now.duration_since(start.assigned) >= MAX_STALL_TIMEOUT
+        });
         stuck.next().map(|(partition, _)| *partition)
     }
 }

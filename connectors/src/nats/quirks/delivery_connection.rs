@@ -19,8 +19,8 @@ use crate::nats::connection::BrokerConnection;
 
 /// The most messages taken over at once.
 const MAX_CHUNK_MESSAGES: usize = 512;
-/// The longest time that async-nats may take to drop a lost connection. Until then the server sends messages
-/// to the connection.
+/// The longest time that async-nats may take to drop a lost connection. Until then the server sends
+/// messages to the connection.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(in crate::nats) struct DeliveryConnection {
@@ -43,8 +43,10 @@ impl DeliveryConnection {
     pub(in crate::nats) async fn open(config: &Config) -> Result<Self, ConnectorError> {
         let (connection, server_errors) = BrokerConnection::connect(config).await?;
         let inbox = Subject::from(connection.client.new_inbox());
-        let subscriber =
-            connection.ask(connection.client.subscribe(inbox.clone())).await?.map_err(|error| connection.error().because(error))?;
+        let subscriber = connection
+            .ask(connection.client.subscribe(inbox.clone()))
+            .await?
+            .map_err(|error| connection.error().because(error))?;
         Ok(DeliveryConnection {
             connection,
             server_errors,
@@ -57,7 +59,10 @@ impl DeliveryConnection {
 impl Messages {
     /// The next deliveries; `None` once async-nats has dropped the connection and everything read
     /// was returned. Cancel-safe.
-    pub(in crate::nats) async fn next(&mut self, connection: &BrokerConnection) -> Option<Vec<async_nats::Message>> {
+    pub(in crate::nats) async fn next(
+        &mut self,
+        connection: &BrokerConnection,
+    ) -> Option<Vec<async_nats::Message>> {
         tokio::select! {
             biased;
             chunk = self.chunks.next() => return chunk,

@@ -43,7 +43,8 @@ fn is_name(name: &str) -> bool {
 /// value without a name.
 pub(in crate::nats) fn parse(block: &[u8]) -> Headers {
     let mut headers: Vec<(String, Vec<u8>)> = Vec::new();
-    let mut lines = block.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut lines =
+        block.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     if let Some(first) = lines.next().filter(|first| !first.is_empty() && !is_version(first)) {
         headers.push((String::new(), first.to_vec()));
     }
@@ -97,9 +98,13 @@ mod tests {
 
     #[test]
     fn blocks_as_they_should_be_are_plain() {
-        for block in
-            ["", "NATS/1.0\r\n\r\n", "NATS/1.0\r\na: b\r\n\r\n", "NATS/1.0\r\na:b\r\nA: \u{e4}: c\r\n\r\n", "NATS/1.0\r\na:\r\na:\r\n\r\n"]
-        {
+        for block in [
+            "",
+            "NATS/1.0\r\n\r\n",
+            "NATS/1.0\r\na: b\r\n\r\n",
+            "NATS/1.0\r\na:b\r\nA: \u{e4}: c\r\n\r\n",
+            "NATS/1.0\r\na:\r\na:\r\n\r\n",
+        ] {
             assert!(is_plain(block.as_bytes()), "{block:?}");
         }
     }
@@ -129,7 +134,10 @@ mod tests {
 
     #[test]
     fn every_block_is_read() {
-        assert_eq!(read(b"NATS/1.0 503 no\r\na:  b \r\nA: c: d\r\n\r\n"), [text("A", "c: d"), text("a", "b")]);
+        assert_eq!(
+            read(b"NATS/1.0 503 no\r\na:  b \r\nA: c: d\r\n\r\n"),
+            [text("A", "c: d"), text("a", "b")]
+        );
         assert_eq!(
             read(b"NATS/1.0\r\na: \xff\xfe\r\nb: c\r\n\r\n"),
             [("a".to_owned(), Value::Bytes(Bytes::from_static(b"\xff\xfe"))), text("b", "c")]

@@ -18,7 +18,8 @@ use tokio::time::Instant;
 /// The delay of a nak.
 const NAK_DELAY: Duration = Duration::from_secs(1);
 /// A nak with `NAK_DELAY`, in nanoseconds.
-pub(in crate::nats) const NAK_WITH_DELAY: Bytes = Bytes::from_static(br#"-NAK {"delay":1000000000}"#);
+pub(in crate::nats) const NAK_WITH_DELAY: Bytes =
+    Bytes::from_static(br#"-NAK {"delay":1000000000}"#);
 /// The most naks of a message in a row: its redelivery may be lost with the next connection. After
 /// that it comes after `ack_wait`.
 const MAX_NAKS: u32 = 5;

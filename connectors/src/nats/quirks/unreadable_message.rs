@@ -1,11 +1,11 @@
 //! Fetches messages that async-nats cannot parse.
 //!
-//! - Behaviour: an unparsable message ends the delivery connection (see `header_block`), and the server
-//!   redelivers it on the next one.
+//! - Behaviour: an unparsable message ends the delivery connection (see `header_block`), and the
+//!   server redelivers it on the next one.
 //! - Workaround: when a delivery connection ends alone, the source looks through the messages that
-//!   the consumer has delivered and nobody has settled. With `STREAM.MSG.GET`, whose answer is JSON with
-//!   headers and body in base64, the source fetches messages that async-nats may fail on. Messages that
-//!   async-nats can parse may be lost with the connection (see `lost_deliveries`).
+//!   the consumer has delivered and nobody has settled. With `STREAM.MSG.GET`, whose answer is JSON
+//!   with headers and body in base64, the source fetches messages that async-nats may fail on.
+//!   Messages that async-nats can parse may be lost with the connection (see `lost_deliveries`).
 //! - May go when async-nats delivers messages with any header block and subject.
 
 use std::collections::HashSet;
@@ -138,8 +138,15 @@ impl UnreadableSearch {
     /// message may come that is settled already or that another reader settles (if the stream keeps
     /// settled messages, or another reader found it too): rather twice than never. Messages that
     /// async-nats can parse come by the normal delivery; messages that may be lost are naked.
-    pub(in crate::nats) async fn run(&mut self, held: &HashSet<u64>, most: usize, asked: usize) -> Result<Found, ConnectorError> {
-        let info = self.ask::<Info>(&format!("CONSUMER.INFO.{}.{}", self.stream, self.consumer), Bytes::new()).await?;
+    pub(in crate::nats) async fn run(
+        &mut self,
+        held: &HashSet<u64>,
+        most: usize,
+        asked: usize,
+    ) -> Result<Found, ConnectorError> {
+        let info = self
+            .ask::<Info>(&format!("CONSUMER.INFO.{}.{}", self.stream, self.consumer), Bytes::new())
+            .await?;
         let Some(info) = info.filter(|info| info.num_ack_pending > 0) else {
             self.lost = LostDeliveries::default();
             return Ok(Found::default());
@@ -147,27 +154,44 @@ impl UnreadableSearch {
         let (floor, old) = (info.ack_floor.stream_seq, self.looked);
         self.lost.retain(|sequence| sequence > floor && !held.contains(&sequence));
         let bounds = Bounds { held, most, asked, old };
-        let mut found = if old > floor { self.walk(old, &info, &bounds).await? } else { Found::default() };
+        let mut found =
+            if old > floor { self.walk(old, &info, &bounds).await? } else { Found::default() };
         if found.deliveries.is_empty() {
             found = self.walk(floor, &info, &bounds).await?;
         }
         // The server ignores the time in the reply subject.
-        found.lost = self.lost.due().into_iter().map(|sequence| self.reply(sequence, info.delivered.consumer_seq, 0)).collect();
+        found.lost = self
+            .lost
+            .due()
+            .into_iter()
+            .map(|sequence| self.reply(sequence, info.delivered.consumer_seq, 0))
+            .collect();
         Ok(found)
     }
 
     /// Searches the messages delivered after this sequence.
-    async fn walk(&mut self, after: u64, info: &Info, bounds: &Bounds<'_>) -> Result<Found, ConnectorError> {
+    async fn walk(
+        &mut self,
+        after: u64,
+        info: &Info,
+        bounds: &Bounds<'_>,
+    ) -> Result<Found, ConnectorError> {
         let Bounds { held, most, asked, old } = *bounds;
         let (mut found, mut others) = (Found::default(), Vec::new());
         let (mut next, last) = (after + 1, info.delivered.stream_seq);
         while next <= last && found.deliveries.len() < most && found.bytes < MAX_SEARCH_BYTES {
             let end = (next + CONCURRENT_FETCHES - 1).min(last);
-            let answers = join_all((next..=end).map(|sequence| self.get(format!(r#"{{"seq":{sequence}}}"#)))).await;
+            let answers =
+                join_all((next..=end).map(|sequence| self.get(format!(r#"{{"seq":{sequence}}}"#))))
+                    .await;
             next = end + 1;
             let mut ours = false;
             for raw in answers {
-                let Some(raw) = raw?.filter(|raw| allows(&self.topic, &Destination::new(&raw.subject))) else { continue };
+                let Some(raw) =
+                    raw?.filter(|raw| allows(&self.topic, &Destination::new(&raw.subject)))
+                else {
+                    continue;
+                };
                 ours = true;
                 let sequence = raw.sequence;
                 let is_held = held.contains(&sequence);
@@ -185,14 +209,21 @@ impl UnreadableSearch {
             if !ours && next <= last {
                 // Settled messages, or messages of other subjects: skips them all at once.
                 let topic = serde_json::Value::from(self.topic.as_str());
-                next =
-                    self.get(format!(r#"{{"seq":{next},"next_by_subj":{topic}}}"#)).await?.map_or(last + 1, |raw| raw.sequence.max(next));
+                next = self
+                    .get(format!(r#"{{"seq":{next},"next_by_subj":{topic}}}"#))
+                    .await?
+                    .map_or(last + 1, |raw| raw.sequence.max(next));
             }
         }
         // Redelivered messages, in any order, are lost only behind an unparsable redelivered one.
         // Recent messages are less likely to be another reader's.
         let is_redelivered = after < old && (found.held || !found.deliveries.is_empty());
-        for sequence in others.into_iter().rev().filter(|sequence| is_redelivered || *sequence > old).take(asked) {
+        for sequence in others
+            .into_iter()
+            .rev()
+            .filter(|sequence| is_redelivered || *sequence > old)
+            .take(asked)
+        {
             self.lost.add(sequence);
         }
         (self.looked, self.is_cut) = (self.looked.max(next - 1), next <= last);
@@ -200,18 +231,27 @@ impl UnreadableSearch {
     }
 
     /// The message as a delivery, if async-nats may not be able to parse it.
-    fn unreadable(&self, raw: RawMessage, consumer_sequence: u64) -> Result<Option<Delivery>, ConnectorError> {
+    fn unreadable(
+        &self,
+        raw: RawMessage,
+        consumer_sequence: u64,
+    ) -> Result<Option<Delivery>, ConnectorError> {
         let decode = |text: &str| {
             BASE64.decode(text).map_err(|error| {
                 self.connection
-                    .fail(ErrorKind::Disconnected, &format!("message {} of `{}` cannot be read", raw.sequence, self.stream))
+                    .fail(
+                        ErrorKind::Disconnected,
+                        &format!("message {} of `{}` cannot be read", raw.sequence, self.stream),
+                    )
                     .because(error)
             })
         };
         let headers = decode(raw.headers.as_deref().unwrap_or_default())?;
         // async-nats splits the protocol line at white space and requires UTF-8; the API has
         // replaced other bytes in the subject.
-        if header_block::is_plain(&headers) && raw.subject.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if header_block::is_plain(&headers)
+            && raw.subject.bytes().all(|byte| byte.is_ascii_graphic())
+        {
             return Ok(None);
         }
         let nanos = raw.time.unix_timestamp_nanos();
@@ -220,14 +260,19 @@ impl UnreadableSearch {
             has_body: true,
             headers: header_block::parse(&headers),
             destination: Destination::new(raw.subject),
-            position: Some(Position { log: self.stream.clone(), partition: 0, offset: raw.sequence }),
+            position: Some(Position {
+                log: self.stream.clone(),
+                partition: 0,
+                offset: raw.sequence,
+            }),
             timestamp_ms: Some(i64::try_from(nanos / 1_000_000).unwrap_or_default()),
             timestamp_is_cut: nanos % 1_000_000 > 0,
             redelivered: true,
             ..Message::default()
         };
         let reply = self.reply(raw.sequence, consumer_sequence, nanos);
-        let wire = message.body.len() + headers.len() + message.destination.address.len() + reply.len();
+        let wire =
+            message.body.len() + headers.len() + message.destination.address.len() + reply.len();
         let bytes = message.footprint() + reply.len();
         Ok(Some(Delivery { message, reply, bytes, wire }))
     }
@@ -236,28 +281,44 @@ impl UnreadableSearch {
     /// sequence, ignores acks of messages that are not unsettled, and requires a consumer sequence
     /// that it has given out.
     fn reply(&self, sequence: u64, consumer_sequence: u64, nanos: i128) -> Subject {
-        Subject::from(format!("$JS.ACK.{}.{}.2.{sequence}.{consumer_sequence}.{nanos}.0", self.stream, self.consumer))
+        Subject::from(format!(
+            "$JS.ACK.{}.{}.2.{sequence}.{consumer_sequence}.{nanos}.0",
+            self.stream, self.consumer
+        ))
     }
 
     async fn get(&self, body: String) -> Result<Option<RawMessage>, ConnectorError> {
-        Ok(self.ask::<Fetched>(&format!("STREAM.MSG.GET.{}", self.stream), body.into()).await?.map(|fetched| fetched.message))
+        Ok(self
+            .ask::<Fetched>(&format!("STREAM.MSG.GET.{}", self.stream), body.into())
+            .await?
+            .map(|fetched| fetched.message))
     }
 
     /// The answer of the JetStream API; `None` if the message does not exist.
-    async fn ask<T: DeserializeOwned>(&self, what: &str, body: Bytes) -> Result<Option<T>, ConnectorError> {
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        body: Bytes,
+    ) -> Result<Option<T>, ConnectorError> {
         let failed = |why: &str| {
-            let failure = self
-                .connection
-                .fail(ErrorKind::Disconnected, &format!("cannot fetch messages that the client cannot parse: {what}: {why}"));
+            let failure = self.connection.fail(
+                ErrorKind::Disconnected,
+                &format!("cannot fetch messages that the client cannot parse: {what}: {why}"),
+            );
             failure.hint("grant the user `$JS.API.>`, or delete these messages from the stream")
         };
-        let answer = self.connection.ask(self.connection.client.request(self.connection.api(what), body)).await?;
+        let answer = self
+            .connection
+            .ask(self.connection.client.request(self.connection.api(what), body))
+            .await?;
         let answer = answer.map_err(|error| failed(&error.to_string()).because(error))?;
         match serde_json::from_slice(&answer.payload) {
             Ok(Answer::Good(answer)) => Ok(Some(answer)),
             Ok(Answer::Error { error: Failure { err_code: NO_MESSAGE_CODE, .. } }) => Ok(None),
             Ok(Answer::Error { error }) => Err(failed(&error.description)),
-            Err(error) => Err(failed("the answer is not what the JetStream API answers").because(error)),
+            Err(error) => {
+                Err(failed("the answer is not what the JetStream API answers").because(error))
+            }
         }
     }
 }

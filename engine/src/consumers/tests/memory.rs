@@ -17,7 +17,10 @@ async fn a_pop_without_memory_for_a_ready_job_says_so() {
     let held = budget.take(MIB).await.unwrap();
     add(&fixture, 100).await;
     let popped = fixture.consumers.pop(&request(1, Duration::ZERO)).await;
-    assert_eq!(popped.map(|jobs| jobs.len()).map_err(|error| error.message), Err(UsedUp.to_string()));
+    assert_eq!(
+        popped.map(|jobs| jobs.len()).map_err(|error| error.message),
+        Err(UsedUp.to_string())
+    );
     drop(held);
     assert_eq!(fixture.pop(1, Duration::from_secs(60)).await.len(), 1);
 }
@@ -39,7 +42,10 @@ async fn a_pop_waits_for_as_much_memory_as_its_job_needs() {
     let held = budget.take(2 * MIB).await.unwrap();
     add(&fixture, 3 * MIB).await;
     let popped = fixture.consumers.pop(&request(1, Duration::from_secs(2))).await;
-    assert_eq!(popped.map(|jobs| jobs.len()).map_err(|error| error.message), Err(UsedUp.to_string()));
+    assert_eq!(
+        popped.map(|jobs| jobs.len()).map_err(|error| error.message),
+        Err(UsedUp.to_string())
+    );
     drop(held);
     let jobs = fixture.pop(1, Duration::from_secs(60)).await;
     // Each try counts as an attempt.

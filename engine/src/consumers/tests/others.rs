@@ -14,8 +14,15 @@ async fn other_processes_hear_of_a_resume() {
     fixture.store.admin.pause(QUEUE).await.unwrap();
     let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
     let (began, begins) = tokio::sync::mpsc::unbounded_channel();
-    let (settings, channel, stop) = (Redis::new(fixture.server.url()), fixture.store.keys().wake(), CancellationToken::new());
-    let listening = fleet::follow(settings, channel, move || began.send(()).unwrap(), move |head| heard.send(head).unwrap(), stop);
+    let (settings, channel, stop) =
+        (Redis::new(fixture.server.url()), fixture.store.keys().wake(), CancellationToken::new());
+    let listening = fleet::follow(
+        settings,
+        channel,
+        move || began.send(()).unwrap(),
+        move |head| heard.send(head).unwrap(),
+        stop,
+    );
     let listening = tokio::spawn(listening);
     soon(async { { begins }.recv().await }).await.unwrap();
     fixture.consumers.resume(QUEUE).await.unwrap();
@@ -37,14 +44,23 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
     clock::timeout(Duration::from_secs(60), future).await.expect("in time")
 }
 
-/// A cluster without failover, a job due now in each bucket, and which buckets are on its first master.
+/// A cluster without failover, a job due now in each bucket, and which buckets are on its first
+/// master.
 async fn cluster() -> (RedisCluster, Arc<Store>, Consumers, Vec<bool>) {
     let more = [("cluster-require-full-coverage", "no"), ("cluster-replica-no-failover", "yes")];
     let more = more.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    let cluster = RedisCluster::start(RedisOptions { more, ..RedisOptions::default() }).await.unwrap();
-    let settings = Redis { mode: RedisMode::Cluster, urls: cluster.urls(), ..Redis::new(String::new()) };
-    let store = Arc::new(Store::open(&settings, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap());
-    let consumers = Consumers::new(store.clone(), LateRules::default(), Arc::new(UnobservedConsumers), CancellationToken::new());
+    let cluster =
+        RedisCluster::start(RedisOptions { more, ..RedisOptions::default() }).await.unwrap();
+    let settings =
+        Redis { mode: RedisMode::Cluster, urls: cluster.urls(), ..Redis::new(String::new()) };
+    let store =
+        Arc::new(Store::open(&settings, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap());
+    let consumers = Consumers::new(
+        store.clone(),
+        LateRules::default(),
+        Arc::new(UnobservedConsumers),
+        CancellationToken::new(),
+    );
     let mut is_first = Vec::new();
     for bucket in 0..store.keys().buckets() {
         let slot = cluster.slot_of(store.keys().jobs(bucket)).await.unwrap();
@@ -98,7 +114,8 @@ async fn pops_go_on_with_the_masters_that_answer() {
 async fn a_pop_fails_where_no_master_answers() {
     let (cluster, _, consumers, _) = cluster().await;
     cluster.nodes.iter().for_each(|node| node.freeze().unwrap());
-    let error = consumers.pop(&request(1, Duration::from_secs(1))).await.err().map(|error| error.class);
+    let error =
+        consumers.pop(&request(1, Duration::from_secs(1))).await.err().map(|error| error.class);
     assert_eq!(error, Some(crate::store::error::Class::Timeout));
     cluster.nodes.iter().for_each(|node| node.thaw().unwrap());
 }
@@ -110,7 +127,10 @@ async fn a_pop_that_is_given_up_leaves_no_look_behind_that_nobody_waits_for() {
     fixture.server.freeze().unwrap();
     // The client of the pop goes away during the look.
     let first = fixture.consumers.clone();
-    let given_up = clock::timeout(Duration::from_millis(50), async move { first.pop(&request(1, Duration::ZERO)).await.map(drop) }).await;
+    let given_up = clock::timeout(Duration::from_millis(50), async move {
+        first.pop(&request(1, Duration::ZERO)).await.map(drop)
+    })
+    .await;
     assert!(given_up.is_none());
     let second = tokio::spawn({
         let consumers = fixture.consumers.clone();
@@ -129,11 +149,21 @@ async fn a_pop_that_is_given_up_leaves_no_look_behind_that_nobody_waits_for() {
 #[tokio::test]
 async fn a_damaged_bucket_hides_the_jobs_of_no_other() {
     let fixture = Fixture::new().await;
-    let mut raw = redis::Client::open(fixture.server.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut raw = redis::Client::open(fixture.server.url())
+        .unwrap()
+        .get_multiplexed_async_connection()
+        .await
+        .unwrap();
     let damaged = fixture.store.keys().bucket_of("x");
     let set = set_of_queue(QUEUE);
-    redis::cmd("SET").arg(fixture.store.keys().due(damaged, &set)).arg("x").exec_async(&mut raw).await.unwrap();
-    let others: Vec<u16> = (0..fixture.store.keys().buckets()).filter(|bucket| *bucket != damaged).collect();
+    redis::cmd("SET")
+        .arg(fixture.store.keys().due(damaged, &set))
+        .arg("x")
+        .exec_async(&mut raw)
+        .await
+        .unwrap();
+    let others: Vec<u16> =
+        (0..fixture.store.keys().buckets()).filter(|bucket| *bucket != damaged).collect();
     for bucket in &others {
         // A look finds the job without a wake-up.
         add(&fixture.store, *bucket, Due::In(0)).await;

@@ -1,5 +1,5 @@
-//! A bare SET of a body, for measurements: the least cost of storing it. The keys are separate from the keys
-//! of jobs.
+//! A bare SET of a body, for measurements: the least cost of storing it. The keys are separate from
+//! the keys of jobs.
 
 use redis::Pipeline;
 
@@ -20,14 +20,19 @@ impl Admin {
         self.each("UNLINK", keys, None).await
     }
 
-    async fn each(&self, word: &'static str, keys: u64, body: Option<&[u8]>) -> Result<(), StoreError> {
+    async fn each(
+        &self,
+        word: &'static str,
+        keys: u64,
+        body: Option<&[u8]>,
+    ) -> Result<(), StoreError> {
         let mut from = 0;
         while from < keys {
             let mut pipeline = Pipeline::new();
             for key in from..keys.min(from + KEYS_PER_PIPELINE) {
                 let command = pipeline.cmd(word);
-                // The keys are in the slot of one bucket, as a pipeline requires; no key of a job contains
-                // `::`.
+                // The keys are in the slot of one bucket, as a pipeline requires; no key of a job
+                // contains `::`.
                 command.arg(format!("{}::{key}", self.namespace.keys.jobs(0)));
                 if let Some(body) = body {
                     command.arg(body);

@@ -60,9 +60,16 @@ pub type FindingSink<'a> = &'a mut (dyn FnMut(Finding) + Send + Sync);
 /// # Errors
 /// Redis cannot be reached or refuses, there is no such namespace, or its schema is unknown.
 /// Findings that were reported before remain valid.
-pub async fn run(settings: &Redis, rules: FsckRules, found: FindingSink<'_>) -> Result<u64, StoreError> {
-    let Some((store, queues)) = namespace::open(settings, &rules, found).await? else { return Ok(0) };
-    let mut fsck = Fsck { store, rules, found, jobs: 0, moved: Vec::new(), brokers: BTreeSet::new(), queues };
+pub async fn run(
+    settings: &Redis,
+    rules: FsckRules,
+    found: FindingSink<'_>,
+) -> Result<u64, StoreError> {
+    let Some((store, queues)) = namespace::open(settings, &rules, found).await? else {
+        return Ok(0);
+    };
+    let mut fsck =
+        Fsck { store, rules, found, jobs: 0, moved: Vec::new(), brokers: BTreeSet::new(), queues };
     for bucket in 0..fsck.store.keys.buckets() {
         if fsck.keys_of(bucket).await? {
             fsck.unfinished(bucket).await?;
@@ -85,8 +92,8 @@ struct Fsck<'a> {
     jobs: u64,
     /// Jobs that were moved to their own buckets.
     moved: Vec<(u16, Vec<u8>)>,
-    /// Reported brokers that the namespace did not have, and queues that their buckets did not know, by
-    /// `=` and their names.
+    /// Reported brokers that the namespace did not have, and queues that their buckets did not
+    /// know, by `=` and their names.
     brokers: BTreeSet<String>,
     /// Per bucket, the queues that it knows or has keys of, by `=` and their names.
     queues: BTreeMap<u16, BTreeSet<String>>,
@@ -94,7 +101,12 @@ struct Fsck<'a> {
 
 impl Fsck<'_> {
     fn tell(&mut self, bucket: u16, id: &[u8], problem: Problem, repaired: bool) {
-        (self.found)(Finding { bucket: Some(bucket), id: String::from_utf8_lossy(id).into_owned(), problem, repaired });
+        (self.found)(Finding {
+            bucket: Some(bucket),
+            id: String::from_utf8_lossy(id).into_owned(),
+            problem,
+            repaired,
+        });
     }
 
     /// The sets of a bucket: of the brokers and of its queues.
@@ -106,11 +118,15 @@ impl Fsck<'_> {
     /// Judges every key of a bucket as a whole. False if one has a wrong type still: every script
     /// fails on it.
     async fn keys_of(&mut self, bucket: u16) -> Result<bool, StoreError> {
-        let sets: Vec<String> = self.sets(bucket).iter().flat_map(|set| self.store.keys.sets(bucket, set)).collect();
-        let mut keys: Vec<(String, &str)> = self.store.keys.fixed(bucket).iter().map(|key| (key.clone(), "hash")).collect();
+        let sets: Vec<String> =
+            self.sets(bucket).iter().flat_map(|set| self.store.keys.sets(bucket, set)).collect();
+        let mut keys: Vec<(String, &str)> =
+            self.store.keys.fixed(bucket).iter().map(|key| (key.clone(), "hash")).collect();
         for (key, kind) in &mut keys {
             let keys = &self.store.keys;
-            if [keys.claim_deadlines(bucket), keys.held(bucket), keys.dead(bucket)].contains(&key.as_str()) {
+            if [keys.claim_deadlines(bucket), keys.held(bucket), keys.dead(bucket)]
+                .contains(&key.as_str())
+            {
                 *kind = "zset";
             }
         }
@@ -120,7 +136,9 @@ impl Fsck<'_> {
         keys.push((self.store.keys.quarantine(bucket), "hash"));
         let mut is_sound = true;
         for (key, kind) in keys {
-            if let Some((problem, repaired)) = self.store.fsck_key(&key, kind, self.rules.repair).await? {
+            if let Some((problem, repaired)) =
+                self.store.fsck_key(&key, kind, self.rules.repair).await?
+            {
                 is_sound &= repaired || problem != Problem::WrongType;
                 (self.found)(Finding { bucket: Some(bucket), id: key, problem, repaired });
             }
@@ -131,9 +149,19 @@ impl Fsck<'_> {
 
 impl Namespace {
     /// Judges one key as a whole.
-    async fn fsck_key(&self, key: &str, kind: &str, repair: bool) -> Result<Option<(Problem, bool)>, StoreError> {
+    async fn fsck_key(
+        &self,
+        key: &str,
+        kind: &str,
+        repair: bool,
+    ) -> Result<Option<(Problem, bool)>, StoreError> {
         let mut call = redis::cmd("EVALSHA");
-        call.arg(self.scripts.hash(Name::FsckKey)).arg(2).arg(key).arg(self.keys.aside(key, self.now_ms())).arg(u8::from(repair)).arg(kind);
+        call.arg(self.scripts.hash(Name::FsckKey))
+            .arg(2)
+            .arg(key)
+            .arg(self.keys.aside(key, self.now_ms()))
+            .arg(u8::from(repair))
+            .arg(kind);
         let mut items = Items::new("fsck_key", self.call(Name::FsckKey, &call).await?)?;
         let problem = Problem::of_word(&items.text()?);
         Ok(problem.zip(Some(items.int()? == 1)))

@@ -44,7 +44,11 @@ pub async fn preflight(settings: &Redis) -> Result<Preflight, StoreError> {
     Ok(Preflight {
         waiting,
         writable: server_facts::refuse_replica(settings, &facts),
-        permitted: acl::refuse_unpermitted(&link, &Keys::new(&settings.namespace, settings.buckets)).await,
+        permitted: acl::refuse_unpermitted(
+            &link,
+            &Keys::new(&settings.namespace, settings.buckets),
+        )
+        .await,
         durability: gate::waits_of(settings, &facts),
         eviction: server_facts::refuse_eviction(&facts),
         namespace,
@@ -52,15 +56,22 @@ pub async fn preflight(settings: &Redis) -> Result<Preflight, StoreError> {
     })
 }
 
-async fn waiting(link: &RedisClient, settings: &Redis, meta: &Meta) -> Result<Vec<(String, u64)>, StoreError> {
+async fn waiting(
+    link: &RedisClient,
+    settings: &Redis,
+    meta: &Meta,
+) -> Result<Vec<(String, u64)>, StoreError> {
     let keys = Keys::new(&settings.namespace, meta.buckets);
-    let mut counts: Vec<(String, u64)> = meta.brokers.iter().map(|broker| (broker.clone(), 0)).collect();
+    let mut counts: Vec<(String, u64)> =
+        meta.brokers.iter().map(|broker| (broker.clone(), 0)).collect();
     for bucket in 0..keys.buckets() {
         let mut pipeline = redis::pipe();
         for broker in &meta.brokers {
             pipeline.cmd("ZCARD").arg(keys.due(bucket, broker));
         }
-        for ((_, count), answer) in counts.iter_mut().zip(link.pipeline("counting", &pipeline).await?) {
+        for ((_, count), answer) in
+            counts.iter_mut().zip(link.pipeline("counting", &pipeline).await?)
+        {
             if let redis::Value::Int(number) = answer {
                 *count += u64::try_from(number).unwrap_or(0);
             }

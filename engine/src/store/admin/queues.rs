@@ -10,8 +10,8 @@ use crate::store::reader::lookup::Place;
 use crate::store::scripts::Name;
 
 impl Admin {
-    /// Makes a queue hand nothing out until it is resumed. Leases and their rescue go on. Repeat the
-    /// call after an error.
+    /// Makes a queue hand nothing out until it is resumed. Leases and their rescue go on. Repeat
+    /// the call after an error.
     pub async fn pause(&self, queue: &str) -> Result<(), StoreError> {
         self.mark_paused(queue, |field, key| {
             let mut command = redis::cmd("HSET");
@@ -31,7 +31,11 @@ impl Admin {
         .await
     }
 
-    async fn mark_paused(&self, queue: &str, command: impl Fn(&str, &str) -> redis::Cmd) -> Result<(), StoreError> {
+    async fn mark_paused(
+        &self,
+        queue: &str,
+        command: impl Fn(&str, &str) -> redis::Cmd,
+    ) -> Result<(), StoreError> {
         let field = format!("!{}", set_of_queue(queue));
         for bucket in 0..self.namespace.keys.buckets() {
             let command = command(&field, self.namespace.keys.queues(bucket));
@@ -40,8 +44,8 @@ impl Admin {
         Ok(())
     }
 
-    /// Removes the jobs of a queue in this state, except reserved ones, behind the durability gate. Returns
-    /// their number. Repeat the call after an error.
+    /// Removes the jobs of a queue in this state, except reserved ones, behind the durability gate.
+    /// Returns their number. Repeat the call after an error.
     pub async fn purge(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
         let sets = [set_of_queue(queue)];
         // Jobs that become ready meanwhile stay.
@@ -51,7 +55,8 @@ impl Admin {
             loop {
                 let mut call = self.namespace.script_call(Name::Purge, bucket, &sets);
                 call.arg(place.as_str()).arg(CALL_JOBS).arg(CALL_BYTES).arg(ready_ms);
-                let mut items = Items::new("purge", self.namespace.durable_call(Name::Purge, call).await?)?;
+                let mut items =
+                    Items::new("purge", self.namespace.durable_call(Name::Purge, call).await?)?;
                 removed += u64::try_from(items.int()?).unwrap_or(0);
                 if items.int()? != 1 {
                     break;
@@ -62,8 +67,8 @@ impl Admin {
     }
 
     /// Makes each bucket forget the queues of which it has no jobs: the queues of
-    /// [`ActiveCounts::empty`](crate::store::reader::active::ActiveCounts). A job that came meanwhile stays
-    /// known.
+    /// [`ActiveCounts::empty`](crate::store::reader::active::ActiveCounts). A job that came
+    /// meanwhile stays known.
     pub async fn forget_queues(&self, empty: &[Vec<String>]) -> Result<(), StoreError> {
         for (bucket, queues) in (0..).zip(empty) {
             for queues in queues.chunks(SETS_PER_PIPELINE) {

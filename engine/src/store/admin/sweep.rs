@@ -1,5 +1,5 @@
-//! `sweep` removes the entries that a bucket may forget, by rules that the namespace keeps. The verdict of a
-//! cancel depends on it.
+//! `sweep` removes the entries that a bucket may forget, by rules that the namespace keeps. The
+//! verdict of a cancel depends on it.
 
 use crate::job::set_of_queue;
 use crate::store::admin::Admin;
@@ -9,8 +9,8 @@ use crate::store::meta;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::scripts::Name;
 
-/// The time for which one generation of `applied` is filled, ms. An entry lives for one to two of these
-/// times.
+/// The time for which one generation of `applied` is filled, ms. An entry lives for one to two of
+/// these times.
 pub(super) const APPLIED_ROTATION_MS: u64 = 24 * 3_600_000;
 
 /// The result of a `sweep`.
@@ -45,15 +45,25 @@ impl Admin {
     }
 
     /// Removes dead jobs of a queue in this bucket past its retention, ms. Returns their number.
-    pub async fn sweep_queue(&self, bucket: u16, queue: &str, dead_retention_ms: u64) -> Result<u64, StoreError> {
+    pub async fn sweep_queue(
+        &self,
+        bucket: u16,
+        queue: &str,
+        dead_retention_ms: u64,
+    ) -> Result<u64, StoreError> {
         let mut call = self.namespace.script_call(Name::Sweep, bucket, &[set_of_queue(queue)]);
         call.arg(dead_retention_ms).arg(0).arg(0).arg(CALL_JOBS);
         let mut items = Items::new("sweep", self.namespace.call(Name::Sweep, &call).await?)?;
         items.int().map(|dead| u64::try_from(dead).unwrap_or(0))
     }
 
-    /// For each of these queues, whether it has jobs in this bucket that died by its given time, epoch ms.
-    pub async fn with_old_dead(&self, bucket: u16, queues: &[(String, i64)]) -> Result<Vec<bool>, StoreError> {
+    /// For each of these queues, whether it has jobs in this bucket that died by its given time,
+    /// epoch ms.
+    pub async fn with_old_dead(
+        &self,
+        bucket: u16,
+        queues: &[(String, i64)],
+    ) -> Result<Vec<bool>, StoreError> {
         let mut pipeline = redis::Pipeline::new();
         for (queue, by_ms) in queues {
             let key = self.namespace.keys.dead_of(bucket, &set_of_queue(queue));
@@ -70,9 +80,16 @@ impl Admin {
     /// cancel depends on when the master last changed.
     pub async fn sweep(&self, bucket: u16, rules: SweepRules) -> Result<Swept, StoreError> {
         let mut call = self.namespace.script_call(Name::Sweep, bucket, &[]);
-        call.arg(rules.dead_retention_ms).arg(rules.dedupe_window_ms).arg(APPLIED_ROTATION_MS).arg(CALL_JOBS);
+        call.arg(rules.dead_retention_ms)
+            .arg(rules.dedupe_window_ms)
+            .arg(APPLIED_ROTATION_MS)
+            .arg(CALL_JOBS);
         let mut items = Items::new("sweep", self.namespace.call(Name::Sweep, &call).await?)?;
         let number = |number: i64| u64::try_from(number).unwrap_or(0);
-        Ok(Swept { dead: number(items.int()?), turned: number(items.int()?), master_changed: items.int()? == 1 })
+        Ok(Swept {
+            dead: number(items.int()?),
+            turned: number(items.int()?),
+            master_changed: items.int()? == 1,
+        })
     }
 }

@@ -76,7 +76,13 @@ impl Admin {
         let mut done = Transferred::default();
         let brokers = [from.to_owned(), to.to_owned()];
         for bucket in 0..self.namespace.keys.buckets() {
-            let mut walk = Walk { bucket, brokers: &brokers, classify: &mut classify, done: &mut done, stays: HashMap::new() };
+            let mut walk = Walk {
+                bucket,
+                brokers: &brokers,
+                classify: &mut classify,
+                done: &mut done,
+                stays: HashMap::new(),
+            };
             self.walk(&mut walk, Place::Scheduled).await?;
             self.walk(&mut walk, Place::Dead).await?;
             let others = walk.done.reserved;
@@ -107,13 +113,20 @@ impl Admin {
         J: FnMut(&JobId, Record) -> Option<Job>,
     {
         if place == Place::Reserved {
-            let claimed = self.namespace.claimed_jobs(walk.bucket).await?.into_iter().map(|claimed| (claimed.id, claimed.deadline_ms));
+            let claimed = self
+                .namespace
+                .claimed_jobs(walk.bucket)
+                .await?
+                .into_iter()
+                .map(|claimed| (claimed.id, claimed.deadline_ms));
             for page in claimed.collect::<Vec<_>>().chunks(CALL_JOBS) {
                 self.transfer_page(walk, place, page).await?;
             }
         }
         let key = match place {
-            Place::Scheduled | Place::Ready => self.namespace.keys.due(walk.bucket, &walk.brokers[0]),
+            Place::Scheduled | Place::Ready => {
+                self.namespace.keys.due(walk.bucket, &walk.brokers[0])
+            }
             Place::Dead => self.namespace.keys.dead(walk.bucket).to_owned(),
             Place::Reserved => self.namespace.keys.held(walk.bucket).to_owned(),
         };
@@ -133,7 +146,9 @@ impl Admin {
     async fn members(&self, key: &str, offset: usize) -> Result<Vec<(String, i64)>, StoreError> {
         let mut command = redis::cmd("ZRANGE");
         command.arg(key).arg(offset).arg(offset + CALL_JOBS - 1).arg("WITHSCORES");
-        let Value::Array(items) = self.namespace.link.command("listing", &command).await? else { return Ok(Vec::new()) };
+        let Value::Array(items) = self.namespace.link.command("listing", &command).await? else {
+            return Ok(Vec::new());
+        };
         let mut items = items.into_iter();
         let mut page = Vec::new();
         while let (Some(Value::BulkString(id)), Some(at)) = (items.next(), items.next()) {
@@ -144,7 +159,12 @@ impl Admin {
 
     /// Moves the jobs of a page that belong to the old broker, 1 MiB at a time. Returns how many
     /// stay in the set.
-    async fn transfer_page<J>(&self, walk: &mut Walk<'_, J>, place: Place, page: &[(String, i64)]) -> Result<usize, StoreError>
+    async fn transfer_page<J>(
+        &self,
+        walk: &mut Walk<'_, J>,
+        place: Place,
+        page: &[(String, i64)],
+    ) -> Result<usize, StoreError>
     where
         J: FnMut(&JobId, Record) -> Option<Job>,
     {
@@ -153,7 +173,9 @@ impl Admin {
             sizes.cmd("HSTRLEN").arg(self.namespace.keys.jobs(walk.bucket)).arg(id);
         }
         let sizes = self.namespace.link.pipeline("listing", &sizes).await?;
-        let sizes = sizes.into_iter().map(|size| if let Value::Int(size) = size { usize::try_from(size).unwrap_or(0) } else { 0 });
+        let sizes = sizes.into_iter().map(|size| {
+            if let Value::Int(size) = size { usize::try_from(size).unwrap_or(0) } else { 0 }
+        });
         let (mut left, mut chunk, mut bytes) = (0, Vec::new(), 0);
         for (member, size) in page.iter().zip(sizes) {
             if !chunk.is_empty() && bytes + size > CALL_BYTES {
@@ -166,15 +188,24 @@ impl Admin {
         Ok(left + self.transfer_chunk(walk, place, &chunk).await?)
     }
 
-    async fn transfer_chunk<J>(&self, walk: &mut Walk<'_, J>, place: Place, chunk: &[&(String, i64)]) -> Result<usize, StoreError>
+    async fn transfer_chunk<J>(
+        &self,
+        walk: &mut Walk<'_, J>,
+        place: Place,
+        chunk: &[&(String, i64)],
+    ) -> Result<usize, StoreError>
     where
         J: FnMut(&JobId, Record) -> Option<Job>,
     {
         let Walk { bucket, brokers, classify, done, stays } = walk;
         let bucket = *bucket;
         let mut command = redis::cmd("HMGET");
-        command.arg(self.namespace.keys.jobs(bucket)).arg(chunk.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>());
-        let Value::Array(records) = self.namespace.link.command("listing", &command).await? else { return Ok(chunk.len()) };
+        command
+            .arg(self.namespace.keys.jobs(bucket))
+            .arg(chunk.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>());
+        let Value::Array(records) = self.namespace.link.command("listing", &command).await? else {
+            return Ok(chunk.len());
+        };
         let mut leavers = Vec::new();
         for ((id, at_ms), record) in chunk.iter().zip(records) {
             // A job without a record has left meanwhile, or is damage that `fsck` reports. Other
@@ -184,7 +215,8 @@ impl Admin {
                 continue;
             }
             let bytes = Bytes::from(bytes);
-            let (Ok(id), Ok(read)) = (JobId::new(id.as_str()), record::decode(bytes.clone())) else {
+            let (Ok(id), Ok(read)) = (JobId::new(id.as_str()), record::decode(bytes.clone()))
+            else {
                 // The broker of an unreadable dead job is unknown.
                 if place == Place::Scheduled {
                     stays.insert(id.clone(), KeepReason::Unreadable);
@@ -212,7 +244,8 @@ impl Admin {
             match (word.as_str(), place) {
                 ("moved", Place::Scheduled) => {
                     done.scheduled += 1;
-                    earliest = Some(earliest.map_or(leaver.due_ms, |first| first.min(leaver.due_ms)));
+                    earliest =
+                        Some(earliest.map_or(leaver.due_ms, |first| first.min(leaver.due_ms)));
                 }
                 ("moved", _) => done.dead += 1,
                 // A reserved job is counted in its own set, and a changed one at its new place, if
@@ -221,16 +254,26 @@ impl Admin {
             }
             gone += 1;
         }
-        done.wake_ups.extend(earliest.map(|due_ms| WakeUp { bucket, due_ms, broker: brokers[1].clone() }));
+        done.wake_ups.extend(earliest.map(|due_ms| WakeUp {
+            bucket,
+            due_ms,
+            broker: brokers[1].clone(),
+        }));
         Ok(chunk.len() - gone)
     }
 
-    async fn pass_move(&self, bucket: u16, brokers: &[String; 2], leavers: &[Leaver]) -> Result<Vec<String>, StoreError> {
+    async fn pass_move(
+        &self,
+        bucket: u16,
+        brokers: &[String; 2],
+        leavers: &[Leaver],
+    ) -> Result<Vec<String>, StoreError> {
         let mut call = self.namespace.script_call(Name::Move, bucket, brokers);
         for leaver in leavers {
             call.arg(leaver.id.as_str()).arg(&leaver.record[..]);
         }
-        let mut items = Items::new(Name::Move.as_str(), self.namespace.durable_call(Name::Move, call).await?)?;
+        let mut items =
+            Items::new(Name::Move.as_str(), self.namespace.durable_call(Name::Move, call).await?)?;
         leavers.iter().map(|_| items.text()).collect()
     }
 }

@@ -31,8 +31,8 @@ pub(super) struct Cluster {
     /// Nodes to ask only if no other answers: the source of an outdated map, and the node that
     /// failed.
     doubted: RwLock<Vec<Connection>>,
-    /// Nodes to ask: the nodes of the settings, and the masters, because the nodes of the settings may all be
-    /// down.
+    /// Nodes to ask: the nodes of the settings, and the masters, because the nodes of the settings
+    /// may all be down.
     known: RwLock<HashMap<Address, Connection>>,
 }
 
@@ -103,8 +103,8 @@ impl Cluster {
         known.into_iter().partition(|wire| doubted.iter().any(|other| other.is(wire)))
     }
 
-    /// A master answered that another one has this slot. The map takes that over, up to `MAX_MOVED_SLOTS`
-    /// times; after that the next call asks for a new map.
+    /// A master answered that another one has this slot. The map takes that over, up to
+    /// `MAX_MOVED_SLOTS` times; after that the next call asks for a new map.
     pub(super) fn moved(&self, node: &Connection, slot: u16, to: &str) {
         // The same lock order as in `learn`.
         let (mut known, mut current) = (self.known.write(), self.map.write());
@@ -113,14 +113,19 @@ impl Cluster {
             self.forget(node);
             return;
         };
-        let Some((host, Ok(port))) = to.rsplit_once(':').map(|(host, port)| (host, port.parse())) else {
+        let Some((host, Ok(port))) = to.rsplit_once(':').map(|(host, port)| (host, port.parse()))
+        else {
             drop(current);
             self.forget(node);
             return;
         };
         // An empty host stands for the host of the node that answered.
         let place = node.place();
-        let host = if host.is_empty() { place.rsplit_once(':').map_or(&*place, |(host, _)| host) } else { host };
+        let host = if host.is_empty() {
+            place.rsplit_once(':').map_or(&*place, |(host, _)| host)
+        } else {
+            host
+        };
         let address = (host.to_owned(), port);
         let wire = known.entry(address.clone()).or_insert_with(|| self.node(&address)).clone();
         let mut masters = map.masters.clone();
@@ -128,14 +133,24 @@ impl Cluster {
             masters.push(wire);
             masters.len() - 1
         });
-        let ranges =
-            std::iter::once((slot, slot, at)).chain(map.ranges.iter().copied().filter(|range| *range != (slot, slot, at))).collect();
-        *current = Some(Arc::new(SlotMap { ranges, masters, told: map.told + 1, source: map.source.clone() }));
+        let ranges = std::iter::once((slot, slot, at))
+            .chain(map.ranges.iter().copied().filter(|range| *range != (slot, slot, at)))
+            .collect();
+        *current = Some(Arc::new(SlotMap {
+            ranges,
+            masters,
+            told: map.told + 1,
+            source: map.source.clone(),
+        }));
     }
 
     /// The master of this slot. A map with a gap may come from a cluster in the course of creation;
     /// the next call asks for a new map.
-    pub(super) fn master<'m>(&self, map: &'m Arc<SlotMap>, slot: u16) -> Result<&'m Connection, StoreError> {
+    pub(super) fn master<'m>(
+        &self,
+        map: &'m Arc<SlotMap>,
+        slot: u16,
+    ) -> Result<&'m Connection, StoreError> {
         map.of(slot).inspect_err(|_| {
             let mut current = self.map.write();
             if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, map)) {
@@ -179,19 +194,28 @@ impl Cluster {
         command.arg("SLOTS");
         let answer = node.command("CLUSTER SLOTS", &command).await.map_err(|error| {
             if error.message.contains("cluster support disabled") {
-                return StoreError { class: Class::Settings, ..error }.hint("set redis.mode = \"single\": this server is no cluster");
+                return StoreError { class: Class::Settings, ..error }
+                    .hint("set redis.mode = \"single\": this server is no cluster");
             }
             error
         })?;
         let ranges = slots(answer, &node.place());
         if ranges.is_empty() {
-            return Err(StoreError::new(Class::Unserved, format!("redis: {} knows of no master that has slots", node.place())));
+            return Err(StoreError::new(
+                Class::Unserved,
+                format!("redis: {} knows of no master that has slots", node.place()),
+            ));
         }
         Ok(self.learn(seeds, ranges, &node))
     }
 
     /// Stores a new map and keeps the connections to nodes that are still masters.
-    fn learn(&self, seeds: &[Address], found: Vec<(u16, u16, Address)>, source: &Connection) -> Arc<SlotMap> {
+    fn learn(
+        &self,
+        seeds: &[Address],
+        found: Vec<(u16, u16, Address)>,
+        source: &Connection,
+    ) -> Arc<SlotMap> {
         let mut known = self.known.write();
         let mut places: HashMap<Address, usize> = HashMap::new();
         let (mut ranges, mut masters) = (Vec::new(), Vec::new());
@@ -215,8 +239,11 @@ impl SlotMap {
     pub(super) fn of(&self, slot: u16) -> Result<&Connection, StoreError> {
         let range = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
         range.map(|(_, _, at)| &self.masters[*at]).ok_or_else(|| {
-            StoreError::new(Class::Unserved, format!("redis: no master of the cluster has slot {slot}"))
-                .hint("look at `CLUSTER INFO`: every slot must have a master")
+            StoreError::new(
+                Class::Unserved,
+                format!("redis: no master of the cluster has slot {slot}"),
+            )
+            .hint("look at `CLUSTER INFO`: every slot must have a master")
         })
     }
 }
@@ -229,7 +256,8 @@ fn slots(answer: Value, asked: &str) -> Vec<(u16, u16, Address)> {
     let range = |range: Value| {
         let Value::Array(items) = range else { return None };
         let mut items = items.into_iter();
-        let (Some(Value::Int(first)), Some(Value::Int(last)), Some(Value::Array(master))) = (items.next(), items.next(), items.next())
+        let (Some(Value::Int(first)), Some(Value::Int(last)), Some(Value::Array(master))) =
+            (items.next(), items.next(), items.next())
         else {
             return None;
         };
@@ -256,7 +284,9 @@ pub(super) fn slot_of(key: &[u8]) -> u16 {
     });
     // CRC-16/XMODEM, as in the specification of Redis Cluster.
     let crc = tag.unwrap_or(key).iter().fold(0_u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 })
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
     });
     crc % SLOTS
 }
@@ -275,11 +305,18 @@ mod tests {
     }
 
     fn node(host: &str, port: i64) -> Value {
-        Value::Array(vec![Value::BulkString(host.as_bytes().to_vec()), Value::Int(port), Value::BulkString(b"name".to_vec())])
+        Value::Array(vec![
+            Value::BulkString(host.as_bytes().to_vec()),
+            Value::Int(port),
+            Value::BulkString(b"name".to_vec()),
+        ])
     }
 
     fn cluster() -> Cluster {
-        Cluster::new(&Redis { mode: crate::config::RedisMode::Cluster, ..Redis::new("redis://user:word@seed:1") })
+        Cluster::new(&Redis {
+            mode: crate::config::RedisMode::Cluster,
+            ..Redis::new("redis://user:word@seed:1")
+        })
     }
 
     fn address(host: &str, port: u16) -> Address {
@@ -310,13 +347,23 @@ mod tests {
         cluster.forget(dead);
         assert!(cluster.map.read().is_some());
         cluster.forget(next.of(0).unwrap());
-        assert_eq!((cluster.map.read().is_none(), asked()), (true, vec!["near:1".to_owned(), "dead:1".to_owned()]));
+        assert_eq!(
+            (cluster.map.read().is_none(), asked()),
+            (true, vec!["near:1".to_owned(), "dead:1".to_owned()])
+        );
     }
 
     #[test]
     fn a_map_is_read_with_its_gaps_and_without_what_cannot_be_reached() {
-        let range = |first, last, master| Value::Array(vec![Value::Int(first), Value::Int(last), master, node("replica", 1)]);
-        let answer = Value::Array(vec![range(0, 9, node("a", 1)), range(10, 19, node("", 2)), range(20, 29, node("?", 3)), Value::Nil]);
+        let range = |first, last, master| {
+            Value::Array(vec![Value::Int(first), Value::Int(last), master, node("replica", 1)])
+        };
+        let answer = Value::Array(vec![
+            range(0, 9, node("a", 1)),
+            range(10, 19, node("", 2)),
+            range(20, 29, node("?", 3)),
+            Value::Nil,
+        ]);
         let found = slots(answer, "asked.example:6379");
         assert_eq!(found, [(0, 9, ("a".to_owned(), 1)), (10, 19, ("asked.example".to_owned(), 2))]);
         let cluster = cluster();
@@ -337,7 +384,10 @@ mod tests {
             cluster.moved(map.of(0).unwrap(), slot, to);
         }
         let told = cluster.map.read().clone().unwrap();
-        assert_eq!([4, 5, 6, 7].map(|slot| told.of(slot).unwrap().place()), ["a:1", "c:3", "a:7", "a:1"]);
+        assert_eq!(
+            [4, 5, 6, 7].map(|slot| told.of(slot).unwrap().place()),
+            ["a:1", "c:3", "a:7", "a:1"]
+        );
         cluster.moved(map.of(0).unwrap(), 8, "b:2");
         assert!(cluster.map.read().is_none());
     }

@@ -1,4 +1,5 @@
-//! A connection to one server, opened on first use and rebuilt after a failure. Never repeats a call.
+//! A connection to one server, opened on first use and rebuilt after a failure. Never repeats a
+//! call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -94,13 +95,18 @@ impl Connection {
     }
 
     async fn over(&self, doing: &str, live: &mut Live, command: &Cmd) -> Result<Value, StoreError> {
-        let answer = clock::timeout(RESPONSE_TIMEOUT, live.connection.req_packed_command(command)).await;
+        let answer =
+            clock::timeout(RESPONSE_TIMEOUT, live.connection.req_packed_command(command)).await;
         self.classify(doing, live.generation, answer.map(|answer| answer.and_then(refusal)))
     }
 
     /// Sends a pipeline and returns every answer. The first error of any command is the error of
     /// the pipeline.
-    pub(super) async fn pipeline(&self, doing: &str, pipeline: &Pipeline) -> Result<Vec<Value>, StoreError> {
+    pub(super) async fn pipeline(
+        &self,
+        doing: &str,
+        pipeline: &Pipeline,
+    ) -> Result<Vec<Value>, StoreError> {
         self.waves(doing, std::slice::from_ref(pipeline), None).await?.into_iter().collect()
     }
 
@@ -121,13 +127,23 @@ impl Connection {
         let mut answers: Vec<Result<Value, StoreError>> = Vec::with_capacity(count);
         for (at, wave) in waves.iter().enumerate() {
             let begun = answers.len();
-            let answer = clock::timeout(RESPONSE_TIMEOUT, live.connection.req_packed_commands(wave, 0, wave.len())).await;
+            let answer = clock::timeout(
+                RESPONSE_TIMEOUT,
+                live.connection.req_packed_commands(wave, 0, wave.len()),
+            )
+            .await;
             for value in self.classify(doing, live.generation, answer)? {
                 answers.push(self.classify(doing, live.generation, Some(refusal(value))));
             }
-            let errors = || answers[begun..].iter().filter_map(|answer| answer.as_ref().err()).filter(|error| !error.is_damage());
+            let errors = || {
+                answers[begun..]
+                    .iter()
+                    .filter_map(|answer| answer.as_ref().err())
+                    .filter(|error| !error.is_damage())
+            };
             // A call that can be repeated at once must not overtake one that cannot.
-            let held_back = errors().find(|error| !error.was_not_run()).or_else(|| errors().next()).cloned();
+            let held_back =
+                errors().find(|error| !error.was_not_run()).or_else(|| errors().next()).cloned();
             // The error of a script concerns its own call alone, not the calls behind it.
             let held_back = held_back.map(|error| match error.class {
                 Class::Outdated | Class::Script => StoreError::held_back(doing),
@@ -161,13 +177,16 @@ impl Connection {
         }
         // A task that waited during a failed try takes its error. Otherwise, with a server that
         // hangs, the last of many tasks would wait for as many tries.
-        if let Some(error) = failed.as_ref().filter(|_| self.inner.failures.load(Ordering::Acquire) != failures) {
+        if let Some(error) =
+            failed.as_ref().filter(|_| self.inner.failures.load(Ordering::Acquire) != failures)
+        {
             return Err(error.clone());
         }
         let connection = match clock::timeout(CONNECT_TIMEOUT, self.connect()).await {
             Some(result) => result,
             None => {
-                let message = format!("redis: no connection to {} within {CONNECT_TIMEOUT:?}", self.place());
+                let message =
+                    format!("redis: no connection to {} within {CONNECT_TIMEOUT:?}", self.place());
                 Err(StoreError::new(Class::Timeout, message))
             }
         };
@@ -198,17 +217,26 @@ impl Connection {
             Ok(connection) => Ok(connection),
             Err(error) if error.is_connection_refusal() || error.is_timeout() => Err(failed(error)),
             Err(error) => match failed(error) {
-                error if error.class == Class::Io => Err(endpoint::told(client.get_connection_info(), error).await),
+                error if error.class == Class::Io => {
+                    Err(endpoint::told(client.get_connection_info(), error).await)
+                }
                 error => Err(error),
             },
         }
     }
 
-    fn classify<T>(&self, doing: &str, generation: u64, answer: Option<Result<T, redis::RedisError>>) -> Result<T, StoreError> {
+    fn classify<T>(
+        &self,
+        doing: &str,
+        generation: u64,
+        answer: Option<Result<T, redis::RedisError>>,
+    ) -> Result<T, StoreError> {
         let error = match answer {
             Some(Ok(value)) => {
                 self.inner.timeouts.store(0, Ordering::Relaxed);
-                if !self.inner.answered.load(Ordering::Relaxed) && !self.inner.answered.swap(true, Ordering::Relaxed) {
+                if !self.inner.answered.load(Ordering::Relaxed)
+                    && !self.inner.answered.swap(true, Ordering::Relaxed)
+                {
                     self.inner.settings.refusals.accepted();
                 }
                 return Ok(value);
@@ -219,18 +247,24 @@ impl Connection {
                 error.unanswered = unusable || matches!(error.class, Class::Io | Class::Timeout);
                 self.inner.settings.refusals.note(&error);
                 // The next connection may log in with newer contents of the files.
-                let logs_in_again = error.class == Class::Refused && login::may_change(&self.inner.settings);
+                let logs_in_again =
+                    error.class == Class::Refused && login::may_change(&self.inner.settings);
                 if unusable || logs_in_again || matches!(error.class, Class::Io | Class::Readonly) {
                     self.drop_connection(generation);
                 }
                 error
             }
             None => {
-                let message = format!("redis: {doing}: no answer from {} within {RESPONSE_TIMEOUT:?}", self.place());
+                let message = format!(
+                    "redis: {doing}: no answer from {} within {RESPONSE_TIMEOUT:?}",
+                    self.place()
+                );
                 StoreError { unanswered: true, ..StoreError::new(Class::Timeout, message) }
             }
         };
-        if error.class == Class::Timeout && self.inner.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS {
+        if error.class == Class::Timeout
+            && self.inner.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS
+        {
             self.drop_connection(generation);
         }
         Err(error)
@@ -280,7 +314,11 @@ mod tests {
         let wire = Connection::new(&settings, To::Named);
         let error = wire.command("TIME", &redis::cmd("TIME")).await.unwrap_err();
         assert_eq!(error.class, Class::Io);
-        assert!(error.message.contains("DENIED Redis is running in protected mode") && error.hint.contains("requirepass"), "{error:?}");
+        assert!(
+            error.message.contains("DENIED Redis is running in protected mode")
+                && error.hint.contains("requirepass"),
+            "{error:?}"
+        );
     }
 
     #[tokio::test]
@@ -290,8 +328,14 @@ mod tests {
         let settings = Redis::new(format!("redis://{}", listener.local_addr().unwrap()));
         let wire = Connection::new(&settings, To::Named);
         let time = redis::cmd("TIME");
-        let answers = futures_util::future::join_all((0..8).map(|_| wire.command("TIME", &time))).await;
-        assert!(answers.iter().all(|answer| matches!(answer, Err(error) if error.class == Class::Timeout)), "{answers:?}");
+        let answers =
+            futures_util::future::join_all((0..8).map(|_| wire.command("TIME", &time))).await;
+        assert!(
+            answers
+                .iter()
+                .all(|answer| matches!(answer, Err(error) if error.class == Class::Timeout)),
+            "{answers:?}"
+        );
         listener.set_nonblocking(true).unwrap();
         assert_eq!(std::iter::from_fn(|| listener.accept().ok()).count(), 1);
         // A later call tries again.

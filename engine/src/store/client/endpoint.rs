@@ -45,8 +45,8 @@ pub(super) fn refused(settings: &Redis, place: &str, error: &redis::RedisError) 
 /// The longest wait for the reason why a server takes no connection.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The error with the server's reason for ending a connection. A server that takes no connection writes the
-/// reason and closes at once; the client, which writes first, sees a broken pipe.
+/// The error with the server's reason for ending a connection. A server that takes no connection
+/// writes the reason and closes at once; the client, which writes first, sees a broken pipe.
 pub(super) async fn told(info: &ConnectionInfo, error: StoreError) -> StoreError {
     let ConnectionAddr::Tcp(host, port) = info.addr() else { return error };
     let greeting = async {
@@ -57,7 +57,9 @@ pub(super) async fn told(info: &ConnectionInfo, error: StoreError) -> StoreError
         // The first sentence of the greeting.
         text.strip_prefix('-')?.split(['\r', '.']).next().map(str::to_owned)
     };
-    let Some(reason) = clock::timeout(GREETING_TIMEOUT, greeting).await.flatten() else { return error };
+    let Some(reason) = clock::timeout(GREETING_TIMEOUT, greeting).await.flatten() else {
+        return error;
+    };
     let hint = if reason.starts_with("DENIED") {
         "the server takes connections only from its own host while it has no password: set requirepass (or a user's password) there, \
          and write it into redis.urls; or set protected-mode no in a network that nobody else reaches"
@@ -66,14 +68,20 @@ pub(super) async fn told(info: &ConnectionInfo, error: StoreError) -> StoreError
     } else {
         &error.hint
     };
-    StoreError::new(error.class, format!("redis: {host}:{port} takes no connection: {reason}")).hint(hint)
+    StoreError::new(error.class, format!("redis: {host}:{port} takes no connection: {reason}"))
+        .hint(hint)
 }
 
 /// The addresses of the settings in the library's form.
 pub(super) fn infos(settings: &Redis) -> Result<Vec<ConnectionInfo>, StoreError> {
-    let info = |url: &String| url.as_str().into_connection_info().map(|info| info.set_tcp_settings(tcp()));
-    let infos: Vec<ConnectionInfo> =
-        settings.urls.iter().map(info).collect::<Result<_, _>>().map_err(|error| refused(settings, &place(settings), &error))?;
+    let info =
+        |url: &String| url.as_str().into_connection_info().map(|info| info.set_tcp_settings(tcp()));
+    let infos: Vec<ConnectionInfo> = settings
+        .urls
+        .iter()
+        .map(info)
+        .collect::<Result<_, _>>()
+        .map_err(|error| refused(settings, &place(settings), &error))?;
     if infos.is_empty() {
         return Err(StoreError::new(Class::Settings, "redis.urls is empty"));
     }
@@ -108,20 +116,24 @@ fn of_node(infos: &[ConnectionInfo], place: &Address) -> ConnectionInfo {
     own.cloned().unwrap_or_else(|| elsewhere(&infos[0], &place.0, place.1))
 }
 
-/// Finds the master through the sentinels. User, password and database in their URLs belong to Redis; TLS
-/// applies to both. The sentinels have a login of their own.
+/// Finds the master through the sentinels. User, password and database in their URLs belong to
+/// Redis; TLS applies to both. The sentinels have a login of their own.
 async fn master(settings: &Redis, infos: Vec<ConnectionInfo>) -> Result<Client, redis::RedisError> {
     let redis = infos[0].redis_settings().clone();
-    let mut sentinels: Vec<ConnectionAddr> = infos.into_iter().map(|info| info.addr().clone()).collect();
+    let mut sentinels: Vec<ConnectionAddr> =
+        infos.into_iter().map(|info| info.addr().clone()).collect();
     let is_tls = matches!(sentinels[0], ConnectionAddr::TcpTls { .. });
     // Sentinels are asked in this order; a fixed first one whose host drops packets would use up
     // every try.
     sentinels.shuffle(&mut rand::rng());
-    let mut builder =
-        redis::sentinel::SentinelClientBuilder::new(sentinels, settings.master.clone(), redis::sentinel::SentinelServerType::Master)?
-            .set_client_to_redis_tcp_settings(tcp())
-            .set_client_to_sentinel_tcp_settings(tcp())
-            .set_client_to_redis_db(redis.db());
+    let mut builder = redis::sentinel::SentinelClientBuilder::new(
+        sentinels,
+        settings.master.clone(),
+        redis::sentinel::SentinelServerType::Master,
+    )?
+    .set_client_to_redis_tcp_settings(tcp())
+    .set_client_to_sentinel_tcp_settings(tcp())
+    .set_client_to_redis_db(redis.db());
     if is_tls {
         builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
     }
@@ -143,7 +155,9 @@ async fn master(settings: &Redis, infos: Vec<ConnectionInfo>) -> Result<Client, 
 /// Host and port of an address.
 pub(super) fn address(info: &ConnectionInfo) -> Address {
     match info.addr() {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => (host.clone(), *port),
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            (host.clone(), *port)
+        }
         other => (other.to_string(), 0),
     }
 }
@@ -151,9 +165,12 @@ pub(super) fn address(info: &ConnectionInfo) -> Address {
 /// The same address with another host and port; user, password and TLS stay.
 fn elsewhere(info: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
     let address = match info.addr() {
-        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-            ConnectionAddr::TcpTls { host: host.to_owned(), port, insecure: *insecure, tls_params: tls_params.clone() }
-        }
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+            host: host.to_owned(),
+            port,
+            insecure: *insecure,
+            tls_params: tls_params.clone(),
+        },
         _ => ConnectionAddr::Tcp(host.to_owned(), port),
     };
     info.clone().set_addr(address)
@@ -167,9 +184,15 @@ mod tests {
     fn a_node_of_a_cluster_logs_in_with_its_own_url_or_else_the_first() {
         let urls = ["rediss://one:a@first:1/0", "redis://two:b@second:2"].map(str::to_owned);
         let infos = infos(&Redis { urls: urls.to_vec(), ..Redis::new("") }).unwrap();
-        for (host, port, user) in [("first", 1, "one"), ("second", 2, "two"), ("second", 3, "one"), ("third", 2, "one")] {
+        for (host, port, user) in
+            [("first", 1, "one"), ("second", 2, "two"), ("second", 3, "one"), ("third", 2, "one")]
+        {
             let info = of_node(&infos, &(host.to_owned(), port));
-            assert_eq!((address(&info), info.redis_settings().username()), ((host.to_owned(), port), Some(user)), "{host}:{port}");
+            assert_eq!(
+                (address(&info), info.redis_settings().username()),
+                ((host.to_owned(), port), Some(user)),
+                "{host}:{port}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The login to Redis: secrets from files, read anew for each connection; and the refusals of Redis.
+//! The login to Redis: secrets from files, read anew for each connection; and the refusals of
+//! Redis.
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +14,8 @@ use crate::clock::{self, Instant};
 use crate::config::{Redis, RedisMode, urls_in};
 use crate::store::error::{Class, StoreError};
 
-/// A refusal after more than this time without one is a new one. A refused client tries again within seconds.
+/// A refusal after more than this time without one is a new one. A refused client tries again
+/// within seconds.
 const REFUSAL_TTL: Duration = Duration::from_secs(30);
 
 /// The last refusal of a login with these settings, by any connection.
@@ -31,7 +33,9 @@ impl Refusals {
     #[must_use]
     pub fn now(&self) -> Option<String> {
         let state = self.0.lock();
-        state.why.clone().filter(|_| state.last.is_some_and(|last| clock::now().duration_since(last) < REFUSAL_TTL))
+        state.why.clone().filter(|_| {
+            state.last.is_some_and(|last| clock::now().duration_since(last) < REFUSAL_TTL)
+        })
     }
 
     /// Notes an error if Redis refused a login. Logs the first refusal of a row.
@@ -91,23 +95,30 @@ pub(super) async fn fresh(settings: &Redis) -> Result<Redis, StoreError> {
 
 async fn read(setting: &str, file: &Path) -> Result<String, StoreError> {
     let text = tokio::fs::read_to_string(file).await.map_err(|error| unreadable(file, &error));
-    text.and_then(|text| secret_text(file, &text)).map_err(|why| not_there(setting, why).hint(FILE_HINT))
+    text.and_then(|text| secret_text(file, &text))
+        .map_err(|why| not_there(setting, why).hint(FILE_HINT))
 }
 
-/// A secret that cannot be read now: somebody may be writing its file. Redis got no call, so nothing is
-/// refused, and waiting helps.
+/// A secret that cannot be read now: somebody may be writing its file. Redis got no call, so
+/// nothing is refused, and waiting helps.
 fn not_there(setting: &str, why: String) -> StoreError {
     StoreError::new(Class::Io, format!("redis.{setting}: {why}"))
 }
 
 /// The hint for a refused login with these settings.
 pub(super) fn hint(settings: &Redis) -> String {
-    let urls = if settings.urls_file.is_some() { "redis.urls_file, which is read again at each try" } else { "redis.urls" };
+    let urls = if settings.urls_file.is_some() {
+        "redis.urls_file, which is read again at each try"
+    } else {
+        "redis.urls"
+    };
     let sentinels = match settings.mode {
         RedisMode::Sentinel if settings.sentinel_password_file.is_some() => {
             "; and those of the sentinels in redis.sentinel_user and redis.sentinel_password_file"
         }
-        RedisMode::Sentinel => "; and those of the sentinels in redis.sentinel_user and redis.sentinel_password",
+        RedisMode::Sentinel => {
+            "; and those of the sentinels in redis.sentinel_user and redis.sentinel_password"
+        }
         RedisMode::Single | RedisMode::Cluster => "",
     };
     format!("check the user and the password in {urls}{sentinels}")
@@ -146,19 +157,31 @@ mod tests {
             sentinel_password_file: Some(sentinel.clone()),
             ..Redis::new("redis://old")
         };
-        assert!(fresh(&settings).await.unwrap_err().message.contains("redis.urls_file: cannot read"));
-        for (text, password) in [("redis://:one@a\n", "x"), ("redis://:two@a,redis://:two@b", "y")] {
+        assert!(
+            fresh(&settings).await.unwrap_err().message.contains("redis.urls_file: cannot read")
+        );
+        for (text, password) in [("redis://:one@a\n", "x"), ("redis://:two@a,redis://:two@b", "y")]
+        {
             std::fs::write(&urls, text).unwrap();
             std::fs::write(&sentinel, format!("{password}\n")).unwrap();
             let fresh = fresh(&settings).await.unwrap();
-            assert_eq!((fresh.urls.join(","), fresh.sentinel_password.as_deref()), (text.trim().to_owned(), Some(password)));
+            assert_eq!(
+                (fresh.urls.join(","), fresh.sentinel_password.as_deref()),
+                (text.trim().to_owned(), Some(password))
+            );
         }
         let single = Redis { mode: RedisMode::Single, ..settings.clone() };
-        assert!(fresh(&single).await.unwrap_err().message.ends_with("mode \"single\" takes one URL"));
+        assert!(
+            fresh(&single).await.unwrap_err().message.ends_with("mode \"single\" takes one URL")
+        );
         for half in ["hush", "redis://user:hush", "redis://a/hush"] {
             std::fs::write(&urls, half).unwrap();
             let error = fresh(&settings).await.unwrap_err();
-            assert_eq!((error.class, error.message.contains("hush")), (Class::Io, false), "{error}");
+            assert_eq!(
+                (error.class, error.message.contains("hush")),
+                (Class::Io, false),
+                "{error}"
+            );
         }
         std::fs::write(&sentinel, "").unwrap();
         std::fs::write(&urls, "redis://a").unwrap();

@@ -27,7 +27,8 @@ pub enum LeaseAction {
         /// The reason.
         error: String,
     },
-    /// The consumer gives the job back without an attempt burned: the job is due again after the wait.
+    /// The consumer gives the job back without an attempt burned: the job is due again after the
+    /// wait.
     Release {
         /// ms from now.
         wait_ms: u64,
@@ -139,25 +140,39 @@ struct Group {
 }
 
 impl Queue {
-    /// Carries out acknowledgements, several for one id in their order, behind the durability gate. Returns
-    /// one answer per acknowledgement, in their order. An acknowledgement whose call failed may have been
-    /// carried out: send it again.
-    pub async fn acknowledge(&self, acknowledgements: &[Acknowledgement]) -> Vec<Result<Acknowledged, StoreError>> {
+    /// Carries out acknowledgements, several for one id in their order, behind the durability gate.
+    /// Returns one answer per acknowledgement, in their order. An acknowledgement whose call failed
+    /// may have been carried out: send it again.
+    pub async fn acknowledge(
+        &self,
+        acknowledgements: &[Acknowledgement],
+    ) -> Vec<Result<Acknowledged, StoreError>> {
         let unsent = || Err(StoreError::new(Class::Other, "redis: an action was not sent"));
-        let mut answers: Vec<Result<Acknowledged, StoreError>> = acknowledgements.iter().map(|_| unsent()).collect();
+        let mut answers: Vec<Result<Acknowledged, StoreError>> =
+            acknowledgements.iter().map(|_| unsent()).collect();
         let mut open: Vec<usize> = (0..acknowledgements.len()).collect();
         let mut moves = Redirects::default();
         let mut alone: HashSet<usize> = HashSet::new();
         for attempt in 0..MAX_ATTEMPTS {
             let waves = self.waves(acknowledgements, &open, &alone);
-            let calls: Vec<Vec<Cmd>> =
-                waves.iter().map(|groups| groups.iter().map(|group| self.acknowledge_call(group, acknowledgements)).collect()).collect();
+            let calls: Vec<Vec<Cmd>> = waves
+                .iter()
+                .map(|groups| {
+                    groups
+                        .iter()
+                        .map(|group| self.acknowledge_call(group, acknowledgements))
+                        .collect()
+                })
+                .collect();
             let (link, begun) = (self.namespace.gate.link(), clock::now());
             let passed = self.namespace.gate.pass(link, Name::Acknowledge.as_str(), &calls).await;
             for (group, answer) in waves.iter().flatten().zip(passed) {
                 self.namespace.observe(Name::Acknowledge, begun, &answer);
-                let mut read = answer.and_then(|value| read_verdicts(Items::new("acknowledge", value)?, group.members.len()));
-                // The failure may concern another acknowledgement of the call, such as a key of its queue.
+                let mut read = answer.and_then(|value| {
+                    read_verdicts(Items::new("acknowledge", value)?, group.members.len())
+                });
+                // The failure may concern another acknowledgement of the call, such as a key of its
+                // queue.
                 if let Err(error) = &mut read
                     && error.class == Class::Script
                     && group.members.len() > 1
@@ -170,12 +185,16 @@ impl Queue {
                 }
             }
             open.retain(|at| matches!(&answers[*at], Err(error) if error.was_not_run()));
-            let Some(error) = open.iter().find_map(|at| answers[*at].as_ref().err().cloned()) else { break };
+            let Some(error) = open.iter().find_map(|at| answers[*at].as_ref().err().cloned())
+            else {
+                break;
+            };
             let is_repaired = match error.class {
                 Class::Moved => moves.follow(&error).await,
-                Class::NoScript if attempt < MAX_ATTEMPTS - 1 => {
-                    link.load(&self.namespace.scripts.source(Name::Acknowledge), calls.iter().flatten()).await.is_ok()
-                }
+                Class::NoScript if attempt < MAX_ATTEMPTS - 1 => link
+                    .load(&self.namespace.scripts.source(Name::Acknowledge), calls.iter().flatten())
+                    .await
+                    .is_ok(),
                 Class::Outdated => true,
                 _ => false,
             };
@@ -186,21 +205,32 @@ impl Queue {
         answers
     }
 
-    /// Puts the acknowledgements into calls. The second one for an id belongs to the second wave, and so on.
-    /// `alone`: the acknowledgements with a call of their own.
-    fn waves(&self, acknowledgements: &[Acknowledgement], open: &[usize], alone: &HashSet<usize>) -> Vec<Vec<Group>> {
+    /// Puts the acknowledgements into calls. The second one for an id belongs to the second wave,
+    /// and so on. `alone`: the acknowledgements with a call of their own.
+    fn waves(
+        &self,
+        acknowledgements: &[Acknowledgement],
+        open: &[usize],
+        alone: &HashSet<usize>,
+    ) -> Vec<Vec<Group>> {
         let mut waves: Vec<Vec<Group>> = Vec::new();
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for &at in open {
-            let (id, bucket) = (acknowledgements[at].id.as_str(), self.namespace.keys.bucket_of(acknowledgements[at].id.as_str()));
+            let (id, bucket) = (
+                acknowledgements[at].id.as_str(),
+                self.namespace.keys.bucket_of(acknowledgements[at].id.as_str()),
+            );
             let times = seen.entry(id).or_default();
             let wave = *times;
             *times += 1;
             if waves.len() == wave {
                 waves.push(Vec::new());
             }
-            let has_room =
-                |group: &&mut Group| group.bucket == bucket && group.members.len() < CALL_JOBS && !alone.contains(&group.members[0]);
+            let has_room = |group: &&mut Group| {
+                group.bucket == bucket
+                    && group.members.len() < CALL_JOBS
+                    && !alone.contains(&group.members[0])
+            };
             match waves[wave].iter_mut().find(has_room).filter(|_| !alone.contains(&at)) {
                 Some(group) => group.members.push(at),
                 None => waves[wave].push(Group { bucket, members: vec![at] }),
@@ -211,7 +241,8 @@ impl Queue {
 
     fn acknowledge_call(&self, group: &Group, acknowledgements: &[Acknowledgement]) -> Cmd {
         let of_group = || group.members.iter().map(|at| &acknowledgements[*at]);
-        let sets: BTreeSet<String> = of_group().map(|acknowledgement| set_of_queue(&acknowledgement.lease.queue)).collect();
+        let sets: BTreeSet<String> =
+            of_group().map(|acknowledgement| set_of_queue(&acknowledgement.lease.queue)).collect();
         let sets: Vec<String> = sets.into_iter().collect();
         let mut call = self.namespace.script_call(Name::Acknowledge, group.bucket, &sets);
         let mut last: Option<(&Lease, Nonce)> = None;
@@ -219,13 +250,20 @@ impl Queue {
             let ms = |ms: &Option<u64>| ms.map(|ms| ms.to_string()).unwrap_or_default();
             let (name, more) = match action {
                 LeaseAction::Finish => ("finish", String::new()),
-                LeaseAction::Fail { wait_ms, error } => ("fail", format!("{}:{}", ms(wait_ms), record::short_error(error))),
+                LeaseAction::Fail { wait_ms, error } => {
+                    ("fail", format!("{}:{}", ms(wait_ms), record::short_error(error)))
+                }
                 LeaseAction::Release { wait_ms } => ("release", wait_ms.to_string()),
                 LeaseAction::Touch { ttr_ms } => ("touch", ttr_ms.to_string()),
                 LeaseAction::Drop => ("drop", String::new()),
-                LeaseAction::Bury { reason, error } => {
-                    ("bury", format!("{}:{}", record::code_of_reason(Some(*reason)), record::short_error(error)))
-                }
+                LeaseAction::Bury { reason, error } => (
+                    "bury",
+                    format!(
+                        "{}:{}",
+                        record::code_of_reason(Some(*reason)),
+                        record::short_error(error)
+                    ),
+                ),
             };
             call.arg(name).arg(id.as_str()).arg(set_of_queue(&lease.queue));
             // A lease with a wrong seal gets a random proof, which matches no lease in Redis.
@@ -233,7 +271,11 @@ impl Queue {
             let proof = match last {
                 _ if !is_sealed => rand::random(),
                 // Most jobs of a call come from one pop.
-                Some((other, proof)) if other.nonce == lease.nonce && other.queue == lease.queue => proof,
+                Some((other, proof))
+                    if other.nonce == lease.nonce && other.queue == lease.queue =>
+                {
+                    proof
+                }
                 _ => self.namespace.pop_proof(lease.nonce, &lease.queue),
             };
             if is_sealed {
@@ -252,7 +294,12 @@ fn read_verdicts(mut items: Items, count: usize) -> Result<Vec<Acknowledged>, St
             let verdict = LeaseVerdict::ALL
                 .into_iter()
                 .find(|known| known.as_str() == verdict)
-                .ok_or_else(|| StoreError::new(Class::Script, format!("redis: acknowledge answered the unknown verdict `{verdict}`")))?;
+                .ok_or_else(|| {
+                    StoreError::new(
+                        Class::Script,
+                        format!("redis: acknowledge answered the unknown verdict `{verdict}`"),
+                    )
+                })?;
             Ok(Acknowledged { verdict, ms: items.maybe_number()? })
         })
         .collect()

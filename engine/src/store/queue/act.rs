@@ -29,18 +29,29 @@ impl Queue {
     /// Acts on a job, as [`apply`](Queue::apply) does.
     pub async fn act(&self, act: &Act, default_retry: &[u64]) -> Result<Answer, StoreError> {
         if act.action == Action::Schedule {
-            return Err(StoreError::new(Class::Other, "`schedule` is no action on a job that exists"));
+            return Err(StoreError::new(
+                Class::Other,
+                "`schedule` is no action on a job that exists",
+            ));
         }
         let answer = self.apply(&[RequestRef::Act(act)], default_retry).await.answers.pop();
-        answer.unwrap_or_else(|| Err(StoreError::new(Class::Other, "redis: an action has no answer")))
+        answer
+            .unwrap_or_else(|| Err(StoreError::new(Class::Other, "redis: an action has no answer")))
     }
 
-    /// Reads the wait of the job's step for `fail`. The script checks that the step is still current.
-    pub(super) async fn step_of(&self, act: &Act, default_retry: &[u64]) -> Result<Step, StoreError> {
+    /// Reads the wait of the job's step for `fail`. The script checks that the step is still
+    /// current.
+    pub(super) async fn step_of(
+        &self,
+        act: &Act,
+        default_retry: &[u64],
+    ) -> Result<Step, StoreError> {
         let found = match lookup::find(&self.namespace, &act.id).await {
             // The script itself answers for an unreadable job. This error counts only if the script
             // asks for the wait.
-            Err(error) if error.class == Class::Script => return Ok(Step { unreadable: Some(error), ..Step::default() }),
+            Err(error) if error.class == Class::Script => {
+                return Ok(Step { unreadable: Some(error), ..Step::default() });
+            }
             found => found?,
         };
         let Some(found) = found else { return Ok(Step::default()) };
@@ -50,7 +61,10 @@ impl Queue {
             Next::Dies(_) => String::new(),
         };
         Ok(Step {
-            generation: found.state.as_ref().map_or(found.record.generation, |state| state.generation),
+            generation: found
+                .state
+                .as_ref()
+                .map_or(found.record.generation, |state| state.generation),
             step,
             wait,
             unreadable: None,
@@ -59,8 +73,8 @@ impl Queue {
 }
 
 impl Step {
-    /// The generation and step that the wait was computed from: a repeat from the same would be refused
-    /// again.
+    /// The generation and step that the wait was computed from: a repeat from the same would be
+    /// refused again.
     pub(super) fn read(&self) -> (Generation, u16) {
         (self.generation, self.step)
     }
@@ -79,9 +93,15 @@ pub(super) fn script_of(action: Action) -> Name {
     }
 }
 
-/// The arguments of an action. `generation`: of the schedule that the action begins; `step`: for `fail`;
-/// `deadline_us`: the end of the caller's wait.
-pub(super) fn act_arguments(call: &mut Cmd, act: &Act, generation: Generation, step: Option<&Step>, deadline_us: Option<i64>) {
+/// The arguments of an action. `generation`: of the schedule that the action begins; `step`: for
+/// `fail`; `deadline_us`: the end of the caller's wait.
+pub(super) fn act_arguments(
+    call: &mut Cmd,
+    act: &Act,
+    generation: Generation,
+    step: Option<&Step>,
+    deadline_us: Option<i64>,
+) {
     let seen_due = act.seen_due.map(|ms| ms.to_string()).unwrap_or_default();
     let bits = u8::from(act.origin.check) | u8::from(act.origin.is_message) << 1;
     let deadline = deadline_us.map(|us| format!(":{us}")).unwrap_or_default();

@@ -15,7 +15,9 @@ use crate::store::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::act::{Step, act_arguments};
-use crate::store::queue::schedule::{Answer, WakeUp, read_answer, schedule_arguments, schedule_deadline};
+use crate::store::queue::schedule::{
+    Answer, WakeUp, read_answer, schedule_arguments, schedule_deadline,
+};
 use crate::store::scripts::Name;
 
 mod asked;
@@ -25,8 +27,8 @@ pub use asked::RequestRef;
 pub(super) use pass::Group;
 use pass::Pass;
 
-/// The time after its creation within which a call may be carried out. It is less than the response timeout,
-/// so that Redis never carries out a call that its caller has given up.
+/// The time after its creation within which a call may be carried out. It is less than the response
+/// timeout, so that Redis never carries out a call that its caller has given up.
 const CALL_TTL: Duration = Duration::from_secs(4);
 /// The number of jobs that one read fetches for `fail`: a record may be large.
 const JOBS_PER_READ: usize = 32;
@@ -34,9 +36,9 @@ const JOBS_PER_READ: usize = 32;
 /// The result of a batch.
 #[derive(Debug, Default)]
 pub struct Applied {
-    /// The answers, one per request, in the order of the requests. A [refusal](StoreError::is_refusal)
-    /// concerns that request alone and repeats with every attempt. After any other error, send the request
-    /// again, in the order of the batch.
+    /// The answers, one per request, in the order of the requests. A
+    /// [refusal](StoreError::is_refusal) concerns that request alone and repeats with every
+    /// attempt. After any other error, send the request again, in the order of the batch.
     pub answers: Vec<Result<Answer, StoreError>>,
     /// The buckets whose readers must wake earlier than planned.
     pub wake_ups: Vec<WakeUp>,
@@ -49,7 +51,12 @@ impl Queue {
     /// A repeated request may set `origin.check`: if it was applied before, it changes nothing and
     /// gets the same answer.
     pub async fn apply(&self, asked: &[RequestRef<'_>], default_retry: &[u64]) -> Applied {
-        let mut pass = Pass::new(asked, &self.namespace.keys, &self.namespace.brokers(), self.namespace.own_brokers());
+        let mut pass = Pass::new(
+            asked,
+            &self.namespace.keys,
+            &self.namespace.brokers(),
+            self.namespace.own_brokers(),
+        );
         let (mut loaded, mut moves) = (false, Redirects::default());
         while !pass.open.is_empty() {
             pass.has_progress = false;
@@ -63,10 +70,14 @@ impl Queue {
             let waves = pass.waves();
             let deadline_us = self.deadline_us();
             let call = |group: &Group| self.call_of(group, &pass, &steps, deadline_us);
-            let calls: Vec<Vec<Cmd>> = waves.iter().map(|groups| groups.iter().map(call).collect()).collect();
+            let calls: Vec<Vec<Cmd>> =
+                waves.iter().map(|groups| groups.iter().map(call).collect()).collect();
             let begun = clock::now();
             let link = self.namespace.gate.link();
-            let doing = waves.first().and_then(|groups| groups.first()).map_or("", |group| group.name.as_str());
+            let doing = waves
+                .first()
+                .and_then(|groups| groups.first())
+                .map_or("", |group| group.name.as_str());
             let passed = self.namespace.gate.pass(link, doing, &calls).await;
             self.observe_groups(waves.iter().flatten(), &passed, begun);
             if passed.iter().any(|answer| matches!(answer, Err(error) if error.unanswered)) {
@@ -85,8 +96,8 @@ impl Queue {
                 loaded = true;
                 self.load_groups(link, &waves, &calls).await.map(|()| true)
             } else if pass.error_of(Class::Outdated).is_some() {
-                // The number of rounds has no limit: each round answers a request, or learns the facts for
-                // its repeat.
+                // The number of rounds has no limit: each round answers a request, or learns the
+                // facts for its repeat.
                 self.join_brokers(&pass).await.map(|()| pass.has_progress)
             } else {
                 Ok(false)
@@ -115,7 +126,11 @@ impl Queue {
     }
 
     /// Reads the step of the job of each `fail`.
-    async fn steps(&self, pass: &Pass<'_>, default_retry: &[u64]) -> Result<HashMap<usize, Step>, StoreError> {
+    async fn steps(
+        &self,
+        pass: &Pass<'_>,
+        default_retry: &[u64],
+    ) -> Result<HashMap<usize, Step>, StoreError> {
         let fails: Vec<(usize, &Act)> = pass
             .open
             .iter()
@@ -126,28 +141,39 @@ impl Queue {
             .collect();
         let mut steps = HashMap::with_capacity(fails.len());
         for fails in fails.chunks(JOBS_PER_READ) {
-            let read = try_join_all(fails.iter().map(|(_, act)| self.step_of(act, default_retry))).await?;
+            let read =
+                try_join_all(fails.iter().map(|(_, act)| self.step_of(act, default_retry))).await?;
             steps.extend(fails.iter().map(|(at, _)| *at).zip(read));
         }
         Ok(steps)
     }
 
-    /// The deadline of a call that is made now, epoch µs by Redis's clock; `None` if the clock is unknown. A
-    /// call can be stuck on its way until its caller gives it up. Then the same message, and later ones, may
-    /// arrive by another way before that call continues.
+    /// The deadline of a call that is made now, epoch µs by Redis's clock; `None` if the clock is
+    /// unknown. A call can be stuck on its way until its caller gives it up. Then the same message,
+    /// and later ones, may arrive by another way before that call continues.
     pub(super) fn deadline_us(&self) -> Option<i64> {
-        self.namespace
-            .has_seen_clock()
-            .then(|| self.namespace.now_us().saturating_add(i64::try_from(CALL_TTL.as_micros()).unwrap_or(i64::MAX)))
+        self.namespace.has_seen_clock().then(|| {
+            self.namespace
+                .now_us()
+                .saturating_add(i64::try_from(CALL_TTL.as_micros()).unwrap_or(i64::MAX))
+        })
     }
 
-    fn call_of(&self, group: &Group, pass: &Pass<'_>, steps: &HashMap<usize, Step>, deadline_us: Option<i64>) -> Cmd {
+    fn call_of(
+        &self,
+        group: &Group,
+        pass: &Pass<'_>,
+        steps: &HashMap<usize, Step>,
+        deadline_us: Option<i64>,
+    ) -> Cmd {
         let mut call = self.namespace.script_call(group.name, group.bucket, &pass.sets_of(group));
         for at in &group.members {
             let item = &pass.items[*at];
             match item.asked {
                 RequestRef::NewJob(new_job) => schedule_arguments(&mut call, new_job, &item.record),
-                RequestRef::Act(act) => act_arguments(&mut call, act, item.generation, steps.get(at), deadline_us),
+                RequestRef::Act(act) => {
+                    act_arguments(&mut call, act, item.generation, steps.get(at), deadline_us)
+                }
             }
         }
         if group.name == Name::Schedule {
@@ -156,7 +182,13 @@ impl Queue {
         call
     }
 
-    fn read(&self, group: &Group, answer: Result<Value, StoreError>, steps: &HashMap<usize, Step>, pass: &mut Pass<'_>) {
+    fn read(
+        &self,
+        group: &Group,
+        answer: Result<Value, StoreError>,
+        steps: &HashMap<usize, Step>,
+        pass: &mut Pass<'_>,
+    ) {
         let read = answer.and_then(|value| {
             let mut items = Items::new(group.name.as_str(), value)?;
             match group.name {
@@ -186,7 +218,10 @@ impl Queue {
     /// namespace lost them.
     async fn join_brokers(&self, pass: &Pass<'_>) -> Result<(), StoreError> {
         let known = self.namespace.brokers();
-        let met: BTreeSet<&String> = pass.learned().filter(|set| queue_of_set(set).is_none() && !known.contains(set)).collect();
+        let met: BTreeSet<&String> = pass
+            .learned()
+            .filter(|set| queue_of_set(set).is_none() && !known.contains(set))
+            .collect();
         if !met.is_empty() {
             self.namespace.rejoin().await?;
             met.into_iter().for_each(|set| self.namespace.learn(set));
@@ -195,10 +230,16 @@ impl Queue {
     }
 
     /// Loads the scripts of these calls on the masters that they address.
-    async fn load_groups(&self, link: &RedisClient, waves: &[Vec<Group>], calls: &[Vec<Cmd>]) -> Result<(), StoreError> {
+    async fn load_groups(
+        &self,
+        link: &RedisClient,
+        waves: &[Vec<Group>],
+        calls: &[Vec<Cmd>],
+    ) -> Result<(), StoreError> {
         for name in Name::ALL {
             let groups = waves.iter().flatten().zip(calls.iter().flatten());
-            let of_name: Vec<&Cmd> = groups.filter(|(group, _)| group.name == name).map(|(_, call)| call).collect();
+            let of_name: Vec<&Cmd> =
+                groups.filter(|(group, _)| group.name == name).map(|(_, call)| call).collect();
             if !of_name.is_empty() {
                 link.load(&self.namespace.scripts.source(name), of_name.into_iter()).await?;
             }
@@ -207,13 +248,20 @@ impl Queue {
     }
 
     /// Reports the duration once per script, and each class of errors once.
-    fn observe_groups<'a>(&self, groups: impl Iterator<Item = &'a Group>, passed: &[Result<Value, StoreError>], begun: Instant) {
+    fn observe_groups<'a>(
+        &self,
+        groups: impl Iterator<Item = &'a Group>,
+        passed: &[Result<Value, StoreError>],
+        begun: Instant,
+    ) {
         let took = clock::now().duration_since(begun);
         let (mut names, mut classes) = (Vec::new(), Vec::new());
         for (group, answer) in groups.zip(passed) {
             match answer {
                 Ok(_) if !names.contains(&group.name) => names.push(group.name),
-                Err(error) if !error.was_not_run() && !classes.contains(&error.class) => classes.push(error.class),
+                Err(error) if !error.was_not_run() && !classes.contains(&error.class) => {
+                    classes.push(error.class)
+                }
                 _ => {}
             }
         }

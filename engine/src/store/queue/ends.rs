@@ -1,9 +1,9 @@
-//! Jobs of queues that have an end of their own (`Job::ends_ms`, the `ttl` of lmstfy): they leave in
-//! any state, without a dead letter or an outcome.
+//! Jobs of queues that have an end of their own (`Job::ends_ms`, the `ttl` of lmstfy): they leave
+//! in any state, without a dead letter or an outcome.
 //!
-//! An index shows the jobs whose end has come. The index is a hint: the record says when its job ends. An
-//! entry without a job is harmless. A job without an entry ends when it is fetched, when its lease ends, or
-//! when a caller looks at the dead jobs of its queue.
+//! An index shows the jobs whose end has come. The index is a hint: the record says when its job
+//! ends. An entry without a job is harmless. A job without an entry ends when it is fetched, when
+//! its lease ends, or when a caller looks at the dead jobs of its queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,8 +60,8 @@ enum Entry {
 }
 
 impl Queue {
-    /// Notes the end of a job, epoch ms. Call it before the job is stored, so that nothing comes in between.
-    /// An earlier note stays: it leads to the record.
+    /// Notes the end of a job, epoch ms. Call it before the job is stored, so that nothing comes in
+    /// between. An earlier note stays: it leads to the record.
     pub async fn note_end(&self, id: &JobId, ends_ms: i64) -> Result<(), StoreError> {
         let bucket = self.namespace.keys.bucket_of(id.as_str());
         let mut command = redis::cmd("ZADD");
@@ -79,24 +79,29 @@ impl Queue {
             pipeline.cmd("ZCARD").arg(&key);
             pipeline.cmd("HLEN").arg(self.namespace.keys.jobs(*bucket));
         }
-        let counts = self.namespace.link.pipeline("looking for jobs past their end", &pipeline).await?;
+        let counts =
+            self.namespace.link.pipeline("looking for jobs past their end", &pipeline).await?;
         let number = |count: &Value| if let Value::Int(count) = count { *count } else { 0 };
         let look = |counts: &[Value]| EndsSnapshot {
             has_ended: number(&counts[0]) > 0,
-            is_crowded: number(&counts[1]) > number(&counts[2]).saturating_mul(2).saturating_add(SPARE_ENTRIES),
+            is_crowded: number(&counts[1])
+                > number(&counts[2]).saturating_mul(2).saturating_add(SPARE_ENTRIES),
         };
         Ok(counts.chunks_exact(3).map(look).collect())
     }
 
-    /// Removes the jobs of this bucket whose end has come. No caller learns of an end, so the end waits for
-    /// no durability: a job that a failover brings back ends again. Repeat the call after an error.
+    /// Removes the jobs of this bucket whose end has come. No caller learns of an end, so the end
+    /// waits for no durability: a job that a failover brings back ends again. Repeat the call after
+    /// an error.
     pub async fn end_jobs(&self, bucket: u16) -> Result<(), StoreError> {
         let key = self.namespace.keys.ends(bucket);
         loop {
             let now_ms = self.namespace.read_clock().await? / 1000;
             let mut command = redis::cmd("ZRANGEBYSCORE");
             command.arg(&key).arg("-inf").arg(now_ms).arg("LIMIT").arg(0).arg(ENTRIES_PER_READ);
-            let ids = strings(self.namespace.link.command("looking for jobs past their end", &command).await?);
+            let ids = strings(
+                self.namespace.link.command("looking for jobs past their end", &command).await?,
+            );
             if ids.is_empty() {
                 return Ok(());
             }
@@ -104,7 +109,9 @@ impl Queue {
             for (name, record) in self.records(bucket, &ids).await? {
                 match classify(&name, record, now_ms) {
                     Entry::Over(job) => over.push(job),
-                    Entry::RecheckAt(at_ms) => drop(pipeline.cmd("ZADD").arg(&key).arg(at_ms).arg(name)),
+                    Entry::RecheckAt(at_ms) => {
+                        pipeline.cmd("ZADD").arg(&key).arg(at_ms).arg(name);
+                    }
                     Entry::Idle => left.push(name),
                 }
             }
@@ -112,7 +119,10 @@ impl Queue {
                 match has_ended {
                     true => left.push(job.id.as_str().into()),
                     // The id has another record by now.
-                    false => drop(pipeline.cmd("ZADD").arg(&key).arg(now_ms + CHANGED_RETRY_MS).arg(job.id.as_str())),
+                    false => {
+                        let again_ms = now_ms + CHANGED_RETRY_MS;
+                        pipeline.cmd("ZADD").arg(&key).arg(again_ms).arg(job.id.as_str());
+                    }
                 }
             }
             self.namespace.link.pipeline("moving the ends of jobs", &pipeline).await?;
@@ -137,7 +147,11 @@ impl Queue {
         let mut ended = Vec::with_capacity(jobs.len());
         for jobs in calls_of(jobs) {
             let sets: BTreeSet<String> = jobs.iter().map(|job| set_of_queue(&job.queue)).collect();
-            let mut call = self.namespace.script_call(Name::End, bucket, &sets.into_iter().collect::<Vec<_>>());
+            let mut call = self.namespace.script_call(
+                Name::End,
+                bucket,
+                &sets.into_iter().collect::<Vec<_>>(),
+            );
             for Over { id, queue, generation, .. } in jobs {
                 call.arg(id.as_str()).arg(set_of_queue(queue)).arg(&generation[..]);
             }
@@ -157,7 +171,8 @@ impl Queue {
         loop {
             let mut command = redis::cmd("ZRANGE");
             command.arg(&key).arg(stay).arg(stay + ENTRIES_PER_READ - 1);
-            let ids = strings(self.namespace.link.command("reading the ends of jobs", &command).await?);
+            let ids =
+                strings(self.namespace.link.command("reading the ends of jobs", &command).await?);
             if ids.is_empty() {
                 return Ok(());
             }
@@ -167,7 +182,8 @@ impl Queue {
             }
             let exist = self.namespace.link.pipeline("reading the ends of jobs", &pipeline).await?;
             let count = ids.len();
-            let gone = ids.into_iter().zip(exist).filter(|(_, exists)| matches!(exists, Value::Int(0)));
+            let gone =
+                ids.into_iter().zip(exist).filter(|(_, exists)| matches!(exists, Value::Int(0)));
             let gone: Vec<Vec<u8>> = gone.map(|(id, _)| id).collect();
             stay += count - gone.len();
             self.forget(bucket, &gone).await?;
@@ -193,16 +209,25 @@ impl Queue {
     }
 
     /// The records of these ids, up to [`CALL_BYTES`] of them, at least one.
-    async fn records(&self, bucket: u16, ids: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, Option<Bytes>)>, StoreError> {
+    async fn records(
+        &self,
+        bucket: u16,
+        ids: &[Vec<u8>],
+    ) -> Result<Vec<(Vec<u8>, Option<Bytes>)>, StoreError> {
         let jobs = self.namespace.keys.jobs(bucket);
         let mut pipeline = Pipeline::new();
         for id in ids {
             pipeline.cmd("HSTRLEN").arg(jobs).arg(id);
         }
-        let lengths = self.namespace.link.pipeline("reading jobs past their end", &pipeline).await?;
+        let lengths =
+            self.namespace.link.pipeline("reading jobs past their end", &pipeline).await?;
         let (mut size, mut count) = (0, 0);
         for length in lengths {
-            size += if let Value::Int(length) = length { usize::try_from(length).unwrap_or(0) } else { 0 };
+            size += if let Value::Int(length) = length {
+                usize::try_from(length).unwrap_or(0)
+            } else {
+                0
+            };
             if count > 0 && size > CALL_BYTES {
                 break;
             }
@@ -210,10 +235,16 @@ impl Queue {
         }
         let mut command = redis::cmd("HMGET");
         command.arg(jobs).arg(&ids[..count]);
-        let Value::Array(records) = self.namespace.link.command("reading jobs past their end", &command).await? else {
+        let Value::Array(records) =
+            self.namespace.link.command("reading jobs past their end", &command).await?
+        else {
             return Ok(Vec::new());
         };
-        Ok(ids.iter().cloned().zip(records.into_iter().map(|record| string(record).map(Bytes::from))).collect())
+        Ok(ids
+            .iter()
+            .cloned()
+            .zip(records.into_iter().map(|record| string(record).map(Bytes::from)))
+            .collect())
     }
 }
 
@@ -239,11 +270,18 @@ fn classify(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
     let id = std::str::from_utf8(name).ok().and_then(|id| JobId::new(id).ok());
     let (Some(id), Some(record)) = (id, record) else { return Entry::Idle };
     let size = record.len();
-    let Ok(record) = record::decode(record) else { return Entry::RecheckAt(now_ms.saturating_add(UNREADABLE_RETRY_MS)) };
+    let Ok(record) = record::decode(record) else {
+        return Entry::RecheckAt(now_ms.saturating_add(UNREADABLE_RETRY_MS));
+    };
     match record.job.ends_ms.filter(|_| record.job.queue.is_some()) {
         None => Entry::Idle,
         Some(ends_ms) if ends_ms > now_ms => Entry::RecheckAt(ends_ms),
-        Some(_) => Entry::Over(Over { id, queue: record.job.queue.unwrap_or_default(), generation: record.generation, size }),
+        Some(_) => Entry::Over(Over {
+            id,
+            queue: record.job.queue.unwrap_or_default(),
+            generation: record.generation,
+            size,
+        }),
     }
 }
 
@@ -263,7 +301,12 @@ mod tests {
 
     #[test]
     fn a_call_ends_no_more_bytes_of_records_than_one_call_may_read() {
-        let of = |size: usize| Over { id: JobId::new("a").unwrap(), queue: "q".to_owned(), generation: [0; 8], size };
+        let of = |size: usize| Over {
+            id: JobId::new("a").unwrap(),
+            queue: "q".to_owned(),
+            generation: [0; 8],
+            size,
+        };
         let counts = |sizes: &[usize]| -> Vec<usize> {
             let jobs: Vec<Over> = sizes.iter().map(|size| of(*size)).collect();
             calls_of(&jobs).into_iter().map(<[Over]>::len).collect()

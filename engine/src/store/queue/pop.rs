@@ -1,5 +1,5 @@
-//! `pop` hands jobs of a queue to a consumer, and `unpop` takes them back. [`acknowledge`] ends the leases of
-//! a pop.
+//! `pop` hands jobs of a queue to a consumer, and `unpop` takes them back. [`acknowledge`] ends the
+//! leases of a pop.
 //!
 //! [`acknowledge`]: super::acknowledge
 
@@ -136,22 +136,32 @@ impl Lease {
 }
 
 impl Queue {
-    /// Hands out due jobs of one bucket of a queue. `nonce`: random, for this call alone; a repeat answers
-    /// the jobs that this pop still holds. After an error, jobs may be held without a consumer:
-    /// [`unpop`](Queue::unpop) takes them back.
-    pub async fn pop(&self, nonce: Nonce, bucket: u16, queue: &str, limits: PopLimits) -> Result<PopAnswer, StoreError> {
+    /// Hands out due jobs of one bucket of a queue. `nonce`: random, for this call alone; a repeat
+    /// answers the jobs that this pop still holds. After an error, jobs may be held without a
+    /// consumer: [`unpop`](Queue::unpop) takes them back.
+    pub async fn pop(
+        &self,
+        nonce: Nonce,
+        bucket: u16,
+        queue: &str,
+        limits: PopLimits,
+    ) -> Result<PopAnswer, StoreError> {
         let PopLimits { ttr_ms, max_ttr_ms, most, most_bytes, room } = limits;
         let longest = max_ttr_ms.min(u32::MAX.into());
         let proof = self.namespace.pop_proof(nonce, queue);
         let call = |deadline_us: Option<i64>| {
             let mut call = self.call_with_pops(Name::Pop, bucket, queue);
             call.arg(&proof[..]).arg(deadline_us.map(|us| us.to_string()).unwrap_or_default());
-            call.arg(ttr_ms.map(|ms| ms.to_string()).unwrap_or_default()).arg(longest).arg(most.min(CALL_JOBS)).arg(most_bytes);
+            call.arg(ttr_ms.map(|ms| ms.to_string()).unwrap_or_default())
+                .arg(longest)
+                .arg(most.min(CALL_JOBS))
+                .arg(most_bytes);
             call.arg(room.map(|bytes| bytes.to_string()).unwrap_or_default());
             call
         };
         let mut answer = self.namespace.call(Name::Pop, &call(self.deadline_us())).await;
-        // The clock that the deadline was computed from was too old. Redis's answer carries the new one.
+        // The clock that the deadline was computed from was too old. Redis's answer carries the new
+        // one.
         if let Err(Some(us)) = answer.as_ref().map_err(StoreError::late) {
             self.namespace.saw_clock(us);
             answer = self.namespace.call(Name::Pop, &call(self.deadline_us())).await;
@@ -159,9 +169,19 @@ impl Queue {
         self.read_popped(nonce, bucket, queue, answer?)
     }
 
-    fn read_popped(&self, nonce: Nonce, bucket: u16, queue: &str, value: Value) -> Result<PopAnswer, StoreError> {
+    fn read_popped(
+        &self,
+        nonce: Nonce,
+        bucket: u16,
+        queue: &str,
+        value: Value,
+    ) -> Result<PopAnswer, StoreError> {
         let mut items = Items::new("pop", value)?;
-        let mut answer = PopAnswer { now_us: items.int()?, next_ms: items.maybe_number()?, ..PopAnswer::default() };
+        let mut answer = PopAnswer {
+            now_us: items.int()?,
+            next_ms: items.maybe_number()?,
+            ..PopAnswer::default()
+        };
         let more = items.int()?;
         (answer.more, answer.is_cut) = (more > 0, more == 2);
         answer.paused = items.int()? == 1;
@@ -169,16 +189,32 @@ impl Queue {
         let orphans = items.int()?;
         self.namespace.saw_clock(answer.now_us);
         if orphans > 0 {
-            tracing::error!(queue, bucket, orphans, "ids without a record were removed; run `dwell fsck`");
+            tracing::error!(
+                queue,
+                bucket,
+                orphans,
+                "ids without a record were removed; run `dwell fsck`"
+            );
         }
         if answer.unknown > 0 && self.may_tell_unread() {
-            tracing::error!(queue, bucket, jobs = answer.unknown, "jobs of a queue cannot be read and stay; run `dwell fsck`");
+            tracing::error!(
+                queue,
+                bucket,
+                jobs = answer.unknown,
+                "jobs of a queue cannot be read and stay; run `dwell fsck`"
+            );
         }
         answer.jobs.reserve_exact(items.left() / 4);
         while items.left() >= 4 {
             let (id, state, bytes) = (items.text()?, items.bytes()?, items.bytes()?);
             let deadline_ms = items.maybe_number()?.unwrap_or_default();
-            match self.read_job(nonce, queue, (id.clone(), deadline_ms, answer.now_us), &state, bytes) {
+            match self.read_job(
+                nonce,
+                queue,
+                (id.clone(), deadline_ms, answer.now_us),
+                &state,
+                bytes,
+            ) {
                 Ok(job) => answer.jobs.push(Popped { deadline_ms, ..job }),
                 // The lease of the job ends, and the rescue keeps the job among the dead.
                 Err(why) => tracing::error!(id, queue, bucket, why, "a stored job cannot be read"),
@@ -214,41 +250,60 @@ impl Queue {
         };
         // The deadline was rounded up to a whole ms, from the clock of the answer.
         let span = (deadline_ms.saturating_mul(1000).saturating_sub(now_us) / 1000).max(0);
-        let mut lease = Lease { nonce, ttr_ms: u32::try_from(span).unwrap_or(u32::MAX), wait_ms, queue: queue.to_owned(), seal: [0; 8] };
+        let mut lease = Lease {
+            nonce,
+            ttr_ms: u32::try_from(span).unwrap_or(u32::MAX),
+            wait_ms,
+            queue: queue.to_owned(),
+            seal: [0; 8],
+        };
         lease.seal = self.namespace.seal(&id, &lease);
         Ok(Popped { id, lease, deadline_ms, state, record, size })
     }
 
     /// Takes back the jobs that this pop still holds, `ids` or all (empty): they are due as before.
     /// Returns their number. A copy of the pop that arrives later hands nothing out.
-    pub async fn unpop(&self, nonce: Nonce, bucket: u16, queue: &str, ids: &[JobId]) -> Result<u64, StoreError> {
+    pub async fn unpop(
+        &self,
+        nonce: Nonce,
+        bucket: u16,
+        queue: &str,
+        ids: &[JobId],
+    ) -> Result<u64, StoreError> {
         let mut call = self.call_with_pops(Name::Unpop, bucket, queue);
-        call.arg(&self.namespace.pop_proof(nonce, queue)[..]).arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
+        call.arg(&self.namespace.pop_proof(nonce, queue)[..])
+            .arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
         match self.namespace.call(Name::Unpop, &call).await? {
             Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),
             _ => Ok(0),
         }
     }
 
-    /// The due time of the first job of a queue in each of these buckets, µs from now by the clock of its
-    /// master; negative if the job is due; `None` without a job. In a cluster each bucket by itself, as its
-    /// answer comes.
-    pub fn heads<'a>(&'a self, queue: &str, buckets: &'a [u16]) -> FuturesUnordered<impl Future<Output = Heads> + use<'a>> {
+    /// The due time of the first job of a queue in each of these buckets, µs from now by the clock
+    /// of its master; negative if the job is due; `None` without a job. In a cluster each bucket by
+    /// itself, as its answer comes.
+    pub fn heads<'a>(
+        &'a self,
+        queue: &str,
+        buckets: &'a [u16],
+    ) -> FuturesUnordered<impl Future<Output = Heads> + use<'a>> {
         // In a cluster, a pipeline reaches one master.
         let at_once = if self.namespace.is_cluster() { 1 } else { buckets.len().max(1) };
         let set = set_of_queue(queue);
         buckets.chunks(at_once).map(|buckets| self.heads_of(set.clone(), buckets)).collect()
     }
 
-    /// The heads of buckets on one master. A bucket with a damaged key has no jobs, and hides the jobs of no
-    /// other bucket.
+    /// The heads of buckets on one master. A bucket with a damaged key has no jobs, and hides the
+    /// jobs of no other bucket.
     async fn heads_of(&self, set: String, buckets: &[u16]) -> Heads {
         let heads = match self.heads_at_once(&set, buckets).await {
             Err(error) if error.class == Class::Script && buckets.len() > 1 => {
                 if self.may_tell_unread() {
                     tracing::error!(queue = queue_of_set(&set), %error, "the jobs of a queue in a bucket cannot be read; run `dwell fsck`");
                 }
-                let each = buckets.iter().map(|bucket| async { self.heads_at_once(&set, std::slice::from_ref(bucket)).await });
+                let each = buckets.iter().map(|bucket| async {
+                    self.heads_at_once(&set, std::slice::from_ref(bucket)).await
+                });
                 let found = join_all(each).await.into_iter().map(|heads| match heads {
                     Err(error) if error.class == Class::Script => Ok(None),
                     heads => heads.map(|heads| heads.into_iter().next().flatten()),
@@ -260,24 +315,43 @@ impl Queue {
         (buckets.to_vec(), heads)
     }
 
-    async fn heads_at_once(&self, set: &str, buckets: &[u16]) -> Result<Vec<Option<i64>>, StoreError> {
+    async fn heads_at_once(
+        &self,
+        set: &str,
+        buckets: &[u16],
+    ) -> Result<Vec<Option<i64>>, StoreError> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("TIME");
         for bucket in buckets {
-            pipeline.cmd("ZRANGE").arg(self.namespace.keys.due(*bucket, set)).arg(0).arg(0).arg("WITHSCORES");
+            pipeline
+                .cmd("ZRANGE")
+                .arg(self.namespace.keys.due(*bucket, set))
+                .arg(0)
+                .arg(0)
+                .arg("WITHSCORES");
         }
-        let mut answers = self.namespace.link.pipeline("looking for due jobs", &pipeline).await?.into_iter();
+        let mut answers =
+            self.namespace.link.pipeline("looking for due jobs", &pipeline).await?.into_iter();
         let now_us = answers.next().map_or(Ok(0), micros_of)?;
         self.namespace.saw_clock(now_us);
         let ahead = |head| match head {
-            Value::Array(head) => head.into_iter().nth(1).and_then(score).map(|ms| ms.saturating_mul(1000).saturating_sub(now_us)),
+            Value::Array(head) => head
+                .into_iter()
+                .nth(1)
+                .and_then(score)
+                .map(|ms| ms.saturating_mul(1000).saturating_sub(now_us)),
             _ => None,
         };
         Ok(answers.map(ahead).collect())
     }
 
     fn call_with_pops(&self, name: Name, bucket: u16, queue: &str) -> redis::Cmd {
-        self.namespace.script_call_with(name, bucket, &[set_of_queue(queue)], &self.namespace.keys.pops(bucket))
+        self.namespace.script_call_with(
+            name,
+            bucket,
+            &[set_of_queue(queue)],
+            &self.namespace.keys.pops(bucket),
+        )
     }
 }
 
@@ -302,7 +376,13 @@ mod tests {
     #[test]
     fn a_token_is_read_as_it_was_written() {
         for wait_ms in [None, Some(0), Some(54_000_000)] {
-            let token = Lease { nonce: [9; 8], ttr_ms: 30_000, wait_ms, queue: "orders.close".to_owned(), seal: [7; 8] };
+            let token = Lease {
+                nonce: [9; 8],
+                ttr_ms: 30_000,
+                wait_ms,
+                queue: "orders.close".to_owned(),
+                seal: [7; 8],
+            };
             assert_eq!(Lease::read(&token.text()), Some(token));
         }
         for text in ["", "x", "AAAA", "====", "\u{fc}", &"A".repeat(24), &"A".repeat(400)] {

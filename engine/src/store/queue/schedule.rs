@@ -68,7 +68,11 @@ impl Queue {
             match self.namespace.gate.pass(link, "schedule", &calls).await.pop() {
                 Some(Err(error)) if error.class == Class::NoScript && !loaded => {
                     loaded = true;
-                    link.load(&self.namespace.scripts.source(Name::Schedule), calls.iter().flatten()).await?;
+                    link.load(
+                        &self.namespace.scripts.source(Name::Schedule),
+                        calls.iter().flatten(),
+                    )
+                    .await?;
                 }
                 // Another master may not know the script.
                 Some(Err(error)) if moves.follow(&error).await => loaded = false,
@@ -82,13 +86,20 @@ impl Queue {
     }
 
     /// The answers of one call, one per member, and the wake-ups that the call caused.
-    pub(super) fn read_scheduled(&self, group: &Group, mut items: Items) -> Result<CallAnswers, StoreError> {
+    pub(super) fn read_scheduled(
+        &self,
+        group: &Group,
+        mut items: Items,
+    ) -> Result<CallAnswers, StoreError> {
         let now_us = items.int()?;
         let count = items.int()?;
         if usize::try_from(count) != Ok(group.members.len()) {
             return Err(StoreError::new(
                 Class::Script,
-                format!("redis: schedule answered for {count} jobs instead of {}", group.members.len()),
+                format!(
+                    "redis: schedule answered for {count} jobs instead of {}",
+                    group.members.len()
+                ),
             ));
         }
         self.namespace.saw_clock(now_us);
@@ -143,18 +154,27 @@ pub(super) fn read_answer(items: &mut Items) -> Result<Answer, StoreError> {
     let word = items.text()?;
     if word == "unreadable" {
         items.text()?;
-        return Err(StoreError::new(Class::Script, "redis: schedule: DWELL_VERSION: the job of this id has an unreadable record")
-            .hint(UNREADABLE_HINT));
+        return Err(StoreError::new(
+            Class::Script,
+            "redis: schedule: DWELL_VERSION: the job of this id has an unreadable record",
+        )
+        .hint(UNREADABLE_HINT));
     }
     if word == "full" {
         items.text()?;
-        return Err(StoreError::new(Class::QueueFull, "the queue has as many jobs as it may have").hint("send the request again later"));
+        return Err(StoreError::new(Class::QueueFull, "the queue has as many jobs as it may have")
+            .hint("send the request again later"));
     }
     if word == "taken" {
         items.text()?;
-        return Err(StoreError::new(Class::Taken, "a job that is not of this token has the id").hint("send another id"));
+        return Err(StoreError::new(Class::Taken, "a job that is not of this token has the id")
+            .hint("send another id"));
     }
-    let verdict = Verdict::parse(&word)
-        .ok_or_else(|| StoreError::new(Class::Script, format!("redis: a script answered the unknown verdict `{word}`")))?;
+    let verdict = Verdict::parse(&word).ok_or_else(|| {
+        StoreError::new(
+            Class::Script,
+            format!("redis: a script answered the unknown verdict `{word}`"),
+        )
+    })?;
     Ok(Answer { verdict, due_ms: items.maybe_number()? })
 }

@@ -9,8 +9,8 @@ use crate::store::queue::Queue;
 use crate::store::record::{self, Nonce, State};
 use crate::store::scripts::Name;
 
-/// The name of a claim: the nonce of its claim or rescue call, and Redis's clock at its first write. Another
-/// copy of the same call may write another claim under the same nonce later.
+/// The name of a claim: the nonce of its claim or rescue call, and Redis's clock at its first
+/// write. Another copy of the same call may write another claim under the same nonce later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClaimName {
     /// Random, drawn for one call.
@@ -39,11 +39,11 @@ pub struct ClaimToken {
 pub enum SettleResult {
     /// The claim was valid, and the job is settled.
     Settled,
-    /// Nothing changed: the claim is over. After a `complete` also: the same job does not continue, as far as
-    /// Redis knows.
+    /// Nothing changed: the claim is over. After a `complete` also: the same job does not continue,
+    /// as far as Redis knows.
     Lost,
-    /// Nothing changed: the claim is over, and the same job continues after this confirmed attempt. Another
-    /// instance holds it, has fired it, or it is due again. Only `complete` answers this.
+    /// Nothing changed: the claim is over, and the same job continues after this confirmed attempt.
+    /// Another instance holds it, has fired it, or it is due again. Only `complete` answers this.
     TakenOver,
 }
 
@@ -95,7 +95,12 @@ pub struct Bury {
 
 impl Queue {
     /// Completes the jobs; one result per job.
-    pub async fn complete(&self, bucket: u16, jobs: &[ClaimToken], over: Completion) -> Result<Vec<SettleResult>, StoreError> {
+    pub async fn complete(
+        &self,
+        bucket: u16,
+        jobs: &[ClaimToken],
+        over: Completion,
+    ) -> Result<Vec<SettleResult>, StoreError> {
         let outcome = match over {
             Completion::Fired => b'f',
             Completion::Dropped => b'd',
@@ -107,7 +112,8 @@ impl Queue {
             jobs,
             |job| job,
             |call, group| {
-                let places: Vec<u8> = group.iter().flat_map(|job| [job.position, u8::from(job.has_state)]).collect();
+                let places: Vec<u8> =
+                    group.iter().flat_map(|job| [job.position, u8::from(job.has_state)]).collect();
                 call.arg(places);
                 for job in group {
                     let mut entry = [outcome; 26];
@@ -120,7 +126,11 @@ impl Queue {
     }
 
     /// Holds the jobs for their consumers, each for its TTR in ms; one result per job.
-    pub async fn hold(&self, bucket: u16, jobs: &[(ClaimToken, u32)]) -> Result<Vec<SettleResult>, StoreError> {
+    pub async fn hold(
+        &self,
+        bucket: u16,
+        jobs: &[(ClaimToken, u32)],
+    ) -> Result<Vec<SettleResult>, StoreError> {
         let call = self.namespace.script_call(Name::Hold, bucket, &[]);
         self.settle(
             Name::Hold,
@@ -135,8 +145,14 @@ impl Queue {
         .await
     }
 
-    /// Returns the jobs to `due` of this broker, or of `=` and a queue, at the same step; one result per job.
-    pub async fn release(&self, bucket: u16, broker: &str, jobs: &[Release]) -> Result<Vec<SettleResult>, StoreError> {
+    /// Returns the jobs to `due` of this broker, or of `=` and a queue, at the same step; one
+    /// result per job.
+    pub async fn release(
+        &self,
+        bucket: u16,
+        broker: &str,
+        jobs: &[Release],
+    ) -> Result<Vec<SettleResult>, StoreError> {
         let call = self.namespace.script_call(Name::Release, bucket, &[broker.to_owned()]);
         self.settle(
             Name::Release,
@@ -150,8 +166,12 @@ impl Queue {
                 }
                 match (state.attempt, pause_ms) {
                     // The job is as if it had never been claimed.
-                    (0, 0) if !job.has_state => moved(call, job, &format!("={}", state.due_ms), None),
-                    (0, _) => moved(call, job, &format!(">{} {pause_ms}", state.due_ms), Some(&state)),
+                    (0, 0) if !job.has_state => {
+                        moved(call, job, &format!("={}", state.due_ms), None)
+                    }
+                    (0, _) => {
+                        moved(call, job, &format!(">{} {pause_ms}", state.due_ms), Some(&state))
+                    }
                     _ => moved(call, job, &format!("+{pause_ms}"), Some(&state)),
                 }
             }),
@@ -159,9 +179,14 @@ impl Queue {
         .await
     }
 
-    /// Records failed attempts: each job returns to `due` of this broker, or of `=` and a queue, at the next step or on
-    /// its way to the dead letters. One result per job.
-    pub async fn retry(&self, bucket: u16, broker: &str, jobs: &[Retry]) -> Result<Vec<SettleResult>, StoreError> {
+    /// Records failed attempts: each job returns to `due` of this broker, or of `=` and a queue, at
+    /// the next step or on its way to the dead letters. One result per job.
+    pub async fn retry(
+        &self,
+        bucket: u16,
+        broker: &str,
+        jobs: &[Retry],
+    ) -> Result<Vec<SettleResult>, StoreError> {
         let call = self.namespace.script_call(Name::Retry, bucket, &[broker.to_owned()]);
         self.settle(
             Name::Retry,
@@ -182,7 +207,12 @@ impl Queue {
     }
 
     /// Moves the jobs of a queue, or of brokers (`None`), to their dead.
-    pub async fn bury_of(&self, bucket: u16, queue: Option<&str>, jobs: &[Bury]) -> Result<Vec<SettleResult>, StoreError> {
+    pub async fn bury_of(
+        &self,
+        bucket: u16,
+        queue: Option<&str>,
+        jobs: &[Bury],
+    ) -> Result<Vec<SettleResult>, StoreError> {
         let sets: Vec<String> = queue.map(set_of_queue).into_iter().collect();
         let call = self.namespace.script_call(Name::Bury, bucket, &sets);
         self.settle(
@@ -192,14 +222,16 @@ impl Queue {
             |bury| &bury.job,
             each(|call: &mut Cmd, Bury { job, reason, error }: &Bury| {
                 let last_error = record::short_error(error).to_owned();
-                let state = State { reason: Some(*reason), crashes: 0, last_error, ..idle(job, false) };
+                let state =
+                    State { reason: Some(*reason), crashes: 0, last_error, ..idle(job, false) };
                 moved(call, job, "+0", Some(&state));
             }),
         )
         .await
     }
 
-    /// Makes a call with the jobs in groups, one a claim, and returns the results in the order of the jobs.
+    /// Makes a call with the jobs in groups, one a claim, and returns the results in the order of
+    /// the jobs.
     async fn settle<T>(
         &self,
         name: Name,
@@ -221,7 +253,12 @@ impl Queue {
         if items.left() != jobs.len() {
             return Err(StoreError::new(
                 Class::Script,
-                format!("redis: {} answered for {} jobs instead of {}", name.as_str(), items.left(), jobs.len()),
+                format!(
+                    "redis: {} answered for {} jobs instead of {}",
+                    name.as_str(),
+                    items.left(),
+                    jobs.len()
+                ),
             ));
         }
         let mut results = vec![SettleResult::Lost; jobs.len()];
@@ -241,15 +278,24 @@ fn each<T>(arguments: impl Fn(&mut Cmd, &T)) -> impl Fn(&mut Cmd, &[&T]) {
     move |call, group| group.iter().for_each(|job| arguments(call, job))
 }
 
-/// The state of a job after a failed attempt. `state`: with the attempts that count. `dies`: the job is
-/// on its way to the dead letters; a dying job keeps its reason.
+/// The state of a job after a failed attempt. `state`: with the attempts that count. `dies`: the
+/// job is on its way to the dead letters; a dying job keeps its reason.
 pub(in crate::store) fn failed(state: State, dies: Option<DeadReason>, error: &str) -> State {
     let reason = state.reason.or(dies);
     let step = if reason.is_none() { state.step.saturating_add(1) } else { state.step };
-    State { held: false, counted: false, crashes: 0, reason, step, last_error: record::short_error(error).to_owned(), ..state }
+    State {
+        held: false,
+        counted: false,
+        crashes: 0,
+        reason,
+        step,
+        last_error: record::short_error(error).to_owned(),
+        ..state
+    }
 }
 
-/// The state of a job that leaves its claim without being held. `unpublished`: the attempt does not count.
+/// The state of a job that leaves its claim without being held. `unpublished`: the attempt does not
+/// count.
 fn idle(job: &ClaimToken, unpublished: bool) -> State {
     let state = job.state.clone();
     let state = if unpublished { state } else { state.in_flight() };

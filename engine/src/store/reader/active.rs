@@ -1,5 +1,5 @@
-//! The queues that have jobs, as each bucket knows them: the fields of its hash `queues`. A queue without a
-//! job is in no bucket, and costs nothing.
+//! The queues that have jobs, as each bucket knows them: the fields of its hash `queues`. A queue
+//! without a job is in no bucket, and costs nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +56,8 @@ impl ActiveQueues {
 
     fn of(answer: Value) -> ActiveQueues {
         let mut active = ActiveQueues::default();
-        let fields: Vec<Value> = if let Value::Array(fields) = answer { fields } else { Vec::new() };
+        let fields: Vec<Value> =
+            if let Value::Array(fields) = answer { fields } else { Vec::new() };
         for field in fields.into_iter().map(text) {
             match field.strip_prefix('!').and_then(queue_of_set) {
                 Some(queue) => drop(active.paused.insert(queue.to_owned())),
@@ -89,8 +90,14 @@ impl Namespace {
     }
 
     /// The queues that one bucket knows.
-    pub(in crate::store) async fn active_queues_of(&self, bucket: u16) -> Result<ActiveQueues, StoreError> {
-        let answer = self.link.command("looking for queues", redis::cmd("HKEYS").arg(self.keys.queues(bucket))).await?;
+    pub(in crate::store) async fn active_queues_of(
+        &self,
+        bucket: u16,
+    ) -> Result<ActiveQueues, StoreError> {
+        let answer = self
+            .link
+            .command("looking for queues", redis::cmd("HKEYS").arg(self.keys.queues(bucket)))
+            .await?;
         Ok(ActiveQueues::of(answer))
     }
 
@@ -111,24 +118,36 @@ impl Reader {
         Ok(names)
     }
 
-    /// Counts the jobs of all queues that have some, or are paused, and that are wanted. Not atomic, as
-    /// [`queue_counts`](Reader::queue_counts).
-    pub async fn active_counts(&self, is_wanted: impl Fn(&str) -> bool) -> Result<ActiveCounts, StoreError> {
+    /// Counts the jobs of all queues that have some, or are paused, and that are wanted. Not
+    /// atomic, as [`queue_counts`](Reader::queue_counts).
+    pub async fn active_counts(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<ActiveCounts, StoreError> {
         let now_ms = self.namespace.read_clock().await? / 1000;
         let mut active = self.namespace.active_queues().await?;
         active.iter_mut().for_each(|active| active.retain(&is_wanted));
-        let counting = (0..).zip(&active).map(|(bucket, active)| self.count_active(bucket, active, now_ms));
+        let counting =
+            (0..).zip(&active).map(|(bucket, active)| self.count_active(bucket, active, now_ms));
         let mut counted = ActiveCounts::default();
         for (active, counts) in active.iter().zip(try_join_all(counting).await?) {
             for queue in &active.paused {
                 of(&mut counted.queues, queue).paused = true;
             }
             counted.sets += counts.len();
-            let named =
-                |is_it: fn(&QueueCounts) -> bool| counts.iter().filter(|counts| is_it(counts)).map(|counts| counts.queue.clone()).collect();
+            let named = |is_it: fn(&QueueCounts) -> bool| {
+                counts
+                    .iter()
+                    .filter(|counts| is_it(counts))
+                    .map(|counts| counts.queue.clone())
+                    .collect()
+            };
             counted.empty.push(named(|counts| counts.jobs() == 0));
             counted.dead.push(named(|counts| counts.dead > 0));
-            counts.iter().filter(|counts| !counts.is_unused()).for_each(|counts| of(&mut counted.queues, &counts.queue).join(counts));
+            counts
+                .iter()
+                .filter(|counts| !counts.is_unused())
+                .for_each(|counts| of(&mut counted.queues, &counts.queue).join(counts));
         }
         for counts in counted.queues.values_mut() {
             counts.until(now_ms);
@@ -136,13 +155,21 @@ impl Reader {
         Ok(counted)
     }
 
-    async fn count_active(&self, bucket: u16, active: &ActiveQueues, now_ms: i64) -> Result<Vec<QueueCounts>, StoreError> {
+    async fn count_active(
+        &self,
+        bucket: u16,
+        active: &ActiveQueues,
+        now_ms: i64,
+    ) -> Result<Vec<QueueCounts>, StoreError> {
         let sets: Vec<String> = active.sets.iter().cloned().collect();
         let mut counts = Vec::with_capacity(sets.len());
         for sets in sets.chunks(SETS_PER_PIPELINE) {
             let answers = self.count_in(bucket, sets, now_ms).await?;
             for (set, answers) in sets.iter().zip(answers.chunks(COMMANDS_PER_QUEUE)) {
-                let mut here = QueueCounts { queue: queue_of_set(set).unwrap_or_default().to_owned(), ..QueueCounts::default() };
+                let mut here = QueueCounts {
+                    queue: queue_of_set(set).unwrap_or_default().to_owned(),
+                    ..QueueCounts::default()
+                };
                 here.add(answers);
                 counts.push(here);
             }
@@ -152,5 +179,7 @@ impl Reader {
 }
 
 fn of<'a>(queues: &'a mut BTreeMap<String, QueueCounts>, queue: &str) -> &'a mut QueueCounts {
-    queues.entry(queue.to_owned()).or_insert_with(|| QueueCounts { queue: queue.to_owned(), ..QueueCounts::default() })
+    queues
+        .entry(queue.to_owned())
+        .or_insert_with(|| QueueCounts { queue: queue.to_owned(), ..QueueCounts::default() })
 }

@@ -33,8 +33,8 @@ pub struct Counts {
     pub brokers: Vec<(String, u64)>,
     /// Jobs of brokers in `due` whose due time has passed.
     pub overdue: u64,
-    /// Jobs due within each of the requested spans from now, in the order of the spans; overdue ones
-    /// too, but no ready ones.
+    /// Jobs due within each of the requested spans from now, in the order of the spans; overdue
+    /// ones too, but no ready ones.
     pub within: Vec<u64>,
     /// The earliest due time, epoch ms; of an overdue job too, but of no ready one.
     pub next_due_ms: Option<i64>,
@@ -60,7 +60,8 @@ impl Reader {
             pipeline.cmd("HGETALL").arg(self.namespace.keys.settled(bucket));
             pipeline.cmd("ZCARD").arg(self.namespace.keys.held(bucket));
             count_dead(&mut pipeline, self.namespace.keys.dead(bucket), now_ms);
-            let mut answers = self.namespace.link.pipeline("counting", &pipeline).await?.into_iter();
+            let mut answers =
+                self.namespace.link.pipeline("counting", &pipeline).await?.into_iter();
             counts.reserved.push(answers.next().map_or(0, leases::count) + number(answers.next()));
             counts.dead.push(number(answers.next()));
             counts.died += number(answers.next());
@@ -76,10 +77,13 @@ impl Reader {
 
     /// Counts the jobs of the queues that are wanted, and of no broker.
     pub async fn counts_of(&self, is_wanted: impl Fn(&str) -> bool) -> Result<Counts, StoreError> {
-        let mut counts = Counts { now_ms: self.namespace.read_clock().await? / 1000, ..Counts::default() };
+        let mut counts =
+            Counts { now_ms: self.namespace.read_clock().await? / 1000, ..Counts::default() };
         for (bucket, mut active) in (0..).zip(self.namespace.active_queues().await?) {
             active.retain(&is_wanted);
-            for counts in [&mut counts.scheduled, &mut counts.ready, &mut counts.reserved, &mut counts.dead] {
+            for counts in
+                [&mut counts.scheduled, &mut counts.ready, &mut counts.reserved, &mut counts.dead]
+            {
                 counts.push(0);
             }
             let sets: Vec<String> = active.sets.iter().cloned().collect();
@@ -87,7 +91,8 @@ impl Reader {
                 let mut held = redis::cmd("HMGET");
                 held.arg(self.namespace.keys.queues(bucket)).arg(sets);
                 if let Value::Array(held) = self.namespace.link.command("counting", &held).await? {
-                    let held: u64 = held.into_iter().filter_map(|held| text(held).parse::<u64>().ok()).sum();
+                    let held: u64 =
+                        held.into_iter().filter_map(|held| text(held).parse::<u64>().ok()).sum();
                     counts.reserved.last_mut().into_iter().for_each(|count| *count += held);
                 }
                 self.count_sets(bucket, sets, &active, &[], &mut counts).await?;
@@ -117,11 +122,31 @@ impl Reader {
             pipeline.cmd("ZCOUNT").arg(&due).arg("-inf").arg(now_ms);
             if is_queue {
                 count_dead(&mut pipeline, &keys.dead_of(bucket, set), now_ms);
-                pipeline.cmd("ZRANGEBYSCORE").arg(&due).arg("-inf").arg(now_ms).arg("WITHSCORES").arg("LIMIT").arg(0).arg(1);
+                pipeline
+                    .cmd("ZRANGEBYSCORE")
+                    .arg(&due)
+                    .arg("-inf")
+                    .arg(now_ms)
+                    .arg("WITHSCORES")
+                    .arg("LIMIT")
+                    .arg(0)
+                    .arg(1);
             }
-            pipeline.cmd("ZRANGEBYSCORE").arg(&due).arg(&from).arg("+inf").arg("WITHSCORES").arg("LIMIT").arg(0).arg(1);
+            pipeline
+                .cmd("ZRANGEBYSCORE")
+                .arg(&due)
+                .arg(&from)
+                .arg("+inf")
+                .arg("WITHSCORES")
+                .arg("LIMIT")
+                .arg(0)
+                .arg(1);
             for seconds in within {
-                pipeline.cmd("ZCOUNT").arg(&due).arg(&from).arg(now_ms + i64::try_from(seconds * 1000).unwrap_or(i64::MAX / 2));
+                pipeline
+                    .cmd("ZCOUNT")
+                    .arg(&due)
+                    .arg(&from)
+                    .arg(now_ms + i64::try_from(seconds * 1000).unwrap_or(i64::MAX / 2));
             }
         }
         if pipeline.is_empty() {
@@ -132,18 +157,31 @@ impl Reader {
             let (waiting, past) = (number(answers.next()), number(answers.next()));
             let (mut scheduled, mut ready, mut dead) = (waiting, 0, 0);
             if let Some(queue) = queue_of_set(set) {
-                (scheduled, ready, dead) = (waiting.saturating_sub(past), past, number(answers.next()));
+                (scheduled, ready, dead) =
+                    (waiting.saturating_sub(past), past, number(answers.next()));
                 counts.died += number(answers.next());
                 // A paused queue has no consumer that could be late.
-                let oldest = answers.next().and_then(first_score).filter(|_| !active.paused.contains(queue));
+                let oldest =
+                    answers.next().and_then(first_score).filter(|_| !active.paused.contains(queue));
                 counts.oldest_ready_ms = counts.oldest_ready_ms.into_iter().chain(oldest).min();
             } else {
                 counts.overdue += past;
-                counts.brokers.iter_mut().filter(|(name, _)| name == set).for_each(|(_, count)| *count += waiting);
+                counts
+                    .brokers
+                    .iter_mut()
+                    .filter(|(name, _)| name == set)
+                    .for_each(|(_, count)| *count += waiting);
             }
-            let of_bucket = [(&mut counts.scheduled, scheduled), (&mut counts.ready, ready), (&mut counts.dead, dead)];
-            of_bucket.into_iter().for_each(|(all, more)| all.last_mut().into_iter().for_each(|count| *count += more));
-            counts.next_due_ms = counts.next_due_ms.into_iter().chain(answers.next().and_then(first_score)).min();
+            let of_bucket = [
+                (&mut counts.scheduled, scheduled),
+                (&mut counts.ready, ready),
+                (&mut counts.dead, dead),
+            ];
+            of_bucket.into_iter().for_each(|(all, more)| {
+                all.last_mut().into_iter().for_each(|count| *count += more)
+            });
+            counts.next_due_ms =
+                counts.next_due_ms.into_iter().chain(answers.next().and_then(first_score)).min();
             counts.within.iter_mut().for_each(|span| *span += number(answers.next()));
         }
         Ok(())

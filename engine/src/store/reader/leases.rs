@@ -24,22 +24,38 @@ pub(in crate::store) struct ClaimEntry {
 
 impl Namespace {
     /// The jobs in the claims of a bucket.
-    pub(in crate::store) async fn claimed_jobs(&self, bucket: u16) -> Result<Vec<ClaimEntry>, StoreError> {
+    pub(in crate::store) async fn claimed_jobs(
+        &self,
+        bucket: u16,
+    ) -> Result<Vec<ClaimEntry>, StoreError> {
         let mut pipeline = Pipeline::new();
         pipeline.cmd("HGETALL").arg(self.keys.claims(bucket));
         pipeline.cmd("HGETALL").arg(self.keys.settled(bucket));
-        pipeline.cmd("ZRANGE").arg(self.keys.claim_deadlines(bucket)).arg(0).arg(-1).arg("WITHSCORES");
-        let mut answers = self.link.pipeline("reading leases", &pipeline).await?.into_iter().map(pairs);
+        pipeline
+            .cmd("ZRANGE")
+            .arg(self.keys.claim_deadlines(bucket))
+            .arg(0)
+            .arg(-1)
+            .arg("WITHSCORES");
+        let mut answers =
+            self.link.pipeline("reading leases", &pipeline).await?.into_iter().map(pairs);
         let mut next = || answers.next().unwrap_or_default();
         let (texts, left, ends) = (next(), next(), next());
         let left: HashMap<Vec<u8>, Value> = left.into_iter().collect();
         let ends: HashMap<Vec<u8>, Value> = ends.into_iter().collect();
         let mut jobs = Vec::new();
         for (nonce, text) in texts {
-            let (Value::BulkString(text), Some(Value::BulkString(left))) = (text, left.get(&nonce)) else { continue };
+            let (Value::BulkString(text), Some(Value::BulkString(left))) = (text, left.get(&nonce))
+            else {
+                continue;
+            };
             let deadline_ms = ends.get(&nonce).cloned().and_then(score).unwrap_or(0);
             let of_lease = entries(&text).filter(|(position, ..)| is_out(left, *position));
-            jobs.extend(of_lease.map(|(_, id, due_ms)| ClaimEntry { id: id.to_owned(), due_ms, deadline_ms }));
+            jobs.extend(of_lease.map(|(_, id, due_ms)| ClaimEntry {
+                id: id.to_owned(),
+                due_ms,
+                deadline_ms,
+            }));
         }
         Ok(jobs)
     }
@@ -55,13 +71,16 @@ fn entries(text: &[u8]) -> impl Iterator<Item = (usize, &str, i64)> {
 
 /// Whether the job at this position is still in the claim.
 fn is_out(left: &[u8], position: usize) -> bool {
-    left.get(CREATED_TIME_BYTES + position / 8).is_some_and(|bits| bits & (1 << (position % 8)) == 0)
+    left.get(CREATED_TIME_BYTES + position / 8)
+        .is_some_and(|bits| bits & (1 << (position % 8)) == 0)
 }
 
 /// The number of jobs in the claims of an answer of HGETALL `settled`.
 pub(super) fn count(left: Value) -> u64 {
     let bits = |left: Value| match left {
-        Value::BulkString(left) => left.iter().skip(CREATED_TIME_BYTES).map(|bits| u64::from(bits.count_zeros())).sum(),
+        Value::BulkString(left) => {
+            left.iter().skip(CREATED_TIME_BYTES).map(|bits| u64::from(bits.count_zeros())).sum()
+        }
         _ => 0,
     };
     pairs(left).into_iter().map(|(_, left)| bits(left)).sum()
@@ -105,8 +124,12 @@ mod tests {
         let text = b"\x00a\x015\x00b\x01-6\x00c\x017";
         assert_eq!(entries(text).collect::<Vec<_>>(), [(0, "a", 5), (1, "b", -6), (2, "c", 7)]);
         let left = [&[9; CREATED_TIME_BYTES][..], &[0b1111_1010]].concat();
-        assert_eq!([0, 1, 2, 3, 8].map(|position| is_out(&left, position)), [true, false, true, false, false]);
-        let answer = Value::Array(vec![Value::BulkString(b"nonce".to_vec()), Value::BulkString(left)]);
+        assert_eq!(
+            [0, 1, 2, 3, 8].map(|position| is_out(&left, position)),
+            [true, false, true, false, false]
+        );
+        let answer =
+            Value::Array(vec![Value::BulkString(b"nonce".to_vec()), Value::BulkString(left)]);
         assert_eq!(count(answer), 2);
     }
 }

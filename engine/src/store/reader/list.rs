@@ -3,100 +3,33 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
-use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use redis::Value;
 
+pub use self::page::{Cursor, Page};
+pub use self::query::Query;
+pub use self::queue_filter::QueueFilter;
 use self::run::Run;
-use crate::job::{queue_of_set, set_of_queue};
+use crate::job::queue_of_set;
 use crate::store::error::StoreError;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::reader::Reader;
 use crate::store::reader::leases::ClaimEntry;
-use crate::store::reader::lookup::{Place, StoredJob};
+use crate::store::reader::lookup::Place;
 use crate::store::record::State;
 
 mod fetch;
+mod page;
+mod query;
+mod queue_filter;
 mod run;
+mod sets;
 
 /// The bytes of headers with which a page ends, and the bytes of records that are read at a time.
 const PAGE_BYTES: usize = 4 << 20;
 /// The most ids that one read of a sorted set returns.
 const MAX_IDS_PER_READ: usize = CALL_JOBS;
-
-/// Selects jobs for a list.
-#[derive(Debug, Clone)]
-pub struct Query {
-    /// The state of the jobs.
-    pub place: Place,
-    /// Due at this time or later, epoch ms.
-    pub from_ms: Option<i64>,
-    /// Due before this time, epoch ms.
-    pub to_ms: Option<i64>,
-    /// Only jobs for this target: a subject, topic or routing key, or `exchange/routing key`.
-    pub target: Option<String>,
-    /// Only jobs of this queue.
-    pub queue: Option<String>,
-    /// Only jobs of these queues, and none of brokers.
-    pub queues: Option<QueueFilter>,
-    /// Only jobs after this one: the `next` of the previous page.
-    pub after: Option<Cursor>,
-    /// The most jobs in the page.
-    pub limit: usize,
-}
-
-impl Query {
-    /// The first 100 jobs in this state, by due time.
-    #[must_use]
-    pub fn new(place: Place) -> Self {
-        Query { place, from_ms: None, to_ms: None, target: None, queue: None, queues: None, after: None, limit: 100 }
-    }
-}
-
-/// A filter of queues by their names.
-#[derive(Clone)]
-pub struct QueueFilter(Arc<dyn Fn(&str) -> bool + Send + Sync>);
-
-impl QueueFilter {
-    /// A filter that wants the queues for which `is_wanted` is true.
-    pub fn new(is_wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        QueueFilter(Arc::new(is_wanted))
-    }
-
-    /// Whether the jobs of this queue are wanted.
-    pub(crate) fn wants(&self, queue: &str) -> bool {
-        (self.0)(queue)
-    }
-}
-
-impl std::fmt::Debug for QueueFilter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("QueueFilter")
-    }
-}
-
-/// A position in the list.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cursor {
-    /// The due time, epoch ms.
-    pub at_ms: i64,
-    /// The job's id.
-    pub id: String,
-}
-
-/// A page of a list.
-#[derive(Debug, Default)]
-pub struct Page {
-    /// The jobs, by due time and then by id, without their bodies.
-    pub jobs: Vec<StoredJob>,
-    /// The cursor of the next page, if more jobs may follow.
-    pub next: Option<Cursor>,
-    /// Ids whose record cannot be read, each with the reason.
-    pub unreadable: Vec<(String, String)>,
-    /// The bytes of the headers.
-    bytes: usize,
-}
 
 /// A job whose record is not fetched yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,23 +68,41 @@ impl Reader {
             .flat_map(|(bucket, sets)| sets.iter().map(move |set| (bucket, set)))
             .filter_map(|(bucket, set)| {
                 let (from, to) = match queue_of_set(set) {
-                    Some(_) if is_ready => (query.from_ms, Some(query.to_ms.map_or(ready_to, |to| to.min(ready_to)))),
-                    Some(_) => (Some(query.from_ms.map_or(ready_to, |from| from.max(ready_to))), query.to_ms),
+                    Some(_) if is_ready => {
+                        (query.from_ms, Some(query.to_ms.map_or(ready_to, |to| to.min(ready_to))))
+                    }
+                    Some(_) => (
+                        Some(query.from_ms.map_or(ready_to, |from| from.max(ready_to))),
+                        query.to_ms,
+                    ),
                     None if is_ready => return None,
                     None => (query.from_ms, query.to_ms),
                 };
-                Some(Run::new(bucket, self.namespace.keys.due(bucket, set), from, to, query.after.as_ref()))
+                Some(Run::new(
+                    bucket,
+                    self.namespace.keys.due(bucket, set),
+                    from,
+                    to,
+                    query.after.as_ref(),
+                ))
             })
             .collect();
         // The expected share of each set in the page if the ids are spread evenly.
         let count = (2 * query.limit / runs.len().max(1) + 8).min(MAX_IDS_PER_READ);
         try_join_all(runs.iter_mut().map(|run| self.seek(run))).await?;
         try_join_all(runs.iter_mut().map(|run| self.read_on(run, count))).await?;
-        let mut wake_ups: BinaryHeap<Reverse<(Cursor, usize)>> =
-            runs.iter_mut().enumerate().filter_map(|(at, run)| Some(Reverse((run.ahead.pop_front()?, at)))).collect();
+        let mut wake_ups: BinaryHeap<Reverse<(Cursor, usize)>> = runs
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(at, run)| Some(Reverse((run.ahead.pop_front()?, at))))
+            .collect();
         let mut page = Page::default();
         loop {
-            let wanted = if query.has_filter() { MAX_IDS_PER_READ } else { MAX_IDS_PER_READ.min(query.limit - page.jobs.len()) };
+            let wanted = if query.has_filter() {
+                MAX_IDS_PER_READ
+            } else {
+                MAX_IDS_PER_READ.min(query.limit - page.jobs.len())
+            };
             let mut batch = Vec::with_capacity(wanted);
             while batch.len() < wanted
                 && let Some(Reverse((spot, at))) = wake_ups.pop()
@@ -159,7 +110,12 @@ impl Reader {
                 let run = &mut runs[at];
                 self.read_on(run, count).await?;
                 wake_ups.extend(run.ahead.pop_front().map(|next| Reverse((next, at))));
-                batch.push(Candidate { score_ms: spot.at_ms, bucket: run.bucket, spot, is_lent: false });
+                batch.push(Candidate {
+                    score_ms: spot.at_ms,
+                    bucket: run.bucket,
+                    spot,
+                    is_lent: false,
+                });
             }
             let last = wake_ups.is_empty();
             if self.add(&mut page, &batch, query, !last).await? || last {
@@ -176,11 +132,17 @@ impl Reader {
         let is_dead = query.place == Place::Dead;
         for (bucket, key) in self.keys_of(query).await? {
             let mut run = Run::new(bucket, key, None, None, None);
-            let mut claimed = if is_dead { Vec::new() } else { self.namespace.claimed_jobs(bucket).await? };
+            let mut claimed =
+                if is_dead { Vec::new() } else { self.namespace.claimed_jobs(bucket).await? };
             loop {
                 let members: Vec<Candidate> = if claimed.is_empty() {
                     self.read_on(&mut run, MAX_IDS_PER_READ).await?;
-                    let member = |spot: Cursor| Candidate { bucket, score_ms: spot.at_ms, spot, is_lent: false };
+                    let member = |spot: Cursor| Candidate {
+                        bucket,
+                        score_ms: spot.at_ms,
+                        spot,
+                        is_lent: false,
+                    };
                     run.ahead.drain(..).map(member).collect()
                 } else {
                     let member = |ClaimEntry { id, due_ms, deadline_ms }| Candidate {
@@ -189,7 +151,10 @@ impl Reader {
                         spot: Cursor { at_ms: due_ms, id },
                         is_lent: true,
                     };
-                    claimed.drain(claimed.len().saturating_sub(MAX_IDS_PER_READ)..).map(member).collect()
+                    claimed
+                        .drain(claimed.len().saturating_sub(MAX_IDS_PER_READ)..)
+                        .map(member)
+                        .collect()
                 };
                 if members.is_empty() {
                     break;
@@ -226,34 +191,14 @@ impl Reader {
         Ok(page)
     }
 
-    /// The wanted sets of each bucket: the sets of the brokers, and of the queues of which it has jobs.
-    async fn sets_of(&self, query: &Query) -> Result<Vec<Vec<String>>, StoreError> {
-        let mut sets = match &query.queue {
-            Some(queue) => vec![vec![set_of_queue(queue)]; self.namespace.keys.buckets().into()],
-            None => self.namespace.active_queues().await?.iter().map(|active| self.namespace.sets_with(active)).collect(),
-        };
-        sets.iter_mut().for_each(|sets| sets.retain(|set| query.wants(queue_of_set(set))));
-        Ok(sets)
-    }
-
-    /// The sets of the reserved or dead jobs, with their buckets.
-    async fn keys_of(&self, query: &Query) -> Result<Vec<(u16, String)>, StoreError> {
-        let keys = &self.namespace.keys;
-        if query.place != Place::Dead {
-            return Ok((0..keys.buckets()).map(|bucket| (bucket, keys.held(bucket).to_owned())).collect());
-        }
-        let has_brokers = query.queue.is_none() && query.wants(None);
-        let mut found = Vec::new();
-        for (bucket, sets) in (0..).zip(self.sets_of(query).await?) {
-            found.extend(has_brokers.then(|| (bucket, keys.dead(bucket).to_owned())));
-            let of_queues = sets.iter().filter(|set| queue_of_set(set).is_some());
-            found.extend(of_queues.map(|set| (bucket, keys.dead_of(bucket, set))));
-        }
-        Ok(found)
-    }
-
     /// Fetches these jobs and adds the matching ones, up to the limit. True if the page is full.
-    async fn add(&self, page: &mut Page, batch: &[Candidate], query: &Query, more: bool) -> Result<bool, StoreError> {
+    async fn add(
+        &self,
+        page: &mut Page,
+        batch: &[Candidate],
+        query: &Query,
+        more: bool,
+    ) -> Result<bool, StoreError> {
         let mut left = batch.len();
         for part in self.parts(batch).await? {
             let mut fetched = self.fetch(&part, query.place).await?;
@@ -278,7 +223,12 @@ impl Reader {
     }
 
     /// The jobs of the batch that the query wants, as only their records show.
-    async fn fitting(&self, page: &mut Page, batch: Vec<Candidate>, query: &Query) -> Result<Vec<Candidate>, StoreError> {
+    async fn fitting(
+        &self,
+        page: &mut Page,
+        batch: Vec<Candidate>,
+        query: &Query,
+    ) -> Result<Vec<Candidate>, StoreError> {
         let mut fitting = HashSet::new();
         for part in self.parts(&batch).await? {
             for (id, found) in self.fetch(&part, query.place).await? {
@@ -293,10 +243,18 @@ impl Reader {
     }
 
     /// Takes the due times from the states.
-    async fn with_due_times(&self, bucket: u16, mut members: Vec<Candidate>) -> Result<Vec<Candidate>, StoreError> {
+    async fn with_due_times(
+        &self,
+        bucket: u16,
+        mut members: Vec<Candidate>,
+    ) -> Result<Vec<Candidate>, StoreError> {
         let mut command = redis::cmd("HMGET");
-        command.arg(self.namespace.keys.state(bucket)).arg(members.iter().map(|member| member.spot.id.as_str()).collect::<Vec<_>>());
-        let Value::Array(states) = self.namespace.link.command("listing", &command).await? else { return Ok(Vec::new()) };
+        command
+            .arg(self.namespace.keys.state(bucket))
+            .arg(members.iter().map(|member| member.spot.id.as_str()).collect::<Vec<_>>());
+        let Value::Array(states) = self.namespace.link.command("listing", &command).await? else {
+            return Ok(Vec::new());
+        };
         for (member, state) in members.iter_mut().zip(states) {
             if let Value::BulkString(bytes) = state
                 && let Ok(state) = State::decode(&bytes)
@@ -305,32 +263,5 @@ impl Reader {
             }
         }
         Ok(members)
-    }
-}
-
-impl Query {
-    /// Whether a job lies between `from_ms` and `to_ms` and after `after`.
-    fn spans(&self, spot: &Cursor) -> bool {
-        self.from_ms.is_none_or(|from| spot.at_ms >= from)
-            && self.to_ms.is_none_or(|to| spot.at_ms < to)
-            && self.after.as_ref().is_none_or(|after| spot > after)
-    }
-
-    fn is_for(&self, found: &StoredJob) -> bool {
-        let job = &found.record.job;
-        let is_for = |target: &String| job.queue.is_none() && (*target == job.to.address || *target == job.to.to_string());
-        self.wants(job.queue.as_deref())
-            && self.target.as_ref().is_none_or(is_for)
-            && self.queue.as_ref().is_none_or(|queue| job.queue.as_ref() == Some(queue))
-    }
-
-    /// Whether jobs of this queue are wanted; `None`: jobs of brokers.
-    fn wants(&self, queue: Option<&str>) -> bool {
-        self.queues.as_ref().is_none_or(|filter| queue.is_some_and(|queue| filter.wants(queue)))
-    }
-
-    /// Whether only the record shows if a job is wanted.
-    fn has_filter(&self) -> bool {
-        self.target.is_some() || self.queue.is_some() || self.queues.is_some()
     }
 }

@@ -47,7 +47,8 @@ pub struct StoredJob {
     pub score_ms: i64,
     /// The immutable part of the job.
     pub record: Record,
-    /// The mutable part, with the attempt in flight; `None` if the job was never attempted or changed.
+    /// The mutable part, with the attempt in flight; `None` if the job was never attempted or
+    /// changed.
     pub state: Option<State>,
     /// Size of the body, bytes. Lists leave out the body itself.
     pub size: usize,
@@ -78,7 +79,9 @@ impl StoredJob {
     pub fn due_ms(&self) -> i64 {
         match (self.place, &self.state) {
             (Place::Reserved | Place::Dead, Some(state)) => state.due_ms,
-            (Place::Scheduled | Place::Ready, _) | (Place::Reserved | Place::Dead, None) => self.score_ms,
+            (Place::Scheduled | Place::Ready, _) | (Place::Reserved | Place::Dead, None) => {
+                self.score_ms
+            }
         }
     }
 }
@@ -91,9 +94,14 @@ impl Reader {
 }
 
 /// Finds a job by its id. A job that moves between the reads is looked up once more.
-pub(in crate::store) async fn find(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
+pub(in crate::store) async fn find(
+    namespace: &Namespace,
+    id: &JobId,
+) -> Result<Option<StoredJob>, StoreError> {
     match find_once(namespace, id).await? {
-        Some(found) if found.place == Place::Reserved && found.score_ms == 0 => find_once(namespace, id).await,
+        Some(found) if found.place == Place::Reserved && found.score_ms == 0 => {
+            find_once(namespace, id).await
+        }
         found => Ok(found),
     }
 }
@@ -112,7 +120,9 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
     let mut answers = namespace.link.pipeline("looking a job up", &pipeline).await?.into_iter();
     let (record, state) = (answers.next(), answers.next());
     let Some(Value::BulkString(bytes)) = record else { return Ok(None) };
-    let unreadable = |why: record::Unreadable| StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).hint(UNREADABLE_HINT);
+    let unreadable = |why: record::Unreadable| {
+        StoreError::new(Class::Script, format!("redis: job `{id}`: {why}")).hint(UNREADABLE_HINT)
+    };
     let bytes = Bytes::from(bytes);
     let record = record::decode(bytes.clone()).map_err(unreadable)?;
     let mut state = match state {
@@ -127,17 +137,27 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
         for key in namespace.keys.sets(bucket, &record.job.set()) {
             pipeline.cmd("ZSCORE").arg(key).arg(id.as_str());
         }
-        let mut scores = namespace.link.pipeline("looking a job up", &pipeline).await?.into_iter().map(score);
+        let mut scores =
+            namespace.link.pipeline("looking a job up", &pipeline).await?.into_iter().map(score);
         (due, dead) = (scores.next().flatten(), scores.next().flatten());
     }
     let (place, score_ms) = match (held, dead, due) {
         (Some(ms), _, _) => (Place::Reserved, ms),
         (_, Some(ms), _) => (Place::Dead, ms),
-        (_, _, Some(ms)) if record.job.queue.is_some() && ms <= namespace.now_ms() => (Place::Ready, ms),
+        (_, _, Some(ms)) if record.job.queue.is_some() && ms <= namespace.now_ms() => {
+            (Place::Ready, ms)
+        }
         (_, _, Some(ms)) => (Place::Scheduled, ms),
-        (None, None, None) => match namespace.claimed_jobs(bucket).await?.into_iter().find(|claimed| claimed.id == id.as_str()) {
+        (None, None, None) => match namespace
+            .claimed_jobs(bucket)
+            .await?
+            .into_iter()
+            .find(|claimed| claimed.id == id.as_str())
+        {
             Some(claimed) => {
-                state = state.or_else(|| State::of_record(&bytes, claimed.due_ms)).map(State::in_flight);
+                state = state
+                    .or_else(|| State::of_record(&bytes, claimed.due_ms))
+                    .map(State::in_flight);
                 (Place::Reserved, claimed.deadline_ms)
             }
             // The job moved between two reads, or the data is damaged. Show both as reserved.
@@ -152,7 +172,9 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
 #[allow(clippy::cast_possible_truncation, reason = "whole ms below 2^53")]
 pub(in crate::store) fn score(value: Value) -> Option<i64> {
     match value {
-        Value::BulkString(bytes) => std::str::from_utf8(&bytes).ok()?.parse::<f64>().ok().map(|score| score as i64),
+        Value::BulkString(bytes) => {
+            std::str::from_utf8(&bytes).ok()?.parse::<f64>().ok().map(|score| score as i64)
+        }
         Value::Double(score) => Some(score as i64),
         Value::Int(score) => Some(score),
         _ => None,

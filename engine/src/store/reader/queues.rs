@@ -38,11 +38,15 @@ impl Reader {
     /// count twice or not at all.
     pub async fn queue_counts(&self, queues: &[String]) -> Result<Vec<QueueCounts>, StoreError> {
         let now_ms = self.namespace.read_clock().await? / 1000;
-        let mut counts: Vec<QueueCounts> =
-            queues.iter().map(|queue| QueueCounts { queue: queue.clone(), ..QueueCounts::default() }).collect();
+        let mut counts: Vec<QueueCounts> = queues
+            .iter()
+            .map(|queue| QueueCounts { queue: queue.clone(), ..QueueCounts::default() })
+            .collect();
         for counts in counts.chunks_mut(QUEUES_PER_PIPELINE) {
-            let sets: Vec<String> = counts.iter().map(|counts| set_of_queue(&counts.queue)).collect();
-            let buckets = (0..self.namespace.keys.buckets()).map(|bucket| self.count_in(bucket, &sets, now_ms));
+            let sets: Vec<String> =
+                counts.iter().map(|counts| set_of_queue(&counts.queue)).collect();
+            let buckets = (0..self.namespace.keys.buckets())
+                .map(|bucket| self.count_in(bucket, &sets, now_ms));
             for answers in try_join_all(buckets).await? {
                 for (counts, answers) in counts.iter_mut().zip(answers.chunks(COMMANDS_PER_QUEUE)) {
                     counts.add(answers);
@@ -53,7 +57,12 @@ impl Reader {
         Ok(counts)
     }
 
-    pub(super) async fn count_in(&self, bucket: u16, sets: &[String], now_ms: i64) -> Result<Vec<Value>, StoreError> {
+    pub(super) async fn count_in(
+        &self,
+        bucket: u16,
+        sets: &[String],
+        now_ms: i64,
+    ) -> Result<Vec<Value>, StoreError> {
         let keys = &self.namespace.keys;
         let mut pipeline = Pipeline::new();
         for set in sets {
@@ -65,7 +74,11 @@ impl Reader {
             pipeline.cmd("ZRANGE").arg(&due).arg(0).arg(0).arg("WITHSCORES");
             pipeline.cmd("HGET").arg(keys.queues(bucket)).arg(format!("!{set}"));
         }
-        if pipeline.is_empty() { Ok(Vec::new()) } else { self.namespace.link.pipeline("counting the queues", &pipeline).await }
+        if pipeline.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.namespace.link.pipeline("counting the queues", &pipeline).await
+        }
     }
 
     /// The number of ready or dead jobs of a queue: one command for each bucket.
@@ -81,13 +94,30 @@ impl Reader {
             async move { self.namespace.link.command("counting a queue", &command).await }
         });
         let counts = try_join_all(counts).await?;
-        Ok(counts.into_iter().map(|count| if let Value::Int(count) = count { u64::try_from(count).unwrap_or(0) } else { 0 }).sum())
+        Ok(counts
+            .into_iter()
+            .map(
+                |count| {
+                    if let Value::Int(count) = count {
+                        u64::try_from(count).unwrap_or(0)
+                    } else {
+                        0
+                    }
+                },
+            )
+            .sum())
     }
 
-    /// The ready jobs of a queue, the oldest first over all buckets, with their bodies: up to the job
-    /// with which the bodies reach `most_bytes`. No job is fetched.
-    pub async fn peek(&self, queue: &str, most: usize, most_bytes: usize) -> Result<Vec<StoredJob>, StoreError> {
-        let query = Query { queue: Some(queue.to_owned()), limit: most, ..Query::new(Place::Ready) };
+    /// The ready jobs of a queue, the oldest first over all buckets, with their bodies: up to the
+    /// job with which the bodies reach `most_bytes`. No job is fetched.
+    pub async fn peek(
+        &self,
+        queue: &str,
+        most: usize,
+        most_bytes: usize,
+    ) -> Result<Vec<StoredJob>, StoreError> {
+        let query =
+            Query { queue: Some(queue.to_owned()), limit: most, ..Query::new(Place::Ready) };
         let mut jobs = self.list(&query).await?.jobs;
         let mut bytes = 0;
         let last = jobs.iter().position(|job| {
@@ -103,8 +133,9 @@ impl Reader {
         let mut found = Vec::with_capacity(jobs.len());
         for jobs in jobs.chunks(QUEUES_PER_PIPELINE) {
             let looked = try_join_all(jobs.iter().map(|job| self.find(&job.id))).await?;
-            let same =
-                looked.into_iter().flatten().zip(jobs).filter(|(now, then)| now.place == then.place && now.job().queue == then.job().queue);
+            let same = looked.into_iter().flatten().zip(jobs).filter(|(now, then)| {
+                now.place == then.place && now.job().queue == then.job().queue
+            });
             found.extend(same.map(|(now, _)| now));
         }
         Ok(found)
@@ -143,7 +174,9 @@ impl QueueCounts {
     pub(super) fn add(&mut self, answers: &[Value]) {
         let number = |at: usize| match answers.get(at) {
             Some(Value::Int(number)) => u64::try_from(*number).unwrap_or(0),
-            Some(Value::BulkString(text)) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0),
+            Some(Value::BulkString(text)) => {
+                std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+            }
             _ => 0,
         };
         let ready = number(1);

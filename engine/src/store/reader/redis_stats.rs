@@ -69,12 +69,22 @@ async fn vitals_of(link: &RedisClient) -> Result<RedisStats, StoreError> {
 
 fn read(info: &str) -> RedisStats {
     let number = |name: &str| info_field(info, name).and_then(|text| text.parse::<f64>().ok());
-    let seconds =
-        |name: &str| number(&format!("used_cpu_{name}_main_thread")).or_else(|| number(&format!("used_cpu_{name}"))).unwrap_or(0.0);
-    let bytes = |name: &str| info_field(info, name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    let seconds = |name: &str| {
+        number(&format!("used_cpu_{name}_main_thread"))
+            .or_else(|| number(&format!("used_cpu_{name}")))
+            .unwrap_or(0.0)
+    };
+    let bytes =
+        |name: &str| info_field(info, name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     let buffers = bytes("mem_aof_buffer") + bytes("mem_clients_normal");
-    let is_saving = ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"].iter().any(|name| bytes(name) > 0);
-    RedisStats { cpu_us: (seconds("user") + seconds("sys")) * 1e6, data_bytes: bytes("used_memory").saturating_sub(buffers), is_saving }
+    let is_saving = ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]
+        .iter()
+        .any(|name| bytes(name) > 0);
+    RedisStats {
+        cpu_us: (seconds("user") + seconds("sys")) * 1e6,
+        data_bytes: bytes("used_memory").saturating_sub(buffers),
+        is_saving,
+    }
 }
 
 #[cfg(test)]
@@ -85,7 +95,8 @@ mod tests {
     fn the_main_thread_counts_where_it_is_told() {
         let info = "used_memory:1000\r\nmem_aof_buffer:8\r\nmem_clients_normal:92\r\naof_rewrite_in_progress:1\r\nused_cpu_sys:9.0\r\nused_cpu_user:9.0\r\n";
         assert_eq!(read(info), RedisStats { cpu_us: 18e6, data_bytes: 900, is_saving: true });
-        let newer = format!("{info}used_cpu_sys_main_thread:1.0\r\nused_cpu_user_main_thread:2.5\r\n");
+        let newer =
+            format!("{info}used_cpu_sys_main_thread:1.0\r\nused_cpu_user_main_thread:2.5\r\n");
         assert_eq!(read(&newer).cpu_us, 3.5e6);
     }
 }

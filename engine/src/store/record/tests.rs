@@ -58,7 +58,11 @@ fn full_job() -> Job {
         ]
         .into_iter()
         .collect(),
-        properties: Some(Box::new(Properties { message_id: Some("m-1".to_owned()), priority: Some(4), ..Properties::default() })),
+        properties: Some(Box::new(Properties {
+            message_id: Some("m-1".to_owned()),
+            priority: Some(4),
+            ..Properties::default()
+        })),
         confirm: Confirm::Consumer,
         retry: Some(vec![120_000, 600_000]),
         late: Some(Late::Dead),
@@ -78,10 +82,14 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+        .collect()
 }
 
-/// Records that version 1 wrote. A change of these bytes is a new version: stored jobs must stay readable.
+/// Records that version 1 wrote. A change of these bytes is a new version: stored jobs must stay
+/// readable.
 const PLAIN_V1: &str = "01020000753067656e657261746566696e67657270723d706456786d2a7f046d61696e0000003a83a2746f81a761646472657373ac6f72646572732e636c6f7365aa637265617465645f6d73cf0000019aa605f680a66f726967696ea46e6174737b226f72646572223a317d";
 const FULL_V1: &str = "01010000753067656e657261746566696e6765727072cdf9763db778424f046d61696e0000015c8aa2746f82a865786368616e6765a66f7264657273a761646472657373a5636c6f7365a36b6579c404006b6579a7686561646572739282a46e616d65a161a576616c756581a474657874a16282a46e616d65a16ea576616c756581a3693332f9aa70726f706572746965738dac636f6e74656e745f74797065c0b0636f6e74656e745f656e636f64696e67c0ad64656c69766572795f6d6f6465c0a87072696f7269747904ae636f7272656c6174696f6e5f6964c0a87265706c795f746fc0aa65787069726174696f6ec0aa6d6573736167655f6964a36d2d31a974696d657374616d70c0a46b696e64c0a7757365725f6964c0a66170705f6964c0aa636c75737465725f6964c0a5726574727992ce0001d4c0ce000927c0a46c617465a464656164ab6d61785f6c6174655f6d73cd1388aa637265617465645f6d73cf0000019aa605f680a66f726967696ea46e617473a86861735f626f6479c2";
 /// A state that version 1 of the scripts wrote.
@@ -108,7 +116,12 @@ fn records_of_version_1_are_written_as_ever() {
 
 #[test]
 fn records_of_version_1_are_read_as_ever() {
-    let record = |job, generated| Record { job, generated, generation: *b"generate", fingerprint: *b"fingerpr" };
+    let record = |job, generated| Record {
+        job,
+        generated,
+        generation: *b"generate",
+        fingerprint: *b"fingerpr",
+    };
     assert_eq!(decode(unhex(PLAIN_V1).into()).unwrap(), record(plain_job(), true));
     assert_eq!(decode(unhex(FULL_V1).into()).unwrap(), record(full_job(), false));
 }
@@ -142,7 +155,10 @@ fn states_of_version_1_are_read_as_ever() {
 fn another_version_is_refused_by_its_number() {
     let mut bytes = encode(&schedule(plain_job(), false), *b"generate");
     bytes[0] = 9;
-    assert_eq!(decode(bytes.into()).unwrap_err().to_string(), "unreadable record: version 9, this program reads 1 and 2");
+    assert_eq!(
+        decode(bytes.into()).unwrap_err().to_string(),
+        "unreadable record: version 9, this program reads 1 and 2"
+    );
 }
 
 #[test]
@@ -175,8 +191,13 @@ fn deeply_nested_metadata_is_an_error_and_no_overflow() {
 #[test]
 fn headers_nested_as_deep_as_they_come_are_kept() {
     let mut job = plain_job();
-    for around in [|value| Value::List(vec![value]), |value| Value::Table(vec![("k".to_owned(), value)])] {
-        job.headers.push("deep", (0..32).fold(Value::Bytes(Bytes::from_static(b"\xff")), |value, _| around(value)));
+    for around in
+        [|value| Value::List(vec![value]), |value| Value::Table(vec![("k".to_owned(), value)])]
+    {
+        job.headers.push(
+            "deep",
+            (0..32).fold(Value::Bytes(Bytes::from_static(b"\xff")), |value, _| around(value)),
+        );
     }
     let record = decode(encode(&schedule(job.clone(), false), *b"generate").into()).unwrap();
     assert_eq!(record.job, job);
@@ -196,7 +217,11 @@ fn the_digest_is_of_body_destination_and_key() {
     assert_ne!(change(&|job| job.has_body = true), base);
     assert_ne!(change(&|job| job.key = None), base);
     assert_ne!(change(&|job| job.broker = "other".to_owned()), base);
-    assert_ne!(change(&|job| job.to = Destination { exchange: "ordersc".to_owned(), address: "lose".to_owned() }), base);
+    assert_ne!(
+        change(&|job| job.to =
+            Destination { exchange: "ordersc".to_owned(), address: "lose".to_owned() }),
+        base
+    );
 }
 
 #[test]
@@ -258,9 +283,18 @@ fn text() -> impl Strategy<Value = Option<String>> {
 
 fn properties() -> impl Strategy<Value = Option<Box<Properties>>> {
     let texts = (text(), text(), text(), text(), text(), text(), text());
-    let more = (text(), text(), text(), any::<Option<u8>>(), any::<Option<u8>>(), any::<Option<u64>>());
+    let more =
+        (text(), text(), text(), any::<Option<u8>>(), any::<Option<u8>>(), any::<Option<u64>>());
     proptest::option::of((texts, more).prop_map(|(texts, more)| {
-        let (content_type, content_encoding, correlation_id, reply_to, expiration, message_id, kind) = texts;
+        let (
+            content_type,
+            content_encoding,
+            correlation_id,
+            reply_to,
+            expiration,
+            message_id,
+            kind,
+        ) = texts;
         let (user_id, app_id, cluster_id, delivery_mode, priority, timestamp) = more;
         Box::new(Properties {
             content_type,
@@ -286,30 +320,36 @@ fn bytes() -> impl Strategy<Value = Bytes> {
 
 fn job() -> impl Strategy<Value = Job> {
     let to = ("[a-z-]{1,64}", any::<String>(), any::<String>(), proptest::option::of(bytes()));
-    let headers = proptest::collection::vec((any::<String>(), value()).prop_map(|(name, value)| Header { name, value }), 0..5);
-    let rules = (any::<u32>(), any::<bool>(), any::<Option<Vec<u64>>>(), 0..4_usize, any::<Option<u64>>());
+    let headers = proptest::collection::vec(
+        (any::<String>(), value()).prop_map(|(name, value)| Header { name, value }),
+        0..5,
+    );
+    let rules =
+        (any::<u32>(), any::<bool>(), any::<Option<Vec<u64>>>(), 0..4_usize, any::<Option<u64>>());
     let rest = (any::<i64>(), "(nats|kafka|amqp)?", any::<bool>(), bytes(), text(), any::<u32>());
-    (to, headers, properties(), rules, rest).prop_map(|(to, headers, properties, rules, rest)| Job {
-        broker: to.0,
-        queue: None,
-        to: Destination { exchange: to.1, address: to.2 },
-        key: to.3,
-        headers: headers.into_iter().collect(),
-        properties,
-        ttr_ms: rules.0,
-        confirm: if rules.1 { Confirm::Consumer } else { Confirm::Broker },
-        retry: rules.2,
-        late: [None, Some(Late::Fire), Some(Late::Drop), Some(Late::Dead)][rules.3],
-        max_late_ms: rules.4,
-        on_timeout: OnTimeout::Ready,
-        tries: None,
-        ends_ms: None,
-        created_ms: rest.0,
-        origin: rest.1,
-        trace: rest.4,
-        round: rest.5,
-        has_body: rest.2,
-        body: rest.3,
+    (to, headers, properties(), rules, rest).prop_map(|(to, headers, properties, rules, rest)| {
+        Job {
+            broker: to.0,
+            queue: None,
+            to: Destination { exchange: to.1, address: to.2 },
+            key: to.3,
+            headers: headers.into_iter().collect(),
+            properties,
+            ttr_ms: rules.0,
+            confirm: if rules.1 { Confirm::Consumer } else { Confirm::Broker },
+            retry: rules.2,
+            late: [None, Some(Late::Fire), Some(Late::Drop), Some(Late::Dead)][rules.3],
+            max_late_ms: rules.4,
+            on_timeout: OnTimeout::Ready,
+            tries: None,
+            ends_ms: None,
+            created_ms: rest.0,
+            origin: rest.1,
+            trace: rest.4,
+            round: rest.5,
+            has_body: rest.2,
+            body: rest.3,
+        }
     })
 }
 
@@ -338,11 +378,20 @@ proptest! {
 
 #[test]
 fn the_job_of_a_queue_has_a_version_that_other_programs_leave_in_place() {
-    let job = Job { queue: Some("a.B-1_".to_owned()), broker: String::new(), tries: Some(3), ends_ms: Some(7), ..plain_job() };
+    let job = Job {
+        queue: Some("a.B-1_".to_owned()),
+        broker: String::new(),
+        tries: Some(3),
+        ends_ms: Some(7),
+        ..plain_job()
+    };
     let bytes = encode(&schedule(job.clone(), false), [7; 8]);
     assert_eq!((bytes[0], &bytes[31..37]), (VERSION_QUEUE, &b"a.B-1_"[..]));
     assert_eq!(decode(bytes.into()).unwrap().job, job);
-    assert_eq!((job.set(), crate::job::queue_of_set("=a"), crate::job::queue_of_set("a")), ("=a.B-1_".into(), Some("a"), None));
+    assert_eq!(
+        (job.set(), crate::job::queue_of_set("=a"), crate::job::queue_of_set("a")),
+        ("=a.B-1_".into(), Some("a"), None)
+    );
 }
 
 #[test]

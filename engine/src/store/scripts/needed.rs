@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
-/// The definitions of `prelude` that `script` names, directly or through other definitions, in their order.
-/// Every definition begins with `local` at the start of a line; lines without a name (a loop that fills a
-/// table) belong to the definition before them.
+/// The definitions of `prelude` that `script` names, directly or through other definitions, in
+/// their order. Every definition begins with `local` at the start of a line; lines without a name
+/// (a loop that fills a table) belong to the definition before them.
 pub(super) fn needed(prelude: &str, script: &str) -> String {
     let definitions = definitions(prelude);
     let mut kept = Vec::with_capacity(definitions.len());
@@ -58,7 +58,10 @@ mod tests {
 
     #[test]
     fn the_scripts_know_how_far_a_claim_reaches() {
-        let line = format!("local CLAIM_AHEAD = {}\n", crate::store::queue::claim::MAX_CLAIM_AHEAD.as_millis());
+        let line = format!(
+            "local CLAIM_AHEAD = {}\n",
+            crate::store::queue::claim::MAX_CLAIM_AHEAD.as_millis()
+        );
         assert!(PRELUDE.contains(&line), "{line}");
     }
 
@@ -66,7 +69,11 @@ mod tests {
     fn each_bucket_remembers_its_share_of_a_million() {
         for (buckets, share) in [(1, 1_000_000), (16, 62_500), (1024, 977)] {
             let line = format!("local MEMORY_MAX = {share}\n");
-            assert!(Name::Complete.source(buckets).contains(&line) && Name::Cancel.source(buckets).contains(&line), "{line}");
+            assert!(
+                Name::Complete.source(buckets).contains(&line)
+                    && Name::Cancel.source(buckets).contains(&line),
+                "{line}"
+            );
         }
     }
 
@@ -74,10 +81,16 @@ mod tests {
     fn what_is_named_is_kept_with_what_that_names() {
         let prelude = "-- head\nlocal a, b = 1, 2\nlocal function f(x)\n  return a + x\nend\n-- of g\nlocal function g() return 3 end\nlocal t = {}\n\
                        for i = 1, 2 do t[i] = i end\n";
-        assert_eq!(needed(prelude, "return f(1)"), "local a, b = 1, 2\nlocal function f(x)\n  return a + x\nend\n-- of g\n");
+        assert_eq!(
+            needed(prelude, "return f(1)"),
+            "local a, b = 1, 2\nlocal function f(x)\n  return a + x\nend\n-- of g\n"
+        );
         assert_eq!(needed(prelude, "return t[1]"), "local t = {}\nfor i = 1, 2 do t[i] = i end\n");
         assert_eq!(needed(prelude, "-- g\nreturn age, fg, b2"), "");
-        assert_eq!(needed(prelude, "return b, g()"), "local a, b = 1, 2\nlocal function g() return 3 end\n");
+        assert_eq!(
+            needed(prelude, "return b, g()"),
+            "local a, b = 1, 2\nlocal function g() return 3 end\n"
+        );
     }
 
     #[test]
@@ -90,10 +103,19 @@ mod tests {
         for name in Name::ALL {
             let source = name.source(16);
             for defined in &all {
-                let is_there = definitions(&source).iter().any(|piece| names(piece).any(|name| name == *defined));
-                assert!(is_there || !words(&source).any(|word| word == *defined), "{} names {defined}", name.as_str());
+                let is_there = definitions(&source)
+                    .iter()
+                    .any(|piece| names(piece).any(|name| name == *defined));
+                assert!(
+                    is_there || !words(&source).any(|word| word == *defined),
+                    "{} names {defined}",
+                    name.as_str()
+                );
             }
         }
-        assert!(!Name::Complete.source(16).contains("function see_master"), "what it does not need is left out");
+        assert!(
+            !Name::Complete.source(16).contains("function see_master"),
+            "what it does not need is left out"
+        );
     }
 }

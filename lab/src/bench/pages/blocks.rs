@@ -70,19 +70,36 @@ const SECTIONS: [Section; 7] = [
         bench: "scale",
         heading: "Instances and buckets",
         says: "Drains in turns, each compared with the first of its run. All instances share this machine.",
-        columns: &[&metric::DRAIN, &metric::AGAINST_FIRST, &metric::CPU_AGAINST_FIRST, &metric::ACCEPT],
+        columns: &[
+            &metric::DRAIN,
+            &metric::AGAINST_FIRST,
+            &metric::CPU_AGAINST_FIRST,
+            &metric::ACCEPT,
+        ],
     },
     Section {
         bench: "memory",
         heading: "Memory",
         says: "What a waiting job costs Redis, and Dwell under a load of large bodies.",
-        columns: &[&metric::OVERHEAD, &metric::FILL, &metric::RSS, &metric::LOADED_RSS, &metric::SLOW_CALLS],
+        columns: &[
+            &metric::OVERHEAD,
+            &metric::FILL,
+            &metric::RSS,
+            &metric::LOADED_RSS,
+            &metric::SLOW_CALLS,
+        ],
     },
     Section {
         bench: "start",
         heading: "Start and idleness",
         says: "From exec to ready while jobs wait, and what a process uses that has nothing to do.",
-        columns: &[&metric::START, &metric::FIRST_START, &metric::RSS, &metric::IDLE_DWELL, &metric::IDLE_REDIS],
+        columns: &[
+            &metric::START,
+            &metric::FIRST_START,
+            &metric::RSS,
+            &metric::IDLE_DWELL,
+            &metric::IDLE_REDIS,
+        ],
     },
     Section {
         bench: "relay",
@@ -94,43 +111,71 @@ const SECTIONS: [Section; 7] = [
 
 /// The blocks of the page.
 pub(super) fn blocks(reports: &[Report], peers: &[Peer]) -> Result<Vec<Block>, Failure> {
-    let mut blocks = vec![Block::Text("Medians; in parentheses the least and the most of all runs. Measured on:".to_owned())];
+    let mut blocks = vec![Block::Text(
+        "Medians; in parentheses the least and the most of all runs. Measured on:".to_owned(),
+    )];
     blocks.push(Block::List(distinct(reports.iter().map(|report| report.machine.to_string()))));
     let mut used: Vec<&'static Metric> = Vec::new();
     for Section { bench, heading, says, columns } in &SECTIONS {
         let own: Vec<&Report> = reports.iter().filter(|report| report.bench == *bench).collect();
-        let columns: Vec<&'static Metric> =
-            columns.iter().copied().filter(|kind| own.iter().any(|report| report.get(kind).is_some())).collect();
+        let columns: Vec<&'static Metric> = columns
+            .iter()
+            .copied()
+            .filter(|kind| own.iter().any(|report| report.get(kind).is_some()))
+            .collect();
         if columns.is_empty() {
             continue;
         }
         blocks.push(Block::Heading((*heading).to_owned()));
         blocks.push(Block::Text((*says).to_owned()));
-        let head = std::iter::once(String::new()).chain(columns.iter().map(|kind| kind.name.replace('_', " "))).collect();
+        let head = std::iter::once(String::new())
+            .chain(columns.iter().map(|kind| kind.name.replace('_', " ")))
+            .collect();
         let row = |report: &&Report| {
             let cells = columns.iter().map(|kind| report.get(kind).map_or_else(String::new, cell));
             std::iter::once(label(report)).chain(cells).collect()
         };
         blocks.push(Block::Table { head, rows: own.iter().map(row).collect() });
-        let wrong: Vec<String> = own.iter().filter_map(|report| Some(format!("{}: {}", label(report), report.wrong()?))).collect();
+        let wrong: Vec<String> = own
+            .iter()
+            .filter_map(|report| Some(format!("{}: {}", label(report), report.wrong()?)))
+            .collect();
         let count: u64 = own.iter().map(|report| report.result.sent).sum();
         if !wrong.is_empty() {
             blocks.push(Block::List(wrong));
         } else if count > 0 {
-            blocks.push(Block::Text(format!("Of {} jobs none was lost, early, doubled or damaged.", number_of(count))));
+            blocks.push(Block::Text(format!(
+                "Of {} jobs none was lost, early, doubled or damaged.",
+                number_of(count)
+            )));
         }
         for (name, plot) in plots::of(bench, &own) {
-            if let Some(svg) = plot.svg().map_err(|error| Failure::Unexpected(format!("cannot draw {name}: {error}")))? {
-                blocks.push(Block::Picture { name: format!("performance-{name}.svg"), title: plot.title, svg });
+            if let Some(svg) = plot
+                .svg()
+                .map_err(|error| Failure::Unexpected(format!("cannot draw {name}: {error}")))?
+            {
+                blocks.push(Block::Picture {
+                    name: format!("performance-{name}.svg"),
+                    title: plot.title,
+                    svg,
+                });
             }
         }
-        blocks.push(Block::Code(distinct(own.iter().map(|report| report.command.clone())).join("\n")));
+        blocks.push(Block::Code(
+            distinct(own.iter().map(|report| report.command.clone())).join("\n"),
+        ));
         used.extend(columns);
     }
     blocks.extend(comparison::blocks(peers, reports));
     blocks.push(Block::Heading("What the figures are".to_owned()));
-    let rows = KINDS.iter().filter(|kind| used.contains(kind)).map(|kind| vec![kind.name.replace('_', " "), kind.means.to_owned()]);
-    blocks.push(Block::Table { head: vec!["figure".to_owned(), "what it is".to_owned()], rows: rows.collect() });
+    let rows = KINDS
+        .iter()
+        .filter(|kind| used.contains(kind))
+        .map(|kind| vec![kind.name.replace('_', " "), kind.means.to_owned()]);
+    blocks.push(Block::Table {
+        head: vec!["figure".to_owned(), "what it is".to_owned()],
+        rows: rows.collect(),
+    });
     Ok(blocks)
 }
 
@@ -139,7 +184,9 @@ fn label(report: &Report) -> String {
     let setup = &report.setup;
     let mut parts = vec![setup.broker.clone()];
     parts.extend(setup.jobs.map(|jobs| format!("{} jobs", number_of(jobs))));
-    parts.extend(setup.load.map(|(jobs, body)| format!("load of {} × {} bytes", number_of(jobs), number_of(body as u64))));
+    parts.extend(setup.load.map(|(jobs, body)| {
+        format!("load of {} × {} bytes", number_of(jobs), number_of(body as u64))
+    }));
     if setup.pending > 0 || matches!(report.bench.as_str(), "start" | "lateness") {
         parts.push(format!("{} pending", number_of(setup.pending)));
     }

@@ -43,8 +43,12 @@ pub(super) fn read(path: &Path) -> Result<Vec<Peer>, Failure> {
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     lines
         .map(|(number, line)| {
-            serde_json::from_str(line)
-                .map_err(|error| Failure::Unexpected(format!("{} line {number} is no figure of a peer: {error}", path.display())))
+            serde_json::from_str(line).map_err(|error| {
+                Failure::Unexpected(format!(
+                    "{} line {number} is no figure of a peer: {error}",
+                    path.display()
+                ))
+            })
         })
         .collect()
 }
@@ -64,7 +68,9 @@ pub(super) fn blocks(peers: &[Peer], reports: &[Report]) -> Vec<Block> {
             let Setup { broker: own, pending: waits, rate: at, .. } = &report.setup;
             report.bench == *bench && own == broker && waits == pending && at == rate
         };
-        let Some(ours) = reports.iter().find(is_same).and_then(|report| report.get(kind)) else { continue };
+        let Some(ours) = reports.iter().find(is_same).and_then(|report| report.get(kind)) else {
+            continue;
+        };
         let mut both = Report::new("", Setup::default(), String::new());
         for (theirs, ours) in theirs.iter().zip(&ours.runs) {
             let mut run = Run::default();
@@ -82,7 +88,12 @@ pub(super) fn blocks(peers: &[Peer], reports: &[Report]) -> Vec<Block> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let head = ["", "peer", "dwell", "peer's figure", "dwell over peer"].map(str::to_owned).to_vec();
+    let head =
+        ["", "peer", "dwell", "peer's figure", "dwell over peer"].map(str::to_owned).to_vec();
     let says = "Measured in turns with Dwell, round by round on the same machine; the ratio is that of each round. Of rates more is better, of times and costs less.";
-    vec![Block::Heading("Beside others".to_owned()), Block::Text(says.to_owned()), Block::Table { head, rows }]
+    vec![
+        Block::Heading("Beside others".to_owned()),
+        Block::Text(says.to_owned()),
+        Block::Table { head, rows },
+    ]
 }

@@ -18,10 +18,16 @@ pub(super) fn page(blocks: &[Block]) -> String {
             Block::List(items) => format!("<ul>{}</ul>", cells("li", items)),
             Block::Code(text) => format!("<pre>{}</pre>", escaped(text)),
             Block::Table { head, rows } => {
-                let rows: String = rows.iter().map(|row| format!("<tr>{}</tr>", cells("td", row))).collect();
-                format!("<div class=\"wide\"><table><tr>{}</tr>{rows}</table></div>", cells("th", head))
+                let rows: String =
+                    rows.iter().map(|row| format!("<tr>{}</tr>", cells("td", row))).collect();
+                format!(
+                    "<div class=\"wide\"><table><tr>{}</tr>{rows}</table></div>",
+                    cells("th", head)
+                )
             }
-            Block::Picture { title, svg, .. } => format!("<figure aria-label=\"{}\">{svg}</figure>", escaped(title)),
+            Block::Picture { title, svg, .. } => {
+                format!("<figure aria-label=\"{}\">{svg}</figure>", escaped(title))
+            }
         };
         body.push('\n');
     }

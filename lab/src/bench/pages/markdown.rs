@@ -11,7 +11,9 @@ pub(super) fn page(blocks: &[Block]) -> String {
         let text = match block {
             Block::Heading(text) => format!("## {text}"),
             Block::Text(text) => text.clone(),
-            Block::List(items) => items.iter().map(|item| format!("- {item}")).collect::<Vec<_>>().join("\n"),
+            Block::List(items) => {
+                items.iter().map(|item| format!("- {item}")).collect::<Vec<_>>().join("\n")
+            }
             Block::Code(text) => format!("```sh\n{text}\n```"),
             Block::Table { head, rows } => table(head, rows),
             Block::Picture { name, title, .. } => format!("![{title}](images/{name})"),
@@ -31,7 +33,12 @@ pub(super) fn pictures(blocks: &[Block]) -> impl Iterator<Item = (&str, &str)> {
 }
 
 fn table(head: &[String], rows: &[Vec<String>]) -> String {
-    let line = |cells: &[String]| format!("| {} |", cells.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | "));
+    let line = |cells: &[String]| {
+        format!(
+            "| {} |",
+            cells.iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | ")
+        )
+    };
     let mut table = line(head);
     // Writing to a String does not fail.
     let _ = write!(table, "\n|{}", "---|".repeat(head.len()));

@@ -24,20 +24,33 @@ fn lateness(reports: &[&Report]) -> Vec<(String, Plot)> {
     let per_second = |rate: &str| words_of(rate, " jobs/s");
     // All points of a plot share the setup but for its x axis. If several commands measured the
     // same point, the one with most runs counts.
-    let rest = |report: &Report| Setup { broker: String::new(), pending: 0, rate: None, ..report.setup.clone() };
-    let own: Vec<&Report> = reports.iter().copied().filter(|report| rest(report) == rest(reports[0])).collect();
-    let same = grouped(&own, |report| (report.setup.broker.clone(), report.setup.pending, rate(report)));
-    let reports: Vec<&Report> = same.into_values().filter_map(|own| own.into_iter().rev().max_by_key(|report| report.runs)).collect();
+    let rest = |report: &Report| Setup {
+        broker: String::new(),
+        pending: 0,
+        rate: None,
+        ..report.setup.clone()
+    };
+    let own: Vec<&Report> =
+        reports.iter().copied().filter(|report| rest(report) == rest(reports[0])).collect();
+    let same =
+        grouped(&own, |report| (report.setup.broker.clone(), report.setup.pending, rate(report)));
+    let reports: Vec<&Report> = same
+        .into_values()
+        .filter_map(|own| own.into_iter().rev().max_by_key(|report| report.runs))
+        .collect();
     let by_rate = grouped(&reports, |report| (report.setup.broker.clone(), rate(report)));
     // A rate with incoming requests and one without are different lines.
-    let coming: Vec<&Report> = reports.into_iter().filter(|report| rate(report) != "half-stored").collect();
+    let coming: Vec<&Report> =
+        reports.into_iter().filter(|report| rate(report) != "half-stored").collect();
     let by_pending = grouped(&coming, |report| (report.setup.broker.clone(), report.setup.pending));
     let against_pending = by_rate.into_iter().map(|((broker, rate), own)| {
         let title = format!("Lateness against pending jobs: {broker}, {}", per_second(&rate));
         #[allow(clippy::cast_precision_loss, reason = "a place on an axis")]
         (
             format!("lateness-pending-{broker}-{rate}"),
-            percentiles(title, "pending jobs", &own, |report| Some(report.setup.pending.max(1) as f64)),
+            percentiles(title, "pending jobs", &own, |report| {
+                Some(report.setup.pending.max(1) as f64)
+            }),
         )
     });
     let against_rate = by_pending.into_iter().map(|((broker, pending), own)| {
@@ -48,28 +61,52 @@ fn lateness(reports: &[&Report]) -> Vec<(String, Plot)> {
     against_pending.chain(against_rate).filter(|(_, plot)| says_something(plot)).collect()
 }
 
-fn percentiles(title: String, x: &'static str, own: &[&Report], at: impl Fn(&Report) -> Option<f64>) -> Plot {
-    let kinds: [(&str, &Metric); 4] =
-        [("p50", &metric::LATE_P50), ("p99", &metric::LATE_P99), ("p99.9", &metric::LATE_P999), ("max", &metric::LATE_MAX)];
-    let lines = kinds.into_iter().map(|(name, kind)| line(name.to_owned(), own, kind, &at)).collect();
+fn percentiles(
+    title: String,
+    x: &'static str,
+    own: &[&Report],
+    at: impl Fn(&Report) -> Option<f64>,
+) -> Plot {
+    let kinds: [(&str, &Metric); 4] = [
+        ("p50", &metric::LATE_P50),
+        ("p99", &metric::LATE_P99),
+        ("p99.9", &metric::LATE_P999),
+        ("max", &metric::LATE_MAX),
+    ];
+    let lines =
+        kinds.into_iter().map(|(name, kind)| line(name.to_owned(), own, kind, &at)).collect();
     Plot { title, x, y: "ms after the due time", log_y: true, lines }
 }
 
 /// Drain rates over instances and over buckets, a line for each broker.
 fn scale(reports: &[&Report]) -> Vec<(String, Plot)> {
     let brokers = grouped(reports, |report| report.setup.broker.clone());
-    let plot = |name: &str, title: &str, x: &'static str, same: fn(&Report, &Report) -> bool, at: fn(&Report) -> f64| {
+    let plot = |name: &str,
+                title: &str,
+                x: &'static str,
+                same: fn(&Report, &Report) -> bool,
+                at: fn(&Report) -> f64| {
         let lines = brokers.iter().filter_map(|(broker, own)| {
             let first = own.first()?;
-            let own: Vec<&Report> = own.iter().copied().filter(|report| same(report, first)).collect();
+            let own: Vec<&Report> =
+                own.iter().copied().filter(|report| same(report, first)).collect();
             Some(line(broker.clone(), &own, &metric::DRAIN, |report| Some(at(report))))
         });
-        (name.to_owned(), Plot { title: title.to_owned(), x, y: "jobs/s", log_y: false, lines: lines.collect() })
+        (
+            name.to_owned(),
+            Plot { title: title.to_owned(), x, y: "jobs/s", log_y: false, lines: lines.collect() },
+        )
     };
     #[allow(clippy::cast_precision_loss, reason = "a place on an axis")]
     let instances = |report: &Report| report.setup.instances as f64;
     let plots = [
-        plot("scale-instances", "Drain against instances", "instances", |a, b| a.setup.buckets == b.setup.buckets, instances),
+        plot(
+            "scale-instances",
+            "Drain against instances",
+            "instances",
+            |a, b| a.setup.buckets == b.setup.buckets,
+            instances,
+        ),
         plot(
             "scale-buckets",
             "Drain against buckets",
@@ -87,12 +124,16 @@ fn says_something(plot: &Plot) -> bool {
 }
 
 fn line(name: String, own: &[&Report], kind: &Metric, at: impl Fn(&Report) -> Option<f64>) -> Line {
-    let mut points: Vec<(f64, f64)> = own.iter().filter_map(|report| Some((at(report)?, report.get(kind)?.median))).collect();
+    let mut points: Vec<(f64, f64)> =
+        own.iter().filter_map(|report| Some((at(report)?, report.get(kind)?.median))).collect();
     points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     Line { name, points }
 }
 
-fn grouped<'a, K: Ord>(reports: &[&'a Report], key: impl Fn(&Report) -> K) -> BTreeMap<K, Vec<&'a Report>> {
+fn grouped<'a, K: Ord>(
+    reports: &[&'a Report],
+    key: impl Fn(&Report) -> K,
+) -> BTreeMap<K, Vec<&'a Report>> {
     let mut groups: BTreeMap<K, Vec<&Report>> = BTreeMap::new();
     for report in reports {
         groups.entry(key(report)).or_default().push(report);

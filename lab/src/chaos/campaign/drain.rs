@@ -18,7 +18,10 @@ use crate::chaos::system::System;
 /// The findings of `fsck`; a line each.
 pub(crate) async fn damage(system: &System) -> Result<Vec<String>, StoreError> {
     let delivery = &system.settings().delivery;
-    let sweep = SweepRules { dead_retention_ms: delivery.dead_retention_ms, dedupe_window_ms: delivery.dedupe_window_ms };
+    let sweep = SweepRules {
+        dead_retention_ms: delivery.dead_retention_ms,
+        dedupe_window_ms: delivery.dedupe_window_ms,
+    };
     let lease_ms = u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX);
     let rules = FsckRules { lease_ms, retry_ms: delivery.retry_ms.clone(), sweep, repair: false };
     let mut damage = Vec::new();
@@ -53,7 +56,8 @@ impl Campaign<'_> {
             let mut missing = self.recorder.missing();
             if left == 0 && !missing.jobs.is_empty() {
                 // A job whose dead letter was not accepted is only in Redis.
-                let kept: HashSet<String> = self.dead(&store).await?.into_iter().map(|dead| dead.id).collect();
+                let kept: HashSet<String> =
+                    self.dead(&store).await?.into_iter().map(|dead| dead.id).collect();
                 missing.jobs.retain(|id| !kept.contains(id));
             }
             if left > 0 || !missing.jobs.is_empty() {
@@ -61,13 +65,21 @@ impl Campaign<'_> {
             }
             let since = *empty_since.get_or_insert(now);
             // An answer that cannot be delivered is given up and never arrives.
-            let patience = if missing.answers.is_empty() { MIN_EMPTY_DURATION } else { MIN_EMPTY_DURATION * 5 };
+            let patience = if missing.answers.is_empty() {
+                MIN_EMPTY_DURATION
+            } else {
+                MIN_EMPTY_DURATION * 5
+            };
             if now >= since + patience || now >= deadline {
                 break counts;
             }
             clock::sleep(CHECK_INTERVAL).await;
         };
-        let mut end = End { scheduled: counts.scheduled.iter().sum(), reserved: counts.reserved.iter().sum(), ..End::default() };
+        let mut end = End {
+            scheduled: counts.scheduled.iter().sum(),
+            reserved: counts.reserved.iter().sum(),
+            ..End::default()
+        };
         end.dead = self.dead(&store).await?;
         end.unacknowledged = self.unacknowledged().await;
         end.damage = damage(self.system).await?;
@@ -82,7 +94,9 @@ impl Campaign<'_> {
                 Ok(0) => return Some(0),
                 Ok(left) if clock::now() >= deadline => return Some(left),
                 Err(error) if clock::now() >= deadline => {
-                    (self.options.say)(&format!("the requests that are not acknowledged cannot be counted: {error}"));
+                    (self.options.say)(&format!(
+                        "the requests that are not acknowledged cannot be counted: {error}"
+                    ));
                     return None;
                 }
                 _ => clock::sleep(CHECK_INTERVAL * 10).await,
@@ -95,13 +109,21 @@ impl Campaign<'_> {
         let mut query = Query { limit: 500, ..Query::new(Place::Dead) };
         loop {
             let page = store.reader.list(&query).await?;
-            dead.extend(page.jobs.iter().map(|found| DeadJob {
-                id: found.id.as_str().to_owned(),
-                reason: found.state.as_ref().and_then(|state| state.reason).map(|reason| reason.as_str().to_owned()),
-                attempt: found.state.as_ref().map(|state| state.attempt),
+            dead.extend(page.jobs.iter().map(|found| {
+                DeadJob {
+                    id: found.id.as_str().to_owned(),
+                    reason: found
+                        .state
+                        .as_ref()
+                        .and_then(|state| state.reason)
+                        .map(|reason| reason.as_str().to_owned()),
+                    attempt: found.state.as_ref().map(|state| state.attempt),
+                }
             }));
             // An unreadable dead job is dead; the damage names the problem.
-            dead.extend(page.unreadable.into_iter().map(|(id, _)| DeadJob { id, ..DeadJob::default() }));
+            dead.extend(
+                page.unreadable.into_iter().map(|(id, _)| DeadJob { id, ..DeadJob::default() }),
+            );
             match page.next {
                 Some(next) => query.after = Some(next),
                 None => return Ok(dead),

@@ -22,7 +22,12 @@ pub(super) struct Recovery(HashSet<String>);
 impl Recovery {
     /// Waits until every job due before the heal is done, and no claim is older than the heal.
     /// Returns a text for people.
-    pub(super) async fn wait(&mut self, system: &System, recorder: &Recorder, healed_us: i64) -> String {
+    pub(super) async fn wait(
+        &mut self,
+        system: &System,
+        recorder: &Recorder,
+        healed_us: i64,
+    ) -> String {
         let began = clock::now();
         loop {
             let mut overdue = recorder.overdue(healed_us / 1000);
@@ -32,7 +37,10 @@ impl Recovery {
                 return "all is calm".to_owned();
             }
             if began.elapsed() >= CALM_TIMEOUT {
-                let claimed = claimed.map_or_else(|| "nobody knows how many".to_owned(), |claimed| claimed.to_string());
+                let claimed = claimed.map_or_else(
+                    || "nobody knows how many".to_owned(),
+                    |claimed| claimed.to_string(),
+                );
                 let said = format!("{} jobs still overdue and {claimed} claimed", overdue.len());
                 self.0.extend(overdue);
                 return said;

@@ -42,16 +42,24 @@ pub(super) async fn sample(system: &System, instance: usize) -> Option<Sample> {
 
 async fn scrape(system: &System, instance: usize) -> std::io::Result<String> {
     let mut link = TcpStream::connect(system.probes(instance)).await?;
-    link.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
+    link.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .await?;
     let mut answer = String::new();
     link.read_to_string(&mut answer).await?;
     // The metric is exposed even if it is zero: an answer without it is incomplete.
-    if answer.contains(POSSIBLE) { Ok(answer) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
+    if answer.contains(POSSIBLE) {
+        Ok(answer)
+    } else {
+        Err(std::io::ErrorKind::UnexpectedEof.into())
+    }
 }
 
 /// The sum of all series with this prefix.
 fn sum(scrape: &str, begin: &str) -> u64 {
-    let values = scrape.lines().filter(|line| line.starts_with(begin)).filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    let values = scrape
+        .lines()
+        .filter(|line| line.starts_with(begin))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
     values.sum()
 }
 

@@ -11,7 +11,11 @@ use crate::chaos::history::History;
 pub(super) struct Redelivery<'a>(Vec<Vec<Came<'a>>>);
 
 impl<'a> Redelivery<'a> {
-    pub(super) fn of(history: &History, windows: &FaultWindows<'_>, timeline: &Timeline<'a>) -> Redelivery<'a> {
+    pub(super) fn of(
+        history: &History,
+        windows: &FaultWindows<'_>,
+        timeline: &Timeline<'a>,
+    ) -> Redelivery<'a> {
         let mut came = timeline.deliveries.clone();
         // The broker's order may differ from the order of reading.
         came.sort_by_key(|came| (came.taken_us(), &came.what.place));
@@ -19,7 +23,9 @@ impl<'a> Redelivery<'a> {
         // While the first job exists, a redelivered request is recognised.
         let again = |before: &Came<'_>, came: &Came<'_>| {
             let arrived = (before.taken_us(), came.taken_us());
-            !numbered && came.what.attempt == Some(1) && windows.hands_out_again(timeline.sent_us, came.what.due_ms, arrived)
+            !numbered
+                && came.what.attempt == Some(1)
+                && windows.hands_out_again(timeline.sent_us, came.what.due_ms, arrived)
         };
         let mut lives: Vec<Vec<Came<'a>>> = Vec::new();
         for came in came {

@@ -15,7 +15,9 @@ use proptest::prelude::*;
 use super::verdict::{Verdict, Wrong};
 use super::*;
 use crate::chaos::history::tests::head;
-use crate::chaos::history::{Arrival, ControlRequest, DeadJob, Fault, HOST, Job, Op, Place, Reply, Sample, Schedule};
+use crate::chaos::history::{
+    Arrival, ControlRequest, DeadJob, Fault, HOST, Job, Op, Place, Reply, Sample, Schedule,
+};
 
 const DUE_MS: i64 = 1_000_000;
 const DUE_US: i64 = DUE_MS * 1000;
@@ -63,7 +65,8 @@ impl Run {
     fn arrival(&mut self, id: &str) -> Arrival {
         self.1 += 1;
         let place = Some(Place { log: "t".to_owned(), partition: 0, offset: self.1 });
-        let (id, topic, digest, reason) = (id.to_owned(), "t".to_owned(), "d".to_owned(), String::new());
+        let (id, topic, digest, reason) =
+            (id.to_owned(), "t".to_owned(), "d".to_owned(), String::new());
         Arrival {
             id,
             topic,
@@ -93,12 +96,21 @@ impl Run {
     }
 
     fn died(mut self, id: &str, reason: &str) -> Run {
-        let arrival = Arrival { topic: "delay.dead".to_owned(), reason: reason.to_owned(), attempt: Some(2), ..self.arrival(id) };
+        let arrival = Arrival {
+            topic: "delay.dead".to_owned(),
+            reason: reason.to_owned(),
+            attempt: Some(2),
+            ..self.arrival(id)
+        };
         self.push(ok(DUE_US + 5000, Op::Dead(arrival)))
     }
 
     fn rejected(mut self, id: &str, code: &str) -> Run {
-        let arrival = Arrival { topic: "delay.rejected".to_owned(), reason: code.to_owned(), ..self.arrival(id) };
+        let arrival = Arrival {
+            topic: "delay.rejected".to_owned(),
+            reason: code.to_owned(),
+            ..self.arrival(id)
+        };
         self.push(ok(DUE_US, Op::Reject(arrival)))
     }
 
@@ -109,7 +121,12 @@ impl Run {
     }
 
     fn told(self, id: &str, action: &str, verdict: &str) -> Run {
-        let reply = Reply { id: id.to_owned(), action: action.to_owned(), res: verdict.to_owned(), number: None };
+        let reply = Reply {
+            id: id.to_owned(),
+            action: action.to_owned(),
+            res: verdict.to_owned(),
+            number: None,
+        };
         self.push(ok(DUE_US - 100_000, Op::Reply(reply)))
     }
 
@@ -210,21 +227,36 @@ fn a_true_run_has_nothing_to_say() {
     let verdict = true_run().check();
     assert!(verdict.is_sound(), "{verdict}");
     let counts = verdict.counts;
-    assert_eq!((counts.taken, counts.uncertain, counts.recovered, counts.delivered, counts.dead), (9, 2, 1, 6, 1));
+    assert_eq!(
+        (counts.taken, counts.uncertain, counts.recovered, counts.delivered, counts.dead),
+        (9, 2, 1, 6, 1)
+    );
     assert_eq!((counts.rejected, counts.asked, counts.answered, counts.duplicates), (1, 5, 4, 1));
     let impact = &verdict.impacts[0];
-    assert_eq!((&*impact.kind, impact.in_flight, impact.duplicates, impact.overdue), ("redis-kill", 1, 1, 0));
+    assert_eq!(
+        (&*impact.kind, impact.in_flight, impact.duplicates, impact.overdue),
+        ("redis-kill", 1, 1, 0)
+    );
     assert!(verdict.to_string().starts_with("sound: 9 jobs confirmed"), "{verdict}");
 }
 
 #[test]
 fn a_message_that_is_read_again_is_none() {
     let place = Some(Place { log: "t".to_owned(), partition: 0, offset: 77 });
-    let run = Run::new().asked("x").came_so("x", DUE_US, |arrival| arrival.place.clone_from(&place));
+    let run =
+        Run::new().asked("x").came_so("x", DUE_US, |arrival| arrival.place.clone_from(&place));
     assert_eq!(run.came_so("x", DUE_US + 9, |arrival| arrival.place = place).wrong(), []);
     // Without positions.
-    let bare = |redelivered| move |arrival: &mut Arrival| (arrival.place, arrival.redelivered) = (None, redelivered);
-    let run = |redelivered| Run::new().asked("x").came_so("x", DUE_US, bare(false)).came_so("x", DUE_US + 9, bare(redelivered));
+    let bare = |redelivered| {
+        move |arrival: &mut Arrival| (arrival.place, arrival.redelivered) = (None, redelivered)
+    };
+    let run = |redelivered| {
+        Run::new().asked("x").came_so("x", DUE_US, bare(false)).came_so(
+            "x",
+            DUE_US + 9,
+            bare(redelivered),
+        )
+    };
     assert_eq!(run(true).wrong(), []);
     assert_eq!(run(false).wrong(), [Wrong::WrongAttempt, Wrong::Unexplained]);
     assert_eq!(run(false).fault("broker-kill", 0).wrong(), []);
@@ -236,13 +268,16 @@ fn each_request_that_a_host_takes_without_an_answer_may_come_again() {
         let arrival = Arrival { attempt: Some(attempt), ..run.arrival(id) };
         run.push(Event { proc: HOST.to_owned(), ..ok(at_us, Op::Deliver(arrival)) })
     };
-    let twice = |run: Run, id: &str, first_us| by_host(by_host(run.asked(id), id, first_us, 1), id, DUE_US + 1_000_000, 2);
+    let twice = |run: Run, id: &str, first_us| {
+        by_host(by_host(run.asked(id), id, first_us, 1), id, DUE_US + 1_000_000, 2)
+    };
     // Both arrived while the fault was on, or one of them after it.
     let run = Run::new().counted(DUE_US - 9_000_000, 0).fault("host-drops-answers", 0);
     let run = twice(twice(run, "x", DUE_US + 2000), "y", DUE_US + 99_000).counted(DUE_US + 9000, 3);
     assert_eq!(run.wrong(), []);
     let run = Run::new().counted(DUE_US - 9_000_000, 0).fault("host-drops-answers", 0);
-    let run = twice(twice(run, "x", DUE_US + 2000), "y", DUE_US + 101_000).counted(DUE_US + 9000, 3);
+    let run =
+        twice(twice(run, "x", DUE_US + 2000), "y", DUE_US + 101_000).counted(DUE_US + 9000, 3);
     assert_eq!(run.wrong(), [Wrong::Unexplained]);
 }
 
@@ -250,7 +285,9 @@ fn each_request_that_a_host_takes_without_an_answer_may_come_again() {
 fn a_bad_request_comes_back_again_with_its_batch() {
     // Whatever the number of jobs in flight.
     let refused = Job { refused: Some("loop".to_owned()), ..job("t") };
-    let bad = || Run::new().sent("b", Phase::Ok, refused.clone()).rejected("b", "loop").rejected("b", "loop");
+    let bad = || {
+        Run::new().sent("b", Phase::Ok, refused.clone()).rejected("b", "loop").rejected("b", "loop")
+    };
     assert_eq!(bad().wrong(), [Wrong::Unexplained]);
     assert_eq!(bad().fault("dwell-kill", 0).wrong(), []);
 }
@@ -261,11 +298,23 @@ fn what_is_early_because_the_clock_of_redis_was_ahead_is_forgiven_as_far_as_it_w
     assert_eq!(early(5000).fault("redis-clock-jump", 0).wrong(), []);
     assert_eq!(early(5000).fault("clock-jump", 0).wrong(), [Wrong::Early]);
     let fired = |kind| {
-        let run = Run::new().asked("x").ask(Op::Fire, "x", None).told("x", "fire", "firing").fault(kind, 0);
+        let run = Run::new()
+            .asked("x")
+            .ask(Op::Fire, "x", None)
+            .told("x", "fire", "firing")
+            .fault(kind, 0);
         run.came_so("x", DUE_US, |arrival| arrival.due_ms = Some(DUE_MS - 5200)).wrong()
     };
-    assert_eq!((fired("redis-clock-jump"), fired("clock-jump")), (vec![], vec![Wrong::Misdated]), "now, by a clock that was behind");
-    assert_eq!(early(11_000).fault("redis-clock-jump", 0).wrong(), [Wrong::Early], "before it jumped");
+    assert_eq!(
+        (fired("redis-clock-jump"), fired("clock-jump")),
+        (vec![], vec![Wrong::Misdated]),
+        "now, by a clock that was behind"
+    );
+    assert_eq!(
+        early(11_000).fault("redis-clock-jump", 0).wrong(),
+        [Wrong::Early],
+        "before it jumped"
+    );
 }
 
 #[test]
@@ -274,11 +323,20 @@ fn each_planted_fault_is_found_alone() {
     let plants: [(Wrong, Run); 25] = [
         (Wrong::Lost, x()),
         (Wrong::Lost, x().ask(Op::Fire, "x", None)),
-        (Wrong::Lost, true_run().sent("x", Phase::Ok, Job { refused: Some("bad_id".to_owned()), ..job("t") })),
+        (
+            Wrong::Lost,
+            true_run().sent("x", Phase::Ok, Job { refused: Some("bad_id".to_owned()), ..job("t") }),
+        ),
         (Wrong::Lost, true_run().sent("x", Phase::Info, job("t")).told("x", "schedule", "added")),
         (Wrong::Early, x().came_so("x", DUE_US - 1, |_| ())),
         (Wrong::Early, x().came_so("x", DUE_US + 9, |arrival| arrival.taken_ms = Some(DUE_MS - 2))),
-        (Wrong::Early, x().fault("redis-kill", 1).came_so("x", DUE_US - 1, |_| ()).counted(DUE_US, 9).again("x", 2)),
+        (
+            Wrong::Early,
+            x().fault("redis-kill", 1)
+                .came_so("x", DUE_US - 1, |_| ())
+                .counted(DUE_US, 9)
+                .again("x", 2),
+        ),
         (Wrong::Unexpected, true_run().came("x")),
         (Wrong::Unexpected, x().came_so("x", DUE_US, |arrival| arrival.topic = "u".to_owned())),
         (Wrong::Unexpected, true_run().sent("x", Phase::Fail, job("t")).came("x")),
@@ -286,27 +344,50 @@ fn each_planted_fault_is_found_alone() {
         (Wrong::Misdated, x().came_so("x", DUE_US, |arrival| arrival.due_ms = Some(DUE_MS - 1))),
         (Wrong::Misdated, x().came_so("x", DUE_US, |arrival| arrival.due_ms = None)),
         (Wrong::WrongAttempt, x().came_so("x", DUE_US, |arrival| arrival.attempt = Some(0))),
-        (Wrong::WrongAttempt, x().came("x").again("x", 1).fault("redis-kill", 1).counted(DUE_US, 9)),
+        (
+            Wrong::WrongAttempt,
+            x().came("x").again("x", 1).fault("redis-kill", 1).counted(DUE_US, 9),
+        ),
         (Wrong::Unexplained, x().came("x").again("x", 2)),
-        (Wrong::FalseVerdict, x().ask(Op::Cancel, "x", None).told("x", "cancel", "cancelled").came("x")),
-        (Wrong::FalseVerdict, x().ask(Op::Reschedule, "x", Some(DUE_MS)).told("x", "reschedule", "kept").came("x")),
         (
             Wrong::FalseVerdict,
-            x().ask(Op::Reschedule, "x", Some(DUE_MS + 7)).told("x", "reschedule", "rescheduled").came_so("x", DUE_US, |_| ()),
+            x().ask(Op::Cancel, "x", None).told("x", "cancel", "cancelled").came("x"),
+        ),
+        (
+            Wrong::FalseVerdict,
+            x().ask(Op::Reschedule, "x", Some(DUE_MS)).told("x", "reschedule", "kept").came("x"),
+        ),
+        (
+            Wrong::FalseVerdict,
+            x().ask(Op::Reschedule, "x", Some(DUE_MS + 7))
+                .told("x", "reschedule", "rescheduled")
+                .came_so("x", DUE_US, |_| ()),
         ),
         (
             Wrong::Differing,
-            x().ask(Op::Cancel, "x", None).told("x", "cancel", "in_flight").told("x", "cancel", "cancelled_after_attempt").came("x"),
+            x().ask(Op::Cancel, "x", None)
+                .told("x", "cancel", "in_flight")
+                .told("x", "cancel", "cancelled_after_attempt")
+                .came("x"),
         ),
         (Wrong::DeadTooEarly, x().died("x", "crashed")),
         (Wrong::Refused, x().rejected("x", "bad_delay")),
-        (Wrong::Refused, true_run().sent("x", Phase::Ok, Job { refused: Some("bad_id".to_owned()), ..job("t") }).rejected("x", "loop")),
+        (
+            Wrong::Refused,
+            true_run()
+                .sent("x", Phase::Ok, Job { refused: Some("bad_id".to_owned()), ..job("t") })
+                .rejected("x", "loop"),
+        ),
         (Wrong::Late, x().came_so("x", DUE_US + 100_000 + 30_001_000, |_| ())),
         (Wrong::Uncounted, Run::new().asked("x").came("x").again("x", 2).fault("broker-kill", 1)),
     ];
     for (number, (wrong, run)) in plants.into_iter().enumerate() {
         let verdict = run.check();
-        assert_eq!(verdict.findings.keys().copied().collect::<Vec<_>>(), [wrong], "plant {number}: {verdict}");
+        assert_eq!(
+            verdict.findings.keys().copied().collect::<Vec<_>>(),
+            [wrong],
+            "plant {number}: {verdict}"
+        );
         assert_eq!(verdict.findings[&wrong].len(), 1, "plant {number}: {verdict}");
     }
 }
@@ -326,10 +407,18 @@ fn a_lie_about_what_is_gone_is_found_beside_the_loss() {
 
 #[test]
 fn a_retry_is_burned_by_a_fault_that_hides_answers_and_by_nothing_else() {
-    let none = || Run::new().sent("x", Phase::Ok, Job { retry_ms: Some(vec![]), ..job("t") }).died("x", "retries_exhausted");
+    let none = || {
+        Run::new()
+            .sent("x", Phase::Ok, Job { retry_ms: Some(vec![]), ..job("t") })
+            .died("x", "retries_exhausted")
+    };
     assert_eq!(none().wrong(), [Wrong::DeadTooEarly]);
     assert_eq!(none().fault("link-drop-answers-broker", 1).wrong(), []);
-    assert_eq!(none().fault("link-drop-answers-broker", 1).came("x").wrong(), [Wrong::Uncounted], "it came and died: a copy");
+    assert_eq!(
+        none().fault("link-drop-answers-broker", 1).came("x").wrong(),
+        [Wrong::Uncounted],
+        "it came and died: a copy"
+    );
 }
 
 #[test]
@@ -342,22 +431,36 @@ fn what_is_left_at_the_end_is_found() {
         (End { broken: vec!["no server".to_owned()], ..End::default() }, Wrong::Broken),
     ];
     for (end, wrong) in cases {
-        assert_eq!(check(&true_run().ended(end)).findings.keys().copied().collect::<Vec<_>>(), [wrong]);
+        assert_eq!(
+            check(&true_run().ended(end)).findings.keys().copied().collect::<Vec<_>>(),
+            [wrong]
+        );
     }
     assert_eq!(check(&true_run().0).findings.keys().copied().collect::<Vec<_>>(), [Wrong::Broken]);
 }
 
 #[test]
 fn a_fault_says_when_what_was_overdue_came() {
-    let run = Run::new().fault("redis-kill", 0).asked("x").came_so("x", DUE_US + 150_000, |_| ()).asked("y");
+    let run = Run::new()
+        .fault("redis-kill", 0)
+        .asked("x")
+        .came_so("x", DUE_US + 150_000, |_| ())
+        .asked("y");
     let impact = run.came_so("y", DUE_US + 300_000, |_| ()).check().impacts.remove(0);
-    assert_eq!((impact.overdue, impact.first_us, impact.last_us, impact.lateness_us), (2, Some(50_000), Some(200_000), 300_000));
+    assert_eq!(
+        (impact.overdue, impact.first_us, impact.last_us, impact.lateness_us),
+        (2, Some(50_000), Some(200_000), 300_000)
+    );
 }
 
 #[test]
 fn a_copy_is_of_the_fault_that_was_on_and_not_of_one_that_was_over() {
     let over = (DUE_US - 900_000, DUE_US - 500_000);
-    let run = Run::new().counted(DUE_US - 9_000_000, 0).fault_at("redis-kill", over, 9).fault("broker-freeze", 1).counted(DUE_US, 2);
+    let run = Run::new()
+        .counted(DUE_US - 9_000_000, 0)
+        .fault_at("redis-kill", over, 9)
+        .fault("broker-freeze", 1)
+        .counted(DUE_US, 2);
     let verdict = run.asked("x").came("x").again("x", 2).check();
     assert!(verdict.is_sound(), "{verdict}");
     assert_eq!(verdict.impacts.iter().map(|impact| impact.duplicates).collect::<Vec<_>>(), [0, 1]);

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::chaos::history::{Arrival, ControlRequest, Event, Fault, Job, Op, Phase, Place, UNREADABLE};
+use crate::chaos::history::{
+    Arrival, ControlRequest, Event, Fault, Job, Op, Phase, Place, UNREADABLE,
+};
 
 /// The events of one job.
 #[derive(Debug, Default)]
@@ -67,7 +69,10 @@ impl Came<'_> {
 }
 
 /// All jobs by their ids.
-pub(super) fn timelines<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&'a str, Timeline<'a>> {
+pub(super) fn timelines<'a>(
+    events: &'a [Event],
+    faults: &[Fault],
+) -> BTreeMap<&'a str, Timeline<'a>> {
     let mut timelines: BTreeMap<&str, Timeline<'_>> = BTreeMap::new();
     let mut seen = Seen { places: HashSet::new(), faults };
     for event in events {
@@ -77,7 +82,8 @@ pub(super) fn timelines<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&
                 match (event.phase, &schedule.job) {
                     // A repeat is the same job.
                     (Phase::Invoke, Some(job)) if timeline.job.is_none() => {
-                        (timeline.job, timeline.sent_us, timeline.by_message) = (Some(job), event.t_us, !event.proc.starts_with("http-"));
+                        (timeline.job, timeline.sent_us, timeline.by_message) =
+                            (Some(job), event.t_us, !event.proc.starts_with("http-"));
                     }
                     (Phase::Ok, _) => timeline.certain = true,
                     (Phase::Fail, _) => timeline.refused = true,
@@ -85,12 +91,16 @@ pub(super) fn timelines<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&
                 }
             }
             Op::Cancel(ask) => timelines.entry(&ask.id).or_default().asked("cancel", event, ask),
-            Op::Reschedule(ask) => timelines.entry(&ask.id).or_default().asked("reschedule", event, ask),
+            Op::Reschedule(ask) => {
+                timelines.entry(&ask.id).or_default().asked("reschedule", event, ask)
+            }
             Op::Fire(ask) => timelines.entry(&ask.id).or_default().asked("fire", event, ask),
             Op::Finish(ask) => timelines.entry(&ask.id).or_default().said("finish", event, ask),
             Op::Fail(ask) => timelines.entry(&ask.id).or_default().said("fail", event, ask),
             // It is in the log, whatever the producer was told.
-            Op::Inbound(arrival) if arrival.action.is_empty() => timelines.entry(&arrival.id).or_default().certain = true,
+            Op::Inbound(arrival) if arrival.action.is_empty() => {
+                timelines.entry(&arrival.id).or_default().certain = true
+            }
             Op::Reply(reply) => {
                 let timeline = timelines.entry(&reply.id).or_default();
                 let said = timeline.words.iter_mut().find(|said| reply.number == Some(said.number));
@@ -103,7 +113,11 @@ pub(super) fn timelines<'a>(events: &'a [Event], faults: &[Fault]) -> BTreeMap<&
             // The job is unchanged: this is the answer.
             Op::Reject(what) if what.reason == UNREADABLE => {
                 let action = if what.action.is_empty() { "schedule" } else { &what.action };
-                timelines.entry(&what.id).or_default().replies.push((event.t_us, action, &what.reason));
+                timelines.entry(&what.id).or_default().replies.push((
+                    event.t_us,
+                    action,
+                    &what.reason,
+                ));
             }
             Op::Deliver(what) | Op::Dead(what) | Op::Reject(what) => {
                 let timeline = timelines.entry(&what.id).or_default();
@@ -142,13 +156,15 @@ impl<'a> Seen<'a> {
         // the broker was down. No other fault is between the broker and the reader.
         let same = |other: &&Came<'_>| {
             let (one, other) = (came.what, other.what);
-            (&one.topic, one.due_ms, one.attempt, &one.digest) == (&other.topic, other.due_ms, other.attempt, &other.digest)
+            (&one.topic, one.due_ms, one.attempt, &one.digest)
+                == (&other.topic, other.due_ms, other.attempt, &other.digest)
         };
         let Some(first) = before.iter().find(same) else { return true };
-        let cut_off = self
-            .faults
-            .iter()
-            .any(|fault| fault.kind.effects().stops_broker && fault.began_us <= came.at_us && fault.healed_us >= first.at_us);
+        let cut_off = self.faults.iter().any(|fault| {
+            fault.kind.effects().stops_broker
+                && fault.began_us <= came.at_us
+                && fault.healed_us >= first.at_us
+        });
         !(came.what.redelivered || cut_off)
     }
 }
@@ -156,10 +172,20 @@ impl<'a> Seen<'a> {
 impl<'a> Timeline<'a> {
     fn asked(&mut self, action: &'static str, event: &Event, ask: &ControlRequest) {
         match event.phase {
-            Phase::Invoke => self.asks.push(Asked { action, at_us: event.t_us, due_ms: ask.due_ms, confirmed: false, undone: false }),
+            Phase::Invoke => self.asks.push(Asked {
+                action,
+                at_us: event.t_us,
+                due_ms: ask.due_ms,
+                confirmed: false,
+                undone: false,
+            }),
             // The request was not sent.
             Phase::Fail => self.asks.retain(|asked| asked.action != action),
-            Phase::Ok => self.asks.iter_mut().filter(|asked| asked.action == action).for_each(|asked| asked.confirmed = true),
+            Phase::Ok => self
+                .asks
+                .iter_mut()
+                .filter(|asked| asked.action == action)
+                .for_each(|asked| asked.confirmed = true),
             Phase::Info => {}
         }
     }
@@ -169,11 +195,22 @@ impl<'a> Timeline<'a> {
         match event.phase {
             Phase::Invoke => {
                 let by_message = !event.proc.starts_with("http-");
-                self.words.push(Said { action, number, at_us: event.t_us, confirmed: false, by_message, verdict: None });
+                self.words.push(Said {
+                    action,
+                    number,
+                    at_us: event.t_us,
+                    confirmed: false,
+                    by_message,
+                    verdict: None,
+                });
             }
             // It was not sent.
             Phase::Fail => self.words.retain(|said| said.number != number),
-            Phase::Ok => self.words.iter_mut().filter(|said| said.number == number).for_each(|said| said.confirmed = true),
+            Phase::Ok => self
+                .words
+                .iter_mut()
+                .filter(|said| said.number == number)
+                .for_each(|said| said.confirmed = true),
             Phase::Info => {}
         }
     }
@@ -198,7 +235,9 @@ impl<'a> Timeline<'a> {
         for at in 0..self.asks.len() {
             let Asked { action, at_us, .. } = self.asks[at];
             let heard_us = self.heard_us(action).unwrap_or(i64::MAX);
-            let gone = |fault: &Fault| fault.rolls_back(id) && fault.began_us <= heard_us && fault.healed_us >= at_us;
+            let gone = |fault: &Fault| {
+                fault.rolls_back(id) && fault.began_us <= heard_us && fault.healed_us >= at_us
+            };
             self.asks[at].undone = faults.iter().any(gone);
         }
     }
@@ -211,7 +250,8 @@ impl<'a> Timeline<'a> {
 
     /// Whether the action was done, or may have been: its verdict is missing.
     pub(super) fn may(&self, action: &str, verdicts: &[&str]) -> bool {
-        self.has_asked(action) && self.answer(action).is_none_or(|verdict| verdicts.contains(&verdict))
+        self.has_asked(action)
+            && self.answer(action).is_none_or(|verdict| verdicts.contains(&verdict))
     }
 
     /// The earliest allowed arrival, epoch µs.
@@ -220,7 +260,9 @@ impl<'a> Timeline<'a> {
         for ask in &self.asks {
             let time = match ask.action {
                 "fire" if self.moved(ask, "firing") => ask.at_us,
-                "reschedule" if self.moved(ask, "rescheduled") => ask.due_ms.map_or(earliest, |due_ms| due_ms * 1000),
+                "reschedule" if self.moved(ask, "rescheduled") => {
+                    ask.due_ms.map_or(earliest, |due_ms| due_ms * 1000)
+                }
                 _ => continue,
             };
             earliest = earliest.min(time);
@@ -230,10 +272,17 @@ impl<'a> Timeline<'a> {
 
     /// Whether a message may have this due time. `behind_us`: how far Redis's clock may have been
     /// behind the requester's clock at a time.
-    pub(super) fn may_be_due(&self, job: &Job, due_ms: i64, behind_us: impl Fn(i64) -> i64) -> bool {
+    pub(super) fn may_be_due(
+        &self,
+        job: &Job,
+        due_ms: i64,
+        behind_us: impl Fn(i64) -> i64,
+    ) -> bool {
         due_ms == job.due_ms
             || self.asks.iter().any(|ask| match ask.action {
-                "fire" => due_ms >= (ask.at_us - behind_us(ask.at_us)) / 1000 && self.moved(ask, "firing"),
+                "fire" => {
+                    due_ms >= (ask.at_us - behind_us(ask.at_us)) / 1000 && self.moved(ask, "firing")
+                }
                 "reschedule" => ask.due_ms == Some(due_ms) && self.moved(ask, "rescheduled"),
                 _ => false,
             })

@@ -171,7 +171,8 @@ impl std::ops::Add for LeaseStates {
 
 impl fmt::Display for LeaseStates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LeaseStates { met_claimed, met_half_settled, met_held, rescued, reclaimed, lost } = self;
+        let LeaseStates { met_claimed, met_half_settled, met_held, rescued, reclaimed, lost } =
+            self;
         write!(
             f,
             "faults met claimed jobs {met_claimed} times, half-settled leases {met_half_settled} times, held jobs {met_held} times; \

@@ -41,12 +41,16 @@ struct Entry {
     like: Option<String>,
 }
 
-static FILE: LazyLock<File> = LazyLock::new(|| toml::from_str(include_str!("descriptions.toml")).expect("a test reads every entry"));
+static FILE: LazyLock<File> = LazyLock::new(|| {
+    toml::from_str(include_str!("descriptions.toml")).expect("a test reads every entry")
+});
 
 pub(super) fn of(kind: FaultKind) -> Description {
     let entry = &FILE.faults[&kind];
     let group = entry.like.as_ref().map(|name| &FILE.groups[name]);
-    let word = |own: &Option<String>, shared: fn(&Group) -> &String| own.as_ref().or_else(|| group.map(shared)).cloned();
+    let word = |own: &Option<String>, shared: fn(&Group) -> &String| {
+        own.as_ref().or_else(|| group.map(shared)).cloned()
+    };
     Description {
         injected: entry.injected.clone(),
         effect: word(&entry.effect, |group| &group.effect).unwrap_or_default(),

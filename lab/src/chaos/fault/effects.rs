@@ -1,5 +1,5 @@
-//! The possible effects of each kind of fault: a checker allows a deviation only for a fault that can
-//! cause it.
+//! The possible effects of each kind of fault: a checker allows a deviation only for a fault that
+//! can cause it.
 
 use super::FaultKind;
 
@@ -42,16 +42,20 @@ const NONE: Effects = Effects {
 };
 
 /// The link to the broker transfers nothing, or loses what it transfers.
-const LINK: Effects = Effects { fails_publish: true, holds_back: true, requeues: true, breaks_broker: true, ..NONE };
+const LINK: Effects =
+    Effects { fails_publish: true, holds_back: true, requeues: true, breaks_broker: true, ..NONE };
 
 impl FaultKind {
     /// The possible effects of the fault.
     pub(crate) fn effects(self) -> Effects {
         match self {
-            FaultKind::BrokerKill | FaultKind::BrokerFreeze | FaultKind::BrokerRestart => Effects { stops_broker: true, ..LINK },
-            FaultKind::LinkCutBroker | FaultKind::LinkStallBroker | FaultKind::LinkDropAnswersBroker | FaultKind::LinkHalfOpenBroker => {
-                LINK
+            FaultKind::BrokerKill | FaultKind::BrokerFreeze | FaultKind::BrokerRestart => {
+                Effects { stops_broker: true, ..LINK }
             }
+            FaultKind::LinkCutBroker
+            | FaultKind::LinkStallBroker
+            | FaultKind::LinkDropAnswersBroker
+            | FaultKind::LinkHalfOpenBroker => LINK,
             FaultKind::LinkSlowBroker => Effects { requeues: false, breaks_broker: false, ..LINK },
             FaultKind::TargetFull
             | FaultKind::TargetDeleted
@@ -62,16 +66,24 @@ impl FaultKind {
             | FaultKind::HostsSlow => Effects { fails_publish: true, ..NONE },
             // Requests of one id may be in two partitions, which are read beside each other.
             FaultKind::PartitionAdded => Effects { holds_back: true, requeues: true, ..NONE },
-            FaultKind::PermissionsWithdrawn => Effects { fails_publish: true, requeues: true, ..NONE },
-            FaultKind::ConnectionBlocked => Effects { fails_publish: true, holds_back: true, ..NONE },
+            FaultKind::PermissionsWithdrawn => {
+                Effects { fails_publish: true, requeues: true, ..NONE }
+            }
+            FaultKind::ConnectionBlocked => {
+                Effects { fails_publish: true, holds_back: true, ..NONE }
+            }
             FaultKind::TargetSilent => Effects { silences: true, ..NONE },
             FaultKind::WrongType => Effects { refuses: true, ..NONE },
             FaultKind::DwellKill | FaultKind::DwellTerm => Effects { stops_instance: true, ..NONE },
-            FaultKind::DwellFreeze => Effects { stops_instance: true, holds_back: true, requeues: true, ..NONE },
+            FaultKind::DwellFreeze => {
+                Effects { stops_instance: true, holds_back: true, requeues: true, ..NONE }
+            }
             FaultKind::InstanceCutOff => Effects { requeues: true, ..NONE },
             FaultKind::RedisFailover => Effects { rolls_back: true, ..NONE },
             // The writes that a promoted master may have forgotten are recorded with the fault.
-            FaultKind::RedisMasterKilled | FaultKind::RedisMasterFrozen | FaultKind::RedisFailoverOrdered => NONE,
+            FaultKind::RedisMasterKilled
+            | FaultKind::RedisMasterFrozen
+            | FaultKind::RedisFailoverOrdered => NONE,
             FaultKind::StartWithoutBroker
             | FaultKind::RedisSlotsMoved
             | FaultKind::RedisKill

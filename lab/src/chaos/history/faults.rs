@@ -45,7 +45,8 @@ impl Fault {
     /// Whether the last writes for this job may be unknown to a promoted master.
     #[must_use]
     pub fn rolls_back(&self, id: &str) -> bool {
-        self.kind.effects().rolls_back || self.forgotten.as_ref().is_some_and(|forgotten| forgotten.concerns(id))
+        self.kind.effects().rolls_back
+            || self.forgotten.as_ref().is_some_and(|forgotten| forgotten.concerns(id))
     }
 }
 

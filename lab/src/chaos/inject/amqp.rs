@@ -24,7 +24,19 @@ fn rabbit(server: &BrokerServer) -> Result<&RabbitServer, Error> {
 }
 
 async fn fill(server: &RabbitServer, target: &str) -> Result<(), Error> {
-    rabbitmqctl(server, &["set_policy", POLICY_NAME, &format!("^{target}$"), REJECT_ALL_POLICY, "--apply-to", "queues"]).await.map(drop)
+    rabbitmqctl(
+        server,
+        &[
+            "set_policy",
+            POLICY_NAME,
+            &format!("^{target}$"),
+            REJECT_ALL_POLICY,
+            "--apply-to",
+            "queues",
+        ],
+    )
+    .await
+    .map(drop)
 }
 
 async fn empty(server: &RabbitServer) -> Result<(), Error> {
@@ -37,7 +49,11 @@ fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
     classic(system.targets()).nth(rng.random_range(0..count)).unwrap_or_default()
 }
 
-pub(super) async fn target_full(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+pub(super) async fn target_full(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<String, Error> {
     let target = any(system, rng);
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
@@ -52,21 +68,32 @@ pub(super) async fn target_full(system: &System, rng: &mut StdRng, hold: Duratio
 async fn read_empty(server: &RabbitServer, target: &str) -> Result<(), Error> {
     let emptied = clock::timeout(EMPTY_TIMEOUT, async {
         loop {
-            let counts = rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"]).await?;
-            let left = counts.lines().filter_map(|line| line.split_once('\t')).find(|(name, _)| *name == target);
+            let counts =
+                rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"])
+                    .await?;
+            let left = counts
+                .lines()
+                .filter_map(|line| line.split_once('\t'))
+                .find(|(name, _)| *name == target);
             match left {
                 Some((_, "0")) | None => return Ok(()),
                 Some(_) => {}
             }
         }
     });
-    emptied.await.unwrap_or_else(|| Err(Error::Unexpected(format!("`{target}` was not empty within {EMPTY_TIMEOUT:?}"))))
+    emptied.await.unwrap_or_else(|| {
+        Err(Error::Unexpected(format!("`{target}` was not empty within {EMPTY_TIMEOUT:?}")))
+    })
 }
 
 /// Deletes a queue without losing delivered messages: the queue first refuses messages and is read
 /// empty, and nothing may be on its way into it, because RabbitMQ (3.10) may confirm a message
 /// whose queue is deleted before its refusal.
-pub(super) async fn target_deleted(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+pub(super) async fn target_deleted(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<String, Error> {
     let target = any(system, rng);
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
@@ -84,14 +111,22 @@ pub(super) async fn target_deleted(system: &System, rng: &mut StdRng, hold: Dura
     }
     let healed = async {
         empty(server).await?;
-        rabbitmqctl(server, &["import_definitions", &system.broker.definitions().display().to_string()]).await.map(drop)
+        rabbitmqctl(
+            server,
+            &["import_definitions", &system.broker.definitions().display().to_string()],
+        )
+        .await
+        .map(drop)
     };
     both(deleted, healed.await)?;
     Ok(target.to_owned())
 }
 
 /// Open channels keep their permissions, so the connections are reset too.
-pub(super) async fn permissions_withdrawn(system: &System, hold: Duration) -> Result<String, Error> {
+pub(super) async fn permissions_withdrawn(
+    system: &System,
+    hold: Duration,
+) -> Result<String, Error> {
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
     let withdrawn = rabbitmqctl(server, &["set_permissions", USER, "^$", "^$", "^$"]).await;

@@ -18,7 +18,11 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 const INSTANCE_JUMP_S: i64 = 3600;
 
 /// A jump forward or back, and then the return.
-pub(super) async fn of_instances(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn of_instances(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let seconds = if rng.random() { INSTANCE_JUMP_S } else { -INSTANCE_JUMP_S };
     jump(&system.clock, seconds, hold, async || {
         for instance in &system.instances {
@@ -31,7 +35,11 @@ pub(super) async fn of_instances(system: &System, rng: &mut StdRng, hold: Durati
 }
 
 /// A shorter jump: jobs due meanwhile are early or late.
-pub(super) async fn of_redis(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn of_redis(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let seconds = crate::chaos::fault::REDIS_CLOCK_JUMP.as_secs().cast_signed();
     let seconds = if rng.random() { seconds } else { -seconds };
     jump(&system.redis.clock, seconds, hold, async || {
@@ -44,18 +52,30 @@ pub(super) async fn of_redis(system: &System, rng: &mut StdRng, hold: Duration) 
 }
 
 /// `step_us`: the observed error of the clock.
-async fn jump(host: &HostClock, seconds: i64, hold: Duration, step_us: impl AsyncFn() -> Result<i64, Error>) -> Result<Done, Error> {
+async fn jump(
+    host: &HostClock,
+    seconds: i64,
+    hold: Duration,
+    step_us: impl AsyncFn() -> Result<i64, Error>,
+) -> Result<Done, Error> {
     let wrong = match host.set(seconds) {
-        Ok(()) => clock::timeout(EFFECT_TIMEOUT, seen(seconds * US_PER_SECOND, step_us)).await.unwrap_or_else(|| {
-            Err(Error::Unexpected(format!("no jump of the clock by {seconds:+} s was observed within {EFFECT_TIMEOUT:?}")))
-        }),
+        Ok(()) => clock::timeout(EFFECT_TIMEOUT, seen(seconds * US_PER_SECOND, step_us))
+            .await
+            .unwrap_or_else(|| {
+                Err(Error::Unexpected(format!(
+                    "no jump of the clock by {seconds:+} s was observed within {EFFECT_TIMEOUT:?}"
+                )))
+            }),
         Err(error) => Err(error),
     };
     if wrong.is_ok() {
         clock::sleep(hold).await;
     }
     both(wrong, host.set(0))?;
-    Ok(Done { clock_step_us: Some(seconds * US_PER_SECOND), ..Done::healed(format!("{seconds:+} s")) })
+    Ok(Done {
+        clock_step_us: Some(seconds * US_PER_SECOND),
+        ..Done::healed(format!("{seconds:+} s"))
+    })
 }
 
 /// Waits until the clock is wrong by this much, within a second and a half.

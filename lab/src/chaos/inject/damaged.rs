@@ -28,14 +28,23 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn record_damaged(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
     let mut aside = Extra::open(system).await?;
-    let ids: Vec<String> = DUE_MS.iter().map(|_| format!("d-{:016x}", rng.random::<u64>())).collect();
+    let ids: Vec<String> =
+        DUE_MS.iter().map(|_| format!("d-{:016x}", rng.random::<u64>())).collect();
     let target = &system.targets()[rng.random_range(0..system.targets().len())];
     let now_ms = clock::wall_ms();
-    let jobs: Vec<_> = ids.iter().zip(DUE_MS).map(|(id, after_ms)| (id.clone(), job(target, now_ms + after_ms))).collect();
+    let jobs: Vec<_> = ids
+        .iter()
+        .zip(DUE_MS)
+        .map(|(id, after_ms)| (id.clone(), job(target, now_ms + after_ms)))
+        .collect();
     aside.jobs(jobs.clone()).await;
     let servers = system.redis.servers.lock().await;
     let damaged = damage(&servers, &keys, &ids).await;
@@ -46,13 +55,20 @@ pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Dura
     }
     let mut restored = Ok(());
     for id in &ids {
-        restored = restored.and(set_version(&servers, &keys, id, (LATER_VERSION, dwell::store::record::VERSION)).await.map(drop));
+        restored = restored.and(
+            set_version(&servers, &keys, id, (LATER_VERSION, dwell::store::record::VERSION))
+                .await
+                .map(drop),
+        );
     }
     both(damaged, restored)?;
     let recorder = system.recorder()?;
     let set_aside: usize = ids.iter().map(|id| recorder.set_aside(id)).sum();
     let done = Done::healed_beside(
-        format!("version {LATER_VERSION} in {} records, {set_aside} requests were returned", ids.len()),
+        format!(
+            "version {LATER_VERSION} in {} records, {set_aside} requests were returned",
+            ids.len()
+        ),
         from_us,
         Only::Jobs(ids),
     );
@@ -64,16 +80,25 @@ pub(super) async fn record_damaged(system: &System, rng: &mut StdRng, hold: Dura
 async fn damage(servers: &Servers, keys: &Keys, ids: &[String]) -> Result<(), Error> {
     let damaged = clock::timeout(STORE_TIMEOUT, async {
         for id in ids {
-            while !set_version(servers, keys, id, (dwell::store::record::VERSION, LATER_VERSION)).await? {
+            while !set_version(servers, keys, id, (dwell::store::record::VERSION, LATER_VERSION))
+                .await?
+            {
                 clock::sleep(CHECK_INTERVAL).await;
             }
         }
         Ok(())
     });
-    damaged.await.unwrap_or_else(|| Err(Error::Unexpected(format!("the jobs were not stored within {STORE_TIMEOUT:?}"))))
+    damaged.await.unwrap_or_else(|| {
+        Err(Error::Unexpected(format!("the jobs were not stored within {STORE_TIMEOUT:?}")))
+    })
 }
 
-async fn set_version(servers: &Servers, keys: &Keys, id: &str, (from, to): (u8, u8)) -> Result<bool, Error> {
+async fn set_version(
+    servers: &Servers,
+    keys: &Keys,
+    id: &str,
+    (from, to): (u8, u8),
+) -> Result<bool, Error> {
     let key = keys.jobs(keys.bucket_of(id));
     let mut connection = servers.connect_to(key).await?;
     let mut call = redis::cmd("EVAL");
@@ -83,7 +108,9 @@ async fn set_version(servers: &Servers, keys: &Keys, id: &str, (from, to): (u8, 
 
 /// Sends the control requests, and waits until each message was returned.
 async fn ask(system: &System, aside: &mut Extra<'_>, jobs: &[(String, Job)]) {
-    let (Ok(recorder), [cancelled, moved, fired, again]) = (system.recorder(), jobs) else { return };
+    let (Ok(recorder), [cancelled, moved, fired, again]) = (system.recorder(), jobs) else {
+        return;
+    };
     let later_ms = clock::wall_ms() + 60_000;
     aside.ask(&cancelled.0, Action::Cancel, None).await;
     aside.ask(&moved.0, Action::Reschedule, Some(later_ms)).await;

@@ -17,14 +17,21 @@ use crate::chaos::system::{Error, Servers, System, open};
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A full disk: no file of Redis may grow.
-pub(super) async fn disk_full(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn disk_full(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let servers = system.redis.servers.lock().await;
     let master = servers.server(any(&servers, rng).await?);
     let pid = master.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| Error::Unexpected("redis-server is not running".to_owned()))?;
     let limit = |most: Option<u64>| {
         let limit = Rlimit { current: most, maximum: None };
-        prlimit(Some(pid), Resource::Fsize, limit).map(drop).map_err(std::io::Error::from).map_err(Error::io("the limit of redis's files"))
+        prlimit(Some(pid), Resource::Fsize, limit)
+            .map(drop)
+            .map_err(std::io::Error::from)
+            .map_err(Error::io("the limit of redis's files"))
     };
     let filled = limit(Some(1));
     if filled.is_ok() {
@@ -35,20 +42,27 @@ pub(super) async fn disk_full(system: &System, rng: &mut StdRng, hold: Duration)
     let mut connection = open(master).await?;
     let written = clock::timeout(WRITE_TIMEOUT, async {
         loop {
-            let info: String = redis::cmd("INFO").arg("persistence").query_async(&mut connection).await?;
+            let info: String =
+                redis::cmd("INFO").arg("persistence").query_async(&mut connection).await?;
             if info.contains("aof_last_write_status:ok") {
                 return Ok::<_, Error>(());
             }
             clock::sleep(Duration::from_millis(20)).await;
         }
     });
-    written.await.ok_or_else(|| Error::Unexpected(format!("redis did not write its file again within {WRITE_TIMEOUT:?}")))??;
+    written.await.ok_or_else(|| {
+        Error::Unexpected(format!("redis did not write its file again within {WRITE_TIMEOUT:?}"))
+    })??;
     Ok(done)
 }
 
 /// Writes invalid records that are due now. Removes the remaining ones at the end, as an operator
 /// would with `dwell fsck`.
-pub(super) async fn poisoned_records(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+pub(super) async fn poisoned_records(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<String, Error> {
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
     let noise: Vec<u8> = (0..200).map(|_| rng.random()).collect();
@@ -56,8 +70,10 @@ pub(super) async fn poisoned_records(system: &System, rng: &mut StdRng, hold: Du
     // A valid version, followed by noise.
     let known = [&[1][..], &noise].concat();
     let records = [Some(noise), Some(unknown), Some(known), Some(Vec::new()), None];
-    let poisoned: Vec<(String, Option<Vec<u8>>)> =
-        records.into_iter().map(|record| (format!("poison-{:016x}", rng.random::<u64>()), record)).collect();
+    let poisoned: Vec<(String, Option<Vec<u8>>)> = records
+        .into_iter()
+        .map(|record| (format!("poison-{:016x}", rng.random::<u64>()), record))
+        .collect();
     let servers = system.redis.servers.lock().await;
     let planted = plant(&servers, &keys, &poisoned).await;
     if planted.is_ok() {
@@ -67,18 +83,25 @@ pub(super) async fn poisoned_records(system: &System, rng: &mut StdRng, hold: Du
     for (id, _) in &poisoned {
         let bucket = keys.bucket_of(id);
         let mut removing = redis::pipe();
-        for key in [keys.due(bucket, "main"), keys.held(bucket).to_owned(), keys.dead(bucket).to_owned()] {
+        for key in
+            [keys.due(bucket, "main"), keys.held(bucket).to_owned(), keys.dead(bucket).to_owned()]
+        {
             removing.zrem(key, id).ignore();
         }
         removing.hdel(keys.jobs(bucket), id).ignore().hdel(keys.state(bucket), id).ignore();
         let mut connection = servers.connect_to(keys.claim_deadlines(bucket)).await?;
-        removed = removed.and(removing.query_async::<()>(&mut connection).await.map_err(Error::from));
+        removed =
+            removed.and(removing.query_async::<()>(&mut connection).await.map_err(Error::from));
     }
     both(planted, removed)?;
     Ok(format!("{} records", poisoned.len()))
 }
 
-async fn plant(servers: &Servers, keys: &Keys, poisoned: &[(String, Option<Vec<u8>>)]) -> Result<(), Error> {
+async fn plant(
+    servers: &Servers,
+    keys: &Keys,
+    poisoned: &[(String, Option<Vec<u8>>)],
+) -> Result<(), Error> {
     for (id, record) in poisoned {
         let bucket = keys.bucket_of(id);
         let mut connection = servers.connect_to(keys.claim_deadlines(bucket)).await?;
@@ -94,7 +117,11 @@ async fn plant(servers: &Servers, keys: &Keys, poisoned: &[(String, Option<Vec<u
 }
 
 /// Creates a missing key as a string: scripts that access it fail.
-pub(super) async fn wrong_type(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn wrong_type(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
     let servers = system.redis.servers.lock().await;
@@ -103,7 +130,11 @@ pub(super) async fn wrong_type(system: &System, rng: &mut StdRng, hold: Duration
         let mut connection = servers.connect_to(keys.claim_deadlines(bucket)).await?;
         // Only a key that does not exist now, so that no data is lost.
         for key in &keys.fixed(bucket)[..] {
-            let made: bool = redis::cmd("SETNX").arg(key).arg("of another type").query_async(&mut connection).await?;
+            let made: bool = redis::cmd("SETNX")
+                .arg(key)
+                .arg("of another type")
+                .query_async(&mut connection)
+                .await?;
             if !made {
                 continue;
             }

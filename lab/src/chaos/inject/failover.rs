@@ -15,7 +15,11 @@ use crate::chaos::system::{Error, Servers, System};
 const MAX_MOVED_BUCKETS: usize = 3;
 
 /// Kills a master and waits until another is promoted; then it returns as a replica.
-pub(super) async fn master_killed(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn master_killed(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let mut servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let slot = slot_of(&servers, index, system).await?;
@@ -26,8 +30,13 @@ pub(super) async fn master_killed(system: &System, rng: &mut StdRng, hold: Durat
     };
     let healed_us = clock::wall_us();
     clock::sleep(hold).await;
-    // Sentinels have it follow the new master only after seconds. A supervisor may know that before.
-    let follows = promoted.as_ref().ok().map(|master| servers.server(*master).port()).filter(|_| rng.random());
+    // Sentinels have it follow the new master only after seconds. A supervisor may know that
+    // before.
+    let follows = promoted
+        .as_ref()
+        .ok()
+        .map(|master| servers.server(*master).port())
+        .filter(|_| rng.random());
     servers.follow(index, follows);
     let started = start(async || servers.server_mut(index).restart().await).await;
     let master = both(promoted, started)?;
@@ -37,7 +46,11 @@ pub(super) async fn master_killed(system: &System, rng: &mut StdRng, hold: Durat
 }
 
 /// Freezes a master until another is promoted. When it wakes up it takes itself for the master.
-pub(super) async fn master_frozen(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn master_frozen(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let slot = slot_of(&servers, index, system).await?;
@@ -52,7 +65,11 @@ pub(super) async fn master_frozen(system: &System, rng: &mut StdRng, hold: Durat
 
 /// A failover by command while the master lives: CLUSTER FAILOVER loses nothing, SENTINEL FAILOVER
 /// what was not replicated.
-pub(super) async fn ordered(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn ordered(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let mut handed_over = Vec::new();
@@ -60,11 +77,15 @@ pub(super) async fn ordered(system: &System, rng: &mut StdRng, hold: Duration) -
         Servers::Cluster(cluster) => {
             let port = servers.server(index).port();
             let owners = system.redis.census.owners().await.unwrap_or_default();
-            handed_over.extend((0..).zip(owners).filter(|(_, owner)| *owner == port).map(|(bucket, _)| bucket));
+            handed_over.extend(
+                (0..).zip(owners).filter(|(_, owner)| *owner == port).map(|(bucket, _)| bucket),
+            );
             cluster.fail_over(index).await?
         }
         Servers::Sentinel(sentinel) => sentinel.fail_over().await?,
-        Servers::Single(_) => return Err(Error::Unexpected("a single Redis has no such command".to_owned())),
+        Servers::Single(_) => {
+            return Err(Error::Unexpected("a single Redis has no such command".to_owned()));
+        }
     };
     servers.in_sync(&system.redis.census).await?;
     let done = Done::healed(format!("from redis-{index} to redis-{master}"));
@@ -73,9 +94,15 @@ pub(super) async fn ordered(system: &System, rng: &mut StdRng, hold: Duration) -
 }
 
 /// Moves the slots of some buckets to other masters.
-pub(super) async fn slots_moved(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn slots_moved(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let servers = system.redis.servers.lock().await;
-    let Servers::Cluster(cluster) = &*servers else { return Err(Error::Unexpected("only a Cluster has slots".to_owned())) };
+    let Servers::Cluster(cluster) = &*servers else {
+        return Err(Error::Unexpected("only a Cluster has slots".to_owned()));
+    };
     let settings = system.store_settings();
     let (mut handed_over, mut told) = (Vec::new(), Vec::new());
     for _ in 0..rng.random_range(1..=MAX_MOVED_BUCKETS) {

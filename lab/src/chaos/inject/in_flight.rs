@@ -29,7 +29,11 @@ impl InFlight {
     }
 
     /// Counts during this future.
-    pub(super) async fn during<T>(&mut self, system: &System, doing: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    pub(super) async fn during<T>(
+        &mut self,
+        system: &System,
+        doing: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         let watching = async {
             loop {
                 self.most = self.most.most(system.redis.census.count(i64::MAX).await.leases);

@@ -16,27 +16,40 @@ use crate::chaos::system::{Error, System, jetstream, nats_users};
 const RELOAD_LOG_LINE: &str = "Reloaded server configuration";
 /// The longest time of a reload.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(20);
-/// The longest time until Dwell creates a deleted consumer again: Dwell notices at the time-out of its next
-/// fetch.
+/// The longest time until Dwell creates a deleted consumer again: Dwell notices at the time-out of
+/// its next fetch.
 const RECREATE_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
     &system.targets()[rng.random_range(0..system.targets().len())]
 }
 
-pub(super) async fn target_full(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+pub(super) async fn target_full(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<String, Error> {
     let target = any(system, rng);
     // The policy first, then the limit: otherwise the limit would discard stored messages.
     changed(system, target, hold, &[json!({ "discard": "new" }), json!({ "max_bytes": 1 })]).await
 }
 
 /// The stream keeps its unread messages, but no stream accepts messages on the subject.
-pub(super) async fn target_deleted(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+pub(super) async fn target_deleted(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<String, Error> {
     let target = any(system, rng);
     changed(system, target, hold, &[json!({ "subjects": [format!("{target}.away")] })]).await
 }
 
-async fn changed(system: &System, target: &str, hold: Duration, changes: &[Value]) -> Result<String, Error> {
+async fn changed(
+    system: &System,
+    target: &str,
+    hold: Duration,
+    changes: &[Value],
+) -> Result<String, Error> {
     // No other fault may affect the server meanwhile.
     let _server = system.broker.server.lock().await;
     let (port, stream) = (system.broker.port(), jetstream::stream_of(target));
@@ -47,7 +60,9 @@ async fn changed(system: &System, target: &str, hold: Duration, changes: &[Value
         if let (Value::Object(config), Value::Object(change)) = (&mut config, change.clone()) {
             config.extend(change);
         }
-        broken = jetstream::ask(port, &format!("STREAM.UPDATE.{stream}"), config.clone()).await.map(drop);
+        broken = jetstream::ask(port, &format!("STREAM.UPDATE.{stream}"), config.clone())
+            .await
+            .map(drop);
         if broken.is_err() {
             break;
         }
@@ -74,15 +89,23 @@ pub(super) async fn consumer_deleted(system: &System, hold: Duration) -> Result<
         }
     });
     if back.await.is_none() {
-        return Err(Error::Unexpected(format!("the consumer dwell of DWELL_delay_in was not created again within {RECREATE_TIMEOUT:?}")));
+        return Err(Error::Unexpected(format!(
+            "the consumer dwell of DWELL_delay_in was not created again within {RECREATE_TIMEOUT:?}"
+        )));
     }
     system.broker.make_consumer().await?;
     Ok("consumer dwell of DWELL_delay_in".to_owned())
 }
 
-pub(super) async fn permissions_withdrawn(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+pub(super) async fn permissions_withdrawn(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<String, Error> {
     let server = system.broker.server.lock().await;
-    let BrokerServer::Nats(server) = &*server else { return Err(Error::Unexpected(format!("{server} is not nats-server"))) };
+    let BrokerServer::Nats(server) = &*server else {
+        return Err(Error::Unexpected(format!("{server} is not nats-server")));
+    };
     let what = if rng.random() { ">" } else { any(system, rng) };
     let withdrawn = reload(server, "{}", &format!("{{ publish: {{ deny: [\"{what}\"] }} }}")).await;
     if withdrawn.is_ok() {
@@ -97,21 +120,31 @@ pub(super) async fn permissions_withdrawn(system: &System, rng: &mut StdRng, hol
 async fn reload(server: &NatsServer, from: &str, to: &str) -> Result<(), Error> {
     let file = server.dir().join("nats.conf");
     let log = server.dir().join("log");
-    let reloads = || std::fs::read_to_string(&log).unwrap_or_default().matches(RELOAD_LOG_LINE).count();
+    let reloads =
+        || std::fs::read_to_string(&log).unwrap_or_default().matches(RELOAD_LOG_LINE).count();
     let text = std::fs::read_to_string(&file).map_err(Error::io(file.display().to_string()))?;
     let changed = text.replace(&nats_users(from), &nats_users(to));
     if changed == text {
-        return Err(Error::Unexpected(format!("{}: the permissions of the instances are not the expected ones", file.display())));
+        return Err(Error::Unexpected(format!(
+            "{}: the permissions of the instances are not the expected ones",
+            file.display()
+        )));
     }
     std::fs::write(&file, changed).map_err(Error::io(file.display().to_string()))?;
     let before = reloads();
     let pid = server.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| Error::Unexpected("nats-server is not running".to_owned()))?;
-    kill_process(pid, Signal::HUP).map_err(std::io::Error::from).map_err(Error::io("a signal to nats-server"))?;
+    kill_process(pid, Signal::HUP)
+        .map_err(std::io::Error::from)
+        .map_err(Error::io("a signal to nats-server"))?;
     let waited = clock::timeout(RELOAD_TIMEOUT, async {
         while reloads() == before {
             clock::sleep(Duration::from_millis(10)).await;
         }
     });
-    waited.await.ok_or_else(|| Error::Unexpected(format!("nats-server did not reload its settings within {RELOAD_TIMEOUT:?}")))
+    waited.await.ok_or_else(|| {
+        Error::Unexpected(format!(
+            "nats-server did not reload its settings within {RELOAD_TIMEOUT:?}"
+        ))
+    })
 }

@@ -17,8 +17,8 @@ const SLOW_DELAY: Duration = Duration::from_millis(100);
 /// The throughput of each connection, bytes a second.
 const THIN_BYTES_PER_SECOND: u32 = 20_000;
 
-/// The longest time until the other instances serve the returned requests and the abandoned claims: a Kafka
-/// session and a lease.
+/// The longest time until the other instances serve the returned requests and the abandoned claims:
+/// a Kafka session and a lease.
 const TAKE_OVER_TIME: Duration = Duration::from_secs(13);
 /// The further time that the instance is cut off, so that unserved jobs of others show.
 const EXTRA_HOLD: Duration = Duration::from_secs(15);
@@ -64,11 +64,21 @@ pub(super) async fn slow(link: &Proxy, hold: Duration) -> Result<String, Error> 
     flows(link, Some(Flow::Delay(SLOW_DELAY)), Flow::Delay(SLOW_DELAY), hold).await
 }
 
-pub(super) async fn slow_or_thin(link: &Proxy, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+pub(super) async fn slow_or_thin(
+    link: &Proxy,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<String, Error> {
     if rng.random() {
         slow(link, hold).await
     } else {
-        flows(link, Some(Flow::Throttle(THIN_BYTES_PER_SECOND)), Flow::Throttle(THIN_BYTES_PER_SECOND), hold).await
+        flows(
+            link,
+            Some(Flow::Throttle(THIN_BYTES_PER_SECOND)),
+            Flow::Throttle(THIN_BYTES_PER_SECOND),
+            hold,
+        )
+        .await
     }
 }
 
@@ -97,7 +107,9 @@ async fn reader(system: &System, rng: &mut StdRng) -> Result<usize, Error> {
             clock::sleep(CHECK_INTERVAL).await;
         }
     });
-    found.await.unwrap_or_else(|| Err(Error::Unexpected(format!("no instance read a request within {READ_TIMEOUT:?}"))))
+    found.await.unwrap_or_else(|| {
+        Err(Error::Unexpected(format!("no instance read a request within {READ_TIMEOUT:?}")))
+    })
 }
 
 /// The number of requests that an instance has stored.
@@ -107,14 +119,29 @@ fn read_by(metrics: &str) -> u64 {
 }
 
 /// Cuts one instance off from Redis for longer than `hold`; the others keep their links.
-pub(super) async fn instance_cut_off(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn instance_cut_off(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let number = reader(system, rng).await?;
     let link = &system.instances[number].redis;
     // The longest `hold` of the ingests.
-    let held = system.settings().ingest.values().map(|ingest| ingest.hold_ms).max().map_or(Duration::ZERO, Duration::from_millis);
-    let served_us = clock::wall_us() + i64::try_from((held + TAKE_OVER_TIME).as_micros()).unwrap_or(i64::MAX);
+    let held = system
+        .settings()
+        .ingest
+        .values()
+        .map(|ingest| ingest.hold_ms)
+        .max()
+        .map_or(Duration::ZERO, Duration::from_millis);
+    let served_us =
+        clock::wall_us() + i64::try_from((held + TAKE_OVER_TIME).as_micros()).unwrap_or(i64::MAX);
     let hold = hold.max(held + TAKE_OVER_TIME + EXTRA_HOLD);
-    let (how, detail) = if rng.random() { ("reset", cut(link, hold).await?) } else { ("silent", stall(link, hold).await?) };
+    let (how, detail) = if rng.random() {
+        ("reset", cut(link, hold).await?)
+    } else {
+        ("silent", stall(link, hold).await?)
+    };
     Ok(Done::healed_beside(format!("dwell-{number}, {how}: {detail}"), served_us, Only::Nobody))
 }
 
@@ -125,7 +152,12 @@ pub(super) async fn half_open(link: &Proxy, hold: Duration) -> Result<String, Er
     Ok(format!("{open} connections"))
 }
 
-async fn flows(link: &Proxy, up: Option<Flow>, down: Flow, hold: Duration) -> Result<String, Error> {
+async fn flows(
+    link: &Proxy,
+    up: Option<Flow>,
+    down: Flow,
+    hold: Duration,
+) -> Result<String, Error> {
     let _broken = Broken(link);
     if let Some(up) = up {
         link.set(Direction::Up, up);

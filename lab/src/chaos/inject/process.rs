@@ -32,14 +32,22 @@ fn mortal(system: &System, rng: &mut StdRng) -> usize {
 }
 
 /// Records an instance that ended by itself during its start, although it is started again.
-fn noted(system: &System, number: usize, started: Result<(), ServerError>) -> Result<(), ServerError> {
+fn noted(
+    system: &System,
+    number: usize,
+    started: Result<(), ServerError>,
+) -> Result<(), ServerError> {
     if let Err(error @ ServerError::Ended { .. }) = &started {
         system.note(format!("dwell-{number}: {error}"));
     }
     started
 }
 
-pub(super) async fn kill(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+pub(super) async fn kill(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<String, Error> {
     let number = mortal(system, rng);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
@@ -52,7 +60,11 @@ pub(super) async fn kill(system: &System, rng: &mut StdRng, hold: Duration) -> R
     Ok(format!("dwell-{number}"))
 }
 
-pub(super) async fn freeze(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+pub(super) async fn freeze(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<String, Error> {
     let number = any(system, rng);
     let hold = hold.max(system.options().lease() + EXTRA_FREEZE);
     let mut server = system.instances[number].server.lock().await;
@@ -63,7 +75,11 @@ pub(super) async fn freeze(system: &System, rng: &mut StdRng, hold: Duration) ->
     Ok(format!("dwell-{number}, for {} s", hold.as_secs()))
 }
 
-pub(super) async fn term(system: &System, rng: &mut StdRng, hold: Duration) -> Result<String, Error> {
+pub(super) async fn term(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<String, Error> {
     let number = mortal(system, rng);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
@@ -73,13 +89,19 @@ pub(super) async fn term(system: &System, rng: &mut StdRng, hold: Duration) -> R
     clock::sleep(hold).await;
     let started = start(async || noted(system, number, server.restart().await)).await;
     match both(ended, started)? {
-        Some(status) if !status.success() => Err(Error::Unexpected(format!("dwell-{number} ended with {status} after SIGTERM"))),
+        Some(status) if !status.success() => {
+            Err(Error::Unexpected(format!("dwell-{number} ended with {status} after SIGTERM")))
+        }
         _ => Ok(format!("dwell-{number}, which ended within {} ms", took.as_millis())),
     }
 }
 
 /// The instance serves the reachable broker at once, and the other one once it is reachable.
-pub(super) async fn start_without_broker(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn start_without_broker(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let number = mortal(system, rng);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
@@ -88,7 +110,10 @@ pub(super) async fn start_without_broker(system: &System, rng: &mut StdRng, hold
         server.stop().await?;
         noted(system, number, server.restart().await)?;
         let from_us = clock::wall_us();
-        says(&server, "dwell_publish_total{broker=\"main\",outcome=\"confirmed\"}", |count| count > 0).await?;
+        says(&server, "dwell_publish_total{broker=\"main\",outcome=\"confirmed\"}", |count| {
+            count > 0
+        })
+        .await?;
         says(&server, &connected(), |is| is == 0).await?;
         clock::sleep(hold).await;
         Ok(from_us)
@@ -104,8 +129,11 @@ pub(super) async fn start_without_broker(system: &System, rng: &mut StdRng, hold
         says(&server, &connected(), |is| is == 1).await
     };
     let from_us = both(started, healed.await)?;
-    let done =
-        Done::healed_beside(format!("dwell-{number}, without the broker {SPARE_BROKER}"), from_us, Only::Broker(SPARE_BROKER.to_owned()));
+    let done = Done::healed_beside(
+        format!("dwell-{number}, without the broker {SPARE_BROKER}"),
+        from_us,
+        Only::Broker(SPARE_BROKER.to_owned()),
+    );
     Ok(Done { healed_us: Some(healed_us), ..done })
 }
 
@@ -118,12 +146,17 @@ async fn says(server: &DwellServer, series: &str, is: impl Fn(u64) -> bool) -> R
     let said = clock::timeout(SERVE_TIMEOUT, async {
         loop {
             let metrics = server.metrics().await.unwrap_or_default();
-            let value = metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+            let value =
+                metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
             if value.is_some_and(&is) {
                 return;
             }
             clock::sleep(CHECK_INTERVAL).await;
         }
     });
-    said.await.ok_or_else(|| Error::Unexpected(format!("`{series}` did not reach the expected value within {SERVE_TIMEOUT:?}")))
+    said.await.ok_or_else(|| {
+        Error::Unexpected(format!(
+            "`{series}` did not reach the expected value within {SERVE_TIMEOUT:?}"
+        ))
+    })
 }

@@ -42,7 +42,11 @@ pub(super) async fn kill(system: &System, rng: &mut StdRng, hold: Duration) -> R
     back(system, &mut servers, index, killed).await
 }
 
-pub(super) async fn restart(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn restart(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let mut servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let stopped = servers.server_mut(index).stop().await.map(drop).map_err(Error::from);
@@ -51,14 +55,23 @@ pub(super) async fn restart(system: &System, rng: &mut StdRng, hold: Duration) -
 }
 
 /// Starts the master again.
-async fn back(system: &System, servers: &mut Servers, index: usize, broken: Result<(), Error>) -> Result<Done, Error> {
+async fn back(
+    system: &System,
+    servers: &mut Servers,
+    index: usize,
+    broken: Result<(), Error>,
+) -> Result<Done, Error> {
     servers.follow(index, None);
     let started = start(async || servers.server_mut(index).restart().await).await;
     both(broken, started)?;
     healed(system, servers, "redis").await
 }
 
-pub(super) async fn freeze(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn freeze(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let servers = system.redis.servers.lock().await;
     let master = servers.server(any(&servers, rng).await?);
     master.freeze()?;
@@ -69,7 +82,11 @@ pub(super) async fn freeze(system: &System, rng: &mut StdRng, hold: Duration) ->
 
 /// Healed now, and returned once the replicas are in sync. If another server can be promoted, the
 /// end is the time of that.
-async fn healed(system: &System, servers: &Servers, detail: impl Into<String>) -> Result<Done, Error> {
+async fn healed(
+    system: &System,
+    servers: &Servers,
+    detail: impl Into<String>,
+) -> Result<Done, Error> {
     let done = Done::healed(detail);
     servers.in_sync(&system.redis.census).await?;
     let is_single = system.options().redis == RedisMode::Single;
@@ -86,36 +103,51 @@ pub(super) async fn full(system: &System, rng: &mut StdRng, hold: Duration) -> R
         // until a write is refused.
         for percent in 0..20 {
             let info = text(&order(master, &["INFO", "memory"]).await?);
-            let number = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
-            let counted = number("used_memory:").unwrap_or(1).saturating_sub(number("mem_not_counted_for_evict:").unwrap_or(0));
+            let number = |name: &str| {
+                info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+            };
+            let counted = number("used_memory:")
+                .unwrap_or(1)
+                .saturating_sub(number("mem_not_counted_for_evict:").unwrap_or(0));
             let most = (counted / 100 * (100 - percent)).max(1).to_string();
-            order(master, &["CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", &most]).await?;
+            order(master, &["CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", &most])
+                .await?;
             match order(master, &["SET", &key, "x", "PX", "1"]).await {
-                Err(Error::Redis(error)) if error.code() == Some("OOM") => return Ok(format!("maxmemory {most}")),
+                Err(Error::Redis(error)) if error.code() == Some("OOM") => {
+                    return Ok(format!("maxmemory {most}"));
+                }
                 _ => {}
             }
         }
         Err(Error::Unexpected("redis accepted a write although it was full".to_owned()))
     };
-    held(system, &servers, &[master], filled.await, hold, &["CONFIG", "SET", "maxmemory", "0"]).await
+    held(system, &servers, &[master], filled.await, hold, &["CONFIG", "SET", "maxmemory", "0"])
+        .await
 }
 
 pub(super) async fn readonly(system: &System, hold: Duration) -> Result<Done, Error> {
     let servers = system.redis.servers.lock().await;
     let master = servers.server(0);
     // No server listens on this port.
-    let broken = order(master, &["REPLICAOF", "127.0.0.1", "1"]).await.map(|_| "READONLY".to_owned());
+    let broken =
+        order(master, &["REPLICAOF", "127.0.0.1", "1"]).await.map(|_| "READONLY".to_owned());
     held(system, &servers, &[master], broken, hold, &["REPLICAOF", "NO", "ONE"]).await
 }
 
 pub(super) async fn no_replicas(system: &System, hold: Duration) -> Result<Done, Error> {
     let servers = system.redis.servers.lock().await;
-    let masters: Vec<&RedisServer> = servers.masters().await?.into_iter().map(|index| servers.server(index)).collect();
+    let masters: Vec<&RedisServer> =
+        servers.masters().await?.into_iter().map(|index| servers.server(index)).collect();
     let mut broken = Ok("NOREPLICAS".to_owned());
     for master in &masters {
-        broken = broken.and(order(master, &["CONFIG", "SET", "min-replicas-to-write", "5"]).await.map(|_| "NOREPLICAS".to_owned()));
+        broken = broken.and(
+            order(master, &["CONFIG", "SET", "min-replicas-to-write", "5"])
+                .await
+                .map(|_| "NOREPLICAS".to_owned()),
+        );
     }
-    held(system, &servers, &masters, broken, hold, &["CONFIG", "SET", "min-replicas-to-write", "0"]).await
+    held(system, &servers, &masters, broken, hold, &["CONFIG", "SET", "min-replicas-to-write", "0"])
+        .await
 }
 
 /// Keeps the fault for a time, then heals it by a command to each of these.
@@ -142,19 +174,27 @@ pub(super) async fn busy(system: &System, rng: &mut StdRng, hold: Duration) -> R
     let servers = system.redis.servers.lock().await;
     let master = servers.server(any(&servers, rng).await?);
     // Opened before: a new connection to a busy Redis gets only BUSY.
-    let (mut busy, mut killer, mut probe) = (open(master).await?, open(master).await?, open(master).await?);
+    let (mut busy, mut killer, mut probe) =
+        (open(master).await?, open(master).await?, open(master).await?);
     order(master, &["CONFIG", "SET", "lua-time-limit", "50"]).await?;
     let running = tokio::spawn(async move {
         // The answer is always an error: the script was killed, or the answer timed out.
-        let _ = redis::cmd("EVAL").arg("while true do end").arg(0).query_async::<redis::Value>(&mut busy).await;
+        let _ = redis::cmd("EVAL")
+            .arg("while true do end")
+            .arg(0)
+            .query_async::<redis::Value>(&mut busy)
+            .await;
     });
     let began = clock::now();
     let seen = clock::timeout(EFFECT_TIMEOUT, async {
-        while !matches!(redis::cmd("TIME").query_async::<redis::Value>(&mut probe).await, Err(error) if error.code() == Some("BUSY")) {
+        while !matches!(redis::cmd("TIME").query_async::<redis::Value>(&mut probe).await, Err(error) if error.code() == Some("BUSY"))
+        {
             clock::sleep(REPEAT_INTERVAL).await;
         }
     });
-    let seen = seen.await.ok_or_else(|| Error::Unexpected(format!("redis was not busy within {EFFECT_TIMEOUT:?}")));
+    let seen = seen
+        .await
+        .ok_or_else(|| Error::Unexpected(format!("redis was not busy within {EFFECT_TIMEOUT:?}")));
     clock::sleep(hold.saturating_sub(began.elapsed())).await;
     let killed = clock::timeout(Duration::from_secs(20), async {
         while !running.is_finished() {
@@ -163,9 +203,12 @@ pub(super) async fn busy(system: &System, rng: &mut StdRng, hold: Duration) -> R
             clock::sleep(REPEAT_INTERVAL).await;
         }
     });
-    let killed = killed.await.ok_or_else(|| Error::Unexpected("the script that keeps Redis busy was not killed".to_owned()));
+    let killed = killed.await.ok_or_else(|| {
+        Error::Unexpected("the script that keeps Redis busy was not killed".to_owned())
+    });
     let healed_us = clock::wall_us();
-    let repaired = order(master, &["CONFIG", "SET", "lua-time-limit", DEFAULT_BUSY_MS]).await.map(drop);
+    let repaired =
+        order(master, &["CONFIG", "SET", "lua-time-limit", DEFAULT_BUSY_MS]).await.map(drop);
     both(seen.and(killed), repaired)?;
     let done = healed(system, &servers, "BUSY").await?;
     Ok(Done { healed_us: done.healed_us.map(|_| healed_us), ..done })
@@ -176,11 +219,16 @@ pub(super) async fn script_flush(system: &System, hold: Duration) -> Result<Stri
 }
 
 pub(super) async fn client_kill(system: &System, hold: Duration) -> Result<String, Error> {
-    again(system, hold, &[&["CLIENT", "KILL", "TYPE", "normal"], &["CLIENT", "KILL", "TYPE", "pubsub"]]).await
+    again(
+        system,
+        hold,
+        &[&["CLIENT", "KILL", "TYPE", "normal"], &["CLIENT", "KILL", "TYPE", "pubsub"]],
+    )
+    .await
 }
 
-/// Changes the password of the instances' user and closes their connections; their files have the new
-/// one after the hold. Then the same back, because a server starts with the first password.
+/// Changes the password of the instances' user and closes their connections; their files have the
+/// new one after the hold. Then the same back, because a server starts with the first password.
 pub(super) async fn password_rotated(system: &System, hold: Duration) -> Result<Done, Error> {
     let servers = system.redis.servers.lock().await;
     let rotated = async {
@@ -199,7 +247,11 @@ pub(super) async fn password_rotated(system: &System, hold: Duration) -> Result<
     let repaired = async {
         system.redis.logins.change(PASSWORD).map_err(Error::io("a file with URLs"))?;
         for index in 0..servers.count() {
-            order(servers.server(index), &["ACL", "SETUSER", USER, "resetpass", &format!(">{PASSWORD}")]).await?;
+            order(
+                servers.server(index),
+                &["ACL", "SETUSER", USER, "resetpass", &format!(">{PASSWORD}")],
+            )
+            .await?;
         }
         Ok(())
     };
@@ -225,7 +277,11 @@ async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Result<St
     }
 }
 
-pub(super) async fn failover(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn failover(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let mut servers = system.redis.servers.lock().await;
     let pair = servers.pair()?;
     let promotes_first: bool = rng.random();
@@ -249,14 +305,19 @@ pub(super) async fn failover(system: &System, rng: &mut StdRng, hold: Duration) 
     let healed = healed.await;
     both(promoted, healed)?;
     let order = if promotes_first { "before" } else { "after" };
-    let detail = format!("the replica was promoted {order} the master was killed; now on port {}", pair.master.port());
+    let detail = format!(
+        "the replica was promoted {order} the master was killed; now on port {}",
+        pair.master.port()
+    );
     servers.in_sync(&system.redis.census).await?;
     Ok(Done { healed_us: Some(healed_us), ..Done::from(detail) })
 }
 
 /// Promotes the replica and kills the master.
 async fn promote(pair: &mut Pair, promotes_first: bool, hold: Duration) -> Result<(), Error> {
-    let Some(replica) = &pair.replica else { return Err(Error::Unexpected("there is no replica".to_owned())) };
+    let Some(replica) = &pair.replica else {
+        return Err(Error::Unexpected("there is no replica".to_owned()));
+    };
     if promotes_first {
         order(replica, &["REPLICAOF", "NO", "ONE"]).await?;
         clock::sleep(hold.min(MAX_SPLIT_DURATION)).await;
@@ -273,7 +334,9 @@ async fn promote(pair: &mut Pair, promotes_first: bool, hold: Duration) -> Resul
 fn text(value: &redis::Value) -> String {
     match value {
         redis::Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        redis::Value::VerbatimString { text, .. } | redis::Value::SimpleString(text) => text.clone(),
+        redis::Value::VerbatimString { text, .. } | redis::Value::SimpleString(text) => {
+            text.clone()
+        }
         _ => String::new(),
     }
 }

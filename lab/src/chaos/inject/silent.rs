@@ -21,7 +21,11 @@ const SINGLE_ATTEMPT_RATIO: usize = 10;
 /// The least time of silence: several publish timeouts.
 const MIN_SILENCE: Duration = Duration::from_secs(25);
 
-pub(super) async fn target_silent(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn target_silent(
+    system: &System,
+    rng: &mut StdRng,
+    hold: Duration,
+) -> Result<Done, Error> {
     let number = rng.random::<u32>();
     let target = SILENT_TARGETS.replace('*', &number.to_string());
     let mut aside = Extra::open(system).await?;
@@ -31,7 +35,12 @@ pub(super) async fn target_silent(system: &System, rng: &mut StdRng, hold: Durat
     let silent = async {
         silence(&server, &target).await?;
         let now_ms = clock::wall_ms();
-        let crowd = (0..SILENT_JOBS).map(|at| (format!("s-{number}-{at}"), single(job(&target, now_ms), at % SINGLE_ATTEMPT_RATIO == 0)));
+        let crowd = (0..SILENT_JOBS).map(|at| {
+            (
+                format!("s-{number}-{at}"),
+                single(job(&target, now_ms), at % SINGLE_ATTEMPT_RATIO == 0),
+            )
+        });
         aside.jobs(crowd.collect()).await;
         let from_us = clock::wall_us();
         clock::sleep(hold.max(MIN_SILENCE)).await;
@@ -53,9 +62,16 @@ pub(super) async fn target_silent(system: &System, rng: &mut StdRng, hold: Durat
     let heard = heard.into_inner();
     let most = heard.values().max();
     let heard = most.map_or_else(String::new, |most| {
-        format!("; a plain subscriber heard {} messages, at most {most} of one job", heard.values().sum::<u64>())
+        format!(
+            "; a plain subscriber heard {} messages, at most {most} of one job",
+            heard.values().sum::<u64>()
+        )
     });
-    let done = Done::healed_beside(format!("{SILENT_JOBS} jobs for {target}{heard}"), from_us, Only::Target(target.clone()));
+    let done = Done::healed_beside(
+        format!("{SILENT_JOBS} jobs for {target}{heard}"),
+        from_us,
+        Only::Target(target.clone()),
+    );
     aside.read(&target);
     aside.close().await;
     Ok(done)
@@ -76,13 +92,20 @@ async fn silence(server: &BrokerServer, target: &str) -> Result<(), Error> {
 /// One RabbitMQ node has no silent target. The closest case is a queue whose process is suspended:
 /// the channel accepts its messages, which arrive after the process resumes.
 async fn suspend(server: &RabbitServer, target: &str) -> Result<(), Error> {
-    let made = format!("{{new, Q}} = rabbit_amqqueue:declare({}, true, false, [], none, <<\"chaos\">>)", name(target));
-    rabbitmqctl(server, &["eval", &format!("{made}, sys:suspend(amqqueue:get_pid(Q)).")]).await.map(drop)
+    let made = format!(
+        "{{new, Q}} = rabbit_amqqueue:declare({}, true, false, [], none, <<\"chaos\">>)",
+        name(target)
+    );
+    rabbitmqctl(server, &["eval", &format!("{made}, sys:suspend(amqqueue:get_pid(Q)).")])
+        .await
+        .map(drop)
 }
 
 async fn wake(server: &RabbitServer, target: &str) -> Result<(), Error> {
     let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup({})", name(target));
-    rabbitmqctl(server, &["eval", &format!("{found}, sys:resume(amqqueue:get_pid(Q)).")]).await.map(drop)
+    rabbitmqctl(server, &["eval", &format!("{found}, sys:resume(amqqueue:get_pid(Q)).")])
+        .await
+        .map(drop)
 }
 
 /// The server's name of a queue.

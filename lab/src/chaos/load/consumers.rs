@@ -1,4 +1,5 @@
-//! The consumers of jobs that they confirm themselves: each treats a message as the job's words say.
+//! The consumers of jobs that they confirm themselves: each treats a message as the job's words
+//! say.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -52,7 +53,10 @@ pub(super) async fn confirm(
                 let seen = Some(Seen { due_ms: message.due_ms, attempt: message.attempt, number });
                 let door = rand::rng().random_range(0..2 * http.len().max(1));
                 let door = (door < http.len()).then_some(door);
-                words.insert((at_ms, number), (message.id.clone(), Plan { at_ms, action, due_ms: None, door, seen }));
+                words.insert(
+                    (at_ms, number),
+                    (message.id.clone(), Plan { at_ms, action, due_ms: None, door, seen }),
+                );
             }
         }
         let later = words.split_off(&(clock::wall_ms(), u64::MAX));
@@ -60,7 +64,13 @@ pub(super) async fn confirm(
         for (at, (id, plan)) in std::mem::replace(&mut words, later) {
             match plan.door {
                 Some(instance) => {
-                    asking.spawn(by_http(http[instance], instance, id, plan, Arc::clone(&recorder)));
+                    asking.spawn(by_http(
+                        http[instance],
+                        instance,
+                        id,
+                        plan,
+                        Arc::clone(&recorder),
+                    ));
                 }
                 None => messages.push((at, id, plan)),
             }
@@ -82,7 +92,10 @@ pub(super) async fn confirm(
             let ask = ControlRequest { id: id.clone(), due_ms: None, res: String::new(), number };
             recorder.record("producer", Phase::Invoke, asked(plan.action, ask));
             let message = request(&id, &plan, &replies);
-            sent.push((Sent::ControlRequest { id, action: plan.action, due_ms: None, number }, message));
+            sent.push((
+                Sent::ControlRequest { id, action: plan.action, due_ms: None, number },
+                message,
+            ));
         }
         producer.send(sent).await;
     }
@@ -94,13 +107,17 @@ fn said(message: &Received, now_ms: i64) -> Vec<(i64, Action)> {
     let soon_ms = now_ms + rng.random_range(WORK_MS);
     match message.consumer.word(message.attempt) {
         Word::Finish => vec![(soon_ms, Action::Finish)],
-        Word::FinishTwice => vec![(soon_ms, Action::Finish), (soon_ms + SECOND_WORD_DELAY_MS, Action::Finish)],
+        Word::FinishTwice => {
+            vec![(soon_ms, Action::Finish), (soon_ms + SECOND_WORD_DELAY_MS, Action::Finish)]
+        }
         Word::FinishLate => {
             let ttr_ms = i64::try_from(message.consumer.ttr_ms).unwrap_or(i64::MAX);
             vec![(now_ms + ttr_ms + rng.random_range(LATE_WORD_MS), Action::Finish)]
         }
         Word::Fail => vec![(soon_ms, Action::Fail)],
-        Word::FailThenFinish => vec![(soon_ms, Action::Fail), (soon_ms + SECOND_WORD_DELAY_MS, Action::Finish)],
+        Word::FailThenFinish => {
+            vec![(soon_ms, Action::Fail), (soon_ms + SECOND_WORD_DELAY_MS, Action::Finish)]
+        }
         Word::Silent => Vec::new(),
     }
 }
@@ -116,7 +133,10 @@ mod tests {
             said(&Received { id: "a".to_owned(), due_ms: 7, attempt: 1, consumer }, 1000)
         };
         assert!(said(&[Word::Silent]).is_empty());
-        assert_eq!(said(&[Word::FailThenFinish]).iter().map(|(_, action)| *action).collect::<Vec<_>>(), [Action::Fail, Action::Finish]);
+        assert_eq!(
+            said(&[Word::FailThenFinish]).iter().map(|(_, action)| *action).collect::<Vec<_>>(),
+            [Action::Fail, Action::Finish]
+        );
         assert!(said(&[Word::FinishLate])[0].0 > 6000 && said(&[Word::Finish])[0].0 < 6000);
         assert_eq!(said(&[Word::FinishTwice]).len(), 2);
     }

@@ -55,8 +55,8 @@ pub(super) struct Plan {
     pub(super) due_ms: Option<i64>,
     /// The instance, for a request over HTTP; `None`: a message.
     pub(super) door: Option<usize>,
-    /// For a consumer's word: the due time, epoch ms, and the attempt of its message, and the number
-    /// of the word.
+    /// For a consumer's word: the due time, epoch ms, and the attempt of its message, and the
+    /// number of the word.
     pub(super) seen: Option<Seen>,
 }
 
@@ -103,8 +103,10 @@ impl Draw {
         let letter = if lot < 3 { 'b' } else { 'j' };
         let id = format!("{letter}-{}-{}", self.run, self.next);
         let due_ms = now_ms + self.rng.random_range(JOB_DELAY_MS);
-        let target = self.places.targets[self.rng.random_range(0..self.places.targets.len())].clone();
-        let door = ((85..95).contains(&lot) && instances > 0).then(|| self.rng.random_range(0..instances));
+        let target =
+            self.places.targets[self.rng.random_range(0..self.places.targets.len())].clone();
+        let door =
+            ((85..95).contains(&lot) && instances > 0).then(|| self.rng.random_range(0..instances));
         let mut body = self.body();
         if door.is_some() {
             body = body.iter().map(|byte| b'a' + byte % 26).collect();
@@ -126,16 +128,23 @@ impl Draw {
             3..8 => {
                 if let Some(late) = late {
                     (job.target, job.absent) = (late.to_owned(), true);
-                    ask = self.rng.random::<bool>().then(|| self.plan(due_ms, RETRY_CONTROL_OFFSET_MS, instances));
+                    ask = self
+                        .rng
+                        .random::<bool>()
+                        .then(|| self.plan(due_ms, RETRY_CONTROL_OFFSET_MS, instances));
                 }
             }
-            8..10 => (job.target, job.absent, job.retry_ms) = (self.places.never.clone(), true, Some(vec![100, 200])),
+            8..10 => {
+                (job.target, job.absent, job.retry_ms) =
+                    (self.places.never.clone(), true, Some(vec![100, 200]))
+            }
             10..14 => job.retry_ms = Some(Vec::new()),
             14..34 => ask = Some(self.plan(due_ms, CONTROL_OFFSET_MS, instances)),
             34..37 => job.broker = Some(SPARE_BROKER.to_owned()),
             37..57 => {
                 let consumer = self.consumer();
-                // A consumer that never finishes is given up soon; the others have attempts for faults too.
+                // A consumer that never finishes is given up soon; the others have attempts for
+                // faults too.
                 let is_patient = !matches!(consumer.words.last(), Some(Word::Silent | Word::Fail));
                 job.retry_ms = Some(vec![RETRY_INTERVAL_MS; if is_patient { 8 } else { 2 }]);
                 job.consumer = Some(consumer);
@@ -143,25 +152,33 @@ impl Draw {
             _ => {}
         }
         // Half of the jobs for targets that exist, where URLs are targets.
-        if !self.places.urls.is_empty() && !job.absent && job.broker.is_none() && self.rng.random() {
+        if !self.places.urls.is_empty() && !job.absent && job.broker.is_none() && self.rng.random()
+        {
             job.target = self.places.urls[self.rng.random_range(0..self.places.urls.len())].clone();
             job.broker = Some(HOOK_BROKER.to_owned());
         }
-        let mut message =
-            Message::new(body).with_header("delay-id", &id).with_header("delay-target", &job.target).with_header(NOTE_HEADER, note);
+        let mut message = Message::new(body)
+            .with_header("delay-id", &id)
+            .with_header("delay-target", &job.target)
+            .with_header(NOTE_HEADER, note);
         if job.refused.is_none() {
             message = message.with_header("delay-until", due_ms.to_string());
         }
         if let Some(waits) = &job.retry_ms {
             let waits: Vec<String> = waits.iter().map(|ms| format!("{ms}ms")).collect();
-            message = message.with_header("delay-retry", if waits.is_empty() { "none".to_owned() } else { waits.join(",") });
+            message = message.with_header(
+                "delay-retry",
+                if waits.is_empty() { "none".to_owned() } else { waits.join(",") },
+            );
         }
         if let Some(broker) = &job.broker {
             message = message.with_header("delay-broker", broker);
         }
         if let Some(consumer) = &job.consumer {
             let words = serde_json::to_string(consumer).unwrap_or_default();
-            message = message.with_header("delay-confirm", "consumer").with_header("delay-ttr", format!("{}ms", consumer.ttr_ms));
+            message = message
+                .with_header("delay-confirm", "consumer")
+                .with_header("delay-ttr", format!("{}ms", consumer.ttr_ms));
             message = message.with_header(CONSUMER_HEADER, words);
         }
         if lot >= 95 {
@@ -187,10 +204,14 @@ impl Draw {
 
     fn plan(&mut self, due_ms: i64, around_ms: std::ops::Range<i64>, instances: usize) -> Plan {
         let at_ms = due_ms + self.rng.random_range(around_ms);
-        let action = [Action::Cancel, Action::Cancel, Action::Reschedule, Action::Fire][self.rng.random_range(0..4)];
-        // Later than the old due time, so that the due time of an arrival tells which one it is for.
-        let moved = (action == Action::Reschedule).then(|| due_ms.max(at_ms) + self.rng.random_range(500..2000));
-        let door = (instances > 0 && self.rng.random::<bool>()).then(|| self.rng.random_range(0..instances.max(1)));
+        let action = [Action::Cancel, Action::Cancel, Action::Reschedule, Action::Fire]
+            [self.rng.random_range(0..4)];
+        // Later than the old due time, so that the due time of an arrival tells which one it is
+        // for.
+        let moved = (action == Action::Reschedule)
+            .then(|| due_ms.max(at_ms) + self.rng.random_range(500..2000));
+        let door = (instances > 0 && self.rng.random::<bool>())
+            .then(|| self.rng.random_range(0..instances.max(1)));
         Plan { at_ms, action, due_ms: moved, door, seen: None }
     }
 
@@ -209,12 +230,14 @@ impl Draw {
 
 /// The request as a message.
 pub(super) fn request(id: &str, plan: &Plan, replies: &str) -> Message {
-    let message = Message::new("").with_header("delay-id", id).with_header("delay-action", plan.action.as_str());
+    let message = Message::new("")
+        .with_header("delay-id", id)
+        .with_header("delay-action", plan.action.as_str());
     let message = message.with_header("delay-reply-to", replies);
     match (plan.due_ms, plan.seen) {
-        (_, Some(seen)) => {
-            message.with_header("delayed-due", seen.due_ms.to_string()).with_header("delayed-attempt", seen.attempt.to_string())
-        }
+        (_, Some(seen)) => message
+            .with_header("delayed-due", seen.due_ms.to_string())
+            .with_header("delayed-attempt", seen.attempt.to_string()),
         (Some(due_ms), _) => message.with_header("delay-until", due_ms.to_string()),
         _ => message,
     }
@@ -242,32 +265,65 @@ mod tests {
             (0..500).map(|_| draw.next(1_000_000, 2, Some("late"))).collect::<Vec<_>>()
         };
         let (one, same, other) = (draw(7), draw(7), draw(8));
-        let digests = |jobs: &[Drawn]| jobs.iter().map(|drawn| drawn.job.digest.clone()).collect::<Vec<_>>();
+        let digests =
+            |jobs: &[Drawn]| jobs.iter().map(|drawn| drawn.job.digest.clone()).collect::<Vec<_>>();
         assert_eq!(digests(&one), digests(&same));
         assert_ne!(digests(&one), digests(&other));
         let some = |test: &dyn Fn(&Drawn) -> bool| assert!(one.iter().any(test));
-        some(&|drawn| drawn.job.refused.is_some() && drawn.message.headers.text("delay-until").is_none());
+        some(&|drawn| {
+            drawn.job.refused.is_some() && drawn.message.headers.text("delay-until").is_none()
+        });
         some(&|drawn| drawn.job.absent && drawn.job.target == "late");
-        some(&|drawn| drawn.job.absent && drawn.message.headers.text("delay-retry") == Some("100ms,200ms"));
+        some(&|drawn| {
+            drawn.job.absent && drawn.message.headers.text("delay-retry") == Some("100ms,200ms")
+        });
         some(&|drawn| drawn.message.headers.text("delay-retry") == Some("none"));
-        some(&|drawn| drawn.job.broker.is_some() && drawn.message.headers.text("delay-broker") == Some(SPARE_BROKER));
-        for word in [Word::Finish, Word::FinishTwice, Word::FinishLate, Word::Fail, Word::FailThenFinish, Word::Silent] {
-            some(&|drawn| drawn.job.consumer.as_ref().is_some_and(|consumer| consumer.words.last() == Some(&word)));
+        some(&|drawn| {
+            drawn.job.broker.is_some()
+                && drawn.message.headers.text("delay-broker") == Some(SPARE_BROKER)
+        });
+        for word in [
+            Word::Finish,
+            Word::FinishTwice,
+            Word::FinishLate,
+            Word::Fail,
+            Word::FailThenFinish,
+            Word::Silent,
+        ] {
+            some(&|drawn| {
+                drawn
+                    .job
+                    .consumer
+                    .as_ref()
+                    .is_some_and(|consumer| consumer.words.last() == Some(&word))
+            });
         }
         some(&|drawn| {
-            drawn.message.headers.text("delay-confirm") == Some("consumer") && drawn.message.headers.text(CONSUMER_HEADER).is_some()
+            drawn.message.headers.text("delay-confirm") == Some("consumer")
+                && drawn.message.headers.text(CONSUMER_HEADER).is_some()
         });
         some(&|drawn| drawn.message.body.is_empty());
         for by_message in [true, false] {
             some(&|drawn| {
-                drawn.job.broker.as_deref() == Some(HOOK_BROKER) && drawn.job.target == "http://a/0" && drawn.door.is_none() == by_message
+                drawn.job.broker.as_deref() == Some(HOOK_BROKER)
+                    && drawn.job.target == "http://a/0"
+                    && drawn.door.is_none() == by_message
             });
         }
-        some(&|drawn| drawn.door.is_some() && !drawn.message.body.is_empty() && drawn.message.body.is_ascii());
-        some(&|drawn| drawn.job.absent && drawn.ask.as_ref().is_some_and(|plan| plan.at_ms >= drawn.job.due_ms + 300));
+        some(&|drawn| {
+            drawn.door.is_some() && !drawn.message.body.is_empty() && drawn.message.body.is_ascii()
+        });
+        some(&|drawn| {
+            drawn.job.absent
+                && drawn.ask.as_ref().is_some_and(|plan| plan.at_ms >= drawn.job.due_ms + 300)
+        });
         for action in [Action::Cancel, Action::Reschedule, Action::Fire] {
             for by_message in [true, false] {
-                some(&|drawn| drawn.ask.as_ref().is_some_and(|plan| plan.action == action && plan.door.is_none() == by_message));
+                some(&|drawn| {
+                    drawn.ask.as_ref().is_some_and(|plan| {
+                        plan.action == action && plan.door.is_none() == by_message
+                    })
+                });
             }
         }
     }

@@ -62,19 +62,41 @@ impl<'a> Extra<'a> {
         self.recorder.record(PROCESS_NAME, Phase::Invoke, asked(action, ask));
         let plan = Plan { at_ms: clock::wall_ms(), action, due_ms, door: None, seen: None };
         self.producer
-            .send(vec![(Sent::ControlRequest { id: id.to_owned(), action, due_ms, number: None }, request(id, &plan, REPLY_DESTINATION))])
+            .send(vec![(
+                Sent::ControlRequest { id: id.to_owned(), action, due_ms, number: None },
+                request(id, &plan, REPLY_DESTINATION),
+            )])
             .await;
     }
 
     /// Sends a control request over HTTP.
     pub(crate) async fn ask_by_http(&self, instance: usize, id: &str, action: Action) {
-        let plan = Plan { at_ms: clock::wall_ms(), action, due_ms: None, door: Some(instance), seen: None };
-        by_http(self.system.http(instance), instance, id.to_owned(), plan, Arc::clone(&self.recorder)).await;
+        let plan = Plan {
+            at_ms: clock::wall_ms(),
+            action,
+            due_ms: None,
+            door: Some(instance),
+            seen: None,
+        };
+        by_http(
+            self.system.http(instance),
+            instance,
+            id.to_owned(),
+            plan,
+            Arc::clone(&self.recorder),
+        )
+        .await;
     }
 
     /// Reads this target from now on, as long as the system exists.
     pub(crate) fn read(&self, target: &str) {
-        let reader = read(self.system.broker().clone(), target.to_owned(), Role::Target, Arc::clone(&self.recorder), None);
+        let reader = read(
+            self.system.broker().clone(),
+            target.to_owned(),
+            Role::Target,
+            Arc::clone(&self.recorder),
+            None,
+        );
         self.system.readers.lock().spawn(reader);
     }
 
@@ -102,7 +124,9 @@ pub(crate) fn job(target: &str, due_ms: i64) -> Job {
 fn message(id: &str, job: &mut Job) -> Message {
     let due_ms = job.due_ms.to_string();
     job.digest = digest(id.as_bytes(), [(NOTE_HEADER, &*due_ms)]);
-    let message = Message::new(id.to_owned()).with_header("delay-id", id).with_header("delay-target", &job.target);
+    let message = Message::new(id.to_owned())
+        .with_header("delay-id", id)
+        .with_header("delay-target", &job.target);
     let message = message.with_header("delay-until", &due_ms).with_header(NOTE_HEADER, due_ms);
     match &job.retry_ms {
         Some(waits) if waits.is_empty() => message.with_header("delay-retry", "none"),

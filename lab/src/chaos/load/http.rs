@@ -30,16 +30,27 @@ pub(super) async fn ask(instance: SocketAddr, id: &str, plan: &Plan) -> Answer {
         (Action::Cancel, _) => (format!("DELETE /v1/jobs/{id}"), String::new()),
         (Action::Fire, _) => (format!("POST /v1/jobs/{id}/fire"), String::new()),
         (Action::Finish | Action::Fail, _) => {
-            let seen = plan.seen.map(|seen| json!({ "due_ms": seen.due_ms, "attempt": seen.attempt }));
-            (format!("POST /v1/jobs/{id}/{}", plan.action.as_str()), seen.unwrap_or_else(|| json!({})).to_string())
+            let seen =
+                plan.seen.map(|seen| json!({ "due_ms": seen.due_ms, "attempt": seen.attempt }));
+            (
+                format!("POST /v1/jobs/{id}/{}", plan.action.as_str()),
+                seen.unwrap_or_else(|| json!({})).to_string(),
+            )
         }
-        (Action::Reschedule, due_ms) => (format!("PATCH /v1/jobs/{id}"), json!({ "until": due_ms.unwrap_or(0) }).to_string()),
+        (Action::Reschedule, due_ms) => {
+            (format!("PATCH /v1/jobs/{id}"), json!({ "until": due_ms.unwrap_or(0) }).to_string())
+        }
     };
     asked(instance, &line, &body, verdict).await
 }
 
 /// A new job.
-pub(super) async fn schedule(instance: SocketAddr, id: &str, job: &Job, message: &Message) -> Answer {
+pub(super) async fn schedule(
+    instance: SocketAddr,
+    id: &str,
+    job: &Job,
+    message: &Message,
+) -> Answer {
     let note = message.headers.text(NOTE_HEADER).unwrap_or_default();
     let body = String::from_utf8_lossy(&message.body);
     let new = json!({ "id": id, "until": job.due_ms, "target": job.target, "broker": job.broker, "headers": { NOTE_HEADER: note }, "body": body });
@@ -73,7 +84,8 @@ async fn asked(instance: SocketAddr, line: &str, body: &str, read: fn(&str) -> A
 
 async fn call(mut link: TcpStream, line: &str, body: &str) -> std::io::Result<String> {
     let head = "host: localhost\r\ncontent-type: application/json\r\nconnection: close";
-    let request = format!("{line} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let request =
+        format!("{line} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     link.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
     link.read_to_string(&mut answer).await?;
@@ -111,9 +123,20 @@ mod tests {
             Answer::Verdict(word) => Some(word),
             Answer::Never(_) | Answer::Unknown(_) => None,
         };
-        assert_eq!(of("HTTP/1.1 409 Conflict\r\na: b\r\n\r\n{\"id\":\"x\",\"verdict\":\"fired\"}").as_deref(), Some("fired"));
-        assert_eq!(of("HTTP/1.1 409 Conflict\r\n\r\n{\"code\":\"unreadable_job\"}").as_deref(), Some(UNREADABLE));
-        for other in ["", "HTTP/1.1 200 OK\r\n\r\n{\"verdict\":\"canc", "HTTP/1.1 503 Service Unavailable\r\n\r\n{\"title\":\"x\"}"] {
+        assert_eq!(
+            of("HTTP/1.1 409 Conflict\r\na: b\r\n\r\n{\"id\":\"x\",\"verdict\":\"fired\"}")
+                .as_deref(),
+            Some("fired")
+        );
+        assert_eq!(
+            of("HTTP/1.1 409 Conflict\r\n\r\n{\"code\":\"unreadable_job\"}").as_deref(),
+            Some(UNREADABLE)
+        );
+        for other in [
+            "",
+            "HTTP/1.1 200 OK\r\n\r\n{\"verdict\":\"canc",
+            "HTTP/1.1 503 Service Unavailable\r\n\r\n{\"title\":\"x\"}",
+        ] {
             assert_eq!(of(other), None, "{other}");
         }
     }

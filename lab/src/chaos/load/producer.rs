@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
-use dwell_connectors::{BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, Token};
+use dwell_connectors::{
+    BrokerConfig, ConnectorError, Destination, Message, Outcome, Outcomes, Publication, Sink, Token,
+};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tracing::debug;
@@ -57,10 +59,13 @@ impl Sent {
     /// The name in the history.
     pub(super) fn op(&self, res: String) -> Op {
         match self {
-            Sent::Job(id) | Sent::Again(id) => Op::Schedule(Schedule { id: id.clone(), job: None, res }),
-            Sent::ControlRequest { id, action, due_ms, number } => {
-                asked(*action, ControlRequest { id: id.clone(), due_ms: *due_ms, res, number: *number })
+            Sent::Job(id) | Sent::Again(id) => {
+                Op::Schedule(Schedule { id: id.clone(), job: None, res })
             }
+            Sent::ControlRequest { id, action, due_ms, number } => asked(
+                *action,
+                ControlRequest { id: id.clone(), due_ms: *due_ms, res, number: *number },
+            ),
         }
     }
 }
@@ -78,7 +83,14 @@ pub(super) fn asked(action: Action, ask: ControlRequest) -> Op {
 
 impl Producer {
     pub(super) fn new(broker: BrokerConfig, recorder: Arc<Recorder>) -> Producer {
-        Producer { broker, recorder, link: None, next: 0, open: Arc::default(), listeners: JoinSet::new() }
+        Producer {
+            broker,
+            recorder,
+            link: None,
+            next: 0,
+            open: Arc::default(),
+            listeners: JoinSet::new(),
+        }
     }
 
     /// Whether a link exists; tries once to connect.
@@ -96,11 +108,16 @@ impl Producer {
         match clock::timeout(CONNECT_TIMEOUT, self.broker.sink(CONFIRM_TIMEOUT)).await {
             Some(Ok((sink, outcomes))) => {
                 self.link = Some(sink);
-                self.listeners.spawn(listen(outcomes, Arc::clone(&self.open), Arc::clone(&self.recorder)));
+                self.listeners.spawn(listen(
+                    outcomes,
+                    Arc::clone(&self.open),
+                    Arc::clone(&self.recorder),
+                ));
                 true
             }
             failed => {
-                let error = failed.and_then(Result::err).map(|ConnectorError { message, .. }| message);
+                let error =
+                    failed.and_then(Result::err).map(|ConnectorError { message, .. }| message);
                 debug!(error, "producer has no link");
                 clock::sleep(CONNECT_PAUSE).await;
                 false
@@ -124,11 +141,21 @@ impl Producer {
             let dedupe_id = match &sent {
                 Sent::Job(id) => format!("s-{id}"),
                 Sent::Again(id) => format!("r-{id}"),
-                Sent::ControlRequest { id, action, number: None, .. } => format!("{}-{id}", action.as_str()),
-                Sent::ControlRequest { id, action, number: Some(number), .. } => format!("{}-{id}-{number}", action.as_str()),
+                Sent::ControlRequest { id, action, number: None, .. } => {
+                    format!("{}-{id}", action.as_str())
+                }
+                Sent::ControlRequest { id, action, number: Some(number), .. } => {
+                    format!("{}-{id}-{number}", action.as_str())
+                }
             };
             self.open.lock().insert(token, sent);
-            batch.push(Publication { token, to: Destination::new(REQUEST_DESTINATION), message, dedupe_id, deadline: None });
+            batch.push(Publication {
+                token,
+                to: Destination::new(REQUEST_DESTINATION),
+                message,
+                dedupe_id,
+                deadline: None,
+            });
         }
         sink.publish(batch).await;
     }
@@ -151,7 +178,11 @@ impl Producer {
     }
 }
 
-async fn listen(mut outcomes: Outcomes, open: Arc<Mutex<HashMap<Token, Sent>>>, recorder: Arc<Recorder>) {
+async fn listen(
+    mut outcomes: Outcomes,
+    open: Arc<Mutex<HashMap<Token, Sent>>>,
+    recorder: Arc<Recorder>,
+) {
     while let Some(batch) = outcomes.recv().await {
         for (token, outcome) in batch {
             let Some(sent) = open.lock().remove(&token) else { continue };

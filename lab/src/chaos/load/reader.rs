@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ERROR, ID};
-use dwell_connectors::{Acks, BrokerConfig, Header, Message, Position, Source, SourceOptions, Start};
+use dwell_connectors::{
+    Acks, BrokerConfig, Header, Message, Position, Source, SourceOptions, Start,
+};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::debug;
 
@@ -57,7 +59,9 @@ pub(super) async fn read(
             expired_queue: None,
         };
         match clock::timeout(CONNECT_TIMEOUT, broker.source(options)).await {
-            Some(Ok(source)) => drain(source, (&topic, role), &recorder, &proc, consumers.as_ref()).await,
+            Some(Ok(source)) => {
+                drain(source, (&topic, role), &recorder, &proc, consumers.as_ref()).await
+            }
             // The destination may not exist yet.
             Some(Err(error)) => debug!(topic, %error, "reader has no link"),
             None => debug!(topic, "reader has no link in time"),
@@ -89,7 +93,10 @@ async fn drain(
 }
 
 /// Records each request that the host of the URLs takes, before the answer.
-pub(super) fn take(recorder: Arc<Recorder>, consumers: UnboundedSender<Received>) -> impl Fn(receiver::Arrival) + Send + Sync {
+pub(super) fn take(
+    recorder: Arc<Recorder>,
+    consumers: UnboundedSender<Received>,
+) -> impl Fn(receiver::Arrival) + Send + Sync {
     let count = AtomicU64::new(0);
     move |request| {
         let mut message = Message::new(request.body);
@@ -97,7 +104,11 @@ pub(super) fn take(recorder: Arc<Recorder>, consumers: UnboundedSender<Received>
             message = message.with_header(name.as_str(), String::from_utf8_lossy(value.as_bytes()));
         }
         message.timestamp_ms = Some(request.at_us / 1000);
-        message.position = Some(Position { log: "urls".to_owned(), partition: 0, offset: count.fetch_add(1, Ordering::Relaxed) });
+        message.position = Some(Position {
+            log: "urls".to_owned(),
+            partition: 0,
+            offset: count.fetch_add(1, Ordering::Relaxed),
+        });
         let role = if request.path == DEAD_PATH { Role::Dead } else { Role::Target };
         let url = format!("http://{}{}", request.host, request.path);
         recorder.record(HOST, Phase::Ok, entry(&message, &url, role));
@@ -119,8 +130,11 @@ fn entry(message: &Message, topic: &str, role: Role) -> Op {
 }
 
 fn arrival(message: &Message, topic: &str, id: &str, reason: &str) -> Arrival {
-    let text = |name: &str| message.headers.get(name).and_then(|value| value.plain().map(std::borrow::Cow::into_owned));
-    let notes = message.headers.iter().filter(|Header { name, .. }| name.eq_ignore_ascii_case(NOTE_HEADER));
+    let text = |name: &str| {
+        message.headers.get(name).and_then(|value| value.plain().map(std::borrow::Cow::into_owned))
+    };
+    let notes =
+        message.headers.iter().filter(|Header { name, .. }| name.eq_ignore_ascii_case(NOTE_HEADER));
     let notes: Vec<_> = notes.filter_map(|Header { value, .. }| value.plain()).collect();
     Arrival {
         id: text(id).unwrap_or_default(),
@@ -150,9 +164,19 @@ fn reply(body: &[u8]) -> Reply {
 impl Received {
     /// The data that the consumer of this message needs; `None` if nobody confirms it.
     fn of(message: &Message) -> Option<Received> {
-        let text = |name: &str| message.headers.get(name).and_then(|value| value.plain().map(std::borrow::Cow::into_owned));
+        let text = |name: &str| {
+            message
+                .headers
+                .get(name)
+                .and_then(|value| value.plain().map(std::borrow::Cow::into_owned))
+        };
         let consumer = serde_json::from_str(&text(CONSUMER_HEADER)?).ok()?;
-        Some(Received { id: text(ID)?, due_ms: text(DUE)?.parse().ok()?, attempt: text(ATTEMPT)?.parse().ok()?, consumer })
+        Some(Received {
+            id: text(ID)?,
+            due_ms: text(DUE)?.parse().ok()?,
+            attempt: text(ATTEMPT)?.parse().ok()?,
+            consumer,
+        })
     }
 }
 
@@ -162,18 +186,48 @@ mod tests {
 
     #[test]
     fn a_message_is_entered_with_what_it_is_judged_by() {
-        let message = Message::new("body").with_header("delayed-id", "a").with_header("delayed-attempt", "2").with_header(NOTE_HEADER, "n");
-        let Op::Deliver(arrival) = entry(&message.with_header("delayed-due", "77"), "t", Role::Target) else { panic!("not delivered") };
-        assert_eq!((&*arrival.id, arrival.attempt, arrival.due_ms, &*arrival.topic), ("a", Some(2), Some(77), "t"));
+        let message = Message::new("body")
+            .with_header("delayed-id", "a")
+            .with_header("delayed-attempt", "2")
+            .with_header(NOTE_HEADER, "n");
+        let Op::Deliver(arrival) =
+            entry(&message.with_header("delayed-due", "77"), "t", Role::Target)
+        else {
+            panic!("not delivered")
+        };
+        assert_eq!(
+            (&*arrival.id, arrival.attempt, arrival.due_ms, &*arrival.topic),
+            ("a", Some(2), Some(77), "t")
+        );
         assert_eq!(arrival.digest, digest(b"body", [(NOTE_HEADER, "n")]));
-        let Op::Reply(reply) = entry(&Message::new(r#"{"id":"a","action":"cancel","verdict":"fired"}"#), "r", Role::Replies) else {
+        let Op::Reply(reply) = entry(
+            &Message::new(r#"{"id":"a","action":"cancel","verdict":"fired"}"#),
+            "r",
+            Role::Replies,
+        ) else {
             panic!("no reply")
         };
-        assert_eq!(reply, Reply { id: "a".to_owned(), action: "cancel".to_owned(), res: "fired".to_owned(), number: None });
-        let confirmed =
-            Message::new("").with_header("delayed-id", "a").with_header("delayed-attempt", "2").with_header("delayed-due", "77");
+        assert_eq!(
+            reply,
+            Reply {
+                id: "a".to_owned(),
+                action: "cancel".to_owned(),
+                res: "fired".to_owned(),
+                number: None
+            }
+        );
+        let confirmed = Message::new("")
+            .with_header("delayed-id", "a")
+            .with_header("delayed-attempt", "2")
+            .with_header("delayed-due", "77");
         assert!(Received::of(&confirmed).is_none());
-        let received = Received::of(&confirmed.with_header(CONSUMER_HEADER, r#"{"ttr_ms":9,"words":["fail"]}"#)).unwrap();
-        assert_eq!((&*received.id, received.due_ms, received.attempt, received.consumer.ttr_ms), ("a", 77, 2, 9));
+        let received = Received::of(
+            &confirmed.with_header(CONSUMER_HEADER, r#"{"ttr_ms":9,"words":["fail"]}"#),
+        )
+        .unwrap();
+        assert_eq!(
+            (&*received.id, received.due_ms, received.attempt, received.consumer.ttr_ms),
+            ("a", 77, 2, 9)
+        );
     }
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use dwell_connectors::{BrokerConfig, Destination, Role};
 use dwell_testkit::servers::{
-    BrokerKind, BrokerServer, KafkaOptions, KafkaServer, NatsOptions, NatsServer, RabbitOptions, RabbitServer, find,
+    BrokerKind, BrokerServer, KafkaOptions, KafkaServer, NatsOptions, NatsServer, RabbitOptions,
+    RabbitServer, find,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -54,7 +55,10 @@ impl BrokerSide {
         let (link, spare) = (proxy().await?, proxy().await?);
         let (mut server, leads_to) = match kind {
             BrokerKind::Nats => {
-                let options = NatsOptions { config: nats_users("{}"), credentials: Some("load:load".to_owned()) };
+                let options = NatsOptions {
+                    config: nats_users("{}"),
+                    credentials: Some("load:load".to_owned()),
+                };
                 let server = NatsServer::start(options).await?;
                 let port = server.port();
                 (BrokerServer::Nats(server), port)
@@ -70,8 +74,12 @@ impl BrokerSide {
             }
             BrokerKind::Amqp => {
                 let file = folder.path().join(DEFINITIONS);
-                std::fs::write(&file, definitions(targets).to_string()).map_err(Error::io("the definitions of RabbitMQ"))?;
-                let server = RabbitServer::start(RabbitOptions { config: format!("load_definitions = {}", file.display()) }).await?;
+                std::fs::write(&file, definitions(targets).to_string())
+                    .map_err(Error::io("the definitions of RabbitMQ"))?;
+                let server = RabbitServer::start(RabbitOptions {
+                    config: format!("load_definitions = {}", file.display()),
+                })
+                .await?;
                 let port = server.port();
                 (BrokerServer::Amqp(server), port)
             }
@@ -119,7 +127,10 @@ impl BrokerSide {
             BrokerKind::Amqp => lines("amqp", "url", &format!("amqp://{USER}:{USER}@{at}")),
             // The least value that a broker accepts by default.
             BrokerKind::Kafka => {
-                format!("{}properties = {{ \"session.timeout.ms\" = \"6000\" }}\n", lines("kafka", "bootstrap", &at.to_string()))
+                format!(
+                    "{}properties = {{ \"session.timeout.ms\" = \"6000\" }}\n",
+                    lines("kafka", "bootstrap", &at.to_string())
+                )
             }
         }
     }
@@ -133,7 +144,11 @@ impl BrokerSide {
     /// Creates the destinations of instances and load. On NATS the streams forget message ids at
     /// once, so that the server's deduplication hides no copy of Dwell, and the consumer has a
     /// short `ack_wait`.
-    pub(super) async fn declare(&self, broker: &BrokerConfig, targets: &[String]) -> Result<(), Error> {
+    pub(super) async fn declare(
+        &self,
+        broker: &BrokerConfig,
+        targets: &[String],
+    ) -> Result<(), Error> {
         if self.kind == BrokerKind::Nats {
             let queue = json!({ "retention": "workqueue", "discard": "new" });
             jetstream::make_stream(self.port, "DWELL_delay_in", "delay.in", queue).await?;
@@ -151,13 +166,16 @@ impl BrokerSide {
 
     /// Creates or updates the consumer of the instances' ingest, on NATS.
     pub(crate) async fn make_consumer(&self) -> Result<(), Error> {
-        jetstream::make_consumer(self.port, "DWELL_delay_in", "dwell", "delay.in", ACK_WAIT_NS).await
+        jetstream::make_consumer(self.port, "DWELL_delay_in", "dwell", "delay.in", ACK_WAIT_NS)
+            .await
     }
 
     /// Adds a partition to `delay.in`, up to a number. Returns how many it has.
     pub(crate) async fn add_partition(&self) -> Result<i32, Error> {
         let server = self.server.lock().await;
-        let BrokerServer::Kafka(of) = &*server else { return Err(Error::Unexpected(format!("{server} has no partitions"))) };
+        let BrokerServer::Kafka(of) = &*server else {
+            return Err(Error::Unexpected(format!("{server} has no partitions")));
+        };
         let count = self.partitions.load(Ordering::Relaxed);
         if count == MAX_PARTITIONS {
             return Ok(count);
@@ -167,21 +185,39 @@ impl BrokerSide {
         Ok(count + 1)
     }
 
-    /// The number of requests that the instances have not acknowledged: on Kafka, past the committed
-    /// offset.
+    /// The number of requests that the instances have not acknowledged: on Kafka, past the
+    /// committed offset.
     pub(crate) async fn unacknowledged(&self) -> Result<u64, Error> {
         let server = self.server.lock().await;
         match &*server {
             BrokerServer::Nats(_) => {
-                let info = jetstream::ask(self.port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({})).await?;
-                Ok(info["num_pending"].as_u64().unwrap_or(0) + info["num_ack_pending"].as_u64().unwrap_or(0))
+                let info =
+                    jetstream::ask(self.port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({}))
+                        .await?;
+                Ok(info["num_pending"].as_u64().unwrap_or(0)
+                    + info["num_ack_pending"].as_u64().unwrap_or(0))
             }
-            BrokerServer::Kafka(server) => kafka::uncommitted(server, "dwell", "delay.in", self.partitions.load(Ordering::Relaxed)).await,
+            BrokerServer::Kafka(server) => {
+                kafka::uncommitted(
+                    server,
+                    "dwell",
+                    "delay.in",
+                    self.partitions.load(Ordering::Relaxed),
+                )
+                .await
+            }
             BrokerServer::Amqp(server) => {
-                let counts = rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"]).await?;
-                let found = counts.lines().filter_map(|line| line.split_once('\t')).find(|(name, _)| *name == "delay.in");
+                let counts =
+                    rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"])
+                        .await?;
+                let found = counts
+                    .lines()
+                    .filter_map(|line| line.split_once('\t'))
+                    .find(|(name, _)| *name == "delay.in");
                 let count = found.and_then(|(_, count)| count.trim().parse().ok());
-                count.ok_or_else(|| Error::Unexpected("rabbitmqctl did not list the queue of the ingest".to_owned()))
+                count.ok_or_else(|| {
+                    Error::Unexpected("rabbitmqctl did not list the queue of the ingest".to_owned())
+                })
             }
         }
     }
@@ -197,7 +233,9 @@ fn lines(kind: &str, key: &str, value: &str) -> String {
 
 /// The users of NATS in its configuration; the instances have these permissions.
 pub(crate) fn nats_users(rights: &str) -> String {
-    format!("authorization {{ users: [ {{ user: load, password: load }}, {{ user: {USER}, password: {USER}, permissions: {rights} }} ] }}")
+    format!(
+        "authorization {{ users: [ {{ user: load, password: load }}, {{ user: {USER}, password: {USER}, permissions: {rights} }} ] }}"
+    )
 }
 
 /// The targets that are classic queues on RabbitMQ; the others are quorum queues. With a limit of
@@ -231,5 +269,9 @@ pub(crate) async fn rabbitmqctl(server: &RabbitServer, words: &[&str]) -> Result
     let output = command.output().await.map_err(Error::io(program.display().to_string()))?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).trim().to_owned();
-    if output.status.success() { Ok(said) } else { Err(Error::Unexpected(format!("rabbitmqctl {}: {said}", words.join(" ")))) }
+    if output.status.success() {
+        Ok(said)
+    } else {
+        Err(Error::Unexpected(format!("rabbitmqctl {}: {said}", words.join(" "))))
+    }
 }

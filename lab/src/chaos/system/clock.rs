@@ -22,14 +22,22 @@ pub(crate) struct HostClock {
 impl HostClock {
     /// A correct clock, with its files in this folder.
     pub(super) async fn new(folder: &Path, host: &str) -> Result<Self, Error> {
-        let (source, library, offset) =
-            (folder.join(format!("{host}.c")), folder.join(format!("{host}.so")), folder.join(format!("{host}.offset")));
+        let (source, library, offset) = (
+            folder.join(format!("{host}.c")),
+            folder.join(format!("{host}.so")),
+            folder.join(format!("{host}.offset")),
+        );
         for (file, text) in [(&source, LIBRARY_SOURCE), (&offset, "0\n")] {
             std::fs::write(file, text).map_err(Error::io(file.display().to_string()))?;
         }
         let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
         let mut command = tokio::process::Command::new(compiler);
-        command.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).arg("-ldl").stdin(Stdio::null());
+        command
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .arg(&library)
+            .arg(&source)
+            .arg("-ldl")
+            .stdin(Stdio::null());
         let compiled = command.output().await.is_ok_and(|output| output.status.success());
         Ok(HostClock { library: compiled.then_some(library), offset })
     }
@@ -37,7 +45,10 @@ impl HostClock {
     /// The environment variables of a process with this clock.
     pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
         let Some(library) = &self.library else { return Vec::new() };
-        vec![("LD_PRELOAD", library.display().to_string()), (OFFSET_VARIABLE, self.offset.display().to_string())]
+        vec![
+            ("LD_PRELOAD", library.display().to_string()),
+            (OFFSET_VARIABLE, self.offset.display().to_string()),
+        ]
     }
 
     /// The error of the clock in a process that has it, µs, to a second.
@@ -53,18 +64,23 @@ impl HostClock {
     /// Fails if a process does not read this clock, such as a statically linked one.
     pub(crate) fn is_in(&self, pid: Option<u32>) -> Result<(), Error> {
         let Some((pid, library)) = pid.zip(self.library.as_deref()) else { return Ok(()) };
-        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).map_err(Error::io(format!("the libraries of process {pid}")))?;
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))
+            .map_err(Error::io(format!("the libraries of process {pid}")))?;
         if maps.contains(&*library.to_string_lossy()) {
             Ok(())
         } else {
-            Err(Error::Unexpected(format!("process {pid} has its own clock: the library is not preloaded")))
+            Err(Error::Unexpected(format!(
+                "process {pid} has its own clock: the library is not preloaded"
+            )))
         }
     }
 
     /// Sets the error of the clock, in seconds. Processes read it within a hundredth of a second.
     pub(crate) fn set(&self, seconds: i64) -> Result<(), Error> {
         if self.library.is_none() {
-            return Err(Error::Unexpected("a jump of the clock needs a C compiler: set CC, or install one".to_owned()));
+            return Err(Error::Unexpected(
+                "a jump of the clock needs a C compiler: set CC, or install one".to_owned(),
+            ));
         }
         // Renamed, so that no process reads a part of the number.
         let next = self.offset.with_extension("next");

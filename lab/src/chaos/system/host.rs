@@ -58,8 +58,14 @@ struct Shared {
 impl Host {
     pub(super) async fn start() -> Result<Host, Error> {
         let shared = Arc::<Shared>::default();
-        let receiver = Receiver::start_on(Ipv4Addr::UNSPECIFIED, 0, handler(&shared)).await.map_err(Error::io("the host of URLs"))?;
-        Ok(Host { port: receiver.port(), receiver: tokio::sync::Mutex::new(Some(receiver)), shared })
+        let receiver = Receiver::start_on(Ipv4Addr::UNSPECIFIED, 0, handler(&shared))
+            .await
+            .map_err(Error::io("the host of URLs"))?;
+        Ok(Host {
+            port: receiver.port(),
+            receiver: tokio::sync::Mutex::new(Some(receiver)),
+            shared,
+        })
     }
 
     /// The URL of a path.
@@ -92,8 +98,11 @@ impl Host {
             receiver.stop().await;
         }
         clock::sleep(hold).await;
-        *receiver =
-            Some(Receiver::start_on(Ipv4Addr::UNSPECIFIED, self.port, handler(&self.shared)).await.map_err(Error::io("the host of URLs"))?);
+        *receiver = Some(
+            Receiver::start_on(Ipv4Addr::UNSPECIFIED, self.port, handler(&self.shared))
+                .await
+                .map_err(Error::io("the host of URLs"))?,
+        );
         Ok(())
     }
 }
@@ -108,20 +117,24 @@ impl Shared {
         let manner = *self.manner.lock();
         match (manner, self.taken.get()) {
             (Manner::Silent, _) => Answer::Nothing,
-            (Manner::Refuses, _) | (_, None) => match self.refused.fetch_add(1, Ordering::Relaxed) % 6 {
-                0 => status(500),
-                1 => status(429),
-                2 => later(429, 1),
-                3 => later(503, 1),
-                4 => status(503),
-                _ => Answer::Close,
-            },
+            (Manner::Refuses, _) | (_, None) => {
+                match self.refused.fetch_add(1, Ordering::Relaxed) % 6 {
+                    0 => status(500),
+                    1 => status(429),
+                    2 => later(429, 1),
+                    3 => later(503, 1),
+                    4 => status(503),
+                    _ => Answer::Close,
+                }
+            }
             (Manner::Takes | Manner::Slow | Manner::DropsAnswers, Some(taken)) => {
                 let is_slow = !arrival.host.starts_with("127.0.0.1:");
                 taken(arrival);
                 match (manner, status(202)) {
                     (Manner::DropsAnswers, _) => Answer::Close,
-                    (Manner::Slow, Answer::Send(response)) if is_slow => Answer::Late(response, SLOW_ANSWER_DELAY),
+                    (Manner::Slow, Answer::Send(response)) if is_slow => {
+                        Answer::Late(response, SLOW_ANSWER_DELAY)
+                    }
                     (_, answer) => answer,
                 }
             }

@@ -22,7 +22,12 @@ pub(crate) fn stream_of(target: &str) -> String {
 }
 
 /// Creates a stream for one subject. `more`: further fields of its configuration.
-pub(crate) async fn make_stream(port: u16, name: &str, subject: &str, more: Value) -> Result<(), Error> {
+pub(crate) async fn make_stream(
+    port: u16,
+    name: &str,
+    subject: &str,
+    more: Value,
+) -> Result<(), Error> {
     let mut config = json!({ "name": name, "subjects": [subject], "storage": "file" });
     if let (Value::Object(config), Value::Object(more)) = (&mut config, more) {
         config.extend(more);
@@ -36,7 +41,13 @@ pub(crate) async fn make_target(port: u16, target: &str) -> Result<(), Error> {
 }
 
 /// Creates or updates a durable pull consumer with explicit acks and this `ack_wait`, nanoseconds.
-pub(crate) async fn make_consumer(port: u16, stream: &str, name: &str, filter: &str, ack_wait: u64) -> Result<(), Error> {
+pub(crate) async fn make_consumer(
+    port: u16,
+    stream: &str,
+    name: &str,
+    filter: &str,
+    ack_wait: u64,
+) -> Result<(), Error> {
     let config = json!({
         "durable_name": name, "filter_subject": filter, "deliver_policy": "all", "ack_policy": "explicit",
         "ack_wait": ack_wait, "max_deliver": -1, "max_ack_pending": 65_536,
@@ -55,23 +66,36 @@ pub(crate) async fn ask(port: u16, call: &str, request: Value) -> Result<Value, 
     let text = request.to_string();
     let asked = clock::timeout(TIMEOUT, async {
         loop {
-            match jetstream::answer(jetstream::call(port, Some(("load", "load")), call, &text)).await {
+            match jetstream::answer(jetstream::call(port, Some(("load", "load")), call, &text))
+                .await
+            {
                 Ok(answer) if answer["error"]["code"] != 503 => return answer,
                 _ => clock::sleep(Duration::from_millis(50)).await,
             }
         }
     });
-    let answer = asked.await.ok_or_else(|| Error::Unexpected(format!("nats: no answer to {call} within {TIMEOUT:?}")))?;
-    if answer["error"].is_null() { Ok(answer) } else { Err(Error::Unexpected(format!("nats: {call}: {}", answer["error"]))) }
+    let answer = asked.await.ok_or_else(|| {
+        Error::Unexpected(format!("nats: no answer to {call} within {TIMEOUT:?}"))
+    })?;
+    if answer["error"].is_null() {
+        Ok(answer)
+    } else {
+        Err(Error::Unexpected(format!("nats: {call}: {}", answer["error"])))
+    }
 }
 
 /// Subscribes to a subject without a stream, and counts the messages by id. Returns the error that
 /// ended it.
-pub(crate) async fn listen(port: u16, subject: &str, heard: &Mutex<HashMap<String, u64>>) -> io::Error {
+pub(crate) async fn listen(
+    port: u16,
+    subject: &str,
+    heard: &Mutex<HashMap<String, u64>>,
+) -> io::Error {
     let listening = async {
         let mut link = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
         let hello = json!({ "verbose": false, "pedantic": false, "headers": true, "user": "load", "pass": "load" });
-        link.write_all(format!("CONNECT {hello}\r\nSUB {subject} 1\r\nPING\r\n").as_bytes()).await?;
+        link.write_all(format!("CONNECT {hello}\r\nSUB {subject} 1\r\nPING\r\n").as_bytes())
+            .await?;
         let mut line = String::new();
         loop {
             line.clear();
@@ -81,11 +105,17 @@ pub(crate) async fn listen(port: u16, subject: &str, heard: &Mutex<HashMap<Strin
             if line.starts_with("PING") {
                 link.write_all(b"PONG\r\n").await?;
             }
-            if let Some(size) = line.strip_prefix("HMSG ").and_then(|rest| rest.split_whitespace().last()?.parse::<usize>().ok()) {
+            if let Some(size) = line
+                .strip_prefix("HMSG ")
+                .and_then(|rest| rest.split_whitespace().last()?.parse::<usize>().ok())
+            {
                 let mut message = vec![0; size + 2];
                 link.read_exact(&mut message).await?;
                 let message = String::from_utf8_lossy(&message);
-                let id = message.lines().find_map(|line| line.strip_prefix("delayed-id:")).unwrap_or_default();
+                let id = message
+                    .lines()
+                    .find_map(|line| line.strip_prefix("delayed-id:"))
+                    .unwrap_or_default();
                 *heard.lock().entry(id.trim().to_owned()).or_default() += 1;
             }
         }

@@ -1,6 +1,6 @@
-//! Kafka's protocol over plain TCP, for what no client library offers: a topic without a leader on a
-//! single node (a second broker is registered, gets the topic and leaves), and the committed offsets
-//! of a group without joining it.
+//! Kafka's protocol over plain TCP, for what no client library offers: a topic without a leader on
+//! a single node (a second broker is registered, gets the topic and leaves), and the committed
+//! offsets of a group without joining it.
 
 use std::io;
 use std::time::Duration;
@@ -110,7 +110,12 @@ pub(crate) async fn grow(server: &KafkaServer, topic: &str, partitions: i32) -> 
 }
 
 /// The number of records of the topic's partitions that this group has not committed.
-pub(crate) async fn uncommitted(server: &KafkaServer, group: &str, topic: &str, partitions: i32) -> Result<u64, Error> {
+pub(crate) async fn uncommitted(
+    server: &KafkaServer,
+    group: &str,
+    topic: &str,
+    partitions: i32,
+) -> Result<u64, Error> {
     let mut sum = 0;
     for partition in 0..partitions {
         sum += uncommitted_in(server, group, topic, partition).await?;
@@ -118,7 +123,12 @@ pub(crate) async fn uncommitted(server: &KafkaServer, group: &str, topic: &str, 
     Ok(sum)
 }
 
-async fn uncommitted_in(server: &KafkaServer, group: &str, topic: &str, partition: i32) -> Result<u64, Error> {
+async fn uncommitted_in(
+    server: &KafkaServer,
+    group: &str,
+    topic: &str,
+    partition: i32,
+) -> Result<u64, Error> {
     let mut body = Vec::new();
     body.extend((-1_i32).to_be_bytes());
     array(&mut body, 1);
@@ -146,7 +156,9 @@ async fn uncommitted_in(server: &KafkaServer, group: &str, topic: &str, partitio
 
 fn number(answer: &[u8], at: usize) -> Result<i64, Error> {
     let bytes = answer.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-    bytes.map(i64::from_be_bytes).ok_or_else(|| Error::Unexpected(format!("kafka: no offset in {answer:?}")))
+    bytes
+        .map(i64::from_be_bytes)
+        .ok_or_else(|| Error::Unexpected(format!("kafka: no offset in {answer:?}")))
 }
 
 /// Creates a topic with one partition on the absent broker.
@@ -221,7 +233,10 @@ async fn heartbeat(server: &KafkaServer, epoch: i64, fenced: bool) -> Result<(),
 fn refused(what: &str, answer: &[u8], at: usize) -> Result<(), Error> {
     match answer.get(at..at + 2) {
         Some([0, 0]) => Ok(()),
-        Some(code) => Err(Error::Unexpected(format!("kafka did not {what}: error {}", i16::from_be_bytes([code[0], code[1]])))),
+        Some(code) => Err(Error::Unexpected(format!(
+            "kafka did not {what}: error {}",
+            i16::from_be_bytes([code[0], code[1]])
+        ))),
         None => Err(Error::Unexpected(format!("kafka did not {what}: {answer:?}"))),
     }
 }
@@ -229,7 +244,9 @@ fn refused(what: &str, answer: &[u8], at: usize) -> Result<(), Error> {
 /// Sends a request. Returns the body of the answer.
 async fn call(port: u16, call: Call, body: &[u8]) -> Result<Vec<u8>, Error> {
     let asked = clock::timeout(ANSWER_TIMEOUT, once(port, call, body)).await;
-    asked.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())).map_err(Error::io(format!("kafka on port {port}")))
+    asked
+        .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+        .map_err(Error::io(format!("kafka on port {port}")))
 }
 
 async fn once(port: u16, call: Call, body: &[u8]) -> io::Result<Vec<u8>> {

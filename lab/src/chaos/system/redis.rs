@@ -1,6 +1,6 @@
 //! Redis of any kind. A single one and its replica, if there is one, have two links to the master:
-//! that of the instances, and a direct one without faults. Clients of a Cluster and of sentinels are
-//! told the addresses of the servers, so that no proxy is between.
+//! that of the instances, and a direct one without faults. Clients of a Cluster and of sentinels
+//! are told the addresses of the servers, so that no proxy is between.
 
 mod census;
 mod login;
@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use dwell::config::{Durability, RedisMode};
 use dwell::store::keys::Keys;
-use dwell_testkit::servers::{AppendFsync, RedisCluster, RedisOptions, RedisSentinel, RedisServer, find};
+use dwell_testkit::servers::{
+    AppendFsync, RedisCluster, RedisOptions, RedisSentinel, RedisServer, find,
+};
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
@@ -64,7 +66,10 @@ impl RedisSide {
             appendonly: Some(appendonly),
             program: Some(survivor(folder.path(), &program, &clock)?),
             // After a short absence a replica catches up without a full synchronisation.
-            more: vec![("repl-backlog-size".to_owned(), "64mb".to_owned()), ("repl-timeout".to_owned(), "5".to_owned())],
+            more: vec![
+                ("repl-backlog-size".to_owned(), "64mb".to_owned()),
+                ("repl-timeout".to_owned(), "5".to_owned()),
+            ],
             user: Logins::user(),
             ..RedisOptions::default()
         };
@@ -72,16 +77,24 @@ impl RedisSide {
             RedisMode::Single => {
                 let master = RedisServer::start(settings.clone()).await?;
                 let follows = RedisOptions { replica_of: Some(master.port()), ..settings };
-                let replica = if options.has_replica() { Some(RedisServer::start(follows).await?) } else { None };
+                let replica = if options.has_replica() {
+                    Some(RedisServer::start(follows).await?)
+                } else {
+                    None
+                };
                 Servers::Single(Box::new(Pair { master, replica }))
             }
             RedisMode::Cluster => Servers::Cluster(RedisCluster::start(settings).await?),
             // `replica` waits for one replica: with one there is no other that may be promoted.
-            RedisMode::Sentinel => Servers::Sentinel(RedisSentinel::with_replicas(settings, 1, FAILOVER_TIMEOUT_MS).await?),
+            RedisMode::Sentinel => Servers::Sentinel(
+                RedisSentinel::with_replicas(settings, 1, FAILOVER_TIMEOUT_MS).await?,
+            ),
         };
         let count = servers.count();
         (0..count).for_each(|index| servers.server_mut(index).keep_logs());
-        let dirs = (0..count).map(|index| (format!("redis-{index}"), servers.server(index).dir().to_owned())).collect();
+        let dirs = (0..count)
+            .map(|index| (format!("redis-{index}"), servers.server(index).dir().to_owned()))
+            .collect();
         let (link, service) = (proxy().await?, proxy().await?);
         let keys = Keys::new(NAMESPACE, BUCKETS);
         let mut slots = Vec::new();
@@ -96,13 +109,26 @@ impl RedisSide {
                 }
                 (cluster.urls(), cluster.urls())
             }
-            Servers::Sentinel(sentinel) => (sentinel.servers.iter().map(RedisServer::url).collect(), sentinel.urls()),
+            Servers::Sentinel(sentinel) => {
+                (sentinel.servers.iter().map(RedisServer::url).collect(), sentinel.urls())
+            }
         };
         let port = servers.server(0).port();
         let census = Census::new(options.redis, reachable, keys, slots);
         let servers = tokio::sync::Mutex::new(servers);
         let logins = Logins::default();
-        let side = RedisSide { servers, link, service, clock, census, logins, mode: options.redis, urls, dirs, folder };
+        let side = RedisSide {
+            servers,
+            link,
+            service,
+            clock,
+            census,
+            logins,
+            mode: options.redis,
+            urls,
+            dirs,
+            folder,
+        };
         side.lead_to(port);
         Ok(side)
     }
@@ -112,7 +138,11 @@ impl RedisSide {
         let urls = match through {
             None => format!("urls = {:?}", self.urls),
             Some(link) => {
-                let urls = if self.mode == RedisMode::Single { vec![format!("redis://{}", link.address())] } else { self.urls.clone() };
+                let urls = if self.mode == RedisMode::Single {
+                    vec![format!("redis://{}", link.address())]
+                } else {
+                    self.urls.clone()
+                };
                 let file = self.folder.path().join(format!("urls-{}", link.address().port()));
                 self.logins.add(file.clone(), urls).map_err(Error::io("a file with URLs"))?;
                 format!("urls_file = {file:?}")
@@ -123,7 +153,8 @@ impl RedisSide {
             RedisMode::Cluster => "cluster",
             RedisMode::Sentinel => "sentinel",
         };
-        let master = if self.mode == RedisMode::Sentinel { "redis.master = \"mymaster\"\n" } else { "" };
+        let master =
+            if self.mode == RedisMode::Sentinel { "redis.master = \"mymaster\"\n" } else { "" };
         Ok(format!("{master}redis.mode = \"{mode}\"\nredis.{urls}\nredis.buckets = {BUCKETS}"))
     }
 
@@ -156,7 +187,9 @@ pub(crate) async fn order(server: &RedisServer, words: &[&str]) -> Result<redis:
 }
 
 async fn connect(url: &str, limit: Duration) -> Result<MultiplexedConnection, redis::RedisError> {
-    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(Some(limit));
+    let config = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(limit))
+        .set_response_timeout(Some(limit));
     redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
@@ -165,10 +198,15 @@ async fn connect(url: &str, limit: Duration) -> Result<MultiplexedConnection, re
 fn survivor(folder: &Path, program: &Path, clock: &HostClock) -> Result<PathBuf, Error> {
     let path = folder.join("redis-server");
     let quoted = |text: String| format!("'{}'", text.replace('\'', r"'\''"));
-    let clock: String = clock.environment().into_iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect();
+    let clock: String = clock
+        .environment()
+        .into_iter()
+        .map(|(name, value)| format!("export {name}={}\n", quoted(value)))
+        .collect();
     let program = quoted(program.display().to_string());
     std::fs::write(&path, format!("#!/bin/sh\ntrap '' XFSZ\n{clock}exec {program} \"$@\"\n"))
         .map_err(Error::io("the start script of redis"))?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).map_err(Error::io("the start script of redis"))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
+        .map_err(Error::io("the start script of redis"))?;
     Ok(path)
 }

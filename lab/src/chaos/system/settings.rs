@@ -15,11 +15,22 @@ pub(crate) const SILENT_TARGETS: &str = "chaos-silent.*";
 
 /// The settings file. The retry array has short waits, and more of them than any fault uses up.
 /// Redis remembers completed jobs for longer than the faults of a campaign last.
-pub(super) fn text(options: &SystemOptions, redis: &str, [main, spare]: &[String; 2], targets: &[String]) -> String {
+pub(super) fn text(
+    options: &SystemOptions,
+    redis: &str,
+    [main, spare]: &[String; 2],
+    targets: &[String],
+) -> String {
     let targets = targets.iter().chain(&options.also).map(String::as_str).chain([SILENT_TARGETS]);
-    let allow: Vec<String> = targets.map(|target| quoted(&options.broker.pattern(target))).collect();
+    let allow: Vec<String> =
+        targets.map(|target| quoted(&options.broker.pattern(target))).collect();
     let allow = allow.join(", ");
-    let retry = [vec!["500ms"; 20], vec!["2s"; 40]].concat().iter().map(|wait| quoted(wait)).collect::<Vec<_>>().join(", ");
+    let retry = [vec!["500ms"; 20], vec!["2s"; 40]]
+        .concat()
+        .iter()
+        .map(|wait| quoted(wait))
+        .collect::<Vec<_>>()
+        .join(", ");
     let durability = match options.durability {
         Durability::Memory => "memory",
         Durability::Fsync => "fsync",

@@ -165,18 +165,25 @@ pub(crate) struct Jobs {
 
 fn far(text: &str) -> Result<Distance, String> {
     let one = |text: &str| {
-        let (number, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len()));
+        let (number, unit) =
+            text.split_at(text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len()));
         match (number.parse(), unit) {
             (Ok(number), "ms") => Some(Duration::from_millis(number)),
             (Ok(number), "us") => Some(Duration::from_micros(number)),
             _ => None,
         }
     };
-    let both = text.split_once(',').and_then(|(broker, redis)| Some(Distance { broker: one(broker)?, redis: one(redis)? }));
+    let both = text
+        .split_once(',')
+        .and_then(|(broker, redis)| Some(Distance { broker: one(broker)?, redis: one(redis)? }));
     both.ok_or_else(|| "write two times in ms or us, such as 5ms,500us".to_owned())
 }
 
 fn body(text: &str) -> Result<usize, String> {
     let bytes = text.parse().map_err(|_| "write a number of bytes".to_owned())?;
-    if bytes < BODY_MIN { Err(format!("a body names its job: at least {BODY_MIN} bytes")) } else { Ok(bytes) }
+    if bytes < BODY_MIN {
+        Err(format!("a body names its job: at least {BODY_MIN} bytes"))
+    } else {
+        Ok(bytes)
+    }
 }

@@ -27,28 +27,40 @@ impl Expectations {
         let id = text(delayed_headers::ID).unwrap_or("?");
         match place {
             Place::Target => {
-                let number = |name: &str| written(message, name).and_then(|text| text.parse::<i64>().ok());
+                let number =
+                    |name: &str| written(message, name).and_then(|text| text.parse::<i64>().ok());
                 let arrival = Arrival {
                     id,
                     target: &message.destination.address,
                     body: &message.body,
-                    attempt: number(delayed_headers::ATTEMPT).and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(0),
+                    attempt: number(delayed_headers::ATTEMPT)
+                        .and_then(|attempt| u32::try_from(attempt).ok())
+                        .unwrap_or(0),
                     due_ms: number(delayed_headers::DUE).unwrap_or(0),
                 };
                 self.arrived(&arrival, at_us)
             }
             Place::Dead => {
-                let attempt = written(message, delayed_headers::ATTEMPT).unwrap_or_else(|| "?".to_owned());
+                let attempt =
+                    written(message, delayed_headers::ATTEMPT).unwrap_or_else(|| "?".to_owned());
                 let error = text(delayed_headers::LAST_ERROR).unwrap_or_default();
                 self.died(id, &attempt, error, text(delayed_headers::DEAD_REASON).unwrap_or("?"))
             }
             Place::Rejected => {
                 let detail = text(delayed_headers::ERROR_DETAIL).unwrap_or_default();
-                self.rejected(text("delay-id").unwrap_or("?"), text(delayed_headers::ERROR).unwrap_or("?"), detail)
+                self.rejected(
+                    text("delay-id").unwrap_or("?"),
+                    text(delayed_headers::ERROR).unwrap_or("?"),
+                    detail,
+                )
             }
             Place::Verdicts => {
-                let answer: serde_json::Value = serde_json::from_slice(&message.body).unwrap_or_default();
-                self.verdict(answer["id"].as_str().unwrap_or("?"), answer["verdict"].as_str().unwrap_or("?"))
+                let answer: serde_json::Value =
+                    serde_json::from_slice(&message.body).unwrap_or_default();
+                self.verdict(
+                    answer["id"].as_str().unwrap_or("?"),
+                    answer["verdict"].as_str().unwrap_or("?"),
+                )
             }
         }
     }

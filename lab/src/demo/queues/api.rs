@@ -50,16 +50,25 @@ impl Api {
         self.call("POST", path, Some(body)).await
     }
 
-    async fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
+    async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer, Failure> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
-        let head =
-            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{kind}content-length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{kind}content-length: {}\r\n\r\n",
+            body.len()
+        );
         let mut link = TcpStream::connect(("127.0.0.1", self.port)).await?;
         link.write_all(format!("{head}{body}").as_bytes()).await?;
         let mut answer = String::new();
         link.read_to_string(&mut answer).await?;
-        read(&answer).ok_or_else(|| Failure::Unexpected(format!("{method} {path} was not answered: {answer:?}")))
+        read(&answer).ok_or_else(|| {
+            Failure::Unexpected(format!("{method} {path} was not answered: {answer:?}"))
+        })
     }
 }
 
@@ -76,7 +85,8 @@ mod tests {
 
     #[test]
     fn a_whole_answer_is_read_and_half_of_one_is_not() {
-        let answer = read("HTTP/1.1 404 Not Found\r\na: b\r\n\r\n{\"code\":\"unknown_queue\"}").unwrap();
+        let answer =
+            read("HTTP/1.1 404 Not Found\r\na: b\r\n\r\n{\"code\":\"unknown_queue\"}").unwrap();
         assert_eq!((answer.status, answer.json["code"].as_str()), (404, Some("unknown_queue")));
         for half in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\n\r\n{\"jobs\":"] {
             assert!(read(half).is_none(), "{half}");

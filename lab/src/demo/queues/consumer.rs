@@ -74,7 +74,12 @@ pub struct Event {
 }
 
 /// Fetches and treats jobs until it is dropped.
-pub async fn run(api: Api, queue: &'static str, manner: Manner, seen: UnboundedSender<Event>) -> Result<(), Failure> {
+pub async fn run(
+    api: Api,
+    queue: &'static str,
+    manner: Manner,
+    seen: UnboundedSender<Event>,
+) -> Result<(), Failure> {
     let mut silent: Option<Fetched> = None;
     loop {
         let path = format!("/v1/queues/{queue}/pop");
@@ -100,7 +105,11 @@ pub async fn run(api: Api, queue: &'static str, manner: Manner, seen: UnboundedS
 }
 
 async fn treat(api: &Api, manner: Manner, job: &Fetched) -> Result<End, Failure> {
-    let word = if matches!(manner, Manner::FailBelow(attempt) if job.attempt < attempt) { "fail" } else { "finish" };
+    let word = if matches!(manner, Manner::FailBelow(attempt) if job.attempt < attempt) {
+        "fail"
+    } else {
+        "finish"
+    };
     let (verdict, due_ms) = say(api, word, job, (word == "fail").then_some(ERROR)).await?;
     Ok(match (word, verdict.as_str()) {
         ("finish", "finished") => End::Finished,
@@ -111,7 +120,12 @@ async fn treat(api: &Api, manner: Manner, job: &Fetched) -> Result<End, Failure>
 }
 
 /// A word on a lease: the verdict, and when the job is due again.
-async fn say(api: &Api, word: &str, job: &Fetched, error: Option<&str>) -> Result<(String, Option<i64>), Failure> {
+async fn say(
+    api: &Api,
+    word: &str,
+    job: &Fetched,
+    error: Option<&str>,
+) -> Result<(String, Option<i64>), Failure> {
     let mut lease = json!({ "id": job.id, "lease": job.lease });
     if let Some(error) = error {
         lease["error"] = error.into();
@@ -146,8 +160,7 @@ mod tests {
 
     #[test]
     fn a_fetched_job_is_read_with_its_bytes() {
-        let mut job =
-            json!({ "id": "a", "queue": "q", "lease": "l", "attempt": 2, "due_ms": 5, "deadline_ms": 9, "headers": {}, "body": "x" });
+        let mut job = json!({ "id": "a", "queue": "q", "lease": "l", "attempt": 2, "due_ms": 5, "deadline_ms": 9, "headers": {}, "body": "x" });
         assert_eq!(fetched(&job).unwrap().body, b"x");
         job.as_object_mut().unwrap().remove("body");
         assert!(fetched(&job).is_none(), "a job without a body");

@@ -8,7 +8,13 @@ use dwell::store::keys::bucket_of;
 
 /// A hand-out of a lease of 100 ms.
 fn held(attempt: u32, begun_ms: i64) -> HandOut {
-    HandOut { lease: format!("{attempt} at {begun_ms}"), attempt, begun_ms, deadline_ms: begun_ms + 100, ..HandOut::default() }
+    HandOut {
+        lease: format!("{attempt} at {begun_ms}"),
+        attempt,
+        begun_ms,
+        deadline_ms: begun_ms + 100,
+        ..HandOut::default()
+    }
 }
 
 /// The same, finished half way.
@@ -18,8 +24,18 @@ fn finished(attempt: u32, begun_ms: i64) -> HandOut {
 
 /// A job that is due at 10 000, and was over with its last finish.
 fn life(hand_outs: &[HandOut]) -> Life {
-    let over_ms = hand_outs.iter().filter_map(|hand_out| hand_out.finished_ms).max().map(|sent_ms| sent_ms + 1);
-    Life { due_ms: 10_000, accepted_ms: Some(9_000), hand_outs: hand_outs.to_vec(), over_ms, ..Life::default() }
+    let over_ms = hand_outs
+        .iter()
+        .filter_map(|hand_out| hand_out.finished_ms)
+        .max()
+        .map(|sent_ms| sent_ms + 1);
+    Life {
+        due_ms: 10_000,
+        accepted_ms: Some(9_000),
+        hand_outs: hand_outs.to_vec(),
+        over_ms,
+        ..Life::default()
+    }
 }
 
 fn breaches(life: &Life) -> Vec<Breach> {
@@ -57,8 +73,13 @@ fn sound_lives_break_nothing() {
         Life { over_ms: Some(10_060), ..life(&[held(1, 10_000)]) },
         // Nobody promised anything.
         Life { accepted_ms: None, unknown_ms: Some(10_050), ..life(&[held(1, 10_000)]) },
-        // Stored by a master that died, handed out, stored again by the next one, and then accepted.
-        Life { accepted_ms: Some(10_060), unknown_ms: Some(10_050), ..life(&[finished(1, 10_000)]) },
+        // Stored by a master that died, handed out, stored again by the next one, and then
+        // accepted.
+        Life {
+            accepted_ms: Some(10_060),
+            unknown_ms: Some(10_050),
+            ..life(&[finished(1, 10_000)])
+        },
     ] {
         assert_eq!(breaches(&sound), [], "{sound:?}");
     }
@@ -75,9 +96,15 @@ fn each_broken_promise_is_found() {
         (life(&[held(2, 10_000), finished(1, 10_100)]), Breach::AttemptAgain),
         (life(&[held(1, 10_000), finished(2, 10_090)]), Breach::HeldByTwo),
         (life(&[finished(1, 10_000), held(2, 10_100)]), Breach::AfterFinish),
-        (Life { over_ms: Some(10_050), ..life(&[held(1, 10_000), held(2, 10_100)]) }, Breach::AfterFinish),
+        (
+            Life { over_ms: Some(10_050), ..life(&[held(1, 10_000), held(2, 10_100)]) },
+            Breach::AfterFinish,
+        ),
         (life(&[HandOut { finished_ms: Some(10_102), ..held(1, 10_000) }]), Breach::FinishedLate),
-        (life(&[HandOut { refused_ms: Some(10_090), ..held(1, 10_000) }, finished(2, 10_100)]), Breach::Refused),
+        (
+            life(&[HandOut { refused_ms: Some(10_090), ..held(1, 10_000) }, finished(2, 10_100)]),
+            Breach::Refused,
+        ),
         (Life { unknown_ms: Some(10_050), ..life(&[finished(1, 10_000)]) }, Breach::Unknown),
         (Life { is_damaged: true, ..life(&[finished(1, 10_000)]) }, Breach::Damaged),
     ] {
@@ -92,16 +119,27 @@ fn a_promoted_master_may_have_forgotten_hand_outs_of_its_buckets_at_that_time_an
     let again = life(&[held(1, 10_010), finished(1, 10_050)]);
     let wrong = |life: &Life, fault: Fault| {
         let faults = [fault];
-        life.breaches("x", &faults).into_iter().filter(|(_, is_excused)| !is_excused).map(|(breach, _)| breach).collect::<Vec<_>>()
+        life.breaches("x", &faults)
+            .into_iter()
+            .filter(|(_, is_excused)| !is_excused)
+            .map(|(breach, _)| breach)
+            .collect::<Vec<_>>()
     };
     let killed = |buckets| failover(FaultKind::RedisMasterKilled, buckets);
     assert_eq!(wrong(&again, killed(Some(own.clone()))), []);
-    assert_eq!(wrong(&again, failover(FaultKind::RedisFailover, None)), [], "every bucket has another master");
+    assert_eq!(
+        wrong(&again, failover(FaultKind::RedisFailover, None)),
+        [],
+        "every bucket has another master"
+    );
     for unforgotten in [killed(Some(others)), killed(None), failover(FaultKind::RedisKill, None)] {
         assert_eq!(wrong(&again, unforgotten), [Breach::AttemptAgain, Breach::HeldByTwo]);
     }
     let long_after = life(&[held(1, 20_000), finished(1, 20_050)]);
-    assert_eq!(wrong(&long_after, killed(Some(own.clone()))), [Breach::AttemptAgain, Breach::HeldByTwo]);
+    assert_eq!(
+        wrong(&long_after, killed(Some(own.clone()))),
+        [Breach::AttemptAgain, Breach::HeldByTwo]
+    );
     for (broken, breach) in [
         (life(&[held(1, 10_010)]), Breach::Unfinished),
         (life(&[finished(1, 10_010), finished(1, 10_050)]), Breach::FinishedTwice),
@@ -134,7 +172,12 @@ fn a_broken_history_is_found_from_what_its_consumers_were_told() {
     round("shared", held(1, 10_000), "stale");
     round("shared", held(2, 10_020), "finished");
     round("unseen", held(3, 10_000), "finished");
-    let mut wrong: Vec<String> = ledger.check(&[]).wrong.iter().filter_map(|line| Some(line.split_once(": Life")?.0.to_owned())).collect();
+    let mut wrong: Vec<String> = ledger
+        .check(&[])
+        .wrong
+        .iter()
+        .filter_map(|line| Some(line.split_once(": Life")?.0.to_owned()))
+        .collect();
     wrong.sort();
     let expected = [
         "early: handed out early",
@@ -161,6 +204,7 @@ fn a_word_belongs_to_its_lease_where_two_hand_outs_have_one_attempt() {
     ledger.handed_out("x", of_frozen.clone());
     ledger.said("x", &of_promoted.lease, (10_350, 10_351), "finished");
     ledger.said("x", &of_frozen.lease, (10_352, 10_353), "stale");
-    let found = ledger.check(&[failover(FaultKind::RedisMasterFrozen, Some(vec![bucket_of("x", 16)]))]);
+    let found =
+        ledger.check(&[failover(FaultKind::RedisMasterFrozen, Some(vec![bucket_of("x", 16)]))]);
     assert_eq!((found.wrong, found.forgotten), (Vec::new(), 1));
 }

@@ -37,12 +37,24 @@ impl Pressed {
             .route("/", post(async || (StatusCode::UNAUTHORIZED, "refused")).get(async || "done"))
             .route("/large", get(async || vec![b'x'; LARGE_ANSWER_BYTES]))
             .route("/evil", get(async move || count.fetch_add(1, Ordering::Relaxed).to_string()));
-        let limits = Limits { max_body: 1 << 20, max_delay_ms: 0, max_retries: 0, max_rounds: 0, max_ttr_ms: 0, max_inbound_bytes: 0 };
+        let limits = Limits {
+            max_body: 1 << 20,
+            max_delay_ms: 0,
+            max_retries: 0,
+            max_rounds: 0,
+            max_ttr_ms: 0,
+            max_inbound_bytes: 0,
+        };
         let room = Room::default();
-        let listener = Listener::bind("http.listen", "127.0.0.1:0").await.unwrap().within(&room, &Memory::of(&limits));
-        let slots: Vec<_> = (0..=MAX_BUFFERED_CONNECTIONS).map(|_| Slot::new(listener.address().ip())).collect();
+        let listener = Listener::bind("http.listen", "127.0.0.1:0")
+            .await
+            .unwrap()
+            .within(&room, &Memory::of(&limits));
+        let slots: Vec<_> =
+            (0..=MAX_BUFFERED_CONNECTIONS).map(|_| Slot::new(listener.address().ip())).collect();
         let calls: Vec<_> = slots.iter().map(super::super::slots::BusyGuard::new).collect();
-        let mut held: Vec<_> = slots[1..].iter().map(|slot| room.buffers().try_take(slot).unwrap()).collect();
+        let mut held: Vec<_> =
+            slots[1..].iter().map(|slot| room.buffers().try_take(slot).unwrap()).collect();
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
         let mut link = socket.connect(listener.address()).await.unwrap();
@@ -69,26 +81,36 @@ impl Pressed {
     async fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         // A reset is an end.
-        let _ = clock::timeout(SHUTDOWN_GRACE * 20, self.link.read_to_end(&mut bytes)).await.expect("the end of the connection");
+        let _ = clock::timeout(SHUTDOWN_GRACE * 20, self.link.read_to_end(&mut bytes))
+            .await
+            .expect("the end of the connection");
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_rest_of_a_refused_body_is_no_request() {
-    let mut pressed = Pressed::with(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\nx").await;
+    let mut pressed =
+        Pressed::with(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\nx").await;
     let mut head = [0; 12];
-    clock::timeout(SHUTDOWN_GRACE * 20, pressed.link.read_exact(&mut head)).await.expect("an answer").unwrap();
+    clock::timeout(SHUTDOWN_GRACE * 20, pressed.link.read_exact(&mut head))
+        .await
+        .expect("an answer")
+        .unwrap();
     assert_eq!(&head, b"HTTP/1.1 401");
     pressed._held.clear();
     let _ = pressed.link.write_all(b"\r\n\r\nGET /evil HTTP/1.1\r\nhost: x\r\n\r\n").await;
     let rest = pressed.rest().await;
-    assert!(rest.ends_with("\r\n\r\nrefused") && pressed.evil.load(Ordering::Relaxed) == 0, "{rest}");
+    assert!(
+        rest.ends_with("\r\n\r\nrefused") && pressed.evil.load(Ordering::Relaxed) == 0,
+        "{rest}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_answer_whose_client_reads_arrives_whole() {
-    let mut pressed = Pressed::with(b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    let mut pressed =
+        Pressed::with(b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
     assert!(pressed.rest().await.len() > LARGE_ANSWER_BYTES);
 }
 

@@ -21,8 +21,8 @@ use crate::http::listener::{Listener, SHUTDOWN_GRACE};
 /// More than the kernel buffers for a client that does not read.
 const LARGE_ANSWER_BYTES: usize = 64 << 20;
 
-/// A listener whose call `/waits` is answered when it is let through, `/now` at once. `/unread` waits
-/// without having read its body.
+/// A listener whose call `/waits` is answered when it is let through, `/now` at once. `/unread`
+/// waits without having read its body.
 struct Server {
     address: SocketAddr,
     shutdown: CancellationToken,
@@ -67,7 +67,10 @@ impl Server {
 
     async fn until_waiting(&self, count: usize) {
         let mut waiting = self.waiting.subscribe();
-        clock::timeout(SHUTDOWN_GRACE * 20, waiting.wait_for(|now| *now == count)).await.expect("so many waiting calls").unwrap();
+        clock::timeout(SHUTDOWN_GRACE * 20, waiting.wait_for(|now| *now == count))
+            .await
+            .expect("so many waiting calls")
+            .unwrap();
     }
 }
 
@@ -96,7 +99,10 @@ fn post_to(path: &str, head: &str, body: &str) -> String {
 /// All answers until the end of the connection.
 async fn answers(mut link: TcpStream) -> String {
     let mut text = String::new();
-    clock::timeout(SHUTDOWN_GRACE * 20, link.read_to_string(&mut text)).await.expect("the end of the connection").unwrap();
+    clock::timeout(SHUTDOWN_GRACE * 20, link.read_to_string(&mut text))
+        .await
+        .expect("the end of the connection")
+        .unwrap();
     text
 }
 
@@ -121,8 +127,10 @@ async fn a_call_that_waits_is_answered_as_one_that_does_not() {
     ] {
         server.gate.add_permits(1);
         // The next request comes before the answer.
-        let [late, now] = ["/waits", "/now"].map(|path| post_to(path, head, "{}") + CLOSING_REQUEST);
-        let (late, now) = (answers(server.ask(&late).await).await, answers(server.ask(&now).await).await);
+        let [late, now] =
+            ["/waits", "/now"].map(|path| post_to(path, head, "{}") + CLOSING_REQUEST);
+        let (late, now) =
+            (answers(server.ask(&late).await).await, answers(server.ask(&now).await).await);
         assert_eq!((now.matches("done").count(), lines(&late)), (count, lines(&now)), "{head}");
     }
 }
@@ -139,7 +147,11 @@ async fn a_connection_goes_on_after_a_wait() {
         server.until_waiting(0).await;
     }
     let answers = answers(link).await;
-    assert_eq!((answers.matches("HTTP/1.1 200 OK\r\n").count(), answers.matches("\r\n\r\ndone").count()), (3, 3), "{answers}");
+    assert_eq!(
+        (answers.matches("HTTP/1.1 200 OK\r\n").count(), answers.matches("\r\n\r\ndone").count()),
+        (3, 3),
+        "{answers}"
+    );
 }
 
 #[tokio::test]
@@ -147,15 +159,22 @@ async fn many_requests_at_a_time_are_answered_in_their_order() {
     let server = Server::start().await;
     let count = 500;
     server.gate.add_permits(count);
-    let asked = (post_to("/waits", "1.1", "{}") + &post_to("/now", "1.1", "{}")).repeat(count) + CLOSING_REQUEST;
+    let asked = (post_to("/waits", "1.1", "{}") + &post_to("/now", "1.1", "{}")).repeat(count)
+        + CLOSING_REQUEST;
     let (link, asked) = (server.ask("").await, asked.into_bytes());
     let (read, mut write) = link.into_split();
     let writes = tokio::spawn(async move { write.write_all(&asked).await.map(|()| write) });
     let mut link = read;
     let mut text = String::new();
-    clock::timeout(SHUTDOWN_GRACE * 20, link.read_to_string(&mut text)).await.expect("the end of the connection").unwrap();
+    clock::timeout(SHUTDOWN_GRACE * 20, link.read_to_string(&mut text))
+        .await
+        .expect("the end of the connection")
+        .unwrap();
     writes.await.unwrap().unwrap();
-    assert_eq!((text.matches("HTTP/1.1 200 OK\r\n").count(), text.matches("done").count()), (2 * count + 1, 2 * count + 1));
+    assert_eq!(
+        (text.matches("HTTP/1.1 200 OK\r\n").count(), text.matches("done").count()),
+        (2 * count + 1, 2 * count + 1)
+    );
 }
 
 #[tokio::test]
@@ -175,8 +194,11 @@ async fn a_call_ends_when_its_client_goes_away() {
 async fn the_end_of_a_client_is_seen_behind_what_it_sent() {
     let server = Server::start().await;
     let asked = post_to("/waits", "1.1", "{}");
-    let unread = "POST /unread HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n".to_owned() + &"x".repeat(200_000);
-    for asked in [asked.clone() + "\r\n", asked.clone() + &asked, asked.clone() + CLOSING_REQUEST, unread] {
+    let unread = "POST /unread HTTP/1.1\r\ncontent-length: 1000000\r\n\r\n".to_owned()
+        + &"x".repeat(200_000);
+    for asked in
+        [asked.clone() + "\r\n", asked.clone() + &asked, asked.clone() + CLOSING_REQUEST, unread]
+    {
         let (gone, mut half) = (server.ask(&asked).await, server.ask(&asked).await);
         server.until_waiting(2).await;
         drop(gone);
@@ -192,14 +214,21 @@ async fn a_body_that_a_call_did_not_read_is_no_request() {
     let server = Server::start().await;
     let body = "GET /large HTTP/1.1\r\n\r\n";
     let head = |length: usize| format!("POST /unread HTTP/1.1\r\ncontent-length: {length}\r\n\r\n");
-    let (together, mut apart) = (server.ask(&(head(body.len()) + body + CLOSING_REQUEST)).await, server.ask(&head(body.len())).await);
+    let (together, mut apart) = (
+        server.ask(&(head(body.len()) + body + CLOSING_REQUEST)).await,
+        server.ask(&head(body.len())).await,
+    );
     let cut = server.ask(&(head(1 << 20) + body)).await;
     apart.write_all((body.to_owned() + CLOSING_REQUEST).as_bytes()).await.unwrap();
     server.until_waiting(3).await;
     server.gate.add_permits(3);
     for link in [together, apart] {
         let answers = answers(link).await;
-        assert_eq!((answers.matches("\r\n\r\ndone").count(), answers.contains('Z')), (2, false), "{answers}");
+        assert_eq!(
+            (answers.matches("\r\n\r\ndone").count(), answers.contains('Z')),
+            (2, false),
+            "{answers}"
+        );
     }
     // Nobody waits for the rest of a large one.
     let cut = answers(cut).await;
@@ -209,11 +238,23 @@ async fn a_body_that_a_call_did_not_read_is_no_request() {
 #[tokio::test]
 async fn a_call_that_waits_loses_nothing_of_an_earlier_answer() {
     let server = Server::start().await;
-    let mut link = server.ask(&("GET /large HTTP/1.1\r\n\r\n".to_owned() + &post_to("/waits", "1.1", "{}") + CLOSING_REQUEST)).await;
+    let mut link = server
+        .ask(
+            &("GET /large HTTP/1.1\r\n\r\n".to_owned()
+                + &post_to("/waits", "1.1", "{}")
+                + CLOSING_REQUEST),
+        )
+        .await;
     server.gate.add_permits(1);
     let mut text = String::new();
-    clock::timeout(SHUTDOWN_GRACE * 20, link.read_to_string(&mut text)).await.expect("the end of the connection").unwrap();
-    assert_eq!((text.matches('Z').count(), text.matches("\r\n\r\ndone").count()), (LARGE_ANSWER_BYTES, 2));
+    clock::timeout(SHUTDOWN_GRACE * 20, link.read_to_string(&mut text))
+        .await
+        .expect("the end of the connection")
+        .unwrap();
+    assert_eq!(
+        (text.matches('Z').count(), text.matches("\r\n\r\ndone").count()),
+        (LARGE_ANSWER_BYTES, 2)
+    );
 }
 
 #[tokio::test]
@@ -225,18 +266,26 @@ async fn a_client_that_reads_slowly_gets_all_answers() {
     socket.set_recv_buffer_size(4096).unwrap();
     let (mut link, mut write) = socket.connect(server.address).await.unwrap().into_split();
     // The first answer has no body, and its request has one that the call does not read.
-    let asked = (post_to("/empty", "1.1", "{}") + &post_to("/waits", "1.1", "{}")).repeat(count) + CLOSING_REQUEST;
-    let writes = tokio::spawn(async move { write.write_all(asked.as_bytes()).await.map(|()| write) });
+    let asked = (post_to("/empty", "1.1", "{}") + &post_to("/waits", "1.1", "{}")).repeat(count)
+        + CLOSING_REQUEST;
+    let writes =
+        tokio::spawn(async move { write.write_all(asked.as_bytes()).await.map(|()| write) });
     let (mut text, mut some) = (String::new(), [0; 64]);
     loop {
-        let read = clock::timeout(SHUTDOWN_GRACE * 20, link.read(&mut some)).await.expect("the end of the connection").unwrap();
+        let read = clock::timeout(SHUTDOWN_GRACE * 20, link.read(&mut some))
+            .await
+            .expect("the end of the connection")
+            .unwrap();
         if read == 0 {
             break;
         }
         text.push_str(std::str::from_utf8(&some[..read]).unwrap());
     }
     writes.await.unwrap().unwrap();
-    assert_eq!((text.matches("HTTP/1.1 200 OK\r\n").count(), text.matches("done").count()), (2 * count + 1, count + 1));
+    assert_eq!(
+        (text.matches("HTTP/1.1 200 OK\r\n").count(), text.matches("done").count()),
+        (2 * count + 1, count + 1)
+    );
 }
 
 #[tokio::test]
@@ -247,8 +296,15 @@ async fn a_shutdown_answers_a_call_that_waits_and_ends_its_connection() {
     server.shutdown.cancel();
     server.gate.add_permits(1);
     let answer = answers(link).await;
-    assert!(answer.contains("\r\nconnection: close\r\n") && answer.ends_with("\r\n\r\ndone"), "{answer}");
-    clock::timeout(SHUTDOWN_GRACE * 20, server.task).await.expect("the server ends").unwrap().unwrap();
+    assert!(
+        answer.contains("\r\nconnection: close\r\n") && answer.ends_with("\r\n\r\ndone"),
+        "{answer}"
+    );
+    clock::timeout(SHUTDOWN_GRACE * 20, server.task)
+        .await
+        .expect("the server ends")
+        .unwrap()
+        .unwrap();
 }
 
 #[test]

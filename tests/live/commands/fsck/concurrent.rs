@@ -13,7 +13,10 @@ use crate::store::fixture::{FAR, Fixture, KEEP, MAIN, RETRY, held, id, request};
 
 /// A job of this broker in bucket 1, of two.
 fn schedule_in_bucket_1(fixture: &Fixture, broker: &str) -> (String, Vec<u8>) {
-    let name = (0..).map(|n| format!("late-{n}")).find(|name| fixture.store.keys().bucket_of(name) == 1).unwrap();
+    let name = (0..)
+        .map(|n| format!("late-{n}"))
+        .find(|name| fixture.store.keys().bucket_of(name) == 1)
+        .unwrap();
     let mut schedule = request(&name, 1, FAR);
     broker.clone_into(&mut schedule.job.broker);
     (name, record::encode(&schedule, [7; 8]))
@@ -35,7 +38,9 @@ async fn a_broker_that_joins_meanwhile_is_no_damage() {
             let mut raw = client.get_connection().unwrap();
             let () = raw.hset(format!("{namespace}:meta"), "broker:late", "1").unwrap();
             let () = raw.hset(format!("{{{namespace}:01}}:jobs"), &name, &encoded).unwrap();
-            let () = raw.zadd(format!("{{{namespace}:01}}:due:late"), &name, 4_000_000_000_000_i64).unwrap();
+            let () = raw
+                .zadd(format!("{{{namespace}:01}}:due:late"), &name, 4_000_000_000_000_i64)
+                .unwrap();
             told.push((finding.id, finding.problem));
         };
         assert_eq!(fsck::run(&fixture.settings, rules, &mut found).await.unwrap(), 1);
@@ -66,10 +71,19 @@ async fn forgotten(d: &Damaged, name: &str, retry_ms: &[u64]) {
     d.listed.fixture.put(schedule).await;
     let bucket = d.bucket(name);
     let lease = crate::store::fixture::one_of(
-        d.listed.fixture.store.queue.claim(bucket, MAIN, crate::store::fixture::LEASE, 1, 1 << 20).await.unwrap(),
+        d.listed
+            .fixture
+            .store
+            .queue
+            .claim(bucket, MAIN, crate::store::fixture::LEASE, 1, 1 << 20)
+            .await
+            .unwrap(),
     );
     assert_eq!(lease.id, id(name));
-    assert_eq!(d.listed.fixture.store.queue.hold(bucket, &[(held(&lease), 1)]).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(
+        d.listed.fixture.store.queue.hold(bucket, &[(held(&lease), 1)]).await.unwrap(),
+        [SettleResult::Settled]
+    );
     d.redis("ZADD", &d.key(name, "held"), ("1000000000000", name)).await;
 }
 
@@ -80,13 +94,17 @@ async fn a_consumer_that_did_not_answer_waits_its_retry_array_also_when_fsck_fin
     forgotten(&d, "used-up", &[]).await;
     let before = dwell::clock::wall_ms();
     let said = d.fsck(&["--repair"]);
-    let expected: BTreeSet<(String, String)> =
-        ["waits", "used-up"].map(|name| (name.to_owned(), P::LeaseExpired.as_str().to_owned())).into();
+    let expected: BTreeSet<(String, String)> = ["waits", "used-up"]
+        .map(|name| (name.to_owned(), P::LeaseExpired.as_str().to_owned()))
+        .into();
     assert_eq!((said.code, findings(&said)), (0, expected), "{}", said.err);
     d.is_in("waits", &["due:main", "jobs", "state"]).await;
     #[allow(clippy::cast_precision_loss, reason = "ms of this century are exact")]
     let soonest = (before + 3_500_000) as f64;
-    assert!(d.score("waits", "due:main").await.unwrap() > soonest, "not before the wait that follows a failed attempt");
+    assert!(
+        d.score("waits", "due:main").await.unwrap() > soonest,
+        "not before the wait that follows a failed attempt"
+    );
     // At the end of its array: on its way to the dead letters, not out for another attempt.
     let state = record::State::decode(&d.bytes("used-up", "state").await).unwrap();
     assert_eq!((state.reason, state.attempt), (Some(dwell::job::DeadReason::RetriesExhausted), 1));
@@ -100,7 +118,9 @@ async fn put_aside(d: &Damaged, name: &str, set: &str) -> String {
     let (record, wrong) = (d.bytes(name, "jobs").await, (d.bucket(name) + 1) % 4);
     d.redis("HDEL", &d.key(name, "jobs"), name).await;
     d.redis("ZREM", &d.key(name, "due:main"), name).await;
-    let entry = [format!("1 wrong_bucket {set} 1000000000000 0 {}\n", record.len()).as_bytes(), &record].concat();
+    let entry =
+        [format!("1 wrong_bucket {set} 1000000000000 0 {}\n", record.len()).as_bytes(), &record]
+            .concat();
     let field = format!("1700000000000000 {name}");
     d.redis("HSET", &d.key_in(wrong, "quarantine"), (&field, entry)).await;
     field
@@ -112,8 +132,14 @@ async fn a_repair_that_was_cut_off_is_finished_by_the_next_and_never_twice() {
     put_aside(&d, "stray", "due:main").await;
     // Of this one the job was taken in, and is over by now: only its source is left.
     let field = put_aside(&d, "over", "due:main").await;
-    d.redis("HSET", &d.key("over", "quarantine"), (format!("taken_in {field}"), "1 taken_in - - 0 0\n")).await;
-    let expected: BTreeSet<(String, String)> = ["stray", "over"].map(|name| (name.to_owned(), P::WrongBucket.as_str().to_owned())).into();
+    d.redis(
+        "HSET",
+        &d.key("over", "quarantine"),
+        (format!("taken_in {field}"), "1 taken_in - - 0 0\n"),
+    )
+    .await;
+    let expected: BTreeSet<(String, String)> =
+        ["stray", "over"].map(|name| (name.to_owned(), P::WrongBucket.as_str().to_owned())).into();
     let said = d.fsck(&[]);
     assert_eq!((said.code, findings(&said)), (1, expected.clone()), "{}", said.err);
     let said = d.fsck(&["--repair"]);

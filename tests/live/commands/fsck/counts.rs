@@ -30,7 +30,12 @@ struct Application {
 impl Application {
     async fn of(damaged: &Damaged) -> Application {
         let store = Arc::new(open(&damaged.listed.fixture.settings, &[MAIN]).await);
-        let consumers = Consumers::new(store.clone(), LateRules::default(), Arc::new(UnobservedConsumers), CancellationToken::new());
+        let consumers = Consumers::new(
+            store.clone(),
+            LateRules::default(),
+            Arc::new(UnobservedConsumers),
+            CancellationToken::new(),
+        );
         Application { store, consumers }
     }
 
@@ -41,19 +46,31 @@ impl Application {
 
     async fn fetch(&self, max: usize) -> Vec<Popped> {
         let queues = QUEUES.map(str::to_owned).to_vec();
-        let asked = PopRequest { queues, max, max_bytes: 1 << 20, wait: Duration::ZERO, ttr_ms: None, max_ttr_ms: 3_600_000 };
+        let asked = PopRequest {
+            queues,
+            max,
+            max_bytes: 1 << 20,
+            wait: Duration::ZERO,
+            ttr_ms: None,
+            max_ttr_ms: 3_600_000,
+        };
         self.consumers.pop(&asked).await.unwrap().sent()
     }
 
     async fn finish(&self, job: Popped) {
         self.consumers
-            .acknowledge(&[Acknowledgement { id: job.id, lease: job.lease, action: LeaseAction::Finish }])
+            .acknowledge(&[Acknowledgement {
+                id: job.id,
+                lease: job.lease,
+                action: LeaseAction::Finish,
+            }])
             .await
             .remove(0)
             .unwrap();
     }
 
-    /// Schedules, fetches and finishes jobs until told to stop. Ids come again, in the other queue too.
+    /// Schedules, fetches and finishes jobs until told to stop. Ids come again, in the other queue
+    /// too.
     async fn work(&self, stop: &CancellationToken) {
         let mut held = VecDeque::new();
         for number in 0_usize.. {
@@ -71,7 +88,12 @@ impl Application {
 
 async fn count(d: &Damaged, bucket: u16, queue: &str) -> Option<i64> {
     let mut raw = d.listed.fixture.raw.clone();
-    redis::cmd("HGET").arg(d.key_in(bucket, "queues")).arg(format!("={queue}")).query_async(&mut raw).await.unwrap()
+    redis::cmd("HGET")
+        .arg(d.key_in(bucket, "queues"))
+        .arg(format!("={queue}"))
+        .query_async(&mut raw)
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -88,7 +110,9 @@ async fn a_wrong_count_is_found_named_and_repaired() {
     let there = |queue: &'static str| (0..4).map(move |bucket| (bucket, queue));
     let mut counted = Vec::new();
     for (bucket, queue) in QUEUES.into_iter().flat_map(there) {
-        counted.extend(count(&d, bucket, queue).await.filter(|count| *count > 0).map(|_| (bucket, queue)));
+        counted.extend(
+            count(&d, bucket, queue).await.filter(|count| *count > 0).map(|_| (bucket, queue)),
+        );
     }
     let [more, none, no_number] = counted[..3].try_into().unwrap();
     d.redis("HINCRBY", &d.key_in(more.0, "queues"), (format!("={}", more.1), 5)).await;
@@ -97,8 +121,10 @@ async fn a_wrong_count_is_found_named_and_repaired() {
     let damage = d.dump().await;
 
     let told = |said: &Said, repaired: bool| {
-        let mut wanted = [more, none, no_number]
-            .map(|(bucket, queue)| json!({"bucket": bucket, "id": queue, "problem": "bad_count", "repaired": repaired}).to_string());
+        let mut wanted = [more, none, no_number].map(|(bucket, queue)| {
+            json!({"bucket": bucket, "id": queue, "problem": "bad_count", "repaired": repaired})
+                .to_string()
+        });
         let mut lines: Vec<String> = said.lines().iter().map(ToString::to_string).collect();
         wanted.sort();
         lines.sort();
@@ -131,7 +157,9 @@ async fn jobs_that_move_are_no_damage_and_hide_none() {
     let look = async |repair: bool| {
         let mut told = Vec::new();
         let rules = FsckRules { lease_ms: 20_000, retry_ms: RETRY.to_vec(), sweep: KEEP, repair };
-        fsck::run(&d.listed.fixture.settings, rules, &mut |finding: Finding| told.push(finding)).await.unwrap();
+        fsck::run(&d.listed.fixture.settings, rules, &mut |finding: Finding| told.push(finding))
+            .await
+            .unwrap();
         told
     };
     let looks = async {
@@ -139,9 +167,13 @@ async fn jobs_that_move_are_no_damage_and_hide_none() {
             assert_eq!(look(true).await, []);
         }
         d.redis("HINCRBY", &d.key_in(2, "queues"), ("=bills", 7)).await;
-        let wanted = |repaired: bool| [Finding { bucket: Some(2), id: "bills".to_owned(), problem: P::BadCount, repaired }];
-        wait_until("it is found", async || (look(false).await == wanted(false)).then_some(())).await;
-        wait_until("it is repaired", async || (look(true).await == wanted(true)).then_some(())).await;
+        let wanted = |repaired: bool| {
+            [Finding { bucket: Some(2), id: "bills".to_owned(), problem: P::BadCount, repaired }]
+        };
+        wait_until("it is found", async || (look(false).await == wanted(false)).then_some(()))
+            .await;
+        wait_until("it is repaired", async || (look(true).await == wanted(true)).then_some(()))
+            .await;
         stop.cancel();
     };
     tokio::join!(application.work(&stop), looks);

@@ -64,7 +64,8 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     d.hurt("due-twice", P::InTwoSets, "ZADD", "due:other", ("5", "due-twice")).await;
 
     d.redis("ZREM", &d.key("other-broker", "due:main"), "other-broker").await;
-    d.hurt("other-broker", P::WrongBroker, "ZADD", "due:other", ("4000000000000", "other-broker")).await;
+    d.hurt("other-broker", P::WrongBroker, "ZADD", "due:other", ("4000000000000", "other-broker"))
+        .await;
 
     d.hurt("cut", P::UnreadableRecord, "HSET", "jobs", ("cut", &b"\x01\x00\x00"[..])).await;
     let mut garbled = d.bytes("garbled", "jobs").await;
@@ -73,7 +74,14 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     d.hurt("state-cut", P::UnreadableState, "HSET", "state", ("state-cut", &b"\x01\x00"[..])).await;
 
     d.hurt("no-fence", P::LeaseWithoutOwner, "HDEL", "state", "no-fence").await;
-    d.hurt("expired", P::LeaseExpired, "ZADD", "claim_deadlines", ("1000000000000", &expired.token.lease.nonce[..])).await;
+    d.hurt(
+        "expired",
+        P::LeaseExpired,
+        "ZADD",
+        "claim_deadlines",
+        ("1000000000000", &expired.token.lease.nonce[..]),
+    )
+    .await;
     d.redis("ZREM", &d.key("fenced", "held"), "fenced").await;
     d.hurt("fenced", P::FenceWithoutLease, "ZADD", "due:main", ("4000000000000", "fenced")).await;
 
@@ -86,7 +94,14 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     d.hurt("why", P::DeadWithoutReason, "HDEL", "state", "why").await;
     let now_ms = dwell::clock::wall_ms().to_string();
     d.redis("HSET", &d.key("not-over", "completed_old"), ("", now_ms)).await;
-    d.hurt("not-over", P::GoneButLive, "HSET", "completed_old", ("not-over", &b"f\x00fingerpr\x00\x00\x00\x00\x00\x00\x00\x05"[..])).await;
+    d.hurt(
+        "not-over",
+        P::GoneButLive,
+        "HSET",
+        "completed_old",
+        ("not-over", &b"f\x00fingerpr\x00\x00\x00\x00\x00\x00\x00\x05"[..]),
+    )
+    .await;
 
     // A job of another bucket, and one under an id that is none.
     let (record, stray) = (d.bytes("stray", "jobs").await, (d.bucket("stray") + 1) % 4);
@@ -102,17 +117,25 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     let damage = d.dump().await;
     let said = d.fsck(&[]);
     assert_eq!(said.code, 1, "{}", said.err);
-    let expected: BTreeSet<(String, String)> = d.expected.iter().map(|(id, problem)| (id.clone(), (*problem).to_owned())).collect();
+    let expected: BTreeSet<(String, String)> =
+        d.expected.iter().map(|(id, problem)| (id.clone(), (*problem).to_owned())).collect();
     assert_eq!(findings(&said), expected);
-    assert!(said.lines().iter().all(|finding| finding["repaired"] == false && finding["bucket"].is_u64()));
-    assert!(said.lines()[0].as_object().unwrap().keys().eq(["bucket", "id", "problem", "repaired"]));
+    assert!(
+        said.lines()
+            .iter()
+            .all(|finding| finding["repaired"] == false && finding["bucket"].is_u64())
+    );
+    assert!(
+        said.lines()[0].as_object().unwrap().keys().eq(["bucket", "id", "problem", "repaired"])
+    );
     assert_eq!(d.dump().await, damage, "without --repair nothing changes");
 
     let said = d.fsck(&["--repair"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);
     assert!(said.lines().iter().all(|finding| finding["repaired"] == true), "{}", said.out);
     // The job of a repaired lease is in its place again before the job is looked at.
-    let mended = |(id, _): &&(String, String)| !["no-index-out", "no-deadline"].contains(&id.as_str());
+    let mended =
+        |(id, _): &&(String, String)| !["no-index-out", "no-deadline"].contains(&id.as_str());
     let expected: BTreeSet<(String, String)> = expected.iter().filter(mended).cloned().collect();
     assert!(findings(&said).is_superset(&expected), "{}", said.out);
     assert_eq!(healthy_part(&d.dump().await), before, "healthy jobs are as they were");
@@ -128,35 +151,63 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
     // As the owner crashed; the owner's token does not fit.
     d.is_in("no-index-out", &["held", "jobs", "state"]).await;
     let queue = &d.listed.fixture.store.queue;
-    assert_ne!(queue.complete(out.bucket, &[held(&out)], Completion::Fired).await.unwrap(), [SettleResult::Settled]);
+    assert_ne!(
+        queue.complete(out.bucket, &[held(&out)], Completion::Fired).await.unwrap(),
+        [SettleResult::Settled]
+    );
     d.is_in("no-text", &["dead", "jobs", "state"]).await;
     d.is_in("no-deadline", &["jobs", "lease"]).await;
-    assert_eq!(queue.complete(no_deadline.bucket, &[held(&no_deadline)], Completion::Fired).await.unwrap(), [SettleResult::Settled]);
+    assert_eq!(
+        queue.complete(no_deadline.bucket, &[held(&no_deadline)], Completion::Fired).await.unwrap(),
+        [SettleResult::Settled]
+    );
     for id in ["no-record", "lost-record", "no-job", "cut", "garbled", "old"] {
         d.is_in(id, &[]).await;
     }
     d.is_in("run-and-due", &["jobs", "lease"]).await;
     d.is_in("dead-and-due", &["dead", "jobs", "state"]).await;
     d.is_in("due-twice", &["due:main", "jobs"]).await;
-    assert_eq!(d.score("due-twice", "due:main").await, Some(4e12), "at its own time, not at the other");
+    assert_eq!(
+        d.score("due-twice", "due:main").await,
+        Some(4e12),
+        "at its own time, not at the other"
+    );
     d.is_in("other-broker", &["due:main", "jobs"]).await;
     d.is_in("stray", &["due:main", "jobs"]).await;
-    assert_eq!((d.bytes("stray", "jobs").await, d.score("stray", "due:main").await), (record.clone(), Some(4e12)));
+    assert_eq!(
+        (d.bytes("stray", "jobs").await, d.score("stray", "due:main").await),
+        (record.clone(), Some(4e12))
+    );
     d.is_in("state-cut", &["due:main", "jobs", "state"]).await;
     assert_eq!(d.score("state-cut", "due:main").await, Some(4e12));
     for id in ["no-fence", "expired", "at-once", "fenced", "early"] {
         assert!(d.place(id).await.contains("due:main"), "{id}");
     }
-    assert_eq!((d.score("at-once", "due:main").await, d.score("early", "due:main").await), (Some(1e12), Some(4e12)));
-    for (id, reason) in [("never", "invalid"), ("dies-later", "late"), ("why", "invalid"), ("no-index-dead", "late")] {
+    assert_eq!(
+        (d.score("at-once", "due:main").await, d.score("early", "due:main").await),
+        (Some(1e12), Some(4e12))
+    );
+    for (id, reason) in [
+        ("never", "invalid"),
+        ("dies-later", "late"),
+        ("why", "invalid"),
+        ("no-index-dead", "late"),
+    ] {
         let shown = d.listed.run(&["show", id]).out;
         assert!(shown.contains(&format!("\nstate       dead, {reason}\n")), "{shown}");
     }
     d.is_in("not-over", &["due:main", "jobs"]).await;
-    assert_eq!(d.listed.run(&["requeue", "no-index", "-o", "json"]).object()["verdict"], "requeued");
+    assert_eq!(
+        d.listed.run(&["requeue", "no-index", "-o", "json"]).object()["verdict"],
+        "requeued"
+    );
     // A job that may have been published is not `cancelled`.
     for id in ["no-index-moved", "no-fence", "expired", "fenced"] {
-        assert_eq!(d.listed.run(&["cancel", id, "-o", "json"]).object()["verdict"], "cancelled_after_attempt", "{id}");
+        assert_eq!(
+            d.listed.run(&["cancel", id, "-o", "json"]).object()["verdict"],
+            "cancelled_after_attempt",
+            "{id}"
+        );
     }
 
     // Records that could not be read are kept to the byte.
@@ -166,7 +217,10 @@ async fn every_damage_to_a_job_is_found_named_and_repaired() {
         .filter(|(key, _)| key.ends_with("}:quarantine"))
         .flat_map(|(_, kept)| kept.iter().map(|(at, kept)| (&at[17..], kept)))
         .collect();
-    assert_eq!(aside.keys().copied().collect::<Vec<_>>(), [&b"b\xffd"[..], b"cut", b"garbled", b"state-cut"]);
+    assert_eq!(
+        aside.keys().copied().collect::<Vec<_>>(),
+        [&b"b\xffd"[..], b"cut", b"garbled", b"state-cut"]
+    );
     assert!(aside[&b"garbled"[..]].ends_with(&garbled) && aside[&b"b\xffd"[..]].ends_with(&record));
     assert_eq!(aside[&b"cut"[..]], b"1 unreadable_record due:main 4000000000000 0 3\n\x01\x00\x00");
 }
@@ -176,7 +230,10 @@ async fn any_number_of_damaged_leases_is_repaired() {
     let d = Damaged::new().await;
     let fixture = &d.listed.fixture;
     for batch in 0..50 {
-        let batch: Vec<_> = (0..100).map(|n| 100 * batch + n).map(|n| request(&format!("job-{n}"), n, PAST)).collect();
+        let batch: Vec<_> = (0..100)
+            .map(|n| 100 * batch + n)
+            .map(|n| request(&format!("job-{n}"), n, PAST))
+            .collect();
         fixture.store.queue.schedule(&batch).await.unwrap();
     }
     for bucket in 0..4 {
@@ -185,5 +242,11 @@ async fn any_number_of_damaged_leases_is_repaired() {
     }
     let said = d.fsck(&["--repair"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""), "{}", said.out);
-    assert_eq!((d.fsck(&[]).code, fixture.store.reader.counts(&[]).await.unwrap().reserved.iter().sum::<u64>()), (0, 5000));
+    assert_eq!(
+        (
+            d.fsck(&[]).code,
+            fixture.store.reader.counts(&[]).await.unwrap().reserved.iter().sum::<u64>()
+        ),
+        (0, 5000)
+    );
 }

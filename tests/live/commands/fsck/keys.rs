@@ -52,7 +52,11 @@ async fn damage_to_memories_keys_and_meta_is_found_named_and_repaired() {
     assert_eq!((d.fsck(&[]).code, d.fsck(&[]).out), (0, String::new()));
     assert_eq!(d.score("other-1", "due:third").await, Some(4e12));
     let mut raw = d.listed.fixture.raw.clone();
-    let aside: Vec<String> = redis::cmd("KEYS").arg(d.key_in(3, "quarantined:completed_old:*")).query_async(&mut raw).await.unwrap();
+    let aside: Vec<String> = redis::cmd("KEYS")
+        .arg(d.key_in(3, "quarantined:completed_old:*"))
+        .query_async(&mut raw)
+        .await
+        .unwrap();
     let kept: String = redis::cmd("GET").arg(&aside[0]).query_async(&mut raw).await.unwrap();
     assert_eq!((aside.len(), kept.as_str()), (1, "mine"));
 }
@@ -69,11 +73,16 @@ async fn what_another_program_wrote_is_named_and_left_in_place() {
     d.redis("SET", &foreign, "x").await;
     let before = d.dump_strings_too().await;
     let said = d.fsck(&["--repair"]);
-    let expected = [(foreign, "unknown_key".to_owned()), ("newer".to_owned(), "unknown_version".to_owned())].into();
+    let expected =
+        [(foreign, "unknown_key".to_owned()), ("newer".to_owned(), "unknown_version".to_owned())]
+            .into();
     assert_eq!((said.code, findings(&said)), (1, expected));
     assert_eq!(d.dump_strings_too().await, before);
     let table = d.listed.run(&["fsck"]).out;
-    assert!(table.lines().last().unwrap().starts_with("2 found, 0 repaired, 26 jobs checked"), "{table}");
+    assert!(
+        table.lines().last().unwrap().starts_with("2 found, 0 repaired, 26 jobs checked"),
+        "{table}"
+    );
 }
 
 #[tokio::test]
@@ -84,22 +93,28 @@ async fn a_namespace_that_lost_its_meta_is_told_by_its_jobs() {
     let before = d.dump().await;
     let with = |buckets: &'static str| ["--set", buckets];
     let finding = |said: &Said| (said.code, said.lines());
-    let told = |problem: &str, repaired: bool| vec![json!({"bucket": null, "id": meta, "problem": problem, "repaired": repaired})];
+    let told = |problem: &str, repaired: bool| {
+        vec![json!({"bucket": null, "id": meta, "problem": problem, "repaired": repaired})]
+    };
 
     d.redis("HSET", &meta, ("buckets", "8")).await;
     assert_eq!(finding(&d.fsck(&with("redis.buckets=4"))), (1, told("meta_buckets", false)));
-    assert_eq!(finding(&d.fsck(&[&["--repair"][..], &with("redis.buckets=4")].concat())), (0, told("meta_buckets", true)));
+    assert_eq!(
+        finding(&d.fsck(&[&["--repair"][..], &with("redis.buckets=4")].concat())),
+        (0, told("meta_buckets", true))
+    );
     assert_eq!(d.dump().await, before);
 
     d.redis("DEL", &meta, &[] as &[&str]).await;
     // By another number the jobs would stand in wrong buckets: nothing is touched.
     assert_eq!(finding(&d.fsck(&["--repair"])), (1, told("meta_missing", false)));
     let said = d.fsck(&[&["--repair"][..], &with("redis.buckets=4")].concat());
-    let problems: BTreeSet<(String, String)> = [(meta.as_str(), "meta_missing"), ("main", "meta_broker"), ("other", "meta_broker")]
-        .map(|(id, problem)| (id.to_owned(), problem.to_owned()))
-        .into_iter()
-        .filter(|(id, _)| id != "other")
-        .collect();
+    let problems: BTreeSet<(String, String)> =
+        [(meta.as_str(), "meta_missing"), ("main", "meta_broker"), ("other", "meta_broker")]
+            .map(|(id, problem)| (id.to_owned(), problem.to_owned()))
+            .into_iter()
+            .filter(|(id, _)| id != "other")
+            .collect();
     assert_eq!((said.code, findings(&said)), (0, problems));
     assert_eq!(healthy_part(&d.dump().await), healthy_part(&before));
     assert_eq!(d.fsck(&with("redis.buckets=4")).code, 0);

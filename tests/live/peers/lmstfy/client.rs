@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use super::peer::{Peer, data, take_ttl};
 
 pub(super) async fn publish(peer: &Peer) {
-    let id = peer.publish(&format!("{}?ttl=0&tries=1&delay=0", peer.queue("test-publish")), "hello").await;
+    let id = peer
+        .publish(&format!("{}?ttl=0&tries=1&delay=0", peer.queue("test-publish")), "hello")
+        .await;
     assert_eq!(id.len(), 26, "{id}");
 }
 
@@ -16,18 +18,30 @@ pub(super) async fn republish(peer: &Peer) {
     let first = peer.publish(&format!("{queue}?ttl=0&tries=1&delay=0"), "hello").await;
     let job = peer.consume(&format!("{queue}?ttr=5&timeout=1&freeze_tries=false")).await;
     assert_eq!((job["job_id"].as_str(), data(&job).as_str()), (Some(first.as_str()), "hello"));
-    let second = peer.publish(&format!("{queue}/job/{first}?ttl=10&tries=1&delay=0"), "hello").await;
+    let second =
+        peer.publish(&format!("{queue}/job/{first}?ttl=10&tries=1&delay=0"), "hello").await;
     assert_ne!(first, second);
     let mut job = peer.consume(&format!("{queue}?ttr=5&timeout=1")).await;
     take_ttl(&mut job, 10);
     assert_eq!((job["job_id"].as_str(), data(&job).as_str()), (Some(second.as_str()), "hello"));
-    assert_eq!(peer.get(&format!("{queue}/job/{first}")).await.status, 404, "the first one is over");
+    assert_eq!(
+        peer.get(&format!("{queue}/job/{first}")).await.status,
+        404,
+        "the first one is over"
+    );
 }
 
 pub(super) async fn batch_publish(peer: &Peer) {
     let queue = peer.queue("test-batchpublish");
     let bodies = [r#""hello msg""#, "123456", r#"{"msg":"success"}"#, r#"["foo","bar"]"#, "true"];
-    let reply = peer.call("PUT", &format!("{queue}/bulk?ttl=10&tries=1&delay=0"), "", format!("[{}]", bodies.join(",")).as_bytes()).await;
+    let reply = peer
+        .call(
+            "PUT",
+            &format!("{queue}/bulk?ttl=10&tries=1&delay=0"),
+            "",
+            format!("[{}]", bodies.join(",")).as_bytes(),
+        )
+        .await;
     assert_eq!((reply.status, &reply.json()["msg"]), (201, &json!("published")));
     let ids: Vec<Value> = reply.json()["job_ids"].as_array().unwrap().clone();
     assert_eq!(ids.len(), bodies.len());
@@ -52,10 +66,14 @@ pub(super) async fn consume(peer: &Peer) {
 pub(super) async fn publish_with_attributes(peer: &Peer) {
     let queue = peer.queue("test-publish-attributes");
     let headers = "enable-job-version: YES\r\nJob-Attr-HELLO: world\r\nJob-Attr-FOO: bar\r\n";
-    let reply = peer.call("PUT", &format!("{queue}?ttl=10&tries=10&delay=0"), headers, b"hello").await;
+    let reply =
+        peer.call("PUT", &format!("{queue}?ttl=10&tries=10&delay=0"), headers, b"hello").await;
     let job = peer.consume(&format!("{queue}?ttr=10&timeout=3")).await;
     assert_eq!((&job["job_id"], data(&job).as_str()), (&reply.json()["job_id"], "hello"));
-    assert_eq!((&job["attributes"], &job["remain_tries"]), (&json!({"hello": "world", "foo": "bar"}), &json!(9)));
+    assert_eq!(
+        (&job["attributes"], &job["remain_tries"]),
+        (&json!({"hello": "world", "foo": "bar"}), &json!(9))
+    );
 }
 
 pub(super) async fn batch_consume(peer: &Peer) {
@@ -85,9 +103,14 @@ pub(super) async fn ack(peer: &Peer) {
     let queue = peer.queue("test-ack");
     let id = peer.publish(&format!("{queue}?ttl=0&tries=1&delay=0"), "hello").await;
     peer.consume(&format!("{queue}?ttr=10&timeout=0")).await;
-    let reply = peer.call("DELETE", &format!("{}/job/{id}", peer.queue("test-finish")), "", b"").await;
+    let reply =
+        peer.call("DELETE", &format!("{}/job/{id}", peer.queue("test-finish")), "", b"").await;
     assert_eq!((reply.status, reply.body.len()), (204, 0));
-    assert_eq!(peer.get(&format!("{queue}/job/{id}")).await.status, 200, "it belongs to another queue");
+    assert_eq!(
+        peer.get(&format!("{queue}/job/{id}")).await.status,
+        200,
+        "it belongs to another queue"
+    );
     for _ in 0..2 {
         assert_eq!(peer.call("DELETE", &format!("{queue}/job/{id}"), "", b"").await.status, 204);
         let reply = peer.get(&format!("{queue}/job/{id}")).await;
@@ -100,7 +123,10 @@ pub(super) async fn consume_from_queues(peer: &Peer) {
     peer.publish(&format!("{first}?ttl=0&tries=1"), "hello1").await;
     let id = peer.publish(&format!("{second}?ttl=0&tries=1"), "hello2").await;
     let job = peer.consume(&format!("{second},{first}?ttr=10&timeout=1")).await;
-    assert_eq!((&job["queue"], &job["job_id"], data(&job).as_str()), (&json!(second), &json!(id), "hello2"));
+    assert_eq!(
+        (&job["queue"], &job["job_id"], data(&job).as_str()),
+        (&json!(second), &json!(id), "hello2")
+    );
     // A batch goes on with the next queue.
     peer.publish(&format!("{second}?ttl=0&tries=1"), "hello3").await;
     let jobs = peer.consume(&format!("{second},{first}?ttr=10&count=5")).await;
@@ -114,7 +140,10 @@ pub(super) async fn queue_size(peer: &Peer) {
         peer.publish(&format!("{queue}?ttl=0&tries=1"), "hello").await;
     }
     let reply = peer.get(&format!("{queue}/size")).await;
-    assert_eq!((reply.status, reply.json()), (200, json!({"namespace": "client-ns", "queue": queue, "size": 2})));
+    assert_eq!(
+        (reply.status, reply.json()),
+        (200, json!({"namespace": "client-ns", "queue": queue, "size": 2}))
+    );
     assert_eq!(peer.size(&format!("{}/size", peer.queue("test-no-queue"))).await, 0);
 }
 

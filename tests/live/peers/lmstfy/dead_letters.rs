@@ -24,7 +24,11 @@ pub(super) async fn peek_dead_letter(peer: &Peer) {
     let wanted = json!({"namespace": "client-ns", "queue": queue, "deadletter_size": 2, "deadletter_head": id});
     assert_eq!((reply.status, reply.json()), (200, wanted));
     let job = peer.consume(&format!("{queue}/job/{id}")).await;
-    assert_eq!((data(&job).as_str(), &job["ttl"], &job["remain_tries"]), ("hello1", &json!(0), &json!(0)), "a dead job has no end");
+    assert_eq!(
+        (data(&job).as_str(), &job["ttl"], &job["remain_tries"]),
+        ("hello1", &json!(0), &json!(0)),
+        "a dead job has no end"
+    );
 }
 
 pub(super) async fn respawn_dead_letter(peer: &Peer) {
@@ -38,12 +42,20 @@ pub(super) async fn respawn_dead_letter(peer: &Peer) {
     assert_eq!((reply.status, reply.json()), (200, json!({"msg": "respawned", "count": 1})));
     let mut job = peer.consume(&format!("{queue}?ttr=1&timeout=0")).await;
     take_ttl(&mut job, 120);
-    assert_eq!((&job["job_id"], data(&job).as_str(), &job["remain_tries"]), (&json!(id), "hello1", &json!(0)), "one try");
+    assert_eq!(
+        (&job["job_id"], data(&job).as_str(), &job["remain_tries"]),
+        (&json!(id), "hello1", &json!(0)),
+        "one try"
+    );
     // Dead again; this time one of two, with the default limit.
     peer.until_dead(&queue, 1).await;
     let other = dead_job(peer, &queue, "hello2").await;
     assert_eq!(respawn("").await.json()["count"], 1);
-    assert_eq!(peer.consume(&format!("{queue}?ttr=10&timeout=0")).await["job_id"], id, "the one that died first");
+    assert_eq!(
+        peer.consume(&format!("{queue}?ttr=10&timeout=0")).await["job_id"],
+        id,
+        "the one that died first"
+    );
     assert_eq!(respawn("?limit=100").await.json()["count"], 1);
     assert_eq!(peer.consume(&format!("{queue}?ttr=10&timeout=0")).await["job_id"], other);
     assert_eq!(respawn("?limit=100").await.json()["count"], 0);

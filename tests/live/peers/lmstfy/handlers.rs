@@ -16,9 +16,16 @@ pub(super) async fn consume_multi(peer: &Peer) {
     let begun = Instant::now();
     let id = peer.publish(&format!("{}?ttl=60&delay=2", queues[1]), "later").await;
     let job = peer.consume(&format!(",{list},?ttr=10&timeout=10")).await;
-    assert_eq!((&job["job_id"], &job["queue"], data(&job).as_str()), (&json!(id), &json!(queues[1]), "later"));
+    assert_eq!(
+        (&job["job_id"], &job["queue"], data(&job).as_str()),
+        (&json!(id), &json!(queues[1]), "later")
+    );
     // lmstfy counts whole seconds.
-    assert!((Duration::from_secs(1)..Duration::from_secs(9)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    assert!(
+        (Duration::from_secs(1)..Duration::from_secs(9)).contains(&begun.elapsed()),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 /// A job that waits is deleted too.
@@ -41,7 +48,10 @@ pub(super) async fn destroy_queue(peer: &Peer) {
         peer.publish(&format!("{queue}?ttl=60"), body).await;
     }
     let reply = peer.call("DELETE", &queue, "", b"").await;
-    assert_eq!((reply.status, reply.body.len(), peer.size(&format!("{queue}/size")).await), (204, 0, 0));
+    assert_eq!(
+        (reply.status, reply.body.len(), peer.size(&format!("{queue}/size")).await),
+        (204, 0, 0)
+    );
     assert_eq!(peer.get(&format!("{queue}?timeout=0")).await.status, 404);
     assert_eq!(peer.get(&format!("{queue}/job/{waits}")).await.status, 200);
 }
@@ -50,11 +60,13 @@ pub(super) async fn destroy_queue(peer: &Peer) {
 pub(super) async fn publish_bulk(peer: &Peer) {
     let queue = peer.queue("q17");
     let body = "[ {\"a\": 1.50, \"b\":[ ]},  \"x\\u00e9\\/\" ,null, 1e400 ]";
-    let reply = peer.call("PUT", &format!("{queue}/bulk?ttl=10&tries=2"), "", body.as_bytes()).await;
+    let reply =
+        peer.call("PUT", &format!("{queue}/bulk?ttl=10&tries=2"), "", body.as_bytes()).await;
     assert_eq!(reply.status, 201);
     let jobs = peer.consume(&format!("{queue}?count=10")).await;
     let ids = reply.json()["job_ids"].as_array().unwrap().clone();
-    let mut found: Vec<(Value, String)> = jobs.as_array().unwrap().iter().map(|job| (job["job_id"].clone(), data(job))).collect();
+    let mut found: Vec<(Value, String)> =
+        jobs.as_array().unwrap().iter().map(|job| (job["job_id"].clone(), data(job))).collect();
     found.sort_by_key(|(id, _)| ids.iter().position(|other| other == id));
     let bodies: Vec<&str> = found.iter().map(|(_, body)| body.as_str()).collect();
     assert_eq!(bodies, ["{\"a\": 1.50, \"b\":[ ]}", "\"x\\u00e9\\/\"", "null", "1e400"]);
@@ -65,10 +77,13 @@ pub(super) async fn publish_bulk(peer: &Peer) {
 pub(super) async fn publish_with_job_version(peer: &Peer) {
     let queue = peer.queue("q18");
     let (name, value) = ("k".repeat(300), "v".repeat(300));
-    let attributes = format!("Job-Attr-Hello: world\r\nJob-Attr-Foo: bar\r\nJob-Attr-Empty: \r\nJob-Attr-{name}: {value}\r\n");
+    let attributes = format!(
+        "Job-Attr-Hello: world\r\nJob-Attr-Foo: bar\r\nJob-Attr-Empty: \r\nJob-Attr-{name}: {value}\r\n"
+    );
     for (enable, version) in [("yes", "1"), ("NO", "")] {
         let headers = format!("Enable-Job-Version: {enable}\r\n{attributes}");
-        let reply = peer.call("PUT", &format!("{queue}?ttl=10"), &headers, b"hello job version").await;
+        let reply =
+            peer.call("PUT", &format!("{queue}?ttl=10"), &headers, b"hello job version").await;
         let id = reply.json()["job_id"].as_str().unwrap().to_owned();
         assert_eq!((reply.status, id.len()), (201, 26 + version.len()));
         let job = peer.consume(&format!("{queue}?ttr=10&timeout=3")).await;
@@ -77,8 +92,18 @@ pub(super) async fn publish_with_job_version(peer: &Peer) {
         assert_eq!(job["attributes"], if version.is_empty() { Value::Null } else { wanted });
     }
     let many: String = (0..17).map(|n| format!("Job-Attr-{n}: x\r\n")).collect();
-    let reply = peer.call("PUT", &format!("{queue}?ttl=10"), &format!("Enable-Job-Version: YES\r\n{many}"), b"x").await;
-    assert_eq!((reply.status, reply.json()), (400, json!({"error": "too many attributes, cannot exceed 16"})));
+    let reply = peer
+        .call(
+            "PUT",
+            &format!("{queue}?ttl=10"),
+            &format!("Enable-Job-Version: YES\r\n{many}"),
+            b"x",
+        )
+        .await;
+    assert_eq!(
+        (reply.status, reply.json()),
+        (400, json!({"error": "too many attributes, cannot exceed 16"}))
+    );
 }
 
 /// A job ends without a trace: one that is ready, one that waits, one that is reserved.
@@ -88,7 +113,10 @@ pub(super) async fn time_to_live(peer: &Peer) {
     let reserved = peer.publish(&format!("{queue}-reserved?ttl=2&tries=1"), "reserved").await;
     assert_eq!(peer.consume(&format!("{queue}-reserved?ttr=3")).await["job_id"], reserved);
     for (queue, id) in [(queue.clone(), ready), (format!("{queue}-reserved"), reserved)] {
-        wait_until(&format!("{id} is over"), async || (peer.get(&format!("{queue}/job/{id}")).await.status == 404).then_some(())).await;
+        wait_until(&format!("{id} is over"), async || {
+            (peer.get(&format!("{queue}/job/{id}")).await.status == 404).then_some(())
+        })
+        .await;
         // Also after the lease.
         assert_eq!(peer.get(&format!("{queue}?ttr=3&timeout=3")).await.status, 404);
         assert_eq!(peer.size(&format!("{queue}/deadletter/size")).await, 0);

@@ -1,9 +1,10 @@
 //! The calls of clients of lmstfy, with Dwell in its place: the cases of its client's suite
-//! (client/client_test.go) and of its handlers (server/handlers/queue_test.go), each under its name there.
+//! (client/client_test.go) and of its handlers (server/handlers/queue_test.go), each under its name
+//! there.
 //!
 //! - `peer`: a server that speaks its protocol.
-//! - `client`, `dead_letters`, `handlers`: the cases; `words`: the refusals and their words; `own`: the
-//!   additions of Dwell.
+//! - `client`, `dead_letters`, `handlers`: the cases; `words`: the refusals and their words; `own`:
+//!   the additions of Dwell.
 //!
 //! Where `DWELL_LMSTFY` is the URL of an lmstfy (`http://TOKEN@127.0.0.1:7777`, the token of the
 //! namespace `client-ns`), the cases run on that too. Where `DWELL_LMSTFY_TESTS` is a program of
@@ -89,7 +90,10 @@ async fn the_cases_are_those_of_lmstfy() {
         eprintln!("skipped: DWELL_LMSTFY names no lmstfy");
         return;
     };
-    let (token, address) = url.strip_prefix("http://").and_then(|rest| rest.split_once('@')).expect("http://TOKEN@HOST:PORT");
+    let (token, address) = url
+        .strip_prefix("http://")
+        .and_then(|rest| rest.split_once('@'))
+        .expect("http://TOKEN@HOST:PORT");
     let peer = Peer::new(&format!("http://{address}"), token);
     Box::pin(cases(&peer)).await;
 }
@@ -103,8 +107,16 @@ async fn the_tests_of_lmstfys_client_pass() {
     let dwell = Listeners::start(SETTINGS).await;
     let port = dwell.lmstfy.rsplit_once(':').unwrap().1;
     let mut tests = tokio::process::Command::new(program);
-    tests.arg("-test.v").env("LMSTFY_PORT", port).env("LMSTFY_TOKEN", TOKEN).stdin(Stdio::null()).kill_on_drop(true);
+    tests
+        .arg("-test.v")
+        .env("LMSTFY_PORT", port)
+        .env("LMSTFY_TOKEN", TOKEN)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     let output = tests.output().await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("--- PASS: TestLmstfyClient_RespawnDeadLetter"), "{said}");
+    assert!(
+        output.status.success() && said.contains("--- PASS: TestLmstfyClient_RespawnDeadLetter"),
+        "{said}"
+    );
 }

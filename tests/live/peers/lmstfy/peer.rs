@@ -15,7 +15,11 @@ pub(super) struct Peer {
 
 impl Peer {
     pub(super) fn new(server: &str, token: &str) -> Peer {
-        Peer { server: server.to_owned(), token: token.to_owned(), run: format!("{:06x}", rand::random::<u32>() >> 8) }
+        Peer {
+            server: server.to_owned(),
+            token: token.to_owned(),
+            run: format!("{:06x}", rand::random::<u32>() >> 8),
+        }
     }
 
     /// The name of a queue in this run.
@@ -39,7 +43,11 @@ impl Peer {
         let (path, body) = (path.to_owned(), body.to_owned());
         async move {
             let reply = self.call("PUT", &path, "", body.as_bytes()).await;
-            assert_eq!((reply.status, reply.json()["msg"].as_str()), (201, Some("published")), "{path}: {reply:?}");
+            assert_eq!(
+                (reply.status, reply.json()["msg"].as_str()),
+                (201, Some("published")),
+                "{path}: {reply:?}"
+            );
             reply.json()["job_id"].as_str().unwrap().to_owned()
         }
     }
@@ -48,7 +56,11 @@ impl Peer {
     pub(super) async fn consume(&self, path: &str) -> Value {
         let reply = self.get(path).await;
         assert_eq!(reply.status, 200, "{path}: {}", String::from_utf8_lossy(&reply.body));
-        assert!(reply.head.contains("\r\nx-request-id: ") && reply.head.contains("\r\ncontent-type: application/json"), "{reply:?}");
+        assert!(
+            reply.head.contains("\r\nx-request-id: ")
+                && reply.head.contains("\r\ncontent-type: application/json"),
+            "{reply:?}"
+        );
         reply.json()
     }
 
@@ -62,14 +74,18 @@ impl Peer {
     /// Waits until this queue has so many dead jobs.
     pub(super) async fn until_dead(&self, queue: &str, count: u64) {
         let path = format!("{queue}/deadletter/size");
-        wait_until(&format!("{count} dead jobs in {queue}"), async || (self.size(&path).await == count).then_some(())).await;
+        wait_until(&format!("{count} dead jobs in {queue}"), async || {
+            (self.size(&path).await == count).then_some(())
+        })
+        .await;
     }
 }
 
 /// The body of a job.
 pub(super) fn data(job: &Value) -> String {
     use base64::Engine;
-    let bytes = base64::engine::general_purpose::STANDARD.decode(job["data"].as_str().unwrap()).unwrap();
+    let bytes =
+        base64::engine::general_purpose::STANDARD.decode(job["data"].as_str().unwrap()).unwrap();
     String::from_utf8(bytes).unwrap()
 }
 

@@ -50,25 +50,41 @@ pub(super) async fn refused_consumes(peer: &Peer) {
     }
     let reply = peer.get(",").await;
     assert_eq!((reply.status, reply.json()), (400, json!({"error": "invalid queue name(s)"})));
-    for (method, query, error) in
-        [("PUT", "limit=0", "invalid limit"), ("PUT", "ttl=-1", "invalid ttl"), ("DELETE", "limit=0", "invalid limit")]
-    {
+    for (method, query, error) in [
+        ("PUT", "limit=0", "invalid limit"),
+        ("PUT", "ttl=-1", "invalid ttl"),
+        ("DELETE", "limit=0", "invalid limit"),
+    ] {
         let reply = peer.call(method, &format!("{queue}/deadletter?{query}"), "", b"").await;
-        assert_eq!((reply.status, reply.json()), (400, json!({ "error": error })), "{method} {query}");
+        assert_eq!(
+            (reply.status, reply.json()),
+            (400, json!({ "error": error })),
+            "{method} {query}"
+        );
     }
 }
 
 pub(super) async fn refused_names(peer: &Peer) {
     for queue in ["p.q", "_q", "p,q", "p%20q"] {
         let reply = peer.call("PUT", queue, "", b"x").await;
-        assert_eq!((reply.status, reply.json()), (400, json!({"error": "queue name contains forbidden characters"})), "{queue}");
+        assert_eq!(
+            (reply.status, reply.json()),
+            (400, json!({"error": "queue name contains forbidden characters"})),
+            "{queue}"
+        );
     }
     let long = "q".repeat(256);
     let reply = peer.call("PUT", &long, "", b"x").await;
-    assert_eq!((reply.status, reply.json()), (400, json!({"error": "namespace or queue name too long"})));
+    assert_eq!(
+        (reply.status, reply.json()),
+        (400, json!({"error": "namespace or queue name too long"}))
+    );
     let headers = format!("x-token: {}\r\n", peer.token);
     let reply = call(&peer.server, "PUT /api/client.ns/q", &headers, b"x").await;
-    assert_eq!((reply.status, reply.json()), (400, json!({"error": "namespace name contains forbidden characters"})));
+    assert_eq!(
+        (reply.status, reply.json()),
+        (400, json!({"error": "namespace name contains forbidden characters"}))
+    );
 }
 
 pub(super) async fn tokens(peer: &Peer) {
@@ -83,7 +99,11 @@ pub(super) async fn tokens(peer: &Peer) {
         (String::new(), format!("x-token: default:{token}\r\n"), 404, "the queue is empty"),
     ] {
         let reply = call(&peer.server, &format!("{path}{query}"), &headers, b"").await;
-        assert_eq!((reply.status, reply.json()), (status, json!({ "error": error })), "{query} {headers}");
+        assert_eq!(
+            (reply.status, reply.json()),
+            (status, json!({ "error": error })),
+            "{query} {headers}"
+        );
     }
     // Sizes need no token.
     for end in ["size", "deadletter/size"] {
@@ -93,8 +113,17 @@ pub(super) async fn tokens(peer: &Peer) {
 }
 
 pub(super) async fn unknown_calls(peer: &Peer) {
-    for line in ["POST /api/client-ns/q", "GET /api/client-ns/q/other", "GET /other", "DELETE /api/client-ns/q/size"] {
+    for line in [
+        "POST /api/client-ns/q",
+        "GET /api/client-ns/q/other",
+        "GET /other",
+        "DELETE /api/client-ns/q/size",
+    ] {
         let reply = call(&peer.server, line, &format!("x-token: {}\r\n", peer.token), b"").await;
-        assert_eq!((reply.status, reply.json()), (404, json!({"error": "api not found"})), "{line}");
+        assert_eq!(
+            (reply.status, reply.json()),
+            (404, json!({"error": "api not found"})),
+            "{line}"
+        );
     }
 }

@@ -17,7 +17,11 @@ pub(super) async fn a_message_may_come_back(fixture: &Fixture) {
         fixture.send("again", "k", [again]).await;
     }
     let [last] = fixture.read("q.again", 1).await.try_into().unwrap();
-    assert_eq!((text(&last, "delayed-round").as_deref(), text(&last, "delayed-attempt").as_deref()), (Some("3"), Some("1")), "{last:?}");
+    assert_eq!(
+        (text(&last, "delayed-round").as_deref(), text(&last, "delayed-attempt").as_deref()),
+        (Some("3"), Some("1")),
+        "{last:?}"
+    );
 }
 
 /// A queue that dead-letters into the delayed exchange, with nobody who reads it: RabbitMQ does not
@@ -37,5 +41,9 @@ pub(super) async fn an_exchange_that_leads_back_at_once_is_found_at_once(fixture
     assert_eq!(text(&message, "delayed-round"), None);
     // The message that was sent, and the one that Dwell made of it.
     let seen = fixture.read("q.self", 2).await;
-    assert_eq!(seen.iter().filter(|message| text(message, "delayed-attempt").is_some()).count(), 1, "{seen:?}");
+    assert_eq!(
+        seen.iter().filter(|message| text(message, "delayed-attempt").is_some()).count(),
+        1,
+        "{seen:?}"
+    );
 }

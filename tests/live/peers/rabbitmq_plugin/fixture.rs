@@ -58,7 +58,10 @@ impl Reader {
     /// Waits for this many messages.
     pub(super) async fn take(self, count: usize) -> Vec<Message> {
         let Reader { queue, seen, .. } = &self;
-        wait_until(&format!("{count} messages in {queue}"), async || (seen.lock().len() >= count).then_some(())).await;
+        wait_until(&format!("{count} messages in {queue}"), async || {
+            (seen.lock().len() >= count).then_some(())
+        })
+        .await;
         let seen = seen.lock().clone();
         let headers: Vec<_> = seen.iter().map(|message| &message.headers).collect();
         assert_eq!(seen.len(), count, "{queue}: {:?}, {headers:?}", bodies(&seen));
@@ -68,7 +71,10 @@ impl Reader {
 
 impl Fixture {
     pub(super) async fn start() -> Fixture {
-        let (rabbit, redis) = tokio::join!(RabbitServer::start(RabbitOptions::default()), RedisServer::start(RedisOptions::default()));
+        let (rabbit, redis) = tokio::join!(
+            RabbitServer::start(RabbitOptions::default()),
+            RedisServer::start(RedisOptions::default())
+        );
         let (rabbit, redis) = (rabbit.unwrap(), redis.unwrap());
         std::fs::write(rabbit.dir().join("before.json"), definitions()).unwrap();
         import(&rabbit, rabbit.dir(), "before.json").await;
@@ -78,9 +84,17 @@ impl Fixture {
         Fixture { rabbit, redis, dwell, broker, settings }
     }
 
-    pub(super) async fn send(&self, exchange: &str, key: &str, messages: impl IntoIterator<Item = Message>) {
+    pub(super) async fn send(
+        &self,
+        exchange: &str,
+        key: &str,
+        messages: impl IntoIterator<Item = Message>,
+    ) {
         let mut producer = Producer::open(&self.broker).await.unwrap();
-        producer.send(&Destination { exchange: exchange.to_owned(), address: key.to_owned() }, messages).await.unwrap();
+        producer
+            .send(&Destination { exchange: exchange.to_owned(), address: key.to_owned() }, messages)
+            .await
+            .unwrap();
         producer.flush().await.unwrap();
     }
 
@@ -93,16 +107,23 @@ impl Fixture {
     pub(super) async fn reader(&self, queue: &str) -> Reader {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let into = seen.clone();
-        let consumer = Consumer::open(&self.broker, queue, Acks::Explicit, move |_, messages| into.lock().extend(messages));
+        let consumer = Consumer::open(&self.broker, queue, Acks::Explicit, move |_, messages| {
+            into.lock().extend(messages)
+        });
         Reader { _consumer: consumer.await.unwrap(), queue: queue.to_owned(), seen }
     }
 
     /// Waits for a loop with this body that was rejected.
     pub(super) async fn a_rejected_loop(&self, body: &str) -> Message {
-        let is_it = |message: &&Message| message.body == body && text(message, "delayed-error").as_deref() == Some("loop");
+        let is_it = |message: &&Message| {
+            message.body == body && text(message, "delayed-error").as_deref() == Some("loop")
+        };
         let seen = Arc::new(Mutex::new(Vec::new()));
         let into = seen.clone();
-        let reading = Consumer::open(&self.broker, "delay.rejected", Acks::Explicit, move |_, messages| into.lock().extend(messages));
+        let reading =
+            Consumer::open(&self.broker, "delay.rejected", Acks::Explicit, move |_, messages| {
+                into.lock().extend(messages)
+            });
         let _reading = reading.await.unwrap();
         wait_until("a rejected loop", async || seen.lock().iter().find(is_it).cloned()).await
     }
@@ -111,11 +132,13 @@ impl Fixture {
     /// `rabbitmqctl list_queues` may be five seconds old for a quorum queue: it may count a message
     /// that was read since.
     pub(super) async fn until_one_is_ready(&self, queue: &str) {
-        let connection = Connection::connect(&self.rabbit.url(), ConnectionProperties::default()).await.unwrap();
+        let connection =
+            Connection::connect(&self.rabbit.url(), ConnectionProperties::default()).await.unwrap();
         let channel = connection.create_channel().await.unwrap();
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         wait_until(&format!("one message ready in {queue}"), async || {
-            let there = channel.queue_declare(queue.into(), passive, FieldTable::default()).await.unwrap();
+            let there =
+                channel.queue_declare(queue.into(), passive, FieldTable::default()).await.unwrap();
             (there.message_count() == 1).then_some(())
         })
         .await;
@@ -125,8 +148,15 @@ impl Fixture {
     /// Returns the number of waiting jobs in `dwell stats`.
     pub(super) async fn scheduled(&self) -> u64 {
         let file = self.dwell.dir().join("dwell.toml");
-        let output = tokio::process::Command::new(program()).args(["stats", "-o", "json", "-c"]).arg(file).output().await.unwrap();
-        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["scheduled"].as_u64().unwrap()
+        let output = tokio::process::Command::new(program())
+            .args(["stats", "-o", "json", "-c"])
+            .arg(file)
+            .output()
+            .await
+            .unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()["scheduled"]
+            .as_u64()
+            .unwrap()
     }
 
     pub(super) async fn restart_dwell(&mut self) {

@@ -30,7 +30,10 @@ pub(super) async fn one_exchange_leads_to_another(fixture: &Fixture) {
     fixture.send("first", "", [1500, 300, 900, 600].map(|ms| delayed(Value::I32(ms)))).await;
     let seen = fixture.read("q.second", 4).await;
     assert_eq!(bodies(&seen), ["300", "600", "900", "1500"]);
-    assert!(seen.iter().all(|message| text(message, "delayed-round").as_deref() == Some("1")), "{seen:?}");
+    assert!(
+        seen.iter().all(|message| text(message, "delayed-round").as_deref() == Some("1")),
+        "{seen:?}"
+    );
 }
 
 /// `delay_order`, `string_delay_header`, `delayed_messages_count`, and a float as JavaScript sends
@@ -38,9 +41,18 @@ pub(super) async fn one_exchange_leads_to_another(fixture: &Fixture) {
 pub(super) async fn the_order_is_that_of_the_delays(fixture: &Fixture) {
     // At once: each delay begins where its message is taken.
     let [first, second, third] = [6500, 5300, 6100].map(|ms| delayed(Value::I32(ms)));
-    fixture.send("order", "", [first, second, third, delayed(Value::from("5700")), delayed(Value::F64(4900.7))]).await;
+    fixture
+        .send(
+            "order",
+            "",
+            [first, second, third, delayed(Value::from("5700")), delayed(Value::F64(4900.7))],
+        )
+        .await;
     wait_until("5 that wait", async || (fixture.scheduled().await == 5).then_some(())).await;
-    assert_eq!(bodies(&fixture.read("q.order", 5).await), ["4900.7", "5300", "5700", "6100", "6500"]);
+    assert_eq!(
+        bodies(&fixture.read("q.order", 5).await),
+        ["4900.7", "5300", "5700", "6100", "6500"]
+    );
     assert_eq!(fixture.scheduled().await, 0);
 }
 
@@ -49,7 +61,12 @@ pub(super) async fn any_routing_key_is_taken_as_it_is(fixture: &Fixture) {
     for key in keys {
         fixture.send("keys", key, [delayed(Value::I32(1))]).await;
     }
-    let mut seen: Vec<String> = fixture.read("q.keys", keys.len()).await.into_iter().map(|message| message.destination.address).collect();
+    let mut seen: Vec<String> = fixture
+        .read("q.keys", keys.len())
+        .await
+        .into_iter()
+        .map(|message| message.destination.address)
+        .collect();
     let mut sent = keys.map(str::to_owned);
     seen.sort();
     sent.sort();
@@ -59,16 +76,24 @@ pub(super) async fn any_routing_key_is_taken_as_it_is(fixture: &Fixture) {
 /// Three with the same `message_id`, body and delay: one by one, so that each meets the one before,
 /// alive or over; and at once.
 pub(super) async fn equal_messages_are_each_delivered(fixture: &Fixture) {
-    let equal = |ms| with(delayed(Value::I32(ms)), |properties| properties.message_id = Some("same".to_owned()));
+    let equal = |ms| {
+        with(delayed(Value::I32(ms)), |properties| properties.message_id = Some("same".to_owned()))
+    };
     for _ in 0..2 {
         fixture.send("order", "", [equal(1)]).await;
         assert_eq!(bodies(&fixture.read("q.order", 1).await), ["1"]);
     }
     fixture.send("order", "", [equal(800), equal(800), equal(800)]).await;
     let seen = fixture.read("q.order", 3).await;
-    let ids: std::collections::BTreeSet<_> = seen.iter().map(|message| text(message, "delayed-id")).collect();
+    let ids: std::collections::BTreeSet<_> =
+        seen.iter().map(|message| text(message, "delayed-id")).collect();
     assert_eq!(ids.len(), 3);
-    assert!(seen.iter().all(|message| message.properties.as_ref().unwrap().message_id.as_deref() == Some("same")), "{seen:?}");
+    assert!(
+        seen.iter()
+            .all(|message| message.properties.as_ref().unwrap().message_id.as_deref()
+                == Some("same")),
+        "{seen:?}"
+    );
 }
 
 /// RabbitMQ takes `BCC` off before anybody reads it, so its keys are bound where it is seen: at the

@@ -43,8 +43,13 @@ pub(super) fn definitions() -> String {
     bindings.push(bind("first.due", "exchange", "second", ""));
     // As the page has it for producers that choose who gets a hidden copy.
     exchanges.extend([exchange("hidden", "topic"), exchange("hidden.due", "direct")]);
-    queues.extend(["delay.hidden", "delay.audit", "q.hidden", "q.audit"].map(|name| queue(name, json!({}))));
-    bindings.extend([bind("hidden", "queue", "delay.hidden", "#"), bind("hidden", "queue", "delay.audit", "audit")]);
+    queues.extend(
+        ["delay.hidden", "delay.audit", "q.hidden", "q.audit"].map(|name| queue(name, json!({}))),
+    );
+    bindings.extend([
+        bind("hidden", "queue", "delay.hidden", "#"),
+        bind("hidden", "queue", "delay.audit", "audit"),
+    ]);
     bindings.push(bind("hidden.due", "queue", "q.hidden", "k"));
     exchanges.push(exchange("self", "direct"));
     queues.extend(["delay.self", "q.self"].map(|name| queue(name, json!({}))));
@@ -54,13 +59,16 @@ pub(super) fn definitions() -> String {
 
 pub(super) fn settings(rabbit: &str, redis: &str) -> String {
     let names = EXCHANGES.iter().map(|(name, ..)| *name).chain(["hidden"]);
-    let allow: Vec<String> = names.map(|name| format!("\"{name}.due/**\"")).chain(["\"self/**\"".to_owned()]).collect();
+    let allow: Vec<String> =
+        names.map(|name| format!("\"{name}.due/**\"")).chain(["\"self/**\"".to_owned()]).collect();
     let mut text = format!(
         "[redis]\nurls = [\"{redis}\"]\n[delivery]\nretry = []\n[brokers.main]\ntype = \"amqp\"\nurl = \"{rabbit}\"\nallow = [{}]\n",
         allow.join(", ")
     );
     for (name, ..) in EXCHANGES {
-        text += &format!("[ingest.{name}]\nbroker = \"main\"\ntopic = \"delay.{name}\"\nexchange = \"{name}.due\"\n");
+        text += &format!(
+            "[ingest.{name}]\nbroker = \"main\"\ntopic = \"delay.{name}\"\nexchange = \"{name}.due\"\n"
+        );
         text += "missing_delay = \"immediate\"\ndeclare = true\n";
     }
     text += "[ingest.hidden]\nbroker = \"main\"\ntopic = \"delay.hidden\"\nexchange = \"hidden.due\"\nmissing_delay = \"immediate\"\n";

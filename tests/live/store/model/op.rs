@@ -50,7 +50,8 @@ pub(super) enum Op {
         by: usize,
         over: bool,
     },
-    /// A claim is carried out once more: its lease may be over by then, and nobody knows of another.
+    /// A claim is carried out once more: its lease may be over by then, and nobody knows of
+    /// another.
     RepeatClaim {
         which: prop::sample::Index,
         early: bool,

@@ -109,7 +109,12 @@ pub(crate) struct ModelAct {
 }
 
 impl Reference {
-    pub(crate) fn schedule(&mut self, message: u64, request: &Request, generation: [u8; 8]) -> Told {
+    pub(crate) fn schedule(
+        &mut self,
+        message: u64,
+        request: &Request,
+        generation: [u8; 8],
+    ) -> Told {
         let was = self.jobs.get(&request.id).cloned();
         let over = self.gone.get(&request.id).cloned();
         if let Some(was) = was.as_ref().filter(|was| was.message == message) {
@@ -165,13 +170,28 @@ impl Reference {
         told
     }
 
-    pub(crate) fn act(&mut self, message: u64, action: &ModelAct, generation: [u8; 8], wait_is_over: bool) -> Told {
+    pub(crate) fn act(
+        &mut self,
+        message: u64,
+        action: &ModelAct,
+        generation: [u8; 8],
+        wait_is_over: bool,
+    ) -> Told {
         if let Some(told) = self.acts.get(&message) {
             return *told;
         }
         let told = self.apply(action, generation, wait_is_over);
-        let changed = ["cancelled", "cancelled_after_attempt", "rescheduled", "firing", "finished", "failed", "requeued"];
-        let has_changed = changed.contains(&told.0) || (action.action, told.0) == (Action::Cancel, "in_flight");
+        let changed = [
+            "cancelled",
+            "cancelled_after_attempt",
+            "rescheduled",
+            "firing",
+            "finished",
+            "failed",
+            "requeued",
+        ];
+        let has_changed =
+            changed.contains(&told.0) || (action.action, told.0) == (Action::Cancel, "in_flight");
         if has_changed || !action.is_call && !self.is_harmless(action, told.0) {
             self.acts.insert(message, told);
         }
@@ -181,11 +201,16 @@ impl Reference {
     /// Whether a word that changed nothing changes nothing either when it comes again.
     fn is_harmless(&self, action: &ModelAct, verdict: &str) -> bool {
         let job = self.jobs.get(&action.id);
-        let names = action.seen_due.is_some() && matches!(action.action, Action::Finish | Action::Fail);
+        let names =
+            action.seen_due.is_some() && matches!(action.action, Action::Finish | Action::Fail);
         match verdict {
             "fired" | "dead" => names,
             "not_found" => names && job.is_none(),
-            "stale" => names && (action.seen_attempt.is_some() || job.is_some_and(|job| action.seen_due != Some(job.due))),
+            "stale" => {
+                names
+                    && (action.seen_attempt.is_some()
+                        || job.is_some_and(|job| action.seen_due != Some(job.due)))
+            }
             "waiting" => names && action.seen_attempt.is_some(),
             _ => false,
         }
@@ -216,7 +241,9 @@ impl Reference {
                 self.jobs.remove(&action.id);
                 told
             }
-            Action::Reschedule | Action::Fire | Action::Fail if dead || job.dying => ("dead", Some(job.due)),
+            Action::Reschedule | Action::Fire | Action::Fail if dead || job.dying => {
+                ("dead", Some(job.due))
+            }
             Action::Reschedule | Action::Fire if runs => ("in_flight", Some(job.due)),
             Action::Reschedule => {
                 job.doubt |= job.attempt == 0 && doubtful;
@@ -235,11 +262,16 @@ impl Reference {
             Action::Finish | Action::Fail if stale(action.seen_due) => ("stale", Some(job.due)),
             Action::Finish => {
                 let told = ("finished", Some(job.due));
-                self.gone.insert(action.id, Over { fired: true, message: job.message, told: job.told() });
+                self.gone.insert(
+                    action.id,
+                    Over { fired: true, message: job.message, told: job.told() },
+                );
                 self.jobs.remove(&action.id);
                 told
             }
-            Action::Fail if action.seen_attempt.is_some_and(|attempt| attempt != job.attempt) => ("stale", Some(job.due)),
+            Action::Fail if action.seen_attempt.is_some_and(|attempt| attempt != job.attempt) => {
+                ("stale", Some(job.due))
+            }
             Action::Fail if waits => ("waiting", Some(CLOCK)),
             Action::Fail => {
                 let dies = job.step >= STEPS;
@@ -255,7 +287,8 @@ impl Reference {
             Action::Requeue if !dead => ("waiting", Some(CLOCK)),
             Action::Requeue => {
                 self.lives += 1;
-                (job.attempt, job.step, job.crashes, job.due, job.dying, job.doubt) = (0, 0, 0, CLOCK, false, false);
+                (job.attempt, job.step, job.crashes, job.due, job.dying, job.doubt) =
+                    (0, 0, 0, CLOCK, false, false);
                 (job.generation, job.life) = (generation, self.lives);
                 job.to(Place::Due { ripe: true });
                 ("requeued", Some(CLOCK))
@@ -306,22 +339,30 @@ impl Reference {
     }
 
     pub(crate) fn rescue(&mut self, fence: Fence, over: bool) -> Vec<u8> {
-        let is_late = |job: &Job| matches!(job.place, Place::ClaimedJob { over: true, .. } | Place::Held { over: true });
-        let late: Vec<u8> = self.jobs.iter().filter(|(_, job)| is_late(job)).map(|(id, _)| *id).collect();
+        let is_late = |job: &Job| {
+            matches!(job.place, Place::ClaimedJob { over: true, .. } | Place::Held { over: true })
+        };
+        let late: Vec<u8> =
+            self.jobs.iter().filter(|(_, job)| is_late(job)).map(|(id, _)| *id).collect();
         for id in &late {
             let job = self.jobs.get_mut(id).unwrap();
-            (job.place, job.fence, job.rescued) = (Place::ClaimedJob { over, ripe: true }, fence, true);
+            (job.place, job.fence, job.rescued) =
+                (Place::ClaimedJob { over, ripe: true }, fence, true);
         }
         late
     }
 
     pub(crate) fn has_lease(&self, fence: Fence) -> bool {
-        self.jobs.values().any(|job| job.fence == fence && matches!(job.place, Place::ClaimedJob { .. }))
+        self.jobs
+            .values()
+            .any(|job| job.fence == fence && matches!(job.place, Place::ClaimedJob { .. }))
     }
 
     /// The job, if this fence still stands.
     pub(crate) fn leased(&mut self, id: u8, fence: Fence) -> Option<&mut Job> {
-        self.jobs.get_mut(&id).filter(|job| job.fence == fence && matches!(job.place, Place::ClaimedJob { .. }))
+        self.jobs
+            .get_mut(&id)
+            .filter(|job| job.fence == fence && matches!(job.place, Place::ClaimedJob { .. }))
     }
 
     pub(crate) fn settle(&mut self, id: u8, fence: Fence, how: How, unpublished: bool) -> bool {

@@ -126,8 +126,13 @@ impl Run {
                 self.reference.learn(action.id, number, told.1);
                 // An action that names no schedule never changes one that is younger than its first
                 // delivery.
-                if let Some(younger) = before.as_ref().filter(|job| job.life > lives && action.seen_due.is_none()) {
-                    assert_eq!(self.reference.jobs.get(&action.id).map(|job| (job.life, &job.place)), Some((younger.life, &younger.place)));
+                if let Some(younger) =
+                    before.as_ref().filter(|job| job.life > lives && action.seen_due.is_none())
+                {
+                    assert_eq!(
+                        self.reference.jobs.get(&action.id).map(|job| (job.life, &job.place)),
+                        Some((younger.life, &younger.place))
+                    );
                 }
                 if let Some(before) = before.filter(|_| !again) {
                     self.ended(action, &before, &told.0);
@@ -141,7 +146,10 @@ impl Run {
     fn ended(&mut self, action: &ModelAct, before: &reference::Job, verdict: &str) {
         match (action.action, verdict) {
             (Action::Cancel, "cancelled") => {
-                assert!(!self.published.contains_key(&before.life), "`cancelled`, and it was published before");
+                assert!(
+                    !self.published.contains_key(&before.life),
+                    "`cancelled`, and it was published before"
+                );
                 self.cancelled.insert(before.life);
                 self.standing.remove(&action.id);
             }
@@ -150,7 +158,8 @@ impl Run {
             }
             (Action::Fail, "failed") => {
                 let held = self.instances.iter_mut().flat_map(|instance| &mut instance.held);
-                held.filter(|held| held.life == before.life && !held.published).for_each(|held| held.failed = true);
+                held.filter(|held| held.life == before.life && !held.published)
+                    .for_each(|held| held.failed = true);
             }
             (Action::Requeue, "requeued") => {
                 self.standing.insert(action.id, self.reference.jobs[&action.id].life);
@@ -159,8 +168,17 @@ impl Run {
         }
     }
 
-    fn take(&mut self, by: usize, ids: Taken, told: Vec<(u8, u32)>, fence: Fence, over: bool, rescued: bool) {
-        let expected: Vec<(u8, u32)> = ids.iter().map(|(id, _)| (*id, self.reference.jobs[id].attempt)).collect();
+    fn take(
+        &mut self,
+        by: usize,
+        ids: Taken,
+        told: Vec<(u8, u32)>,
+        fence: Fence,
+        over: bool,
+        rescued: bool,
+    ) {
+        let expected: Vec<(u8, u32)> =
+            ids.iter().map(|(id, _)| (*id, self.reference.jobs[id].attempt)).collect();
         assert_eq!(told, expected);
         for (id, early) in ids {
             let job = &self.reference.jobs[&id];
@@ -196,12 +214,25 @@ impl Run {
                     3 => Conflict::Keep,
                     _ => Conflict::Reject,
                 };
-                let request = Request { id: *id, due: *PAST.get(*due).unwrap_or(&FAR), ripe: *due < 2, body: *body, policy };
+                let request = Request {
+                    id: *id,
+                    due: *PAST.get(*due).unwrap_or(&FAR),
+                    ripe: *due < 2,
+                    body: *body,
+                    policy,
+                };
                 self.log.push((Message::Schedule(request), false));
                 self.deliver(self.log.len() - 1);
             }
             Op::Act { id, action, due, seen_due, seen_attempt, wait_is_over, is_call } => {
-                let action = [Action::Cancel, Action::Reschedule, Action::Fire, Action::Finish, Action::Fail, Action::Requeue][*action];
+                let action = [
+                    Action::Cancel,
+                    Action::Reschedule,
+                    Action::Fire,
+                    Action::Finish,
+                    Action::Fail,
+                    Action::Requeue,
+                ][*action];
                 let job = self.reference.jobs.get(id);
                 let action = ModelAct {
                     id: *id,
@@ -242,7 +273,8 @@ impl Run {
             Op::Settle { by, which, how } => self.settle(*by, *which, *how),
             Op::Rescue { by, over } => {
                 let fence = self.unique();
-                let ids = self.reference.rescue(fence, *over).into_iter().map(|id| (id, false)).collect();
+                let ids =
+                    self.reference.rescue(fence, *over).into_iter().map(|id| (id, false)).collect();
                 let told = self.system.rescue(fence, *over);
                 self.take(*by, ids, told, fence, *over, true);
             }
@@ -250,13 +282,15 @@ impl Run {
                 let at = which.index(self.claims.len());
                 let (nonce, fence) = self.claims[at];
                 if !self.reference.has_lease(fence) {
-                    // Its caller gives back what was claimed under the nonce. Without a caller, nobody
-                    // knows of the lease: old tokens do not fit.
-                    let is_lost = self.instances.iter().any(|instance| instance.lost == Some(nonce));
+                    // Its caller gives back what was claimed under the nonce. Without a caller,
+                    // nobody knows of the lease: old tokens do not fit.
+                    let is_lost =
+                        self.instances.iter().any(|instance| instance.lost == Some(nonce));
                     let another = if is_lost { nonce } else { self.unique() };
                     self.claims[at].1 = another;
                     let ids = self.reference.claim(another, true, *early);
-                    let expected: Vec<(u8, u32)> = ids.iter().map(|(id, _)| (*id, self.reference.jobs[id].attempt)).collect();
+                    let expected: Vec<(u8, u32)> =
+                        ids.iter().map(|(id, _)| (*id, self.reference.jobs[id].attempt)).collect();
                     assert_eq!(self.system.claim(nonce, true, *early), expected);
                 } else {
                     let before = self.system.dump();
@@ -266,7 +300,11 @@ impl Run {
             }
             Op::RepeatSettle { which } if !self.settles.is_empty() => {
                 let (id, fence, how, unpublished) = self.settles[which.index(self.settles.len())];
-                assert_eq!(self.reference.leased(id, fence).is_some(), self.system.settle(id, fence, how, unpublished), "{how:?}");
+                assert_eq!(
+                    self.reference.leased(id, fence).is_some(),
+                    self.system.settle(id, fence, how, unpublished),
+                    "{how:?}"
+                );
                 self.reference.settle(id, fence, how, unpublished);
             }
             Op::RepeatClaim { .. } | Op::RepeatSettle { .. } => {}

@@ -27,8 +27,14 @@ impl Run {
         held.published = true;
         assert!(!self.cancelled.contains(&held.life), "`cancelled`, and it is published after");
         let attempts = self.published.entry(held.life).or_default();
-        let is_next = |attempt: &u32| if held.failed { *attempt != held.attempt } else { *attempt < held.attempt };
-        assert!(self.failed_over || attempts.iter().all(is_next), "attempt {} after {attempts:?}", held.attempt);
+        let is_next = |attempt: &u32| {
+            if held.failed { *attempt != held.attempt } else { *attempt < held.attempt }
+        };
+        assert!(
+            self.failed_over || attempts.iter().all(is_next),
+            "attempt {} after {attempts:?}",
+            held.attempt
+        );
         attempts.push(held.attempt);
     }
 
@@ -40,12 +46,18 @@ impl Run {
         let at = which.index(self.instances[by].held.len());
         let held = self.instances[by].held[at].clone();
         let how = match how {
-            // An instance that took a job over does not know of a publish; an unpublished job is not
-            // confirmed.
-            How::Complete | How::Hold { .. } | How::Drop if held.rescued => How::Release { ripe: true },
+            // An instance that took a job over does not know of a publish; an unpublished job is
+            // not confirmed.
+            How::Complete | How::Hold { .. } | How::Drop if held.rescued => {
+                How::Release { ripe: true }
+            }
             How::Complete | How::Hold { .. } if !held.published => How::Release { ripe: true },
             How::Retry { .. } | How::Die | How::Drop if held.early => How::Release { ripe: true },
-            How::Complete | How::Hold { .. } | How::Retry { .. } | How::Die | How::Drop if held.dying => How::Bury,
+            How::Complete | How::Hold { .. } | How::Retry { .. } | How::Die | How::Drop
+                if held.dying =>
+            {
+                How::Bury
+            }
             How::Drop if held.published => How::Complete,
             how => how,
         };
@@ -66,12 +78,23 @@ impl Run {
         let holds = |table: &str, id: u8| dump[table].get(name_of(id).as_bytes());
         let lent = self.system.lent();
         for id in 0..2 {
-            let mut places: Vec<&str> = ["due", "held", "dead"].into_iter().filter(|place| holds(place, id).is_some()).collect();
+            let mut places: Vec<&str> = ["due", "held", "dead"]
+                .into_iter()
+                .filter(|place| holds(place, id).is_some())
+                .collect();
             places.extend(lent.iter().filter(|(lent, _)| *lent == id).map(|_| "lease"));
             let Some(job) = self.reference.jobs.get(&id) else {
-                assert!(places.is_empty() && holds("jobs", id).is_none() && holds("state", id).is_none(), "{id} in {places:?}");
+                assert!(
+                    places.is_empty()
+                        && holds("jobs", id).is_none()
+                        && holds("state", id).is_none(),
+                    "{id} in {places:?}"
+                );
                 if let Some(life) = self.standing.get(&id) {
-                    assert!(self.published.contains_key(life), "{id} is neither here nor published, and nobody ended it");
+                    assert!(
+                        self.published.contains_key(life),
+                        "{id} is neither here nor published, and nobody ended it"
+                    );
                 }
                 continue;
             };
@@ -87,15 +110,24 @@ impl Run {
                 assert!(score >= job.due, "due at {score}: {job:?}");
             }
             let record = decode(holds("jobs", id).unwrap().clone().into()).unwrap();
-            assert_eq!((record.fingerprint, record.job.body.as_ref()), (job.message.to_be_bytes(), &[job.body][..]));
+            assert_eq!(
+                (record.fingerprint, record.job.body.as_ref()),
+                (job.message.to_be_bytes(), &[job.body][..])
+            );
             // The end of a lease counts the attempt.
             let is_out = expected == "lease" && !job.held && !job.dying;
             let attempt = job.attempt - u32::from(is_out);
             let Some(state) = holds("state", id) else {
                 assert!(matches!(expected, "due" | "lease"), "{job:?}");
-                assert_eq!((attempt, job.step, job.crashes, job.dying), (0, 0, 0, false), "{job:?}");
+                assert_eq!(
+                    (attempt, job.step, job.crashes, job.dying),
+                    (0, 0, 0, false),
+                    "{job:?}"
+                );
                 let due = match expected {
-                    "due" => std::str::from_utf8(holds("due", id).unwrap()).unwrap().parse().unwrap(),
+                    "due" => {
+                        std::str::from_utf8(holds("due", id).unwrap()).unwrap().parse().unwrap()
+                    }
                     _ => lent.iter().find(|(lent, _)| *lent == id).unwrap().1,
                 };
                 assert_eq!((record.generation, due), (job.generation, job.due), "{job:?}");
@@ -103,7 +135,15 @@ impl Run {
             };
             let state = State::decode(state).unwrap();
             assert_eq!(
-                (state.attempt, state.step, state.crashes, state.due_ms, state.held, state.counted, state.reason.is_some()),
+                (
+                    state.attempt,
+                    state.step,
+                    state.crashes,
+                    state.due_ms,
+                    state.held,
+                    state.counted,
+                    state.reason.is_some()
+                ),
                 (attempt, job.step, job.crashes, job.due, job.held, false, job.dying),
                 "{job:?}"
             );
@@ -111,9 +151,18 @@ impl Run {
         }
         assert_eq!(dump["claim_deadlines"].len(), dump["claims"].len());
         assert_eq!(dump["settled"].len(), dump["claims"].len());
-        let leases: BTreeSet<Fence> =
-            self.reference.jobs.values().filter(|job| matches!(job.place, Place::ClaimedJob { .. })).map(|job| job.fence).collect();
-        assert_eq!(dump["claims"].len(), leases.len(), "a lease without a job stays, or jobs are in the wrong one");
+        let leases: BTreeSet<Fence> = self
+            .reference
+            .jobs
+            .values()
+            .filter(|job| matches!(job.place, Place::ClaimedJob { .. }))
+            .map(|job| job.fence)
+            .collect();
+        assert_eq!(
+            dump["claims"].len(),
+            leases.len(),
+            "a lease without a job stays, or jobs are in the wrong one"
+        );
         assert_eq!(dump["applied"].len(), self.reference.acts.len());
         assert_eq!(dump["completed"].len(), self.reference.gone.len());
     }

@@ -76,7 +76,10 @@ impl System {
 
     fn call_once(&mut self, name: Name, arguments: &[&[u8]]) -> Value {
         let mut call = redis::cmd("EVALSHA");
-        call.arg(redis::Script::new(&name.source(1)).get_hash()).arg(13).arg(self.keys.fixed(0).as_slice()).arg(self.keys.due(0, MAIN));
+        call.arg(redis::Script::new(&name.source(1)).get_hash())
+            .arg(13)
+            .arg(self.keys.fixed(0).as_slice())
+            .arg(self.keys.due(0, MAIN));
         for argument in arguments {
             call.arg(*argument);
         }
@@ -90,7 +93,12 @@ impl System {
         }
     }
 
-    pub(crate) fn schedule(&mut self, message: u64, asked: &Request, generation: [u8; 8]) -> (String, Option<i64>) {
+    pub(crate) fn schedule(
+        &mut self,
+        message: u64,
+        asked: &Request,
+        generation: [u8; 8],
+    ) -> (String, Option<i64>) {
         let mut schedule = request(&name_of(asked.id), message, dwell::job::Due::At(asked.due));
         schedule.job.body = vec![asked.body].into();
         let record = encode(&schedule, generation);
@@ -100,7 +108,10 @@ impl System {
             Conflict::Reject => b"reject",
         };
         let time = format!("={}", asked.due);
-        let (once, twice) = self.call(Name::Schedule, &[name_of(asked.id).as_bytes(), &record, time.as_bytes(), policy, b"1"]);
+        let (once, twice) = self.call(
+            Name::Schedule,
+            &[name_of(asked.id).as_bytes(), &record, time.as_bytes(), policy, b"1"],
+        );
         let told = |value: Value| {
             let Value::Array(items) = value else { panic!("{value:?}") };
             verdict(&items[2..4])
@@ -111,14 +122,23 @@ impl System {
     }
 
     /// `generation` and `step` as the caller of `fail` read them.
-    pub(crate) fn act(&mut self, message: u64, action: &ModelAct, new: [u8; 8], read: ([u8; 8], u16), wait: &str) -> (String, Option<i64>) {
+    pub(crate) fn act(
+        &mut self,
+        message: u64,
+        action: &ModelAct,
+        new: [u8; 8],
+        read: ([u8; 8], u16),
+        wait: &str,
+    ) -> (String, Option<i64>) {
         use dwell::job::Action;
         let name = name_of(action.id);
         let fingerprint = message.to_be_bytes();
         let text = |seen: Option<String>| seen.unwrap_or_default().into_bytes();
         let (time, step) = (format!("={}", action.due), read.1.to_string());
-        let (seen_due, seen_attempt) =
-            (text(action.seen_due.map(|due| due.to_string())), text(action.seen_attempt.map(|at| at.to_string())));
+        let (seen_due, seen_attempt) = (
+            text(action.seen_due.map(|due| due.to_string())),
+            text(action.seen_attempt.map(|at| at.to_string())),
+        );
         let bits = if action.is_call { b"1" } else { b"3" };
         let mut arguments: Vec<&[u8]> = vec![name.as_bytes(), &fingerprint, bits];
         let script = match action.action {
@@ -133,7 +153,15 @@ impl System {
                 Name::Finish
             }
             Action::Fail => {
-                arguments.extend([&seen_due[..], &seen_attempt, &read.0, step.as_bytes(), wait.as_bytes(), b"failed", b"4"]);
+                arguments.extend([
+                    &seen_due[..],
+                    &seen_attempt,
+                    &read.0,
+                    step.as_bytes(),
+                    wait.as_bytes(),
+                    b"failed",
+                    b"4",
+                ]);
                 Name::Fail
             }
             Action::Requeue => {
@@ -152,19 +180,28 @@ impl System {
     pub(crate) fn claim(&mut self, fence: Fence, over: bool, early: bool) -> Vec<(u8, u32)> {
         let ahead = ms(if early { AHEAD_MS } else { 0 });
         let ask = ClaimRequest { lease: ms(span(over)), most: 10, most_bytes: 1_000_000, ahead };
-        let (once, twice) = self.twice(async |store| store.queue.claim_as(fence, 0, MAIN, ask).await);
+        let (once, twice) =
+            self.twice(async |store| store.queue.claim_as(fence, 0, MAIN, ask).await);
         self.taken(fence, once, twice)
     }
 
     pub(crate) fn rescue(&mut self, fence: Fence, over: bool) -> Vec<(u8, u32)> {
-        let (once, twice) = self.twice(async |store| store.queue.rescue_as(fence, 0, ms(span(over)), 10, 1_000_000).await);
+        let (once, twice) = self.twice(async |store| {
+            store.queue.rescue_as(fence, 0, ms(span(over)), 10, 1_000_000).await
+        });
         self.taken(fence, once, twice)
     }
 
     /// A repeat answers the same jobs of the same lease.
     fn taken(&mut self, fence: Fence, once: Claim, twice: Claim) -> Vec<(u8, u32)> {
         let told = |taken: &Claim| -> Vec<_> {
-            taken.jobs.iter().map(|lease| (lease.id.clone(), lease.token.lease, lease.token.position, lease.state.attempt)).collect()
+            taken
+                .jobs
+                .iter()
+                .map(|lease| {
+                    (lease.id.clone(), lease.token.lease, lease.token.position, lease.state.attempt)
+                })
+                .collect()
         };
         assert_eq!(told(&once), told(&twice));
         let mut taken = Vec::new();
@@ -193,17 +230,41 @@ impl System {
             match how {
                 How::Complete => queue.complete(0, &[token()], Completion::Fired).await,
                 How::Drop => queue.complete(0, &[token()], Completion::Dropped).await,
-                How::Hold { over } => queue.hold(0, &[(token(), u32::try_from(span(over)).unwrap())]).await,
-                How::Release { ripe } => queue.release(0, MAIN, &[Release { job: token(), pause_ms: span(ripe), unpublished }]).await,
+                How::Hold { over } => {
+                    queue.hold(0, &[(token(), u32::try_from(span(over)).unwrap())]).await
+                }
+                How::Release { ripe } => {
+                    queue
+                        .release(
+                            0,
+                            MAIN,
+                            &[Release { job: token(), pause_ms: span(ripe), unpublished }],
+                        )
+                        .await
+                }
                 How::Retry { ripe } => {
-                    let retry = Retry { job: token(), wait_ms: span(ripe), unpublished, dies: None, error: error.clone() };
+                    let retry = Retry {
+                        job: token(),
+                        wait_ms: span(ripe),
+                        unpublished,
+                        dies: None,
+                        error: error.clone(),
+                    };
                     queue.retry(0, MAIN, &[retry]).await
                 }
                 How::Die => {
-                    let retry = Retry { job: token(), wait_ms: 0, unpublished, dies: Some(reason), error: error.clone() };
+                    let retry = Retry {
+                        job: token(),
+                        wait_ms: 0,
+                        unpublished,
+                        dies: Some(reason),
+                        error: error.clone(),
+                    };
                     queue.retry(0, MAIN, &[retry]).await
                 }
-                How::Bury => queue.bury(0, &[Bury { job: token(), reason, error: error.clone() }]).await,
+                How::Bury => {
+                    queue.bury(0, &[Bury { job: token(), reason, error: error.clone() }]).await
+                }
             }
         });
         assert_ne!(twice, [SettleResult::Settled], "{how:?} repeated");
@@ -219,7 +280,10 @@ impl System {
             for (position, entry) in text.split(|byte| *byte == 0).skip(1).enumerate() {
                 let (id, due) = std::str::from_utf8(entry).unwrap().split_once('\u{1}').unwrap();
                 if left[8 + position / 8] & (1 << (position % 8)) == 0 {
-                    jobs.push((id.trim_start_matches("job-").parse().unwrap(), due.parse().unwrap()));
+                    jobs.push((
+                        id.trim_start_matches("job-").parse().unwrap(),
+                        due.parse().unwrap(),
+                    ));
                 }
             }
         }
@@ -229,7 +293,8 @@ impl System {
     pub(crate) fn sweep(&mut self) -> i64 {
         let long = LONG_MS.to_string();
         self.call_once(Name::Sweep, &[long.as_bytes(), long.as_bytes(), long.as_bytes(), b"128"]);
-        let seen: String = redis::cmd("HGET").arg(self.keys.state(0)).arg("").query(&mut self.connection).unwrap();
+        let seen: String =
+            redis::cmd("HGET").arg(self.keys.state(0)).arg("").query(&mut self.connection).unwrap();
         seen.rsplit(':').next().unwrap().parse().unwrap()
     }
 

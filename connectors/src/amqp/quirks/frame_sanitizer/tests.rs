@@ -15,7 +15,11 @@ struct Pieces {
 }
 
 impl AsyncRead for Pieces {
-    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         self.ready = !self.ready;
         if !self.ready {
             return Poll::Pending;
@@ -34,10 +38,12 @@ impl AsyncRead for Pieces {
 /// The output for these pieces, read with a buffer of this many bytes.
 fn read(pieces: impl IntoIterator<Item = Vec<u8>>, at_a_time: usize) -> io::Result<Vec<u8>> {
     let pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
-    let mut sanitizer = FrameSanitizer::new(Pieces { pieces, ready: false }, "test".to_owned(), None);
+    let mut sanitizer =
+        FrameSanitizer::new(Pieces { pieces, ready: false }, "test".to_owned(), None);
     let (mut all, mut into) = (Vec::new(), vec![0; at_a_time]);
     loop {
-        match Pin::new(&mut sanitizer).poll_read(&mut Context::from_waker(Waker::noop()), &mut into) {
+        match Pin::new(&mut sanitizer).poll_read(&mut Context::from_waker(Waker::noop()), &mut into)
+        {
             Poll::Pending => {}
             Poll::Ready(Ok(0)) => return Ok(all),
             Poll::Ready(Ok(count)) => all.extend_from_slice(&into[..count]),
@@ -59,7 +65,9 @@ fn delivery() -> (Vec<u8>, Vec<u8>) {
         let header = [&b"\0\x3c\0\0\0\0\0\0\0\0\0\x05\x80\0\x02t"[..], &[bad]].concat();
         // A body that looks like a header frame.
         let body = frame(2, b"\0\x3c\0\0\0\0\0\0\0\0\0\x05\x80\0\x01\xff");
-        [frame(1, &deliver), frame(2, &header), frame(3, &body), frame(8, b""), frame(3, b"")].concat().repeat(2)
+        [frame(1, &deliver), frame(2, &header), frame(3, &body), frame(8, b""), frame(3, b"")]
+            .concat()
+            .repeat(2)
     };
     (frames(0xff), frames(INVALID_BYTE_MARK))
 }
@@ -71,7 +79,11 @@ fn cuts_at_every_byte_change_nothing() {
         assert_eq!(read(bytes.iter().map(|byte| vec![*byte]), at_a_time).unwrap(), right);
         for cut in 0..bytes.len() {
             let (head, tail) = bytes.split_at(cut);
-            assert_eq!(read([head.to_vec(), tail.to_vec()], at_a_time).unwrap(), right, "{cut} {at_a_time}");
+            assert_eq!(
+                read([head.to_vec(), tail.to_vec()], at_a_time).unwrap(),
+                right,
+                "{cut} {at_a_time}"
+            );
         }
     }
 }
@@ -79,20 +91,35 @@ fn cuts_at_every_byte_change_nothing() {
 #[test]
 fn large_frames_are_kept_whole_and_senseless_ones_refused() {
     let header = |bad: u8| {
-        let text = [&b"\0\x3c\0\0\0\0\0\0\0\0\0\x05\x20\0"[..], &100_007_u32.to_be_bytes(), b"\x01", &[bad], b"S\0\x01\x86\xa0"].concat();
+        let text = [
+            &b"\0\x3c\0\0\0\0\0\0\0\0\0\x05\x20\0"[..],
+            &100_007_u32.to_be_bytes(),
+            b"\x01",
+            &[bad],
+            b"S\0\x01\x86\xa0",
+        ]
+        .concat();
         frame(2, &[&text[..], &[0xff; 100_000]].concat())
     };
     for chunk in [1000, 4096, 60_000] {
         let pieces = header(0xff);
-        assert_eq!(read(pieces.chunks(chunk).map(<[u8]>::to_vec), 5000).unwrap(), header(INVALID_BYTE_MARK));
+        assert_eq!(
+            read(pieces.chunks(chunk).map(<[u8]>::to_vec), 5000).unwrap(),
+            header(INVALID_BYTE_MARK)
+        );
     }
     let error = read([b"\x02\0\x01\xff\xff\xff\xff\0\0".to_vec()], 100).unwrap_err();
-    assert!(error.kind() == io::ErrorKind::InvalidData && error.to_string().contains("4294967295"), "{error}");
+    assert!(
+        error.kind() == io::ErrorKind::InvalidData && error.to_string().contains("4294967295"),
+        "{error}"
+    );
 }
 
 #[test]
 fn what_is_no_frame_passes_to_the_parser() {
-    for bytes in [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"AMQP\0\0\x09\x01", b"AMQP\x03\x01\0\0AMQP"] {
+    for bytes in
+        [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"AMQP\0\0\x09\x01", b"AMQP\x03\x01\0\0AMQP"]
+    {
         assert_eq!(read(bytes.iter().map(|byte| vec![*byte]), 100).unwrap(), bytes);
         assert_eq!(read([bytes.to_vec()], 3).unwrap(), bytes);
     }

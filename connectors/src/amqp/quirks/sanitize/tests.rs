@@ -21,9 +21,14 @@ impl Shape {
         match self {
             Shape::Fixed(kind, bytes) => [&[*kind], &bytes[..]].concat(),
             Shape::Long(kind, bytes) => long(*kind, bytes),
-            Shape::List(values) => long(b'A', &values.iter().flat_map(Shape::write).collect::<Vec<_>>()),
+            Shape::List(values) => {
+                long(b'A', &values.iter().flat_map(Shape::write).collect::<Vec<_>>())
+            }
             Shape::Table(entries) => {
-                let entries: Vec<_> = entries.iter().flat_map(|(name, value)| [short(name), value.write()].concat()).collect();
+                let entries: Vec<_> = entries
+                    .iter()
+                    .flat_map(|(name, value)| [short(name), value.write()].concat())
+                    .collect();
                 long(b'F', &entries)
             }
         }
@@ -40,12 +45,9 @@ fn short(bytes: &[u8]) -> Vec<u8> {
 
 /// This many nested lists and tables in turn, around a number.
 fn nested(depth: usize) -> Vec<u8> {
-    (0..depth).rev().fold(
-        b"b\x07".to_vec(),
-        |inner, level| {
-            if level % 2 == 0 { long(b'A', &inner) } else { long(b'F', &[short(b"k"), inner].concat()) }
-        },
-    )
+    (0..depth).rev().fold(b"b\x07".to_vec(), |inner, level| {
+        if level % 2 == 0 { long(b'A', &inner) } else { long(b'F', &[short(b"k"), inner].concat()) }
+    })
 }
 
 /// The payload of a header frame with only these headers.
@@ -77,16 +79,24 @@ fn what_is_nested_too_deep_comes_as_bytes() {
             };
         }
         let AMQPValue::ByteArray(bytes) = value else {
-            assert!(depth <= MAX_DEPTH && value == AMQPValue::ShortShortInt(7), "{depth}: {value:?}");
+            assert!(
+                depth <= MAX_DEPTH && value == AMQPValue::ShortShortInt(7),
+                "{depth}: {value:?}"
+            );
             continue;
         };
-        assert_eq!(bytes.as_slice(), &nested(depth)[5 + (5 * MAX_DEPTH + MAX_DEPTH / 2 * 2)..], "{depth}");
+        assert_eq!(
+            bytes.as_slice(),
+            &nested(depth)[5 + (5 * MAX_DEPTH + MAX_DEPTH / 2 * 2)..],
+            "{depth}"
+        );
     }
 }
 
 #[test]
 fn a_wide_table_is_left_as_it_is() {
-    let entries: Vec<_> = (0..3000).flat_map(|_| [short("ä".as_bytes()), nested(2)].concat()).collect();
+    let entries: Vec<_> =
+        (0..3000).flat_map(|_| [short("ä".as_bytes()), nested(2)].concat()).collect();
     let mut payload = header(&entries);
     let before = payload.clone();
     assert!(!sanitize(HEADER_FRAME, &mut payload));
@@ -103,7 +113,10 @@ fn names_become_text() {
         (b"\xe2\x82z\xf0\x9f", "\x1a\x1az\x1a\x1a"),
         (b"\xed\xa0\x80", "\x1a\x1a\x1a"),
     ] {
-        let mut payload = header(&[short(name), long(b'A', &long(b'F', &[short(name), b"V".to_vec()].concat()))].concat());
+        let mut payload = header(
+            &[short(name), long(b'A', &long(b'F', &[short(name), b"V".to_vec()].concat()))]
+                .concat(),
+        );
         assert!(sanitize(HEADER_FRAME, &mut payload));
         let (_, table) = parse_field_table(&payload[14..]).unwrap();
         let AMQPValue::FieldArray(list) = &table.inner()[as_text] else { panic!("{table:?}") };
@@ -133,7 +146,10 @@ fn every_property_becomes_text_and_nothing_else_changes() {
     assert_eq!(payload, right);
     assert!(!sanitize(HEADER_FRAME, &mut right));
     let (rest, properties) = parse_properties(&payload[12..]).unwrap();
-    assert!(rest.is_empty() && properties.cluster_id().as_ref().unwrap().as_str() == "a\x1a", "{properties:?}");
+    assert!(
+        rest.is_empty() && properties.cluster_id().as_ref().unwrap().as_str() == "a\x1a",
+        "{properties:?}"
+    );
 }
 
 #[test]
@@ -153,7 +169,8 @@ fn methods_become_text() {
     ] {
         let mut payload = method(class, number, head, texts, b"\xffk", tail);
         assert!(sanitize(METHOD_FRAME, &mut payload));
-        // The server's own words are for people; names and keys of producers must not become others.
+        // The server's own words are for people; names and keys of producers must not become
+        // others.
         let marked: &[u8] = if texts == 2 { b"\x1ak" } else { b"?k" };
         assert_eq!(payload, method(class, number, head, texts, marked, tail));
     }
@@ -165,12 +182,30 @@ fn shapes() -> impl Strategy<Value = Shape> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..8);
     let fixed = prop_oneof![
         Just((b"V", 0)),
-        proptest::sample::select(vec![(b"t", 1), (b"b", 1), (b"B", 1), (b"s", 2), (b"U", 2), (b"u", 2), (b"I", 4), (b"i", 4)]),
-        proptest::sample::select(vec![(b"f", 4), (b"D", 5), (b"L", 8), (b"l", 8), (b"d", 8), (b"T", 8)]),
+        proptest::sample::select(vec![
+            (b"t", 1),
+            (b"b", 1),
+            (b"B", 1),
+            (b"s", 2),
+            (b"U", 2),
+            (b"u", 2),
+            (b"I", 4),
+            (b"i", 4)
+        ]),
+        proptest::sample::select(vec![
+            (b"f", 4),
+            (b"D", 5),
+            (b"L", 8),
+            (b"l", 8),
+            (b"d", 8),
+            (b"T", 8)
+        ]),
     ];
     let leaf = prop_oneof![
-        (fixed, any::<u8>()).prop_map(|((kind, length), byte)| Shape::Fixed(kind[0], vec![byte; length])),
-        (any::<bool>(), bytes()).prop_map(|(text, bytes)| Shape::Long(if text { b'S' } else { b'x' }, bytes)),
+        (fixed, any::<u8>())
+            .prop_map(|((kind, length), byte)| Shape::Fixed(kind[0], vec![byte; length])),
+        (any::<bool>(), bytes())
+            .prop_map(|(text, bytes)| Shape::Long(if text { b'S' } else { b'x' }, bytes)),
     ];
     leaf.prop_recursive(60, 200, 3, move |inner| {
         prop_oneof![

@@ -1,8 +1,9 @@
 //! Judges the counts of held jobs: of each queue, the number of its jobs in `held`.
 //!
-//! A script reads the counts and the ids at one instant, but no queues of jobs, because their records have
-//! any size. The queues are read afterwards. A job may have left by then, or be another one of its id: a
-//! count is wrong if two looks, each with queues read anew, find it wrong by the same number.
+//! A script reads the counts and the ids at one instant, but no queues of jobs, because their
+//! records have any size. The queues are read afterwards. A job may have left by then, or be
+//! another one of its id: a count is wrong if two looks, each with queues read anew, find it wrong
+//! by the same number.
 
 use std::collections::HashMap;
 
@@ -34,8 +35,8 @@ struct Wrong {
 type Counted = (String, Vec<u8>, bool);
 
 impl Wrong {
-    /// The difference from the right count; `None`: the count is no number. The difference stays the same
-    /// while jobs move.
+    /// The difference from the right count; `None`: the count is no number. The difference stays
+    /// the same while jobs move.
     fn by(&self) -> Option<i64> {
         number(&self.count)?.checked_sub(self.right)
     }
@@ -56,7 +57,8 @@ impl Fsck<'_> {
             // Of these queues the bucket has held jobs alone, and no count.
             let known = self.queues.entry(bucket).or_default();
             let before_held = known.len();
-            known.extend(sets.values().flatten().filter(|set| queue_of_set(set).is_some()).cloned());
+            known
+                .extend(sets.values().flatten().filter(|set| queue_of_set(set).is_some()).cloned());
             if known.len() > before_held {
                 continue;
             }
@@ -64,7 +66,9 @@ impl Fsck<'_> {
             if wrong.is_empty() {
                 return Ok(());
             }
-            let is_as_before = |one: &&Wrong| before.iter().flatten().any(|other| one.set == other.set && one.by() == other.by());
+            let is_as_before = |one: &&Wrong| {
+                before.iter().flatten().any(|other| one.set == other.set && one.by() == other.by())
+            };
             left.clear();
             let same: Vec<Wrong> = wrong.iter().filter(is_as_before).cloned().collect();
             if same.is_empty() {
@@ -89,7 +93,12 @@ impl Fsck<'_> {
     }
 
     fn tell_count(&mut self, bucket: u16, wrong: &Wrong, repaired: bool) {
-        self.tell(bucket, queue_of_set(&wrong.set).unwrap_or_default().as_bytes(), Problem::BadCount, repaired);
+        self.tell(
+            bucket,
+            queue_of_set(&wrong.set).unwrap_or_default().as_bytes(),
+            Problem::BadCount,
+            repaired,
+        );
     }
 
     /// The counts of all queues, and the ids of all held jobs.
@@ -115,11 +124,17 @@ impl Fsck<'_> {
     async fn set_count(&self, bucket: u16, wrong: &Wrong) -> Result<bool, StoreError> {
         let mut call = self.store.script_call(Name::FsckCounts, bucket, &[]);
         call.arg(&wrong.set).arg(&wrong.count[..]).arg(wrong.right);
-        Ok(Items::new("fsck_counts", self.store.call(Name::FsckCounts, &call).await?)?.bytes()? == wrong.count)
+        Ok(Items::new("fsck_counts", self.store.call(Name::FsckCounts, &call).await?)?.bytes()?
+            == wrong.count)
     }
 
     /// Reads the sets of these jobs that are not known yet, at most 1 MiB at a time.
-    async fn read_sets(&self, bucket: u16, ids: &[Vec<u8>], sets: &mut SetsById) -> Result<(), StoreError> {
+    async fn read_sets(
+        &self,
+        bucket: u16,
+        ids: &[Vec<u8>],
+        sets: &mut SetsById,
+    ) -> Result<(), StoreError> {
         let jobs = self.store.keys.jobs(bucket).to_owned();
         let unknown: Vec<&Vec<u8>> = ids.iter().filter(|id| !sets.contains_key(*id)).collect();
         for ids in unknown.chunks(CALL_JOBS) {
@@ -133,9 +148,15 @@ impl Fsck<'_> {
                 chunk.push(&id[..]);
                 chunk_bytes += size(sizes.get(at));
                 if at + 1 == ids.len() || chunk_bytes + size(sizes.get(at + 1)) > CALL_BYTES {
-                    let answer = self.store.link.command("fsck", redis::cmd("HMGET").arg(&jobs).arg(&chunk)).await?;
+                    let answer = self
+                        .store
+                        .link
+                        .command("fsck", redis::cmd("HMGET").arg(&jobs).arg(&chunk))
+                        .await?;
                     let Value::Array(records) = answer else { return Ok(()) };
-                    sets.extend(chunk.drain(..).map(<[u8]>::to_vec).zip(records.into_iter().map(set_of)));
+                    sets.extend(
+                        chunk.drain(..).map(<[u8]>::to_vec).zip(records.into_iter().map(set_of)),
+                    );
                     chunk_bytes = 0;
                 }
             }
@@ -178,20 +199,39 @@ mod tests {
     use super::*;
 
     fn counts(of: &[(&str, &str)]) -> Vec<Counted> {
-        of.iter().map(|(set, count)| ((*set).to_owned(), count.as_bytes().to_vec(), *set == "=waits")).collect()
+        of.iter()
+            .map(|(set, count)| ((*set).to_owned(), count.as_bytes().to_vec(), *set == "=waits"))
+            .collect()
     }
 
     #[test]
     fn counts_are_compared_with_the_jobs_of_their_queue() {
         let held: Vec<Vec<u8>> = ["a", "b", "c"].map(|id| id.as_bytes().to_vec()).into();
-        let mut sets: SetsById = held.iter().cloned().zip(["=one", "=one", "main"].map(|set| Some(set.to_owned()))).collect();
-        assert_eq!(wrong(counts(&[("=one", "2"), ("=two", ""), ("=three", "0")]), &held, &sets), Some(Vec::new()));
-        let found = wrong(counts(&[("=one", "1"), ("=two", "x"), ("=three", "-1")]), &held, &sets).unwrap_or_default();
+        let mut sets: SetsById = held
+            .iter()
+            .cloned()
+            .zip(["=one", "=one", "main"].map(|set| Some(set.to_owned())))
+            .collect();
+        assert_eq!(
+            wrong(counts(&[("=one", "2"), ("=two", ""), ("=three", "0")]), &held, &sets),
+            Some(Vec::new())
+        );
+        let found = wrong(counts(&[("=one", "1"), ("=two", "x"), ("=three", "-1")]), &held, &sets)
+            .unwrap_or_default();
         let by: Vec<_> = found.iter().map(|one| (one.set.as_str(), one.right, one.by())).collect();
         assert_eq!(by, [("=one", 2, Some(-1)), ("=two", 0, None), ("=three", 0, Some(-1))]);
-        let missing = wrong(counts(&[("=one", "2"), ("=waits", ""), ("=waits", "0")]), &held, &sets).unwrap_or_default();
-        assert_eq!(missing.iter().map(|one| (one.set.as_str(), one.right, one.by())).collect::<Vec<_>>(), [("=waits", 0, Some(0))]);
+        let missing =
+            wrong(counts(&[("=one", "2"), ("=waits", ""), ("=waits", "0")]), &held, &sets)
+                .unwrap_or_default();
+        assert_eq!(
+            missing.iter().map(|one| (one.set.as_str(), one.right, one.by())).collect::<Vec<_>>(),
+            [("=waits", 0, Some(0))]
+        );
         sets.insert(b"c".to_vec(), None);
-        assert_eq!(wrong(counts(&[("=one", "1")]), &held, &sets), None, "a job that left may be of any queue");
+        assert_eq!(
+            wrong(counts(&[("=one", "1")]), &held, &sets),
+            None,
+            "a job that left may be of any queue"
+        );
     }
 }

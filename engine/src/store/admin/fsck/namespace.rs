@@ -26,7 +26,11 @@ pub(super) type Queues = BTreeMap<u16, BTreeSet<String>>;
 
 /// Opens the namespace, even if its description is damaged. `None` if nothing in it can be checked,
 /// which is reported.
-pub(super) async fn open(settings: &Redis, rules: &FsckRules, found: FindingSink<'_>) -> Result<Option<(Store, Queues)>, StoreError> {
+pub(super) async fn open(
+    settings: &Redis,
+    rules: &FsckRules,
+    found: FindingSink<'_>,
+) -> Result<Option<(Store, Queues)>, StoreError> {
     let link = RedisClient::new(settings);
     let facts = server_facts::facts(&link).await?;
     if rules.repair {
@@ -47,7 +51,8 @@ pub(super) async fn open(settings: &Redis, rules: &FsckRules, found: FindingSink
     {
         meta::refuse_schema(&store.keys.meta(), schema)?;
     }
-    let mut tell = |problem, id: String, repaired| found(Finding { bucket: None, id, problem, repaired });
+    let mut tell =
+        |problem, id: String, repaired| found(Finding { bucket: None, id, problem, repaired });
     for (key, kind) in [(store.keys.meta(), "hash"), (store.keys.instances(), "zset")] {
         if let Some((problem, repaired)) = store.fsck_key(&key, kind, rules.repair).await? {
             tell(problem, key.clone(), repaired);
@@ -66,7 +71,11 @@ pub(super) async fn open(settings: &Redis, rules: &FsckRules, found: FindingSink
         if repaired {
             let to = Redis { buckets, ..settings.clone() };
             if problem == Problem::MetaBuckets {
-                link.command("HSET meta", redis::cmd("HSET").arg(store.keys.meta()).arg("buckets").arg(buckets)).await?;
+                link.command(
+                    "HSET meta",
+                    redis::cmd("HSET").arg(store.keys.meta()).arg("buckets").arg(buckets),
+                )
+                .await?;
             }
             meta::join(&link, &to, &[]).await?;
         }
@@ -91,7 +100,12 @@ pub(super) async fn open(settings: &Redis, rules: &FsckRules, found: FindingSink
                 queues.entry(bucket).or_default().extend(set);
             }
             Some(Part::Unknown(bucket)) => {
-                found(Finding { bucket, id: key.clone(), problem: Problem::UnknownKey, repaired: false });
+                found(Finding {
+                    bucket,
+                    id: key.clone(),
+                    problem: Problem::UnknownKey,
+                    repaired: false,
+                });
             }
             _ => {}
         }
@@ -103,7 +117,12 @@ pub(super) async fn open(settings: &Redis, rules: &FsckRules, found: FindingSink
             // The jobs of the broker are checked all the same.
             store.learn(&broker);
         }
-        found(Finding { bucket: None, id: broker, problem: Problem::MetaBroker, repaired: rules.repair });
+        found(Finding {
+            bucket: None,
+            id: broker,
+            problem: Problem::MetaBroker,
+            repaired: rules.repair,
+        });
     }
     // A bucket whose hash has a wrong type is judged by its keys.
     for bucket in 0..store.keys.buckets() {
@@ -129,7 +148,11 @@ async fn all_keys(store: &Store, settings: &Redis) -> Result<BTreeSet<String>, S
 
 /// The number of buckets, and the damage to the description with whether its right value is
 /// certain. `None` if there is no namespace.
-async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Result<Option<(u16, Option<(Problem, bool)>)>, StoreError> {
+async fn buckets(
+    store: &Store,
+    settings: &Redis,
+    keys: &BTreeSet<String>,
+) -> Result<Option<(u16, Option<(Problem, bool)>)>, StoreError> {
     let key = store.keys.meta();
     let fields = meta::fields(&store.link, &key).await?;
     let said: Option<u16> = fields
@@ -145,10 +168,18 @@ async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Re
         let (fit, misfit) = fitting(store, settings, said, keys).await?;
         let (better, worse) = fitting(store, settings, settings.buckets, keys).await?;
         let is_wrong = misfit > fit && better > 0 && worse == 0;
-        return Ok(Some(if is_wrong { (settings.buckets, Some((Problem::MetaBuckets, true))) } else { (said, None) }));
+        return Ok(Some(if is_wrong {
+            (settings.buckets, Some((Problem::MetaBuckets, true)))
+        } else {
+            (said, None)
+        }));
     }
-    let has_bucket =
-        keys.iter().any(|key| matches!(store.keys.part_of(key), Some(Part::Fixed(_) | Part::Due(..) | Part::Unknown(Some(_)))));
+    let has_bucket = keys.iter().any(|key| {
+        matches!(
+            store.keys.part_of(key),
+            Some(Part::Fixed(_) | Part::Due(..) | Part::Unknown(Some(_)))
+        )
+    });
     if !has_schema && !has_bucket {
         return Ok(None);
     }
@@ -158,9 +189,15 @@ async fn buckets(store: &Store, settings: &Redis, keys: &BTreeSet<String>) -> Re
     Ok(Some((wanted, Some((problem, misfit == 0)))))
 }
 
-/// Of a sample of each bucket: the number of jobs that are in their right bucket with this number of buckets,
-/// and the number of the others. A key of a bucket beyond that number counts as one of the others.
-async fn fitting(store: &Store, settings: &Redis, buckets: u16, keys: &BTreeSet<String>) -> Result<(usize, usize), StoreError> {
+/// Of a sample of each bucket: the number of jobs that are in their right bucket with this number
+/// of buckets, and the number of the others. A key of a bucket beyond that number counts as one of
+/// the others.
+async fn fitting(
+    store: &Store,
+    settings: &Redis,
+    buckets: u16,
+    keys: &BTreeSet<String>,
+) -> Result<(usize, usize), StoreError> {
     let candidate = Keys::new(&settings.namespace, buckets);
     let all = Keys::new(&settings.namespace, 1024);
     let (mut fit, mut misfit) = (0, 0);
@@ -170,7 +207,11 @@ async fn fitting(store: &Store, settings: &Redis, buckets: u16, keys: &BTreeSet<
         if !key.ends_with("}:jobs") {
             continue;
         }
-        let ids = match store.link.command("HRANDFIELD", redis::cmd("HRANDFIELD").arg(key).arg(SAMPLED_IDS_PER_BUCKET)).await {
+        let ids = match store
+            .link
+            .command("HRANDFIELD", redis::cmd("HRANDFIELD").arg(key).arg(SAMPLED_IDS_PER_BUCKET))
+            .await
+        {
             Ok(Value::Array(ids)) => ids,
             // A wrong type, which is reported elsewhere.
             _ => continue,

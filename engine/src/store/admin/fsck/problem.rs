@@ -76,9 +76,16 @@ mod tests {
     fn words_are_those_of_json_and_the_docs() {
         let docs = include_str!("../../../../../docs/reference/fsck.md");
         for problem in Problem::ALL {
-            assert_eq!(serde_json::to_string(problem).unwrap(), format!("\"{}\"", problem.as_str()));
+            assert_eq!(
+                serde_json::to_string(problem).unwrap(),
+                format!("\"{}\"", problem.as_str())
+            );
             assert_eq!(Problem::of_word(problem.as_str()), Some(*problem));
-            assert!(docs.contains(&format!("| `{}` |", problem.as_str())), "docs/reference/fsck.md has nothing of {}", problem.as_str());
+            assert!(
+                docs.contains(&format!("| `{}` |", problem.as_str())),
+                "docs/reference/fsck.md has nothing of {}",
+                problem.as_str()
+            );
         }
     }
 }

@@ -25,13 +25,23 @@ pub(super) struct Scan {
 impl Scan {
     /// HSCAN: fields and values. ZSCAN: members and scores.
     pub(super) fn of(command: &'static str, key: &str) -> Self {
-        Scan { command, key: Some(key.to_owned()), pattern: None, cursor: b"0".to_vec(), count: 16, ended: false }
+        Scan {
+            command,
+            key: Some(key.to_owned()),
+            pattern: None,
+            cursor: b"0".to_vec(),
+            count: 16,
+            ended: false,
+        }
     }
 
-    /// SCAN: all keys that contain `prefix`. The caller filters the keys that begin with `prefix`, or with a
-    /// brace and `prefix`.
+    /// SCAN: all keys that contain `prefix`. The caller filters the keys that begin with `prefix`,
+    /// or with a brace and `prefix`.
     pub(super) fn of_keys(prefix: &str) -> Self {
-        let escaped: String = prefix.chars().flat_map(|c| "[]*?\\^".contains(c).then_some('\\').into_iter().chain([c])).collect();
+        let escaped: String = prefix
+            .chars()
+            .flat_map(|c| "[]*?\\^".contains(c).then_some('\\').into_iter().chain([c]))
+            .collect();
         Scan {
             command: "SCAN",
             key: None,
@@ -43,7 +53,10 @@ impl Scan {
     }
 
     /// The next page, which may be empty; `None` at the end. An element may occur more than once.
-    pub(super) async fn next(&mut self, link: &RedisClient) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
+    pub(super) async fn next(
+        &mut self,
+        link: &RedisClient,
+    ) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
         if self.ended {
             return Ok(None);
         }
@@ -53,7 +66,9 @@ impl Scan {
             command.arg("MATCH").arg(pattern);
         }
         command.arg("COUNT").arg(self.count);
-        let Value::Array(answer) = link.command(self.command, &command).await? else { return Ok(None) };
+        let Value::Array(answer) = link.command(self.command, &command).await? else {
+            return Ok(None);
+        };
         let mut answer = answer.into_iter();
         self.cursor = answer.next().and_then(bytes).unwrap_or_else(|| b"0".to_vec());
         self.ended = self.cursor == b"0";
@@ -61,7 +76,8 @@ impl Scan {
         let items: Vec<Vec<u8>> = items.into_iter().filter_map(bytes).collect();
         let size: usize = items.iter().map(Vec::len).sum();
         // As many elements as fit in a page, by the size of the last page.
-        self.count = (TARGET_PAGE_BYTES * self.count / size.max(1)).clamp(1, (2 * self.count).min(MAX_PAGE_ELEMENTS));
+        self.count = (TARGET_PAGE_BYTES * self.count / size.max(1))
+            .clamp(1, (2 * self.count).min(MAX_PAGE_ELEMENTS));
         Ok(Some(items))
     }
 }

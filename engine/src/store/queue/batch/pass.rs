@@ -1,5 +1,5 @@
-//! A batch in progress: the requests still to send, their calls, and the facts that each request has learned
-//! from the answers.
+//! A batch in progress: the requests still to send, their calls, and the facts that each request
+//! has learned from the answers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,8 +14,8 @@ use crate::store::scripts::Name;
 
 use super::Applied;
 
-/// The most brokers whose sets an action names before it knows the set of its job. With more brokers, it
-/// names the brokers of this store.
+/// The most brokers whose sets an action names before it knows the set of its job. With more
+/// brokers, it names the brokers of this store.
 const MAX_NAMED_BROKERS: usize = 8;
 
 /// A script call: either schedules of one bucket, bounded, with distinct ids; or one action.
@@ -38,8 +38,8 @@ pub(super) struct Item<'a> {
     /// The generation of the schedule that an action begins.
     pub(super) generation: Generation,
     pub(super) answer: Result<Answer, StoreError>,
-    /// The sets that may hold the job of this id: the sets that scripts asked for, and the set of the
-    /// schedule before this request.
+    /// The sets that may hold the job of this id: the sets that scripts asked for, and the set of
+    /// the schedule before this request.
     learned: Vec<String>,
     /// One learned set is a guess: the set of the schedule before.
     is_seeded: bool,
@@ -49,7 +49,8 @@ pub(super) struct Item<'a> {
     read: Option<(Generation, u16)>,
     /// The request has a call of its own, because a call with others failed.
     is_alone: bool,
-    /// An action names no set before it has learned one, because a call with the sets of brokers failed.
+    /// An action names no set before it has learned one, because a call with the sets of brokers
+    /// failed.
     is_bare: bool,
 }
 
@@ -78,7 +79,8 @@ impl Item<'_> {
 
     /// Notes a set; false if the request knew it.
     fn learns(&mut self, set: &str) -> bool {
-        let is_new = self.own_set().is_none_or(|own| own != set) && !self.learned.iter().any(|known| known == set);
+        let is_new = self.own_set().is_none_or(|own| own != set)
+            && !self.learned.iter().any(|known| known == set);
         if is_new {
             self.learned.push(set.to_owned());
         }
@@ -86,7 +88,8 @@ impl Item<'_> {
     }
 }
 
-/// Tells each request the next one for its id, and the set in which the schedule before it puts the job.
+/// Tells each request the next one for its id, and the set in which the schedule before it puts the
+/// job.
 fn link(items: &mut [Item<'_>]) {
     let mut last: HashMap<&str, (usize, Option<String>)> = HashMap::new();
     for at in 0..items.len() {
@@ -106,11 +109,18 @@ fn link(items: &mut [Item<'_>]) {
 
 impl<'a> Pass<'a> {
     /// `known`: every broker; `own`: the brokers of this store.
-    pub(super) fn new(asked: &[RequestRef<'a>], keys: &Keys, known: &[String], own: &[String]) -> Self {
+    pub(super) fn new(
+        asked: &[RequestRef<'a>],
+        keys: &Keys,
+        known: &[String],
+        own: &[String],
+    ) -> Self {
         let unsent = || Err(StoreError::new(Class::Other, "redis: a request was not sent"));
         let item = |asked: &RequestRef<'a>| {
             let record = match asked {
-                RequestRef::NewJob(new_job) => record::encode(new_job, new_job.first.unwrap_or_else(rand::random)),
+                RequestRef::NewJob(new_job) => {
+                    record::encode(new_job, new_job.first.unwrap_or_else(rand::random))
+                }
                 RequestRef::Act(_) => Vec::new(),
             };
             Item {
@@ -134,7 +144,12 @@ impl<'a> Pass<'a> {
             open: (0..asked.len()).collect(),
             wake_ups: Vec::new(),
             moved: BTreeMap::new(),
-            brokers: if known.len() <= MAX_NAMED_BROKERS { known } else { &own[..own.len().min(MAX_NAMED_BROKERS)] }.to_vec(),
+            brokers: if known.len() <= MAX_NAMED_BROKERS {
+                known
+            } else {
+                &own[..own.len().min(MAX_NAMED_BROKERS)]
+            }
+            .to_vec(),
             has_progress: false,
         }
     }
@@ -156,7 +171,13 @@ impl<'a> Pass<'a> {
                 waves.push(Vec::new());
             }
             let groups = &mut waves[wave];
-            let new = |name| Group { name, bucket: *bucket, bytes: 0, members: Vec::new(), is_closed: *is_alone };
+            let new = |name| Group {
+                name,
+                bucket: *bucket,
+                bytes: 0,
+                members: Vec::new(),
+                is_closed: *is_alone,
+            };
             let place = match asked {
                 RequestRef::Act(act) => {
                     groups.push(new(script_of(act.action)));
@@ -168,8 +189,11 @@ impl<'a> Pass<'a> {
                 }
                 RequestRef::NewJob(_) => {
                     let unfilled = unfilled.entry((wave, *bucket)).or_insert(usize::MAX);
-                    let has_room =
-                        |group: &Group| !group.is_closed && group.members.len() < CALL_JOBS && group.bytes + record.len() <= CALL_BYTES;
+                    let has_room = |group: &Group| {
+                        !group.is_closed
+                            && group.members.len() < CALL_JOBS
+                            && group.bytes + record.len() <= CALL_BYTES
+                    };
                     if !groups.get(*unfilled).is_some_and(has_room) {
                         *unfilled = groups.len();
                         groups.push(new(Name::Schedule));
@@ -183,14 +207,17 @@ impl<'a> Pass<'a> {
         waves
     }
 
-    /// The sets that a call names: the sets of its own jobs, and the sets that its own requests have learned.
-    /// An action that has learned no set names the brokers, unless a call with them failed.
+    /// The sets that a call names: the sets of its own jobs, and the sets that its own requests
+    /// have learned. An action that has learned no set names the brokers, unless a call with them
+    /// failed.
     pub(super) fn sets_of(&self, group: &Group) -> Vec<String> {
         let mut sets: Vec<String> = Vec::with_capacity(group.members.len());
         for at in &group.members {
             let item = &self.items[*at];
             match item.own_set() {
-                None if item.learned.is_empty() && !item.is_bare => sets.extend(self.brokers.iter().cloned()),
+                None if item.learned.is_empty() && !item.is_bare => {
+                    sets.extend(self.brokers.iter().cloned())
+                }
                 own => sets.extend(own.into_iter().chain(item.learned.iter().cloned())),
             }
         }
@@ -202,20 +229,31 @@ impl<'a> Pass<'a> {
     pub(super) fn answer(&mut self, at: usize, answer: Answer) {
         let item = &mut self.items[at];
         if let (RequestRef::Act(act), Some(due_ms)) = (item.asked, answer.due_ms)
-            && matches!(act.action, Action::Reschedule | Action::Fire | Action::Requeue | Action::Fail)
+            && matches!(
+                act.action,
+                Action::Reschedule | Action::Fire | Action::Requeue | Action::Fail
+            )
         {
             let sets = if item.learned.is_empty() { &self.brokers } else { &item.learned };
             for set in sets {
-                self.moved.entry((item.bucket, set.clone())).and_modify(|first| *first = due_ms.min(*first)).or_insert(due_ms);
+                self.moved
+                    .entry((item.bucket, set.clone()))
+                    .and_modify(|first| *first = due_ms.min(*first))
+                    .or_insert(due_ms);
             }
         }
         item.answer = Ok(answer);
     }
 
-    /// Takes the error of a call. The requests learn the facts that the script asked for. Requests that
-    /// failed together get a call each. An action that failed with guessed sets is sent without sets. Without
-    /// a change, a repeat at once would be refused again.
-    pub(super) fn refused(&mut self, group: &Group, error: &StoreError, steps: &HashMap<usize, Step>) {
+    /// Takes the error of a call. The requests learn the facts that the script asked for. Requests
+    /// that failed together get a call each. An action that failed with guessed sets is sent
+    /// without sets. Without a change, a repeat at once would be refused again.
+    pub(super) fn refused(
+        &mut self,
+        group: &Group,
+        error: &StoreError,
+        steps: &HashMap<usize, Step>,
+    ) {
         let mut error = error.clone();
         if error.class == Class::Outdated && !error.is_held_back() {
             match self.learn(group, &error, steps) {
@@ -230,8 +268,8 @@ impl<'a> Pass<'a> {
         group.members.iter().for_each(|at| self.items[*at].answer = Err(error.clone()));
     }
 
-    /// Removes possible causes of the failure that are not the request's own from its next call; false if no
-    /// such cause is left.
+    /// Removes possible causes of the failure that are not the request's own from its next call;
+    /// false if no such cause is left.
     fn narrow(&mut self, group: &Group) -> bool {
         match group.members.as_slice() {
             [at] => {
@@ -241,7 +279,8 @@ impl<'a> Pass<'a> {
                     item.learned.clear();
                     return true;
                 }
-                let has_guessed = item.own_set().is_none() && item.learned.is_empty() && !self.brokers.is_empty();
+                let has_guessed =
+                    item.own_set().is_none() && item.learned.is_empty() && !self.brokers.is_empty();
                 has_guessed && !std::mem::replace(&mut item.is_bare, true)
             }
             many => {
@@ -251,9 +290,14 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Learns the facts that a script asked for; an error if the request knew them before. Only a set that
-    /// its call named is a reason to give the request up.
-    fn learn(&mut self, group: &Group, error: &StoreError, steps: &HashMap<usize, Step>) -> Result<(), StoreError> {
+    /// Learns the facts that a script asked for; an error if the request knew them before. Only a
+    /// set that its call named is a reason to give the request up.
+    fn learn(
+        &mut self,
+        group: &Group,
+        error: &StoreError,
+        steps: &HashMap<usize, Step>,
+    ) -> Result<(), StoreError> {
         let mut is_new = false;
         for (position, set) in error.unknown_sets() {
             let Some(at) = group.members.get(position.wrapping_sub(1)) else { continue };
@@ -267,7 +311,9 @@ impl<'a> Pass<'a> {
         }
         let is_again = error.is_again();
         // The step behind a `fail` is outdated now.
-        for (at, step) in group.members.iter().filter(|_| is_again).filter_map(|at| Some((*at, steps.get(at)?))) {
+        for (at, step) in
+            group.members.iter().filter(|_| is_again).filter_map(|at| Some((*at, steps.get(at)?)))
+        {
             if let Some(why) = &step.unreadable {
                 return Err(why.clone());
             }
@@ -277,12 +323,20 @@ impl<'a> Pass<'a> {
             return Ok(());
         }
         if is_again {
-            // The read may lag behind the master that runs the script, and two equal reads may be of two
-            // jobs: the request itself may be sound.
-            let message = format!("redis: {}: the job changes while it is read: {}", group.name.as_str(), error.message);
+            // The read may lag behind the master that runs the script, and two equal reads may be
+            // of two jobs: the request itself may be sound.
+            let message = format!(
+                "redis: {}: the job changes while it is read: {}",
+                group.name.as_str(),
+                error.message
+            );
             return Err(StoreError::new(Class::Unserved, message));
         }
-        let message = format!("redis: {}: refused again with what the script asked for: {}", group.name.as_str(), error.message);
+        let message = format!(
+            "redis: {}: refused again with what the script asked for: {}",
+            group.name.as_str(),
+            error.message
+        );
         Err(StoreError::new(Class::Script, message).hint("run `dwell fsck`"))
     }
 
@@ -299,13 +353,16 @@ impl<'a> Pass<'a> {
 
     pub(super) fn keep_what_was_not_run(&mut self) {
         let before = self.open.len();
-        // The caller sends these requests again: no later request for the same id may overtake them.
+        // The caller sends these requests again: no later request for the same id may overtake
+        // them.
         let mut unsettled: HashMap<&str, StoreError> = HashMap::new();
         for at in &self.open {
             let Item { asked, answer, .. } = &mut self.items[*at];
             match (unsettled.get(asked.id()), &*answer) {
                 (Some(error), Err(_)) => *answer = Err(error.clone()),
-                (None, Err(error)) if !error.was_not_run() && !error.is_refusal() => drop(unsettled.insert(asked.id(), error.clone())),
+                (None, Err(error)) if !error.was_not_run() && !error.is_refusal() => {
+                    drop(unsettled.insert(asked.id(), error.clone()))
+                }
                 _ => {}
             }
         }
@@ -315,12 +372,23 @@ impl<'a> Pass<'a> {
 
     /// The first error of this class.
     pub(super) fn error_of(&self, class: Class) -> Option<StoreError> {
-        self.open.iter().filter_map(|at| self.items[*at].answer.as_ref().err()).find(|error| error.class == class).cloned()
+        self.open
+            .iter()
+            .filter_map(|at| self.items[*at].answer.as_ref().err())
+            .find(|error| error.class == class)
+            .cloned()
     }
 
     pub(super) fn applied(mut self) -> Applied {
-        self.wake_ups.extend(self.moved.into_iter().map(|((bucket, broker), due_ms)| WakeUp { bucket, broker, due_ms }));
-        Applied { answers: self.items.into_iter().map(|item| item.answer).collect(), wake_ups: self.wake_ups }
+        self.wake_ups.extend(self.moved.into_iter().map(|((bucket, broker), due_ms)| WakeUp {
+            bucket,
+            broker,
+            due_ms,
+        }));
+        Applied {
+            answers: self.items.into_iter().map(|item| item.answer).collect(),
+            wake_ups: self.wake_ups,
+        }
     }
 }
 
@@ -331,11 +399,19 @@ mod tests {
 
     #[test]
     fn a_fail_whose_read_lags_is_no_refusal() {
-        let [fail, cancel] = [Action::Fail, Action::Cancel].map(|action| Act::new(action, "a".parse().unwrap()));
-        let mut pass = Pass::new(&[RequestRef::Act(&fail), RequestRef::Act(&cancel)], &Keys::new("dwell", 1), &[], &[]);
-        // The job does not exist, by the answer of a server that is no longer the master, or at each read.
+        let [fail, cancel] =
+            [Action::Fail, Action::Cancel].map(|action| Act::new(action, "a".parse().unwrap()));
+        let mut pass = Pass::new(
+            &[RequestRef::Act(&fail), RequestRef::Act(&cancel)],
+            &Keys::new("dwell", 1),
+            &[],
+            &[],
+        );
+        // The job does not exist, by the answer of a server that is no longer the master, or at
+        // each read.
         let steps = HashMap::from([(0, Step::default())]);
-        let again = StoreError::new(Class::Outdated, "redis: fail: DWELL_AGAIN a").answered("DWELL_AGAIN", "a");
+        let again = StoreError::new(Class::Outdated, "redis: fail: DWELL_AGAIN a")
+            .answered("DWELL_AGAIN", "a");
         let round = |pass: &mut Pass<'_>| {
             let waves = pass.waves();
             pass.refused(&waves[0][0], &again, &steps);

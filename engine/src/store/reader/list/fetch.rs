@@ -24,11 +24,15 @@ const CONCURRENT_BUCKETS: usize = 4;
 
 impl Reader {
     /// These jobs with the sizes of their records, in parts that may be in memory together.
-    pub(super) async fn parts<'a>(&self, batch: &'a [Candidate]) -> Result<Vec<Vec<Weighed<'a>>>, StoreError> {
+    pub(super) async fn parts<'a>(
+        &self,
+        batch: &'a [Candidate],
+    ) -> Result<Vec<Vec<Weighed<'a>>>, StoreError> {
         let mut sizes: HashMap<(u16, &str), usize> = HashMap::new();
         let buckets: BTreeSet<u16> = batch.iter().map(|candidate| candidate.bucket).collect();
         let of_buckets = buckets.into_iter().map(async |bucket| {
-            let members: Vec<&Candidate> = batch.iter().filter(|candidate| candidate.bucket == bucket).collect();
+            let members: Vec<&Candidate> =
+                batch.iter().filter(|candidate| candidate.bucket == bucket).collect();
             let mut lengths = Pipeline::new();
             for member in &members {
                 lengths.cmd("HSTRLEN").arg(self.namespace.keys.jobs(bucket)).arg(&member.spot.id);
@@ -38,15 +42,19 @@ impl Reader {
         for (members, lengths) in try_join_all(of_buckets).await? {
             for (member, length) in members.into_iter().zip(lengths) {
                 let Value::Int(length) = length else { continue };
-                sizes.insert((member.bucket, &member.spot.id), usize::try_from(length).unwrap_or(0));
+                sizes
+                    .insert((member.bucket, &member.spot.id), usize::try_from(length).unwrap_or(0));
             }
         }
         let (mut parts, mut bytes) = (vec![Vec::new()], 0);
         for candidate in batch {
-            let size = sizes.get(&(candidate.bucket, candidate.spot.id.as_str())).copied().unwrap_or(0);
+            let size =
+                sizes.get(&(candidate.bucket, candidate.spot.id.as_str())).copied().unwrap_or(0);
             bytes += size;
             match parts.last_mut() {
-                Some(part) if part.is_empty() || bytes <= PAGE_BYTES => part.push((candidate, size)),
+                Some(part) if part.is_empty() || bytes <= PAGE_BYTES => {
+                    part.push((candidate, size))
+                }
                 _ => {
                     parts.push(vec![(candidate, size)]);
                     bytes = size;
@@ -56,9 +64,13 @@ impl Reader {
         Ok(parts)
     }
 
-    /// Fetches the records and states of these jobs, a few buckets at a time. By id: the job, or the reason
-    /// why it cannot be read.
-    pub(super) async fn fetch(&self, part: &[Weighed<'_>], place: Place) -> Result<Fetched, StoreError> {
+    /// Fetches the records and states of these jobs, a few buckets at a time. By id: the job, or
+    /// the reason why it cannot be read.
+    pub(super) async fn fetch(
+        &self,
+        part: &[Weighed<'_>],
+        place: Place,
+    ) -> Result<Fetched, StoreError> {
         let mut found = Fetched::new();
         let mut buckets: BTreeMap<u16, Vec<Weighed<'_>>> = BTreeMap::new();
         for (candidate, size) in part {
@@ -66,14 +78,24 @@ impl Reader {
         }
         let buckets: Vec<(u16, Vec<Weighed<'_>>)> = buckets.into_iter().collect();
         for side_by_side in buckets.chunks(CONCURRENT_BUCKETS) {
-            let fetching = side_by_side.iter().map(|(bucket, members)| self.fetch_bucket(*bucket, members, place));
-            try_join_all(fetching).await?.into_iter().for_each(|mut of_bucket| found.append(&mut of_bucket));
+            let fetching = side_by_side
+                .iter()
+                .map(|(bucket, members)| self.fetch_bucket(*bucket, members, place));
+            try_join_all(fetching)
+                .await?
+                .into_iter()
+                .for_each(|mut of_bucket| found.append(&mut of_bucket));
         }
         Ok(found)
     }
 
     /// Fetches from one bucket, at most 1 MiB per read, and drops each body at once.
-    async fn fetch_bucket(&self, bucket: u16, members: &[Weighed<'_>], place: Place) -> Result<Fetched, StoreError> {
+    async fn fetch_bucket(
+        &self,
+        bucket: u16,
+        members: &[Weighed<'_>],
+        place: Place,
+    ) -> Result<Fetched, StoreError> {
         let mut found = Fetched::new();
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         for (member, size) in members.iter().copied() {
@@ -88,16 +110,27 @@ impl Reader {
         Ok(found)
     }
 
-    async fn fetch_chunk(&self, bucket: u16, chunk: &[&Candidate], place: Place, found: &mut Fetched) -> Result<(), StoreError> {
+    async fn fetch_chunk(
+        &self,
+        bucket: u16,
+        chunk: &[&Candidate],
+        place: Place,
+        found: &mut Fetched,
+    ) -> Result<(), StoreError> {
         let ids: Vec<&str> = chunk.iter().map(|candidate| candidate.spot.id.as_str()).collect();
         let mut pipeline = Pipeline::new();
         pipeline.cmd("HMGET").arg(self.namespace.keys.jobs(bucket)).arg(&ids);
         pipeline.cmd("HMGET").arg(self.namespace.keys.state(bucket)).arg(&ids);
         let mut answers = self.namespace.link.pipeline("listing", &pipeline).await?.into_iter();
-        let (Some(Value::Array(records)), Some(Value::Array(states))) = (answers.next(), answers.next()) else { return Ok(()) };
+        let (Some(Value::Array(records)), Some(Value::Array(states))) =
+            (answers.next(), answers.next())
+        else {
+            return Ok(());
+        };
         for (candidate, (record, state)) in chunk.iter().zip(records.into_iter().zip(states)) {
             let Value::BulkString(record) = record else { continue };
-            let job = decode(candidate, place, Bytes::from(record), state).map_err(|why| why.to_string());
+            let job =
+                decode(candidate, place, Bytes::from(record), state).map_err(|why| why.to_string());
             found.insert(candidate.spot.id.clone(), job);
         }
         Ok(())
@@ -105,7 +138,12 @@ impl Reader {
 }
 
 /// The job without its body.
-fn decode(candidate: &Candidate, place: Place, record: Bytes, state: Value) -> Result<StoredJob, String> {
+fn decode(
+    candidate: &Candidate,
+    place: Place,
+    record: Bytes,
+    state: Value,
+) -> Result<StoredJob, String> {
     let bytes = record;
     let mut record = record::decode(bytes.clone()).map_err(|why| why.to_string())?;
     let mut state = match state {
@@ -113,7 +151,8 @@ fn decode(candidate: &Candidate, place: Place, record: Bytes, state: Value) -> R
         _ => None,
     };
     if candidate.is_lent {
-        state = state.or_else(|| State::of_record(&bytes, candidate.spot.at_ms)).map(State::in_flight);
+        state =
+            state.or_else(|| State::of_record(&bytes, candidate.spot.at_ms)).map(State::in_flight);
     }
     let size = std::mem::take(&mut record.job.body).len();
     let id = JobId::new(candidate.spot.id.as_str())?;

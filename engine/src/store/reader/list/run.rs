@@ -10,7 +10,8 @@ use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::reader::Reader;
 use crate::store::reader::lookup::score;
 
-/// The number of members that each page reads again, so that a few removals do not make it skip members.
+/// The number of members that each page reads again, so that a few removals do not make it skip
+/// members.
 const OVERLAP_MEMBERS: usize = 8;
 
 /// A sorted set in the course of reading.
@@ -39,10 +40,26 @@ pub(super) struct Run {
 
 impl Run {
     /// Reads scores from `from` (included) to `to` (excluded), after `after`.
-    pub(super) fn new(bucket: u16, key: String, from: Option<i64>, to: Option<i64>, after: Option<&Cursor>) -> Self {
+    pub(super) fn new(
+        bucket: u16,
+        key: String,
+        from: Option<i64>,
+        to: Option<i64>,
+        after: Option<&Cursor>,
+    ) -> Self {
         let score = from.max(after.map(|spot| spot.at_ms));
         let (ahead, floor) = (VecDeque::new(), after.cloned());
-        Run { bucket, key, ahead, score, offset: 0, back: OVERLAP_MEMBERS, floor, end: to, ended: false }
+        Run {
+            bucket,
+            key,
+            ahead,
+            score,
+            offset: 0,
+            back: OVERLAP_MEMBERS,
+            floor,
+            end: to,
+            ended: false,
+        }
     }
 
     /// The offset of the next page.
@@ -53,7 +70,9 @@ impl Run {
     /// Accepts a page that began at `begin` and moves its new members to `ahead`.
     fn take(&mut self, page: Vec<Cursor>, asked: usize) {
         let begin = self.begin();
-        let joins = page.first().is_some_and(|first| self.floor.as_ref().is_some_and(|floor| first <= floor));
+        let joins = page
+            .first()
+            .is_some_and(|first| self.floor.as_ref().is_some_and(|floor| first <= floor));
         if begin > 0 && !joins {
             self.offset = begin.saturating_sub(self.back);
             self.back *= 4;
@@ -81,14 +100,18 @@ impl Reader {
     /// Finds the approximate offset of the floor among the members of its score by binary search,
     /// instead of reading up to it.
     pub(super) async fn seek(&self, run: &mut Run) -> Result<(), StoreError> {
-        let Some(floor) = run.floor.clone().filter(|floor| run.score == Some(floor.at_ms)) else { return Ok(()) };
+        let Some(floor) = run.floor.clone().filter(|floor| run.score == Some(floor.at_ms)) else {
+            return Ok(());
+        };
         let count = async |from: String, to: String| {
             let mut command = redis::cmd("ZCOUNT");
             command.arg(&run.key).arg(from).arg(to);
-            Ok::<usize, StoreError>(match self.namespace.link.command("listing", &command).await? {
-                Value::Int(count) => usize::try_from(count).unwrap_or(0),
-                _ => 0,
-            })
+            Ok::<usize, StoreError>(
+                match self.namespace.link.command("listing", &command).await? {
+                    Value::Int(count) => usize::try_from(count).unwrap_or(0),
+                    _ => 0,
+                },
+            )
         };
         let of_score = count(floor.at_ms.to_string(), floor.at_ms.to_string()).await?;
         if of_score <= CALL_JOBS {
@@ -125,8 +148,8 @@ impl Reader {
     }
 }
 
-/// Members and scores, in the form of RESP2 or RESP3. An id that is not UTF-8, which Dwell never writes, is
-/// skipped.
+/// Members and scores, in the form of RESP2 or RESP3. An id that is not UTF-8, which Dwell never
+/// writes, is skipped.
 fn spots(value: Value) -> Vec<Cursor> {
     let Value::Array(items) = value else { return Vec::new() };
     let mut items = items.into_iter();
@@ -161,7 +184,8 @@ mod tests {
         let mut pages = 0;
         while run.ahead.is_empty() && !run.ended {
             let asked = count + run.offset - run.begin();
-            let rest = members.iter().filter(|spot| run.score.is_none_or(|score| spot.at_ms >= score));
+            let rest =
+                members.iter().filter(|spot| run.score.is_none_or(|score| spot.at_ms >= score));
             run.take(rest.skip(run.begin()).take(asked).cloned().collect(), asked);
             pages += 1;
             assert!(pages < 100, "it goes on for ever");
@@ -192,8 +216,13 @@ mod tests {
             let (mut all, mut page) = (Vec::new(), 0_u32);
             while !run.ended {
                 let given = u32::try_from(all.len()).unwrap();
-                let away = |number: u32| number < given && number % 2 == page % 2 && given - number < gone;
-                all.append(&mut read(&mut run, &members((0..1000).filter(|number| !away(*number))), 40));
+                let away =
+                    |number: u32| number < given && number % 2 == page % 2 && given - number < gone;
+                all.append(&mut read(
+                    &mut run,
+                    &members((0..1000).filter(|number| !away(*number))),
+                    40,
+                ));
                 page += 1;
             }
             assert!(all.iter().eq(members(0..1000).iter().map(|spot| &spot.id)), "{gone}: {all:?}");

@@ -52,7 +52,9 @@ impl Census {
         let known = std::mem::take(&mut *self.links.lock());
         let links = if known.is_empty() { self.links().await } else { known };
         let answers = join_all(links.into_iter().map(async |mut link| {
-            let counted = clock::timeout(QUERY_TIMEOUT, self.ask(&mut link, before_ms)).await.and_then(Result::ok);
+            let counted = clock::timeout(QUERY_TIMEOUT, self.ask(&mut link, before_ms))
+                .await
+                .and_then(Result::ok);
             (counted, link)
         }));
         let (mut leases, mut covered, mut answered) = (Leases::default(), 0, Vec::new());
@@ -112,14 +114,20 @@ impl Census {
         let buckets: Vec<u16> = match self.mode {
             RedisMode::Single => all.collect(),
             RedisMode::Sentinel => {
-                let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await.ok()?;
+                let role: Vec<Value> =
+                    redis::cmd("ROLE").query_async(&mut connection).await.ok()?;
                 let role: String = from_redis_value(role.into_iter().next()?).ok()?;
                 (role == "master").then(|| all.collect())?
             }
             RedisMode::Cluster => {
-                let nodes: String = redis::cmd("CLUSTER").arg("NODES").query_async(&mut connection).await.ok()?;
+                let nodes: String =
+                    redis::cmd("CLUSTER").arg("NODES").query_async(&mut connection).await.ok()?;
                 let ranges = own_slots(&nodes)?;
-                let owns = |bucket: &u16| ranges.iter().any(|(first, last)| (*first..=*last).contains(&self.slots[usize::from(*bucket)]));
+                let owns = |bucket: &u16| {
+                    ranges.iter().any(|(first, last)| {
+                        (*first..=*last).contains(&self.slots[usize::from(*bucket)])
+                    })
+                };
                 all.filter(owns).collect()
             }
         };
@@ -129,13 +137,20 @@ impl Census {
     async fn ask(&self, link: &mut Link, before_ms: i64) -> Result<Leases, redis::RedisError> {
         let mut pipeline = redis::pipe();
         for bucket in &link.buckets {
-            pipeline.cmd("ZRANGEBYSCORE").arg(self.keys.claim_deadlines(*bucket)).arg("-inf").arg(format!("({before_ms}"));
+            pipeline
+                .cmd("ZRANGEBYSCORE")
+                .arg(self.keys.claim_deadlines(*bucket))
+                .arg("-inf")
+                .arg(format!("({before_ms}"));
             pipeline.cmd("HGETALL").arg(self.keys.settled(*bucket));
             pipeline.cmd("ZCARD").arg(self.keys.held(*bucket));
         }
-        let mut answers = pipeline.query_async::<Vec<Value>>(&mut link.connection).await?.into_iter();
+        let mut answers =
+            pipeline.query_async::<Vec<Value>>(&mut link.connection).await?.into_iter();
         let mut sum = Leases::default();
-        while let (Some(ended), Some(left), Some(held)) = (answers.next(), answers.next(), answers.next()) {
+        while let (Some(ended), Some(left), Some(held)) =
+            (answers.next(), answers.next(), answers.next())
+        {
             let ended: Vec<Vec<u8>> = from_redis_value(ended)?;
             let left: HashMap<Vec<u8>, Vec<u8>> = from_redis_value(left)?;
             sum.held += from_redis_value::<u64>(held)?;
@@ -150,9 +165,9 @@ impl Census {
     }
 }
 
-/// The number of jobs in a lease, and whether another job has surely left the lease. The first 8 bytes are
-/// followed by a bit for each job, set once the job has left. The bits past the last job are set too, so that
-/// only a set bit below a job that is inside is surely that of a job.
+/// The number of jobs in a lease, and whether another job has surely left the lease. The first 8
+/// bytes are followed by a bit for each job, set once the job has left. The bits past the last job
+/// are set too, so that only a set bit below a job that is inside is surely that of a job.
 fn inside(left: &[u8]) -> (u64, bool) {
     let bits = left.get(8..).unwrap_or_default();
     let (mut inside, mut seen_gone, mut is_half) = (0, false, false);

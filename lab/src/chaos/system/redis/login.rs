@@ -35,7 +35,9 @@ impl Logins {
 }
 
 fn write(file: &PathBuf, urls: &[String], password: &str) -> io::Result<()> {
-    let lines = urls.iter().map(|url| url.replacen("redis://", &format!("redis://{USER}:{password}@"), 1) + "\n");
+    let lines = urls
+        .iter()
+        .map(|url| url.replacen("redis://", &format!("redis://{USER}:{password}@"), 1) + "\n");
     // An instance that reads the file meanwhile gets the old one or the new one.
     let new = file.with_extension("new");
     std::fs::write(&new, lines.collect::<String>())?;

@@ -32,7 +32,9 @@ impl Servers {
     pub(crate) fn pair(&mut self) -> Result<&mut Pair, Error> {
         match self {
             Servers::Single(pair) => Ok(pair),
-            Servers::Cluster(_) | Servers::Sentinel(_) => Err(Error::Unexpected("the fault is for a single Redis".to_owned())),
+            Servers::Cluster(_) | Servers::Sentinel(_) => {
+                Err(Error::Unexpected("the fault is for a single Redis".to_owned()))
+            }
         }
     }
 
@@ -42,7 +44,9 @@ impl Servers {
             Servers::Single(_) => Ok(vec![0]),
             Servers::Cluster(cluster) => Ok(cluster.masters().await?),
             Servers::Sentinel(sentinel) => {
-                let master = sentinel.master().await.ok_or_else(|| Error::Unexpected("the sentinels agree on no master".to_owned()))?;
+                let master = sentinel.master().await.ok_or_else(|| {
+                    Error::Unexpected("the sentinels agree on no master".to_owned())
+                })?;
                 Ok(vec![master])
             }
         }
@@ -59,7 +63,9 @@ impl Servers {
 
     pub(crate) fn server(&self, index: usize) -> &RedisServer {
         match self {
-            Servers::Single(pair) => pair.replica.as_ref().filter(|_| index > 0).unwrap_or(&pair.master),
+            Servers::Single(pair) => {
+                pair.replica.as_ref().filter(|_| index > 0).unwrap_or(&pair.master)
+            }
             Servers::Cluster(cluster) => &cluster.nodes[index],
             Servers::Sentinel(sentinel) => &sentinel.servers[index],
         }
@@ -115,7 +121,10 @@ impl Servers {
     async fn synced(&self, index: usize, census: &Census) -> Result<(), Error> {
         // WAIT is for the writes of its own connection: without one it would not wait.
         let server = self.server(index);
-        let Some(key) = census.key_on(server.port(), matches!(self, Servers::Cluster(_))).await else { return Ok(()) };
+        let Some(key) = census.key_on(server.port(), matches!(self, Servers::Cluster(_))).await
+        else {
+            return Ok(());
+        };
         let waited = clock::timeout(SYNC_TIMEOUT, async {
             loop {
                 if let Ok(1..) = once(server, &key).await {
@@ -124,7 +133,9 @@ impl Servers {
                 clock::sleep(CHECK_INTERVAL).await;
             }
         });
-        waited.await.ok_or_else(|| Error::Unexpected(format!("the replica was not in sync within {SYNC_TIMEOUT:?}")))
+        waited.await.ok_or_else(|| {
+            Error::Unexpected(format!("the replica was not in sync within {SYNC_TIMEOUT:?}"))
+        })
     }
 
     pub(super) async fn stop(self) -> Result<(), ServerError> {

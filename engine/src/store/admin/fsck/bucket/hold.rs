@@ -1,0 +1,52 @@
+//! The hold of a job past its TTR, which `fsck` ends.
+
+use redis::Value;
+
+use crate::job::{DeadReason, OnTimeout};
+use crate::retry::{self, Next};
+use crate::store::admin::fsck::{Fsck, bytes};
+use crate::store::error::StoreError;
+use crate::store::queue::settle::failed;
+use crate::store::record::{self, State};
+use crate::store::scripts::Name;
+
+impl Fsck<'_> {
+    /// Ends a hold after its TTR, as `rescue` does, unless an instance was faster. `state`: as
+    /// checked.
+    pub(super) async fn end_hold(
+        &self,
+        bucket: u16,
+        id: &[u8],
+        state: &[u8],
+    ) -> Result<bool, StoreError> {
+        let answer = self
+            .store
+            .link
+            .command("HGET", redis::cmd("HGET").arg(self.store.keys.jobs(bucket)).arg(id))
+            .await?;
+        let (Ok(record), Ok(held)) =
+            (record::decode(bytes(answer).unwrap_or_default().into()), State::decode(state))
+        else {
+            return Ok(false);
+        };
+        let (wait_ms, dies) = match retry::next(
+            &record.job,
+            held.step,
+            &self.rules.retry_ms,
+            DeadReason::RetriesExhausted,
+        ) {
+            Next::Wait(ms) => (ms, None),
+            Next::Dies(reason) => (0, Some(reason)),
+        };
+        let wait_ms = if record.job.queue.is_some() && record.job.on_timeout == OnTimeout::Ready {
+            0
+        } else {
+            wait_ms
+        };
+        let failed = failed(held, dies, "the consumer did not finish it within the ttr");
+        let mut call =
+            self.store.script_call(Name::FsckHold, bucket, &[record.job.set().into_owned()]);
+        call.arg(id).arg(state).arg(wait_ms).arg(failed.encode());
+        Ok(self.store.call(Name::FsckHold, &call).await? == Value::Int(1))
+    }
+}

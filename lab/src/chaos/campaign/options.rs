@@ -1,0 +1,64 @@
+//! The options of a campaign.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dwell::config::RedisMode;
+
+use crate::chaos::fault::FaultKind;
+use crate::chaos::plan::Pace;
+use crate::chaos::system::SystemOptions;
+
+/// The options of a campaign.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The system under test.
+    pub system: SystemOptions,
+    /// The seed of plan and load.
+    pub seed: u64,
+    /// The time during which faults are injected.
+    pub duration: Duration,
+    /// The least number of faults: a slow machine takes longer than the duration for them.
+    pub least: usize,
+    /// Jobs a second.
+    pub rate: u32,
+    /// The pace of the faults.
+    pub pace: Pace,
+    /// Only these kinds of faults; empty: all that apply.
+    pub only: Vec<FaultKind>,
+    /// The folder of the history and, after a failed run, of the logs.
+    pub out: PathBuf,
+    /// The command line that repeats this run.
+    pub repeat: String,
+    /// Prints progress.
+    pub say: fn(&str),
+}
+
+impl Options {
+    /// The name of the run in the names of its files.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let (broker, seed) = (
+            format!(
+                "{}{}",
+                self.system.broker.as_str(),
+                if self.system.http { "-http" } else { "" }
+            ),
+            self.seed,
+        );
+        match self.system.redis {
+            RedisMode::Single => format!("{broker}-{seed}"),
+            other => format!("{broker}-{}-{seed}", redis_word(other)),
+        }
+    }
+}
+
+/// `redis.mode`, as in the settings.
+#[must_use]
+pub fn redis_word(mode: RedisMode) -> &'static str {
+    match mode {
+        RedisMode::Single => "single",
+        RedisMode::Cluster => "cluster",
+        RedisMode::Sentinel => "sentinel",
+    }
+}

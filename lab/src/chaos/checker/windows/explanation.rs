@@ -1,0 +1,99 @@
+//! The explanation of each copy: the fault that it belongs to, or a finding.
+
+use super::limits::SLACK_US;
+use super::{Copy, FaultWindow, FaultWindows};
+use crate::chaos::checker::Wrong;
+use crate::chaos::checker::verdict::Verdict;
+use crate::chaos::fault::FaultKind;
+use crate::chaos::history::{Fault, Scope};
+
+/// The longest time from the end of a lease until the job is published again, µs: scan of its
+/// bucket, claim and publication.
+const MAX_TAKE_OVER_US: i64 = 5_000_000;
+
+/// The age up to which a killed server may lose acknowledgements, µs: `sync_interval` of JetStream
+/// is two minutes.
+const MAX_LOST_ACK_AGE_US: i64 = 150_000_000;
+
+impl<'a> FaultWindows<'a> {
+    /// Assigns each copy to a fault that explains it, and reports the others.
+    pub(in crate::chaos::checker) fn explain(
+        &mut self,
+        mut copies: Vec<Copy<'a>>,
+        verdict: &mut Verdict,
+    ) {
+        let (reach_us, late_us) = (self.head.lease_ms * 1000 + SLACK_US, self.head.late_ms * 1000);
+        copies.sort_by_key(|copy| copy.first_us);
+        for copy in copies {
+            let is_read_anew = self.is_read_anew(&copy);
+            let explains = |window: &&mut FaultWindow<'_>| {
+                let Fault { began_us, healed_us, .. } = *window.fault;
+                // The claims of a dead instance are taken over within the lease and five seconds. A
+                // batch is redelivered after the broker's own time-out.
+                let again_us = if copy.of_job {
+                    self.head.lease_ms * 1000 + MAX_TAKE_OVER_US
+                } else {
+                    late_us
+                };
+                // A silent target affects only its own jobs.
+                let concerns =
+                    |beside: &Scope| copy.job.is_some_and(|job| beside.only.concerns(copy.id, job));
+                // A master that is replaced affects its own buckets.
+                (!window.fault.kind.replaces_master()
+                    || !copy.of_job
+                    || window.fault.rolls_back(copy.id))
+                    && (!window.fault.kind.effects().silences
+                        || window.fault.beside.as_ref().is_some_and(concerns))
+                    && (window.room > 0 || !copy.of_job)
+                    && copy.first_us >= began_us - reach_us
+                    && copy.first_us <= healed_us + reach_us
+                    && (began_us..=healed_us + again_us).contains(&copy.again_us)
+            };
+            // Prefers a fault that was active between the two arrivals to one whose leases still
+            // ran, and among the latter the last one.
+            let turn = |window: &&mut FaultWindow<'_>| {
+                ((copy.first_us - window.fault.healed_us).max(0), window.fault.healed_us)
+            };
+            match self.windows.iter_mut().filter(explains).min_by_key(turn) {
+                Some(window) => {
+                    if copy.of_job {
+                        window.room -= 1;
+                        window.copies.push(copy);
+                    }
+                    verdict.counts.duplicates += 1;
+                }
+                None if is_read_anew => verdict.counts.duplicates += 1,
+                None => {
+                    let after_ms = (copy.again_us - copy.first_us) / 1000;
+                    verdict.find(
+                        Wrong::Unexplained,
+                        format!(
+                            "{}: again {after_ms} ms after the first, at {}",
+                            copy.id, copy.again_us
+                        ),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Whether the request was read again from the start of its stream: the consumer was created
+    /// again, after a killed server had lost acknowledgements. JetStream stores the removal of a
+    /// message later.
+    fn is_read_anew(&self, copy: &Copy<'_>) -> bool {
+        let late_us = self.head.late_ms * 1000;
+        let forgot = |fault: &Fault| {
+            fault.kind == FaultKind::BrokerKill
+                && (copy.first_us..=copy.first_us + MAX_LOST_ACK_AGE_US).contains(&fault.began_us)
+        };
+        let anew = |fault: &Fault| {
+            fault.kind == FaultKind::ConsumerDeleted
+                && (fault.began_us..=fault.healed_us + late_us).contains(&copy.again_us)
+        };
+        let faults = || self.windows.iter().map(|window| window.fault);
+        !copy.of_job
+            && faults()
+                .filter(|kill| forgot(kill))
+                .any(|kill| faults().any(|fault| anew(fault) && kill.began_us <= fault.healed_us))
+    }
+}

@@ -1,0 +1,32 @@
+//! The maker of the load's destinations.
+
+use dwell_connectors::{BrokerConfig, Destination};
+
+use super::error::Error;
+use super::jetstream;
+
+/// Creates destinations of the load.
+#[derive(Debug, Clone)]
+pub struct Maker {
+    pub(super) broker: BrokerConfig,
+    /// The port of NATS.
+    pub(super) nats: Option<u16>,
+}
+
+impl Maker {
+    /// Creates a destination for letters. On NATS the stream forgets ids at once, so that its
+    /// deduplication hides no copy of Dwell's.
+    ///
+    /// # Errors
+    /// The destination was not created, or the result is unknown.
+    pub async fn make(&self, name: &str) -> Result<(), Error> {
+        match self.nats {
+            Some(port) => jetstream::make_target(port, name).await,
+            None => Ok(self
+                .broker
+                .declare(&Destination::new(name), dwell_connectors::Role::Letters)
+                .await
+                .map(drop)?),
+        }
+    }
+}

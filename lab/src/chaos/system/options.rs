@@ -1,0 +1,66 @@
+//! The options of a system.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dwell::config::{Durability, RedisMode};
+use dwell_testkit::servers::BrokerKind;
+
+/// The options of a system.
+#[derive(Debug, Clone)]
+pub struct SystemOptions {
+    /// The kind of broker.
+    pub broker: BrokerKind,
+    /// The kind of Redis. A Cluster and sentinels have replicas at every durability.
+    pub redis: RedisMode,
+    /// The number of instances that share the namespace and the broker.
+    pub instances: usize,
+    /// `redis.durability`. `replica` starts a replica and allows a failover.
+    /// `fsync` needs a Redis with WAITAOF.
+    pub durability: Durability,
+    /// The program of the instances.
+    pub program: PathBuf,
+    /// `delivery.publish_timeout`. A lease is five seconds longer: short, so that abandoned claims
+    /// are taken over soon.
+    pub publish_timeout: Duration,
+    /// Whether URLs are targets too, over another broker of the instances.
+    pub http: bool,
+    /// The number of targets.
+    pub targets: usize,
+    /// Further destinations that the instances may publish to and that nothing creates.
+    pub also: Vec<String>,
+    /// More settings of the instances, as dotted lines (`delivery.max_in_flight = 64`).
+    pub more: String,
+}
+
+impl Default for SystemOptions {
+    /// One instance, on NATS, with `memory` durability; the program is `dwell` beside this one.
+    fn default() -> Self {
+        SystemOptions {
+            broker: BrokerKind::Nats,
+            redis: RedisMode::Single,
+            instances: 1,
+            durability: Durability::Memory,
+            program: dwell_testkit::servers::find::dwell(),
+            publish_timeout: Duration::from_secs(3),
+            http: false,
+            targets: 3,
+            also: Vec::new(),
+            more: String::new(),
+        }
+    }
+}
+
+impl SystemOptions {
+    /// Whether there is a replica.
+    #[must_use]
+    pub fn has_replica(&self) -> bool {
+        matches!(self.durability, Durability::Replica | Durability::FsyncReplica)
+    }
+
+    /// The duration of a lease.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.publish_timeout + dwell::dispatch::LEASE_MARGIN
+    }
+}

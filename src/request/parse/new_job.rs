@@ -1,0 +1,188 @@
+//! The new job of a request: its receiver, what the message passes on, and the checks of its
+//! fields.
+
+use dwell_connectors::stand_ins::stand_ins;
+use dwell_connectors::{Destination, Message};
+
+use super::due::{due, missing_delay};
+use crate::job::{Confirm, Conflict, Due, Job, OnTimeout};
+use crate::request::control::{Control, Key};
+use crate::request::reject::{Code, Rejection};
+use crate::request::rules::RequestRules;
+use crate::request::{NewJob, etf1, headers, origin, queue, rounds, target};
+use crate::units::{show_duration_ms, show_size};
+
+/// Where a job goes.
+enum Receiver<'a> {
+    Target(target::Target<'a>),
+    Queue(queue::Queue<'a>),
+}
+
+impl Receiver<'_> {
+    /// The TTR of a job whose request names none.
+    fn ttr_ms(&self, rules: &RequestRules) -> u32 {
+        match self {
+            Receiver::Target(_) => rules.ttr_ms,
+            Receiver::Queue(queue) => queue.rules.ttr_ms,
+        }
+    }
+}
+
+/// A new job. `body`: the body in the envelope.
+pub(super) fn schedule(
+    control: Control,
+    message: &Message,
+    body: Option<bytes::Bytes>,
+    rules: &RequestRules,
+    now_ms: i64,
+) -> Result<NewJob, Rejection> {
+    let round = rounds::of(message, rules)?;
+    let asked = due(&control, message, rules, now_ms)?;
+    let due = match asked {
+        Some(due) => due,
+        None if round > 0 && !rounds::may_lack_delay(message, rules) => {
+            return Err(rounds::without_delay());
+        }
+        None if rules.ingest.missing_delay_immediate => Due::In(0),
+        None => return Err(missing_delay()),
+    };
+    let receiver = match queue::resolve(&control, rules)? {
+        Some(queue) => Receiver::Queue(queue),
+        None => Receiver::Target(target::resolve(&control, message, rules)?),
+    };
+    if let (Receiver::Target(target), None, 1..) = (&receiver, asked, round) {
+        rounds::leads_on(message, target, rules)?;
+    }
+    let reply_to = target::reply_to(&control, rules)?;
+    let ttr_ms = ttr(&control, receiver.ttr_ms(rules), rules)?;
+    check_retry(&control, rules)?;
+    let (body, has_body) = match body {
+        Some(body) => (body, true),
+        None => (message.body.clone(), message.has_body),
+    };
+    if body.len() as u64 > rules.limits.max_body {
+        return Err(Rejection::new(
+            Code::BodyTooLarge,
+            format!(
+                "the body has {} bytes, and limits.max_body is {}: store it elsewhere and send a reference",
+                body.len(),
+                show_size(rules.limits.max_body)
+            ),
+        ));
+    }
+    let key = match control.key {
+        Key::Own => message.key.clone(),
+        Key::Named(key) => key,
+    };
+    let mut passed = match &receiver {
+        Receiver::Queue(_) => queue::headers(message, key.as_ref(), has_body),
+        Receiver::Target(target) => {
+            let stand_ins = stand_ins(
+                key.as_deref(),
+                has_body,
+                message.properties.as_deref(),
+                target.rules.capabilities(),
+            );
+            headers::passed(&message.headers, &stand_ins, rules.origin(), target.rules, &target.to)?
+        }
+    };
+    if let Some(id) = &control.id {
+        etf1::stamp(&mut passed, id, message, rules);
+    }
+    let generated = control.id.is_none();
+    let origin = origin::origin(message, rules);
+    let apart = generated && origin::is_first(message, rules);
+    // A generated id belongs to this message alone and replaces nothing.
+    let conflict = if generated { Conflict::Keep } else { control.conflict.unwrap_or_default() };
+    let mut job = Job {
+        broker: String::new(),
+        queue: None,
+        to: Destination::default(),
+        key: None,
+        headers: passed,
+        properties: None,
+        ttr_ms,
+        confirm: Confirm::Broker,
+        retry: control.retry_ms,
+        late: control.late,
+        max_late_ms: control.max_late_ms,
+        on_timeout: OnTimeout::Ready,
+        tries: None,
+        ends_ms: None,
+        created_ms: now_ms,
+        origin: rules.origin().to_owned(),
+        trace: None,
+        round,
+        has_body,
+        body,
+    };
+    let mut queue_full = false;
+    match receiver {
+        Receiver::Queue(queue) => {
+            queue_full = rules.full_queues.is_full(&queue.name);
+            job.queue = Some(queue.name);
+            // Kept in the job, so that any instance can take over an ended lease.
+            job.retry.get_or_insert_with(|| queue.rules.retry_ms.clone());
+            job.on_timeout = queue.rules.on_timeout;
+        }
+        Receiver::Target(target) => {
+            let capabilities = target.rules.capabilities();
+            target.broker.clone_into(&mut job.broker);
+            job.to = target.to;
+            job.key = key.filter(|_| capabilities.keys);
+            job.properties = message.properties.clone().filter(|_| capabilities.properties);
+            job.confirm = control.confirm.unwrap_or(rules.confirm);
+        }
+    }
+    Ok(NewJob {
+        id: control.id.unwrap_or_else(|| origin::generated_id(message, rules)),
+        generated,
+        first: (apart || !origin.check).then(rand::random),
+        apart,
+        queue_full,
+        own_queues: None,
+        due,
+        conflict,
+        job,
+        origin,
+        reply_to,
+    })
+}
+
+fn ttr(control: &Control, default_ms: u32, rules: &RequestRules) -> Result<u32, Rejection> {
+    let Some(ms) = control.ttr_ms else { return Ok(default_ms) };
+    u32::try_from(ms).ok().filter(|ms| (1..=rules.limits.max_ttr_ms).contains(ms)).ok_or_else(
+        || {
+            let most = show_duration_ms(rules.limits.max_ttr_ms.into());
+            Rejection::new(
+                Code::BadTtr,
+                format!(
+                    "a time to run of {} is not from 1ms to limits.max_ttr, {most}",
+                    show_duration_ms(ms)
+                ),
+            )
+        },
+    )
+}
+
+fn check_retry(control: &Control, rules: &RequestRules) -> Result<(), Rejection> {
+    let Some(waits) = &control.retry_ms else { return Ok(()) };
+    if waits.len() > rules.limits.max_retries {
+        return Err(Rejection::new(
+            Code::BadRetry,
+            format!(
+                "delay-retry has {} waits, and limits.max_retries is {}",
+                waits.len(),
+                rules.limits.max_retries
+            ),
+        ));
+    }
+    if let Some(wait) = waits.iter().find(|wait| **wait > rules.limits.max_delay_ms) {
+        let most = show_duration_ms(rules.limits.max_delay_ms);
+        return Err(Rejection::new(
+            Code::BadRetry,
+            format!("a wait of {} exceeds limits.max_delay, {most}", show_duration_ms(*wait)),
+        ));
+    }
+    Ok(())
+}
