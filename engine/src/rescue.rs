@@ -2,13 +2,13 @@
 //! within the TTR. The sidecar and each [`Worker`](crate::worker::Worker) run one.
 
 mod follow_up;
+mod observer;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::follow_up::{FollowUp, TIMEOUT_ERROR, follow_up};
+pub use self::observer::RescueObserver;
 use crate::clock::{self, Instant};
 use crate::fleet::Fleet;
 use crate::job::{DeadReason, queue_of_set};
@@ -47,18 +48,6 @@ pub struct RescueRules {
     pub lease: Duration,
     /// The waits, ms, between the attempts of jobs without a retry array.
     pub retry_ms: Arc<[u64]>,
-}
-
-/// Receives the results of a rescue.
-pub trait RescueObserver: Send + Sync {
-    /// Consumers did not finish so many jobs within the TTR; `queue`: of jobs of a queue.
-    fn timed_out(&self, _queue: Option<&str>, _count: u64) {}
-    /// The owner of a job crashed, and its attempt may have arrived.
-    fn taken_over(&self) {}
-    /// A job is dead for this reason.
-    fn dead(&self, _reason: DeadReason) {}
-    /// A job is due again: wakes the readers of its set.
-    fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()>;
 }
 
 /// The agent that takes over expired leases. Cheap to clone.

@@ -30,11 +30,8 @@ pub(crate) async fn request(mut request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path: String = request.uri().path().chars().take(MAX_PATH_CHARS).collect();
     // The guard fills in the name of the token.
-    let span = tracing::info_span!(
-        "http",
-        request_id = id.to_str().unwrap_or_default(),
-        token = tracing::field::Empty
-    );
+    let shown = id.to_str().unwrap_or_default();
+    let span = tracing::info_span!("http", request_id = shown, token = tracing::field::Empty);
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let mut response = next.run(request).instrument(span.clone()).await;
     let call = Call { begun, id, method, path, span };

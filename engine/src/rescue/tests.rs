@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use dwell_testkit::servers::{RedisOptions, RedisServer};
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::*;
