@@ -74,8 +74,8 @@ pub enum Class {
     /// A job that is not the caller's has the id of a new job. Concerns that request alone; nothing
     /// changed.
     Taken,
-    /// Jobs are ready, and the memory for calls has no room for the first of them: not an error of
-    /// Redis.
+    /// Jobs are ready, and the memory for calls has no room for the first of them; or a pop would
+    /// wait, and the waiting pops of the process name too many queues. Not an error of Redis.
     Memory,
 }
 
