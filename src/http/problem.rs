@@ -147,7 +147,7 @@ impl From<StoreError> for Problem {
                     ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
                 };
             }
-            Class::Taken => {
+            Class::Taken | Class::TooManyPaused => {
                 return Rejection::new(
                     Code::Conflict,
                     format!("{}: {}", error.message, error.hint),

@@ -1,4 +1,4 @@
-//! Waiting pops that name more queues than a process waits for.
+//! Waiting pops that name more queues than a process waits for, and pauses of too many queues.
 
 use tokio::task::JoinHandle;
 
@@ -79,4 +79,41 @@ async fn waiting_pops_keep_so_many_names_and_no_more() {
     // The place is free at once.
     let asked = from(&["a", "b", "c"], SOON);
     assert!(fixture.consumers.pop(&asked).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn so_many_queues_can_be_paused_and_no_more() {
+    let fixture = Fixture::new().await;
+    let mut raw = redis::Client::open(fixture.server.url())
+        .unwrap()
+        .get_multiplexed_async_connection()
+        .await
+        .unwrap();
+    // As 999 pauses leave the first bucket.
+    let mut others = redis::cmd("HSET");
+    others.arg(fixture.store.keys().queues(0));
+    for number in 0..999 {
+        others.arg(format!("!{}", set_of_queue(&format!("mine.{number}")))).arg(1);
+    }
+    others.exec_async(&mut raw).await.unwrap();
+    let pause = async |queue: &str| fixture.store.admin.pause(queue).await;
+    let is_paused = async |queue: &str| {
+        fixture.store.reader.queue_counts(&[queue.to_owned()]).await.unwrap()[0].paused
+    };
+    // The jobs of queues that are not paused take no place.
+    fixture.add("x", FAR).await;
+    pause(QUEUE).await.unwrap();
+    let refused = pause("mine.one-more").await.unwrap_err();
+    assert!(
+        refused.class == Class::TooManyPaused
+            && refused.message.contains("1000")
+            && !refused.hint.is_empty(),
+        "{refused:?}"
+    );
+    assert_eq!((is_paused("mine.one-more").await, is_paused(QUEUE).await), (false, true));
+    // A pause may be repeated, and a resume makes room.
+    pause(QUEUE).await.unwrap();
+    fixture.store.admin.resume("mine.7").await.unwrap();
+    pause("mine.one-more").await.unwrap();
+    assert_eq!(pause("mine.7").await.map_err(|error| error.class), Err(Class::TooManyPaused));
 }
