@@ -4,12 +4,14 @@
 //! - `fill`: pops from the buckets of a queue, the one with the oldest job first.
 //! - `guard`: popped jobs that have not reached their consumer; dropped, they go back.
 //! - `heads`: the due time of the first job of each bucket of a queue.
+//! - `places`: what all waiting pops may take together.
 //! - `watch`: the looks at a queue, and the pops that wait for its jobs; `waiter`: a pop that
 //!   waits.
 
 mod fill;
 mod guard;
 mod heads;
+mod places;
 mod waiter;
 mod watch;
 
@@ -22,6 +24,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 pub use self::guard::PoppedJobs;
+use self::places::Places;
 use self::waiter::Waiter;
 use self::watch::{Call, Watch};
 use crate::budget::Budget;
@@ -84,6 +87,7 @@ struct Inner {
     rules: LateRules,
     observer: Arc<dyn ConsumersObserver>,
     watches: Mutex<HashMap<String, Arc<Watch>>>,
+    places: Places,
     stop: CancellationToken,
     /// The memory for popped jobs, if it is bounded.
     budget: OnceLock<Budget>,
@@ -98,8 +102,19 @@ impl Consumers {
         observer: Arc<dyn ConsumersObserver>,
         stop: CancellationToken,
     ) -> Consumers {
+        Consumers::with_places(store, rules, observer, stop, Places::default())
+    }
+
+    fn with_places(
+        store: Arc<Store>,
+        rules: LateRules,
+        observer: Arc<dyn ConsumersObserver>,
+        stop: CancellationToken,
+        places: Places,
+    ) -> Consumers {
         let (watches, budget) = Default::default();
-        Consumers { inner: Arc::new(Inner { store, rules, observer, watches, stop, budget }) }
+        let inner = Inner { store, rules, observer, watches, places, stop, budget };
+        Consumers { inner: Arc::new(inner) }
     }
 
     /// Hands out due jobs, and waits for the first one if there is none. Empty after the wait, or
@@ -108,7 +123,7 @@ impl Consumers {
     /// # Errors
     /// Redis does not answer or refuses; also while the pop waits.
     /// [`Class::Memory`](crate::store::error::Class) at its end where jobs are ready and have no
-    /// room.
+    /// room, and instead of a wait where the waiting pops of this process name too many queues.
     pub async fn pop(&self, asked: &PopRequest) -> Result<PoppedJobs, StoreError> {
         let until = clock::now() + asked.wait;
         let jobs = self.pop_now(asked).await?;
@@ -219,10 +234,7 @@ impl Consumers {
     /// Waits until a job of one of the queues is due. `None` after the wait, or if the process
     /// stops.
     async fn wait(&self, asked: &PopRequest, until: Instant) -> Result<Option<Call>, StoreError> {
-        let waiter = Waiter::default();
-        for queue in &asked.queues {
-            while !self.watch(queue, usize::MAX).add(&waiter) {}
-        }
+        let waiter = self.waiter(asked)?;
         // Dropping the waiter takes it out of the watches.
         tokio::select! {
             granted = waiter.granted() => granted.map(Some),
@@ -231,21 +243,43 @@ impl Consumers {
         }
     }
 
-    /// The watch of a queue, which runs; one for this pop alone if the queue has none and there are
-    /// so many already.
-    fn watch(&self, queue: &str, most: usize) -> Arc<Watch> {
+    /// A waiting pop, in the watches of its queues. An error if all waiting pops take too much.
+    fn waiter(&self, asked: &PopRequest) -> Result<Waiter, StoreError> {
+        let places = &self.inner.places;
+        let waiter = Waiter::new(places.take(asked.queues.len())?);
+        for queue in &asked.queues {
+            loop {
+                let watch = self.watch(queue, places.queues).ok_or_else(|| places.no_queue())?;
+                // A watch that is over has left its place.
+                if watch.add(&waiter) {
+                    break;
+                }
+            }
+        }
+        Ok(waiter)
+    }
+
+    /// The watch of a queue, which runs; `None` if the queue has none and there are so many
+    /// already.
+    fn watch(&self, queue: &str, most: usize) -> Option<Arc<Watch>> {
         let mut watches = self.inner.watches.lock();
         if let Some(watch) = watches.get(queue) {
-            return watch.clone();
+            return Some(watch.clone());
         }
+        if watches.len() >= most {
+            return None;
+        }
+        let watch = self.lone_watch(queue);
+        watches.insert(queue.to_owned(), watch.clone());
+        let (consumers, watching) = (self.clone(), watch.clone());
+        tokio::spawn(async move { watching.run(consumers).await });
+        Some(watch)
+    }
+
+    /// A watch of a queue for one pop alone.
+    fn lone_watch(&self, queue: &str) -> Arc<Watch> {
         let store = &self.inner.store;
-        let watch = Arc::new(Watch::new(queue, store.keys().buckets(), store.is_cluster()));
-        if watches.len() < most {
-            watches.insert(queue.to_owned(), watch.clone());
-            let (consumers, watching) = (self.clone(), watch.clone());
-            tokio::spawn(async move { watching.run(consumers).await });
-        }
-        watch
+        Arc::new(Watch::new(queue, store.keys().buckets(), store.is_cluster()))
     }
 }
 

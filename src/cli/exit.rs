@@ -126,6 +126,7 @@ impl From<StoreError> for Stop {
             | Class::NoScript
             | Class::QueueFull
             | Class::Taken
+            | Class::TooManyPaused
             | Class::Memory => Stop::because(Exit::Failed, error.message, error.hint),
             _ => StartError::from(error).into(),
         }

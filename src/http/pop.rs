@@ -71,7 +71,7 @@ impl<'a> Fetched<'a> {
 #[utoipa::path(post, path = "/v1/queues/{queue}/pop", tag = "queues", params(InPath), request_body = Option<Asked>, responses(
     (status = 200, body = Fetched<'_>, description = "The jobs, none if there are none within the wait"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: Redis does not answer"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: Redis does not answer; `memory`: other pops wait for too many queues, or other calls use up the memory"),
 ))]
 pub(super) async fn pop(
     State(api): State<Api>,

@@ -139,8 +139,15 @@ impl From<StoreError> for Problem {
                 )
                 .into();
             }
-            Class::Memory => return UsedUp.into(),
-            Class::Taken => {
+            Class::Memory if error.hint.is_empty() => return UsedUp.into(),
+            Class::Memory => {
+                let detail = format!("{}: {}", error.message, error.hint);
+                return Problem {
+                    code: Some("memory"),
+                    ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+                };
+            }
+            Class::Taken | Class::TooManyPaused => {
                 return Rejection::new(
                     Code::Conflict,
                     format!("{}: {}", error.message, error.hint),
@@ -216,4 +223,26 @@ pub(super) async fn wrap(response: Response) -> Response {
         }
     }
     problem
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_want_of_memory_says_what_to_do() {
+        let problem = |error: StoreError| {
+            let Problem { status, code, detail, .. } = Problem::from(error);
+            (status, code, detail)
+        };
+        let error = StoreError::new(Class::Memory, "all wait");
+        assert_eq!(
+            problem(error.clone()),
+            (503, Some("memory"), Problem::from(UsedUp).detail().to_owned())
+        );
+        assert_eq!(
+            problem(error.hint("wait less")),
+            (503, Some("memory"), "all wait: wait less".to_owned())
+        );
+    }
 }

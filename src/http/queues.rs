@@ -121,10 +121,11 @@ pub(super) async fn peek(
 /// Pause a queue
 ///
 /// The queue hands nothing out, at any instance, until it is resumed. Leases and their ends go on,
-/// and new jobs are taken. A paused queue may be paused again.
+/// and new jobs are taken. A paused queue may be paused again. At most 1000 queues are paused.
 #[utoipa::path(post, path = "/v1/queues/{queue}/pause", tag = "queues", params(InPath), responses(
     (status = 200, body = Queue, description = "The queue"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
+    (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: 1000 other queues are paused"),
 ))]
 pub(super) async fn pause(
     State(api): State<Api>,

@@ -66,6 +66,7 @@ impl From<StoreError> for StartError {
             | Class::Other
             | Class::QueueFull
             | Class::Taken
+            | Class::TooManyPaused
             | Class::Memory => Cause::Refused,
             Class::Io
             | Class::Timeout

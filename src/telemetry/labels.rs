@@ -234,6 +234,7 @@ impl From<Class> for RedisErrorClass {
             | Class::Settings
             | Class::QueueFull
             | Class::Taken
+            | Class::TooManyPaused
             | Class::Memory => RedisErrorClass::Other,
         }
     }

@@ -1,9 +1,11 @@
 //! Pops from the buckets of a queue, always from the one whose first job is the oldest.
 
+use std::sync::Arc;
+
 use tokio::task::JoinHandle;
 
 use super::heads::SILENT_MASTER_TIMEOUT;
-use super::watch::Call;
+use super::watch::{Call, Watch};
 use super::{Consumers, LateRules, PopRequest, PoppedJobs, guard};
 use crate::clock;
 use crate::job::{DeadReason, Late};
@@ -97,7 +99,7 @@ impl Consumers {
         queue: &str,
     ) -> Result<(), StoreError> {
         let (watch, came, is_cluster) =
-            (self.watch(queue, MAX_REMEMBERED_QUEUES), clock::now(), self.inner.store.is_cluster());
+            (self.remembered(queue), clock::now(), self.inner.store.is_cluster());
         let (mut calls, mut has_looked) = (Calls::default(), false);
         while jobs.has_room(asked) {
             if let Some(call) = watch.begin(self, (asked.max - jobs.len()).min(CALL_JOBS)) {
@@ -134,6 +136,13 @@ impl Consumers {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The watch of a queue, which runs; one for this pop alone if the queue has none and there are
+    /// so many already.
+    fn remembered(&self, queue: &str) -> Arc<Watch> {
+        let most = MAX_REMEMBERED_QUEUES.min(self.inner.places.queues);
+        self.watch(queue, most).unwrap_or_else(|| self.lone_watch(queue))
     }
 
     /// Makes one call and adds the jobs that it popped. False if the queue is paused.

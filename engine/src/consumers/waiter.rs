@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::places::NamesPlace;
 use super::watch::Call;
 use crate::store::error::StoreError;
 
 /// A pop that waits, in the watches of its queues. Dropped with a grant that it did not take, it
 /// gives the grant to the next one.
-#[derive(Default)]
 pub(super) struct Waiter {
     shared: Arc<Shared>,
 }
@@ -20,6 +20,8 @@ pub(super) struct Waiter {
 pub(super) struct Shared {
     place: Mutex<Place>,
     changed: Notify,
+    /// The place of the names of the pop, as long as it waits.
+    _names: Option<NamesPlace>,
 }
 
 /// The answer to a waiting pop.
@@ -35,6 +37,10 @@ enum Place {
 }
 
 impl Waiter {
+    pub(super) fn new(names: Option<NamesPlace>) -> Waiter {
+        Waiter { shared: Arc::new(Shared { _names: names, ..Shared::default() }) }
+    }
+
     pub(super) fn shared(&self) -> Weak<Shared> {
         Arc::downgrade(&self.shared)
     }

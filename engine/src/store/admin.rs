@@ -20,10 +20,12 @@ use super::namespace::Namespace;
 /// Maintains a namespace.
 pub struct Admin {
     namespace: Arc<Namespace>,
+    /// The turn of a pause: pauses beside each other would exceed their bound together.
+    pausing: tokio::sync::Mutex<()>,
 }
 
 impl Admin {
     pub(super) fn new(namespace: Arc<Namespace>) -> Admin {
-        Admin { namespace }
+        Admin { namespace, pausing: tokio::sync::Mutex::default() }
     }
 }

@@ -74,8 +74,10 @@ pub enum Class {
     /// A job that is not the caller's has the id of a new job. Concerns that request alone; nothing
     /// changed.
     Taken,
-    /// Jobs are ready, and the memory for calls has no room for the first of them: not an error of
-    /// Redis.
+    /// So many queues of the namespace are paused. Concerns that request alone; nothing changed.
+    TooManyPaused,
+    /// Jobs are ready, and the memory for calls has no room for the first of them; or a pop would
+    /// wait, and the waiting pops of the process name too many queues. Not an error of Redis.
     Memory,
 }
 
@@ -96,6 +98,7 @@ impl Class {
             | Class::Settings
             | Class::QueueFull
             | Class::Taken
+            | Class::TooManyPaused
             | Class::Memory => "other",
         }
     }

@@ -158,7 +158,7 @@ impl From<StoreError> for Failed {
         if error.class == Class::QueueFull {
             return Failed::new(error.message);
         }
-        if !error.is_told() {
+        if !error.is_told() && error.class != Class::Memory {
             tracing::warn!(%error, hint = error.hint, "a call could not be carried out");
         }
         Failed::new(error.message)

@@ -3,16 +3,32 @@
 use crate::job::set_of_queue;
 use crate::store::admin::Admin;
 use crate::store::answer::Items;
-use crate::store::error::StoreError;
+use crate::store::error::{Class, StoreError};
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::reader::active::SETS_PER_PIPELINE;
 use crate::store::reader::lookup::Place;
 use crate::store::scripts::Name;
 
+/// The most paused queues of a namespace: each is a field in every bucket until someone resumes
+/// it, and every count reads all of them.
+const MAX_PAUSED_QUEUES: usize = 1000;
+
 impl Admin {
     /// Makes a queue hand nothing out until it is resumed. Leases and their rescue go on. Repeat
     /// the call after an error.
+    ///
+    /// # Errors
+    /// [`Class::TooManyPaused`]: so many other queues are paused, and nothing changed. Else a master
+    /// does not answer or refuses.
     pub async fn pause(&self, queue: &str) -> Result<(), StoreError> {
+        let _turn = self.pausing.lock().await;
+        // A pause begins with the first bucket.
+        let paused = self.namespace.active_queues_of(0).await?.paused;
+        if paused.len() >= MAX_PAUSED_QUEUES && !paused.contains(queue) {
+            let message = format!("{MAX_PAUSED_QUEUES} queues are paused, and no more can be");
+            return Err(StoreError::new(Class::TooManyPaused, message)
+                .hint("resume queues that need no pause: the list of all queues names them"));
+        }
         self.mark_paused(queue, |field, key| {
             let mut command = redis::cmd("HSET");
             command.arg(key).arg(field).arg(1);
