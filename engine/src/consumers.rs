@@ -29,7 +29,7 @@ use self::waiter::Waiter;
 use self::watch::{Call, Watch};
 use crate::budget::Budget;
 use crate::clock::{self, Instant};
-use crate::job::{Late, queue_of_set, set_of_queue};
+use crate::job::{JobId, Late, queue_of_set, set_of_queue};
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseVerdict};
@@ -152,6 +152,14 @@ impl Consumers {
             Box::pin(jobs.until_room(until)).await;
         }
         jobs.check_memory().map(|()| jobs)
+    }
+
+    /// The master of this job when the cluster last told; `None` where it is not known, or the only
+    /// one.
+    pub(crate) fn master_of(&self, id: &JobId) -> Option<String> {
+        let store = &self.inner.store;
+        let layout = store.layout()?;
+        store.master_of(&layout, store.keys().bucket_of(id.as_str()))
     }
 
     /// The number of pops that wait for this queue in this process.

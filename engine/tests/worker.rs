@@ -1,5 +1,5 @@
 //! The worker on a private Redis: the examples, the next step after each end of a handler, drain,
-//! lost leases, crashes, and upkeep for others.
+//! lost leases, crashes, upkeep for others, and a master of a cluster that hangs.
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
 #[path = "../examples/axum_worker.rs"]
@@ -8,6 +8,8 @@ mod axum_worker;
 mod crashes;
 #[path = "worker/examples.rs"]
 mod examples;
+#[path = "worker/masters.rs"]
+mod masters;
 #[path = "worker/pops.rs"]
 mod pops;
 #[path = "../examples/worker.rs"]

@@ -1,11 +1,16 @@
-//! Sends the answers of handlers. Acknowledgements that come while a call is on its way share the
-//! next one.
+//! Sends the answers of handlers, to each master of a cluster by itself: a master that hangs delays
+//! the acknowledgements of its own jobs, and no others. Acknowledgements that come while a call is
+//! on its way share the next one.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use crate::clock::{self, Instant};
 use crate::consumers::Consumers;
@@ -15,9 +20,11 @@ use crate::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdic
 
 /// The most acknowledgements of one call.
 const MAX_PER_CALL: usize = 1024;
-/// The most calls on their way. A single call would leave Redis idle while its answer travels.
+/// The most calls to one master on their way. A single call would leave Redis idle while its answer
+/// travels.
 const MAX_CONCURRENT_CALLS: usize = 2;
-/// The most acknowledgements that wait. Further handlers wait with their answers.
+/// The most acknowledgements that wait for one master. Further handlers of its jobs wait with their
+/// answers.
 const MAX_QUEUED_ACKNOWLEDGEMENTS: usize = 8192;
 /// The pauses between two tries of one call.
 const RETRY_PAUSE_BOUNDS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
@@ -26,16 +33,62 @@ const RETRY_PAUSE_BOUNDS: [Duration; 2] = [Duration::from_millis(20), Duration::
 pub(super) type Queued = (Acknowledgement, Instant);
 
 /// The sender for the acknowledgements of handlers. [`send`] carries them out until every clone is
-/// dropped.
-pub(super) type Acknowledgements = mpsc::Sender<Queued>;
+/// dropped. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Acknowledgements(Arc<Senders>);
+
+/// The other end of [`Acknowledgements`]: the receiver of each master, as its first acknowledgement
+/// comes.
+pub(super) type Receivers = mpsc::UnboundedReceiver<mpsc::Receiver<Queued>>;
+
+struct Senders {
+    consumers: Consumers,
+    /// The sender of each master; without a cluster, one.
+    by_master: Mutex<HashMap<Option<String>, mpsc::Sender<Queued>>>,
+    opened: mpsc::UnboundedSender<mpsc::Receiver<Queued>>,
+}
 
 /// Makes the two ends.
-pub(super) fn channel() -> (Acknowledgements, mpsc::Receiver<Queued>) {
-    mpsc::channel(MAX_QUEUED_ACKNOWLEDGEMENTS)
+pub(super) fn channel(consumers: Consumers) -> (Acknowledgements, Receivers) {
+    let (opened, receivers) = mpsc::unbounded_channel();
+    let senders = Senders { consumers, by_master: Mutex::default(), opened };
+    (Acknowledgements(Arc::new(senders)), receivers)
+}
+
+impl Acknowledgements {
+    /// Queues an acknowledgement. Waits while too many wait for its master.
+    pub(super) async fn send(&self, queued: Queued) {
+        let sender = self.0.sender_to(self.0.consumers.master_of(&queued.0.id));
+        // Only a worker that was dropped receives nothing.
+        let _ = sender.send(queued).await;
+    }
+}
+
+impl Senders {
+    fn sender_to(&self, master: Option<String>) -> mpsc::Sender<Queued> {
+        let mut by_master = self.by_master.lock();
+        let sender = by_master.entry(master).or_insert_with(|| {
+            let (sender, receiver) = mpsc::channel(MAX_QUEUED_ACKNOWLEDGEMENTS);
+            // Only a worker that was dropped receives nothing.
+            let _ = self.opened.send(receiver);
+            sender
+        });
+        sender.clone()
+    }
 }
 
 /// Sends acknowledgements until the last sender is dropped.
-pub(super) async fn send(consumers: Consumers, mut acknowledgements: mpsc::Receiver<Queued>) {
+pub(super) async fn send(consumers: Consumers, mut receivers: Receivers) {
+    // Dropping the set, with this future, ends every task.
+    let mut masters = JoinSet::new();
+    while let Some(acknowledgements) = receivers.recv().await {
+        masters.spawn(send_to_master(consumers.clone(), acknowledgements));
+    }
+    while masters.join_next().await.is_some() {}
+}
+
+/// Sends the acknowledgements of one master until its last sender is dropped.
+async fn send_to_master(consumers: Consumers, mut acknowledgements: mpsc::Receiver<Queued>) {
     let mut calls = FuturesUnordered::new();
     loop {
         let mut batch = Vec::new();

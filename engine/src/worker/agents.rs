@@ -35,7 +35,7 @@ pub(super) async fn run(
         stop.clone(),
     );
     let leases = Arc::new(Leases::default());
-    let (acknowledgements, queued) = acknowledgements::channel();
+    let (acknowledgements, queued) = acknowledgements::channel(consumers.clone());
     // Dropping the set, with this future, ends every agent and every handler.
     let mut agents = JoinSet::new();
     let end = CancellationToken::new();
@@ -66,8 +66,7 @@ pub(super) async fn run(
     while fetching.join_next().await.is_some() {}
 
     for acknowledgement in leases.give_up(&release(Duration::ZERO)) {
-        // The receiver lives until the last sender is dropped.
-        let _ = acknowledgements.send(acknowledgement).await;
+        acknowledgements.send(acknowledgement).await;
     }
     drop(acknowledgements);
     if clock::timeout(SHUTDOWN_SETTLE_TIMEOUT, speaking.join_next()).await.is_none() {

@@ -57,9 +57,7 @@ impl Fetch {
                     // Dropped, the jobs would go back in the background, which the end of the
                     // process stops.
                     for Popped { id, lease, .. } in popped.sent() {
-                        // The receiver lives until the last sender is dropped.
-                        let _ = self
-                            .acknowledgements
+                        self.acknowledgements
                             .send((
                                 Acknowledgement { id, lease, action: release(Duration::ZERO) },
                                 clock::now() + CANCEL_GRACE,
@@ -115,7 +113,8 @@ impl Fetch {
             times,
             record.job.headers.clone(),
         );
-        let key = self.leases.begin(lease, context.clone(), deadline);
+        let master = self.consumers.master_of(context.id());
+        let key = self.leases.begin(lease, context.clone(), deadline, master);
         let (leases, acknowledgements, handler) =
             (self.leases.clone(), self.acknowledgements.clone(), self.route.handler.clone());
         handlers.spawn(async move {
@@ -126,8 +125,10 @@ impl Fetch {
                 return;
             }
             let action = action_of(ended, &over.lease, over.is_draining);
-            // Only a worker that was dropped receives nothing.
-            let _ = acknowledgements.send((Acknowledgement { id: context.id().clone(), lease: over.lease, action }, over.deadline)).await;
+            let id = context.id().clone();
+            acknowledgements
+                .send((Acknowledgement { id, lease: over.lease, action }, over.deadline))
+                .await;
         });
     }
 

@@ -1,9 +1,12 @@
-//! The leases of the jobs whose handlers run: prolonged at each third of their TTR.
+//! The leases of the jobs whose handlers run: prolonged at each third of their TTR, on each master
+//! of a cluster by itself.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +23,7 @@ use crate::store::queue::pop::Lease;
 const MAX_LEASES_PER_CALL: usize = 1000;
 /// After an error, the time to the next try is at most this.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// The interval between two checks of leases while a call is on its way.
+/// The interval between two checks of the leases of one master while a call to it is on its way.
 const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The shortest time between two touches of one lease.
 const MIN_TOUCH_INTERVAL: Duration = Duration::from_millis(10);
@@ -36,11 +39,20 @@ pub(super) struct Leases {
 struct Inner {
     last_key: u64,
     held: HashMap<u64, Held>,
-    /// The times of the next touch, each with the key of its lease. A lost lease is not in the set.
-    order: BTreeSet<(Instant, u64)>,
+    /// The touches to come, by master; without a cluster, one entry.
+    masters: HashMap<Option<String>, Touches>,
     /// The time until which the keeper sleeps.
     sleeps_until: Option<Instant>,
     is_draining: bool,
+}
+
+/// The touches of the leases on one master.
+#[derive(Default)]
+struct Touches {
+    /// The times of the next touch, each with the key of its lease. A lost lease is not in the set.
+    order: BTreeSet<(Instant, u64)>,
+    /// The time of the next check for ended leases; `None`: no call to this master is on its way.
+    check_at: Option<Instant>,
 }
 
 /// A lease, and the attempt under it.
@@ -49,7 +61,19 @@ struct Held {
     context: Context,
     deadline: Instant,
     touch_at: Instant,
+    /// The master whose touches have the lease, unless the lease is lost.
+    master: Option<String>,
 }
+
+/// A call that prolongs leases on one master.
+struct Call {
+    master: Option<String>,
+    keys: Vec<u64>,
+    acknowledgements: Vec<Acknowledgement>,
+}
+
+/// The answers to a call, in the order of its leases.
+type Answers = Vec<Result<Acknowledged, StoreError>>;
 
 /// The lease of a handler that ended.
 pub(super) struct Over {
@@ -62,15 +86,21 @@ pub(super) struct Over {
 }
 
 impl Leases {
-    /// Notes that a handler begins under this lease, which ends at `deadline`. Returns the key of
-    /// the lease.
-    pub(super) fn begin(&self, lease: Lease, context: Context, deadline: Instant) -> u64 {
+    /// Notes that a handler begins under this lease, which ends at `deadline`, for a job on
+    /// `master`. Returns the key of the lease.
+    pub(super) fn begin(
+        &self,
+        lease: Lease,
+        context: Context,
+        deadline: Instant,
+        master: Option<String>,
+    ) -> u64 {
         let mut inner = self.inner.lock();
         inner.last_key += 1;
         let key = inner.last_key;
         let touch_at = clock::now() + period(&lease);
-        inner.order.insert((touch_at, key));
-        inner.held.insert(key, Held { lease, context, deadline, touch_at });
+        inner.masters.entry(master.clone()).or_default().order.insert((touch_at, key));
+        inner.held.insert(key, Held { lease, context, deadline, touch_at, master });
         if inner.sleeps_until.is_none_or(|until| touch_at < until) {
             self.changed.notify_one();
         }
@@ -81,7 +111,10 @@ impl Leases {
     pub(super) fn end(&self, key: u64) -> Option<Over> {
         let mut inner = self.inner.lock();
         let held = inner.held.remove(&key)?;
-        let is_lost = !inner.order.remove(&(held.touch_at, key));
+        let is_lost = inner
+            .masters
+            .get_mut(&held.master)
+            .is_none_or(|touches| !touches.order.remove(&(held.touch_at, key)));
         Some(Over {
             lease: held.lease,
             deadline: held.deadline,
@@ -101,58 +134,95 @@ impl Leases {
     /// the lease.
     pub(super) fn give_up(&self, action: &LeaseAction) -> Vec<(Acknowledgement, Instant)> {
         let mut inner = self.inner.lock();
-        let order = std::mem::take(&mut inner.order);
-        let held =
-            order.into_iter().filter_map(|(_, key)| inner.held.remove(&key)).collect::<Vec<_>>();
+        let Inner { held, masters, .. } = &mut *inner;
+        let orders = masters.values_mut().flat_map(|touches| std::mem::take(&mut touches.order));
+        let held = orders.filter_map(|(_, key)| held.remove(&key)).collect::<Vec<_>>();
         held.into_iter().map(|held| (held.say(action.clone()), held.deadline)).collect()
     }
 
-    /// Prolongs leases until told to stop.
+    /// Prolongs leases until told to stop, by one call at a time to each master: one that hangs
+    /// delays none of the others.
     pub(super) async fn keep(self: Arc<Self>, consumers: Consumers, stop: CancellationToken) {
+        let mut calls = FuturesUnordered::new();
         loop {
-            let (keys, acknowledgements) = self.to_touch(clock::now());
-            if acknowledgements.is_empty() {
-                let until = {
-                    let mut inner = self.inner.lock();
-                    inner.sleeps_until = inner.order.first().map(|(at, _)| *at);
-                    inner.sleeps_until
-                };
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = self.changed.notified() => {}
-                    () = clock::sleep_until(until.unwrap_or_else(clock::now)), if until.is_some() => {}
-                }
-                continue;
+            for call in self.to_touch(clock::now()) {
+                calls.push(call.make(&consumers));
             }
-            let mut call = std::pin::pin!(consumers.acknowledge(&acknowledgements));
-            let answers = loop {
-                // A Redis that does not answer must not hide that leases have ended.
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    answers = &mut call => break answers,
-                    () = clock::sleep(EXPIRY_CHECK_INTERVAL) => self.lose_ended(clock::now()),
+            let until = self.sleeps_until();
+            tokio::select! {
+                // An answer that is there counts before the check for ended leases.
+                biased;
+                () = stop.cancelled() => return,
+                Some((call, answers)) = calls.next(), if !calls.is_empty() => {
+                    self.answered(call, answers, &consumers);
                 }
-            };
-            let now = clock::now();
-            keys.into_iter().zip(answers).for_each(|(key, answer)| self.touched(key, answer, now));
-            self.lose_ended(now);
+                () = self.changed.notified() => {}
+                () = clock::sleep_until(until.unwrap_or_else(clock::now)), if until.is_some() => {
+                    self.check(clock::now());
+                }
+            }
         }
     }
 
-    /// The leases to prolong now.
-    fn to_touch(&self, now: Instant) -> (Vec<u64>, Vec<Acknowledgement>) {
-        let inner = self.inner.lock();
-        let due = inner.order.iter().take_while(|(at, _)| *at <= now).take(MAX_LEASES_PER_CALL);
-        due.filter_map(|(_, key)| {
-            Some((*key, inner.held.get(key)?.say(touch(&inner.held.get(key)?.lease, None))))
-        })
-        .unzip()
+    /// Begins a call to each master that has leases to prolong now, and no call on its way.
+    fn to_touch(&self, now: Instant) -> Vec<Call> {
+        let mut inner = self.inner.lock();
+        let Inner { held, masters, .. } = &mut *inner;
+        let mut calls = Vec::new();
+        let idle = masters.iter_mut().filter(|(_, touches)| touches.check_at.is_none());
+        for (master, touches) in idle {
+            let due =
+                touches.order.iter().take_while(|(at, _)| *at <= now).take(MAX_LEASES_PER_CALL);
+            let (keys, acknowledgements): (Vec<u64>, Vec<Acknowledgement>) = due
+                .filter_map(|(_, key)| {
+                    let held = held.get(key)?;
+                    Some((*key, held.say(touch(&held.lease, None))))
+                })
+                .unzip();
+            if !keys.is_empty() {
+                touches.check_at = Some(now + EXPIRY_CHECK_INTERVAL);
+                calls.push(Call { master: master.clone(), keys, acknowledgements });
+            }
+        }
+        calls
     }
 
-    fn touched(&self, key: u64, answer: Result<Acknowledged, StoreError>, now: Instant) {
+    /// The time of the next touch or check, until which the keeper sleeps.
+    fn sleeps_until(&self) -> Option<Instant> {
         let mut inner = self.inner.lock();
-        let Some(held) = inner.held.get_mut(&key) else { return };
-        let (before, period) = (held.touch_at, period(&held.lease));
+        inner.sleeps_until = inner.masters.values().filter_map(Touches::next_at).min();
+        inner.sleeps_until
+    }
+
+    /// Notes the end of a call.
+    fn answered(&self, call: Call, answers: Answers, consumers: &Consumers) {
+        let now = clock::now();
+        for (key, answer) in call.keys.into_iter().zip(answers) {
+            self.touched(key, answer, now, consumers);
+        }
+        let mut inner = self.inner.lock();
+        let Inner { held, masters, .. } = &mut *inner;
+        if let Some(touches) = masters.get_mut(&call.master) {
+            touches.check_at = None;
+            touches.lose_ended(held, now);
+        }
+        masters.retain(|_, touches| touches.next_at().is_some());
+    }
+
+    fn touched(
+        &self,
+        key: u64,
+        answer: Result<Acknowledged, StoreError>,
+        now: Instant,
+        consumers: &Consumers,
+    ) {
+        let mut inner = self.inner.lock();
+        let Inner { held, masters, .. } = &mut *inner;
+        let Some(held) = held.get_mut(&key) else { return };
+        let is_held = masters
+            .get_mut(&held.master)
+            .is_some_and(|touches| touches.order.remove(&(held.touch_at, key)));
+        let period = period(&held.lease);
         match answer {
             Ok(Acknowledged { verdict: LeaseVerdict::Touched, ms }) => {
                 held.deadline = now + Duration::from_millis(held.lease.ttr_ms.into());
@@ -162,7 +232,6 @@ impl Leases {
             Ok(Acknowledged { verdict, .. }) => {
                 tracing::warn!(id = %held.context.id(), queue = held.context.queue(), verdict = verdict.as_str(), "the job is not this worker's any more, its handler is cancelled");
                 held.context.cancellation().cancel();
-                inner.order.remove(&(before, key));
                 return;
             }
             Err(error) => {
@@ -170,22 +239,50 @@ impl Leases {
                 held.touch_at = now + period.min(MAX_RETRY_INTERVAL);
             }
         }
-        let next = held.touch_at;
-        if inner.order.remove(&(before, key)) {
-            inner.order.insert((next, key));
+        if is_held {
+            // The job may have another master by now.
+            held.master = consumers.master_of(held.context.id());
+            let touches = masters.entry(held.master.clone()).or_default();
+            touches.order.insert((held.touch_at, key));
         }
     }
 
-    /// Cancels the handlers whose leases have ended by now.
-    fn lose_ended(&self, now: Instant) {
+    /// Cancels the handlers whose leases have ended by now, on the masters whose check is due: a
+    /// master that does not answer must not hide that leases have ended.
+    fn check(&self, now: Instant) {
         let mut inner = self.inner.lock();
-        let Inner { held, order, .. } = &mut *inner;
-        order.retain(|(_, key)| {
+        let Inner { held, masters, .. } = &mut *inner;
+        for touches in masters.values_mut() {
+            if touches.check_at.is_some_and(|at| at <= now) {
+                touches.check_at = Some(now + EXPIRY_CHECK_INTERVAL);
+                touches.lose_ended(held, now);
+            }
+        }
+    }
+}
+
+impl Touches {
+    /// The time of the next touch, or of the next check while a call is on its way.
+    fn next_at(&self) -> Option<Instant> {
+        self.check_at.or_else(|| self.order.first().map(|(at, _)| *at))
+    }
+
+    /// Cancels the handlers whose leases have ended by now.
+    fn lose_ended(&mut self, held: &HashMap<u64, Held>, now: Instant) {
+        self.order.retain(|(_, key)| {
             let Some(held) = held.get(key).filter(|held| held.deadline <= now) else { return true };
             tracing::warn!(id = %held.context.id(), queue = held.context.queue(), "the lease ended while redis was away, the handler is cancelled");
             held.context.cancellation().cancel();
             false
         });
+    }
+}
+
+impl Call {
+    /// Prolongs the leases.
+    async fn make(self, consumers: &Consumers) -> (Call, Answers) {
+        let answers = consumers.acknowledge(&self.acknowledgements).await;
+        (self, answers)
     }
 }
 

@@ -1,0 +1,159 @@
+//! A worker on a cluster of which one master hangs (SIGSTOP).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dwell_engine::RedisMode;
+use dwell_engine::store::{Store, Unobserved};
+use dwell_testkit::servers::RedisCluster;
+
+use super::*;
+
+/// A lease that outlasts the test.
+const ENDLESS_TTR: Duration = Duration::from_secs(600);
+/// A lease that ends before a call to a master that hangs is given up, and that a slow machine
+/// prolongs in time.
+const SHORT_TTR: Duration = Duration::from_secs(3);
+
+/// A cluster without failover, and a job due now in each bucket.
+struct Masters {
+    cluster: RedisCluster,
+    client: Client,
+    store: Store,
+    /// The jobs on the first master.
+    first: Vec<JobId>,
+    /// The jobs on the other masters.
+    others: Vec<JobId>,
+}
+
+impl Masters {
+    async fn new() -> Masters {
+        let more =
+            [("cluster-require-full-coverage", "no"), ("cluster-replica-no-failover", "yes")];
+        let more = more.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let options = RedisOptions { more, ..RedisOptions::default() };
+        let cluster = RedisCluster::start(options).await.unwrap();
+        let config =
+            Redis { mode: RedisMode::Cluster, urls: cluster.urls(), ..Redis::new(String::new()) };
+        let client = Client::connect(&config, &[]).await.unwrap().default_retry(&[0; 8]);
+        let store = Store::open(&config, &[], Arc::new(Unobserved)).await.unwrap();
+        let (mut first, mut others) = (Vec::new(), Vec::new());
+        for bucket in 0..store.keys().buckets() {
+            let new_job = std::iter::repeat_with(|| NewJob::new(Job::for_queue("q", "x"), NOW))
+                .find(|new_job| store.keys().bucket_of(new_job.id.as_str()) == bucket)
+                .unwrap();
+            client.schedule(&new_job).await.unwrap();
+            let slot = cluster.slot_of(store.keys().jobs(bucket)).await.unwrap();
+            let is_first = cluster.master_of(slot).await.unwrap() == 0;
+            (if is_first { &mut first } else { &mut others }).push(new_job.id);
+        }
+        Masters { cluster, client, store, first, others }
+    }
+
+    /// Waits until these jobs are removed.
+    async fn until_removed(&self, ids: &[JobId]) {
+        soon(async {
+            for id in ids {
+                // A master that was away is asked again.
+                while !matches!(self.store.reader.find(id).await, Ok(None)) {
+                    tokio::task::yield_now().await;
+                }
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn what_handlers_answer_reaches_the_masters_that_answer_while_one_hangs() {
+    let masters = Masters::new().await;
+    let ids = || masters.first.iter().chain(&masters.others);
+    let gates: Arc<BTreeMap<JobId, CancellationToken>> =
+        Arc::new(ids().map(|id| (id.clone(), CancellationToken::new())).collect());
+    let (say, mut said) = unbounded_channel();
+    let handler = {
+        let gates = gates.clone();
+        move |_: Job, context: Context| {
+            let gate = gates[context.id()].clone();
+            say.send(context).unwrap();
+            async move {
+                gate.cancelled().await;
+                Ok::<_, String>(Outcome::Finish)
+            }
+        }
+    };
+    let worker = Worker::new(masters.client.clone()).ttr(ENDLESS_TTR).concurrency(gates.len());
+    let running = Running::start(worker.queue("q", handler));
+    for _ in ids() {
+        next(&mut said).await;
+    }
+    masters.cluster.nodes[0].freeze().unwrap();
+    // More calls to the master that hangs than a worker has on their way, each with a job of
+    // another master behind it.
+    assert!(masters.first.len() > 2 && masters.others.len() > 2);
+    for (hangs, answers) in masters.first.iter().zip(&masters.others) {
+        gates[hangs].cancel();
+        gates[answers].cancel();
+        masters.until_removed(std::slice::from_ref(answers)).await;
+    }
+    gates.values().for_each(CancellationToken::cancel);
+    masters.until_removed(&masters.others).await;
+    // The answers for the jobs of that master wait for it.
+    masters.cluster.nodes[0].thaw().unwrap();
+    masters.until_removed(&masters.first).await;
+    running.stop().await;
+    assert!(said.try_recv().is_err(), "no job ran twice");
+}
+
+#[tokio::test]
+async fn leases_on_the_masters_that_answer_are_prolonged_while_one_hangs() {
+    let masters = Masters::new().await;
+    let (say, mut said) = unbounded_channel();
+    let gate = CancellationToken::new();
+    let handler = {
+        let gate = gate.clone();
+        move |_: Job, context: Context| {
+            say.send(context.clone()).unwrap();
+            let gate = gate.clone();
+            async move {
+                tokio::select! {
+                    () = gate.cancelled() => Ok(Outcome::Finish),
+                    () = context.cancellation().cancelled() => Err("cancelled"),
+                }
+            }
+        }
+    };
+    let jobs = masters.first.len() + masters.others.len();
+    let worker = Worker::new(masters.client.clone()).ttr(SHORT_TTR).concurrency(jobs);
+    let running = Running::start(worker.queue("q", handler));
+    let (mut hanging, mut answering) = (Vec::new(), Vec::new());
+    for _ in 0..jobs {
+        let context = next(&mut said).await;
+        let is_first = masters.first.contains(context.id());
+        (if is_first { &mut hanging } else { &mut answering }).push(context);
+    }
+    masters.cluster.nodes[0].freeze().unwrap();
+    let span_ms = 3 * i64::try_from(SHORT_TTR.as_millis()).unwrap();
+    let until_ms: Vec<i64> =
+        answering.iter().map(|context| context.deadline_ms() + span_ms).collect();
+    soon(async {
+        for context in &hanging {
+            context.cancellation().cancelled().await;
+        }
+        for (context, until_ms) in answering.iter().zip(&until_ms) {
+            while context.deadline_ms() < *until_ms && !context.cancellation().is_cancelled() {
+                tokio::task::yield_now().await;
+            }
+        }
+    })
+    .await;
+    let lost = answering.iter().filter(|context| context.cancellation().is_cancelled());
+    assert_eq!(lost.count(), 0, "handlers were cancelled whose master answers");
+    gate.cancel();
+    masters.until_removed(&masters.others).await;
+    assert!(said.try_recv().is_err(), "no job ran twice");
+    masters.cluster.nodes[0].thaw().unwrap();
+    // The next attempts of the jobs whose leases ended finish at once.
+    masters.until_removed(&masters.first).await;
+    running.stop().await;
+}
