@@ -15,6 +15,7 @@ use crate::config::QueueRules;
 use crate::consumers::PoppedJobs;
 use crate::http::later::{caught, later};
 use crate::http::pop::unsent;
+use crate::http::waits::WaitShare;
 use crate::job::{Action, Conflict, Due, Job, JobId, Verdict, is_queue_name};
 use crate::queues::QueueService;
 use crate::request::{Act, NewJob, OwnQueues, Request, RequestRules, act_on};
@@ -142,17 +143,18 @@ impl Service {
         answer: impl FnOnce(&Service, Result<PoppedJobs, StoreError>) -> Response + Send + 'static,
         panicked: fn(Box<dyn Any + Send>) -> Response,
     ) -> Response {
-        let PopCall { queues, max, wait, ttr_ms } = asked;
+        let PopCall { queues, max, wait, ttr_ms, share } = asked;
         let until = clock::now() + wait;
         let asked = self.inner.queues.begin(queues, max, wait, ttr_ms);
         match self.inner.queues.pop_now(&asked).await {
             Ok(jobs) if jobs.is_empty() && clock::now() < until => {
-                let service = self.clone();
+                let (service, wait) = (self.clone(), share.wait(until));
+                let until = wait.until();
                 let waited = async move {
                     let popped = service.inner.queues.pop_until(&asked, until).await;
                     answer(&service, popped)
                 };
-                later(caught(waited, panicked))
+                later(wait.kept(caught(waited, panicked)))
             }
             popped => answer(self, popped),
         }
@@ -302,6 +304,8 @@ pub(super) struct PopCall {
     pub(super) wait: Duration,
     /// The lease; `None`: that of each job.
     pub(super) ttr_ms: Option<u64>,
+    /// That of the listener.
+    pub(super) share: WaitShare,
 }
 
 /// Why a new job is refused.

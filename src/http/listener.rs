@@ -2,7 +2,8 @@
 //!
 //! No client may block others by holding connections: request heads are limited in size and time, a
 //! client that does not read its answer is disconnected, and at the limit of connections the one
-//! that has waited for its client the longest is closed for a new one.
+//! that has waited for its client the longest is closed for a new one. Calls that wait have a share
+//! of the connections.
 //!
 //! - `bind`: the address; `slots`: the connections; `conversation`: one connection, from request to
 //!   request; `connection`: its bytes; `bodies`: those of its requests and answers; `waiting`: a
@@ -23,12 +24,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::{Router, middleware};
+use axum::{Extension, Router, middleware};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::account::Memory;
+use super::waits::WaitShare;
 use crate::clock;
 use connection::TimedIo;
 use conversation::{Calls, converse};
@@ -155,7 +157,8 @@ impl Listener {
     /// Serves until `shutdown`, then answers the requests that have begun, for at most
     /// [`SHUTDOWN_GRACE`], and returns.
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
-        let router = router.layer(middleware::from_fn(doubled::refuse));
+        let share = WaitShare::new(self.most, self.room.waits());
+        let router = router.layer(Extension(share)).layer(middleware::from_fn(doubled::refuse));
         // Dropping the set closes the remaining connections.
         let mut connections = JoinSet::new();
         let buffers = self.room.buffers().clone();

@@ -1,7 +1,7 @@
 //! The HTTP listeners: probes and metrics on `[probes]`, the admin API on `[http]`.
 //!
 //! - [`listener`]: binds an address and serves a router on it; [`StartGate`] answers before the
-//!   store is reached; `later`: the answers of calls that wait.
+//!   store is reached; `later`: the answers of calls that wait; `waits`: how many may wait.
 //! - [`api`]: the state of the calls; [`router`]: the router of `/v1` with its middleware: `trace`,
 //!   `guard`; `caller`: the caller, and the rights of the token; [`account`]: the memory of a call.
 //! - `routes`: the calls, a file a resource: `jobs`, `schedule`, `actions`, `pop`, `leases`,
@@ -48,6 +48,7 @@ mod stats;
 mod text;
 pub(crate) mod trace;
 mod transfers;
+pub(crate) mod waits;
 
 pub use listener::{ListenError, Listener, Room};
 pub use problem::Problem;

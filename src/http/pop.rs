@@ -19,6 +19,7 @@ use super::later::{caught, later};
 use super::queue_name::{InPath, QueueNames};
 use super::router::CALL_TIMEOUT;
 use super::text::Text;
+use super::waits::WaitShare;
 use super::{Problem, trace};
 use crate::clock::{self, Instant};
 use crate::consumers::{PopRequest, PoppedJobs};
@@ -77,6 +78,7 @@ pub(super) async fn pop(
     State(api): State<Api>,
     names: QueueNames,
     account: Account,
+    share: WaitShare,
     MaybeJson(asked): MaybeJson<Asked>,
 ) -> Result<Response, Problem> {
     let queues = &api.inner.queues;
@@ -101,7 +103,9 @@ pub(super) async fn pop(
     if !jobs.is_empty() || clock::now() >= until {
         return Ok(answer(&api, account, jobs).await);
     }
-    Ok(later(caught(waited(api, account, asked, until), trace::panicked)))
+    let wait = share.wait(until);
+    let waited = waited(api, account, asked, wait.until());
+    Ok(later(wait.kept(caught(waited, trace::panicked))))
 }
 
 /// The answer to a pop that waits.

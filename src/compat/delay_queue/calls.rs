@@ -53,7 +53,7 @@ pub(super) async fn push(State(state): State<DelayQueue>, call: Call) -> Result<
 
 /// Hands out one ready job of the first topic that has one. Waits until there is one.
 pub(super) async fn pop(State(state): State<DelayQueue>, call: Call) -> Result<Response, Failed> {
-    state.pop(&call.caller, topics(&call.fields.text("topic")?)?, handed).await
+    state.pop(&call, topics(&call.fields.text("topic")?)?, handed).await
 }
 
 /// Ends a job in any state. An unknown job is no error.
@@ -105,20 +105,19 @@ impl DelayQueue {
     /// Answers with a job of these topics by `answer`.
     pub(super) async fn pop(
         &self,
-        caller: &Caller,
+        call: &Call,
         topics: Vec<String>,
         answer: PopAnswer,
     ) -> Result<Response, Failed> {
         for topic in &topics {
-            allow(caller, Scope::Consume, topic)?;
+            allow(&call.caller, Scope::Consume, topic)?;
             if self.service.queue(topic).is_none() {
                 return Err(Failed::new(Refusal::Undeclared.text(topic)));
             }
         }
-        Ok(self
-            .service
-            .pop(PopCall { queues: topics, max: 1, wait: POP_WAIT, ttr_ms: None }, answer, panicked)
-            .await)
+        let share = call.share.clone();
+        let asked = PopCall { queues: topics, max: 1, wait: POP_WAIT, ttr_ms: None, share };
+        Ok(self.service.pop(asked, answer, panicked).await)
     }
 
     pub(super) async fn end(&self, caller: &Caller, id: &str) -> Result<(), Failed> {

@@ -44,7 +44,8 @@ fn refused(Failed { status, text }: Failed) -> Response {
     (status, Json(Answer { success: false, error: &text, id: "", value: "" })).into_response()
 }
 
-async fn carry_out(state: &DelayQueue, Call { caller, fields }: &Call) -> Result<Response, Failed> {
+async fn carry_out(state: &DelayQueue, call: &Call) -> Result<Response, Failed> {
+    let Call { caller, fields, .. } = call;
     let id = fields.text("id")?;
     match fields.text("command")?.as_str() {
         "add" => {
@@ -52,7 +53,7 @@ async fn carry_out(state: &DelayQueue, Call { caller, fields }: &Call) -> Result
             allow(caller, Scope::Schedule, &pushed.topic)?;
             state.push(caller, pushed).await?;
         }
-        "pop" => return state.pop(caller, topics(&fields.text("topic")?)?, handed).await,
+        "pop" => return state.pop(call, topics(&fields.text("topic")?)?, handed).await,
         "finish" | "delete" => {
             state.end(caller, &id).await?;
             return Ok(of_consumers(Json(Answer::done(&id, ""))));

@@ -28,6 +28,7 @@ use crate::http::account::Account;
 use crate::http::caller::Caller;
 use crate::http::extract::BODY_TIMEOUT;
 use crate::http::trace;
+use crate::http::waits::WaitShare;
 use crate::store::error::{Class, StoreError};
 
 /// A character of a body may take six in JSON.
@@ -66,10 +67,11 @@ pub fn router(service: Service, access: Access) -> Router {
         .with_state(DelayQueue { service, access })
 }
 
-/// A call: its fields, and its caller.
+/// A call: its fields, its caller, and the calls that may wait beside it.
 pub(super) struct Call {
     caller: Caller,
     fields: Fields,
+    share: WaitShare,
 }
 
 #[derive(Deserialize)]
@@ -86,6 +88,7 @@ impl FromRequest<DelayQueue> for Call {
         let sent = query.ok().and_then(|Query(query)| query.token).unwrap_or_default();
         let caller = state.access.caller(&sent)?;
         let account = parts.extensions.get::<Account>().cloned();
+        let share = WaitShare::of(&parts.extensions);
         let body = match clock::timeout(
             BODY_TIMEOUT,
             Bytes::from_request(Request::from_parts(parts, body), &()),
@@ -105,7 +108,7 @@ impl FromRequest<DelayQueue> for Call {
         {
             return Err(Failed::new("the call has too many values to be read"));
         }
-        Ok(Call { caller, fields: Fields::read(&body)? })
+        Ok(Call { caller, fields: Fields::read(&body)?, share })
     }
 }
 

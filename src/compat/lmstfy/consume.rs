@@ -15,6 +15,7 @@ use crate::compat::service::{PopCall, Service};
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
 use crate::http::trace::of_consumers;
+use crate::http::waits::WaitShare;
 use crate::request::OwnQueues;
 use crate::store::error::StoreError;
 use crate::store::queue::pop::Popped;
@@ -27,6 +28,7 @@ pub(super) async fn consume(
     State(lmstfy): State<Lmstfy>,
     call: Consumption,
     method: Method,
+    share: WaitShare,
     query: Query,
 ) -> Result<Response, Error> {
     // Nobody would get the jobs.
@@ -44,7 +46,7 @@ pub(super) async fn consume(
     // A lease of no time is over at once.
     let ttr_ms = (u64::from(ttr) * 1000).max(1);
     let (asked, namespace) = (
-        PopCall { queues: queues.clone(), max: count, wait, ttr_ms: Some(ttr_ms) },
+        PopCall { queues: queues.clone(), max: count, wait, ttr_ms: Some(ttr_ms), share },
         call.namespace,
     );
     let answer = move |service: &Service, popped: Result<PoppedJobs, StoreError>| {

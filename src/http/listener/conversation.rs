@@ -217,6 +217,10 @@ impl Calls {
             let (Answer { mut response, work }, account) = match begun {
                 Either::Left(mut answer) => {
                     let account = answer.response.extensions_mut().remove();
+                    // What the client sends after this request gets no answer.
+                    if answer.response.headers().contains_key(header::CONNECTION) {
+                        slot.set_unread();
+                    }
                     (
                         answer,
                         account.unwrap_or_else(|| Account::new(&memory, slot.hang_up().clone())),

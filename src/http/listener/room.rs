@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::Semaphore;
 
 use super::MAX_CONSUMER_CONNECTIONS;
 use super::buffers::Buffers;
+use crate::http::waits;
 
 /// The most files that are kept for everything else; of few files, half.
 const RESERVED_FILES: u64 = 2048;
@@ -28,6 +30,8 @@ struct Inner {
     own: usize,
     places: usize,
     taken: AtomicUsize,
+    /// The places of calls that wait, at whichever listener.
+    waits: Arc<Semaphore>,
 }
 
 /// The place of a connection.
@@ -53,11 +57,9 @@ impl Room {
     pub(super) fn of(files: u64) -> Room {
         let own = (files / 32).min(MAX_OWN_FILES);
         let places = files - (files / 2).min(RESERVED_FILES) - own * LISTENER_COUNT;
-        let count = |files| usize::try_from(files).unwrap_or(usize::MAX);
-        Room(
-            Arc::new(Inner { own: count(own), places: count(places), taken: AtomicUsize::new(0) }),
-            Buffers::default(),
-        )
+        let [own, places] = [own, places].map(|files| usize::try_from(files).unwrap_or(usize::MAX));
+        let waits = waits::places(places.saturating_add(own));
+        Room(Arc::new(Inner { own, places, taken: AtomicUsize::new(0), waits }), Buffers::default())
     }
 
     /// The most connections of one listener.
@@ -80,6 +82,11 @@ impl Room {
     /// The buffers of all connections.
     pub(super) fn buffers(&self) -> &Buffers {
         &self.1
+    }
+
+    /// The places of calls that wait, at whichever listener.
+    pub(super) fn waits(&self) -> Arc<Semaphore> {
+        self.0.waits.clone()
     }
 
     pub(super) fn has_place(&self) -> bool {

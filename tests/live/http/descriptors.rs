@@ -13,6 +13,8 @@ use crate::support::{redis_link, wait_until};
 
 /// The limit of open files.
 const FILES: usize = 256;
+/// More than the connections that are left to a second peer.
+const OTHER_CONSUMERS: usize = 50;
 const JSON: &str = "content-type: application/json\r\n";
 
 /// Sends a call from this address, and leaves its answer on the connection.
@@ -49,12 +51,20 @@ async fn waiting_consumers_leave_descriptors_for_redis_and_for_others() {
         );
     }
     // A peer has three quarters of the connections at most, and those are fewer than the files.
+    // Consumers of another one wait at all the others.
+    for _ in 0..OTHER_CONSUMERS {
+        links.push(
+            ask("127.0.0.3", dwell.http_port(), "POST /v1/queues/emails/pop", r#"{"wait":"60s"}"#)
+                .await,
+        );
+    }
     let other = async |line: &str, body: &str| {
         let mut answer = String::new();
         let mut link = ask("127.0.0.2", dwell.http_port(), line, body).await.ok()?;
         link.read_to_string(&mut answer).await.ok()?;
         Some(answer)
     };
+    // Long before a wait is over.
     let waiting = wait_until("the waiting pops", async || {
         let answer = other("GET /v1/queues/emails", "").await?;
         let queue: serde_json::Value =

@@ -8,6 +8,7 @@
 //! - `connections`: the rules for those of every listener; `descriptors`: their number; `flood`:
 //!   clients that only hold connections; `memory`: the memory of all together; `tutorial`: the page
 //!   on queues, as it is written.
+//! - `undeclared`: jobs of queues that no setting declares.
 //! - `rotated`: secrets that change while it runs.
 //! - `ipv6`: the probes on a host with and without it; `access`: tokens, addresses, other origins;
 //!   `tokens`: the tokens of applications; `schema`: openapi.json before a validator and a fuzzer.
@@ -36,4 +37,5 @@ mod sidecar;
 mod speed;
 mod tokens;
 mod tutorial;
+mod undeclared;
 mod verdicts;

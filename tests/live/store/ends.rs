@@ -5,6 +5,8 @@ use dwell::request::NewJob;
 use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 use dwell::store::queue::ends::{EndsSnapshot, Over};
 use dwell::store::queue::pop::{PopLimits, Popped};
+use dwell::store::reader::list::Query;
+use dwell::store::reader::lookup::Place;
 
 use super::fixture::{FAR, Fixture, PAST, id};
 
@@ -88,6 +90,34 @@ async fn only_the_record_that_was_read_ends() {
     assert_eq!(entries(&fixture).await, ["a"], "its own end leads to it");
 }
 
+/// A job that dies after the dead were read stays.
+#[tokio::test]
+async fn only_the_dead_that_were_read_end() {
+    let fixture = Fixture::with(1, &["main"]).await;
+    let dies = async |name: &str| {
+        put(&fixture, name, PAST, None).await;
+        let job = take(&fixture, 1, 600_000).await.remove(0);
+        let died = fixture.store.queue.acknowledge(&[fails(&job)]).await.remove(0);
+        assert_eq!((job.id, died.unwrap().verdict), (id(name), LeaseVerdict::Dead));
+    };
+    for name in ["first", "second"] {
+        dies(name).await;
+    }
+    let query = Query { queue: Some("q".to_owned()), ..Query::new(Place::Dead) };
+    let read = fixture.store.reader.list(&query).await.unwrap().jobs;
+    assert_eq!(read.len(), 2);
+    dies("third").await;
+    let over = read.into_iter().map(|found| Over {
+        id: found.id,
+        queue: "q".to_owned(),
+        generation: found.record.generation,
+        size: found.size,
+    });
+    fixture.store.queue.end_these(over).await.unwrap();
+    let left = fixture.store.reader.list(&query).await.unwrap().jobs;
+    assert_eq!(left.into_iter().map(|found| found.id).collect::<Vec<_>>(), [id("third")]);
+}
+
 async fn take(fixture: &Fixture, most: usize, ttr_ms: u64) -> Vec<Popped> {
     let limits = PopLimits {
         ttr_ms: Some(ttr_ms),
@@ -97,6 +127,15 @@ async fn take(fixture: &Fixture, most: usize, ttr_ms: u64) -> Vec<Popped> {
         room: None,
     };
     fixture.store.queue.pop(rand::random(), 0, "q", limits).await.unwrap().jobs
+}
+
+/// The acknowledgement after which this job is dead.
+fn fails(job: &Popped) -> Acknowledgement {
+    Acknowledgement {
+        id: job.id.clone(),
+        lease: job.lease.clone(),
+        action: LeaseAction::Fail { wait_ms: None, error: String::new() },
+    }
 }
 
 async fn count(fixture: &Fixture, command: &str, name: &str) -> i64 {
@@ -119,13 +158,8 @@ async fn a_thousand_ends_in_any_state_leave_one_entry_each() {
     }
     fixture.store.queue.schedule(&jobs).await.unwrap();
     // Some are dead, some in the lease of a rescue, some held.
-    let action = |job: &Popped| Acknowledgement {
-        id: job.id.clone(),
-        lease: job.lease.clone(),
-        action: LeaseAction::Fail { wait_ms: None, error: String::new() },
-    };
     let acknowledgements: Vec<Acknowledgement> =
-        take(&fixture, 100, 600_000).await.iter().map(action).collect();
+        take(&fixture, 100, 600_000).await.iter().map(fails).collect();
     let died = fixture.store.queue.acknowledge(&acknowledgements).await;
     assert!(died.iter().all(|answer| answer.as_ref().unwrap().verdict == LeaseVerdict::Dead));
     assert_eq!(take(&fixture, 100, 0).await.len(), 100);

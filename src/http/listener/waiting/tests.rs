@@ -10,13 +10,15 @@ use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
+use crate::http::account::Memory;
 use crate::http::later::later;
 use crate::http::listener::conversation::converse;
-use crate::http::listener::{Listener, SHUTDOWN_GRACE};
+use crate::http::listener::{Listener, Room, SHUTDOWN_GRACE};
+use crate::http::waits::WaitShare;
 
 /// More than the kernel buffers for a client that does not read.
 const LARGE_ANSWER_BYTES: usize = 64 << 20;
@@ -305,6 +307,66 @@ async fn a_shutdown_answers_a_call_that_waits_and_ends_its_connection() {
         .expect("the server ends")
         .unwrap()
         .unwrap();
+}
+
+#[tokio::test]
+async fn peers_whose_calls_wait_leave_connections_to_others() {
+    let room = Room::of(64);
+    let listener = Listener::bind("http.listen", "127.0.0.1:0").await.unwrap();
+    let (address, begun) = (listener.address(), watch::Sender::new(0));
+    let counts = begun.clone();
+    let waits = move |share: WaitShare| {
+        // Longer than this test waits for anything.
+        let wait = share.wait(clock::now() + SHUTDOWN_GRACE * 600);
+        counts.send_modify(|count| *count += 1);
+        let until = wait.until();
+        later(wait.kept(async move {
+            clock::sleep_until(until).await;
+            "none".into_response()
+        }))
+    };
+    let router = Router::new()
+        .route("/waits", post(async move |share: WaitShare| waits(share)))
+        .route("/now", post(async || "done"));
+    let server = listener.within(&room, &Memory::endless()).serve(router, CancellationToken::new());
+    let server = tokio::spawn(server);
+    let ask = async |from: [u8; 4], asked: String| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        let mut link = socket.connect(address).await.unwrap();
+        link.write_all(asked.as_bytes()).await.unwrap();
+        link
+    };
+    // A peer has half of the connections at most.
+    let mut links = Vec::new();
+    for from in [[127, 0, 0, 2], [127, 0, 0, 3]] {
+        for _ in 0..room.most() / 2 {
+            links.push(ask(from, post_to("/waits", "1.1", "")).await);
+        }
+    }
+    let mut all = begun.subscribe();
+    clock::timeout(SHUTDOWN_GRACE * 20, all.wait_for(|count| *count == room.most()))
+        .await
+        .expect("all calls")
+        .unwrap();
+    let other = ask([127, 0, 0, 4], post_to("/now", "1.1\r\nconnection: close", "")).await;
+    assert!(answers(other).await.ends_with("\r\n\r\ndone"));
+
+    let most = room.most() / 4 * 3;
+    let mut waiting = JoinSet::new();
+    let count = links.len();
+    for link in links {
+        waiting.spawn(answers(link));
+    }
+    for _ in most..count {
+        let answer = waiting.join_next().await.unwrap().unwrap();
+        assert!(
+            answer.contains("\r\nconnection: close\r\n") && answer.ends_with("\r\n\r\nnone"),
+            "{answer}"
+        );
+    }
+    assert_eq!(waiting.len(), most, "these wait for long");
+    server.abort();
 }
 
 #[test]

@@ -64,9 +64,17 @@ pub(super) async fn respawn_dead_letter(peer: &Peer) {
 pub(super) async fn delete_dead_letter(peer: &Peer) {
     let queue = peer.queue("test-delete-deadletter");
     let id = dead_job(peer, &queue, "hello1").await;
+    let other = dead_job(peer, &queue, "hello2").await;
+    // The one that died first, and no more than asked for.
+    let reply = peer.call("DELETE", &format!("{queue}/deadletter?limit=1"), "", b"").await;
+    assert_eq!(reply.status, 204);
+    let left = peer.get(&format!("{queue}/deadletter")).await.json();
+    assert_eq!((&left["deadletter_size"], &left["deadletter_head"]), (&json!(1), &json!(other)));
     let reply = peer.call("DELETE", &format!("{queue}/deadletter?limit=2"), "", b"").await;
     assert_eq!((reply.status, reply.body.len()), (204, 0));
-    assert_eq!(peer.get(&format!("{queue}/job/{id}")).await.status, 404);
+    for id in [id, other] {
+        assert_eq!(peer.get(&format!("{queue}/job/{id}")).await.status, 404);
+    }
     assert_eq!(peer.size(&format!("{queue}/deadletter/size")).await, 0);
     assert_eq!(peer.call("DELETE", &format!("{queue}/deadletter"), "", b"").await.status, 204);
 }
