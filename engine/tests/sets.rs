@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use dwell_engine::request::Origin;
+use dwell_engine::request::{Origin, OwnQueues};
 use dwell_engine::store::admin::fsck::{self, FsckRules};
 use dwell_engine::store::admin::sweep::SweepRules;
 use dwell_engine::store::error::StoreError;
@@ -134,6 +134,17 @@ impl Fixture {
     async fn commands(&self) -> u64 {
         self.stat("total_commands_processed:").await
     }
+
+    /// Script calls that Redis has received.
+    async fn script_calls(&self) -> u64 {
+        let info: String = redis::cmd("INFO")
+            .arg("commandstats")
+            .query_async(&mut self.raw.clone())
+            .await
+            .unwrap();
+        let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+    }
 }
 
 async fn open(settings: &Redis) -> Store {
@@ -173,6 +184,56 @@ async fn jobs_of_many_queues_go_into_another_queue_in_one_batch() {
     assert_eq!((fixture.scheduled("all").await, fixture.scheduled("of.17").await), (300, 0));
     fixture.schedule(&jobs(300, |n| format!("back.{n}")), Verdict::Replaced).await;
     assert_eq!((fixture.scheduled("all").await, fixture.scheduled("back.17").await), (0, 1));
+}
+
+/// Requests for one id, in pairs: the first moves the job into a queue of its own, the second
+/// leaves it there, and names another queue.
+fn pairs(count: usize, of: &str) -> Vec<NewJob> {
+    let one = |n: usize| {
+        let (queue, conflict) =
+            if n % 2 == 0 { ("a", Conflict::Replace) } else { ("b", Conflict::Keep) };
+        NewJob::new(Job::for_queue(format!("mine.{queue}{}", n / 2), "x"), FAR)
+            .id(id(of))
+            .on_conflict(conflict)
+    };
+    (0..count).map(one).collect()
+}
+
+#[tokio::test]
+async fn many_requests_for_one_id_in_many_queues_are_sent_once() {
+    const MANY: usize = 1000;
+    let fixture = Fixture::new(1).await;
+    let told_of_pairs = |first: Verdict| -> Vec<Result<Verdict, bool>> {
+        let of = |n: usize| match n {
+            0 => first,
+            n if n % 2 == 0 => Verdict::Replaced,
+            _ => Verdict::Kept,
+        };
+        (0..MANY).map(|n| Ok(of(n))).collect()
+    };
+    let (first, second) = (pairs(MANY, "x"), pairs(MANY, "x"));
+    // The job of others stays where it is.
+    let mut refused = pairs(MANY, "theirs");
+    refused.iter_mut().for_each(|job| job.own_queues = Some(OwnQueues::new(["mine.*"])));
+    let theirs = NewJob::new(Job::for_queue("theirs", "x"), FAR).id(id("theirs"));
+    fixture.schedule(&[theirs], Verdict::Added).await;
+    let batches = [
+        ("of a new id", &first, told_of_pairs(Verdict::Added)),
+        ("again, by other messages", &second, told_of_pairs(Verdict::Replaced)),
+        ("again, by the same messages", &second, told_of_pairs(Verdict::Replaced)),
+        ("of the id of others", &refused, vec![Err(true); MANY]),
+    ];
+    for (what, batch, expected) in batches {
+        let asked: Vec<RequestRef<'_>> = batch.iter().map(RequestRef::NewJob).collect();
+        let (calls, bytes) = (fixture.script_calls().await, fixture.received().await);
+        assert_eq!(told(fixture.store.queue.apply(&asked, &[]).await.answers), expected, "{what}");
+        let calls = fixture.script_calls().await - calls;
+        let bytes = fixture.received().await - bytes;
+        println!("{MANY} requests {what}: {calls} calls, {bytes} bytes to Redis");
+        assert!(calls < MANY as u64 + 16, "{what}: {calls} calls");
+        assert!(bytes < MANY as u64 * 2048, "{what}: {bytes} bytes");
+    }
+    assert_eq!(fixture.scheduled(&format!("mine.a{}", MANY / 2 - 1)).await, 1);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
 
 use super::client::{Part, RedisClient};
 use super::error::{Class, StoreError};
@@ -169,15 +169,15 @@ async fn calls_and_wait(
     doing: &str,
     part: &Part<'_>,
 ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
-    let mut pipelines = Vec::with_capacity(part.waves.len());
-    for calls in part.waves.iter().filter(|calls| !calls.is_empty()) {
-        let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
-        for (_, call) in calls {
-            pipeline.add_command((*call).clone());
-        }
-        pipelines.push(pipeline);
+    let waves: Vec<Vec<&Cmd>> = part
+        .waves
+        .iter()
+        .filter(|calls| !calls.is_empty())
+        .map(|calls| calls.iter().map(|(_, call)| *call).collect())
+        .collect();
+    if waves.is_empty() {
+        return Ok(Vec::new());
     }
-    let Some(last) = pipelines.last_mut() else { return Ok(Vec::new()) };
     let (call, wanted) = match wait {
         Wait::None => (None, None),
         Wait::Replicas(replicas) => {
@@ -188,10 +188,7 @@ async fn calls_and_wait(
             Some((1, replicas)),
         ),
     };
-    call.iter().for_each(|call| {
-        last.add_command(call.clone());
-    });
-    let mut answers = part.wire.waves(doing, &pipelines, call.as_ref()).await?;
+    let mut answers = part.wire.waves(doing, &waves, call.as_ref()).await?;
     if let Some(wanted) = wanted
         && let Err(error) = answers
             .pop()

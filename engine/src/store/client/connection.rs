@@ -107,34 +107,54 @@ impl Connection {
         doing: &str,
         pipeline: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
-        self.waves(doing, std::slice::from_ref(pipeline), None).await?.into_iter().collect()
+        let mut live = self.live().await?;
+        self.send(doing, &mut live, pipeline).await?.into_iter().collect()
+    }
+
+    /// Sends a pipeline and returns one answer per command.
+    async fn send(
+        &self,
+        doing: &str,
+        live: &mut Live,
+        pipeline: &Pipeline,
+    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+        let answer = clock::timeout(
+            RESPONSE_TIMEOUT,
+            live.connection.req_packed_commands(pipeline, 0, pipeline.len()),
+        )
+        .await;
+        let values = self.classify(doing, live.generation, answer)?;
+        let classified = |value| self.classify(doing, live.generation, Some(refusal(value)));
+        Ok(values.into_iter().map(classified).collect())
     }
 
     /// Sends waves of calls in order, over one connection. A wave is sent only when no call of the
     /// wave before needs a repeat.
     ///
-    /// `wait` is the last command of the last wave; one connection lets it cover all calls. If a
-    /// wave stops the later ones, `wait` is sent alone. Returns one answer per call; for unsent
-    /// calls, the error that stopped them.
+    /// `wait` follows the calls of the last wave; one connection lets it cover all calls. If a wave
+    /// stops the later ones, `wait` is sent alone. Returns one answer per call, then the answer to
+    /// `wait`; for unsent calls, the error that stopped them.
     pub(in crate::store) async fn waves(
         &self,
         doing: &str,
-        waves: &[Pipeline],
+        waves: &[Vec<&Cmd>],
         wait: Option<&Cmd>,
     ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
         let mut live = self.live().await?;
-        let count = waves.iter().map(Pipeline::len).sum();
+        let count = waves.iter().map(Vec::len).sum::<usize>() + usize::from(wait.is_some());
         let mut answers: Vec<Result<Value, StoreError>> = Vec::with_capacity(count);
-        for (at, wave) in waves.iter().enumerate() {
-            let begun = answers.len();
-            let answer = clock::timeout(
-                RESPONSE_TIMEOUT,
-                live.connection.req_packed_commands(wave, 0, wave.len()),
-            )
-            .await;
-            for value in self.classify(doing, live.generation, answer)? {
-                answers.push(self.classify(doing, live.generation, Some(refusal(value))));
+        for (at, calls) in waves.iter().enumerate() {
+            let is_last = at + 1 == waves.len();
+            // A wave is copied when it is sent: the waves behind it may never be.
+            let mut wave = Pipeline::with_capacity(calls.len() + 1);
+            for call in calls {
+                wave.add_command((*call).clone());
             }
+            if is_last && let Some(wait) = wait {
+                wave.add_command(wait.clone());
+            }
+            let begun = answers.len();
+            answers.extend(self.send(doing, &mut live, &wave).await?);
             let errors = || {
                 answers[begun..]
                     .iter()
@@ -149,7 +169,7 @@ impl Connection {
                 Class::Outdated | Class::Script => StoreError::held_back(doing),
                 _ => error,
             });
-            if let Some(error) = held_back.filter(|_| at + 1 < waves.len()) {
+            if let Some(error) = held_back.filter(|_| !is_last) {
                 answers.resize(count, Err(error));
                 if let (Some(wait), Some(last)) = (wait, answers.last_mut()) {
                     *last = Ok(self.over(doing, &mut live, wait).await?);

@@ -21,6 +21,7 @@ use crate::store::queue::schedule::{
 use crate::store::scripts::Name;
 
 mod asked;
+mod item;
 mod pass;
 
 pub use asked::RequestRef;
@@ -59,15 +60,15 @@ impl Queue {
         );
         let (mut loaded, mut moves) = (false, Redirects::default());
         while !pass.open.is_empty() {
-            pass.has_progress = false;
-            let steps = match self.steps(&pass, default_retry).await {
+            pass.begin();
+            let waves = pass.waves();
+            let steps = match self.steps(&pass, &waves, default_retry).await {
                 Ok(steps) => steps,
                 Err(error) => {
                     pass.fail(&error);
                     break;
                 }
             };
-            let waves = pass.waves();
             let deadline_us = self.deadline_us();
             let call = |group: &Group| self.call_of(group, &pass, &steps, deadline_us);
             let calls: Vec<Vec<Cmd>> =
@@ -88,6 +89,7 @@ impl Queue {
                 self.read(group, answer, &steps, &mut pass);
             }
             pass.keep_what_was_not_run();
+            pass.pace(&waves);
             let repaired = if let Some(error) = pass.error_of(Class::Moved) {
                 // The other master may not know the scripts.
                 loaded = false;
@@ -125,15 +127,17 @@ impl Queue {
         }
     }
 
-    /// Reads the step of the job of each `fail`.
+    /// Reads the step of the job of each `fail` of these waves.
     async fn steps(
         &self,
         pass: &Pass<'_>,
+        waves: &[Vec<Group>],
         default_retry: &[u64],
     ) -> Result<HashMap<usize, Step>, StoreError> {
-        let fails: Vec<(usize, &Act)> = pass
-            .open
+        let fails: Vec<(usize, &Act)> = waves
             .iter()
+            .flatten()
+            .flat_map(|group| &group.members)
             .filter_map(|at| match pass.items[*at].asked {
                 RequestRef::Act(act) if act.action == Action::Fail => Some((*at, act)),
                 _ => None,

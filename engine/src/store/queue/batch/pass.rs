@@ -3,20 +3,23 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::RequestRef;
+use super::item::{Item, link};
+use super::{Applied, RequestRef};
 use crate::job::Action;
 use crate::store::error::{Class, StoreError};
 use crate::store::keys::Keys;
-use crate::store::queue::act::{Step, script_of};
+use crate::store::queue::act::Step;
 use crate::store::queue::schedule::{Answer, CALL_BYTES, CALL_JOBS, WakeUp};
-use crate::store::record::{self, Generation};
 use crate::store::scripts::Name;
-
-use super::Applied;
 
 /// The most brokers whose sets an action names before it knows the set of its job. With more
 /// brokers, it names the brokers of this store.
 const MAX_NAMED_BROKERS: usize = 8;
+/// The rounds that may end at a wave that needs a repeat before the waves of a round are limited.
+const FREE_ROUNDS: u32 = 4;
+/// The most waves of a round, after the free rounds, for each wave that the round before answered.
+/// So the work for calls that are not sent grows with the requests, not with their square.
+const WAVES_PER_ANSWERED: usize = 8;
 
 /// A script call: either schedules of one bucket, bounded, with distinct ids; or one action.
 pub(in crate::store::queue) struct Group {
@@ -29,31 +32,6 @@ pub(in crate::store::queue) struct Group {
     is_closed: bool,
 }
 
-/// A request as its script receives it, identical in every repeat.
-pub(super) struct Item<'a> {
-    pub(super) asked: RequestRef<'a>,
-    pub(super) bucket: u16,
-    /// The record of a schedule; empty for an action.
-    pub(super) record: Vec<u8>,
-    /// The generation of the schedule that an action begins.
-    pub(super) generation: Generation,
-    pub(super) answer: Result<Answer, StoreError>,
-    /// The sets that may hold the job of this id: the sets that scripts asked for, and the set of
-    /// the schedule before this request.
-    learned: Vec<String>,
-    /// One learned set is a guess: the set of the schedule before.
-    is_seeded: bool,
-    /// The next request for the same id.
-    next: Option<usize>,
-    /// The generation and step that the last call of a `fail` was computed from.
-    read: Option<(Generation, u16)>,
-    /// The request has a call of its own, because a call with others failed.
-    is_alone: bool,
-    /// An action names no set before it has learned one, because a call with the sets of brokers
-    /// failed.
-    is_bare: bool,
-}
-
 /// A batch in progress.
 pub(super) struct Pass<'a> {
     pub(super) items: Vec<Item<'a>>,
@@ -64,47 +42,14 @@ pub(super) struct Pass<'a> {
     moved: BTreeMap<(u16, String), i64>,
     /// The brokers whose sets an action names first.
     brokers: Vec<String>,
+    /// By id: the set in which a script found the job last. Each later request for the id names it.
+    found: HashMap<&'a str, String>,
+    /// The most waves of the next round.
+    most_waves: usize,
+    /// The rounds that ended at a wave that needs a repeat.
+    cut_rounds: u32,
     /// Whether the round answered a request, or learned the facts for its repeat.
     pub(super) has_progress: bool,
-}
-
-impl Item<'_> {
-    /// The set of the job that a schedule stores.
-    fn own_set(&self) -> Option<String> {
-        match self.asked {
-            RequestRef::NewJob(new_job) => Some(new_job.job.set().into_owned()),
-            RequestRef::Act(_) => None,
-        }
-    }
-
-    /// Notes a set; false if the request knew it.
-    fn learns(&mut self, set: &str) -> bool {
-        let is_new = self.own_set().is_none_or(|own| own != set)
-            && !self.learned.iter().any(|known| known == set);
-        if is_new {
-            self.learned.push(set.to_owned());
-        }
-        is_new
-    }
-}
-
-/// Tells each request the next one for its id, and the set in which the schedule before it puts the
-/// job.
-fn link(items: &mut [Item<'_>]) {
-    let mut last: HashMap<&str, (usize, Option<String>)> = HashMap::new();
-    for at in 0..items.len() {
-        let (id, own) = (items[at].asked.id(), items[at].own_set());
-        let before = last.get(id).cloned();
-        let mut set = own;
-        if let Some((before, put)) = before {
-            items[before].next = Some(at);
-            if let Some(set) = &put {
-                items[at].is_seeded = items[at].learns(set);
-            }
-            set = set.or(put);
-        }
-        last.insert(id, (at, set));
-    }
 }
 
 impl<'a> Pass<'a> {
@@ -115,29 +60,7 @@ impl<'a> Pass<'a> {
         known: &[String],
         own: &[String],
     ) -> Self {
-        let unsent = || Err(StoreError::new(Class::Other, "redis: a request was not sent"));
-        let item = |asked: &RequestRef<'a>| {
-            let record = match asked {
-                RequestRef::NewJob(new_job) => {
-                    record::encode(new_job, new_job.first.unwrap_or_else(rand::random))
-                }
-                RequestRef::Act(_) => Vec::new(),
-            };
-            Item {
-                asked: *asked,
-                bucket: keys.bucket_of(asked.id()),
-                record,
-                generation: rand::random(),
-                answer: unsent(),
-                learned: Vec::new(),
-                is_seeded: false,
-                next: None,
-                read: None,
-                is_alone: false,
-                is_bare: false,
-            }
-        };
-        let mut items: Vec<Item<'a>> = asked.iter().map(item).collect();
+        let mut items: Vec<Item<'a>> = asked.iter().map(|asked| Item::new(*asked, keys)).collect();
         link(&mut items);
         Pass {
             items,
@@ -150,23 +73,59 @@ impl<'a> Pass<'a> {
                 &own[..own.len().min(MAX_NAMED_BROKERS)]
             }
             .to_vec(),
+            found: HashMap::new(),
+            most_waves: usize::MAX,
+            cut_rounds: 0,
             has_progress: false,
+        }
+    }
+
+    /// Begins a round, of which no request has an answer yet.
+    pub(super) fn begin(&mut self) {
+        self.has_progress = false;
+        for at in &self.open {
+            let item = &mut self.items[*at];
+            if !matches!(&item.answer, Err(error) if error.is_held_back()) {
+                item.answer = Err(StoreError::held_back(item.script().as_str()));
+            }
+        }
+    }
+
+    /// Limits the waves of the next round by those that the round answered.
+    pub(super) fn pace(&mut self, waves: &[Vec<Group>]) {
+        let is_over =
+            |at: &usize| !matches!(&self.items[*at].answer, Err(error) if error.was_not_run());
+        let answered = waves
+            .iter()
+            .take_while(|groups| groups.iter().flat_map(|group| &group.members).all(is_over))
+            .count();
+        if answered == waves.len() {
+            self.most_waves = self.most_waves.saturating_mul(WAVES_PER_ANSWERED);
+            return;
+        }
+        self.cut_rounds = self.cut_rounds.saturating_add(1);
+        if self.cut_rounds >= FREE_ROUNDS {
+            self.most_waves = answered.max(1).saturating_mul(WAVES_PER_ANSWERED);
         }
     }
 
     /// Puts the second request for an id into the second wave, and so on. A wave is sent only when
     /// no request of the wave before needs a repeat; otherwise a later request could be applied
-    /// before an earlier one.
+    /// before an earlier one. The waves beyond the limit of the round are left for a later one.
     pub(super) fn waves(&self) -> Vec<Vec<Group>> {
         let mut waves: Vec<Vec<Group>> = Vec::new();
         let mut seen: HashMap<&str, usize> = HashMap::new();
         // By wave and bucket: the group of schedules with room for more.
         let mut unfilled: HashMap<(usize, u16), usize> = HashMap::new();
         for &at in &self.open {
-            let Item { asked, bucket, record, is_alone, .. } = &self.items[at];
+            let item = &self.items[at];
+            let Item { asked, bucket, record, is_alone, .. } = item;
             let times = seen.entry(asked.id()).or_default();
             let wave = *times;
             *times += 1;
+            if wave >= self.most_waves {
+                continue;
+            }
             if waves.len() == wave {
                 waves.push(Vec::new());
             }
@@ -179,15 +138,7 @@ impl<'a> Pass<'a> {
                 is_closed: *is_alone,
             };
             let place = match asked {
-                RequestRef::Act(act) => {
-                    groups.push(new(script_of(act.action)));
-                    groups.len() - 1
-                }
-                RequestRef::NewJob(_) if *is_alone => {
-                    groups.push(new(Name::Schedule));
-                    groups.len() - 1
-                }
-                RequestRef::NewJob(_) => {
+                RequestRef::NewJob(_) if !*is_alone => {
                     let unfilled = unfilled.entry((wave, *bucket)).or_insert(usize::MAX);
                     let has_room = |group: &Group| {
                         !group.is_closed
@@ -200,6 +151,10 @@ impl<'a> Pass<'a> {
                     }
                     *unfilled
                 }
+                _ => {
+                    groups.push(new(item.script()));
+                    groups.len() - 1
+                }
             };
             groups[place].bytes += record.len();
             groups[place].members.push(at);
@@ -207,18 +162,25 @@ impl<'a> Pass<'a> {
         waves
     }
 
-    /// The sets that a call names: the sets of its own jobs, and the sets that its own requests
-    /// have learned. An action that has learned no set names the brokers, unless a call with them
+    /// The sets, other than its own, in which the job of a request may be.
+    fn hints(&self, at: usize) -> impl Iterator<Item = &String> {
+        let item = &self.items[at];
+        let found = if item.is_unguided { None } else { self.found.get(item.asked.id()) };
+        item.guessed.iter().chain(item.learned.iter()).chain(found)
+    }
+
+    /// The sets that a call names: the sets of its own jobs, and those in which the jobs of its own
+    /// requests may be. An action that knows no set names the brokers, unless a call with them
     /// failed.
     pub(super) fn sets_of(&self, group: &Group) -> Vec<String> {
         let mut sets: Vec<String> = Vec::with_capacity(group.members.len());
         for at in &group.members {
+            let before = sets.len();
             let item = &self.items[*at];
-            match item.own_set() {
-                None if item.learned.is_empty() && !item.is_bare => {
-                    sets.extend(self.brokers.iter().cloned())
-                }
-                own => sets.extend(own.into_iter().chain(item.learned.iter().cloned())),
+            sets.extend(item.own_set());
+            sets.extend(self.hints(*at).cloned());
+            if sets.len() == before && !item.is_bare {
+                sets.extend(self.brokers.iter().cloned());
             }
         }
         sets.sort_unstable();
@@ -227,22 +189,25 @@ impl<'a> Pass<'a> {
     }
 
     pub(super) fn answer(&mut self, at: usize, answer: Answer) {
-        let item = &mut self.items[at];
-        if let (RequestRef::Act(act), Some(due_ms)) = (item.asked, answer.due_ms)
+        let Item { asked, bucket, .. } = self.items[at];
+        if let (RequestRef::Act(act), Some(due_ms)) = (asked, answer.due_ms)
             && matches!(
                 act.action,
                 Action::Reschedule | Action::Fire | Action::Requeue | Action::Fail
             )
         {
-            let sets = if item.learned.is_empty() { &self.brokers } else { &item.learned };
+            let mut sets: Vec<String> = self.hints(at).cloned().collect();
+            if sets.is_empty() {
+                sets.clone_from(&self.brokers);
+            }
             for set in sets {
                 self.moved
-                    .entry((item.bucket, set.clone()))
+                    .entry((bucket, set))
                     .and_modify(|first| *first = due_ms.min(*first))
                     .or_insert(due_ms);
             }
         }
-        item.answer = Ok(answer);
+        self.items[at].answer = Ok(answer);
     }
 
     /// Takes the error of a call. The requests learn the facts that the script asked for. Requests
@@ -273,20 +238,38 @@ impl<'a> Pass<'a> {
     fn narrow(&mut self, group: &Group) -> bool {
         match group.members.as_slice() {
             [at] => {
+                let knows_no_set = self.hints(*at).next().is_none();
                 let item = &mut self.items[*at];
                 // The schedule before may have been refused for the key of its set.
-                if std::mem::take(&mut item.is_seeded) {
-                    item.learned.clear();
+                let is_hinted = !item.guessed.is_empty()
+                    || self
+                        .found
+                        .get(item.asked.id())
+                        .is_some_and(|set| !item.learned.contains(set));
+                if is_hinted && !std::mem::replace(&mut item.is_unguided, true) {
+                    self.drop_guesses(*at);
                     return true;
                 }
                 let has_guessed =
-                    item.own_set().is_none() && item.learned.is_empty() && !self.brokers.is_empty();
+                    item.own_set().is_none() && knows_no_set && !self.brokers.is_empty();
                 has_guessed && !std::mem::replace(&mut item.is_bare, true)
             }
             many => {
                 many.iter().for_each(|at| self.items[*at].is_alone = true);
                 true
             }
+        }
+    }
+
+    /// Drops what a request guesses, and the same guesses of the requests behind it.
+    fn drop_guesses(&mut self, at: usize) {
+        let dropped = std::mem::take(&mut self.items[at].guessed);
+        let mut next = self.items[at].next;
+        while let Some(at) = next {
+            let item = &mut self.items[at];
+            let before = item.guessed.len();
+            item.guessed.retain(|set| !dropped.contains(set));
+            next = item.next.filter(|_| item.guessed.len() < before);
         }
     }
 
@@ -301,13 +284,16 @@ impl<'a> Pass<'a> {
         let mut is_new = false;
         for (position, set) in error.unknown_sets() {
             let Some(at) = group.members.get(position.wrapping_sub(1)) else { continue };
-            is_new |= self.items[*at].learns(set);
-            // Each later request for this id needs the same set.
-            let mut next = self.items[*at].next;
-            while let Some(at) = next {
-                self.items[at].learns(set);
-                next = self.items[at].next;
+            let item = &mut self.items[*at];
+            let was_named = item.own_set().is_some_and(|own| own == set)
+                || item.guessed.iter().chain(&item.learned).any(|known| known == set);
+            // The later requests for this id may need the same set.
+            let found = self.found.insert(item.asked.id(), set.to_owned());
+            let was_found = !item.is_unguided && found.is_some_and(|found| found == set);
+            if !was_named {
+                item.learned.push(set.to_owned());
             }
+            is_new |= !was_named && !was_found;
         }
         let is_again = error.is_again();
         // The step behind a `fail` is outdated now.
@@ -395,7 +381,98 @@ impl<'a> Pass<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Act;
+    use crate::job::{Conflict, Due, Job, Verdict};
+    use crate::request::{Act, NewJob};
+
+    /// Requests for one id, in pairs: the first moves the job into a queue of its own, the second
+    /// leaves it there, and names another queue.
+    fn pairs(count: usize) -> Vec<NewJob> {
+        let of = |n: usize| {
+            let (queue, conflict) =
+                if n % 2 == 0 { ("a", Conflict::Replace) } else { ("b", Conflict::Keep) };
+            NewJob::new(Job::for_queue(format!("{queue}{}", n / 2), "x"), Due::At(1))
+                .id("x".parse().unwrap())
+                .on_conflict(conflict)
+        };
+        (0..count).map(of).collect()
+    }
+
+    fn pass_of(jobs: &[NewJob]) -> Pass<'_> {
+        let asked: Vec<RequestRef<'_>> = jobs.iter().map(RequestRef::NewJob).collect();
+        Pass::new(&asked, &Keys::new("dwell", 1), &[], &[])
+    }
+
+    fn unknown(set: &str) -> StoreError {
+        StoreError::new(Class::Outdated, "redis: schedule: DWELL_BROKER")
+            .answered("DWELL_BROKER", &format!("1 {set}"))
+    }
+
+    #[test]
+    fn each_of_many_requests_for_one_id_names_the_set_of_its_job_and_few_others() {
+        let jobs = pairs(1000);
+        let mut pass = pass_of(&jobs);
+        pass.begin();
+        let waves = pass.waves();
+        assert_eq!(waves.len(), 1000);
+        for (n, groups) in waves.iter().enumerate().skip(1) {
+            let sets = pass.sets_of(&groups[0]);
+            assert!(sets.contains(&format!("=a{}", (n - 1) / 2)), "{n}: {sets:?}");
+            assert!(sets.len() <= 3, "{n}: {sets:?}");
+        }
+        // The job is another caller's: it stays where it is.
+        pass.refused(&waves[0][0], &unknown("=theirs"), &HashMap::new());
+        for groups in &waves[1..] {
+            pass.refused(&groups[0], &StoreError::held_back("schedule"), &HashMap::new());
+        }
+        pass.keep_what_was_not_run();
+        assert_eq!((pass.open.len(), pass.has_progress), (1000, true));
+        for groups in &waves {
+            let sets = pass.sets_of(&groups[0]);
+            assert!(sets.contains(&"=theirs".to_owned()) && sets.len() <= 4, "{sets:?}");
+        }
+    }
+
+    #[test]
+    fn rounds_that_answer_little_make_few_calls() {
+        let jobs = pairs(1000);
+        let mut pass = pass_of(&jobs);
+        let (mut calls, mut rounds) = (0, 0);
+        while !pass.open.is_empty() {
+            pass.begin();
+            let waves = pass.waves();
+            calls += waves.len();
+            rounds += 1;
+            // Somebody else moves the job between the requests.
+            pass.answer(
+                waves[0][0].members[0],
+                Answer { verdict: Verdict::Replaced, due_ms: None },
+            );
+            if let Some(groups) = waves.get(1) {
+                pass.refused(&groups[0], &unknown(&format!("=m{rounds}")), &HashMap::new());
+            }
+            pass.keep_what_was_not_run();
+            pass.pace(&waves);
+            assert!(pass.has_progress);
+        }
+        assert_eq!(rounds, 1000, "each round answers one request");
+        assert!(calls <= 1000 * (FREE_ROUNDS as usize + WAVES_PER_ANSWERED), "{calls} calls");
+        assert!(pass.items.iter().all(|item| item.answer.is_ok()));
+    }
+
+    #[test]
+    fn a_request_is_given_up_once_a_script_asks_for_what_its_call_named() {
+        let jobs = pairs(2);
+        let mut pass = pass_of(&jobs);
+        for is_open in [true, false] {
+            pass.begin();
+            let waves = pass.waves();
+            pass.refused(&waves[0][0], &unknown("=theirs"), &HashMap::new());
+            pass.keep_what_was_not_run();
+            assert_eq!((pass.has_progress, pass.open.contains(&0)), (true, is_open));
+        }
+        assert!(pass.items[0].answer.as_ref().is_err_and(StoreError::is_refusal));
+        assert_eq!(pass.open, [1], "the next request for the id is still to send");
+    }
 
     #[test]
     fn a_fail_whose_read_lags_is_no_refusal() {
