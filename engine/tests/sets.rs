@@ -191,7 +191,7 @@ async fn jobs_of_many_queues_go_into_another_queue_in_one_batch() {
 fn pairs(count: usize, of: &str) -> Vec<NewJob> {
     let one = |n: usize| {
         let (queue, conflict) =
-            if n % 2 == 0 { ("a", Conflict::Replace) } else { ("b", Conflict::Keep) };
+            if n.is_multiple_of(2) { ("a", Conflict::Replace) } else { ("b", Conflict::Keep) };
         NewJob::new(Job::for_queue(format!("mine.{queue}{}", n / 2), "x"), FAR)
             .id(id(of))
             .on_conflict(conflict)

@@ -389,7 +389,7 @@ mod tests {
     fn pairs(count: usize) -> Vec<NewJob> {
         let of = |n: usize| {
             let (queue, conflict) =
-                if n % 2 == 0 { ("a", Conflict::Replace) } else { ("b", Conflict::Keep) };
+                if n.is_multiple_of(2) { ("a", Conflict::Replace) } else { ("b", Conflict::Keep) };
             NewJob::new(Job::for_queue(format!("{queue}{}", n / 2), "x"), Due::At(1))
                 .id("x".parse().unwrap())
                 .on_conflict(conflict)
