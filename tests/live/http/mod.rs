@@ -8,7 +8,8 @@
 //! - `connections`: the rules for those of every listener; `descriptors`: their number; `flood`:
 //!   clients that only hold connections; `memory`: the memory of all together; `tutorial`: the page
 //!   on queues, as it is written.
-//! - `rotated`: secrets that change while it runs.
+//! - `rotated`: secrets that change while it runs; `hanging`: a master of Redis that does not
+//!   answer.
 //! - `ipv6`: the probes on a host with and without it; `access`: tokens, addresses, other origins;
 //!   `tokens`: the tokens of applications; `schema`: openapi.json before a validator and a fuzzer.
 
@@ -22,6 +23,7 @@ mod connections;
 mod dashboard;
 mod descriptors;
 mod flood;
+mod hanging;
 mod ipv6;
 mod limits;
 mod long_poll;
