@@ -34,6 +34,10 @@ pub trait RetryPolicy: Send {
     fn is_wanted(&self, _place: usize) -> bool {
         true
     }
+
+    /// Takes the answer of the request at this index as soon as it is known: the repeats of the
+    /// others may take long.
+    fn answered(&mut self, _place: usize, _answer: &Result<Answer, StoreError>) {}
 }
 
 /// A bounded retry for calls of people: a retry tries, and only for errors that may pass.
@@ -79,6 +83,8 @@ pub struct RequestBatch<'a> {
     answers: Vec<Result<Answer, StoreError>>,
     /// Indexes of the requests to send.
     open: Vec<usize>,
+    /// Indexes of the requests that got their last answer since these were taken.
+    settled: Vec<usize>,
 }
 
 impl<'a> RequestBatch<'a> {
@@ -89,6 +95,7 @@ impl<'a> RequestBatch<'a> {
         RequestBatch {
             answers: requests.iter().map(|_| unsent()).collect(),
             open: (0..requests.len()).collect(),
+            settled: Vec::new(),
             requests,
         }
     }
@@ -115,7 +122,7 @@ impl<'a> RequestBatch<'a> {
                         self.requests[at].origin_mut().check = true;
                         self.open.push(at);
                     }
-                    _ => {}
+                    _ => self.settled.push(at),
                 }
                 self.answers[at] = answer;
             }
@@ -193,7 +200,8 @@ impl Apply {
 
     /// Applies requests, those for one id in their order, with one pass of the durability gate;
     /// counts them, and wakes the dispatchers. Each has its own answer, as in
-    /// [`RequestBatch::answers`]; the retry policy covers all of them.
+    /// [`RequestBatch::answers`]; the retry policy covers all of them, and has each as soon as it
+    /// is known.
     pub async fn all(
         &self,
         requests: &mut [Request],
@@ -203,41 +211,53 @@ impl Apply {
         loop {
             let wake_ups = batch.send(&self.store, &self.retry_ms).await;
             self.wake_ups.wake(wake_ups).await;
+            for at in std::mem::take(&mut batch.settled) {
+                let answer = &batch.answers[at];
+                self.count(&batch.requests[at], answer);
+                retry.answered(at, answer);
+            }
             match batch.failed() {
                 Some(error) if retry.wait(error).await => batch.keep(|at| retry.is_wanted(at)),
-                _ => break,
+                _ => return batch.answers(),
             }
         }
-        let answers = batch.answers();
-        for (request, answer) in requests.iter().zip(&answers) {
-            match (request, answer) {
-                (Request::Act(Act { action: Action::Cancel, .. }), Ok(answer)) => {
-                    self.metrics.cancelled(answer.verdict)
-                }
-                // A queue's job that died by this call; one that was dead before has a due time.
-                (
-                    Request::Act(Act { action: Action::Fail, .. }),
-                    Ok(Answer { verdict: Verdict::Dead, due_ms: None }),
-                ) => {
-                    self.metrics.dead(DeadReason::Failed);
-                }
-                _ => {}
-            }
-        }
-        answers
     }
 
-    /// Applies a request in one batch with those that arrive at the same time, with a bounded
-    /// retry.
+    /// Counts the effect of a request.
+    fn count(&self, request: &Request, answer: &Result<Answer, StoreError>) {
+        match (request, answer) {
+            (Request::Act(Act { action: Action::Cancel, .. }), Ok(answer)) => {
+                self.metrics.cancelled(answer.verdict)
+            }
+            // A queue's job that died by this call; one that was dead before has a due time.
+            (
+                Request::Act(Act { action: Action::Fail, .. }),
+                Ok(Answer { verdict: Verdict::Dead, due_ms: None }),
+            ) => {
+                self.metrics.dead(DeadReason::Failed);
+            }
+            _ => {}
+        }
+    }
+
+    /// The master that has the jobs of this id; `None` without a cluster.
+    fn master_of(&self, id: &JobId) -> Option<String> {
+        let layout = self.store.layout()?;
+        self.store.master_of(&layout, self.store.keys().bucket_of(id.as_str()))
+    }
+
+    /// Applies a request in one batch with those for the same master that arrive at the same time,
+    /// with a bounded retry.
     ///
     /// # Errors
     /// The last error of the store: the request may have been applied or not.
     pub async fn one(&self, request: Request) -> Result<Answer, StoreError> {
-        let answer = self.batcher.add(request);
+        let master = self.master_of(request.id());
+        let (lane, answer) = self.batcher.add(master, request);
         // The caller may go away; the other callers of the batch do not.
         let apply = self.clone();
         tokio::spawn(async move {
-            if let Some(mut group) = apply.batcher.next_batch().await {
+            if let Some(mut group) = lane.next_batch().await {
                 let answers = apply.all(&mut group.requests, &mut group.callers).await;
                 group.callers.answer(answers);
             }

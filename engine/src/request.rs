@@ -16,6 +16,15 @@ pub enum Request {
 }
 
 impl Request {
+    /// The id of the job.
+    #[must_use]
+    pub fn id(&self) -> &JobId {
+        match self {
+            Request::NewJob(new_job) => &new_job.id,
+            Request::Act(act) => &act.id,
+        }
+    }
+
     /// The identity of the inbound message.
     pub fn origin_mut(&mut self) -> &mut Origin {
         match self {

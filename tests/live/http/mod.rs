@@ -10,6 +10,8 @@
 //!   on queues, as it is written.
 //! - `undeclared`: jobs of queues that no setting declares.
 //! - `rotated`: secrets that change while it runs.
+//! - `rotated`: secrets that change while it runs; `hanging`: a master of Redis that does not
+//!   answer.
 //! - `ipv6`: the probes on a host with and without it; `access`: tokens, addresses, other origins;
 //!   `tokens`: the tokens of applications; `schema`: openapi.json before a validator and a fuzzer.
 
@@ -23,6 +25,7 @@ mod connections;
 mod dashboard;
 mod descriptors;
 mod flood;
+mod hanging;
 mod ipv6;
 mod limits;
 mod long_poll;

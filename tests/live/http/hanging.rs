@@ -1,0 +1,89 @@
+//! A master of a Redis Cluster that hangs: calls for the jobs of the others are answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dwell::config::{Redis, RedisMode};
+use dwell::store::Store;
+use dwell_testkit::servers::{RedisCluster, RedisOptions};
+use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::sidecar::Sidecar;
+use crate::support::{DEADLINE, metric, namespace, wait_until};
+
+/// The longest time of a call whose master answers: far more than it takes, and less than the five
+/// seconds that the store waits for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+/// The calls for the master that hangs: several times as many as the batches that run at once.
+const WAITING_CALLS: usize = 16;
+/// The jobs of the other masters. So few that a round over them is short.
+const LIVING_JOBS: usize = 40;
+
+/// Stores a job of this id, on a thread of its own. Returns the status.
+fn post(sidecar: &Arc<Sidecar>, id: &str) -> JoinHandle<u16> {
+    let (sidecar, job) = (sidecar.clone(), json!({"id": id, "queue": "emails", "for": "1h"}));
+    tokio::task::spawn_blocking(move || sidecar.post("/v1/jobs", &job).status)
+}
+
+/// The calls to Redis that got no answer in time.
+fn timeouts(sidecar: &Sidecar) -> f64 {
+    metric(&sidecar.metrics(), r#"dwell_redis_errors_total{class="timeout"}"#)
+}
+
+#[tokio::test]
+async fn calls_for_the_masters_that_answer_wait_for_none_that_hangs() {
+    let more = [("cluster-require-full-coverage", "no"), ("cluster-replica-no-failover", "yes")];
+    let more = more.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let cluster =
+        RedisCluster::start(RedisOptions { more, ..RedisOptions::default() }).await.unwrap();
+    let namespace = namespace("hanging");
+    let settings = format!(
+        "[redis]\nmode = \"cluster\"\nurls = {:?}\nnamespace = \"{namespace}\"\n\
+         buckets = 64\ndurability = \"memory\"\n[queues.emails]\n",
+        cluster.urls()
+    );
+    let sidecar = Arc::new(Sidecar::run(&settings, "", &[]).await);
+    let redis = Redis {
+        mode: RedisMode::Cluster,
+        urls: cluster.urls(),
+        namespace,
+        ..Redis::new(String::new())
+    };
+    let store = Store::attach(&redis).await.unwrap();
+    let mut is_first = Vec::new();
+    for bucket in 0..store.keys().buckets() {
+        let slot = cluster.slot_of(store.keys().jobs(bucket)).await.unwrap();
+        is_first.push(cluster.master_of(slot).await.unwrap() == 0);
+    }
+    let (hanging, living): (Vec<String>, Vec<String>) = (0..200)
+        .map(|number| format!("job-{number}"))
+        .partition(|id| is_first[usize::from(store.keys().bucket_of(id))]);
+    assert!(hanging.len() >= WAITING_CALLS && living.len() >= LIVING_JOBS, "{is_first:?}");
+
+    let before = timeouts(&sidecar);
+    cluster.nodes[0].freeze().unwrap();
+    let waiting: Vec<JoinHandle<u16>> =
+        hanging.iter().take(WAITING_CALLS).map(|id| post(&sidecar, id)).collect();
+    // The first tries of those end within this time, and the next ones begin.
+    while timeouts(&sidecar) == before {
+        for id in &living[..LIVING_JOBS] {
+            let status = timeout(ANSWER_TIMEOUT, post(&sidecar, id)).await;
+            let status = status.expect("a master that answers is held up by one that hangs");
+            assert_eq!(status.unwrap(), 201, "{id}");
+        }
+    }
+    assert!(waiting.iter().all(|call| !call.is_finished()), "they wait for their master");
+
+    cluster.nodes[0].thaw().unwrap();
+    for call in waiting {
+        let status = timeout(DEADLINE, call).await.expect("an answer").unwrap();
+        assert!([201, 503].contains(&status), "{status}");
+    }
+    cluster.whole().await.unwrap();
+    wait_until("the master takes jobs again", async || {
+        (post(&sidecar, &hanging[0]).await.unwrap() == 201).then_some(())
+    })
+    .await;
+}
