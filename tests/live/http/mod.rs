@@ -9,7 +9,6 @@
 //!   clients that only hold connections; `memory`: the memory of all together; `tutorial`: the page
 //!   on queues, as it is written.
 //! - `undeclared`: jobs of queues that no setting declares.
-//! - `rotated`: secrets that change while it runs.
 //! - `rotated`: secrets that change while it runs; `hanging`: a master of Redis that does not
 //!   answer.
 //! - `ipv6`: the probes on a host with and without it; `access`: tokens, addresses, other origins;
