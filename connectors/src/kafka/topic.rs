@@ -88,16 +88,8 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
             .request_timeout(Some(CREATE_TIMEOUT))
             .operation_timeout(Some(CREATE_TIMEOUT));
         let wrong = |error: KafkaError| {
-            let timeouts = [
-                Code::OperationTimedOut,
-                Code::RequestTimedOut,
-                Code::BrokerTransportFailure,
-                Code::NotController,
-            ];
-            let is_away = error.rdkafka_error_code().is_none_or(|code| timeouts.contains(&code));
-            let kind = if is_away { ErrorKind::Disconnected } else { ErrorKind::Denied };
             config
-                .fail(kind, &format!("cannot create the topic `{topic}`: {error}"))
+                .fail(refusal(&error), &format!("cannot create the topic `{topic}`: {error}"))
                 .hint("create the topic by hand")
                 .because(error)
         };
@@ -109,6 +101,36 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
         }
     })
     .await
+}
+
+/// The kind of a failed creation: denied if it fails until somebody changes the settings, a right
+/// or a policy. Any other failure passes: a cluster that starts has too few brokers for its
+/// replicas, and a quota is full.
+fn refusal(error: &KafkaError) -> ErrorKind {
+    let code = match error {
+        // `rdkafka_error_code` has no code for it.
+        KafkaError::AdminOp(code) => Some(*code),
+        error => error.rdkafka_error_code(),
+    };
+    let denied = [
+        Code::TopicAuthorizationFailed,
+        Code::ClusterAuthorizationFailed,
+        Code::Authentication,
+        Code::SaslAuthenticationFailed,
+        Code::UnsupportedSASLMechanism,
+        Code::PolicyViolation,
+        Code::InvalidTopic,
+        Code::InvalidPartitions,
+        Code::InvalidConfig,
+        Code::InvalidRequest,
+        Code::InvalidArgument,
+        Code::UnsupportedVersion,
+        Code::UnsupportedFeature,
+    ];
+    match code {
+        Some(code) if denied.contains(&code) => ErrorKind::Denied,
+        _ => ErrorKind::Disconnected,
+    }
 }
 
 /// A topic that keeps messages shorter than this loses requests of a long weekend without Dwell.
@@ -250,6 +272,38 @@ pub(super) fn malformed(topic: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_nobody_else_mends_is_denied() {
+        for code in [
+            Code::TopicAuthorizationFailed,
+            Code::ClusterAuthorizationFailed,
+            Code::SaslAuthenticationFailed,
+            Code::PolicyViolation,
+            Code::InvalidConfig,
+            Code::InvalidTopic,
+        ] {
+            // The code of one topic, and of the whole request.
+            for error in [KafkaError::AdminOp(code), KafkaError::Global(code)] {
+                assert_eq!(refusal(&error), ErrorKind::Denied, "{error}");
+            }
+        }
+        for code in [
+            Code::InvalidReplicationFactor,
+            Code::ThrottlingQuotaExceeded,
+            Code::Unknown,
+            Code::OperationTimedOut,
+            Code::RequestTimedOut,
+            Code::BrokerTransportFailure,
+            Code::NotController,
+            Code::LeaderNotAvailable,
+        ] {
+            for error in [KafkaError::AdminOp(code), KafkaError::Global(code)] {
+                assert_eq!(refusal(&error), ErrorKind::Disconnected, "{error}");
+            }
+        }
+        assert_eq!(refusal(&KafkaError::Canceled), ErrorKind::Disconnected);
+    }
 
     #[test]
     fn a_star_is_any_characters() {

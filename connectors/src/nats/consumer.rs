@@ -15,7 +15,7 @@ use super::config::Config;
 use super::connection::BrokerConnection;
 use super::fetch_budget::REQUEST_TTL;
 use super::loop_check;
-use super::stream::cautions as stream_cautions;
+use super::stream::{cautions as stream_cautions, refusal};
 use super::subject::as_name;
 use crate::error::innermost;
 use crate::{
@@ -63,10 +63,14 @@ pub(super) async fn ensure(
                     "consumer had a finite max_deliver, a small max_ack_pending or bounds on requests, updating it"
                 );
                 connection.ask(handle.update_consumer(*better)).await?.map_err(|error| {
-                    let kind = if matches!(error.kind(), ConsumerUpdateErrorKind::TimedOut) {
-                        ErrorKind::Disconnected
-                    } else {
-                        ErrorKind::Denied
+                    let kind = match error.kind() {
+                        ConsumerUpdateErrorKind::JetStream(error) => refusal(error.error_code()),
+                        ConsumerUpdateErrorKind::InvalidConsumerType
+                        | ConsumerUpdateErrorKind::InvalidName => ErrorKind::Denied,
+                        ConsumerUpdateErrorKind::TimedOut
+                        | ConsumerUpdateErrorKind::Request
+                        | ConsumerUpdateErrorKind::DoesNotExist
+                        | ConsumerUpdateErrorKind::Other => ErrorKind::Disconnected,
                     };
                     let failure = connection.fail(
                         kind,
@@ -100,7 +104,11 @@ pub(super) async fn ensure(
                 ..pull::Config::default()
             };
             let made = connection.ask(handle.create_consumer(wanted)).await?.map_err(|error| {
-                let kind = if matches!(error.kind(), ConsumerErrorKind::TimedOut) { ErrorKind::Disconnected } else { ErrorKind::Denied };
+                let kind = match error.kind() {
+                    ConsumerErrorKind::JetStream(error) => refusal(error.error_code()),
+                    ConsumerErrorKind::InvalidConsumerType | ConsumerErrorKind::InvalidName => ErrorKind::Denied,
+                    ConsumerErrorKind::TimedOut | ConsumerErrorKind::Request | ConsumerErrorKind::Other => ErrorKind::Disconnected,
+                };
                 let failure = connection.fail(kind, &format!("cannot create the consumer `{name}` on `{stream}`: {}", innermost(&error)));
                 failure.hint("on a work-queue stream each subject has one consumer: name that one as `group`, or delete it").because(error)
             })?;

@@ -1,5 +1,6 @@
 //! Lookup of the stream of a subject, and creation of streams.
 
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamByNameErrorKind};
 use async_nats::jetstream::stream::{
     Config as StreamConfig, DiscardPolicy, RetentionPolicy, StorageType,
@@ -145,10 +146,15 @@ async fn make(
         Ok(_) => Ok(Declared::Created),
         Err(error) => {
             let kind = match error.kind() {
+                CreateStreamErrorKind::JetStream(error) => refusal(error.error_code()),
+                CreateStreamErrorKind::EmptyStreamName
+                | CreateStreamErrorKind::InvalidStreamName
+                | CreateStreamErrorKind::DomainAndExternalSet => ErrorKind::Denied,
                 CreateStreamErrorKind::TimedOut
                 | CreateStreamErrorKind::Response
+                | CreateStreamErrorKind::ResponseParse
+                | CreateStreamErrorKind::NotFound
                 | CreateStreamErrorKind::JetStreamUnavailable => ErrorKind::Disconnected,
-                _ => ErrorKind::Denied,
             };
             let failure = connection.fail(
                 kind,
@@ -158,6 +164,66 @@ async fn make(
                 ),
             );
             Err(failure.hint("create a stream for this subject by hand").because(error))
+        }
+    }
+}
+
+/// The kind of an error of JetStream when a stream or a consumer is made or updated: denied if it
+/// comes until somebody changes the settings or the limits of the account. Any other error passes:
+/// a cluster that starts has no peers, resources are short, or the stream went between two calls.
+pub(super) fn refusal(code: ErrorCode) -> ErrorKind {
+    let denied = [
+        ErrorCode::BAD_REQUEST,
+        ErrorCode::INVALID_JSON,
+        ErrorCode::REQUIRED_API_LEVEL,
+        ErrorCode::NO_LIMITS,
+        ErrorCode::STREAM_INVALID_CONFIG,
+        ErrorCode::STREAM_INVALID,
+        ErrorCode::STREAM_NAME_EXIST,
+        ErrorCode::STREAM_NAME_CONTAINS_PATH_SEPARATORS,
+        ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED,
+        ErrorCode::STREAM_MAX_BYTES_REQUIRED,
+        ErrorCode::STREAM_MAX_STREAM_BYTES_EXCEEDED,
+        ErrorCode::CONSUMER_WQ_REQUIRES_EXPLICIT_ACK,
+        ErrorCode::CONSUMER_WQ_MULTIPLE_UNFILTERED,
+        ErrorCode::CONSUMER_WQ_CONSUMER_NOT_UNIQUE,
+        ErrorCode::CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL,
+        ErrorCode::CONSUMER_NAME_TOO_LONG,
+        ErrorCode::CONSUMER_BAD_DURABLE_NAME,
+        ErrorCode::CONSUMER_NAME_CONTAINS_PATH_SEPARATORS,
+        ErrorCode::CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH,
+        ErrorCode::CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH,
+        ErrorCode::CONSUMER_FILTER_NOT_SUBSET,
+        ErrorCode::CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED,
+        ErrorCode::CONSUMER_INVALID_POLICY,
+        ErrorCode::CONSUMER_ACK_POLICY_INVALID,
+        ErrorCode::CONSUMER_ACK_WAIT_NEGATIVE,
+        ErrorCode::CONSUMER_PULL_REQUIRES_ACK,
+        ErrorCode::CONSUMER_MAX_PENDING_ACK_POLICY_REQUIRED,
+        ErrorCode::CONSUMER_MAX_PENDING_ACK_EXCESS,
+        ErrorCode::CONSUMER_MAX_REQUEST_BATCH_EXCEEDED,
+        ErrorCode::CONSUMER_INACTIVE_THRESHOLD_EXCESS,
+        ErrorCode::CONSUMER_REPLICAS_EXCEEDS_STREAM,
+        ErrorCode::CONSUMER_REPLICAS_SHOULD_MATCH_STREAM,
+    ];
+    if denied.contains(&code) { ErrorKind::Denied } else { ErrorKind::Disconnected }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_else_mends_is_denied() {
+        // Invalid settings, a name in use, the limits of the account, a second reader of a queue.
+        for code in [10052, 10058, 10113, 10120, 10099, 10100, 10121] {
+            assert_eq!(refusal(ErrorCode(code)), ErrorKind::Denied, "{code}");
+        }
+        // No peers, no leader, short of resources or storage, a stream that is gone, an overlap
+        // with a stream that was made meanwhile, a consumer likewise, and what is not known.
+        for code in [10005, 10008, 10009, 10023, 10028, 10047, 10059, 10065, 10012, 10148, 0, 19999]
+        {
+            assert_eq!(refusal(ErrorCode(code)), ErrorKind::Disconnected, "{code}");
         }
     }
 }
