@@ -15,11 +15,12 @@ use super::config::Config;
 use super::connection::BrokerConnection;
 use super::fetch_budget::REQUEST_TTL;
 use super::loop_check;
-use super::stream::{cautions as stream_cautions, refusal};
+use super::stream::{cautions as stream_cautions, max_inactive, refusal};
 use super::subject::as_name;
 use crate::error::innermost;
 use crate::{
-    Acks, Caution, ConnectorError, ConsumerState, ErrorKind, FirstRead, SourceOptions, Start,
+    Acks, Caution, CautionKind, ConnectorError, ConsumerState, ErrorKind, FirstRead, SourceOptions,
+    Start,
 };
 
 /// The time after which the server redelivers an unsettled message without a sign of progress.
@@ -42,7 +43,12 @@ pub(super) struct Consumer {
 /// The state of the consumer: missing, or its settings and an update for them.
 enum StoredConsumer {
     Missing,
-    Fit { ack_wait: Duration, delivered: u64, better: Option<Box<pull::Config>> },
+    Fit {
+        ack_wait: Duration,
+        delivered: u64,
+        better: Option<Box<pull::Config>>,
+        cautions: Vec<Caution>,
+    },
 }
 
 /// Finds or creates the consumer on this stream.
@@ -55,12 +61,12 @@ pub(super) async fn ensure(
     let name = as_name(&options.group);
     let (handle, there) = find(connection, stream, config, options).await?;
     let (ack_wait, delivered) = match there {
-        StoredConsumer::Fit { ack_wait, delivered, better } => {
+        StoredConsumer::Fit { ack_wait, delivered, better, .. } => {
             if let Some(better) = better {
                 info!(
                     stream,
                     consumer = name,
-                    "consumer had a finite max_deliver, a small max_ack_pending or bounds on requests, updating it"
+                    "consumer had a finite max_deliver, a small max_ack_pending, an inactive_threshold or bounds on requests, updating it"
                 );
                 connection.ask(handle.update_consumer(*better)).await?.map_err(|error| {
                     let kind = match error.kind() {
@@ -149,7 +155,7 @@ pub(super) async fn inspect(
     })
 }
 
-/// The risks of the stream.
+/// The risks of the stream and of its consumer.
 pub(super) async fn cautions(
     connection: &BrokerConnection,
     stream: &str,
@@ -157,7 +163,13 @@ pub(super) async fn cautions(
     options: &SourceOptions,
 ) -> Result<Vec<Caution>, ConnectorError> {
     let (handle, there) = find(connection, stream, config, options).await?;
-    Ok(stream_cautions(&handle.cached_info().config, !matches!(there, StoredConsumer::Missing)))
+    let (is_read, of_consumer) = match there {
+        StoredConsumer::Missing => (false, Vec::new()),
+        StoredConsumer::Fit { cautions, .. } => (true, cautions),
+    };
+    let mut cautions = stream_cautions(&handle.cached_info().config, is_read);
+    cautions.extend(of_consumer);
+    Ok(cautions)
 }
 
 /// The start of a new consumer.
@@ -244,12 +256,14 @@ async fn find(
                 stream,
                 options,
                 subjects: &handle.cached_info().config.subjects,
+                max_inactive: max_inactive(&handle.cached_info().config),
             };
             fit.check(&info.config)?;
             let (ack_wait, delivered) = (info.config.ack_wait, info.delivered.stream_sequence);
             StoredConsumer::Fit {
                 ack_wait,
                 delivered,
+                cautions: fit.cautions(&info.config),
                 better: fit.update(info.config)?.map(Box::new),
             }
         }
@@ -292,6 +306,8 @@ struct Fit<'a> {
     stream: &'a str,
     options: &'a SourceOptions,
     subjects: &'a [String],
+    /// The `inactive_threshold` that the stream gives to its consumers; zero if none.
+    max_inactive: Duration,
 }
 
 impl Fit<'_> {
@@ -334,6 +350,29 @@ impl Fit<'_> {
         Err(failure.hint("delete the consumer, or name another `group`"))
     }
 
+    /// The risks of the consumer that no update takes away: its place is lost.
+    fn cautions(&self, config: &consumer::Config) -> Vec<Caution> {
+        let Fit { stream, options: SourceOptions { group, .. }, .. } = self;
+        let mut cautions = Vec::new();
+        let mut loses = |what: &str| {
+            cautions.push(Caution {
+                kind: CautionKind::Loses,
+                message: format!(
+                    "the consumer `{group}` of `{stream}` {what}: its place is lost, and a new one begins at `start`"
+                ),
+                hint: "delete the consumer once it has read all: Dwell makes a durable one with the storage of the stream"
+                    .to_owned(),
+            });
+        };
+        if config.memory_storage {
+            loses("is in memory and gone when the server restarts (mem_storage)");
+        }
+        if config.durable_name.is_none() {
+            loses("is not durable and gone soon after its last reader");
+        }
+        cautions
+    }
+
     /// The update that the consumer needs; `None` if it needs none.
     fn update(&self, config: consumer::Config) -> Result<Option<pull::Config>, ConnectorError> {
         let wrong = |error: async_nats::Error| {
@@ -348,7 +387,13 @@ impl Fit<'_> {
         let short = config.max_expires > Duration::ZERO && config.max_expires < REQUEST_TTL;
         let small =
             config.max_bytes > 0 || config.max_batch > 0 && config.max_batch < needed || short;
-        if config.max_deliver <= 0 && config.backoff.is_empty() && !bounded && !small {
+        // Without the threshold the server would put that of the stream in its place, or of a
+        // consumer that is not durable its own.
+        let expires = !config.inactive_threshold.is_zero()
+            && config.durable_name.is_some()
+            && self.max_inactive.is_zero();
+        let redelivers = config.max_deliver <= 0 && config.backoff.is_empty();
+        if redelivers && !bounded && !small && !expires {
             return Ok(None);
         }
         config.max_deliver = -1;
@@ -356,6 +401,10 @@ impl Fit<'_> {
         if small {
             // The limits of a request: the server would refuse all of ours.
             (config.max_bytes, config.max_batch, config.max_expires) = (0, 0, Duration::ZERO);
+        }
+        if expires {
+            // The server would delete the consumer, with its place, while Dwell is away.
+            config.inactive_threshold = Duration::ZERO;
         }
         if bounded {
             config.max_ack_pending = needed;

@@ -1,5 +1,7 @@
 //! Lookup of the stream of a subject, and creation of streams.
 
+use std::time::Duration;
+
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamByNameErrorKind};
 use async_nats::jetstream::stream::{
@@ -102,7 +104,22 @@ pub(super) fn cautions(stream: &StreamConfig, is_read: bool) -> Vec<Caution> {
             format!("nats stream edit {name} --ack"),
         );
     }
+    let inactive = max_inactive(stream);
+    if !inactive.is_zero() {
+        let after = show_duration_ms(u64::try_from(inactive.as_millis()).unwrap_or(u64::MAX));
+        loses(
+            format!(
+                "deletes a consumer, with its place, {after} after its last reader (consumer_limits.inactive_threshold)"
+            ),
+            "set consumer_limits.inactive_threshold of the stream to 0".to_owned(),
+        );
+    }
     cautions
+}
+
+/// The `inactive_threshold` that the stream gives to its consumers; zero if none.
+pub(super) fn max_inactive(stream: &StreamConfig) -> Duration {
+    stream.consumer_limits.as_ref().map_or(Duration::ZERO, |limits| limits.inactive_threshold)
 }
 
 /// Creates a stream for the subject if none has it.

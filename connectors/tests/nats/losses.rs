@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use async_nats::jetstream::consumer::{AckPolicy, pull};
+use async_nats::jetstream::stream::{
+    Config, ConsumerLimits, DiscardPolicy, RetentionPolicy, StorageType,
+};
 use dwell_connectors::{Caution, CautionKind};
 
 use crate::server::NatsServer;
@@ -15,7 +18,9 @@ async fn a_stream_that_loses_requests_by_its_settings_is_told() {
     let context = context(&server).await;
     let least = || Config { name: "S".into(), subjects: vec!["s.a".into()], ..Config::default() };
     let new = DiscardPolicy::New;
-    let cases: [(Config, &[&str]); 9] = [
+    let limits =
+        ConsumerLimits { inactive_threshold: Duration::from_secs(3600), max_ack_pending: 0 };
+    let cases: [(Config, &[&str]); 10] = [
         (Config { max_messages_per_subject: 1, ..least() }, &["keeps 1 messages a subject"]),
         (Config { max_messages: 10, ..least() }, &["beyond max_msgs 10"]),
         (Config { max_bytes: 1 << 20, ..least() }, &["beyond max_bytes 1048576"]),
@@ -23,6 +28,7 @@ async fn a_stream_that_loses_requests_by_its_settings_is_told() {
         (Config { max_age: Duration::from_secs(3600), ..least() }, &["max_age, 1h"]),
         (Config { retention: RetentionPolicy::Interest, ..least() }, &["interest retention"]),
         (Config { storage: StorageType::Memory, ..least() }, &["is in memory"]),
+        (Config { consumer_limits: Some(limits), ..least() }, &["inactive_threshold"]),
         (Config { no_ack: true, ..least() }, &["no_ack"]),
         (Config { retention: RetentionPolicy::WorkQueue, ..least() }, &[]),
     ];
@@ -47,4 +53,34 @@ async fn a_stream_that_loses_requests_by_its_settings_is_told() {
         .unwrap();
     broker.source(options("s.a")).await.unwrap().close().await.unwrap();
     assert_eq!(broker.cautions(&options("s.a")).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_consumer_that_loses_its_place_is_put_right_or_told() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    let stream = Config { name: "S".into(), subjects: vec!["s.a".into()], ..Config::default() };
+    let stream = context(&server).await.create_stream(stream).await.unwrap();
+    let durable = || pull::Config {
+        durable_name: Some("readers".into()),
+        ack_policy: AckPolicy::Explicit,
+        filter_subject: "s.a".into(),
+        ..pull::Config::default()
+    };
+    let hour = Duration::from_secs(3600);
+    stream.create_consumer(pull::Config { inactive_threshold: hour, ..durable() }).await.unwrap();
+    // The start mends it: there is nothing to tell.
+    assert_eq!(broker.cautions(&options("s.a")).await.unwrap(), []);
+    broker.source(options("s.a")).await.unwrap().close().await.unwrap();
+    let config = stream.consumer_info("readers").await.unwrap().config;
+    assert_eq!(config.inactive_threshold, Duration::ZERO);
+
+    stream.delete_consumer("readers").await.unwrap();
+    stream.create_consumer(pull::Config { memory_storage: true, ..durable() }).await.unwrap();
+    let cautions = broker.cautions(&options("s.a")).await.unwrap();
+    assert!(
+        matches!(&cautions[..], [Caution { kind: CautionKind::Loses, message, hint }]
+            if message.contains("`readers` of `S` is in memory") && !hint.is_empty()),
+        "{cautions:?}"
+    );
 }
