@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::{Extension, Router, middleware};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -163,19 +163,25 @@ impl Listener {
         let mut connections = JoinSet::new();
         let buffers = self.room.buffers().clone();
         let mut slots = Slots::new(self.most, self.most_of_peer, self.room);
+        // Accepted, and without room: by then a connection that waited for its client has a request.
+        let mut next: Option<(TcpStream, SocketAddr)> = None;
         loop {
-            let has_room = slots.has_room();
+            if let Some((stream, peer)) = next.take_if(|_| slots.has_room()) {
+                conversation::prepare(&stream);
+                let slot = Slot::new(peer.ip().to_canonical());
+                let calls = Calls::new(slot.clone(), router.clone(), self.memory.clone());
+                let stream = TimedIo::new(stream, slot.clone(), buffers.clone());
+                let task = connections.spawn(converse(stream, calls, shutdown.clone()));
+                slots.add(slot, task);
+            }
+            let has_room = next.is_none() && slots.has_room();
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                Some(ended) = connections.join_next_with_id() => slots.remove(ended.map_or_else(|error| error.id(), |(id, ())| id)),
+                Some(ended) = connections.join_next_with_id() => {
+                    slots.remove(ended.map_or_else(|error| error.id(), |(id, ())| id));
+                }
                 accepted = self.listener.accept(), if has_room => match accepted {
-                    Ok((stream, peer)) => {
-                        conversation::prepare(&stream);
-                        let slot = Slot::new(peer.ip().to_canonical());
-                        let calls = Calls::new(slot.clone(), router.clone(), self.memory.clone());
-                        let task = connections.spawn(converse(TimedIo::new(stream, slot.clone(), buffers.clone()), calls, shutdown.clone()));
-                        slots.add(slot, task);
-                    }
+                    Ok(accepted) => next = Some(accepted),
                     Err(error) => {
                         tracing::debug!(%error, "a connection was not accepted");
                         clock::sleep(ACCEPT_RETRY_INTERVAL).await;
@@ -197,7 +203,6 @@ mod tests {
     use super::conversation::HEAD_TIMEOUT;
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
 
     #[tokio::test]
     async fn a_client_that_never_ends_its_request_does_not_hold_up_the_end() {
