@@ -19,6 +19,13 @@ const SIZE_UNITS: [(&str, u64); 7] = [
 /// A smaller integer is probably a time in seconds: 10¹¹ ms is March 1973, 10¹¹ s is the year 5138.
 pub const MIN_EPOCH_MS: i64 = 100_000_000_000;
 
+/// An address from outside for a message: [`quote`] without the secrets of a URL. Also for names
+/// that a URL may be given for by mistake.
+#[must_use]
+pub fn quote_address(text: &str) -> String {
+    quote(&dwell_connectors::shown_address(text))
+}
+
 const TIME_FORMS: &str =
     "write 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+02:00 or epoch milliseconds";
 

@@ -62,7 +62,7 @@ pub use connector::{Caution, CautionKind, Connector, ConsumerState, Declared, Fi
 pub use dwell_core::{
     Destination, FILE_HINT, Header, Headers, Properties, Value, io_reason, is_address,
     known_scheme, parse_duration_ms, parse_durations_ms, quote, redacted, secret_text,
-    show_duration_ms, split_urls, unreadable,
+    show_duration_ms, shown_address, split_urls, unreadable,
 };
 pub use error::{ConnectorError, ErrorKind};
 pub use followed::follow_secret;

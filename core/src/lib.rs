@@ -4,7 +4,7 @@
 //! The engine knows no broker and the connectors know no Redis, so the types that both use are
 //! here. This crate does no input or output.
 //!
-//! - [`Destination`]: the destination of a message.
+//! - [`Destination`]: the destination of a message; [`shown_address`]: its text without secrets.
 //! - [`Headers`], [`Header`], [`Value`]: the headers of a message.
 //! - [`Properties`]: the properties of an AMQP message.
 //! - [`parse_duration_ms`], [`show_duration_ms`]: durations as text; [`quote`]: a text in a
@@ -21,7 +21,7 @@ mod properties;
 mod url;
 mod value;
 
-pub use destination::Destination;
+pub use destination::{Destination, shown_address};
 pub use duration::{parse_duration_ms, parse_durations_ms, quote, show_duration_ms};
 pub use file::{FILE_HINT, io_reason, secret_text, unreadable};
 pub use headers::{Header, Headers};

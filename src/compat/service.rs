@@ -23,7 +23,7 @@ use crate::store::error::{Class, StoreError};
 use crate::store::queue::ends::Over;
 use crate::store::reader::list::Query;
 use crate::store::reader::lookup::{Place, StoredJob};
-use crate::units::quote;
+use crate::units::quote_address;
 
 /// The most ready jobs that are looked at to find one whose time to live is not over.
 const PEEK_JOBS: usize = 16;
@@ -322,7 +322,7 @@ impl Refusal {
     pub(super) fn text(self, queue: &str) -> String {
         match self {
             Refusal::Undeclared => {
-                let queue = quote(queue);
+                let queue = quote_address(queue);
                 format!(
                     "no name or pattern of [queues] in the settings is for the queue {queue}, of 1 to 255 of A-Z a-z 0-9 . _ -"
                 )

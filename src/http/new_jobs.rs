@@ -27,7 +27,7 @@ use crate::job::{Job, JobId, Verdict, is_queue_name};
 use crate::request::{Code, NewJob, Rejection, Request, RequestRules, from_fields};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::schedule::Answer;
-use crate::units::quote;
+use crate::units::{quote, quote_address};
 use crate::view;
 
 /// The memory of a job's headers as JSON values and as text, in multiples of their size.
@@ -304,14 +304,14 @@ impl NewJobRequest {
         if let Some(queue) = self.queue.as_ref().filter(|queue| !is_queue_name(queue)) {
             let detail = format!(
                 "queue: {} is not the name of a queue: write 1 to 255 of A-Z a-z 0-9 . _ -",
-                quote(queue)
+                quote_address(queue)
             );
             return Err(Rejection::new(Code::BadQueue, detail).into());
         }
         if let Some(broker) = self.broker.as_ref().filter(|broker| broker.trim() != **broker) {
             return Err(Rejection::new(
                 Code::UnknownBroker,
-                format!("broker: no [brokers] of the settings is {}", quote(broker)),
+                format!("broker: no [brokers] of the settings is {}", quote_address(broker)),
             )
             .into());
         }

@@ -10,7 +10,7 @@ use super::caller::Caller;
 use crate::job::is_queue_name;
 use crate::queues::MAX_POP_QUEUES;
 use crate::request::{Code, Rejection};
-use crate::units::quote;
+use crate::units::quote_address;
 
 /// The OpenAPI description of queue names.
 #[derive(utoipa::IntoParams)]
@@ -36,7 +36,10 @@ fn check(api: &Api, caller: &Caller, name: &str) -> Result<(), Problem> {
     if !is_queue_name(name) {
         return not_found(
             Code::BadQueue,
-            format!("{} is no name of a queue: use 1 to 255 of A-Z a-z 0-9 . _ -", quote(name)),
+            format!(
+                "{} is no name of a queue: use 1 to 255 of A-Z a-z 0-9 . _ -",
+                quote_address(name)
+            ),
         );
     }
     // First, so that the names of others are not told.
@@ -44,7 +47,10 @@ fn check(api: &Api, caller: &Caller, name: &str) -> Result<(), Problem> {
     if api.inner.queues.of(name).is_none() {
         return not_found(
             Code::UnknownQueue,
-            format!("no [queues] of the settings fits {}: add its name or a pattern", quote(name)),
+            format!(
+                "no [queues] of the settings fits {}: add its name or a pattern",
+                quote_address(name)
+            ),
         );
     }
     Ok(())

@@ -10,7 +10,7 @@ use super::control::strip_prefix_ignore_case;
 use super::dialect;
 use super::reject::{Code, Rejection};
 use super::rules::BrokerRules;
-use crate::units::quote;
+use crate::units::{quote, quote_address};
 use crate::view;
 
 /// Refuses a message that did not come whole: a missing part may tell it from another one.
@@ -127,7 +127,7 @@ fn check_copies(header: &Header, broker: &BrokerRules, to: &Destination) -> Resu
             return Err(refuse(header, "a routing key in the list is not text"));
         };
         let copy = Destination { exchange: to.exchange.clone(), address: key.to_owned() };
-        let shown = quote(&copy.to_string());
+        let shown = quote_address(&copy.to_string());
         if broker.reads(&copy) {
             return Err(Rejection::new(
                 Code::Loop,

@@ -8,7 +8,7 @@ use super::rules::RequestRules;
 use super::{headers, target};
 use crate::config::Settings;
 use crate::job::Job;
-use crate::units::quote;
+use crate::units::{quote, quote_address};
 
 /// The rules for jobs that move to another broker of the settings.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Moving {
         };
         let known = self.rules.brokers.get(&self.broker).ok_or_else(unknown)?;
         if !job.to.exchange.is_empty() && !known.capabilities().exchanges {
-            let exchange = quote(&job.to.exchange);
+            let exchange = quote_address(&job.to.exchange);
             let why = format!(
                 "the target is the exchange {exchange}, and broker {} has no exchanges",
                 quote(&self.broker)

@@ -10,7 +10,7 @@ use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
 use crate::config::QueueRules;
 use crate::job::is_queue_name;
-use crate::units::quote;
+use crate::units::{quote, quote_address};
 
 /// The parts of a message that a queue holds: headers of any name, number and type; neither key nor
 /// properties.
@@ -33,7 +33,10 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     if is_queue_name(text) {
         return Ok(text.to_owned());
     }
-    Err(format!("{} is not the name of a queue: write 1 to 255 of A-Z a-z 0-9 . _ -", quote(text)))
+    Err(format!(
+        "{} is not the name of a queue: write 1 to 255 of A-Z a-z 0-9 . _ -",
+        quote_address(text)
+    ))
 }
 
 /// The queue that the request names instead of a target, if any.

@@ -7,7 +7,7 @@ use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
 use super::target::Target;
 use crate::delayed_headers::{ATTEMPT, DEAD_REASON, ROUND};
-use crate::units::quote;
+use crate::units::quote_address;
 
 /// Returns the number of times that the message came back; 0 where Dwell did not publish it. A
 /// number above `limits.max_rounds` is rejected.
@@ -49,7 +49,7 @@ pub(super) fn leads_on(
     if *target.broker != rules.ingest.broker || target.to != message.destination {
         return Ok(());
     }
-    let to = quote(&target.to.to_string());
+    let to = quote_address(&target.to.to_string());
     Err(Rejection::new(
         Code::Loop,
         format!(

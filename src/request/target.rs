@@ -1,11 +1,11 @@
 //! The target of a request and the destination of its verdict.
 
-use dwell_connectors::{Capabilities, Destination, Message};
+use dwell_connectors::{Capabilities, Destination, Message, shown_address};
 
 use super::control::Control;
 use super::reject::{Code, Rejection};
 use super::rules::{BrokerRules, RequestRules};
-use crate::units::quote;
+use crate::units::{quote, quote_address};
 
 /// The target of a job.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) fn resolve<'a>(
             Code::BadHeader,
             format!(
                 "delay-exchange is {}, and broker {} has no exchanges: leave it out",
-                quote(exchange),
+                quote_address(exchange),
                 quote(broker)
             ),
         ));
@@ -60,7 +60,7 @@ pub(super) fn classify(
     if let Some(why) = known.connector.forbidden(to) {
         return Err(Rejection::new(
             Code::TargetNotAllowed,
-            format!("target {}: {}", quote(&known.connector.shown(to)), one_line(&why)),
+            format!("target {}: {}", quote(&known.connector.shown(to)), reason(&why, to)),
         ));
     }
     if known.reads(to) {
@@ -89,13 +89,16 @@ pub(super) fn reply_to(
     let known = rules.brokers.get(broker).ok_or_else(|| unknown_broker(broker, rules))?;
     let to = known.connector.destination(text);
     let refuse = |why: &str| {
-        Rejection::new(Code::TargetNotAllowed, format!("delay-reply-to {}: {why}", quote(text)))
+        Rejection::new(
+            Code::TargetNotAllowed,
+            format!("delay-reply-to {}: {why}", quote_address(text)),
+        )
     };
     if to.address.is_empty() && to.exchange.is_empty() {
         return Err(refuse("the value is empty: leave it out, or name a destination"));
     }
     if let Some(why) = known.connector.forbidden(&to) {
-        return Err(refuse(&one_line(&why)));
+        return Err(refuse(&reason(&why, &to)));
     }
     if known.reads(&to) {
         return Err(refuse("an ingest reads this destination, and a verdict is not a request"));
@@ -206,13 +209,23 @@ fn unknown_broker(name: &str, rules: &RequestRules) -> Rejection {
         Code::UnknownBroker,
         format!(
             "there is no broker {} in the settings: delay-broker is one of {}",
-            quote(name),
+            quote_address(name),
             known.join(", ")
         ),
     )
 }
 
-/// A connector's reason may quote the destination unescaped, and a header is one line.
-fn one_line(why: &str) -> String {
+/// A connector's reason may quote the destination unescaped, and a header is one line. Its quotes
+/// lose the secrets of a URL, which any kind of broker gets when a request does not name the right
+/// one.
+fn reason(why: &str, to: &Destination) -> String {
+    let mut why = why.to_owned();
+    for part in [&to.to_string(), &to.exchange, &to.address] {
+        let shown = shown_address(part);
+        if shown != **part {
+            why = why.replace(part.as_str(), &shown);
+            why = why.replace(&part.escape_debug().to_string(), &shown);
+        }
+    }
     why.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }

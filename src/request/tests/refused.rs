@@ -248,6 +248,62 @@ fn the_detail_names_the_mistake_but_not_the_whole_value() {
     assert!(!rejection.to_string().contains("forged"));
 }
 
+/// The address of a webhook reaches every kind of broker when the request names no broker.
+#[cfg(feature = "http")]
+#[test]
+fn the_query_of_a_url_is_in_no_detail() {
+    use dwell_connectors::http;
+
+    const HUSH: &str = "hushQuery";
+    let mut rules = rules(Kind::Nats);
+    let http = Arc::new(BrokerConfig::Http(http::Config::default()));
+    let urls = BrokerRules {
+        allow: Allow::new(&**http, &[]),
+        connector: http,
+        ingest_topics: vec!["https://app.internal/?sig=hushQuery".to_owned()],
+    };
+    rules.brokers.insert("http".to_owned(), urls);
+    let brokers: Vec<String> = rules.brokers.keys().cloned().collect();
+    let urls = [
+        "https://app.internal/?sig=hushQuery",
+        "https://app.internal/w/1?a=*&sig=hushQuery",
+        "https://app.internal/w/1?sig=hushQuery\u{7f}\"",
+        "https://app.internal/w/..?a=..&sig=hushQuery",
+        "https://app.internal/w/#hushQuery",
+        "https:app.internal/w?sig=hushQuery",
+        "https://key:hushQuery@app.internal/w",
+        "https://app.internal/w?sig=hushQuery hushQuery/hushQuery",
+        &format!("https://app.internal/{}?sig=hushQuery", "w".repeat(300)),
+    ];
+    for url in urls {
+        let mut requests: Vec<Vec<(&str, &str)>> = vec![
+            vec![("delay-broker", url), ("delay-target", "orders.close")],
+            vec![("delay-exchange", url), ("delay-target", "orders.close")],
+            vec![("delay-queue", url)],
+        ];
+        for broker in &brokers {
+            requests.push(vec![("delay-broker", broker.as_str()), ("delay-target", url)]);
+            requests.push(vec![
+                ("delay-broker", broker.as_str()),
+                ("delay-exchange", url),
+                ("delay-target", url),
+            ]);
+        }
+        for request in requests {
+            let headers = [&[("delay-for", "1s")][..], &request[..]].concat();
+            let rejection = parse(&bare(&headers), &rules, NOW).expect_err("a URL to a broker");
+            assert!(!rejection.detail.contains(HUSH), "{request:?}: {}", rejection.detail);
+        }
+        for broker in &brokers {
+            rules.ingest.broker.clone_from(broker);
+            let headers = [("delay-action", "cancel"), ("delay-id", "a"), ("delay-reply-to", url)];
+            let rejection = parse(&bare(&headers), &rules, NOW).expect_err("a reply to a URL");
+            assert!(!rejection.detail.contains(HUSH), "{broker}: {}", rejection.detail);
+        }
+        rules.ingest.broker = "nats".to_owned();
+    }
+}
+
 #[test]
 fn settings_without_the_ingest_are_told() {
     let unknown = crate::config::Settings {
