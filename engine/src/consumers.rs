@@ -255,6 +255,15 @@ impl Consumers {
     fn waiter(&self, asked: &PopRequest) -> Result<Waiter, StoreError> {
         let places = &self.inner.places;
         let waiter = Waiter::new(places.take(asked.queues.len())?);
+        // A refused pop leaves no watch behind.
+        let has_room = {
+            let watches = self.inner.watches.lock();
+            let new = asked.queues.iter().filter(|queue| !watches.contains_key(queue.as_str()));
+            watches.len() + new.count() <= places.queues
+        };
+        if !has_room {
+            return Err(places.no_queue());
+        }
         for queue in &asked.queues {
             loop {
                 let watch = self.watch(queue, places.queues).ok_or_else(|| places.no_queue())?;

@@ -1,26 +1,27 @@
 //! The durable pull consumer of a source: found or created, with settings for at-least-once unless
 //! acks are off.
 
+mod fit;
+
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{self, AckPolicy, DeliverPolicy, FromConsumer, pull};
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
 use async_nats::jetstream::stream::{
     ConsumerErrorKind, ConsumerUpdateErrorKind, RetentionPolicy, Stream,
 };
 use futures_util::TryStreamExt;
-use tracing::info;
+use tracing::{info, warn};
 
+use self::fit::{Better, Fit, policy};
 use super::config::Config;
 use super::connection::BrokerConnection;
-use super::fetch_budget::REQUEST_TTL;
 use super::loop_check;
 use super::stream::{cautions as stream_cautions, max_inactive, refusal};
 use super::subject::as_name;
 use crate::error::innermost;
 use crate::{
-    Acks, Caution, CautionKind, ConnectorError, ConsumerState, ErrorKind, FirstRead, SourceOptions,
-    Start,
+    Acks, Caution, ConnectorError, ConsumerState, ErrorKind, FirstRead, SourceOptions, Start,
 };
 
 /// The time after which the server redelivers an unsettled message without a sign of progress.
@@ -43,12 +44,7 @@ pub(super) struct Consumer {
 /// The state of the consumer: missing, or its settings and an update for them.
 enum StoredConsumer {
     Missing,
-    Fit {
-        ack_wait: Duration,
-        delivered: u64,
-        better: Option<Box<pull::Config>>,
-        cautions: Vec<Caution>,
-    },
+    Fit { ack_wait: Duration, delivered: u64, better: Option<Box<Better>>, cautions: Vec<Caution> },
 }
 
 /// Finds or creates the consumer on this stream.
@@ -62,31 +58,45 @@ pub(super) async fn ensure(
     let (handle, there) = find(connection, stream, config, options).await?;
     let (ack_wait, delivered) = match there {
         StoredConsumer::Fit { ack_wait, delivered, better, .. } => {
-            if let Some(better) = better {
+            if let Some(Better { config: better, is_optional }) = better.map(|better| *better) {
                 info!(
                     stream,
                     consumer = name,
                     "consumer had a finite max_deliver, a small max_ack_pending, an inactive_threshold or bounds on requests, updating it"
                 );
-                connection.ask(handle.update_consumer(*better)).await?.map_err(|error| {
-                    let kind = match error.kind() {
-                        ConsumerUpdateErrorKind::JetStream(error) => refusal(error.error_code()),
-                        ConsumerUpdateErrorKind::InvalidConsumerType
-                        | ConsumerUpdateErrorKind::InvalidName => ErrorKind::Denied,
-                        ConsumerUpdateErrorKind::TimedOut
-                        | ConsumerUpdateErrorKind::Request
-                        | ConsumerUpdateErrorKind::DoesNotExist
-                        | ConsumerUpdateErrorKind::Other => ErrorKind::Disconnected,
-                    };
-                    let failure = connection.fail(
-                        kind,
-                        &format!(
-                            "cannot update the consumer `{name}` of `{stream}`: {}",
-                            innermost(&error)
-                        ),
-                    );
-                    failure.hint("delete the consumer, or name another `group`").because(error)
-                })?;
+                let updated = async {
+                    let updated =
+                        connection.ask(handle.update_consumer(better)).await?.map_err(|error| {
+                            let kind = match error.kind() {
+                                ConsumerUpdateErrorKind::JetStream(error) => {
+                                    refusal(error.error_code())
+                                }
+                                ConsumerUpdateErrorKind::InvalidConsumerType
+                                | ConsumerUpdateErrorKind::InvalidName => ErrorKind::Denied,
+                                ConsumerUpdateErrorKind::TimedOut
+                                | ConsumerUpdateErrorKind::Request
+                                | ConsumerUpdateErrorKind::DoesNotExist
+                                | ConsumerUpdateErrorKind::Other => ErrorKind::Disconnected,
+                            };
+                            let failure = connection.fail(
+                                kind,
+                                &format!(
+                                    "cannot update the consumer `{name}` of `{stream}`: {}",
+                                    innermost(&error)
+                                ),
+                            );
+                            failure
+                                .hint("delete the consumer, or name another `group`")
+                                .because(error)
+                        });
+                    updated.map(|_| ())
+                };
+                match updated.await {
+                    Err(error) if is_optional => {
+                        warn!(stream, consumer = name, %error, "the server will delete the consumer, with its place, while nobody reads it");
+                    }
+                    updated => updated?,
+                }
             }
             (ack_wait, delivered)
         }
@@ -128,14 +138,6 @@ pub(super) async fn ensure(
         ack_wait,
         delivered,
     })
-}
-
-/// The ack policy of the server.
-fn policy(acks: Acks) -> AckPolicy {
-    match acks {
-        Acks::Explicit => AckPolicy::Explicit,
-        Acks::None => AckPolicy::None,
-    }
 }
 
 /// The state that [`ensure`] would find, and the change that it would make.
@@ -298,117 +300,4 @@ async fn find(
     )
     .await?;
     Ok((handle, there))
-}
-
-/// Checks an existing consumer.
-struct Fit<'a> {
-    connection: &'a BrokerConnection,
-    stream: &'a str,
-    options: &'a SourceOptions,
-    subjects: &'a [String],
-    /// The `inactive_threshold` that the stream gives to its consumers; zero if none.
-    max_inactive: Duration,
-}
-
-impl Fit<'_> {
-    /// Checks the settings that cannot be updated.
-    fn check(&self, config: &consumer::Config) -> Result<(), ConnectorError> {
-        let topic = &self.options.topic;
-        let all_is_topic = self.subjects.len() == 1 && self.subjects[0] == *topic;
-        let filter_fits = match (config.filter_subject.as_str(), config.filter_subjects.as_slice())
-        {
-            ("", []) => all_is_topic,
-            ("", [one]) => one == topic,
-            (one, []) => one == topic,
-            _ => false,
-        };
-        let wrong = if config.deliver_subject.is_some() {
-            "it is a push consumer".to_owned()
-        } else if config.ack_policy != policy(self.options.acks) {
-            match self.options.acks {
-                Acks::Explicit => {
-                    "its ack policy is not explicit: messages would be lost".to_owned()
-                }
-                Acks::None => "its ack policy is not none".to_owned(),
-            }
-        } else if !filter_fits {
-            let filters =
-                [&[config.filter_subject.clone()][..], &config.filter_subjects].concat().join(" ");
-            format!("it does not read `{topic}` but `{}`", filters.trim())
-        } else if config.headers_only {
-            "it delivers headers only".to_owned()
-        } else {
-            return Ok(());
-        };
-        let failure = self.connection.fail(
-            ErrorKind::Config,
-            &format!(
-                "the consumer `{}` of `{}` cannot be used: {wrong}",
-                self.options.group, self.stream
-            ),
-        );
-        Err(failure.hint("delete the consumer, or name another `group`"))
-    }
-
-    /// The risks of the consumer that no update takes away: its place is lost.
-    fn cautions(&self, config: &consumer::Config) -> Vec<Caution> {
-        let Fit { stream, options: SourceOptions { group, .. }, .. } = self;
-        let mut cautions = Vec::new();
-        let mut loses = |what: &str| {
-            cautions.push(Caution {
-                kind: CautionKind::Loses,
-                message: format!(
-                    "the consumer `{group}` of `{stream}` {what}: its place is lost, and a new one begins at `start`"
-                ),
-                hint: "delete the consumer once it has read all: Dwell makes a durable one with the storage of the stream"
-                    .to_owned(),
-            });
-        };
-        if config.memory_storage {
-            loses("is in memory and gone when the server restarts (mem_storage)");
-        }
-        if config.durable_name.is_none() {
-            loses("is not durable and gone soon after its last reader");
-        }
-        cautions
-    }
-
-    /// The update that the consumer needs; `None` if it needs none.
-    fn update(&self, config: consumer::Config) -> Result<Option<pull::Config>, ConnectorError> {
-        let wrong = |error: async_nats::Error| {
-            self.connection
-                .fail(ErrorKind::Config, &format!("the consumer `{}`: {error}", self.options.group))
-        };
-        let mut config = pull::Config::try_from_consumer_config(config).map_err(wrong)?;
-        let needed = i64::try_from(self.options.max_unsettled).unwrap_or(i64::MAX);
-        let bounded = self.options.acks == Acks::Explicit
-            && config.max_ack_pending >= 0
-            && config.max_ack_pending < needed;
-        let short = config.max_expires > Duration::ZERO && config.max_expires < REQUEST_TTL;
-        let small =
-            config.max_bytes > 0 || config.max_batch > 0 && config.max_batch < needed || short;
-        // Without the threshold the server would put that of the stream in its place, or of a
-        // consumer that is not durable its own.
-        let expires = !config.inactive_threshold.is_zero()
-            && config.durable_name.is_some()
-            && self.max_inactive.is_zero();
-        let redelivers = config.max_deliver <= 0 && config.backoff.is_empty();
-        if redelivers && !bounded && !small && !expires {
-            return Ok(None);
-        }
-        config.max_deliver = -1;
-        config.backoff = Vec::new();
-        if small {
-            // The limits of a request: the server would refuse all of ours.
-            (config.max_bytes, config.max_batch, config.max_expires) = (0, 0, Duration::ZERO);
-        }
-        if expires {
-            // The server would delete the consumer, with its place, while Dwell is away.
-            config.inactive_threshold = Duration::ZERO;
-        }
-        if bounded {
-            config.max_ack_pending = needed;
-        }
-        Ok(Some(config))
-    }
 }

@@ -67,6 +67,10 @@ impl Acknowledgements {
 impl Senders {
     fn sender_to(&self, master: Option<String>) -> mpsc::Sender<Queued> {
         let mut by_master = self.by_master.lock();
+        if !by_master.contains_key(&master) {
+            // A master that is gone leaves nothing behind; an idle one gets another sender.
+            by_master.retain(|_, sender| sender.capacity() < sender.max_capacity());
+        }
         let sender = by_master.entry(master).or_insert_with(|| {
             let (sender, receiver) = mpsc::channel(MAX_QUEUED_ACKNOWLEDGEMENTS);
             // Only a worker that was dropped receives nothing.
@@ -82,6 +86,7 @@ pub(super) async fn send(consumers: Consumers, mut receivers: Receivers) {
     // Dropping the set, with this future, ends every task.
     let mut masters = JoinSet::new();
     while let Some(acknowledgements) = receivers.recv().await {
+        while masters.try_join_next().is_some() {}
         masters.spawn(send_to_master(consumers.clone(), acknowledgements));
     }
     while masters.join_next().await.is_some() {}

@@ -90,6 +90,8 @@ impl Queue {
             }
             pass.keep_what_was_not_run();
             pass.pace(&waves);
+            // The next round may need scripts that this one did not load.
+            loaded &= !pass.has_progress;
             let repaired = if let Some(error) = pass.error_of(Class::Moved) {
                 // The other master may not know the scripts.
                 loaded = false;
