@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::{
     Capabilities, ConnectorError, Destination, Header, Headers, Message, Outcomes, Sink, Source,
-    SourceOptions, Value, shown_address,
+    SourceOptions, Value,
 };
 
 /// Use of a destination. Decides what `declare` creates.
@@ -157,7 +157,7 @@ pub trait Connector: std::fmt::Debug + Send + Sync {
 
     /// The destination for logs and errors, without parts that may be secret.
     fn shown(&self, to: &Destination) -> String {
-        shown_address(&to.to_string()).into_owned()
+        to.to_string()
     }
 
     /// The reason of a failed attempt, for logs: without text of the destination, which may hold

@@ -60,7 +60,7 @@ pub(super) fn classify(
     if let Some(why) = known.connector.forbidden(to) {
         return Err(Rejection::new(
             Code::TargetNotAllowed,
-            format!("target {}: {}", quote(&known.connector.shown(to)), reason(&why, to)),
+            format!("target {}: {}", quote_address(&known.connector.shown(to)), reason(&why, to)),
         ));
     }
     if known.reads(to) {
@@ -68,7 +68,7 @@ pub(super) fn classify(
             Code::Loop,
             format!(
                 "an ingest reads the target {}: name another in {}",
-                quote(&known.connector.shown(to)),
+                quote_address(&known.connector.shown(to)),
                 place(known.capabilities())
             ),
         ));
@@ -181,7 +181,7 @@ fn place(capabilities: &Capabilities) -> String {
 }
 
 fn not_allowed(what: &str, to: &Destination, broker: &str, known: &BrokerRules) -> Rejection {
-    let shown = quote(&known.connector.shown(to));
+    let shown = quote_address(&known.connector.shown(to));
     Rejection::new(
         Code::TargetNotAllowed,
         format!("{what} {shown}: `allow` of [brokers.{broker}] does not match it"),
