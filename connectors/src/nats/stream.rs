@@ -194,6 +194,7 @@ pub(super) fn refusal(code: ErrorCode) -> ErrorKind {
         ErrorCode::INVALID_JSON,
         ErrorCode::REQUIRED_API_LEVEL,
         ErrorCode::NO_LIMITS,
+        ErrorCode::MAXIMUM_STREAMS_LIMIT,
         ErrorCode::STREAM_INVALID_CONFIG,
         ErrorCode::STREAM_INVALID,
         ErrorCode::STREAM_NAME_EXIST,
@@ -233,12 +234,14 @@ mod tests {
     #[test]
     fn only_what_nobody_else_mends_is_denied() {
         // Invalid settings, a name in use, the limits of the account, a second reader of a queue.
-        for code in [10052, 10058, 10113, 10120, 10099, 10100, 10121] {
+        for code in [10027, 10052, 10058, 10113, 10120, 10099, 10100, 10121] {
             assert_eq!(refusal(ErrorCode(code)), ErrorKind::Denied, "{code}");
         }
         // No peers, no leader, short of resources or storage, a stream that is gone, an overlap
-        // with a stream that was made meanwhile, a consumer likewise, and what is not known.
-        for code in [10005, 10008, 10009, 10023, 10028, 10047, 10059, 10065, 10012, 10148, 0, 19999]
+        // with a stream that was made meanwhile, a consumer likewise, too many consumers, which end
+        // by themselves, and what is not known.
+        for code in
+            [10005, 10008, 10009, 10023, 10026, 10028, 10047, 10059, 10065, 10012, 10148, 0, 19999]
         {
             assert_eq!(refusal(ErrorCode(code)), ErrorKind::Disconnected, "{code}");
         }
