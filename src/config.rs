@@ -288,12 +288,13 @@ impl Runtime {
     /// Returns the number of worker threads.
     #[must_use]
     pub fn threads(&self) -> usize {
-        let processors = || {
-            std::thread::available_parallelism()
-                .map_or(1, NonZeroUsize::get)
-                .min(MAX_DEFAULT_THREADS)
-        };
-        self.threads.map_or_else(processors, NonZeroUsize::get)
+        let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.threads_of(processors)
+    }
+
+    /// The number of worker threads on so many processors.
+    fn threads_of(&self, processors: impl FnOnce() -> usize) -> usize {
+        self.threads.map_or_else(|| processors().min(MAX_DEFAULT_THREADS), NonZeroUsize::get)
     }
 }
 

@@ -199,3 +199,12 @@ fn a_variable_with_too_few_underscores_is_told() {
         assert_eq!((problem.source.as_str(), problem.hint), (name, format!("rename it {meant}")));
     }
 }
+
+#[test]
+fn threads_follow_the_processors_up_to_four_or_the_settings() {
+    for (processors, threads) in [(1, 1), (2, 2), (4, 4), (5, 4), (96, 4)] {
+        assert_eq!(Runtime::default().threads_of(|| processors), threads, "{processors}");
+    }
+    let of_settings = Runtime { threads: NonZeroUsize::new(96) };
+    assert_eq!(of_settings.threads_of(|| 2), 96);
+}

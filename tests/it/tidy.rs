@@ -90,6 +90,21 @@ fn the_lock_file_of_the_fuzzer_knows_what_dwell_needs() {
     }
 }
 
+/// The measurements hold for an allocator that is built so (docs/decisions/0013), and Docker must
+/// get the file.
+#[test]
+fn the_allocator_is_built_with_two_arenas() {
+    let config = toml(".cargo/config.toml");
+    let built_with = config["env"]["JEMALLOC_SYS_WITH_MALLOC_CONF"].as_str().unwrap();
+    let options: Vec<&str> = built_with.split(',').collect();
+    for option in ["background_thread:true", "dirty_decay_ms:500", "narenas:2"] {
+        assert!(options.contains(&option), "{option}: {built_with}");
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sent = fs::read_to_string(root.join(".dockerignore")).unwrap();
+    assert!(sent.lines().any(|line| line == "!.cargo"), "{sent}");
+}
+
 /// The images that a file names, without what stands around them.
 fn images(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
