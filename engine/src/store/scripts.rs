@@ -43,7 +43,8 @@ pub enum Name {
 }
 
 /// The least number of finished jobs, and of applied requests, that a namespace remembers, if no
-/// time makes it forget them: each of the four tables of a bucket has its share of them.
+/// time makes it forget them: each of the four tables of a bucket has its share of them, and a few
+/// more.
 pub const MIN_REMEMBERED_JOBS: u32 = 1_000_000;
 const MEMORY_MAX: &str = "local MEMORY_MAX = ";
 const PRELUDE: &str = include_str!("scripts/prelude.lua");
@@ -138,13 +139,23 @@ impl Name {
         let repairs = self.as_str().starts_with("fsck_");
         let sound = if repairs { "" } else { SOUND };
         let own = format!("{sound}\n{shared}\n{source}");
-        let share = MIN_REMEMBERED_JOBS.div_ceil(buckets.max(1).into());
+        let share = memory_share(buckets);
         let prelude = PRELUDE.replace(
             &format!("{MEMORY_MAX}{MIN_REMEMBERED_JOBS}\n"),
             &format!("{MEMORY_MAX}{share}\n"),
         );
         needed::needed(&prelude, &own) + &own
     }
+}
+
+/// The most entries of a turn of a table, before the turn ends. Ids fall into buckets by chance: of
+/// the newest [`MIN_REMEMBERED_JOBS`] a bucket may have more than the mean. Four standard
+/// deviations (each the square root of `mean × (1 - 1 / buckets)`) are enough for all but one
+/// bucket of 30 000.
+fn memory_share(buckets: u16) -> u32 {
+    let buckets = u32::from(buckets.max(1));
+    let mean = MIN_REMEMBERED_JOBS.div_ceil(buckets);
+    mean + 4 * (mean - mean / buckets).isqrt()
 }
 
 /// The scripts of a namespace: the SHA-1 of each, computed once.

@@ -66,8 +66,8 @@ mod tests {
     }
 
     #[test]
-    fn each_bucket_remembers_its_share_of_a_million() {
-        for (buckets, share) in [(1, 1_000_000), (16, 62_500), (1024, 977)] {
+    fn each_bucket_remembers_its_share_of_a_million_and_what_chance_adds() {
+        for (buckets, share) in [(1, 1_000_000), (16, 63_468), (1024, 1101)] {
             let line = format!("local MEMORY_MAX = {share}\n");
             assert!(
                 Name::Complete.source(buckets).contains(&line)

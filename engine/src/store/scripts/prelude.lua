@@ -209,7 +209,7 @@ local function rotate(newer, older)
   call('HSET', older, '', wide(NOW))
 end
 -- A table of completed or applied with more entries turns before its time. scripts.rs writes the share of a
--- bucket here, so that the newest million of all buckets are remembered.
+-- bucket here, and a few more, so that the newest million of all buckets are remembered.
 local MEMORY_MAX = 1000000
 local function remember_completed(list)
   if #list == 0 then return end
