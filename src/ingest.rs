@@ -147,23 +147,33 @@ impl Ingest {
         let (name, source, options) =
             (self.name.clone(), self.source.clone(), self.options.clone());
         async move {
-            let loses = |kind| {
-                matches!(kind, CautionKind::Drops | CautionKind::Expires | CautionKind::Loses)
-            };
             let cautions = source.cautions(&options).await.unwrap_or_else(|error| {
                 tracing::debug!(ingest = name, %error, "what the source loses could not be looked up");
                 Vec::new()
             });
-            for Caution { message, hint, .. } in
-                cautions.into_iter().filter(|caution| loses(caution.kind))
-            {
-                tracing::warn!(
-                    ingest = name,
-                    topic = options.topic,
-                    what = message,
-                    hint,
-                    "requests may be lost before they are read"
-                );
+            for Caution { kind, message, hint } in cautions {
+                match kind {
+                    CautionKind::Drops | CautionKind::Expires | CautionKind::Loses => {
+                        tracing::warn!(
+                            ingest = name,
+                            topic = options.topic,
+                            what = message,
+                            hint,
+                            "requests may be lost before they are read"
+                        );
+                    }
+                    // Kafka's default, and no loss where the clocks are right.
+                    CautionKind::ProducerTime { deletes: true } => {
+                        tracing::info!(
+                            ingest = name,
+                            topic = options.topic,
+                            what = message,
+                            hint,
+                            "requests of wrong clocks may be lost before they are read"
+                        );
+                    }
+                    CautionKind::ProducerTime { deletes: false } | CautionKind::HoldsBack => {}
+                }
             }
         }
     }

@@ -55,7 +55,10 @@ pub struct Caution {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CautionKind {
     /// Producers set the time of a message.
-    ProducerTime,
+    ProducerTime {
+        /// The broker removes messages by that time, however wrong it is, read or not.
+        deletes: bool,
+    },
     /// The broker drops a message that is redelivered too often.
     Drops,
     /// A message that expires before it is read is dropped, or moved to a queue that nothing reads.

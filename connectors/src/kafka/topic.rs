@@ -136,6 +136,11 @@ fn refusal(error: &KafkaError) -> ErrorKind {
 /// A topic that keeps messages shorter than this loses requests of a long weekend without Dwell.
 /// Kafka's default is a week.
 const MIN_RETENTION_MS: u64 = 96 * 3_600_000;
+/// The setting that says whose clock a message has the time of.
+const TIMESTAMP_TYPE_SETTING: &str = "message.timestamp.type";
+/// The settings that bound how far that time may be behind the broker's, of new brokers and of old.
+const TIMESTAMP_BOUND_SETTINGS: [&str; 2] =
+    ["message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"];
 
 /// The losses of requests that were confirmed to their producers. `value`: of a setting of the
 /// topic.
@@ -148,15 +153,13 @@ fn losses(topic: &str, value: impl Fn(&str) -> Option<String>) -> Vec<Caution> {
             hint: hint.to_owned(),
         });
     };
-    let policy = value("cleanup.policy").unwrap_or_default();
-    let has = |word: &str| policy.split(',').any(|policy| policy.trim() == word);
-    if has("compact") {
+    if cleans_by(&value, "compact") {
         loses(
             "is compacted (cleanup.policy): of requests with one key only the newest is sure to be read".to_owned(),
             "set cleanup.policy=delete on the topic, unless the key is the id of the job (id_from = \"key\")",
         );
     }
-    if has("delete") {
+    if cleans_by(&value, "delete") {
         if let Some(ms) = value("retention.ms")
             .and_then(|ms| ms.parse::<u64>().ok())
             .filter(|ms| *ms < MIN_RETENTION_MS)
@@ -182,6 +185,42 @@ fn losses(topic: &str, value: impl Fn(&str) -> Option<String>) -> Vec<Caution> {
     cautions
 }
 
+/// Whether the `cleanup.policy` of the topic has this word.
+fn cleans_by(value: &impl Fn(&str) -> Option<String>, word: &str) -> bool {
+    let policy = value("cleanup.policy").unwrap_or_default();
+    policy.split(',').any(|policy| policy.trim() == word)
+}
+
+/// The caution for a topic whose times are those of its producers' clocks. Retention goes by these
+/// times too, whatever `retention.ms` is: to Kafka, seconds are milliseconds of January 1970.
+fn producer_time(topic: &str, value: impl Fn(&str) -> Option<String>) -> Option<Caution> {
+    if value(TIMESTAMP_TYPE_SETTING)? != "CreateTime" {
+        return None;
+    }
+    let ms = |name: &str| value(name).and_then(|ms| ms.parse::<u64>().ok());
+    // The broker refuses a time that is that far from its own.
+    let is_refused = |retention: u64| {
+        TIMESTAMP_BOUND_SETTINGS
+            .into_iter()
+            .any(|name| ms(name).is_some_and(|most| most < retention))
+    };
+    let deletes = cleans_by(&value, "delete")
+        && ms("retention.ms").is_some_and(|retention| !is_refused(retention));
+    let mut message = format!(
+        "`{topic}` is of type CreateTime: the time of a message is that of its producer's clock"
+    );
+    if deletes {
+        message.push_str(
+            ", and its retention (retention.ms) counts from it: where that clock is behind, or writes seconds for milliseconds, requests are removed early or at once, read or not",
+        );
+    }
+    Some(Caution {
+        kind: CautionKind::ProducerTime { deletes },
+        message,
+        hint: format!("set {TIMESTAMP_TYPE_SETTING}=LogAppendTime on the topic"),
+    })
+}
+
 /// The caution for a topic whose settings this user may not see.
 fn unseen(topic: &str) -> Caution {
     Caution {
@@ -195,7 +234,6 @@ fn unseen(topic: &str) -> Caution {
 
 /// The risks of the topic: the clock that sets the timestamps, and the losses.
 pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution>, ConnectorError> {
-    const TIMESTAMP_TYPE_SETTING: &str = "message.timestamp.type";
     let (topic, runtime) = (topic.to_owned(), tokio::runtime::Handle::current());
     blocking(config, move |config| {
         let admin: AdminClient<Context<()>> = config
@@ -203,8 +241,11 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
             .create_with_context(Context::new(()))
             .map_err(|error| failed(&config, "cannot create a client", error))?;
         let options = AdminOptions::new().request_timeout(Some(CREATE_TIMEOUT));
-        let described = runtime.block_on(admin.describe_configs(&[ResourceSpecifier::Topic(&topic)], &options));
-        let described = described.map_err(|error| failed(&config, &format!("cannot read the settings of `{topic}`"), error))?;
+        let described =
+            runtime.block_on(admin.describe_configs(&[ResourceSpecifier::Topic(&topic)], &options));
+        let described = described.map_err(|error| {
+            failed(&config, &format!("cannot read the settings of `{topic}`"), error)
+        })?;
         let resource = match described.into_iter().next() {
             Some(Ok(resource)) => resource,
             Some(Err(Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed)) => {
@@ -213,14 +254,8 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
             // Not there yet: there is nothing to say of it.
             _ => return Ok(Vec::new()),
         };
-        let by_producers = resource.get(TIMESTAMP_TYPE_SETTING).is_some_and(|entry| entry.value.as_deref() == Some("CreateTime"));
-        let caution = || Caution {
-            kind: CautionKind::ProducerTime,
-            message: format!("`{topic}` is of type CreateTime: the time of a message is that of its producer's clock"),
-            hint: format!("set {TIMESTAMP_TYPE_SETTING}=LogAppendTime on the topic"),
-        };
         let value = |name: &str| resource.get(name).and_then(|entry| entry.value.clone());
-        Ok(by_producers.then(caution).into_iter().chain(losses(&topic, value)).collect())
+        Ok(producer_time(&topic, value).into_iter().chain(losses(&topic, value)).collect())
     })
     .await
 }
@@ -338,6 +373,38 @@ mod tests {
             };
             assert_eq!(losses("orders", value).len(), usize::from(is_told), "{hours} hours");
         }
+    }
+
+    #[test]
+    fn a_topic_that_removes_requests_by_the_clocks_of_producers_is_told() {
+        const NEVER: &str = "9223372036854775807";
+        const WEEK: &str = "604800000";
+        const BEFORE: &str = "message.timestamp.before.max.ms";
+        const DIFFERENCE: &str = "message.timestamp.difference.max.ms";
+        for (kind, policy, retention, bound, expected) in [
+            ("CreateTime", "delete", WEEK, (BEFORE, NEVER), Some(true)),
+            ("CreateTime", "compact,delete", WEEK, (DIFFERENCE, NEVER), Some(true)),
+            ("CreateTime", "delete", WEEK, (BEFORE, WEEK), Some(true)),
+            ("CreateTime", "delete", WEEK, (BEFORE, "3600000"), Some(false)),
+            ("CreateTime", "delete", WEEK, (DIFFERENCE, "3600000"), Some(false)),
+            ("CreateTime", "delete", "-1", (BEFORE, NEVER), Some(false)),
+            ("CreateTime", "compact", WEEK, (BEFORE, NEVER), Some(false)),
+            ("LogAppendTime", "delete", WEEK, (BEFORE, NEVER), None),
+        ] {
+            let value = |name: &str| match name {
+                TIMESTAMP_TYPE_SETTING => Some(kind.to_owned()),
+                "cleanup.policy" => Some(policy.to_owned()),
+                "retention.ms" => Some(retention.to_owned()),
+                name => (name == bound.0).then(|| bound.1.to_owned()),
+            };
+            let caution = producer_time("orders", value);
+            let case = format!("{kind} {policy} {retention} {bound:?}: {caution:?}");
+            let told = caution.as_ref().map(|caution| caution.message.contains("retention.ms"));
+            assert_eq!(told, expected, "{case}");
+            let kind = expected.map(|deletes| CautionKind::ProducerTime { deletes });
+            assert_eq!(caution.map(|caution| caution.kind), kind, "{case}");
+        }
+        assert_eq!(producer_time("orders", |_| None), None);
     }
 
     #[test]

@@ -181,16 +181,24 @@ async fn a_topic_that_loses_requests_by_its_settings_is_told() {
 
 #[tokio::test]
 async fn a_topic_that_carries_the_time_of_its_producers_is_told() {
+    const BY_PRODUCERS: (&str, &str) = ("message.timestamp.type", "CreateTime");
     let broker = at(shared());
-    for (kind, expected) in [("CreateTime", true), ("LogAppendTime", false)] {
+    for (settings, deletes) in [
+        (&[BY_PRODUCERS][..], Some(true)),
+        (&[BY_PRODUCERS, ("retention.ms", "-1")], Some(false)),
+        (&[("message.timestamp.type", "LogAppendTime")], None),
+    ] {
         let topic = fresh("clock");
-        create(shared(), &topic, 1, &[("message.timestamp.type", kind)]).await;
+        create(shared(), &topic, 1, settings).await;
         // A new topic is known to the broker a moment after it is created.
         broker.source(from(&topic, Start::Earliest)).await.unwrap().close().await.unwrap();
         let cautions = broker.cautions(&options(&topic)).await.unwrap();
         assert_eq!(
             cautions.iter().map(|caution| caution.kind).collect::<Vec<_>>(),
-            [CautionKind::ProducerTime][..usize::from(expected)]
+            deletes
+                .map(|deletes| CautionKind::ProducerTime { deletes })
+                .into_iter()
+                .collect::<Vec<_>>()
         );
         assert!(
             cautions

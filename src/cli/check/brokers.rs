@@ -64,11 +64,11 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         // A missing source has no facts to check.
         if looked.ok {
             match broker.connector.cautions(&options).await {
-                Ok(cautions) => checks.extend(
-                    cautions
-                        .into_iter()
-                        .filter_map(|caution| of_caution(&ingest_name, ingest, caution)),
-                ),
+                Ok(cautions) => {
+                    checks.extend(cautions.into_iter().filter_map(|caution| {
+                        of_caution(&ingest_name, ingest.from_receipt, caution)
+                    }))
+                }
                 // Not there yet: there is nothing to say of it.
                 Err(error) if error.kind == ErrorKind::Missing => {}
                 Err(error) => checks.push(Check::warning(
@@ -147,20 +147,24 @@ async fn of_source(
 /// Warns of risks of a source, if they matter to this ingest.
 fn of_caution(
     ingest_name: &str,
-    ingest: &Ingest,
+    from_receipt: bool,
     Caution { kind, message, hint }: Caution,
 ) -> Option<Check> {
     let (message, hint) = match kind {
         CautionKind::Drops | CautionKind::Expires | CautionKind::Loses | CautionKind::HoldsBack => {
             (message, hint)
         }
-        CautionKind::ProducerTime if ingest.from_receipt => return None,
-        CautionKind::ProducerTime => (
-            format!(
-                "{message}; delays count from it: a producer whose clock is behind makes its delays end early"
-            ),
-            format!("{hint}, or {ingest_name}.delay_from = \"receipt\""),
-        ),
+        CautionKind::ProducerTime { deletes: false } if from_receipt => return None,
+        CautionKind::ProducerTime { deletes: true } if from_receipt => (message, hint),
+        CautionKind::ProducerTime { deletes } => {
+            let receipt = format!("{ingest_name}.delay_from = \"receipt\"");
+            let hint = match deletes {
+                true => format!("{hint}; {receipt} helps the delays alone"),
+                false => format!("{hint}, or {receipt}"),
+            };
+            let delays = "delays count from that time: a producer whose clock is behind makes its delays end early";
+            (format!("{message}; {delays}"), hint)
+        }
     };
     Some(Check::warning(ingest_name, message, hint))
 }
@@ -225,4 +229,32 @@ async fn of_targets(
         }
     }
     checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_producers_is_told_where_delays_or_retention_go_by_it() {
+        for (from_receipt, deletes, tells_of_delays) in [
+            (false, false, Some(true)),
+            (false, true, Some(true)),
+            (true, true, Some(false)),
+            (true, false, None),
+        ] {
+            let caution = Caution {
+                kind: CautionKind::ProducerTime { deletes },
+                message: "whose clock".to_owned(),
+                hint: "set the broker's".to_owned(),
+            };
+            let check = of_caution("ingest.main", from_receipt, caution);
+            let told = check.as_ref().map(|check| {
+                assert!(check.ok && check.detail.starts_with("whose clock"), "{check:?}");
+                assert!(check.hint.starts_with("set the broker's"), "{check:?}");
+                check.detail.contains("delays") && check.hint.contains("delay_from")
+            });
+            assert_eq!(told, tells_of_delays, "{from_receipt} {deletes}: {check:?}");
+        }
+    }
 }
