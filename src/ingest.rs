@@ -147,10 +147,20 @@ impl Ingest {
         let (name, source, options) =
             (self.name.clone(), self.source.clone(), self.options.clone());
         async move {
-            let cautions = source.cautions(&options).await.unwrap_or_else(|error| {
-                tracing::debug!(ingest = name, %error, "what the source loses could not be looked up");
-                Vec::new()
-            });
+            let cautions = match source.cautions(&options).await {
+                Ok(cautions) => cautions,
+                // Deleted meanwhile: its reader says so.
+                Err(error) if error.kind == ErrorKind::Missing => return,
+                Err(error) => {
+                    let again = "run `dwell check` later: it looks again";
+                    let hint = match error.hint.as_str() {
+                        "" => again.to_owned(),
+                        hint => format!("{hint}; {again}"),
+                    };
+                    tracing::warn!(ingest = name, topic = options.topic, %error, hint, "nobody knows whether requests may be lost before they are read");
+                    return;
+                }
+            };
             for Caution { kind, message, hint } in cautions {
                 match kind {
                     CautionKind::Drops | CautionKind::Expires | CautionKind::Loses => {
