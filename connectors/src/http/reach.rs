@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
 
 use ::url::Url;
 use futures_util::{StreamExt, stream};
+use tokio::time::{Instant, timeout_at};
 
 use super::config::Config;
 use super::connection::Connect;
@@ -14,6 +17,9 @@ use crate::{ConnectorError, ErrorKind};
 
 /// The number of hosts that are asked at a time.
 const CONCURRENT_HOSTS: usize = 64;
+/// The longest time for all hosts together. A host that hangs takes three quarters of `timeout`,
+/// and of this time at most.
+const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// Looks the hosts of the patterns up and connects to each once, with TLS where the URL says so.
 /// Sends no request.
@@ -22,7 +28,7 @@ pub(super) async fn reach(
     patterns: &[&str],
 ) -> Vec<Result<String, ConnectorError>> {
     // One for all: it loads the system's certificates.
-    let connect = match Connect::new(config, config.timeout()).await {
+    let connect = match Connect::new(config, config.timeout().min(MAX_TIME)).await {
         Ok(connect) => connect,
         Err(error) => {
             return patterns
@@ -38,20 +44,32 @@ pub(super) async fn reach(
     // Many hosts may be away, and each takes its time to show that.
     let asked: Vec<_> =
         origins.into_iter().map(|(origin, url)| ask(config, &connect, origin, url)).collect();
-    let told: BTreeMap<String, Result<String, String>> =
-        stream::iter(asked).buffer_unordered(CONCURRENT_HOSTS).collect().await;
+    let until = Instant::now() + MAX_TIME;
+    let mut told: BTreeMap<String, Result<String, String>> = BTreeMap::new();
+    {
+        // Hosts that are still asked are given up with the block.
+        let mut asking = pin!(stream::iter(asked).buffer_unordered(CONCURRENT_HOSTS));
+        while let Ok(Some((origin, result))) = timeout_at(until, asking.next()).await {
+            told.insert(origin, result);
+        }
+    }
     urls.into_iter().map(|url| of_url(url, &told)).collect()
 }
 
-/// The result for the host of this URL.
+/// The result for the host of this URL; `told`: of those that were asked in time.
 fn of_url(
     url: Result<Url, String>,
     told: &BTreeMap<String, Result<String, String>>,
 ) -> Result<String, ConnectorError> {
     let origin = url::origin(&url.map_err(|why| ConnectorError::new(ErrorKind::Config, why))?);
-    match &told[&origin] {
-        Ok(addresses) => Ok(format!("`{origin}` takes connections (it is {addresses})")),
-        Err(why) => Err(ConnectorError::new(ErrorKind::Disconnected, format!("`{origin}` cannot be reached: {why}"))
+    match told.get(&origin) {
+        None => Err(ConnectorError::new(
+            ErrorKind::Disconnected,
+            format!("`{origin}` was not asked in time: {MAX_TIME:?} are for all hosts together"),
+        )
+        .hint("start the hosts that hang, and check again")),
+        Some(Ok(addresses)) => Ok(format!("`{origin}` takes connections (it is {addresses})")),
+        Some(Err(why)) => Err(ConnectorError::new(ErrorKind::Disconnected, format!("`{origin}` cannot be reached: {why}"))
             .hint("jobs for this host would be retried, and die: start the server, correct the host, or permit its network in `subnets`")),
     }
 }
@@ -86,4 +104,38 @@ async fn addresses(
     let addresses: Vec<String> =
         found.map(|address: SocketAddr| address.ip().to_string()).collect();
     Ok(addresses.join(", "))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_hosts_together_have_one_time() {
+        // Each takes a connection, and says nothing of TLS.
+        let hosts: Vec<_> =
+            (0..CONCURRENT_HOSTS + 6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let patterns: Vec<String> =
+            hosts.iter().map(|host| format!("https://{}/*", host.local_addr().unwrap())).collect();
+        let patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+        let config: Config = serde_json::from_value(
+            serde_json::json!({"subnets": ["127.0.0.0/8"], "timeout": "1h"}),
+        )
+        .unwrap();
+        let begun = Instant::now();
+        let reached = reach(&config, &patterns).await;
+        let took = begun.elapsed();
+        assert!(took >= MAX_TIME && took < MAX_TIME + Duration::from_secs(1), "{took:?}");
+        let why: Vec<String> =
+            reached.into_iter().map(|reached| reached.unwrap_err().message).collect();
+        let count = |word: &str| why.iter().filter(|why| why.contains(word)).count();
+        assert_eq!(
+            (count("no connection within 45s"), count("was not asked in time")),
+            (CONCURRENT_HOSTS, 6),
+            "{why:?}"
+        );
+    }
 }
