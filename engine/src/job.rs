@@ -1,90 +1,65 @@
-//! A job: its message, destination and rules.
+//! A job: its message, target and rules.
 
 mod id;
 mod rules;
+mod target;
 mod verdict;
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use dwell_core::{Destination, Headers, Properties};
-use serde::{Deserialize, Serialize};
 
 pub use self::id::JobId;
 pub use self::rules::{Confirm, Conflict, Due, Late, OnTimeout};
+pub use self::target::Target;
 pub use self::verdict::{Action, DeadReason, Verdict};
 
 /// The default TTR of a job, ms: the default of `delivery.ttr`.
 pub const DEFAULT_TTR_MS: u32 = 30_000;
 
-/// A message with its destination and rules. The record stores it; the body is separate and
-/// unchanged.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A message with its target and rules. The record stores it; the body is separate and unchanged.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// The `[brokers.NAME]` to publish to; empty for a job of a queue. In the record's prefix.
-    #[serde(skip)]
-    pub broker: String,
-    /// The queue of Dwell from which consumers fetch the job, instead of a broker. In the record's
-    /// prefix.
-    #[serde(skip)]
-    pub queue: Option<String>,
-    /// The destination on that broker.
-    #[serde(rename = "to")]
-    pub to: Destination,
+    /// The place that gets the job.
+    pub target: Target,
     /// Kafka key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Bytes>,
     /// The headers to publish, without control headers.
-    #[serde(default, skip_serializing_if = "Headers::is_empty")]
     pub headers: Headers,
     /// AMQP properties as received.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub properties: Option<Box<Properties>>,
-    /// The longest time of one attempt, ms. In the record's prefix.
-    #[serde(skip)]
+    /// The longest time of one attempt, ms.
     pub ttr_ms: u32,
-    /// The side that confirms an attempt: broker or consumer. In the record's prefix (flag).
-    #[serde(skip)]
+    /// The side that confirms an attempt: broker or consumer.
     pub confirm: Confirm,
     /// Waits between attempts, ms; empty: a single attempt. `None`: the `delivery.retry` of the
     /// delivering instance.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Vec<u64>>,
     /// The fate of a job that is too late; `None`: the `delivery.late` of the delivering instance.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<Late>,
     /// The job is too late if overdue by more than this, ms; `None`: `delivery.max_late`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_late_ms: Option<u64>,
     /// Of a job of a queue: the next step after an expired lease.
-    #[serde(default, skip_serializing_if = "is_ready")]
     pub on_timeout: OnTimeout,
     /// Of a job of a queue: the most hand-outs, without a wait between them, instead of the retry
     /// array; 0: no limit. Only the drop-in listeners set this: lmstfy's, and delay-queue's 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tries: Option<u16>,
     /// Of a job of a queue: the job ends without a trace from then on, in any state; epoch ms. Only
     /// the drop-in listener for lmstfy sets this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_ms: Option<i64>,
     /// The time at which the request was read, epoch ms by the reader's clock: for people.
-    #[serde(default)]
     pub created_ms: i64,
     /// The kind of broker that the request came from (`nats`, `kafka`, `amqp`); empty for HTTP and
     /// the command line.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub origin: String,
     /// The `traceparent` of the request's span, to which attempts link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
     /// The number of returns of the message to an ingest before this request.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub round: u32,
     /// False for a Kafka tombstone.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub has_body: bool,
-    /// The body, byte for byte. Follows the metadata in the record.
-    #[serde(skip)]
+    /// The body, byte for byte.
     pub body: Bytes,
 }
 
@@ -93,10 +68,19 @@ impl Job {
     /// retry array of the instance that delivers it. The other fields may be set before it is sent.
     #[must_use]
     pub fn new(broker: impl Into<String>, to: Destination, body: impl Into<Bytes>) -> Self {
+        Job::of(Target::Broker { broker: broker.into(), to }, body.into())
+    }
+
+    /// A job of this body for the consumers of a queue. The other fields may be set before it is
+    /// sent.
+    #[must_use]
+    pub fn for_queue(queue: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Job::of(Target::Queue { queue: queue.into() }, body.into())
+    }
+
+    fn of(target: Target, body: Bytes) -> Self {
         Job {
-            broker: broker.into(),
-            queue: None,
-            to,
+            target,
             key: None,
             headers: Headers::default(),
             properties: None,
@@ -113,24 +97,35 @@ impl Job {
             trace: None,
             round: 0,
             has_body: true,
-            body: body.into(),
+            body,
         }
     }
 
-    /// A job of this body for the consumers of a queue. The other fields may be set before it is
-    /// sent.
+    /// The queue of the job; `None` for a job of a broker.
     #[must_use]
-    pub fn for_queue(queue: impl Into<String>, body: impl Into<Bytes>) -> Self {
-        Job { queue: Some(queue.into()), ..Job::new("", Destination::default(), body) }
+    pub fn queue(&self) -> Option<&str> {
+        self.target.queue()
+    }
+
+    /// The `[brokers.NAME]` of the job; `None` for a job of a queue.
+    #[must_use]
+    pub fn broker(&self) -> Option<&str> {
+        self.target.broker()
+    }
+
+    /// The destination on the broker of the job; `None` for a job of a queue.
+    #[must_use]
+    pub fn destination(&self) -> Option<&Destination> {
+        self.target.destination()
     }
 
     /// The name of the sets of the job in Redis: the broker, or `=` and the queue. No broker's name
     /// has this character.
     #[must_use]
     pub fn set(&self) -> Cow<'_, str> {
-        match &self.queue {
-            Some(queue) => set_of_queue(queue).into(),
-            None => self.broker.as_str().into(),
+        match &self.target {
+            Target::Queue { queue } => set_of_queue(queue).into(),
+            Target::Broker { broker, .. } => broker.as_str().into(),
         }
     }
 }
@@ -156,22 +151,3 @@ pub fn is_queue_name(name: &str) -> bool {
 
 /// The prefix of the names of a queue's sets.
 const QUEUE_SET_PREFIX: char = '=';
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_ready(value: &OnTimeout) -> bool {
-    *value == OnTimeout::Ready
-}
-
-fn yes() -> bool {
-    true
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_zero(value: &u32) -> bool {
-    *value == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-fn is_yes(value: &bool) -> bool {
-    *value
-}

@@ -11,10 +11,13 @@
 //! fingerprint(8) marks(1) reason(1) last error. Pop: the nonce of the last pop that handed the job
 //! out; zero for a job of a broker.
 
+mod metadata;
+
 use bytes::Bytes;
 use serde::Deserialize as _;
 
-use crate::job::{Confirm, DeadReason, Job, OnTimeout, is_queue_name};
+use self::metadata::Metadata;
+use crate::job::{Confirm, DeadReason, Job, OnTimeout, Target, is_queue_name};
 use crate::request::NewJob;
 
 /// The version of records and states.
@@ -73,10 +76,12 @@ const MAX_BUFFERED_HASH_BYTES: usize = 1024;
 /// The hash that `duplicate` compares: body, broker, destination and key.
 fn digest(job: &Job) -> [u8; 8] {
     let set = job.set();
+    let (exchange, address) =
+        job.destination().map_or(("", ""), |to| (to.exchange.as_str(), to.address.as_str()));
     let parts = [
         set.as_bytes(),
-        job.to.exchange.as_bytes(),
-        job.to.address.as_bytes(),
+        exchange.as_bytes(),
+        address.as_bytes(),
         job.key.as_deref().unwrap_or_default(),
     ];
     let mut head = Vec::with_capacity(MAX_BUFFERED_HASH_BYTES);
@@ -102,7 +107,10 @@ pub fn encode(new_job: &NewJob, generation: Generation) -> Vec<u8> {
     let generated = if new_job.generated { FLAG_GENERATED } else { 0 };
     let first = if new_job.first.is_some() { FLAG_FIRST } else { 0 };
     let mut head = [0; HEAD_BYTES];
-    let version = if job.queue.is_some() { VERSION_QUEUE } else { VERSION };
+    let version = match &job.target {
+        Target::Broker { .. } => VERSION,
+        Target::Queue { .. } => VERSION_QUEUE,
+    };
     head[..2].copy_from_slice(&[version, consumer | generated | first]);
     head[2..6].copy_from_slice(&job.ttr_ms.to_be_bytes());
     head[6..14].copy_from_slice(&generation);
@@ -117,9 +125,9 @@ pub fn moved(record: &[u8], job: &Job) -> Option<Vec<u8>> {
 }
 
 fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
-    let metadata = rmp_serde::to_vec_named(job)
+    let metadata = rmp_serde::to_vec_named(&Metadata::of(job))
         .expect("a job holds only strings, numbers and bytes, which MessagePack can write");
-    let owner = job.queue.as_ref().unwrap_or(&job.broker).as_bytes();
+    let (Target::Broker { broker: owner, .. } | Target::Queue { queue: owner }) = &job.target;
     let mut bytes = Vec::with_capacity(35 + owner.len() + metadata.len() + job.body.len());
     bytes.extend_from_slice(head);
     bytes[1] = (bytes[1] & ((1 << GOES_ON_SHIFT) - 1)) | (goes_on(job) << GOES_ON_SHIFT);
@@ -128,7 +136,7 @@ fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
         u8::try_from(owner.len())
             .expect("a broker's name has at most 64 bytes, that of a queue 255"),
     );
-    bytes.extend_from_slice(owner);
+    bytes.extend_from_slice(owner.as_bytes());
     bytes.extend_from_slice(
         &u32::try_from(metadata.len())
             .expect("headers are bounded by max_body and the broker's own limits, far below 4 GiB")
@@ -145,7 +153,7 @@ fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
 /// the number of the step. The numbers are never more than the metadata allows: above them, the
 /// rescue reads the metadata.
 fn goes_on(job: &Job) -> u8 {
-    if job.queue.is_none() || job.on_timeout != OnTimeout::Ready || job.ends_ms.is_some() {
+    if job.queue().is_none() || job.on_timeout != OnTimeout::Ready || job.ends_ms.is_some() {
         return 0;
     }
     match (job.tries, &job.retry) {
@@ -189,17 +197,15 @@ pub fn decode(bytes: Bytes) -> Result<Record, Unreadable> {
     let metadata = reader.slice(metadata_len)?;
     let mut reading = rmp_serde::Deserializer::from_read_ref(metadata);
     reading.set_max_depth(MAX_METADATA_DEPTH);
-    let mut job =
-        Job::deserialize(&mut reading).map_err(|error| Unreadable(format!("metadata: {error}")))?;
+    let metadata = Metadata::deserialize(&mut reading)
+        .map_err(|error| Unreadable(format!("metadata: {error}")))?;
     let body_at = bytes.len() - reader.rest.len();
-    if version == VERSION_QUEUE {
-        job.queue = Some(owner);
-    } else {
-        job.broker = owner;
-    }
-    job.ttr_ms = ttr_ms;
-    job.confirm = if flags & FLAG_CONSUMER != 0 { Confirm::Consumer } else { Confirm::Broker };
-    job.body = bytes.slice(body_at..);
+    let target_of = |to| match version {
+        VERSION_QUEUE => Target::Queue { queue: owner },
+        _ => Target::Broker { broker: owner, to },
+    };
+    let confirm = if flags & FLAG_CONSUMER != 0 { Confirm::Consumer } else { Confirm::Broker };
+    let job = metadata.into_job(target_of, ttr_ms, confirm, bytes.slice(body_at..));
     Ok(Record { job, generated: flags & FLAG_GENERATED != 0, generation, fingerprint })
 }
 
