@@ -33,7 +33,7 @@ pub(crate) async fn run(url: &str) -> Result<Page, Error> {
 async fn main() -> Result<(), Error> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     for job in run(&url).await?.jobs {
-        println!("{}: {} at {}", job.id, job.job().to, job.due_ms());
+        println!("{}: {} at {}", job.id, job.job().target, job.due_ms());
     }
     Ok(())
 }

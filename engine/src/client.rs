@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use self::fetching::Fetching;
 use crate::clock::{self, Instant};
 use crate::config::Redis;
-use crate::job::{Action, Due, JobId, Verdict};
+use crate::job::{Action, Due, JobId, Target, Verdict};
 use crate::request::{Act, AttemptRef, NewJob};
 use crate::retry;
 use crate::store::error::{Class, StoreError};
@@ -104,14 +104,14 @@ impl Client {
     /// would deliver the job; and where the name of its queue cannot be used. [`Class::Oom`] where
     /// Redis is full. Else as [`connect`](Client::connect).
     pub async fn schedule(&self, new_job: &NewJob) -> Result<Answer, StoreError> {
-        match &new_job.job.queue {
-            Some(queue) => {
+        match &new_job.job.target {
+            Target::Queue { queue } => {
                 queues::refuse_invalid_queue(queue)?;
                 if !self.has_fresh_brokers() {
                     self.rejoin().await?;
                 }
             }
-            None => self.refuse_unknown_broker(&new_job.job.broker).await?,
+            Target::Broker { broker, .. } => self.refuse_unknown_broker(broker).await?,
         }
         self.apply(RequestRef::NewJob(&self.with_rules(new_job))).await
     }
@@ -257,8 +257,8 @@ impl Client {
     /// The same schedule; a job of a queue carries its retry array, so that its rescuer knows the
     /// array.
     fn with_rules<'a>(&self, new_job: &'a NewJob) -> Cow<'a, NewJob> {
-        if new_job.job.queue.is_none() || new_job.job.retry.is_some() || new_job.job.tries.is_some()
-        {
+        let job = &new_job.job;
+        if job.queue().is_none() || job.retry.is_some() || job.tries.is_some() {
             return Cow::Borrowed(new_job);
         }
         let mut new_job = new_job.clone();

@@ -29,8 +29,8 @@
 //!
 //! - [`Client`]: every call. [`Redis`]: the address of Redis, the namespace, and the durability of
 //!   a write.
-//! - [`NewJob`]: a new job: [`Job`] has the message and the destination, [`Due`] the time,
-//!   [`JobId`] the name, [`Conflict`] the rule for an id that exists.
+//! - [`NewJob`]: a new job: [`Job`] has the message and the [`Target`], [`Due`] the time, [`JobId`]
+//!   the name, [`Conflict`] the rule for an id that exists.
 //! - [`Act`] and [`Action`]: cancel, reschedule, fire, finish, fail, requeue. [`AttemptRef`]: the
 //!   attempt that a consumer names.
 //! - [`Pop`], [`Fetched`], [`ClaimedJob`]: jobs of queues in the hands of a consumer.
@@ -97,7 +97,7 @@ pub use client::Client;
 pub use client::queues::{Fetched, Pop};
 pub use config::{Durability, Redis, RedisMode};
 pub use dwell_core::{Destination, Header, Headers, Properties, Value};
-pub use job::{Action, Confirm, Conflict, DeadReason, Due, Job, JobId, Late, Verdict};
+pub use job::{Action, Confirm, Conflict, DeadReason, Due, Job, JobId, Late, Target, Verdict};
 pub use request::{Act, AttemptRef, NewJob};
 pub use store::error::{Class as ErrorKind, StoreError as Error};
 pub use store::queue::acknowledge::{Acknowledged, LeaseVerdict};

@@ -328,7 +328,7 @@ impl Rescue {
         let now_ms = self.store.now_ms();
         for lease in leases {
             if lease.state.held {
-                self.observer.timed_out(lease.record.job.queue.as_deref(), 1);
+                self.observer.timed_out(lease.record.job.queue(), 1);
             } else {
                 tracing::warn!(id = %lease.id, broker = set, crashes = lease.state.crashes, "the lease expired without a settlement, the job is taken over");
                 self.observer.taken_over();

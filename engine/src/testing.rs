@@ -144,7 +144,7 @@ impl TestQueue {
     /// [`ErrorKind::Other`](crate::ErrorKind::Other) where the job belongs to no queue, or the name
     /// of its queue cannot be used.
     pub fn schedule(&mut self, new_job: &NewJob) -> Result<(), StoreError> {
-        let queue = new_job.job.queue.as_deref();
+        let queue = new_job.job.queue();
         refuse_invalid_queue(queue.ok_or_else(|| {
             StoreError::new(Class::Other, "a job of a broker is not for a queue")
         })?)?;
@@ -210,7 +210,7 @@ impl TestQueue {
 
     async fn run(&mut self, id: &JobId) -> Option<Ran> {
         let stored = self.jobs.get_mut(id)?;
-        let queue: Arc<str> = stored.job.queue.as_deref()?.into();
+        let queue: Arc<str> = stored.job.queue()?.into();
         let route = self.routes.routes.iter().find(|route| route.queue == queue)?;
         stored.attempts += 1;
         let wait_ms =

@@ -39,7 +39,7 @@ fn after_timeout(lease: &ClaimedJob, default_retry: &[u64]) -> FollowUp {
             Next::Wait(ms) => (ms, None),
             Next::Dies(reason) => (0, Some(reason)),
         };
-    match (&job.queue, dies) {
+    match (job.queue(), dies) {
         // No dead letter is published first.
         (Some(_), Some(reason)) => FollowUp::Bury(Bury { job: token, reason, error }),
         (Some(_), None) if job.on_timeout == OnTimeout::Ready => {

@@ -2,6 +2,7 @@
 
 use dwell_engine::store::record;
 use dwell_engine::store::scripts::Name;
+use dwell_engine::{Destination, Target};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -174,7 +175,10 @@ impl Random {
             | Name::Fail => self.act(name, id, number),
             Name::Move => {
                 let mut asked = request(id, number, 0, job(0, 0, Set::Main, false));
-                asked.job.broker = self.one_of(&[MAIN, OTHER]).to_owned();
+                asked.job.target = Target::Broker {
+                    broker: self.one_of(&[MAIN, OTHER]).to_owned(),
+                    to: Destination::new("q"),
+                };
                 let record = record::encode(&asked, eight(self.below(40)));
                 Call::of(name, vec![IDS[usize::from(id)].into(), record])
             }

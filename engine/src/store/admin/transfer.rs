@@ -223,7 +223,7 @@ impl Admin {
                 }
                 continue;
             };
-            if read.job.broker != brokers[0] {
+            if read.job.broker() != Some(brokers[0].as_str()) {
                 continue;
             }
             if place == Place::Reserved {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
-use crate::job::{JobId, set_of_queue};
+use crate::job::{JobId, Target, set_of_queue};
 use crate::store::answer::Items;
 use crate::store::error::StoreError;
 use crate::store::queue::Queue;
@@ -273,15 +273,12 @@ fn classify(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
     let Ok(record) = record::decode(record) else {
         return Entry::RecheckAt(now_ms.saturating_add(UNREADABLE_RETRY_MS));
     };
-    match record.job.ends_ms.filter(|_| record.job.queue.is_some()) {
-        None => Entry::Idle,
-        Some(ends_ms) if ends_ms > now_ms => Entry::RecheckAt(ends_ms),
-        Some(_) => Entry::Over(Over {
-            id,
-            queue: record.job.queue.unwrap_or_default(),
-            generation: record.generation,
-            size,
-        }),
+    match (record.job.target, record.job.ends_ms) {
+        (Target::Broker { .. }, _) | (Target::Queue { .. }, None) => Entry::Idle,
+        (Target::Queue { .. }, Some(ends_ms)) if ends_ms > now_ms => Entry::RecheckAt(ends_ms),
+        (Target::Queue { queue }, Some(_)) => {
+            Entry::Over(Over { id, queue, generation: record.generation, size })
+        }
     }
 }
 

@@ -132,7 +132,7 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
     let mut scores = answers.map(score);
     let (held, mut dead) = (scores.next().flatten(), scores.next().flatten());
     let mut due = scores.flatten().next();
-    if record.job.queue.is_some() {
+    if record.job.queue().is_some() {
         let mut pipeline = Pipeline::new();
         for key in namespace.keys.sets(bucket, &record.job.set()) {
             pipeline.cmd("ZSCORE").arg(key).arg(id.as_str());
@@ -144,7 +144,7 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
     let (place, score_ms) = match (held, dead, due) {
         (Some(ms), _, _) => (Place::Reserved, ms),
         (_, Some(ms), _) => (Place::Dead, ms),
-        (_, _, Some(ms)) if record.job.queue.is_some() && ms <= namespace.now_ms() => {
+        (_, _, Some(ms)) if record.job.queue().is_some() && ms <= namespace.now_ms() => {
             (Place::Ready, ms)
         }
         (_, _, Some(ms)) => (Place::Scheduled, ms),

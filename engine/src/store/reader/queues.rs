@@ -134,7 +134,7 @@ impl Reader {
         for jobs in jobs.chunks(QUEUES_PER_PIPELINE) {
             let looked = try_join_all(jobs.iter().map(|job| self.find(&job.id))).await?;
             let same = looked.into_iter().flatten().zip(jobs).filter(|(now, then)| {
-                now.place == then.place && now.job().queue == then.job().queue
+                now.place == then.place && now.job().queue() == then.job().queue()
             });
             found.extend(same.map(|(now, _)| now));
         }

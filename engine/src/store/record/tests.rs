@@ -23,11 +23,13 @@ fn schedule(job: Job, generated: bool) -> NewJob {
     }
 }
 
+fn to_main(to: Destination) -> Target {
+    Target::Broker { broker: "main".to_owned(), to }
+}
+
 fn plain_job() -> Job {
     Job {
-        broker: "main".to_owned(),
-        queue: None,
-        to: Destination::new("orders.close"),
+        target: to_main(Destination::new("orders.close")),
         key: None,
         headers: Headers::default(),
         properties: None,
@@ -50,7 +52,7 @@ fn plain_job() -> Job {
 
 fn full_job() -> Job {
     Job {
-        to: Destination { exchange: "orders".to_owned(), address: "close".to_owned() },
+        target: to_main(Destination { exchange: "orders".to_owned(), address: "close".to_owned() }),
         key: Some(Bytes::from_static(b"\x00key")),
         headers: [
             Header { name: "a".to_owned(), value: Value::Text("b".to_owned()) },
@@ -216,12 +218,11 @@ fn the_digest_is_of_body_destination_and_key() {
     assert_ne!(change(&|job| job.body = Bytes::from_static(b"x")), base);
     assert_ne!(change(&|job| job.has_body = true), base);
     assert_ne!(change(&|job| job.key = None), base);
-    assert_ne!(change(&|job| job.broker = "other".to_owned()), base);
-    assert_ne!(
-        change(&|job| job.to =
-            Destination { exchange: "ordersc".to_owned(), address: "lose".to_owned() }),
-        base
-    );
+    let to = Destination { exchange: "orders".to_owned(), address: "close".to_owned() };
+    let target = Target::Broker { broker: "other".to_owned(), to };
+    assert_ne!(change(&|job| job.target = target.clone()), base);
+    let to = Destination { exchange: "ordersc".to_owned(), address: "lose".to_owned() };
+    assert_ne!(change(&|job| job.target = to_main(to.clone())), base);
 }
 
 #[test]
@@ -329,9 +330,10 @@ fn job() -> impl Strategy<Value = Job> {
     let rest = (any::<i64>(), "(nats|kafka|amqp)?", any::<bool>(), bytes(), text(), any::<u32>());
     (to, headers, properties(), rules, rest).prop_map(|(to, headers, properties, rules, rest)| {
         Job {
-            broker: to.0,
-            queue: None,
-            to: Destination { exchange: to.1, address: to.2 },
+            target: Target::Broker {
+                broker: to.0,
+                to: Destination { exchange: to.1, address: to.2 },
+            },
             key: to.3,
             headers: headers.into_iter().collect(),
             properties,
@@ -379,8 +381,7 @@ proptest! {
 #[test]
 fn the_job_of_a_queue_has_a_version_that_other_programs_leave_in_place() {
     let job = Job {
-        queue: Some("a.B-1_".to_owned()),
-        broker: String::new(),
+        target: Target::Queue { queue: "a.B-1_".to_owned() },
         tries: Some(3),
         ends_ms: Some(7),
         ..plain_job()
@@ -396,7 +397,7 @@ fn the_job_of_a_queue_has_a_version_that_other_programs_leave_in_place() {
 
 #[test]
 fn a_record_promises_no_more_steps_after_a_time_out_than_its_job_has() {
-    let queue = || Job { queue: Some("q".to_owned()), broker: String::new(), ..plain_job() };
+    let queue = || Job { target: Target::Queue { queue: "q".to_owned() }, ..plain_job() };
     let code = |job: Job| encode(&schedule(job, false), *b"generate")[1] >> 5;
     assert_eq!(code(plain_job()), 0, "a job of a broker");
     assert_eq!(code(queue()), 7);

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use self::suspect::{Checked, Suspect};
 use super::scan::Scan;
 use super::{Fsck, Problem};
-use crate::job::{JobId, queue_of_set, set_of_queue};
+use crate::job::{Job, JobId, queue_of_set, set_of_queue};
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
@@ -49,7 +49,7 @@ impl Fsck<'_> {
             while let (Some(id), Some(record)) = (page.next(), page.next()) {
                 let record = bytes::Bytes::from(record);
                 let job = record::decode(record.clone()).ok().map(|read| read.job);
-                let queue = job.as_ref().and_then(|job| job.queue.as_deref()).map(set_of_queue);
+                let queue = job.as_ref().and_then(Job::queue).map(set_of_queue);
                 if checked.is_new(&id, queue.as_deref()) {
                     let unreadable = if job.is_some() { Vec::new() } else { record.to_vec() };
                     suspects.push_back(Suspect {

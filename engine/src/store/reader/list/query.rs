@@ -51,11 +51,11 @@ impl Query {
     pub(super) fn is_for(&self, found: &StoredJob) -> bool {
         let job = &found.record.job;
         let is_for = |target: &String| {
-            job.queue.is_none() && (*target == job.to.address || *target == job.to.to_string())
+            job.destination().is_some_and(|to| *target == to.address || *target == to.to_string())
         };
-        self.wants(job.queue.as_deref())
+        self.wants(job.queue())
             && self.target.as_ref().is_none_or(is_for)
-            && self.queue.as_ref().is_none_or(|queue| job.queue.as_ref() == Some(queue))
+            && self.queue.as_deref().is_none_or(|queue| job.queue() == Some(queue))
     }
 
     /// Whether jobs of this queue are wanted; `None`: jobs of brokers.

@@ -38,7 +38,7 @@ impl Fsck<'_> {
             Next::Wait(ms) => (ms, None),
             Next::Dies(reason) => (0, Some(reason)),
         };
-        let wait_ms = if record.job.queue.is_some() && record.job.on_timeout == OnTimeout::Ready {
+        let wait_ms = if record.job.queue().is_some() && record.job.on_timeout == OnTimeout::Ready {
             0
         } else {
             wait_ms

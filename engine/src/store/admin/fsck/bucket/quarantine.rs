@@ -30,14 +30,9 @@ impl Fsck<'_> {
         let Some(aside) = QuarantinedJob::read(&entry) else { return Ok(()) };
         let home = self.store.keys.bucket_of(text);
         let mark = [b"taken_in ", field].concat();
-        let queue = record::decode(bytes::Bytes::copy_from_slice(aside.record))
-            .ok()
-            .and_then(|read| read.job.queue);
-        let mut call = self.call_with_quarantine(
-            Name::FsckAdopt,
-            home,
-            queue.as_deref().map(set_of_queue).iter(),
-        );
+        let read = record::decode(bytes::Bytes::copy_from_slice(aside.record)).ok();
+        let set = read.as_ref().and_then(|read| read.job.queue()).map(set_of_queue);
+        let mut call = self.call_with_quarantine(Name::FsckAdopt, home, set.iter());
         call.arg(id)
             .arg(aside.record)
             .arg(aside.state)
