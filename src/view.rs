@@ -86,16 +86,16 @@ impl Job {
         let job = &found.record.job;
         let state = found.state.as_ref();
         let due_ms = found.due_ms();
-        let of_broker = |text: &String| job.queue.is_none().then(|| text.clone());
+        let to = job.destination();
         Job {
             id: found.id.as_str().to_owned(),
             state: found.place.as_str(),
             due: show_time_ms(due_ms),
             due_ms,
-            broker: of_broker(&job.broker),
-            exchange: of_broker(&job.to.exchange),
-            target: of_broker(&job.to.address),
-            queue: job.queue.clone(),
+            broker: job.broker().map(str::to_owned),
+            exchange: to.map(|to| to.exchange.clone()),
+            target: to.map(|to| to.address.clone()),
+            queue: job.queue().map(str::to_owned),
             key: job.key.as_ref().map_or(serde_json::Value::Null, |key| text_or_base64(key)),
             headers: headers(&job.headers),
             attempt: state.map_or(0, |state| state.attempt),
@@ -133,7 +133,7 @@ impl Job {
     ) -> Self {
         let size = job.body.len();
         let place =
-            if job.queue.is_some() && due_ms <= now_ms { Place::Ready } else { Place::Scheduled };
+            if job.queue().is_some() && due_ms <= now_ms { Place::Ready } else { Place::Scheduled };
         let record = Record { job, generated: false, generation: [0; 8], fingerprint: [0; 8] };
         Job::of(
             &StoredJob { id: id.clone(), place, score_ms: due_ms, record, state: None, size },
@@ -271,9 +271,10 @@ mod tests {
             },
         );
         let job = job::Job {
-            broker: "main".to_owned(),
-            queue: None,
-            to: Destination::new("orders.close"),
+            target: job::Target::Broker {
+                broker: "main".to_owned(),
+                to: Destination::new("orders.close"),
+            },
             key: Some(vec![0xff].into()),
             headers,
             properties: None,

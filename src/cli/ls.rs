@@ -162,7 +162,7 @@ impl Shown<'_> {
     fn text(&mut self, page: &Page, query: &Query, now_ms: i64) -> Result<(), Stop> {
         let rows = page.jobs.iter().map(|found| {
             let job = view::Job::of(found, self.default_retry_ms);
-            let target = job.queue.unwrap_or_else(|| found.record.job.to.to_string());
+            let target = found.record.job.target.to_string();
             let error = job.last_error.unwrap_or_default();
             let when = relative(job.due_ms, now_ms);
             [

@@ -72,7 +72,7 @@ fn text(found: &StoredJob, job: &view::Job, now_ms: i64) -> String {
     let place = match (&job.queue, &job.broker) {
         (None, broker) => vec![
             ("broker", broker.clone().unwrap_or_default()),
-            ("target", found.record.job.to.to_string()),
+            ("target", found.record.job.target.to_string()),
         ],
         (Some(queue), _) => vec![("queue", queue.clone())],
     };

@@ -85,7 +85,7 @@ impl Service {
         own_queues: Option<OwnQueues>,
     ) -> Result<(), StoreError> {
         let rules = &self.inner.rules;
-        let queue = job.queue.clone().unwrap_or_default();
+        let queue = job.queue().unwrap_or_default().to_owned();
         let new_job = NewJob {
             queue_full: rules.full_queues.is_full(&queue),
             own_queues,
@@ -109,13 +109,13 @@ impl Service {
         job: Job,
         due: Due,
     ) -> Result<(), StoreError> {
-        let own_queues = job.queue.as_deref().map(|queue| OwnQueues::new([queue]));
+        let own_queues = job.queue().map(|queue| OwnQueues::new([queue]));
         self.store_job(NewJob { own_queues, ..NewJob::new(job, due).id(id) }).await.map(|_| ())
     }
 
     /// Stores a dead job anew, due now; false if it is not dead any more, or not of its queue.
     pub(super) async fn revive(&self, id: JobId, job: Job) -> Result<bool, StoreError> {
-        let own_queues = job.queue.as_deref().map(|queue| OwnQueues::new([queue]));
+        let own_queues = job.queue().map(|queue| OwnQueues::new([queue]));
         let new_job = NewJob {
             own_queues,
             ..NewJob::new(job, Due::In(0)).id(id).on_conflict(Conflict::Keep)
@@ -184,7 +184,7 @@ impl Service {
         let Ok(id) = JobId::new(id) else { return Ok(None) };
         let found = self.inner.apply.find(&id).await?;
         let fits = |found: &StoredJob| {
-            found.job().queue.as_deref().is_some_and(|of| queue.is_none_or(|queue| of == queue))
+            found.job().queue().is_some_and(|of| queue.is_none_or(|queue| of == queue))
         };
         Ok(found.filter(|found| fits(found) && !self.is_over(found)))
     }
@@ -206,7 +206,7 @@ impl Service {
                 self.act(Action::Cancel, &job.id, own_queues).await?;
             }
             Verdict::Finished if job.place == Place::Reserved => {
-                job.job().queue.iter().for_each(|queue| self.inner.queues.finished(queue));
+                job.job().queue().into_iter().for_each(|queue| self.inner.queues.finished(queue));
             }
             _ => {}
         }

@@ -17,6 +17,10 @@ use crate::store::queue::settle::{Bury, ClaimToken, Release, Retry};
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::{About, Span, Traces};
 
+/// The destination of a job of a queue that damage put into the lease of a broker: the broker refuses
+/// the empty address.
+static NOWHERE: Destination = Destination { exchange: String::new(), address: String::new() };
+
 /// The rules for the attempts of one broker.
 pub(super) struct AttemptRules {
     /// `[delivery]`
@@ -30,7 +34,7 @@ impl AttemptRules {
     pub(super) fn destination<'a>(&'a self, lease: &'a ClaimedJob) -> &'a Destination {
         match (&self.dead, lease.state.reason) {
             (Some(dead), Some(_)) => dead,
-            _ => &lease.record.job.to,
+            _ => lease.record.job.destination().unwrap_or(&NOWHERE),
         }
     }
 

@@ -89,7 +89,7 @@ impl Outcomes {
             if let Some(why) = outcome.error() {
                 metrics.last_error().record(format_args!(
                     "{}: {}",
-                    destinations.shown(&lease.record.job.to),
+                    destinations.shown(to),
                     destinations.why(why)
                 ));
             }

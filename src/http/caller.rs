@@ -93,7 +93,7 @@ impl Caller {
 
     /// Whether the caller may know of this job.
     pub(super) fn sees(&self, job: &Job) -> bool {
-        !self.is_restricted() || job.queue.as_deref().is_some_and(|queue| self.has_queue(queue))
+        !self.is_restricted() || job.queue().is_some_and(|queue| self.has_queue(queue))
     }
 
     /// The queues of the caller, if those are not all.

@@ -235,7 +235,7 @@ fn allowed(api: &Api, caller: &Caller, new: NewJobRequest, now_ms: i64) -> Resul
 
 /// The problem of a job that was not stored.
 fn refused(api: &Api, id: &JobId, job: &Job, error: StoreError) -> Problem {
-    match &job.queue {
+    match job.queue() {
         _ if error.class == Class::Taken => Rejection::taken(id).into(),
         Some(queue) if error.class == Class::QueueFull => api.inner.rules.queue_full(queue).into(),
         _ => error.into(),

@@ -7,7 +7,7 @@ use super::Ingest;
 use super::hold::StoreHold;
 use super::reject::Rejections;
 use super::replies::{Replies, Reply};
-use crate::job::{Action, Verdict};
+use crate::job::{Action, Target, Verdict};
 use crate::request::{Rejection, Request, parse};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::schedule::Answer;
@@ -61,18 +61,18 @@ impl Ingest {
         for ((request, answer), Original { message, span }) in
             requests.into_iter().zip(answers).zip(originals)
         {
-            let (id, action, queue, reply_to) = match request {
+            let (id, action, target, reply_to) = match request {
                 Request::NewJob(new_job) => {
-                    (new_job.id, Action::Schedule, new_job.job.queue, new_job.reply_to)
+                    (new_job.id, Action::Schedule, Some(new_job.job.target), new_job.reply_to)
                 }
                 Request::Act(act) => (act.id, act.action, None, act.reply_to),
             };
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) => {
-                    let rejection = match queue {
+                    let rejection = match target.as_ref().and_then(Target::queue) {
                         Some(queue) if error.class == Class::QueueFull => {
-                            self.rules.queue_full(&queue)
+                            self.rules.queue_full(queue)
                         }
                         _ => {
                             unreadable.get_or_insert_with(|| (id.clone(), error.clone()));

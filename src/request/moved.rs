@@ -7,7 +7,7 @@ use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
 use super::{headers, target};
 use crate::config::Settings;
-use crate::job::Job;
+use crate::job::{Job, Target};
 use crate::units::{quote, quote_address};
 
 /// The rules for jobs that move to another broker of the settings.
@@ -46,21 +46,25 @@ impl Moving {
             )
         };
         let known = self.rules.brokers.get(&self.broker).ok_or_else(unknown)?;
-        if !job.to.exchange.is_empty() && !known.capabilities().exchanges {
-            let exchange = quote_address(&job.to.exchange);
+        let Target::Broker { to, .. } = job.target else {
+            let why = "the job belongs to a queue, and has no target on a broker";
+            return Err(Rejection::new(Code::MissingTarget, why));
+        };
+        if !to.exchange.is_empty() && !known.capabilities().exchanges {
+            let exchange = quote_address(&to.exchange);
             let why = format!(
                 "the target is the exchange {exchange}, and broker {} has no exchanges",
                 quote(&self.broker)
             );
             return Err(Rejection::new(Code::TargetNotAllowed, why));
         }
-        target::classify(&job.to, &self.broker, known, self.own.contains(&job.to))?;
+        target::classify(&to, &self.broker, known, self.own.contains(&to))?;
         let capabilities = known.capabilities();
         let stand_ins =
             stand_ins(job.key.as_deref(), job.has_body, job.properties.as_deref(), capabilities);
-        let headers = headers::passed(&job.headers, &stand_ins, &job.origin, known, &job.to)?;
+        let headers = headers::passed(&job.headers, &stand_ins, &job.origin, known, &to)?;
         Ok(Job {
-            broker: self.broker.clone(),
+            target: Target::Broker { broker: self.broker.clone(), to },
             key: job.key.filter(|_| capabilities.keys),
             properties: job.properties.filter(|_| capabilities.properties),
             headers,

@@ -46,7 +46,7 @@ impl<'a> FetchedJob<'a> {
         let body = std::str::from_utf8(&job.body).ok();
         FetchedJob {
             id,
-            queue: job.queue.as_deref().unwrap_or_default(),
+            queue: job.queue().unwrap_or_default(),
             lease: None,
             attempt,
             due_ms,

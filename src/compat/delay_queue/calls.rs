@@ -72,7 +72,7 @@ pub(super) async fn get(State(state): State<DelayQueue>, call: Call) -> Result<R
     };
     let (job, due_ms) =
         (found.job(), found.state.as_ref().map_or(found.score_ms, |state| state.due_ms));
-    let topic = job.queue.as_deref().unwrap_or_default();
+    let topic = job.queue().unwrap_or_default();
     allow(&call.caller, Scope::Read, topic)?;
     let body = String::from_utf8_lossy(&job.body);
     let shown = Shown {
@@ -122,7 +122,7 @@ impl DelayQueue {
 
     pub(super) async fn end(&self, caller: &Caller, id: &str) -> Result<(), Failed> {
         let Some(found) = self.find(id).await? else { return Ok(()) };
-        allow(caller, Scope::Consume, found.job().queue.as_deref().unwrap_or_default())?;
+        allow(caller, Scope::Consume, found.job().queue().unwrap_or_default())?;
         // The job of this id may be another one by now.
         Ok(self.service.end(&found, &caller.own_queues().unwrap_or_else(OwnQueues::any)).await?)
     }

@@ -49,7 +49,7 @@ impl<'a> View<'a> {
         left: u16,
         now_ms: i64,
     ) -> Self {
-        let queue = job.queue.as_deref().unwrap_or_default();
+        let queue = job.queue().unwrap_or_default();
         let published = published_ms(id.as_str()).unwrap_or(job.created_ms);
         View {
             msg: None,

@@ -71,7 +71,7 @@ fn handed(
     let mut in_order: Vec<&Popped> = popped.iter().collect();
     in_order.sort_by_key(|job| {
         (
-            queues.iter().position(|queue| Some(queue) == job.record.job.queue.as_ref()),
+            queues.iter().position(|queue| Some(queue.as_str()) == job.record.job.queue()),
             job.due_ms(),
             &job.id,
         )

@@ -2,7 +2,7 @@
 
 use dwell_connectors::{Destination, Message};
 
-use crate::job::{Confirm, Conflict, Due, Job, Late, OnTimeout};
+use crate::job::{Confirm, Conflict, Due, Job, Late, OnTimeout, Target};
 use crate::request::rules::RequestRules;
 use crate::request::{NewJob, origin};
 
@@ -28,9 +28,7 @@ pub fn dead_job(
         due: Due::At(0),
         conflict: Conflict::Keep,
         job: Job {
-            broker: rules.ingest.broker.clone(),
-            queue: None,
-            to: rejected,
+            target: Target::Broker { broker: rules.ingest.broker.clone(), to: rejected },
             key,
             headers,
             properties,

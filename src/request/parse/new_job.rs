@@ -1,11 +1,11 @@
 //! The new job of a request: its receiver, what the message passes on, and the checks of its
 //! fields.
 
+use dwell_connectors::Message;
 use dwell_connectors::stand_ins::stand_ins;
-use dwell_connectors::{Destination, Message};
 
 use super::due::{due, missing_delay};
-use crate::job::{Confirm, Conflict, Due, Job, OnTimeout};
+use crate::job::{Conflict, Due, Job};
 use crate::request::control::{Control, Key};
 use crate::request::reject::{Code, Rejection};
 use crate::request::rules::RequestRules;
@@ -94,46 +94,39 @@ pub(super) fn schedule(
     let apart = generated && origin::is_first(message, rules);
     // A generated id belongs to this message alone and replaces nothing.
     let conflict = if generated { Conflict::Keep } else { control.conflict.unwrap_or_default() };
-    let mut job = Job {
-        broker: String::new(),
-        queue: None,
-        to: Destination::default(),
-        key: None,
-        headers: passed,
-        properties: None,
-        ttr_ms,
-        confirm: Confirm::Broker,
-        retry: control.retry_ms,
-        late: control.late,
-        max_late_ms: control.max_late_ms,
-        on_timeout: OnTimeout::Ready,
-        tries: None,
-        ends_ms: None,
-        created_ms: now_ms,
-        origin: rules.origin().to_owned(),
-        trace: None,
-        round,
-        has_body,
-        body,
-    };
     let mut queue_full = false;
-    match receiver {
+    let job = match receiver {
         Receiver::Queue(queue) => {
             queue_full = rules.full_queues.is_full(&queue.name);
-            job.queue = Some(queue.name);
-            // Kept in the job, so that any instance can take over an ended lease.
-            job.retry.get_or_insert_with(|| queue.rules.retry_ms.clone());
-            job.on_timeout = queue.rules.on_timeout;
+            Job {
+                // Kept in the job, so that any instance can take over an ended lease.
+                retry: Some(control.retry_ms.unwrap_or_else(|| queue.rules.retry_ms.clone())),
+                on_timeout: queue.rules.on_timeout,
+                ..Job::for_queue(queue.name, body)
+            }
         }
         Receiver::Target(target) => {
             let capabilities = target.rules.capabilities();
-            target.broker.clone_into(&mut job.broker);
-            job.to = target.to;
-            job.key = key.filter(|_| capabilities.keys);
-            job.properties = message.properties.clone().filter(|_| capabilities.properties);
-            job.confirm = control.confirm.unwrap_or(rules.confirm);
+            Job {
+                key: key.filter(|_| capabilities.keys),
+                properties: message.properties.clone().filter(|_| capabilities.properties),
+                confirm: control.confirm.unwrap_or(rules.confirm),
+                retry: control.retry_ms,
+                ..Job::new(target.broker, target.to, body)
+            }
         }
-    }
+    };
+    let job = Job {
+        headers: passed,
+        ttr_ms,
+        late: control.late,
+        max_late_ms: control.max_late_ms,
+        created_ms: now_ms,
+        origin: rules.origin().to_owned(),
+        round,
+        has_body,
+        ..job
+    };
     Ok(NewJob {
         id: control.id.unwrap_or_else(|| origin::generated_id(message, rules)),
         generated,

@@ -23,7 +23,7 @@ const PLACES: [(&str, &str); 9] = [
 ];
 
 fn to_other(_: &JobId, record: Record) -> Option<Job> {
-    Some(Job { broker: OTHER.to_owned(), ..record.job })
+    Some(Job { target: on(OTHER), ..record.job })
 }
 
 #[tokio::test]
