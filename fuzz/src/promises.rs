@@ -1,7 +1,7 @@
 //! The promises of every accepted request, by whichever door it came.
 
 use bytes::Bytes;
-use dwell::job::{Due, Job, is_queue_name};
+use dwell::job::{Due, Job, Target, is_queue_name};
 use dwell::outgoing;
 use dwell::request::{NewJob, RequestRules};
 use dwell::store::queue::claim::ClaimedJob;
@@ -70,7 +70,10 @@ pub(crate) fn kept(new_job: &NewJob, rules: &RequestRules, from: &str) {
     if let Some(to) = &new_job.reply_to {
         reachable(to, &rules.ingest.broker, rules);
     }
-    let kind = if job.queue.is_some() { for_queue(job, rules) } else { for_broker(job, rules) };
+    let kind = match &job.target {
+        Target::Broker { broker, to } => for_broker(job, (broker, to), rules),
+        Target::Queue { queue } => for_queue(job, queue, rules),
+    };
     job.headers.iter().for_each(|header| passes(header, kind));
     assert!(job.body.len() as u64 <= rules.limits.max_body);
     assert!((1..=rules.limits.max_ttr_ms).contains(&job.ttr_ms));
@@ -83,7 +86,7 @@ pub(crate) fn kept(new_job: &NewJob, rules: &RequestRules, from: &str) {
         ),
     }
     comes_back(new_job);
-    if job.queue.is_some() {
+    if job.queue().is_some() {
         return;
     }
     let record = record::decode(Bytes::from(record::encode(new_job, *b"generate")))
@@ -98,9 +101,9 @@ pub(crate) fn kept(new_job: &NewJob, rules: &RequestRules, from: &str) {
 }
 
 /// The target of a job is allowed, with all its copies. Returns the kind of its broker.
-fn for_broker(job: &Job, rules: &RequestRules) -> &'static str {
-    let kind = rules.brokers[&job.broker].connector.kind();
-    reachable(&job.to, &job.broker, rules);
+fn for_broker(job: &Job, (broker, to): (&str, &Destination), rules: &RequestRules) -> &'static str {
+    let kind = rules.brokers[broker].connector.kind();
+    reachable(to, broker, rules);
     for header in job
         .headers
         .iter()
@@ -109,31 +112,20 @@ fn for_broker(job: &Job, rules: &RequestRules) -> &'static str {
         let dwell_connectors::Value::List(keys) = &header.value else { panic!("{header:?}") };
         for key in keys {
             let address = key.as_text().expect("a copy's routing key is text").to_owned();
-            reachable(
-                &Destination { exchange: job.to.exchange.clone(), address },
-                &job.broker,
-                rules,
-            );
+            reachable(&Destination { exchange: to.exchange.clone(), address }, broker, rules);
         }
     }
     kind
 }
 
 /// The queue of a job is declared, and the job has nothing of a broker. A queue is of no kind.
-fn for_queue(job: &Job, rules: &RequestRules) -> &'static str {
-    let queue = job.queue.as_deref().expect("a job of a queue has its name");
+fn for_queue(job: &Job, queue: &str, rules: &RequestRules) -> &'static str {
     assert!(
         is_queue_name(queue) && (queue == "emails" || queue.starts_with("orders.")),
         "{queue} is not declared"
     );
     assert!(rules.queues.get(queue).is_some() && job.retry.is_some());
-    assert!(
-        job.broker.is_empty()
-            && job.to == Destination::default()
-            && job.key.is_none()
-            && job.properties.is_none(),
-        "{job:?}"
-    );
+    assert!(job.key.is_none() && job.properties.is_none(), "{job:?}");
     ""
 }
 

@@ -173,6 +173,12 @@ fn refused(message: &Message, rules: &RequestRules) -> Code {
     rejection.code
 }
 
+/// The destination of a job of a broker.
+#[track_caller]
+fn destination(new_job: &NewJob) -> &Destination {
+    new_job.job.destination().expect("a job of a broker")
+}
+
 /// Returns the headers that pass on, as text.
 fn passed(new_job: &NewJob) -> Vec<(&str, &str)> {
     new_job

@@ -16,7 +16,10 @@ fn a_request_without_more_takes_the_defaults() {
         (Due::At(NOW - 500 + 300_000), Conflict::Keep, None)
     );
     let job = schedule.job;
-    assert_eq!((job.broker.as_str(), job.to), ("nats", Destination::new("orders.close")));
+    assert_eq!(
+        (job.broker(), job.destination()),
+        (Some("nats"), Some(&Destination::new("orders.close")))
+    );
     assert_eq!(
         (job.ttr_ms, job.confirm, job.retry, job.late, job.max_late_ms),
         (30_000, Confirm::Broker, None, None, None)
@@ -53,7 +56,10 @@ fn every_control_header_is_read_whatever_the_case_of_its_name() {
     assert_eq!(schedule.due, Due::At(NOW + 23 * 3_600_000));
     assert_eq!(schedule.reply_to, Some(Destination::new("replies.a")));
     let job = schedule.job;
-    assert_eq!((job.broker.as_str(), job.to), ("kafka", Destination::new("orders")));
+    assert_eq!(
+        (job.broker(), job.destination()),
+        (Some("kafka"), Some(&Destination::new("orders")))
+    );
     assert_eq!(
         (job.ttr_ms, job.confirm, job.retry),
         (90_000, Confirm::Consumer, Some(vec![2 * MINUTE, 10 * MINUTE, 60 * MINUTE]))
@@ -159,13 +165,11 @@ fn the_target_falls_back_to_the_ingests_own_which_needs_no_entry() {
     let mut rules = rules(Kind::Nats);
     rules.ingest.target = "elsewhere".to_owned();
     let own = scheduled(&bare(&[("delay-for", "1s")]), &rules);
-    assert_eq!(own.job.to, Destination::new("elsewhere"));
+    assert_eq!(*destination(&own), Destination::new("elsewhere"));
+    let named = bare(&[("delay-for", "1s"), ("delay-target", "elsewhere")]);
+    assert_eq!(*destination(&scheduled(&named, &rules)), Destination::new("elsewhere"));
     assert_eq!(
-        scheduled(&bare(&[("delay-for", "1s"), ("delay-target", "elsewhere")]), &rules).job.to,
-        Destination::new("elsewhere")
-    );
-    assert_eq!(
-        scheduled(&message(&[("delay-for", "1s")]), &rules).job.to,
+        *destination(&scheduled(&message(&[("delay-for", "1s")]), &rules)),
         Destination::new("orders.close")
     );
     // On another broker no pattern allows it.

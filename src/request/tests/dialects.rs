@@ -19,7 +19,7 @@ fn each_dialect_says_when_and_where() {
         &rules,
     );
     assert_eq!(
-        (schedule.due, schedule.job.to.clone(), schedule.job.key.clone()),
+        (schedule.due, destination(&schedule).clone(), schedule.job.key.clone()),
         (Due::At(NOW + 60_000), Destination::new("orders"), Some(Bytes::from("k")))
     );
     assert_eq!(passed(&schedule), [("Tag", "1")]);
@@ -29,7 +29,7 @@ fn each_dialect_says_when_and_where() {
         &rules,
     );
     assert_eq!(
-        (schedule.due, schedule.job.to.clone()),
+        (schedule.due, destination(&schedule).clone()),
         (Due::At(NOW + 60_000), Destination::new("orders"))
     );
     assert!(schedule.job.headers.is_empty());
@@ -43,7 +43,7 @@ fn each_dialect_says_when_and_where() {
         &rules,
     );
     assert_eq!(
-        (schedule.due, schedule.job.to.clone()),
+        (schedule.due, destination(&schedule).clone()),
         (Due::At(NOW + 60_000), Destination::new("orders"))
     );
     assert!(schedule.job.headers.is_empty());
@@ -102,7 +102,7 @@ fn control_headers_win_over_dialects() {
     ]);
     let schedule = scheduled(&message, &rules(Kind::Nats));
     assert_eq!(
-        (schedule.due, schedule.job.to.clone()),
+        (schedule.due, destination(&schedule).clone()),
         (Due::At(NOW + 500), Destination::new("orders.close"))
     );
     assert!(schedule.job.headers.is_empty());

@@ -23,7 +23,8 @@ fn at(exchange: &str, key: &str) -> Destination {
 fn targets_are_keys_on_the_named_exchange_or_the_ingests_own() {
     let mut rules = rules(Kind::Amqp);
     let to = |rules: &RequestRules, key, headers: &[(&str, &str)]| {
-        scheduled(&amqp(key, &[&[("delay-for", "1s")], headers].concat()), rules).job.to
+        let message = amqp(key, &[&[("delay-for", "1s")], headers].concat());
+        destination(&scheduled(&message, rules)).clone()
     };
     assert_eq!(to(&rules, "x", &[("delay-target", "orders")]), at("", "orders"));
     assert_eq!(to(&rules, "orders", &[]), at("", "orders"), "the key that it came with");
@@ -191,12 +192,15 @@ fn a_message_of_ours_that_would_go_where_it_came_from_is_a_loop() {
         came("shop", "close.a", &[("delay-target", "close.b")]),
         Message { destination: at("shop", "close.a"), ..amqp("close.a", &[]) },
     ] {
-        assert_eq!(scheduled(&message, &rules).job.to.exchange, "shop", "{message:?}");
+        assert_eq!(destination(&scheduled(&message, &rules)).exchange, "shop", "{message:?}");
     }
     // On another broker the exchange of that name is another one.
     rules.brokers.insert("elsewhere".to_owned(), rules.brokers["amqp"].clone());
     assert_eq!(
-        scheduled(&came("shop", "close.a", &[("delay-broker", "elsewhere")]), &rules).job.to,
+        *destination(&scheduled(
+            &came("shop", "close.a", &[("delay-broker", "elsewhere")]),
+            &rules
+        )),
         at("shop", "close.a")
     );
 }

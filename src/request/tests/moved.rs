@@ -1,6 +1,7 @@
 //! Jobs that move to another broker.
 
 use super::*;
+use crate::job::{Job, Target};
 
 fn moving(broker: &str) -> Moving {
     Moving {
@@ -10,8 +11,14 @@ fn moving(broker: &str) -> Moving {
     }
 }
 
+/// The same job for this destination.
+fn sent_to(to: Destination, job: &Job) -> Job {
+    let broker = job.broker().expect("a job of a broker").to_owned();
+    Job { target: Target::Broker { broker, to }, ..job.clone() }
+}
+
 /// The job of a request on the ingest of this kind.
-fn job(message: &Message, kind: Kind) -> crate::job::Job {
+fn job(message: &Message, kind: Kind) -> Job {
     scheduled(message, &rules(kind)).job
 }
 
@@ -20,18 +27,18 @@ fn a_job_is_judged_as_a_request_for_that_broker() {
     let of_nats = job(&message(&[("delay-for", "1m"), ("trace", "t")]), Kind::Nats);
     let same = moving("nats").job(of_nats.clone()).unwrap();
     assert_eq!(same, of_nats, "the same broker under another name takes all as it is");
-    assert_eq!(moving("memory").job(of_nats.clone()).unwrap().broker, "memory");
+    assert_eq!(moving("memory").job(of_nats.clone()).unwrap().broker(), Some("memory"));
     // Kafka's `allow` has `orders` alone.
     assert_eq!(moving("kafka").job(of_nats.clone()).unwrap_err().code, Code::TargetNotAllowed);
-    let own = crate::job::Job { to: Destination::new("own"), ..of_nats.clone() };
+    let own = Destination::new("own");
     assert_eq!(
-        moving("kafka").job(own).unwrap().to.address,
-        "own",
+        moving("kafka").job(sent_to(own.clone(), &of_nats)).unwrap().destination(),
+        Some(&own),
         "the target of an ingest needs no entry"
     );
-    let read = crate::job::Job { to: Destination::new("delay.in"), ..of_nats.clone() };
+    let read = sent_to(Destination::new("delay.in"), &of_nats);
     assert_eq!(moving("nats").job(read).unwrap_err().code, Code::Loop);
-    let wild = crate::job::Job { to: Destination::new("orders.*"), ..of_nats.clone() };
+    let wild = sent_to(Destination::new("orders.*"), &of_nats);
     assert_eq!(moving("nats").job(wild).unwrap_err().code, Code::TargetNotAllowed);
     assert_eq!(moving("gone").job(of_nats).unwrap_err().code, Code::UnknownBroker);
 }
@@ -40,8 +47,7 @@ fn a_job_is_judged_as_a_request_for_that_broker() {
 fn what_the_other_broker_has_no_place_for_becomes_headers_or_is_refused() {
     let mut keyed = bare(&[("delay-for", "1m"), ("delay-target", "orders"), ("trace", "t")]);
     keyed.key = Some("k".into());
-    let of_kafka =
-        crate::job::Job { to: Destination::new("orders.close"), ..job(&keyed, Kind::Kafka) };
+    let of_kafka = sent_to(Destination::new("orders.close"), &job(&keyed, Kind::Kafka));
     assert_eq!(of_kafka.key.as_deref(), Some(&b"k"[..]));
     let moved = moving("nats").job(of_kafka.clone()).unwrap();
     assert_eq!(
@@ -50,17 +56,14 @@ fn what_the_other_broker_has_no_place_for_becomes_headers_or_is_refused() {
     );
     assert_eq!(moved.body, of_kafka.body);
 
-    let of_shop = crate::job::Job {
-        to: Destination { exchange: "shop".to_owned(), address: "orders.close".to_owned() },
-        ..of_kafka
-    };
+    let shop = Destination { exchange: "shop".to_owned(), address: "orders.close".to_owned() };
+    let of_shop = sent_to(shop, &of_kafka);
     assert_eq!(
         moving("nats").job(of_shop.clone()).unwrap_err().code,
         Code::TargetNotAllowed,
         "it has no exchanges"
     );
-    let mut acts = of_shop;
-    acts.to = Destination::new("orders.close");
+    let mut acts = of_kafka;
     acts.headers.push("Nats-Rollup", Value::Text("all".to_owned()));
     assert_eq!(moving("nats").job(acts).unwrap_err().code, Code::BadHeader, "it would act");
 }

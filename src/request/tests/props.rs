@@ -7,7 +7,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::job::Due;
+use crate::job::{Due, Target};
 
 const NEAR: [&str; 26] = [
     "delay-for",
@@ -150,11 +150,12 @@ fn keeps_its_promises(
             "{name}"
         );
     }
-    let broker = &rules.brokers[&job.broker];
+    let Target::Broker { broker, to } = &job.target else {
+        return Err(TestCaseError::fail("a job of a queue"));
+    };
+    let broker = &rules.brokers[broker];
     prop_assert!(
-        broker.allows(&job.to)
-            && !broker.reads(&job.to)
-            && broker.connector.forbidden(&job.to).is_none()
+        broker.allows(to) && !broker.reads(to) && broker.connector.forbidden(to).is_none()
     );
     prop_assert!(job.body.len() as u64 <= rules.limits.max_body);
     prop_assert!((1..=rules.limits.max_ttr_ms).contains(&job.ttr_ms));

@@ -5,7 +5,7 @@ use dwell_connectors::stand_ins::{KEY, TOMBSTONE};
 use dwell_connectors::{Destination, Message, Properties, Value};
 
 use super::*;
-use crate::job::{Due, Late};
+use crate::job::{Due, Late, Target};
 use crate::request::from_fields;
 
 /// A request for this queue from a broker of any kind.
@@ -28,10 +28,7 @@ fn ask(fields: &[(&str, &str)], rules: &RequestRules) -> Result<NewJob, Rejectio
 fn a_job_of_a_queue_takes_the_rules_of_the_queue() {
     for kind in [Kind::Nats, Kind::Kafka, Kind::Amqp] {
         let job = scheduled(&request(" emails "), &rules(kind)).job;
-        assert_eq!(
-            (job.queue.as_deref(), job.broker.as_str(), job.to),
-            (Some("emails"), "", Destination::default())
-        );
+        assert_eq!(job.target, Target::Queue { queue: "emails".to_owned() });
         assert_eq!(
             (job.ttr_ms, job.retry, job.on_timeout),
             (20_000, Some(vec![MINUTE]), OnTimeout::Retry)
@@ -53,16 +50,13 @@ fn a_job_of_a_queue_takes_the_rules_of_the_queue() {
         .fold(request("orders.eu"), |message, (name, value)| message.with_header(*name, *value));
     let new_job = scheduled(&message, &rules(Kind::Nats));
     let job = new_job.job;
-    assert_eq!(
-        (new_job.id.as_str(), job.queue.as_deref(), job.ttr_ms),
-        ("a", Some("orders.eu"), 90_000)
-    );
+    assert_eq!((new_job.id.as_str(), job.queue(), job.ttr_ms), ("a", Some("orders.eu"), 90_000));
     assert_eq!(
         (job.retry, job.confirm, job.late),
         (Some(vec![]), Confirm::Broker, Some(Late::Drop))
     );
     let job = scheduled(&message_for_target(), &rules(Kind::Nats)).job;
-    assert_eq!((job.queue, job.retry, job.on_timeout), (None, None, OnTimeout::Ready));
+    assert_eq!((job.queue(), &job.retry, job.on_timeout), (None, &None, OnTimeout::Ready));
 }
 
 fn message_for_target() -> Message {
@@ -139,9 +133,9 @@ fn a_queue_wins_over_the_targets_of_an_ingest_and_of_dialects() {
     let mut rules = rules(Kind::Nats);
     rules.ingest.target = "elsewhere".to_owned();
     let message = request("emails").with_header("x-timebridge-where", "orders.close");
-    assert_eq!(scheduled(&message, &rules).job.queue.as_deref(), Some("emails"));
+    assert_eq!(scheduled(&message, &rules).job.queue(), Some("emails"));
     assert_eq!(
-        scheduled(&bare(&[("delay-for", "1m")]), &rules).job.to,
+        *destination(&scheduled(&bare(&[("delay-for", "1m")]), &rules)),
         Destination::new("elsewhere")
     );
 }
@@ -237,7 +231,7 @@ fn over_http_a_queue_needs_no_broker() {
     let rules = queues_alone();
     let new_job = ask(&[("queue", "emails"), ("for", "1m")], &rules).unwrap();
     assert_eq!(
-        (new_job.job.queue.as_deref(), new_job.due, new_job.job.origin.as_str()),
+        (new_job.job.queue(), new_job.due, new_job.job.origin.as_str()),
         (Some("emails"), Due::In(MINUTE), "")
     );
     let refused = |fields: &[(&str, &str)]| ask(fields, &rules).unwrap_err().to_string();
@@ -269,8 +263,8 @@ fn the_topic_of_an_envelope_may_be_a_queue() {
         json(r#"{"command":"add","topic":"emails","id":"a","delay":60,"TTR":5,"body":{"a": 1}}"#);
     let job = scheduled(&add, &rules).job;
     assert_eq!(
-        (job.queue.as_deref(), job.ttr_ms, job.body),
-        (Some("emails"), 5_000, Bytes::from(r#"{"a":1}"#))
+        (job.queue(), job.ttr_ms, &job.body),
+        (Some("emails"), 5_000, &Bytes::from(r#"{"a":1}"#))
     );
     assert_eq!(
         acted(&json(r#"{"command":"delete","topic":"emails","id":"a"}"#), &rules).id.as_str(),
@@ -278,9 +272,9 @@ fn the_topic_of_an_envelope_may_be_a_queue() {
     );
     assert_eq!(acted(&json(r#"{"command":"finish","id":"a"}"#), &rules).id.as_str(), "a");
     let named = scheduled(&add.clone().with_header("delay-queue", "orders.x"), &rules);
-    assert_eq!(named.job.queue.as_deref(), Some("orders.x"), "the header wins");
-    let target = scheduled(&add.clone().with_header("delay-target", "orders.close"), &rules).job;
-    assert_eq!((target.queue, target.to), (None, Destination::new("orders.close")));
+    assert_eq!(named.job.queue(), Some("orders.x"), "the header wins");
+    let target = scheduled(&add.clone().with_header("delay-target", "orders.close"), &rules);
+    assert_eq!(*destination(&target), Destination::new("orders.close"));
     assert_eq!(refused(&add.clone().with_header("delay-broker", "kafka"), &rules), Code::BadHeader);
     for (text, code) in [
         (r#"{"command":"add","id":"a","delay":60,"body":""}"#, Code::MissingTarget),
@@ -294,7 +288,7 @@ fn the_topic_of_an_envelope_may_be_a_queue() {
     rules.ingest.to_queue = false;
     assert_eq!(refused(&add, &rules), Code::TargetNotAllowed);
     assert_eq!(
-        scheduled(&add.with_header("delay-queue", "emails"), &rules).job.queue.as_deref(),
+        scheduled(&add.with_header("delay-queue", "emails"), &rules).job.queue(),
         Some("emails")
     );
 }

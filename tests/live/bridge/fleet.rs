@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use dwell::clock;
+use dwell::job::Target;
 use dwell_connectors::Destination;
 use dwell_testkit::servers::{DwellServer, RedisOptions};
 
@@ -40,7 +41,7 @@ async fn crowd(env: &Environment, dwell: &DwellServer, entry: impl Fn(usize) -> 
 /// A job that is due, of which no instance is told.
 async fn untold(env: &Environment, id: &str) {
     let mut due = request(id, 1, PAST);
-    due.job.to = Destination::new(TARGET);
+    due.job.target = Target::Broker { broker: MAIN.to_owned(), to: Destination::new(TARGET) };
     open(&env.settings.redis, &[MAIN]).await.queue.schedule(&[due]).await.unwrap();
 }
 

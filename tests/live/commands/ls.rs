@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use dwell::job::{Action, DeadReason};
+use dwell::job::{Action, DeadReason, Target};
 use dwell::store::queue::settle::{Bury, SettleResult};
 use dwell_connectors::Destination;
 use serde_json::{Value, json};
@@ -54,8 +54,8 @@ impl Listed {
             due_ms.unsigned_abs() + u64::from(id.as_bytes()[0]),
             dwell::job::Due::At(due_ms),
         );
-        broker.clone_into(&mut schedule.job.broker);
-        schedule.job.to = Destination::new(target);
+        schedule.job.target =
+            Target::Broker { broker: broker.to_owned(), to: Destination::new(target) };
         self.fixture.put(schedule).await;
     }
 }

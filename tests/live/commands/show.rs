@@ -2,10 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use dwell::job::Target;
+use dwell_connectors::Destination;
 use serde_json::json;
 
 use super::ls::Listed;
-use crate::store::fixture::{FAR, request};
+use crate::store::fixture::{FAR, MAIN, request};
 
 #[tokio::test]
 async fn an_unknown_id_exits_2_and_a_wrong_one_64() {
@@ -61,7 +63,8 @@ async fn what_producers_wrote_does_not_steer_a_terminal() {
     let mut schedule = request("x", 1, FAR);
     schedule.job.headers.push(EVIL, EVIL.into());
     schedule.job.key = Some(EVIL.into());
-    schedule.job.to.address = format!("orders.{EVIL}");
+    let to = Destination::new(format!("orders.{EVIL}"));
+    schedule.job.target = Target::Broker { broker: MAIN.to_owned(), to };
     schedule.job.body = format!("one{EVIL}\ntwo").into();
     listed.fixture.put(schedule).await;
     let mut binary = request("y", 2, FAR);

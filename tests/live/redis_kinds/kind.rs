@@ -10,7 +10,7 @@ use dwell::store::{Store, Unobserved};
 
 use crate::bridge::environment::{Environment, NO_DEDUPE};
 use crate::commands::fixture::{Said, run_with};
-use crate::store::fixture::{FAR, PAST, RETRY, action, request};
+use crate::store::fixture::{FAR, PAST, RETRY, action, request, target_on};
 use crate::support::{namespace, wait_until};
 
 /// A broker of the namespace that nobody delivers to.
@@ -151,7 +151,7 @@ impl Bystanders {
         for (message, (due, ahead)) in (1_u64..).step_by(2).zip(ids.values()) {
             batch.extend([request(due, message, PAST), request(ahead, message + 1, FAR)]);
         }
-        batch.iter_mut().for_each(|request| request.job.broker = IDLE.to_owned());
+        batch.iter_mut().for_each(|request| request.job.target = target_on(IDLE));
         store.queue.schedule(&batch).await.unwrap();
         Bystanders { store, ids }
     }

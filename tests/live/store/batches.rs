@@ -6,7 +6,7 @@ use dwell::store::error::Class;
 use dwell::store::queue::batch::RequestRef;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
-use super::fixture::{FAR, Fixture, MAIN, PAST, RETRY, action, open, request};
+use super::fixture::{FAR, Fixture, MAIN, PAST, RETRY, action, open, request, target_on};
 
 fn put(name: &str, message: u64) -> Request {
     Request::NewJob(Box::new(request(name, message, FAR)))
@@ -132,7 +132,7 @@ async fn a_broker_of_another_instance_is_learned_on_the_way() {
     let fixture = Fixture::new().await;
     let other = open(&fixture.settings, &[MAIN, "other"]).await;
     let mut elsewhere = request("elsewhere", 1, FAR);
-    elsewhere.job.broker = "other".to_owned();
+    elsewhere.job.target = target_on("other");
     other.queue.schedule(&[elsewhere]).await.unwrap();
     let batch = [
         put("here", 2),

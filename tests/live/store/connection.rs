@@ -9,7 +9,9 @@ use dwell::store::error::Class;
 use dwell::store::{Store, Unobserved, fleet};
 use dwell_testkit::servers::{AppendFsync, RedisOptions, RedisServer};
 
-use super::fixture::{FAR, Fixture, KEEP, MAIN, PAST, RETRY, action, id, open, request, settings};
+use super::fixture::{
+    FAR, Fixture, KEEP, MAIN, PAST, RETRY, action, id, open, request, settings, target_on,
+};
 use crate::support::{namespace, wait_until};
 
 #[tokio::test]
@@ -182,7 +184,7 @@ async fn a_namespace_that_redis_lost_is_made_again_and_nobody_forgets_its_own_br
     fixture.redis(&["FLUSHALL"]).await;
     let younger = open(&fixture.settings, &["other"]).await;
     let mut elsewhere = request("a", 1, FAR);
-    elsewhere.job.broker = "other".to_owned();
+    elsewhere.job.target = target_on("other");
     younger.queue.schedule(&[elsewhere]).await.unwrap();
     // The namespace that the store reads now does not name its own broker any more.
     assert_eq!(fixture.put(request("a", 2, FAR)).await, Verdict::Replaced);
@@ -263,8 +265,7 @@ async fn the_fleet_knows_its_living_and_wakes_them() {
         )
         .await;
     });
-    let mut request = request("a", 1, FAR);
-    request.job.broker = MAIN.to_owned();
+    let request = request("a", 1, FAR);
     let wake_ups = fixture.store.queue.schedule(&[request]).await.unwrap().wake_ups;
     let head = wait_until("a wake-up is heard", async || {
         fixture.store.wake_others(&wake_ups).await.unwrap();
@@ -280,7 +281,7 @@ async fn counts_are_of_all_buckets() {
     let fixture = Fixture::with(4, &[MAIN, "other"]).await;
     let mut batch: Vec<_> =
         (0..20).map(|n| request(&format!("job-{n}"), n, if n < 5 { PAST } else { FAR })).collect();
-    batch[19].job.broker = "other".to_owned();
+    batch[19].job.target = target_on("other");
     batch[18].due = dwell::job::Due::In(30_000);
     let soon = fixture.store.queue.schedule(&batch).await.unwrap().answers[18].due_ms;
     let counts = fixture.store.reader.counts(&[60, 3600]).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dwell::config::Redis;
-use dwell::job::{Action, Confirm, Conflict, Due, Job, JobId, OnTimeout, Verdict};
+use dwell::job::{Action, Confirm, Conflict, Due, Job, JobId, OnTimeout, Target, Verdict};
 use dwell::request::{Act, NewJob, Origin};
 use dwell::store::admin::sweep::SweepRules;
 use dwell::store::queue::claim::{Claim, ClaimedJob};
@@ -293,11 +293,14 @@ pub(crate) fn origin(number: u64) -> Origin {
     Origin { fingerprint: number.to_be_bytes(), check: true, is_message: true }
 }
 
+/// The target of the jobs here, on this broker.
+pub(crate) fn target_on(broker: &str) -> Target {
+    Target::Broker { broker: broker.to_owned(), to: Destination::new("orders.close") }
+}
+
 pub(crate) fn job(body: impl Into<Bytes>) -> Job {
     Job {
-        broker: MAIN.to_owned(),
-        queue: None,
-        to: Destination::new("orders.close"),
+        target: target_on(MAIN),
         key: None,
         headers: Headers::default(),
         properties: None,

@@ -6,7 +6,9 @@ use dwell::store::queue::schedule::{Answer, WakeUp};
 use dwell::store::queue::settle::{Bury, SettleResult};
 use dwell::store::record;
 
-use super::fixture::{FAR, Fixture, MAIN, PAST, action, held, id, open, origin, request};
+use super::fixture::{
+    FAR, Fixture, MAIN, PAST, action, held, id, open, origin, request, target_on,
+};
 
 fn answer(verdict: Verdict, due: Due) -> Answer {
     let Due::At(ms) = due else { panic!("a time is needed") };
@@ -328,7 +330,7 @@ async fn a_request_is_not_applied_where_an_earlier_one_for_its_id_was_refused() 
     // Another instance brought a broker that this one meets only now: the call with the first of
     // the two requests for `x` is refused.
     let mut elsewhere = request("y", 1, FAR);
-    elsewhere.job.broker = "other".to_owned();
+    elsewhere.job.target = target_on("other");
     open(&fixture.settings, &["other"]).await.queue.schedule(&[elsewhere]).await.unwrap();
     let batch = [request("y", 2, FAR), request("x", 3, FAR), request("x", 4, FAR)];
     let verdicts: Vec<Verdict> = fixture
@@ -391,13 +393,13 @@ async fn a_replace_moves_the_job_to_its_new_broker() {
     let fixture = Fixture::with(1, &[MAIN, "other"]).await;
     fixture.put(request("a", 1, PAST)).await;
     let mut moved = request("a", 2, PAST);
-    moved.job.broker = "other".to_owned();
+    moved.job.target = target_on("other");
     assert_eq!(fixture.put(moved).await, Verdict::Replaced);
     assert_eq!(fixture.place("a").await, "due:other");
     assert!(fixture.claim().await.jobs.is_empty());
     let taken =
         fixture.store.queue.claim(0, "other", super::fixture::LEASE, 10, 1 << 20).await.unwrap();
-    assert_eq!(taken.jobs[0].record.job.broker, "other");
+    assert_eq!(taken.jobs[0].record.job.broker(), Some("other"));
     // Back again, out of a lease.
     assert_eq!(fixture.put(request("a", 3, PAST)).await, Verdict::Replaced);
     assert_eq!(fixture.place("a").await, "due:main");
@@ -409,7 +411,7 @@ async fn brokers_of_other_instances_are_learned_when_they_are_met() {
     let elder = open(&fixture.settings, &[MAIN]).await;
     let younger = open(&fixture.settings, &["other"]).await;
     let mut other = request("a", 1, FAR);
-    other.job.broker = "other".to_owned();
+    other.job.target = target_on("other");
     younger.queue.schedule(std::slice::from_ref(&other)).await.unwrap();
     // An action, a replace of the job there, and a schedule of a job to there: each by an instance
     // that did not know that broker.
@@ -422,14 +424,14 @@ async fn brokers_of_other_instances_are_learned_when_they_are_met() {
     let elder = open(&fixture.settings, &[MAIN]).await;
     open(&fixture.settings, &["third"]).await;
     let mut third = request("b", 3, FAR);
-    third.job.broker = "third".to_owned();
+    third.job.target = target_on("third");
     assert_eq!(elder.queue.schedule(&[third]).await.unwrap().answers[0].verdict, Verdict::Added);
     open(&fixture.settings, &["fourth"])
         .await
         .queue
         .schedule(&[{
             let mut fourth = request("c", 4, FAR);
-            fourth.job.broker = "fourth".to_owned();
+            fourth.job.target = target_on("fourth");
             fourth
         }])
         .await

@@ -6,7 +6,7 @@ use dwell::store::record::Record;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::actions::{bring, expected};
-use super::fixture::{FAR, Fixture, MAIN, PAST, action, id, request};
+use super::fixture::{FAR, Fixture, MAIN, PAST, action, id, request, target_on};
 
 const OTHER: &str = "other";
 /// Places of a job, and where it is once it was moved.
@@ -23,7 +23,7 @@ const PLACES: [(&str, &str); 9] = [
 ];
 
 fn to_other(_: &JobId, record: Record) -> Option<Job> {
-    Some(Job { target: on(OTHER), ..record.job })
+    Some(Job { target: target_on(OTHER), ..record.job })
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn what_is_refused_hides_nothing_behind_it() {
     let counts = fixture.store.reader.counts(&[]).await.unwrap();
     assert_eq!(counts.brokers, [(MAIN.to_owned(), 560), (OTHER.to_owned(), 140)]);
     let found = fixture.store.reader.find(&id("job-9")).await.unwrap().unwrap();
-    assert_eq!((found.record.job.broker.as_str(), found.due_ms()), (OTHER, 1_000_000_000_000));
+    assert_eq!((found.record.job.broker(), found.due_ms()), (Some(OTHER), 1_000_000_000_000));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

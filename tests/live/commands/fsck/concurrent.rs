@@ -9,7 +9,7 @@ use dwell::store::record;
 use redis::Commands as _;
 
 use super::{Damaged, findings};
-use crate::store::fixture::{FAR, Fixture, KEEP, MAIN, RETRY, held, id, request};
+use crate::store::fixture::{FAR, Fixture, KEEP, MAIN, RETRY, held, id, request, target_on};
 
 /// A job of this broker in bucket 1, of two.
 fn schedule_in_bucket_1(fixture: &Fixture, broker: &str) -> (String, Vec<u8>) {
@@ -18,7 +18,7 @@ fn schedule_in_bucket_1(fixture: &Fixture, broker: &str) -> (String, Vec<u8>) {
         .find(|name| fixture.store.keys().bucket_of(name) == 1)
         .unwrap();
     let mut schedule = request(&name, 1, FAR);
-    broker.clone_into(&mut schedule.job.broker);
+    schedule.job.target = target_on(broker);
     (name, record::encode(&schedule, [7; 8]))
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Damaged, findings, healthy_part};
 use crate::commands::fixture::Said;
-use crate::store::fixture::{FAR, request};
+use crate::store::fixture::{FAR, request, target_on};
 
 #[tokio::test]
 async fn damage_to_memories_keys_and_meta_is_found_named_and_repaired() {
@@ -17,7 +17,7 @@ async fn damage_to_memories_keys_and_meta_is_found_named_and_repaired() {
     let meta = format!("{namespace}:meta");
     let long_ago = "1000000000000";
     let mut other = request("other-1", 950, FAR);
-    other.job.broker = "third".to_owned();
+    other.job.target = target_on("third");
     let store = crate::store::fixture::open(&d.listed.fixture.settings, &["third"]).await;
     store.queue.schedule(&[other]).await.unwrap();
 
