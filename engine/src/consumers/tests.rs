@@ -365,8 +365,8 @@ async fn verdicts_know_whether_a_job_was_handed_out() {
             .unwrap()
             .record
             .job
-            .broker,
-        "main"
+            .broker(),
+        Some("main")
     );
 }
 
