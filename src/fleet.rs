@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Redis;
 use crate::consumers::Consumers;
-use crate::job::queue_of_set;
 use crate::store::Store;
+use crate::store::due_set::DueSet;
 use crate::store::queue::schedule::WakeUp;
 
 /// Sends wake-ups to the dispatchers of this process and to other instances.
@@ -36,7 +36,7 @@ impl WakeUps {
 
     /// Wakes the dispatcher of this process, or the pops that wait for the queue.
     pub fn wake_own(&self, head: WakeUp) {
-        if queue_of_set(&head.broker).is_some() {
+        if DueSet::named(&head.broker).is_of_queue() {
             self.consumers.wake(&head);
         } else if let Some(dispatcher) = self.dispatchers.get(&head.broker) {
             // A dispatcher that ended needs no wake-up.

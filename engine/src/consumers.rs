@@ -29,8 +29,9 @@ use self::waiter::Waiter;
 use self::watch::{Call, Watch};
 use crate::budget::Budget;
 use crate::clock::{self, Instant};
-use crate::job::{JobId, Late, queue_of_set, set_of_queue};
+use crate::job::{JobId, Late};
 use crate::store::Store;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseVerdict};
 use crate::store::queue::schedule::WakeUp;
@@ -182,7 +183,7 @@ impl Consumers {
                     ms: Some(due_ms),
                 }) => Some(WakeUp {
                     bucket: keys.bucket_of(action.id.as_str()),
-                    broker: set_of_queue(&action.lease.queue),
+                    broker: DueSet::Queue(&action.lease.queue).to_string(),
                     due_ms: *due_ms,
                 }),
                 _ => None,
@@ -194,7 +195,7 @@ impl Consumers {
     /// Notes that a job of a queue became the earliest of its bucket. Wake-ups for brokers are
     /// ignored.
     pub fn wake(&self, head: &WakeUp) {
-        if let Some(queue) = queue_of_set(&head.broker)
+        if let Some(queue) = DueSet::named(&head.broker).queue()
             && let Some(watch) = self.inner.watches.lock().get(queue)
         {
             watch.wake(
@@ -223,7 +224,7 @@ impl Consumers {
             let now_ms = store.now_ms();
             let due = |(bucket, ahead_us): (&u16, Option<i64>)| {
                 let due_ms = now_ms.saturating_add(ahead_us?.div_euclid(1000));
-                Some(WakeUp { bucket: *bucket, broker: set_of_queue(queue), due_ms })
+                Some(WakeUp { bucket: *bucket, broker: DueSet::Queue(queue).to_string(), due_ms })
             };
             wake_ups.extend(buckets.iter().zip(ahead_us?).filter_map(due));
         }

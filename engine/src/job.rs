@@ -5,8 +5,6 @@ mod rules;
 mod target;
 mod verdict;
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use dwell_core::{Destination, Headers, Properties};
 
@@ -118,28 +116,6 @@ impl Job {
     pub fn destination(&self) -> Option<&Destination> {
         self.target.destination()
     }
-
-    /// The name of the sets of the job in Redis: the broker, or `=` and the queue. No broker's name
-    /// has this character.
-    #[must_use]
-    pub fn set(&self) -> Cow<'_, str> {
-        match &self.target {
-            Target::Queue { queue } => set_of_queue(queue).into(),
-            Target::Broker { broker, .. } => broker.as_str().into(),
-        }
-    }
-}
-
-/// The name of the sets of a queue (see [`Job::set`]).
-#[must_use]
-pub fn set_of_queue(queue: &str) -> String {
-    format!("{QUEUE_SET_PREFIX}{queue}")
-}
-
-/// The queue of these sets; `None` if they belong to a broker.
-#[must_use]
-pub fn queue_of_set(set: &str) -> Option<&str> {
-    set.strip_prefix(QUEUE_SET_PREFIX)
 }
 
 /// Whether this is the name of a queue: 1 to 255 of `A-Z a-z 0-9 . _ -`.
@@ -148,6 +124,3 @@ pub fn is_queue_name(name: &str) -> bool {
     (1..=255).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
-
-/// The prefix of the names of a queue's sets.
-const QUEUE_SET_PREFIX: char = '=';

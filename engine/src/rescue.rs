@@ -19,9 +19,10 @@ use self::follow_up::{FollowUp, TIMEOUT_ERROR, follow_up};
 pub use self::observer::RescueObserver;
 use crate::clock::{self, Instant};
 use crate::fleet::Fleet;
-use crate::job::{DeadReason, queue_of_set};
+use crate::job::DeadReason;
 use crate::reconnect::jitter;
 use crate::store::Store;
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::claim::ClaimedJob;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
@@ -235,7 +236,7 @@ impl Rescue {
                 }
             }
             for (set, leases) in by_set(taken.jobs) {
-                let settled = if let Some(queue) = queue_of_set(&set) {
+                let settled = if let Some(queue) = DueSet::named(&set).queue() {
                     let mut buries = Vec::new();
                     let settled = self.settle(bucket, &set, leases, &mut buries).await;
                     result = later(result, settled)?;
@@ -284,7 +285,7 @@ impl Rescue {
             }
             idle_calls = if done.ready.is_empty() { idle_calls + 1 } else { 0 };
             for (set, count) in &done.ready {
-                self.observer.timed_out(queue_of_set(set), *count);
+                self.observer.timed_out(DueSet::named(set).queue(), *count);
                 self.wake(WakeUp { bucket, broker: set.clone(), due_ms: done.now_us / 1000 });
             }
             if !done.left_out.is_empty() {
@@ -380,7 +381,7 @@ fn after(ahead_us: i64) -> Instant {
 fn by_set(leases: Vec<ClaimedJob>) -> Vec<(String, Vec<ClaimedJob>)> {
     let mut groups: Vec<(String, Vec<ClaimedJob>)> = Vec::new();
     for lease in leases {
-        let set = lease.record.job.set();
+        let set = DueSet::of(&lease.record.job).name();
         match groups.iter_mut().find(|(known, _)| *known == *set) {
             Some((_, group)) => group.push(lease),
             None => groups.push((set.into_owned(), vec![lease])),

@@ -2,7 +2,8 @@
 //!
 //! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`admin`]: sweep,
 //!   transfer and fsck. All three stand on one [`namespace`].
-//! - [`keys`]: every key; [`record`]: the form of a job in Redis; [`scripts`]: the Lua files.
+//! - [`keys`]: every key; [`due_set`]: the owners of sets; [`record`]: the form of a job in Redis;
+//!   [`scripts`]: the Lua files.
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
 //!   durability;
 //!   [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server; [`fleet`]: the
@@ -13,6 +14,7 @@ pub mod acl;
 pub mod admin;
 mod answer;
 pub mod client;
+pub mod due_set;
 pub mod error;
 pub mod fleet;
 pub mod gate;

@@ -14,9 +14,9 @@ use super::expiry::Expiry;
 use crate::clock::{self, Instant};
 use crate::config::Queues;
 use crate::fleet::{Fleet, serves};
-use crate::job::set_of_queue;
 use crate::request::FullQueues;
 use crate::store::Store;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::reader::active::ActiveCounts;
 use crate::store::reader::queues::QueueCounts;
@@ -219,8 +219,9 @@ impl QueueMaintenance {
         if !stranded.is_empty() {
             // A worker tells its queues.
             let living = self.store.living().await?;
-            stranded
-                .retain(|queue, _| !living.iter().any(|entry| serves(entry, &set_of_queue(queue))));
+            stranded.retain(|queue, _| {
+                !living.iter().any(|entry| serves(entry, &DueSet::Queue(queue).to_string()))
+            });
         }
         for (queue, jobs) in stranded.iter().filter(|(queue, _)| !told.contains(*queue)) {
             let hint = "declare the queue in [queues] again, or cancel the jobs";

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::{Consumers, PopRequest};
 use crate::budget::{Budget, Share, UsedUp};
 use crate::clock::{self, Instant};
-use crate::job::{JobId, set_of_queue};
+use crate::job::JobId;
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::pop::Popped;
 use crate::store::queue::schedule::WakeUp;
@@ -209,7 +210,8 @@ pub(super) fn give_back_later(
                 Ok(0) => return,
                 Ok(_) => {
                     let due_ms = consumers.inner.store.now_ms();
-                    consumers.wake_all(vec![WakeUp { bucket, broker: set_of_queue(&queue), due_ms }]).await;
+                    let broker = DueSet::Queue(&queue).to_string();
+                    consumers.wake_all(vec![WakeUp { bucket, broker, due_ms }]).await;
                     return;
                 }
                 Err(error) => tracing::debug!(queue, bucket, %error, "jobs of a consumer that went away could not be given back yet"),

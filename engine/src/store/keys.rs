@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::job::queue_of_set;
+use crate::store::due_set::DueSet;
 
 /// The number of keys that come first in every script call.
 pub(super) const FIXED_KEYS: usize = 12;
@@ -93,7 +93,7 @@ impl Keys {
 
     /// The sets of one broker or queue that a script may change.
     pub(super) fn sets(&self, bucket: u16, set: &str) -> impl Iterator<Item = String> {
-        let dead = queue_of_set(set).map(|_| self.dead_of(bucket, set));
+        let dead = DueSet::named(set).is_of_queue().then(|| self.dead_of(bucket, set));
         std::iter::once(self.due(bucket, set)).chain(dead)
     }
 
@@ -200,7 +200,7 @@ impl Keys {
         Some(match name.strip_prefix("due:") {
             _ if !is_ours => Part::Unknown(Some(bucket)),
             Some(set) => Part::Due(bucket, set.to_owned()),
-            None if name.starts_with("dead:=") || name == ENDS_KEY || POPS_KEYS.contains(&name) => {
+            None if is_dead_of_queue(name) || name == ENDS_KEY || POPS_KEYS.contains(&name) => {
                 Part::Queue(bucket)
             }
             None if name == "quarantine" || name.starts_with("quarantined:") => Part::Whole,
@@ -226,6 +226,11 @@ impl Keys {
     pub fn wake(&self) -> String {
         format!("{}:wake", self.namespace)
     }
+}
+
+/// Whether this is the name of the dead jobs of a queue, in its bucket (see [`Keys::dead_of`]).
+fn is_dead_of_queue(name: &str) -> bool {
+    name.strip_prefix("dead:").is_some_and(|set| DueSet::named(set).is_of_queue())
 }
 
 /// The bucket of an id for this number of buckets, as [`Keys::bucket_of`].

@@ -16,7 +16,8 @@ use super::scripts::{Name, Scripts};
 use super::{answer, meta};
 use crate::clock::{self, Instant};
 use crate::config::Redis;
-use crate::job::{JobId, queue_of_set};
+use crate::job::JobId;
+use crate::store::due_set::DueSet;
 
 /// Receives an event for every call to Redis. The metrics implement it.
 pub trait Observer: Send + Sync {
@@ -198,7 +199,7 @@ impl Namespace {
         sets: &[String],
         more: &[String],
     ) -> Cmd {
-        let of_queues = sets.iter().filter(|set| queue_of_set(set).is_some()).count();
+        let of_queues = sets.iter().filter(|set| DueSet::named(set).is_of_queue()).count();
         let mut call = redis::cmd("EVALSHA");
         call.arg(self.scripts.hash(name))
             .arg(FIXED_KEYS + sets.len() + of_queues + more.len())

@@ -19,6 +19,7 @@ use serde::Deserialize as _;
 use self::metadata::Metadata;
 use crate::job::{Confirm, DeadReason, Job, OnTimeout, Target, is_queue_name};
 use crate::request::NewJob;
+use crate::store::due_set::DueSet;
 
 /// The version of records and states.
 pub const VERSION: u8 = 1;
@@ -75,7 +76,7 @@ const MAX_BUFFERED_HASH_BYTES: usize = 1024;
 
 /// The hash that `duplicate` compares: body, broker, destination and key.
 fn digest(job: &Job) -> [u8; 8] {
-    let set = job.set();
+    let set = DueSet::of(job).name();
     let (exchange, address) =
         job.destination().map_or(("", ""), |to| (to.exchange.as_str(), to.address.as_str()));
     let parts = [

@@ -13,10 +13,10 @@ use crate::client::Client;
 use crate::clock::{self, whole_ms};
 use crate::consumers::Consumers;
 use crate::fleet::{Fleet, entry, heartbeat};
-use crate::job::set_of_queue;
 use crate::rescue::{Rescue, RescueObserver, RescueRules};
 use crate::store::Store;
 use crate::store::admin::sweep::SweepRules;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::schedule::WakeUp;
 
@@ -67,7 +67,8 @@ impl Upkeep {
     /// Runs until told to stop.
     pub(super) async fn run(self, stop: CancellationToken) {
         // A worker delivers to no broker. Its queues are not stranded.
-        let sets: Vec<String> = self.queues.iter().map(|queue| set_of_queue(queue)).collect();
+        let sets: Vec<String> =
+            self.queues.iter().map(|queue| DueSet::Queue(queue).to_string()).collect();
         let me =
             entry(&format!("worker-{}-{:08x}", std::process::id(), rand::random::<u32>()), &sets);
         let (fleet, follows) = watch::channel(Fleet::alone(&me));

@@ -1,8 +1,9 @@
 //! A call of a script: its KEYS and ARGV, as the engine builds them (`store/queue`).
 
 use dwell_core::Destination;
-use dwell_engine::job::{Confirm, DeadReason, Due, Job, JobId, queue_of_set};
+use dwell_engine::job::{Confirm, DeadReason, Due, Job, JobId};
 use dwell_engine::request::{NewJob, Origin};
+use dwell_engine::store::due_set::DueSet;
 use dwell_engine::store::keys::Keys;
 use dwell_engine::store::record::{self, State};
 use dwell_engine::store::scripts::Name;
@@ -323,7 +324,7 @@ impl Call {
 
 /// A job whose body differs from the jobs of other schedules.
 pub(crate) fn job(number: u8, ttr_ms: u32, set: Set, is_held: bool) -> Job {
-    let mut job = match queue_of_set(set.name()) {
+    let mut job = match DueSet::named(set.name()).queue() {
         Some(queue) => Job::for_queue(queue, vec![number]),
         None => Job::new(MAIN, Destination::new("q"), vec![number]),
     };

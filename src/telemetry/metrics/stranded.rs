@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::Labels;
 use super::family::{gauge_value, one};
-use crate::job::set_of_queue;
+use crate::store::due_set::DueSet;
 
 /// The number of stranded jobs, by broker.
 #[derive(Debug, Clone)]
@@ -38,7 +38,10 @@ impl Stranded {
     pub fn set_queues(&self, counts: BTreeMap<String, u64>) {
         self.replace(
             &self.queues,
-            counts.into_iter().map(|(queue, count)| (set_of_queue(&queue), count)).collect(),
+            counts
+                .into_iter()
+                .map(|(queue, count)| (DueSet::Queue(&queue).to_string(), count))
+                .collect(),
         );
     }
 

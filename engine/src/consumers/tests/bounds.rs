@@ -93,7 +93,7 @@ async fn so_many_queues_can_be_paused_and_no_more() {
     let mut others = redis::cmd("HSET");
     others.arg(fixture.store.keys().queues(0));
     for number in 0..999 {
-        others.arg(format!("!{}", set_of_queue(&format!("mine.{number}")))).arg(1);
+        others.arg(format!("!{}", DueSet::Queue(&format!("mine.{number}")))).arg(1);
     }
     others.exec_async(&mut raw).await.unwrap();
     let pause = async |queue: &str| fixture.store.admin.pause(queue).await;

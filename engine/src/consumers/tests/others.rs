@@ -29,7 +29,7 @@ async fn other_processes_hear_of_a_resume() {
     let mut buckets = Vec::new();
     for _ in 0..2 {
         let head = soon(hears.recv()).await.unwrap();
-        assert_eq!(head.broker, set_of_queue(QUEUE));
+        assert_eq!(head.broker, DueSet::Queue(QUEUE).to_string());
         buckets.push(head.bucket);
     }
     buckets.sort_unstable();
@@ -155,7 +155,7 @@ async fn a_damaged_bucket_hides_the_jobs_of_no_other() {
         .await
         .unwrap();
     let damaged = fixture.store.keys().bucket_of("x");
-    let set = set_of_queue(QUEUE);
+    let set = DueSet::Queue(QUEUE).to_string();
     redis::cmd("SET")
         .arg(fixture.store.keys().due(damaged, &set))
         .arg("x")

@@ -1,8 +1,8 @@
 //! Pauses and purges a queue, and forgets empty ones.
 
-use crate::job::set_of_queue;
 use crate::store::admin::Admin;
 use crate::store::answer::Items;
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::reader::active::SETS_PER_PIPELINE;
@@ -52,7 +52,7 @@ impl Admin {
         queue: &str,
         command: impl Fn(&str, &str) -> redis::Cmd,
     ) -> Result<(), StoreError> {
-        let field = format!("!{}", set_of_queue(queue));
+        let field = format!("!{}", DueSet::Queue(queue));
         for bucket in 0..self.namespace.keys.buckets() {
             let command = command(&field, self.namespace.keys.queues(bucket));
             self.namespace.link.command("pausing a queue", &command).await?;
@@ -63,7 +63,7 @@ impl Admin {
     /// Removes the jobs of a queue in this state, except reserved ones, behind the durability gate.
     /// Returns their number. Repeat the call after an error.
     pub async fn purge(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
-        let sets = [set_of_queue(queue)];
+        let sets = [DueSet::Queue(queue).to_string()];
         // Jobs that become ready meanwhile stay.
         let ready_ms = self.namespace.read_clock().await? / 1000;
         let mut removed = 0;
@@ -88,7 +88,8 @@ impl Admin {
     pub async fn forget_queues(&self, empty: &[Vec<String>]) -> Result<(), StoreError> {
         for (bucket, queues) in (0..).zip(empty) {
             for queues in queues.chunks(SETS_PER_PIPELINE) {
-                let sets: Vec<String> = queues.iter().map(|queue| set_of_queue(queue)).collect();
+                let sets: Vec<String> =
+                    queues.iter().map(|queue| DueSet::Queue(queue).to_string()).collect();
                 let call = self.namespace.script_call(Name::Forget, bucket, &sets);
                 self.namespace.call(Name::Forget, &call).await?;
             }

@@ -1,9 +1,9 @@
 //! `sweep` removes the entries that a bucket may forget, by rules that the namespace keeps. The
 //! verdict of a cancel depends on it.
 
-use crate::job::set_of_queue;
 use crate::store::admin::Admin;
 use crate::store::answer::Items;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::meta;
 use crate::store::queue::schedule::CALL_JOBS;
@@ -51,7 +51,8 @@ impl Admin {
         queue: &str,
         dead_retention_ms: u64,
     ) -> Result<u64, StoreError> {
-        let mut call = self.namespace.script_call(Name::Sweep, bucket, &[set_of_queue(queue)]);
+        let mut call =
+            self.namespace.script_call(Name::Sweep, bucket, &[DueSet::Queue(queue).to_string()]);
         call.arg(dead_retention_ms).arg(0).arg(0).arg(CALL_JOBS);
         let mut items = Items::new("sweep", self.namespace.call(Name::Sweep, &call).await?)?;
         items.int().map(|dead| u64::try_from(dead).unwrap_or(0))
@@ -66,7 +67,7 @@ impl Admin {
     ) -> Result<Vec<bool>, StoreError> {
         let mut pipeline = redis::Pipeline::new();
         for (queue, by_ms) in queues {
-            let key = self.namespace.keys.dead_of(bucket, &set_of_queue(queue));
+            let key = self.namespace.keys.dead_of(bucket, &DueSet::Queue(queue).to_string());
             pipeline.cmd("ZCOUNT").arg(key).arg("-inf").arg(by_ms);
         }
         if pipeline.is_empty() {

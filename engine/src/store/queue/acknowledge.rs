@@ -5,9 +5,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use redis::Cmd;
 
 use crate::clock;
-use crate::job::{DeadReason, JobId, set_of_queue};
+use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
 use crate::store::client::Redirects;
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::pop::Lease;
@@ -241,8 +242,9 @@ impl Queue {
 
     fn acknowledge_call(&self, group: &Group, acknowledgements: &[Acknowledgement]) -> Cmd {
         let of_group = || group.members.iter().map(|at| &acknowledgements[*at]);
-        let sets: BTreeSet<String> =
-            of_group().map(|acknowledgement| set_of_queue(&acknowledgement.lease.queue)).collect();
+        let sets: BTreeSet<String> = of_group()
+            .map(|acknowledgement| DueSet::Queue(&acknowledgement.lease.queue).to_string())
+            .collect();
         let sets: Vec<String> = sets.into_iter().collect();
         let mut call = self.namespace.script_call(Name::Acknowledge, group.bucket, &sets);
         let mut last: Option<(&Lease, Nonce)> = None;
@@ -265,7 +267,7 @@ impl Queue {
                     ),
                 ),
             };
-            call.arg(name).arg(id.as_str()).arg(set_of_queue(&lease.queue));
+            call.arg(name).arg(id.as_str()).arg(DueSet::Queue(&lease.queue).to_string());
             // A lease with a wrong seal gets a random proof, which matches no lease in Redis.
             let is_sealed = lease.seal == self.namespace.seal(id, lease);
             let proof = match last {

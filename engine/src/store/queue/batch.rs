@@ -8,10 +8,11 @@ use futures_util::future::try_join_all;
 use redis::{Cmd, Value};
 
 use crate::clock::{self, Instant};
-use crate::job::{Action, queue_of_set};
+use crate::job::Action;
 use crate::request::Act;
 use crate::store::answer::Items;
 use crate::store::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::act::{Step, act_arguments};
@@ -226,7 +227,7 @@ impl Queue {
         let known = self.namespace.brokers();
         let met: BTreeSet<&String> = pass
             .learned()
-            .filter(|set| queue_of_set(set).is_none() && !known.contains(set))
+            .filter(|set| !DueSet::named(set).is_of_queue() && !known.contains(set))
             .collect();
         if !met.is_empty() {
             self.namespace.rejoin().await?;

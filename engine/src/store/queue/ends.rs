@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
-use crate::job::{JobId, Target, set_of_queue};
+use crate::job::{JobId, Target};
 use crate::store::answer::Items;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::Queue;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
@@ -146,14 +147,15 @@ impl Queue {
     async fn end(&self, bucket: u16, jobs: &[Over]) -> Result<Vec<bool>, StoreError> {
         let mut ended = Vec::with_capacity(jobs.len());
         for jobs in calls_of(jobs) {
-            let sets: BTreeSet<String> = jobs.iter().map(|job| set_of_queue(&job.queue)).collect();
+            let sets: BTreeSet<String> =
+                jobs.iter().map(|job| DueSet::Queue(&job.queue).to_string()).collect();
             let mut call = self.namespace.script_call(
                 Name::End,
                 bucket,
                 &sets.into_iter().collect::<Vec<_>>(),
             );
             for Over { id, queue, generation, .. } in jobs {
-                call.arg(id.as_str()).arg(set_of_queue(queue)).arg(&generation[..]);
+                call.arg(id.as_str()).arg(DueSet::Queue(queue).to_string()).arg(&generation[..]);
             }
             let mut items = Items::new("end", self.namespace.call(Name::End, &call).await?)?;
             for _ in jobs {

@@ -13,9 +13,10 @@ use futures_util::stream::FuturesUnordered;
 use redis::{Pipeline, Value};
 
 use crate::clock;
-use crate::job::{DeadReason, JobId, is_queue_name, queue_of_set, set_of_queue};
+use crate::job::{DeadReason, JobId, is_queue_name};
 use crate::retry::{self, Next};
 use crate::store::answer::{Items, micros_of};
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::schedule::CALL_JOBS;
@@ -289,7 +290,7 @@ impl Queue {
     ) -> FuturesUnordered<impl Future<Output = Heads> + use<'a>> {
         // In a cluster, a pipeline reaches one master.
         let at_once = if self.namespace.is_cluster() { 1 } else { buckets.len().max(1) };
-        let set = set_of_queue(queue);
+        let set = DueSet::Queue(queue).to_string();
         buckets.chunks(at_once).map(|buckets| self.heads_of(set.clone(), buckets)).collect()
     }
 
@@ -299,7 +300,7 @@ impl Queue {
         let heads = match self.heads_at_once(&set, buckets).await {
             Err(error) if error.class == Class::Script && buckets.len() > 1 => {
                 if self.may_tell_unread() {
-                    tracing::error!(queue = queue_of_set(&set), %error, "the jobs of a queue in a bucket cannot be read; run `dwell fsck`");
+                    tracing::error!(queue = DueSet::named(&set).queue(), %error, "the jobs of a queue in a bucket cannot be read; run `dwell fsck`");
                 }
                 let each = buckets.iter().map(|bucket| async {
                     self.heads_at_once(&set, std::slice::from_ref(bucket)).await
@@ -349,7 +350,7 @@ impl Queue {
         self.namespace.script_call_with(
             name,
             bucket,
-            &[set_of_queue(queue)],
+            &[DueSet::Queue(queue).to_string()],
             &self.namespace.keys.pops(bucket),
         )
     }

@@ -2,8 +2,9 @@
 
 use redis::Cmd;
 
-use crate::job::{DeadReason, JobId, set_of_queue};
+use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::record::{self, Nonce, State};
@@ -213,7 +214,8 @@ impl Queue {
         queue: Option<&str>,
         jobs: &[Bury],
     ) -> Result<Vec<SettleResult>, StoreError> {
-        let sets: Vec<String> = queue.map(set_of_queue).into_iter().collect();
+        let sets: Vec<String> =
+            queue.map(|queue| DueSet::Queue(queue).to_string()).into_iter().collect();
         let call = self.namespace.script_call(Name::Bury, bucket, &sets);
         self.settle(
             Name::Bury,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
-use crate::job::queue_of_set;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::meta::text;
 use crate::store::namespace::Namespace;
@@ -50,7 +50,7 @@ impl ActiveCounts {
 impl ActiveQueues {
     /// Keeps the queues that are wanted.
     pub(in crate::store) fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
-        self.sets.retain(|set| queue_of_set(set).is_some_and(&is_wanted));
+        self.sets.retain(|set| DueSet::named(set).queue().is_some_and(&is_wanted));
         self.paused.retain(|queue| is_wanted(queue));
     }
 
@@ -59,9 +59,9 @@ impl ActiveQueues {
         let fields: Vec<Value> =
             if let Value::Array(fields) = answer { fields } else { Vec::new() };
         for field in fields.into_iter().map(text) {
-            match field.strip_prefix('!').and_then(queue_of_set) {
+            match field.strip_prefix('!').and_then(|set| DueSet::named(set).queue()) {
                 Some(queue) => drop(active.paused.insert(queue.to_owned())),
-                None if queue_of_set(&field).is_some() => drop(active.sets.insert(field)),
+                None if DueSet::named(&field).is_of_queue() => drop(active.sets.insert(field)),
                 None => {}
             }
         }
@@ -112,7 +112,9 @@ impl Reader {
     pub async fn queues(&self) -> Result<BTreeSet<String>, StoreError> {
         let mut names = BTreeSet::new();
         for active in self.namespace.active_queues().await? {
-            names.extend(active.sets.iter().filter_map(|set| queue_of_set(set)).map(str::to_owned));
+            names.extend(
+                active.sets.iter().filter_map(|set| DueSet::named(set).queue()).map(str::to_owned),
+            );
             names.extend(active.paused);
         }
         Ok(names)
@@ -167,7 +169,7 @@ impl Reader {
             let answers = self.count_in(bucket, sets, now_ms).await?;
             for (set, answers) in sets.iter().zip(answers.chunks(COMMANDS_PER_QUEUE)) {
                 let mut here = QueueCounts {
-                    queue: queue_of_set(set).unwrap_or_default().to_owned(),
+                    queue: DueSet::named(set).queue().unwrap_or_default().to_owned(),
                     ..QueueCounts::default()
                 };
                 here.add(answers);

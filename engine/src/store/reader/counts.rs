@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use redis::{Pipeline, Value};
 
-use crate::job::queue_of_set;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::meta::text;
 use crate::store::reader::Reader;
@@ -115,7 +115,7 @@ impl Reader {
         let mut pipeline = Pipeline::new();
         for set in sets {
             // A due job of a queue waits for a consumer, not for Dwell.
-            let is_queue = queue_of_set(set).is_some();
+            let is_queue = DueSet::named(set).is_of_queue();
             let from = if is_queue { format!("({now_ms}") } else { "-inf".to_owned() };
             let due = keys.due(bucket, set);
             pipeline.cmd("ZCARD").arg(&due);
@@ -156,7 +156,7 @@ impl Reader {
         for set in sets {
             let (waiting, past) = (number(answers.next()), number(answers.next()));
             let (mut scheduled, mut ready, mut dead) = (waiting, 0, 0);
-            if let Some(queue) = queue_of_set(set) {
+            if let Some(queue) = DueSet::named(set).queue() {
                 (scheduled, ready, dead) =
                     (waiting.saturating_sub(past), past, number(answers.next()));
                 counts.died += number(answers.next());

@@ -2,7 +2,7 @@
 
 use redis::{Pipeline, Value};
 
-use crate::job::queue_of_set;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::reader::Reader;
 use crate::store::reader::active::SETS_PER_PIPELINE;
@@ -23,8 +23,9 @@ impl Reader {
         for (bucket, active) in (0..).zip(self.namespace.active_queues().await?) {
             let mut sets = self.namespace.sets_with(&active);
             sets.retain(|set| {
-                queues
-                    .is_none_or(|filter| queue_of_set(set).is_some_and(|queue| filter.wants(queue)))
+                queues.is_none_or(|filter| {
+                    DueSet::named(set).queue().is_some_and(|queue| filter.wants(queue))
+                })
             });
             for sets in sets.chunks(SETS_PER_PIPELINE) {
                 let mut pipeline = Pipeline::new();

@@ -11,7 +11,7 @@ pub use self::page::{Cursor, Page};
 pub use self::query::Query;
 pub use self::queue_filter::QueueFilter;
 use self::run::Run;
-use crate::job::queue_of_set;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::reader::Reader;
@@ -67,7 +67,7 @@ impl Reader {
             .zip(&sets)
             .flat_map(|(bucket, sets)| sets.iter().map(move |set| (bucket, set)))
             .filter_map(|(bucket, set)| {
-                let (from, to) = match queue_of_set(set) {
+                let (from, to) = match DueSet::named(set).queue() {
                     Some(_) if is_ready => {
                         (query.from_ms, Some(query.to_ms.map_or(ready_to, |to| to.min(ready_to))))
                     }

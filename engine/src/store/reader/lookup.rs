@@ -4,6 +4,7 @@ use bytes::Bytes;
 use redis::{Pipeline, Value};
 
 use crate::job::{Job, JobId};
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
 use crate::store::namespace::Namespace;
 use crate::store::reader::Reader;
@@ -134,7 +135,7 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
     let mut due = scores.flatten().next();
     if record.job.queue().is_some() {
         let mut pipeline = Pipeline::new();
-        for key in namespace.keys.sets(bucket, &record.job.set()) {
+        for key in namespace.keys.sets(bucket, &DueSet::of(&record.job).name()) {
             pipeline.cmd("ZSCORE").arg(key).arg(id.as_str());
         }
         let mut scores =

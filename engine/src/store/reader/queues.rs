@@ -3,7 +3,7 @@
 use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
-use crate::job::set_of_queue;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::reader::Reader;
 use crate::store::reader::list::Query;
@@ -44,7 +44,7 @@ impl Reader {
             .collect();
         for counts in counts.chunks_mut(QUEUES_PER_PIPELINE) {
             let sets: Vec<String> =
-                counts.iter().map(|counts| set_of_queue(&counts.queue)).collect();
+                counts.iter().map(|counts| DueSet::Queue(&counts.queue).to_string()).collect();
             let buckets = (0..self.namespace.keys.buckets())
                 .map(|bucket| self.count_in(bucket, &sets, now_ms));
             for answers in try_join_all(buckets).await? {
@@ -83,7 +83,7 @@ impl Reader {
 
     /// The number of ready or dead jobs of a queue: one command for each bucket.
     pub async fn queue_count(&self, queue: &str, place: Place) -> Result<u64, StoreError> {
-        let (keys, set) = (&self.namespace.keys, set_of_queue(queue));
+        let (keys, set) = (&self.namespace.keys, DueSet::Queue(queue).to_string());
         let now_ms = self.namespace.read_clock().await? / 1000;
         let counts = (0..keys.buckets()).map(|bucket| {
             let mut command = redis::cmd("ZCOUNT");

@@ -389,10 +389,6 @@ fn the_job_of_a_queue_has_a_version_that_other_programs_leave_in_place() {
     let bytes = encode(&schedule(job.clone(), false), [7; 8]);
     assert_eq!((bytes[0], &bytes[31..37]), (VERSION_QUEUE, &b"a.B-1_"[..]));
     assert_eq!(decode(bytes.into()).unwrap().job, job);
-    assert_eq!(
-        (job.set(), crate::job::queue_of_set("=a"), crate::job::queue_of_set("a")),
-        ("=a.B-1_".into(), Some("a"), None)
-    );
 }
 
 #[test]

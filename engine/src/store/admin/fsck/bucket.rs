@@ -10,8 +10,9 @@ use std::collections::{BTreeSet, VecDeque};
 use self::suspect::{Checked, Suspect};
 use super::scan::Scan;
 use super::{Fsck, Problem};
-use crate::job::{Job, JobId, queue_of_set, set_of_queue};
+use crate::job::JobId;
 use crate::store::answer::Items;
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::record;
@@ -34,7 +35,7 @@ impl Verdict {
         let set = std::str::from_utf8(&self.detail)
             .ok()
             .filter(|_| self.problem == Problem::MetaBroker)?;
-        queue_of_set(set).map(|_| set.to_owned())
+        DueSet::named(set).is_of_queue().then(|| set.to_owned())
     }
 }
 
@@ -49,7 +50,8 @@ impl Fsck<'_> {
             while let (Some(id), Some(record)) = (page.next(), page.next()) {
                 let record = bytes::Bytes::from(record);
                 let job = record::decode(record.clone()).ok().map(|read| read.job);
-                let queue = job.as_ref().and_then(Job::queue).map(set_of_queue);
+                let set = job.as_ref().map(DueSet::of).filter(|set| set.is_of_queue());
+                let queue = set.map(|set| set.to_string());
                 if checked.is_new(&id, queue.as_deref()) {
                     let unreadable = if job.is_some() { Vec::new() } else { record.to_vec() };
                     suspects.push_back(Suspect {
@@ -77,7 +79,7 @@ impl Fsck<'_> {
         ];
         sets.push(("HSCAN", keys.state(bucket).to_owned(), None));
         for set in self.sets(bucket) {
-            let queue = queue_of_set(&set).map(|_| set.clone());
+            let queue = DueSet::named(&set).is_of_queue().then(|| set.clone());
             sets.extend(keys.sets(bucket, &set).map(|key| ("ZSCAN", key, queue.clone())));
         }
         for (command, key, queue) in sets {

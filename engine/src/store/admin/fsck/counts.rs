@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use redis::{Pipeline, Value};
 
 use super::{Fsck, Problem, bytes};
-use crate::job::queue_of_set;
 use crate::store::answer::Items;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::record;
@@ -57,8 +57,9 @@ impl Fsck<'_> {
             // Of these queues the bucket has held jobs alone, and no count.
             let known = self.queues.entry(bucket).or_default();
             let before_held = known.len();
-            known
-                .extend(sets.values().flatten().filter(|set| queue_of_set(set).is_some()).cloned());
+            known.extend(
+                sets.values().flatten().filter(|set| DueSet::named(set).is_of_queue()).cloned(),
+            );
             if known.len() > before_held {
                 continue;
             }
@@ -95,7 +96,7 @@ impl Fsck<'_> {
     fn tell_count(&mut self, bucket: u16, wrong: &Wrong, repaired: bool) {
         self.tell(
             bucket,
-            queue_of_set(&wrong.set).unwrap_or_default().as_bytes(),
+            DueSet::named(&wrong.set).queue().unwrap_or_default().as_bytes(),
             Problem::BadCount,
             repaired,
         );
@@ -173,7 +174,8 @@ fn size(answer: Option<&Value>) -> usize {
 }
 
 fn set_of(record: Value) -> Option<String> {
-    Some(record::decode(bytes(record)?.into()).ok()?.job.set().into_owned())
+    let record = record::decode(bytes(record)?.into()).ok()?;
+    Some(DueSet::of(&record.job).to_string())
 }
 
 /// A missing count is none.

@@ -8,8 +8,8 @@ use redis::Value;
 use super::scan::Scan;
 use super::{Finding, FindingSink, FsckRules, Problem, bytes};
 use crate::config::Redis;
-use crate::job::queue_of_set;
 use crate::store::client::RedisClient;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::gate::{self, Gate};
 use crate::store::keys::{Keys, Part};
@@ -89,7 +89,7 @@ pub(super) async fn open(
     let (mut unknown, mut queues) = (BTreeSet::new(), Queues::new());
     for key in &keys {
         match store.keys.part_of(key) {
-            Some(Part::Due(bucket, set)) if queue_of_set(&set).is_some() => {
+            Some(Part::Due(bucket, set)) if DueSet::named(&set).is_of_queue() => {
                 queues.entry(bucket).or_default().insert(set);
             }
             Some(Part::Due(_, set)) if !store.brokers().contains(&set) => {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::RequestRef;
 use crate::job::{Action, Conflict};
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::keys::Keys;
 use crate::store::queue::act::script_of;
@@ -70,7 +71,7 @@ impl<'a> Item<'a> {
     /// The set of the job that a schedule stores.
     pub(super) fn own_set(&self) -> Option<String> {
         match self.asked {
-            RequestRef::NewJob(new_job) => Some(new_job.job.set().into_owned()),
+            RequestRef::NewJob(new_job) => Some(DueSet::of(&new_job.job).to_string()),
             RequestRef::Act(_) => None,
         }
     }
@@ -107,7 +108,7 @@ impl Trail {
                 let replaces =
                     new_job.conflict == Conflict::Replace && !new_job.apart && !new_job.generated;
                 if replaces || !self.has_job {
-                    let own = new_job.job.set().into_owned();
+                    let own = DueSet::of(&new_job.job).to_string();
                     self.sets.retain(|set| *set != own);
                     self.sets.insert(0, own);
                     self.sets.truncate(MAX_GUESSED_SETS);

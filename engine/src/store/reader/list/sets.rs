@@ -1,7 +1,7 @@
 //! The sorted sets in which a list looks for its jobs.
 
 use super::query::Query;
-use crate::job::{queue_of_set, set_of_queue};
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::reader::Reader;
 use crate::store::reader::lookup::Place;
@@ -11,7 +11,9 @@ impl Reader {
     /// jobs.
     pub(super) async fn sets_of(&self, query: &Query) -> Result<Vec<Vec<String>>, StoreError> {
         let mut sets = match &query.queue {
-            Some(queue) => vec![vec![set_of_queue(queue)]; self.namespace.keys.buckets().into()],
+            Some(queue) => {
+                vec![vec![DueSet::Queue(queue).to_string()]; self.namespace.keys.buckets().into()]
+            }
             None => self
                 .namespace
                 .active_queues()
@@ -20,7 +22,7 @@ impl Reader {
                 .map(|active| self.namespace.sets_with(active))
                 .collect(),
         };
-        sets.iter_mut().for_each(|sets| sets.retain(|set| query.wants(queue_of_set(set))));
+        sets.iter_mut().for_each(|sets| sets.retain(|set| query.wants(DueSet::named(set).queue())));
         Ok(sets)
     }
 
@@ -36,7 +38,7 @@ impl Reader {
         let mut found = Vec::new();
         for (bucket, sets) in (0..).zip(self.sets_of(query).await?) {
             found.extend(has_brokers.then(|| (bucket, keys.dead(bucket).to_owned())));
-            let of_queues = sets.iter().filter(|set| queue_of_set(set).is_some());
+            let of_queues = sets.iter().filter(|set| DueSet::named(set).is_of_queue());
             found.extend(of_queues.map(|set| (bucket, keys.dead_of(bucket, set))));
         }
         Ok(found)

@@ -5,6 +5,7 @@ use redis::Value;
 use crate::job::{DeadReason, OnTimeout};
 use crate::retry::{self, Next};
 use crate::store::admin::fsck::{Fsck, bytes};
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::settle::failed;
 use crate::store::record::{self, State};
@@ -45,7 +46,7 @@ impl Fsck<'_> {
         };
         let failed = failed(held, dies, "the consumer did not finish it within the ttr");
         let mut call =
-            self.store.script_call(Name::FsckHold, bucket, &[record.job.set().into_owned()]);
+            self.store.script_call(Name::FsckHold, bucket, &[DueSet::of(&record.job).to_string()]);
         call.arg(id).arg(state).arg(wait_ms).arg(failed.encode());
         Ok(self.store.call(Name::FsckHold, &call).await? == Value::Int(1))
     }

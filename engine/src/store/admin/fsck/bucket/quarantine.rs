@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::job::set_of_queue;
 use crate::store::admin::fsck::scan::Scan;
 use crate::store::admin::fsck::{Fsck, Problem, bytes};
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::record;
 use crate::store::scripts::Name;
@@ -31,7 +31,8 @@ impl Fsck<'_> {
         let home = self.store.keys.bucket_of(text);
         let mark = [b"taken_in ", field].concat();
         let read = record::decode(bytes::Bytes::copy_from_slice(aside.record)).ok();
-        let set = read.as_ref().and_then(|read| read.job.queue()).map(set_of_queue);
+        let set = read.as_ref().map(|read| DueSet::of(&read.job)).filter(|set| set.is_of_queue());
+        let set = set.map(|set| set.to_string());
         let mut call = self.call_with_quarantine(Name::FsckAdopt, home, set.iter());
         call.arg(id)
             .arg(aside.record)
