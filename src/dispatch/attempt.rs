@@ -17,8 +17,8 @@ use crate::store::queue::settle::{Bury, ClaimToken, Release, Retry};
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::{About, Span, Traces};
 
-/// The destination of a job of a queue that damage put into the lease of a broker: the broker refuses
-/// the empty address.
+/// The destination of a job of a queue, which only damage puts into a lease of a broker. No broker
+/// takes the empty address.
 static NOWHERE: Destination = Destination { exchange: String::new(), address: String::new() };
 
 /// The rules for the attempts of one broker.
