@@ -1,6 +1,6 @@
 //! Entry points to parsers that only this package calls, for the package `fuzz`.
 
-use crate::http::fuzz;
+use crate::http::api::fuzz;
 use crate::request::{NewJob, RequestRules};
 use crate::store::reader::list;
 

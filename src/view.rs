@@ -20,7 +20,7 @@ use crate::units::{show_duration_ms, show_time_ms};
 mod fetched;
 mod stats;
 
-pub use fetched::{FetchedJob, LeaseResult, Queue};
+pub use fetched::{Fetched, FetchedJob, LeaseResult, Queue};
 pub use stats::{Broker, Bucket, ErrorSeen, Horizon, Ingest, Instance, Lateness, Stats, Step};
 
 /// A job.

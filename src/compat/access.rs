@@ -8,8 +8,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::config::Scope;
-use crate::http::caller::Caller;
-use crate::http::guard::{Guard, refuses_open};
+use crate::http::api::caller::Caller;
+use crate::http::api::guard::{Guard, refuses_open};
 
 /// The tokens. Clones share them.
 #[derive(Clone)]

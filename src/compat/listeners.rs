@@ -10,7 +10,7 @@ use super::access::Access;
 use super::service::Service;
 use super::{delay_queue, lmstfy};
 use crate::config::Compat;
-use crate::http::account::Memory;
+use crate::http::server::account::Memory;
 use crate::http::{ListenError, Listener, Room, StartGate};
 
 /// A listener that is bound.

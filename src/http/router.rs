@@ -1,56 +1,32 @@
 //! The router of `[http]`: the calls and the dashboard, behind their middleware.
 
-use std::time::Duration;
-
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::middleware;
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::api::Api;
-use super::guard::{self, Guard};
-use super::{Problem, dashboard, openapi, problem, routes, trace};
-use crate::clock;
-use crate::config::Limits;
-use crate::queues::MAX_POP_WAIT;
-
-/// The longest time that a call may take: longer than all tries of the store.
-pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most bytes of a request besides its body.
-const ENVELOPE_BYTES: u64 = 64 << 10;
+use super::api::guard::{self, Guard};
+use super::api::{Api, extract, openapi, routes};
+use super::dashboard;
+use super::server::{Problem, call_timeout, problem, trace};
 
 /// The calls behind their middleware: request id and log line, errors as problems, authentication,
 /// time-outs.
 pub fn router(api: Api) -> Router {
-    let body = largest_body(&api.inner.rules.limits);
+    let body = extract::largest_body(api.limits());
     let (router, _) = routes::calls().split_for_parts();
     let router = router
         .route("/openapi.json", axum::routing::get(openapi::document))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "there is nothing at this path"))
         .layer(DefaultBodyLimit::max(usize::try_from(body).unwrap_or(usize::MAX)));
-    guarded(router, api.inner.guard.clone()).with_state(api)
-}
-
-/// Ends a call that takes too long. A pop may wait before.
-async fn limit_time(request: Request, next: Next) -> Response {
-    let waits = request.uri().path().ends_with("/pop");
-    let limit = if waits { CALL_TIMEOUT + MAX_POP_WAIT } else { CALL_TIMEOUT };
-    clock::timeout(limit, next.run(request))
-        .await
-        .unwrap_or_else(|| StatusCode::GATEWAY_TIMEOUT.into_response())
-}
-
-/// The most bytes of a call's body, which may hold one job in base64.
-pub(super) fn largest_body(limits: &Limits) -> u64 {
-    limits.max_body / 3 * 4 + ENVELOPE_BYTES
+    guarded(router, api.guard().clone()).with_state(api)
 }
 
 /// Adds the middleware of every call.
 fn guarded<S: Clone + Send + Sync + 'static>(router: Router<S>, guard: Guard) -> Router<S> {
     router
-        .layer(middleware::from_fn(limit_time))
+        .layer(middleware::from_fn(call_timeout::limit_time))
         .layer(middleware::from_fn_with_state(guard.clone(), guard::check))
         .merge(dashboard::router().layer(middleware::from_fn_with_state(guard, guard::check_page)))
         .layer(CatchPanicLayer::custom(trace::panicked))
@@ -69,7 +45,9 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::http::Listener;
+    use crate::clock;
+    use crate::http::server::Listener;
+    use crate::http::server::call_timeout::CALL_TIMEOUT;
 
     /// The whole answer to `GET path`.
     async fn ask(router: &Router, path: &str) -> String {

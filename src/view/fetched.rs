@@ -10,6 +10,21 @@ use crate::store::queue::acknowledge::{Acknowledged, LeaseVerdict};
 use crate::store::queue::pop::Popped;
 use crate::store::reader::queues::QueueCounts;
 
+/// The fetched jobs.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Fetched<'a> {
+    /// The jobs; empty if none was there within the wait.
+    jobs: Vec<FetchedJob<'a>>,
+}
+
+impl<'a> Fetched<'a> {
+    /// The answer with these jobs.
+    #[must_use]
+    pub fn of(jobs: Vec<FetchedJob<'a>>) -> Self {
+        Fetched { jobs }
+    }
+}
+
 /// A fetched job. Its consumer ends the lease by `POST /v1/leases`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FetchedJob<'a> {

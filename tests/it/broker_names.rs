@@ -13,8 +13,8 @@ const ALLOWED: [(&str, &str, &str); 8] = [
         "nats-schedule",
         "headers of another scheduler, a format that any broker can carry",
     ),
-    ("src/http/openapi.rs", "for Kafka, RabbitMQ and NATS JetStream", "describes the product"),
-    ("src/http/trace.rs", "info_span!(\"http\"", "a span of Dwell's own API"),
+    ("src/http/api/openapi.rs", "for Kafka, RabbitMQ and NATS JetStream", "describes the product"),
+    ("src/http/server/trace.rs", "info_span!(\"http\"", "a span of Dwell's own API"),
     ("src/config/resolve.rs", "\"limits\", \"http\"", "the section of Dwell's own API"),
     (
         "src/config/resolve/listeners.rs",

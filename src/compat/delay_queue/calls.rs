@@ -13,8 +13,8 @@ use crate::compat::access::allow;
 use crate::compat::service::{PopCall, Refusal, Service};
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
-use crate::http::caller::Caller;
-use crate::http::trace::of_consumers;
+use crate::http::api::caller::Caller;
+use crate::http::server::trace::of_consumers;
 use crate::request::OwnQueues;
 use crate::store::error::StoreError;
 

@@ -11,7 +11,7 @@ use crate::compat::access::allow;
 use crate::compat::service::Service;
 use crate::config::Scope;
 use crate::consumers::PoppedJobs;
-use crate::http::trace::of_consumers;
+use crate::http::server::trace::of_consumers;
 use crate::store::error::StoreError;
 use crate::units::quote;
 

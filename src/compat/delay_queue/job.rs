@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::{DelayQueue, Failed};
 use crate::compat::fields::Fields;
-use crate::http::caller::Caller;
+use crate::http::api::caller::Caller;
 use crate::job::{Due, Job, JobId, OnTimeout};
 use crate::store::reader::lookup::StoredJob;
 

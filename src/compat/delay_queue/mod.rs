@@ -24,11 +24,11 @@ use super::fields::Fields;
 use super::service::Service;
 use crate::budget::UsedUp;
 use crate::clock;
-use crate::http::account::Account;
-use crate::http::caller::Caller;
-use crate::http::extract::BODY_TIMEOUT;
-use crate::http::trace;
-use crate::http::waits::WaitShare;
+use crate::http::api::caller::Caller;
+use crate::http::api::extract::BODY_TIMEOUT;
+use crate::http::server::account::Account;
+use crate::http::server::trace;
+use crate::http::server::waits::WaitShare;
 use crate::store::error::{Class, StoreError};
 
 /// A character of a body may take six in JSON.

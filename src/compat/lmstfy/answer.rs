@@ -14,7 +14,7 @@ use serde_json::json;
 use super::ids::published_ms;
 use crate::compat::access::Denied;
 use crate::compat::service::Refusal;
-use crate::http::trace;
+use crate::http::server::trace;
 use crate::job::{Job, JobId};
 use crate::store::error::{Class, StoreError};
 use crate::store::reader::lookup::{Place, StoredJob};

@@ -9,7 +9,7 @@ use super::Lmstfy;
 use super::answer::Error;
 use crate::compat::access::{Denied, allow};
 use crate::config::Scope;
-use crate::http::caller::Caller;
+use crate::http::api::caller::Caller;
 use crate::job::is_queue_name;
 
 /// The most bytes of a namespace or a queue.

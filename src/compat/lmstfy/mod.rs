@@ -31,7 +31,7 @@ use self::ids::Ids;
 use self::sizes::Sizes;
 use super::access::{self, Access};
 use super::service::Service;
-use crate::http::trace;
+use crate::http::server::trace;
 
 /// The state that the calls share.
 #[derive(Clone)]

@@ -17,8 +17,8 @@ use super::call::{Call, Named};
 use super::query::{Query, Terms};
 use crate::compat::service::Refusal;
 use crate::config::Scope;
-use crate::http::extract::BODY_TIMEOUT;
-use crate::http::one_or_many::Elements;
+use crate::http::api::extract::BODY_TIMEOUT;
+use crate::http::api::one_or_many::Elements;
 use crate::job::{Due, Job, JobId};
 use crate::request::OwnQueues;
 

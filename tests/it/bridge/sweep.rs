@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use dwell::config::Settings;
 use dwell::fleet::{self, Fleet};
-use dwell::http::{Listener, probes};
+use dwell::http::Listener;
+use dwell::http::server::probes;
 use dwell::maintenance::retention::Retention;
 use dwell::readiness::Readiness;
 use dwell::store::{Store, Unobserved};

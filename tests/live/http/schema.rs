@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use dwell::http::openapi;
+use dwell::http::api::openapi;
 use tokio::process::Command;
 
 use super::sidecar::Sidecar;

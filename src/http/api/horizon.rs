@@ -1,0 +1,68 @@
+//! `GET /v1/horizon`
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::caller::Caller;
+use super::extract::Query;
+use super::state::Api;
+use crate::http::server::Problem;
+use crate::units::parse_duration_ms;
+use crate::view;
+
+/// The most steps: each costs a count in every bucket for every broker.
+const MAX_STEPS: u64 = 500;
+
+/// How far to look ahead, and the length of a step.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Ahead {
+    /// The length of a step, as a duration: `1m`, `PT1H`; by default a minute
+    #[param(example = "1m")]
+    step: Option<String>,
+    /// How far to look ahead, as a duration; at most 500 steps, by default 60
+    #[param(example = "1h")]
+    to: Option<String>,
+}
+
+/// Count the jobs per step ahead
+///
+/// The first step begins now, by Redis's clock. Overdue jobs are in no step. A token with only some
+/// queues counts the jobs of these.
+#[utoipa::path(get, path = "/v1/horizon", tag = "state", params(Ahead), responses((status = 200, body = view::Horizon, description = "The steps")))]
+pub(super) async fn horizon(
+    State(api): State<Api>,
+    caller: Caller,
+    Query(ahead): Query<Ahead>,
+) -> Result<Json<view::Horizon>, Problem> {
+    let read = |name, text: &Option<String>| match text {
+        Some(text) => {
+            parse_duration_ms(text).map(Some).map_err(|why| Problem::bad(format!("{name}: {why}")))
+        }
+        None => Ok(None),
+    };
+    let step_ms = read("step", &ahead.step)?.unwrap_or(60_000);
+    if step_ms == 0 {
+        return Err(Problem::bad("step: a step is longer than zero: write 1m"));
+    }
+    let to_ms = read("to", &ahead.to)?.unwrap_or(step_ms.saturating_mul(60));
+    let count = to_ms.div_ceil(step_ms);
+    if count > MAX_STEPS {
+        return Err(Problem::bad(format!(
+            "that is {count} steps, and at most {MAX_STEPS} are counted: make `step` longer or `to` shorter"
+        )));
+    }
+    let steps = api
+        .inner
+        .apply
+        .store
+        .reader
+        .horizon(step_ms, u32::try_from(count).unwrap_or(0), caller.queue_filter().as_ref())
+        .await?;
+    Ok(Json(view::Horizon {
+        steps: steps.into_iter().map(|(from_ms, count)| view::Step { from_ms, count }).collect(),
+    }))
+}

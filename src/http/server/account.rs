@@ -1,0 +1,400 @@
+//! The share of one call in the memory that the calls of all connections share: the body of its
+//! request, the values made of the body, and the answer until the client has taken it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::transfers::{HangUp, Transfer, Transfers};
+use crate::budget::{Budget, Share, UsedUp};
+use crate::config::Limits;
+use crate::view::{Fetched, FetchedJob};
+
+/// The memory of all calls until they are answered, bytes, unless a body of `limits.max_body` needs
+/// more.
+const CALL_MEMORY_BYTES: usize = 64 << 20;
+/// That of the large answers of the probes.
+const PROBE_MEMORY_BYTES: usize = 8 << 20;
+/// The memory that a call may need for each byte of the largest body.
+const MEMORY_PER_BODY_BYTE: u64 = 24;
+/// An answer of so many bytes takes no more than its connection has.
+pub(super) const UNRESERVED_ANSWER_BYTES: usize = 16 << 10;
+/// So many bytes are taken without a closer count.
+const MAX_ESTIMATED_BYTES: usize = 1 << 20;
+/// More than the size of a fetched job as JSON without its body and its headers.
+const JOB_JSON_OVERHEAD_BYTES: usize = 1 << 10;
+/// The most bytes that one byte becomes in JSON.
+const MAX_JSON_BYTES_PER_BYTE: usize = 6;
+/// The most memory that an element of a JSON text takes besides its text.
+const ELEMENT_OVERHEAD_BYTES: usize = 256;
+
+/// The memory of all calls of some listeners. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Memory(Arc<Pools>);
+
+#[derive(Debug)]
+struct Pools {
+    calls: Budget,
+    /// Of the large bodies of requests, a part of `calls`: clients that do not send leave room to
+    /// calls without such a body.
+    bodies: Transfers,
+    /// Of the large answers until their clients have taken them. Apart, so that clients that do not
+    /// read stop no other call.
+    answers: Transfers,
+}
+
+impl Memory {
+    /// The memory of the calls of an instance.
+    #[must_use]
+    pub fn of(limits: &Limits) -> Memory {
+        let largest = usize::try_from(limits.max_body.saturating_mul(MEMORY_PER_BODY_BYTE))
+            .unwrap_or(usize::MAX);
+        let calls = CALL_MEMORY_BYTES.max(largest);
+        Memory::new(calls, calls / 8 * 3)
+    }
+
+    /// That of the probes, which answer whatever other calls take.
+    #[must_use]
+    pub fn of_probes() -> Memory {
+        Memory::new(PROBE_MEMORY_BYTES, PROBE_MEMORY_BYTES)
+    }
+
+    /// Without a bound.
+    pub(super) fn endless() -> Memory {
+        Memory::new(usize::MAX, usize::MAX)
+    }
+
+    fn new(calls: usize, answers: usize) -> Memory {
+        Memory(Arc::new(Pools {
+            calls: Budget::new(calls),
+            bodies: Transfers::new(calls / 4 * 3),
+            answers: Transfers::new(answers),
+        }))
+    }
+
+    /// The part of the calls, and of the jobs that they fetch.
+    #[must_use]
+    pub fn calls(&self) -> &Budget {
+        &self.0.calls
+    }
+}
+
+/// The share of one call. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Account(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    memory: Memory,
+    share: Mutex<Share>,
+    /// Of a large body.
+    body: Mutex<Vec<Transfer>>,
+    /// Of a large answer that is written.
+    answer: Mutex<Option<Transfer>>,
+    /// Ends the connection of the call.
+    hang_up: HangUp,
+}
+
+impl Account {
+    /// A call of the connection that `hang_up` ends.
+    pub(super) fn new(memory: &Memory, hang_up: HangUp) -> Account {
+        let share = Mutex::new(memory.calls().share());
+        Account(Arc::new(Held {
+            memory: memory.clone(),
+            share,
+            body: Mutex::default(),
+            answer: Mutex::default(),
+            hang_up,
+        }))
+    }
+
+    /// Takes room for so many bytes of a large body, which comes now. `revoked` is told where
+    /// others need the room, and the client does not send.
+    pub(super) async fn take_body(&self, bytes: usize, revoked: &HangUp) -> Result<(), UsedUp> {
+        let room = self.0.memory.0.bodies.take(bytes, revoked).await?;
+        self.0.body.lock().push(room);
+        self.body_goes_on();
+        Ok(())
+    }
+
+    /// A part of the large body came.
+    pub(super) fn body_goes_on(&self) {
+        self.0.body.lock().iter_mut().for_each(Transfer::goes_on);
+    }
+
+    /// The client sends no more of the body.
+    pub(super) fn body_is_over(&self) {
+        self.0.body.lock().iter_mut().for_each(Transfer::rests);
+    }
+
+    /// Room for a large answer of this call.
+    async fn answer(&self, bytes: usize) -> Result<Transfer, UsedUp> {
+        self.0.memory.0.answers.take(bytes, &self.0.hang_up).await
+    }
+
+    /// Takes so many bytes more. Waits a moment for other calls to give some back.
+    pub(crate) async fn take(&self, bytes: usize) -> Result<(), UsedUp> {
+        let more = self.0.memory.calls().take(bytes).await?;
+        self.0.share.lock().add(more);
+        Ok(())
+    }
+
+    /// Takes so many bytes more, if they are there.
+    pub(crate) fn grow(&self, bytes: usize) -> Result<(), UsedUp> {
+        if self.0.share.lock().grow(bytes) { Ok(()) } else { Err(UsedUp) }
+    }
+
+    /// Whether there is room for so many bytes, now or in a moment.
+    pub(crate) async fn has_room(&self, bytes: usize) -> Result<(), UsedUp> {
+        self.0.memory.calls().take(bytes).await.map(drop)
+    }
+
+    /// Gives back all but so many bytes.
+    pub(crate) fn keep(&self, bytes: usize) {
+        self.0.body.lock().clear();
+        self.0.share.lock().shrink_to(bytes);
+    }
+
+    /// Counts the answer, which is made, as all that the call holds.
+    ///
+    /// # Errors
+    /// The memory has no room for the answer.
+    pub(super) fn count_answer(&self, bytes: usize) -> Result<(), UsedUp> {
+        self.keep(bytes);
+        if bytes <= UNRESERVED_ANSWER_BYTES || self.0.answer.lock().is_some() {
+            self.keep(0);
+            return Ok(());
+        }
+        let held = self.0.share.lock().bytes();
+        // An answer that is larger than all of the memory takes all.
+        self.grow(bytes.min(self.0.memory.calls().bytes()).saturating_sub(held))
+    }
+
+    /// Takes what this JSON text needs when it is read. Whether it may ever be there.
+    pub(crate) async fn read(&self, json: &[u8]) -> Result<bool, UsedUp> {
+        // Every value but the first of a list or an object follows a comma.
+        let most = memchr::memchr_iter(b',', json).count() * ELEMENT_OVERHEAD_BYTES;
+        let bytes = if most <= MAX_ESTIMATED_BYTES {
+            most
+        } else {
+            elements(json) * ELEMENT_OVERHEAD_BYTES
+        };
+        if bytes > self.0.memory.calls().bytes() {
+            return Ok(false);
+        }
+        self.take(bytes).await.map(|()| true)
+    }
+
+    /// The room that an answer of so many bytes holds until it is written; a small one holds none.
+    /// Until then the answer counts as its call; afterwards the call holds nothing.
+    pub(super) async fn for_answer(&self, bytes: usize) -> Result<Option<Transfer>, UsedUp> {
+        self.count_answer(bytes)?;
+        let share = self.0.answer.lock().take();
+        if bytes <= UNRESERVED_ANSWER_BYTES {
+            return Ok(None);
+        }
+        let share = match share {
+            Some(mut share) => {
+                share.shrink_to(bytes);
+                Ok(Some(share))
+            }
+            None => self.answer(bytes).await.map(Some),
+        };
+        self.keep(0);
+        share
+    }
+
+    /// Fetched jobs as JSON: up to the one with which the text reaches `most` bytes. A text that is
+    /// large is counted before it is written. `bytes`: of bodies and headers.
+    pub(in crate::http) async fn json<'a, J: Iterator<Item = FetchedJob<'a>>>(
+        &self,
+        jobs: impl Fn() -> J,
+        bytes: usize,
+        most: usize,
+    ) -> Result<Vec<u8>, UsedUp> {
+        if bytes <= UNRESERVED_ANSWER_BYTES {
+            return Ok(serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap_or_default());
+        }
+        // A text that is not large is written once, within more room than it needs.
+        let count = jobs().size_hint().1.unwrap_or(usize::MAX);
+        let bound = count
+            .saturating_mul(JOB_JSON_OVERHEAD_BYTES)
+            .saturating_add(bytes.saturating_mul(MAX_JSON_BYTES_PER_BYTE));
+        if bound <= MAX_ESTIMATED_BYTES && bytes < most {
+            let mut share = self.answer(bound).await?;
+            let json = serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap_or_default();
+            share.shrink_to(json.len());
+            *self.0.answer.lock() = Some(share);
+            return Ok(json);
+        }
+        let (mut size, mut count) = (0, 0);
+        for job in jobs() {
+            size += written(&job) + 1;
+            count += 1;
+            if size >= most {
+                break;
+            }
+        }
+        let (begin, end) = (br#"{"jobs":["#, b"]}");
+        let size = begin.len() + size + end.len();
+        let share = self.answer(size).await?;
+        *self.0.answer.lock() = Some(share);
+        let mut json = Vec::with_capacity(size);
+        json.extend_from_slice(begin);
+        for (at, job) in jobs().take(count).enumerate() {
+            if at > 0 {
+                json.push(b',');
+            }
+            // Memory takes what is written to it, and a job can be written as JSON.
+            let _ = serde_json::to_writer(&mut json, &job);
+        }
+        json.extend_from_slice(end);
+        Ok(json)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Account {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        // Without a listener there are no other calls.
+        Ok(parts
+            .extensions
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Account::new(&Memory::endless(), HangUp::default())))
+    }
+}
+
+/// Returns the size of this value as JSON, bytes.
+fn written(value: &impl Serialize) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// Returns the number of values in a JSON text besides the first one of each list and object.
+fn elements(json: &[u8]) -> usize {
+    let (mut count, mut in_text, mut is_escaped) = (0, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b',' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::job::Job;
+
+    #[test]
+    fn the_elements_of_a_text_are_those_outside_of_strings() {
+        for (json, count) in [
+            ("", 0),
+            ("[1,2,[3,4]]", 3),
+            (r#"{"a":"1,2,3","b":","}"#, 1),
+            (r#"["\",\\",",1]"#, 1),
+            (r#"["\\",2,3"#, 2),
+        ] {
+            assert_eq!(elements(json.as_bytes()), count, "{json}");
+        }
+    }
+
+    fn account(bytes: usize) -> Account {
+        Account::new(&Memory::new(bytes, bytes), HangUp::default())
+    }
+
+    fn held(share: Result<Option<Transfer>, UsedUp>) -> Option<usize> {
+        share.unwrap().map(|share| share.bytes())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_larger_than_the_memory_goes_out_alone() {
+        let account = account(4 * UNRESERVED_ANSWER_BYTES);
+        let job = Job::for_queue("emails", vec![1; UNRESERVED_ANSWER_BYTES]);
+        let json = account
+            .json(
+                || std::iter::once(FetchedJob::peeked("a", &job, 0, 0)),
+                UNRESERVED_ANSWER_BYTES + 1,
+                usize::MAX,
+            )
+            .await
+            .unwrap();
+        assert!(json.len() > 4 * UNRESERVED_ANSWER_BYTES);
+        let share = account.for_answer(json.len()).await.unwrap().unwrap();
+        assert_eq!(
+            (share.bytes(), account.for_answer(UNRESERVED_ANSWER_BYTES + 1).await.err()),
+            (4 * UNRESERVED_ANSWER_BYTES, Some(UsedUp))
+        );
+        assert!(account.grow(4 * UNRESERVED_ANSWER_BYTES).is_ok(), "other calls have their own");
+        // An answer that waits for its room counts as its call.
+        assert_eq!(account.for_answer(UNRESERVED_ANSWER_BYTES + 1).await.err(), Some(UsedUp));
+        let other = Account::new(&account.0.memory, HangUp::default());
+        let begun = crate::clock::now();
+        assert_eq!(
+            (
+                account.grow(4 * UNRESERVED_ANSWER_BYTES),
+                other.for_answer(UNRESERVED_ANSWER_BYTES + 1).await.err()
+            ),
+            (Ok(()), Some(UsedUp))
+        );
+        assert_eq!(crate::clock::now(), begun, "nothing waits that is not counted");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn jobs_are_counted_before_they_are_written() {
+        let job = Job::for_queue("emails", vec![1; UNRESERVED_ANSWER_BYTES]);
+        let jobs = || (0..10).map(|_| FetchedJob::peeked("a", &job, 0, 0));
+        let account = account(1 << 20);
+        let whole = serde_json::to_vec(&Fetched::of(jobs().collect())).unwrap();
+        // Each byte is six in JSON.
+        assert!(whole.len() > 60 * UNRESERVED_ANSWER_BYTES);
+        assert!(
+            account.json(jobs, 10 * UNRESERVED_ANSWER_BYTES, usize::MAX).await.unwrap() == whole
+        );
+        assert_eq!(account.json(jobs, 10 * UNRESERVED_ANSWER_BYTES, usize::MAX).await, Err(UsedUp));
+        assert_eq!(held(account.for_answer(whole.len()).await), Some(whole.len()));
+        let cut = account
+            .json(jobs, 10 * UNRESERVED_ANSWER_BYTES, 8 * UNRESERVED_ANSWER_BYTES)
+            .await
+            .unwrap();
+        assert_eq!(cut, serde_json::to_vec(&Fetched::of(jobs().take(2).collect())).unwrap());
+        assert_eq!(held(account.for_answer(cut.len()).await), Some(cut.len()));
+        assert_eq!(held(account.for_answer(UNRESERVED_ANSWER_BYTES).await), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_text_that_can_never_be_read_is_told_apart() {
+        let account = account(ELEMENT_OVERHEAD_BYTES * 3);
+        assert_eq!(
+            (
+                account.read(b"[1,2,3,4]").await,
+                account.read(b"[1,2]").await,
+                account.read(b"[1,2,3,4,5]").await
+            ),
+            (Ok(true), Err(UsedUp), Ok(false))
+        );
+    }
+}

@@ -1,0 +1,390 @@
+//! The connections of a listener: their number, their peers, and which one is closed for a new one.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, Id};
+
+use super::room::{Place, Room};
+use crate::clock::{self, Instant};
+use crate::http::server::transfers::HangUp;
+
+/// The most connections.
+pub(super) const MAX_CONNECTIONS: usize = 512;
+
+/// The longest time that a client may send or read nothing of a request or an answer that is under
+/// way, while others need the buffers of its connection.
+pub(super) const STALL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The state of a connection, as reported by its task.
+#[derive(Debug)]
+pub(super) struct Slot {
+    peer: IpAddr,
+    /// The sequence number of the last request; before the first one, of the accept.
+    turn: AtomicU64,
+    /// A request is being answered.
+    busy: AtomicBool,
+    /// The client does not read the answer.
+    stuck: AtomicBool,
+    /// A part of the last request was not read: the connection ends with its answer.
+    unread: AtomicBool,
+    /// A call waits for the body of its request.
+    starved: AtomicBool,
+    /// The client has sent a part of a head.
+    partial: AtomicBool,
+    /// When the client last sent or read something, or a call began to wait for that.
+    moved: Mutex<Instant>,
+    /// The connection ends with the next answer.
+    over: AtomicBool,
+    /// A call waits, and the client has sent more meanwhile.
+    ahead: AtomicBool,
+    /// The connection waits for buffers: its client has sent something.
+    queued: AtomicBool,
+    /// Ends the connection.
+    hang_up: HangUp,
+    /// Takes the buffers of the connection.
+    yields: Notify,
+}
+
+impl Slot {
+    pub(super) fn new(peer: IpAddr) -> Arc<Self> {
+        let [busy, stuck, unread, starved, partial, over, ahead, queued] =
+            [(); 8].map(|()| AtomicBool::new(false));
+        let moved = Mutex::new(clock::now());
+        let (turn, hang_up, yields) = (AtomicU64::new(turn()), HangUp::default(), Notify::new());
+        Arc::new(Slot {
+            peer: peer.to_canonical(),
+            turn,
+            busy,
+            stuck,
+            unread,
+            starved,
+            partial,
+            moved,
+            over,
+            ahead,
+            queued,
+            hang_up,
+            yields,
+        })
+    }
+
+    pub(super) fn set_stuck(&self, is_stuck: bool) {
+        if self.stuck.swap(is_stuck, Ordering::Relaxed) != is_stuck {
+            *self.moved.lock() = clock::now();
+        }
+    }
+
+    /// The client has sent something: a part of a head, unless a call runs.
+    pub(super) fn received(&self) {
+        *self.moved.lock() = clock::now();
+        if !self.is_busy() {
+            self.partial.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the client does not read the answer.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_unread(&self) {
+        self.unread.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client may still send a part of its last request.
+    pub(super) fn is_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    /// Returns the signal that ends the connection.
+    pub(super) fn hang_up(&self) -> &HangUp {
+        &self.hang_up
+    }
+
+    /// Told when another connection needs the buffers of this one.
+    pub(super) fn yields(&self) -> &Notify {
+        &self.yields
+    }
+
+    pub(super) fn set_starved(&self, is_starved: bool) {
+        if self.starved.swap(is_starved, Ordering::Relaxed) != is_starved {
+            *self.moved.lock() = clock::now();
+        }
+    }
+
+    /// Whether the client has sent nothing of a request, or read nothing of an answer, for
+    /// [`STALL_TIMEOUT`].
+    pub(super) fn is_slow(&self) -> bool {
+        let is_under_way = [&self.stuck, &self.starved, &self.partial]
+            .iter()
+            .any(|flag| flag.load(Ordering::Relaxed));
+        is_under_way && clock::now().saturating_duration_since(*self.moved.lock()) >= STALL_TIMEOUT
+    }
+
+    /// Whether the connection waits for its next request, and nothing of the last one is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        let flags = [&self.busy, &self.stuck, &self.unread, &self.partial];
+        flags.iter().all(|flag| !flag.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_over(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection ends with the next answer.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_ahead(&self, is_ahead: bool) {
+        self.ahead.store(is_ahead, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_queued(&self, is_queued: bool) {
+        self.queued.store(is_queued, Ordering::Relaxed);
+    }
+
+    /// Whether the connection waits for buffers, and not for its client.
+    fn is_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Whether the connection can give its buffers back: it is idle, its client is slow, or has
+    /// sent more than the call that waits.
+    pub(super) fn may_yield(&self) -> bool {
+        self.is_idle() || self.is_slow() || self.ahead.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request is being answered.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Whether the connection waits for its client.
+    fn waits_for_client(&self) -> bool {
+        !self.busy.load(Ordering::Relaxed) || self.stuck.load(Ordering::Relaxed)
+    }
+}
+
+fn turn() -> u64 {
+    static TURNS: AtomicU64 = AtomicU64::new(0);
+    TURNS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Marks the connection as busy with a request while it lives.
+#[derive(Debug)]
+pub(super) struct BusyGuard(Arc<Slot>);
+
+impl BusyGuard {
+    pub(super) fn new(slot: &Arc<Slot>) -> Self {
+        slot.turn.store(turn(), Ordering::Relaxed);
+        slot.busy.store(true, Ordering::Relaxed);
+        slot.partial.store(false, Ordering::Relaxed);
+        BusyGuard(slot.clone())
+    }
+}
+
+impl Drop for BusyGuard {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The connections of a listener.
+#[derive(Debug)]
+pub(super) struct Slots {
+    taken: HashMap<Id, Taken>,
+    /// The most connections.
+    most: usize,
+    /// The most connections of one peer, so that other peers find room.
+    most_of_peer: usize,
+    /// The room that the listeners share.
+    room: Room,
+}
+
+#[derive(Debug)]
+struct Taken {
+    slot: Arc<Slot>,
+    task: AbortHandle,
+    /// In the room of all listeners, beyond the listener's own.
+    place: Option<Place>,
+}
+
+impl Slots {
+    /// No connection yet.
+    pub(super) fn new(most: usize, most_of_peer: usize, room: Room) -> Slots {
+        Slots { taken: HashMap::new(), most, most_of_peer, room }
+    }
+
+    /// Whether another connection can be accepted, possibly by closing one.
+    pub(super) fn has_room(&self) -> bool {
+        let is_free = self.taken.len() < self.most
+            && (self.taken.len() < self.room.own() || self.room.has_place());
+        is_free || self.taken.values().any(|taken| taken.slot.waits_for_client())
+    }
+
+    /// Adds a connection. If its peer is at its limit, a waiting connection of that peer is closed,
+    /// or else the new one. If the listener is at its limit, or the listeners together are, a
+    /// waiting connection of the peer with the most connections is closed: the one whose last
+    /// request is the oldest.
+    pub(super) fn add(&mut self, slot: Arc<Slot>, task: AbortHandle) {
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        if self.taken.len() >= self.most_of_peer {
+            self.taken.values().for_each(|taken| *counts.entry(taken.slot.peer).or_default() += 1);
+        }
+        let of = |peer: &IpAddr| counts.get(peer).copied().unwrap_or(0);
+        let mut place = if self.taken.len() < self.room.own() { None } else { self.room.take() };
+        let is_full =
+            self.taken.len() >= self.most || self.taken.len() >= self.room.own() && place.is_none();
+        let is_peer_full = of(&slot.peer) >= self.most_of_peer;
+        if is_full || is_peer_full {
+            let others = self.taken.iter().map(|(id, taken)| (*id, &taken.slot));
+            let may_go = others.filter(|(_, other)| {
+                other.waits_for_client() && (!is_peer_full || other.peer == slot.peer)
+            });
+            // A connection that waits for buffers goes last: its client waits for an answer.
+            let goes = may_go.max_by_key(|(_, other)| {
+                (!other.is_queued(), of(&other.peer), Reverse(other.turn.load(Ordering::Relaxed)))
+            });
+            match goes.map(|(id, _)| id).and_then(|id| self.taken.remove(&id)) {
+                Some(other) => {
+                    other.task.abort();
+                    place = place.or(other.place);
+                }
+                // The last place went to another listener, or to a connection that began a request.
+                None => return task.abort(),
+            }
+        }
+        self.taken.insert(task.id(), Taken { slot, task, place });
+    }
+
+    /// Removes a connection.
+    pub(super) fn remove(&mut self, id: Id) {
+        self.taken.remove(&id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX_CONNECTIONS_PER_PEER: usize = MAX_CONNECTIONS / 2;
+
+    const CROWD_PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER_PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    struct Table(Slots, tokio::task::JoinSet<()>);
+
+    impl Table {
+        fn add(&mut self, peer: IpAddr) -> Arc<Slot> {
+            let slot = Slot::new(peer);
+            self.0.add(slot.clone(), self.1.spawn(std::future::pending()));
+            slot
+        }
+
+        fn has(&self, slot: &Arc<Slot>) -> bool {
+            self.0.taken.values().any(|taken| Arc::ptr_eq(&taken.slot, slot))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_peer_at_its_limit_loses_its_least_recent_connection() {
+        let mut table = Table(
+            Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()),
+            tokio::task::JoinSet::new(),
+        );
+        let other = table.add(OTHER_PEER);
+        let crowd: Vec<_> = (0..MAX_CONNECTIONS_PER_PEER).map(|_| table.add(CROWD_PEER)).collect();
+        drop(BusyGuard::new(&crowd[0]));
+        let working = BusyGuard::new(&crowd[1]);
+        for _ in 0..2 {
+            table.add(CROWD_PEER);
+        }
+        let left: Vec<usize> = (0..5).filter(|n| table.has(&crowd[*n])).collect();
+        assert_eq!((left, table.has(&other)), (vec![0, 1, 4], true));
+        // A connection whose client does not read its answer also waits for its client.
+        crowd[1].set_stuck(true);
+        crowd[2..].iter().for_each(|slot| drop(BusyGuard::new(slot)));
+        drop(BusyGuard::new(&crowd[0]));
+        table.add(CROWD_PEER);
+        assert!(!table.has(&crowd[1]) && table.has(&crowd[0]));
+        drop(working);
+    }
+
+    #[tokio::test]
+    async fn a_peer_at_its_limit_with_busy_connections_gets_no_more() {
+        let mut table = Table(
+            Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()),
+            tokio::task::JoinSet::new(),
+        );
+        let other = table.add(OTHER_PEER);
+        let _works: Vec<BusyGuard> =
+            (0..MAX_CONNECTIONS_PER_PEER).map(|_| BusyGuard::new(&table.add(CROWD_PEER))).collect();
+        for _ in 0..MAX_CONNECTIONS {
+            let one_more = table.add(CROWD_PEER);
+            assert!(!table.has(&one_more));
+        }
+        assert!(table.has(&other) && table.0.has_room());
+    }
+
+    #[tokio::test]
+    async fn a_busy_connection_is_never_closed_for_a_new_one() {
+        let mut table = Table(
+            Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_PEER, Room::default()),
+            tokio::task::JoinSet::new(),
+        );
+        let mut works = Vec::new();
+        let waits = table.add(OTHER_PEER);
+        for n in 1..MAX_CONNECTIONS {
+            let peer = IpAddr::V4(std::net::Ipv4Addr::from(u32::try_from(n).unwrap() % 5));
+            works.push(BusyGuard::new(&table.add(peer)));
+        }
+        assert!(table.0.has_room());
+        let newest = table.add(CROWD_PEER);
+        assert!(!table.has(&waits) && table.has(&newest));
+        works.push(BusyGuard::new(&newest));
+        assert!(!table.0.has_room(), "all are busy");
+        works.pop();
+        assert!(table.0.has_room());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_waits_for_buffers_is_the_last_that_is_closed() {
+        let mut table = Table(Slots::new(3, 3, Room::default()), tokio::task::JoinSet::new());
+        let [first, second, third] = [(); 3].map(|()| table.add(CROWD_PEER));
+        first.set_queued(true);
+        table.add(OTHER_PEER);
+        assert_eq!([&first, &second, &third].map(|slot| table.has(slot)), [true, false, true]);
+    }
+
+    #[tokio::test]
+    async fn listeners_that_share_their_room_leave_each_other_some() {
+        let room = Room::of(64);
+        let table = || {
+            Table(
+                Slots::new(MAX_CONNECTIONS, MAX_CONNECTIONS, room.clone()),
+                tokio::task::JoinSet::new(),
+            )
+        };
+        let (mut one, mut other) = (table(), table());
+        let mut works = Vec::new();
+        while one.0.has_room() {
+            works.push(BusyGuard::new(&one.add(CROWD_PEER)));
+        }
+        assert_eq!(works.len(), room.most());
+        works.extend((0..room.own()).map(|_| BusyGuard::new(&other.add(OTHER_PEER))));
+        assert!(!other.0.has_room(), "all are busy");
+        let refused = other.add(OTHER_PEER);
+        assert!(!other.has(&refused));
+        works.pop();
+        let newest = other.add(OTHER_PEER);
+        assert!(other.has(&newest), "one that waits for its client is closed for it");
+    }
+}
