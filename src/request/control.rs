@@ -5,10 +5,9 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use dwell_connectors::{Headers, Value};
 
-use super::queue;
 use super::reject::{Code, Rejection};
-use crate::job::{Action, Confirm, Conflict, JobId, Late};
-use crate::units::{parse_duration_ms, parse_durations_ms, parse_time_ms, quote};
+use crate::job::{Action, Confirm, Conflict, JobId, Late, is_queue_name};
+use crate::units::{parse_duration_ms, parse_durations_ms, parse_time_ms, quote, quote_address};
 
 /// The fields of a request; `None` where the request leaves one out.
 #[derive(Debug, Default)]
@@ -102,7 +101,7 @@ const HEADERS: [ControlHeader; 15] = [
         put(&mut control.broker, Ok(value.trim().to_owned()))
     }),
     ControlHeader::new("queue", Code::BadQueue, |control, value| {
-        put(&mut control.queue, queue::name(value))
+        put(&mut control.queue, queue_name(value))
     }),
     ControlHeader::new("id", Code::BadId, |control, value| put(&mut control.id, JobId::new(value))),
     ControlHeader::new("ttr", Code::BadTtr, |control, value| {
@@ -224,6 +223,18 @@ pub(super) fn once_as<'a>(
         )
     })?;
     Ok(Some(text))
+}
+
+/// The name of a queue in a request, or why it is none.
+pub(super) fn queue_name(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if is_queue_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "{} is not the name of a queue: write 1 to 255 of A-Z a-z 0-9 . _ -",
+        quote_address(text)
+    ))
 }
 
 /// The value of one of these words, or an error that lists the words.

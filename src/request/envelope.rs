@@ -6,8 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::control::Control;
-use super::queue;
+use super::control::{Control, queue_name};
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
 use crate::job::{Action, JobId};
@@ -177,7 +176,7 @@ fn topic(value: &Value) -> Result<String, Rejection> {
 }
 
 fn queue(topic: &str) -> Result<String, Rejection> {
-    queue::name(topic).map_err(|why| Rejection::new(Code::BadQueue, format!("topic: {why}")))
+    queue_name(topic).map_err(|why| Rejection::new(Code::BadQueue, format!("topic: {why}")))
 }
 
 /// A number of seconds, or the same as text.

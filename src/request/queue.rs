@@ -9,8 +9,7 @@ use super::headers;
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
 use crate::config::QueueRules;
-use crate::job::is_queue_name;
-use crate::units::{quote, quote_address};
+use crate::units::quote;
 
 /// The parts of a message that a queue holds: headers of any name, number and type; neither key nor
 /// properties.
@@ -25,18 +24,6 @@ const QUEUE_CAPABILITIES: Capabilities = Capabilities {
 pub(super) struct Queue<'a> {
     pub(super) name: String,
     pub(super) rules: &'a QueueRules,
-}
-
-/// The name of a queue in a request, or why it is none.
-pub(super) fn name(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    if is_queue_name(text) {
-        return Ok(text.to_owned());
-    }
-    Err(format!(
-        "{} is not the name of a queue: write 1 to 255 of A-Z a-z 0-9 . _ -",
-        quote_address(text)
-    ))
 }
 
 /// The queue that the request names instead of a target, if any.
