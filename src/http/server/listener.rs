@@ -5,10 +5,10 @@
 //! that has waited for its client the longest is closed for a new one. Calls that wait have a share
 //! of the connections.
 //!
-//! - `bind`: the address; `slots`: the connections; `conversation`: one connection, from request to
-//!   request; `connection`: its bytes; `bodies`: those of its requests and answers; `waiting`: a
-//!   call that waits; `buffers`: which connections have some; `doubled`: headers that may come
-//!   once; `room`: how many connections all listeners may hold.
+//! - `bind`: the address; `slots`: the connections; `slot`: the state of one; `conversation`: one
+//!   connection, from request to request; `connection`: its bytes; `bodies`: those of its requests
+//!   and answers; `waiting`: a call that waits; `buffers`: which connections have some; `doubled`:
+//!   headers that may come once; `room`: how many connections all listeners may hold.
 
 mod bind;
 mod bodies;
@@ -17,6 +17,7 @@ mod connection;
 mod conversation;
 mod doubled;
 mod room;
+mod slot;
 mod slots;
 mod waiting;
 
@@ -35,7 +36,8 @@ use crate::clock;
 use connection::TimedIo;
 use conversation::{Calls, converse};
 pub use room::Room;
-use slots::{MAX_CONNECTIONS, Slot, Slots};
+use slot::Slot;
+use slots::{MAX_CONNECTIONS, Slots};
 
 /// The time that the end waits for slow clients.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);

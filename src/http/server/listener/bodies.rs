@@ -11,7 +11,7 @@ use axum::http::{Request, header};
 use hyper::body::{Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 
-use super::slots::{BusyGuard, Slot};
+use super::slot::{BusyGuard, Slot};
 use crate::budget::UsedUp;
 use crate::clock;
 use crate::http::server::account::Account;

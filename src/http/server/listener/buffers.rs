@@ -16,7 +16,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::slots::Slot;
+use super::slot::Slot;
 use crate::clock::{self, Instant};
 
 /// The most connections with buffers: each takes up to 32 KiB, so all take 32 MiB.
@@ -232,7 +232,7 @@ mod tests {
 
     use futures_util::FutureExt;
 
-    use super::super::slots::BusyGuard;
+    use super::super::slot::BusyGuard;
     use super::*;
 
     fn slots(count: usize) -> Vec<Arc<Slot>> {

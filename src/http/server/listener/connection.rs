@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::buffers::{Buffered, Buffers, Turn};
-use super::slots::Slot;
+use super::slot::Slot;
 use crate::clock;
 
 /// The longest time that a client may read nothing of an answer.

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bodies::{AnswerBody, AskedBody};
 use super::connection::TimedIo;
-use super::slots::{BusyGuard, Slot};
+use super::slot::{BusyGuard, Slot};
 use super::waiting::{Answer, Head, Waiting};
 use crate::budget::UsedUp;
 use crate::http::server::account::{Account, Memory};

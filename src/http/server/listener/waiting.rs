@@ -13,7 +13,7 @@ use axum::http::{Request, header};
 use axum::response::Response;
 
 use super::connection::TimedIo;
-use super::slots::BusyGuard;
+use super::slot::BusyGuard;
 use crate::http::server::later::DeferredResponse;
 
 /// A call that waits for its answer. Dropped, the call ends.

@@ -52,7 +52,7 @@ impl Pressed {
             .within(&room, &Memory::of(&limits));
         let slots: Vec<_> =
             (0..=MAX_BUFFERED_CONNECTIONS).map(|_| Slot::new(listener.address().ip())).collect();
-        let calls: Vec<_> = slots.iter().map(super::super::slots::BusyGuard::new).collect();
+        let calls: Vec<_> = slots.iter().map(super::super::slot::BusyGuard::new).collect();
         let mut held: Vec<_> =
             slots[1..].iter().map(|slot| room.buffers().try_take(slot).unwrap()).collect();
         let socket = TcpSocket::new_v4().unwrap();
