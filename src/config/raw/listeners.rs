@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::defaults;
+
 /// Admin API and dashboard.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -98,8 +100,9 @@ pub struct Compat {
 }
 
 /// `/livez`, `/readyz` and `/metrics`.
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(default)]
 pub struct Probes {
     /// The IP address and port to listen on. `[::]` takes IPv4 too; on a host without IPv6 it is
     /// `0.0.0.0`.
@@ -108,6 +111,6 @@ pub struct Probes {
 
 impl Default for Probes {
     fn default() -> Self {
-        Probes { listen: "[::]:9464".to_owned() }
+        defaults::section("probes")
     }
 }

@@ -16,7 +16,7 @@ impl Resolver<'_> {
         let (http, compat, probes) = (
             self.section::<raw::Http>("http"),
             self.section::<raw::Compat>("compat"),
-            self.section::<raw::Probes>("probes"),
+            self.read::<Probes>("probes"),
         );
         let (Some(http), Some(compat), Some(probes)) = (http, compat, probes) else {
             return (None, None, None);
@@ -66,7 +66,7 @@ impl Resolver<'_> {
         (
             Some(Http { listen: http.listen, token_file, tokens }),
             Some(Compat { delay_queue: given(compat.delay_queue), lmstfy: given(compat.lmstfy) }),
-            Some(Probes { listen: probes.listen }),
+            Some(probes),
         )
     }
 
