@@ -34,7 +34,7 @@ pub use dwell_engine::config::{Durability, Redis, RedisMode};
 pub use problem::Problem;
 pub use process::{Runtime, Shutdown};
 pub use queues::{QueueRules, Queues};
-pub use raw::Probes;
+pub use raw::{Compat, Probes};
 pub(crate) use secret::{Mask, read as read_secret};
 pub use tokens::{Scope, Secret, Token};
 
@@ -254,14 +254,6 @@ pub struct Http {
     pub token_file: Option<PathBuf>,
     /// `[http.tokens.NAME]`, with the secrets read.
     pub tokens: BTreeMap<String, Token>,
-}
-
-/// `[compat]`; `None`: off.
-#[derive(Debug, Clone, Default)]
-#[allow(missing_docs, reason = "`raw` documents the settings")]
-pub struct Compat {
-    pub delay_queue: Option<String>,
-    pub lmstfy: Option<String>,
 }
 
 impl From<&Delivery> for SweepRules {

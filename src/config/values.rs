@@ -1,9 +1,11 @@
 //! Values that are text in the settings. Each reads itself from its text, and is written as text.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::Error as _;
+use serde::de::value::StringDeserializer;
+use serde::de::{Error as _, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::rules::{self, Wrong};
@@ -53,6 +55,52 @@ impl<const LEAST: u64, const MOST: u64> JsonSchema for Millis<LEAST, MOST> {
 
     fn schema_name() -> Cow<'static, str> {
         "Millis".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
+    }
+}
+
+/// A value that may be left out: empty text is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Optional<T>(Option<T>);
+
+impl<T> Deref for Optional<T> {
+    type Target = Option<T>;
+
+    fn deref(&self) -> &Option<T> {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Optional<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(Optional(None));
+        }
+        let value: StringDeserializer<D::Error> = text.into_deserializer();
+        T::deserialize(value).map(|value| Optional(Some(value)))
+    }
+}
+
+impl<T: Serialize> Serialize for Optional<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(value) => value.serialize(serializer),
+            None => serializer.serialize_str(""),
+        }
+    }
+}
+
+impl<T> JsonSchema for Optional<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Optional".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {

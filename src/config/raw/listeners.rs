@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::defaults;
+use crate::config::values::Optional;
 
 /// Admin API and dashboard.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
@@ -88,15 +89,22 @@ impl Scope {
 }
 
 /// Listeners that speak the protocols of other delay queues, so that their clients need no change.
-#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(default)]
 pub struct Compat {
     /// The IP address and port for clients of ouqiang/delay-queue, such as `127.0.0.1:9277`. Other
     /// than loopback only if there is a token, which clients send as `?token=`. Empty: off.
-    pub delay_queue: String,
+    pub delay_queue: Optional<String>,
     /// The IP address and port for clients of lmstfy, such as `127.0.0.1:7777`. Other than loopback
     /// only if there is a token, which clients send as `X-Token`. Empty: off.
-    pub lmstfy: String,
+    pub lmstfy: Optional<String>,
+}
+
+impl Default for Compat {
+    fn default() -> Self {
+        defaults::section("compat")
+    }
 }
 
 /// `/livez`, `/readyz` and `/metrics`.
