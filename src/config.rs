@@ -1,11 +1,15 @@
 //! The settings: a file, then the environment, then flags. All mistakes are reported at once.
 //!
-//! [`raw`] defines and documents the settings as written. `layers` merges the sources and records
-//! where each value was written. `walk` finds unknown keys and values of the wrong type, by the
-//! `shape` of the schema of [`raw`]. `resolve` checks the rest and makes [`Settings`].
+//! [`raw`] defines and documents the settings as written. A section that is the same as written and
+//! as checked is one struct, whose [`values`] read themselves. `defaults` has the file of defaults.
+//! `layers` merges the sources and records where each value was written. `walk` finds unknown keys
+//! and values of the wrong type, by the `shape` of the schema of [`raw`]. `resolve` checks the rest
+//! and makes [`Settings`].
 
+mod defaults;
 mod layers;
 pub mod problem;
+mod process;
 mod queues;
 pub mod raw;
 mod resolve;
@@ -16,10 +20,10 @@ mod shape;
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests;
 mod tokens;
+pub mod values;
 mod walk;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,7 +32,9 @@ use dwell_engine::store::admin::sweep::SweepRules;
 
 pub use dwell_engine::config::{Durability, Redis, RedisMode};
 pub use problem::Problem;
+pub use process::{Runtime, Shutdown};
 pub use queues::{QueueRules, Queues};
+pub use raw::{Compat, Probes};
 pub(crate) use secret::{Mask, read as read_secret};
 pub use tokens::{Scope, Secret, Token};
 
@@ -248,54 +254,6 @@ pub struct Http {
     pub token_file: Option<PathBuf>,
     /// `[http.tokens.NAME]`, with the secrets read.
     pub tokens: BTreeMap<String, Token>,
-}
-
-/// `[compat]`; `None`: off.
-#[derive(Debug, Clone, Default)]
-#[allow(missing_docs, reason = "`raw` documents the settings")]
-pub struct Compat {
-    pub delay_queue: Option<String>,
-    pub lmstfy: Option<String>,
-}
-
-/// `[probes]`
-#[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "`raw` documents the settings")]
-pub struct Probes {
-    pub listen: String,
-}
-
-/// `[shutdown]`
-#[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "`raw` documents the settings")]
-pub struct Shutdown {
-    pub drain_ms: u64,
-}
-
-/// `[runtime]`
-#[derive(Debug, Clone, Default)]
-#[allow(missing_docs, reason = "`raw` documents the settings")]
-pub struct Runtime {
-    /// `None`: as many as processors, at most `MAX_DEFAULT_THREADS`.
-    pub threads: Option<NonZeroUsize>,
-}
-
-/// The most threads where the settings name no number. Memory grows with each; a sidecar on a large
-/// host needs no more.
-const MAX_DEFAULT_THREADS: usize = 4;
-
-impl Runtime {
-    /// Returns the number of worker threads.
-    #[must_use]
-    pub fn threads(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        self.threads_of(processors)
-    }
-
-    /// The number of worker threads on so many processors.
-    fn threads_of(&self, processors: impl FnOnce() -> usize) -> usize {
-        self.threads.map_or_else(|| processors().min(MAX_DEFAULT_THREADS), NonZeroUsize::get)
-    }
 }
 
 impl From<&Delivery> for SweepRules {

@@ -220,7 +220,7 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "running");
     let failed = tokio::select! {
         signal = signals.next() => {
-            tracing::info!(signal, drain_ms = settings.shutdown.drain_ms, "draining");
+            tracing::info!(signal, drain_ms = settings.shutdown.drain.ms(), "draining");
             None
         }
         failed = runtime.failed() => {
@@ -229,7 +229,7 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
         }
     };
     readiness.shutting_down();
-    let drain = Duration::from_millis(settings.shutdown.drain_ms);
+    let drain = Duration::from_millis(settings.shutdown.drain.ms());
     tokio::select! {
         clean = runtime.stop(drain) => {
             if clean {

@@ -38,7 +38,7 @@ pub async fn bind(
     memory: &Memory,
 ) -> Result<Vec<Bound>, ListenError> {
     let mut bound = Vec::new();
-    if let Some(listen) = &settings.delay_queue {
+    if let Some(listen) = &*settings.delay_queue {
         let listener = Listener::bind("compat.delay_queue", listen)
             .await?
             .for_consumers()
@@ -46,7 +46,7 @@ pub async fn bind(
         tracing::info!(address = %listener.address(), "listener for clients of delay-queue");
         bound.push(Bound { listener, router: delay_queue::router });
     }
-    if let Some(listen) = &settings.lmstfy {
+    if let Some(listen) = &*settings.lmstfy {
         let listener =
             Listener::bind("compat.lmstfy", listen).await?.for_consumers().within(room, memory);
         tracing::info!(address = %listener.address(), "listener for clients of lmstfy");

@@ -10,7 +10,7 @@ use dwell_connectors::BrokerConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Durability, RedisMode};
+use super::{Durability, RedisMode, Runtime, Shutdown};
 use crate::job::{Confirm, DEFAULT_TTR_MS, Late};
 use crate::retry;
 use crate::units::show_duration_ms;
@@ -342,28 +342,4 @@ impl Default for Limits {
             max_inbound_bytes: String::new(),
         }
     }
-}
-
-/// The drain after SIGTERM.
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Shutdown {
-    /// How long to wait for confirms before unfinished claims are released. At most 1h.
-    pub drain: String,
-}
-
-impl Default for Shutdown {
-    fn default() -> Self {
-        Shutdown { drain: "10s".to_owned() }
-    }
-}
-
-/// What the process takes of its host.
-#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Runtime {
-    /// The number of threads that work. Each takes memory, also while it is idle. 0: as many as the
-    /// process may use processors, and at most 4.
-    #[schemars(range(min = 0, max = 512))]
-    pub threads: u64,
 }

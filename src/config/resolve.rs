@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::layers::{self, Layers};
 use super::rules::Wrong;
-use super::{Problem, Settings, secret};
+use super::{Problem, Settings, defaults, secret, values};
 
 /// The sections in the order of the file.
 const SECTIONS: [&str; 11] = [
@@ -36,7 +36,7 @@ pub(super) fn resolve(
     let delivery = resolver.delivery(limits.as_ref(), &brokers, &ingest);
     let queues = resolver.queues(limits.as_ref(), delivery.as_ref());
     let (http, compat, probes) = resolver.listeners();
-    let (shutdown, runtime) = (resolver.shutdown(), resolver.runtime());
+    let (shutdown, runtime) = (resolver.read("shutdown"), resolver.read("runtime"));
 
     let mut problems = resolver.problems;
     if !problems.is_empty() {
@@ -91,6 +91,34 @@ impl Resolver<'_> {
             self.entry(name, false)
         } else {
             Some(T::default())
+        }
+    }
+
+    /// A section: what is written, over the defaults. A value that is wrong is noted, and its
+    /// default taken, so that the others are read too.
+    fn read<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
+        let section = self.value.as_dict().and_then(|value| value.get(name)?.as_dict());
+        let mut written = section.cloned().unwrap_or_default();
+        loop {
+            let mut table = defaults::table(name);
+            table.extend(written.clone());
+            let error = match Value::from(table).deserialize() {
+                Ok(section) => return Some(section),
+                Err(error) => error,
+            };
+            let setting = error.path.first().cloned().unwrap_or_default();
+            let key = format!("{name}.{setting}");
+            let wrong = match &error.kind {
+                Kind::Message(message) => values::wrong(message),
+                _ => None,
+            };
+            self.note(
+                &key,
+                wrong.unwrap_or_else(|| {
+                    (refusal(&error.kind, &key), "write it as `dwell schema` says".to_owned())
+                }),
+            );
+            written.remove(&setting)?;
         }
     }
 

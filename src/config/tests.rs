@@ -124,7 +124,7 @@ fn defaults_stand_where_nothing_is_written() {
     );
     assert_eq!(settings.limits.max_inbound_bytes, 64 << 20);
     assert_eq!((settings.http.listen.as_str(), settings.http.token_file), ("127.0.0.1:7464", None));
-    assert_eq!(settings.shutdown.drain_ms, 10_000);
+    assert_eq!(settings.shutdown.drain.ms(), 10_000);
 }
 
 #[test]
@@ -205,6 +205,6 @@ fn threads_follow_the_processors_up_to_four_or_the_settings() {
     for (processors, threads) in [(1, 1), (2, 2), (4, 4), (5, 4), (96, 4)] {
         assert_eq!(Runtime::default().threads_of(|| processors), threads, "{processors}");
     }
-    let of_settings = Runtime { threads: NonZeroUsize::new(96) };
+    let of_settings = Runtime { threads: 96 };
     assert_eq!(of_settings.threads_of(|| 2), 96);
 }

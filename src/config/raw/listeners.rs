@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::defaults;
+use crate::config::values::Optional;
+
 /// Admin API and dashboard.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -86,20 +89,28 @@ impl Scope {
 }
 
 /// Listeners that speak the protocols of other delay queues, so that their clients need no change.
-#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(default)]
 pub struct Compat {
     /// The IP address and port for clients of ouqiang/delay-queue, such as `127.0.0.1:9277`. Other
     /// than loopback only if there is a token, which clients send as `?token=`. Empty: off.
-    pub delay_queue: String,
+    pub delay_queue: Optional<String>,
     /// The IP address and port for clients of lmstfy, such as `127.0.0.1:7777`. Other than loopback
     /// only if there is a token, which clients send as `X-Token`. Empty: off.
-    pub lmstfy: String,
+    pub lmstfy: Optional<String>,
+}
+
+impl Default for Compat {
+    fn default() -> Self {
+        defaults::section("compat")
+    }
 }
 
 /// `/livez`, `/readyz` and `/metrics`.
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(default)]
 pub struct Probes {
     /// The IP address and port to listen on. `[::]` takes IPv4 too; on a host without IPv6 it is
     /// `0.0.0.0`.
@@ -108,6 +119,6 @@ pub struct Probes {
 
 impl Default for Probes {
     fn default() -> Self {
-        Probes { listen: "[::]:9464".to_owned() }
+        defaults::section("probes")
     }
 }

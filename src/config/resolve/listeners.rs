@@ -15,8 +15,8 @@ impl Resolver<'_> {
     pub(super) fn listeners(&mut self) -> (Option<Http>, Option<Compat>, Option<Probes>) {
         let (http, compat, probes) = (
             self.section::<raw::Http>("http"),
-            self.section::<raw::Compat>("compat"),
-            self.section::<raw::Probes>("probes"),
+            self.read::<Compat>("compat"),
+            self.read::<Probes>("probes"),
         );
         let (Some(http), Some(compat), Some(probes)) = (http, compat, probes) else {
             return (None, None, None);
@@ -32,10 +32,10 @@ impl Resolver<'_> {
 
         let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
         for (key, text) in [
-            ("http.listen", &http.listen),
-            ("compat.delay_queue", &compat.delay_queue),
-            ("compat.lmstfy", &compat.lmstfy),
-            ("probes.listen", &probes.listen),
+            ("http.listen", http.listen.as_str()),
+            ("compat.delay_queue", compat.delay_queue.as_deref().unwrap_or_default()),
+            ("compat.lmstfy", compat.lmstfy.as_deref().unwrap_or_default()),
+            ("probes.listen", probes.listen.as_str()),
         ] {
             if text.is_empty() && key.starts_with("compat.") {
                 continue;
@@ -61,13 +61,8 @@ impl Resolver<'_> {
             taken.push((key, address));
         }
 
-        let given = |text: String| Some(text).filter(|text| !text.is_empty());
-        let token_file = given(http.token_file).map(Into::into);
-        (
-            Some(Http { listen: http.listen, token_file, tokens }),
-            Some(Compat { delay_queue: given(compat.delay_queue), lmstfy: given(compat.lmstfy) }),
-            Some(Probes { listen: probes.listen }),
-        )
+        let token_file = Some(http.token_file).filter(|file| !file.is_empty()).map(Into::into);
+        (Some(Http { listen: http.listen, token_file, tokens }), Some(compat), Some(probes))
     }
 
     /// The tokens of applications. `master`: the token of `http.token_file`.

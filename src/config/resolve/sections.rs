@@ -1,7 +1,6 @@
-//! The sections without names: Redis, delivery, limits, shutdown.
+//! The sections without names: Redis, delivery, limits.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,9 +8,7 @@ use dwell_engine::config::urls_in;
 
 use super::Resolver;
 use crate::config::rules::{self, MAX_DURATION_MS, Wrong};
-use crate::config::{
-    Broker, Delivery, Ingest, Limits, Redis, RedisMode, Runtime, Shutdown, raw, secret,
-};
+use crate::config::{Broker, Delivery, Ingest, Limits, Redis, RedisMode, raw, secret};
 use crate::units::show_duration_ms;
 
 /// 49 days: a record stores the TTR in 32 bits.
@@ -270,16 +267,5 @@ impl Resolver<'_> {
             self.note_at(path, (wrong, "write fewer, or raise limits.max_retries".to_owned()));
         }
         steps.into_iter().collect()
-    }
-
-    pub(super) fn shutdown(&mut self) -> Option<Shutdown> {
-        let raw: raw::Shutdown = self.section("shutdown")?;
-        let drain_ms = self.check("shutdown.drain", rules::duration(&raw.drain, 0, 3_600_000))?;
-        Some(Shutdown { drain_ms })
-    }
-
-    pub(super) fn runtime(&mut self) -> Option<Runtime> {
-        let raw: raw::Runtime = self.section("runtime")?;
-        Some(Runtime { threads: usize::try_from(raw.threads).ok().and_then(NonZeroUsize::new) })
     }
 }

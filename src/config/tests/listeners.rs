@@ -101,7 +101,7 @@ fn each_mistake_of_a_token_or_a_listener_is_told() {
 #[test]
 fn drop_in_listeners_are_off_and_open_to_others_with_a_token_alone() {
     let compat = Given::least("").settings().compat;
-    assert_eq!((compat.delay_queue, compat.lmstfy), (None, None));
+    assert_eq!((compat.delay_queue.as_deref(), compat.lmstfy.as_deref()), (None, None));
     let compat = Given::least("[compat]\ndelay_queue = \"127.0.0.1:9277\"\nlmstfy = \"[::1]:0\"")
         .settings()
         .compat;

@@ -332,7 +332,7 @@ fn settings_without_the_ingest_are_told() {
         },
         compat: crate::config::Compat::default(),
         probes: crate::config::Probes { listen: String::new() },
-        shutdown: crate::config::Shutdown { drain_ms: 1 },
+        shutdown: crate::config::Shutdown::default(),
         runtime: crate::config::Runtime::default(),
     };
     assert!(

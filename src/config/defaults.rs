@@ -1,0 +1,23 @@
+//! The defaults of the sections: those of config/default.toml.
+
+use std::sync::LazyLock;
+
+use figment::value::{Dict, Value};
+use serde::de::DeserializeOwned;
+
+/// The file of defaults, with its examples.
+static FILE: LazyLock<Dict> = LazyLock::new(|| {
+    let table: toml::Table = toml::from_str(include_str!("../../config/default.toml"))
+        .expect("config/default.toml is TOML");
+    Value::serialize(table).ok().and_then(Value::into_dict).unwrap_or_default()
+});
+
+/// The defaults of this section, as written.
+pub(super) fn table(section: &str) -> Dict {
+    FILE.get(section).and_then(Value::as_dict).cloned().unwrap_or_default()
+}
+
+/// The defaults of this section.
+pub(super) fn section<T: DeserializeOwned>(section: &str) -> T {
+    Value::from(table(section)).deserialize().expect("config/default.toml has the whole section")
+}
