@@ -5,7 +5,8 @@
 //! |---|---|
 //! | an instance has claimed the job | [`delivery::claimed`] |
 //! | a pop has taken the job | [`delivery::popped`] |
-//! | a publication has its outcome, or is given up | [`attempt::concluded`], [`attempt::ABANDONED`] |
+//! | a publication has its outcome | [`attempt::concluded`] |
+//! | the instance stops before | [`attempt::ABANDONED`], [`attempt::GIVEN_BACK`] |
 //! | a lease or a TTR ended | [`lease::ended`] for the rescue, [`lease::timed_out`] for fsck |
 //! | a consumer fails the job | [`retry::wait_ms`] |
 //! | the job's own end comes | [`expiry::has_ended`] |
@@ -13,8 +14,8 @@
 //!
 //! Some decisions are made inside a script, which cannot ask:
 //!
-//! - `time_out.lua` sends held jobs back without a claim. The script knows the record's three bits of
-//!   [`lease::time_out_code`] and the step alone. A test compares the two.
+//! - `time_out.lua` sends held jobs back without a claim. The script knows the step and three bits
+//!   of the record alone, [`lease::time_out_code`]. A test compares the two.
 //! - `acknowledge.lua` and `fail.lua` get the answer of [`retry::wait_ms`]. Without a wait the job
 //!   dies, with the reason `failed`.
 //! - `end.lua` gets the jobs that have ended. The script checks that the record is still the same.
@@ -29,7 +30,7 @@ pub mod retry;
 
 use crate::job::DeadReason;
 
-/// The reason for a claimed job whose record cannot be read. The job is kept among the dead at once.
+/// The reason for a claimed job whose record cannot be read. The job is kept among the dead.
 pub const UNREADABLE: DeadReason = DeadReason::Invalid;
 
 /// The next step of a job that is not delivered now.

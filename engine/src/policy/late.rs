@@ -12,8 +12,8 @@ pub struct LateRules {
     pub max_late_ms: Option<u64>,
 }
 
-/// The fate of a late job; `None` if the job is not late, or is delivered all the same. `now_ms`: by
-/// the clock of the master that the job comes from, because the masters of a cluster differ.
+/// The fate of a late job; `None` if the job is not late, or is delivered all the same. `now_ms`:
+/// by the clock of the master that the job comes from, because the masters of a cluster differ.
 pub(super) fn fate(job: &Job, state: Progress<'_>, rules: LateRules, now_ms: i64) -> Option<Fate> {
     let max_late_ms = job.max_late_ms.or(rules.max_late_ms)?;
     let late_ms = now_ms.saturating_sub(state.due_ms);
