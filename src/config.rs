@@ -39,6 +39,7 @@ pub(crate) use secret::{Mask, read as read_secret};
 pub use tokens::{Scope, Secret, Token};
 
 use crate::job::{Confirm, Late};
+use crate::policy::late::LateRules;
 
 /// Settings from flags. Flags override the environment, which overrides the file.
 #[derive(Debug, Clone, Default)]
@@ -231,6 +232,14 @@ pub struct Delivery {
     pub dedupe_window_ms: u64,
     pub max_in_flight: usize,
     pub max_in_flight_bytes: u64,
+}
+
+impl Delivery {
+    /// The rules for late jobs.
+    #[must_use]
+    pub fn late_rules(&self) -> LateRules {
+        LateRules { late: self.late, max_late_ms: self.max_late_ms }
+    }
 }
 
 /// `[limits]`

@@ -90,6 +90,6 @@ cfg_if::cfg_if! {
 }
 
 #[cfg(feature = "internals")]
-pub use dwell_engine::{budget, clock, consumers, job, reconnect, retry, store};
+pub use dwell_engine::{budget, clock, consumers, job, policy, reconnect, store};
 #[cfg(not(feature = "internals"))]
-use dwell_engine::{budget, clock, consumers, job, reconnect, retry, store};
+use dwell_engine::{budget, clock, consumers, job, policy, reconnect, store};

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::apply::{Apply, CallBatcher};
 use crate::clock;
 use crate::config::Settings;
-use crate::consumers::{Consumers, LateRules};
+use crate::consumers::Consumers;
 use crate::dispatch::{self, Dispatch};
 use crate::fleet::{self, Fleet, WakeUps};
 use crate::maintenance;
@@ -146,8 +146,7 @@ impl Runtime {
                 ((opened.name.clone(), sender), (opened.name.clone(), receiver))
             })
             .unzip();
-        let rules =
-            LateRules { late: settings.delivery.late, max_late_ms: settings.delivery.max_late_ms };
+        let rules = settings.delivery.late_rules();
         let consumers =
             Consumers::new(store.clone(), rules, Arc::new(metrics.clone()), stop.clone());
         let wake_ups = WakeUps::new(store.clone(), head_senders, consumers.clone(), fleet.clone());

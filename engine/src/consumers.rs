@@ -29,7 +29,8 @@ use self::waiter::Waiter;
 use self::watch::{Call, Watch};
 use crate::budget::Budget;
 use crate::clock::{self, Instant};
-use crate::job::{JobId, Late};
+use crate::job::JobId;
+use crate::policy::late::LateRules;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
@@ -51,15 +52,6 @@ pub struct PopRequest {
     pub ttr_ms: Option<u64>,
     /// The longest lease, ms.
     pub max_ttr_ms: u64,
-}
-
-/// The fate of a job that is late at its first pop, where the job itself does not set it.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LateRules {
-    /// The fate of a late job.
-    pub late: Late,
-    /// A job overdue by more than this, ms, is late; `None`: no job is late.
-    pub max_late_ms: Option<u64>,
 }
 
 /// Receives an event for each job that a pop removes instead of handing it out. The metrics

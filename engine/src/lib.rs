@@ -74,11 +74,11 @@ cfg_if::cfg_if! {
         #[doc(hidden)]
         pub mod fleet;
         #[doc(hidden)]
+        pub mod policy;
+        #[doc(hidden)]
         pub mod reconnect;
         #[doc(hidden)]
         pub mod rescue;
-        #[doc(hidden)]
-        pub mod retry;
         #[doc(hidden)]
         pub mod store;
     } else {
@@ -86,9 +86,9 @@ cfg_if::cfg_if! {
         mod clock;
         mod consumers;
         mod fleet;
+        mod policy;
         mod reconnect;
         mod rescue;
-        mod retry;
         mod store;
     }
 }

@@ -1,7 +1,6 @@
 //! Takes over expired leases: of instances that crashed, and of consumers that did not finish
 //! within the TTR. The sidecar and each [`Worker`](crate::worker::Worker) run one.
 
-mod follow_up;
 mod observer;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -15,18 +14,18 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::follow_up::{FollowUp, TIMEOUT_ERROR, follow_up};
 pub use self::observer::RescueObserver;
 use crate::clock::{self, Instant};
 use crate::fleet::Fleet;
-use crate::job::DeadReason;
+use crate::policy::lease::TIMEOUT_ERROR;
+use crate::policy::{Fate, UNREADABLE, lease};
 use crate::reconnect::jitter;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::claim::ClaimedJob;
 use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
-use crate::store::queue::settle::{Bury, Completion, SettleResult};
+use crate::store::queue::settle::{Bury, Completion, Release, Retry, SettleResult};
 
 /// The interval at which the preferred reader of a bucket looks for expired leases: the delay that
 /// a crash adds to the lease.
@@ -226,8 +225,7 @@ impl Rescue {
             let mut buries = Vec::new();
             for broken in taken.broken {
                 tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
-                let bury =
-                    Bury { job: broken.token(), reason: DeadReason::Invalid, error: broken.why };
+                let bury = Bury { job: broken.token(), reason: UNREADABLE, error: broken.why };
                 match &broken.queue {
                     Some(queue) => {
                         result = later(result, self.bury(bucket, Some(queue), &[bury]).await)?
@@ -334,11 +332,21 @@ impl Rescue {
                 tracing::warn!(id = %lease.id, broker = set, crashes = lease.state.crashes, "the lease expired without a settlement, the job is taken over");
                 self.observer.taken_over();
             }
-            match follow_up(&lease, &self.rules.retry_ms, now_ms) {
-                FollowUp::Release(release) => releases.push(release),
-                FollowUp::Retry(retry) => retries.push(retry),
-                FollowUp::Bury(bury) => buries.push(bury),
-                FollowUp::End(token) => over.push(token),
+            let (state, job) = (&lease.state, lease.token());
+            let (of_job, retry_ms) = (&lease.record.job, &self.rules.retry_ms);
+            match lease::ended(of_job, state.progress(), state.held, retry_ms, now_ms) {
+                Fate::Release { unpublished } => {
+                    releases.push(Release { job, pause_ms: 0, unpublished });
+                }
+                Fate::Retry { wait_ms, error } => {
+                    retries.push(Retry { job, wait_ms, unpublished: false, dies: None, error });
+                }
+                Fate::Die { reason, error, unpublished } => {
+                    let dies = Some(reason);
+                    retries.push(Retry { job, wait_ms: 0, unpublished, dies, error });
+                }
+                Fate::Bury { reason, error } => buries.push(Bury { job, reason, error }),
+                Fate::Drop => over.push(job),
             }
         }
         if !over.is_empty() {

@@ -43,9 +43,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::queues::refuse_invalid_queue;
-use crate::job::{DeadReason, Due, Job, JobId};
+use crate::job::{Due, Job, JobId};
+use crate::policy::retry;
 use crate::request::NewJob;
-use crate::retry::{self, Next};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::acknowledge::LeaseAction;
 use crate::store::queue::pop::Lease;
@@ -213,11 +213,7 @@ impl TestQueue {
         let queue: Arc<str> = stored.job.queue()?.into();
         let route = self.routes.routes.iter().find(|route| route.queue == queue)?;
         stored.attempts += 1;
-        let wait_ms =
-            match retry::next(&stored.job, stored.step, &self.retry_ms, DeadReason::Failed) {
-                Next::Wait(ms) => Some(ms),
-                Next::Dies(_) => None,
-            };
+        let wait_ms = retry::wait_ms(&stored.job, stored.step, &self.retry_ms);
         let deadline_ms = self.now_ms.saturating_add(stored.job.ttr_ms.into());
         let context = Context::new(
             id.clone(),

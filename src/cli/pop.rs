@@ -9,7 +9,7 @@ use super::common::Common;
 use super::exit::{Exit, Stop};
 use super::table::{clean, local, preview};
 use crate::config::Settings;
-use crate::consumers::{Consumers, LateRules, PopRequest, PoppedJobs, UnobservedConsumers};
+use crate::consumers::{Consumers, PopRequest, PoppedJobs, UnobservedConsumers};
 use crate::queues::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_QUEUES, MAX_POP_WAIT};
 use crate::request::Code;
 use crate::shutdown::Signals;
@@ -59,8 +59,7 @@ pub(super) async fn consumers(
     stop: &CancellationToken,
 ) -> Result<Consumers, Stop> {
     let store = Arc::new(Store::attach(&settings.redis).await?);
-    let rules =
-        LateRules { late: settings.delivery.late, max_late_ms: settings.delivery.max_late_ms };
+    let rules = settings.delivery.late_rules();
     Ok(Consumers::new(store, rules, Arc::new(UnobservedConsumers), stop.clone()))
 }
 

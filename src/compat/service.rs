@@ -17,6 +17,7 @@ use crate::http::api::pop::unsent;
 use crate::http::server::later::{caught, later};
 use crate::http::server::waits::WaitShare;
 use crate::job::{Action, Conflict, Due, Job, JobId, Verdict, is_queue_name};
+use crate::policy::expiry;
 use crate::queues::QueueService;
 use crate::request::{Act, NewJob, OwnQueues, Request, RequestRules, act_on};
 use crate::store::error::{Class, StoreError};
@@ -191,7 +192,7 @@ impl Service {
 
     /// Whether the job's time to live is over, though it is still stored.
     fn is_over(&self, found: &StoredJob) -> bool {
-        found.job().ends_ms.is_some_and(|ends_ms| ends_ms <= self.now_ms())
+        expiry::has_ended(found.job(), self.now_ms())
     }
 
     /// Ends a job of these queues for good, in any state: as its consumer, if it was ever handed

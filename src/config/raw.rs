@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Durability, RedisMode, Runtime, Shutdown};
 use crate::job::{Confirm, DEFAULT_TTR_MS, Late};
-use crate::retry;
+use crate::policy::retry;
 use crate::units::show_duration_ms;
 
 pub use listeners::{Compat, Http, Probes, Scope, Token};

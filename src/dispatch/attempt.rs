@@ -9,11 +9,13 @@ use dwell_connectors::Destination;
 use super::settle_queue::Settlement;
 use crate::clock::{self, Instant, whole_ms};
 use crate::config::Delivery;
-use crate::job::{Confirm, DeadReason, Late};
+use crate::job::Confirm;
 use crate::outgoing;
+use crate::policy::Fate;
+use crate::policy::attempt::GIVEN_BACK;
+use crate::policy::delivery::{self, Claimed};
 use crate::publisher::{OUTCOME_MARGIN, PublicationRequest, Publisher};
 use crate::store::queue::claim::ClaimedJob;
-use crate::store::queue::settle::{Bury, ClaimToken, Release, Retry};
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::{About, Span, Traces};
 
@@ -54,14 +56,6 @@ pub(super) struct Unconfirmed {
     pub(super) span: Span,
 }
 
-impl Unconfirmed {
-    /// The token that settles the job.
-    #[must_use]
-    pub(super) fn held(&self) -> ClaimToken {
-        self.lease.token()
-    }
-}
-
 /// Makes the attempts of one broker.
 pub(super) struct Attempts {
     rules: Arc<AttemptRules>,
@@ -95,52 +89,21 @@ impl Attempts {
         lease: &'a ClaimedJob,
         now: Instant,
     ) -> Result<&'a Destination, Box<Settlement>> {
-        if now > self.latest(lease) {
-            // This process was suspended, or the claim's answer was late. Another instance may hold
-            // the job by the time of a confirm.
-            return Err(Box::new(give_back(lease, Duration::ZERO)));
-        }
-        match lease.state.reason {
-            Some(reason) if self.rules.dead.is_none() => Err(Box::new(Settlement::Bury(Bury {
-                job: lease.token(),
-                reason,
-                error: lease.state.last_error.clone(),
-            }))),
-            Some(_) => Ok(self.rules.destination(lease)),
-            None => self.late(lease).map_or_else(
-                || Ok(self.rules.destination(lease)),
-                |settlement| Err(Box::new(settlement)),
-            ),
-        }
-    }
-
-    /// Applies the `late` policy to a first attempt. The job of a rejected request dies unless it
-    /// was requeued.
-    fn late(&self, lease: &ClaimedJob) -> Option<Settlement> {
         let job = &lease.record.job;
-        if let Some(refusal) = outgoing::refusal(&job.headers) {
-            return (lease.state.due_ms == 0).then(|| die(lease, DeadReason::Invalid, refusal));
+        let claim = Claimed {
+            now_ms: lease.taken_us / 1000,
+            has_time: now <= self.latest(lease),
+            has_dead_letters: self.rules.dead.is_some(),
+            refusal: outgoing::refusal(&job.headers),
+        };
+        let rules = self.rules.delivery.late_rules();
+        let Some(fate) = delivery::claimed(job, lease.state.progress(), claim, rules) else {
+            return Ok(self.rules.destination(lease));
+        };
+        if fate == Fate::Drop {
+            self.metrics.late_dropped(1);
         }
-        let max_late_ms = job.max_late_ms.or(self.rules.delivery.max_late_ms)?;
-        // By the clock of the master that the job was claimed from: the masters of a cluster
-        // differ.
-        let late_ms = (lease.taken_us / 1000).saturating_sub(lease.state.due_ms);
-        if lease.state.attempt > 1 || late_ms <= i64::try_from(max_late_ms).unwrap_or(i64::MAX) {
-            return None;
-        }
-        match job.late.unwrap_or(self.rules.delivery.late) {
-            Late::Fire => None,
-            Late::Drop => {
-                self.metrics.late_dropped(1);
-                Some(Settlement::Drop(lease.token()))
-            }
-            Late::Dead => {
-                let error = format!(
-                    "overdue by {late_ms} ms at its first attempt, max_late is {max_late_ms} ms"
-                );
-                Some(die(lease, DeadReason::Late, error))
-            }
-        }
+        Err(Box::new(settle_unpublished(lease, fate, Duration::ZERO)))
     }
 
     /// Makes the publication of a job, and the state that is kept until its outcome.
@@ -182,19 +145,14 @@ impl Attempts {
     }
 }
 
-/// Sends a job on its way to the dead letters, without an attempt.
-fn die(lease: &ClaimedJob, reason: DeadReason, error: String) -> Settlement {
-    Settlement::Retry(Retry {
-        job: lease.token(),
-        wait_ms: 0,
-        unpublished: true,
-        dies: Some(reason),
-        error,
-    })
-}
-
 /// Sends a job back to due without an attempt: after the pause, and never before it was due.
 pub(super) fn give_back(lease: &ClaimedJob, pause: Duration) -> Settlement {
-    let pause_ms = whole_ms(pause.max(lease.ready.saturating_duration_since(clock::now())));
-    Settlement::Release(Release { job: lease.token(), pause_ms, unpublished: true })
+    settle_unpublished(lease, GIVEN_BACK, pause)
+}
+
+/// Gives a job its fate without an attempt. A released job is due after the pause, and never before
+/// it was due.
+fn settle_unpublished(lease: &ClaimedJob, fate: Fate, pause: Duration) -> Settlement {
+    let pause = pause.max(lease.ready.saturating_duration_since(clock::now()));
+    Settlement::of(fate, lease.token(), whole_ms(pause))
 }

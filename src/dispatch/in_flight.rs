@@ -15,10 +15,11 @@ use super::settler::Settler;
 use super::waiting::Waiting;
 use super::window::Window;
 use crate::clock::{self, Instant};
-use crate::job::DeadReason;
+use crate::policy::UNREADABLE;
+use crate::policy::attempt::ABANDONED;
 use crate::publisher::{PublicationRequest, Publisher};
 use crate::store::queue::claim::{Claim, ClaimedJob};
-use crate::store::queue::settle::{Bury, Release};
+use crate::store::queue::settle::Bury;
 use crate::telemetry::{DuplicateCause, Metrics};
 
 /// The jobs of one broker that are claimed and not settled.
@@ -112,7 +113,7 @@ impl InFlight {
                 bucket,
                 Settlement::Bury(Bury {
                     job: broken.token(),
-                    reason: DeadReason::Invalid,
+                    reason: UNREADABLE,
                     error: broken.why,
                 }),
             );
@@ -242,8 +243,8 @@ impl InFlight {
         );
         self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, count);
         for (_, publication) in std::mem::take(&mut self.unconfirmed) {
-            let release = Release { job: publication.held(), pause_ms: 0, unpublished: false };
-            settler.push(publication.lease.bucket, Settlement::Release(release));
+            let settlement = Settlement::of(ABANDONED, publication.lease.token(), 0);
+            settler.push(publication.lease.bucket, settlement);
             self.window.free_bytes(publication.lease.size);
         }
     }

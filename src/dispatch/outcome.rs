@@ -1,6 +1,7 @@
 //! Decides how a publication's outcome settles its job.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dwell_connectors::{Outcome, Token};
 
@@ -9,11 +10,10 @@ use super::destinations::Destinations;
 use super::settle_queue::Settlement;
 use super::shares::{QUICK_RESPONSE_LIMIT, Response};
 use crate::clock::{Instant, micros, whole_ms};
-use crate::job::{Confirm, DeadReason};
-use crate::retry::{self, Next};
+use crate::policy::Fate;
+use crate::policy::attempt::{self, AttemptResult, Conclusion};
 use crate::store::Store;
 use crate::store::queue::claim::ClaimedJob;
-use crate::store::queue::settle::{Bury, Release, Retry};
 use crate::telemetry::{BrokerMetrics, DuplicateCause, Metrics, PublishOutcome};
 
 /// Concludes the publications of one broker.
@@ -69,7 +69,7 @@ impl Outcomes {
             Outcome::Unknown(_) | Outcome::Refused(_) => Response::Nothing,
         };
         destinations.responded(to, lease.size, response, now);
-        if let Some(reason) = lease.state.reason {
+        let pause = if lease.state.reason.is_some() {
             // A dead letter pauses no destination, but this one may have been the probe of a pause.
             destinations.inconclusive(to, token);
             if let Some(why) = outcome.error() {
@@ -78,14 +78,29 @@ impl Outcomes {
                     "the broker did not take the dead letter; the job stays among the dead in redis"
                 );
             }
-            return Some(Settlement::Bury(Bury {
-                job: publication.held(),
-                reason,
-                error: lease.state.last_error.clone(),
-            }));
-        }
+            Duration::ZERO
+        } else {
+            self.judge(&publication, token, &outcome, now, destinations)
+        };
+        self.settlement(publication, outcome, whole_ms(pause), now, destinations)
+    }
+
+    /// Counts the outcome of an attempt, and pauses its destination or not. Returns the pause of a
+    /// job that its destination did not take.
+    fn judge(
+        &self,
+        publication: &Unconfirmed,
+        token: Token,
+        outcome: &Outcome,
+        now: Instant,
+        destinations: &mut Destinations,
+    ) -> Duration {
+        let lease = &publication.lease;
+        let to = self.rules.destination(lease);
+        let (took, had_time) =
+            (now.duration_since(publication.published), self.had_time(publication));
         if let Some(metrics) = &self.broker_metrics {
-            metrics.publish(PublishOutcome::from(&outcome), 1);
+            metrics.publish(PublishOutcome::from(outcome), 1);
             if let Some(why) = outcome.error() {
                 metrics.last_error().record(format_args!(
                     "{}: {}",
@@ -102,73 +117,91 @@ impl Outcomes {
                         self.store.now_us().saturating_sub(lease.state.due_ms.saturating_mul(1000)),
                     ));
                 }
-                let ClaimedJob { token, record, .. } = *publication.lease;
-                Some(match record.job.confirm {
-                    Confirm::Consumer if outcome == Outcome::Confirmed => {
-                        Settlement::Hold(token, record.job.ttr_ms)
-                    }
-                    Confirm::Broker | Confirm::Consumer => Settlement::Complete(token),
-                })
             }
             Outcome::Refused(why) => {
                 let pause = destinations.refused(to, token, took, now);
-                let (noun, why) = (destinations.words().0, destinations.why(&why));
+                let (noun, why) = (destinations.words().0, destinations.why(why));
                 tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "refused, the {noun} is paused");
-                Some(Settlement::Release(Release {
-                    job: publication.held(),
-                    pause_ms: whole_ms(pause),
-                    unpublished: true,
-                }))
+                return pause;
             }
             Outcome::Throttled { why, wait } => {
-                let pause = destinations.throttled(to, wait, now);
-                let (noun, why) = (destinations.words().0, destinations.why(&why));
+                let pause = destinations.throttled(to, *wait, now);
+                let (noun, why) = (destinations.words().0, destinations.why(why));
                 tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "throttled, the {noun} is paused");
-                Some(Settlement::Release(Release {
-                    job: publication.held(),
-                    pause_ms: whole_ms(pause),
-                    unpublished: true,
-                }))
+                return pause;
             }
-            Outcome::Invalid(why) => {
-                destinations.inconclusive(to, token);
-                Some(self.fail(&publication, Next::Dies(DeadReason::Invalid), why, destinations))
-            }
+            Outcome::Invalid(_) => destinations.inconclusive(to, token),
             // The job's own time was over: mostly, the destination was not reached.
-            Outcome::Failed(why) if now >= publication.deadline && !had_time => {
+            Outcome::Failed(_) if now >= publication.deadline && !had_time => {
                 destinations.inconclusive(to, token);
-                Some(self.fail_on_schedule(&publication, why, destinations))
             }
             // A destination that fails late holds its places in the window for as long as one that
             // does not answer.
             Outcome::Failed(why) if took >= QUICK_RESPONSE_LIMIT => {
-                destinations.unknown(to, token, false, now, &why);
-                Some(self.fail_on_schedule(&publication, why, destinations))
+                destinations.unknown(to, token, false, now, why);
             }
-            Outcome::Unroutable(why) | Outcome::Failed(why) => {
-                destinations.answered(to, token, now);
-                Some(self.fail_on_schedule(&publication, why, destinations))
-            }
-            // This process was suspended. The instance that takes the job over keeps its step.
+            Outcome::Unroutable(_) | Outcome::Failed(_) => destinations.answered(to, token, now),
+            // This process was suspended.
             Outcome::Unknown(why) if now > lease.deadline => {
                 tracing::debug!(
-                    id = %lease.id, broker = &*self.broker, why = destinations.why(&why),
+                    id = %lease.id, broker = &*self.broker, why = destinations.why(why),
                     "the outcome came after the end of the lease, another instance takes the job over"
                 );
                 destinations.inconclusive(to, token);
                 self.metrics.leases_lost(1);
-                None
             }
             Outcome::Unknown(why) => {
                 if had_time {
-                    destinations.unknown(to, token, now < publication.deadline, now, &why);
+                    destinations.unknown(to, token, now < publication.deadline, now, why);
                 } else {
                     destinations.inconclusive(to, token);
                 }
                 self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, 1);
-                Some(self.fail_on_schedule(&publication, why, destinations))
             }
         }
+        Duration::ZERO
+    }
+
+    /// How to settle the job; `None` if another instance takes the job over. `pause_ms`: the wait
+    /// of a job that its destination did not take.
+    fn settlement(
+        &self,
+        publication: Unconfirmed,
+        outcome: Outcome,
+        pause_ms: u64,
+        now: Instant,
+        destinations: &Destinations,
+    ) -> Option<Settlement> {
+        let ClaimedJob { id, token, deadline, state, record, .. } = *publication.lease;
+        let result = match outcome {
+            Outcome::Confirmed => AttemptResult::Confirmed,
+            Outcome::Finished => AttemptResult::Finished,
+            Outcome::Refused(_) | Outcome::Throttled { .. } => AttemptResult::Refused,
+            Outcome::Invalid(why) => AttemptResult::Invalid(why),
+            Outcome::Unroutable(why) | Outcome::Failed(why) => AttemptResult::Failed(why),
+            Outcome::Unknown(_) if now > deadline => AttemptResult::Expired,
+            Outcome::Unknown(why) => AttemptResult::Unknown(why),
+        };
+        let retry_ms = &self.rules.delivery.retry_ms;
+        let fate = match attempt::concluded(&record.job, state.progress(), result, retry_ms) {
+            Conclusion::Complete => return Some(Settlement::Complete(token)),
+            Conclusion::Hold { ttr_ms } => return Some(Settlement::Hold(token, ttr_ms)),
+            Conclusion::Leave => return None,
+            Conclusion::Settle(fate) => fate,
+        };
+        let (broker, attempt) = (&*self.broker, state.attempt);
+        match &fate {
+            Fate::Retry { wait_ms, error } => {
+                let why = destinations.why(error);
+                tracing::debug!(%id, broker, attempt, why, wait_ms, "the attempt failed");
+            }
+            Fate::Die { reason, error, .. } => {
+                let (why, reason) = (destinations.why(error), reason.as_str());
+                tracing::debug!(%id, broker, attempt, why, reason, "the attempt failed, the job dies");
+            }
+            Fate::Release { .. } | Fate::Bury { .. } | Fate::Drop => {}
+        }
+        Some(Settlement::of(fate, token, pause_ms))
     }
 
     /// Whether a healthy destination would have confirmed in time: a job's time to run may be
@@ -176,43 +209,5 @@ impl Outcomes {
     fn had_time(&self, publication: &Unconfirmed) -> bool {
         publication.deadline - publication.published
             >= self.rules.publish_timeout().min(QUICK_RESPONSE_LIMIT)
-    }
-
-    fn fail_on_schedule(
-        &self,
-        publication: &Unconfirmed,
-        why: String,
-        destinations: &Destinations,
-    ) -> Settlement {
-        let lease = &publication.lease;
-        let next = retry::next(
-            &lease.record.job,
-            lease.state.step,
-            &self.rules.delivery.retry_ms,
-            DeadReason::RetriesExhausted,
-        );
-        self.fail(publication, next, why, destinations)
-    }
-
-    fn fail(
-        &self,
-        publication: &Unconfirmed,
-        next: Next,
-        why: String,
-        destinations: &Destinations,
-    ) -> Settlement {
-        let (lease, shown) = (&publication.lease, destinations.why(&why));
-        tracing::debug!(id = %lease.id, broker = &*self.broker, attempt = lease.state.attempt, why = shown, ?next, "the attempt failed");
-        let (wait_ms, dies) = match next {
-            Next::Wait(ms) => (ms, None),
-            Next::Dies(reason) => (0, Some(reason)),
-        };
-        Settlement::Retry(Retry {
-            job: publication.held(),
-            wait_ms,
-            unpublished: false,
-            dies,
-            error: why,
-        })
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::policy::Fate;
 use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::queue::settle::{Bury, ClaimToken, Completion, Release, Retry};
 
@@ -31,6 +32,25 @@ pub(super) enum Settlement {
     Retry(Retry),
     /// Dead.
     Bury(Bury),
+}
+
+impl Settlement {
+    /// Gives a job its fate. `pause_ms`: the wait of a released job.
+    pub(super) fn of(fate: Fate, job: ClaimToken, pause_ms: u64) -> Settlement {
+        match fate {
+            Fate::Release { unpublished } => {
+                Settlement::Release(Release { job, pause_ms, unpublished })
+            }
+            Fate::Retry { wait_ms, error } => {
+                Settlement::Retry(Retry { job, wait_ms, unpublished: false, dies: None, error })
+            }
+            Fate::Die { reason, error, unpublished } => {
+                Settlement::Retry(Retry { job, wait_ms: 0, unpublished, dies: Some(reason), error })
+            }
+            Fate::Bury { reason, error } => Settlement::Bury(Bury { job, reason, error }),
+            Fate::Drop => Settlement::Drop(job),
+        }
+    }
 }
 
 /// The jobs of one call to the store.

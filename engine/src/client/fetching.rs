@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Redis;
-use crate::consumers::{Consumers, LateRules, UnobservedConsumers};
+use crate::consumers::{Consumers, UnobservedConsumers};
 use crate::fleet;
+use crate::policy::late::LateRules;
 use crate::store::Store;
 
 /// The pops of a client. Dropped with the last clone of the client; then its tasks end.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::Client;
 use crate::clock::whole_ms;
 use crate::consumers::PopRequest;
-use crate::job::{DeadReason, Job, JobId, is_queue_name};
-use crate::retry::{self, Next};
+use crate::job::{Job, JobId, is_queue_name};
+use crate::policy::retry;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction};
 use crate::store::queue::pop::{Lease, Popped};
@@ -176,11 +176,7 @@ impl Client {
     pub(crate) fn with_wait(&self, mut popped: Popped) -> Popped {
         let job = &popped.record.job;
         if job.retry.is_none() && job.tries.is_none() {
-            popped.lease.wait_ms =
-                match retry::next(job, popped.state.step, &self.retry_ms, DeadReason::Failed) {
-                    Next::Wait(ms) => Some(ms),
-                    Next::Dies(_) => None,
-                };
+            popped.lease.wait_ms = retry::wait_ms(job, popped.state.step, &self.retry_ms);
         }
         popped
     }

@@ -6,9 +6,9 @@ use tokio::task::JoinHandle;
 
 use super::heads::SILENT_MASTER_TIMEOUT;
 use super::watch::{Call, Watch};
-use super::{Consumers, LateRules, PopRequest, PoppedJobs, guard};
+use super::{Consumers, PopRequest, PoppedJobs, guard};
 use crate::clock;
-use crate::job::{DeadReason, Late};
+use crate::policy::{Fate, delivery};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
 use crate::store::queue::pop::{PopLimits, Popped};
@@ -232,13 +232,13 @@ impl Consumers {
     async fn classify(&self, queue: &str, jobs: Vec<Popped>, now_us: i64) -> Vec<Popped> {
         let (mut kept, mut acknowledgements) = (Vec::with_capacity(jobs.len()), Vec::new());
         for popped in jobs {
-            let action = self.inner.rules.word(&popped, now_us);
-            match action {
+            let (job, state) = (&popped.record.job, popped.state.progress());
+            match delivery::popped(job, state, self.inner.rules, now_us / 1000) {
                 None => kept.push(popped),
-                Some(action) => acknowledgements.push(Acknowledgement {
+                Some(fate) => acknowledgements.push(Acknowledgement {
                     id: popped.id,
                     lease: popped.lease,
-                    action,
+                    action: action_of(fate),
                 }),
             }
         }
@@ -268,28 +268,14 @@ fn ended(answer: Result<FromBucket, tokio::task::JoinError>) -> FromBucket {
     answer.unwrap_or_else(|_| Err(StoreError::new(Class::Other, "the process ended during a pop")))
 }
 
-impl LateRules {
-    /// The lease action that removes an ended or late job; `None`: the job is handed out.
-    fn word(&self, popped: &Popped, now_us: i64) -> Option<LeaseAction> {
-        let job = &popped.record.job;
-        // The job leaves without a trace: the time that its producer set for it is over.
-        if job.ends_ms.is_some_and(|ms| ms.saturating_mul(1000) <= now_us) {
-            return Some(LeaseAction::Drop);
+/// The lease action that gives a popped job this fate.
+fn action_of(fate: Fate) -> LeaseAction {
+    match fate {
+        Fate::Release { .. } => LeaseAction::Release { wait_ms: 0 },
+        Fate::Retry { wait_ms, error } => LeaseAction::Fail { wait_ms: Some(wait_ms), error },
+        Fate::Die { reason, error, .. } | Fate::Bury { reason, error } => {
+            LeaseAction::Bury { reason, error }
         }
-        let max_late_ms = job.max_late_ms.or(self.max_late_ms)?;
-        if popped.state.attempt > 1
-            || popped.late_us(now_us)
-                <= i64::try_from(max_late_ms.saturating_mul(1000)).unwrap_or(i64::MAX)
-        {
-            return None;
-        }
-        match job.late.unwrap_or(self.late) {
-            Late::Fire => None,
-            Late::Drop => Some(LeaseAction::Drop),
-            Late::Dead => Some(LeaseAction::Bury {
-                reason: DeadReason::Late,
-                error: format!("overdue by more than {max_late_ms} ms"),
-            }),
-        }
+        Fate::Drop => LeaseAction::Drop,
     }
 }

@@ -10,7 +10,7 @@ use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::*;
 use crate::config::Redis;
-use crate::job::{Action, Conflict, DeadReason, Due, Job, JobId, OnTimeout, Verdict};
+use crate::job::{Action, Conflict, DeadReason, Due, Job, JobId, Late, OnTimeout, Verdict};
 use crate::request::{Act, NewJob};
 use crate::store::Unobserved;
 use crate::store::queue::acknowledge::{LeaseAction, LeaseVerdict};

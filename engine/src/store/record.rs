@@ -17,7 +17,8 @@ use bytes::Bytes;
 use serde::Deserialize as _;
 
 use self::metadata::Metadata;
-use crate::job::{Confirm, DeadReason, Job, OnTimeout, Target, is_queue_name};
+use crate::job::{Confirm, DeadReason, Job, Target, is_queue_name};
+use crate::policy::{Progress, lease};
 use crate::request::NewJob;
 use crate::store::due_set::DueSet;
 
@@ -29,7 +30,7 @@ const FLAG_CONSUMER: u8 = 1;
 const FLAG_GENERATED: u8 = 2;
 const FLAG_REPLACED: u8 = 4;
 const FLAG_FIRST: u8 = 8;
-/// The bits of a record's flags from here: [`goes_on`].
+/// The bits of a record's flags from here: [`lease::time_out_code`].
 const GOES_ON_SHIFT: u8 = 5;
 const FLAG_HELD: u8 = 1;
 const FLAG_COUNTED: u8 = 2;
@@ -131,7 +132,8 @@ fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
     let (Target::Broker { broker: owner, .. } | Target::Queue { queue: owner }) = &job.target;
     let mut bytes = Vec::with_capacity(35 + owner.len() + metadata.len() + job.body.len());
     bytes.extend_from_slice(head);
-    bytes[1] = (bytes[1] & ((1 << GOES_ON_SHIFT) - 1)) | (goes_on(job) << GOES_ON_SHIFT);
+    bytes[1] =
+        (bytes[1] & ((1 << GOES_ON_SHIFT) - 1)) | (lease::time_out_code(job) << GOES_ON_SHIFT);
     bytes.extend_from_slice(&digest(job));
     bytes.push(
         u8::try_from(owner.len())
@@ -146,34 +148,6 @@ fn written(head: &[u8; HEAD_BYTES], job: &Job) -> Vec<u8> {
     bytes.extend_from_slice(&metadata);
     bytes.extend_from_slice(&job.body);
     bytes
-}
-
-/// The next step of a timed-out job for the script `time_out`, in three bits. 1 to 5: below the
-/// step 1, 2, 4, 8 or 16 the job is due again at once after a time-out, at its next step. 6: at
-/// every step. 7: as long as the default array has a wait. 0: the next step depends on more than
-/// the number of the step. The numbers are never more than the metadata allows: above them, the
-/// rescue reads the metadata.
-fn goes_on(job: &Job) -> u8 {
-    if job.queue().is_none() || job.on_timeout != OnTimeout::Ready || job.ends_ms.is_some() {
-        return 0;
-    }
-    match (job.tries, &job.retry) {
-        (Some(0), _) => 6,
-        (Some(tries), _) => below(usize::from(tries) - 1),
-        (None, Some(waits)) => below(waits.len()),
-        (None, None) => 7,
-    }
-}
-
-/// The code for the largest of 1, 2, 4, 8 and 16 up to this number of steps; 0: there is none.
-fn below(steps: usize) -> u8 {
-    [1, 2, 4, 8, 16]
-        .iter()
-        .zip(1..)
-        .filter(|(most, _)| **most <= steps)
-        .map(|(_, code)| code)
-        .last()
-        .unwrap_or(0)
 }
 
 /// Decodes a record; the body is a slice of the bytes, not a copy.
@@ -320,6 +294,19 @@ impl State {
             self.attempt = self.attempt.saturating_add(1);
         }
         self
+    }
+
+    /// The facts that decide the fate of the job.
+    #[must_use]
+    pub fn progress(&self) -> Progress<'_> {
+        Progress {
+            attempt: self.attempt,
+            step: self.step,
+            due_ms: self.due_ms,
+            crashes: self.crashes,
+            reason: self.reason,
+            last_error: &self.last_error,
+        }
     }
 
     /// The stored form.

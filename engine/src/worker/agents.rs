@@ -14,8 +14,9 @@ use super::upkeep::Upkeep;
 use super::{WorkerRules, acknowledgements};
 use crate::client::Client;
 use crate::clock;
-use crate::consumers::{Consumers, LateRules, UnobservedConsumers};
+use crate::consumers::{Consumers, UnobservedConsumers};
 use crate::fleet;
+use crate::policy::late::LateRules;
 
 /// The longest time for the last acknowledgements; where Redis is away, their leases end instead.
 const SHUTDOWN_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);

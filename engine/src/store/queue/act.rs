@@ -4,8 +4,8 @@
 use redis::Cmd;
 
 use crate::job::{Action, DeadReason, Due};
+use crate::policy::retry;
 use crate::request::Act;
-use crate::retry::{self, Next};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::batch::RequestRef;
@@ -56,10 +56,8 @@ impl Queue {
         };
         let Some(found) = found else { return Ok(Step::default()) };
         let step = found.state.as_ref().map_or(0, |state| state.step);
-        let wait = match retry::next(&found.record.job, step, default_retry, DeadReason::Failed) {
-            Next::Wait(ms) => ms.to_string(),
-            Next::Dies(_) => String::new(),
-        };
+        let wait = retry::wait_ms(&found.record.job, step, default_retry)
+            .map_or_else(String::new, |ms| ms.to_string());
         Ok(Step {
             generation: found
                 .state

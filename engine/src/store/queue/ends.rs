@@ -11,6 +11,7 @@ use bytes::Bytes;
 use redis::{Pipeline, Value};
 
 use crate::job::{JobId, Target};
+use crate::policy::expiry;
 use crate::store::answer::Items;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
@@ -275,12 +276,13 @@ fn classify(name: &[u8], record: Option<Bytes>, now_ms: i64) -> Entry {
     let Ok(record) = record::decode(record) else {
         return Entry::RecheckAt(now_ms.saturating_add(UNREADABLE_RETRY_MS));
     };
+    let has_ended = expiry::has_ended(&record.job, now_ms);
     match (record.job.target, record.job.ends_ms) {
         (Target::Broker { .. }, _) | (Target::Queue { .. }, None) => Entry::Idle,
-        (Target::Queue { .. }, Some(ends_ms)) if ends_ms > now_ms => Entry::RecheckAt(ends_ms),
-        (Target::Queue { queue }, Some(_)) => {
+        (Target::Queue { queue }, Some(_)) if has_ended => {
             Entry::Over(Over { id, queue, generation: record.generation, size })
         }
+        (Target::Queue { .. }, Some(ends_ms)) => Entry::RecheckAt(ends_ms),
     }
 }
 

@@ -13,8 +13,8 @@ use futures_util::stream::FuturesUnordered;
 use redis::{Pipeline, Value};
 
 use crate::clock;
-use crate::job::{DeadReason, JobId, is_queue_name};
-use crate::retry::{self, Next};
+use crate::job::{JobId, is_queue_name};
+use crate::policy::retry;
 use crate::store::answer::{Items, micros_of};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
@@ -245,10 +245,7 @@ impl Queue {
         let (id, size) = (JobId::new(id)?, bytes.len());
         let state = State::decode(state).map_err(|why| why.to_string())?;
         let record = record::decode(bytes).map_err(|why| why.to_string())?;
-        let wait_ms = match retry::next(&record.job, state.step, &[], DeadReason::Failed) {
-            Next::Wait(ms) => Some(ms),
-            Next::Dies(_) => None,
-        };
+        let wait_ms = retry::wait_ms(&record.job, state.step, &[]);
         // The deadline was rounded up to a whole ms, from the clock of the answer.
         let span = (deadline_ms.saturating_mul(1000).saturating_sub(now_us) / 1000).max(0);
         let mut lease = Lease {

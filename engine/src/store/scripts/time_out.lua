@@ -1,5 +1,5 @@
 -- time_out: held jobs of queues past their TTR are due again at once, at their next step, where the record
---           says that nothing else can follow (store/record.rs). All others stay held, for rescue.lua.
+--           says that nothing else can follow (policy/lease.rs). All others stay held, for rescue.lua.
 -- KEYS   as in prelude.lua, with due and dead of each queue that the caller knows of.
 -- ARGV   limit of jobs, limit of bytes of records, waits of jobs without a retry array, the last error, epoch
 --        ms (jobs whose TTR ended later stay; '' none).

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell::consumers::{Consumers, LateRules, PopRequest, UnobservedConsumers};
+use dwell::consumers::{Consumers, PopRequest, UnobservedConsumers};
 use dwell::job::{Due, Job};
+use dwell::policy::late::LateRules;
 use dwell::request::NewJob;
 use dwell::store::Store;
 use dwell::store::admin::fsck::{self, Finding, FsckRules, Problem as P};

@@ -2,8 +2,7 @@
 
 use redis::Value;
 
-use crate::job::{DeadReason, OnTimeout};
-use crate::retry::{self, Next};
+use crate::policy::{Fate, lease};
 use crate::store::admin::fsck::{Fsck, bytes};
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
@@ -30,21 +29,15 @@ impl Fsck<'_> {
         else {
             return Ok(false);
         };
-        let (wait_ms, dies) = match retry::next(
-            &record.job,
-            held.step,
-            &self.rules.retry_ms,
-            DeadReason::RetriesExhausted,
-        ) {
-            Next::Wait(ms) => (ms, None),
-            Next::Dies(reason) => (0, Some(reason)),
-        };
-        let wait_ms = if record.job.queue().is_some() && record.job.on_timeout == OnTimeout::Ready {
-            0
-        } else {
-            wait_ms
-        };
-        let failed = failed(held, dies, "the consumer did not finish it within the ttr");
+        let (wait_ms, dies, error) =
+            match lease::timed_out(&record.job, held.step, &self.rules.retry_ms) {
+                Fate::Retry { wait_ms, error } => (wait_ms, None, error),
+                Fate::Die { reason, error, .. } | Fate::Bury { reason, error } => {
+                    (0, Some(reason), error)
+                }
+                Fate::Release { .. } | Fate::Drop => return Ok(false),
+            };
+        let failed = failed(held, dies, &error);
         let mut call =
             self.store.script_call(Name::FsckHold, bucket, &[DueSet::of(&record.job).to_string()]);
         call.arg(id).arg(state).arg(wait_ms).arg(failed.encode());
