@@ -18,37 +18,9 @@ pub(super) struct Args {
 #[derive(Debug, Clone, Subcommand)]
 enum What {
     /// Measure a backlog for one fast host, in turns with a bare client of the same library
-    Drain {
-        /// Jobs that are due at one instant
-        #[arg(long, default_value_t = 100_000)]
-        jobs: u64,
-        /// Runs of each
-        #[arg(long, default_value_t = 3)]
-        runs: usize,
-        /// Requests of the bare client at a time; Dwell has 256 for one host
-        #[arg(long, default_value_t = 256)]
-        in_flight: usize,
-        /// Bytes of each body
-        #[arg(long, default_value_t = 200)]
-        body: usize,
-    },
+    Drain(drain::Options),
     /// Measure the lateness of many hosts while others answer late or not at all
-    Hosts {
-        #[command(flatten)]
-        hosts: Hosts,
-        /// Jobs due a second, over all hosts in turns
-        #[arg(long, default_value_t = 1000)]
-        rate: u64,
-        /// How long, s
-        #[arg(long, default_value_t = 60)]
-        secs: u64,
-        /// How long an attempt may take, s
-        #[arg(long, default_value_t = 15)]
-        timeout: u64,
-        /// Bytes of each body
-        #[arg(long, default_value_t = 200)]
-        body: usize,
-    },
+    Hosts(hosts::Options),
     /// Serve the targets of the other commands, in a process of its own
     #[command(hide = true)]
     Receive {
@@ -75,13 +47,12 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
 
 async fn one(common: &Common, what: &What, say: fn(&str)) -> Result<Exit, Stop> {
     match *what {
-        What::Drain { jobs, runs, in_flight, body } => {
-            let figures = drain::run(drain::Options { jobs, runs, in_flight, body, say }).await?;
+        What::Drain(options) => {
+            let figures = drain::run(options, say).await?;
             common.answer(&figures, &format!("{figures:#?}"))?;
         }
-        What::Hosts { hosts, rate, secs, timeout, body } => {
-            let options = hosts::Options { hosts, rate, secs, timeout_s: timeout, body, say };
-            let figures = hosts::run(options).await?;
+        What::Hosts(options) => {
+            let figures = hosts::run(options, say).await?;
             common.answer(&figures, &format!("{figures:#?}"))?;
         }
         What::Receive { hosts } => receiving::serve(hosts).await?,

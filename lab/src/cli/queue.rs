@@ -59,32 +59,7 @@ enum What {
         seed: Option<u64>,
     },
     /// Measure fetching over HTTP on a private Redis
-    Bench {
-        /// Jobs to fetch and finish as fast as possible
-        #[arg(long, default_value_t = 200_000)]
-        jobs: u64,
-        /// Jobs of one pop
-        #[arg(long, default_value_t = 100)]
-        batch: usize,
-        /// Consumers that fetch at a time
-        #[arg(long, default_value_t = 4)]
-        consumers: usize,
-        /// Consumers that wait for the jobs of a steady rate
-        #[arg(long, default_value_t = 200)]
-        waiting: usize,
-        /// Jobs due a second, for the lateness
-        #[arg(long, default_value_t = 1000)]
-        rate: u64,
-        /// How long the rate lasts, s
-        #[arg(long, default_value_t = 10)]
-        secs: u64,
-        /// Consumers that wait for nothing
-        #[arg(long, default_value_t = 10_000)]
-        idle: usize,
-        /// Bytes of each body
-        #[arg(long, default_value_t = 200)]
-        body: usize,
-    },
+    Bench(bench::Options),
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -149,10 +124,8 @@ async fn one(common: &Common, what: &What, say: fn(&str)) -> Result<Exit, Stop> 
                 Err(Stop::because(Exit::Failed, "a promise was broken", ""))
             }
         }
-        What::Bench { jobs, batch, consumers, waiting, rate, secs, idle, body } => {
-            let options =
-                bench::Options { jobs, batch, consumers, waiting, rate, secs, idle, body, say };
-            let figures = bench::run(options).await?;
+        What::Bench(options) => {
+            let figures = bench::run(options, say).await?;
             common.answer(&figures, &format!("{figures:#?}"))?;
             Ok(Exit::Ok)
         }

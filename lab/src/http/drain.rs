@@ -30,18 +30,20 @@ const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(20);
 const SCHEDULED_PER_S: u64 = 4000;
 
 /// The options.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Options {
-    /// Jobs that are due at one instant.
+    /// Jobs that are due at one instant
+    #[arg(long, default_value_t = 100_000)]
     pub jobs: u64,
-    /// Runs, each of Dwell and of the bare client.
+    /// Runs of each
+    #[arg(long, default_value_t = 3)]
     pub runs: usize,
-    /// Requests of the bare client at a time.
+    /// Requests of the bare client at a time; Dwell has 256 for one host
+    #[arg(long, default_value_t = 256)]
     pub in_flight: usize,
-    /// Bytes of each body.
+    /// Bytes of each body
+    #[arg(long, default_value_t = 200)]
     pub body: usize,
-    /// Prints progress.
-    pub say: fn(&str),
 }
 
 /// The figures.
@@ -67,11 +69,11 @@ pub struct Figures {
     pub receiver_us: f64,
 }
 
-/// Measures in turns.
+/// Measures in turns; `say` prints progress.
 ///
 /// # Errors
 /// The servers failed, or jobs did not arrive.
-pub async fn run(options: Options) -> Result<Figures, Failure> {
+pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     let mut receiver = Process::start(Hosts { hosts: 1, hanging: 0, slow: 0, slow_ms: 0 }).await?;
     let target = format!("http://127.0.0.1:{}{PATH}", receiver.ports[0]);
     let place = Place::start(
@@ -93,13 +95,13 @@ pub async fn run(options: Options) -> Result<Figures, Failure> {
     .await?;
     for _ in 0..options.runs {
         let per_s = dwell(&place, &mut receiver, &target, options, &mut figures).await?;
-        (options.say)(&format!("Dwell: {per_s:.0} jobs a second"));
+        say(&format!("Dwell: {per_s:.0} jobs a second"));
         figures.dwell_per_s.push(per_s);
         let before = Usage::of([std::process::id()]).unwrap_or_default();
         let per_s = bare(&mut receiver, &target, options).await?;
         figures.bare_us =
             each(Usage::of([std::process::id()]).unwrap_or_default(), before, options.jobs);
-        (options.say)(&format!("the bare client: {per_s:.0} requests a second"));
+        say(&format!("the bare client: {per_s:.0} requests a second"));
         figures.bare_per_s.push(per_s);
     }
     (figures.dwell_median, figures.bare_median) =

@@ -22,20 +22,23 @@ const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(60);
 const SCHEDULE_LEAD_MS: i64 = 3000;
 
 /// The options.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Options {
     /// The hosts.
+    #[command(flatten)]
     pub hosts: Hosts,
-    /// Jobs due a second, over all hosts in turns.
+    /// Jobs due a second, over all hosts in turns
+    #[arg(long, default_value_t = 1000)]
     pub rate: u64,
-    /// The duration, s.
+    /// How long, s
+    #[arg(long, default_value_t = 60)]
     pub secs: u64,
-    /// `timeout` of the broker.
-    pub timeout_s: u64,
-    /// Bytes of each body.
+    /// How long an attempt may take, s
+    #[arg(long, default_value_t = 15)]
+    pub timeout: u64,
+    /// Bytes of each body
+    #[arg(long, default_value_t = 200)]
     pub body: usize,
-    /// Prints progress.
-    pub say: fn(&str),
 }
 
 /// The figures.
@@ -61,15 +64,15 @@ pub struct Figures {
     pub dwell_percent: f64,
 }
 
-/// Measures.
+/// Measures; `say` prints progress.
 ///
 /// # Errors
 /// The servers failed, or jobs did not arrive.
 #[allow(clippy::cast_precision_loss, reason = "bytes and seconds of one process")]
-pub async fn run(options: Options) -> Result<Figures, Failure> {
+pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let mut receivers = Process::start(options.hosts).await?;
-    let text = settings(&receivers.ports, &format!("{}s", options.timeout_s));
+    let text = settings(&receivers.ports, &format!("{}s", options.timeout));
     let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &text).await?;
     let used = || Usage::of(place.dwells[0].pid()).unwrap_or_default();
     let targets: Vec<String> =
@@ -99,7 +102,7 @@ pub async fn run(options: Options) -> Result<Figures, Failure> {
         if (next / options.rate.max(1)).is_multiple_of(5) {
             let counts = receivers.counts().await?;
             figures.rss_mib.push(mib(used().rss).round());
-            (options.say)(&format!(
+            say(&format!(
                 "{} arrived, {} not answered; {:.0} MiB; {}",
                 counts.answered,
                 counts.unanswered,

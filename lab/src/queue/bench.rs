@@ -24,26 +24,32 @@ use dwell_testkit::usage::Usage;
 const QUEUE: &str = "lab.jobs";
 
 /// The options.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Options {
-    /// Jobs to fetch and finish as fast as possible.
+    /// Jobs to fetch and finish as fast as possible
+    #[arg(long, default_value_t = 200_000)]
     pub jobs: u64,
-    /// Jobs of one pop.
+    /// Jobs of one pop
+    #[arg(long, default_value_t = 100)]
     pub batch: usize,
-    /// Consumers that fetch at a time.
+    /// Consumers that fetch at a time
+    #[arg(long, default_value_t = 4)]
     pub consumers: usize,
-    /// Consumers that wait for the jobs of a steady rate.
+    /// Consumers that wait for the jobs of a steady rate
+    #[arg(long, default_value_t = 200)]
     pub waiting: usize,
-    /// Jobs due a second, for the lateness.
+    /// Jobs due a second, for the lateness
+    #[arg(long, default_value_t = 1000)]
     pub rate: u64,
-    /// The duration of the rate, s.
+    /// How long the rate lasts, s
+    #[arg(long, default_value_t = 10)]
     pub secs: u64,
-    /// Consumers that wait for nothing.
+    /// Consumers that wait for nothing
+    #[arg(long, default_value_t = 10_000)]
     pub idle: usize,
-    /// Bytes of each body.
+    /// Bytes of each body
+    #[arg(long, default_value_t = 200)]
     pub body: usize,
-    /// Prints progress.
-    pub say: fn(&str),
 }
 
 /// The figures.
@@ -65,11 +71,11 @@ pub struct Figures {
     pub base_rss_mib: f64,
 }
 
-/// Measures.
+/// Measures; `say` prints progress.
 ///
 /// # Errors
 /// The servers failed.
-pub async fn run(options: Options) -> Result<Figures, Failure> {
+pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     limit::allow(options.idle.max(options.waiting).max(options.consumers))?;
     let place = Place::start(
         find::dwell(),
@@ -82,9 +88,9 @@ pub async fn run(options: Options) -> Result<Figures, Failure> {
     let mut figures =
         Figures { base_rss_mib: mib(usage(&place.dwells[0].pid())), ..Figures::default() };
     drain(&place, port, options, &mut figures).await?;
-    (options.say)(&format!("{:.0} jobs a second", figures.drain_per_s));
+    say(&format!("{:.0} jobs a second", figures.drain_per_s));
     figures.late = lateness(port, options).await?;
-    (options.say)(&format!("late p50 {} ms, p99 {} ms", figures.late.p50_ms, figures.late.p99_ms));
+    say(&format!("late p50 {} ms, p99 {} ms", figures.late.p50_ms, figures.late.p99_ms));
     idle(&place, port, options, &mut figures).await?;
     Ok(figures)
 }
