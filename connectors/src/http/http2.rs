@@ -25,7 +25,9 @@ use super::host::MAX_STREAMS_PER_HOST;
 use super::link::{Link, MAX_HEADERS_BYTES, Unanswered};
 use super::metered::Metered;
 use super::outcome::{self, GoneAway};
+use super::outgoing::{Outgoing, Sent};
 use super::targets::Target;
+use crate::Outcome;
 
 /// The interval between two probes of a connection, and the longest wait for the answer.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -55,11 +57,12 @@ struct Shared {
     is_left: AtomicBool,
     /// The server answers no ping.
     is_silent: AtomicBool,
+    sent: Sent,
 }
 
 /// Runs a connection.
 pub(super) struct Running {
-    connection: Connection<Metered, Bytes>,
+    connection: Connection<Outgoing, Bytes>,
     ping: Option<PingPong>,
     users: mpsc::Receiver<Infallible>,
     shared: Arc<Shared>,
@@ -78,6 +81,8 @@ pub(super) struct Exchange {
 pub(super) async fn begin(
     stream: Metered,
 ) -> Result<(Http2, Running), Box<dyn Error + Send + Sync>> {
+    let shared = Arc::<Shared>::default();
+    let stream = Outgoing::new(stream, shared.sent.clone());
     let mut builder = Builder::new();
     builder
         .initial_max_send_streams(UNKNOWN_STREAM_LIMIT)
@@ -111,7 +116,7 @@ pub(super) async fn begin(
         Poll::Ready(Err(error)) => Poll::Ready(Err(Box::<dyn Error + Send + Sync>::from(error))),
     })
     .await?;
-    let (shared, (user, users)) = (Arc::<Shared>::default(), mpsc::channel(1));
+    let (user, users) = mpsc::channel(1);
     Ok((
         Http2 { requests, shared: Arc::clone(&shared), _user: user },
         Running { connection, ping, users, shared },
@@ -127,6 +132,10 @@ impl Running {
         poll_fn(|cx| {
             // Without users the connection closes, but sees that only when it is polled.
             is_used = is_used && self.users.poll_recv(cx).is_pending();
+            // Its last frames would not go out.
+            if !is_used && self.shared.sent.is_sealed() {
+                return Poll::Ready(());
+            }
             if silence.as_mut().poll(cx).is_ready() {
                 self.shared.is_silent.store(true, Ordering::Relaxed);
                 return Poll::Ready(());
@@ -189,6 +198,32 @@ impl Exchange {
             stream.send_reset(why);
         }
     }
+
+    /// Whether the server can know the request. Otherwise it never will: the connection is left,
+    /// and ends with the requests that the server has.
+    fn is_opened(&self) -> bool {
+        let Some(stream) = &self.stream else { return false };
+        let is_opened = self.shared().sent.seal_unless_opened(stream.stream_id().into());
+        if !is_opened {
+            self.shared().is_left.store(true, Ordering::Relaxed);
+        }
+        is_opened
+    }
+
+    /// The stream ended by this error.
+    fn unanswered(&self, error: &h2::Error) -> Unanswered {
+        let (why, outcome) = if self.shared().is_silent.load(Ordering::Relaxed) {
+            let why = format!("no answer to a ping within {PING_INTERVAL:?}");
+            let outcome = outcome::of_broken(&why);
+            (why, outcome)
+        } else {
+            (outcome::of_h2(error), outcome::of_http2(error))
+        };
+        match outcome {
+            Outcome::Unknown(_) if !self.is_opened() => Unanswered::Unsent(why),
+            outcome => Unanswered::Ended(outcome),
+        }
+    }
 }
 
 impl Link for Exchange {
@@ -228,13 +263,7 @@ impl Link for Exchange {
                 self.body = Some(body);
                 Ok(head)
             }
-            Err(Some(error)) if self.shared().is_silent.load(Ordering::Relaxed) => {
-                drop(error);
-                Err(Unanswered::Ended(outcome::of_broken(&format!(
-                    "no answer to a ping within {PING_INTERVAL:?}"
-                ))))
-            }
-            Err(Some(error)) => Err(Unanswered::Ended(outcome::of_http2(&error))),
+            Err(Some(error)) => Err(self.unanswered(&error)),
             Err(None) => {
                 self.end(Reason::CANCEL);
                 self.shared().is_left.store(true, Ordering::Relaxed);
@@ -262,10 +291,12 @@ impl Link for Exchange {
 
     /// A connection without any answer meanwhile is left, though its server answers pings: it may
     /// take no bodies any more.
-    fn give_up(&mut self) {
+    fn give_up(&mut self) -> bool {
+        let is_opened = self.is_opened();
         self.end(Reason::CANCEL);
         if self.shared().answers.load(Ordering::Relaxed) == self.answers {
             self.shared().is_left.store(true, Ordering::Relaxed);
         }
+        is_opened
     }
 }

@@ -42,8 +42,9 @@ pub(super) trait Link {
     /// this request is given up.
     async fn is_free(&mut self, is_answer_whole: bool, patience: Duration) -> bool;
 
-    /// The request has no answer in time: gives it up.
-    fn give_up(&mut self);
+    /// The request has no answer in time: gives it up. Returns whether some of it may have been
+    /// sent.
+    fn give_up(&mut self) -> bool;
 }
 
 /// Why a request has no answer.
@@ -131,7 +132,9 @@ impl Link for Http1 {
         timeout(patience, free).await.unwrap_or(false)
     }
 
-    fn give_up(&mut self) {}
+    fn give_up(&mut self) -> bool {
+        true
+    }
 }
 
 impl Http1 {

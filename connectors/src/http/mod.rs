@@ -10,7 +10,7 @@
 //!   requests of each host that wait, its connections, and how many it may have.
 //! - `worker`: a task for each connection, which carries one request at a time; `connection`: how
 //!   it connects, with TLS; `metered`: what is read of it; `link`, `http2`: HTTP/1.1 and HTTP/2
-//!   over that.
+//!   over that; `outgoing`: which streams of HTTP/2 were opened.
 //! - `outcome`, `retry_after`: what an answer, or an error, means.
 
 mod addresses;
@@ -24,6 +24,7 @@ mod http2;
 mod link;
 mod metered;
 mod outcome;
+mod outgoing;
 mod pattern;
 mod reach;
 mod request;

@@ -108,6 +108,13 @@ pub(super) fn of_no_stream() -> Outcome {
     Outcome::Refused("never sent: the host takes no request on its HTTP/2 connection (SETTINGS_MAX_CONCURRENT_STREAMS is 0)".to_owned())
 }
 
+/// The HTTP/2 connection of the host opened no stream for the request in time.
+pub(super) fn of_unopened_stream(waited: Duration) -> Outcome {
+    Outcome::Refused(format!(
+        "never sent: the HTTP/2 connection of the host took no request within {waited:.3?}"
+    ))
+}
+
 /// The time was over before the request could be sent.
 pub(super) fn of_no_time() -> Outcome {
     Outcome::Refused("never sent: the time of the attempt was over".to_owned())

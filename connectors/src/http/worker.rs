@@ -181,8 +181,11 @@ async fn exchange(
             return After::Over;
         }
         Err(()) => {
-            link.give_up();
-            report(outcome::of_silence(attempt.begun.elapsed()));
+            let waited = attempt.begun.elapsed();
+            report(match link.give_up() {
+                true => outcome::of_silence(waited),
+                false => outcome::of_unopened_stream(waited),
+            });
             return After::Over;
         }
     };

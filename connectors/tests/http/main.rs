@@ -16,6 +16,7 @@ mod early;
 mod faults;
 mod frames;
 mod headers;
+mod held;
 mod http2;
 mod idle;
 mod limits;
