@@ -5,9 +5,9 @@
 //! - [`keys`]: every key; [`due_set`]: the owners of sets; [`record`]: the form of a job in Redis;
 //!   [`scripts`]: the Lua files.
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
-//!   durability;
-//!   [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server; [`fleet`]: the
-//!   instances.
+//!   durability; [`refusals`]: the logins that Redis refuses.
+//! - [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server;
+//!   [`fleet`]: the instances.
 //! - [`acl`]: the permissions of the user.
 
 pub mod acl;
@@ -24,6 +24,7 @@ pub mod namespace;
 pub mod queue;
 pub mod reader;
 pub mod record;
+pub mod refusals;
 pub mod scripts;
 pub mod server_facts;
 
