@@ -253,7 +253,7 @@ impl Consumers {
     }
 
     /// A waiting pop, in the watches of its queues. An error if all waiting pops take too much.
-    fn waiter(&self, asked: &PopRequest) -> Result<Waiter, StoreError> {
+    fn waiter(&self, asked: &PopRequest) -> Result<Waiter<Call>, StoreError> {
         let places = &self.inner.places;
         let waiter = Waiter::new(places.take(asked.queues.len())?);
         // A refused pop leaves no watch behind.
