@@ -14,9 +14,9 @@ use crate::reconnect::Backoff;
 use crate::request::{Act, Request};
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::batch::{Applied, RequestRef};
-use crate::store::queue::schedule::{Answer, WakeUp};
+use crate::store::queue::batch::{Answer, Applied, RequestRef};
 use crate::store::reader::lookup::StoredJob;
+use crate::store::wake_up::WakeUp;
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
 

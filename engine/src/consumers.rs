@@ -34,7 +34,7 @@ use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseVerdict};
-use crate::store::queue::schedule::WakeUp;
+use crate::store::wake_up::WakeUp;
 
 /// The request of a consumer.
 #[derive(Debug, Clone)]

@@ -3,16 +3,17 @@
 //! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`admin`]: sweep,
 //!   transfer and fsck. All three stand on one [`namespace`].
 //! - [`keys`]: every key; [`due_set`]: the owners of sets; [`record`]: the form of a job in Redis;
-//!   [`scripts`]: the Lua files.
+//!   [`scripts`]: the Lua files; [`call`]: the bounds of their calls.
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
 //!   durability; [`refusals`]: the logins that Redis refuses.
 //! - [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server;
-//!   [`fleet`]: the instances.
+//!   [`fleet`]: the instances; [`wake_up`]: what they tell one another.
 //! - [`acl`]: the permissions of the user.
 
 pub mod acl;
 pub mod admin;
 mod answer;
+pub mod call;
 pub mod client;
 pub mod due_set;
 pub mod error;
@@ -27,6 +28,7 @@ pub mod record;
 pub mod refusals;
 pub mod scripts;
 pub mod server_facts;
+pub mod wake_up;
 
 use std::ops::Deref;
 use std::sync::Arc;

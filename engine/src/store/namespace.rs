@@ -10,7 +10,7 @@ use super::client::{Redirects, RedisClient, SlotLayout};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
 use super::keys::{FIXED_KEYS, Keys};
-use super::queue::pop::Lease;
+use super::queue::lease::Lease;
 use super::record::Nonce;
 use super::scripts::{Name, Scripts};
 use super::{answer, meta};

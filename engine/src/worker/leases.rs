@@ -17,7 +17,7 @@ use crate::clock::{self, Instant};
 use crate::consumers::Consumers;
 use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
-use crate::store::queue::pop::Lease;
+use crate::store::queue::lease::Lease;
 
 /// The most leases that one call prolongs.
 const MAX_LEASES_PER_CALL: usize = 1000;
