@@ -29,7 +29,7 @@ use self::waiter::Waiter;
 use self::watch::{Call, Watch};
 use crate::budget::Budget;
 use crate::clock::{self, Instant};
-use crate::job::{JobId, Late};
+use crate::job::Late;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
@@ -155,12 +155,9 @@ impl Consumers {
         jobs.check_memory().map(|()| jobs)
     }
 
-    /// The master of this job when the cluster last told; `None` where it is not known, or the only
-    /// one.
-    pub(crate) fn master_of(&self, id: &JobId) -> Option<String> {
-        let store = &self.inner.store;
-        let layout = store.layout()?;
-        store.master_of(&layout, store.keys().bucket_of(id.as_str()))
+    /// The store of the jobs.
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
     }
 
     /// The number of pops that wait for this queue in this process.

@@ -34,6 +34,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::config::Redis;
+use crate::job::JobId;
 use admin::Admin;
 use client::RedisClient;
 use error::StoreError;
@@ -108,6 +109,13 @@ impl Store {
             known,
             Arc::new(Unobserved),
         )))
+    }
+
+    /// The master that had the job of this id when the cluster last told; `None` where it is not
+    /// known, or the only one.
+    #[must_use]
+    pub fn master_of_job(&self, id: &JobId) -> Option<String> {
+        self.master_of(&self.layout()?, self.keys().bucket_of(id.as_str()))
     }
 
     fn over(namespace: Namespace) -> Store {

@@ -241,7 +241,7 @@ impl Leases {
         }
         if is_held {
             // The job may have another master by now.
-            held.master = consumers.master_of(held.context.id());
+            held.master = consumers.store().master_of_job(held.context.id());
             let touches = masters.entry(held.master.clone()).or_default();
             touches.order.insert((held.touch_at, key));
         }
