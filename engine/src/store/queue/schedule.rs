@@ -5,7 +5,6 @@ use redis::Cmd;
 
 use crate::job::{Conflict, Due};
 use crate::request::{NewJob, OwnQueues};
-use crate::store::client::Redirects;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::scripts::Name;
@@ -15,27 +14,13 @@ impl Queue {
     /// durability gate. A full Redis or a damaged bucket counts as an answer.
     pub async fn takes_requests(&self) -> Result<(), StoreError> {
         let bucket = rand::random_range(0..self.namespace.keys.buckets());
-        let calls = [vec![self.namespace.script_call(Name::Schedule, bucket, &[])]];
-        let (mut loaded, mut moves) = (false, Redirects::default());
-        loop {
-            let link = self.namespace.gate.link();
-            match self.namespace.gate.pass(link, "schedule", &calls).await.pop() {
-                Some(Err(error)) if error.class == Class::NoScript && !loaded => {
-                    loaded = true;
-                    link.load(
-                        &self.namespace.scripts.source(Name::Schedule),
-                        calls.iter().flatten(),
-                    )
-                    .await?;
-                }
-                // Another master may not know the script.
-                Some(Err(error)) if moves.follow(&error).await => loaded = false,
-                Some(Err(error)) if !matches!(error.class, Class::Script | Class::Oom) => {
-                    self.namespace.observer.failed(error.class);
-                    return Err(error);
-                }
-                _ => return Ok(()),
+        let call = self.namespace.script_call(Name::Schedule, bucket, &[]);
+        match self.namespace.gated_call(Name::Schedule, call).await {
+            Err(error) if !matches!(error.class, Class::Script | Class::Oom) => {
+                self.namespace.observer.failed(error.class);
+                Err(error)
             }
+            _ => Ok(()),
         }
     }
 }
