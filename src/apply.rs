@@ -14,9 +14,9 @@ use crate::reconnect::Backoff;
 use crate::request::{Act, Request};
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::batch::{Applied, RequestRef};
-use crate::store::queue::schedule::{Answer, WakeUp};
+use crate::store::queue::batch::{Answer, Applied, RequestRef};
 use crate::store::reader::lookup::StoredJob;
+use crate::store::wake_up::WakeUp;
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
 
@@ -240,19 +240,13 @@ impl Apply {
         }
     }
 
-    /// The master that has the jobs of this id; `None` without a cluster.
-    fn master_of(&self, id: &JobId) -> Option<String> {
-        let layout = self.store.layout()?;
-        self.store.master_of(&layout, self.store.keys().bucket_of(id.as_str()))
-    }
-
     /// Applies a request in one batch with those for the same master that arrive at the same time,
     /// with a bounded retry.
     ///
     /// # Errors
     /// The last error of the store: the request may have been applied or not.
     pub async fn one(&self, request: Request) -> Result<Answer, StoreError> {
-        let master = self.master_of(request.id());
+        let master = self.store.master_of_job(request.id());
         let (lane, answer) = self.batcher.add(master, request);
         // The caller may go away; the other callers of the batch do not.
         let apply = self.clone();

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dwell_connectors::{BrokerConfig, Start};
-use dwell_engine::store::admin::sweep::SweepRules;
+use dwell_engine::store::meta::SweepRules;
 
 pub use dwell_engine::config::{Durability, Redis, RedisMode};
 pub use problem::Problem;

@@ -40,7 +40,7 @@ use crate::config::{Broker, Delivery};
 use crate::fleet::Fleet;
 use crate::publisher::{Publisher, Reports};
 use crate::store::Store;
-use crate::store::queue::schedule::WakeUp;
+use crate::store::wake_up::WakeUp;
 use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
 use claim_scheduler::{ClaimAnswer, ClaimScheduler};

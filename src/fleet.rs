@@ -11,7 +11,7 @@ use crate::config::Redis;
 use crate::consumers::Consumers;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
-use crate::store::queue::schedule::WakeUp;
+use crate::store::wake_up::WakeUp;
 
 /// Sends wake-ups to the dispatchers of this process and to other instances.
 #[derive(Clone)]

@@ -6,8 +6,8 @@ use crate::delayed_headers::{
     ATTEMPT, DEAD_REASON, DUE, ERROR, ERROR_DETAIL, ID, LAST_ERROR, ROUND,
 };
 use crate::job::{Action, Confirm, DeadReason, JobId};
+use crate::store::queue::batch::Answer;
 use crate::store::queue::claim::ClaimedJob;
-use crate::store::queue::schedule::Answer;
 use crate::view;
 
 mod rejected;

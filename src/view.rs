@@ -12,7 +12,7 @@ use utoipa::openapi::schema::SchemaType;
 use utoipa::openapi::{Object, ObjectBuilder, Type};
 
 use crate::job::{self, Action, Confirm, JobId, Verdict};
-use crate::store::queue::schedule::Answer;
+use crate::store::queue::batch::Answer;
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::record::Record;
 use crate::units::{show_duration_ms, show_time_ms};

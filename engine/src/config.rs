@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use dwell_core::redacted;
 use serde::{Deserialize, Serialize};
 
-use crate::store::client::Refusals;
 use crate::store::error::{Class, StoreError};
+use crate::store::refusals::Refusals;
 
 /// The kind of Redis at the URLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

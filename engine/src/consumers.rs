@@ -29,13 +29,12 @@ use self::waiter::Waiter;
 use self::watch::{Call, Watch};
 use crate::budget::Budget;
 use crate::clock::{self, Instant};
-use crate::job::JobId;
 use crate::policy::late::LateRules;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseVerdict};
-use crate::store::queue::schedule::WakeUp;
+use crate::store::wake_up::WakeUp;
 
 /// The request of a consumer.
 #[derive(Debug, Clone)]
@@ -147,12 +146,9 @@ impl Consumers {
         jobs.check_memory().map(|()| jobs)
     }
 
-    /// The master of this job when the cluster last told; `None` where it is not known, or the only
-    /// one.
-    pub(crate) fn master_of(&self, id: &JobId) -> Option<String> {
-        let store = &self.inner.store;
-        let layout = store.layout()?;
-        store.master_of(&layout, store.keys().bucket_of(id.as_str()))
+    /// The store of the jobs.
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
     }
 
     /// The number of pops that wait for this queue in this process.
@@ -245,7 +241,7 @@ impl Consumers {
     }
 
     /// A waiting pop, in the watches of its queues. An error if all waiting pops take too much.
-    fn waiter(&self, asked: &PopRequest) -> Result<Waiter, StoreError> {
+    fn waiter(&self, asked: &PopRequest) -> Result<Waiter<Call>, StoreError> {
         let places = &self.inner.places;
         let waiter = Waiter::new(places.take(asked.queues.len())?);
         // A refused pop leaves no watch behind.

@@ -12,7 +12,7 @@ use crate::config::Redis;
 use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::fleet::listen;
-use crate::store::queue::schedule::WakeUp;
+use crate::store::wake_up::WakeUp;
 
 /// The interval of the heartbeat of an instance: well under the 10 s after which the instance
 /// counts as dead.

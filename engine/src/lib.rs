@@ -101,8 +101,8 @@ pub use job::{Action, Confirm, Conflict, DeadReason, Due, Job, JobId, Late, Targ
 pub use request::{Act, AttemptRef, NewJob};
 pub use store::error::{Class as ErrorKind, StoreError as Error};
 pub use store::queue::acknowledge::{Acknowledged, LeaseVerdict};
-pub use store::queue::pop::Lease as ClaimedJob;
-pub use store::queue::schedule::Answer;
+pub use store::queue::batch::Answer;
+pub use store::queue::lease::Lease as ClaimedJob;
 pub use store::reader::counts::Counts;
 pub use store::reader::list::{Cursor, Page, Query};
 pub use store::reader::lookup::{Place, StoredJob};

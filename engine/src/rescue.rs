@@ -21,11 +21,12 @@ use crate::policy::lease::TIMEOUT_ERROR;
 use crate::policy::{Fate, UNREADABLE, lease};
 use crate::reconnect::jitter;
 use crate::store::Store;
+use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::claim::ClaimedJob;
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
 use crate::store::queue::settle::{Bury, Completion, Release, Retry, SettleResult};
+use crate::store::wake_up::WakeUp;
 
 /// The interval at which the preferred reader of a bucket looks for expired leases: the delay that
 /// a crash adds to the lease.

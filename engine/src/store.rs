@@ -3,16 +3,17 @@
 //! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`admin`]: sweep,
 //!   transfer and fsck. All three stand on one [`namespace`].
 //! - [`keys`]: every key; [`due_set`]: the owners of sets; [`record`]: the form of a job in Redis;
-//!   [`scripts`]: the Lua files.
+//!   [`scripts`]: the Lua files; [`call`]: the bounds of their calls.
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
-//!   durability;
-//!   [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server; [`fleet`]: the
-//!   instances.
+//!   durability; [`refusals`]: the logins that Redis refuses.
+//! - [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server;
+//!   [`fleet`]: the instances; [`wake_up`]: what they tell one another.
 //! - [`acl`]: the permissions of the user.
 
 pub mod acl;
 pub mod admin;
 mod answer;
+pub mod call;
 pub mod client;
 pub mod due_set;
 pub mod error;
@@ -24,13 +25,16 @@ pub mod namespace;
 pub mod queue;
 pub mod reader;
 pub mod record;
+pub mod refusals;
 pub mod scripts;
 pub mod server_facts;
+pub mod wake_up;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::config::Redis;
+use crate::job::JobId;
 use admin::Admin;
 use client::RedisClient;
 use error::StoreError;
@@ -105,6 +109,13 @@ impl Store {
             known,
             Arc::new(Unobserved),
         )))
+    }
+
+    /// The master that had the job of this id when the cluster last told; `None` where it is not
+    /// known, or the only one.
+    #[must_use]
+    pub fn master_of_job(&self, id: &JobId) -> Option<String> {
+        self.master_of(&self.layout()?, self.keys().bucket_of(id.as_str()))
     }
 
     fn over(namespace: Namespace) -> Store {

@@ -48,7 +48,7 @@ use crate::policy::retry;
 use crate::request::NewJob;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::acknowledge::LeaseAction;
-use crate::store::queue::pop::Lease;
+use crate::store::queue::lease::Lease;
 use crate::worker::handler::{self, action_of};
 use crate::worker::{Context, Routes, Task};
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell_engine::store::error::{Class, StoreError};
-use dwell_engine::store::queue::batch::RequestRef;
-use dwell_engine::store::queue::schedule::Answer;
+use dwell_engine::store::queue::batch::{Answer, RequestRef};
 use dwell_engine::store::scripts::Name;
 use dwell_engine::store::{Observer, Store};
 use dwell_engine::{Act, Action, Due, Job, JobId, NewJob, Redis, Verdict};

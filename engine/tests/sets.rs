@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use dwell_engine::request::{Origin, OwnQueues};
 use dwell_engine::store::admin::fsck::{self, FsckRules};
-use dwell_engine::store::admin::sweep::SweepRules;
 use dwell_engine::store::error::StoreError;
+use dwell_engine::store::meta::SweepRules;
 use dwell_engine::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 use dwell_engine::store::queue::batch::RequestRef;
 use dwell_engine::store::queue::pop::{PopLimits, Popped};
@@ -163,7 +163,7 @@ fn jobs(count: usize, queue: impl Fn(usize) -> String) -> Vec<NewJob> {
 }
 
 fn told(
-    answers: Vec<Result<dwell_engine::store::queue::schedule::Answer, StoreError>>,
+    answers: Vec<Result<dwell_engine::store::queue::batch::Answer, StoreError>>,
 ) -> Vec<Result<Verdict, bool>> {
     answers
         .into_iter()

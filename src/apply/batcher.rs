@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::{BoundedRetry, RetryPolicy};
 use crate::request::Request;
 use crate::store::error::StoreError;
-use crate::store::queue::schedule::Answer;
+use crate::store::queue::batch::Answer;
 
 /// The most batches for one master that run at once: as many as wait side by side at the gate.
 /// Later calls go with the next batch.

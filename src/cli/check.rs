@@ -11,8 +11,7 @@ use super::exit::{Exit, Stop};
 use super::table::clean;
 use crate::config::{Problem, Settings};
 use crate::runtime::StartError;
-use crate::store::admin::sweep::SweepRules;
-use crate::store::meta::adopt;
+use crate::store::meta::{SweepRules, adopt};
 
 /// `dwell check`
 #[derive(Debug, clap::Args)]

@@ -7,9 +7,8 @@ use super::table::{Column, table, width};
 use crate::clock;
 use crate::dispatch::lease_of;
 use crate::store::admin::fsck::{self, Finding, FsckRules};
-use crate::store::admin::sweep::SweepRules;
 use crate::store::client::RedisClient;
-use crate::store::meta::look;
+use crate::store::meta::{SweepRules, look};
 
 const COLUMNS: [Column; 5] = [
     Column::whole("BUCKET"),

@@ -11,7 +11,7 @@ use crate::apply::{BoundedRetry, RetryPolicy};
 use crate::job::JobId;
 use crate::queues::lease_actions;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
-use crate::store::queue::pop::Lease;
+use crate::store::queue::lease::Lease;
 use crate::units::parse_duration_ms;
 use crate::view::LeaseResult;
 

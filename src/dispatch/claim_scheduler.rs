@@ -14,7 +14,7 @@ use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::claim::{Claim, ClaimRequest, MAX_CLAIM_AHEAD};
-use crate::store::queue::schedule::WakeUp;
+use crate::store::wake_up::WakeUp;
 
 /// While the window is nearly full, a claim that gets little room waits this long after the last
 /// one: otherwise each settlement of a few jobs would be followed by a claim of as few.

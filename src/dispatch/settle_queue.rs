@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::policy::Fate;
-use crate::store::queue::schedule::CALL_JOBS;
+use crate::store::call::CALL_JOBS;
 use crate::store::queue::settle::{Bury, ClaimToken, Completion, Release, Retry};
 
 /// A call delays the others of its kind for this long at most, and two calls for twice as long: a

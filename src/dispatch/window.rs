@@ -1,7 +1,7 @@
 //! The in-flight window: the bound on jobs that are published and not settled, and on those that
 //! are claimed ahead.
 
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
+use crate::store::call::{CALL_BYTES, CALL_JOBS};
 
 /// Claims may bring this many jobs more than have a place: as many as all claims of a single server
 /// at a time. Otherwise the window would be empty by as many as are on their way from Redis.

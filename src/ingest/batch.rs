@@ -10,7 +10,7 @@ use super::replies::{Replies, Reply};
 use crate::job::{Action, Target, Verdict};
 use crate::request::{Rejection, Request, parse};
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::schedule::Answer;
+use crate::store::queue::batch::Answer;
 use crate::telemetry::IngestResult;
 use crate::telemetry::trace::{About, Span};
 

@@ -14,7 +14,7 @@ use crate::fleet::{Fleet, WakeUps};
 use crate::job::DeadReason;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::queue::schedule::WakeUp;
+use crate::store::wake_up::WakeUp;
 use crate::telemetry::{DuplicateCause, LeaseEnd, Metrics};
 
 /// The agent that takes over expired leases.

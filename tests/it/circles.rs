@@ -13,7 +13,7 @@ type Module = Vec<String>;
 /// The circles of each package, the largest first.
 const CIRCLES: [(&str, &[usize]); 6] = [
     ("src", &[]),
-    ("engine/src", &[10, 2, 2]),
+    ("engine/src", &[]),
     ("connectors/src", &[12, 2, 2]),
     ("core/src", &[]),
     ("lab/src", &[]),

@@ -9,7 +9,8 @@ use crate::job::{Job, JobId, is_queue_name};
 use crate::policy::retry;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction};
-use crate::store::queue::pop::{Lease, Popped};
+use crate::store::queue::lease::Lease;
+use crate::store::queue::pop::Popped;
 
 /// The most jobs of one pop.
 const MAX_POP_JOBS: usize = 1000;

@@ -9,10 +9,10 @@ use super::watch::{Call, Watch};
 use super::{Consumers, PopRequest, PoppedJobs, guard};
 use crate::clock;
 use crate::policy::{Fate, delivery};
+use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
 use crate::store::queue::pop::{PopLimits, Popped};
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::record::Nonce;
 
 /// The pause of a bucket whose head cannot be read, µs.

@@ -10,8 +10,8 @@ use crate::job::JobId;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::pop::Popped;
-use crate::store::queue::schedule::WakeUp;
 use crate::store::record::Nonce;
+use crate::store::wake_up::WakeUp;
 
 /// The tries to give jobs back while Redis is away; then their leases end.
 const MAX_RETURN_TRIES: u32 = 8;

@@ -1,4 +1,4 @@
-//! A pop that waits for a job.
+//! A pop that waits for a job. `G` is what it gets: the grant of a bucket.
 
 use std::sync::{Arc, Weak};
 
@@ -6,47 +6,44 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::places::NamesPlace;
-use super::watch::Call;
 use crate::store::error::StoreError;
 
 /// A pop that waits, in the watches of its queues. Dropped with a grant that it did not take, it
 /// gives the grant to the next one.
-pub(super) struct Waiter {
-    shared: Arc<Shared>,
+pub(super) struct Waiter<G> {
+    shared: Arc<Shared<G>>,
 }
 
 /// The part of a waiting pop that its watches know.
-#[derive(Default)]
-pub(super) struct Shared {
-    place: Mutex<Place>,
+pub(super) struct Shared<G> {
+    place: Mutex<Place<G>>,
     changed: Notify,
     /// The place of the names of the pop, as long as it waits.
     _names: Option<NamesPlace>,
 }
 
 /// The answer to a waiting pop.
-#[derive(Default)]
-enum Place {
+enum Place<G> {
     /// No answer yet.
-    #[default]
     Open,
     /// A grant that the pop has not taken yet.
-    Granted(Result<Call, StoreError>),
+    Granted(Result<G, StoreError>),
     /// Taken: the pop waits no more.
     Taken,
 }
 
-impl Waiter {
-    pub(super) fn new(names: Option<NamesPlace>) -> Waiter {
-        Waiter { shared: Arc::new(Shared { _names: names, ..Shared::default() }) }
+impl<G> Waiter<G> {
+    pub(super) fn new(names: Option<NamesPlace>) -> Self {
+        let place = Mutex::new(Place::Open);
+        Waiter { shared: Arc::new(Shared { place, changed: Notify::new(), _names: names }) }
     }
 
-    pub(super) fn shared(&self) -> Weak<Shared> {
+    pub(super) fn shared(&self) -> Weak<Shared<G>> {
         Arc::downgrade(&self.shared)
     }
 
     /// The grant, if there is one: a grant at the end of the wait counts.
-    pub(super) fn take(&self) -> Option<Result<Call, StoreError>> {
+    pub(super) fn take(&self) -> Option<Result<G, StoreError>> {
         let mut place = self.shared.place.lock();
         if matches!(*place, Place::Open) {
             return None;
@@ -58,7 +55,7 @@ impl Waiter {
     }
 
     /// Waits for a bucket that has a due job, or for the error of the look-up.
-    pub(super) async fn granted(&self) -> Result<Call, StoreError> {
+    pub(super) async fn granted(&self) -> Result<G, StoreError> {
         loop {
             let changed = self.shared.changed.notified();
             if let Some(granted) = self.take() {
@@ -69,9 +66,9 @@ impl Waiter {
     }
 }
 
-impl Shared {
+impl<G> Shared<G> {
     /// Gives a waiting pop its answer, unless it has one.
-    pub(super) fn give(&self, granted: Result<Call, StoreError>) {
+    pub(super) fn give(&self, granted: Result<G, StoreError>) {
         let mut place = self.place.lock();
         if matches!(*place, Place::Open) {
             *place = Place::Granted(granted);

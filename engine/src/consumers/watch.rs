@@ -36,7 +36,7 @@ pub(super) struct Watch {
 
 struct State {
     heads: Heads,
-    waiting: VecDeque<Weak<Shared>>,
+    waiting: VecDeque<Weak<Shared<Call>>>,
     /// The time of the last pop from the queue.
     used: Instant,
     /// The time of the next look at all buckets; `None`: now.
@@ -119,7 +119,7 @@ impl Watch {
     }
 
     /// Adds a waiting pop at the end. False if the watch is over.
-    pub(super) fn add(&self, waiter: &Waiter) -> bool {
+    pub(super) fn add(&self, waiter: &Waiter<Call>) -> bool {
         let mut state = self.state.lock();
         if state.is_over {
             return false;

@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 
 use crate::job::DeadReason;
-use crate::store::queue::schedule::WakeUp;
+use crate::store::wake_up::WakeUp;
 
 /// Receives the results of a rescue.
 pub trait RescueObserver: Send + Sync {

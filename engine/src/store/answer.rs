@@ -1,5 +1,5 @@
-//! Decodes the answers of scripts. An unexpected shape is an error of class `script`, never a
-//! panic.
+//! Decodes answers of Redis. An unexpected shape of the answer of a script is an error of class
+//! `script`, never a panic.
 
 use bytes::Bytes;
 use redis::Value;
@@ -13,6 +13,29 @@ pub(super) fn micros_of(time: Value) -> Result<i64, StoreError> {
     let seconds: i64 = items.text()?.parse().map_err(odd)?;
     let micros: i64 = items.text()?.parse().map_err(odd)?;
     Ok(seconds * 1_000_000 + micros)
+}
+
+/// The text of a reply, lossy: for INFO, CONFIG and meta.
+pub(super) fn text(value: Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
+        Value::Int(number) => number.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// A zset score; Dwell writes only whole ms.
+#[allow(clippy::cast_possible_truncation, reason = "whole ms below 2^53")]
+pub(super) fn score(value: Value) -> Option<i64> {
+    match value {
+        Value::BulkString(bytes) => {
+            std::str::from_utf8(&bytes).ok()?.parse::<f64>().ok().map(|score| score as i64)
+        }
+        Value::Double(score) => Some(score as i64),
+        Value::Int(score) => Some(score),
+        _ => None,
+    }
 }
 
 /// The items of an array answer, read one by one.

@@ -23,7 +23,6 @@ use redis::{Arg, Cmd, Pipeline, Value};
 use self::cluster::{Cluster, SlotMap, slot_of};
 use self::connection::To;
 pub(super) use self::connection::{Connection, RESPONSE_TIMEOUT};
-pub use self::login::Refusals;
 use super::error::{Class, StoreError};
 use crate::clock;
 use crate::config::{Redis, RedisMode};

@@ -8,7 +8,7 @@ use redis::Value;
 use super::client::place;
 use super::error::{Class, StoreError};
 use super::namespace::Namespace;
-use super::queue::schedule::WakeUp;
+use super::wake_up::WakeUp;
 use crate::clock;
 use crate::config::Redis;
 

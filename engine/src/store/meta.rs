@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::admin::sweep::SweepRules;
+use super::answer::text;
 use super::client::{RedisClient, place};
 use super::error::{Class, StoreError};
 use super::keys::Keys;
@@ -14,6 +14,15 @@ const BROKER_PREFIX: &str = "broker:";
 /// Settings that hold for the whole namespace, ms.
 const DEAD_RETENTION: &str = "dead_retention";
 const DEDUPE_WINDOW: &str = "dedupe_window";
+
+/// The settings of `sweep`, kept in the namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SweepRules {
+    /// The retention of dead jobs, ms.
+    pub dead_retention_ms: u64,
+    /// The time for which a completed job is remembered, ms.
+    pub dedupe_window_ms: u64,
+}
 
 /// The content of `<ns>:meta`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -274,14 +283,4 @@ pub(super) async fn fields(
         }
         _ => Vec::new(),
     })
-}
-
-/// The text of a reply, lossy: for INFO, CONFIG and meta.
-pub(super) fn text(value: Value) -> String {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
-        Value::Int(number) => number.to_string(),
-        _ => String::new(),
-    }
 }

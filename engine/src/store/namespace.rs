@@ -10,7 +10,7 @@ use super::client::{Redirects, RedisClient, SlotLayout};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
 use super::keys::{FIXED_KEYS, Keys};
-use super::queue::pop::Lease;
+use super::queue::lease::Lease;
 use super::record::Nonce;
 use super::scripts::{Name, Scripts};
 use super::{answer, meta};
@@ -228,9 +228,17 @@ impl Namespace {
     /// Calls a script behind the durability gate. After an error the call may have been carried
     /// out.
     pub(super) async fn durable_call(&self, name: Name, call: Cmd) -> Result<Value, StoreError> {
-        let (link, calls, begun) = (self.gate.link(), [vec![call]], clock::now());
+        let begun = clock::now();
+        let answer = self.gated_call(name, call).await;
+        self.observe(name, begun, &answer);
+        answer
+    }
+
+    /// Calls a script behind the durability gate, and reports nothing to the observer.
+    pub(super) async fn gated_call(&self, name: Name, call: Cmd) -> Result<Value, StoreError> {
+        let (link, calls) = (self.gate.link(), [vec![call]]);
         let (mut moves, mut loaded) = (Redirects::default(), false);
-        let answer = loop {
+        loop {
             match self.gate.pass(link, name.as_str(), &calls).await.pop().unwrap_or(Ok(Value::Nil))
             {
                 Err(error) if error.class == Class::NoScript && !loaded => {
@@ -239,11 +247,9 @@ impl Namespace {
                 }
                 // Another master may not have the script.
                 Err(error) if moves.follow(&error).await => loaded = false,
-                answer => break answer,
+                answer => return answer,
             }
-        };
-        self.observe(name, begun, &answer);
-        answer
+        }
     }
 
     pub(super) fn observe<T>(&self, name: Name, begun: Instant, answer: &Result<T, StoreError>) {

@@ -3,14 +3,15 @@
 //! - [`batch`]: requests, behind the durability gate; [`schedule`]: `schedule`; [`act`]: `cancel`
 //!   to `requeue`.
 //! - [`claim`]: `claim` and `rescue`; [`settle`]: `complete` to `bury`.
-//! - Of queues, [`pop`]: `pop` and `unpop`; [`acknowledge`]: the acknowledgements of consumers;
-//!   [`ends`]: jobs that have an end of their own.
+//! - Of queues, [`pop`]: `pop` and `unpop`; [`lease`]: what a consumer holds; [`acknowledge`]: the
+//!   acknowledgements of consumers; [`ends`]: jobs that have an end of their own.
 
 pub mod acknowledge;
 pub mod act;
 pub mod batch;
 pub mod claim;
 pub mod ends;
+pub mod lease;
 pub mod pop;
 pub mod schedule;
 pub mod settle;

@@ -3,9 +3,9 @@
 use futures_util::future::try_join_all;
 use redis::Value;
 
+use super::answer::text;
 use super::client::{RedisClient, info_field, place};
 use super::error::{Class, StoreError};
-use super::meta::text;
 use crate::config::{Redis, RedisMode};
 
 /// The facts that INFO reports about the server.

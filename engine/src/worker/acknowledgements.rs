@@ -58,7 +58,7 @@ pub(super) fn channel(consumers: Consumers) -> (Acknowledgements, Receivers) {
 impl Acknowledgements {
     /// Queues an acknowledgement. Waits while too many wait for its master.
     pub(super) async fn send(&self, queued: Queued) {
-        let sender = self.0.sender_to(self.0.consumers.master_of(&queued.0.id));
+        let sender = self.0.sender_to(self.0.consumers.store().master_of_job(&queued.0.id));
         // Only a worker that was dropped receives nothing.
         let _ = sender.send(queued).await;
     }

@@ -113,7 +113,7 @@ impl Fetch {
             times,
             record.job.headers.clone(),
         );
-        let master = self.consumers.master_of(context.id());
+        let master = self.consumers.store().master_of_job(context.id());
         let key = self.leases.begin(lease, context.clone(), deadline, master);
         let (leases, acknowledgements, handler) =
             (self.leases.clone(), self.acknowledgements.clone(), self.route.handler.clone());

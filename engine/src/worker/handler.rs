@@ -12,7 +12,7 @@ use super::Context;
 use crate::client::queues::fail;
 use crate::job::Job;
 use crate::store::queue::acknowledge::LeaseAction;
-use crate::store::queue::pop::Lease;
+use crate::store::queue::lease::Lease;
 
 /// The pause of a job that a handler or a layer gave back, so that the job does not go round at
 /// once.

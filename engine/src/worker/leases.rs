@@ -17,7 +17,7 @@ use crate::clock::{self, Instant};
 use crate::consumers::Consumers;
 use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
-use crate::store::queue::pop::Lease;
+use crate::store::queue::lease::Lease;
 
 /// The most leases that one call prolongs.
 const MAX_LEASES_PER_CALL: usize = 1000;
@@ -241,7 +241,7 @@ impl Leases {
         }
         if is_held {
             // The job may have another master by now.
-            held.master = consumers.master_of(held.context.id());
+            held.master = consumers.store().master_of_job(held.context.id());
             let touches = masters.entry(held.master.clone()).or_default();
             touches.order.insert((held.touch_at, key));
         }

@@ -15,10 +15,10 @@ use crate::consumers::Consumers;
 use crate::fleet::{Fleet, entry, heartbeat};
 use crate::rescue::{Rescue, RescueObserver, RescueRules};
 use crate::store::Store;
-use crate::store::admin::sweep::SweepRules;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::queue::schedule::WakeUp;
+use crate::store::meta::SweepRules;
+use crate::store::wake_up::WakeUp;
 
 /// The lease of a rescue, as a sidecar with the default settings has it.
 const RESCUE_LEASE: Duration = Duration::from_secs(20);

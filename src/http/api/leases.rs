@@ -16,7 +16,7 @@ use crate::queues::{MAX_ACKNOWLEDGEMENTS, QueueService, lease_actions};
 use crate::request::{Code, Rejection};
 use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
-use crate::store::queue::pop::Lease;
+use crate::store::queue::lease::Lease;
 use crate::view::LeaseResult;
 
 /// The actions on leases; at most 1000 together.

@@ -26,7 +26,7 @@ use crate::http::server::account::Account;
 use crate::job::{Job, JobId, Verdict, is_queue_name};
 use crate::request::{Code, NewJob, Rejection, Request, RequestRules, from_fields};
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::schedule::Answer;
+use crate::store::queue::batch::Answer;
 use crate::units::{quote, quote_address};
 use crate::view;
 

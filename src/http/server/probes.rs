@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::clock::{self, Instant};
 use crate::readiness::{Readiness, Waiting};
-use crate::store::client::Refusals;
+use crate::store::refusals::Refusals;
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::Exposition;
 

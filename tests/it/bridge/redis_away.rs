@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use dwell::readiness::Waiting;
 use dwell::store::error::Class;
-use dwell::store::queue::schedule::WakeUp;
 use dwell::store::reader::lookup::Place;
+use dwell::store::wake_up::WakeUp;
 use dwell::store::{Store, Unobserved};
 use dwell_connectors::Message;
 use dwell_testkit::servers::{AppendFsync, RedisOptions, find};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dwell::config::Settings;
 use dwell::dispatch::lease_of;
 use dwell::store::admin::fsck::{self, Finding, FsckRules};
-use dwell::store::admin::sweep::SweepRules;
+use dwell::store::meta::SweepRules;
 use dwell_testkit::servers::RedisOptions;
 use tokio_util::sync::CancellationToken;
 

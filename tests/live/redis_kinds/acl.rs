@@ -100,7 +100,7 @@ async fn everything(redis: &Redis) -> Result<(), StoreError> {
     let listening = fleet::listen(redis, &channel, || {}, move |head| drop(sender.send(head)));
     let hears = wait_until("a wake-up", async || {
         store
-            .wake_others(&[dwell::store::queue::schedule::WakeUp {
+            .wake_others(&[dwell::store::wake_up::WakeUp {
                 bucket: 0,
                 broker: MAIN.to_owned(),
                 due_ms: 1,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, NewJob};
-use dwell::store::admin::sweep::SweepRules;
+use dwell::store::meta::SweepRules;
 use dwell::store::queue::settle::{Retry, SettleResult};
 
 use super::fixture::{Fixture, KEEP, MAIN, PAST, RETRY, action, held, request, retry};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use dwell::job::{Action, DeadReason, Verdict};
 use dwell::request::{Act, NewJob, Origin, Request};
-use dwell::store::admin::sweep::SweepRules;
 use dwell::store::error::Class;
+use dwell::store::meta::SweepRules;
 use dwell::store::queue::batch::RequestRef;
 use dwell::store::queue::settle::{Bury, Completion, SettleResult};
 use dwell_testkit::servers::{RedisOptions, RedisServer};

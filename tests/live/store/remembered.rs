@@ -2,7 +2,8 @@
 
 use dwell::job::{Action, DeadReason, Job, Verdict};
 use dwell::request::{Act, NewJob, Origin};
-use dwell::store::admin::sweep::{SweepRules, Swept};
+use dwell::store::admin::sweep::Swept;
+use dwell::store::meta::SweepRules;
 use dwell::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 use dwell::store::queue::pop::PopLimits;
 use dwell::store::queue::settle::{Bury, Completion, SettleResult};

@@ -3,7 +3,7 @@
 use dwell::apply::RequestBatch;
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{NewJob, Origin, Request};
-use dwell::store::queue::schedule::Answer;
+use dwell::store::queue::batch::Answer;
 use dwell::store::queue::settle::{Bury, Completion};
 use dwell_connectors::conformance::proxy::{Direction, Flow};
 

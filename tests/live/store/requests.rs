@@ -2,9 +2,10 @@
 
 use dwell::job::{Action, Conflict, Due, Verdict};
 use dwell::request::{Act, NewJob};
-use dwell::store::queue::schedule::{Answer, WakeUp};
+use dwell::store::queue::batch::Answer;
 use dwell::store::queue::settle::{Bury, SettleResult};
 use dwell::store::record;
+use dwell::store::wake_up::WakeUp;
 
 use super::fixture::{
     FAR, Fixture, MAIN, PAST, action, held, id, open, origin, request, target_on,

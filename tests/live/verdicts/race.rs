@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dwell::clock;
-use dwell::store::admin::sweep::SweepRules;
+use dwell::store::meta::SweepRules;
 use dwell_testkit::servers::BrokerKind;
 use futures_util::future::join_all;
 use parking_lot::Mutex;

@@ -18,9 +18,9 @@ use serde::Serialize;
 pub use self::problem::Problem;
 use crate::config::Redis;
 use crate::store::Store;
-use crate::store::admin::sweep::SweepRules;
 use crate::store::answer::Items;
 use crate::store::error::StoreError;
+use crate::store::meta::SweepRules;
 use crate::store::namespace::Namespace;
 use crate::store::scripts::Name;
 

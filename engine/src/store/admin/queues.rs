@@ -2,9 +2,9 @@
 
 use crate::store::admin::Admin;
 use crate::store::answer::Items;
+use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::reader::active::SETS_PER_PIPELINE;
 use crate::store::reader::lookup::Place;
 use crate::store::scripts::Name;

@@ -3,10 +3,10 @@
 
 use crate::store::admin::Admin;
 use crate::store::answer::Items;
+use crate::store::call::CALL_JOBS;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::meta;
-use crate::store::queue::schedule::CALL_JOBS;
+use crate::store::meta::{self, SweepRules};
 use crate::store::scripts::Name;
 
 /// The time for which one generation of `applied` is filled, ms. An entry lives for one to two of
@@ -22,15 +22,6 @@ pub struct Swept {
     pub turned: u64,
     /// Since the last sweep of the bucket, the master was replaced or restarted.
     pub master_changed: bool,
-}
-
-/// The settings of `sweep`, kept in the namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SweepRules {
-    /// The retention of dead jobs, ms.
-    pub dead_retention_ms: u64,
-    /// The time for which a completed job is remembered, ms.
-    pub dedupe_window_ms: u64,
 }
 
 impl Admin {

@@ -7,13 +7,14 @@ use redis::{Pipeline, Value};
 
 use crate::job::{Job, JobId};
 use crate::store::admin::Admin;
-use crate::store::answer::Items;
+use crate::store::answer::{Items, score};
+use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::error::StoreError;
 use crate::store::meta;
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS, WakeUp};
-use crate::store::reader::lookup::{Place, score};
+use crate::store::reader::lookup::Place;
 use crate::store::record::{self, Record};
 use crate::store::scripts::Name;
+use crate::store::wake_up::WakeUp;
 
 /// The most scans of a bucket for jobs that returned from an attempt meanwhile.
 const MAX_BUCKET_SCANS: usize = 16;

@@ -7,12 +7,12 @@ use redis::Cmd;
 use crate::clock;
 use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
+use crate::store::call::CALL_JOBS;
 use crate::store::client::Redirects;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
-use crate::store::queue::pop::Lease;
-use crate::store::queue::schedule::CALL_JOBS;
+use crate::store::queue::lease::Lease;
 use crate::store::record::{self, Nonce};
 use crate::store::scripts::Name;
 

@@ -8,8 +8,7 @@ use crate::policy::retry;
 use crate::request::Act;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
-use crate::store::queue::batch::RequestRef;
-use crate::store::queue::schedule::{Answer, own_queues_argument, time_argument};
+use crate::store::queue::schedule::{own_queues_argument, time_argument};
 use crate::store::reader::lookup;
 use crate::store::record::{self, Generation};
 use crate::store::scripts::Name;
@@ -26,19 +25,6 @@ pub(super) struct Step {
 }
 
 impl Queue {
-    /// Acts on a job, as [`apply`](Queue::apply) does.
-    pub async fn act(&self, act: &Act, default_retry: &[u64]) -> Result<Answer, StoreError> {
-        if act.action == Action::Schedule {
-            return Err(StoreError::new(
-                Class::Other,
-                "`schedule` is no action on a job that exists",
-            ));
-        }
-        let answer = self.apply(&[RequestRef::Act(act)], default_retry).await.answers.pop();
-        answer
-            .unwrap_or_else(|| Err(StoreError::new(Class::Other, "redis: an action has no answer")))
-    }
-
     /// Reads the wait of the job's step for `fail`. The script checks that the step is still
     /// current.
     pub(super) async fn step_of(

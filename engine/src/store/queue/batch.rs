@@ -9,25 +9,26 @@ use redis::{Cmd, Value};
 
 use crate::clock::{self, Instant};
 use crate::job::Action;
-use crate::request::Act;
+use crate::request::{Act, NewJob};
 use crate::store::answer::Items;
 use crate::store::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::queue::act::{Step, act_arguments};
-use crate::store::queue::schedule::{
-    Answer, WakeUp, read_answer, schedule_arguments, schedule_deadline,
-};
+use crate::store::queue::schedule::{schedule_arguments, schedule_deadline};
 use crate::store::scripts::Name;
+use crate::store::wake_up::WakeUp;
 
+mod answer;
 mod asked;
 mod item;
 mod pass;
 
+pub use answer::Answer;
+use answer::read_answer;
 pub use asked::RequestRef;
-pub(super) use pass::Group;
-use pass::Pass;
+use pass::{Group, Pass};
 
 /// The time after its creation within which a call may be carried out. It is less than the response
 /// timeout, so that Redis never carries out a call that its caller has given up.
@@ -46,7 +47,37 @@ pub struct Applied {
     pub wake_ups: Vec<WakeUp>,
 }
 
+/// The result of `schedule`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Scheduled {
+    /// The answers, one per request, in the order of the requests.
+    pub answers: Vec<Answer>,
+    /// The buckets whose readers must wake earlier than planned.
+    pub wake_ups: Vec<WakeUp>,
+}
+
 impl Queue {
+    /// Stores jobs as [`apply`](Queue::apply) does. After an error the result of every request is
+    /// unknown: send the same requests again.
+    pub async fn schedule(&self, requests: &[NewJob]) -> Result<Scheduled, StoreError> {
+        let asked: Vec<RequestRef<'_>> = requests.iter().map(RequestRef::NewJob).collect();
+        let Applied { answers, wake_ups } = self.apply(&asked, &[]).await;
+        Ok(Scheduled { answers: answers.into_iter().collect::<Result<_, _>>()?, wake_ups })
+    }
+
+    /// Acts on a job, as [`apply`](Queue::apply) does.
+    pub async fn act(&self, act: &Act, default_retry: &[u64]) -> Result<Answer, StoreError> {
+        if act.action == Action::Schedule {
+            return Err(StoreError::new(
+                Class::Other,
+                "`schedule` is no action on a job that exists",
+            ));
+        }
+        let answer = self.apply(&[RequestRef::Act(act)], default_retry).await.answers.pop();
+        answer
+            .unwrap_or_else(|| Err(StoreError::new(Class::Other, "redis: an action has no answer")))
+    }
+
     /// Applies requests; requests for one id in their order. `default_retry` is the retry array of
     /// jobs that have none.
     ///
@@ -199,7 +230,7 @@ impl Queue {
         let read = answer.and_then(|value| {
             let mut items = Items::new(group.name.as_str(), value)?;
             match group.name {
-                Name::Schedule => self.read_scheduled(group, items),
+                Name::Schedule => self.read_scheduled(group.bucket, group.members.len(), items),
                 _ => Ok((vec![read_answer(&mut items)], Vec::new())),
             }
         });

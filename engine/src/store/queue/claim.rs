@@ -13,11 +13,10 @@ pub use self::answer::{Claim, ClaimedJob};
 pub(super) use self::lost_claim::LostClaim;
 pub(super) use self::unread::Unread;
 use crate::clock::{self, whole_ms};
-use crate::store::answer::micros_of;
+use crate::store::answer::{micros_of, score};
+use crate::store::call::CALL_JOBS;
 use crate::store::error::StoreError;
 use crate::store::queue::Queue;
-use crate::store::queue::schedule::CALL_JOBS;
-use crate::store::reader::lookup::score;
 use crate::store::record::Nonce;
 use crate::store::scripts::Name;
 

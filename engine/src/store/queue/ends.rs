@@ -13,10 +13,10 @@ use redis::{Pipeline, Value};
 use crate::job::{JobId, Target};
 use crate::policy::expiry;
 use crate::store::answer::Items;
+use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::Queue;
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::record::{self, Generation};
 use crate::store::scripts::Name;
 

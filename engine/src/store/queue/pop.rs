@@ -5,22 +5,20 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use redis::{Pipeline, Value};
 
 use crate::clock;
-use crate::job::{JobId, is_queue_name};
+use crate::job::JobId;
 use crate::policy::retry;
-use crate::store::answer::{Items, micros_of};
+use crate::store::answer::{Items, micros_of, score};
+use crate::store::call::CALL_JOBS;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
-use crate::store::queue::schedule::CALL_JOBS;
-use crate::store::reader::lookup::score;
+use crate::store::queue::lease::Lease;
 use crate::store::record::{self, Nonce, Record, State};
 use crate::store::scripts::Name;
 
@@ -75,67 +73,11 @@ pub struct PopAnswer {
     pub now_us: i64,
 }
 
-/// The lease of a job that was handed out, as its consumer names it. Opaque to consumers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
-    /// The nonce of the pop.
-    pub nonce: Nonce,
-    /// The span of the lease, ms.
-    pub ttr_ms: u32,
-    /// The wait that a `fail` begins, ms; `None`: the retry array is at its end.
-    pub wait_ms: Option<u64>,
-    /// The queue.
-    pub queue: String,
-    /// Proves that the store made the lease for this job, with this span and this wait.
-    pub seal: [u8; 8],
-}
-
 /// Buckets, and the due time of the first job of each.
 pub type Heads = (Vec<u16>, Result<Vec<Option<i64>>, StoreError>);
 
 /// The interval between two reports of unreadable jobs.
 const UNREADABLE_LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// The first bytes of a token: nonce, span, wait, seal.
-const TOKEN_HEAD_BYTES: usize = 8 + 4 + 6 + 8;
-/// No wait.
-const NO_WAIT: u64 = (1 << 48) - 1;
-
-impl Lease {
-    /// Reads the text of a token. `None` if the text is no token.
-    #[must_use]
-    pub fn read(text: &str) -> Option<Lease> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (head, queue) = bytes.split_at_checked(TOKEN_HEAD_BYTES)?;
-        let mut wait = [0; 8];
-        wait[2..].copy_from_slice(&head[12..18]);
-        let wait = u64::from_be_bytes(wait);
-        Some(Lease {
-            nonce: head[..8].try_into().ok()?,
-            ttr_ms: u32::from_be_bytes(head[8..12].try_into().ok()?),
-            wait_ms: (wait != NO_WAIT).then_some(wait),
-            seal: head[18..].try_into().ok()?,
-            queue: String::from_utf8(queue.to_vec()).ok().filter(|queue| is_queue_name(queue))?,
-        })
-    }
-
-    /// The text of the token, of `A-Z a-z 0-9 _ -`.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let parts = [&self.terms()[..], &self.seal, self.queue.as_bytes()];
-        URL_SAFE_NO_PAD.encode(parts.concat())
-    }
-
-    /// Nonce, span and wait.
-    pub(in crate::store) fn terms(&self) -> [u8; 18] {
-        let wait = self.wait_ms.map_or(NO_WAIT, |ms| ms.min(NO_WAIT - 1)).to_be_bytes();
-        let mut terms = [0; 18];
-        terms[..8].copy_from_slice(&self.nonce);
-        terms[8..12].copy_from_slice(&self.ttr_ms.to_be_bytes());
-        terms[12..].copy_from_slice(&wait[2..]);
-        terms
-    }
-}
-
 impl Queue {
     /// Hands out due jobs of one bucket of a queue. `nonce`: random, for this call alone; a repeat
     /// answers the jobs that this pop still holds. After an error, jobs may be held without a
@@ -364,27 +306,5 @@ impl Popped {
     #[must_use]
     pub fn late_us(&self, now_us: i64) -> i64 {
         now_us.saturating_sub(self.state.due_ms.saturating_mul(1000))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_is_read_as_it_was_written() {
-        for wait_ms in [None, Some(0), Some(54_000_000)] {
-            let token = Lease {
-                nonce: [9; 8],
-                ttr_ms: 30_000,
-                wait_ms,
-                queue: "orders.close".to_owned(),
-                seal: [7; 8],
-            };
-            assert_eq!(Lease::read(&token.text()), Some(token));
-        }
-        for text in ["", "x", "AAAA", "====", "\u{fc}", &"A".repeat(24), &"A".repeat(400)] {
-            assert_eq!(Lease::read(text), None, "{text}");
-        }
     }
 }

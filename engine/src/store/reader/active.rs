@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
+use crate::store::answer::text;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::meta::text;
 use crate::store::namespace::Namespace;
 use crate::store::reader::Reader;
 use crate::store::reader::queues::{COMMANDS_PER_QUEUE, QueueCounts};

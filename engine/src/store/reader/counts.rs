@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 
 use redis::{Pipeline, Value};
 
+use crate::store::answer::{score, text};
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::meta::text;
 use crate::store::reader::Reader;
 use crate::store::reader::active::{ActiveQueues, SETS_PER_PIPELINE};
 use crate::store::reader::leases;
-use crate::store::reader::lookup::score;
 
 /// Counts of a namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

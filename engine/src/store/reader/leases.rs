@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::{Pipeline, Value};
 
-use super::lookup::score;
+use crate::store::answer::score;
 use crate::store::error::StoreError;
 use crate::store::namespace::Namespace;
 

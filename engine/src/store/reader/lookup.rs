@@ -4,6 +4,7 @@ use bytes::Bytes;
 use redis::{Pipeline, Value};
 
 use crate::job::{Job, JobId};
+use crate::store::answer::score;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
 use crate::store::namespace::Namespace;
@@ -167,17 +168,4 @@ async fn find_once(namespace: &Namespace, id: &JobId) -> Result<Option<StoredJob
     };
     let size = record.job.body.len();
     Ok(Some(StoredJob { id: id.clone(), place, score_ms, record, state, size }))
-}
-
-/// A zset score; Dwell writes only whole ms.
-#[allow(clippy::cast_possible_truncation, reason = "whole ms below 2^53")]
-pub(in crate::store) fn score(value: Value) -> Option<i64> {
-    match value {
-        Value::BulkString(bytes) => {
-            std::str::from_utf8(&bytes).ok()?.parse::<f64>().ok().map(|score| score as i64)
-        }
-        Value::Double(score) => Some(score as i64),
-        Value::Int(score) => Some(score),
-        _ => None,
-    }
 }

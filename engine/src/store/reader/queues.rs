@@ -3,11 +3,12 @@
 use futures_util::future::try_join_all;
 use redis::{Pipeline, Value};
 
+use crate::store::answer::score;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::reader::Reader;
 use crate::store::reader::list::Query;
-use crate::store::reader::lookup::{Place, StoredJob, score};
+use crate::store::reader::lookup::{Place, StoredJob};
 
 /// The jobs of a queue by state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

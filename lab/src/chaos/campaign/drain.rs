@@ -6,8 +6,8 @@ use dwell::clock;
 use dwell::dispatch::lease_of;
 use dwell::store::Store;
 use dwell::store::admin::fsck::{self, FsckRules};
-use dwell::store::admin::sweep::SweepRules;
 use dwell::store::error::StoreError;
+use dwell::store::meta::SweepRules;
 use dwell::store::reader::list::Query;
 use dwell::store::reader::lookup::Place;
 

@@ -12,9 +12,9 @@ use super::scan::Scan;
 use super::{Fsck, Problem};
 use crate::job::JobId;
 use crate::store::answer::Items;
+use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::record;
 use crate::store::scripts::Name;
 

@@ -11,9 +11,9 @@ use redis::{Pipeline, Value};
 
 use super::{Fsck, Problem, bytes};
 use crate::store::answer::Items;
+use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::queue::schedule::{CALL_BYTES, CALL_JOBS};
 use crate::store::record;
 use crate::store::scripts::Name;
 

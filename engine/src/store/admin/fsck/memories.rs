@@ -6,8 +6,8 @@ use super::{Fsck, Problem};
 use crate::job::Verdict;
 use crate::store::admin::sweep::APPLIED_ROTATION_MS;
 use crate::store::answer::Items;
+use crate::store::call::CALL_JOBS;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::scripts::Name;
 
 /// The four tables by their index in KEYS, from 1.

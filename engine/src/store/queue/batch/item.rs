@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::RequestRef;
+use super::{Answer, RequestRef};
 use crate::job::{Action, Conflict};
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::keys::Keys;
 use crate::store::queue::act::script_of;
-use crate::store::queue::schedule::Answer;
 use crate::store::record::{self, Generation};
 use crate::store::scripts::Name;
 

@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::item::{Item, link};
-use super::{Applied, RequestRef};
+use super::{Answer, Applied, RequestRef};
 use crate::job::Action;
+use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::error::{Class, StoreError};
 use crate::store::keys::Keys;
 use crate::store::queue::act::Step;
-use crate::store::queue::schedule::{Answer, CALL_BYTES, CALL_JOBS, WakeUp};
 use crate::store::scripts::Name;
+use crate::store::wake_up::WakeUp;
 
 /// The most brokers whose sets an action names before it knows the set of its job. With more
 /// brokers, it names the brokers of this store.
@@ -22,12 +23,12 @@ const FREE_ROUNDS: u32 = 4;
 const WAVES_PER_ANSWERED: usize = 8;
 
 /// A script call: either schedules of one bucket, bounded, with distinct ids; or one action.
-pub(in crate::store::queue) struct Group {
+pub(super) struct Group {
     pub(super) name: Name,
-    pub(in crate::store::queue) bucket: u16,
+    pub(super) bucket: u16,
     bytes: usize,
     /// Indices into the batch.
-    pub(in crate::store::queue) members: Vec<usize>,
+    pub(super) members: Vec<usize>,
     /// The one member is alone by intent: no other joins the call.
     is_closed: bool,
 }

@@ -1,9 +1,9 @@
 //! The time-out of held jobs whose TTR has passed without an acknowledgement.
 
 use crate::store::answer::Items;
+use crate::store::call::CALL_BYTES;
 use crate::store::error::StoreError;
 use crate::store::queue::Queue;
-use crate::store::queue::schedule::CALL_BYTES;
 use crate::store::scripts::Name;
 
 /// The most held jobs that one call looks at: the work per job is small.

@@ -8,8 +8,8 @@ use redis::{Pipeline, Value};
 
 use super::{Candidate, PAGE_BYTES};
 use crate::job::JobId;
+use crate::store::call::CALL_BYTES;
 use crate::store::error::StoreError;
-use crate::store::queue::schedule::CALL_BYTES;
 use crate::store::reader::Reader;
 use crate::store::reader::lookup::{Place, StoredJob};
 use crate::store::record::{self, State};

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use redis::Value;
 
 use super::Cursor;
+use crate::store::answer::score;
+use crate::store::call::CALL_JOBS;
 use crate::store::error::StoreError;
-use crate::store::queue::schedule::CALL_JOBS;
 use crate::store::reader::Reader;
-use crate::store::reader::lookup::score;
 
 /// The number of members that each page reads again, so that a few removals do not make it skip
 /// members.

@@ -1,0 +1,7 @@
+//! The bounds of a script call.
+
+/// The most jobs in one script call. 128 jobs of 200 bytes occupy Redis for 0.65 ms (measured on
+/// 7.0.15).
+pub const CALL_JOBS: usize = 128;
+/// The most bytes of records in one script call; a single larger record is a call of its own.
+pub const CALL_BYTES: usize = 1 << 20;
