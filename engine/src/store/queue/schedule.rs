@@ -1,7 +1,10 @@
 //! `schedule` stores new jobs, in batches. [`Answer`] is the answer to any request.
 
+use std::time::SystemTime;
+
 use redis::Cmd;
 
+use crate::clock::time_of;
 use crate::job::{Conflict, Due, Verdict};
 use crate::request::{NewJob, OwnQueues};
 use crate::store::answer::Items;
@@ -16,13 +19,23 @@ use crate::store::scripts::Name;
 pub const CALL_JOBS: usize = 128;
 /// The most bytes of records in one script call; a single larger record is a call of its own.
 pub const CALL_BYTES: usize = 1 << 20;
+
 /// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// The verdict.
     pub verdict: Verdict,
     /// The due time of the job, epoch ms, if known.
+    #[doc(hidden)]
     pub due_ms: Option<i64>,
+}
+
+impl Answer {
+    /// The due time of the job, if known.
+    #[must_use]
+    pub fn due(&self) -> Option<SystemTime> {
+        self.due_ms.map(time_of)
+    }
 }
 
 /// A job that became the earliest of its bucket and broker.
