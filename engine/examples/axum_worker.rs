@@ -11,7 +11,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use dwell_engine::worker::{Context, Outcome, Routes};
-use dwell_engine::{Client, Due, Error, JobId, Redis, Task, Verdict, Worker};
+use dwell_engine::{Client, Error, JobId, Redis, Task, Verdict, Worker};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -60,8 +60,7 @@ async fn begin(
     State(app): State<App>,
     Path(order): Path<u64>,
 ) -> Result<StatusCode, (StatusCode, String)> {
-    let due = Due::In(u64::try_from(app.time_to_pay.as_millis()).unwrap_or(u64::MAX));
-    let schedule = CloseOrder { order }.schedule(due).map_err(failed)?.id(id_of(order));
+    let schedule = CloseOrder { order }.schedule(app.time_to_pay).map_err(failed)?.id(id_of(order));
     app.client.schedule(&schedule).await.map_err(failed)?;
     Ok(StatusCode::ACCEPTED)
 }

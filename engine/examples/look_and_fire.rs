@@ -1,9 +1,9 @@
 //! Lists what waits, fires a job before its time, and reads what became of it:
 //! `cargo run -p dwell-engine --example look_and_fire redis://127.0.0.1:6379`
 
-use dwell_engine::{
-    Client, Destination, Due, Error, Job, NewJob, Page, Place, Query, Redis, Verdict,
-};
+use std::time::Duration;
+
+use dwell_engine::{Client, Destination, Error, Job, NewJob, Page, Place, Query, Redis, Verdict};
 
 /// Stores two jobs, fires one, and answers the page of what waits.
 pub(crate) async fn run(url: &str) -> Result<Page, Error> {
@@ -13,17 +13,12 @@ pub(crate) async fn run(url: &str) -> Result<Page, Error> {
             .parse()
             .expect("a short text without control characters is an id");
         let job = Job::new("main", Destination::new("orders.close"), order.to_string());
-        client.schedule(&NewJob::new(job, Due::In(3_600_000)).id(id)).await?;
+        client.schedule(&NewJob::new(job, Duration::from_secs(3600)).id(id)).await?;
     }
     let first = "order-17".parse().expect("a short text without control characters is an id");
     assert_eq!(client.fire(&first).await?, Verdict::Firing);
     if let Some(job) = client.get(&first).await? {
-        println!(
-            "{} is due at {} (epoch ms), {} attempts so far",
-            job.id,
-            job.due_ms(),
-            job.attempts()
-        );
+        println!("{} is due at {:?}, {} attempts so far", job.id, job.due(), job.attempts());
     }
     client.list(&Query::new(Place::Scheduled)).await
 }
@@ -33,7 +28,7 @@ pub(crate) async fn run(url: &str) -> Result<Page, Error> {
 async fn main() -> Result<(), Error> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     for job in run(&url).await?.jobs {
-        println!("{}: {} at {}", job.id, job.job().target, job.due_ms());
+        println!("{}: {} at {:?}", job.id, job.job().target, job.due());
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dwell_engine::worker::{Context, Outcome};
-use dwell_engine::{Client, Due, Error, Redis, Task, Worker};
+use dwell_engine::{Client, Error, Redis, Task, Worker};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Error> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     let client = Client::connect(&Redis::new(url), &[]).await?;
     for order in 17..20 {
-        client.enqueue(&CloseOrder { order }, Due::In(2000)).await?;
+        client.enqueue(&CloseOrder { order }, Duration::from_secs(2)).await?;
     }
     let stop = CancellationToken::new();
     let told = stop.clone();

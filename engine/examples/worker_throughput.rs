@@ -26,7 +26,7 @@ async fn main() -> Result<(), Error> {
     let client = Client::connect(&config, &[]).await?;
     let storing = stream::iter(0..jobs).map(|number| {
         let (client, job) = (client.clone(), Job::for_queue("nothing", number.to_string()));
-        async move { client.schedule(&NewJob::new(job, Due::In(0))).await }
+        async move { client.schedule(&NewJob::new(job, Due::NOW)).await }
     });
     let mut storing = storing.buffer_unordered(CONCURRENT_CALLS);
     while let Some(stored) = storing.next().await {

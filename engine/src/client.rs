@@ -85,12 +85,12 @@ impl Client {
         Client { store, retry_ms: retry::DEFAULT_MS.into(), brokers_read, fetching }
     }
 
-    /// The waits, ms, between the attempts of jobs without a retry array. [`fail`](Client::fail)
-    /// counts by them; give the `delivery.retry` of the instances. A job of a queue is stored with
-    /// them. Default: 2m, 10m, 10m, 1h, 2h, 6h, 15h.
+    /// The waits between the attempts of jobs without a retry array. [`fail`](Client::fail) counts by
+    /// them; give the `delivery.retry` of the instances. A job of a queue is stored with them.
+    /// Default: 2m, 10m, 10m, 1h, 2h, 6h, 15h.
     #[must_use]
-    pub fn default_retry(mut self, waits_ms: &[u64]) -> Self {
-        self.retry_ms = waits_ms.into();
+    pub fn default_retry(mut self, waits: impl IntoIterator<Item = Duration>) -> Self {
+        self.retry_ms = waits.into_iter().map(clock::span_ms).collect();
         self
     }
 
@@ -131,8 +131,9 @@ impl Client {
     ///
     /// # Errors
     /// As [`act`](Client::act).
-    pub async fn reschedule(&self, id: &JobId, due: Due) -> Result<Verdict, StoreError> {
-        self.act(&Act { due: Some(due), ..Act::new(Action::Reschedule, id.clone()) }).await
+    pub async fn reschedule(&self, id: &JobId, due: impl Into<Due>) -> Result<Verdict, StoreError> {
+        let act = Act::new(Action::Reschedule, id.clone()).due(due);
+        self.act(&act).await
     }
 
     /// Makes a job due now: `Firing`; `InFlight`, `Dead` or `NotFound` as in

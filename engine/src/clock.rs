@@ -43,6 +43,28 @@ pub fn whole_ms(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
+/// The longest span and the latest time that the public API takes, ms: 126 thousand years. Their sum
+/// is exact in the numbers of Lua and of sorted sets.
+pub(crate) const MAX_MS: u64 = 4_000_000_000_000_000;
+
+/// A span in whole ms, rounded up; a longer one than [`MAX_MS`] is cut to it.
+pub(crate) fn span_ms(span: Duration) -> u64 {
+    whole_ms(span).min(MAX_MS)
+}
+
+/// A time as epoch ms, rounded up, so that nothing is early. A time before 1970 is 1970, a later
+/// one than [`MAX_MS`] is cut to it.
+pub(crate) fn epoch_ms(time: SystemTime) -> i64 {
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(span_ms(since_epoch)).unwrap_or(i64::MAX)
+}
+
+/// The time of these epoch ms; 1970 for an earlier one, and for one that the platform cannot tell.
+pub(crate) fn time_of(ms: i64) -> SystemTime {
+    let since_epoch = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+    UNIX_EPOCH.checked_add(since_epoch).unwrap_or(UNIX_EPOCH)
+}
+
 /// Sleeps until this instant. Tokio's timer has a resolution of 1 ms and never wakes early.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads time")]
 pub async fn sleep_until(instant: Instant) {
@@ -59,4 +81,21 @@ pub async fn sleep(duration: Duration) {
 #[allow(clippy::disallowed_methods, reason = "the one place that reads time")]
 pub async fn timeout<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     tokio::time::timeout(limit, future).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_and_times_are_rounded_up_and_cut_to_the_longest() {
+        assert_eq!(span_ms(Duration::from_nanos(1_000_001)), 2);
+        assert_eq!(span_ms(Duration::MAX), MAX_MS);
+        let after = |span| UNIX_EPOCH + span;
+        assert_eq!(epoch_ms(after(Duration::from_nanos(1_000_001))), 2);
+        assert_eq!(epoch_ms(UNIX_EPOCH - Duration::from_secs(1)), 0);
+        assert_eq!(epoch_ms(after(Duration::from_millis(2 * MAX_MS))), 4_000_000_000_000_000);
+        assert_eq!(time_of(1500), after(Duration::from_millis(1500)));
+        assert_eq!(time_of(-1), UNIX_EPOCH);
+    }
 }

@@ -8,12 +8,14 @@
 //! the same Redis and namespace deliver the jobs.
 //!
 //! ```no_run
-//! use dwell_engine::{Client, Destination, Due, Job, Redis, NewJob, Verdict};
+//! use std::time::Duration;
+//!
+//! use dwell_engine::{Client, Destination, Job, NewJob, Redis, Verdict};
 //!
 //! # async fn example() -> Result<(), dwell_engine::Error> {
 //! let client = Client::connect(&Redis::new("redis://127.0.0.1:6379"), &["main"]).await?;
 //! let job = Job::new("main", Destination::new("orders.close"), r#"{"order": 17}"#);
-//! let new_job = NewJob::new(job, Due::In(30 * 60 * 1000));
+//! let new_job = NewJob::new(job, Duration::from_secs(30 * 60));
 //! client.schedule(&new_job).await?;
 //! // The order is paid: nothing is to be closed.
 //! assert_eq!(client.cancel(&new_job.id).await?, Verdict::Cancelled);
@@ -41,9 +43,9 @@
 //!
 //! # Time
 //!
-//! Redis's clock decides what is due. [`Due::In`] counts from the moment when Redis stores the job.
-//! All times are epoch milliseconds, all spans milliseconds, unless their type is
-//! [`Duration`](std::time::Duration).
+//! Redis's clock decides what is due. A [`Duration`](std::time::Duration) counts from the moment when
+//! Redis stores the job, a [`SystemTime`](std::time::SystemTime) is a time of Redis's clock. Both are
+//! rounded up to whole milliseconds; [`Due`] says what becomes of those that do not fit.
 //!
 //! # What is not here
 //!

@@ -1,9 +1,11 @@
 //! The requests to the store: a new job, or an action on an existing job.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use dwell_core::Destination;
 
+use crate::clock::epoch_ms;
 use crate::job::{Action, Conflict, Due, Job, JobId};
 
 /// A request.
@@ -157,10 +159,11 @@ pub struct AttemptRef {
 }
 
 impl NewJob {
-    /// A new job with a random id. `id` and `conflict` may be set before the call; the other fields
-    /// identify the call, so that repeating it stores one job.
+    /// A new job with a random id, due after a [`Duration`](std::time::Duration) or at a
+    /// [`SystemTime`]. `id` and `conflict` may be set before the call; the other fields identify the
+    /// call, so that repeating it stores one job.
     #[must_use]
-    pub fn new(job: Job, due: Due) -> Self {
+    pub fn new(job: Job, due: impl Into<Due>) -> Self {
         NewJob {
             id: JobId::random(),
             generated: false,
@@ -168,7 +171,7 @@ impl NewJob {
             apart: false,
             queue_full: false,
             own_queues: None,
-            due,
+            due: due.into(),
             conflict: Conflict::default(),
             job,
             origin: Origin::of_call(),
@@ -207,12 +210,28 @@ impl Act {
         }
     }
 
+    /// The same with this due time, for a `reschedule`.
+    #[must_use]
+    pub fn due(mut self, due: impl Into<Due>) -> Self {
+        self.due = Some(due.into());
+        self
+    }
+
     /// The same, for this attempt only.
     #[must_use]
     pub fn of(mut self, attempt: Option<AttemptRef>) -> Self {
         (self.seen_due, self.seen_attempt) =
             (attempt.map(|attempt| attempt.due_ms), attempt.map(|attempt| attempt.number));
         self
+    }
+}
+
+impl AttemptRef {
+    /// The attempt of this `delayed-due`, which is a whole number of epoch ms, and this
+    /// `delayed-attempt`.
+    #[must_use]
+    pub fn new(due: SystemTime, number: u32) -> Self {
+        AttemptRef { due_ms: epoch_ms(due), number }
     }
 }
 

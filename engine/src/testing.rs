@@ -6,7 +6,6 @@
 //!
 //! use dwell_engine::testing::{Ran, TestQueue};
 //! use dwell_engine::worker::{Context, Outcome, Routes, Task};
-//! use dwell_engine::Due;
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Serialize, Deserialize)]
@@ -23,8 +22,8 @@
 //! }
 //!
 //! # async fn example() -> Result<(), dwell_engine::Error> {
-//! let mut queue = TestQueue::new(Routes::new().task(remind))?.default_retry(&[60_000]);
-//! let id = queue.enqueue(&Remind { invoice: 17 }, Due::In(3_600_000))?;
+//! let mut queue = TestQueue::new(Routes::new().task(remind))?.default_retry([Duration::from_secs(60)]);
+//! let id = queue.enqueue(&Remind { invoice: 17 }, Duration::from_secs(3600))?;
 //! assert!(queue.run_due().await.is_empty(), "not yet");
 //!
 //! queue.advance(Duration::from_secs(3600));
@@ -40,10 +39,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::client::queues::refuse_invalid_queue;
-use crate::job::{Due, Job, JobId};
+use crate::clock::{span_ms, time_of};
+use crate::job::{DeadReason, Due, Job, JobId};
 use crate::policy::retry;
 use crate::request::NewJob;
 use crate::store::error::{Class, StoreError};
@@ -74,9 +74,9 @@ pub struct TestJob {
     /// The job.
     pub job: Job,
     /// The next due time, epoch ms by the queue's clock; `None`: the job is dead.
-    pub next_ms: Option<i64>,
+    next_ms: Option<i64>,
     /// The due time of the job in its schedule, epoch ms; its attempts do not change it.
-    pub due_ms: i64,
+    due_ms: i64,
     /// The attempts so far.
     pub attempts: u32,
     /// The error of the last attempt; empty if no attempt failed.
@@ -105,6 +105,20 @@ pub enum Ran {
     Released(Duration),
 }
 
+impl TestJob {
+    /// The next due time by the queue's clock; `None`: the job is dead.
+    #[must_use]
+    pub fn next_due(&self) -> Option<SystemTime> {
+        self.next_ms.map(time_of)
+    }
+
+    /// The due time of the job in its schedule; its attempts do not change it.
+    #[must_use]
+    pub fn due(&self) -> SystemTime {
+        time_of(self.due_ms)
+    }
+}
+
 impl TestQueue {
     /// An empty queue, whose clock stands at the beginning of 2030.
     ///
@@ -122,15 +136,15 @@ impl TestQueue {
 
     /// As [`Client::default_retry`](crate::Client::default_retry).
     #[must_use]
-    pub fn default_retry(mut self, waits_ms: &[u64]) -> Self {
-        self.retry_ms = waits_ms.to_vec();
+    pub fn default_retry(mut self, waits: impl IntoIterator<Item = Duration>) -> Self {
+        self.retry_ms = waits.into_iter().map(span_ms).collect();
         self
     }
 
-    /// The clock of the queue, epoch ms.
+    /// The clock of the queue.
     #[must_use]
-    pub fn now_ms(&self) -> i64 {
-        self.now_ms
+    pub fn now(&self) -> SystemTime {
+        time_of(self.now_ms)
     }
 
     /// Moves the clock. Runs nothing.
@@ -171,7 +185,7 @@ impl TestQueue {
     ///
     /// # Errors
     /// As [`Task::schedule`] and [`schedule`](TestQueue::schedule).
-    pub fn enqueue<T: Task>(&mut self, task: &T, due: Due) -> Result<JobId, StoreError> {
+    pub fn enqueue<T: Task>(&mut self, task: &T, due: impl Into<Due>) -> Result<JobId, StoreError> {
         let new_job = task.schedule(due)?;
         self.schedule(&new_job)?;
         Ok(new_job.id)

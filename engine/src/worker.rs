@@ -4,7 +4,7 @@
 //! use std::time::Duration;
 //!
 //! use dwell_engine::worker::{Context, Outcome, Task, Worker};
-//! use dwell_engine::{Client, Due, Redis};
+//! use dwell_engine::{Client, Redis};
 //! use serde::{Deserialize, Serialize};
 //! use tokio_util::sync::CancellationToken;
 //!
@@ -24,7 +24,7 @@
 //!
 //! # async fn example() -> Result<(), dwell_engine::Error> {
 //! let client = Client::connect(&Redis::new("redis://127.0.0.1:6379"), &[]).await?;
-//! client.enqueue(&CloseOrder { order: 17 }, Due::In(30 * 60 * 1000)).await?;
+//! client.enqueue(&CloseOrder { order: 17 }, Duration::from_secs(30 * 60)).await?;
 //!
 //! let stop = CancellationToken::new();
 //! Worker::new(client).task(close).concurrency(32).drain(Duration::from_secs(20)).run(stop).await

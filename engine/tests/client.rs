@@ -6,6 +6,8 @@ mod look_and_fire;
 #[path = "../examples/schedule_and_cancel.rs"]
 mod schedule_and_cancel;
 
+use std::time::{Duration, SystemTime};
+
 use dwell_engine::{
     Act, Action, Client, Conflict, Destination, Due, ErrorKind, Job, JobId, NewJob, Place, Query,
     Redis, Verdict,
@@ -63,7 +65,8 @@ async fn a_job_is_stored_as_it_was_given_and_answers_each_action() {
         client.reschedule(&id("order"), Due::At(4_000_000_000_001)).await.unwrap(),
         Verdict::Rescheduled
     );
-    assert_eq!(client.get(&id("order")).await.unwrap().unwrap().due_ms(), 4_000_000_000_001);
+    let due = client.get(&id("order")).await.unwrap().unwrap().due();
+    assert_eq!(due, SystemTime::UNIX_EPOCH + Duration::from_millis(4_000_000_000_001));
     assert_eq!(client.requeue(&id("order")).await.unwrap(), Verdict::Waiting);
     assert_eq!(
         client.finish(&id("order"), None).await.unwrap(),
@@ -81,6 +84,24 @@ async fn a_job_is_stored_as_it_was_given_and_answers_each_action() {
     ] {
         assert_eq!(verdict.unwrap(), Verdict::NotFound);
     }
+}
+
+#[tokio::test]
+async fn times_and_spans_of_any_size_are_stored() {
+    let fixture = Fixture::new().await;
+    let client = &fixture.client;
+    let before_1970 = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+    let new_job = NewJob::new(job("old"), before_1970);
+    let answer = client.schedule(&new_job).await.unwrap();
+    assert_eq!(answer.due(), Some(SystemTime::UNIX_EPOCH), "due now");
+    let longest = client.schedule(&NewJob::new(job("never"), Duration::MAX)).await.unwrap();
+    let latest = SystemTime::UNIX_EPOCH + Duration::from_millis(4_000_000_000_000_000);
+    assert!(longest.due().is_some_and(|due| due > latest), "{longest:?}");
+    let later = SystemTime::UNIX_EPOCH + Duration::from_millis(4_000_000_000_000);
+    assert_eq!(client.reschedule(&new_job.id, later).await.unwrap(), Verdict::Rescheduled);
+    assert_eq!(client.get(&new_job.id).await.unwrap().unwrap().due(), later);
+    let page = client.list(&Query::new(Place::Scheduled).with_to(latest)).await.unwrap();
+    assert_eq!(page.jobs.len(), 1);
 }
 
 #[tokio::test]

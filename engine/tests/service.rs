@@ -15,7 +15,7 @@ use tower::timeout::TimeoutLayer;
 const NOW: Due = Due::In(0);
 
 fn queue(routes: Routes) -> (TestQueue, JobId) {
-    let mut queue = TestQueue::new(routes).unwrap().default_retry(&[5000]);
+    let mut queue = TestQueue::new(routes).unwrap().default_retry([Duration::from_secs(5)]);
     let new_job = NewJob::new(Job::for_queue("q", "x"), NOW);
     queue.schedule(&new_job).unwrap();
     (queue, new_job.id)
@@ -40,8 +40,8 @@ async fn what_a_layer_rejects_goes_back_without_an_attempt_burned() {
     assert_eq!(queue.run_due().await, [(id.clone(), Ran::Released(Duration::from_secs(1)))]);
     let job = queue.get(&id).unwrap();
     assert_eq!(
-        (job.attempts, job.last_error.as_str(), job.next_ms),
-        (1, "", Some(queue.now_ms() + 1000))
+        (job.attempts, job.last_error.as_str(), job.next_due()),
+        (1, "", Some(queue.now() + Duration::from_secs(1)))
     );
 
     let (mut queue, id) = self::queue(
@@ -66,7 +66,7 @@ async fn an_error_of_the_handler_is_a_failure_whatever_wraps_it() {
     );
     queue.advance(Duration::from_secs(5));
     assert_eq!(queue.run_due().await, [(id.clone(), Ran::Dead { error: error() })]);
-    assert_eq!((queue.get(&id).unwrap().next_ms, queue.get(&id).unwrap().attempts), (None, 2));
+    assert_eq!((queue.get(&id).unwrap().next_due(), queue.get(&id).unwrap().attempts), (None, 2));
     assert!(queue.run_due().await.is_empty() && queue.cancel(&id) && !queue.cancel(&id));
     let (mut queue, id) = self::queue(layers(Routes::new().queue("q", finishes)));
     assert_eq!(queue.run_due().await, [(id, Ran::Finished)]);

@@ -48,7 +48,7 @@ impl Fixture {
     async fn new() -> Fixture {
         let server = RedisServer::start(RedisOptions::default()).await.unwrap();
         let config = Redis::new(server.url());
-        let client = Client::connect(&config, &[]).await.unwrap().default_retry(&[0]);
+        let client = Client::connect(&config, &[]).await.unwrap().default_retry([Duration::ZERO]);
         Fixture { server, config, client }
     }
 

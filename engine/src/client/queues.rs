@@ -1,9 +1,9 @@
 //! Fetches the jobs of queues, and ends or prolongs their leases.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::Client;
-use crate::clock::whole_ms;
+use crate::clock::{span_ms, time_of};
 use crate::consumers::PopRequest;
 use crate::job::{Job, JobId, is_queue_name};
 use crate::policy::retry;
@@ -28,7 +28,7 @@ pub struct Pop {
     ttr: Option<Duration>,
 }
 
-/// A job that this consumer holds until its [`deadline_ms`](Fetched::deadline_ms).
+/// A job that this consumer holds until its [`deadline`](Fetched::deadline).
 ///
 /// End the lease by [`finish`](Fetched::finish), [`fail`](Fetched::fail) or
 /// [`release`](Fetched::release), or prolong it by [`touch`](Fetched::touch). Dropped without that,
@@ -80,7 +80,7 @@ impl Pop {
             max: self.max,
             max_bytes: MAX_POP_BYTES,
             wait: self.wait,
-            ttr_ms: self.ttr.map(whole_ms),
+            ttr_ms: self.ttr.map(span_ms),
             max_ttr_ms: u32::MAX.into(),
         }
     }
@@ -145,7 +145,7 @@ impl Client {
         lease: &Lease,
         wait: Duration,
     ) -> Result<Acknowledged, StoreError> {
-        self.say(id, lease, LeaseAction::Release { wait_ms: whole_ms(wait) }).await
+        self.say(id, lease, LeaseAction::Release { wait_ms: span_ms(wait) }).await
     }
 
     /// Prolongs a lease to `ttr` from now, or to its own span (`None`). `Touched` with the new
@@ -208,16 +208,16 @@ impl Fetched {
         self.popped.state.attempt
     }
 
-    /// The due time of the job in its schedule, epoch ms; its retries do not change it.
+    /// The due time of the job in its schedule; its retries do not change it.
     #[must_use]
-    pub fn due_ms(&self) -> i64 {
-        self.popped.due_ms()
+    pub fn due(&self) -> SystemTime {
+        time_of(self.popped.due_ms())
     }
 
-    /// The end of the lease, epoch ms by Redis's clock.
+    /// The end of the lease by Redis's clock.
     #[must_use]
-    pub fn deadline_ms(&self) -> i64 {
-        self.popped.deadline_ms
+    pub fn deadline(&self) -> SystemTime {
+        time_of(self.popped.deadline_ms)
     }
 
     /// As [`Client::finish_lease`].
@@ -286,12 +286,12 @@ pub(crate) fn refuse_invalid_queue(queue: &str) -> Result<(), StoreError> {
 /// The lease action for a failed attempt.
 pub(crate) fn fail(lease: &Lease, wait: Option<Duration>, error: &str) -> LeaseAction {
     LeaseAction::Fail {
-        wait_ms: lease.wait_ms.map(|next| wait.map_or(next, whole_ms)),
+        wait_ms: lease.wait_ms.map(|next| wait.map_or(next, span_ms)),
         error: error.to_owned(),
     }
 }
 
 /// The lease action that prolongs a lease.
 pub(crate) fn touch(lease: &Lease, ttr: Option<Duration>) -> LeaseAction {
-    LeaseAction::Touch { ttr_ms: ttr.map_or(lease.ttr_ms.into(), whole_ms) }
+    LeaseAction::Touch { ttr_ms: ttr.map_or(lease.ttr_ms.into(), span_ms) }
 }

@@ -98,6 +98,23 @@ async fn a_namespace_with_another_number_of_buckets_is_not_read() {
 }
 
 #[tokio::test]
+async fn an_older_namespace_is_refused_with_its_place_and_left_as_it_is() {
+    let fixture = Fixture::new().await;
+    let redis = RedisClient::new(&fixture.config);
+    let older = redis::cmd("HSET").arg("dwell:meta").arg("schema").arg("2").to_owned();
+    redis.command("HSET", &older).await.unwrap();
+    let error = Client::connect(&fixture.config, &["later"]).await.err().unwrap();
+    assert_eq!(error.class, Class::Settings);
+    for part in ["`dwell:meta` has schema 2", "(redis://127.0.0.1:"] {
+        assert!(error.message.contains(part), "{error}");
+    }
+    assert!(error.hint.contains("before 0.1.0"), "{}", error.hint);
+    let fields = redis::cmd("HGETALL").arg("dwell:meta").to_owned();
+    let stored = format!("{:?}", redis.command("HGETALL", &fields).await.unwrap());
+    assert!(!stored.contains("later"), "{stored}");
+}
+
+#[tokio::test]
 async fn brokers_that_another_added_are_read_once_the_known_ones_are_old() {
     let fixture = Fixture::new().await;
     let client = &fixture.client;

@@ -1,25 +1,64 @@
 //! The due time of a job, the side that confirms an attempt, and the rules for late jobs and
 //! existing ids.
 
+use std::time::{Duration, SystemTime};
+
 use serde::{Deserialize, Serialize};
 
-/// The due time of a job: at a time, after a delay from receipt by Redis's clock, or at the earlier
-/// of the two.
+use crate::clock::{epoch_ms, span_ms};
+
+/// The due time of a job: at a time, or after a delay from the moment when Redis stores the job, by
+/// Redis's clock.
+///
+/// Made from a [`SystemTime`] or a [`Duration`]. Both are rounded up to whole ms. A time before 1970
+/// is 1970, which is due now; a delay of more than 126 thousand years, and a time so long after
+/// 1970, are cut to that.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+///
+/// use dwell_engine::Due;
+///
+/// let in_half_an_hour = Due::from(Duration::from_secs(30 * 60));
+/// assert_ne!(in_half_an_hour, Due::NOW);
+/// let long_ago = Due::from(SystemTime::UNIX_EPOCH - Duration::from_secs(1));
+/// assert_eq!(long_ago, Due::from(SystemTime::UNIX_EPOCH));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// Epoch ms.
+    #[doc(hidden)]
     At(i64),
     /// ms from the call of the `schedule` script.
+    #[doc(hidden)]
     In(u64),
     /// The earlier of the two. For a message whose timestamp seems to be in the future: this
     /// process only estimates Redis's clock, and may hold a request for long before it calls the
     /// script.
+    #[doc(hidden)]
     Earlier {
         /// Epoch ms.
         at_ms: i64,
         /// ms from the call of the script.
         in_ms: u64,
     },
+}
+
+impl Due {
+    /// At once.
+    pub const NOW: Due = Due::In(0);
+}
+
+impl From<Duration> for Due {
+    fn from(delay: Duration) -> Self {
+        Due::In(span_ms(delay))
+    }
+}
+
+impl From<SystemTime> for Due {
+    fn from(time: SystemTime) -> Self {
+        Due::At(epoch_ms(time))
+    }
 }
 
 /// The side that confirms an attempt.

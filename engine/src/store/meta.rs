@@ -59,7 +59,8 @@ pub async fn join(
 ) -> Result<Meta, StoreError> {
     let key = Keys::new(&settings.namespace, settings.buckets).meta();
     let present = fields(link, &key).await?;
-    if let Some(meta) = meta_of(&key, &present)? {
+    let stored = meta_of(&key, &present).map_err(|error| located(error, settings))?;
+    if let Some(meta) = stored {
         agree(&meta, settings)?;
     }
     let epoch: [u8; 8] = rand::random();
@@ -183,10 +184,14 @@ pub async fn look(link: &RedisClient, settings: &Redis) -> Result<Option<Meta>, 
 /// Reads the description of the namespace. Refuses a namespace that does not exist or has an
 /// unknown schema.
 pub async fn read(link: &RedisClient, settings: &Redis) -> Result<Meta, StoreError> {
-    read_as(link, &Keys::new(&settings.namespace, settings.buckets)).await.map_err(|mut error| {
-        error.message = format!("{} ({})", error.message, place(settings));
-        error
-    })
+    let keys = Keys::new(&settings.namespace, settings.buckets);
+    read_as(link, &keys).await.map_err(|error| located(error, settings))
+}
+
+/// The same error with the place of the Redis.
+fn located(mut error: StoreError, settings: &Redis) -> StoreError {
+    error.message = format!("{} ({})", error.message, place(settings));
+    error
 }
 
 pub(super) async fn read_as(link: &RedisClient, keys: &Keys) -> Result<Meta, StoreError> {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::SystemTime;
 
 use dwell_core::Headers;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::time_of;
 use crate::job::JobId;
 
 /// An attempt of a job, for its handler. Cheap to clone.
@@ -66,17 +68,16 @@ impl Context {
         self.inner.attempt
     }
 
-    /// The due time of the job in its schedule, epoch ms; its attempts do not change it.
+    /// The due time of the job in its schedule; its attempts do not change it.
     #[must_use]
-    pub fn due_ms(&self) -> i64 {
-        self.inner.due_ms
+    pub fn due(&self) -> SystemTime {
+        time_of(self.inner.due_ms)
     }
 
-    /// The current end of the lease, epoch ms by Redis's clock. It moves while the worker prolongs
-    /// the lease.
+    /// The current end of the lease by Redis's clock. It moves while the worker prolongs the lease.
     #[must_use]
-    pub fn deadline_ms(&self) -> i64 {
-        self.inner.deadline_ms.load(Ordering::Relaxed)
+    pub fn deadline(&self) -> SystemTime {
+        time_of(self.inner.deadline_ms.load(Ordering::Relaxed))
     }
 
     /// The headers of the job.

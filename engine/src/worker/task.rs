@@ -22,7 +22,7 @@ pub trait Task: Serialize + DeserializeOwned + Send + 'static {
     ///
     /// # Errors
     /// [`ErrorKind::Other`](crate::ErrorKind::Other) where the task cannot be written as JSON.
-    fn schedule(&self, due: Due) -> Result<NewJob, StoreError> {
+    fn schedule(&self, due: impl Into<Due>) -> Result<NewJob, StoreError> {
         let body = serde_json::to_vec(self).map_err(|error| {
             StoreError::new(
                 Class::Other,
@@ -41,7 +41,11 @@ impl Client {
     /// As [`Task::schedule`] and [`schedule`](Client::schedule). After an error of Redis the task
     /// may be stored: to repeat it safely, keep the job that [`Task::schedule`] makes, and send
     /// that job again.
-    pub async fn enqueue<T: Task + Sync>(&self, task: &T, due: Due) -> Result<JobId, StoreError> {
+    pub async fn enqueue<T: Task + Sync>(
+        &self,
+        task: &T,
+        due: impl Into<Due>,
+    ) -> Result<JobId, StoreError> {
         let new_job = task.schedule(due)?;
         self.schedule(&new_job).await?;
         Ok(new_job.id)

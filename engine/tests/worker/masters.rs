@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use dwell_engine::RedisMode;
 use dwell_engine::store::{Store, Unobserved};
@@ -35,7 +36,8 @@ impl Masters {
         let cluster = RedisCluster::start(options).await.unwrap();
         let config =
             Redis { mode: RedisMode::Cluster, urls: cluster.urls(), ..Redis::new(String::new()) };
-        let client = Client::connect(&config, &[]).await.unwrap().default_retry(&[0; 8]);
+        let client =
+            Client::connect(&config, &[]).await.unwrap().default_retry([Duration::ZERO; 8]);
         let store = Store::open(&config, &[], Arc::new(Unobserved)).await.unwrap();
         let (mut first, mut others) = (Vec::new(), Vec::new());
         for bucket in 0..store.keys().buckets() {
@@ -133,15 +135,14 @@ async fn leases_on_the_masters_that_answer_are_prolonged_while_one_hangs() {
         (if is_first { &mut hanging } else { &mut answering }).push(context);
     }
     masters.cluster.nodes[0].freeze().unwrap();
-    let span_ms = 3 * i64::try_from(SHORT_TTR.as_millis()).unwrap();
-    let until_ms: Vec<i64> =
-        answering.iter().map(|context| context.deadline_ms() + span_ms).collect();
+    let until: Vec<SystemTime> =
+        answering.iter().map(|context| context.deadline() + 3 * SHORT_TTR).collect();
     soon(async {
         for context in &hanging {
             context.cancellation().cancelled().await;
         }
-        for (context, until_ms) in answering.iter().zip(&until_ms) {
-            while context.deadline_ms() < *until_ms && !context.cancellation().is_cancelled() {
+        for (context, until) in answering.iter().zip(&until) {
+            while context.deadline() < *until && !context.cancellation().is_cancelled() {
                 tokio::task::yield_now().await;
             }
         }

@@ -19,16 +19,16 @@ async fn a_fetched_job_is_finished_failed_released_or_prolonged() {
     let mut jobs = pop().await;
     let mut job = jobs.remove(0);
     assert_eq!((job.id(), job.attempt(), &job.job().body[..]), (&id, 1, &b"x"[..]));
-    let deadline = job.deadline_ms();
+    let deadline = job.deadline();
     let touched = job.touch(Some(2 * CONDITION_TIMEOUT)).await.unwrap();
-    assert_eq!((touched.verdict, touched.ms), (LeaseVerdict::Touched, Some(job.deadline_ms())));
-    assert!(job.deadline_ms() > deadline);
+    assert_eq!((touched.verdict, touched.until()), (LeaseVerdict::Touched, Some(job.deadline())));
+    assert!(job.deadline() > deadline);
     assert_eq!(job.release(Duration::ZERO).await.unwrap().verdict, LeaseVerdict::Released);
     let job = pop().await.remove(0);
     // The array of the client, [0], was stored with the job.
     assert_eq!(job.fail("no").await.unwrap().verdict, LeaseVerdict::Failed);
     let job = pop().await.remove(0);
-    assert_eq!((job.attempt(), job.due_ms() <= job.deadline_ms()), (3, true));
+    assert_eq!((job.attempt(), job.due() <= job.deadline()), (3, true));
     // Another process ends the lease by its text.
     let lease = ClaimedJob::read(&job.lease().text()).unwrap();
     assert_eq!(

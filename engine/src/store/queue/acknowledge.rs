@@ -1,6 +1,7 @@
 //! `acknowledge` ends the leases of jobs that consumers fetched, or prolongs them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::SystemTime;
 
 use redis::Cmd;
 
@@ -67,7 +68,16 @@ pub struct Acknowledged {
     /// The result of the lease action.
     pub verdict: LeaseVerdict,
     /// The new due time of the job, or the new end of its lease, epoch ms.
+    #[doc(hidden)]
     pub ms: Option<i64>,
+}
+
+impl Acknowledged {
+    /// The new due time of the job, or the new end of its lease, if known.
+    #[must_use]
+    pub fn until(&self) -> Option<SystemTime> {
+        self.ms.map(clock::time_of)
+    }
 }
 
 /// The result of a lease action.

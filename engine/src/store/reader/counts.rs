@@ -1,9 +1,11 @@
 //! The number of jobs of a namespace, by state, bucket and broker.
 
 use std::collections::BTreeSet;
+use std::time::SystemTime;
 
 use redis::{Pipeline, Value};
 
+use crate::clock::time_of;
 use crate::store::answer::{score, text};
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
@@ -22,9 +24,10 @@ pub struct Counts {
     pub reserved: Vec<u64>,
     /// Jobs in `dead`, per bucket.
     pub dead: Vec<u64>,
-    /// Jobs in `dead` that died within [`RECENT_DEATH_MS`].
+    /// Jobs in `dead` that died within the last hour.
     pub died: u64,
     /// The due time of the oldest ready job of any queue that is not paused, epoch ms.
+    #[doc(hidden)]
     pub oldest_ready_ms: Option<i64>,
     /// The paused queues.
     pub paused_queues: BTreeSet<String>,
@@ -34,11 +37,34 @@ pub struct Counts {
     pub overdue: u64,
     /// Jobs due within each of the requested spans from now, in the order of the spans; overdue
     /// ones too, but no ready ones.
+    #[doc(hidden)]
     pub within: Vec<u64>,
     /// The earliest due time, epoch ms; of an overdue job too, but of no ready one.
+    #[doc(hidden)]
     pub next_due_ms: Option<i64>,
     /// Redis's clock at the count, epoch ms.
+    #[doc(hidden)]
     pub now_ms: i64,
+}
+
+impl Counts {
+    /// The due time of the oldest ready job of any queue that is not paused.
+    #[must_use]
+    pub fn oldest_ready(&self) -> Option<SystemTime> {
+        self.oldest_ready_ms.map(time_of)
+    }
+
+    /// The earliest due time; of an overdue job too, but of no ready one.
+    #[must_use]
+    pub fn next_due(&self) -> Option<SystemTime> {
+        self.next_due_ms.map(time_of)
+    }
+
+    /// Redis's clock at the count.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        time_of(self.now_ms)
+    }
 }
 
 /// The age up to which a death counts as recent, ms.

@@ -1,8 +1,11 @@
 //! Looks a job up by its id.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 use redis::{Pipeline, Value};
 
+use crate::clock::time_of;
 use crate::job::{Job, JobId};
 use crate::store::answer::score;
 use crate::store::due_set::DueSet;
@@ -46,11 +49,14 @@ pub struct StoredJob {
     pub place: Place,
     /// The score at that place, epoch ms: the next due time, the lease's deadline, or the time of
     /// death.
+    #[doc(hidden)]
     pub score_ms: i64,
     /// The immutable part of the job.
+    #[doc(hidden)]
     pub record: Record,
     /// The mutable part, with the attempt in flight; `None` if the job was never attempted or
     /// changed.
+    #[doc(hidden)]
     pub state: Option<State>,
     /// Size of the body, bytes. Lists leave out the body itself.
     pub size: usize,
@@ -76,7 +82,14 @@ impl StoredJob {
     }
 
     /// The next due time of a scheduled job; the due time of the schedule if the job is reserved or
-    /// dead. Epoch ms.
+    /// dead.
+    #[must_use]
+    pub fn due(&self) -> SystemTime {
+        time_of(self.due_ms())
+    }
+
+    /// The same, epoch ms.
+    #[doc(hidden)]
     #[must_use]
     pub fn due_ms(&self) -> i64 {
         match (self.place, &self.state) {

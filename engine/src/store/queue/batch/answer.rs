@@ -1,5 +1,8 @@
 //! The answer to a request of a batch, as the scripts give it.
 
+use std::time::SystemTime;
+
+use crate::clock::time_of;
 use crate::job::Verdict;
 use crate::store::answer::Items;
 use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
@@ -12,7 +15,16 @@ pub struct Answer {
     /// The verdict.
     pub verdict: Verdict,
     /// The due time of the job, epoch ms, if known.
+    #[doc(hidden)]
     pub due_ms: Option<i64>,
+}
+
+impl Answer {
+    /// The due time of the job, if known.
+    #[must_use]
+    pub fn due(&self) -> Option<SystemTime> {
+        self.due_ms.map(time_of)
+    }
 }
 
 /// The answers of one call, one per member, and the wake-ups that the call caused.

@@ -1,7 +1,10 @@
 //! The query of a list: which jobs are wanted.
 
+use std::time::SystemTime;
+
 use super::page::Cursor;
 use super::queue_filter::QueueFilter;
+use crate::clock::epoch_ms;
 use crate::store::reader::lookup::{Place, StoredJob};
 
 /// Selects jobs for a list.
@@ -10,14 +13,17 @@ pub struct Query {
     /// The state of the jobs.
     pub place: Place,
     /// Due at this time or later, epoch ms.
+    #[doc(hidden)]
     pub from_ms: Option<i64>,
     /// Due before this time, epoch ms.
+    #[doc(hidden)]
     pub to_ms: Option<i64>,
     /// Only jobs for this target: a subject, topic or routing key, or `exchange/routing key`.
     pub target: Option<String>,
     /// Only jobs of this queue.
     pub queue: Option<String>,
     /// Only jobs of these queues, and none of brokers.
+    #[doc(hidden)]
     pub queues: Option<QueueFilter>,
     /// Only jobs after this one: the `next` of the previous page.
     pub after: Option<Cursor>,
@@ -39,6 +45,48 @@ impl Query {
             after: None,
             limit: 100,
         }
+    }
+
+    /// Only jobs that are due at this time or later.
+    #[must_use]
+    pub fn with_from(mut self, from: SystemTime) -> Self {
+        self.from_ms = Some(epoch_ms(from));
+        self
+    }
+
+    /// Only jobs that are due before this time.
+    #[must_use]
+    pub fn with_to(mut self, to: SystemTime) -> Self {
+        self.to_ms = Some(epoch_ms(to));
+        self
+    }
+
+    /// Only jobs for this target: a subject, topic or routing key, or `exchange/routing key`.
+    #[must_use]
+    pub fn with_target(mut self, target: impl Into<String>) -> Self {
+        self.target = Some(target.into());
+        self
+    }
+
+    /// Only jobs of this queue.
+    #[must_use]
+    pub fn with_queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// Only jobs after this one: the `next` of the previous page.
+    #[must_use]
+    pub fn with_after(mut self, after: Cursor) -> Self {
+        self.after = Some(after);
+        self
+    }
+
+    /// The most jobs in the page.
+    #[must_use]
+    pub fn with_limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// Whether a job lies between `from_ms` and `to_ms` and after `after`.
