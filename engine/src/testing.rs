@@ -43,7 +43,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::client::queues::refuse_invalid_queue;
 use crate::clock::{span_ms, time_of};
-use crate::job::{DeadReason, Due, Job, JobId};
+use crate::job::{Due, Job, JobId};
 use crate::policy::retry;
 use crate::request::NewJob;
 use crate::store::error::{Class, StoreError};
