@@ -14,7 +14,7 @@ type Module = Vec<String>;
 const CIRCLES: [(&str, &[usize]); 6] = [
     ("src", &[]),
     ("engine/src", &[]),
-    ("connectors/src", &[12, 2, 2]),
+    ("connectors/src", &[]),
     ("core/src", &[]),
     ("lab/src", &[]),
     ("testkit/src", &[]),

@@ -32,7 +32,6 @@ mod config;
 mod connection;
 mod connector;
 mod delivery;
-mod expired;
 mod fault;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;

@@ -1,5 +1,7 @@
 //! The source: hands out the reader's messages in batches, and settles them.
 
+mod expired;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,10 +10,10 @@ use lapin::Channel;
 use lapin::options::{BasicAckOptions, BasicNackOptions};
 use tokio::sync::{Mutex, oneshot};
 
+use self::expired::SourceWithExpired;
 use super::buffer::{DeliveryBuffer, Settle};
 use super::config::Config;
 use super::connection::BrokerConnection;
-use super::expired::SourceWithExpired;
 use super::fault::error_text;
 use super::limit;
 use super::queue::readable;

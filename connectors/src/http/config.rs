@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::addresses::Subnets;
-use super::connector::forbidden;
+use super::url;
 use crate::Destination;
 use crate::settings::file_problems;
 
@@ -70,7 +70,7 @@ impl Config {
             Ok(_) => {}
         }
         if !self.dead.is_empty()
-            && let Some(why) = forbidden(self, &Destination::new(&self.dead))
+            && let Some(why) = self.forbidden(&Destination::new(&self.dead))
         {
             problems.push(format!("`dead`: {why}"));
         }
@@ -79,6 +79,14 @@ impl Config {
             &mut problems,
         );
         problems
+    }
+
+    /// Why nobody may publish here: no URL of a target, or an address that may not be connected to.
+    pub(super) fn forbidden(&self, to: &Destination) -> Option<String> {
+        match url::parse(&to.address) {
+            Err(why) => Some(why),
+            Ok(url) => url::literal(&url).and_then(|address| self.subnets.permit(address).err()),
+        }
     }
 
     /// The longest time of an attempt.

@@ -23,14 +23,6 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::new("http", "HTTP", "URL")
 };
 
-/// Why nobody may publish here: no URL of a target, or an address that may not be connected to.
-pub(super) fn forbidden(config: &Config, to: &Destination) -> Option<String> {
-    match url::parse(&to.address) {
-        Err(why) => Some(why),
-        Ok(url) => url::literal(&url).and_then(|address| config.subnets.permit(address).err()),
-    }
-}
-
 #[async_trait]
 impl Connector for Config {
     fn capabilities(&self) -> &'static Capabilities {
@@ -57,7 +49,7 @@ impl Connector for Config {
     }
 
     fn forbidden(&self, to: &Destination) -> Option<String> {
-        forbidden(self, to)
+        Config::forbidden(self, to)
     }
 
     fn is_pattern(&self, pattern: &str) -> bool {

@@ -1,5 +1,7 @@
 //! The hosts that have requests or connections, and what they share.
 
+mod host;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +10,9 @@ use http::uri::Scheme;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use self::host::Host;
+pub(super) use self::host::PendingRequest;
 use super::connection::Connect;
-use super::host::{Host, PendingRequest};
 use super::signer::Signer;
 use crate::{Outcome, Token};
 
@@ -93,7 +96,7 @@ impl Hosts {
     }
 
     /// Forgets a host without requests and connections: producers name hosts, so they may be many.
-    pub(super) fn forget(&self, host: &Arc<Host>) {
+    fn forget(&self, host: &Arc<Host>) {
         let mut hosts = self.hosts.lock();
         if let Some(known) = hosts.get(&host.origin)
             && Arc::ptr_eq(known, host)

@@ -21,8 +21,8 @@ use http::{Request, Version};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::host::MAX_STREAMS_PER_HOST;
-use super::link::{Link, MAX_HEADERS_BYTES, Unanswered};
+use super::limits::{MAX_HEADERS_BYTES, MAX_STREAMS_PER_HOST};
+use super::link::{Link, Unanswered};
 use super::metered::Metered;
 use super::outcome::{self, GoneAway};
 use super::outgoing::{Outgoing, Sent};

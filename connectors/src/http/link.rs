@@ -18,14 +18,13 @@ use tokio::sync::oneshot;
 use tokio::task::coop::unconstrained;
 use tokio::time::timeout;
 
+use super::limits::MAX_HEADERS_BYTES;
 use super::metered::{HeadLimit, Metered};
 use super::outcome;
 use super::targets::Target;
 use crate::Outcome;
 use crate::error::innermost;
 
-/// The most bytes of an answer's headers.
-pub(super) const MAX_HEADERS_BYTES: usize = 64 << 10;
 /// The longest time that an unneeded connection may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 

@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::Stream;
-use super::link::MAX_HEADERS_BYTES;
+use super::limits::MAX_HEADERS_BYTES;
 
 /// The most bytes that are read before other tasks get a turn.
 const MAX_TURN_BYTES: usize = 64 << 10;

@@ -6,9 +6,9 @@
 //!   be connected to; `resolver`: the look-up, which passes on no other.
 //! - `headers`, `signature`, `signer`: the request's headers, signed by Standard Webhooks;
 //!   `request`: the whole request.
-//! - `sink`: where publications come in; `targets`: the URLs that it knows; `hosts`, `host`: the
-//!   requests of each host that wait, its connections, and how many it may have.
-//! - `worker`: a task for each connection, which carries one request at a time; `connection`: how
+//! - `sink`: where publications come in; `targets`: the URLs that it knows; `hosts`, `hosts/host`:
+//!   the requests of each host that wait, its connections, and how many it may have.
+//! - `hosts/host/worker`: a task for each connection, which carries one request at a time; `connection`: how
 //!   it connects, with TLS; `metered`: what is read of it; `link`, `http2`: HTTP/1.1 and HTTP/2
 //!   over that; `outgoing`: which streams of HTTP/2 were opened.
 //! - `outcome`, `retry_after`: what an answer, or an error, means.
@@ -18,9 +18,9 @@ mod config;
 mod connection;
 mod connector;
 mod headers;
-mod host;
 mod hosts;
 mod http2;
+mod limits;
 mod link;
 mod metered;
 mod outcome;
@@ -36,7 +36,6 @@ mod sink;
 mod special_purpose;
 mod targets;
 mod url;
-mod worker;
 
 pub use self::addresses::Subnets;
 pub use self::config::Config;

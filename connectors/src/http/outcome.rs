@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, header};
 
-use super::host::{MAX_REQUESTS_PER_HOST, MAX_STREAMS_PER_HOST};
+use super::limits::{MAX_REQUESTS_PER_HOST, MAX_STREAMS_PER_HOST};
 use super::retry_after::retry_after;
 use crate::Outcome;
 

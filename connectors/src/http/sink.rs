@@ -9,8 +9,7 @@ use tokio::time::Instant;
 
 use super::config::Config;
 use super::connection::Connect;
-use super::host::PendingRequest;
-use super::hosts::Hosts;
+use super::hosts::{Hosts, PendingRequest};
 use super::signer::Signer;
 use super::targets::Targets;
 use super::{outcome, url};

@@ -12,11 +12,9 @@
 
 use std::time::Duration;
 
-use rdkafka::consumer::Consumer;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use tokio::time::Instant;
 use tracing::debug;
-
-use crate::kafka::reader::GroupConsumer;
 
 /// The longest time of polling for the end of the assignment. The callback of the rebalance may
 /// take longer: it commits.
@@ -25,7 +23,7 @@ const ASSIGNMENT_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Leaves the group. Messages that come meanwhile are not handed out, and come again.
-pub(in crate::kafka) fn leave(consumer: &GroupConsumer) {
+pub(in crate::kafka) fn leave<C: ConsumerContext>(consumer: &BaseConsumer<C>) {
     consumer.unsubscribe();
     let begun = Instant::now();
     // The callback of the rebalance commits, and gives the partitions back.

@@ -14,7 +14,7 @@ use futures_util::future::{join, try_join};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
-use super::source::AmqpSource;
+use super::AmqpSource;
 use crate::{Batch, BatchId, ConnectorError, Destination, Header, Headers, Message, Source, Value};
 
 const DEATH_HEADER: &str = "x-death";

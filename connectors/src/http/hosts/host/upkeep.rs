@@ -5,8 +5,9 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 use tokio::time::{Instant, sleep_until};
 
+use super::Host;
 use super::state::{CHECK_INTERVAL, IDLE_TIMEOUT, State};
-use super::{Host, MAX_REQUESTS_PER_HOST};
+use crate::http::limits::MAX_REQUESTS_PER_HOST;
 use crate::http::outcome;
 use crate::{Outcome, Token};
 

@@ -8,15 +8,15 @@ use std::time::Duration;
 use hyper_util::client::legacy::connect::Connection;
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
-use super::connection::Stream;
-use super::host::{Host, Next, PendingRequest};
-use super::http2::{self, Exchange, Http2, Running};
-use super::link::{Http1, Link, Unanswered, Waited};
-use super::metered::Metered;
-use super::outcome::{self, GoneAway};
-use super::request::request;
+use super::{Host, Next, PendingRequest};
 use crate::Outcome;
 use crate::error::innermost;
+use crate::http::connection::Stream;
+use crate::http::http2::{self, Exchange, Http2, Running};
+use crate::http::link::{Http1, Link, Unanswered, Waited};
+use crate::http::metered::Metered;
+use crate::http::outcome::{self, GoneAway};
+use crate::http::request::request;
 
 /// The most bytes of an answer's body that are read.
 const MAX_BODY_BYTES: usize = 4 << 10;

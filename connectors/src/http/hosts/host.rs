@@ -3,6 +3,7 @@
 mod pending_request;
 mod state;
 mod upkeep;
+mod worker;
 
 use std::sync::Arc;
 
@@ -11,19 +12,12 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-pub(super) use self::pending_request::PendingRequest;
+pub(in crate::http) use self::pending_request::PendingRequest;
 use self::state::{IDLE_TIMEOUT, Idle, SLOW_CONNECT_TIME, State};
-use super::hosts::Hosts;
-use super::http2::Http2;
-use super::worker;
+use super::Hosts;
 use crate::Token;
-
-/// The most requests of one host at a time, and the most connections: on HTTP/1.1 each request
-/// needs one of its own.
-pub(super) const MAX_REQUESTS_PER_HOST: usize = 256;
-/// The most requests of a host over HTTP/2, which has one connection: as many as servers commonly
-/// take, and the least that RFC 9113 §6.5.2 recommends to them.
-pub(super) const MAX_STREAMS_PER_HOST: usize = 100;
+use crate::http::http2::Http2;
+use crate::http::limits::MAX_REQUESTS_PER_HOST;
 
 /// A host that has requests or connections.
 pub(super) struct Host {
