@@ -24,7 +24,7 @@ use crate::store::Store;
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::claim::ClaimedJob;
+use crate::store::queue::claim::{ClaimedJob, by_set};
 use crate::store::queue::settle::{Bury, Completion, Release, Retry, SettleResult};
 use crate::store::wake_up::WakeUp;
 
@@ -384,19 +384,6 @@ fn later(
 /// still holds at its deadline.
 fn after(ahead_us: i64) -> Instant {
     clock::now() + clock::micros(ahead_us) + Duration::from_millis(1)
-}
-
-/// Groups jobs by their broker, or by `=` and their queue.
-fn by_set(leases: Vec<ClaimedJob>) -> Vec<(String, Vec<ClaimedJob>)> {
-    let mut groups: Vec<(String, Vec<ClaimedJob>)> = Vec::new();
-    for lease in leases {
-        let set = DueSet::of(&lease.record.job).name();
-        match groups.iter_mut().find(|(known, _)| *known == *set) {
-            Some((_, group)) => group.push(lease),
-            None => groups.push((set.into_owned(), vec![lease])),
-        }
-    }
-    groups
 }
 
 #[cfg(test)]

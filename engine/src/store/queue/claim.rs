@@ -15,6 +15,7 @@ pub(super) use self::unread::Unread;
 use crate::clock::{self, whole_ms};
 use crate::store::answer::{micros_of, score};
 use crate::store::call::CALL_JOBS;
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::Queue;
 use crate::store::record::Nonce;
@@ -166,4 +167,18 @@ impl Queue {
         let value = self.namespace.call(Name::Rescue, &call).await?;
         self.read_taken(Name::Rescue, bucket, nonce, (sent, lease), value).map(|(taken, _)| taken)
     }
+}
+
+/// Groups jobs by the name of their [`DueSet`].
+#[must_use]
+pub fn by_set(jobs: Vec<ClaimedJob>) -> Vec<(String, Vec<ClaimedJob>)> {
+    let mut groups: Vec<(String, Vec<ClaimedJob>)> = Vec::new();
+    for job in jobs {
+        let set = DueSet::of(&job.record.job).name();
+        match groups.iter_mut().find(|(known, _)| *known == *set) {
+            Some((_, group)) => group.push(job),
+            None => groups.push((set.into_owned(), vec![job])),
+        }
+    }
+    groups
 }
