@@ -159,5 +159,13 @@ pub(super) fn redis_url(url: &str) -> Result<(), Wrong> {
     if port.is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
         return wrong("the URL's port is not a number from 1 to 65535", hint);
     }
+    let path = rest[place.len()..].split(['?', '#']).next().unwrap_or_default();
+    let database = path.trim_matches('/');
+    if !database.is_empty() && database.parse::<u32>().is_err() {
+        return wrong(
+            "the path of the URL is not the number of a database",
+            "write a number such as redis://127.0.0.1:6379/0, or nothing behind the host",
+        );
+    }
     Ok(())
 }

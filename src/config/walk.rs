@@ -200,6 +200,10 @@ impl Walk<'_> {
         if let Some(key) = nearest(name, keys.clone()) {
             return format!("did you mean `{key}`?");
         }
+        if matches!(name, "queue" | "subject" | "stream") && keys.clone().any(|key| key == "topic")
+        {
+            return "write `topic`, which names a topic, a queue or a subject".to_owned();
+        }
         if let Some(elsewhere) = self
             .all
             .iter()

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use dwell_connectors::{Headers, Value};
 
-use super::control::{Control, once, once_as, single, strip_prefix_ignore_case};
+use super::control::{Control, once_as, single, strip_prefix_ignore_case};
 use super::etf1::{self, EPOCH_HEADER, TARGET_KEY_HEADER};
 use super::reject::{Code, Rejection};
 use crate::config::Ingest;
@@ -65,7 +65,7 @@ fn time(
             DELIVERY_TIME => number_or_time,
             _ => Value::written,
         };
-        let Some(value) = once_as(headers, name, read)? else { continue };
+        let Some(value) = unless_void(headers, name, read)? else { continue };
         if let Some(other) = from.replace(name) {
             return Err(Rejection::new(
                 Code::AmbiguousDelay,
@@ -129,7 +129,7 @@ fn due_header(
 fn target(headers: &Headers) -> Result<Option<String>, Rejection> {
     let mut found: Option<(&str, String)> = None;
     for name in TARGET_HEADERS {
-        let Some(value) = once(headers, name)? else { continue };
+        let Some(value) = unless_void(headers, name, Value::written)? else { continue };
         match &found {
             Some((other, target)) if *target != value => {
                 return Err(Rejection::new(
@@ -141,6 +141,18 @@ fn target(headers: &Headers) -> Result<Option<String>, Rejection> {
         }
     }
     Ok(found.map(|(_, target)| target))
+}
+
+/// As [`once_as`]; a void header, which some clients send for a field without a value, is absent.
+fn unless_void<'a>(
+    headers: &'a Headers,
+    name: &str,
+    read: fn(&Value) -> Option<Cow<'_, str>>,
+) -> Result<Option<Cow<'a, str>>, Rejection> {
+    if matches!(single(headers, name)?, Some(Value::Null)) {
+        return Ok(None);
+    }
+    once_as(headers, name, read)
 }
 
 /// Text, an integer or a float: clients in languages with a single number type send floats.

@@ -106,6 +106,9 @@ fn an_unknown_key_tells_what_was_meant() {
         let problem = Given::least(text).problem();
         assert_eq!((problem.key.as_str(), problem.hint.as_str()), (key, hint));
     }
+    let problem =
+        Given::least("[ingest.other]\nbroker = \"main\"\ntopic = \"b\"\nqueue = \"b\"").problem();
+    assert_eq!(problem.hint, "write `topic`, which names a topic, a queue or a subject");
     let problem = Given::least("[probes]\nfrequency = 3").problem();
     assert_eq!(problem.hint, "remove it; known here: listen");
     let problem = Given::least("").env("DWELL_REDIS__URL", "x").problem();

@@ -24,6 +24,8 @@ fn every_rule_is_kept() {
         ("[redis]\nurls = [\"h:6379\"]", "redis.urls", "not a URL"),
         ("[redis]\nurls = [\"redis://:6379\"]", "redis.urls", "no host"),
         ("[redis]\nurls = [\"redis://h:port\"]", "redis.urls", "port"),
+        ("[redis]\nurls = [\"redis://h:6379/abc\"]", "redis.urls", "number of a database"),
+        ("[redis]\nurls = [\"redis://h/0/1?x=1\"]", "redis.urls", "number of a database"),
         ("[redis]\nurls = [\"redis://h\", \"redis://i\"]", "redis.urls", "takes one URL"),
         ("[redis]\nmode = \"cluster\"\nurls = [\"redis://h\", \"redis://h\"]", "redis.urls", "is repeated"),
         ("[redis]\nmode = \"sentinel\"\nmaster = \"\"", "redis.master", "empty"),

@@ -122,6 +122,24 @@ fn x_delay_is_as_rabbitmqs_plugin_reads_it() {
 }
 
 #[test]
+fn a_void_header_of_a_dialect_is_absent() {
+    let mut rules = rules(Kind::Amqp);
+    let void = |name: &str| with(bare(&[("delay-target", "orders")]), name, Value::Null);
+    for name in ["x-delay", "x-opt-delivery-time", "x-opt-delivery-delay"] {
+        assert_eq!(
+            refused(&void(name), &rules),
+            refused(&bare(&[("delay-target", "orders")]), &rules)
+        );
+        let timed = with(void(name), "delay-for", "1s".into());
+        assert_eq!(scheduled(&timed, &rules).due, Due::In(1_000), "{name}");
+    }
+    rules.ingest.missing_delay_immediate = true;
+    assert_eq!(scheduled(&void("x-delay"), &rules).due, Due::In(0));
+    let target = with(void("x-delay"), "scheduler-target-topic", Value::Null);
+    assert_eq!(scheduled(&target, &rules).due, Due::In(0));
+}
+
+#[test]
 fn the_fraction_of_an_x_delay_is_cut() {
     let mut rules = rules(Kind::Amqp);
     let due = |rules: &RequestRules, value: Value| {
