@@ -8,9 +8,8 @@
 //! - [`apply`]: applies requests to the store, wherever they came from.
 //! - [`store`]: the only module that knows Redis.
 //! - [`dispatch`]: claims due jobs, publishes and settles them; [`outgoing`]: the published
-//!   messages,
-//!   [`delayed_headers`]: the names of their headers; [`publisher`]: the connection for publishing;
-//!   [`retry`]: the step after a failed attempt.
+//!   messages; [`delayed_headers`]: the names of their headers; [`publisher`]: the connection for
+//!   publishing; [`policy`]: the decisions on a job's fate.
 //! - [`maintenance`]: the tasks that keep a namespace in order: rescue, retention, expiry, counts.
 //! - [`fleet`]: the instances of a namespace.
 //! - [`runtime`]: starts, runs and drains all agents; [`readiness`]: the things that the start
