@@ -22,7 +22,8 @@ async fn main() -> Result<(), Error> {
     let mut number =
         |default: usize| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (jobs, concurrency) = (number(100_000), number(256));
-    let config = Redis { namespace: "worker-throughput".to_owned(), ..Redis::new(url) };
+    let mut config = Redis::new(url);
+    config.namespace = "worker-throughput".to_owned();
     let client = Client::connect(&config, &[]).await?;
     let storing = stream::iter(0..jobs).map(|number| {
         let (client, job) = (client.clone(), Job::for_queue("nothing", number.to_string()));

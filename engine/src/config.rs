@@ -12,6 +12,7 @@ use crate::store::refusals::Refusals;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum RedisMode {
     /// One server.
     Single,
@@ -24,6 +25,7 @@ pub enum RedisMode {
 /// What the acknowledgement of a request waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Durability {
     /// Redis has the job in memory.
     #[serde(rename = "memory")]
@@ -82,6 +84,7 @@ pub fn check_namespace(text: &str) -> Result<(), NameProblem> {
 /// Which Redis holds the jobs, under which namespace, and what a write waits for. `[redis]` of the
 /// settings file has the same fields.
 #[derive(Clone)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Redis {
     /// The kind of Redis at the URLs.
     pub mode: RedisMode,

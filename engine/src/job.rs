@@ -18,6 +18,7 @@ pub const DEFAULT_TTR_MS: u32 = 30_000;
 
 /// A message with its target and rules. The record stores it; the body is separate and unchanged.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Job {
     /// The place that gets the job.
     pub target: Target,

@@ -47,6 +47,11 @@
 //! Redis stores the job, a [`SystemTime`](std::time::SystemTime) is a time of Redis's clock. Both are
 //! rounded up to whole milliseconds; [`Due`] says what becomes of those that do not fit.
 //!
+//! # Growth
+//!
+//! Types that may get fields or variants are `#[non_exhaustive]`: make them by their constructors, set
+//! the fields, and match with `_`.
+//!
 //! # What is not here
 //!
 //! No broker: the engine neither reads nor publishes messages. The feature `tower` puts middleware

@@ -60,6 +60,7 @@ impl Request {
 
 /// A new job.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct NewJob {
     /// The id of the job.
     pub id: JobId,
@@ -90,6 +91,7 @@ pub struct NewJob {
 
 /// An action on an existing job.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Act {
     /// The action; never `NewJob`.
     pub action: Action,

@@ -70,6 +70,7 @@ pub struct TestQueue {
 
 /// A job of a [`TestQueue`].
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct TestJob {
     /// The job.
     pub job: Job,
@@ -86,6 +87,7 @@ pub struct TestJob {
 
 /// The result of a job that a [`TestQueue`] ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Ran {
     /// The job is done, and removed.
     Finished,

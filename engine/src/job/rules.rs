@@ -25,6 +25,7 @@ use crate::clock::{epoch_ms, span_ms};
 /// assert_eq!(long_ago, Due::from(SystemTime::UNIX_EPOCH));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Due {
     /// Epoch ms.
     #[doc(hidden)]
@@ -65,6 +66,7 @@ impl From<SystemTime> for Due {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema, utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Confirm {
     /// The broker, by its publish confirm.
     #[default]
@@ -77,6 +79,7 @@ pub enum Confirm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Late {
     /// The job is published all the same.
     #[default]
@@ -103,6 +106,7 @@ pub enum OnTimeout {
 /// The rule for a schedule whose id exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Conflict {
     /// The new job replaces the old one: time, body and rules.
     #[default]

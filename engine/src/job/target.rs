@@ -6,6 +6,7 @@ use dwell_core::Destination;
 
 /// The place that gets a job once it is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Target {
     /// A destination on a broker, to which an instance publishes the job.
     Broker {

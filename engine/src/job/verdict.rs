@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The reason why a job is dead: the words of `delayed-dead-reason` and `dwell_dead_total{reason}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum DeadReason {
     /// All attempts of the retry array failed.
     RetriesExhausted,
@@ -51,6 +52,7 @@ impl DeadReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Action {
     /// Store a job.
     Schedule,
@@ -89,6 +91,7 @@ impl Action {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schema(as = VerdictWord))]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Verdict {
     /// A new job.
     Added,

@@ -22,6 +22,7 @@ const NOT_SENT_SUFFIX: &str = "not sent: a call before it needs a repeat";
 /// call, after a pause.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct StoreError {
     /// The kind of failure.
     pub class: Class,
@@ -41,6 +42,7 @@ pub struct StoreError {
 
 /// The classes of `dwell_redis_errors_total{class}`, and finer ones that share their labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Class {
     /// The connection was refused or cut, or the host is unknown.
     Io,

@@ -20,6 +20,7 @@ const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The answer of a handler for its job. An `Err` of the handler is a `Fail` with its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Outcome {
     /// The job is done.
     Finish,

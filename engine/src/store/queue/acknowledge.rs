@@ -64,6 +64,7 @@ pub struct Acknowledgement {
 
 /// The answer to an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Acknowledged {
     /// The result of the lease action.
     pub verdict: LeaseVerdict,
@@ -82,6 +83,7 @@ impl Acknowledged {
 
 /// The result of a lease action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum LeaseVerdict {
     /// The job is done.
     Finished,

@@ -15,6 +15,7 @@ use crate::store::reader::leases;
 
 /// Counts of a namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Counts {
     /// Jobs in `due`, per bucket, without the ready jobs of queues.
     pub scheduled: Vec<u64>,

@@ -16,6 +16,7 @@ use crate::store::record::{self, Record, State};
 
 /// The place of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub enum Place {
     /// The job is in `due`; a job of a queue is due later than now.
     Scheduled,
@@ -42,6 +43,7 @@ impl Place {
 
 /// A job as it is stored.
 #[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct StoredJob {
     /// The job's id.
     pub id: JobId,

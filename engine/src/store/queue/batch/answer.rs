@@ -11,6 +11,7 @@ use crate::store::wake_up::WakeUp;
 
 /// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Answer {
     /// The verdict.
     pub verdict: Verdict,

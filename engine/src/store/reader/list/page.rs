@@ -13,6 +13,7 @@ pub struct Cursor {
 
 /// A page of a list.
 #[derive(Debug, Default)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Page {
     /// The jobs, by due time and then by id, without their bodies.
     pub jobs: Vec<StoredJob>,

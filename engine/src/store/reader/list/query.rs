@@ -9,6 +9,7 @@ use crate::store::reader::lookup::{Place, StoredJob};
 
 /// Selects jobs for a list.
 #[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "internals"), non_exhaustive)]
 pub struct Query {
     /// The state of the jobs.
     pub place: Place,
