@@ -12,8 +12,7 @@ use crate::clock::Instant;
 use crate::config::Broker;
 use crate::telemetry::BrokerMetrics;
 
-/// The most jobs that wait for a place in the share of a destination that may take longer than
-/// they may wait.
+/// The most jobs that wait for a place in the share of a destination that may take long.
 const MAX_WAITING_JOBS: usize = 128;
 
 /// The destinations of one broker.

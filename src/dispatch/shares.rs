@@ -37,7 +37,7 @@ pub(super) enum ShareState {
     Taken,
     /// Perhaps in a moment.
     Soon,
-    /// The same, but the destination may take longer than [`SHARE_WAIT`]: few jobs may wait for it.
+    /// The same, but the destination may take long: few jobs may wait for it.
     Later,
     /// Not before others have their outcomes.
     Full,
@@ -120,7 +120,6 @@ impl Shares {
                 pattern: pattern(),
                 pace: Pace::New,
                 answered: None,
-                took: Duration::ZERO,
                 since: now,
             };
             self.targets.insert(to.clone(), target);
@@ -134,8 +133,6 @@ impl Shares {
         }
         let (pace, in_flight, answered) =
             (target.pace, target.in_flight, target.answered.is_some());
-        let answers_soon =
-            pace == Pace::Quick && target.took <= SHARE_WAIT && now < target.since + SHARE_WAIT;
         let is_idle = in_flight.jobs == 0;
         let is_alone = self.is_alone(in_flight, now);
         let bound = self.bound(pace, in_flight, answered, is_alone);
@@ -179,7 +176,7 @@ impl Shares {
         }
         if !others && now >= *pattern.full.get_or_insert(now) + SHARE_WAIT {
             ShareState::Full
-        } else if answers_soon || is_alone {
+        } else if pace == Pace::Quick || is_alone {
             ShareState::Soon
         } else {
             ShareState::Later
@@ -208,7 +205,7 @@ impl Shares {
         }
         let pace = match response {
             Response::Confirmed(took) | Response::Answered(took) => {
-                (target.answered, target.took) = (Some(now), took);
+                target.answered = Some(now);
                 if took <= QUICK_RESPONSE_LIMIT { Pace::Quick } else { Pace::Slow }
             }
             Response::Unknown => {

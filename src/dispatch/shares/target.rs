@@ -1,7 +1,5 @@
 //! A destination as its share knows it: its pace, its pattern, and what is in flight to it.
 
-use std::time::Duration;
-
 use super::amount::Amount;
 use crate::clock::Instant;
 
@@ -35,8 +33,6 @@ pub(super) struct Target {
     pub(super) pace: Pace,
     /// The last answer.
     pub(super) answered: Option<Instant>,
-    /// The time that the last answer took.
-    pub(super) took: Duration,
     /// The last outcome, or since when messages are in flight.
     pub(super) since: Instant,
 }

@@ -93,28 +93,6 @@ fn destinations_that_answer_within_two_seconds_share_the_whole_window() {
 }
 
 #[test]
-fn few_jobs_wait_for_a_quick_destination_that_answers_later_than_they_may_wait() {
-    let (mut shares, now) = (Shares::new(1024, 1 << 30, 1), clock::now());
-    for (name, took) in [("late", QUICK_RESPONSE_LIMIT - 100 * MS), ("prompt", SHARE_WAIT)] {
-        assert_eq!(enter(&mut shares, name, now), ShareState::Taken);
-        leave(&mut shares, name, 1, Response::Confirmed(took), now);
-    }
-    assert_eq!(enter(&mut shares, "prompt", now), ShareState::Taken);
-    assert_eq!(out(&mut shares, "late", now), 896);
-    assert_eq!(enter(&mut shares, "late", now), ShareState::Later);
-    assert_eq!(out(&mut shares, "prompt", now), 95);
-    assert_eq!(enter(&mut shares, "prompt", now), ShareState::Soon);
-    assert_eq!(
-        enter(&mut shares, "prompt", now + SHARE_WAIT),
-        ShareState::Later,
-        "no outcome came for so long"
-    );
-    // Alone it may keep its jobs: they delay nobody.
-    leave(&mut shares, "prompt", 96, FAST_CONFIRM, now);
-    assert_eq!(enter(&mut shares, "late", now), ShareState::Soon);
-}
-
-#[test]
 fn a_destination_that_stalls_leaves_room_for_new_ones_of_its_pattern_too() {
     let (mut shares, now) = (Shares::new(1024, 1 << 30, 2), clock::now());
     assert_eq!(enter(&mut shares, "stalls", now), ShareState::Taken);
