@@ -136,7 +136,8 @@ impl Running {
             if !is_used && self.shared.sent.is_sealed() {
                 return Poll::Ready(());
             }
-            if silence.as_mut().poll(cx).is_ready() {
+            // The pings of a sealed connection do not go out.
+            if !self.shared.sent.is_sealed() && silence.as_mut().poll(cx).is_ready() {
                 self.shared.is_silent.store(true, Ordering::Relaxed);
                 return Poll::Ready(());
             }

@@ -138,15 +138,20 @@ impl AsyncWrite for Outgoing {
         // Locked while the bytes go: a stream cannot open after it was said not to.
         let mut frames = outgoing.sent.0.lock();
         if frames.is_sealed {
-            return Poll::Pending;
+            // Dropped, not held back: `h2` reads no answer while it cannot write.
+            return Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()));
         }
         let written = Pin::new(&mut outgoing.stream).poll_write_vectored(cx, parts);
-        if let Poll::Ready(Ok(mut size)) = written {
-            for part in parts {
-                let taken = size.min(part.len());
-                frames.read(&part[..taken]);
-                size -= taken;
-            }
+        let mut size = match &written {
+            Poll::Ready(Ok(size)) => *size,
+            // TLS may have sent a part before the error.
+            Poll::Ready(Err(_)) => usize::MAX,
+            Poll::Pending => 0,
+        };
+        for part in parts {
+            let taken = size.min(part.len());
+            frames.read(&part[..taken]);
+            size -= taken;
         }
         written
     }
