@@ -138,9 +138,12 @@ fn refusal(error: &KafkaError) -> ErrorKind {
 const MIN_RETENTION_MS: u64 = 96 * 3_600_000;
 /// The setting that says whose clock a message has the time of.
 const TIMESTAMP_TYPE_SETTING: &str = "message.timestamp.type";
-/// The settings that bound how far that time may be behind the broker's, of new brokers and of old.
-const TIMESTAMP_BOUND_SETTINGS: [&str; 2] =
-    ["message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"];
+/// The setting that bounds how far that time may be behind the broker's; unbounded by default.
+const TIMESTAMP_BEFORE_SETTING: &str = "message.timestamp.before.max.ms";
+/// The same of brokers before 3.6; newer ones obey it only where the other is at its default.
+const TIMESTAMP_DIFFERENCE_SETTING: &str = "message.timestamp.difference.max.ms";
+/// The default of both.
+const UNBOUNDED_MS: u64 = i64::MAX.unsigned_abs();
 
 /// The losses of requests that were confirmed to their producers. `value`: of a setting of the
 /// topic.
@@ -199,11 +202,10 @@ fn producer_time(topic: &str, value: impl Fn(&str) -> Option<String>) -> Option<
     }
     let ms = |name: &str| value(name).and_then(|ms| ms.parse::<u64>().ok());
     // The broker refuses a time that is that far from its own.
-    let is_refused = |retention: u64| {
-        TIMESTAMP_BOUND_SETTINGS
-            .into_iter()
-            .any(|name| ms(name).is_some_and(|most| most < retention))
-    };
+    let bound = ms(TIMESTAMP_BEFORE_SETTING)
+        .filter(|most| *most < UNBOUNDED_MS)
+        .or_else(|| ms(TIMESTAMP_DIFFERENCE_SETTING));
+    let is_refused = |retention: u64| bound.is_some_and(|most| most < retention);
     let deletes = cleans_by(&value, "delete")
         && ms("retention.ms").is_some_and(|retention| !is_refused(retention));
     let mut message = format!(
@@ -405,6 +407,17 @@ mod tests {
             assert_eq!(caution.map(|caution| caution.kind), kind, "{case}");
         }
         assert_eq!(producer_time("orders", |_| None), None);
+        // Newer brokers obey the old setting only where the new one is at its default.
+        let both = |name: &str| match name {
+            TIMESTAMP_TYPE_SETTING => Some("CreateTime".to_owned()),
+            "cleanup.policy" => Some("delete".to_owned()),
+            "retention.ms" => Some(WEEK.to_owned()),
+            BEFORE => Some("2592000000".to_owned()),
+            DIFFERENCE => Some("3600000".to_owned()),
+            _ => None,
+        };
+        let caution = producer_time("orders", both).unwrap();
+        assert_eq!(caution.kind, CautionKind::ProducerTime { deletes: true });
     }
 
     #[test]
