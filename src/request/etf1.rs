@@ -107,5 +107,5 @@ pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: 
 fn has_headers(headers: &Headers) -> bool {
     [EPOCH_HEADER, TARGET_HEADER, TARGET_KEY_HEADER]
         .into_iter()
-        .any(|name| headers.get(name).is_some())
+        .any(|name| headers.get(name).is_some_and(|value| !matches!(value, Value::Null)))
 }
