@@ -59,10 +59,19 @@ pub(crate) fn epoch_ms(time: SystemTime) -> i64 {
     i64::try_from(span_ms(since_epoch)).unwrap_or(i64::MAX)
 }
 
-/// The time of these epoch ms; 1970 for an earlier one, and for one that the platform cannot tell.
+/// The time of these epoch ms; 1970 for one that the platform cannot tell.
 pub(crate) fn time_of(ms: i64) -> SystemTime {
-    let since_epoch = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-    UNIX_EPOCH.checked_add(since_epoch).unwrap_or(UNIX_EPOCH)
+    let span = Duration::from_millis(ms.unsigned_abs());
+    if ms < 0 { UNIX_EPOCH.checked_sub(span) } else { UNIX_EPOCH.checked_add(span) }
+        .unwrap_or(UNIX_EPOCH)
+}
+
+/// The epoch ms of a time of [`time_of`], also before 1970.
+pub(crate) fn ms_of(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(_) => epoch_ms(time),
+        Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
+    }
 }
 
 /// Sleeps until this instant. Tokio's timer has a resolution of 1 ms and never wakes early.
@@ -96,6 +105,9 @@ mod tests {
         assert_eq!(epoch_ms(UNIX_EPOCH - Duration::from_secs(1)), 0);
         assert_eq!(epoch_ms(after(Duration::from_millis(2 * MAX_MS))), 4_000_000_000_000_000);
         assert_eq!(time_of(1500), after(Duration::from_millis(1500)));
-        assert_eq!(time_of(-1), UNIX_EPOCH);
+        assert_eq!(time_of(-1), UNIX_EPOCH - Duration::from_millis(1));
+        for ms in [i64::MIN + 1, -5, 0, 1500, 4_000_000_000_000_000] {
+            assert!(ms_of(time_of(ms)) == ms || time_of(ms) == UNIX_EPOCH, "{ms}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use dwell_core::Destination;
 
-use crate::clock::epoch_ms;
+use crate::clock::ms_of;
 use crate::job::{Action, Conflict, Due, Job, JobId};
 
 /// A request.
@@ -233,7 +233,7 @@ impl AttemptRef {
     /// `delayed-attempt`.
     #[must_use]
     pub fn new(due: SystemTime, number: u32) -> Self {
-        AttemptRef { due_ms: epoch_ms(due), number }
+        AttemptRef { due_ms: ms_of(due), number }
     }
 }
 

@@ -243,7 +243,9 @@ impl Namespace {
             {
                 Err(error) if error.class == Class::NoScript && !loaded => {
                     loaded = true;
-                    link.load(&self.scripts.source(name), calls.iter().flatten()).await?;
+                    link.load(&self.scripts.source(name), calls.iter().flatten())
+                        .await
+                        .map_err(not_of_the_call)?;
                 }
                 // Another master may not have the script.
                 Err(error) if moves.follow(&error).await => loaded = false,
@@ -280,5 +282,14 @@ impl Namespace {
         }
         self.follow(meta);
         Ok(())
+    }
+}
+
+/// The error of a load of a script. Its class is not that of an answer to the call, which a probe
+/// takes for a sign that the store answers.
+fn not_of_the_call(error: StoreError) -> StoreError {
+    match error.class {
+        Class::Script | Class::Oom => StoreError { class: Class::Other, ..error },
+        _ => error,
     }
 }

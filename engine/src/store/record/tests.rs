@@ -75,6 +75,19 @@ fn full_job() -> Job {
     }
 }
 
+/// The job of a queue, with the fields that jobs of a broker lack.
+fn queue_job() -> Job {
+    Job {
+        target: Target::Queue { queue: "emails".to_owned() },
+        on_timeout: OnTimeout::Retry,
+        tries: Some(5),
+        ends_ms: Some(1_763_000_000_000),
+        trace: Some("00-1-2-01".to_owned()),
+        round: 3,
+        ..plain_job()
+    }
+}
+
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -94,6 +107,8 @@ fn unhex(text: &str) -> Vec<u8> {
 /// readable.
 const PLAIN_V1: &str = "01020000753067656e657261746566696e67657270723d706456786d2a7f046d61696e0000003a83a2746f81a761646472657373ac6f72646572732e636c6f7365aa637265617465645f6d73cf0000019aa605f680a66f726967696ea46e6174737b226f72646572223a317d";
 const FULL_V1: &str = "01010000753067656e657261746566696e6765727072cdf9763db778424f046d61696e0000015c8aa2746f82a865786368616e6765a66f7264657273a761646472657373a5636c6f7365a36b6579c404006b6579a7686561646572739282a46e616d65a161a576616c756581a474657874a16282a46e616d65a16ea576616c756581a3693332f9aa70726f706572746965738dac636f6e74656e745f74797065c0b0636f6e74656e745f656e636f64696e67c0ad64656c69766572795f6d6f6465c0a87072696f7269747904ae636f7272656c6174696f6e5f6964c0a87265706c795f746fc0aa65787069726174696f6ec0aa6d6573736167655f6964a36d2d31a974696d657374616d70c0a46b696e64c0a7757365725f6964c0a66170705f6964c0aa636c75737465725f6964c0a5726574727992ce0001d4c0ce000927c0a46c617465a464656164ab6d61785f6c6174655f6d73cd1388aa637265617465645f6d73cf0000019aa605f680a66f726967696ea46e617473a86861735f626f6479c2";
+/// A record of the job of a queue, as version 2 writes it.
+const QUEUE_V2: &str = "02000000753067656e657261746566696e676572707227f93afd624f0c0406656d61696c730000006e88a2746f81a761646472657373a0aa6f6e5f74696d656f7574a57265747279a5747269657305a7656e64735f6d73cf0000019a7afd1e00aa637265617465645f6d73cf0000019aa605f680a66f726967696ea46e617473a57472616365a930302d312d322d3031a5726f756e64037b226f72646572223a317d";
 /// A state that version 1 of the scripts wrote.
 const STATE_V1: &str = concat!(
     "01",
@@ -114,6 +129,7 @@ const STATE_V1: &str = concat!(
 fn records_of_version_1_are_written_as_ever() {
     assert_eq!(hex(&encode(&schedule(plain_job(), true), *b"generate")), PLAIN_V1);
     assert_eq!(hex(&encode(&schedule(full_job(), false), *b"generate")), FULL_V1);
+    assert_eq!(hex(&encode(&schedule(queue_job(), false), *b"generate")), QUEUE_V2);
 }
 
 #[test]
@@ -126,6 +142,7 @@ fn records_of_version_1_are_read_as_ever() {
     };
     assert_eq!(decode(unhex(PLAIN_V1).into()).unwrap(), record(plain_job(), true));
     assert_eq!(decode(unhex(FULL_V1).into()).unwrap(), record(full_job(), false));
+    assert_eq!(decode(unhex(QUEUE_V2).into()).unwrap(), record(queue_job(), false));
 }
 
 #[test]
