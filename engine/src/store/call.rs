@@ -1,4 +1,8 @@
-//! The bounds of a script call.
+//! The calls of scripts: their bounds, and the form of their arguments.
+//!
+//! - [`time`]: the times in arguments.
+
+pub(in crate::store) mod time;
 
 /// The most jobs in one script call. 128 jobs of 200 bytes occupy Redis for 0.65 ms (measured on
 /// 7.0.15).

@@ -88,10 +88,10 @@ impl Word {
     pub(crate) fn more(self, hand: &Hand) -> String {
         match self {
             Word::Finish | Word::Drop => String::new(),
-            Word::Fail if hand.step == 0 => format!("{SPAN}:failed"),
+            Word::Fail if hand.step == 0 => format!("+{SPAN}:failed"),
             Word::Fail => ":failed".to_owned(),
-            Word::Release(wait_ms) => wait_ms.to_string(),
-            Word::Touch => SPAN.to_string(),
+            Word::Release(wait_ms) => format!("+{wait_ms}"),
+            Word::Touch => format!("+{SPAN}"),
             Word::Bury => "3:late".to_owned(),
         }
     }

@@ -379,8 +379,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         scenes: &[FAILS],
         edits: &[Edit(
             &[Name::Retry],
-            "  return after(tonumber(sub(time, 2)))\nend\n\n-- Moves",
-            "  return NOW\nend\n\n-- Moves",
+            "  return after(tonumber(sub(time, 2)))\n",
+            "  return NOW\n",
         )],
     },
     Mutant {

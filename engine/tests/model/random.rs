@@ -301,8 +301,8 @@ impl Random {
             let word = self
                 .one_of(&["finish", "fail", "fail", "release", "touch", "touch", "drop", "bury"]);
             let more = match word {
-                "fail" => self.one_of(&["9000:why", "0:why", ":why"]),
-                "release" | "touch" => self.one_of(&["0", "9000"]),
+                "fail" => self.one_of(&["+9000:why", "+0:why", ":why"]),
+                "release" | "touch" => self.one_of(&["+0", "+9000"]),
                 "bury" => "3:why",
                 _ => "",
             };

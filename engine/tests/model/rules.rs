@@ -200,12 +200,12 @@ pub(crate) const RULES: &[Mutant] = &[
     without(
         "a fail waits",
         &[DIES],
-        &[Edit(&[Name::Acknowledge], "'failed', after(tonumber(wait))", "'failed', NOW")],
+        &[Edit(&[Name::Acknowledge], "'failed', time_of(wait)", "'failed', NOW")],
     ),
     without(
         "a release waits",
         &[RELEASED],
-        &[Edit(&[Name::Acknowledge], "'released', after(tonumber(more))", "'released', NOW")],
+        &[Edit(&[Name::Acknowledge], "'released', time_of(more)", "'released', NOW")],
     ),
     without(
         "a fail is a step",

@@ -9,6 +9,7 @@ use crate::clock;
 use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
 use crate::store::call::CALL_JOBS;
+use crate::store::call::time::Time;
 use crate::store::client::Redirects;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
@@ -261,14 +262,14 @@ impl Queue {
         let mut call = self.namespace.script_call(Name::Acknowledge, group.bucket, &sets);
         let mut last: Option<(&Lease, Nonce)> = None;
         for Acknowledgement { id, lease, action } in of_group() {
-            let ms = |ms: &Option<u64>| ms.map(|ms| ms.to_string()).unwrap_or_default();
             let (name, more) = match action {
                 LeaseAction::Finish => ("finish", String::new()),
                 LeaseAction::Fail { wait_ms, error } => {
-                    ("fail", format!("{}:{}", ms(wait_ms), record::short_error(error)))
+                    let wait = wait_ms.map(|ms| Time::In(ms).to_string()).unwrap_or_default();
+                    ("fail", format!("{wait}:{}", record::short_error(error)))
                 }
-                LeaseAction::Release { wait_ms } => ("release", wait_ms.to_string()),
-                LeaseAction::Touch { ttr_ms } => ("touch", ttr_ms.to_string()),
+                LeaseAction::Release { wait_ms } => ("release", Time::In(*wait_ms).to_string()),
+                LeaseAction::Touch { ttr_ms } => ("touch", Time::In(*ttr_ms).to_string()),
                 LeaseAction::Drop => ("drop", String::new()),
                 LeaseAction::Bury { reason, error } => (
                     "bury",

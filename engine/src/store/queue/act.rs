@@ -6,9 +6,10 @@ use redis::Cmd;
 use crate::job::{Action, DeadReason, Due};
 use crate::policy::retry;
 use crate::request::Act;
+use crate::store::call::time::Time;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
-use crate::store::queue::schedule::{own_queues_argument, time_argument};
+use crate::store::queue::schedule::own_queues_argument;
 use crate::store::reader::lookup;
 use crate::store::record::{self, Generation};
 use crate::store::scripts::Name;
@@ -93,7 +94,7 @@ pub(super) fn act_arguments(
     call.arg(act.id.as_str()).arg(&act.origin.fingerprint[..]).arg(bits);
     match act.action {
         Action::Reschedule => {
-            call.arg(time_argument(act.due.unwrap_or(Due::In(0)))).arg(&generation[..]);
+            call.arg(Time::from(act.due.unwrap_or(Due::NOW))).arg(&generation[..]);
         }
         Action::Requeue => {
             call.arg(&generation[..]);

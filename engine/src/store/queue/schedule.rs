@@ -3,8 +3,9 @@
 
 use redis::Cmd;
 
-use crate::job::{Conflict, Due};
+use crate::job::Conflict;
 use crate::request::{NewJob, OwnQueues};
+use crate::store::call::time::Time;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
 use crate::store::scripts::Name;
@@ -40,7 +41,7 @@ pub(super) fn schedule_arguments(call: &mut Cmd, request: &NewJob, record: &[u8]
         Conflict::Keep => "keep",
         Conflict::Reject => "reject",
     };
-    call.arg(request.id.as_str()).arg(record).arg(time_argument(request.due)).arg(policy);
+    call.arg(request.id.as_str()).arg(record).arg(Time::from(request.due)).arg(policy);
     let flags = u8::from(request.origin.check) + 2 * u8::from(request.queue_full);
     call.arg(format!("{flags}{}", own_queues_argument(request.own_queues.as_ref())));
 }
@@ -48,13 +49,4 @@ pub(super) fn schedule_arguments(call: &mut Cmd, request: &NewJob, record: &[u8]
 /// The queues of a caller in the notation of the scripts.
 pub(super) fn own_queues_argument(own: Option<&OwnQueues>) -> String {
     own.map(|own| format!(" {}", own.text())).unwrap_or_default()
-}
-
-/// A due time in the notation of the scripts.
-pub(super) fn time_argument(due: Due) -> String {
-    match due {
-        Due::At(ms) => format!("={ms}"),
-        Due::In(ms) => format!("+{ms}"),
-        Due::Earlier { at_ms, in_ms } => format!("<{at_ms} {in_ms}"),
-    }
 }

@@ -4,6 +4,7 @@ use redis::Cmd;
 
 use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
+use crate::store::call::time::Time;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
@@ -140,7 +141,7 @@ impl Queue {
             |(job, _)| job,
             each(|call: &mut Cmd, (job, ttr_ms): &(ClaimToken, u32)| {
                 let state = State { held: true, crashes: 0, ..job.state.clone().in_flight() };
-                moved(call, job, &format!("+{ttr_ms}"), Some(&state));
+                moved(call, job, Time::In((*ttr_ms).into()), Some(&state));
             }),
         )
         .await
@@ -165,15 +166,12 @@ impl Queue {
                 if *unpublished {
                     state.crashes = 0;
                 }
-                match (state.attempt, pause_ms) {
+                let (at_ms, in_ms) = (state.due_ms, *pause_ms);
+                match (state.attempt, in_ms) {
                     // The job is as if it had never been claimed.
-                    (0, 0) if !job.has_state => {
-                        moved(call, job, &format!("={}", state.due_ms), None)
-                    }
-                    (0, _) => {
-                        moved(call, job, &format!(">{} {pause_ms}", state.due_ms), Some(&state))
-                    }
-                    _ => moved(call, job, &format!("+{pause_ms}"), Some(&state)),
+                    (0, 0) if !job.has_state => moved(call, job, Time::At(at_ms), None),
+                    (0, _) => moved(call, job, Time::Later { at_ms, in_ms }, Some(&state)),
+                    _ => moved(call, job, Time::In(in_ms), Some(&state)),
                 }
             }),
         )
@@ -196,7 +194,7 @@ impl Queue {
             |retry| &retry.job,
             each(|call: &mut Cmd, retry: &Retry| {
                 let state = failed(idle(&retry.job, retry.unpublished), retry.dies, &retry.error);
-                moved(call, &retry.job, &format!("+{}", retry.wait_ms), Some(&state));
+                moved(call, &retry.job, Time::In(retry.wait_ms), Some(&state));
             }),
         )
         .await
@@ -226,7 +224,7 @@ impl Queue {
                 let last_error = record::short_error(error).to_owned();
                 let state =
                     State { reason: Some(*reason), crashes: 0, last_error, ..idle(job, false) };
-                moved(call, job, "+0", Some(&state));
+                moved(call, job, Time::In(0), Some(&state));
             }),
         )
         .await
@@ -304,8 +302,8 @@ fn idle(job: &ClaimToken, unpublished: bool) -> State {
     State { held: false, counted: false, ..state }
 }
 
-/// Appends a job that moves to another set, in the notation of settle.lua. `state`: the new one.
-fn moved(call: &mut Cmd, job: &ClaimToken, time: &str, state: Option<&State>) {
+/// Appends a job that moves to another set at this time. `state`: the new one.
+fn moved(call: &mut Cmd, job: &ClaimToken, time: Time, state: Option<&State>) {
     let state = state.map(State::encode).unwrap_or_default();
     call.arg(job.id.as_str()).arg(&[job.position][..]).arg(time).arg(state);
 }

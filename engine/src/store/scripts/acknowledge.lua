@@ -2,9 +2,9 @@
 -- KEYS   as in prelude.lua, with due and dead of each queue of the jobs.
 -- ARGV   five per job: lease action, id, set of the queue, nonce of its pop, and by the action:
 --          finish   ''
---          fail     wait ms ('' the retry array is at its end: dead), ':', error
---          release  wait ms
---          touch    lease ms from now
+--          fail     '+' wait ms ('' the retry array is at its end: dead), ':', error
+--          release  '+' wait ms
+--          touch    '+' lease ms from now
 --          drop     '' (the job is over, and remembered as dropped)
 --          bury     code of the reason, ':', error
 --        The ids of one call are distinct.
@@ -72,7 +72,7 @@ for i = 1, #ARGV, 5 do
     ms = ms and tonumber(ms)
   elseif holds and deadline and tonumber(deadline) > NOW then
     if word == 'touch' then
-      verdict, ms = 'touched', after(tonumber(more))
+      verdict, ms = 'touched', time_of(more)
       push(held, int(ms), id)
     elseif word == 'finish' or word == 'drop' then
       verdict = word == 'finish' and 'finished' or 'dropped'
@@ -83,15 +83,15 @@ for i = 1, #ARGV, 5 do
       local state = read_state(bytes)
       state.flags, state.crashes = 0, 0
       if word == 'release' then
-        verdict, ms = 'released', after(tonumber(more))
+        verdict, ms = 'released', time_of(more)
         state.marks = state.marks + RELEASED
       elseif word == 'fail' then
-        local wait, why = string.match(more, '^(%d*):(.*)$')
+        local wait, why = string.match(more, '^(%+?%d*):(.*)$')
         state.error, state.marks = why, state.marks + FAILED
         if wait == '' then
           state.reason = REASON_FAILED
         else
-          verdict, ms = 'failed', after(tonumber(wait))
+          verdict, ms = 'failed', time_of(wait)
           state.step = math.min(state.step + 1, 65535)
         end
       elseif word == 'bury' then

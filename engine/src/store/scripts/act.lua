@@ -99,8 +99,3 @@ local function is_doubtful()
   local changed = see_master()
   return changed > 0 and math.min(tonumber(waits), state.due) <= changed + CLAIM_AHEAD
 end
-
-local function time_of(text)
-  if string.sub(text, 1, 1) == '=' then return tonumber(string.sub(text, 2)) end
-  return relative_time(text)
-end

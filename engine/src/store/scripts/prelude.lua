@@ -31,11 +31,14 @@ local function int(number) return string.format('%.0f', number) end
 -- The same number, over 64 bytes long. A value of this length makes Redis store the hash as a table. In a
 -- listpack, each access would search all fields: up to 128 of a batch, and up to 512 in completed.
 local function wide(number) return string.format('%066.0f', number) end
--- '+' ms from now, or '<' epoch ms, space, ms from now: the earlier of the two.
-local function relative_time(text)
-  local at, span = string.match(text, '^<(%-?%d+) (%d+)$')
-  if at then return math.min(tonumber(at), after(tonumber(span))) end
-  return after(tonumber(string.sub(text, 2)))
+-- A time (store/call/time.rs): '=' epoch ms; '+' ms from now; epoch ms, space, ms from now, after '<':
+-- the earlier of the two, or after '>': the later.
+local function time_of(time)
+  if sub(time, 1, 1) == '=' then return tonumber(sub(time, 2)) end
+  local which, at, span = string.match(time, '^([<>])(%-?%d+) (%d+)$')
+  if which == '<' then return math.min(tonumber(at), after(tonumber(span))) end
+  if which == '>' then return math.max(tonumber(at), after(tonumber(span))) end
+  return after(tonumber(sub(time, 2)))
 end
 
 -- The keys due:<set> and dead:<set> by the set: a broker, or '=' and a queue. The dead jobs of all

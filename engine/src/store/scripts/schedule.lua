@@ -87,7 +87,7 @@ for i = 1, count do
     due_text = sub(time, 2)
     due = tonumber(due_text)
   else
-    due = relative_time(time)
+    due = time_of(time)
     due_text = int(due)
   end
   local verdict

@@ -4,12 +4,6 @@
 --        The caller writes the state: nobody else changes that of a job in a claim.
 -- Answer per job: done | claim_lost (nothing changed).
 -- Work   <= 128 jobs. First write HDEL, so that a full Redis accepts the call.
-local function time_of(time)
-  if sub(time, 1, 1) == '=' then return tonumber(sub(time, 2)) end
-  local at, span = string.match(time, '^>(%-?%d+) (%d+)$')
-  if at then return math.max(tonumber(at), after(tonumber(span))) end
-  return after(tonumber(sub(time, 2)))
-end
 
 -- Moves the jobs to this sorted set.
 local function settle_to(key)
