@@ -198,15 +198,17 @@ impl RedisClient {
 
     /// Divides calls by the master of their slot. Calls for one key keep their order: they have one
     /// master.
-    pub(super) async fn parts<'a>(
+    pub(super) async fn parts<'a, C: AsRef<Cmd>>(
         &self,
-        waves: &'a [Vec<Cmd>],
+        waves: &'a [Vec<C>],
     ) -> Result<Vec<Part<'a>>, StoreError> {
         let (cluster, map) = match &self.0 {
             Route::One(wire) => {
                 let mut places = 0..;
-                let waves =
-                    waves.iter().map(|calls| places.by_ref().zip(calls).collect()).collect();
+                let waves = waves
+                    .iter()
+                    .map(|calls| places.by_ref().zip(calls.iter().map(AsRef::as_ref)).collect())
+                    .collect();
                 return Ok(vec![Part { wire: wire.clone(), waves }]);
             }
             Route::Cluster(cluster) => (cluster, cluster.map().await?),
@@ -214,7 +216,7 @@ impl RedisClient {
         let mut parts: Vec<Part<'a>> = Vec::new();
         let mut place = 0;
         for (wave, calls) in waves.iter().enumerate() {
-            for call in calls {
+            for call in calls.iter().map(AsRef::as_ref) {
                 let wire = cluster.master(&map, slot_of(key_of(call).unwrap_or_default()))?;
                 let at = parts.iter().position(|part| part.wire.is(wire)).unwrap_or_else(|| {
                     parts.push(Part { wire: wire.clone(), waves: vec![Vec::new(); waves.len()] });

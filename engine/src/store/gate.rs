@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::join_all;
 use redis::{Cmd, Value};
 
+use super::call::script_call::ScriptCall;
 use super::client::{Part, RedisClient};
 use super::error::{Class, StoreError};
 use super::server_facts::ServerFacts;
@@ -116,13 +117,13 @@ impl Gate {
     /// Returns one answer per call, in order. A refused call keeps its error, whatever the result
     /// of the wait. After an error that is no refusal the caller sends the call again, after the
     /// calls before it, whether Redis applied it or not.
-    pub async fn pass(
+    pub(super) async fn pass(
         &self,
         link: &RedisClient,
-        doing: &str,
-        waves: &[Vec<Cmd>],
+        waves: &[Vec<ScriptCall>],
     ) -> Vec<Result<Value, StoreError>> {
         let count = waves.iter().map(Vec::len).sum();
+        let doing = waves.iter().flatten().next().map_or("", |call| call.script().as_str());
         let parts = async { Ok((self.wait.clone()?, link.parts(waves).await?)) };
         let (wait, parts) = match parts.await {
             Ok(parts) => parts,

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use redis::{Cmd, Value};
+use redis::Value;
 
+use super::call::script_call::ScriptCall;
 use super::client::{Redirects, RedisClient, SlotLayout};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
@@ -185,25 +186,24 @@ impl Namespace {
         Ok(us)
     }
 
-    /// An EVALSHA with the bucket's keys and the keys of these brokers, and of queues by `=` and
-    /// their names. The caller adds the arguments.
-    pub(super) fn script_call(&self, name: Name, bucket: u16, sets: &[String]) -> Cmd {
-        self.script_call_with(name, bucket, sets, &[])
+    /// A call with the bucket's keys and the keys of these brokers, and of queues by `=` and their
+    /// names. The caller adds the arguments.
+    pub(super) fn script_call(&self, script: Name, bucket: u16, sets: &[String]) -> ScriptCall {
+        self.script_call_with(script, bucket, sets, &[])
     }
 
     /// The same call, with more keys after the keys of the sets.
     pub(super) fn script_call_with(
         &self,
-        name: Name,
+        script: Name,
         bucket: u16,
         sets: &[String],
         more: &[String],
-    ) -> Cmd {
+    ) -> ScriptCall {
         let of_queues = sets.iter().filter(|set| DueSet::named(set).is_of_queue()).count();
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(self.scripts.hash(name))
-            .arg(FIXED_KEYS + sets.len() + of_queues + more.len())
-            .arg(self.keys.fixed(bucket).as_slice());
+        let keys = FIXED_KEYS + sets.len() + of_queues + more.len();
+        let mut call = ScriptCall::new(&self.scripts, script, keys);
+        call.arg(self.keys.fixed(bucket).as_slice());
         for set in sets {
             for key in self.keys.sets(bucket, set) {
                 call.arg(key);
@@ -214,36 +214,36 @@ impl Namespace {
     }
 
     /// Calls a script over the connection that does not wait for durability.
-    pub(super) async fn call(&self, name: Name, call: &Cmd) -> Result<Value, StoreError> {
-        let begun = clock::now();
-        let mut answer = self.link.command(name.as_str(), call).await;
+    pub(super) async fn call(&self, call: &ScriptCall) -> Result<Value, StoreError> {
+        let (script, begun) = (call.script(), clock::now());
+        let mut answer = self.link.command(script.as_str(), call.as_ref()).await;
         if matches!(&answer, Err(error) if error.class == Class::NoScript) {
-            self.link.load(&self.scripts.source(name), std::iter::once(call)).await?;
-            answer = self.link.command(name.as_str(), call).await;
+            self.link.load(&self.scripts.source(script), std::iter::once(call.as_ref())).await?;
+            answer = self.link.command(script.as_str(), call.as_ref()).await;
         }
-        self.observe(name, begun, &answer);
+        self.observe(script, begun, &answer);
         answer
     }
 
     /// Calls a script behind the durability gate. After an error the call may have been carried
     /// out.
-    pub(super) async fn durable_call(&self, name: Name, call: Cmd) -> Result<Value, StoreError> {
-        let begun = clock::now();
-        let answer = self.gated_call(name, call).await;
-        self.observe(name, begun, &answer);
+    pub(super) async fn durable_call(&self, call: ScriptCall) -> Result<Value, StoreError> {
+        let (script, begun) = (call.script(), clock::now());
+        let answer = self.gated_call(call).await;
+        self.observe(script, begun, &answer);
         answer
     }
 
     /// Calls a script behind the durability gate, and reports nothing to the observer.
-    pub(super) async fn gated_call(&self, name: Name, call: Cmd) -> Result<Value, StoreError> {
-        let (link, calls) = (self.gate.link(), [vec![call]]);
+    pub(super) async fn gated_call(&self, call: ScriptCall) -> Result<Value, StoreError> {
+        let (script, link, calls) = (call.script(), self.gate.link(), [vec![call]]);
         let (mut moves, mut loaded) = (Redirects::default(), false);
         loop {
-            match self.gate.pass(link, name.as_str(), &calls).await.pop().unwrap_or(Ok(Value::Nil))
-            {
+            match self.gate.pass(link, &calls).await.pop().unwrap_or(Ok(Value::Nil)) {
                 Err(error) if error.class == Class::NoScript && !loaded => {
                     loaded = true;
-                    link.load(&self.scripts.source(name), calls.iter().flatten())
+                    let loads = calls.iter().flatten().map(AsRef::as_ref);
+                    link.load(&self.scripts.source(script), loads)
                         .await
                         .map_err(not_of_the_call)?;
                 }

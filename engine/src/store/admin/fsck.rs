@@ -19,6 +19,7 @@ pub use self::problem::Problem;
 use crate::config::Redis;
 use crate::store::Store;
 use crate::store::answer::Items;
+use crate::store::call::script_call::ScriptCall;
 use crate::store::error::StoreError;
 use crate::store::meta::SweepRules;
 use crate::store::namespace::Namespace;
@@ -155,14 +156,9 @@ impl Namespace {
         kind: &str,
         repair: bool,
     ) -> Result<Option<(Problem, bool)>, StoreError> {
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(self.scripts.hash(Name::FsckKey))
-            .arg(2)
-            .arg(key)
-            .arg(self.keys.aside(key, self.now_ms()))
-            .arg(u8::from(repair))
-            .arg(kind);
-        let mut items = Items::new("fsck_key", self.call(Name::FsckKey, &call).await?)?;
+        let mut call = ScriptCall::new(&self.scripts, Name::FsckKey, 2);
+        call.arg(key).arg(self.keys.aside(key, self.now_ms())).arg(u8::from(repair)).arg(kind);
+        let mut items = Items::new("fsck_key", self.call(&call).await?)?;
         let problem = Problem::of_word(&items.text()?);
         Ok(problem.zip(Some(items.int()? == 1)))
     }

@@ -71,8 +71,7 @@ impl Admin {
             loop {
                 let mut call = self.namespace.script_call(Name::Purge, bucket, &sets);
                 call.arg(place.as_str()).arg(CALL_JOBS).arg(CALL_BYTES).arg(ready_ms);
-                let mut items =
-                    Items::new("purge", self.namespace.durable_call(Name::Purge, call).await?)?;
+                let mut items = Items::new("purge", self.namespace.durable_call(call).await?)?;
                 removed += u64::try_from(items.int()?).unwrap_or(0);
                 if items.int()? != 1 {
                     break;
@@ -91,7 +90,7 @@ impl Admin {
                 let sets: Vec<String> =
                     queues.iter().map(|queue| DueSet::Queue(queue).to_string()).collect();
                 let call = self.namespace.script_call(Name::Forget, bucket, &sets);
-                self.namespace.call(Name::Forget, &call).await?;
+                self.namespace.call(&call).await?;
             }
         }
         Ok(())

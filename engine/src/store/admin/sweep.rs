@@ -45,7 +45,7 @@ impl Admin {
         let mut call =
             self.namespace.script_call(Name::Sweep, bucket, &[DueSet::Queue(queue).to_string()]);
         call.arg(dead_retention_ms).arg(0).arg(0).arg(CALL_JOBS);
-        let mut items = Items::new("sweep", self.namespace.call(Name::Sweep, &call).await?)?;
+        let mut items = Items::new("sweep", self.namespace.call(&call).await?)?;
         items.int().map(|dead| u64::try_from(dead).unwrap_or(0))
     }
 
@@ -76,7 +76,7 @@ impl Admin {
             .arg(rules.dedupe_window_ms)
             .arg(APPLIED_ROTATION_MS)
             .arg(CALL_JOBS);
-        let mut items = Items::new("sweep", self.namespace.call(Name::Sweep, &call).await?)?;
+        let mut items = Items::new("sweep", self.namespace.call(&call).await?)?;
         let number = |number: i64| u64::try_from(number).unwrap_or(0);
         Ok(Swept {
             dead: number(items.int()?),

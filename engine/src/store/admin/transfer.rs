@@ -273,8 +273,7 @@ impl Admin {
         for leaver in leavers {
             call.arg(leaver.id.as_str()).arg(&leaver.record[..]);
         }
-        let mut items =
-            Items::new(Name::Move.as_str(), self.namespace.durable_call(Name::Move, call).await?)?;
+        let mut items = Items::new(Name::Move.as_str(), self.namespace.durable_call(call).await?)?;
         leavers.iter().map(|_| items.text()).collect()
     }
 }

@@ -3,12 +3,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::SystemTime;
 
-use redis::Cmd;
-
 use crate::clock;
 use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
 use crate::store::call::CALL_JOBS;
+use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::client::Redirects;
 use crate::store::due_set::DueSet;
@@ -169,7 +168,7 @@ impl Queue {
         let mut alone: HashSet<usize> = HashSet::new();
         for attempt in 0..MAX_ATTEMPTS {
             let waves = self.waves(acknowledgements, &open, &alone);
-            let calls: Vec<Vec<Cmd>> = waves
+            let calls: Vec<Vec<ScriptCall>> = waves
                 .iter()
                 .map(|groups| {
                     groups
@@ -179,7 +178,7 @@ impl Queue {
                 })
                 .collect();
             let (link, begun) = (self.namespace.gate.link(), clock::now());
-            let passed = self.namespace.gate.pass(link, Name::Acknowledge.as_str(), &calls).await;
+            let passed = self.namespace.gate.pass(link, &calls).await;
             for (group, answer) in waves.iter().flatten().zip(passed) {
                 self.namespace.observe(Name::Acknowledge, begun, &answer);
                 let mut read = answer.and_then(|value| {
@@ -206,7 +205,10 @@ impl Queue {
             let is_repaired = match error.class {
                 Class::Moved => moves.follow(&error).await,
                 Class::NoScript if attempt < MAX_ATTEMPTS - 1 => link
-                    .load(&self.namespace.scripts.source(Name::Acknowledge), calls.iter().flatten())
+                    .load(
+                        &self.namespace.scripts.source(Name::Acknowledge),
+                        calls.iter().flatten().map(AsRef::as_ref),
+                    )
                     .await
                     .is_ok(),
                 Class::Outdated => true,
@@ -253,7 +255,7 @@ impl Queue {
         waves
     }
 
-    fn acknowledge_call(&self, group: &Group, acknowledgements: &[Acknowledgement]) -> Cmd {
+    fn acknowledge_call(&self, group: &Group, acknowledgements: &[Acknowledgement]) -> ScriptCall {
         let of_group = || group.members.iter().map(|at| &acknowledgements[*at]);
         let sets: BTreeSet<String> = of_group()
             .map(|acknowledgement| DueSet::Queue(&acknowledgement.lease.queue).to_string())

@@ -1,11 +1,10 @@
 //! Actions on one job: `cancel`, `reschedule`, `fire`, `finish`, `fail`, `requeue`, the same for
 //! every inbound interface.
 
-use redis::Cmd;
-
 use crate::job::{Action, DeadReason, Due};
 use crate::policy::retry;
 use crate::request::Act;
+use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
@@ -81,7 +80,7 @@ pub(super) fn script_of(action: Action) -> Name {
 /// The arguments of an action. `generation`: of the schedule that the action begins; `step`: for
 /// `fail`; `deadline_us`: the end of the caller's wait.
 pub(super) fn act_arguments(
-    call: &mut Cmd,
+    call: &mut ScriptCall,
     act: &Act,
     generation: Generation,
     step: Option<&Step>,

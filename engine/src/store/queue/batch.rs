@@ -11,6 +11,7 @@ use crate::clock::{self, Instant};
 use crate::job::Action;
 use crate::request::{Act, NewJob};
 use crate::store::answer::Items;
+use crate::store::call::script_call::ScriptCall;
 use crate::store::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
@@ -103,15 +104,11 @@ impl Queue {
             };
             let deadline_us = self.deadline_us();
             let call = |group: &Group| self.call_of(group, &pass, &steps, deadline_us);
-            let calls: Vec<Vec<Cmd>> =
+            let calls: Vec<Vec<ScriptCall>> =
                 waves.iter().map(|groups| groups.iter().map(call).collect()).collect();
             let begun = clock::now();
             let link = self.namespace.gate.link();
-            let doing = waves
-                .first()
-                .and_then(|groups| groups.first())
-                .map_or("", |group| group.name.as_str());
-            let passed = self.namespace.gate.pass(link, doing, &calls).await;
+            let passed = self.namespace.gate.pass(link, &calls).await;
             self.observe_groups(waves.iter().flatten(), &passed, begun);
             if passed.iter().any(|answer| matches!(answer, Err(error) if error.unanswered)) {
                 let mut until = self.unanswered_until.lock();
@@ -130,7 +127,7 @@ impl Queue {
                 Ok(moves.follow(&error).await)
             } else if pass.error_of(Class::NoScript).is_some() && !loaded {
                 loaded = true;
-                self.load_groups(link, &waves, &calls).await.map(|()| true)
+                self.load_groups(link, &calls).await.map(|()| true)
             } else if pass.error_of(Class::Outdated).is_some() {
                 // The number of rounds has no limit: each round answers a request, or learns the
                 // facts for its repeat.
@@ -203,7 +200,7 @@ impl Queue {
         pass: &Pass<'_>,
         steps: &HashMap<usize, Step>,
         deadline_us: Option<i64>,
-    ) -> Cmd {
+    ) -> ScriptCall {
         let mut call = self.namespace.script_call(group.name, group.bucket, &pass.sets_of(group));
         for at in &group.members {
             let item = &pass.items[*at];
@@ -271,13 +268,15 @@ impl Queue {
     async fn load_groups(
         &self,
         link: &RedisClient,
-        waves: &[Vec<Group>],
-        calls: &[Vec<Cmd>],
+        calls: &[Vec<ScriptCall>],
     ) -> Result<(), StoreError> {
         for name in Name::ALL {
-            let groups = waves.iter().flatten().zip(calls.iter().flatten());
-            let of_name: Vec<&Cmd> =
-                groups.filter(|(group, _)| group.name == name).map(|(_, call)| call).collect();
+            let of_name: Vec<&Cmd> = calls
+                .iter()
+                .flatten()
+                .filter(|call| call.script() == name)
+                .map(AsRef::as_ref)
+                .collect();
             if !of_name.is_empty() {
                 link.load(&self.namespace.scripts.source(name), of_name.into_iter()).await?;
             }

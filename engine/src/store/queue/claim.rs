@@ -89,7 +89,7 @@ impl Queue {
             .arg(most_bytes)
             .arg(whole_ms(ahead));
         let known = self.pass_over(bucket, broker, &mut call);
-        let answer = match self.namespace.call(Name::Claim, &call).await {
+        let answer = match self.namespace.call(&call).await {
             Ok(value) => self.read_taken(Name::Claim, bucket, nonce, (sent, lease), value).map(
                 |(taken, last)| {
                     let [last, score] = last;
@@ -164,7 +164,7 @@ impl Queue {
         let sent = clock::now();
         let mut call = self.namespace.script_call(Name::Rescue, bucket, &[]);
         call.arg(&nonce[..]).arg(whole_ms(lease)).arg(most.min(CALL_JOBS)).arg(most_bytes);
-        let value = self.namespace.call(Name::Rescue, &call).await?;
+        let value = self.namespace.call(&call).await?;
         self.read_taken(Name::Rescue, bucket, nonce, (sent, lease), value).map(|(taken, _)| taken)
     }
 }

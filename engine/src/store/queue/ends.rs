@@ -158,7 +158,7 @@ impl Queue {
             for Over { id, queue, generation, .. } in jobs {
                 call.arg(id.as_str()).arg(DueSet::Queue(queue).to_string()).arg(&generation[..]);
             }
-            let mut items = Items::new("end", self.namespace.call(Name::End, &call).await?)?;
+            let mut items = Items::new("end", self.namespace.call(&call).await?)?;
             for _ in jobs {
                 ended.push(items.text()? == "ended");
             }

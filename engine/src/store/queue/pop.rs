@@ -15,6 +15,7 @@ use crate::job::JobId;
 use crate::policy::retry;
 use crate::store::answer::{Items, micros_of, score};
 use crate::store::call::CALL_JOBS;
+use crate::store::call::script_call::ScriptCall;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
@@ -102,12 +103,12 @@ impl Queue {
             call.arg(room.map(|bytes| bytes.to_string()).unwrap_or_default());
             call
         };
-        let mut answer = self.namespace.call(Name::Pop, &call(self.deadline_us())).await;
+        let mut answer = self.namespace.call(&call(self.deadline_us())).await;
         // The clock that the deadline was computed from was too old. Redis's answer carries the new
         // one.
         if let Err(Some(us)) = answer.as_ref().map_err(StoreError::late) {
             self.namespace.saw_clock(us);
-            answer = self.namespace.call(Name::Pop, &call(self.deadline_us())).await;
+            answer = self.namespace.call(&call(self.deadline_us())).await;
         }
         self.read_popped(nonce, bucket, queue, answer?)
     }
@@ -213,7 +214,7 @@ impl Queue {
         let mut call = self.call_with_pops(Name::Unpop, bucket, queue);
         call.arg(&self.namespace.pop_proof(nonce, queue)[..])
             .arg(ids.iter().map(JobId::as_str).collect::<Vec<_>>());
-        match self.namespace.call(Name::Unpop, &call).await? {
+        match self.namespace.call(&call).await? {
             Value::Int(count) => Ok(u64::try_from(count).unwrap_or(0)),
             _ => Ok(0),
         }
@@ -285,7 +286,7 @@ impl Queue {
         Ok(answers.map(ahead).collect())
     }
 
-    fn call_with_pops(&self, name: Name, bucket: u16, queue: &str) -> redis::Cmd {
+    fn call_with_pops(&self, name: Name, bucket: u16, queue: &str) -> ScriptCall {
         self.namespace.script_call_with(
             name,
             bucket,

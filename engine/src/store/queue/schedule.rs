@@ -1,10 +1,9 @@
 //! `schedule` stores new jobs: its arguments in a call, and the probe of the store with an empty
 //! one.
 
-use redis::Cmd;
-
 use crate::job::Conflict;
 use crate::request::{NewJob, OwnQueues};
+use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
@@ -16,7 +15,7 @@ impl Queue {
     pub async fn takes_requests(&self) -> Result<(), StoreError> {
         let bucket = rand::random_range(0..self.namespace.keys.buckets());
         let call = self.namespace.script_call(Name::Schedule, bucket, &[]);
-        match self.namespace.gated_call(Name::Schedule, call).await {
+        match self.namespace.gated_call(call).await {
             Err(error) if !matches!(error.class, Class::Script | Class::Oom) => {
                 self.namespace.observer.failed(error.class);
                 Err(error)
@@ -27,14 +26,14 @@ impl Queue {
 }
 
 /// Appends the deadline of the call, which follows its jobs.
-pub(super) fn schedule_deadline(call: &mut Cmd, deadline_us: Option<i64>) {
+pub(super) fn schedule_deadline(call: &mut ScriptCall, deadline_us: Option<i64>) {
     if let Some(us) = deadline_us {
         call.arg(us);
     }
 }
 
 /// Appends one job to a call.
-pub(super) fn schedule_arguments(call: &mut Cmd, request: &NewJob, record: &[u8]) {
+pub(super) fn schedule_arguments(call: &mut ScriptCall, request: &NewJob, record: &[u8]) {
     let policy = match request.conflict {
         _ if request.apart => "other",
         Conflict::Replace => "replace",

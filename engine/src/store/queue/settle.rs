@@ -1,9 +1,8 @@
 //! The ways to settle a claimed job: `complete`, `hold`, `release`, `retry`, `bury`.
 
-use redis::Cmd;
-
 use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
+use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
@@ -109,7 +108,6 @@ impl Queue {
         };
         let call = self.namespace.script_call(Name::Complete, bucket, &[]);
         self.settle(
-            Name::Complete,
             call,
             jobs,
             |job| job,
@@ -135,11 +133,10 @@ impl Queue {
     ) -> Result<Vec<SettleResult>, StoreError> {
         let call = self.namespace.script_call(Name::Hold, bucket, &[]);
         self.settle(
-            Name::Hold,
             call,
             jobs,
             |(job, _)| job,
-            each(|call: &mut Cmd, (job, ttr_ms): &(ClaimToken, u32)| {
+            each(|call: &mut ScriptCall, (job, ttr_ms): &(ClaimToken, u32)| {
                 let state = State { held: true, crashes: 0, ..job.state.clone().in_flight() };
                 moved(call, job, Time::In((*ttr_ms).into()), Some(&state));
             }),
@@ -157,11 +154,10 @@ impl Queue {
     ) -> Result<Vec<SettleResult>, StoreError> {
         let call = self.namespace.script_call(Name::Release, bucket, &[broker.to_owned()]);
         self.settle(
-            Name::Release,
             call,
             jobs,
             |release| &release.job,
-            each(|call: &mut Cmd, Release { job, pause_ms, unpublished }: &Release| {
+            each(|call: &mut ScriptCall, Release { job, pause_ms, unpublished }: &Release| {
                 let mut state = idle(job, *unpublished);
                 if *unpublished {
                     state.crashes = 0;
@@ -188,11 +184,10 @@ impl Queue {
     ) -> Result<Vec<SettleResult>, StoreError> {
         let call = self.namespace.script_call(Name::Retry, bucket, &[broker.to_owned()]);
         self.settle(
-            Name::Retry,
             call,
             jobs,
             |retry| &retry.job,
-            each(|call: &mut Cmd, retry: &Retry| {
+            each(|call: &mut ScriptCall, retry: &Retry| {
                 let state = failed(idle(&retry.job, retry.unpublished), retry.dies, &retry.error);
                 moved(call, &retry.job, Time::In(retry.wait_ms), Some(&state));
             }),
@@ -216,11 +211,10 @@ impl Queue {
             queue.map(|queue| DueSet::Queue(queue).to_string()).into_iter().collect();
         let call = self.namespace.script_call(Name::Bury, bucket, &sets);
         self.settle(
-            Name::Bury,
             call,
             jobs,
             |bury| &bury.job,
-            each(|call: &mut Cmd, Bury { job, reason, error }: &Bury| {
+            each(|call: &mut ScriptCall, Bury { job, reason, error }: &Bury| {
                 let last_error = record::short_error(error).to_owned();
                 let state =
                     State { reason: Some(*reason), crashes: 0, last_error, ..idle(job, false) };
@@ -234,11 +228,10 @@ impl Queue {
     /// the jobs.
     async fn settle<T>(
         &self,
-        name: Name,
-        mut call: Cmd,
+        mut call: ScriptCall,
         jobs: &[T],
         token: impl Fn(&T) -> &ClaimToken,
-        arguments: impl Fn(&mut Cmd, &[&T]),
+        arguments: impl Fn(&mut ScriptCall, &[&T]),
     ) -> Result<Vec<SettleResult>, StoreError> {
         let mut order: Vec<usize> = (0..jobs.len()).collect();
         let lease = |at: &usize| token(&jobs[*at]).lease;
@@ -249,13 +242,13 @@ impl Queue {
             let group: Vec<&T> = group.iter().map(|at| &jobs[*at]).collect();
             arguments(&mut call, &group);
         }
-        let mut items = Items::new(name.as_str(), self.namespace.call(name, &call).await?)?;
+        let name = call.script().as_str();
+        let mut items = Items::new(name, self.namespace.call(&call).await?)?;
         if items.left() != jobs.len() {
             return Err(StoreError::new(
                 Class::Script,
                 format!(
-                    "redis: {} answered for {} jobs instead of {}",
-                    name.as_str(),
+                    "redis: {name} answered for {} jobs instead of {}",
                     items.left(),
                     jobs.len()
                 ),
@@ -274,7 +267,7 @@ impl Queue {
 }
 
 /// Appends the arguments of each job of a claim.
-fn each<T>(arguments: impl Fn(&mut Cmd, &T)) -> impl Fn(&mut Cmd, &[&T]) {
+fn each<T>(arguments: impl Fn(&mut ScriptCall, &T)) -> impl Fn(&mut ScriptCall, &[&T]) {
     move |call, group| group.iter().for_each(|job| arguments(call, job))
 }
 
@@ -303,7 +296,7 @@ fn idle(job: &ClaimToken, unpublished: bool) -> State {
 }
 
 /// Appends a job that moves to another set at this time. `state`: the new one.
-fn moved(call: &mut Cmd, job: &ClaimToken, time: Time, state: Option<&State>) {
+fn moved(call: &mut ScriptCall, job: &ClaimToken, time: Time, state: Option<&State>) {
     let state = state.map(State::encode).unwrap_or_default();
     call.arg(job.id.as_str()).arg(&[job.position][..]).arg(time).arg(state);
 }

@@ -160,7 +160,7 @@ impl Fsck<'_> {
                 .arg(self.odd(bucket, &suspect.id))
                 .arg(&suspect.unreadable[..]);
         }
-        let mut items = Items::new("fsck_jobs", self.store.call(Name::FsckJobs, &call).await?)?;
+        let mut items = Items::new("fsck_jobs", self.store.call(&call).await?)?;
         let judged = usize::try_from(items.int()?).unwrap_or(0);
         let mut verdicts = Vec::new();
         while items.left() >= 4 {
@@ -239,7 +239,7 @@ impl Fsck<'_> {
     pub(super) async fn leases(&mut self, bucket: u16) -> Result<(), StoreError> {
         let mut call = self.store.script_call(Name::FsckLeases, bucket, &self.sets(bucket));
         call.arg(u8::from(self.rules.repair)).arg(self.rules.lease_ms);
-        let mut items = Items::new("fsck_leases", self.store.call(Name::FsckLeases, &call).await?)?;
+        let mut items = Items::new("fsck_leases", self.store.call(&call).await?)?;
         while items.left() > 0 {
             let name = items
                 .bytes()?

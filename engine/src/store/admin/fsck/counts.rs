@@ -109,7 +109,7 @@ impl Fsck<'_> {
         for set in &sets {
             call.arg(set).arg("").arg("");
         }
-        let mut items = Items::new("fsck_counts", self.store.call(Name::FsckCounts, &call).await?)?;
+        let mut items = Items::new("fsck_counts", self.store.call(&call).await?)?;
         let mut counts = Vec::with_capacity(sets.len());
         for set in sets {
             counts.push((set, items.bytes()?.to_vec(), items.int()? == 1));
@@ -125,8 +125,7 @@ impl Fsck<'_> {
     async fn set_count(&self, bucket: u16, wrong: &Wrong) -> Result<bool, StoreError> {
         let mut call = self.store.script_call(Name::FsckCounts, bucket, &[]);
         call.arg(&wrong.set).arg(&wrong.count[..]).arg(wrong.right);
-        Ok(Items::new("fsck_counts", self.store.call(Name::FsckCounts, &call).await?)?.bytes()?
-            == wrong.count)
+        Ok(Items::new("fsck_counts", self.store.call(&call).await?)?.bytes()? == wrong.count)
     }
 
     /// Reads the sets of these jobs that are not known yet, at most 1 MiB at a time.

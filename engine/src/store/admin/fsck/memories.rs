@@ -56,8 +56,7 @@ impl Fsck<'_> {
         for (table, field, value) in entries {
             call.arg(*table).arg(&field[..]).arg(&value[..]);
         }
-        let mut items =
-            Items::new("fsck_memories", self.store.call(Name::FsckMemories, &call).await?)?;
+        let mut items = Items::new("fsck_memories", self.store.call(&call).await?)?;
         while items.left() >= 4 {
             let table = usize::try_from(items.int()?).unwrap_or(0);
             let field = items.bytes()?;

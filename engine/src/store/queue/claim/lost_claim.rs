@@ -50,7 +50,7 @@ impl Queue {
     ) -> Result<i64, StoreError> {
         let mut call = self.namespace.script_call(Name::Reclaim, bucket, &[broker.to_owned()]);
         call.arg(&nonce[..]);
-        match self.namespace.call(Name::Reclaim, &call).await? {
+        match self.namespace.call(&call).await? {
             Value::Int(count) => Ok(count),
             other => Err(StoreError::new(
                 Class::Script,

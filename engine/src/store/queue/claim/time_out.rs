@@ -38,8 +38,7 @@ impl Queue {
             .arg(waits)
             .arg(error)
             .arg(until_ms.map_or_else(String::new, |ms| ms.to_string()));
-        let mut items =
-            Items::new(Name::TimeOut.as_str(), self.namespace.call(Name::TimeOut, &call).await?)?;
+        let mut items = Items::new(Name::TimeOut.as_str(), self.namespace.call(&call).await?)?;
         let mut done = TimedOut { now_us: items.int()?, ..TimedOut::default() };
         self.namespace.saw_clock(done.now_us);
         for _ in 0..items.int()? {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::clock::Instant;
+use crate::store::call::script_call::ScriptCall;
 use crate::store::queue::Queue;
 
 /// Unreadable jobs are skipped once they fill one call; fewer are looked at in every call.
@@ -30,7 +31,7 @@ impl Queue {
         &self,
         bucket: u16,
         set: &str,
-        call: &mut redis::Cmd,
+        call: &mut ScriptCall,
     ) -> Option<Instant> {
         let mut unread = self.unread.lock();
         if !unread.is_empty() {

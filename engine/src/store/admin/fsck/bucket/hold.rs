@@ -41,6 +41,6 @@ impl Fsck<'_> {
         let mut call =
             self.store.script_call(Name::FsckHold, bucket, &[DueSet::of(&record.job).to_string()]);
         call.arg(id).arg(state).arg(wait_ms).arg(failed.encode());
-        Ok(self.store.call(Name::FsckHold, &call).await? == Value::Int(1))
+        Ok(self.store.call(&call).await? == Value::Int(1))
     }
 }

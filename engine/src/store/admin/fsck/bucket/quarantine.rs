@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::store::admin::fsck::scan::Scan;
 use crate::store::admin::fsck::{Fsck, Problem, bytes};
+use crate::store::call::script_call::ScriptCall;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::record;
@@ -40,7 +41,7 @@ impl Fsck<'_> {
             .arg(aside.place)
             .arg(aside.score)
             .arg(&mark);
-        if bytes(self.store.call(Name::FsckAdopt, &call).await?).as_deref() == Some(b"done") {
+        if bytes(self.store.call(&call).await?).as_deref() == Some(b"done") {
             // The order matters: after an interruption between the two, the job is neither lost in
             // quarantine nor added again.
             self.store.link.command("HDEL", redis::cmd("HDEL").arg(&quarantine).arg(field)).await?;
@@ -94,7 +95,7 @@ impl Fsck<'_> {
         name: Name,
         bucket: u16,
         queues: impl Iterator<Item = &'a String>,
-    ) -> redis::Cmd {
+    ) -> ScriptCall {
         let mut sets = self.store.brokers().to_vec();
         sets.extend(queues.cloned());
         self.store.script_call_with(name, bucket, &sets, &[self.store.keys.quarantine(bucket)])
