@@ -1,9 +1,11 @@
 //! The calls of scripts: their bounds and their form.
 //!
 //! - [`script_call`]: one call; [`time`]: the times in its arguments.
+//! - [`waves`]: the requests of a batch in calls.
 
 pub(in crate::store) mod script_call;
 pub(in crate::store) mod time;
+pub(in crate::store) mod waves;
 
 /// The most jobs in one script call. 128 jobs of 200 bytes occupy Redis for 0.65 ms (measured on
 /// 7.0.15).

@@ -1,14 +1,14 @@
 //! `acknowledge` ends the leases of jobs that consumers fetched, or prolongs them.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::time::SystemTime;
 
 use crate::clock;
 use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
-use crate::store::call::CALL_JOBS;
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
+use crate::store::call::waves::{Group, Member, waves};
 use crate::store::client::Redirects;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
@@ -145,13 +145,6 @@ impl LeaseVerdict {
 /// The most attempts at a call that Redis did not run.
 const MAX_ATTEMPTS: usize = 8;
 
-/// A script call.
-struct Group {
-    bucket: u16,
-    /// Indices of the acknowledgements.
-    members: Vec<usize>,
-}
-
 impl Queue {
     /// Carries out acknowledgements, several for one id in their order, behind the durability gate.
     /// Returns one answer per acknowledgement, in their order. An acknowledgement whose call failed
@@ -167,7 +160,18 @@ impl Queue {
         let mut moves = Redirects::default();
         let mut alone: HashSet<usize> = HashSet::new();
         for attempt in 0..MAX_ATTEMPTS {
-            let waves = self.waves(acknowledgements, &open, &alone);
+            let member = |at: &usize| {
+                let id = acknowledgements[*at].id.as_str();
+                Member {
+                    at: *at,
+                    id,
+                    script: Name::Acknowledge,
+                    bucket: self.namespace.keys.bucket_of(id),
+                    bytes: 0,
+                    is_alone: alone.contains(at),
+                }
+            };
+            let waves = waves(open.iter().map(member), usize::MAX);
             let calls: Vec<Vec<ScriptCall>> = waves
                 .iter()
                 .map(|groups| {
@@ -219,40 +223,6 @@ impl Queue {
             }
         }
         answers
-    }
-
-    /// Puts the acknowledgements into calls. The second one for an id belongs to the second wave,
-    /// and so on. `alone`: the acknowledgements with a call of their own.
-    fn waves(
-        &self,
-        acknowledgements: &[Acknowledgement],
-        open: &[usize],
-        alone: &HashSet<usize>,
-    ) -> Vec<Vec<Group>> {
-        let mut waves: Vec<Vec<Group>> = Vec::new();
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        for &at in open {
-            let (id, bucket) = (
-                acknowledgements[at].id.as_str(),
-                self.namespace.keys.bucket_of(acknowledgements[at].id.as_str()),
-            );
-            let times = seen.entry(id).or_default();
-            let wave = *times;
-            *times += 1;
-            if waves.len() == wave {
-                waves.push(Vec::new());
-            }
-            let has_room = |group: &&mut Group| {
-                group.bucket == bucket
-                    && group.members.len() < CALL_JOBS
-                    && !alone.contains(&group.members[0])
-            };
-            match waves[wave].iter_mut().find(has_room).filter(|_| !alone.contains(&at)) {
-                Some(group) => group.members.push(at),
-                None => waves[wave].push(Group { bucket, members: vec![at] }),
-            }
-        }
-        waves
     }
 
     fn acknowledge_call(&self, group: &Group, acknowledgements: &[Acknowledgement]) -> ScriptCall {

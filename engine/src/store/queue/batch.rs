@@ -12,6 +12,7 @@ use crate::job::Action;
 use crate::request::{Act, NewJob};
 use crate::store::answer::Items;
 use crate::store::call::script_call::ScriptCall;
+use crate::store::call::waves::Group;
 use crate::store::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
@@ -29,7 +30,7 @@ mod pass;
 pub use answer::Answer;
 use answer::read_answer;
 pub use asked::RequestRef;
-use pass::{Group, Pass};
+use pass::Pass;
 
 /// The time after its creation within which a call may be carried out. It is less than the response
 /// timeout, so that Redis never carries out a call that its caller has given up.
@@ -201,7 +202,7 @@ impl Queue {
         steps: &HashMap<usize, Step>,
         deadline_us: Option<i64>,
     ) -> ScriptCall {
-        let mut call = self.namespace.script_call(group.name, group.bucket, &pass.sets_of(group));
+        let mut call = self.namespace.script_call(group.script, group.bucket, &pass.sets_of(group));
         for at in &group.members {
             let item = &pass.items[*at];
             match item.asked {
@@ -211,7 +212,7 @@ impl Queue {
                 }
             }
         }
-        if group.name == Name::Schedule {
+        if group.script == Name::Schedule {
             schedule_deadline(&mut call, deadline_us);
         }
         call
@@ -225,8 +226,8 @@ impl Queue {
         pass: &mut Pass<'_>,
     ) {
         let read = answer.and_then(|value| {
-            let mut items = Items::new(group.name.as_str(), value)?;
-            match group.name {
+            let mut items = Items::new(group.script.as_str(), value)?;
+            match group.script {
                 Name::Schedule => self.read_scheduled(group.bucket, group.members.len(), items),
                 _ => Ok((vec![read_answer(&mut items)], Vec::new())),
             }
@@ -295,7 +296,7 @@ impl Queue {
         let (mut names, mut classes) = (Vec::new(), Vec::new());
         for (group, answer) in groups.zip(passed) {
             match answer {
-                Ok(_) if !names.contains(&group.name) => names.push(group.name),
+                Ok(_) if !names.contains(&group.script) => names.push(group.script),
                 Err(error) if !error.was_not_run() && !classes.contains(&error.class) => {
                     classes.push(error.class)
                 }

@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, HashMap};
 use super::item::{Item, link};
 use super::{Answer, Applied, RequestRef};
 use crate::job::Action;
-use crate::store::call::{CALL_BYTES, CALL_JOBS};
+use crate::store::call::waves::{Group, Member, waves};
 use crate::store::error::{Class, StoreError};
 use crate::store::keys::Keys;
 use crate::store::queue::act::Step;
-use crate::store::scripts::Name;
 use crate::store::wake_up::WakeUp;
 
 /// The most brokers whose sets an action names before it knows the set of its job. With more
@@ -21,17 +20,6 @@ const FREE_ROUNDS: u32 = 4;
 /// The most waves of a round, after the free rounds, for each wave that the round before answered.
 /// So the work for calls that are not sent grows with the requests, not with their square.
 const WAVES_PER_ANSWERED: usize = 8;
-
-/// A script call: either schedules of one bucket, bounded, with distinct ids; or one action.
-pub(super) struct Group {
-    pub(super) name: Name,
-    pub(super) bucket: u16,
-    bytes: usize,
-    /// Indices into the batch.
-    pub(super) members: Vec<usize>,
-    /// The one member is alone by intent: no other joins the call.
-    is_closed: bool,
-}
 
 /// A batch in progress.
 pub(super) struct Pass<'a> {
@@ -110,57 +98,20 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Puts the second request for an id into the second wave, and so on. A wave is sent only when
-    /// no request of the wave before needs a repeat; otherwise a later request could be applied
-    /// before an earlier one. The waves beyond the limit of the round are left for a later one.
+    /// Puts the requests into calls: the new jobs of a bucket together, each action by itself.
     pub(super) fn waves(&self) -> Vec<Vec<Group>> {
-        let mut waves: Vec<Vec<Group>> = Vec::new();
-        let mut seen: HashMap<&str, usize> = HashMap::new();
-        // By wave and bucket: the group of schedules with room for more.
-        let mut unfilled: HashMap<(usize, u16), usize> = HashMap::new();
-        for &at in &self.open {
-            let item = &self.items[at];
-            let Item { asked, bucket, record, is_alone, .. } = item;
-            let times = seen.entry(asked.id()).or_default();
-            let wave = *times;
-            *times += 1;
-            if wave >= self.most_waves {
-                continue;
+        let member = |at: &usize| {
+            let item = &self.items[*at];
+            Member {
+                at: *at,
+                id: item.asked.id(),
+                script: item.script(),
+                bucket: item.bucket,
+                bytes: item.record.len(),
+                is_alone: item.is_alone || matches!(item.asked, RequestRef::Act(_)),
             }
-            if waves.len() == wave {
-                waves.push(Vec::new());
-            }
-            let groups = &mut waves[wave];
-            let new = |name| Group {
-                name,
-                bucket: *bucket,
-                bytes: 0,
-                members: Vec::new(),
-                is_closed: *is_alone,
-            };
-            let place = match asked {
-                RequestRef::NewJob(_) if !*is_alone => {
-                    let unfilled = unfilled.entry((wave, *bucket)).or_insert(usize::MAX);
-                    let has_room = |group: &Group| {
-                        !group.is_closed
-                            && group.members.len() < CALL_JOBS
-                            && group.bytes + record.len() <= CALL_BYTES
-                    };
-                    if !groups.get(*unfilled).is_some_and(has_room) {
-                        *unfilled = groups.len();
-                        groups.push(new(Name::Schedule));
-                    }
-                    *unfilled
-                }
-                _ => {
-                    groups.push(new(item.script()));
-                    groups.len() - 1
-                }
-            };
-            groups[place].bytes += record.len();
-            groups[place].members.push(at);
-        }
-        waves
+        };
+        waves(self.open.iter().map(member), self.most_waves)
     }
 
     /// The sets, other than its own, in which the job of a request may be.
@@ -314,14 +265,14 @@ impl<'a> Pass<'a> {
             // of two jobs: the request itself may be sound.
             let message = format!(
                 "redis: {}: the job changes while it is read: {}",
-                group.name.as_str(),
+                group.script.as_str(),
                 error.message
             );
             return Err(StoreError::new(Class::Unserved, message));
         }
         let message = format!(
             "redis: {}: refused again with what the script asked for: {}",
-            group.name.as_str(),
+            group.script.as_str(),
             error.message
         );
         Err(StoreError::new(Class::Script, message).hint("run `dwell fsck`"))
