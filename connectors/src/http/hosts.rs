@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::uri::Scheme;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use self::host::Host;
 pub(super) use self::host::PendingRequest;
 use super::connection::Connect;
+use super::limits::MAX_IDLE_CONNECTIONS;
 use super::signer::Signer;
 use crate::{Outcome, Token};
 
@@ -25,6 +26,8 @@ pub(super) struct Hosts {
     pub(super) signer: Option<Arc<Signer>>,
     outcomes: mpsc::UnboundedSender<Vec<(Token, Outcome)>>,
     is_closing: AtomicBool,
+    /// A permit for each connection that is kept without a request.
+    idle: Arc<Semaphore>,
     /// By [`super::url::origin`]. Locked before the state of a host.
     hosts: Mutex<HashMap<Arc<str>, Arc<Host>>>,
     /// Hosts of `https` that have HTTP/1.1 alone, as the last connection told.
@@ -42,6 +45,7 @@ impl Hosts {
             signer,
             outcomes,
             is_closing: AtomicBool::new(false),
+            idle: Arc::new(Semaphore::new(MAX_IDLE_CONNECTIONS)),
             hosts: Mutex::default(),
             http1: Mutex::default(),
         }
@@ -93,6 +97,14 @@ impl Hosts {
             // The caller may have closed its end: then nobody waits for the outcomes.
             let _ = self.outcomes.send(outcomes);
         }
+    }
+
+    /// The permit to keep a connection without a request; `None`: the connection is to close.
+    fn idle_permit(&self) -> Option<OwnedSemaphorePermit> {
+        if self.is_closing() {
+            return None;
+        }
+        Arc::clone(&self.idle).try_acquire_owned().ok()
     }
 
     /// Forgets a host without requests and connections: producers name hosts, so they may be many.

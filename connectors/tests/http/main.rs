@@ -17,6 +17,7 @@ mod faults;
 mod frames;
 mod headers;
 mod held;
+mod hosts;
 mod http2;
 mod idle;
 mod limits;

@@ -41,7 +41,15 @@ impl Raw {
     pub(crate) async fn start<F: Future<Output = ()> + Send + 'static>(
         serve: impl Fn(Link) -> F + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Raw::on("127.0.0.1:0", serve).await
+    }
+
+    /// The same on this address.
+    pub(crate) async fn on<F: Future<Output = ()> + Send + 'static>(
+        address: &str,
+        serve: impl Fn(Link) -> F + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let counts = Arc::<Counts>::default();
         let end = CancellationToken::new();
@@ -60,6 +68,10 @@ impl Raw {
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
     }
 
     /// The number of requests so far.

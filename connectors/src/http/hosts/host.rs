@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use http::Uri;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 pub(in crate::http) use self::pending_request::PendingRequest;
-use self::state::{IDLE_TIMEOUT, Idle, SLOW_CONNECT_TIME, State};
+use self::state::{IDLE_TIMEOUT, Idle, KeptHttp2, SLOW_CONNECT_TIME, State};
 use super::Hosts;
 use crate::Token;
 use crate::http::http2::Http2;
@@ -33,8 +33,8 @@ pub(super) struct Host {
 /// The next step of a worker.
 pub(super) enum Next {
     Request(Box<PendingRequest>),
-    /// Wait for an attempt.
-    Wait(oneshot::Receiver<Box<PendingRequest>>),
+    /// Wait for an attempt, with the permit until then, or until the connection is closed.
+    Wait(oneshot::Receiver<Box<PendingRequest>>, OwnedSemaphorePermit),
     Leave,
 }
 
@@ -127,15 +127,15 @@ impl Host {
         if let Some(attempt) = state.queue.pop_front() {
             return Next::Request(attempt);
         }
-        if self.hosts.is_closing() {
+        let Some(permit) = self.hosts.idle_permit() else {
             state.workers -= 1;
             return Next::Leave;
-        }
+        };
         let (give, given) = oneshot::channel();
         let since = Instant::now();
         state.idle.push(Idle { give, since });
         self.look_at(state, since + IDLE_TIMEOUT);
-        Next::Wait(given)
+        Next::Wait(given, permit)
     }
 
     /// Whether a worker whose connection ended, or that could not connect, shall connect again:
@@ -176,7 +176,7 @@ impl Host {
             self.hosts.has_http1(&self.origin, false);
         }
         if is_used {
-            state.http2 = Some(link);
+            state.http2 = Some(KeptHttp2 { link, idle: None });
         }
         self.ended_stream(&mut state);
         is_used
@@ -205,8 +205,12 @@ impl Host {
         self.serve_queue(state);
         let now = Instant::now();
         state.last_stream = Some(now);
-        if state.http2.is_some() && state.streams == 0 {
-            if self.hosts.is_closing() {
+        if state.streams == 0
+            && let Some(kept) = &mut state.http2
+        {
+            kept.idle = kept.idle.take().or_else(|| self.hosts.idle_permit());
+            // One that takes no requests is not idle while some wait for it.
+            if kept.idle.is_none() && state.queue.is_empty() {
                 state.http2 = None;
             } else {
                 self.look_at(state, now + IDLE_TIMEOUT);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Duration, Instant};
 
 use super::pending_request::PendingRequest;
@@ -30,7 +30,7 @@ pub(super) struct State {
     /// is made for all, which is HTTP/2, or tells that the host has HTTP/1.1 alone; and one more
     /// when those before are [`SLOW_CONNECT_TIME`].
     pub(super) is_http1: bool,
-    pub(super) http2: Option<Http2>,
+    pub(super) http2: Option<KeptHttp2>,
     /// Requests on the HTTP/2 connection, and the end of the last one.
     pub(super) streams: usize,
     pub(super) last_stream: Option<Instant>,
@@ -41,6 +41,13 @@ pub(super) struct State {
 pub(super) struct Idle {
     pub(super) give: oneshot::Sender<Box<PendingRequest>>,
     pub(super) since: Instant,
+}
+
+/// The HTTP/2 connection of a host.
+pub(super) struct KeptHttp2 {
+    pub(super) link: Http2,
+    /// Of a connection without a request.
+    pub(super) idle: Option<OwnedSemaphorePermit>,
 }
 
 impl State {
@@ -77,14 +84,15 @@ impl State {
 
     /// Whether the HTTP/2 connection takes requests. Forgets one that has ended.
     pub(super) fn has_http2(&mut self) -> bool {
-        self.http2.take_if(|link| link.is_closed());
+        self.http2.take_if(|kept| kept.link.is_closed());
         self.http2.is_some()
     }
 
-    /// The HTTP/2 connection, if it takes this many requests at a time.
+    /// The HTTP/2 connection for a request, if it takes this many at a time.
     pub(super) fn http2_for(&mut self, streams: usize) -> Option<Http2> {
-        let has_room =
-            self.has_http2() && self.http2.as_ref().is_some_and(|link| streams <= link.room());
-        if has_room { self.http2.clone() } else { None }
+        self.has_http2();
+        let kept = self.http2.as_mut().filter(|kept| streams <= kept.link.room())?;
+        kept.idle = None;
+        Some(kept.link.clone())
     }
 }

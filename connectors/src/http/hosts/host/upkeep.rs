@@ -38,7 +38,7 @@ impl Host {
             (false, true) => state.connecting.len(),
             (false, false) => state.connecting.len() * MAX_REQUESTS_PER_HOST,
         };
-        let takes_none = state.http2.as_ref().is_some_and(|link| link.room() == 0);
+        let takes_none = state.http2.as_ref().is_some_and(|kept| kept.link.room() == 0);
         let (mut position, mut next) = (0, None);
         let mut look_at = |at: Instant| next = Some(next.map_or(at, |next: Instant| next.min(at)));
         state.queue.retain(|attempt| {

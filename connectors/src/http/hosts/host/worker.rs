@@ -96,7 +96,7 @@ async fn carry(host: &Arc<Host>, began: Instant, mut link: Http1) -> bool {
     loop {
         let attempt = match next {
             Next::Request(attempt) => attempt,
-            Next::Wait(given) => match link.wait(given).await {
+            Next::Wait(given, _permit) => match link.wait(given).await {
                 Waited::Given(attempt) => attempt,
                 Waited::TooLate(attempt) => {
                     host.push(attempt);
