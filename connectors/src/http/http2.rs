@@ -25,7 +25,7 @@ use super::limits::{MAX_HEADERS_BYTES, MAX_STREAMS_PER_HOST};
 use super::link::{Link, Unanswered};
 use super::metered::Metered;
 use super::outcome::{self, GoneAway};
-use super::outgoing::{Outgoing, Sent};
+use super::outgoing::Sent;
 use super::targets::Target;
 use crate::Outcome;
 
@@ -62,7 +62,7 @@ struct Shared {
 
 /// Runs a connection.
 pub(super) struct Running {
-    connection: Connection<Outgoing, Bytes>,
+    connection: Connection<Metered, Bytes>,
     ping: Option<PingPong>,
     users: mpsc::Receiver<Infallible>,
     shared: Arc<Shared>,
@@ -82,7 +82,7 @@ pub(super) async fn begin(
     stream: Metered,
 ) -> Result<(Http2, Running), Box<dyn Error + Send + Sync>> {
     let shared = Arc::<Shared>::default();
-    let stream = Outgoing::new(stream, shared.sent.clone());
+    let stream = stream.watched_by(shared.sent.clone());
     let mut builder = Builder::new();
     builder
         .initial_max_send_streams(UNKNOWN_STREAM_LIMIT)

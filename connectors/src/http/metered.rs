@@ -1,4 +1,5 @@
 //! A connection whose reads are bounded: no server that sends without an end holds up other tasks.
+//! What goes out over HTTP/2 is looked at.
 
 use std::io;
 use std::pin::Pin;
@@ -11,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::Stream;
 use super::limits::MAX_HEADERS_BYTES;
+use super::outgoing::Sent;
 
 /// The most bytes that are read before other tasks get a turn.
 const MAX_TURN_BYTES: usize = 64 << 10;
@@ -21,6 +23,8 @@ pub(super) struct Metered {
     /// Bytes that were read in this turn.
     turn: usize,
     head: HeadLimit,
+    /// Of HTTP/2.
+    sent: Option<Sent>,
 }
 
 /// The most bytes that may come before the headers of an answer end, interim answers (1xx)
@@ -48,7 +52,13 @@ impl Metered {
             stream: TokioIo::new(stream),
             turn: 0,
             head: HeadLimit(Arc::new(AtomicUsize::new(HeadLimit::NONE))),
+            sent: None,
         }
+    }
+
+    /// The same for HTTP/2: `sent` learns which frames go out.
+    pub(super) fn watched_by(self, sent: Sent) -> Self {
+        Metered { sent: Some(sent), ..self }
     }
 
     /// The limit for the headers of answers, which says when they begin and end.
@@ -89,13 +99,14 @@ impl AsyncRead for Metered {
 
 impl AsyncWrite for Metered {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
     }
 
+    /// Also where nothing goes out any more: TLS may still hold bytes that count as sent.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
@@ -109,7 +120,12 @@ impl AsyncWrite for Metered {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        let metered = &mut *self;
+        let stream = Pin::new(&mut metered.stream);
+        match &metered.sent {
+            Some(sent) => sent.write(parts, || stream.poll_write_vectored(cx, parts)),
+            None => stream.poll_write_vectored(cx, parts),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -4,14 +4,10 @@
 //! or while earlier streams whose resets have not gone out use up what the server takes.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-use super::metered::Metered;
 
 /// The bytes of a client before its first frame (RFC 9113 §3.4).
 const PREFACE_BYTES: usize = 24;
@@ -19,12 +15,6 @@ const PREFACE_BYTES: usize = 24;
 const FRAME_HEAD_BYTES: usize = 9;
 /// The type of the frame that opens a stream.
 const HEADERS: u8 = 1;
-
-/// A connection whose frames are looked at as they go out.
-pub(super) struct Outgoing {
-    stream: Metered,
-    sent: Sent,
-}
 
 /// What went out on a connection.
 #[derive(Clone, Default)]
@@ -93,55 +83,20 @@ impl Sent {
     pub(super) fn is_sealed(&self) -> bool {
         self.0.lock().is_sealed
     }
-}
 
-impl Outgoing {
-    pub(super) fn new(stream: Metered, sent: Sent) -> Self {
-        Outgoing { stream, sent }
-    }
-}
-
-impl AsyncRead for Outgoing {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for Outgoing {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
-    }
-
-    /// The bytes that the server has been sent before, and TLS still holds.
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+    /// Writes these bytes, and reads which streams they open.
+    pub(super) fn write(
+        &self,
         parts: &[io::IoSlice<'_>],
+        write: impl FnOnce() -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        let outgoing = &mut *self;
         // Locked while the bytes go: a stream cannot open after it was said not to.
-        let mut frames = outgoing.sent.0.lock();
+        let mut frames = self.0.lock();
         if frames.is_sealed {
             // Dropped, not held back: `h2` reads no answer while it cannot write.
             return Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()));
         }
-        let written = Pin::new(&mut outgoing.stream).poll_write_vectored(cx, parts);
+        let written = write();
         let mut size = match &written {
             Poll::Ready(Ok(size)) => *size,
             // TLS may have sent a part before the error.
@@ -154,10 +109,6 @@ impl AsyncWrite for Outgoing {
             size -= taken;
         }
         written
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }
 
@@ -200,5 +151,26 @@ mod tests {
         assert!(sent.seal_unless_opened(5) && !sent.is_sealed());
         assert!(!sent.seal_unless_opened(7) && sent.is_sealed());
         assert!(sent.seal_unless_opened(5), "a stream that was opened stays so");
+    }
+
+    #[test]
+    fn the_bytes_of_a_write_that_fails_count_as_sent_and_those_of_one_that_waits_do_not() {
+        let bytes = [vec![0; PREFACE_BYTES], frame(HEADERS, 1, b"")].concat();
+        let parts = [io::IoSlice::new(&bytes)];
+        let sent = Sent::default();
+        assert!(sent.write(&parts, || Poll::Pending).is_pending());
+        assert_eq!(sent.0.lock().last_stream, 0);
+        let failed = sent.write(&parts, || Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())));
+        assert!(matches!(failed, Poll::Ready(Err(_))));
+        assert!(sent.seal_unless_opened(1), "the server may know the stream");
+    }
+
+    #[test]
+    fn a_sealed_connection_takes_bytes_and_sends_none() {
+        let sent = Sent::default();
+        assert!(!sent.seal_unless_opened(1));
+        let parts = [io::IoSlice::new(b"ab"), io::IoSlice::new(b"c")];
+        let written = sent.write(&parts, || panic!("bytes went out"));
+        assert!(matches!(written, Poll::Ready(Ok(3))));
     }
 }
