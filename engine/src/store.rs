@@ -3,7 +3,7 @@
 //! - [`queue`]: requests, claims and settles; [`reader`]: jobs and counts; [`admin`]: sweep,
 //!   transfer and fsck. All three stand on one [`namespace`].
 //! - [`keys`]: every key; [`due_set`]: the owners of sets; [`record`]: the form of a job in Redis;
-//!   [`scripts`]: the Lua files; [`call`]: the bounds of their calls.
+//!   [`scripts`]: the Lua files; [`call`]: their calls, with bounds and repeats.
 //! - [`client`]: connections, rebuilt when they break; [`gate`]: connections that wait for
 //!   durability; [`refusals`]: the logins that Redis refuses.
 //! - [`meta`]: the description of a namespace; [`server_facts`]: the facts of its server;

@@ -70,17 +70,24 @@ impl std::fmt::Debug for SlotLayout {
 pub(super) struct Redirects(u32);
 
 impl Redirects {
-    /// Whether to repeat a call that a master did not run because of a move. Returns after the
-    /// pause.
-    pub(super) async fn follow(&mut self, error: &StoreError) -> bool {
-        if error.class != Class::Moved || self.0 >= MAX_MOVES {
-            return false;
-        }
-        if self.0 > 0 {
-            clock::sleep(MOVE_PAUSE * self.0).await;
-        }
-        self.0 += 1;
-        true
+    /// No further move is followed.
+    pub(super) fn exhausted() -> Self {
+        Redirects(MAX_MOVES)
+    }
+
+    /// The pause before a call is repeated that a master did not run because of a move; `None`: no
+    /// repeat.
+    pub(super) fn pause(&mut self) -> Option<Duration> {
+        let before = self.0;
+        self.0 = (before + 1).min(MAX_MOVES);
+        (before < MAX_MOVES).then(|| MOVE_PAUSE * before)
+    }
+}
+
+/// Waits for a pause. The timer would take up to 1 ms for none.
+pub(super) async fn rest(pause: Duration) {
+    if !pause.is_zero() {
+        clock::sleep(pause).await;
     }
 }
 
@@ -266,9 +273,9 @@ impl RedisClient {
                 answer => return answer,
             };
             self.failed(wire, &error);
-            if !moves.follow(&error).await {
-                return Err(error);
-            }
+            let pause = if error.class == Class::Moved { moves.pause() } else { None };
+            let Some(pause) = pause else { return Err(error) };
+            rest(pause).await;
         }
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use redis::Value;
+use redis::{Cmd, Value};
 
+use super::call::repairs::{Repair, Repairs};
 use super::call::script_call::ScriptCall;
-use super::client::{Redirects, RedisClient, SlotLayout};
+use super::client::{RedisClient, SlotLayout, rest};
 use super::error::{Class, StoreError};
 use super::gate::Gate;
 use super::keys::{FIXED_KEYS, Keys};
@@ -216,11 +217,14 @@ impl Namespace {
     /// Calls a script over the connection that does not wait for durability.
     pub(super) async fn call(&self, call: &ScriptCall) -> Result<Value, StoreError> {
         let (script, begun) = (call.script(), clock::now());
-        let mut answer = self.link.command(script.as_str(), call.as_ref()).await;
-        if matches!(&answer, Err(error) if error.class == Class::NoScript) {
-            self.link.load(&self.scripts.source(script), std::iter::once(call.as_ref())).await?;
-            answer = self.link.command(script.as_str(), call.as_ref()).await;
-        }
+        let mut repairs = Repairs::without_moves();
+        let answer = loop {
+            let answer = self.link.command(script.as_str(), call.as_ref()).await;
+            let Some(repair) = repairs.after_call(&answer) else { break answer };
+            if let Err(error) = self.repair(&self.link, repair, std::iter::once(call)).await {
+                break Err(error);
+            }
+        };
         self.observe(script, begun, &answer);
         answer
     }
@@ -236,22 +240,42 @@ impl Namespace {
 
     /// Calls a script behind the durability gate, and reports nothing to the observer.
     pub(super) async fn gated_call(&self, call: ScriptCall) -> Result<Value, StoreError> {
-        let (script, link, calls) = (call.script(), self.gate.link(), [vec![call]]);
-        let (mut moves, mut loaded) = (Redirects::default(), false);
+        let (link, calls) = (self.gate.link(), [vec![call]]);
+        let mut repairs = Repairs::default();
         loop {
-            match self.gate.pass(link, &calls).await.pop().unwrap_or(Ok(Value::Nil)) {
-                Err(error) if error.class == Class::NoScript && !loaded => {
-                    loaded = true;
-                    let loads = calls.iter().flatten().map(AsRef::as_ref);
-                    link.load(&self.scripts.source(script), loads)
-                        .await
-                        .map_err(not_of_the_call)?;
-                }
-                // Another master may not have the script.
-                Err(error) if moves.follow(&error).await => loaded = false,
-                answer => return answer,
+            let answer = self.gate.pass(link, &calls).await.pop().unwrap_or(Ok(Value::Nil));
+            let Some(repair) = repairs.after_call(&answer) else { return answer };
+            self.repair(link, repair, calls.iter().flatten()).await?;
+        }
+    }
+
+    /// Carries out the repair of these calls. After an error they cannot be sent again now.
+    pub(super) async fn repair<'a>(
+        &self,
+        link: &RedisClient,
+        repair: Repair,
+        calls: impl Iterator<Item = &'a ScriptCall>,
+    ) -> Result<(), StoreError> {
+        match repair {
+            Repair::Load => self.load(link, calls.collect()).await?,
+            Repair::Wait(pause) => rest(pause).await,
+            Repair::Resend => {}
+        }
+        Ok(())
+    }
+
+    /// Loads the scripts of these calls on the masters that they address.
+    async fn load(&self, link: &RedisClient, calls: Vec<&ScriptCall>) -> Result<(), StoreError> {
+        for script in Name::ALL {
+            let of_script = calls.iter().copied().filter(|call| call.script() == script);
+            let of_script: Vec<&Cmd> = of_script.map(AsRef::as_ref).collect();
+            if !of_script.is_empty() {
+                link.load(&self.scripts.source(script), of_script.into_iter())
+                    .await
+                    .map_err(not_of_the_call)?;
             }
         }
+        Ok(())
     }
 
     pub(super) fn observe<T>(&self, name: Name, begun: Instant, answer: &Result<T, StoreError>) {
@@ -285,8 +309,8 @@ impl Namespace {
     }
 }
 
-/// The error of a load of a script. Its class is not that of an answer to the call, which a probe
-/// takes for a sign that the store answers.
+/// The error of a load of a script. Its class is not that of an answer to a call: a probe takes
+/// such an answer for a sign that the store works, and a batch takes damage for a refusal.
 fn not_of_the_call(error: StoreError) -> StoreError {
     match error.class {
         Class::Script | Class::Oom => StoreError { class: Class::Other, ..error },

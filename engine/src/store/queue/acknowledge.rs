@@ -6,10 +6,10 @@ use std::time::SystemTime;
 use crate::clock;
 use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
+use crate::store::call::repairs::Repairs;
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::call::waves::{Group, Member, waves};
-use crate::store::client::Redirects;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
@@ -157,9 +157,10 @@ impl Queue {
         let mut answers: Vec<Result<Acknowledged, StoreError>> =
             acknowledgements.iter().map(|_| unsent()).collect();
         let mut open: Vec<usize> = (0..acknowledgements.len()).collect();
-        let mut moves = Redirects::default();
+        let mut repairs = Repairs::default();
         let mut alone: HashSet<usize> = HashSet::new();
-        for attempt in 0..MAX_ATTEMPTS {
+        for attempt in 1..=MAX_ATTEMPTS {
+            let before = (open.len(), alone.len());
             let member = |at: &usize| {
                 let id = acknowledgements[*at].id.as_str();
                 Member {
@@ -202,23 +203,12 @@ impl Queue {
                 }
             }
             open.retain(|at| matches!(&answers[*at], Err(error) if error.was_not_run()));
-            let Some(error) = open.iter().find_map(|at| answers[*at].as_ref().err().cloned())
-            else {
-                break;
-            };
-            let is_repaired = match error.class {
-                Class::Moved => moves.follow(&error).await,
-                Class::NoScript if attempt < MAX_ATTEMPTS - 1 => link
-                    .load(
-                        &self.namespace.scripts.source(Name::Acknowledge),
-                        calls.iter().flatten().map(AsRef::as_ref),
-                    )
-                    .await
-                    .is_ok(),
-                Class::Outdated => true,
-                _ => false,
-            };
-            if !is_repaired {
+            let has_progress = (open.len(), alone.len()) != before;
+            let errors = open.iter().filter_map(|at| answers[*at].as_ref().err());
+            let repair = repairs.after(errors, has_progress).filter(|_| attempt < MAX_ATTEMPTS);
+            let Some(repair) = repair else { break };
+            if let Err(error) = self.namespace.repair(link, repair, calls.iter().flatten()).await {
+                open.iter().for_each(|at| answers[*at] = Err(error.clone()));
                 break;
             }
         }

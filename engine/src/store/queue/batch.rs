@@ -5,15 +5,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use redis::{Cmd, Value};
+use redis::Value;
 
 use crate::clock::{self, Instant};
 use crate::job::Action;
 use crate::request::{Act, NewJob};
 use crate::store::answer::Items;
+use crate::store::call::repairs::{Repair, Repairs};
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::waves::Group;
-use crate::store::client::{RESPONSE_TIMEOUT, Redirects, RedisClient};
+use crate::store::client::RESPONSE_TIMEOUT;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::Queue;
@@ -92,7 +93,7 @@ impl Queue {
             &self.namespace.brokers(),
             self.namespace.own_brokers(),
         );
-        let (mut loaded, mut moves) = (false, Redirects::default());
+        let mut repairs = Repairs::default();
         while !pass.open.is_empty() {
             pass.begin();
             let waves = pass.waves();
@@ -120,29 +121,16 @@ impl Queue {
             }
             pass.keep_what_was_not_run();
             pass.pace(&waves);
-            // The next round may need scripts that this one did not load.
-            loaded &= !pass.has_progress;
-            let repaired = if let Some(error) = pass.error_of(Class::Moved) {
-                // The other master may not know the scripts.
-                loaded = false;
-                Ok(moves.follow(&error).await)
-            } else if pass.error_of(Class::NoScript).is_some() && !loaded {
-                loaded = true;
-                self.load_groups(link, &calls).await.map(|()| true)
-            } else if pass.error_of(Class::Outdated).is_some() {
+            let Some(repair) = repairs.after(pass.errors(), pass.has_progress) else { break };
+            let repaired = match repair {
                 // The number of rounds has no limit: each round answers a request, or learns the
                 // facts for its repeat.
-                self.join_brokers(&pass).await.map(|()| pass.has_progress)
-            } else {
-                Ok(false)
+                Repair::Resend => self.join_brokers(&pass).await,
+                repair => self.namespace.repair(link, repair, calls.iter().flatten()).await,
             };
-            match repaired {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    pass.fail(&error);
-                    break;
-                }
+            if let Err(error) = repaired {
+                pass.fail(&error);
+                break;
             }
         }
         pass.applied()
@@ -261,26 +249,6 @@ impl Queue {
         if !met.is_empty() {
             self.namespace.rejoin().await?;
             met.into_iter().for_each(|set| self.namespace.learn(set));
-        }
-        Ok(())
-    }
-
-    /// Loads the scripts of these calls on the masters that they address.
-    async fn load_groups(
-        &self,
-        link: &RedisClient,
-        calls: &[Vec<ScriptCall>],
-    ) -> Result<(), StoreError> {
-        for name in Name::ALL {
-            let of_name: Vec<&Cmd> = calls
-                .iter()
-                .flatten()
-                .filter(|call| call.script() == name)
-                .map(AsRef::as_ref)
-                .collect();
-            if !of_name.is_empty() {
-                link.load(&self.namespace.scripts.source(name), of_name.into_iter()).await?;
-            }
         }
         Ok(())
     }

@@ -308,13 +308,9 @@ impl<'a> Pass<'a> {
         self.has_progress |= self.open.len() < before;
     }
 
-    /// The first error of this class.
-    pub(super) fn error_of(&self, class: Class) -> Option<StoreError> {
-        self.open
-            .iter()
-            .filter_map(|at| self.items[*at].answer.as_ref().err())
-            .find(|error| error.class == class)
-            .cloned()
+    /// The errors of the requests still to send.
+    pub(super) fn errors(&self) -> impl Iterator<Item = &StoreError> + Clone {
+        self.open.iter().filter_map(|at| self.items[*at].answer.as_ref().err())
     }
 
     pub(super) fn applied(mut self) -> Applied {
