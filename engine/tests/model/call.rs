@@ -225,7 +225,7 @@ impl Call {
         read: ([u8; 8], u16),
         wait_ms: Option<i64>,
     ) -> Call {
-        let wait = wait_ms.map(|ms| ms.to_string()).unwrap_or_default();
+        let wait = wait_ms.map(|ms| format!("+{ms}")).unwrap_or_default();
         let call =
             Call::act(Name::Fail, id, number).and(seen.0.to_string()).and(seen.1.to_string());
         let call = call.and(read.0).and(read.1.to_string()).and(wait);

@@ -386,6 +386,6 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         rule: "a failed attempt waits",
         scenes: &[HELD_DIES, HELD],
-        edits: &[Edit(&[Name::Fail], "at = after(tonumber(ARGV[8]))", "at = NOW")],
+        edits: &[Edit(&[Name::Fail], "at = time_of(ARGV[8])", "at = NOW")],
     },
 ];

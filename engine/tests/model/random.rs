@@ -208,7 +208,7 @@ impl Random {
                 let state = self.token().map(|token| token.state.to_vec()).unwrap_or_default();
                 Call::of(
                     name,
-                    vec![IDS[usize::from(id)].into(), state.clone(), b"5".to_vec(), state],
+                    vec![IDS[usize::from(id)].into(), state.clone(), b"+5".to_vec(), state],
                 )
                 .on(Sets::Of(self.set()))
             }
@@ -262,7 +262,7 @@ impl Random {
                 let generation =
                     token.as_ref().map_or(generation, |token| token.state().generation.to_vec());
                 let step = token.map_or(0, |token| token.state().step).to_string();
-                let wait = self.one_of(&["", "0", "9000"]);
+                let wait = self.one_of(&["", "+0", "+9000"]);
                 words.extend([
                     seen.into_bytes(),
                     Vec::new(),

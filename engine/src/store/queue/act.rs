@@ -13,13 +13,13 @@ use crate::store::reader::lookup;
 use crate::store::record::{self, Generation};
 use crate::store::scripts::Name;
 
-/// The step of a job that is to `fail`, and the wait of that step, ms; empty at the end of the
+/// The step of a job that is to `fail`, and the wait of that step, ms; `None` at the end of the
 /// retry array.
 #[derive(Debug, Default)]
 pub(super) struct Step {
     generation: Generation,
     step: u16,
-    wait: String,
+    wait_ms: Option<u64>,
     /// The reason why the job cannot be read.
     pub(super) unreadable: Option<StoreError>,
 }
@@ -42,15 +42,13 @@ impl Queue {
         };
         let Some(found) = found else { return Ok(Step::default()) };
         let step = found.state.as_ref().map_or(0, |state| state.step);
-        let wait = retry::wait_ms(&found.record.job, step, default_retry)
-            .map_or_else(String::new, |ms| ms.to_string());
         Ok(Step {
             generation: found
                 .state
                 .as_ref()
                 .map_or(found.record.generation, |state| state.generation),
             step,
-            wait,
+            wait_ms: retry::wait_ms(&found.record.job, step, default_retry),
             unreadable: None,
         })
     }
@@ -108,7 +106,7 @@ pub(super) fn act_arguments(
                 .arg(act.seen_attempt.map(|attempt| attempt.to_string()).unwrap_or_default())
                 .arg(&step.generation[..])
                 .arg(step.step)
-                .arg(&step.wait)
+                .arg(step.wait_ms.map(|ms| Time::In(ms).to_string()).unwrap_or_default())
                 .arg("the consumer said `fail`")
                 .arg(record::code_of_reason(Some(DeadReason::Failed)));
         }

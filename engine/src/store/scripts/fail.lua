@@ -1,7 +1,7 @@
 -- fail: the consumer failed the attempt: the next wait of the retry array begins now.
 -- KEYS   as in prelude.lua, with the sets of the job.
 -- ARGV   as in act.lua, then due ms of the schedule and attempt that the consumer names ('' any),
---        generation and step that the caller read, wait ms of that step ('' after the last one), last
+--        generation and step that the caller read, '+' wait ms of that step ('' after the last one), last
 --        error, code of the reason `failed`.
 -- Answer failed | stale | waiting (no attempt is in flight) | dead (also, of a queue's job: dead by this
 --        call; then without a due) | fired | not_found (also: never attempted).
@@ -23,7 +23,7 @@ if ARGV[8] == '' then
   state.reason = tonumber(ARGV[10])
 else
   state.step = state.step + 1
-  at = after(tonumber(ARGV[8]))
+  at = time_of(ARGV[8])
 end
 state.flags, state.crashes, state.error, state.pop = 0, 0, ARGV[9], NO_POP
 -- A job of a queue has no dead letter to publish first.

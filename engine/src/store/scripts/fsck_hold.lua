@@ -1,6 +1,6 @@
 -- fsck_hold: ends a hold after its TTR, unless the job has changed.
 -- KEYS   as in prelude.lua, with the due of the job's broker, or due and dead of its queue.
--- ARGV   id, its state as checked, wait ms, the new state.
+-- ARGV   id, its state as checked, '+' wait ms, the new state.
 -- Answer 1 if the job is in due or dead now, else 0: nothing changed.
 -- Work   one job. First write HDEL.
 local id = ARGV[1]
@@ -13,7 +13,7 @@ if is_queue and byte(ARGV[4], 43) ~= 0 then
   -- No dead letter is published first.
   call('ZADD', KEYS[FIRST_DUE + 1], int(NOW), id)
 else
-  call('ZADD', KEYS[FIRST_DUE], int(after(tonumber(ARGV[3]))), id)
+  call('ZADD', KEYS[FIRST_DUE], int(time_of(ARGV[3])), id)
 end
 call('HSET', STATE, id, ARGV[4])
 call('ZREM', HELD, id)

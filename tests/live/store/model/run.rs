@@ -112,8 +112,8 @@ impl Run {
                 let read = before.as_ref().map_or(([0; 8], 0), |job| (job.generation, job.step));
                 let wait = match (read.1 < STEPS, wait_is_over) {
                     (false, _) => "",
-                    (true, true) => "0",
-                    (true, false) => "100000000",
+                    (true, true) => "+0",
+                    (true, false) => "+100000000",
                 };
                 let expected = self.reference.act(number, action, new, wait_is_over);
                 let told = self.system.act(number, action, new, read, wait);

@@ -4,6 +4,7 @@ use redis::Value;
 
 use crate::policy::{Fate, lease};
 use crate::store::admin::fsck::{Fsck, bytes};
+use crate::store::call::time::Time;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
 use crate::store::queue::settle::failed;
@@ -40,7 +41,7 @@ impl Fsck<'_> {
         let failed = failed(held, dies, &error);
         let mut call =
             self.store.script_call(Name::FsckHold, bucket, &[DueSet::of(&record.job).to_string()]);
-        call.arg(id).arg(state).arg(wait_ms).arg(failed.encode());
+        call.arg(id).arg(state).arg(Time::In(wait_ms)).arg(failed.encode());
         Ok(self.store.call(&call).await? == Value::Int(1))
     }
 }
