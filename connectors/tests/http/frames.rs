@@ -176,6 +176,13 @@ impl Link {
         self.stream.write_all(&frame).await.is_ok() && self.stream.flush().await.is_ok()
     }
 
+    /// Sends so many pings at once.
+    pub(crate) async fn pings(&mut self, count: usize) {
+        let ping = [&[0, 0, 8, PING][..], &[0; 13]].concat();
+        self.stream.write_all(&ping.repeat(count)).await.unwrap();
+        self.stream.flush().await.unwrap();
+    }
+
     /// Sends other SETTINGS than the first.
     pub(crate) async fn settings(&mut self, payload: &[u8]) {
         self.say(SETTINGS, 0, 0, payload).await;
