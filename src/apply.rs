@@ -8,16 +8,18 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::clock;
+use crate::events::{JobEvent, Observer};
 use crate::fleet::WakeUps;
 use crate::job::{Action, DeadReason, JobId, Verdict};
 use crate::reconnect::Backoff;
-use crate::request::{Act, Request};
+use crate::request::Request;
 use crate::store::Store;
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::batch::{Answer, Applied, RequestRef};
 use crate::store::reader::lookup::StoredJob;
 use crate::store::wake_up::WakeUp;
-use crate::telemetry::Metrics;
+use crate::telemetry::Events;
 use crate::telemetry::trace::Traces;
 
 mod batcher;
@@ -157,8 +159,8 @@ pub struct Apply {
     pub store: Arc<Store>,
     /// Sends the wake-ups.
     pub wake_ups: WakeUps,
-    /// The metrics to count in.
-    pub metrics: Metrics,
+    /// The subscribers to what becomes of the requests.
+    pub events: Events,
     /// Where spans go.
     pub traces: Traces,
     /// `delivery.retry`, ms.
@@ -199,7 +201,7 @@ impl Apply {
     }
 
     /// Applies requests, those for one id in their order, with one pass of the durability gate;
-    /// counts them, and wakes the dispatchers. Each has its own answer, as in
+    /// reports them, and wakes the dispatchers. Each has its own answer, as in
     /// [`RequestBatch::answers`]; the retry policy covers all of them, and has each as soon as it
     /// is known.
     pub async fn all(
@@ -213,7 +215,9 @@ impl Apply {
             self.wake_ups.wake(wake_ups).await;
             for at in std::mem::take(&mut batch.settled) {
                 let answer = &batch.answers[at];
-                self.count(&batch.requests[at], answer);
+                if let Ok(answer) = answer {
+                    self.report(&batch.requests[at], *answer);
+                }
                 retry.answered(at, answer);
             }
             match batch.failed() {
@@ -223,20 +227,19 @@ impl Apply {
         }
     }
 
-    /// Counts the effect of a request.
-    fn count(&self, request: &Request, answer: &Result<Answer, StoreError>) {
-        match (request, answer) {
-            (Request::Act(Act { action: Action::Cancel, .. }), Ok(answer)) => {
-                self.metrics.cancelled(answer.verdict)
+    /// Reports the effect of a request.
+    fn report(&self, request: &Request, Answer { verdict, due_ms }: Answer) {
+        let (id, action, set) = match request {
+            Request::NewJob(new_job) => {
+                (&new_job.id, Action::Schedule, Some(DueSet::of(&new_job.job)))
             }
-            // A queue's job that died by this call; one that was dead before has a due time.
-            (
-                Request::Act(Act { action: Action::Fail, .. }),
-                Ok(Answer { verdict: Verdict::Dead, due_ms: None }),
-            ) => {
-                self.metrics.dead(DeadReason::Failed);
-            }
-            _ => {}
+            Request::Act(act) => (&act.id, act.action, None),
+        };
+        self.events.observe(&JobEvent::Applied { id, set, action, verdict, due_ms });
+        // A queue's job that died by this call; one that was dead before has a due time.
+        if (action, verdict, due_ms) == (Action::Fail, Verdict::Dead, None) {
+            let (reason, error) = (DeadReason::Failed, "");
+            self.events.observe(&JobEvent::Dead { set, id, reason, error });
         }
     }
 

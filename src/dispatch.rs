@@ -41,7 +41,7 @@ use crate::fleet::Fleet;
 use crate::publisher::{Publisher, Reports};
 use crate::store::Store;
 use crate::store::wake_up::WakeUp;
-use crate::telemetry::Metrics;
+use crate::telemetry::Events;
 use crate::telemetry::trace::Traces;
 use claim_scheduler::{ClaimAnswer, ClaimScheduler};
 use in_flight::InFlight;
@@ -80,8 +80,8 @@ pub struct Parts {
     pub rules: Delivery,
     /// Where dead letters go; `None`: they stay in Redis only.
     pub dead: Option<Destination>,
-    /// The metrics that the agent counts in.
-    pub metrics: Metrics,
+    /// The subscribers to what becomes of the jobs.
+    pub events: Events,
     /// Where spans go.
     pub traces: Traces,
     /// The living instances.
@@ -99,7 +99,7 @@ impl Dispatch {
         let in_flight = InFlight::new(&parts, broker.clone());
         Dispatch {
             scheduler: ClaimScheduler::new(parts.store.clone(), broker.clone(), lease),
-            settler: Settler::new(parts.store, broker, lease, parts.metrics),
+            settler: Settler::new(parts.store, broker, lease, parts.events),
             in_flight,
             publisher: parts.publisher,
             reports: parts.reports,

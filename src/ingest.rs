@@ -22,7 +22,7 @@ use crate::publisher::Publisher;
 use crate::readiness::{Outage, Readiness, Waiting};
 use crate::reconnect::Backoff;
 use crate::request::RequestRules;
-use crate::telemetry::{IngestMetrics, IngestResult, PauseReason, Paused};
+use crate::telemetry::{IngestMetrics, PauseReason, Paused};
 
 mod batch;
 mod hold;
@@ -110,15 +110,15 @@ impl Ingest {
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let options = source_options(&parts.rules.ingest, &parts.rules.limits);
-        let of_ingest = parts.apply.metrics.ingest(&parts.rules.name);
+        let events = parts.apply.events.clone();
         Ingest {
-            replier: Replier::new(&parts.rules.name, parts.publisher.clone(), of_ingest.clone()),
+            of_ingest: events.metrics().ingest(&parts.rules.name),
+            replier: Replier::new(&parts.rules.name, parts.publisher.clone(), events),
             name: parts.rules.name.clone(),
             source: parts.source,
             options,
             rejected: parts.rejected,
             publisher: parts.publisher,
-            of_ingest,
             apply: parts.apply,
             readiness: parts.readiness,
             returned: ReturnedRejections::default(),
@@ -311,7 +311,8 @@ impl Ingest {
                 };
                 if let Some(batch) = batch {
                     // The batch before is not stored yet: reading pauses.
-                    let _paused = self.apply.metrics.ingest_paused(PauseReason::Backpressure, None);
+                    let _paused =
+                        self.apply.events.metrics().ingest_paused(PauseReason::Backpressure, None);
                     if sender.send(batch).await.is_err() {
                         return;
                     }
@@ -381,12 +382,6 @@ impl Ingest {
     /// Counts the ingest as paused until the guard is dropped.
     fn paused(&self, reason: PauseReason) -> Paused {
         let reading = self.of_ingest.as_ref().map(|metrics| metrics.reading().clone());
-        self.apply.metrics.ingest_paused(reason, reading)
-    }
-
-    fn count(&self, result: IngestResult, count: u64) {
-        if let (Some(metrics), true) = (&self.of_ingest, count > 0) {
-            metrics.result(result, count);
-        }
+        self.apply.events.metrics().ingest_paused(reason, reading)
     }
 }

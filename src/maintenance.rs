@@ -24,7 +24,7 @@ use crate::config::Settings;
 use crate::fleet::{self, Fleet, WakeUps};
 use crate::request::FullQueues;
 use crate::store::Store;
-use crate::telemetry::Metrics;
+use crate::telemetry::Events;
 use queues::QueueMaintenance;
 use rescue::Rescue;
 use retention::Retention;
@@ -38,7 +38,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) settings: &'a Settings,
     /// This instance delivers jobs.
     pub(crate) delivers: bool,
-    pub(crate) metrics: &'a Metrics,
+    pub(crate) events: &'a Events,
     pub(crate) fleet_sender: watch::Sender<Fleet>,
     pub(crate) fleet: watch::Receiver<Fleet>,
     pub(crate) wake_ups: WakeUps,
@@ -57,7 +57,8 @@ pub(crate) struct Tasks<'a, E> {
 
 /// Starts the tasks of an instance. Each ends with its name.
 pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'_>) {
-    let Parts { settings, delivers, metrics, fleet_sender, fleet, wake_ups } = parts;
+    let Parts { settings, delivers, events, fleet_sender, fleet, wake_ups } = parts;
+    let metrics = events.metrics();
     let Tasks { store, full_queues, workers, stop, helpers, helpers_stop } = tasks;
     let retention =
         Retention::new(store.clone(), &settings.delivery, metrics.clone(), fleet.clone());
@@ -90,11 +91,10 @@ pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'
     let rescue = Rescue::new(
         store.clone(),
         settings.delivery.clone(),
-        metrics.clone(),
+        events.clone(),
         fleet,
         wake_ups.clone(),
     );
-    let rescue = rescue.with_queues(settings.queues.clone());
     // The rescue settles what it takes over before the drain, so it stops with the workers.
     let until = stop.clone();
     workers.spawn(async move {

@@ -1,20 +1,21 @@
-//! The queues of an instance: their rules, their consumers, and their counters. HTTP and the
+//! The queues of an instance: their rules, their consumers, and their events. HTTP and the
 //! drop-in listeners stand on this.
 
 pub mod lease_actions;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
 use crate::config::{QueueRules, Queues};
 use crate::consumers::{Consumers, PopRequest, PoppedJobs};
-use crate::job::DeadReason;
+use crate::events::{JobEvent, Observer};
+use crate::job::{DeadReason, JobId};
+use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
-use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseVerdict};
+use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
 use crate::store::queue::pop::Popped;
-use crate::telemetry::{LeaseEnd, Metrics, QueueMetrics};
+use crate::telemetry::Events;
 
 /// The most jobs of one pop.
 pub const MAX_POP_JOBS: usize = 1000;
@@ -32,7 +33,7 @@ pub const MAX_ACKNOWLEDGEMENTS: usize = 1000;
 pub struct QueueService {
     rules: Arc<Queues>,
     consumers: Consumers,
-    metrics: Metrics,
+    events: Events,
     max_ttr_ms: u64,
 }
 
@@ -42,10 +43,10 @@ impl QueueService {
     pub fn new(
         rules: Arc<Queues>,
         consumers: Consumers,
-        metrics: Metrics,
+        events: Events,
         max_ttr_ms: u64,
     ) -> QueueService {
-        QueueService { rules, consumers, metrics, max_ttr_ms }
+        QueueService { rules, consumers, events, max_ttr_ms }
     }
 
     /// The rules of the settings.
@@ -80,9 +81,9 @@ impl QueueService {
         self.max_ttr_ms
     }
 
-    /// Counts a pop of the first [`MAX_POP_QUEUES`] declared queues, to be carried out by
+    /// Begins a pop of the first [`MAX_POP_QUEUES`] declared queues, to be carried out by
     /// [`QueueService::pop_now`] and then, if that has nothing, [`QueueService::pop_until`].
-    /// [`QueueService::sent`] counts the jobs.
+    /// [`QueueService::sent`] hands the jobs out.
     #[must_use]
     pub fn begin(
         &self,
@@ -94,7 +95,7 @@ impl QueueService {
         let mut seen = std::collections::HashSet::new();
         queues.retain(|queue| seen.insert(queue.clone()));
         queues.truncate(MAX_POP_QUEUES);
-        queues.iter().filter_map(|queue| self.metrics_of(queue)).for_each(QueueMetrics::pop);
+        queues.iter().for_each(|queue| self.events.observe(&JobEvent::PopAsked { queue }));
         PopRequest {
             queues,
             max: max.min(MAX_POP_JOBS),
@@ -129,50 +130,45 @@ impl QueueService {
     pub fn sent(&self, jobs: PoppedJobs, now_us: i64) -> Vec<Popped> {
         let jobs = jobs.sent();
         for job in &jobs {
-            if let Some(metrics) = self.metrics_of(&job.lease.queue) {
-                let is_first = job.state.attempt == 1;
-                metrics.popped(is_first.then(|| clock::micros(job.late_us(now_us))));
-            }
+            self.events.observe(&JobEvent::Popped {
+                queue: &job.lease.queue,
+                id: &job.id,
+                attempt: job.state.attempt,
+                due_ms: job.state.due_ms,
+                late: clock::micros(job.late_us(now_us)),
+            });
         }
         jobs
     }
 
-    /// Carries out lease_actions on leases and counts them.
+    /// Carries out lease_actions on leases.
     pub async fn acknowledge(
         &self,
         acknowledgements: &[Acknowledgement],
     ) -> Vec<Result<Acknowledged, StoreError>> {
         let answers = self.consumers.acknowledge(acknowledgements).await;
-        let mut ends: HashMap<(&str, LeaseEnd), u64> = HashMap::new();
-        for (action, answer) in acknowledgements.iter().zip(&answers) {
-            let end = match answer.as_ref().map(|answer| answer.verdict) {
-                Ok(LeaseVerdict::Finished) => LeaseEnd::Finished,
-                Ok(LeaseVerdict::Failed) => LeaseEnd::Failed,
-                Ok(LeaseVerdict::Dead) => {
-                    self.metrics.dead(DeadReason::Failed);
-                    LeaseEnd::Failed
-                }
-                Ok(LeaseVerdict::Released) => LeaseEnd::Released,
-                _ => continue,
-            };
-            *ends.entry((&action.lease.queue, end)).or_default() += 1;
-        }
-        for ((queue, end), count) in ends {
-            if let Some(metrics) = self.metrics_of(queue) {
-                metrics.ended(end, count);
+        for (Acknowledgement { id, lease, action }, answer) in acknowledgements.iter().zip(&answers)
+        {
+            let Ok(Acknowledged { verdict, .. }) = *answer else { continue };
+            self.acknowledged(&lease.queue, id, verdict);
+            if verdict == LeaseVerdict::Dead {
+                let error: &str = match action {
+                    LeaseAction::Fail { error, .. } | LeaseAction::Bury { error, .. } => error,
+                    _ => "",
+                };
+                let (set, reason) = (Some(DueSet::Queue(&lease.queue)), DeadReason::Failed);
+                self.events.observe(&JobEvent::Dead { set, id, reason, error });
             }
         }
         answers
     }
 
     /// A consumer finished a job without naming its lease.
-    pub fn finished(&self, queue: &str) {
-        if let Some(metrics) = self.metrics_of(queue) {
-            metrics.ended(LeaseEnd::Finished, 1);
-        }
+    pub fn finished(&self, queue: &str, id: &JobId) {
+        self.acknowledged(queue, id, LeaseVerdict::Finished);
     }
 
-    fn metrics_of(&self, queue: &str) -> Option<&QueueMetrics> {
-        self.metrics.queue(&self.rules.get(queue)?.name)
+    fn acknowledged(&self, queue: &str, id: &JobId, verdict: LeaseVerdict) {
+        self.events.observe(&JobEvent::Acknowledged { queue, id, verdict });
     }
 }

@@ -31,8 +31,8 @@ use crate::publisher::Publisher;
 use crate::readiness::Readiness;
 use crate::request::FullQueues;
 use crate::store::Store;
-use crate::telemetry::Metrics;
 use crate::telemetry::trace::Traces;
+use crate::telemetry::{Events, Metrics};
 pub use needed::{Needed, nothing_takes, of_dispatch, of_ingest};
 use open::{BrokerPublisher, ingests, open_store, publishers};
 pub use start_error::{Cause, StartError};
@@ -147,15 +147,16 @@ impl Runtime {
             })
             .unzip();
         let rules = settings.delivery.late_rules();
+        let events = Events::new(metrics.clone());
         let consumers =
-            Consumers::new(store.clone(), rules, Arc::new(metrics.clone()), stop.clone());
+            Consumers::new(store.clone(), rules, Arc::new(events.clone()), stop.clone());
         let wake_ups = WakeUps::new(store.clone(), head_senders, consumers.clone(), fleet.clone());
         let publishers: HashMap<String, Publisher> =
             opening.iter().map(|opened| (opened.name.clone(), opened.publisher.clone())).collect();
         let apply = Apply {
             store: store.clone(),
             wake_ups: wake_ups.clone(),
-            metrics: metrics.clone(),
+            events: events.clone(),
             traces: traces.clone(),
             retry_ms: settings.delivery.retry_ms.clone(),
             batcher: CallBatcher::default(),
@@ -201,7 +202,7 @@ impl Runtime {
                 reports,
                 rules: settings.delivery.clone(),
                 dead,
-                metrics: metrics.clone(),
+                events: events.clone(),
                 traces: traces.clone(),
                 fleet: fleet.clone(),
                 wake_ups,
@@ -215,7 +216,7 @@ impl Runtime {
         let parts = maintenance::Parts {
             settings,
             delivers: roles.dispatch,
-            metrics,
+            events: &events,
             fleet_sender,
             fleet,
             wake_ups,

@@ -1,11 +1,13 @@
 //! Logs, metrics and traces.
 //!
+//! - [`events`]: the subscribers to the events of jobs.
 //! - [`log`]: tracing to stderr, as text on a terminal, as JSON elsewhere.
 //! - [`metrics`]: every metric with its name and help text, and the handles that count.
 //! - [`trace`]: spans, exported by OTLP.
 //! - [`labels`]: the label values; [`recent`]: recent errors, pauses and lateness for the API;
 //!   [`gauges`]: the age of the gauges.
 
+pub mod events;
 pub mod gauges;
 pub mod labels;
 pub mod log;
@@ -13,8 +15,6 @@ pub mod metrics;
 pub mod recent;
 pub mod trace;
 
-pub use labels::{
-    DueWithin, DuplicateCause, IngestResult, JobState, LeaseEnd, PauseReason, PublishOutcome,
-    RedisErrorClass,
-};
-pub use metrics::{BrokerMetrics, IngestMetrics, Metrics, Paused, QueueMetrics, Totals};
+pub use events::Events;
+pub use labels::{DueWithin, JobState, PauseReason, publish_outcome};
+pub use metrics::{BrokerMetrics, IngestMetrics, Metrics, Paused, Totals};

@@ -29,6 +29,7 @@ use self::waiter::Waiter;
 use self::watch::{Call, Watch};
 use crate::budget::Budget;
 use crate::clock::{self, Instant};
+use crate::events::Observer;
 use crate::policy::late::LateRules;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
@@ -53,21 +54,6 @@ pub struct PopRequest {
     pub max_ttr_ms: u64,
 }
 
-/// Receives an event for each job that a pop removes instead of handing it out. The metrics
-/// implement it.
-pub trait ConsumersObserver: Send + Sync {
-    /// A job of this queue was too late: dropped, or dead (`true`).
-    fn late(&self, queue: &str, is_dead: bool);
-}
-
-/// An observer that ignores everything.
-#[derive(Debug)]
-pub struct UnobservedConsumers;
-
-impl ConsumersObserver for UnobservedConsumers {
-    fn late(&self, _: &str, _: bool) {}
-}
-
 /// The pops of one process. Cheap to clone.
 #[derive(Clone)]
 pub struct Consumers {
@@ -77,7 +63,7 @@ pub struct Consumers {
 struct Inner {
     store: Arc<Store>,
     rules: LateRules,
-    observer: Arc<dyn ConsumersObserver>,
+    observer: Arc<dyn Observer>,
     watches: Mutex<HashMap<String, Arc<Watch>>>,
     places: Places,
     stop: CancellationToken,
@@ -91,7 +77,7 @@ impl Consumers {
     pub fn new(
         store: Arc<Store>,
         rules: LateRules,
-        observer: Arc<dyn ConsumersObserver>,
+        observer: Arc<dyn Observer>,
         stop: CancellationToken,
     ) -> Consumers {
         Consumers::with_places(store, rules, observer, stop, Places::default())
@@ -100,7 +86,7 @@ impl Consumers {
     fn with_places(
         store: Arc<Store>,
         rules: LateRules,
-        observer: Arc<dyn ConsumersObserver>,
+        observer: Arc<dyn Observer>,
         stop: CancellationToken,
         places: Places,
     ) -> Consumers {

@@ -79,6 +79,8 @@ cfg_if::cfg_if! {
         #[doc(hidden)]
         pub mod consumers;
         #[doc(hidden)]
+        pub mod events;
+        #[doc(hidden)]
         pub mod fleet;
         #[doc(hidden)]
         pub mod policy;
@@ -92,6 +94,7 @@ cfg_if::cfg_if! {
         mod budget;
         mod clock;
         mod consumers;
+        mod events;
         mod fleet;
         mod policy;
         mod reconnect;

@@ -1,7 +1,7 @@
 //! Takes over expired leases: of instances that crashed, and of consumers that did not finish
 //! within the TTR. The sidecar and each [`Worker`](crate::worker::Worker) run one.
 
-mod observer;
+mod wake;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -14,8 +14,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use self::observer::RescueObserver;
+pub use self::wake::WakeReaders;
 use crate::clock::{self, Instant};
+use crate::events::{JobEvent, Observer};
 use crate::fleet::Fleet;
 use crate::policy::lease::TIMEOUT_ERROR;
 use crate::policy::{Fate, UNREADABLE, lease};
@@ -56,7 +57,8 @@ pub struct RescueRules {
 pub struct Rescue {
     store: Arc<Store>,
     rules: RescueRules,
-    observer: Arc<dyn RescueObserver>,
+    observer: Arc<dyn Observer>,
+    readers: Arc<dyn WakeReaders>,
     fleet: watch::Receiver<Fleet>,
 }
 
@@ -72,15 +74,16 @@ struct Master {
 }
 
 impl Rescue {
-    /// Makes an agent; [`Rescue::run`] starts it.
+    /// Makes an agent; [`Rescue::run`] starts it. `readers`: woken for jobs that are due again.
     #[must_use]
     pub fn new(
         store: Arc<Store>,
         rules: RescueRules,
-        observer: Arc<dyn RescueObserver>,
+        observer: Arc<dyn Observer>,
+        readers: Arc<dyn WakeReaders>,
         fleet: watch::Receiver<Fleet>,
     ) -> Self {
-        Rescue { store, rules, observer, fleet }
+        Rescue { store, rules, observer, readers, fleet }
     }
 
     /// Takes over expired leases until told to stop. Looks and rescues go on beside each other:
@@ -225,7 +228,11 @@ impl Rescue {
             let none_taken = taken.jobs.is_empty() && taken.broken.is_empty();
             let mut buries = Vec::new();
             for broken in taken.broken {
-                tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
+                self.observer.observe(&JobEvent::Unreadable {
+                    id: &broken.id,
+                    bucket,
+                    why: &broken.why,
+                });
                 let bury = Bury { job: broken.token(), reason: UNREADABLE, error: broken.why };
                 match &broken.queue {
                     Some(queue) => {
@@ -284,7 +291,8 @@ impl Rescue {
             }
             idle_calls = if done.ready.is_empty() { idle_calls + 1 } else { 0 };
             for (set, count) in &done.ready {
-                self.observer.timed_out(DueSet::named(set).queue(), *count);
+                let queue = DueSet::named(set).queue();
+                self.observer.observe(&JobEvent::TimedOut { queue, count: *count });
                 self.wake(WakeUp { bucket, broker: set.clone(), due_ms: done.now_us / 1000 });
             }
             if !done.left_out.is_empty() {
@@ -297,8 +305,8 @@ impl Rescue {
     /// Wakes the readers of a set. A task: a master that hangs delays its wake-up, and nothing
     /// else.
     fn wake(&self, head: WakeUp) {
-        let observer = self.observer.clone();
-        tokio::spawn(async move { observer.wake(head).await });
+        let readers = self.readers.clone();
+        tokio::spawn(async move { readers.wake_readers(head).await });
     }
 
     async fn bury(
@@ -312,7 +320,10 @@ impl Rescue {
         }
         let stood = self.store.queue.bury_of(bucket, queue, buries).await?;
         let settled = buries.iter().zip(stood).filter(|(_, stood)| *stood == SettleResult::Settled);
-        settled.for_each(|(bury, _)| self.observer.dead(bury.reason));
+        for (Bury { job, reason, error }, _) in settled {
+            let (set, id, reason) = (queue.map(DueSet::Queue), &job.id, *reason);
+            self.observer.observe(&JobEvent::Dead { set, id, reason, error });
+        }
         Ok(())
     }
 
@@ -327,12 +338,13 @@ impl Rescue {
         let (mut releases, mut retries, mut over) = (Vec::new(), Vec::new(), Vec::new());
         let now_ms = self.store.now_ms();
         for lease in leases {
-            if lease.state.held {
-                self.observer.timed_out(lease.record.job.queue(), 1);
+            let (id, crashes) = (&lease.id, lease.state.crashes);
+            let event = if lease.state.held {
+                JobEvent::TimedOut { queue: lease.record.job.queue(), count: 1 }
             } else {
-                tracing::warn!(id = %lease.id, broker = set, crashes = lease.state.crashes, "the lease expired without a settlement, the job is taken over");
-                self.observer.taken_over();
-            }
+                JobEvent::TakenOver { set: DueSet::named(set), id, crashes }
+            };
+            self.observer.observe(&event);
             let (state, job) = (&lease.state, lease.token());
             let (of_job, retry_ms) = (&lease.record.job, &self.rules.retry_ms);
             match lease::ended(of_job, state.progress(), state.held, retry_ms, now_ms) {

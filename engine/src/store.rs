@@ -41,7 +41,7 @@ use error::StoreError;
 use gate::Gate;
 use keys::Keys;
 use namespace::Namespace;
-pub use namespace::{Observer, Unobserved};
+pub use namespace::{CallObserver, Unobserved};
 use queue::Queue;
 use reader::Reader;
 
@@ -74,7 +74,7 @@ impl Store {
     pub async fn open(
         settings: &Redis,
         brokers: &[String],
-        observer: Arc<dyn Observer>,
+        observer: Arc<dyn CallObserver>,
     ) -> Result<Store, StoreError> {
         let link = RedisClient::new(settings);
         let facts = server_facts::facts(&link).await?;

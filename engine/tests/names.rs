@@ -7,7 +7,7 @@ use std::time::Duration;
 use dwell_engine::store::error::{Class, StoreError};
 use dwell_engine::store::queue::batch::{Answer, RequestRef};
 use dwell_engine::store::scripts::Name;
-use dwell_engine::store::{Observer, Store};
+use dwell_engine::store::{CallObserver, Store};
 use dwell_engine::{Act, Action, Due, Job, JobId, NewJob, Redis, Verdict};
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ const FAR: Due = Due::At(4_000_000_000_000);
 #[derive(Default)]
 struct Calls(Mutex<usize>);
 
-impl Observer for Calls {
+impl CallObserver for Calls {
     fn called(&self, _: Name, _: Duration) {
         *self.0.lock() += 1;
     }

@@ -9,7 +9,7 @@ use super::common::Common;
 use super::exit::{Exit, Stop};
 use super::table::{clean, local, preview};
 use crate::config::Settings;
-use crate::consumers::{Consumers, PopRequest, PoppedJobs, UnobservedConsumers};
+use crate::consumers::{Consumers, PopRequest, PoppedJobs};
 use crate::queues::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_QUEUES, MAX_POP_WAIT};
 use crate::request::Code;
 use crate::shutdown::Signals;
@@ -60,7 +60,7 @@ pub(super) async fn consumers(
 ) -> Result<Consumers, Stop> {
     let store = Arc::new(Store::attach(&settings.redis).await?);
     let rules = settings.delivery.late_rules();
-    Ok(Consumers::new(store, rules, Arc::new(UnobservedConsumers), stop.clone()))
+    Ok(Consumers::new(store, rules, Arc::new(()), stop.clone()))
 }
 
 /// Prints the jobs, each with its lease. Exits with 2 if there is none.

@@ -25,7 +25,7 @@ use crate::request::RequestRules;
 use crate::runtime::{Failure, Roles, Runtime, StartError};
 use crate::shutdown::Signals;
 use crate::telemetry::trace::Traces;
-use crate::telemetry::{Metrics, log};
+use crate::telemetry::{Events, Metrics, log};
 use crate::units::parse_duration_ms;
 
 /// The flags of `dwell run`.
@@ -128,7 +128,7 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
         settings.brokers.keys().map(String::as_str),
         settings.ingest.keys().map(String::as_str),
     )
-    .with_queues(settings.queues.iter().map(|rules| rules.name.as_str()));
+    .with_queues(settings.queues.clone());
     let read = settings.ingest.keys().filter(|_| !args.no_ingest).map(String::as_str);
     let readiness = Readiness::new(read);
     readiness.waits_for(Waiting::Api);
@@ -189,7 +189,7 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     let queues = QueueService::new(
         settings.queues.clone(),
         runtime.consumers().clone(),
-        metrics.clone(),
+        Events::new(metrics.clone()),
         settings.limits.max_ttr_ms.into(),
     );
     let api = Api::new(api::Parts {

@@ -207,7 +207,10 @@ impl Service {
                 self.act(Action::Cancel, &job.id, own_queues).await?;
             }
             Verdict::Finished if job.place == Place::Reserved => {
-                job.job().queue().into_iter().for_each(|queue| self.inner.queues.finished(queue));
+                job.job()
+                    .queue()
+                    .into_iter()
+                    .for_each(|queue| self.inner.queues.finished(queue, &job.id));
             }
             _ => {}
         }

@@ -16,7 +16,6 @@ use crate::policy::attempt::GIVEN_BACK;
 use crate::policy::delivery::{self, Claimed};
 use crate::publisher::{OUTCOME_MARGIN, PublicationRequest, Publisher};
 use crate::store::queue::claim::ClaimedJob;
-use crate::telemetry::Metrics;
 use crate::telemetry::trace::{About, Span, Traces};
 
 /// The destination of a job of a queue, which only damage puts into a lease of a broker. No broker
@@ -61,17 +60,11 @@ pub(super) struct Attempts {
     rules: Arc<AttemptRules>,
     publisher: Publisher,
     traces: Traces,
-    metrics: Metrics,
 }
 
 impl Attempts {
-    pub(super) fn new(
-        rules: Arc<AttemptRules>,
-        publisher: Publisher,
-        traces: Traces,
-        metrics: Metrics,
-    ) -> Self {
-        Attempts { rules, publisher, traces, metrics }
+    pub(super) fn new(rules: Arc<AttemptRules>, publisher: Publisher, traces: Traces) -> Self {
+        Attempts { rules, publisher, traces }
     }
 
     /// Until when a job may be published: its outcome comes before the end of its lease.
@@ -97,13 +90,10 @@ impl Attempts {
             refusal: outgoing::refusal(&job.headers),
         };
         let rules = self.rules.delivery.late_rules();
-        let Some(fate) = delivery::claimed(job, lease.state.progress(), claim, rules) else {
-            return Ok(self.rules.destination(lease));
-        };
-        if fate == Fate::Drop {
-            self.metrics.late_dropped(1);
+        match delivery::claimed(job, lease.state.progress(), claim, rules) {
+            None => Ok(self.rules.destination(lease)),
+            Some(fate) => Err(Box::new(settle_unpublished(lease, fate, Duration::ZERO))),
         }
-        Err(Box::new(settle_unpublished(lease, fate, Duration::ZERO)))
     }
 
     /// Makes the publication of a job, and the state that is kept until its outcome.

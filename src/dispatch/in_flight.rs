@@ -15,18 +15,20 @@ use super::settler::Settler;
 use super::waiting::Waiting;
 use super::window::Window;
 use crate::clock::{self, Instant};
+use crate::events::{JobEvent, Observer};
 use crate::policy::UNREADABLE;
 use crate::policy::attempt::ABANDONED;
 use crate::publisher::{PublicationRequest, Publisher};
+use crate::store::due_set::DueSet;
 use crate::store::queue::claim::{Claim, ClaimedJob};
 use crate::store::queue::settle::Bury;
-use crate::telemetry::{DuplicateCause, Metrics};
+use crate::telemetry::Events;
 
 /// The jobs of one broker that are claimed and not settled.
 pub(super) struct InFlight {
     broker: Arc<str>,
     publisher: Publisher,
-    metrics: Metrics,
+    events: Events,
     attempts: Attempts,
     outcomes: Outcomes,
     destinations: Destinations,
@@ -37,24 +39,13 @@ pub(super) struct InFlight {
 
 impl InFlight {
     pub(super) fn new(parts: &Parts, broker: Arc<str>) -> Self {
-        let Parts { store, settings, publisher, rules, dead, metrics, traces, .. } = parts;
+        let Parts { store, settings, publisher, rules, dead, events, traces, .. } = parts;
         let (jobs_max, bytes_max) = (rules.max_in_flight, rules.max_in_flight_bytes);
-        let of_broker = metrics.broker(&broker);
+        let of_broker = events.metrics().broker(&broker);
         let rules = Arc::new(AttemptRules { delivery: rules.clone(), dead: dead.clone() });
         InFlight {
-            attempts: Attempts::new(
-                rules.clone(),
-                publisher.clone(),
-                traces.clone(),
-                metrics.clone(),
-            ),
-            outcomes: Outcomes::new(
-                store.clone(),
-                broker.clone(),
-                rules,
-                metrics.clone(),
-                of_broker.clone(),
-            ),
+            attempts: Attempts::new(rules.clone(), publisher.clone(), traces.clone()),
+            outcomes: Outcomes::new(store.clone(), broker.clone(), rules, events.clone()),
             destinations: Destinations::new(
                 broker.clone(),
                 settings.clone(),
@@ -64,7 +55,7 @@ impl InFlight {
             ),
             broker,
             publisher: publisher.clone(),
-            metrics: metrics.clone(),
+            events: events.clone(),
             window: Window::new(jobs_max, bytes_max),
             waiting: Waiting::default(),
             unconfirmed: HashMap::new(),
@@ -106,7 +97,7 @@ impl InFlight {
         let now = clock::now();
         self.destinations.forget(now);
         for broken in taken.broken {
-            tracing::error!(id = %broken.id, bucket, why = broken.why, "a stored job cannot be read, it is kept among the dead");
+            self.events.observe(&JobEvent::Unreadable { id: &broken.id, bucket, why: &broken.why });
             self.window.add(0);
             self.window.take_place();
             settler.push(
@@ -181,6 +172,10 @@ impl InFlight {
         let to = match self.attempts.destination(&lease, now) {
             Ok(to) => to,
             Err(settlement) => {
+                if let Settlement::Drop(_) = *settlement {
+                    let (set, id) = (DueSet::Broker(&self.broker), &lease.id);
+                    self.events.observe(&JobEvent::Dropped { set, id });
+                }
                 self.settle(&lease, *settlement, settler);
                 return None;
             }
@@ -236,12 +231,7 @@ impl InFlight {
     /// broker may have their messages.
     pub(super) fn abandon(&mut self, settler: &mut Settler) {
         let count = self.unconfirmed.len() as u64;
-        tracing::warn!(
-            broker = &*self.broker,
-            count,
-            "no confirm within shutdown.drain, the jobs are given back and may be published twice"
-        );
-        self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, count);
+        self.events.observe(&JobEvent::Abandoned { broker: &self.broker, count });
         for (_, publication) in std::mem::take(&mut self.unconfirmed) {
             let settlement = Settlement::of(ABANDONED, publication.lease.token(), 0);
             settler.push(publication.lease.bucket, settlement);

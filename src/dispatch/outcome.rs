@@ -10,19 +10,19 @@ use super::destinations::Destinations;
 use super::settle_queue::Settlement;
 use super::shares::{QUICK_RESPONSE_LIMIT, Response};
 use crate::clock::{Instant, micros, whole_ms};
+use crate::events::{JobEvent, Observer, TargetPause};
 use crate::policy::Fate;
 use crate::policy::attempt::{self, AttemptResult, Conclusion};
 use crate::store::Store;
 use crate::store::queue::claim::ClaimedJob;
-use crate::telemetry::{BrokerMetrics, DuplicateCause, Metrics, PublishOutcome};
+use crate::telemetry::{Events, publish_outcome};
 
 /// Concludes the publications of one broker.
 pub(super) struct Outcomes {
     store: Arc<Store>,
     broker: Arc<str>,
     rules: Arc<AttemptRules>,
-    metrics: Metrics,
-    broker_metrics: Option<BrokerMetrics>,
+    events: Events,
 }
 
 impl Outcomes {
@@ -30,10 +30,9 @@ impl Outcomes {
         store: Arc<Store>,
         broker: Arc<str>,
         rules: Arc<AttemptRules>,
-        metrics: Metrics,
-        broker_metrics: Option<BrokerMetrics>,
+        events: Events,
     ) -> Self {
-        Outcomes { store, broker, rules, metrics, broker_metrics }
+        Outcomes { store, broker, rules, events }
     }
 
     /// Passes the outcome to `destinations`, and returns how to settle the job; `None` if the lease
@@ -46,12 +45,7 @@ impl Outcomes {
         now: Instant,
         destinations: &mut Destinations,
     ) -> Option<Settlement> {
-        let (span, name) =
-            (std::mem::take(&mut publication.span), PublishOutcome::from(&outcome).as_str());
-        match outcome.error() {
-            None => span.succeeded(name),
-            Some(why) => span.failed(name, destinations.why(why)),
-        }
+        let span = std::mem::take(&mut publication.span);
         let lease = &publication.lease;
         let to = self.rules.destination(lease);
         let (took, had_time) =
@@ -69,24 +63,42 @@ impl Outcomes {
             Outcome::Unknown(_) | Outcome::Refused(_) => Response::Nothing,
         };
         destinations.responded(to, lease.size, response, now);
-        let pause = if lease.state.reason.is_some() {
+        let (broker, id, word) = (&*self.broker, &lease.id, publish_outcome(&outcome));
+        let error = outcome.error().map(|why| destinations.why(why));
+        let (mut pause, mut shown) = (None, String::new());
+        let event = if lease.state.reason.is_some() {
             // A dead letter pauses no destination, but this one may have been the probe of a pause.
             destinations.inconclusive(to, token);
-            if let Some(why) = outcome.error() {
-                tracing::warn!(
-                    id = %lease.id, broker = &*self.broker, outcome = name, why = destinations.why(why),
-                    "the broker did not take the dead letter; the job stays among the dead in redis"
-                );
-            }
-            Duration::ZERO
+            JobEvent::DeadLetter { broker, id, outcome: word, error }
         } else {
-            self.judge(&publication, token, &outcome, now, destinations)
+            pause = self.judge(&publication, token, &outcome, now, destinations);
+            if error.is_some() {
+                shown = destinations.shown(to);
+            }
+            let (attempt, due_ms) = (lease.state.attempt, lease.state.due_ms);
+            let late_us = || self.store.now_us().saturating_sub(due_ms.saturating_mul(1000));
+            JobEvent::Attempted {
+                broker,
+                id,
+                to,
+                shown: &shown,
+                attempt,
+                due_ms,
+                outcome: word,
+                error,
+                took,
+                late: (error.is_none() && attempt == 1).then(|| micros(late_us())),
+                pause,
+                is_over: matches!(outcome, Outcome::Unknown(_)) && now > lease.deadline,
+            }
         };
+        self.events.end(span, &event);
+        let pause = pause.map_or(Duration::ZERO, |pause| pause.wait);
         self.settlement(publication, outcome, whole_ms(pause), now, destinations)
     }
 
-    /// Counts the outcome of an attempt, and pauses its destination or not. Returns the pause of a
-    /// job that its destination did not take.
+    /// Pauses the destination of an attempt or not. Returns the pause of a destination that did not
+    /// take the message.
     fn judge(
         &self,
         publication: &Unconfirmed,
@@ -94,41 +106,20 @@ impl Outcomes {
         outcome: &Outcome,
         now: Instant,
         destinations: &mut Destinations,
-    ) -> Duration {
+    ) -> Option<TargetPause> {
         let lease = &publication.lease;
         let to = self.rules.destination(lease);
         let (took, had_time) =
             (now.duration_since(publication.published), self.had_time(publication));
-        if let Some(metrics) = &self.broker_metrics {
-            metrics.publish(PublishOutcome::from(outcome), 1);
-            if let Some(why) = outcome.error() {
-                metrics.last_error().record(format_args!(
-                    "{}: {}",
-                    destinations.shown(to),
-                    destinations.why(why)
-                ));
-            }
-        }
         match outcome {
-            Outcome::Confirmed | Outcome::Finished => {
-                self.metrics.confirm(took);
-                if lease.state.attempt == 1 {
-                    self.metrics.lateness(micros(
-                        self.store.now_us().saturating_sub(lease.state.due_ms.saturating_mul(1000)),
-                    ));
-                }
+            Outcome::Confirmed | Outcome::Finished => {}
+            Outcome::Refused(_) => {
+                let wait = destinations.refused(to, token, took, now);
+                return Some(TargetPause { word: "refused", noun: destinations.words().0, wait });
             }
-            Outcome::Refused(why) => {
-                let pause = destinations.refused(to, token, took, now);
-                let (noun, why) = (destinations.words().0, destinations.why(why));
-                tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "refused, the {noun} is paused");
-                return pause;
-            }
-            Outcome::Throttled { why, wait } => {
-                let pause = destinations.throttled(to, *wait, now);
-                let (noun, why) = (destinations.words().0, destinations.why(why));
-                tracing::debug!(id = %lease.id, broker = &*self.broker, why, ?pause, "throttled, the {noun} is paused");
-                return pause;
+            Outcome::Throttled { wait, .. } => {
+                let wait = destinations.throttled(to, *wait, now);
+                return Some(TargetPause { word: "throttled", noun: destinations.words().0, wait });
             }
             Outcome::Invalid(_) => destinations.inconclusive(to, token),
             // The job's own time was over: mostly, the destination was not reached.
@@ -141,25 +132,15 @@ impl Outcomes {
                 destinations.unknown(to, token, false, now, why);
             }
             Outcome::Unroutable(_) | Outcome::Failed(_) => destinations.answered(to, token, now),
-            // This process was suspended.
-            Outcome::Unknown(why) if now > lease.deadline => {
-                tracing::debug!(
-                    id = %lease.id, broker = &*self.broker, why = destinations.why(why),
-                    "the outcome came after the end of the lease, another instance takes the job over"
-                );
+            // This process was suspended, or the job's own time was too short.
+            Outcome::Unknown(_) if now > lease.deadline || !had_time => {
                 destinations.inconclusive(to, token);
-                self.metrics.leases_lost(1);
             }
             Outcome::Unknown(why) => {
-                if had_time {
-                    destinations.unknown(to, token, now < publication.deadline, now, why);
-                } else {
-                    destinations.inconclusive(to, token);
-                }
-                self.metrics.possible_duplicates(DuplicateCause::UnknownOutcome, 1);
+                destinations.unknown(to, token, now < publication.deadline, now, why);
             }
         }
-        Duration::ZERO
+        None
     }
 
     /// How to settle the job; `None` if another instance takes the job over. `pause_ms`: the wait
@@ -192,12 +173,12 @@ impl Outcomes {
         let (broker, attempt) = (&*self.broker, state.attempt);
         match &fate {
             Fate::Retry { wait_ms, error } => {
-                let why = destinations.why(error);
-                tracing::debug!(%id, broker, attempt, why, wait_ms, "the attempt failed");
+                let (id, error, wait_ms) = (&id, destinations.why(error), *wait_ms);
+                self.events.observe(&JobEvent::Retried { broker, id, attempt, error, wait_ms });
             }
             Fate::Die { reason, error, .. } => {
-                let (why, reason) = (destinations.why(error), reason.as_str());
-                tracing::debug!(%id, broker, attempt, why, reason, "the attempt failed, the job dies");
+                let (id, error, reason) = (&id, destinations.why(error), *reason);
+                self.events.observe(&JobEvent::Dying { broker, id, attempt, error, reason });
             }
             Fate::Release { .. } | Fate::Bury { .. } | Fate::Drop => {}
         }

@@ -7,16 +7,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::settle_queue::{SettleCall, SettleQueue, Settlement};
 use crate::clock::{self, Instant};
+use crate::events::{JobEvent, Observer};
 use crate::reconnect::Backoff;
 use crate::store::Store;
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::settle::{Completion, SettleResult};
-use crate::telemetry::{DuplicateCause, Metrics};
+use crate::store::queue::settle::{Bury, Completion, SettleResult};
+use crate::telemetry::Events;
 
 /// Settles the jobs of one broker.
 pub(super) struct Settler {
     caller: Caller,
-    metrics: Metrics,
+    events: Events,
     queue: SettleQueue,
 }
 
@@ -50,9 +52,9 @@ impl Settler {
         store: Arc<Store>,
         broker: Arc<str>,
         lease: Duration,
-        metrics: Metrics,
+        events: Events,
     ) -> Self {
-        Settler { caller: Caller { store, broker, lease }, metrics, queue: SettleQueue::default() }
+        Settler { caller: Caller { store, broker, lease }, events, queue: SettleQueue::default() }
     }
 
     pub(super) fn push(&mut self, bucket: u16, settlement: Settlement) {
@@ -79,37 +81,28 @@ impl Settler {
         self.queue.next_at()
     }
 
-    /// Ends a call and counts its results.
+    /// Ends a call and reports its results.
     pub(super) fn answered(&mut self, answer: &SettleAnswer) {
         let SettleAnswer { bucket, call, results } = answer;
         self.queue.answered(*bucket, call);
         let Some(results) = results else { return };
-        let count =
-            |of: &[SettleResult]| results.iter().filter(|one| of.contains(one)).count() as u64;
-        let lost = count(&[SettleResult::Lost, SettleResult::TakenOver]);
-        if lost > 0 {
-            self.metrics.leases_lost(lost);
+        let broker = &*self.caller.broker;
+        let of = |wanted: SettleResult| results.iter().filter(|result| **result == wanted).count();
+        let taken_over = of(SettleResult::TakenOver);
+        let count = (of(SettleResult::Lost) + taken_over) as u64;
+        if count > 0 {
             // Only these may be duplicates: a dropped job was not published, and a `hold` also
             // finds no lease if the consumer finished the job first.
-            if let SettleCall::Complete(Completion::Fired, _) = call {
-                self.metrics.possible_duplicates(
-                    DuplicateCause::LeaseLost,
-                    count(&[SettleResult::TakenOver]),
-                );
-            }
-            let broker = &*self.caller.broker;
-            tracing::debug!(
-                broker,
-                bucket,
-                lost,
-                "jobs were not settled: they were cancelled, replaced or taken over"
-            );
+            let is_fired = matches!(call, SettleCall::Complete(Completion::Fired, _));
+            let duplicates = if is_fired { taken_over as u64 } else { 0 };
+            self.events.observe(&JobEvent::Lost { broker, bucket: *bucket, count, duplicates });
         }
         if let SettleCall::Bury(jobs) = call {
-            for (job, _) in
-                jobs.iter().zip(results).filter(|(_, result)| **result == SettleResult::Settled)
-            {
-                self.metrics.dead(job.reason);
+            let settled =
+                jobs.iter().zip(results).filter(|(_, result)| **result == SettleResult::Settled);
+            for (Bury { job, reason, error }, _) in settled {
+                let (set, id, reason) = (Some(DueSet::Broker(broker)), &job.id, *reason);
+                self.events.observe(&JobEvent::Dead { set, id, reason, error });
             }
         }
     }

@@ -7,11 +7,11 @@ use super::Ingest;
 use super::hold::StoreHold;
 use super::reject::Rejections;
 use super::replies::{Replies, Reply};
+use crate::events::JobEvent;
 use crate::job::{Action, Target, Verdict};
 use crate::request::{Rejection, Request, parse};
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::batch::Answer;
-use crate::telemetry::IngestResult;
 use crate::telemetry::trace::{About, Span};
 
 /// The message of a request that is not applied yet.
@@ -50,7 +50,7 @@ impl Ingest {
                     originals.push(Original { message, span });
                 }
                 Err(rejection) => {
-                    span.failed(rejection.code.as_str(), &rejection.detail);
+                    self.refused(span, &rejection);
                     rejections.push((message, rejection));
                 }
             }
@@ -79,18 +79,14 @@ impl Ingest {
                             Rejection::unreadable(&id, &error)
                         }
                     };
-                    span.failed(rejection.code.as_str(), &rejection.detail);
+                    self.refused(span, &rejection);
                     rejections.push((message, rejection));
                     continue;
                 }
             };
-            span.succeeded(answer.verdict.as_str());
-            match answer.verdict {
-                Verdict::Added | Verdict::Replaced => self.count(IngestResult::Scheduled, 1),
-                Verdict::Duplicate | Verdict::Kept => self.count(IngestResult::Duplicate, 1),
-                Verdict::Conflict => {}
-                _ => self.count(IngestResult::Action, 1),
-            }
+            let (ingest, verdict) = (&*self.name, answer.verdict);
+            let event = JobEvent::Received { ingest, id: &id, action, verdict };
+            self.apply.events.end(span, &event);
             if answer.verdict == Verdict::Conflict {
                 rejections.push((message, Rejection::conflict(&id)));
             }
@@ -106,6 +102,12 @@ impl Ingest {
         }
         self.replier.reply(replies, give_up).await;
         true
+    }
+
+    /// The request of a message is bad.
+    fn refused(&self, span: Span, Rejection { code, detail }: &Rejection) {
+        let (ingest, code) = (&*self.name, code.as_str());
+        self.apply.events.end(span, &JobEvent::BadRequest { ingest, code, detail });
     }
 
     /// Applies requests until each has its answer or its refusal; `None` if given up.

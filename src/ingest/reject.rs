@@ -7,10 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::Ingest;
 use crate::clock;
+use crate::events::{JobEvent, Observer};
 use crate::outgoing::Rejected;
 use crate::reconnect::Backoff;
 use crate::request::Rejection;
-use crate::telemetry::{IngestResult, PauseReason};
+use crate::telemetry::PauseReason;
 
 /// The most bad requests in flight, beside the window of the dispatcher. If a broker confirms fewer
 /// within `publish_timeout`, the others are published again.
@@ -91,22 +92,15 @@ impl Ingest {
         &self,
         RejectionDelivery { position, rejection, rejected, invalid }: &RejectionDelivery,
     ) {
-        let code = rejection.code.as_str();
-        if let Some(left_out) = rejected.left_out() {
-            let (log, offset) = position
+        let left_out = rejected.left_out();
+        self.apply.events.observe(&JobEvent::Rejected {
+            ingest: &self.name,
+            code: rejection.code.as_str(),
+            detail: &rejection.detail,
+            left_out: left_out.as_deref().map(|parts| (parts, invalid.as_str())),
+            position: position
                 .as_ref()
-                .map_or_else(Default::default, |position| (position.log.as_str(), position.offset));
-            tracing::warn!(
-                ingest = self.name,
-                log,
-                offset,
-                code,
-                left_out,
-                why = invalid,
-                "parts of a bad request were left out of `rejected` because the broker does not take them"
-            );
-        }
-        tracing::debug!(ingest = self.name, code, detail = rejection.detail, "rejected");
-        self.count(IngestResult::Rejected, 1);
+                .map_or_else(Default::default, |position| (position.log.as_str(), position.offset)),
+        });
     }
 }

@@ -9,12 +9,13 @@ use tokio_util::task::TaskTracker;
 
 use super::unresponsive::UnresponsiveTargets;
 use crate::clock;
+use crate::events::{JobEvent, Observer};
 use crate::job::{Action, JobId};
 use crate::outgoing;
 use crate::publisher::{Publisher, SUSPENSION_THRESHOLD};
 use crate::reconnect::Backoff;
 use crate::store::queue::batch::Answer;
-use crate::telemetry::{IngestMetrics, PublishOutcome};
+use crate::telemetry::{Events, publish_outcome};
 
 /// The most verdicts whose confirms are awaited at once, beside the window of the dispatcher.
 const MAX_CONCURRENT_REPLIES: usize = 128;
@@ -64,18 +65,18 @@ impl ReplyDelivery {
 pub(super) struct Replier {
     ingest: Arc<str>,
     publisher: Publisher,
-    metrics: Option<IngestMetrics>,
+    events: Events,
     unresponsive: Arc<UnresponsiveTargets>,
     /// Verdicts that no request waits for.
     background: TaskTracker,
 }
 
 impl Replier {
-    pub(super) fn new(ingest: &str, publisher: Publisher, metrics: Option<IngestMetrics>) -> Self {
+    pub(super) fn new(ingest: &str, publisher: Publisher, events: Events) -> Self {
         Replier {
             ingest: ingest.into(),
             publisher,
-            metrics,
+            events,
             unresponsive: Arc::default(),
             background: TaskTracker::new(),
         }
@@ -127,18 +128,9 @@ impl Replier {
         if give_up.run_until_cancelled(self.background.wait()).await.is_some() {
             return;
         }
-        let count = self.unresponsive.in_flight();
-        for _ in 0..count {
-            if let Some(metrics) = &self.metrics {
-                metrics.reply(PublishOutcome::Unknown);
-            }
-        }
+        let count = self.unresponsive.in_flight() as u64;
         if count > 0 {
-            tracing::warn!(
-                ingest = &*self.ingest,
-                count,
-                "verdicts have no confirm at shutdown and may not be delivered"
-            );
+            self.events.observe(&JobEvent::RepliesAbandoned { ingest: &self.ingest, count });
         }
     }
 
@@ -215,16 +207,15 @@ impl Replier {
         again
     }
 
-    /// Counts a verdict, and logs a failure.
+    /// A verdict has its last outcome.
     fn ended(&self, ReplyDelivery { reply, in_background, .. }: &ReplyDelivery, outcome: &Outcome) {
-        if let Some(metrics) = &self.metrics {
-            metrics.reply(PublishOutcome::from(outcome));
-        }
-        if *in_background && self.unresponsive.contains(&reply.to) {
-            // The timeout of the target was logged already.
-            tracing::debug!(ingest = &*self.ingest, id = %reply.id, to = %reply.to, ?outcome, "the verdict could not be delivered");
-        } else if !outcome.is_confirmed() {
-            tracing::warn!(ingest = &*self.ingest, id = %reply.id, to = %reply.to, ?outcome, "the verdict could not be delivered");
-        }
+        self.events.observe(&JobEvent::Replied {
+            ingest: &self.ingest,
+            id: &reply.id,
+            to: &reply.to,
+            outcome: publish_outcome(outcome),
+            answer: outcome,
+            is_told: *in_background && self.unresponsive.contains(&reply.to),
+        });
     }
 }

@@ -14,9 +14,9 @@ use super::Ingest;
 use super::reject::Rejections;
 use crate::clock::{self, Instant};
 use crate::delayed_headers::{ATTEMPT, DEAD_REASON, DUE, ID, LAST_ERROR};
+use crate::events::{JobEvent, Observer};
 use crate::outgoing::{Rejected, was_rejected};
 use crate::request::{Rejection, Request, dead_job};
-use crate::telemetry::IngestResult;
 
 /// The error is logged at most once in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -62,7 +62,8 @@ impl Ingest {
             .collect();
         count -= refused.len();
         others.extend(refused);
-        self.count(IngestResult::Rejected, count as u64);
+        let event = JobEvent::Returned { ingest: &self.name, count: count as u64 };
+        self.apply.events.observe(&event);
         if let Some(count) = self.returned.count(count, clock::now()) {
             tracing::error!(
                 ingest = self.name,

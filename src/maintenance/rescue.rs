@@ -1,58 +1,27 @@
-//! The engine's agent for expired leases, with the settings, metrics and wake-ups of the sidecar.
+//! The engine's agent for expired leases, with the settings, events and wake-ups of the sidecar.
 
 use std::sync::Arc;
 
-use dwell_engine::rescue::{RescueObserver, RescueRules};
+use dwell_engine::rescue::{RescueRules, WakeReaders};
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Instant;
-use crate::config::{Delivery, Queues};
+use crate::config::Delivery;
 use crate::dispatch::lease_of;
 use crate::fleet::{Fleet, WakeUps};
-use crate::job::DeadReason;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::wake_up::WakeUp;
-use crate::telemetry::{DuplicateCause, LeaseEnd, Metrics};
+use crate::telemetry::Events;
 
 /// The agent that takes over expired leases.
-pub struct Rescue {
-    store: Arc<Store>,
-    rules: RescueRules,
-    observed: Observed,
-    fleet: watch::Receiver<Fleet>,
-}
+pub struct Rescue(dwell_engine::rescue::Rescue);
 
-/// The receivers of the events of a rescue.
-#[derive(Clone)]
-struct Observed {
-    /// For the labels of metrics.
-    queues: Arc<Queues>,
-    metrics: Metrics,
-    wake_ups: WakeUps,
-}
-
-impl RescueObserver for Observed {
-    fn timed_out(&self, queue: Option<&str>, count: u64) {
-        if let Some(metrics) =
-            queue.and_then(|queue| self.metrics.queue(&self.queues.get(queue)?.name))
-        {
-            metrics.ended(LeaseEnd::Timeout, count);
-        }
-    }
-
-    fn taken_over(&self) {
-        self.metrics.possible_duplicates(DuplicateCause::Rescued, 1);
-    }
-
-    fn dead(&self, reason: DeadReason) {
-        self.metrics.dead(reason);
-    }
-
-    fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()> {
-        self.wake_ups.wake(vec![head]).boxed()
+impl WakeReaders for WakeUps {
+    fn wake_readers(&self, head: WakeUp) -> BoxFuture<'_, ()> {
+        self.wake(vec![head]).boxed()
     }
 }
 
@@ -62,42 +31,22 @@ impl Rescue {
     pub fn new(
         store: Arc<Store>,
         rules: Delivery,
-        metrics: Metrics,
+        events: Events,
         fleet: watch::Receiver<Fleet>,
         wake_ups: WakeUps,
     ) -> Self {
         let rules = RescueRules { lease: lease_of(&rules), retry_ms: rules.retry_ms.into() };
-        Rescue {
-            store,
-            rules,
-            observed: Observed { queues: Arc::default(), metrics, wake_ups },
-            fleet,
-        }
-    }
-
-    /// The same with the queues of the settings.
-    #[must_use]
-    pub fn with_queues(mut self, queues: Arc<Queues>) -> Self {
-        self.observed.queues = queues;
-        self
+        let (events, wake_ups) = (Arc::new(events), Arc::new(wake_ups));
+        Rescue(dwell_engine::rescue::Rescue::new(store, rules, events, wake_ups, fleet))
     }
 
     /// Takes over expired leases until told to stop.
     pub async fn run(self, stop: CancellationToken) {
-        self.agent().run(stop).await;
+        self.0.run(stop).await;
     }
 
     /// Handles one bucket until no lease in it has expired. Returns when the next one expires.
     pub async fn run_once(&self, bucket: u16) -> Result<Option<Instant>, StoreError> {
-        self.agent().run_once(bucket).await
-    }
-
-    fn agent(&self) -> dwell_engine::rescue::Rescue {
-        dwell_engine::rescue::Rescue::new(
-            self.store.clone(),
-            self.rules.clone(),
-            Arc::new(self.observed.clone()),
-            self.fleet.clone(),
-        )
+        self.0.run_once(bucket).await
     }
 }

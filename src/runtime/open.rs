@@ -18,7 +18,7 @@ use crate::ingest::{self, Ingest};
 use crate::publisher::{Publisher, Reports};
 use crate::readiness::Waiting;
 use crate::request::{FullQueues, RequestRules};
-use crate::store::{Observer, Store};
+use crate::store::{CallObserver, Store};
 use crate::telemetry::{Metrics, PauseReason};
 
 /// Opens the store. The ingests count as paused until then.
@@ -176,7 +176,7 @@ pub(super) fn ingests(
                 readiness: wait.readiness.clone(),
             },
             declare: ingest.declare,
-            metrics: apply.metrics.clone(),
+            metrics: apply.events.metrics().clone(),
         })
     });
     ingests.collect()

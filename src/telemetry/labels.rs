@@ -3,6 +3,7 @@
 
 use dwell_connectors::Outcome;
 
+use crate::events::PublishOutcome;
 use crate::job::Verdict;
 use crate::store::error::Class;
 use crate::store::scripts::Name;
@@ -102,34 +103,27 @@ labels! {
     }
 }
 
-labels! {
-    /// `dwell_publish_total{outcome}`
-    PublishOutcome {
-        /// The broker confirmed it.
-        Confirmed = "confirmed",
-        /// The destination does not exist.
-        Unroutable = "unroutable",
-        /// The broker does not take it now.
-        Refused = "refused",
-        /// The destination answered with an error, or cannot be reached.
-        Failed = "failed",
-        /// The broker will never take it.
-        Invalid = "invalid",
-        /// No answer, or an inconclusive one.
-        Unknown = "unknown",
+/// `dwell_publish_total{outcome}`
+impl Label for PublishOutcome {
+    const ALL: &'static [Self] = &PublishOutcome::ALL;
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+    fn index(self) -> usize {
+        self as usize
     }
 }
 
-impl From<&Outcome> for PublishOutcome {
-    fn from(outcome: &Outcome) -> Self {
-        match outcome {
-            Outcome::Confirmed | Outcome::Finished => PublishOutcome::Confirmed,
-            Outcome::Unroutable(_) => PublishOutcome::Unroutable,
-            Outcome::Refused(_) | Outcome::Throttled { .. } => PublishOutcome::Refused,
-            Outcome::Failed(_) => PublishOutcome::Failed,
-            Outcome::Invalid(_) => PublishOutcome::Invalid,
-            Outcome::Unknown(_) => PublishOutcome::Unknown,
-        }
+/// The outcome of a publication without the words of the broker.
+#[must_use]
+pub fn publish_outcome(outcome: &Outcome) -> PublishOutcome {
+    match outcome {
+        Outcome::Confirmed | Outcome::Finished => PublishOutcome::Confirmed,
+        Outcome::Unroutable(_) => PublishOutcome::Unroutable,
+        Outcome::Refused(_) | Outcome::Throttled { .. } => PublishOutcome::Refused,
+        Outcome::Failed(_) => PublishOutcome::Failed,
+        Outcome::Invalid(_) => PublishOutcome::Invalid,
+        Outcome::Unknown(_) => PublishOutcome::Unknown,
     }
 }
 

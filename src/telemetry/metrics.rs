@@ -1,5 +1,8 @@
-//! Every metric with its name and help text, and the handles that count. Every series exists from
-//! the start, at zero.
+//! Every metric with its name and help text. Every series exists from the start, at zero.
+//!
+//! - `jobs`: the counts of the events of jobs. `handles`, `queues`: the metrics of a broker, an
+//!   ingest and a queue.
+//! - `registration`: names and help texts; `exposition`: the answer to a scrape.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +18,7 @@ mod buckets;
 mod exposition;
 mod family;
 mod handles;
+mod jobs;
 mod queues;
 mod registration;
 mod stranded;
@@ -26,13 +30,12 @@ pub use queues::QueueMetrics;
 pub use stranded::Stranded;
 
 use super::gauges::Gauges;
-use super::labels::{
-    DueWithin, DuplicateCause, IngestResult, JobState, PauseReason, PublishOutcome, RedisErrorClass,
-};
+use super::labels::{DueWithin, IngestResult, JobState, PauseReason, RedisErrorClass};
 use super::recent::{Lateness, Reading};
-use crate::consumers::ConsumersObserver;
+use crate::config;
+use crate::events::PublishOutcome;
 use crate::job::{DeadReason, Verdict};
-use crate::store::Observer;
+use crate::store::CallObserver;
 use crate::store::error::Class;
 use crate::store::scripts::Name;
 
@@ -78,10 +81,10 @@ pub struct Totals {
 }
 
 impl Metrics {
-    /// The same with the queues of the settings, by these names and patterns.
+    /// The same with the queues of the settings.
     #[must_use]
-    pub fn with_queues<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        Metrics { queues: self.queues.of(names), ..self }
+    pub fn with_queues(self, rules: Arc<config::Queues>) -> Self {
+        Metrics { queues: self.queues.of(rules), ..self }
     }
 
     /// The handle of a queue, by its name or pattern in the settings; `None` for one that
@@ -156,50 +159,10 @@ impl Metrics {
         self.oldest_overdue.set(overdue.as_secs_f64());
     }
 
-    /// A first attempt was confirmed this long after it was due.
-    pub fn lateness(&self, late: Duration) {
-        self.lateness.observe(late.as_secs_f64());
-        self.recent_lateness.record(late);
-    }
-
     /// Lateness within the last minute.
     #[must_use]
     pub fn recent_lateness(&self) -> &Lateness {
         &self.recent_lateness
-    }
-
-    /// A message was confirmed this long after its publication.
-    pub fn confirm(&self, took: Duration) {
-        self.confirm.observe(took.as_secs_f64());
-    }
-
-    /// A job died.
-    pub fn dead(&self, reason: DeadReason) {
-        if let Some((_, counter)) = self.dead.iter().find(|(known, _)| *known == reason) {
-            counter.inc();
-        }
-    }
-
-    /// Jobs were dropped as too late.
-    pub fn late_dropped(&self, count: u64) {
-        self.late_dropped.inc_by(count);
-    }
-
-    /// Attempts that may repeat a delivered one.
-    pub fn possible_duplicates(&self, cause: DuplicateCause, count: u64) {
-        self.possible_duplicates.of(cause).inc_by(count);
-    }
-
-    /// Settlements after the lease was lost.
-    pub fn leases_lost(&self, count: u64) {
-        self.leases_lost.inc_by(count);
-    }
-
-    /// A verdict of cancel. Verdicts that cancel never gives are not counted.
-    pub fn cancelled(&self, verdict: Verdict) {
-        if let Some((_, counter)) = self.cancelled.iter().find(|(known, _)| *known == verdict) {
-            counter.inc();
-        }
     }
 
     /// An ingest is paused for this reason until the guard is dropped. `reading` records it, if
@@ -210,23 +173,13 @@ impl Metrics {
     }
 }
 
-impl Observer for Metrics {
+impl CallObserver for Metrics {
     fn called(&self, script: Name, took: Duration) {
         self.redis_seconds.of(script).observe(took.as_secs_f64());
     }
 
     fn failed(&self, class: Class) {
         self.redis_errors.of(RedisErrorClass::from(class)).inc();
-    }
-}
-
-impl ConsumersObserver for Metrics {
-    fn late(&self, _: &str, is_dead: bool) {
-        if is_dead {
-            self.dead(DeadReason::Late);
-        } else {
-            self.late_dropped(1);
-        }
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! Without the feature `otel`, or without an endpoint in the environment, no spans are made.
 
+mod jobs;
 #[cfg(feature = "otel")]
 mod otlp;
 #[cfg(not(feature = "otel"))]
@@ -16,6 +17,7 @@ mod otlp;
 
 use dwell_connectors::{BrokerConfig, Message};
 
+pub use jobs::end;
 pub use otlp::{Span, Traces};
 
 /// The header that carries the trace context (W3C Trace Context).

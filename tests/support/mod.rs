@@ -79,11 +79,6 @@ pub(crate) fn python_libraries() -> PathBuf {
 pub(crate) fn consumers(
     store: &std::sync::Arc<dwell::store::Store>,
 ) -> dwell::consumers::Consumers {
-    use dwell::consumers::{Consumers, UnobservedConsumers};
-    Consumers::new(
-        store.clone(),
-        Default::default(),
-        std::sync::Arc::new(UnobservedConsumers),
-        Default::default(),
-    )
+    use dwell::consumers::Consumers;
+    Consumers::new(store.clone(), Default::default(), std::sync::Arc::new(()), Default::default())
 }

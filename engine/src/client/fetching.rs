@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Redis;
-use crate::consumers::{Consumers, UnobservedConsumers};
+use crate::consumers::Consumers;
 use crate::fleet;
 use crate::policy::late::LateRules;
 use crate::store::Store;
@@ -23,12 +23,7 @@ pub(crate) struct Fetching {
 impl Fetching {
     pub(super) fn new(store: Arc<Store>, settings: &Redis) -> Fetching {
         let (stop, channel) = (CancellationToken::new(), store.keys().wake());
-        let consumers = Consumers::new(
-            store,
-            LateRules::default(),
-            Arc::new(UnobservedConsumers),
-            stop.clone(),
-        );
+        let consumers = Consumers::new(store, LateRules::default(), Arc::new(()), stop.clone());
         Fetching {
             consumers,
             settings: settings.clone(),

@@ -7,7 +7,7 @@ use dwell_testkit::servers::{RedisOptions, RedisServer};
 use super::*;
 use crate::Destination;
 use crate::job::Job;
-use crate::store::Observer;
+use crate::store::CallObserver;
 use crate::store::client::RedisClient;
 use crate::store::reader::lookup::Place;
 use crate::store::scripts::Name;
@@ -19,7 +19,7 @@ const FAR: Due = Due::At(4_000_000_000_000);
 #[derive(Default)]
 struct Calls(Mutex<(Vec<Name>, Vec<Class>)>);
 
-impl Observer for Calls {
+impl CallObserver for Calls {
     fn called(&self, script: Name, _: Duration) {
         self.0.lock().0.push(script);
     }

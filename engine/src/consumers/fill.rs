@@ -8,8 +8,10 @@ use super::heads::SILENT_MASTER_TIMEOUT;
 use super::watch::{Call, Watch};
 use super::{Consumers, PopRequest, PoppedJobs, guard};
 use crate::clock;
+use crate::events::JobEvent;
 use crate::policy::{Fate, delivery};
 use crate::store::call::{CALL_BYTES, CALL_JOBS};
+use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
 use crate::store::queue::pop::{PopLimits, Popped};
@@ -246,17 +248,19 @@ impl Consumers {
             // After an error the lease ends, and the job is judged again.
             let answers = self.inner.store.queue.acknowledge(&acknowledgements).await;
             for (action, answer) in acknowledgements.iter().zip(answers) {
-                match (&action.action, answer) {
+                let (set, id) = (DueSet::Queue(queue), &action.id);
+                let event = match (&action.action, answer) {
                     (
-                        LeaseAction::Bury { .. },
+                        LeaseAction::Bury { reason, error },
                         Ok(Acknowledged { verdict: LeaseVerdict::Dead, .. }),
-                    ) => self.inner.observer.late(queue, true),
+                    ) => JobEvent::Dead { set: Some(set), id, reason: *reason, error },
                     (
                         LeaseAction::Drop,
                         Ok(Acknowledged { verdict: LeaseVerdict::Dropped, .. }),
-                    ) => self.inner.observer.late(queue, false),
-                    _ => {}
-                }
+                    ) => JobEvent::Dropped { set, id },
+                    _ => continue,
+                };
+                self.inner.observer.observe(&event);
             }
         }
         kept

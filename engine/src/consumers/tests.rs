@@ -42,12 +42,8 @@ impl Fixture {
                 .await
                 .unwrap(),
         );
-        let consumers = Consumers::new(
-            store.clone(),
-            rules,
-            Arc::new(UnobservedConsumers),
-            CancellationToken::new(),
-        );
+        let consumers =
+            Consumers::new(store.clone(), rules, Arc::new(()), CancellationToken::new());
         Fixture { server, store, consumers }
     }
 

@@ -21,8 +21,8 @@ const CROWDED_BUCKET_JOBS: usize = 12_000;
 #[derive(Default)]
 struct Pages(Mutex<Vec<u16>>);
 
-impl RescueObserver for Pages {
-    fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()> {
+impl WakeReaders for Pages {
+    fn wake_readers(&self, head: WakeUp) -> BoxFuture<'_, ()> {
         self.0.lock().push(head.bucket);
         std::future::ready(()).boxed()
     }
@@ -62,7 +62,7 @@ async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
     let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
     let stop = CancellationToken::new();
-    let rescue = Rescue::new(store.clone(), rules, pages.clone(), follows);
+    let rescue = Rescue::new(store.clone(), rules, Arc::new(()), pages.clone(), follows);
     let running = tokio::spawn(rescue.run(stop.clone()));
     let crowded = CROWDED_BUCKET_JOBS.div_ceil(TIME_OUT_JOBS_PER_CALL);
     let all = crowded + usize::from(store.keys().buckets()) - 1;
@@ -91,8 +91,8 @@ struct Hangs {
     woken: Mutex<Vec<u16>>,
 }
 
-impl RescueObserver for Hangs {
-    fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()> {
+impl WakeReaders for Hangs {
+    fn wake_readers(&self, head: WakeUp) -> BoxFuture<'_, ()> {
         self.woken.lock().push(head.bucket);
         if head.bucket == self.bucket {
             std::future::pending().boxed()
@@ -112,7 +112,8 @@ async fn a_wake_up_that_hangs_holds_up_no_rescue() {
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
     let stop = CancellationToken::new();
     let running = tokio::spawn(
-        Rescue::new(store.clone(), rules, observer.clone(), follows).run(stop.clone()),
+        Rescue::new(store.clone(), rules, Arc::new(()), observer.clone(), follows)
+            .run(stop.clone()),
     );
     // The second round comes after a wake-up of each bucket, of which one still hangs.
     for round in 1..=2 {
@@ -235,7 +236,8 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
     assert_eq!(time_out(&store, "=q", 1).await, 2);
     let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
-    let rescue = Rescue::new(store.clone(), rules, Arc::new(Pages::default()), follows);
+    let rescue =
+        Rescue::new(store.clone(), rules, Arc::new(()), Arc::new(Pages::default()), follows);
     for bucket in 0..store.keys().buckets() {
         rescue.run_once(bucket).await.unwrap();
     }
@@ -282,7 +284,8 @@ async fn a_job_whose_record_was_cut_after_a_pop_is_dead_when_its_ttr_ends() {
         .unwrap();
     let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
-    let rescue = Rescue::new(store.clone(), rules, Arc::new(Pages::default()), follows);
+    let rescue =
+        Rescue::new(store.clone(), rules, Arc::new(()), Arc::new(Pages::default()), follows);
     let dead = async {
         loop {
             rescue.run_once(bucket).await.unwrap();
@@ -397,7 +400,8 @@ async fn a_queue_with_a_damaged_key_keeps_its_own_jobs_and_holds_up_no_other() {
         .unwrap();
     let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
-    let rescue = Rescue::new(store.clone(), rules, Arc::new(Pages::default()), follows);
+    let rescue =
+        Rescue::new(store.clone(), rules, Arc::new(()), Arc::new(Pages::default()), follows);
     let over = async {
         while store.queue.leases_end(&[CROWDED_BUCKET]).await.unwrap()[0]
             .is_some_and(|ahead_us| ahead_us > -1000)

@@ -22,7 +22,7 @@ use crate::job::JobId;
 use crate::store::due_set::DueSet;
 
 /// Receives an event for every call to Redis. The metrics implement it.
-pub trait Observer: Send + Sync {
+pub trait CallObserver: Send + Sync {
     /// A script call succeeded after `took`.
     fn called(&self, script: Name, took: Duration);
     /// A call failed.
@@ -33,7 +33,7 @@ pub trait Observer: Send + Sync {
 #[derive(Debug)]
 pub struct Unobserved;
 
-impl Observer for Unobserved {
+impl CallObserver for Unobserved {
     fn called(&self, _: Name, _: Duration) {}
     fn failed(&self, _: Class) {}
 }
@@ -48,7 +48,7 @@ pub struct Namespace {
     pub(super) scripts: Scripts,
     pub(super) link: RedisClient,
     pub(super) gate: Gate,
-    pub(super) observer: Arc<dyn Observer>,
+    pub(super) observer: Arc<dyn CallObserver>,
     /// The settings and brokers with which this store joined the namespace. `None` if the store
     /// only reads and acts.
     pub(super) joined: Option<(Redis, Box<[String]>)>,
@@ -66,7 +66,7 @@ impl Namespace {
         link: RedisClient,
         gate: Gate,
         known: meta::Meta,
-        observer: Arc<dyn Observer>,
+        observer: Arc<dyn CallObserver>,
     ) -> Namespace {
         Namespace {
             keys: Keys::new(&settings.namespace, known.buckets),

@@ -14,7 +14,7 @@ use super::upkeep::Upkeep;
 use super::{WorkerRules, acknowledgements};
 use crate::client::Client;
 use crate::clock;
-use crate::consumers::{Consumers, UnobservedConsumers};
+use crate::consumers::Consumers;
 use crate::fleet;
 use crate::policy::late::LateRules;
 
@@ -29,12 +29,8 @@ pub(super) async fn run(
     stop: CancellationToken,
 ) {
     // A pop that waits ends with `stop`, and one that is on its way has its answer first.
-    let consumers = Consumers::new(
-        client.store.clone(),
-        LateRules::default(),
-        Arc::new(UnobservedConsumers),
-        stop.clone(),
-    );
+    let consumers =
+        Consumers::new(client.store.clone(), LateRules::default(), Arc::new(()), stop.clone());
     let leases = Arc::new(Leases::default());
     let (acknowledgements, queued) = acknowledgements::channel(consumers.clone());
     // Dropping the set, with this future, ends every agent and every handler.

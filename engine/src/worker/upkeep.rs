@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 use crate::client::Client;
 use crate::clock::{self, whole_ms};
 use crate::consumers::Consumers;
+use crate::events::{JobEvent, Observer, log};
 use crate::fleet::{Fleet, entry, heartbeat};
-use crate::rescue::{Rescue, RescueObserver, RescueRules};
+use crate::rescue::{Rescue, RescueRules, WakeReaders};
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::StoreError;
@@ -40,16 +41,21 @@ pub(super) struct Upkeep {
     dead_retention_ms: u64,
 }
 
-/// Wakes the pops that wait for the jobs that a rescue sent back.
-struct Waking(Consumers);
+/// The subscriber to the events of a worker: the log.
+struct Logged;
 
-impl RescueObserver for Waking {
-    fn timed_out(&self, queue: Option<&str>, count: u64) {
-        tracing::debug!(queue, jobs = count, "consumers did not finish jobs within the ttr");
+impl Observer for Logged {
+    fn observe(&self, event: &JobEvent<'_>) {
+        log::write(event);
+        if let JobEvent::TimedOut { queue, count } = *event {
+            tracing::debug!(queue, jobs = count, "consumers did not finish jobs within the ttr");
+        }
     }
+}
 
-    fn wake(&self, head: WakeUp) -> BoxFuture<'_, ()> {
-        self.0.wake_all(vec![head]).boxed()
+impl WakeReaders for Consumers {
+    fn wake_readers(&self, head: WakeUp) -> BoxFuture<'_, ()> {
+        self.wake_all(vec![head]).boxed()
     }
 }
 
@@ -76,7 +82,8 @@ impl Upkeep {
         let rescue = Rescue::new(
             self.store.clone(),
             rules,
-            Arc::new(Waking(self.consumers.clone())),
+            Arc::new(Logged),
+            Arc::new(self.consumers.clone()),
             follows.clone(),
         );
         join3(

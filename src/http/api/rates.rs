@@ -75,8 +75,12 @@ impl Rates {
 
 #[cfg(test)]
 mod tests {
+    use dwell_connectors::Destination;
+
     use super::*;
-    use crate::telemetry::{IngestResult, PublishOutcome};
+    use crate::events::{JobEvent, Observer, PublishOutcome};
+    use crate::job::{Action, JobId, Verdict};
+    use crate::telemetry::events::attempted;
 
     #[tokio::test(start_paused = true)]
     async fn rates_are_those_of_the_last_seconds() {
@@ -84,9 +88,14 @@ mod tests {
         let rates = Rates::new(metrics.clone());
         assert_eq!(rates.per_second()["scheduled"], 0.0);
         rates.read();
-        metrics.ingest("main").unwrap().result(IngestResult::Scheduled, 100);
-        metrics.broker("main").unwrap().publish(PublishOutcome::Confirmed, 5);
-        metrics.broker("main").unwrap().publish(PublishOutcome::Refused, 7);
+        let (id, to) = (&JobId::random(), &Destination::new("orders.a"));
+        let (ingest, action, verdict) = ("main", Action::Schedule, Verdict::Added);
+        for _ in 0..100 {
+            metrics.observe(&JobEvent::Received { ingest, id, action, verdict });
+        }
+        for (outcome, count) in [(PublishOutcome::Confirmed, 5), (PublishOutcome::Refused, 7)] {
+            (0..count).for_each(|_| metrics.observe(&attempted(id, to, outcome, false)));
+        }
         clock::sleep(Duration::from_secs(2)).await;
         rates.read();
         assert_eq!(

@@ -55,7 +55,7 @@ impl Api {
     async fn all_stats(&self) -> Result<view::Stats, StoreError> {
         let inner = &self.inner;
         let mut stats = view::Stats::of(&inner.apply.store.reader.counts(&[]).await?);
-        let metrics = &inner.apply.metrics;
+        let metrics = inner.apply.events.metrics();
         stats.add_counted(metrics);
         for (name, broker) in &mut stats.brokers {
             let known = inner.about.brokers.get(name);

@@ -1,10 +1,10 @@
-//! Handles that the agents count with: of a broker, of an ingest, and of a pause.
+//! The metrics of a broker, of an ingest, and of a pause.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::family::PerLabel;
-use crate::telemetry::labels::{IngestResult, PauseReason, PublishOutcome};
+use crate::telemetry::labels::PauseReason;
 use crate::telemetry::recent::{LastError, Reading};
 
 /// The metrics of one `[brokers.NAME]`.
@@ -26,11 +26,6 @@ pub struct IngestMetrics {
 }
 
 impl BrokerMetrics {
-    /// Attempts ended with this outcome.
-    pub fn publish(&self, outcome: PublishOutcome, count: u64) {
-        self.publish.of(outcome).inc_by(count);
-    }
-
     /// Whether the connection for publishing is up.
     pub fn connected(&self, up: bool) {
         self.connected.set(i64::from(up));
@@ -61,16 +56,6 @@ impl BrokerMetrics {
 }
 
 impl IngestMetrics {
-    /// Inbound messages had this result.
-    pub fn result(&self, result: IngestResult, count: u64) {
-        self.results.of(result).inc_by(count);
-    }
-
-    /// A requested verdict had this outcome.
-    pub fn reply(&self, outcome: PublishOutcome) {
-        self.replies.of(outcome).inc();
-    }
-
     /// Whether the ingest reads.
     #[must_use]
     pub fn reading(&self) -> &Reading {

@@ -12,6 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::buckets::LATENESS_SECONDS;
 use super::family::{PerLabel, add, add_in, gauge_value, histogram, one};
 use super::{Labels, Seconds};
+use crate::config;
 use crate::store::reader::queues::QueueCounts;
 use crate::telemetry::labels::{Label, LeaseEnd, QueueState};
 
@@ -20,31 +21,13 @@ use crate::telemetry::labels::{Label, LeaseEnd, QueueState};
 pub struct QueueMetrics {
     jobs: PerLabel<Gauge>,
     oldest: Seconds,
-    pops: Counter,
-    popped: Counter,
-    ends: PerLabel<Counter>,
-    lateness: Histogram,
+    pub(super) pops: Counter,
+    pub(super) popped: Counter,
+    pub(super) ends: PerLabel<Counter>,
+    pub(super) lateness: Histogram,
 }
 
 impl QueueMetrics {
-    /// A call asked this queue for jobs.
-    pub fn pop(&self) {
-        self.pops.inc();
-    }
-
-    /// A job was handed out. `late`: from its due time, if this is its first hand-out.
-    pub fn popped(&self, late: Option<Duration>) {
-        self.popped.inc();
-        if let Some(late) = late {
-            self.lateness.observe(late.as_secs_f64());
-        }
-    }
-
-    /// Leases ended so.
-    pub fn ended(&self, end: LeaseEnd, count: u64) {
-        self.ends.of(end).inc_by(count);
-    }
-
     /// The jobs of the queues that the name or pattern fits, together. `now_ms`: when they were
     /// counted.
     pub fn jobs<'a>(&self, queues: impl Iterator<Item = &'a QueueCounts> + Clone, now_ms: i64) {
@@ -73,6 +56,7 @@ pub(super) struct Queues {
     popped: Family<Labels, Counter>,
     ends: Family<Labels, Counter>,
     lateness: Histogram,
+    rules: Arc<config::Queues>,
     handles: Arc<[(String, QueueMetrics)]>,
 }
 
@@ -107,12 +91,13 @@ impl Queues {
                 "Hand-out minus due time of first hand-outs",
                 histogram(&LATENESS_SECONDS),
             ),
+            rules: Arc::default(),
             handles: Arc::new([]),
         }
     }
 
-    /// The same with these names and patterns, each at zero.
-    pub(super) fn of<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Queues {
+    /// The same with the names and patterns of these rules, each at zero.
+    pub(super) fn of(&self, rules: Arc<config::Queues>) -> Queues {
         let handle = |name: &str| {
             let with = |label: &'static str, word: &str| {
                 vec![("queue", name.to_owned()), (label, word.to_owned())]
@@ -131,12 +116,19 @@ impl Queues {
             }
         };
         Queues {
-            handles: names.into_iter().map(|name| (name.to_owned(), handle(name))).collect(),
+            handles: rules.iter().map(|rules| (rules.name.clone(), handle(&rules.name))).collect(),
+            rules,
             ..self.clone()
         }
     }
 
+    /// The handle of a name or pattern of the settings.
     pub(super) fn get(&self, name: &str) -> Option<&QueueMetrics> {
         self.handles.iter().find(|(known, _)| known == name).map(|(_, metrics)| metrics)
+    }
+
+    /// The handle of the rules that apply to this queue.
+    pub(super) fn of_queue(&self, queue: &str) -> Option<&QueueMetrics> {
+        self.get(&self.rules.get(queue)?.name)
     }
 }

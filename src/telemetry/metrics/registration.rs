@@ -15,12 +15,13 @@ use super::handles::{BrokerMetrics, IngestMetrics};
 use super::queues::Queues;
 use super::stranded::Stranded;
 use super::{Labels, Metrics, Seconds};
+use crate::events::PublishOutcome;
 use crate::job::DeadReason;
 use crate::store::scripts::Name;
 use crate::telemetry::gauges::Gauges;
 use crate::telemetry::labels::{
     CANCEL_VERDICTS, DueWithin, DuplicateCause, IngestResult, JobState, Label, PauseReason,
-    PublishOutcome, RedisErrorClass,
+    RedisErrorClass,
 };
 use crate::telemetry::recent::{LastError, Lateness, Reading};
 

@@ -9,6 +9,7 @@ use dwell::maintenance::rescue::Rescue;
 use dwell::runtime::Roles;
 use dwell::store::Store;
 use dwell::store::reader::lookup::Place;
+use dwell::telemetry::Events;
 use dwell_connectors::memory::Fault;
 use redis::AsyncCommands;
 use tokio::sync::watch;
@@ -26,7 +27,7 @@ async fn crash_on(env: &Environment, id: &str, times: usize) {
     let rescue = Rescue::new(
         store.clone(),
         env.settings.delivery.clone(),
-        env.metrics.clone(),
+        Events::new(env.metrics.clone()),
         fleet,
         wake_ups,
     );

@@ -11,6 +11,7 @@ use dwell::readiness::Readiness;
 use dwell::request::RequestRules;
 use dwell::store::Store;
 use dwell::store::reader::lookup::Place;
+use dwell::telemetry::Events;
 use dwell_connectors::memory::Fault;
 use dwell_connectors::{Destination, Message};
 use tokio::sync::watch;
@@ -286,7 +287,7 @@ async fn a_verdict_waits_for_the_link_that_it_is_published_on() {
             wake_ups: WakeUps::new(store.clone(), Default::default(), consumers, fleet),
             store,
             retry_ms: Vec::new(),
-            metrics: env.metrics.clone(),
+            events: Events::new(env.metrics.clone()),
             traces: Default::default(),
             batcher: Default::default(),
             reads: Default::default(),

@@ -14,7 +14,7 @@ async fn with_places(queues: usize, names: usize) -> Fixture {
     fixture.consumers = Consumers::with_places(
         fixture.store.clone(),
         LateRules::default(),
-        Arc::new(UnobservedConsumers),
+        Arc::new(()),
         CancellationToken::new(),
         Places::new(queues, names),
     );

@@ -55,12 +55,8 @@ async fn cluster() -> (RedisCluster, Arc<Store>, Consumers, Vec<bool>) {
         Redis { mode: RedisMode::Cluster, urls: cluster.urls(), ..Redis::new(String::new()) };
     let store =
         Arc::new(Store::open(&settings, &["main".to_owned()], Arc::new(Unobserved)).await.unwrap());
-    let consumers = Consumers::new(
-        store.clone(),
-        LateRules::default(),
-        Arc::new(UnobservedConsumers),
-        CancellationToken::new(),
-    );
+    let consumers =
+        Consumers::new(store.clone(), LateRules::default(), Arc::new(()), CancellationToken::new());
     let mut is_first = Vec::new();
     for bucket in 0..store.keys().buckets() {
         let slot = cluster.slot_of(store.keys().jobs(bucket)).await.unwrap();

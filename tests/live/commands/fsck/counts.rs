@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell::consumers::{Consumers, PopRequest, UnobservedConsumers};
+use dwell::consumers::{Consumers, PopRequest};
 use dwell::job::{Due, Job};
 use dwell::policy::late::LateRules;
 use dwell::request::NewJob;
@@ -34,7 +34,7 @@ impl Application {
         let consumers = Consumers::new(
             store.clone(),
             LateRules::default(),
-            Arc::new(UnobservedConsumers),
+            Arc::new(()),
             CancellationToken::new(),
         );
         Application { store, consumers }
