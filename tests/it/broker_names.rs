@@ -70,7 +70,7 @@ fn names() -> Vec<String> {
 }
 
 /// The code of a file: no comments, no features, nothing from the tests on.
-fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate().take_while(|(_, line)| !line.starts_with("#[cfg(test)]"));
     let lines = lines.filter(|(_, line)| {
         !["//", "#[cfg("].iter().any(|start| line.trim_start().starts_with(start))

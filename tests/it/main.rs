@@ -12,5 +12,6 @@ mod support;
 mod bridge;
 mod broker_names;
 mod circles;
+mod counting;
 mod publisher;
 mod tidy;
