@@ -61,3 +61,154 @@ pub(crate) fn attempted<'a>(
         is_over,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use dwell_connectors::Destination;
+
+    use super::*;
+    use crate::events::{PublishOutcome, TargetPause};
+    use crate::job::{DeadReason, JobId};
+    use crate::store::due_set::DueSet;
+    use crate::telemetry::log::tests::Seen;
+
+    /// The log after this event, without times and targets.
+    fn lines(event: &JobEvent<'_>) -> String {
+        let (seen, events) = (Seen::default(), Events::new(Metrics::new(["main"], ["in"])));
+        let into = seen.clone();
+        let logs = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .with_target(false)
+            .without_time()
+            .with_writer(move || into.clone())
+            .finish();
+        tracing::subscriber::with_default(logs, || events.end(Span::default(), event));
+        seen.text()
+    }
+
+    #[test]
+    fn each_event_has_its_line_or_none() {
+        let (id, to) = (&JobId::new("a").unwrap(), &Destination::new("orders.a"));
+        let (broker, ingest, error) = ("main", "in", "no");
+        let (attempt, wait_ms, reason) = (2, 5, DeadReason::RetriesExhausted);
+        let paused = |word| {
+            let mut event = attempted(id, to, PublishOutcome::Refused, false);
+            if let JobEvent::Attempted { pause, .. } = &mut event {
+                *pause = Some(TargetPause { word, noun: "host", wait: Duration::from_secs(1) });
+            }
+            event
+        };
+        let letter = |error| {
+            let outcome = PublishOutcome::Failed;
+            JobEvent::DeadLetter { broker, id, outcome, error }
+        };
+        let replied = |outcome, is_told| JobEvent::Replied {
+            ingest,
+            id,
+            to,
+            outcome,
+            answer: &"no queue",
+            is_told,
+        };
+        let rejected = |left_out| {
+            let (code, detail, position) = ("bad_id", "an id", ("delay.in", 7));
+            JobEvent::Rejected { ingest, code, detail, left_out, position }
+        };
+        let taken_over = |set| JobEvent::TakenOver { set, id, crashes: 1 };
+        let table: [(JobEvent<'_>, &str, &[&str]); 19] = [
+            (attempted(id, to, PublishOutcome::Confirmed, false), "", &[]),
+            (attempted(id, to, PublishOutcome::Failed, false), "", &[]),
+            (
+                attempted(id, to, PublishOutcome::Unknown, true),
+                "DEBUG the outcome came after the end of the lease, another instance takes the job over",
+                &["id=a", "broker=\"main\"", "why=\"no\""],
+            ),
+            (
+                paused("refused"),
+                "DEBUG refused, the host is paused",
+                &["id=a", "broker=\"main\"", "why=\"no\"", "pause=1s"],
+            ),
+            (paused("throttled"), "DEBUG throttled, the host is paused", &["pause=1s"]),
+            (
+                JobEvent::Retried { broker, id, attempt, error, wait_ms },
+                "DEBUG the attempt failed",
+                &["id=a", "broker=\"main\"", "attempt=2", "why=\"no\"", "wait_ms=5"],
+            ),
+            (
+                JobEvent::Dying { broker, id, attempt, error, reason },
+                "DEBUG the attempt failed, the job dies",
+                &["attempt=2", "why=\"no\"", "reason=\"retries_exhausted\""],
+            ),
+            (
+                letter(Some(error)),
+                "WARN the broker did not take the dead letter; the job stays among the dead in redis",
+                &["id=a", "outcome=\"failed\"", "why=\"no\""],
+            ),
+            (letter(None), "", &[]),
+            (
+                JobEvent::Lost { broker, bucket: 3, count: 2, duplicates: 0 },
+                "DEBUG jobs were not settled: they were cancelled, replaced or taken over",
+                &["broker=\"main\"", "bucket=3", "lost=2"],
+            ),
+            (
+                JobEvent::Abandoned { broker, count: 2 },
+                "WARN no confirm within shutdown.drain, the jobs are given back and may be published twice",
+                &["broker=\"main\"", "count=2"],
+            ),
+            (
+                taken_over(DueSet::Queue("emails")),
+                "WARN the lease expired without a settlement, the job is taken over",
+                &["id=a", "broker=\"=emails\"", "crashes=1"],
+            ),
+            (
+                JobEvent::Unreadable { id, bucket: 3, why: error },
+                "ERROR a stored job cannot be read, it is kept among the dead",
+                &["id=a", "bucket=3", "why=\"no\""],
+            ),
+            (
+                rejected(None),
+                "DEBUG rejected",
+                &["ingest=\"in\"", "code=\"bad_id\"", "detail=\"an id\""],
+            ),
+            (
+                rejected(Some(("the key", error))),
+                "WARN parts of a bad request were left out of `rejected` because the broker does not take them",
+                &[
+                    "log=\"delay.in\"",
+                    "offset=7",
+                    "left_out=\"the key\"",
+                    "why=\"no\"",
+                    "DEBUG rejected",
+                ],
+            ),
+            (replied(PublishOutcome::Confirmed, false), "", &[]),
+            (
+                replied(PublishOutcome::Unroutable, false),
+                "WARN the verdict could not be delivered",
+                &["ingest=\"in\"", "id=a", "to=orders.a", "outcome=\"no queue\""],
+            ),
+            // The log has told of this target.
+            (
+                replied(PublishOutcome::Unknown, true),
+                "DEBUG the verdict could not be delivered",
+                &[],
+            ),
+            (
+                JobEvent::RepliesAbandoned { ingest, count: 2 },
+                "WARN verdicts have no confirm at shutdown and may not be delivered",
+                &["ingest=\"in\"", "count=2"],
+            ),
+        ];
+        for (event, line, fields) in table {
+            let lines = lines(&event);
+            assert_eq!(lines.is_empty(), line.is_empty(), "{event:?}: {lines}");
+            assert!(lines.trim_start().starts_with(line), "{event:?}: {lines}");
+            for field in fields {
+                assert!(lines.contains(field), "{event:?}: {field} is not in {lines}");
+            }
+        }
+    }
+}

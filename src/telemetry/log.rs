@@ -117,7 +117,7 @@ fn filter(variable: impl Fn(&str) -> Option<String>) -> Result<EnvFilter, LogErr
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use parking_lot::Mutex;
@@ -135,8 +135,15 @@ mod tests {
         assert_eq!(filter(common).unwrap().max_level_hint(), Some(LevelFilter::TRACE));
     }
 
+    /// The written lines.
     #[derive(Clone, Default)]
-    struct Seen(Arc<Mutex<Vec<u8>>>);
+    pub(in crate::telemetry) struct Seen(Arc<Mutex<Vec<u8>>>);
+
+    impl Seen {
+        pub(in crate::telemetry) fn text(&self) -> String {
+            String::from_utf8(self.0.lock().clone()).unwrap()
+        }
+    }
 
     impl io::Write for Seen {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -175,7 +182,7 @@ mod tests {
                 tracing::trace!(target: "dwell::dispatch", "of the program");
                 tracing::trace!(target: "dwell_connectors::http", "of a connector");
             });
-            let text = String::from_utf8(seen.0.lock().clone()).unwrap();
+            let text = seen.text();
             assert!(!text.contains("secret"), "{text}");
             assert_eq!(
                 text.matches("of a").count() + text.matches("of the program").count(),
@@ -199,7 +206,7 @@ mod tests {
             let key = "k\n2026-01-31 ERROR\r\t\u{b}\u{1c}\u{85}\u{2028}\u{2029}\x1b[2J ü";
             tracing::warn!(%key, "no queue takes {key}");
         });
-        let text = String::from_utf8(seen.0.lock().clone()).unwrap();
+        let text = seen.text();
         let line = text.strip_suffix('\n').unwrap();
         let shown = r"k\n2026-01-31 ERROR\r\t\u{b}\u{1c}\u{85}\u{2028}\u{2029}\u{1b}[2J ü";
         assert_eq!(line.matches(shown).count(), 2, "{line:?}");
