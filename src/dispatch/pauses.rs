@@ -45,6 +45,9 @@ const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     paused: HashMap<Destination, Pause>,
+    /// Pauses of full shares that ended because there was room. The next pause of the destination
+    /// goes on from there: otherwise each would give back a burst of jobs, which come back at once.
+    ended: HashMap<Destination, Pause>,
     /// Destinations whose last outcomes are unknown.
     unknown: HashMap<Destination, UnknownStreak>,
     cleaned: Option<Instant>,
@@ -87,6 +90,10 @@ struct Pause {
     /// The destination's share of the window is full. While it holds its places for long, a confirm
     /// frees one place, and no more of the jobs that wait.
     crowded: bool,
+    /// Confirms since the pause began.
+    confirms: u32,
+    /// Confirms a second during the last pause.
+    confirm_rate: f64,
     /// When a job was last given back.
     gave_back: Instant,
 }
@@ -108,6 +115,8 @@ impl Pause {
             logged: false,
             throttled: false,
             crowded: false,
+            confirms: 0,
+            confirm_rate: 0.0,
             gave_back: now,
         }
     }
@@ -123,6 +132,18 @@ impl Pause {
             .clamp(self.length / 4, MAX_SPREAD);
         (self.began, self.until, self.given_back, self.throttled) =
             (now, now + jitter(self.length), 0, false);
+    }
+
+    /// Returns how many jobs a second come back. `crowded`: the least of a full share, to which
+    /// twice as many come back as it confirms.
+    fn rate(&self, crowded: f64) -> f64 {
+        if self.crowded { crowded.max(2.0 * self.confirm_rate) } else { PAUSED_JOBS_PER_SECOND }
+    }
+
+    /// Sets the rate of confirms since the pause began.
+    fn measure(&mut self, now: Instant) {
+        let secs = (now - self.began).as_secs_f64().max(MIN_PAUSE.as_secs_f64());
+        self.confirm_rate = f64::from(std::mem::take(&mut self.confirms)) / secs;
     }
 
     /// Whether the destination asked for the pause, and it is not over.
@@ -210,12 +231,17 @@ impl Pauses {
     /// The destination's share of the window is full. Returns how long the job waits in due.
     pub(super) fn crowded(&mut self, to: &Destination, now: Instant) -> Duration {
         if !self.paused.contains_key(to) {
-            self.paused
-                .insert(to.clone(), Pause { crowded: true, ..Pause::new(now, MAX_CROWDED_PAUSE) });
+            let pause = self
+                .ended
+                .remove(to)
+                .unwrap_or_else(|| Pause { crowded: true, ..Pause::new(now, MAX_CROWDED_PAUSE) });
+            self.paused.insert(to.clone(), pause);
+        } else if let Some(pause) = self.paused.get_mut(to).filter(|pause| pause.until <= now) {
+            pause.measure(now);
         }
         let crowded_rate = self.crowded_rate(now);
         let Some(pause) = self.paused.get_mut(to) else { return MIN_PAUSE };
-        let rate = if pause.crowded { crowded_rate } else { PAUSED_JOBS_PER_SECOND };
+        let rate = pause.rate(crowded_rate);
         if pause.until <= now {
             pause.extend(now, rate);
         }
@@ -289,11 +315,21 @@ impl Pauses {
         if !self.unknown.is_empty() {
             self.unknown.remove(to);
         }
+        if let Some(pause) = self.paused.get_mut(to) {
+            pause.confirms = pause.confirms.saturating_add(1);
+        }
         let stays = |pause: &Pause| pause.is_asked_for(now) || (pause.crowded && !leaves_room);
         if self.paused.is_empty() || self.paused.get(to).is_some_and(stays) {
             return None;
         }
-        self.paused.remove(to).map(|pause| pause.logged)
+        let mut pause = self.paused.remove(to)?;
+        let logged = pause.logged;
+        if pause.crowded {
+            pause.until = now;
+            pause.measure(now);
+            self.ended.insert(to.clone(), pause);
+        }
+        Some(logged)
     }
 
     /// The connection is a new one. Removes the pauses that the loss of the last one may have
@@ -319,7 +355,7 @@ impl Pauses {
     /// Removes destinations that nobody publishes to any more: producers name them, so they may be
     /// many. Returns whether one was paused.
     pub(super) fn forget(&mut self, now: Instant) -> bool {
-        if (self.paused.is_empty() && self.unknown.is_empty())
+        if (self.paused.is_empty() && self.ended.is_empty() && self.unknown.is_empty())
             || self.cleaned.is_some_and(|cleaned| now < cleaned + CLEANUP_INTERVAL)
         {
             return false;
@@ -331,6 +367,7 @@ impl Pauses {
                 || now
                     < pause.until + if pause.one_at_a_time { SILENT_PAUSE_TTL } else { PAUSE_TTL }
         });
+        self.ended.retain(|_, pause| now < pause.until + PAUSE_TTL);
         self.unknown.retain(|_, streak| now < streak.last + SILENT_PAUSE_TTL);
         self.paused.len() < before
     }
@@ -345,7 +382,8 @@ impl Pauses {
         let crowded_rate = self.crowded_rate(now);
         let pause =
             self.paused.get_mut(to).filter(|pause| pause.until > now || pause.probe.is_some())?;
-        Some(pause.wait(now, if pause.crowded { crowded_rate } else { PAUSED_JOBS_PER_SECOND }))
+        let rate = pause.rate(crowded_rate);
+        Some(pause.wait(now, rate))
     }
 }
 
@@ -559,6 +597,25 @@ mod tests {
         pauses.crowded(&to, now);
         assert_eq!((pauses.confirmed(&to, false, now), pauses.has(&to)), (None, true));
         assert_eq!((pauses.confirmed(&to, true, now), pauses.has(&to)), (Some(false), false));
+    }
+
+    #[test]
+    fn the_next_pause_of_a_full_share_keeps_the_rate_of_its_jobs() {
+        let (mut pauses, to, mut now) = (Pauses::default(), Destination::new("late"), clock::now());
+        for _ in 0..4 {
+            (0..4000).for_each(|_| {
+                pauses.crowded(&to, now);
+            });
+            now += Duration::from_secs(1);
+            assert_eq!(pauses.confirmed(&to, true, now), Some(false));
+            assert!(!pauses.has(&to), "there is room: jobs may wait again");
+        }
+        let wait = (0..100).map(|_| pauses.crowded(&to, now)).max().unwrap();
+        assert!(wait > Duration::from_secs(2), "{wait:?}");
+        pauses.confirmed(&to, true, now);
+        pauses.forget(now + PAUSE_TTL);
+        let wait = (0..100).map(|_| pauses.crowded(&to, now + PAUSE_TTL)).max().unwrap();
+        assert!(wait < Duration::from_secs(1), "it starts over: {wait:?}");
     }
 
     #[test]
