@@ -12,7 +12,7 @@ use crate::clock::Instant;
 use crate::config::Broker;
 use crate::telemetry::BrokerMetrics;
 
-/// The most jobs that wait for a place in the share of a destination that may take long.
+/// The most jobs that wait for a place in the share of a destination that may answer late.
 const MAX_WAITING_JOBS: usize = 128;
 
 /// The destinations of one broker.
@@ -22,7 +22,7 @@ pub(super) struct Destinations {
     allow: Allow,
     metrics: Option<BrokerMetrics>,
     shares: Shares,
-    /// The most jobs that wait for destinations that may take long. Beside those, claims go on.
+    /// The most jobs that wait for destinations that may answer late. Beside those, claims go on.
     waiting_max: usize,
     pauses: Pauses,
 }
@@ -32,8 +32,9 @@ pub(super) struct Destinations {
 pub(super) enum Admission {
     /// It may: the message counts to its share.
     Granted,
-    /// Perhaps in a moment: ask again after the next outcome.
-    Wait,
+    /// Perhaps in a moment: ask again after the next outcome. `late`: the destination may take
+    /// longer than the job may wait.
+    Wait { late: bool },
     /// Not now: the job goes back to due for this time.
     GiveBack(Duration),
 }
@@ -62,13 +63,13 @@ impl Destinations {
         }
     }
 
-    /// Asks for a place for a message of `size` bytes, whose job has waited for one since `since`,
-    /// as `waiting` others do.
+    /// Asks for a place for a message of `size` bytes, whose job has waited for one since `since`.
+    /// `late`: the number of jobs that wait for destinations that may answer late.
     pub(super) fn admit(
         &mut self,
         to: &Destination,
         size: usize,
-        waiting: usize,
+        late: usize,
         since: Instant,
         now: Instant,
     ) -> Admission {
@@ -81,8 +82,10 @@ impl Destinations {
         let may_wait = || now < since + SHARE_WAIT && !self.pauses.has(&endpoint);
         match self.shares.enter(&endpoint, size, now, pattern) {
             ShareState::Taken => Admission::Granted,
-            ShareState::Soon if may_wait() => Admission::Wait,
-            ShareState::Later if waiting < self.waiting_max && may_wait() => Admission::Wait,
+            ShareState::Soon if may_wait() => Admission::Wait { late: false },
+            ShareState::Later if late < self.waiting_max && may_wait() => {
+                Admission::Wait { late: true }
+            }
             ShareState::Soon | ShareState::Later | ShareState::Full => {
                 let wait = self.pauses.crowded(&endpoint, now);
                 self.count_pauses();
@@ -217,3 +220,6 @@ impl Destinations {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

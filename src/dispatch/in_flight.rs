@@ -184,10 +184,10 @@ impl InFlight {
             self.waiting.for_place(since, lease);
             return None;
         }
-        match self.destinations.admit(to, lease.size, self.waiting.for_shares(), since, now) {
+        match self.destinations.admit(to, lease.size, self.waiting.late(), since, now) {
             Admission::Granted => self.window.take_place(),
-            Admission::Wait => {
-                self.waiting.for_share(since, lease);
+            Admission::Wait { late } => {
+                self.waiting.for_share(since, late, lease);
                 return None;
             }
             Admission::GiveBack(pause) => {

@@ -8,7 +8,7 @@ use dwell_connectors::{Outcome, Token};
 use super::attempt::{AttemptRules, Unconfirmed};
 use super::destinations::Destinations;
 use super::settle_queue::Settlement;
-use super::shares::{QUICK_RESPONSE_LIMIT, Response};
+use super::shares::{Response, SILENCE_LIMIT};
 use crate::clock::{Instant, micros, whole_ms};
 use crate::events::{JobEvent, Observer, TargetPause};
 use crate::policy::Fate;
@@ -53,7 +53,7 @@ impl Outcomes {
         let response = match &outcome {
             Outcome::Confirmed | Outcome::Finished => Response::Confirmed(took),
             Outcome::Unknown(_) if had_time => Response::Unknown,
-            Outcome::Failed(_) if had_time && took >= QUICK_RESPONSE_LIMIT => Response::Unknown,
+            Outcome::Failed(_) if had_time && took >= SILENCE_LIMIT => Response::Unknown,
             // The job's own time was over.
             Outcome::Failed(_) if !had_time && now >= publication.deadline => Response::Nothing,
             Outcome::Throttled { .. }
@@ -128,7 +128,7 @@ impl Outcomes {
             }
             // A destination that fails late holds its places in the window for as long as one that
             // does not answer.
-            Outcome::Failed(why) if took >= QUICK_RESPONSE_LIMIT => {
+            Outcome::Failed(why) if took >= SILENCE_LIMIT => {
                 destinations.unknown(to, token, false, now, why);
             }
             Outcome::Unroutable(_) | Outcome::Failed(_) => destinations.answered(to, token, now),
@@ -189,6 +189,6 @@ impl Outcomes {
     /// shorter than the round trip.
     fn had_time(&self, publication: &Unconfirmed) -> bool {
         publication.deadline - publication.published
-            >= self.rules.publish_timeout().min(QUICK_RESPONSE_LIMIT)
+            >= self.rules.publish_timeout().min(SILENCE_LIMIT)
     }
 }

@@ -11,12 +11,13 @@ use std::time::Duration;
 use dwell_connectors::Destination;
 
 use self::amount::Amount;
-pub(super) use self::response::{QUICK_RESPONSE_LIMIT, Response};
+pub(super) use self::response::{Response, SILENCE_LIMIT};
 use self::target::{Pace, Pattern, Target, set_pace};
 use crate::clock::Instant;
 
 /// A job that exceeds its destination's share waits this long before it is given back: a new
-/// destination may answer for the first time until then.
+/// destination may answer for the first time until then. A destination is quick if its last answer
+/// took no longer: otherwise its places come free later than its jobs may wait.
 pub(super) const SHARE_WAIT: Duration = Duration::from_millis(500);
 /// The status of a destination is remembered for this long after an answer.
 const STATUS_TTL: Duration = Duration::from_secs(60);
@@ -37,7 +38,7 @@ pub(super) enum ShareState {
     Taken,
     /// Perhaps in a moment.
     Soon,
-    /// The same, but the destination may take long: few jobs may wait for it.
+    /// The same, but the destination may take longer than [`SHARE_WAIT`]: few jobs may wait for it.
     Later,
     /// Not before others have their outcomes.
     Full,
@@ -134,7 +135,7 @@ impl Shares {
         let (pace, in_flight, answered) =
             (target.pace, target.in_flight, target.answered.is_some());
         let is_idle = in_flight.jobs == 0;
-        let is_alone = self.is_alone(in_flight, now);
+        let (is_alone, is_only) = (self.is_alone(in_flight, now), self.targets.len() == 1);
         let bound = self.bound(pace, in_flight, answered, is_alone);
         let Some(target) = self.targets.get_mut(to) else { return ShareState::Full };
         let Some(pattern) = self.patterns.get_mut(target.pattern) else { return ShareState::Full };
@@ -176,7 +177,7 @@ impl Shares {
         }
         if !others && now >= *pattern.full.get_or_insert(now) + SHARE_WAIT {
             ShareState::Full
-        } else if pace == Pace::Quick || is_alone {
+        } else if pace == Pace::Quick || is_only || (is_alone && pace == Pace::New) {
             ShareState::Soon
         } else {
             ShareState::Later
@@ -206,7 +207,7 @@ impl Shares {
         let pace = match response {
             Response::Confirmed(took) | Response::Answered(took) => {
                 target.answered = Some(now);
-                if took <= QUICK_RESPONSE_LIMIT { Pace::Quick } else { Pace::Slow }
+                if took <= SHARE_WAIT { Pace::Quick } else { Pace::Slow }
             }
             Response::Unknown => {
                 target.answered = None;
@@ -242,12 +243,10 @@ impl Shares {
     /// for its share may come back. For those of a slow one, a single place is not enough.
     #[must_use]
     pub(super) fn leaves_room(&self, to: &Destination, took: Duration, now: Instant) -> bool {
-        let Some(target) = self.targets.get(to).filter(|_| took > QUICK_RESPONSE_LIMIT) else {
-            return true;
-        };
+        let Some(target) = self.targets.get(to).filter(|_| took > SHARE_WAIT) else { return true };
         let is_alone = self.is_alone(target.in_flight, now);
         let bound = self.bound(target.pace, target.in_flight, target.answered.is_some(), is_alone);
-        is_alone || target.in_flight.leaves_quarter(bound)
+        self.targets.len() == 1 || target.in_flight.leaves_quarter(bound)
     }
 
     /// Whether no destination but one with this in flight has messages in flight, or waits.
@@ -278,7 +277,8 @@ impl Shares {
         }
         self.classified_at = Some(now);
         let holds_long = |target: &&mut Target| {
-            target.in_flight.jobs > 0 && now >= target.since + QUICK_RESPONSE_LIMIT
+            let limit = if target.pace == Pace::Quick { SHARE_WAIT } else { SILENCE_LIMIT };
+            target.in_flight.jobs > 0 && now >= target.since + limit
         };
         for target in self.targets.values_mut().filter(holds_long) {
             set_pace(target, Pace::Slow, (&mut self.new, &mut self.slow), &mut self.patterns);

@@ -16,6 +16,8 @@ pub(super) struct Waiting {
     without_place: VecDeque<(Instant, Box<ClaimedJob>)>,
     /// Jobs that wait for their destination's share of the window, and since when.
     without_share: VecDeque<(Instant, Box<ClaimedJob>)>,
+    /// How many of these wait for a destination that may answer late.
+    late: usize,
     /// An outcome arrived since `without_share` was last tried: a share may have a free place.
     outcome_arrived: bool,
 }
@@ -43,8 +45,9 @@ impl Waiting {
     }
 
     /// Keeps a job until its destination's share has a place, or until [`SHARE_WAIT`] after
-    /// `since`.
-    pub(super) fn for_share(&mut self, since: Instant, lease: Box<ClaimedJob>) {
+    /// `since`. `late`: the destination may answer later than that.
+    pub(super) fn for_share(&mut self, since: Instant, late: bool, lease: Box<ClaimedJob>) {
+        self.late += usize::from(late);
         // The first one is the one that has waited longest.
         if self.without_share.front().is_some_and(|(first, _)| since < *first) {
             self.without_share.push_front((since, lease));
@@ -53,10 +56,10 @@ impl Waiting {
         }
     }
 
-    /// Returns the number of jobs that wait for their destination's share.
+    /// Returns the number of jobs that wait for the share of a destination that may answer late.
     #[must_use]
-    pub(super) fn for_shares(&self) -> usize {
-        self.without_share.len()
+    pub(super) fn late(&self) -> usize {
+        self.late
     }
 
     /// An outcome arrived: a share may have a free place.
@@ -76,6 +79,7 @@ impl Waiting {
         if std::mem::take(&mut self.outcome_arrived)
             || self.share_wait_ends().is_some_and(|until| now >= until)
         {
+            self.late = 0;
             std::mem::take(&mut self.without_share)
         } else {
             VecDeque::new()
@@ -94,6 +98,7 @@ impl Waiting {
 
     /// Takes all jobs.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<ClaimedJob>> + use<> {
+        self.late = 0;
         let without_share =
             std::mem::take(&mut self.without_share).into_iter().map(|(_, lease)| lease);
         let without_place =

@@ -1,11 +1,11 @@
-//! The response of a destination, and the time within which it is quick.
+//! The response of a destination, and the time after which none is expected any more.
 
 use std::time::Duration;
 
-/// A destination is quick if its last answer took no longer, and slow while no answer has come for
-/// this long. An error that took longer counts as no answer. An unknown outcome that came sooner,
-/// because the job's time to run was over, says nothing about the destination.
-pub(in crate::dispatch) const QUICK_RESPONSE_LIMIT: Duration = Duration::from_secs(2);
+/// A new destination is slow once no answer has come for this long. An error that took longer
+/// counts as no answer. An unknown outcome that came sooner, because the job's time to run was
+/// over, says nothing about the destination.
+pub(in crate::dispatch) const SILENCE_LIMIT: Duration = Duration::from_secs(2);
 
 /// The response of a destination, as far as its share is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -58,38 +58,61 @@ fn a_slow_destination_has_the_window_only_while_it_is_alone() {
     assert_eq!(out(&mut shares, "slow", now), 512);
     leave(&mut shares, "slow", 1, LATE_CONFIRM, now);
     let leaves_room = |shares: &Shares, took| shares.leaves_room(&to("slow"), took, now);
-    assert!(leaves_room(&shares, QUICK_RESPONSE_LIMIT + MS), "nobody else needs the room");
+    assert!(leaves_room(&shares, SHARE_WAIT + MS), "nobody else needs the room");
     assert_eq!(out(&mut shares, "slow", now), 896 - 511);
     // Beside a new destination the slow one has half of the places for slow ones.
     assert_eq!(enter(&mut shares, "new", now), ShareState::Taken);
-    assert!(
-        !leaves_room(&shares, QUICK_RESPONSE_LIMIT + MS)
-            && leaves_room(&shares, QUICK_RESPONSE_LIMIT)
-    );
+    assert!(!leaves_room(&shares, SHARE_WAIT + MS) && leaves_room(&shares, SHARE_WAIT));
     leave(&mut shares, "slow", 1, LATE_CONFIRM, now);
     assert_eq!(out(&mut shares, "slow", now), 0);
     // The jobs that wait for its share come back for a quarter of it, not for one place.
     leave(&mut shares, "slow", 895 - 337, LATE_CONFIRM, now);
-    assert!(!leaves_room(&shares, QUICK_RESPONSE_LIMIT + MS));
+    assert!(!leaves_room(&shares, SHARE_WAIT + MS));
     leave(&mut shares, "slow", 1, LATE_CONFIRM, now);
-    assert!(leaves_room(&shares, QUICK_RESPONSE_LIMIT + MS));
+    assert!(leaves_room(&shares, SHARE_WAIT + MS));
     assert_eq!(out(&mut shares, "slow", now) + 336, 896 / 2);
     leave(&mut shares, "new", 1, Response::Nothing, now);
     assert_eq!(out(&mut shares, "slow", now) + 448, 896);
 }
 
 #[test]
-fn destinations_that_answer_within_two_seconds_share_the_whole_window() {
+fn destinations_that_answer_within_half_a_second_share_the_whole_window() {
     let (mut shares, now) = (Shares::new(1024, 1 << 30, 1), clock::now());
     for name in ["a", "b"] {
         assert_eq!(enter(&mut shares, name, now), ShareState::Taken);
-        leave(&mut shares, name, 1, Response::Confirmed(QUICK_RESPONSE_LIMIT), now);
+        leave(&mut shares, name, 1, Response::Confirmed(SHARE_WAIT), now);
     }
     assert_eq!([out(&mut shares, "a", now), out(&mut shares, "b", now)], [896, 96]);
     assert!(
-        shares.leaves_room(&to("a"), QUICK_RESPONSE_LIMIT, now),
+        shares.leaves_room(&to("a"), SHARE_WAIT, now),
         "a confirm ends the pause of those that wait"
     );
+}
+
+#[test]
+fn few_jobs_wait_for_a_destination_that_answers_later_than_they_may_wait() {
+    let (mut shares, now) = (Shares::new(1024, 1 << 30, 1), clock::now());
+    for (name, took) in [("late", 1900 * MS), ("prompt", SHARE_WAIT)] {
+        assert_eq!(enter(&mut shares, name, now), ShareState::Taken);
+        leave(&mut shares, name, 1, Response::Confirmed(took), now);
+    }
+    assert_eq!(out(&mut shares, "late", now), 896, "nobody else has messages in flight");
+    assert_eq!(enter(&mut shares, "late", now), ShareState::Later, "but others may come");
+    assert!(!shares.leaves_room(&to("late"), 1900 * MS, now), "a single place is not enough");
+    assert_eq!(out(&mut shares, "prompt", now), 96);
+    assert_eq!(enter(&mut shares, "prompt", now), ShareState::Soon);
+    assert_eq!(
+        enter(&mut shares, "prompt", now + SHARE_WAIT),
+        ShareState::Later,
+        "no outcome came for so long"
+    );
+    // A prompt answer ends that.
+    leave(&mut shares, "prompt", 1, FAST_CONFIRM, now + SHARE_WAIT);
+    assert_eq!(enter(&mut shares, "prompt", now + SHARE_WAIT), ShareState::Taken);
+    assert_eq!(enter(&mut shares, "prompt", now + SHARE_WAIT), ShareState::Soon);
+    leave(&mut shares, "late", 600, FAST_CONFIRM, now + SHARE_WAIT);
+    assert_eq!(out(&mut shares, "late", now + SHARE_WAIT), 600);
+    assert_eq!(enter(&mut shares, "late", now + SHARE_WAIT), ShareState::Soon);
 }
 
 #[test]
@@ -98,7 +121,7 @@ fn a_destination_that_stalls_leaves_room_for_new_ones_of_its_pattern_too() {
     assert_eq!(enter(&mut shares, "stalls", now), ShareState::Taken);
     leave(&mut shares, "stalls", 1, FAST_CONFIRM, now);
     assert_eq!(out(&mut shares, "stalls", now), 896);
-    let stalled = now + QUICK_RESPONSE_LIMIT;
+    let stalled = now + SILENCE_LIMIT;
     for n in 0..16 {
         assert_eq!(out(&mut shares, &format!("new-{n}"), stalled), 4);
     }
@@ -119,7 +142,7 @@ fn quick_destinations_that_stall_together_leave_room_for_one_that_has_nothing_in
         .filter(|n| enter(&mut shares, &names[n % 8], now) == ShareState::Taken)
         .count();
     assert_eq!(taken, 992);
-    for at in [now, now + QUICK_RESPONSE_LIMIT, now + 7 * QUICK_RESPONSE_LIMIT] {
+    for at in [now, now + SILENCE_LIMIT, now + 7 * SILENCE_LIMIT] {
         assert_eq!(
             [0, 1].map(|_| enter(&mut shares, "healthy", at)),
             [ShareState::Taken, ShareState::Soon]
@@ -232,11 +255,11 @@ fn a_share_is_one_of_bytes_too_and_counts_return_to_nothing() {
         [300, 300].map(|bytes| shares.enter(&large, bytes, now, || 0)),
         [ShareState::Taken; 2]
     );
-    shares.enter(&to("other"), 1, now + QUICK_RESPONSE_LIMIT, || 0);
+    shares.enter(&to("other"), 1, now + SILENCE_LIMIT, || 0);
     (0..2).for_each(|_| {
-        shares.leave(&large, 300, Response::Nothing, now + QUICK_RESPONSE_LIMIT);
+        shares.leave(&large, 300, Response::Nothing, now + SILENCE_LIMIT);
     });
-    shares.leave(&to("other"), 1, Response::Nothing, now + QUICK_RESPONSE_LIMIT);
+    shares.leave(&to("other"), 1, Response::Nothing, now + SILENCE_LIMIT);
     shares.forget(now);
     assert_eq!(shares.targets.len(), 1);
     shares.forget(now + STATUS_TTL);
