@@ -36,6 +36,9 @@ pub struct Options {
     /// How long an attempt may take, s
     #[arg(long, default_value_t = 15)]
     pub timeout: u64,
+    /// Jobs for the hosts that answer late, beside the others, all due as the first of those is
+    #[arg(long, default_value_t = 0)]
+    pub backlog: usize,
     /// Bytes of each body
     #[arg(long, default_value_t = 200)]
     pub body: usize,
@@ -62,6 +65,8 @@ pub struct Figures {
     pub peak_rss_mib: f64,
     /// Dwell's CPU under the load, percent of one core.
     pub dwell_percent: f64,
+    /// The same of Redis: jobs that are claimed and given back cost it time.
+    pub redis_percent: f64,
 }
 
 /// Measures; `say` prints progress.
@@ -75,6 +80,7 @@ pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     let text = settings(&receivers.ports, &format!("{}s", options.timeout));
     let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &text).await?;
     let used = || Usage::of(place.dwells[0].pid()).unwrap_or_default();
+    let used_by_redis = || Usage::of(place.redis.pid()).unwrap_or_default();
     let targets: Vec<String> =
         receivers.ports.iter().map(|port| format!("http://127.0.0.1:{port}{PATH}")).collect();
     let mut figures = Figures { idle_rss_mib: mib(used().rss), ..Figures::default() };
@@ -83,6 +89,14 @@ pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     let mut link = Link::to(place.ports()[0]);
     let (start_ms, before, began) =
         (clock::wall_ms() + SCHEDULE_LEAD_MS + 1000, used(), clock::now());
+    let redis_before = used_by_redis();
+    let slow = targets.iter().skip(healthy).take(options.hosts.slow);
+    link.schedule(
+        slow.cycle()
+            .take(options.backlog)
+            .map(|target| json!({ "target": target, "until": start_ms, "body": body })),
+    )
+    .await?;
     let due_ms = |n: u64| start_ms + i64::try_from(n * 1000 / options.rate.max(1)).unwrap_or(0);
     let mut next = 0;
     while next < count {
@@ -112,7 +126,9 @@ pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
         }
     }
     let counts = receivers.answered(figures.jobs, ARRIVAL_TIMEOUT).await?;
-    figures.dwell_percent = (used() - before).cpu_s() * 100.0 / began.elapsed().as_secs_f64();
+    let percent = |used: Usage| used.cpu_s() * 100.0 / began.elapsed().as_secs_f64();
+    (figures.dwell_percent, figures.redis_percent) =
+        (percent(used() - before), percent(used_by_redis() - redis_before));
     (figures.late, figures.first_late, figures.peak_rss_mib) =
         (counts.late, counts.first_late, mib(used().peak_rss));
     (figures.late_answers, figures.unanswered) = (counts.late_answers, counts.unanswered);
