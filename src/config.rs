@@ -7,7 +7,9 @@
 //! and makes [`Settings`].
 
 mod defaults;
+mod delivery;
 mod layers;
+mod limits;
 pub mod problem;
 mod process;
 mod queues;
@@ -28,18 +30,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dwell_connectors::{BrokerConfig, Start};
-use dwell_engine::store::meta::SweepRules;
 
+pub use delivery::Delivery;
 pub use dwell_engine::config::{Durability, Redis, RedisMode};
+pub use limits::Limits;
 pub use problem::Problem;
 pub use process::{Runtime, Shutdown};
 pub use queues::{QueueRules, Queues};
 pub use raw::{Compat, Probes};
 pub(crate) use secret::{Mask, read as read_secret};
 pub use tokens::{Scope, Secret, Token};
-
-use crate::job::{Confirm, Late};
-use crate::policy::late::LateRules;
 
 /// Settings from flags. Flags override the environment, which overrides the file.
 #[derive(Debug, Clone, Default)]
@@ -217,43 +217,6 @@ impl Ingest {
     }
 }
 
-/// `[delivery]`; durations in ms.
-#[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "`raw` documents the settings")]
-pub struct Delivery {
-    pub ttr_ms: u32,
-    pub publish_timeout_ms: u64,
-    pub retry_ms: Vec<u64>,
-    pub confirm: Confirm,
-    pub late: Late,
-    pub max_late_ms: Option<u64>,
-    pub dead: String,
-    pub dead_retention_ms: u64,
-    pub dedupe_window_ms: u64,
-    pub max_in_flight: usize,
-    pub max_in_flight_bytes: u64,
-}
-
-impl Delivery {
-    /// The rules for late jobs.
-    #[must_use]
-    pub fn late_rules(&self) -> LateRules {
-        LateRules { late: self.late, max_late_ms: self.max_late_ms }
-    }
-}
-
-/// `[limits]`
-#[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "`raw` documents the settings")]
-pub struct Limits {
-    pub max_delay_ms: u64,
-    pub max_body: u64,
-    pub max_retries: usize,
-    pub max_rounds: u32,
-    pub max_ttr_ms: u32,
-    pub max_inbound_bytes: u64,
-}
-
 /// `[http]`
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "`raw` documents the settings")]
@@ -263,13 +226,4 @@ pub struct Http {
     pub token_file: Option<PathBuf>,
     /// `[http.tokens.NAME]`, with the secrets read.
     pub tokens: BTreeMap<String, Token>,
-}
-
-impl From<&Delivery> for SweepRules {
-    fn from(delivery: &Delivery) -> Self {
-        SweepRules {
-            dead_retention_ms: delivery.dead_retention_ms,
-            dedupe_window_ms: delivery.dedupe_window_ms,
-        }
-    }
 }

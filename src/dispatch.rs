@@ -194,5 +194,5 @@ impl Dispatch {
 /// Returns the lease of a claim: the same for every job, whatever its TTR.
 #[must_use]
 pub fn lease_of(rules: &Delivery) -> Duration {
-    Duration::from_millis(rules.publish_timeout_ms) + LEASE_MARGIN
+    Duration::from_millis(rules.publish_timeout.ms()) + LEASE_MARGIN
 }

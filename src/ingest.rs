@@ -97,7 +97,7 @@ pub fn source_options(ingest: &config::Ingest, limits: &config::Limits) -> Sourc
         max_batch: MAX_BATCH_MESSAGES,
         max_batch_bytes: MAX_BATCH_BYTES,
         max_unsettled: MAX_UNSETTLED_MESSAGES,
-        max_unsettled_bytes: usize::try_from(limits.max_inbound_bytes).unwrap_or(usize::MAX),
+        max_unsettled_bytes: usize::try_from(limits.max_inbound_bytes()).unwrap_or(usize::MAX),
         acks: Acks::Explicit,
         start: ingest.start,
         publishes_to: vec![Destination::new(&ingest.rejected)],

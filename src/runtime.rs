@@ -158,7 +158,7 @@ impl Runtime {
             wake_ups: wake_ups.clone(),
             events: events.clone(),
             traces: traces.clone(),
-            retry_ms: settings.delivery.retry_ms.clone(),
+            retry_ms: settings.delivery.retry.to_vec(),
             batcher: CallBatcher::default(),
             reads: Default::default(),
         };

@@ -75,14 +75,14 @@ pub(crate) fn kept(new_job: &NewJob, rules: &RequestRules, from: &str) {
         Target::Queue { queue } => for_queue(job, queue, rules),
     };
     job.headers.iter().for_each(|header| passes(header, kind));
-    assert!(job.body.len() as u64 <= rules.limits.max_body);
-    assert!((1..=rules.limits.max_ttr_ms).contains(&job.ttr_ms));
+    assert!(job.body.len() as u64 <= rules.limits.max_body.bytes());
+    assert!((1..=rules.limits.max_ttr.ms()).contains(&u64::from(job.ttr_ms)));
     assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));
     match new_job.due {
-        Due::In(ms) | Due::Earlier { in_ms: ms, .. } => assert!(ms <= rules.limits.max_delay_ms),
+        Due::In(ms) | Due::Earlier { in_ms: ms, .. } => assert!(ms <= rules.limits.max_delay.ms()),
         Due::At(at_ms) => assert!(
             at_ms >= 0
-                && i128::from(at_ms) - i128::from(NOW) <= i128::from(rules.limits.max_delay_ms)
+                && i128::from(at_ms) - i128::from(NOW) <= i128::from(rules.limits.max_delay.ms())
         ),
     }
     comes_back(new_job);

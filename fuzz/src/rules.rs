@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use dwell::config::values::Bytes;
 use dwell::config::{Ingest, Limits, QueueRules, Queues};
-use dwell::job::{Confirm, OnTimeout};
+use dwell::job::Confirm;
 use dwell::request::{BrokerRules, FullQueues, RequestRules};
 use dwell_connectors::{Allow, BrokerConfig, Start, amqp, kafka, nats};
 
 /// Redis's time: 2026-01-31T12:00:00Z.
 pub(crate) const NOW: i64 = 1_769_860_800_000;
-const DAY: u64 = 86_400_000;
 
 /// The kinds of brokers.
 pub(crate) const KINDS: [&str; 3] = ["nats", "kafka", "amqp"];
@@ -51,14 +51,14 @@ static BROKERS: LazyLock<BTreeMap<String, BrokerRules>> = LazyLock::new(|| {
 static QUEUES: LazyLock<Arc<Queues>> = LazyLock::new(|| {
     let rules = |name: &str| QueueRules {
         name: name.to_owned(),
-        ttr_ms: 30_000,
-        retry_ms: vec![1_000],
-        on_timeout: OnTimeout::Ready,
-        max_jobs: None,
-        dead_retention_ms: DAY,
+        retry: Some(vec![1_000].into()),
+        ..QueueRules::default()
     };
     Arc::new(Queues::new([rules("emails"), rules("orders.*")]))
 });
+
+static LIMITS: LazyLock<Limits> =
+    LazyLock::new(|| Limits { max_body: Bytes::of(1 << 10), max_retries: 3, ..Limits::default() });
 
 /// An ingest on the broker of this kind; on none: requests by HTTP.
 pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> RequestRules {
@@ -87,14 +87,7 @@ pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> RequestRules
         },
         ttr_ms: 30_000,
         confirm: Confirm::Broker,
-        limits: Limits {
-            max_delay_ms: 366 * DAY,
-            max_body: 1 << 10,
-            max_retries: 3,
-            max_rounds: 64,
-            max_ttr_ms: 12 * 3_600_000,
-            max_inbound_bytes: 64 << 20,
-        },
+        limits: LIMITS.clone(),
         brokers: BROKERS.clone(),
         queues: QUEUES.clone(),
         full_queues: FullQueues::default(),

@@ -111,13 +111,12 @@ async fn run(
         None => None,
         Some((delay_for, delay_until)) => {
             let now_ms = store.read_clock().await? / 1000;
-            due_within(delay_for, delay_until, None, settings.limits.max_delay_ms, now_ms).map_err(
-                |rejection| {
+            due_within(delay_for, delay_until, None, settings.limits.max_delay.ms(), now_ms)
+                .map_err(|rejection| {
                     let hint =
                         "choose another time, or change limits.max_delay here and where dwell runs";
                     Stop::because(Exit::Usage, rejection.to_string(), hint)
-                },
-            )?
+                })?
         }
     };
     let mut request = [Request::Act(Act {
@@ -127,7 +126,7 @@ async fn run(
     })];
     let (mut batch, mut retry) = (RequestBatch::new(&mut request), BoundedRetry::default());
     loop {
-        let wake_ups = batch.send(&store, &settings.delivery.retry_ms).await;
+        let wake_ups = batch.send(&store, &settings.delivery.retry).await;
         // A lost wake-up costs one floor poll; the verdict holds.
         let _ = store.wake_others(&wake_ups).await;
         match batch.failed() {

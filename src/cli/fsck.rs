@@ -35,7 +35,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     let own = SweepRules::from(delivery);
     let rules = FsckRules {
         lease_ms: clock::whole_ms(lease_of(delivery)),
-        retry_ms: delivery.retry_ms.clone(),
+        retry_ms: delivery.retry.to_vec(),
         sweep: known.map_or(own, |meta| meta.rules_or(own)),
         repair: args.repair,
     };

@@ -85,7 +85,7 @@ async fn say(
     let answer = match Lease::read(lease) {
         None => Acknowledged { verdict: LeaseVerdict::Stale, ms: None },
         Some(lease) => {
-            let lease_action = of_lease(&lease, settings.limits.max_ttr_ms.into());
+            let lease_action = of_lease(&lease, settings.limits.max_ttr.ms());
             let consumers = consumers(&settings, &CancellationToken::new()).await?;
             let acknowledgements =
                 [Acknowledgement { id: id.clone(), lease, action: lease_action }];

@@ -95,7 +95,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     };
     let mut shown = Shown {
         common,
-        default_retry_ms: &settings.delivery.retry_ms,
+        default_retry_ms: &settings.delivery.retry,
         watch: args.watch,
         lines: HashMap::new(),
         follows: false,

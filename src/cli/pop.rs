@@ -79,7 +79,7 @@ pub(super) async fn run(common: &Common, args: Args) -> Result<Exit, Stop> {
         max_bytes: MAX_POP_BYTES,
         wait,
         ttr_ms: ttr,
-        max_ttr_ms: settings.limits.max_ttr_ms.into(),
+        max_ttr_ms: settings.limits.max_ttr.ms(),
     };
     let mut popping = Box::pin(consumers.pop(&asked));
     let jobs = tokio::select! {

@@ -190,7 +190,7 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
         settings.queues.clone(),
         runtime.consumers().clone(),
         Events::new(metrics.clone()),
-        settings.limits.max_ttr_ms.into(),
+        settings.limits.max_ttr.ms(),
     );
     let api = Api::new(api::Parts {
         settings: &settings,

@@ -84,9 +84,9 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
         .id
         .as_ref()
         .map_or_else(|| format!("{:032x}", rand::random::<u128>()), |id| id.as_str().to_owned());
-    let message = message(args, &id, body(args, settings.limits.max_body)?);
+    let message = message(args, &id, body(args, settings.limits.max_body.bytes())?);
     classify(&settings, name, ingest, &message)?;
-    let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
+    let timeout = Duration::from_millis(settings.delivery.publish_timeout.ms());
     match publish(broker, &ingest.topic, message, timeout).await? {
         outcome if outcome.is_confirmed() => {}
         other => return Err(not_sent(&other, broker, &ingest.topic)),

@@ -32,7 +32,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
             "it may have been published, finished or cancelled: such jobs are not kept",
         ));
     };
-    let job = view::Job::of(&found, &settings.delivery.retry_ms);
+    let job = view::Job::of(&found, &settings.delivery.retry);
     let mut text = text(&found, &job, now_ms);
     let job = if args.body { job.with_body(&found) } else { job };
     if args.body {

@@ -63,7 +63,7 @@ impl Service {
 
     /// Why a job of this queue is refused, if it is.
     pub(super) fn refuses(&self, name: &str, bytes: usize) -> Option<Refusal> {
-        if bytes as u64 > self.inner.rules.limits.max_body {
+        if bytes as u64 > self.inner.rules.limits.max_body.bytes() {
             return Some(Refusal::TooLarge);
         }
         self.queue(name).is_none().then_some(Refusal::Undeclared)

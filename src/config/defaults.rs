@@ -12,9 +12,11 @@ static FILE: LazyLock<Dict> = LazyLock::new(|| {
     Value::serialize(table).ok().and_then(Value::into_dict).unwrap_or_default()
 });
 
-/// The defaults of this section, as written.
+/// The defaults of this section, as written. Those of a section with names are in its example.
 pub(super) fn table(section: &str) -> Dict {
-    FILE.get(section).and_then(Value::as_dict).cloned().unwrap_or_default()
+    let table = FILE.get(section).and_then(Value::as_dict);
+    let example = table.and_then(|table| table.get("main")?.as_dict());
+    example.or(table).cloned().unwrap_or_default()
 }
 
 /// The defaults of this section.

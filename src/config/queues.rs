@@ -1,24 +1,60 @@
-//! The rules of queues, and which of them apply to a name.
+//! `[queues.NAME]`: the rules of queues, and which of them apply to a name.
 
 use std::collections::BTreeMap;
 
-use crate::job::OnTimeout;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// `[queues.NAME]`: the rules of one queue, or of all queues that match a pattern.
-#[derive(Debug, Clone, PartialEq)]
+use super::defaults;
+use super::limits::Ttr;
+use super::rules::MAX_DURATION_MS;
+use super::values::{Millis, Waits};
+use crate::job::OnTimeout;
+use crate::policy::retry;
+
+/// A queue of Dwell: consumers fetch its jobs over HTTP.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(default, rename = "Queue")]
 pub struct QueueRules {
     /// The name or pattern in the settings: the label of metrics.
+    #[serde(skip)]
     pub name: String,
-    /// The lease of a fetched job where neither the fetch nor the job says, ms.
-    pub ttr_ms: u32,
-    /// The waits after failed attempts, ms; empty: a single attempt.
-    pub retry_ms: Vec<u64>,
-    /// The step that follows a lease that ran out.
+    /// How long a consumer may keep a job, where neither the fetch nor the job says. At most
+    /// `limits.max_ttr`.
+    pub ttr: Ttr,
+    /// The waits after a failed attempt; after the last one the job is dead. Empty: a single
+    /// attempt. By default `delivery.retry`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Waits>,
+    /// What follows if a consumer keeps a job for too long.
     pub on_timeout: OnTimeout,
+    /// How many jobs each queue may have, dead ones not counted; a new job beyond it is rejected as
+    /// `queue_full`. 0: no maximum.
+    #[schemars(range(min = 0, max = 1_000_000_000_000_i64))]
+    pub max_jobs: u64,
+    /// How long dead jobs stay in Redis.
+    pub dead_retention: Millis<0, MAX_DURATION_MS>,
+}
+
+impl Default for QueueRules {
+    fn default() -> Self {
+        defaults::section("queues")
+    }
+}
+
+impl QueueRules {
+    /// The waits after failed attempts, ms; empty: a single attempt.
+    #[must_use]
+    pub fn retry_ms(&self) -> &[u64] {
+        self.retry.as_deref().map_or(retry::DEFAULT_MS, Vec::as_slice)
+    }
+
     /// The most jobs of each queue, dead ones not counted; `None`: no maximum.
-    pub max_jobs: Option<u64>,
-    /// The time that dead jobs stay in Redis, ms.
-    pub dead_retention_ms: u64,
+    #[must_use]
+    pub fn max_jobs(&self) -> Option<u64> {
+        Some(self.max_jobs).filter(|most| *most > 0)
+    }
 }
 
 /// `[queues]`: the rules of all queues.
@@ -147,14 +183,7 @@ mod tests {
     use super::*;
 
     fn queues(names: &[&str]) -> Queues {
-        let rules = |name: &&str| QueueRules {
-            name: (*name).to_owned(),
-            ttr_ms: 1,
-            retry_ms: vec![],
-            on_timeout: OnTimeout::Ready,
-            max_jobs: None,
-            dead_retention_ms: 1,
-        };
+        let rules = |name: &&str| QueueRules { name: (*name).to_owned(), ..QueueRules::default() };
         Queues::new(names.iter().map(rules))
     }
 

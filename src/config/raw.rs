@@ -2,7 +2,6 @@
 //! fields as the manual.
 
 mod listeners;
-mod queues;
 
 use std::collections::BTreeMap;
 
@@ -10,13 +9,9 @@ use dwell_connectors::BrokerConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Durability, RedisMode, Runtime, Shutdown};
-use crate::job::{Confirm, DEFAULT_TTR_MS, Late};
-use crate::policy::retry;
-use crate::units::show_duration_ms;
+use super::{Delivery, Durability, Limits, QueueRules, RedisMode, Runtime, Shutdown};
 
 pub use listeners::{Compat, Http, Probes, Scope, Token};
-pub use queues::Queue;
 
 /// Settings of Dwell: a TOML file, then environment variables (`DWELL_REDIS__NAMESPACE`), then
 /// `--set redis.namespace=…`.
@@ -34,7 +29,7 @@ pub struct Settings {
     /// The queues from which consumers fetch jobs, each with a name of 1 to 255 letters, digits,
     /// `.`, `_` and `-`; or a pattern, where `*` is any characters. An exact name applies before a
     /// pattern, and of several patterns the one with the most characters besides `*`.
-    pub queues: BTreeMap<String, Queue>,
+    pub queues: BTreeMap<String, QueueRules>,
     /// How due jobs are published.
     pub delivery: Delivery,
     /// The limits of a request.
@@ -256,90 +251,4 @@ pub enum IdFrom {
     Made,
     /// The message's key.
     Key,
-}
-
-/// How due jobs are published. Durations are `500ms`, `90s`, `1h30m` or `PT15M`.
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Delivery {
-    /// How long one attempt may take until its consumer confirms. At most `limits.max_ttr`.
-    pub ttr: String,
-    /// An attempt without the broker's confirm in this time has failed. 100ms to 10m.
-    pub publish_timeout: String,
-    /// The waits between attempts; after the last one the job is dead. Empty: a single attempt.
-    pub retry: Vec<String>,
-    /// Who confirms an attempt.
-    pub confirm: Confirm,
-    /// What happens to a job that is overdue by more than `max_late`.
-    pub late: Late,
-    /// How long a job may be overdue at its first attempt. Empty: for any time.
-    pub max_late: String,
-    /// The destination of dead letters, on the target's broker. Empty: dead jobs stay in Redis
-    /// only.
-    pub dead: String,
-    /// How long dead jobs stay in Redis. The namespace stores this value, and the stored value
-    /// applies until `dwell check --adopt`.
-    pub dead_retention: String,
-    /// How long Redis remembers a completed job, so that its redelivered request changes nothing.
-    /// At least 1s. Of more than a million jobs of the namespace the newest million are remembered.
-    /// The namespace stores this value too.
-    pub dedupe_window: String,
-    /// How many jobs may wait for a confirm at once.
-    #[schemars(range(min = 1, max = 1_000_000))]
-    pub max_in_flight: u64,
-    /// How many bytes of jobs may wait for a confirm at once: `64MiB`, `100kB`. At least
-    /// `limits.max_body`.
-    pub max_in_flight_bytes: String,
-}
-
-impl Default for Delivery {
-    fn default() -> Self {
-        Delivery {
-            ttr: show_duration_ms(DEFAULT_TTR_MS.into()),
-            publish_timeout: "15s".to_owned(),
-            retry: retry::DEFAULT_MS.iter().map(|wait_ms| show_duration_ms(*wait_ms)).collect(),
-            confirm: Confirm::Broker,
-            late: Late::Fire,
-            max_late: String::new(),
-            dead: "delay.dead".to_owned(),
-            dead_retention: "14d".to_owned(),
-            dedupe_window: "2m".to_owned(),
-            max_in_flight: 1024,
-            max_in_flight_bytes: "64MiB".to_owned(),
-        }
-    }
-}
-
-/// The limits of a request.
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// The longest delay; a request with a longer one is rejected.
-    pub max_delay: String,
-    /// The largest body. At most 256MiB.
-    pub max_body: String,
-    /// The maximum number of waits in `delay-retry`.
-    #[schemars(range(min = 0, max = 1000))]
-    pub max_retries: u64,
-    /// How often a message that Dwell published may return as a new request.
-    #[schemars(range(min = 0, max = 1_000_000_000))]
-    pub max_rounds: u64,
-    /// The longest time to run where the consumer confirms. At most 49d.
-    pub max_ttr: String,
-    /// How many bytes of memory the read and not yet stored requests of each ingest may take:
-    /// `64MiB`, `100kB`. At least `limits.max_body`. Empty: 64MiB, or `max_body` if larger.
-    pub max_inbound_bytes: String,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            max_delay: "366d".to_owned(),
-            max_body: "1MiB".to_owned(),
-            max_retries: 64,
-            max_rounds: 64,
-            max_ttr: "12h".to_owned(),
-            max_inbound_bytes: String::new(),
-        }
-    }
 }

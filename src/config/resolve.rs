@@ -33,10 +33,10 @@ pub(super) fn resolve(
     let brokers = resolver.brokers();
     let ingest = resolver.ingests(&brokers);
     let limits = resolver.limits();
-    let delivery = resolver.delivery(limits.as_ref(), &brokers, &ingest);
-    let queues = resolver.queues(limits.as_ref(), delivery.as_ref());
+    let delivery = resolver.delivery(&limits, &brokers, &ingest);
+    let queues = resolver.queues(&limits, &delivery);
     let (http, compat, probes) = resolver.listeners();
-    let (shutdown, runtime) = (resolver.read("shutdown"), resolver.read("runtime"));
+    let (shutdown, runtime) = (resolver.read(&["shutdown"]), resolver.read(&["runtime"]));
 
     let mut problems = resolver.problems;
     if !problems.is_empty() {
@@ -45,17 +45,8 @@ pub(super) fn resolve(
         });
         return Err(problems);
     }
-    match (redis, delivery, limits, http, compat, probes, shutdown, runtime) {
-        (
-            Some(redis),
-            Some(delivery),
-            Some(limits),
-            Some(http),
-            Some(compat),
-            Some(probes),
-            Some(shutdown),
-            Some(runtime),
-        ) => Ok(Settings {
+    match (redis, http) {
+        (Some(redis), Some(http)) => Ok(Settings {
             redis,
             brokers,
             ingest,
@@ -94,31 +85,36 @@ impl Resolver<'_> {
         }
     }
 
+    /// What is written at this path.
+    fn written(&self, path: &[&str]) -> Option<&Value> {
+        path.iter().try_fold(self.value, |value, name| value.as_dict()?.get(*name))
+    }
+
     /// A section: what is written, over the defaults. A value that is wrong is noted, and its
     /// default taken, so that the others are read too.
-    fn read<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
-        let section = self.value.as_dict().and_then(|value| value.get(name)?.as_dict());
-        let mut written = section.cloned().unwrap_or_default();
+    fn read<T: DeserializeOwned + Default>(&mut self, path: &[&str]) -> T {
+        let mut written = self.written(path).and_then(Value::as_dict).cloned().unwrap_or_default();
         loop {
-            let mut table = defaults::table(name);
+            let mut table = defaults::table(path[0]);
             table.extend(written.clone());
             let error = match Value::from(table).deserialize() {
-                Ok(section) => return Some(section),
+                Ok(section) => return section,
                 Err(error) => error,
             };
             let setting = error.path.first().cloned().unwrap_or_default();
-            let key = format!("{name}.{setting}");
-            let wrong = match &error.kind {
-                Kind::Message(message) => values::wrong(message),
-                _ => None,
+            let at = [path, &[setting.as_str()]].concat();
+            let mut mistakes = match &error.kind {
+                Kind::Message(message) => values::mistakes(message),
+                _ => Vec::new(),
             };
-            self.note(
-                &key,
-                wrong.unwrap_or_else(|| {
-                    (refusal(&error.kind, &key), "write it as `dwell schema` says".to_owned())
-                }),
-            );
-            written.remove(&setting)?;
+            if mistakes.is_empty() {
+                let message = refusal(&error.kind, &layers::key(&at));
+                mistakes.push((message, "write it as `dwell schema` says".to_owned()));
+            }
+            mistakes.into_iter().for_each(|wrong| self.note_at(&at, wrong));
+            if written.remove(&setting).is_none() {
+                return T::default();
+            }
         }
     }
 
@@ -141,6 +137,31 @@ impl Resolver<'_> {
                 );
                 None
             }
+        }
+    }
+
+    /// Whether a mistake in this setting is noted.
+    fn is_told(&self, key: &str) -> bool {
+        self.problems.iter().any(|problem| problem.key == key)
+    }
+
+    /// The text of a setting: as written, or the default.
+    fn text(&self, path: &[&str]) -> String {
+        let defaults = defaults::table(path[0]);
+        let value = self.written(path).or_else(|| defaults.get(*path.last()?));
+        value.and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    /// Checks the text of a setting against a limit, unless one of both is wrong by itself.
+    fn check_limit<T>(
+        &mut self,
+        path: &[&str],
+        limit: &str,
+        check: impl FnOnce(&str) -> Result<T, Wrong>,
+    ) {
+        if !self.is_told(&layers::key(path)) && !self.is_told(limit) {
+            let result = check(&self.text(path));
+            self.check_at(path, result);
         }
     }
 

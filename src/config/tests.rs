@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use super::*;
+use crate::job::{Confirm, Late};
 
 /// A minimal settings file.
 const MINIMAL_SETTINGS: &str = r#"
@@ -110,19 +111,22 @@ fn defaults_stand_where_nothing_is_written() {
     );
     assert_eq!((ingest.start, ingest.max_age_ms), (dwell_connectors::Start::Earliest, None));
     assert_eq!(
-        settings.delivery.retry_ms,
+        *settings.delivery.retry,
         [120_000, 600_000, 600_000, 3_600_000, 7_200_000, 21_600_000, 54_000_000]
     );
-    assert_eq!((settings.delivery.ttr_ms, settings.delivery.publish_timeout_ms), (30_000, 15_000));
     assert_eq!(
-        (settings.delivery.max_late_ms, settings.delivery.max_in_flight_bytes),
+        (settings.delivery.ttr.ms(), settings.delivery.publish_timeout.ms()),
+        (30_000, 15_000)
+    );
+    assert_eq!(
+        (*settings.delivery.max_late, settings.delivery.max_in_flight_bytes.bytes()),
         (None, 64 << 20)
     );
     assert_eq!(
-        (settings.limits.max_delay_ms, settings.limits.max_body),
+        (settings.limits.max_delay.ms(), settings.limits.max_body.bytes()),
         (366 * 86_400_000, 1 << 20)
     );
-    assert_eq!(settings.limits.max_inbound_bytes, 64 << 20);
+    assert_eq!(settings.limits.max_inbound_bytes(), 64 << 20);
     assert_eq!((settings.http.listen.as_str(), settings.http.token_file), ("127.0.0.1:7464", None));
     assert_eq!(settings.shutdown.drain.ms(), 10_000);
 }
@@ -135,7 +139,7 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
         .set("delivery.ttr", "3s");
     let delivery = given.settings().delivery;
     assert_eq!(
-        (delivery.ttr_ms, delivery.late, delivery.confirm),
+        (delivery.ttr.ms(), delivery.late, delivery.confirm),
         (3000, Late::Dead, Confirm::Consumer)
     );
 }
@@ -161,7 +165,7 @@ fn the_environment_alone_is_enough() {
         (settings.ingest["main"].topic.as_str(), settings.ingest["main"].declare),
         ("later", true)
     );
-    assert_eq!((settings.redis.buckets, settings.delivery.retry_ms.len()), (32, 0));
+    assert_eq!((settings.redis.buckets, settings.delivery.retry.len()), (32, 0));
 }
 
 #[test]

@@ -1,28 +1,81 @@
 //! Values that are text in the settings. Each reads itself from its text, and is written as text.
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::ops::Deref;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::IntoDeserializer;
 use serde::de::value::StringDeserializer;
-use serde::de::{Error as _, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::rules::{self, Wrong};
-use crate::units::show_duration_ms;
+use crate::units::{show_duration_ms, show_size};
 
 /// Stands between the message and the hint in an error of serde, which is one text. No message has
 /// it: control characters of values are escaped.
 const HINT_SEPARATOR: char = '\u{1f}';
+/// Stands at the end of each mistake in such an error.
+const MISTAKE_END: char = '\u{1e}';
 
-/// The mistake that a value of this module reports by this error of serde; `None` for other errors.
-pub(super) fn wrong(error: &str) -> Option<Wrong> {
-    error.split_once(HINT_SEPARATOR).map(|(message, hint)| (message.to_owned(), hint.to_owned()))
+/// The mistakes that a value of this module reports by this error of serde; none for other errors.
+pub(super) fn mistakes(error: &str) -> Vec<Wrong> {
+    let mistake = |text: &str| {
+        let (message, hint) = text.split_once(HINT_SEPARATOR)?;
+        Some((message.to_owned(), hint.to_owned()))
+    };
+    error.split(MISTAKE_END).filter_map(mistake).collect()
 }
 
-/// A duration from `LEAST` to `MOST` ms, written `500ms`, `90s`, `1h30m` or `PT15M`.
+/// The error of a value that has these mistakes.
+fn refused<E: serde::de::Error>(mistakes: &[Wrong]) -> E {
+    let text = |(message, hint): &Wrong| format!("{message}{HINT_SEPARATOR}{hint}{MISTAKE_END}");
+    E::custom(mistakes.iter().map(text).collect::<String>())
+}
+
+/// A unit of [`Bounded`]: how the values are read and written.
+pub trait Unit {
+    /// Reads a value within these bounds, or says what is wrong and what to write.
+    const READ: fn(&str, u64, u64) -> Result<u64, Wrong>;
+    /// Writes a value.
+    const SHOW: fn(u64) -> String;
+}
+
+/// The unit of [`Millis`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Millis<const LEAST: u64, const MOST: u64>(u64);
+pub struct Time;
+
+impl Unit for Time {
+    const READ: fn(&str, u64, u64) -> Result<u64, Wrong> = rules::duration;
+    const SHOW: fn(u64) -> String = show_duration_ms;
+}
+
+/// The unit of [`Bytes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size;
+
+impl Unit for Size {
+    const READ: fn(&str, u64, u64) -> Result<u64, Wrong> = rules::size;
+    const SHOW: fn(u64) -> String = show_size;
+}
+
+/// A value from `LEAST` to `MOST`, written with its unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounded<U, const LEAST: u64, const MOST: u64>(u64, PhantomData<U>);
+
+/// A duration from `LEAST` to `MOST` ms, written `500ms`, `90s`, `1h30m` or `PT15M`.
+pub type Millis<const LEAST: u64, const MOST: u64> = Bounded<Time, LEAST, MOST>;
+
+/// A size from `LEAST` to `MOST` bytes, written `1MiB`, `64KiB` or `100kB`.
+pub type Bytes<const LEAST: u64, const MOST: u64> = Bounded<Size, LEAST, MOST>;
+
+impl<U, const LEAST: u64, const MOST: u64> Bounded<U, LEAST, MOST> {
+    /// This number of ms or bytes; beyond a bound, the bound.
+    #[must_use]
+    pub fn of(value: u64) -> Self {
+        Bounded(value.clamp(LEAST, MOST), PhantomData)
+    }
+}
 
 impl<const LEAST: u64, const MOST: u64> Millis<LEAST, MOST> {
     /// The duration in ms.
@@ -32,33 +85,26 @@ impl<const LEAST: u64, const MOST: u64> Millis<LEAST, MOST> {
     }
 }
 
-impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Millis<LEAST, MOST> {
+impl<const LEAST: u64, const MOST: u64> Bytes<LEAST, MOST> {
+    /// The size in bytes.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+impl<'de, U: Unit, const LEAST: u64, const MOST: u64> Deserialize<'de> for Bounded<U, LEAST, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let ms = rules::duration(&text, LEAST, MOST).map_err(|(message, hint)| {
-            D::Error::custom(format!("{message}{HINT_SEPARATOR}{hint}"))
-        })?;
-        Ok(Millis(ms))
+        (U::READ)(&text, LEAST, MOST)
+            .map(|value| Bounded(value, PhantomData))
+            .map_err(|wrong| refused(&[wrong]))
     }
 }
 
-impl<const LEAST: u64, const MOST: u64> Serialize for Millis<LEAST, MOST> {
+impl<U: Unit, const LEAST: u64, const MOST: u64> Serialize for Bounded<U, LEAST, MOST> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&show_duration_ms(self.0))
-    }
-}
-
-impl<const LEAST: u64, const MOST: u64> JsonSchema for Millis<LEAST, MOST> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Millis".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        String::json_schema(generator)
+        serializer.serialize_str(&(U::SHOW)(self.0))
     }
 }
 
@@ -77,7 +123,7 @@ impl<T> Deref for Optional<T> {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Optional<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        if text.is_empty() {
+        if text.trim().is_empty() {
             return Ok(Optional(None));
         }
         let value: StringDeserializer<D::Error> = text.into_deserializer();
@@ -94,16 +140,66 @@ impl<T: Serialize> Serialize for Optional<T> {
     }
 }
 
-impl<T> JsonSchema for Optional<T> {
-    fn inline_schema() -> bool {
-        true
-    }
+/// The waits between attempts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waits(Vec<u64>);
 
-    fn schema_name() -> Cow<'static, str> {
-        "Optional".into()
+impl From<Vec<u64>> for Waits {
+    /// The waits of so many ms.
+    fn from(waits_ms: Vec<u64>) -> Self {
+        Waits(waits_ms)
     }
+}
 
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        String::json_schema(generator)
+impl Deref for Waits {
+    type Target = Vec<u64>;
+
+    /// The waits in ms.
+    fn deref(&self) -> &Vec<u64> {
+        &self.0
     }
+}
+
+impl<'de> Deserialize<'de> for Waits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (mut waits, mut mistakes) = (Vec::new(), Vec::new());
+        for text in Vec::<String>::deserialize(deserializer)? {
+            match rules::duration(&text, 0, rules::MAX_DURATION_MS) {
+                Ok(wait_ms) => waits.push(wait_ms),
+                Err(wrong) => mistakes.push(wrong),
+            }
+        }
+        if mistakes.is_empty() { Ok(Waits(waits)) } else { Err(refused(&mistakes)) }
+    }
+}
+
+impl Serialize for Waits {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|wait_ms| show_duration_ms(*wait_ms)))
+    }
+}
+
+/// The schema of a value is that of what is written for it.
+macro_rules! written_as {
+    ($([$($of:tt)*] $value:ty as $text:ty;)+) => {
+        $(impl<$($of)*> JsonSchema for $value {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($value).into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                <$text>::json_schema(generator)
+            }
+        })+
+    };
+}
+
+written_as! {
+    [U, const LEAST: u64, const MOST: u64] Bounded<U, LEAST, MOST> as String;
+    [T] Optional<T> as String;
+    [] Waits as Vec<String>;
 }

@@ -40,7 +40,7 @@ impl AttemptRules {
     }
 
     pub(super) fn publish_timeout(&self) -> Duration {
-        Duration::from_millis(self.delivery.publish_timeout_ms)
+        Duration::from_millis(self.delivery.publish_timeout.ms())
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) struct InFlight {
 impl InFlight {
     pub(super) fn new(parts: &Parts, broker: Arc<str>) -> Self {
         let Parts { store, settings, publisher, rules, dead, events, traces, .. } = parts;
-        let (jobs_max, bytes_max) = (rules.max_in_flight, rules.max_in_flight_bytes);
+        let (jobs_max, bytes_max) = (rules.max_in_flight, rules.max_in_flight_bytes.bytes());
         let of_broker = events.metrics().broker(&broker);
         let rules = Arc::new(AttemptRules { delivery: rules.clone(), dead: dead.clone() });
         InFlight {

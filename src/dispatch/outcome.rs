@@ -163,7 +163,7 @@ impl Outcomes {
             Outcome::Unknown(_) if now > deadline => AttemptResult::Expired,
             Outcome::Unknown(why) => AttemptResult::Unknown(why),
         };
-        let retry_ms = &self.rules.delivery.retry_ms;
+        let retry_ms = &self.rules.delivery.retry;
         let fate = match attempt::concluded(&record.job, state.progress(), result, retry_ms) {
             Conclusion::Complete => return Some(Settlement::Complete(token)),
             Conclusion::Hold { ttr_ms } => return Some(Settlement::Hold(token, ttr_ms)),

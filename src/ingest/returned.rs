@@ -80,7 +80,7 @@ impl Ingest {
     fn dead_job(&self, request: &Message, rejection: &Rejection) -> Request {
         let mut rejected =
             Rejected::new(request.clone(), rejection, self.publisher.connector().capabilities());
-        rejected.cut(usize::try_from(self.rules.limits.max_body).unwrap_or(usize::MAX));
+        rejected.cut(usize::try_from(self.rules.limits.max_body.bytes()).unwrap_or(usize::MAX));
         let mut message = rejected.message();
         // Notes of an earlier dead letter, which the next dead letter writes again.
         message.headers.retain(|header| {

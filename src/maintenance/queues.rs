@@ -131,7 +131,7 @@ impl QueueMaintenance {
         if self
             .rules
             .iter()
-            .all(|rules| rules.max_jobs.is_none() || bounded != Bounded::of(&rules.name))
+            .all(|rules| rules.max_jobs().is_none() || bounded != Bounded::of(&rules.name))
         {
             return;
         }
@@ -169,7 +169,7 @@ impl QueueMaintenance {
         let named: Vec<String> = self
             .rules
             .iter()
-            .filter(|rules| rules.max_jobs.is_some() && is_of(&rules.name))
+            .filter(|rules| rules.max_jobs().is_some() && is_of(&rules.name))
             .map(|rules| rules.name.clone())
             .collect();
         let (counts, sets) = if bounded == Bounded::Named && named.len() <= MAX_NAMED_QUEUES {
@@ -179,7 +179,7 @@ impl QueueMaintenance {
             let is_wanted = |queue: &str| {
                 self.rules
                     .get(queue)
-                    .is_some_and(|rules| rules.max_jobs.is_some() && is_of(&rules.name))
+                    .is_some_and(|rules| rules.max_jobs().is_some() && is_of(&rules.name))
             };
             let counted = self.store.reader.active_counts(is_wanted).await?;
             (counted.queues.into_values().collect(), counted.sets)
@@ -192,7 +192,7 @@ impl QueueMaintenance {
     }
 
     fn most(&self, queue: &str) -> Option<u64> {
-        self.rules.get(queue).and_then(|rules| rules.max_jobs)
+        self.rules.get(queue).and_then(|rules| rules.max_jobs())
     }
 
     /// Counts all queues that have jobs, and forgets those that have none any more. Reports those
@@ -244,7 +244,7 @@ impl QueueMaintenance {
         let mut result = Ok(());
         for (bucket, queues) in (0..).zip(dead) {
             let retention =
-                |queue: &String| Some((queue.clone(), self.rules.get(queue)?.dead_retention_ms));
+                |queue: &String| Some((queue.clone(), self.rules.get(queue)?.dead_retention.ms()));
             let by: Vec<(String, u64)> = queues.iter().filter_map(retention).collect();
             let asked: Vec<(String, i64)> = by
                 .iter()
@@ -283,7 +283,7 @@ mod tests {
 
     use super::*;
     use crate::config::{QueueRules, Redis};
-    use crate::job::{Due, Job, OnTimeout};
+    use crate::job::{Due, Job};
     use crate::request::NewJob;
     use crate::store::Unobserved;
 
@@ -295,14 +295,7 @@ mod tests {
     }
 
     fn rules(name: &str, max_jobs: u64) -> QueueRules {
-        QueueRules {
-            name: name.to_owned(),
-            ttr_ms: 1000,
-            retry_ms: Vec::new(),
-            on_timeout: OnTimeout::Retry,
-            max_jobs: Some(max_jobs),
-            dead_retention_ms: 1000,
-        }
+        QueueRules { name: name.to_owned(), max_jobs, ..QueueRules::default() }
     }
 
     #[tokio::test]

@@ -35,7 +35,8 @@ impl Rescue {
         fleet: watch::Receiver<Fleet>,
         wake_ups: WakeUps,
     ) -> Self {
-        let rules = RescueRules { lease: lease_of(&rules), retry_ms: rules.retry_ms.into() };
+        let rules =
+            RescueRules { lease: lease_of(&rules), retry_ms: rules.retry.as_slice().into() };
         let (events, wake_ups) = (Arc::new(events), Arc::new(wake_ups));
         Rescue(dwell_engine::rescue::Rescue::new(store, rules, events, wake_ups, fleet))
     }

@@ -59,7 +59,7 @@ impl RequestRules {
     #[must_use]
     pub fn queue_full(&self, queue: &str) -> Rejection {
         let by = self.queues.get(queue).map_or_else(String::new, |rules| {
-            let most = rules.max_jobs.map_or_else(String::new, |most| format!(", {most}"));
+            let most = rules.max_jobs().map_or_else(String::new, |most| format!(", {most}"));
             format!(" of queues.\"{}\"{most}", rules.name)
         });
         Rejection::new(

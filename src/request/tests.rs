@@ -8,6 +8,7 @@ use dwell_connectors::{
 };
 
 use super::*;
+use crate::config::values::{Bytes, Millis};
 use crate::config::{Ingest, Limits, QueueRules, Queues};
 use crate::job::{Confirm, OnTimeout};
 
@@ -65,11 +66,11 @@ fn broker(kind: Kind, allow: &[&str], topics: &[&str]) -> BrokerRules {
 fn queue(name: &str) -> QueueRules {
     QueueRules {
         name: name.to_owned(),
-        ttr_ms: 20_000,
-        retry_ms: vec![MINUTE],
+        ttr: Millis::of(20_000),
+        retry: Some(vec![MINUTE].into()),
         on_timeout: OnTimeout::Retry,
-        max_jobs: Some(5),
-        dead_retention_ms: DAY,
+        max_jobs: 5,
+        ..QueueRules::default()
     }
 }
 
@@ -111,14 +112,7 @@ fn rules(kind: Kind) -> RequestRules {
         },
         ttr_ms: 30_000,
         confirm: Confirm::Broker,
-        limits: Limits {
-            max_delay_ms: 366 * DAY,
-            max_body: 1 << 10,
-            max_retries: 3,
-            max_rounds: 64,
-            max_ttr_ms: 12 * 3_600_000,
-            max_inbound_bytes: 64 << 20,
-        },
+        limits: Limits { max_body: Bytes::of(1 << 10), max_retries: 3, ..Limits::default() },
         brokers,
         queues: Arc::new(Queues::new([queue("emails"), queue("orders.*")])),
         full_queues: FullQueues::default(),

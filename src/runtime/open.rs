@@ -61,7 +61,7 @@ pub(super) fn publishers(
     let used =
         settings.brokers.iter().filter(|(name, _)| roles.dispatch || read.contains(name.as_str()));
     let start = |(name, broker): (&String, &Broker)| {
-        let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
+        let timeout = Duration::from_millis(settings.delivery.publish_timeout.ms());
         let (publisher, reports) =
             Publisher::new(name, broker.connector.clone(), timeout, metrics.broker(name));
         let needed =

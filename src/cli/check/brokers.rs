@@ -33,7 +33,7 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         of_ingests.flat_map(|(ingest_name, ingest)| of_ingest(ingest_name, ingest, broker));
     let needed: Vec<Needed> =
         of_dispatch(settings, name, broker).into_iter().chain(of_ingests).collect();
-    let timeout = Duration::from_millis(settings.delivery.publish_timeout_ms);
+    let timeout = Duration::from_millis(settings.delivery.publish_timeout.ms());
     // The outcomes are kept until the end: a sink without a receiver counts as lost.
     let (sink, _outcomes) = match broker.connector.sink(timeout).await {
         Ok(opened) => opened,

@@ -71,10 +71,10 @@ impl DelayQueue {
         let id = JobId::new(pushed.id).map_err(|why| Failed::new(format!("`id`: {why}")))?;
         let (delay_ms, ttr_ms) =
             (pushed.delay_s.unsigned_abs() * 1000, pushed.ttr_s.unsigned_abs() * 1000);
-        if delay_ms > limits.max_delay_ms {
+        if delay_ms > limits.max_delay.ms() {
             return Err(Failed::new("`delay` exceeds limits.max_delay of the settings"));
         }
-        if ttr_ms > u64::from(limits.max_ttr_ms) {
+        if ttr_ms > limits.max_ttr.ms() {
             return Err(Failed::new("`ttr` exceeds limits.max_ttr of the settings"));
         }
         if let Some(refusal) = self.service.refuses(&pushed.topic, pushed.body.len()) {

@@ -49,6 +49,7 @@ pub fn router(service: Service, access: Access) -> Router {
         .rules()
         .limits
         .max_body
+        .bytes()
         .saturating_mul(MAX_JSON_BYTES_PER_CHAR)
         .saturating_add(ENVELOPE_BYTES);
     let guard = access.clone();

@@ -44,7 +44,7 @@ pub(super) struct Lmstfy {
 
 /// The calls of lmstfy.
 pub fn router(service: Service, access: Access) -> Router {
-    let limit = usize::try_from(service.rules().limits.max_body).unwrap_or(usize::MAX);
+    let limit = usize::try_from(service.rules().limits.max_body.bytes()).unwrap_or(usize::MAX);
     let guard = access.clone();
     let lmstfy = Lmstfy { service, access, ids: Arc::default(), sizes: Arc::default() };
     Router::new()

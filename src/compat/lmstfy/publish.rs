@@ -77,7 +77,7 @@ pub(super) async fn bulk(
     request: Request,
 ) -> Result<Response, Error> {
     let named = call.allow(Scope::Schedule)?;
-    let terms = query.terms(lmstfy.service.rules().limits.max_delay_ms)?;
+    let terms = query.terms(lmstfy.service.rules().limits.max_delay.ms())?;
     let attributes = Attributes::of(request.headers())?;
     let body = read(request).await?;
     let Elements::<MAX_BULK_JOBS>(bodies) = serde_json::from_slice(&body)
@@ -115,7 +115,7 @@ impl Lmstfy {
         request: Request,
         instead: bool,
     ) -> Result<Response, Error> {
-        let terms = query.terms(self.service.rules().limits.max_delay_ms)?;
+        let terms = query.terms(self.service.rules().limits.max_delay.ms())?;
         let attributes = Attributes::of(request.headers())?;
         let (id, job) = self.job(named, terms, &attributes, read(request).await?)?;
         if instead {
@@ -154,7 +154,7 @@ impl Lmstfy {
             ttr_ms: self
                 .service
                 .queue(&queue)
-                .map_or(crate::job::DEFAULT_TTR_MS, |rules| rules.ttr_ms),
+                .map_or(crate::job::DEFAULT_TTR_MS, |rules| rules.ttr.stored_ms()),
             retry: Some(Vec::new()),
             tries: Some(terms.tries),
             ends_ms: terms.ends_ms(now_ms),

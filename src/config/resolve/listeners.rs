@@ -12,15 +12,11 @@ use crate::config::{Compat, Http, Probes, Problem, layers, raw, rules, secret};
 const TOKEN_HINT: &str = "name a file that holds the token";
 
 impl Resolver<'_> {
-    pub(super) fn listeners(&mut self) -> (Option<Http>, Option<Compat>, Option<Probes>) {
-        let (http, compat, probes) = (
-            self.section::<raw::Http>("http"),
-            self.read::<Compat>("compat"),
-            self.read::<Probes>("probes"),
-        );
-        let (Some(http), Some(compat), Some(probes)) = (http, compat, probes) else {
-            return (None, None, None);
-        };
+    pub(super) fn listeners(&mut self) -> (Option<Http>, Compat, Probes) {
+        let http = self.section::<raw::Http>("http");
+        let compat = self.read::<Compat>(&["compat"]);
+        let probes = self.read::<Probes>(&["probes"]);
+        let Some(http) = http else { return (None, compat, probes) };
         let mut master = None;
         if !http.token_file.is_empty() {
             let read = secret::read(Path::new(&http.token_file))
@@ -62,7 +58,7 @@ impl Resolver<'_> {
         }
 
         let token_file = Some(http.token_file).filter(|file| !file.is_empty()).map(Into::into);
-        (Some(Http { listen: http.listen, token_file, tokens }), Some(compat), Some(probes))
+        (Some(Http { listen: http.listen, token_file, tokens }), compat, probes)
     }
 
     /// The tokens of applications. `master`: the token of `http.token_file`.

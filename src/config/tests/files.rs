@@ -1,6 +1,8 @@
 //! The files in `config/`, and the schema.
 
 use super::*;
+use crate::job::DEFAULT_TTR_MS;
+use crate::policy::retry;
 
 /// Without its examples the file of defaults equals the defaults in the code.
 #[test]
@@ -19,10 +21,18 @@ fn the_file_of_defaults_equals_the_code() {
     assert_eq!(json(&|| serde_json::to_value(&ingest)), json(&|| serde_json::to_value(&default)));
     assert_eq!(
         json(&|| serde_json::to_value(&queue)),
-        json(&|| serde_json::to_value(raw::Queue::default()))
+        json(&|| serde_json::to_value(QueueRules::default()))
     );
     // With its examples the file is valid.
     Given::file(text).settings();
+}
+
+/// What the engine takes where it is asked for nothing is the default here too.
+#[test]
+fn the_engine_has_the_same_defaults() {
+    let (delivery, queue) = (Delivery::default(), QueueRules::default());
+    assert_eq!(*delivery.retry, retry::DEFAULT_MS);
+    assert_eq!([delivery.ttr, queue.ttr].map(|ttr| ttr.stored_ms()), [DEFAULT_TTR_MS; 2]);
 }
 
 /// The file of defaults has every setting with a short comment; settings without a default are

@@ -121,6 +121,23 @@ fn an_unknown_key_tells_what_was_meant() {
 }
 
 #[test]
+fn each_wrong_wait_is_told_and_a_limit_quotes_what_was_written() {
+    let problems = Given::least("[delivery]\nretry = [\"soon\", \"1s\", \"later\"]").problems();
+    let told: Vec<_> =
+        problems.iter().map(|problem| (problem.key.as_str(), problem.source.as_str())).collect();
+    assert_eq!(told, [("delivery.retry", "dwell.toml:11"); 2], "{problems:#?}");
+    assert!(problems[0].message.contains("soon") && problems[1].message.contains("later"));
+    for (text, shown, hint) in [
+        ("ttr = \"1000m\"", "`1000m`", "write at most 12h, or raise limits.max_ttr"),
+        ("max_in_flight_bytes = \"1kB\"", "`1kB`", "write at least 1MiB, which is limits.max_body"),
+    ] {
+        let problem = Given::least(&format!("[delivery]\n{text}")).problem();
+        assert!(problem.message.contains(shown), "{problem}");
+        assert_eq!(problem.hint, hint);
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_the_only_problem() {
     let given = Given::file("[redis\nmode = 1");
     assert_eq!(given.problem().source, "dwell.toml:1");

@@ -11,17 +11,17 @@ fn queues_alone_are_enough() {
     );
     let rules = settings.queue("emails").unwrap();
     assert_eq!(
-        (rules.name.as_str(), rules.ttr_ms, rules.on_timeout),
+        (rules.name.as_str(), rules.ttr.ms(), rules.on_timeout),
         ("emails", 30_000, OnTimeout::Ready)
     );
     assert_eq!(
-        (&rules.retry_ms, rules.max_jobs, rules.dead_retention_ms),
-        (&settings.delivery.retry_ms, None, 14 * 86_400_000)
+        (rules.retry_ms(), rules.max_jobs(), rules.dead_retention.ms()),
+        (settings.delivery.retry.as_slice(), None, 14 * 86_400_000)
     );
     assert!(settings.queue("email").is_none());
     let env = [("DWELL_QUEUES__EMAILS__TTR".to_owned(), "5s".to_owned())];
     assert_eq!(
-        load_from(None, &env, &Overrides::default()).unwrap().queue("emails").unwrap().ttr_ms,
+        load_from(None, &env, &Overrides::default()).unwrap().queue("emails").unwrap().ttr.ms(),
         5_000
     );
 }
@@ -33,15 +33,15 @@ fn a_queue_has_rules_of_its_own() {
     let settings = Given::least(text).set("queues.\"orders.eu\".ttr", "2s").settings();
     let orders = settings.queue("orders.us").unwrap();
     assert_eq!(
-        (orders.name.as_str(), orders.ttr_ms, orders.on_timeout),
+        (orders.name.as_str(), orders.ttr.ms(), orders.on_timeout),
         ("orders.*", 60_000, OnTimeout::Retry)
     );
-    assert_eq!((orders.retry_ms.len(), orders.max_jobs, orders.dead_retention_ms), (0, Some(7), 0));
-    let eu = settings.queue("orders.eu").unwrap();
     assert_eq!(
-        (eu.name.as_str(), eu.ttr_ms, eu.retry_ms.as_slice()),
-        ("orders.eu", 2_000, &[1_000][..])
+        (orders.retry_ms().len(), orders.max_jobs(), orders.dead_retention.ms()),
+        (0, Some(7), 0)
     );
+    let eu = settings.queue("orders.eu").unwrap();
+    assert_eq!((eu.name.as_str(), eu.ttr.ms(), eu.retry_ms()), ("orders.eu", 2_000, &[1_000][..]));
 }
 
 #[test]

@@ -93,7 +93,7 @@ pub(super) async fn reschedule(
     let delay_for =
         time.delay_for.map(|text| parse_duration_ms(&text.0)).transpose().map_err(bad("for"))?;
     let until = time.until.map(|text| parse_time_ms(&text.0)).transpose().map_err(bad("until"))?;
-    let max_ms = api.inner.rules.limits.max_delay_ms;
+    let max_ms = api.inner.rules.limits.max_delay.ms();
     let due = due_within(delay_for, until, None, max_ms, api.inner.apply.store.now_ms())?
         .ok_or_else(|| {
             Rejection::new(
@@ -179,7 +179,7 @@ impl Api {
             let id = id.as_str().to_owned();
             let said = match action {
                 Action::Fail => {
-                    let wait_ms = leases::wait(seen.wait, self.inner.rules.limits.max_delay_ms)?;
+                    let wait_ms = leases::wait(seen.wait, self.inner.rules.limits.max_delay.ms())?;
                     leases::fail(caller, id, lease, wait_ms, seen.error)?
                 }
                 _ => leases::read(caller, id, lease, "finish", |_| LeaseAction::Finish)?,

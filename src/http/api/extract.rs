@@ -24,7 +24,7 @@ const ENVELOPE_BYTES: u64 = 64 << 10;
 
 /// The most bytes of a call's body, which may hold one job in base64.
 pub(in crate::http) fn largest_body(limits: &Limits) -> u64 {
-    limits.max_body / 3 * 4 + ENVELOPE_BYTES
+    limits.max_body.bytes() / 3 * 4 + ENVELOPE_BYTES
 }
 
 /// A JSON body.

@@ -138,7 +138,7 @@ pub(super) async fn leases(
     for Finish { id, lease } in actions.finish {
         requests.push(read(&caller, id, &lease, "finish", |_| LeaseAction::Finish)?);
     }
-    let max_delay_ms = api.inner.rules.limits.max_delay_ms;
+    let max_delay_ms = api.inner.rules.limits.max_delay.ms();
     for Fail { id, lease, wait: text, error } in actions.fail {
         requests.push(fail(&caller, id, &lease, wait(text, max_delay_ms)?, error)?);
     }

@@ -51,7 +51,7 @@ impl Memory {
     /// The memory of the calls of an instance.
     #[must_use]
     pub fn of(limits: &Limits) -> Memory {
-        let largest = usize::try_from(limits.max_body.saturating_mul(MEMORY_PER_BODY_BYTE))
+        let largest = usize::try_from(limits.max_body.bytes().saturating_mul(MEMORY_PER_BODY_BYTE))
             .unwrap_or(usize::MAX);
         let calls = CALL_MEMORY_BYTES.max(largest);
         Memory::new(calls, calls / 8 * 3)

@@ -20,7 +20,7 @@ pub(super) fn due(
         control.delay_for,
         control.delay_until,
         counted_from(message, rules),
-        rules.limits.max_delay_ms,
+        rules.limits.max_delay.ms(),
         now_ms,
     )
 }

@@ -23,7 +23,7 @@ impl Receiver<'_> {
     fn ttr_ms(&self, rules: &RequestRules) -> u32 {
         match self {
             Receiver::Target(_) => rules.ttr_ms,
-            Receiver::Queue(queue) => queue.rules.ttr_ms,
+            Receiver::Queue(queue) => queue.rules.ttr.stored_ms(),
         }
     }
 }
@@ -60,13 +60,13 @@ pub(super) fn schedule(
         Some(body) => (body, true),
         None => (message.body.clone(), message.has_body),
     };
-    if body.len() as u64 > rules.limits.max_body {
+    if body.len() as u64 > rules.limits.max_body.bytes() {
         return Err(Rejection::new(
             Code::BodyTooLarge,
             format!(
                 "the body has {} bytes, and limits.max_body is {}: store it elsewhere and send a reference",
                 body.len(),
-                show_size(rules.limits.max_body)
+                show_size(rules.limits.max_body.bytes())
             ),
         ));
     }
@@ -100,7 +100,7 @@ pub(super) fn schedule(
             queue_full = rules.full_queues.is_full(&queue.name);
             Job {
                 // Kept in the job, so that any instance can take over an ended lease.
-                retry: Some(control.retry_ms.unwrap_or_else(|| queue.rules.retry_ms.clone())),
+                retry: Some(control.retry_ms.unwrap_or_else(|| queue.rules.retry_ms().to_vec())),
                 on_timeout: queue.rules.on_timeout,
                 ..Job::for_queue(queue.name, body)
             }
@@ -144,18 +144,17 @@ pub(super) fn schedule(
 
 fn ttr(control: &Control, default_ms: u32, rules: &RequestRules) -> Result<u32, Rejection> {
     let Some(ms) = control.ttr_ms else { return Ok(default_ms) };
-    u32::try_from(ms).ok().filter(|ms| (1..=rules.limits.max_ttr_ms).contains(ms)).ok_or_else(
-        || {
-            let most = show_duration_ms(rules.limits.max_ttr_ms.into());
-            Rejection::new(
-                Code::BadTtr,
-                format!(
-                    "a time to run of {} is not from 1ms to limits.max_ttr, {most}",
-                    show_duration_ms(ms)
-                ),
-            )
-        },
-    )
+    let most = rules.limits.max_ttr.ms();
+    u32::try_from(ms).ok().filter(|_| (1..=most).contains(&ms)).ok_or_else(|| {
+        Rejection::new(
+            Code::BadTtr,
+            format!(
+                "a time to run of {} is not from 1ms to limits.max_ttr, {}",
+                show_duration_ms(ms),
+                show_duration_ms(most)
+            ),
+        )
+    })
 }
 
 fn check_retry(control: &Control, rules: &RequestRules) -> Result<(), Rejection> {
@@ -170,8 +169,9 @@ fn check_retry(control: &Control, rules: &RequestRules) -> Result<(), Rejection>
             ),
         ));
     }
-    if let Some(wait) = waits.iter().find(|wait| **wait > rules.limits.max_delay_ms) {
-        let most = show_duration_ms(rules.limits.max_delay_ms);
+    let most = rules.limits.max_delay.ms();
+    if let Some(wait) = waits.iter().find(|wait| **wait > most) {
+        let most = show_duration_ms(most);
         return Err(Rejection::new(
             Code::BadRetry,
             format!("a wait of {} exceeds limits.max_delay, {most}", show_duration_ms(*wait)),

@@ -157,10 +157,10 @@ fn keeps_its_promises(
     prop_assert!(
         broker.allows(to) && !broker.reads(to) && broker.connector.forbidden(to).is_none()
     );
-    prop_assert!(job.body.len() as u64 <= rules.limits.max_body);
-    prop_assert!((1..=rules.limits.max_ttr_ms).contains(&job.ttr_ms));
+    prop_assert!(job.body.len() as u64 <= rules.limits.max_body.bytes());
+    prop_assert!((1..=rules.limits.max_ttr.ms()).contains(&u64::from(job.ttr_ms)));
     prop_assert!(job.retry.as_ref().is_none_or(|waits| waits.len() <= rules.limits.max_retries));
-    let max_ms = rules.limits.max_delay_ms;
+    let max_ms = rules.limits.max_delay.ms();
     match new_job.due {
         Due::In(ms) | Due::Earlier { in_ms: ms, .. } => prop_assert!(ms <= max_ms),
         Due::At(at_ms) => {

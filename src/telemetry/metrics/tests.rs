@@ -2,20 +2,12 @@
 
 use super::*;
 use crate::config::QueueRules;
-use crate::job::OnTimeout;
 use crate::telemetry::labels::Label;
 use std::collections::BTreeSet;
 
 /// The metrics of two brokers, an ingest, a queue and a pattern of queues.
 pub(super) fn metrics() -> Metrics {
-    let rules = |name: &str| QueueRules {
-        name: name.to_owned(),
-        ttr_ms: 1,
-        retry_ms: vec![],
-        on_timeout: OnTimeout::Ready,
-        max_jobs: None,
-        dead_retention_ms: 1,
-    };
+    let rules = |name: &str| QueueRules { name: name.to_owned(), ..QueueRules::default() };
     let queues = Arc::new(config::Queues::new(["emails", "orders.*"].map(rules)));
     Metrics::new(["main", "other"], ["in"]).with_queues(queues)
 }

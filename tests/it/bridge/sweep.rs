@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::config::Settings;
+use dwell::config::values::Millis;
 use dwell::fleet::{self, Fleet};
 use dwell::http::Listener;
 use dwell::http::server::probes;
@@ -72,7 +73,7 @@ async fn what_the_namespace_keeps_rules_whatever_an_instance_is_set_to() {
     let _: () = link.zadd(store.keys().dead(0), "dead for a day", day_ago).await.unwrap();
     let dead = async || link.clone().zcard::<_, u64>(store.keys().dead(0)).await.unwrap();
     let mut other = env.settings.clone();
-    other.delivery.dead_retention_ms = 3_600_000;
+    other.delivery.dead_retention = Millis::of(3_600_000);
     sweep(&other).run_once().await.unwrap();
     assert_eq!(dead().await, 1, "the instance with the shortest retention decided for all");
     // Adopted, it counts for those that run.

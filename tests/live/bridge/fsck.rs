@@ -19,11 +19,8 @@ fn rules(settings: &Settings) -> FsckRules {
     let delivery = &settings.delivery;
     FsckRules {
         lease_ms: u64::try_from(lease_of(delivery).as_millis()).unwrap(),
-        retry_ms: delivery.retry_ms.clone(),
-        sweep: SweepRules {
-            dead_retention_ms: delivery.dead_retention_ms,
-            dedupe_window_ms: delivery.dedupe_window_ms,
-        },
+        retry_ms: delivery.retry.to_vec(),
+        sweep: SweepRules::from(delivery),
         repair: true,
     }
 }

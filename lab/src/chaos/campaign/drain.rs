@@ -18,12 +18,9 @@ use crate::chaos::system::System;
 /// The findings of `fsck`; a line each.
 pub(crate) async fn damage(system: &System) -> Result<Vec<String>, StoreError> {
     let delivery = &system.settings().delivery;
-    let sweep = SweepRules {
-        dead_retention_ms: delivery.dead_retention_ms,
-        dedupe_window_ms: delivery.dedupe_window_ms,
-    };
+    let sweep = SweepRules::from(delivery);
     let lease_ms = u64::try_from(lease_of(delivery).as_millis()).unwrap_or(u64::MAX);
-    let rules = FsckRules { lease_ms, retry_ms: delivery.retry_ms.clone(), sweep, repair: false };
+    let rules = FsckRules { lease_ms, retry_ms: delivery.retry.to_vec(), sweep, repair: false };
     let mut damage = Vec::new();
     let mut found = |finding: fsck::Finding| {
         damage.push(format!(

@@ -37,19 +37,11 @@ impl Pressed {
             .route("/", post(async || (StatusCode::UNAUTHORIZED, "refused")).get(async || "done"))
             .route("/large", get(async || vec![b'x'; LARGE_ANSWER_BYTES]))
             .route("/evil", get(async move || count.fetch_add(1, Ordering::Relaxed).to_string()));
-        let limits = Limits {
-            max_body: 1 << 20,
-            max_delay_ms: 0,
-            max_retries: 0,
-            max_rounds: 0,
-            max_ttr_ms: 0,
-            max_inbound_bytes: 0,
-        };
         let room = Room::default();
         let listener = Listener::bind("http.listen", "127.0.0.1:0")
             .await
             .unwrap()
-            .within(&room, &Memory::of(&limits));
+            .within(&room, &Memory::of(&Limits::default()));
         let slots: Vec<_> =
             (0..=MAX_BUFFERED_CONNECTIONS).map(|_| Slot::new(listener.address().ip())).collect();
         let calls: Vec<_> = slots.iter().map(super::super::slot::BusyGuard::new).collect();
