@@ -8,6 +8,7 @@
 
 mod defaults;
 mod delivery;
+mod ingest;
 mod layers;
 mod limits;
 pub mod problem;
@@ -29,10 +30,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dwell_connectors::{BrokerConfig, Start};
+use dwell_connectors::BrokerConfig;
 
 pub use delivery::Delivery;
 pub use dwell_engine::config::{Durability, Redis, RedisMode};
+pub use ingest::{DelayFrom, DeliverTo, Format, IdFrom, Ingest, MissingDelay};
 pub use limits::Limits;
 pub use problem::Problem;
 pub use process::{Runtime, Shutdown};
@@ -177,44 +179,6 @@ pub struct Broker {
     pub connector: BrokerConfig,
     /// The targets that producers may use.
     pub allow: Vec<String>,
-}
-
-/// `[ingest.NAME]`
-#[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "`raw` documents the settings")]
-pub struct Ingest {
-    pub broker: String,
-    pub topic: String,
-    pub group: String,
-    /// `format = "envelope"`
-    pub envelope: bool,
-    /// `deliver_to = "queue"`: the `topic` of an envelope is a queue.
-    pub to_queue: bool,
-    /// `delay_from = "receipt"`
-    pub from_receipt: bool,
-    pub declare: bool,
-    /// The queue that receives messages which expire in the topic's queue. With `declare` the name
-    /// has a default.
-    pub expired_queue: Option<String>,
-    pub rejected: String,
-    pub target: String,
-    pub exchange: String,
-    /// `missing_delay = "immediate"`
-    pub missing_delay_immediate: bool,
-    /// `id_from = "key"`
-    pub id_from_key: bool,
-    pub hold_ms: u64,
-    pub start: Start,
-    pub max_age_ms: Option<u64>,
-    /// The producers' header that holds the due time.
-    pub due_header: Option<String>,
-}
-
-impl Ingest {
-    /// The topics and queues that the ingest reads.
-    pub fn reads(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.topic.as_str()).chain(self.expired_queue.as_deref())
-    }
 }
 
 /// `[http]`

@@ -101,7 +101,7 @@ pub fn source_options(ingest: &config::Ingest, limits: &config::Limits) -> Sourc
         acks: Acks::Explicit,
         start: ingest.start,
         publishes_to: vec![Destination::new(&ingest.rejected)],
-        expired_queue: ingest.expired_queue.clone(),
+        expired_queue: (*ingest.expired_queue).clone(),
     }
 }
 
@@ -354,7 +354,7 @@ impl Ingest {
                 () = self.store_lost() => {
                     tracing::warn!(
                         ingest = self.name,
-                        hold_ms = self.rules.ingest.hold_ms,
+                        hold_ms = self.rules.ingest.hold.ms(),
                         "redis did not answer for longer than hold; unstored messages are given back for another instance, and reading stops until redis answers"
                     );
                     ended = End::StoreLost(self.paused(PauseReason::Redis));

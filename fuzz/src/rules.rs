@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use dwell::config::values::Bytes;
-use dwell::config::{Ingest, Limits, QueueRules, Queues};
+use dwell::config::{Format, Ingest, Limits, MissingDelay, QueueRules, Queues};
 use dwell::job::Confirm;
 use dwell::request::{BrokerRules, FullQueues, RequestRules};
-use dwell_connectors::{Allow, BrokerConfig, Start, amqp, kafka, nats};
+use dwell_connectors::{Allow, BrokerConfig, amqp, kafka, nats};
 
 /// Redis's time: 2026-01-31T12:00:00Z.
 pub(crate) const NOW: i64 = 1_769_860_800_000;
@@ -57,6 +57,8 @@ static QUEUES: LazyLock<Arc<Queues>> = LazyLock::new(|| {
     Arc::new(Queues::new([rules("emails"), rules("orders.*")]))
 });
 
+static INGEST: LazyLock<Ingest> = LazyLock::new(Ingest::default);
+
 static LIMITS: LazyLock<Limits> =
     LazyLock::new(|| Limits { max_body: Bytes::of(1 << 10), max_retries: 3, ..Limits::default() });
 
@@ -68,22 +70,9 @@ pub(crate) fn rules(kind: &str, envelope: bool, immediate: bool) -> RequestRules
         source: (!direct).then(|| broker(kind).capabilities()),
         ingest: Ingest {
             broker: if direct { "nats" } else { kind }.to_owned(),
-            topic: "delay.in".to_owned(),
-            group: "dwell".to_owned(),
-            envelope,
-            to_queue: false,
-            from_receipt: false,
-            declare: false,
-            expired_queue: None,
-            rejected: "delay.rejected".to_owned(),
-            target: String::new(),
-            exchange: String::new(),
-            missing_delay_immediate: immediate,
-            id_from_key: false,
-            hold_ms: 15_000,
-            start: Start::Earliest,
-            max_age_ms: None,
-            due_header: None,
+            format: if envelope { Format::Envelope } else { Format::Headers },
+            missing_delay: if immediate { MissingDelay::Immediate } else { MissingDelay::Reject },
+            ..INGEST.clone()
         },
         ttr_ms: 30_000,
         confirm: Confirm::Broker,

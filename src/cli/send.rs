@@ -10,7 +10,7 @@ use super::common::{Common, job_id};
 use super::exit::{Exit, Stop};
 use super::table::clean;
 use crate::clock;
-use crate::config::{Broker, Ingest, Settings};
+use crate::config::{Broker, Format, Ingest, Settings};
 use crate::job::JobId;
 use crate::request::{RequestRules, parse};
 use crate::units::{parse_duration_ms, parse_time_ms, show_size};
@@ -167,7 +167,7 @@ fn classify(
     ingest: &Ingest,
     message: &Message,
 ) -> Result<(), Stop> {
-    if ingest.envelope {
+    if ingest.format == Format::Envelope {
         let hint = "send the envelope with the broker's own tool, or choose another --ingest";
         return Err(Stop::because(
             Exit::Usage,

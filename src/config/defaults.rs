@@ -16,7 +16,10 @@ static FILE: LazyLock<Dict> = LazyLock::new(|| {
 pub(super) fn table(section: &str) -> Dict {
     let table = FILE.get(section).and_then(Value::as_dict);
     let example = table.and_then(|table| table.get("main")?.as_dict());
-    example.or(table).cloned().unwrap_or_default()
+    let mut defaults = example.or(table).cloned().unwrap_or_default();
+    // An example alone: an ingest has to name its own.
+    defaults.remove("broker");
+    defaults
 }
 
 /// The defaults of this section.

@@ -109,7 +109,7 @@ fn defaults_stand_where_nothing_is_written() {
         (ingest.topic.as_str(), ingest.group.as_str(), ingest.rejected.as_str()),
         ("delay.in", "dwell", "delay.rejected")
     );
-    assert_eq!((ingest.start, ingest.max_age_ms), (dwell_connectors::Start::Earliest, None));
+    assert_eq!((ingest.start, *ingest.max_age), (dwell_connectors::Start::Earliest, None));
     assert_eq!(
         *settings.delivery.retry,
         [120_000, 600_000, 600_000, 3_600_000, 7_200_000, 21_600_000, 54_000_000]

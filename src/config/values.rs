@@ -10,7 +10,7 @@ use serde::de::value::StringDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::rules::{self, Wrong};
-use crate::units::{show_duration_ms, show_size};
+use crate::units::{show_duration_ms, show_size, show_time_ms};
 
 /// Stands between the message and the hint in an error of serde, which is one text. No message has
 /// it: control characters of values are escaped.
@@ -108,9 +108,15 @@ impl<U: Unit, const LEAST: u64, const MOST: u64> Serialize for Bounded<U, LEAST,
     }
 }
 
-/// A value that may be left out: empty text is none.
+/// A value that may be left out: empty text is none, and so is blank text that is no value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Optional<T>(Option<T>);
+
+impl<T> From<Option<T>> for Optional<T> {
+    fn from(value: Option<T>) -> Self {
+        Optional(value)
+    }
+}
 
 impl<T> Deref for Optional<T> {
     type Target = Option<T>;
@@ -123,11 +129,16 @@ impl<T> Deref for Optional<T> {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Optional<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        if text.trim().is_empty() {
+        if text.is_empty() {
             return Ok(Optional(None));
         }
+        let is_blank = text.trim().is_empty();
         let value: StringDeserializer<D::Error> = text.into_deserializer();
-        T::deserialize(value).map(|value| Optional(Some(value)))
+        match T::deserialize(value) {
+            Ok(value) => Ok(Optional(Some(value))),
+            Err(_) if is_blank => Ok(Optional(None)),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -177,6 +188,36 @@ impl Serialize for Waits {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(|wait_ms| show_duration_ms(*wait_ms)))
     }
+}
+
+/// Where a new group starts, as text.
+pub(super) mod start {
+    use dwell_connectors::Start;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::{refused, rules, show_time_ms};
+
+    pub(in crate::config) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Start, D::Error> {
+        rules::start(&String::deserialize(deserializer)?).map_err(|wrong| refused(&[wrong]))
+    }
+
+    pub(in crate::config) fn serialize<S: Serializer>(
+        start: &Start,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match start {
+            Start::Earliest => serializer.serialize_str("earliest"),
+            Start::Latest => serializer.serialize_str("latest"),
+            Start::At(ms) => serializer.serialize_str(&show_time_ms(*ms)),
+        }
+    }
+}
+
+/// Takes the default out of the schema of a setting that is required.
+pub(super) fn without_default(schema: &mut Schema) {
+    schema.remove("default");
 }
 
 /// The schema of a value is that of what is written for it.

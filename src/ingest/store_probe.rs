@@ -26,7 +26,7 @@ const PROBE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 impl Ingest {
     /// Waits until the store has not answered for `hold`.
     pub(super) async fn store_lost(&self) {
-        let hold = Duration::from_millis(self.rules.ingest.hold_ms);
+        let hold = Duration::from_millis(self.rules.ingest.hold.ms());
         let mut silent_since: Option<Instant> = None;
         loop {
             let asked = clock::now();

@@ -8,7 +8,7 @@ use dwell_connectors::{Headers, Value};
 use super::control::{Control, once_as, single, strip_prefix_ignore_case};
 use super::etf1::{self, EPOCH_HEADER, TARGET_KEY_HEADER};
 use super::reject::{Code, Rejection};
-use crate::config::Ingest;
+use crate::config::{Ingest, MissingDelay};
 use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::units::{parse_time_ms, quote};
 
@@ -29,8 +29,8 @@ pub(super) fn fill(
     ingest: &Ingest,
 ) -> Result<(), Rejection> {
     if !control.has_delay() {
-        let from = time(control, headers, ingest.missing_delay_immediate)?;
-        if let Some(name) = &ingest.due_header {
+        let from = time(control, headers, ingest.missing_delay == MissingDelay::Immediate)?;
+        if let Some(name) = ingest.due_header.as_deref() {
             due_header(control, headers, name, from)?;
         }
     }

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::control::{Control, queue_name};
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
+use crate::config::DeliverTo;
 use crate::job::{Action, JobId};
 use crate::units::{parse_duration_ms, parse_time_ms, quote};
 
@@ -100,16 +101,16 @@ pub(super) fn fill(
     }
     if control.target.is_none() && control.queue.is_none() {
         let topic = envelope.topic.as_ref().map(topic).transpose()?;
-        match (topic, rules.ingest.to_queue) {
-            (topic, false) => control.target = topic,
-            (Some(topic), true) => control.queue = Some(queue(&topic)?),
-            (None, true) if rules.ingest.target.is_empty() => {
+        match (topic, rules.ingest.deliver_to) {
+            (topic, DeliverTo::Target) => control.target = topic,
+            (Some(topic), DeliverTo::Queue) => control.queue = Some(queue(&topic)?),
+            (None, DeliverTo::Queue) if rules.ingest.target.is_empty() => {
                 return Err(Rejection::new(
                     Code::MissingTarget,
                     "the envelope has no topic: name the queue in it",
                 ));
             }
-            (None, true) => {}
+            (None, DeliverTo::Queue) => {}
         }
     }
     let body = envelope.body.ok_or_else(|| {

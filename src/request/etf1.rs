@@ -9,6 +9,7 @@ use super::control::{Control, Key, single};
 use super::parse::age::own_time;
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
+use crate::config::IdFrom;
 use crate::job::{Action, JobId};
 
 pub(super) const EPOCH_HEADER: &str = "scheduler-epoch";
@@ -30,11 +31,11 @@ pub(super) fn deletion(
     if message.has_body || asks {
         return Ok(None);
     }
-    if rules.ingest.id_from_key && control.action.is_none() {
+    if rules.ingest.id_from == IdFrom::Key && control.action.is_none() {
         return Ok(Some(Action::Cancel));
     }
     if has_headers(&message.headers) {
-        let why = if rules.ingest.id_from_key {
+        let why = if rules.ingest.id_from == IdFrom::Key {
             "delay-action is schedule: leave it out, or send delay-for".to_owned()
         } else {
             format!("ingest.{}.id_from is empty: set it to key", rules.name)
@@ -89,7 +90,7 @@ pub(super) fn target_key(headers: &Headers) -> Result<Option<Key>, Rejection> {
 
 /// Sets the headers that the scheduler sets on a delivered message.
 pub(super) fn stamp(passed: &mut Headers, id: &JobId, message: &Message, rules: &RequestRules) {
-    if !rules.ingest.id_from_key || !has_headers(&message.headers) {
+    if rules.ingest.id_from != IdFrom::Key || !has_headers(&message.headers) {
         return;
     }
     // A message that was delivered before and is scheduled again has old ones.

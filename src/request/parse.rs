@@ -16,6 +16,7 @@ use super::control::{self, Control};
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
 use super::{Act, NewJob, Request, dialect, envelope, etf1, headers, origin, target};
+use crate::config::{Format, IdFrom};
 use crate::delayed_headers::{ATTEMPT, DUE};
 use crate::job::{Action, Due, JobId};
 use crate::units::quote;
@@ -31,10 +32,12 @@ pub fn parse(message: &Message, rules: &RequestRules, now_ms: i64) -> Result<Req
         control.action = Some(action);
     }
     let mut body = None;
-    if rules.ingest.envelope && control.action.is_none_or(|action| action == Action::Schedule) {
+    if rules.ingest.format == Format::Envelope
+        && control.action.is_none_or(|action| action == Action::Schedule)
+    {
         body = Some(envelope::fill(&mut control, message, rules)?);
     }
-    if control.id.is_none() && rules.ingest.id_from_key {
+    if control.id.is_none() && rules.ingest.id_from == IdFrom::Key {
         control.id = Some(etf1::id(message, rules)?);
     }
     match control.action.unwrap_or(Action::Schedule) {

@@ -6,6 +6,7 @@ use dwell_connectors::Message;
 use super::reject::{Code, Rejection};
 use super::rules::RequestRules;
 use super::target::Target;
+use crate::config::MissingDelay;
 use crate::delayed_headers::{ATTEMPT, DEAD_REASON, ROUND};
 use crate::units::quote_address;
 
@@ -35,7 +36,7 @@ pub(super) fn of(message: &Message, rules: &RequestRules) -> Result<u32, Rejecti
 /// received, or is dead-lettered by its queue. Dwell's own dead letters are excluded.
 pub(super) fn may_lack_delay(message: &Message, rules: &RequestRules) -> bool {
     rules.source.is_some_and(|source| source.exchanges)
-        && rules.ingest.missing_delay_immediate
+        && rules.ingest.missing_delay == MissingDelay::Immediate
         && message.headers.get(DEAD_REASON).is_none()
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dwell_connectors::{Allow, BrokerConfig, Capabilities, Destination, Start};
+use dwell_connectors::{Allow, BrokerConfig, Capabilities, Destination};
 
 use super::full_queues::FullQueues;
-use crate::config::{self, Limits, Queues, Settings};
+use crate::config::{self, DelayFrom, Limits, Queues, Settings};
 use crate::job::Confirm;
 
 /// The settings that apply to the requests of one ingest.
@@ -73,20 +73,9 @@ impl RequestRules {
             broker: only_ingest.or(only_broker).cloned().unwrap_or_default(),
             topic: String::new(),
             group: String::new(),
-            envelope: false,
-            to_queue: false,
-            from_receipt: true,
-            declare: false,
-            expired_queue: None,
+            delay_from: DelayFrom::Receipt,
             rejected: String::new(),
-            target: String::new(),
-            exchange: String::new(),
-            missing_delay_immediate: false,
-            id_from_key: false,
-            hold_ms: 15_000,
-            start: Start::Earliest,
-            max_age_ms: None,
-            due_header: None,
+            ..config::Ingest::default()
         };
         RequestRules {
             name: String::new(),

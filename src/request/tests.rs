@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dwell_connectors::{
-    Allow, BrokerConfig, Destination, Message, Position, Start, Value, amqp, kafka, memory, nats,
+    Allow, BrokerConfig, Destination, Message, Position, Value, amqp, kafka, memory, nats,
 };
 
 use super::*;
-use crate::config::values::{Bytes, Millis};
-use crate::config::{Ingest, Limits, QueueRules, Queues};
+use crate::config::values::{Bytes, Millis, Optional};
+use crate::config::{
+    DelayFrom, DeliverTo, Format, IdFrom, Ingest, Limits, MissingDelay, QueueRules, Queues,
+};
 use crate::job::{Confirm, OnTimeout};
 
 mod accepted;
@@ -93,22 +95,7 @@ fn rules(kind: Kind) -> RequestRules {
         source: (kind != Kind::Direct).then(|| connector(kind).capabilities()),
         ingest: Ingest {
             broker: if kind == Kind::Direct { "" } else { connector(kind).kind() }.to_owned(),
-            topic: "delay.in".to_owned(),
-            group: "dwell".to_owned(),
-            envelope: false,
-            to_queue: false,
-            from_receipt: false,
-            declare: false,
-            expired_queue: None,
-            rejected: "delay.rejected".to_owned(),
-            target: String::new(),
-            exchange: String::new(),
-            missing_delay_immediate: false,
-            id_from_key: false,
-            hold_ms: 15_000,
-            start: Start::Earliest,
-            max_age_ms: None,
-            due_header: None,
+            ..Ingest::default()
         },
         ttr_ms: 30_000,
         confirm: Confirm::Broker,

@@ -9,7 +9,7 @@ use dwell_connectors::{
 use futures_util::future::join_all;
 
 use super::Check;
-use crate::config::{Broker, Ingest, Settings};
+use crate::config::{Broker, DelayFrom, Ingest, Settings};
 use crate::ingest::source_options;
 use crate::runtime::{Needed, nothing_takes, of_dispatch, of_ingest};
 use crate::units::show_time_ms;
@@ -64,11 +64,9 @@ async fn of_broker(settings: &Settings, name: &str, broker: &Broker) -> Vec<Chec
         // A missing source has no facts to check.
         if looked.ok {
             match broker.connector.cautions(&options).await {
-                Ok(cautions) => {
-                    checks.extend(cautions.into_iter().filter_map(|caution| {
-                        of_caution(&ingest_name, ingest.from_receipt, caution)
-                    }))
-                }
+                Ok(cautions) => checks.extend(cautions.into_iter().filter_map(|caution| {
+                    of_caution(&ingest_name, ingest.delay_from == DelayFrom::Receipt, caution)
+                })),
                 // Not there yet: there is nothing to say of it.
                 Err(error) if error.kind == ErrorKind::Missing => {}
                 Err(error) => checks.push(Check::warning(

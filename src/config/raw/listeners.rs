@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::defaults;
-use crate::config::values::Optional;
+use crate::config::values::{Optional, without_default};
 
 /// Admin API and dashboard.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
@@ -43,7 +43,7 @@ pub struct Token {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<String>,
     /// What the bearer may do; none implies another.
-    #[schemars(transform = super::without_default)]
+    #[schemars(transform = without_default)]
     pub may: Vec<Scope>,
     /// The queues of the bearer: names, or patterns where `*` is any characters. Only `*` allows
     /// targets on brokers too.

@@ -6,7 +6,7 @@ use dwell_connectors::{BrokerConfig, Destination, FILE_HINT, Start};
 
 use super::Resolver;
 use crate::config::rules::Wrong;
-use crate::config::{Broker, Ingest, Problem, nearest, raw, rules};
+use crate::config::{Broker, DeliverTo, Format, IdFrom, Ingest, Problem, nearest, raw, rules};
 
 impl Resolver<'_> {
     pub(super) fn brokers(&mut self) -> BTreeMap<String, Broker> {
@@ -75,101 +75,73 @@ impl Resolver<'_> {
         for name in self.names("ingest") {
             let key = format!("ingest.{name}");
             self.check(&key, rules::name(&name));
-            let Some(raw) = self.entry::<raw::Ingest>(&key, false) else { continue };
-            if self.layers.is_set(&["ingest", &name, "broker"]) && !known.contains(&raw.broker) {
-                let like = nearest(&raw.broker, known.iter().map(String::as_str))
+            // The keys of such a name would be told wrongly.
+            if name.contains('.') {
+                continue;
+            }
+            let mut ingest: Ingest = self.read(&["ingest", &name]);
+            if self.layers.is_set(&["ingest", &name, "broker"]) && !known.contains(&ingest.broker) {
+                let like = nearest(&ingest.broker, known.iter().map(String::as_str))
                     .map(|like| format!("did you mean \"{like}\"?"));
                 let hint = like.unwrap_or_else(|| match known.is_empty() {
-                    true => format!("add [brokers.{}]", raw.broker),
+                    true => format!("add [brokers.{}]", ingest.broker),
                     false => format!(
                         "add [brokers.{}], or name one of: {}",
-                        raw.broker,
+                        ingest.broker,
                         known.join(", ")
                     ),
                 });
                 self.note(
                     &format!("{key}.broker"),
-                    (format!("there is no broker \"{}\"", raw.broker), hint),
+                    (format!("there is no broker \"{}\"", ingest.broker), hint),
                 );
             }
+            let broker = brokers.get(&ingest.broker);
+            let capabilities = broker.map(|broker| broker.connector.capabilities());
             // Nothing else of an ingest that reads nothing is a mistake of its own.
-            if let Some(broker) =
-                brokers.get(&raw.broker).filter(|broker| !broker.connector.capabilities().sources)
-            {
+            if let Some(broker) = capabilities.filter(|broker| !broker.sources) {
                 let wrong = format!(
                     "a broker of type \"{}\" takes messages, and none can be read from it",
-                    broker.connector.kind()
+                    broker.kind
                 );
                 let hint = "name a broker that requests come in on; or remove this ingest, and send requests to POST /v1/jobs".to_owned();
                 self.note(&format!("{key}.broker"), (wrong, hint));
                 continue;
             }
             for (field, text) in
-                [("topic", &raw.topic), ("group", &raw.group), ("rejected", &raw.rejected)]
+                [("topic", &ingest.topic), ("group", &ingest.group), ("rejected", &ingest.rejected)]
             {
                 self.check(&format!("{key}.{field}"), rules::address(text));
             }
-            self.check_queue_topic(&format!("{key}.deliver_to"), &raw);
-            let connector = brokers.get(&raw.broker).map(|broker| &broker.connector);
-            for (field, text) in [("rejected", &raw.rejected), ("target", &raw.target)] {
+            self.check_queue_topic(&format!("{key}.deliver_to"), &ingest);
+            let connector = broker.map(|broker| &broker.connector);
+            for (field, text) in [("rejected", &ingest.rejected), ("target", &ingest.target)] {
                 self.check_destination(&format!("{key}.{field}"), text, connector);
             }
-            let start =
-                self.check(&format!("{key}.start"), rules::start(&raw.start)).unwrap_or_default();
-            self.check(&format!("{key}.expired_queue"), rules::printable(&raw.expired_queue));
-            if let Some(broker) = brokers.get(&raw.broker) {
-                self.check_applicable(&key, &raw, start, broker);
-                if !raw.exchange.is_empty() && broker.connector.capabilities().exchanges {
-                    self.check_exchange(&format!("{key}.exchange"), &raw, broker);
+            if let Some(queue) = ingest.expired_queue.as_deref() {
+                self.check(&format!("{key}.expired_queue"), rules::printable(queue));
+            }
+            if let Some(broker) = broker {
+                self.check_applicable(&key, &ingest, broker);
+                if !ingest.exchange.is_empty() && broker.connector.capabilities().exchanges {
+                    self.check_exchange(&format!("{key}.exchange"), &ingest, broker);
                 }
             }
-            let max_age = Some(raw.max_age.trim()).filter(|age| !age.is_empty());
-            let max_age_ms = max_age.and_then(|age| {
-                self.check(
-                    &format!("{key}.max_age"),
-                    rules::duration(age, 1, rules::MAX_DURATION_MS),
-                )
-            });
-            self.check(&format!("{key}.due_header"), rules::header_name(&raw.due_header));
-            let due_header = Some(raw.due_header.clone()).filter(|name| !name.is_empty());
-            if let Some(name) =
-                due_header.as_deref().filter(|name| crate::request::is_read_already(name))
-            {
-                let wrong = (
-                    format!("{name} is a header that Dwell reads or sets by itself"),
-                    "name a header of the producers' own".to_owned(),
-                );
-                self.note(&format!("{key}.due_header"), wrong);
+            if let Some(name) = ingest.due_header.as_deref() {
+                self.check(&format!("{key}.due_header"), rules::header_name(name));
+                if crate::request::is_read_already(name) {
+                    let wrong = (
+                        format!("{name} is a header that Dwell reads or sets by itself"),
+                        "name a header of the producers' own".to_owned(),
+                    );
+                    self.note(&format!("{key}.due_header"), wrong);
+                }
             }
             // The only place that names the expired queue.
-            let has_expired =
-                connector.is_some_and(|connector| connector.capabilities().expired_queue);
-            let made = || (raw.declare && has_expired).then(|| format!("{}.expired", raw.topic));
-            let expired_queue =
-                Some(raw.expired_queue.clone()).filter(|name| !name.is_empty()).or_else(made);
-            let hold = self.check(
-                &format!("{key}.hold"),
-                rules::duration(&raw.hold, 1000, rules::MAX_DURATION_MS),
-            );
-            let ingest = Ingest {
-                broker: raw.broker,
-                topic: raw.topic,
-                group: raw.group,
-                envelope: raw.format == raw::Format::Envelope,
-                to_queue: raw.deliver_to == raw::DeliverTo::Queue,
-                from_receipt: raw.delay_from == raw::DelayFrom::Receipt,
-                declare: raw.declare,
-                expired_queue,
-                rejected: raw.rejected,
-                target: raw.target,
-                exchange: raw.exchange,
-                missing_delay_immediate: raw.missing_delay == raw::MissingDelay::Immediate,
-                id_from_key: raw.id_from == raw::IdFrom::Key,
-                hold_ms: hold.unwrap_or_default(),
-                start,
-                max_age_ms,
-                due_header,
-            };
+            let has_expired = capabilities.is_some_and(|broker| broker.expired_queue);
+            if ingest.declare && has_expired && ingest.expired_queue.is_none() {
+                ingest.expired_queue = Some(format!("{}.expired", ingest.topic)).into();
+            }
             self.check_read_once(&key, &ingest, &ingests);
             ingests.insert(name, ingest);
         }
@@ -189,11 +161,11 @@ impl Resolver<'_> {
     }
 
     /// Reports a `deliver_to = "queue"` that no request can obey.
-    fn check_queue_topic(&mut self, key: &str, raw: &raw::Ingest) {
-        if raw.deliver_to != raw::DeliverTo::Queue {
+    fn check_queue_topic(&mut self, key: &str, ingest: &Ingest) {
+        if ingest.deliver_to != DeliverTo::Queue {
             return;
         }
-        if raw.format != raw::Format::Envelope {
+        if ingest.format != Format::Envelope {
             let wrong = "only the topic of an envelope can be a queue, and format is \"headers\""
                 .to_owned();
             self.note(
@@ -207,34 +179,34 @@ impl Resolver<'_> {
     }
 
     /// Settings of an ingest that its kind of broker does not have.
-    fn check_applicable(&mut self, key: &str, raw: &raw::Ingest, start: Start, broker: &Broker) {
+    fn check_applicable(&mut self, key: &str, ingest: &Ingest, broker: &Broker) {
         let capabilities = broker.connector.capabilities();
         let kind = capabilities.kind;
-        if let Some(why) = broker.connector.unreadable(&raw.topic) {
+        if let Some(why) = broker.connector.unreadable(&ingest.topic) {
             self.note(
                 &format!("{key}.topic"),
                 (format!("this cannot be read: {why}"), "name one topic".to_owned()),
             );
         }
-        if !raw.exchange.is_empty() && !capabilities.exchanges {
+        if !ingest.exchange.is_empty() && !capabilities.exchanges {
             self.note(
                 &format!("{key}.exchange"),
                 (format!("a broker of type \"{kind}\" has no exchanges"), "remove it".to_owned()),
             );
         }
-        if !raw.expired_queue.is_empty() && !capabilities.expired_queue {
+        if ingest.expired_queue.is_some() && !capabilities.expired_queue {
             let wrong = format!(
                 "a broker of type \"{kind}\" cannot dead-letter expired messages to a queue"
             );
             self.note(&format!("{key}.expired_queue"), (wrong, "remove it".to_owned()));
         }
-        if raw.id_from == raw::IdFrom::Key && !capabilities.keys {
+        if ingest.id_from == IdFrom::Key && !capabilities.keys {
             self.note(
                 &format!("{key}.id_from"),
                 (format!("messages of type \"{kind}\" have no key"), "remove it".to_owned()),
             );
         }
-        if start != Start::Earliest && !capabilities.log {
+        if ingest.start != Start::Earliest && !capabilities.log {
             let wrong = (
                 "a queue has no log: every waiting message is read".to_owned(),
                 "remove it, or see max_age".to_owned(),
@@ -245,7 +217,7 @@ impl Resolver<'_> {
 
     /// Reports an exchange that is forbidden, or one that `allow` never matches: without a `target`
     /// every request would be rejected.
-    fn check_exchange(&mut self, key: &str, ingest: &raw::Ingest, broker: &Broker) {
+    fn check_exchange(&mut self, key: &str, ingest: &Ingest, broker: &Broker) {
         let (exchange, name) = (&ingest.exchange, &ingest.broker);
         let to = Destination { exchange: exchange.clone(), address: String::new() };
         if let Some(why) = broker.connector.forbidden(&to) {
@@ -285,8 +257,8 @@ impl Resolver<'_> {
                 (wrong, "remove one of them, or read another topic".to_owned()),
             );
         }
-        let Some(expired) = &ingest.expired_queue else { return };
-        let twice = if *expired == ingest.topic {
+        let Some(expired) = ingest.expired_queue.as_deref() else { return };
+        let twice = if expired == ingest.topic {
             Some("this ingest".to_owned())
         } else {
             reader(expired).map(|(other, _)| format!("ingest.{other}"))

@@ -17,7 +17,7 @@ fn the_file_of_defaults_equals_the_code() {
         json(&|| serde_json::to_value(&written)),
         json(&|| serde_json::to_value(raw::Settings::default()))
     );
-    let default = raw::Ingest { broker: "main".to_owned(), ..raw::Ingest::default() };
+    let default = Ingest { broker: "main".to_owned(), ..Ingest::default() };
     assert_eq!(json(&|| serde_json::to_value(&ingest)), json(&|| serde_json::to_value(&default)));
     assert_eq!(
         json(&|| serde_json::to_value(&queue)),

@@ -102,5 +102,6 @@ fn each_mistake_of_a_queue_is_told() {
 fn an_envelope_may_name_queues() {
     let ingest = "[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nformat = \"envelope\"\ndeliver_to = \"queue\"\n[queues.\"*\"]";
     let settings = Given::least(ingest).settings();
-    assert!(settings.ingest["z"].to_queue && !settings.ingest["main"].to_queue);
+    let of = |name: &str| settings.ingest[name].deliver_to;
+    assert_eq!((of("z"), of("main")), (DeliverTo::Queue, DeliverTo::Target));
 }

@@ -158,14 +158,15 @@ fn only_declare_gives_the_expired_queue_a_name() {
         let text = format!(
             "[brokers.o]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = []\n[ingest.z]\nbroker = \"o\"\n{ingest}"
         );
-        Given::least(&text).settings().ingest["z"].expired_queue.clone()
+        (*Given::least(&text).settings().ingest["z"].expired_queue).clone()
     };
     assert_eq!(of(""), None);
     assert_eq!(of("expired_queue = \"late\"").as_deref(), Some("late"));
     assert_eq!(of("declare = true\ntopic = \"in\"").as_deref(), Some("in.expired"));
     assert_eq!(of("declare = true\nexpired_queue = \"late\"").as_deref(), Some("late"));
     assert_eq!(
-        Given::least("").set("ingest.main.declare", "true").settings().ingest["main"].expired_queue,
+        *Given::least("").set("ingest.main.declare", "true").settings().ingest["main"]
+            .expired_queue,
         None
     );
     // Without `expired_queue` this queue belongs to others.

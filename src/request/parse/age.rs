@@ -20,8 +20,11 @@ pub(super) fn check_age(
     now_ms: i64,
 ) -> Result<(), Rejection> {
     let reports_redelivery = rules.source.is_none_or(|source| source.reports_redelivery);
-    let Some(most) =
-        rules.ingest.max_age_ms.filter(|_| !message.redelivered || !reports_redelivery)
+    let Some(most) = rules
+        .ingest
+        .max_age
+        .filter(|_| !message.redelivered || !reports_redelivery)
+        .map(|most| most.ms())
     else {
         return Ok(());
     };

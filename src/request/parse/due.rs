@@ -3,6 +3,7 @@
 use dwell_connectors::Message;
 
 use super::age::own_time;
+use crate::config::DelayFrom;
 use crate::job::Due;
 use crate::request::control::Control;
 use crate::request::reject::{Code, Rejection};
@@ -68,7 +69,8 @@ pub fn due_within(
 /// receipt, by Redis's clock.
 fn counted_from(message: &Message, rules: &RequestRules) -> Option<i64> {
     // A queue stores no time, and the producer's time is in seconds and unreliable.
-    let by_receipt = rules.ingest.from_receipt || rules.source.is_none_or(|source| !source.log);
+    let by_receipt = rules.ingest.delay_from == DelayFrom::Receipt
+        || rules.source.is_none_or(|source| !source.log);
     // Rounded up, so that no delay ends early.
     own_time(message)
         .filter(|_| !by_receipt)

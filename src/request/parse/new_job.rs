@@ -5,6 +5,7 @@ use dwell_connectors::Message;
 use dwell_connectors::stand_ins::stand_ins;
 
 use super::due::{due, missing_delay};
+use crate::config::MissingDelay;
 use crate::job::{Conflict, Due, Job};
 use crate::request::control::{Control, Key};
 use crate::request::reject::{Code, Rejection};
@@ -43,7 +44,7 @@ pub(super) fn schedule(
         None if round > 0 && !rounds::may_lack_delay(message, rules) => {
             return Err(rounds::without_delay());
         }
-        None if rules.ingest.missing_delay_immediate => Due::In(0),
+        None if rules.ingest.missing_delay == MissingDelay::Immediate => Due::In(0),
         None => return Err(missing_delay()),
     };
     let receiver = match queue::resolve(&control, rules)? {

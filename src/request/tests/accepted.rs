@@ -144,14 +144,14 @@ fn due_is_never_earlier_than_asked() {
         due(&rules, old, "delay-until", &(NOW + 366 * DAY as i64).to_string()),
         Due::At(NOW + 366 * DAY as i64)
     );
-    rules.ingest.from_receipt = true;
+    rules.ingest.delay_from = DelayFrom::Receipt;
     assert_eq!(due(&rules, old, "delay-for", "1m"), Due::In(MINUTE));
 }
 
 #[test]
 fn a_delay_may_be_missing_where_the_ingest_says_so() {
     let mut rules = rules(Kind::Nats);
-    rules.ingest.missing_delay_immediate = true;
+    rules.ingest.missing_delay = MissingDelay::Immediate;
     assert_eq!(scheduled(&message(&[]), &rules).due, Due::In(0));
     assert_eq!(refused(&message(&[("delayed-attempt", "1")]), &rules), Code::Loop);
     assert_eq!(

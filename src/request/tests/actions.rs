@@ -60,7 +60,7 @@ fn reschedule_needs_one_delay_within_the_limits() {
         acted(&action("reschedule", &[("delay-until", "1769860860000")]), &rules).due,
         Some(Due::At(NOW + 60_000))
     );
-    rules.ingest.missing_delay_immediate = true;
+    rules.ingest.missing_delay = MissingDelay::Immediate;
     assert_eq!(refused(&action("reschedule", &[]), &rules), Code::MissingDelay);
     assert_eq!(
         refused(

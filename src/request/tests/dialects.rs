@@ -116,7 +116,7 @@ fn x_delay_is_as_rabbitmqs_plugin_reads_it() {
     assert_eq!(refused(&x_delay("-1"), &rules), Code::BadDelay);
     assert_eq!(refused(&x_delay("5s"), &rules), Code::BadDelay);
     assert_eq!(refused(&x_delay("9223372036854775807"), &rules), Code::DelayTooLong);
-    rules.ingest.missing_delay_immediate = true;
+    rules.ingest.missing_delay = MissingDelay::Immediate;
     assert_eq!(scheduled(&x_delay("-5000"), &rules).due, Due::At(NOW - 500));
     assert_eq!(scheduled(&message(&[]), &rules).due, Due::In(0));
 }
@@ -133,7 +133,7 @@ fn a_void_header_of_a_dialect_is_absent() {
         let timed = with(void(name), "delay-for", "1s".into());
         assert_eq!(scheduled(&timed, &rules).due, Due::In(1_000), "{name}");
     }
-    rules.ingest.missing_delay_immediate = true;
+    rules.ingest.missing_delay = MissingDelay::Immediate;
     assert_eq!(scheduled(&void("x-delay"), &rules).due, Due::In(0));
     let target = with(void("x-delay"), "scheduler-target-topic", Value::Null);
     assert_eq!(scheduled(&target, &rules).due, Due::In(0));
@@ -173,7 +173,7 @@ fn the_fraction_of_an_x_delay_is_cut() {
         assert_eq!(code(&rules, value.clone()), Code::BadDelay, "{value:?}");
     }
     assert_eq!(code(&rules, Value::Bool(true)), Code::BadHeader);
-    rules.ingest.missing_delay_immediate = true;
+    rules.ingest.missing_delay = MissingDelay::Immediate;
     assert_eq!(due(&rules, Value::F64(-1.5)), Due::In(0));
 }
 
@@ -237,8 +237,8 @@ fn what_a_schedule_of_nats_asks_besides_is_not_dropped_in_silence() {
 #[test]
 fn a_header_of_the_producers_own_holds_the_due_time() {
     let mut rules = rules(Kind::Amqp);
-    rules.ingest.due_header = Some("eta".to_owned());
-    rules.ingest.missing_delay_immediate = true;
+    rules.ingest.due_header = Some("eta".to_owned()).into();
+    rules.ingest.missing_delay = MissingDelay::Immediate;
     let to = || bare(&[("delay-target", "orders")]);
     let due = |value: Value| scheduled(&with(to(), "ETA", value), &rules).due;
     for time in [
@@ -265,14 +265,14 @@ fn a_header_of_the_producers_own_holds_the_due_time() {
     );
     let wins = with(with(to(), "eta", "tomorrow".into()), "delay-for", "1s".into());
     assert_eq!(scheduled(&wins, &rules).due, Due::In(1_000));
-    rules.ingest.due_header = None;
+    rules.ingest.due_header = Optional::default();
     assert_eq!(scheduled(&with(to(), "eta", "tomorrow".into()), &rules).due, Due::In(0), "unset");
 }
 
 #[test]
 fn the_due_time_that_a_returned_message_was_delivered_for_is_no_new_delay() {
     let mut rules = rules(Kind::Amqp);
-    rules.ingest.due_header = Some("eta".to_owned());
+    rules.ingest.due_header = Some("eta".to_owned()).into();
     let back = |eta: i64| {
         let message = bare(&[
             ("delay-target", "orders"),

@@ -8,7 +8,7 @@ use crate::job::{Action, Due};
 
 fn envelope_rules() -> RequestRules {
     let mut rules = rules(Kind::Nats);
-    rules.ingest.envelope = true;
+    rules.ingest.format = Format::Envelope;
     rules
 }
 

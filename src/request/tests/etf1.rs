@@ -9,7 +9,7 @@ use crate::job::{Action, Conflict, Due};
 
 fn by_key() -> RequestRules {
     let mut rules = rules(Kind::Kafka);
-    rules.ingest.id_from_key = true;
+    rules.ingest.id_from = IdFrom::Key;
     rules
 }
 
@@ -93,7 +93,7 @@ fn the_key_is_the_id() {
     assert_eq!((act.action, act.id.as_str()), (Action::Fire, "vid1-online"));
     let envelope = Message { body: r#"{"command":"delete","id":"b"}"#.into(), ..scheduling("a") };
     let mut rules = by_key();
-    rules.ingest.envelope = true;
+    rules.ingest.format = Format::Envelope;
     assert_eq!(acted(&envelope, &rules).id.as_str(), "b");
 
     for key in
@@ -114,7 +114,7 @@ fn a_tombstone_cancels_whatever_headers_it_has() {
         assert_eq!((act.action, act.id.as_str()), (Action::Cancel, "vid1"));
     }
     let mut envelope = by_key();
-    envelope.ingest.envelope = true;
+    envelope.ingest.format = Format::Envelope;
     assert_eq!(acted(&tombstone(scheduling("vid1")), &envelope).action, Action::Cancel);
     assert_eq!(refused(&tombstone(bare(&[])), &by_key()), Code::BadId);
 
@@ -137,7 +137,8 @@ fn a_tombstone_cancels_whatever_headers_it_has() {
 fn a_tombstone_is_no_schedule_where_keys_are_no_ids() {
     let mut rules = rules(Kind::Kafka);
     for immediate in [false, true] {
-        rules.ingest.missing_delay_immediate = immediate;
+        rules.ingest.missing_delay =
+            if immediate { MissingDelay::Immediate } else { MissingDelay::Reject };
         assert_eq!(refused(&tombstone(scheduling("vid1")), &rules), Code::BadAction);
         assert_eq!(
             refused(&tombstone(bare(&[("scheduler-target-topic", "orders")])), &rules),

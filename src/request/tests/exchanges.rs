@@ -163,7 +163,7 @@ fn a_message_of_ours_is_a_new_request_for_so_many_rounds() {
     assert_eq!(round(&ours(Some("2".into()), &[("x-delay", "5")]), &rules), 3);
     assert_eq!(refused(&ours(Some(Value::I64(3)), &[("x-delay", "5")]), &rules), Code::Loop);
     assert_eq!(refused(&ours(None, &[]), &rules), Code::Loop, "without a delay");
-    rules.ingest.missing_delay_immediate = true;
+    rules.ingest.missing_delay = MissingDelay::Immediate;
     assert_eq!(round(&ours(None, &[]), &rules), 1, "as the plugin passes it");
     assert_eq!(scheduled(&ours(None, &[]), &rules).due, Due::In(0));
     assert_eq!(refused(&ours(Some(Value::I64(3)), &[]), &rules), Code::Loop);
@@ -179,7 +179,7 @@ fn a_message_of_ours_is_a_new_request_for_so_many_rounds() {
 #[test]
 fn a_message_of_ours_that_would_go_where_it_came_from_is_a_loop() {
     let mut rules = rules(Kind::Amqp);
-    rules.ingest.missing_delay_immediate = true;
+    rules.ingest.missing_delay = MissingDelay::Immediate;
     rules.ingest.exchange = "shop".to_owned();
     let came = |exchange: &str, key: &str, headers: &[(&str, &str)]| {
         let message = with(amqp(key, headers), "delayed-attempt", Value::I64(1));

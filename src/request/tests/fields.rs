@@ -10,7 +10,7 @@ fn direct(broker: &str) -> RequestRules {
     let ingest = Ingest {
         broker: broker.to_owned(),
         topic: String::new(),
-        from_receipt: true,
+        delay_from: DelayFrom::Receipt,
         ..own.ingest.clone()
     };
     RequestRules { name: String::new(), source: None, ingest, ..own }

@@ -202,9 +202,10 @@ proptest! {
         now_ms in prop_oneof![4 => Just(NOW), 1 => any::<i64>()],
     ) {
         let mut rules = rules(kind);
-        rules.ingest.envelope = envelope;
-        rules.ingest.missing_delay_immediate = immediate;
-        rules.ingest.id_from_key = id_from_key;
+        rules.ingest.format = if envelope { Format::Envelope } else { Format::Headers };
+        rules.ingest.missing_delay =
+            if immediate { MissingDelay::Immediate } else { MissingDelay::Reject };
+        rules.ingest.id_from = if id_from_key { IdFrom::Key } else { IdFrom::Made };
         match parse(&message, &rules, now_ms) {
             Ok(Request::NewJob(new_job)) => keeps_its_promises(&new_job, &message, &rules, now_ms)?,
             Ok(Request::Act(act)) => prop_assert!(act.action != crate::job::Action::Schedule),

@@ -257,7 +257,8 @@ fn over_http_a_queue_needs_no_broker() {
 #[test]
 fn the_topic_of_an_envelope_may_be_a_queue() {
     let mut rules = rules(Kind::Nats);
-    (rules.ingest.envelope, rules.ingest.to_queue) = (true, true);
+    rules.ingest.format = Format::Envelope;
+    rules.ingest.deliver_to = DeliverTo::Queue;
     let json = |text: &str| Message { body: text.to_owned().into(), ..bare(&[]) };
     let add =
         json(r#"{"command":"add","topic":"emails","id":"a","delay":60,"TTR":5,"body":{"a": 1}}"#);
@@ -285,7 +286,7 @@ fn the_topic_of_an_envelope_may_be_a_queue() {
     ] {
         assert_eq!(refused(&json(text), &rules), code, "{text}");
     }
-    rules.ingest.to_queue = false;
+    rules.ingest.deliver_to = DeliverTo::Target;
     assert_eq!(refused(&add, &rules), Code::TargetNotAllowed);
     assert_eq!(
         scheduled(&add.with_header("delay-queue", "emails"), &rules).job.queue(),

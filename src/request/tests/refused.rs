@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn what_is_older_than_max_age_is_refused_where_its_age_is_known() {
     let mut old = rules(Kind::Nats);
-    old.ingest.max_age_ms = Some(60_000);
+    old.ingest.max_age = Some(Millis::of(60_000)).into();
     let sent = |ago: i64, headers: &[(&str, &str)]| Message {
         timestamp_ms: Some(NOW - ago),
         ..message(headers)
@@ -26,7 +26,7 @@ fn what_is_older_than_max_age_is_refused_where_its_age_is_known() {
     parse(&Message { timestamp_ms: Some(NOW / 1_000), ..message(&good) }, &old, NOW).unwrap();
     parse(&sent(60_001, &good), &rules(Kind::Nats), NOW).unwrap();
     let mut amqp = rules(Kind::Amqp);
-    amqp.ingest.max_age_ms = Some(60_000);
+    amqp.ingest.max_age = Some(Millis::of(60_000)).into();
     let of = |timestamp| {
         let properties = Properties { timestamp, ..Properties::default() };
         let message = bare(&[good[0], ("delay-target", "orders")]);
@@ -42,7 +42,7 @@ fn what_is_older_than_max_age_is_refused_where_its_age_is_known() {
 fn what_was_delivered_before_is_never_too_old_where_the_broker_tells() {
     for kind in [Kind::Nats, Kind::Amqp, Kind::Kafka] {
         let mut rules = rules(kind);
-        rules.ingest.max_age_ms = Some(60_000);
+        rules.ingest.max_age = Some(Millis::of(60_000)).into();
         let target = if kind == Kind::Nats { "orders.close" } else { "orders" };
         let message = bare(&[("delay-for", "1h"), ("delay-target", target)]);
         let again = Message { timestamp_ms: Some(NOW - 60_001), redelivered: true, ..message };

@@ -131,7 +131,7 @@ pub(super) async fn instance_cut_off(
         .settings()
         .ingest
         .values()
-        .map(|ingest| ingest.hold_ms)
+        .map(|ingest| ingest.hold.ms())
         .max()
         .map_or(Duration::ZERO, Duration::from_millis);
     let served_us =
