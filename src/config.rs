@@ -6,6 +6,7 @@
 //! and values of the wrong type, by the `shape` of the schema of [`raw`]. `resolve` checks the rest
 //! and makes [`Settings`].
 
+mod brokers;
 mod defaults;
 mod delivery;
 mod ingest;
@@ -30,8 +31,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dwell_connectors::BrokerConfig;
-
+pub use brokers::Broker;
 pub use delivery::Delivery;
 pub use dwell_engine::config::{Durability, Redis, RedisMode};
 pub use ingest::{DelayFrom, DeliverTo, Format, IdFrom, Ingest, MissingDelay};
@@ -170,15 +170,6 @@ impl Settings {
     pub fn queue(&self, name: &str) -> Option<&QueueRules> {
         self.queues.get(name)
     }
-}
-
-/// `[brokers.NAME]`
-#[derive(Debug, Clone)]
-pub struct Broker {
-    /// The connector and its own settings.
-    pub connector: BrokerConfig,
-    /// The targets that producers may use.
-    pub allow: Vec<String>,
 }
 
 /// `[http]`

@@ -5,11 +5,12 @@ mod listeners;
 
 use std::collections::BTreeMap;
 
-use dwell_connectors::BrokerConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Delivery, Durability, Ingest, Limits, QueueRules, RedisMode, Runtime, Shutdown};
+use super::{
+    Broker, Delivery, Durability, Ingest, Limits, QueueRules, RedisMode, Runtime, Shutdown,
+};
 
 pub use listeners::{Compat, Http, Probes, Scope, Token};
 
@@ -111,15 +112,4 @@ impl Default for Redis {
             assume_fsync,
         }
     }
-}
-
-/// A broker: its kind, its address, and the targets that producers may use.
-#[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[schemars(extend("unevaluatedProperties" = false))]
-pub struct Broker {
-    /// Patterns of the targets that producers may use, with the broker's own wildcards.
-    pub allow: Vec<String>,
-    /// The kind, and the settings of that kind.
-    #[serde(flatten)]
-    pub connector: BrokerConfig,
 }

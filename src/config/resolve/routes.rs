@@ -6,7 +6,7 @@ use dwell_connectors::{BrokerConfig, Destination, FILE_HINT, Start};
 
 use super::Resolver;
 use crate::config::rules::Wrong;
-use crate::config::{Broker, DeliverTo, Format, IdFrom, Ingest, Problem, nearest, raw, rules};
+use crate::config::{Broker, DeliverTo, Format, IdFrom, Ingest, Problem, nearest, rules};
 
 impl Resolver<'_> {
     pub(super) fn brokers(&mut self) -> BTreeMap<String, Broker> {
@@ -32,14 +32,13 @@ impl Resolver<'_> {
             // `walk` reported what is missing or wrong; serde would report only the first.
             let noted =
                 self.problems.iter().any(|problem| problem.key.starts_with(&format!("{key}.")));
-            let Some(raw) = self.entry::<raw::Broker>(&key, noted) else { continue };
-            for (index, pattern) in raw.allow.iter().enumerate() {
+            let Some(broker) = self.entry::<Broker>(&key, noted) else { continue };
+            for (index, pattern) in broker.allow.iter().enumerate() {
                 let wrong = rules::address(pattern).err();
-                for (why, hint) in wrong
-                    .into_iter()
-                    .chain(raw.connector.pattern_problem(pattern).filter(|_| !pattern.is_empty()))
-                {
-                    let shown = raw.connector.shown(&Destination::new(pattern));
+                for (why, hint) in wrong.into_iter().chain(
+                    broker.connector.pattern_problem(pattern).filter(|_| !pattern.is_empty()),
+                ) {
+                    let shown = broker.connector.shown(&Destination::new(pattern));
                     self.note_item(
                         &["brokers", &name, "allow"],
                         index,
@@ -47,7 +46,7 @@ impl Resolver<'_> {
                     );
                 }
             }
-            for message in raw.connector.problems() {
+            for message in broker.connector.problems() {
                 // A connector's message starts with the setting in backquotes, where one setting is
                 // wrong.
                 let setting = message
@@ -61,7 +60,7 @@ impl Resolver<'_> {
                 };
                 self.note(&key, with_hint(message));
             }
-            brokers.insert(name, Broker { connector: raw.connector, allow: raw.allow });
+            brokers.insert(name, broker);
         }
         brokers
     }
