@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Broker, Delivery, Durability, Ingest, Limits, QueueRules, RedisMode, Runtime, Shutdown,
+    defaults,
 };
 
 pub use listeners::{Compat, Http, Probes, Scope, Token};
@@ -50,7 +51,8 @@ pub struct Settings {
 
 /// Where jobs are kept.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
+#[schemars(default)]
 pub struct Redis {
     /// The kind of Redis at the URLs.
     pub mode: RedisMode,
@@ -88,28 +90,6 @@ pub struct Redis {
 
 impl Default for Redis {
     fn default() -> Self {
-        let dwell_engine::Redis {
-            mode,
-            urls,
-            master,
-            namespace,
-            buckets,
-            durability,
-            assume_fsync,
-            ..
-        } = dwell_engine::Redis::new("redis://127.0.0.1:6379");
-        Redis {
-            mode,
-            urls,
-            urls_file: None,
-            sentinel_user: None,
-            sentinel_password: None,
-            sentinel_password_file: None,
-            master,
-            namespace,
-            buckets,
-            durability,
-            assume_fsync,
-        }
+        defaults::section("redis")
     }
 }

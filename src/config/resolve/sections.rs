@@ -15,7 +15,7 @@ use crate::units::show_duration_ms;
 
 impl Resolver<'_> {
     pub(super) fn redis(&mut self) -> Option<Redis> {
-        let raw: raw::Redis = self.section("redis")?;
+        let raw: raw::Redis = self.read(&["redis"]);
         self.check("redis.namespace", rules::namespace(&raw.namespace));
         let key = if raw.urls_file.is_some() { "redis.urls_file" } else { "redis.urls" };
         if raw.urls_file.is_some() && self.layers.is_set(&["redis", "urls"]) {

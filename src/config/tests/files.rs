@@ -33,6 +33,8 @@ fn the_engine_has_the_same_defaults() {
     let (delivery, queue) = (Delivery::default(), QueueRules::default());
     assert_eq!(*delivery.retry, retry::DEFAULT_MS);
     assert_eq!([delivery.ttr, queue.ttr].map(|ttr| ttr.stored_ms()), [DEFAULT_TTR_MS; 2]);
+    let (own, redis) = (Redis::new("redis://127.0.0.1:6379"), Given::least("").settings().redis);
+    assert_eq!(format!("{redis:?}"), format!("{own:?}"));
 }
 
 /// The file of defaults has every setting with a short comment; settings without a default are
