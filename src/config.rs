@@ -12,6 +12,7 @@ mod delivery;
 mod ingest;
 mod layers;
 mod limits;
+mod listeners;
 pub mod problem;
 mod process;
 mod queues;
@@ -28,7 +29,7 @@ pub mod values;
 mod walk;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 pub use brokers::Broker;
@@ -36,10 +37,10 @@ pub use delivery::Delivery;
 pub use dwell_engine::config::{Durability, Redis, RedisMode};
 pub use ingest::{DelayFrom, DeliverTo, Format, IdFrom, Ingest, MissingDelay};
 pub use limits::Limits;
+pub use listeners::{Compat, Http, Probes};
 pub use problem::Problem;
 pub use process::{Runtime, Shutdown};
 pub use queues::{QueueRules, Queues};
-pub use raw::{Compat, Probes};
 pub(crate) use secret::{Mask, read as read_secret};
 pub use tokens::{Scope, Secret, Token};
 
@@ -170,15 +171,4 @@ impl Settings {
     pub fn queue(&self, name: &str) -> Option<&QueueRules> {
         self.queues.get(name)
     }
-}
-
-/// `[http]`
-#[derive(Debug, Clone)]
-#[allow(missing_docs, reason = "`raw` documents the settings")]
-pub struct Http {
-    pub listen: String,
-    /// The token that may do everything.
-    pub token_file: Option<PathBuf>,
-    /// `[http.tokens.NAME]`, with the secrets read.
-    pub tokens: BTreeMap<String, Token>,
 }

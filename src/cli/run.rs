@@ -154,7 +154,7 @@ async fn run(settings: Settings, args: &Args) -> Result<Exit, Stop> {
     let admin = admin.within(&room, &memory);
     let compat = listeners::bind(&settings.compat, &room, &memory).await.map_err(cannot_listen)?;
     let token =
-        match &settings.http.token_file {
+        match settings.http.token_file.as_deref() {
             Some(file) => Some(read_secret(file).map_err(|why| {
                 Stop::because(Exit::Settings, format!("http.token_file: {why}"), "")
             })?),

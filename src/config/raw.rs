@@ -1,19 +1,15 @@
 //! The settings as written: durations and sizes are text. `dwell schema` prints the docs of the
 //! fields as the manual.
 
-mod listeners;
-
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Broker, Delivery, Durability, Ingest, Limits, QueueRules, RedisMode, Runtime, Shutdown,
-    defaults,
+    Broker, Compat, Delivery, Durability, Http, Ingest, Limits, Probes, QueueRules, RedisMode,
+    Runtime, Shutdown, defaults,
 };
-
-pub use listeners::{Compat, Http, Probes, Scope, Token};
 
 /// Settings of Dwell: a TOML file, then environment variables (`DWELL_REDIS__NAMESPACE`), then
 /// `--set redis.namespace=…`.

@@ -45,23 +45,21 @@ pub(super) fn resolve(
         });
         return Err(problems);
     }
-    match (redis, http) {
-        (Some(redis), Some(http)) => Ok(Settings {
-            redis,
-            brokers,
-            ingest,
-            queues: Arc::new(queues),
-            delivery,
-            limits,
-            http,
-            compat,
-            probes,
-            shutdown,
-            runtime,
-        }),
-        // Without problems every section exists.
-        _ => Err(problems),
-    }
+    // Without problems the section exists.
+    let Some(redis) = redis else { return Err(problems) };
+    Ok(Settings {
+        redis,
+        brokers,
+        ingest,
+        queues: Arc::new(queues),
+        delivery,
+        limits,
+        http,
+        compat,
+        probes,
+        shutdown,
+        runtime,
+    })
 }
 
 struct Resolver<'a> {
@@ -75,14 +73,6 @@ impl Resolver<'_> {
     fn names(&self, section: &str) -> Vec<String> {
         let dict = self.value.as_dict().and_then(|value| value.get(section)?.as_dict());
         dict.into_iter().flat_map(|dict| dict.keys().cloned()).collect()
-    }
-
-    fn section<T: DeserializeOwned + Default>(&mut self, name: &str) -> Option<T> {
-        if self.value.as_dict().is_some_and(|value| value.contains_key(name)) {
-            self.entry(name, false)
-        } else {
-            Some(T::default())
-        }
     }
 
     /// What is written at this path.

@@ -127,7 +127,10 @@ fn defaults_stand_where_nothing_is_written() {
         (366 * 86_400_000, 1 << 20)
     );
     assert_eq!(settings.limits.max_inbound_bytes(), 64 << 20);
-    assert_eq!((settings.http.listen.as_str(), settings.http.token_file), ("127.0.0.1:7464", None));
+    assert_eq!(
+        (settings.http.listen.as_str(), settings.http.token_file.as_deref()),
+        ("127.0.0.1:7464", None)
+    );
     assert_eq!(settings.shutdown.drain.ms(), 10_000);
 }
 

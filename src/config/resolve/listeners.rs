@@ -2,29 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
 
 use super::Resolver;
-use crate::config::tokens::{Secret, Token};
-use crate::config::{Compat, Http, Probes, Problem, layers, raw, rules, secret};
+use crate::config::{Compat, Http, Probes, Secret, Token, layers, rules, secret};
 
 /// The hint where the file of a token cannot be read.
 const TOKEN_HINT: &str = "name a file that holds the token";
 
 impl Resolver<'_> {
-    pub(super) fn listeners(&mut self) -> (Option<Http>, Compat, Probes) {
-        let http = self.section::<raw::Http>("http");
+    pub(super) fn listeners(&mut self) -> (Http, Compat, Probes) {
+        let mut http = self.read::<Http>(&["http"]);
         let compat = self.read::<Compat>(&["compat"]);
         let probes = self.read::<Probes>(&["probes"]);
-        let Some(http) = http else { return (None, compat, probes) };
         let mut master = None;
-        if !http.token_file.is_empty() {
-            let read = secret::read(Path::new(&http.token_file))
-                .map_err(|message| (message, TOKEN_HINT.to_owned()));
+        if let Some(file) = http.token_file.as_deref() {
+            let read = secret::read(file).map_err(|message| (message, TOKEN_HINT.to_owned()));
             master = self.check("http.token_file", read).map(Secret::new);
         }
-        let has_token = !http.token_file.is_empty() || !http.tokens.is_empty();
-        let tokens = self.tokens(&http.tokens, master.as_ref());
+        let has_token = http.token_file.is_some() || !http.tokens.is_empty();
+        self.tokens(&mut http.tokens, master.as_ref());
 
         let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
         for (key, text) in [
@@ -56,24 +52,17 @@ impl Resolver<'_> {
             }
             taken.push((key, address));
         }
-
-        let token_file = Some(http.token_file).filter(|file| !file.is_empty()).map(Into::into);
-        (Some(Http { listen: http.listen, token_file, tokens }), compat, probes)
+        (http, compat, probes)
     }
 
-    /// The tokens of applications. `master`: the token of `http.token_file`.
-    fn tokens(
-        &mut self,
-        raw: &BTreeMap<String, raw::Token>,
-        master: Option<&Secret>,
-    ) -> BTreeMap<String, Token> {
-        let mut tokens: BTreeMap<String, Token> = BTreeMap::new();
-        for (name, raw) in raw {
+    /// Reads the tokens of applications. `master`: the token of `http.token_file`.
+    fn tokens(&mut self, tokens: &mut BTreeMap<String, Token>, master: Option<&Secret>) {
+        let mut others: Vec<(String, Secret)> = Vec::new();
+        for (name, token) in tokens {
             let path = ["http", "tokens", name.as_str()];
             let at = |key| [path[0], path[1], path[2], key];
             self.check_at(&path, rules::name(name));
-            let told = |problem: &Problem| problem.key == layers::key(&at("may"));
-            if raw.may.is_empty() && !self.problems.iter().any(told) {
+            if token.may.is_empty() && !self.is_told(&layers::key(&at("may"))) {
                 self.note_at(
                     &at("may"),
                     (
@@ -82,20 +71,20 @@ impl Resolver<'_> {
                     ),
                 );
             }
-            if raw.queues.is_empty() {
+            if token.queues.is_empty() {
                 let wrong = "this token has no queue".to_owned();
                 self.note_at(
                     &at("queues"),
                     (wrong, "name its queues, or write [\"*\"] for all of them".to_owned()),
                 );
             }
-            for pattern in &raw.queues {
+            for pattern in &token.queues {
                 self.check_at(&at("queues"), rules::queue(pattern));
             }
-            let Some(secret) = self.token_secret(name, raw) else { continue };
-            let same = tokens
+            let Some(secret) = self.token_secret(name, token) else { continue };
+            let same = others
                 .iter()
-                .find(|(_, other)| other.secret == secret)
+                .find(|(_, other)| *other == secret)
                 .map(|(other, _)| format!("http.tokens.{other}"));
             if let Some(other) =
                 same.or_else(|| (master == Some(&secret)).then(|| "http.token_file".to_owned()))
@@ -105,18 +94,14 @@ impl Resolver<'_> {
                     (format!("{other} is the same token"), "give each its own".to_owned()),
                 );
             }
-            let file = raw.token_file.as_ref().map(Into::into);
-            tokens.insert(
-                name.clone(),
-                Token { secret, file, may: raw.may.clone(), queues: raw.queues.clone() },
-            );
+            others.push((name.clone(), secret.clone()));
+            token.token = Some(secret);
         }
-        tokens
     }
 
-    fn token_secret(&mut self, name: &str, raw: &raw::Token) -> Option<Secret> {
+    fn token_secret(&mut self, name: &str, token: &Token) -> Option<Secret> {
         let path = ["http", "tokens", name];
-        let read = match (&raw.token, &raw.token_file) {
+        let read = match (&token.token, &token.token_file) {
             (Some(_), Some(_)) => {
                 return self.check_at(
                     &path,
@@ -126,12 +111,14 @@ impl Resolver<'_> {
             (None, None) => {
                 return self.check_at(&path, rules::wrong("there is no token", "set token_file"));
             }
-            (Some(token), None) => rules::address(token).map(|()| token.clone()),
+            (Some(token), None) => {
+                rules::address(token.expose()).map(|()| token.expose().to_owned())
+            }
             (None, Some(file)) => {
-                secret::read(Path::new(file)).map_err(|message| (message, TOKEN_HINT.to_owned()))
+                secret::read(file).map_err(|message| (message, TOKEN_HINT.to_owned()))
             }
         };
-        let key = if raw.token.is_some() { "token" } else { "token_file" };
+        let key = if token.token.is_some() { "token" } else { "token_file" };
         self.check_at(&[path[0], path[1], path[2], key], read).map(Secret::new)
     }
 }

@@ -7,7 +7,7 @@ fn a_token_opens_the_admin_api_to_others() {
     let given = Given::least("").also("token", "hush\n");
     let token = given.path("token").display().to_string();
     let given = given.set("http.listen", "0.0.0.0:7464").set("http.token_file", &token);
-    assert_eq!(given.settings().http.token_file, Some(token.into()));
+    assert_eq!(*given.settings().http.token_file, Some(token.into()));
     let problem = given.also("token", "\n").problem();
     assert!(problem.message.contains("is empty"), "{problem}");
 }
@@ -23,7 +23,7 @@ fn the_token_of_an_application_says_what_it_may() {
     ));
     let tokens = given.settings().http.tokens;
     let app = &tokens["app"];
-    assert_eq!((app.secret.expose(), tokens["eye"].secret.expose()), ("hush", "see"));
+    assert_eq!((app.secret(), tokens["eye"].secret()), ("hush", "see"));
     assert_eq!(
         [Scope::Schedule, Scope::Consume, Scope::Read, Scope::Act].map(|scope| app.may(scope)),
         [true, true, false, false]

@@ -125,7 +125,12 @@ mod tests {
         let queues = queues.iter().map(|queue| (*queue).to_owned()).collect();
         Caller::bearer(
             "shop",
-            Token { secret: Secret::new("hush".to_owned()), file: None, may: may.to_vec(), queues },
+            Token {
+                token: Some(Secret::new("hush".to_owned())),
+                token_file: None,
+                may: may.to_vec(),
+                queues,
+            },
         )
     }
 

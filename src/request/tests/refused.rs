@@ -313,13 +313,9 @@ fn settings_without_the_ingest_are_told() {
         queues: Arc::default(),
         delivery: crate::config::Delivery::default(),
         limits: rules(Kind::Nats).limits,
-        http: crate::config::Http {
-            listen: String::new(),
-            token_file: None,
-            tokens: BTreeMap::new(),
-        },
+        http: crate::config::Http::default(),
         compat: crate::config::Compat::default(),
-        probes: crate::config::Probes { listen: String::new() },
+        probes: crate::config::Probes::default(),
         shutdown: crate::config::Shutdown::default(),
         runtime: crate::config::Runtime::default(),
     };

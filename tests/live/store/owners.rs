@@ -1,7 +1,7 @@
 //! Requests of a caller that has only some queues: the script itself leaves the jobs of others
 //! alone.
 
-use dwell::config::{Secret, Token};
+use dwell::config::Token;
 use dwell::job::{Action, Job, Verdict};
 use dwell::request::{Act, NewJob, OwnQueues};
 use dwell::store::error::Class;
@@ -146,8 +146,8 @@ async fn the_scripts_read_the_patterns_of_a_token_as_the_settings_do() {
         fixture.put(job(name, name)).await;
         for pattern in patterns {
             let token = Token {
-                secret: Secret::new(String::new()),
-                file: None,
+                token: None,
+                token_file: None,
                 may: Vec::new(),
                 queues: vec![pattern.to_owned()],
             };
