@@ -1,10 +1,11 @@
 //! The settings: a file, then the environment, then flags. All mistakes are reported at once.
 //!
-//! [`raw`] defines and documents the settings as written. A section that is the same as written and
-//! as checked is one struct, whose [`values`] read themselves. `defaults` has the file of defaults.
-//! `layers` merges the sources and records where each value was written. `walk` finds unknown keys
-//! and values of the wrong type, by the `shape` of the schema of [`raw`]. `resolve` checks the rest
-//! and makes [`Settings`].
+//! Each section is one struct, which documents its settings, has their bounds in the types of
+//! [`values`], and takes what is left out from `defaults`, the file of defaults. Redis alone is
+//! [`raw`] as written: the engine has the checked form. `layers` merges the sources and records
+//! where each value was written. `walk` finds unknown keys and values of the wrong type, by the
+//! `shape` of the schema of [`raw`]. `resolve` reads the sections, checks the rules between
+//! settings, and makes [`Settings`].
 
 mod brokers;
 mod defaults;

@@ -1,5 +1,5 @@
-//! The settings as written: durations and sizes are text. `dwell schema` prints the docs of the
-//! fields as the manual.
+//! All sections as written, for the schema: `dwell schema` prints the docs of the fields as the
+//! manual.
 
 use std::collections::BTreeMap;
 
