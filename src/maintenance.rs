@@ -29,10 +29,6 @@ use queues::QueueMaintenance;
 use rescue::Rescue;
 use retention::Retention;
 
-/// In a fleet of up to this size, each instance works as often as a single one. In a larger one
-/// each works more rarely, so that the total stays.
-const SMALL_FLEET_INSTANCES: u32 = 10;
-
 /// The parts that the tasks need.
 pub(crate) struct Parts<'a> {
     pub(crate) settings: &'a Settings,

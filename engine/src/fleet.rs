@@ -20,6 +20,8 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 /// The floor poll of a single instance. In a fleet of n, each polls n times more rarely, so that
 /// the load on Redis stays the same.
 const FLOOR_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The size up to which a fleet does not spread work: see [`Fleet::spread`].
+const SMALL_FLEET_INSTANCES: u32 = 10;
 /// A wake-up connection that lasted this long was healthy: the next one opens at once.
 const MIN_HEALTHY_DURATION: Duration = Duration::from_secs(10);
 
@@ -94,6 +96,14 @@ impl Fleet {
     #[must_use]
     pub fn shared(&self, every: Duration) -> Duration {
         every.saturating_mul(u32::try_from(self.living.len().max(1)).unwrap_or(u32::MAX))
+    }
+
+    /// The interval of each instance for work that a single one does once per `every`. In a fleet of
+    /// up to ten each works as often; in a larger one each works more rarely, so that the total
+    /// stays.
+    #[must_use]
+    pub fn spread(&self, every: Duration) -> Duration {
+        self.shared(every / SMALL_FLEET_INSTANCES).max(every)
     }
 
     /// The longest time between two reads of a bucket.

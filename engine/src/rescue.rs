@@ -35,7 +35,7 @@ const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// In a fleet of up to this size, each instance scans every bucket this often, preferred or not; in
 /// a larger fleet each scans more rarely, so that the total stays the same. A killed reader counts
 /// as alive for ten seconds; its leases expire meanwhile.
-const SMALL_FLEET_INSTANCES: u32 = 16;
+const SMALL_SCANNING_FLEET: u32 = 16;
 /// Other instances leave an expired lease to the preferred reader for this time.
 const DEFERENCE_DELAY: Duration = Duration::from_millis(250);
 
@@ -102,7 +102,7 @@ impl Rescue {
                     // same time.
                     all_at = clock::now()
                         + jitter(
-                            fleet.shared(SCAN_INTERVAL / SMALL_FLEET_INSTANCES).max(SCAN_INTERVAL),
+                            fleet.shared(SCAN_INTERVAL / SMALL_SCANNING_FLEET).max(SCAN_INTERVAL),
                         );
                 }
                 fleet.preferred(self.store.keys().buckets())

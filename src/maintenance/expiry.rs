@@ -8,14 +8,12 @@ use futures_util::{StreamExt, stream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::SMALL_FLEET_INSTANCES;
 use crate::clock;
 use crate::fleet::Fleet;
 use crate::store::Store;
 use crate::store::error::StoreError;
 
-/// The interval between looks by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances: the delay of
-/// an end.
+/// The interval between looks, which a larger fleet spreads: the delay of an end.
 const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// The most buckets that are worked on at once.
 const CONCURRENT_BUCKETS: usize = 16;
@@ -43,11 +41,7 @@ impl Expiry {
                     tracing::debug!(%error, "jobs past their end could not be ended, trying again");
                 }
             }
-            let pause = self
-                .fleet
-                .borrow()
-                .shared(SCAN_INTERVAL / SMALL_FLEET_INSTANCES)
-                .max(SCAN_INTERVAL);
+            let pause = self.fleet.borrow().spread(SCAN_INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(pause) => {}

@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::SMALL_FLEET_INSTANCES;
 use super::expiry::Expiry;
 use crate::clock::{self, Instant};
 use crate::config::Queues;
@@ -25,8 +24,7 @@ use crate::telemetry::Metrics;
 /// The shortest interval between counts where a queue has `max_jobs`: it may exceed its limit for
 /// as long.
 const BOUNDED_COUNT_INTERVAL: Duration = Duration::from_secs(1);
-/// The interval between other counts, by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances: the
-/// age of the gauges.
+/// The interval between other counts, which a larger fleet spreads: the age of the gauges.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 /// The most sets (of a queue in a bucket) that an instance counts a second, on the average.
 const MAX_SETS_PER_SECOND: f64 = 4000.0;
@@ -95,11 +93,7 @@ impl QueueMaintenance {
     async fn count_on(&self, stop: &CancellationToken) {
         let (mut sweep_at, mut undeclared) = (clock::now(), BTreeSet::new());
         loop {
-            let mut pause = self
-                .fleet
-                .borrow()
-                .shared(COUNT_INTERVAL / SMALL_FLEET_INSTANCES)
-                .clamp(COUNT_INTERVAL, MAX_COUNT_INTERVAL);
+            let mut pause = self.fleet.borrow().spread(COUNT_INTERVAL).min(MAX_COUNT_INTERVAL);
             match self.count(&mut undeclared).await {
                 Ok(counts) => {
                     pause = pause.max(pause_after(counts.sets));

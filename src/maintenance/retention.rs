@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::SMALL_FLEET_INSTANCES;
 use crate::clock;
 use crate::config::Delivery;
 use crate::fleet::{Fleet, serves};
@@ -20,13 +19,12 @@ use crate::store::reader::counts::Counts;
 use crate::telemetry::{DueWithin, JobState, Metrics};
 use crate::units::show_duration_ms;
 
-/// The interval between gauge updates by a fleet of up to [`SMALL_FLEET_INSTANCES`] instances.
+/// The interval between gauge updates, which a larger fleet spreads.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest time between two updates of one instance in a larger fleet. A scrape that finds
 /// older gauges asks for an update (telemetry/gauges.rs).
 const MAX_GAUGE_INTERVAL: Duration = Duration::from_secs(15);
-/// The interval between sweeps of buckets. In a larger fleet each instance sweeps more rarely, so
-/// that the total equals that of [`SMALL_FLEET_INSTANCES`] instances.
+/// The interval between sweeps of buckets, which a larger fleet spreads.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The agent that sweeps.
@@ -71,23 +69,14 @@ impl Retention {
                 tracing::debug!(%error, "the gauges could not be updated");
             }
             if clock::now() >= sweep_at {
-                sweep_at = clock::now()
-                    + self
-                        .fleet
-                        .borrow()
-                        .shared(SWEEP_INTERVAL / SMALL_FLEET_INSTANCES)
-                        .max(SWEEP_INTERVAL);
+                sweep_at = clock::now() + self.fleet.borrow().spread(SWEEP_INTERVAL);
                 if let Err(error) = self.run_once().await
                     && !error.is_told()
                 {
                     tracing::warn!(%error, hint = error.hint, "sweeping failed, trying again");
                 }
             }
-            let gauges = self
-                .fleet
-                .borrow()
-                .shared(GAUGE_INTERVAL / SMALL_FLEET_INSTANCES)
-                .clamp(GAUGE_INTERVAL, MAX_GAUGE_INTERVAL);
+            let gauges = self.fleet.borrow().spread(GAUGE_INTERVAL).min(MAX_GAUGE_INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(gauges) => {}

@@ -24,6 +24,13 @@ pub struct SweepRules {
     pub dedupe_window_ms: u64,
 }
 
+impl SweepRules {
+    /// The defaults of `delivery.dead_retention` and `delivery.dedupe_window`: the rules while no
+    /// sidecar has stored its own.
+    pub const DEFAULT: SweepRules =
+        SweepRules { dead_retention_ms: 14 * 24 * 3_600_000, dedupe_window_ms: 120_000 };
+}
+
 /// The content of `<ns>:meta`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Meta {

@@ -23,14 +23,8 @@ use crate::store::wake_up::WakeUp;
 
 /// The lease of a rescue, as a sidecar with the default settings has it.
 const RESCUE_LEASE: Duration = Duration::from_secs(20);
-/// The interval between two sweeps of the buckets. In a larger fleet each instance sweeps more
-/// rarely.
+/// The interval between two sweeps of the buckets, which a larger fleet spreads.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
-/// In a fleet of up to this size, each instance sweeps as often as a single one.
-const SMALL_FLEET_INSTANCES: u32 = 10;
-/// The rules while no sidecar has stored its settings in the namespace: their defaults.
-const DEFAULT_RULES: SweepRules =
-    SweepRules { dead_retention_ms: 14 * 24 * 3_600_000, dedupe_window_ms: 120_000 };
 
 /// The upkeep of a worker.
 pub(super) struct Upkeep {
@@ -101,8 +95,7 @@ impl Upkeep {
             {
                 tracing::warn!(%error, hint = error.hint, "sweeping failed, trying again");
             }
-            let pause =
-                fleet.borrow().shared(SWEEP_INTERVAL / SMALL_FLEET_INSTANCES).max(SWEEP_INTERVAL);
+            let pause = fleet.borrow().spread(SWEEP_INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = clock::sleep(pause) => {}
@@ -113,7 +106,7 @@ impl Upkeep {
     /// Sweeps all buckets once. First creates a namespace again that Redis lost.
     async fn sweep(&self) -> Result<(), StoreError> {
         self.store.rejoin().await?;
-        let rules = self.store.admin.rules_or(DEFAULT_RULES).await?;
+        let rules = self.store.admin.rules_or(SweepRules::DEFAULT).await?;
         let mut result = Ok(());
         for bucket in 0..self.store.keys().buckets() {
             // A bucket that fails does not stop the sweep of the others.

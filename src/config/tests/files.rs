@@ -3,6 +3,7 @@
 use super::*;
 use crate::job::DEFAULT_TTR_MS;
 use crate::policy::retry;
+use crate::store::meta::SweepRules;
 
 /// Without its examples the file of defaults equals the defaults in the code.
 #[test]
@@ -33,6 +34,7 @@ fn the_engine_has_the_same_defaults() {
     let (delivery, queue) = (Delivery::default(), QueueRules::default());
     assert_eq!(*delivery.retry, retry::DEFAULT_MS);
     assert_eq!([delivery.ttr, queue.ttr].map(|ttr| ttr.stored_ms()), [DEFAULT_TTR_MS; 2]);
+    assert_eq!(SweepRules::from(&delivery), SweepRules::DEFAULT);
     let (own, redis) = (Redis::new("redis://127.0.0.1:6379"), Given::least("").settings().redis);
     assert_eq!(format!("{redis:?}"), format!("{own:?}"));
 }
