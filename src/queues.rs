@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::clock::{self, Instant};
 use crate::config::{QueueRules, Queues};
 use crate::consumers::{Consumers, PopRequest, PoppedJobs};
+pub use crate::consumers::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_WAIT};
 use crate::events::{JobEvent, Observer};
 use crate::job::{DeadReason, JobId};
 use crate::store::due_set::DueSet;
@@ -17,12 +18,6 @@ use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseActio
 use crate::store::queue::pop::Popped;
 use crate::telemetry::Events;
 
-/// The most jobs of one pop.
-pub const MAX_POP_JOBS: usize = 1000;
-/// The most bytes of bodies in the answer to a pop; one job is always handed out.
-pub const MAX_POP_BYTES: usize = 8 << 20;
-/// The longest wait of a pop.
-pub const MAX_POP_WAIT: Duration = Duration::from_secs(60);
 /// The most queues of one pop.
 pub const MAX_POP_QUEUES: usize = 100;
 /// The most acknowledgements of one call on leases.

@@ -37,6 +37,13 @@ use crate::store::error::StoreError;
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseVerdict};
 use crate::store::wake_up::WakeUp;
 
+/// The most jobs of one pop.
+pub const MAX_POP_JOBS: usize = 1000;
+/// The most bytes of bodies of one pop; one job is always handed out.
+pub const MAX_POP_BYTES: usize = 8 << 20;
+/// The longest wait of a pop.
+pub const MAX_POP_WAIT: Duration = Duration::from_secs(60);
+
 /// The request of a consumer.
 #[derive(Debug, Clone)]
 pub struct PopRequest {

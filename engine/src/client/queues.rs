@@ -4,20 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use super::Client;
 use crate::clock::{span_ms, time_of};
-use crate::consumers::PopRequest;
+use crate::consumers::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_WAIT, PopRequest};
 use crate::job::{Job, JobId, is_queue_name};
 use crate::policy::retry;
 use crate::store::error::{Class, StoreError};
 use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction};
 use crate::store::queue::lease::Lease;
 use crate::store::queue::pop::Popped;
-
-/// The most jobs of one pop.
-const MAX_POP_JOBS: usize = 1000;
-/// The most bytes of bodies of one pop; one job is always handed out.
-const MAX_POP_BYTES: usize = 8 << 20;
-/// The longest wait of one pop.
-const MAX_POP_WAIT: Duration = Duration::from_secs(60);
 
 /// The request of a consumer: the queues, the number of jobs, the wait, and the span of the leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
