@@ -6,10 +6,18 @@ mod demo;
 mod http;
 mod queue;
 
+use std::fmt::Debug;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use dwell::cli::{self, common::Common};
+use dwell::cli::{
+    self,
+    common::{Common, Form},
+    exit::{Exit, Stop},
+};
+use dwell::shutdown::Signals;
+use dwell::telemetry::log;
+use serde::Serialize;
 
 /// Shows Dwell at work, measures it, and tests it under faults
 #[derive(Debug, Parser)]
@@ -55,6 +63,30 @@ pub async fn main() -> ExitCode {
         Command::Queue(args) => Box::pin(queue::run(&common, &args)).await,
         Command::Chaos(args) => return Box::pin(chaos::run(args)).await,
     })
+}
+
+/// Runs a command until its end or a signal. Its private servers and their folders end with it. The
+/// log starts only if `DWELL_LOG` is set: log lines would disturb the output.
+async fn until_signal(command: impl Future<Output = Result<Exit, Stop>>) -> Result<Exit, Stop> {
+    if std::env::var_os("DWELL_LOG").is_some() {
+        log::start().map_err(|error| Stop::because(Exit::Usage, error.to_string(), ""))?;
+    }
+    let mut signals = Signals::new()?;
+    tokio::select! {
+        exit = command => exit,
+        signal = signals.next() => Err(Stop::because(Exit::Failed, format!("{signal}: stopped"), "")),
+    }
+}
+
+/// Prints progress for people.
+fn progress(common: &Common) -> fn(&str) {
+    if common.output == Form::Text { |text| eprintln!("{text}") } else { |_| {} }
+}
+
+/// Prints the figures of a measurement.
+fn figures(common: &Common, figures: &(impl Serialize + Debug)) -> Result<Exit, Stop> {
+    common.answer(figures, &format!("{figures:#?}"))?;
+    Ok(Exit::Ok)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! - [`chaos`]: faults under load, and a checker of the results, `make chaos`.
 //! - [`queue`]: consumers that fetch, under faults and measured.
 //! - [`http`]: HTTP targets, measured.
-//! - [`cli`]: the commands of `dwell-lab`.
+//! - [`cli`]: the commands of `dwell-lab`; [`words`]: their words for settings and faults.
 
 pub mod bench;
 pub mod chaos;
@@ -14,3 +14,4 @@ pub mod demo;
 pub mod http;
 pub mod markers;
 pub mod queue;
+pub mod words;

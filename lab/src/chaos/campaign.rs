@@ -10,7 +10,7 @@ mod sample;
 
 pub(crate) use self::drain::damage;
 pub use self::error::Error;
-pub use self::options::{Options, redis_word};
+pub use self::options::Options;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,6 +29,7 @@ use crate::chaos::load::{Load, LoadOptions, Places, REPLY_DESTINATION};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::report::Report;
 use crate::chaos::system::{System, SystemOptions};
+use crate::words::word;
 
 /// The result of a campaign.
 #[derive(Debug)]
@@ -87,7 +88,7 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         move |error| Error::Io(what, error)
     };
     if let Some(kind) = options.only.iter().find(|kind| !kind.applies(&options.system)) {
-        let (broker, redis) = (options.system.broker.as_str(), redis_word(options.system.redis));
+        let (broker, redis) = (options.system.broker.as_str(), word(&options.system.redis));
         return Err(Error::Unexpected(format!(
             "{kind} is not possible over {broker} and a {redis} Redis with this durability, or without --http"
         )));
@@ -177,7 +178,7 @@ fn head(options: &Options, lease_ms: i64) -> RunHeader {
         broker: options.system.broker.as_str().to_owned(),
         instances: options.system.instances,
         durability: format!("{:?}", options.system.durability).to_lowercase(),
-        redis: redis_word(options.system.redis).to_owned(),
+        redis: word(&options.system.redis),
         lease_ms,
         late_ms: MAX_LATENESS_MS + lease_ms,
         repeat: options.repeat.clone(),

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::description::Description;
 pub(crate) use self::effects::Effects;
 use crate::chaos::system::SystemOptions;
+use crate::words;
 
 /// The jump of Redis's clock.
 pub(crate) const REDIS_CLOCK_JUMP: Duration = Duration::from_secs(5);
@@ -275,9 +276,7 @@ impl FaultKind {
 
 impl std::fmt::Display for FaultKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A unit variant is a string in JSON.
-        let name = serde_json::to_value(self).ok();
-        f.write_str(name.as_ref().and_then(serde_json::Value::as_str).unwrap_or("fault"))
+        f.write_str(&words::word(self))
     }
 }
 
@@ -285,11 +284,7 @@ impl std::str::FromStr for FaultKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        FaultKind::all()
-            .iter()
-            .copied()
-            .find(|kind| kind.to_string() == text)
-            .ok_or_else(|| format!("`{text}` is not a fault"))
+        words::parse(text)
     }
 }
 

@@ -11,9 +11,8 @@ use crate::bench::machine::Machine;
 use crate::bench::metric::Run;
 use crate::bench::report::{Report, Setup};
 use crate::bench::{Options, backlog, drain, ingest, lateness, memory, pages, relay, scale, start};
-use dwell::cli::common::{Common, Form};
+use dwell::cli::common::Common;
 use dwell::cli::exit::{Exit, Stop};
-use dwell::shutdown::Signals;
 use dwell_testkit::environment::Failure;
 
 /// Measures and prints the results. Fails if a job was lost, duplicated, early or damaged.
@@ -21,7 +20,6 @@ use dwell_testkit::environment::Failure;
 /// # Errors
 /// A job was wrong, the servers failed, or a signal arrived.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
-    super::demo::start_log()?;
     if let What::Report { lines, peers, docs, html } = &args.what {
         return Ok(pages::write(lines, peers.as_deref(), docs.as_deref(), html.as_deref())
             .map(|()| Exit::Ok)?);
@@ -33,12 +31,7 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
             "leave it out, or measure `scale`",
         ));
     }
-    let mut signals = Signals::new()?;
-    tokio::select! {
-        exit = Box::pin(measure(common, args)) => exit,
-        // The child processes end with the future.
-        signal = signals.next() => Err(Stop::because(Exit::Failed, format!("{signal}: stopped"), "")),
-    }
+    super::until_signal(Box::pin(measure(common, args))).await
 }
 
 /// A flag that does not apply to this measurement.
@@ -57,8 +50,7 @@ fn unused(args: &Args) -> Option<&'static str> {
 /// Measures every point once in each run, so that a slower machine affects all points alike.
 /// Returns a report for each point.
 async fn measure(common: &Common, args: &Args) -> Result<Exit, Stop> {
-    let say: fn(&str) =
-        if common.output == Form::Text { |text| eprintln!("{text}") } else { |_| {} };
+    let say = super::progress(common);
     let mut reports = reports(args);
     for _ in 0..args.runs {
         let runs = match &args.what {

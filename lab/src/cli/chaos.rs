@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::chaos::campaign::{self, Options, redis_word};
+use crate::chaos::campaign::{self, Options};
 use crate::chaos::checker::check;
 use crate::chaos::checker::verdict::Verdict;
 use crate::chaos::fault::FaultKind;
@@ -14,6 +14,7 @@ use crate::chaos::page::page;
 use crate::chaos::plan::Pace;
 use crate::chaos::report::Report;
 use crate::chaos::system::SystemOptions;
+use crate::words;
 use clap::Subcommand;
 use dwell::config::{Durability, RedisMode};
 use dwell::units::parse_duration_ms;
@@ -59,7 +60,7 @@ pub(super) struct Run {
     #[arg(long, default_value = "nats")]
     broker: BrokerKind,
     /// `redis.mode`: single, cluster or sentinel
-    #[arg(long, default_value = "single", value_parser = redis)]
+    #[arg(long, default_value = "single", value_parser = words::parse::<RedisMode>)]
     redis: RedisMode,
     /// How long faults are injected
     #[arg(long, default_value = "60s", value_parser = duration)]
@@ -74,7 +75,7 @@ pub(super) struct Run {
     #[arg(long, default_value_t = 100)]
     rate: u32,
     /// `redis.durability`: memory, fsync, replica or fsync+replica
-    #[arg(long, default_value = "replica", value_parser = durability)]
+    #[arg(long, default_value = "replica", value_parser = words::parse::<Durability>)]
     durability: Durability,
     /// Short faults that follow each other fast; kinds that take ten seconds and more in one round
     /// of six
@@ -96,24 +97,6 @@ pub(super) struct Run {
 
 fn duration(text: &str) -> Result<Duration, String> {
     parse_duration_ms(text).map(Duration::from_millis)
-}
-
-pub(super) fn redis(text: &str) -> Result<RedisMode, String> {
-    let modes = [RedisMode::Single, RedisMode::Cluster, RedisMode::Sentinel];
-    modes
-        .into_iter()
-        .find(|mode| redis_word(*mode) == text)
-        .ok_or_else(|| "write single, cluster or sentinel".to_owned())
-}
-
-pub(super) fn durability(text: &str) -> Result<Durability, String> {
-    match text {
-        "memory" => Ok(Durability::Memory),
-        "fsync" => Ok(Durability::Fsync),
-        "replica" => Ok(Durability::Replica),
-        "fsync+replica" => Ok(Durability::FsyncReplica),
-        _ => Err("write memory, fsync, replica or fsync+replica".to_owned()),
-    }
 }
 
 /// Exit code 0: no promise broke. 1: one did. 2: there was no campaign.
@@ -200,19 +183,14 @@ fn injected(verdict: &Verdict) -> Result<(), Failure> {
 /// The arguments that repeat a run.
 fn repeat(args: &Run, seed: u64) -> String {
     let Run { broker, redis, duration, instances, rate, durability, dense, http, only, .. } = args;
-    let durability = match durability {
-        Durability::Memory => "memory",
-        Durability::Fsync => "fsync",
-        Durability::Replica => "replica",
-        Durability::FsyncReplica => "fsync+replica",
-    };
+    let durability = words::word(durability);
     let broker = broker.as_str();
     let mut words = format!(
         "run --broker {broker} --duration {}ms --seed {seed} --instances {instances} --rate {rate} --durability {durability}",
         duration.as_millis()
     );
     if *redis != RedisMode::Single {
-        words = format!("{words} --redis {}", redis_word(*redis));
+        words = format!("{words} --redis {}", words::word(redis));
     }
     if *dense {
         words.push_str(" --dense");

@@ -4,8 +4,6 @@ use crate::demo;
 use crate::demo::expectations::Summary;
 use dwell::cli::common::{Common, Form};
 use dwell::cli::exit::{Exit, Stop};
-use dwell::shutdown::Signals;
-use dwell::telemetry::log;
 use dwell_testkit::environment::Failure;
 use dwell_testkit::servers::BrokerKind;
 
@@ -45,30 +43,19 @@ impl Shown {
     }
 }
 
-/// Starts the log only if `DWELL_LOG` is set: log lines would disturb the output.
-pub(super) fn start_log() -> Result<(), Stop> {
-    if std::env::var_os("DWELL_LOG").is_some() {
-        log::start().map_err(|error| Stop::because(Exit::Usage, error.to_string(), ""))?;
-    }
-    Ok(())
-}
-
 /// Runs the demo. Fails if a job deviates from its expected fate.
 ///
 /// # Errors
 /// A job deviates, the servers failed, or a signal arrived.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
-    start_log()?;
-    let mut signals = Signals::new()?;
-    let summary = tokio::select! {
-        summary = Box::pin(args.broker.play(common.output == Form::Json)) => summary?,
-        // The servers and their folders end with the future.
-        signal = signals.next() => return Err(Stop::because(Exit::Failed, format!("{signal}: stopped"), "")),
-    };
-    common.answer(&summary, &format!("\n{summary}"))?;
-    if summary.wrong.is_empty() {
-        Ok(Exit::Ok)
-    } else {
-        Err(Stop::because(Exit::Failed, summary.wrong.join("; "), ""))
-    }
+    super::until_signal(Box::pin(async {
+        let summary = Box::pin(args.broker.play(common.output == Form::Json)).await?;
+        common.answer(&summary, &format!("\n{summary}"))?;
+        if summary.wrong.is_empty() {
+            Ok(Exit::Ok)
+        } else {
+            Err(Stop::because(Exit::Failed, summary.wrong.join("; "), ""))
+        }
+    }))
+    .await
 }

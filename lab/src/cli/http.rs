@@ -4,9 +4,8 @@ use clap::Subcommand;
 
 use crate::http::receiving::{self, Hosts};
 use crate::http::{drain, hosts};
-use dwell::cli::common::{Common, Form};
+use dwell::cli::common::Common;
 use dwell::cli::exit::{Exit, Stop};
-use dwell::shutdown::Signals;
 
 /// `dwell-lab http`
 #[derive(Debug, Clone, clap::Args)]
@@ -34,28 +33,16 @@ enum What {
 /// # Errors
 /// The servers failed, jobs did not arrive, or a signal arrived.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
-    super::demo::start_log()?;
-    let say: fn(&str) =
-        if common.output == Form::Text { |text| eprintln!("{text}") } else { |_| {} };
-    let mut signals = Signals::new()?;
-    tokio::select! {
-        exit = Box::pin(one(common, &args.what, say)) => exit,
-        // The child processes end with the future.
-        signal = signals.next() => Err(Stop::because(Exit::Failed, format!("{signal}: stopped"), "")),
-    }
-}
-
-async fn one(common: &Common, what: &What, say: fn(&str)) -> Result<Exit, Stop> {
-    match *what {
-        What::Drain(options) => {
-            let figures = drain::run(options, say).await?;
-            common.answer(&figures, &format!("{figures:#?}"))?;
+    let say = super::progress(common);
+    super::until_signal(Box::pin(async {
+        match args.what {
+            What::Drain(options) => super::figures(common, &drain::run(options, say).await?),
+            What::Hosts(options) => super::figures(common, &hosts::run(options, say).await?),
+            What::Receive { hosts } => {
+                receiving::serve(hosts).await?;
+                Ok(Exit::Ok)
+            }
         }
-        What::Hosts(options) => {
-            let figures = hosts::run(options, say).await?;
-            common.answer(&figures, &format!("{figures:#?}"))?;
-        }
-        What::Receive { hosts } => receiving::serve(hosts).await?,
-    }
-    Ok(Exit::Ok)
+    }))
+    .await
 }

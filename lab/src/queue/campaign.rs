@@ -18,9 +18,10 @@ use super::limit;
 use super::producer::{crowd, produce};
 use super::scene::{QUEUE, Scene};
 use super::tally::Counts;
-use crate::chaos::campaign::{damage, redis_word};
+use crate::chaos::campaign::damage;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::system::{System, SystemOptions};
+use crate::words::{self, word};
 
 /// After this time without a job that was finished, the campaign has failed.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(120);
@@ -33,32 +34,51 @@ const QUEUE_RULES: &str = "ttr = \"30s\"";
 const RETRY_COUNT: usize = 60;
 
 /// The options of a campaign.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Options {
-    /// The number of jobs.
+    /// How many jobs
+    #[arg(long, default_value_t = 200_000)]
     pub jobs: u64,
-    /// Jobs scheduled a second; 0: as many as possible.
+    /// Jobs scheduled a second, due within two seconds; 0: as many as possible
+    #[arg(long, default_value_t = 1000)]
     pub rate: u64,
-    /// The number of other queues, which have a job each; every second job is cancelled.
+    /// Other queues with a job each, every second one cancelled
+    #[arg(long, default_value_t = 10_000)]
     pub names: u64,
-    /// The number of consumers at a time.
+    /// How many consumers
+    #[arg(long, default_value_t = 50)]
     pub consumers: usize,
-    /// The share of them that is killed, from 0 to 1.
+    /// The share of the consumers that is killed, from 0 to 1: each of them lives for a random time
+    /// of at most 4 s, is killed whatever it is doing (while it waits, between a pop and its finish,
+    /// while its finish is under way), and another one takes its place. The lease of a pop is 2 s
+    #[arg(long, default_value_t = 0.33, value_parser = share)]
     pub killed: f64,
-    /// The number of instances.
-    pub instances: usize,
-    /// The kind of Redis.
+    /// How many instances; the first one is never killed
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub instances: u16,
+    /// `redis.mode`: single (with a replica at durability replica), cluster or sentinel
+    #[arg(long, default_value = "single", value_parser = words::parse::<RedisMode>)]
     pub redis: RedisMode,
-    /// `redis.durability`
+    /// `redis.durability`: memory, fsync, replica or fsync+replica
+    #[arg(long, default_value = "replica", value_parser = words::parse::<Durability>)]
     pub durability: Durability,
-    /// Kill instances and Redis too.
-    pub faults: bool,
-    /// Only these kinds of faults; empty: all that kill.
+    /// Kill consumers only
+    #[arg(long, conflicts_with = "only")]
+    pub consumers_only: bool,
+    /// Only these kinds of faults, separated by commas; by default those that kill instances and
+    /// Redis, replace its master or move slots, as far as they apply
+    #[arg(long, value_delimiter = ',')]
     pub only: Vec<FaultKind>,
-    /// The seed of all that is random.
-    pub seed: u64,
-    /// Prints progress.
-    pub say: fn(&str),
+    /// The seed; by default a new one
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| "write a number from 0 to 1".to_owned())
 }
 
 /// The result of a campaign.
@@ -67,7 +87,7 @@ pub struct Summary {
     /// The seed.
     pub seed: u64,
     /// `redis.mode`
-    pub redis: &'static str,
+    pub redis: String,
     /// Seconds from the first request to the last finish.
     pub secs: f64,
     /// Other queues that had a job.
@@ -102,7 +122,7 @@ pub struct Summary {
 ///
 /// # Errors
 /// The options do not fit, or the servers failed.
-pub async fn run(options: Options) -> Result<Summary, Failure> {
+pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary, Failure> {
     limit::allow(options.consumers)?;
     if options.redis != RedisMode::Single
         && !matches!(options.durability, Durability::Replica | Durability::FsyncReplica)
@@ -114,37 +134,30 @@ pub async fn run(options: Options) -> Result<Summary, Failure> {
     let waits = vec!["\"100ms\""; RETRY_COUNT].join(", ");
     let system = SystemOptions {
         redis: options.redis,
-        instances: options.instances,
+        instances: usize::from(options.instances),
         durability: options.durability,
         more: format!("queues.\"lab.*\" = {{ {QUEUE_RULES}, retry = [{waits}] }}"),
         ..SystemOptions::default()
     };
-    let kinds = if options.faults { faults::kinds(&options.only, &system)? } else { Vec::new() };
+    let kinds =
+        if options.consumers_only { Vec::new() } else { faults::kinds(&options.only, &system)? };
     let system = System::start(system).await.map_err(failure)?;
-    (options.say)(&system.describe());
+    say(&system.describe());
     let scene = Arc::new(Scene::new(
-        (0..options.instances).map(|instance| system.http(instance).port()).collect(),
+        (0..usize::from(options.instances)).map(|instance| system.http(instance).port()).collect(),
     ));
-    let (began, mortal) = (clock::now(), mortal(&options));
+    let (began, mortal, seed) =
+        (clock::now(), mortal(options), options.seed.unwrap_or_else(rand::random));
     let mut consumers = JoinSet::new();
     for number in 0..options.consumers {
-        consumers.spawn(consume(
-            scene.clone(),
-            options.seed ^ (number as u64 + 1),
-            number < mortal,
-        ));
+        consumers.spawn(consume(scene.clone(), seed ^ (number as u64 + 1), number < mortal));
     }
     let crowding = tokio::spawn(crowd(scene.clone(), options.names));
-    let producing = tokio::spawn(produce(
-        scene.clone(),
-        options.jobs,
-        options.rate,
-        options.seed.wrapping_add(7),
-    ));
+    let producing =
+        tokio::spawn(produce(scene.clone(), options.jobs, options.rate, seed.wrapping_add(7)));
     let mut struck = Struck::default();
     let mut wrong = Vec::new();
-    let striking = struck
-        .strike(&system, &scene, (options.seed, &kinds), options.say, || producing.is_finished());
+    let striking = struck.strike(&system, &scene, (seed, &kinds), say, || producing.is_finished());
     let (struck_well, in_time) = tokio::join!(striking, finished(&scene, options.jobs));
     struck_well?;
     let secs = began.elapsed().as_secs_f64();
@@ -162,7 +175,7 @@ pub async fn run(options: Options) -> Result<Summary, Failure> {
     wrong.extend(damage(&system).await?.into_iter().map(|damage| format!("fsck: {damage}")));
     wrong.extend(system.stop_instances().await);
     system.stop_servers().await.map_err(failure)?;
-    Ok(Summary { secs, names, ..summary(&options, &scene, &struck, wrong) })
+    Ok(Summary { seed, secs, names, ..summary(options, &scene, &struck, wrong) })
 }
 
 /// The number of consumers that are killed again and again.
@@ -188,8 +201,8 @@ fn summary(options: &Options, scene: &Scene, struck: &Struck, mut wrong: Vec<Str
     }
     wrong.extend(found.wrong);
     Summary {
-        seed: options.seed,
-        redis: redis_word(options.redis),
+        seed: 0,
+        redis: word(&options.redis),
         secs: 0.0,
         names: 0,
         jobs: sums.jobs,

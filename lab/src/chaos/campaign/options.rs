@@ -8,6 +8,7 @@ use dwell::config::RedisMode;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::plan::Pace;
 use crate::chaos::system::SystemOptions;
+use crate::words::word;
 
 /// The options of a campaign.
 #[derive(Debug, Clone)]
@@ -38,27 +39,11 @@ impl Options {
     /// The name of the run in the names of its files.
     #[must_use]
     pub fn name(&self) -> String {
-        let (broker, seed) = (
-            format!(
-                "{}{}",
-                self.system.broker.as_str(),
-                if self.system.http { "-http" } else { "" }
-            ),
-            self.seed,
-        );
-        match self.system.redis {
-            RedisMode::Single => format!("{broker}-{seed}"),
-            other => format!("{broker}-{}-{seed}", redis_word(other)),
-        }
-    }
-}
-
-/// `redis.mode`, as in the settings.
-#[must_use]
-pub fn redis_word(mode: RedisMode) -> &'static str {
-    match mode {
-        RedisMode::Single => "single",
-        RedisMode::Cluster => "cluster",
-        RedisMode::Sentinel => "sentinel",
+        let http = if self.system.http { "-http" } else { "" };
+        let redis = match self.system.redis {
+            RedisMode::Single => String::new(),
+            other => format!("-{}", word(&other)),
+        };
+        format!("{}{http}{redis}-{}", self.system.broker.as_str(), self.seed)
     }
 }

@@ -25,6 +25,7 @@ pub(crate) use self::servers::{Pair, Servers};
 use super::settings::NAMESPACE;
 use super::{Error, HostClock, SystemOptions, proxy};
 use crate::chaos::proxy::Proxy;
+use crate::words::word;
 
 /// The time-out of a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -148,11 +149,7 @@ impl RedisSide {
                 format!("urls_file = {file:?}")
             }
         };
-        let mode = match self.mode {
-            RedisMode::Single => "single",
-            RedisMode::Cluster => "cluster",
-            RedisMode::Sentinel => "sentinel",
-        };
+        let mode = word(&self.mode);
         let master =
             if self.mode == RedisMode::Sentinel { "redis.master = \"mymaster\"\n" } else { "" };
         Ok(format!("{master}redis.mode = \"{mode}\"\nredis.{urls}\nredis.buckets = {BUCKETS}"))

@@ -1,9 +1,10 @@
 //! The settings of the instances.
 
-use dwell::config::{self, Durability, Overrides, Settings};
+use dwell::config::{self, Overrides, Settings};
 
 use super::host::{DEAD_PATH, HOOK_BROKER, Host};
 use super::{Error, SystemOptions};
+use crate::words::word;
 
 /// The namespace of every system: each has its own Redis.
 pub(super) const NAMESPACE: &str = "chaos";
@@ -31,12 +32,7 @@ pub(super) fn text(
         .map(|wait| quoted(wait))
         .collect::<Vec<_>>()
         .join(", ");
-    let durability = match options.durability {
-        Durability::Memory => "memory",
-        Durability::Fsync => "fsync",
-        Durability::Replica => "replica",
-        Durability::FsyncReplica => "fsync+replica",
-    };
+    let durability = word(&options.durability);
     format!(
         "{}\n{redis}\nredis.namespace = \"{NAMESPACE}\"\nredis.durability = \"{durability}\"\n\
          ingest.main.broker = \"main\"\ningest.main.declare = true\n\
