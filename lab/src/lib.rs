@@ -5,11 +5,13 @@
 //! - [`chaos`]: faults under load, and a checker of the results, `make chaos`.
 //! - [`queue`]: consumers that fetch, under faults and measured.
 //! - [`http`]: HTTP targets, measured.
+//! - `client`: a link to the HTTP API of an instance.
 //! - [`cli`]: the commands of `dwell-lab`; [`words`]: their words for settings and faults.
 
 pub mod bench;
 pub mod chaos;
 pub mod cli;
+mod client;
 pub mod demo;
 pub mod http;
 pub mod markers;

@@ -6,14 +6,14 @@
 //!   - `ledger`: what each consumer saw; `check`: whether that breaks a promise.
 //! - [`mod@bench`]: how fast, how late, and what waiting consumers cost; `place`: its private
 //!   servers.
-//! - `http`: a link to an instance; `limit`: open files.
+//! - `answers`: those of the HTTP API to consumers; `limit`: open files.
 
+mod answers;
 pub mod bench;
 pub mod campaign;
 mod check;
 mod consumer;
 mod faults;
-pub(crate) mod http;
 mod ledger;
 pub(crate) mod limit;
 pub(crate) mod place;

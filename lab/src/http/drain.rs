@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use super::receiving::{Hosts, PATH, Process};
 use super::settings;
-use crate::queue::http::Link;
+use crate::client::Link;
 use crate::queue::place::Place;
 
 /// The longest time without an arrival.

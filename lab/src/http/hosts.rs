@@ -13,7 +13,7 @@ use serde_json::json;
 use super::receiving::{Hosts, PATH, Process};
 use super::settings;
 use crate::bench::percentiles::Percentiles;
-use crate::queue::http::Link;
+use crate::client::Link;
 use crate::queue::place::Place;
 
 /// The longest time without an arrival.

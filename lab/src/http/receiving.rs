@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use super::receiver::{Answer, Arrival, Receiver, status};
 use crate::bench::percentiles::{Latencies, Percentiles};
-use crate::queue::http::Link;
+use crate::client::Link;
 
 /// The path of the requests that are counted.
 pub const PATH: &str = "/hooks/lab";

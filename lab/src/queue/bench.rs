@@ -12,10 +12,11 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::http::{Fetched, Link};
+use super::answers::Fetched;
 use super::limit;
 use super::place::Place;
 use crate::bench::percentiles::{Latencies, Percentiles};
+use crate::client::Link;
 use dwell::clock;
 use dwell_testkit::environment::Failure;
 use dwell_testkit::servers::{AppendFsync, find};
@@ -131,10 +132,9 @@ async fn drain(
         let left = left.clone();
         consumers.spawn(async move {
             let mut link = Link::to(port);
-            let (path, ask) =
-                (format!("/v1/queues/{QUEUE}/pop"), json!({ "max": options.batch }).to_string());
+            let (path, ask) = (format!("/v1/queues/{QUEUE}/pop"), json!({ "max": options.batch }));
             while left.load(Ordering::Relaxed) > 0 {
-                let Ok((200, body)) = link.post(&path, ask.as_bytes()).await else { continue };
+                let Ok((200, body)) = link.post(&path, &ask).await else { continue };
                 let Ok(Fetched { jobs }) = serde_json::from_slice::<Fetched<'_>>(&body) else {
                     continue;
                 };
@@ -145,10 +145,7 @@ async fn drain(
                 if finish.is_empty() {
                     break;
                 }
-                if let Ok((200, _)) = link
-                    .post("/v1/leases", json!({ "finish": finish }).to_string().as_bytes())
-                    .await
-                {
+                if let Ok((200, _)) = link.post("/v1/leases", &json!({ "finish": finish })).await {
                     left.fetch_sub(jobs.len() as u64, Ordering::Relaxed);
                 }
             }
@@ -170,19 +167,17 @@ async fn lateness(port: u16, options: Options) -> Result<Percentiles, Failure> {
         let (late, stop) = (late.clone(), stop.clone());
         consumers.spawn(async move {
             let mut link = Link::to(port);
-            let (path, ask) =
-                (format!("/v1/queues/{QUEUE}/pop"), json!({ "wait": "5s" }).to_string());
+            let (path, ask) = (format!("/v1/queues/{QUEUE}/pop"), json!({ "wait": "5s" }));
             while !stop.is_cancelled() {
-                let Ok((200, body)) = link.post(&path, ask.as_bytes()).await else { continue };
+                let Ok((200, body)) = link.post(&path, &ask).await else { continue };
                 let at_us = clock::wall_us();
                 let Ok(Fetched { jobs }) = serde_json::from_slice::<Fetched<'_>>(&body) else {
                     continue;
                 };
                 for job in jobs {
                     late.lock().add(at_us - job.due_ms * 1000);
-                    let finish =
-                        json!({ "finish": [{ "id": job.id, "lease": job.lease }] }).to_string();
-                    let _ = link.post("/v1/leases", finish.as_bytes()).await;
+                    let finish = json!({ "finish": [{ "id": job.id, "lease": job.lease }] });
+                    let _ = link.post("/v1/leases", &finish).await;
                 }
             }
         });
@@ -215,7 +210,7 @@ async fn idle(
             let mut link = Link::to(port);
             loop {
                 let path = "/v1/queues/lab.idle/pop";
-                if link.post(path, br#"{"wait":"60s"}"#).await.is_err() {
+                if link.post(path, &json!({ "wait": "60s" })).await.is_err() {
                     clock::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -226,10 +221,7 @@ async fn idle(
     }
     let mut look = Link::to(port);
     for _ in 0..600 {
-        let (_, answer) = look
-            .get("/v1/queues/lab.idle")
-            .await
-            .map_err(|error| Failure::Unexpected(error.to_string()))?;
+        let (_, answer) = look.get("/v1/queues/lab.idle").await?;
         let shown: serde_json::Value = serde_json::from_slice(&answer).unwrap_or_default();
         if shown["waiting"].as_u64() == Some(options.idle as u64) {
             break;

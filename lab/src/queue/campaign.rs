@@ -13,7 +13,6 @@ use tokio::task::JoinSet;
 
 use super::consumer::consume;
 use super::faults::{self, Struck};
-use super::http::Link;
 use super::limit;
 use super::producer::{crowd, produce};
 use super::scene::{QUEUE, Scene};
@@ -21,6 +20,7 @@ use super::tally::Counts;
 use crate::chaos::campaign::damage;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::system::{System, SystemOptions};
+use crate::client::Link;
 use crate::words::{self, word};
 
 /// After this time without a job that was finished, the campaign has failed.

@@ -8,10 +8,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
 
-use super::http::{Fetched, Link};
+use super::answers::Fetched;
 use super::ledger::HandOut;
 use super::scene::{QUEUE, Scene};
 use super::words::{Outcome, Word, say, unsure};
+use crate::client::Link;
 use dwell::clock;
 
 /// The lease of each pop, ms.
@@ -90,9 +91,9 @@ impl Consumer<'_> {
         let max = self.random.random_range(1..=MAX_POP_JOBS);
         let (path, wait_ms) =
             (format!("/v1/queues/{QUEUE}/pop"), self.random.random_range(200..=POP_WAIT_MS));
-        let ask = json!({ "max": max, "wait": wait_ms, "ttr": TTR_MS }).to_string();
+        let ask = json!({ "max": max, "wait": wait_ms, "ttr": TTR_MS });
         self.phase = Phase::Popping(max);
-        let popping = self.link.post(&path, ask.as_bytes());
+        let popping = self.link.post(&path, &ask);
         let answer = if self.random.random_bool(0.02) {
             // The consumer goes away while it waits, or while the answer is on its way.
             clock::timeout(Duration::from_millis(self.random.random_range(0..20)), popping).await

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::http::Link;
 use super::scene::{QUEUE, Scene};
+use crate::client::Link;
 use dwell::clock;
 
 /// Jobs of one POST.
@@ -50,15 +50,21 @@ async fn store(scene: &Scene, link: &mut Link, batch: &[(String, i64)]) -> bool 
         .iter()
         .map(|(id, due_ms)| json!({ "id": id, "queue": QUEUE, "until": due_ms, "body": id }))
         .collect();
-    let body = serde_json::to_vec(&jobs).unwrap_or_default();
     batch.iter().for_each(|(id, due_ms)| scene.ledger.lock().sent(id, *due_ms));
-    let Ok((200, answer)) = link.post("/v1/jobs", &body).await else { return false };
-    let is_accepted = !String::from_utf8_lossy(&answer).contains("\"status\":5");
+    let is_accepted = is_stored(link, &jobs).await;
     if is_accepted {
         let at_ms = clock::wall_ms();
         batch.iter().for_each(|(id, _)| scene.ledger.lock().accepted(id, at_ms));
     }
     is_accepted
+}
+
+/// Sends these jobs. Whether they were all accepted.
+async fn is_stored(link: &mut Link, jobs: &[Value]) -> bool {
+    match link.post("/v1/jobs", &jobs).await {
+        Ok((200, answer)) => !String::from_utf8_lossy(&answer).contains("\"status\":5"),
+        _ => false,
+    }
 }
 
 /// Gives so many other queues a job that is due later, and cancels every second one: their names
@@ -71,9 +77,7 @@ pub(super) async fn crowd(scene: Arc<Scene>, names: u64) -> u64 {
         let numbers = at..names.min(at + JOBS_PER_POST);
         let jobs: Vec<_> =
             numbers.clone().map(|n| json!({ "id": format!("crowd-{n}"), "queue": format!("lab.crowd-{n}"), "for": "1h" })).collect();
-        let body = serde_json::to_vec(&jobs).unwrap_or_default();
-        while !matches!(link.post("/v1/jobs", &body).await, Ok((200, answer)) if !String::from_utf8_lossy(&answer).contains("\"status\":5"))
-        {
+        while !is_stored(&mut link, &jobs).await {
             if scene.stop.is_cancelled() {
                 return done;
             }

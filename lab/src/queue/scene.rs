@@ -6,9 +6,9 @@ use rand::rngs::StdRng;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::http::Link;
 use super::ledger::Ledger;
 use super::tally::Tally;
+use crate::client::Link;
 
 /// The queue of every job.
 pub(super) const QUEUE: &str = "lab.jobs";

@@ -4,8 +4,9 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use serde_json::json;
 
-use super::http::{Answer, Job, Link, Results};
+use super::answers::{Answer, Job, Results};
 use super::scene::Scene;
+use crate::client::Link;
 use dwell::clock;
 
 /// The outcome of a job, in the order of a call.
@@ -48,21 +49,19 @@ pub(super) async fn say(scene: &Scene, link: &mut Link, words: &[Word]) -> bool 
     let answers = match words {
         // The call for one job says the same.
         [Word { id, lease, outcome: Outcome::Finish, .. }] => {
-            let body = json!({ "lease": lease }).to_string();
-            link.post(&format!("/v1/jobs/{id}/finish"), body.as_bytes()).await.ok().and_then(
-                |(_, answer)| {
-                    let answer: Answer = serde_json::from_slice(&answer).ok()?;
-                    Some(vec![answer])
-                },
-            )
+            let answer =
+                link.post(&format!("/v1/jobs/{id}/finish"), &json!({ "lease": lease })).await;
+            answer
+                .ok()
+                .and_then(|(_, answer)| Some(vec![serde_json::from_slice::<Answer>(&answer).ok()?]))
         }
         words => {
             let of = |outcome| -> Vec<_> {
                 let those = words.iter().filter(|word| word.outcome == outcome);
                 those.map(|word| json!({ "id": word.id, "lease": word.lease })).collect()
             };
-            let body = json!({ "finish": of(Outcome::Finish), "fail": of(Outcome::Fail), "release": of(Outcome::Release) }).to_string();
-            link.post("/v1/leases", body.as_bytes()).await.ok().and_then(|(_, answer)| {
+            let body = json!({ "finish": of(Outcome::Finish), "fail": of(Outcome::Fail), "release": of(Outcome::Release) });
+            link.post("/v1/leases", &body).await.ok().and_then(|(_, answer)| {
                 let results: Results = serde_json::from_slice(&answer).ok()?;
                 Some(results.results)
             })

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell_testkit::usage::Usage;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::chaos::history::Sample;
 use crate::chaos::system::System;
+use crate::client::Link;
 
 /// The timeout of an answer: a frozen instance gives none.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -26,8 +25,12 @@ const LOST: &str = "dwell_leases_lost_total";
 pub(super) async fn sample(system: &System, instance: usize) -> Option<Sample> {
     let pid = system.instances[instance].server.try_lock().ok()?.pid()?;
     let rss = Usage::of([pid])?.rss;
-    let scrape = clock::timeout(TIMEOUT, scrape(system, instance)).await;
-    let scrape = scrape.and_then(Result::ok);
+    let mut link = Link::at(system.probes(instance));
+    let answer = clock::timeout(TIMEOUT, link.get("/metrics")).await;
+    // The metric is exposed even if it is zero: an answer without it is incomplete.
+    let scrape = answer
+        .and_then(|answer| String::from_utf8(answer.ok()?.1.into()).ok())
+        .filter(|text| text.contains(POSSIBLE));
     let of = |series| scrape.as_ref().map(|text| sum(text, series));
     Some(Sample {
         instance,
@@ -38,20 +41,6 @@ pub(super) async fn sample(system: &System, instance: usize) -> Option<Sample> {
         reclaimed: of(RECLAIMED),
         leases_lost: of(LOST),
     })
-}
-
-async fn scrape(system: &System, instance: usize) -> std::io::Result<String> {
-    let mut link = TcpStream::connect(system.probes(instance)).await?;
-    link.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-        .await?;
-    let mut answer = String::new();
-    link.read_to_string(&mut answer).await?;
-    // The metric is exposed even if it is zero: an answer without it is incomplete.
-    if answer.contains(POSSIBLE) {
-        Ok(answer)
-    } else {
-        Err(std::io::ErrorKind::UnexpectedEof.into())
-    }
 }
 
 /// The sum of all series with this prefix.

@@ -1,9 +1,10 @@
 //! The calls of the demo on the admin API, each over a connection of its own.
 
 use dwell_testkit::environment::Failure;
+use http::Method;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+
+use crate::client::Link;
 
 /// The admin API of an instance on this machine.
 #[derive(Debug, Clone, Copy)]
@@ -37,59 +38,30 @@ impl Api {
 
     /// A GET.
     pub async fn get(&self, path: &str) -> Result<Answer, Failure> {
-        self.call("GET", path, None).await
+        self.call(Method::GET, path, None).await
     }
 
     /// A DELETE.
     pub async fn delete(&self, path: &str) -> Result<Answer, Failure> {
-        self.call("DELETE", path, None).await
+        self.call(Method::DELETE, path, None).await
     }
 
     /// A POST with this body.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
-        self.call("POST", path, Some(body)).await
+        self.call(Method::POST, path, Some(body)).await
     }
 
     async fn call(
         &self,
-        method: &str,
+        method: Method,
         path: &str,
         body: Option<&Value>,
     ) -> Result<Answer, Failure> {
         let body = body.map(Value::to_string).unwrap_or_default();
-        let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{kind}content-length: {}\r\n\r\n",
-            body.len()
-        );
-        let mut link = TcpStream::connect(("127.0.0.1", self.port)).await?;
-        link.write_all(format!("{head}{body}").as_bytes()).await?;
-        let mut answer = String::new();
-        link.read_to_string(&mut answer).await?;
-        read(&answer).ok_or_else(|| {
-            Failure::Unexpected(format!("{method} {path} was not answered: {answer:?}"))
-        })
-    }
-}
-
-fn read(answer: &str) -> Option<Answer> {
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, json: serde_json::from_str(body).ok()? })
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_whole_answer_is_read_and_half_of_one_is_not() {
-        let answer =
-            read("HTTP/1.1 404 Not Found\r\na: b\r\n\r\n{\"code\":\"unknown_queue\"}").unwrap();
-        assert_eq!((answer.status, answer.json["code"].as_str()), (404, Some("unknown_queue")));
-        for half in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\n\r\n{\"jobs\":"] {
-            assert!(read(half).is_none(), "{half}");
-        }
+        let (status, answer) = Link::to(self.port).call(method, path, body).await?;
+        let json = serde_json::from_slice(&answer).map_err(|error| {
+            Failure::Unexpected(format!("{path} was answered {status}, with no JSON: {error}"))
+        })?;
+        Ok(Answer { status, json })
     }
 }
