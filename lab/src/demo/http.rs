@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use dwell::delayed_headers::{ATTEMPT, DUE, ID};
 use dwell_testkit::environment::Failure;
-use dwell_testkit::servers::{AppendFsync, find};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::task::JoinSet;
@@ -35,12 +34,12 @@ pub async fn run(silent: bool) -> Result<Summary, Failure> {
     let (finish, to_finish) = mpsc::unbounded_channel();
     let receiver = Receiver::start(0, handler(seen.clone(), finish)).await?;
     let settings = crate::http::settings(&[receiver.port()], "5s");
-    let mut place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &settings).await?;
-    let api = Api::new(place.ports()[0]);
+    let place = Place::start(&settings).await?;
+    let api = Api::new(place.port());
     screen.say(&format!(
         "servers   redis-server on port {}, dwell on port {}, a receiver on port {}, no broker",
         place.redis.port(),
-        place.ports()[0],
+        place.port(),
         receiver.port()
     ))?;
 
@@ -51,10 +50,7 @@ pub async fn run(silent: bool) -> Result<Summary, Failure> {
         .run(plan, |planned| request(planned, &base), consumers, events)
         .await?;
     screen.clear();
-    for dwell in &mut place.dwells {
-        dwell.stop().await?;
-    }
-    place.redis.stop().await?;
+    place.stop().await?;
     Ok(summary)
 }
 

@@ -9,7 +9,6 @@ pub mod consumer;
 use std::time::Duration;
 
 use dwell_testkit::environment::Failure;
-use dwell_testkit::servers::{DwellServer, RedisOptions, RedisServer, find};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -18,6 +17,7 @@ use super::expectations::{Arrival, Expectations, Summary, line, span};
 use super::plan::{self, Fate, Planned};
 use super::screen::Screen;
 use super::{CANCEL_DELAY, LINGER_WAIT, QUERY_INTERVAL, TIMEOUT};
+use crate::queue::place::Place;
 use api::Api;
 use consumer::{End, Event, Manner};
 use dwell::clock::{self, Instant};
@@ -44,18 +44,16 @@ const CONSUMERS: [(&str, Manner); 5] = [
 pub async fn run(silent: bool) -> Result<Summary, Failure> {
     let plan = plan::queues();
     let screen = Screen::new(silent, plan.len());
-    let mut redis = RedisServer::start(RedisOptions::default()).await?;
-    let settings = format!("[redis]\nurls = [{}]\n\n{SETTINGS}", toml::Value::from(redis.url()));
-    let mut dwell = DwellServer::start(find::dwell(), &settings).await?;
-    let api = Api::new(dwell.http_port());
+    let place = Place::start(SETTINGS).await?;
+    let api = Api::new(place.port());
     // The admin API answers 503 until it is open, which is a moment after `/readyz`.
     while api.get("/v1/queues").await?.status == 503 {
         clock::sleep(QUERY_INTERVAL).await;
     }
     screen.say(&format!(
         "servers   redis-server on port {}, dwell on port {}, no broker",
-        redis.port(),
-        dwell.http_port()
+        place.redis.port(),
+        place.port()
     ))?;
 
     let (seen, events) = mpsc::unbounded_channel();
@@ -66,8 +64,7 @@ pub async fn run(silent: bool) -> Result<Summary, Failure> {
     screen.say(&format!("consumers {} wait for jobs, each of one queue", CONSUMERS.len()))?;
     let summary = Play::new(api, &screen).run(plan, Planned::for_queue, consumers, events).await?;
     screen.clear();
-    dwell.stop().await?;
-    redis.stop().await?;
+    place.stop().await?;
     Ok(summary)
 }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use dwell::clock;
 use dwell_testkit::environment::Failure;
-use dwell_testkit::servers::{AppendFsync, find};
 use dwell_testkit::usage::Usage;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
@@ -76,13 +75,7 @@ pub struct Figures {
 pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     let mut receiver = Process::start(Hosts { hosts: 1, hanging: 0, slow: 0, slow_ms: 0 }).await?;
     let target = format!("http://127.0.0.1:{}{PATH}", receiver.ports[0]);
-    let place = Place::start(
-        find::dwell(),
-        Some(AppendFsync::EverySec),
-        1,
-        &settings(&receiver.ports, "15s"),
-    )
-    .await?;
+    let place = Place::start(&settings(&receiver.ports, "15s")).await?;
     let mut figures = Figures::default();
     // The first of each opens connections and loads scripts.
     dwell(
@@ -138,7 +131,7 @@ async fn dwell(
     let due_ms =
         clock::wall_ms() + 3000 + i64::try_from(options.jobs * 1000 / SCHEDULED_PER_S).unwrap_or(0);
     let body = "x".repeat(options.body);
-    Link::to(place.ports()[0])
+    Link::to(place.port())
         .schedule(
             (0..options.jobs).map(|_| json!({ "target": target, "until": due_ms, "body": body })),
         )
@@ -150,7 +143,7 @@ async fn dwell(
         )));
     }
     clock::sleep(clock::micros((due_ms - 300 - clock::wall_ms()) * 1000)).await;
-    let pids = [place.dwells[0].pid(), place.redis.pid(), receiver.pid()];
+    let pids = [place.dwell.pid(), place.redis.pid(), receiver.pid()];
     let used = || pids.map(|pid| Usage::of(pid).unwrap_or_default());
     let before = used();
     let counts = receiver.answered(options.jobs, ARRIVAL_TIMEOUT).await?;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell_testkit::environment::Failure;
-use dwell_testkit::servers::{AppendFsync, find};
 use dwell_testkit::usage::Usage;
 use serde::Serialize;
 use serde_json::json;
@@ -78,15 +77,15 @@ pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let mut receivers = Process::start(options.hosts).await?;
     let text = settings(&receivers.ports, &format!("{}s", options.timeout));
-    let place = Place::start(find::dwell(), Some(AppendFsync::EverySec), 1, &text).await?;
-    let used = || Usage::of(place.dwells[0].pid()).unwrap_or_default();
+    let place = Place::start(&text).await?;
+    let used = || Usage::of(place.dwell.pid()).unwrap_or_default();
     let used_by_redis = || Usage::of(place.redis.pid()).unwrap_or_default();
     let targets: Vec<String> =
         receivers.ports.iter().map(|port| format!("http://127.0.0.1:{port}{PATH}")).collect();
     let mut figures = Figures { idle_rss_mib: mib(used().rss), ..Figures::default() };
     let (body, healthy, count) =
         ("x".repeat(options.body), options.hosts.healthy(), options.rate * options.secs);
-    let mut link = Link::to(place.ports()[0]);
+    let mut link = Link::to(place.port());
     let (start_ms, before, began) =
         (clock::wall_ms() + SCHEDULE_LEAD_MS + 1000, used(), clock::now());
     let redis_before = used_by_redis();

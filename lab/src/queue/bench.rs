@@ -19,7 +19,6 @@ use crate::bench::percentiles::{Latencies, Percentiles};
 use crate::client::Link;
 use dwell::clock;
 use dwell_testkit::environment::Failure;
-use dwell_testkit::servers::{AppendFsync, find};
 use dwell_testkit::usage::Usage;
 
 const QUEUE: &str = "lab.jobs";
@@ -78,16 +77,10 @@ pub struct Figures {
 /// The servers failed.
 pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
     limit::allow(options.idle.max(options.waiting).max(options.consumers))?;
-    let place = Place::start(
-        find::dwell(),
-        Some(AppendFsync::EverySec),
-        1,
-        "[queues.\"lab.*\"]\nttr = \"60s\"",
-    )
-    .await?;
-    let port = place.ports()[0];
+    let place = Place::start("[queues.\"lab.*\"]\nttr = \"60s\"").await?;
+    let port = place.port();
     let mut figures =
-        Figures { base_rss_mib: mib(usage(&place.dwells[0].pid())), ..Figures::default() };
+        Figures { base_rss_mib: mib(usage(&place.dwell.pid())), ..Figures::default() };
     drain(&place, port, options, &mut figures).await?;
     say(&format!("{:.0} jobs a second", figures.drain_per_s));
     figures.late = lateness(port, options).await?;
@@ -125,7 +118,7 @@ async fn drain(
 ) -> Result<(), Failure> {
     let due = clock::wall_ms();
     schedule(port, 0, (0..options.jobs).map(|_| due), &"x".repeat(options.body)).await?;
-    let before = (usage(&place.dwells[0].pid()), usage(&place.redis.pid()));
+    let before = (usage(&place.dwell.pid()), usage(&place.redis.pid()));
     let (began, left) = (clock::now(), Arc::new(AtomicU64::new(options.jobs)));
     let mut consumers = JoinSet::new();
     for _ in 0..options.consumers {
@@ -155,7 +148,7 @@ async fn drain(
     let done = options.jobs - left.load(Ordering::Relaxed).min(options.jobs);
     figures.drain_per_s = done as f64 / clock::now().duration_since(began).as_secs_f64();
     let each = |usage: Usage| usage.cpu_s() * 1e6 / options.jobs.max(1) as f64;
-    figures.dwell_us = each(usage(&place.dwells[0].pid()) - before.0);
+    figures.dwell_us = each(usage(&place.dwell.pid()) - before.0);
     figures.redis_us = each(usage(&place.redis.pid()) - before.1);
     Ok(())
 }
@@ -229,9 +222,9 @@ async fn idle(
         clock::sleep(Duration::from_millis(100)).await;
     }
     clock::sleep(Duration::from_secs(2)).await;
-    let (before, began) = (usage(&place.dwells[0].pid()), clock::now());
+    let (before, began) = (usage(&place.dwell.pid()), clock::now());
     clock::sleep(Duration::from_secs(10)).await;
-    let now = usage(&place.dwells[0].pid());
+    let now = usage(&place.dwell.pid());
     figures.idle_percent =
         (now - before).cpu_s() * 100.0 / clock::now().duration_since(began).as_secs_f64();
     figures.idle_rss_mib = mib(now);

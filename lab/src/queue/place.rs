@@ -1,40 +1,35 @@
-//! A private Redis and instances without a broker.
-
-use std::path::PathBuf;
+//! A private Redis, and an instance without a broker of its own.
 
 use dwell_testkit::environment::Failure;
-use dwell_testkit::servers::{AppendFsync, DwellServer, RedisOptions, RedisServer};
+use dwell_testkit::servers::{AppendFsync, DwellServer, RedisOptions, RedisServer, find};
 
 /// The servers.
 pub(crate) struct Place {
     pub(crate) redis: RedisServer,
-    pub(crate) dwells: Vec<DwellServer>,
+    pub(crate) dwell: DwellServer,
 }
 
 impl Place {
-    /// Starts a Redis with this append-only file, and so many instances of `program` with these
-    /// more settings.
-    pub(crate) async fn start(
-        program: PathBuf,
-        aof: Option<AppendFsync>,
-        instances: usize,
-        more: &str,
-    ) -> Result<Place, Failure> {
+    /// Starts a Redis, and an instance with these more settings.
+    pub(crate) async fn start(more: &str) -> Result<Place, Failure> {
+        let aof = Some(AppendFsync::EverySec);
         let redis =
             RedisServer::start(RedisOptions { appendonly: aof, ..RedisOptions::default() }).await?;
-        let settings = format!(
-            "[redis]\nurls = [\"{}\"]\ndurability = \"{}\"\n\n{more}\n",
-            redis.url(),
-            if aof == Some(AppendFsync::Always) { "fsync" } else { "memory" },
-        );
-        let mut dwells = Vec::new();
-        for _ in 0..instances {
-            dwells.push(DwellServer::start(program.clone(), &settings).await?);
-        }
-        Ok(Place { redis, dwells })
+        let settings =
+            format!("[redis]\nurls = [\"{}\"]\ndurability = \"memory\"\n\n{more}\n", redis.url());
+        let dwell = DwellServer::start(find::dwell(), &settings).await?;
+        Ok(Place { redis, dwell })
     }
 
-    pub(crate) fn ports(&self) -> Vec<u16> {
-        self.dwells.iter().map(DwellServer::http_port).collect()
+    /// The port of the HTTP API.
+    pub(crate) fn port(&self) -> u16 {
+        self.dwell.http_port()
+    }
+
+    /// Stops both in order.
+    pub(crate) async fn stop(mut self) -> Result<(), Failure> {
+        self.dwell.stop().await?;
+        self.redis.stop().await?;
+        Ok(())
     }
 }
