@@ -7,7 +7,7 @@
 //! - [`fault`]: the kinds of faults; [`mod@inject`]: how each is injected.
 //! - [`history`]: the record of a run; [`recorder`]: writes it; [`checker`]: turns a history into
 //!   a verdict.
-//! - [`load`]: producers, and readers of all results.
+//! - [`load`]: producers, and readers of all results; `queue`: the same of the queue scenario.
 //! - [`plan`]: the order of the faults; [`campaign`]: a system, load and a plan, then the
 //!   verdict.
 //! - [`report`]: the numbers of campaigns; [`page`]: the same as documentation.
@@ -21,6 +21,7 @@ pub mod load;
 pub mod page;
 pub mod plan;
 pub mod proxy;
+pub(crate) mod queue;
 pub mod recorder;
 pub mod report;
 pub mod system;

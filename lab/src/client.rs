@@ -1,4 +1,7 @@
 //! A client of the HTTP API of an instance: one call at a time, over a connection that stays open.
+//! `answers`: those to consumers.
+
+pub(crate) mod answers;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -3,7 +3,7 @@
 //! - [`demo`]: the demo, `make demo`.
 //! - [`mod@bench`]: the load generator, `make bench`.
 //! - [`chaos`]: faults under load, and a checker of the results, `make chaos`.
-//! - [`queue`]: consumers that fetch, under faults and measured.
+//! - [`queue`]: consumers that fetch, measured.
 //! - [`http`]: HTTP targets, measured.
 //! - `client`: a link to the HTTP API of an instance.
 //! - [`cli`]: the commands of `dwell-lab`; [`words`]: their words for settings and faults.

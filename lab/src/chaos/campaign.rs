@@ -5,10 +5,10 @@ mod drain;
 mod error;
 mod injection;
 mod options;
+pub mod queue;
 mod recovery;
 mod sample;
 
-pub(crate) use self::drain::damage;
 pub use self::error::Error;
 pub use self::options::Options;
 
@@ -83,22 +83,13 @@ pub fn destinations() -> Vec<String> {
 /// The system did not start, or the history cannot be written. Later errors are part of the
 /// verdict.
 pub async fn run(options: Options) -> Result<Outcome, Error> {
-    let io = |what: &Path| {
-        let what = what.display().to_string();
-        move |error| Error::Io(what, error)
-    };
     if let Some(kind) = options.only.iter().find(|kind| !kind.applies(&options.system)) {
         let (broker, redis) = (options.system.broker.as_str(), word(&options.system.redis));
         return Err(Error::Unexpected(format!(
             "{kind} is not possible over {broker} and a {redis} Redis with this durability, or without --http"
         )));
     }
-    if options.system.redis != RedisMode::Single && !options.system.has_replica() {
-        // Any of their faults may end in a failover.
-        return Err(Error::Unexpected(
-            "a Cluster and sentinels lose acknowledged jobs below durability replica".to_owned(),
-        ));
-    }
+    needs_replica(&options.system)?;
     std::fs::create_dir_all(&options.out).map_err(io(&options.out))?;
     let file = options.out.join(format!("history-{}.jsonl", options.name()));
     let system_options = SystemOptions {
@@ -110,7 +101,8 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     (options.say)(&system.describe());
     let lease_ms =
         i64::try_from(lease_of(&system.settings().delivery).as_millis()).unwrap_or(i64::MAX);
-    let recorder = Arc::new(Recorder::create(&file, &head(&options, lease_ms)).map_err(io(&file))?);
+    let head = head(&options.system, options.seed, lease_ms, &options.repeat);
+    let recorder = Arc::new(Recorder::create(&file, &head).map_err(io(&file))?);
     system.record_in(&recorder);
     let maker = system.maker();
     maker.make(REPLY_DESTINATION).await?;
@@ -143,12 +135,23 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
         host: system.host().cloned(),
     };
     let mut load = Load::start(load, &recorder);
-    let campaign = Campaign { system: &system, recorder: &recorder, options: &options };
+    let campaign = Campaign { system: &system, recorder: &recorder, say: options.say, pops: false };
     let mut end = tokio::select! {
-        end = campaign.timeline(&mut load) => end,
+        end = campaign.timeline(&options, &mut load) => end,
         never = campaign.sample() => never,
     };
     end.broken.extend(load.stop().await);
+    conclude(system, &recorder, end, file, &options.name()).await
+}
+
+/// Stops the system, and checks the history in this file. After violations the logs are beside it.
+async fn conclude(
+    system: System,
+    recorder: &Recorder,
+    mut end: End,
+    file: PathBuf,
+    name: &str,
+) -> Result<Outcome, Error> {
     end.exits = system.stop_instances().await;
     let logs = system.logs();
     if let Err(error) = system.stop_servers().await {
@@ -160,7 +163,7 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     let verdict = check(&history);
     let report = Report::of(&history, &verdict);
     if !verdict.is_sound() {
-        let folder = options.out.join(format!("logs-{}", options.name()));
+        let folder = file.with_file_name(format!("logs-{name}"));
         std::fs::create_dir_all(&folder).map_err(io(&folder))?;
         for (name, text) in logs {
             std::fs::write(folder.join(name), text).map_err(io(&folder))?;
@@ -169,19 +172,34 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     Ok(Outcome { verdict, report, history: file })
 }
 
-fn head(options: &Options, lease_ms: i64) -> RunHeader {
+fn io(what: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let what = what.display().to_string();
+    move |error| Error::Io(what, error)
+}
+
+/// Any fault of a Cluster or of sentinels may end in a failover.
+fn needs_replica(system: &SystemOptions) -> Result<(), Error> {
+    if system.redis == RedisMode::Single || system.has_replica() {
+        return Ok(());
+    }
+    Err(Error::Unexpected(
+        "a Cluster and sentinels lose acknowledged jobs below durability replica".to_owned(),
+    ))
+}
+
+fn head(system: &SystemOptions, seed: u64, lease_ms: i64, repeat: &str) -> RunHeader {
     RunHeader {
         format: FORMAT,
-        seed: options.seed,
+        seed,
         commit: commit(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        broker: options.system.broker.as_str().to_owned(),
-        instances: options.system.instances,
-        durability: format!("{:?}", options.system.durability).to_lowercase(),
-        redis: word(&options.system.redis),
+        broker: system.broker.as_str().to_owned(),
+        instances: system.instances,
+        durability: format!("{:?}", system.durability).to_lowercase(),
+        redis: word(&system.redis),
         lease_ms,
         late_ms: MAX_LATENESS_MS + lease_ms,
-        repeat: options.repeat.clone(),
+        repeat: repeat.to_owned(),
     }
 }
 
@@ -197,15 +215,18 @@ fn commit() -> String {
 struct Campaign<'a> {
     system: &'a System,
     recorder: &'a Recorder,
-    options: &'a Options,
+    /// Prints progress.
+    say: fn(&str),
+    /// Consumers pop the jobs.
+    pops: bool,
 }
 
 impl Campaign<'_> {
-    async fn timeline(&self, load: &mut Load) -> End {
+    async fn timeline(&self, options: &Options, load: &mut Load) -> End {
         let mut broken = Vec::new();
         if !self.until(WARM_UP_TIMEOUT, || self.recorder.arrivals() > 0).await {
             broken.push(format!("nothing arrived within {} s", WARM_UP_TIMEOUT.as_secs()));
-        } else if let Err(error) = self.inject_faults().await {
+        } else if let Err(error) = self.inject_faults(options).await {
             broken.push(error);
         }
         broken.extend(load.finish_sending().await.err());
@@ -227,7 +248,7 @@ impl Campaign<'_> {
     }
 
     async fn sample_all(&self) {
-        for instance in 0..self.options.system.instances {
+        for instance in 0..self.system.options().instances {
             self.system.look_after(instance);
             if let Some(sample) = sample::sample(self.system, instance).await {
                 self.recorder.record("campaign", Phase::Ok, Op::Sample(sample));

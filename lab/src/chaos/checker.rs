@@ -5,9 +5,11 @@
 //! - `consumer`: jobs that their consumers confirm.
 //! - `redelivery`: a job that runs again because its request was redelivered.
 //! - `windows`: the faults, and the copies that each explains.
+//! - `queue`: the rules of the queue scenario.
 
 mod answers;
 mod consumer;
+mod queue;
 mod redelivery;
 #[cfg(test)]
 mod tests;
@@ -23,7 +25,7 @@ use verdict::{Verdict, Wrong};
 use windows::{Copy, FaultWindows};
 
 use crate::chaos::fault::Effects;
-use crate::chaos::history::{DeadJob, End, Event, Fault, History, Job, Op, Phase};
+use crate::chaos::history::{DeadJob, Event, Fault, History, Job, Op, Phase, QUEUE};
 
 /// The bound on the lateness of jobs that an active fault does not affect, ms. It allows for a busy
 /// machine.
@@ -33,17 +35,16 @@ const MAX_UNAFFECTED_LATENESS_MS: i64 = 12_000;
 #[must_use]
 pub fn check(history: &History) -> Verdict {
     let faults: Vec<Fault> = history.events.iter().filter_map(healed).cloned().collect();
+    if history.head.broker == QUEUE {
+        return queue::check(history, &faults);
+    }
     let mut checker = Checker {
         history,
         windows: FaultWindows::new(history, &faults),
         verdict: Verdict::default(),
     };
     let timelines = timelines(&history.events, &faults);
-    let end = history
-        .events
-        .iter()
-        .rev()
-        .find_map(|event| if let Op::End(end) = &event.op { Some(end) } else { None });
+    let end = history.end();
     let kept: HashMap<&str, &DeadJob> =
         end.iter().flat_map(|end| &end.dead).map(|dead| (&*dead.id, dead)).collect();
     let mut copies = Vec::new();
@@ -58,7 +59,7 @@ pub fn check(history: &History) -> Verdict {
     answers::interfaces(&history.events, &mut checker.verdict);
     checker.verdict.leases = checker.windows.leases(&history.events);
     checker.verdict.impacts = checker.windows.impacts(timelines.values());
-    checker.end(end);
+    checker.verdict.end(end);
     checker.verdict
 }
 
@@ -359,30 +360,6 @@ impl Checker<'_> {
                     fault.kind
                 ),
             );
-        }
-    }
-
-    /// The store is empty at the end.
-    fn end(&mut self, end: Option<&End>) {
-        let Some(end) = end else {
-            self.verdict.find(Wrong::Broken, "the history has no end");
-            return;
-        };
-        if let Some(left @ 1..) = end.unacknowledged {
-            self.verdict
-                .find(Wrong::NotEmpty, format!("the ingest has not acknowledged {left} requests"));
-        }
-        if end.scheduled + end.reserved > 0 {
-            self.verdict.find(
-                Wrong::NotEmpty,
-                format!("{} jobs wait and {} are claimed", end.scheduled, end.reserved),
-            );
-        }
-        for damage in &end.damage {
-            self.verdict.find(Wrong::Damage, damage);
-        }
-        for broken in end.broken.iter().chain(&end.exits) {
-            self.verdict.find(Wrong::Broken, broken);
         }
     }
 

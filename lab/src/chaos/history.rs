@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod faults;
+mod queue;
 mod requests;
 mod state;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::arrivals::{Arrival, Place, digest};
 pub use self::faults::{Fault, Forgotten, Leases, Only, Scope};
+pub use self::queue::{LeaseWord, PoppedJob, Tally};
 pub use self::requests::{Consumer, ControlRequest, Job, Reply, Schedule, Word};
 pub use self::state::{DeadJob, End, Sample};
 
@@ -39,7 +41,7 @@ pub struct RunHeader {
     pub commit: String,
     /// The version of `dwell`.
     pub version: String,
-    /// `nats`, `kafka` or `amqp`
+    /// `nats`, `kafka` or `amqp`; [`QUEUE`].
     pub broker: String,
     /// The number of `dwell run`.
     pub instances: usize,
@@ -74,6 +76,9 @@ pub enum Phase {
     /// Unknown: the answer was lost, or late.
     Info,
 }
+
+/// In place of a broker: the jobs are a queue's, and consumers fetch them.
+pub const QUEUE: &str = "queue";
 
 /// The recording task of the host of URLs.
 pub(crate) const HOST: &str = "host";
@@ -119,12 +124,23 @@ pub enum Op {
     Dead(Arrival),
     /// A returned request.
     Reject(Arrival),
+    /// A hand-out of a queue's job.
+    Pop(PoppedJob),
+    /// A consumer's word on its lease; `info`: without an answer.
+    Lease(LeaseWord),
     /// A fault. `invoke`: its start. `ok`: its end. `info`: the campaign could not inject it.
     Fault(Fault),
     /// A sample of an instance.
     Sample(Sample),
     /// The final state.
     End(End),
+}
+
+impl Op {
+    /// A request for a job, or its outcome.
+    pub(crate) fn schedule(id: &str, job: Option<Job>) -> Op {
+        Op::Schedule(Schedule { id: id.to_owned(), job, res: String::new() })
+    }
 }
 
 /// A whole run.
@@ -146,6 +162,14 @@ pub struct Unreadable {
 }
 
 impl History {
+    /// The final state.
+    pub(crate) fn end(&self) -> Option<&End> {
+        self.events.iter().rev().find_map(|event| match &event.op {
+            Op::End(end) => Some(end),
+            _ => None,
+        })
+    }
+
     /// Reads a file.
     ///
     /// # Errors

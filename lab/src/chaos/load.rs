@@ -210,11 +210,7 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
                 ));
                 continue;
             }
-            recorder.record(
-                "producer",
-                Phase::Invoke,
-                Op::Schedule(Schedule { id: id.clone(), job: Some(job), res: String::new() }),
-            );
+            recorder.record("producer", Phase::Invoke, Op::schedule(&id, Some(job)));
             messages.push((Sent::Job(id), message));
         }
         let now_ms = clock::wall_ms();

@@ -136,7 +136,14 @@ impl Recorder {
         self.state.lock().jobs.get(id).map_or(0, |timeline| timeline.set_aside)
     }
 
-    /// The number of messages read so far, repeats included.
+    /// The number of jobs that were taken and are over.
+    #[must_use]
+    pub fn finished(&self) -> usize {
+        let state = self.state.lock();
+        state.jobs.values().filter(|timeline| timeline.certain && timeline.over).count()
+    }
+
+    /// The number of messages read so far, repeats included; of a queue, the hand-outs.
     #[must_use]
     pub fn arrivals(&self) -> u64 {
         self.state.lock().arrivals
@@ -208,6 +215,10 @@ impl State {
                 timeline.answered = true;
                 timeline.cancelling = false;
             }
+            (_, Op::Pop(_)) => self.arrivals += 1,
+            (_, Op::Lease(said)) if matches!(&*said.verdict, "finished" | "fired") => {
+                self.timeline(&said.id).over = true
+            }
             (_, Op::Deliver(arrival) | Op::Dead(arrival) | Op::Reject(arrival)) => {
                 self.timeline(&arrival.id).over = true;
                 self.open.remove(&arrival.id);
@@ -230,10 +241,30 @@ impl State {
 mod tests {
     use super::*;
     use crate::chaos::history::tests::head;
-    use crate::chaos::history::{Arrival, History, Job, Reply};
+    use crate::chaos::history::{Arrival, History, Job, LeaseWord, Reply};
 
     fn schedule(id: &str) -> Op {
-        Op::Schedule(Schedule { id: id.to_owned(), job: None, res: String::new() })
+        Op::schedule(id, None)
+    }
+
+    #[test]
+    fn a_job_of_a_queue_is_finished_once_a_consumer_was_told_so() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let recorder = Recorder::create(file.path(), &head()).unwrap();
+        let said = |id: &str, verdict: &str| {
+            let (id, verdict) = (id.to_owned(), verdict.to_owned());
+            recorder.record(
+                "c",
+                Phase::Ok,
+                Op::Lease(LeaseWord { id, verdict, ..Default::default() }),
+            );
+        };
+        recorder.record("p", Phase::Ok, schedule("a"));
+        said("a", "stale");
+        said("not accepted", "finished");
+        assert_eq!(recorder.finished(), 0);
+        said("a", "fired");
+        assert_eq!(recorder.finished(), 1);
     }
 
     fn arrival(id: &str) -> Op {

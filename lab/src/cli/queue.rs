@@ -2,7 +2,8 @@
 
 use clap::Subcommand;
 
-use crate::queue::{bench, campaign};
+use crate::chaos::campaign::queue as campaign;
+use crate::queue::bench;
 use dwell::cli::common::Common;
 use dwell::cli::exit::{Exit, Stop};
 
@@ -30,7 +31,9 @@ pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
     super::until_signal(Box::pin(async {
         match &args.what {
             What::Chaos(options) => {
-                let summary = Box::pin(campaign::run(options, say)).await?;
+                let summary = Box::pin(campaign::run(options, say)).await;
+                let summary =
+                    summary.map_err(|error| Stop::because(Exit::Failed, error.to_string(), ""))?;
                 super::figures(common, &summary)?;
                 if summary.wrongs == 0 {
                     Ok(Exit::Ok)

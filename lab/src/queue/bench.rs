@@ -12,11 +12,11 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::answers::Fetched;
 use super::limit;
 use super::place::Place;
 use crate::bench::percentiles::{Latencies, Percentiles};
 use crate::client::Link;
+use crate::client::answers::Fetched;
 use dwell::clock;
 use dwell_testkit::environment::Failure;
 use dwell_testkit::usage::Usage;

@@ -8,7 +8,7 @@ use dwell_testkit::environment::Failure;
 const OTHER_FILES: u64 = 256;
 
 /// Raises the limit so that so many consumers can have a connection each.
-pub(super) fn allow(consumers: usize) -> Result<(), Failure> {
+pub(crate) fn allow(consumers: usize) -> Result<(), Failure> {
     let (limit, wanted) = (getrlimit(Resource::Nofile), consumers as u64 + OTHER_FILES);
     if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());

@@ -91,7 +91,7 @@ impl Campaign<'_> {
                 Ok(0) => return Some(0),
                 Ok(left) if clock::now() >= deadline => return Some(left),
                 Err(error) if clock::now() >= deadline => {
-                    (self.options.say)(&format!(
+                    (self.say)(&format!(
                         "the requests that are not acknowledged cannot be counted: {error}"
                     ));
                     return None;

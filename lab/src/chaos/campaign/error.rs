@@ -2,6 +2,7 @@
 
 use dwell::store::error::StoreError;
 use dwell_connectors::ConnectorError;
+use dwell_testkit::environment::Failure;
 
 use crate::chaos::history::Unreadable;
 use crate::chaos::system;
@@ -12,6 +13,8 @@ use crate::chaos::system;
 pub enum Error {
     #[error(transparent)]
     System(#[from] system::Error),
+    #[error(transparent)]
+    Failure(#[from] Failure),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]

@@ -16,7 +16,7 @@ use super::verdict::{Verdict, Wrong};
 use super::*;
 use crate::chaos::history::tests::head;
 use crate::chaos::history::{
-    Arrival, ControlRequest, DeadJob, Fault, HOST, Job, Op, Place, Reply, Sample, Schedule,
+    Arrival, ControlRequest, DeadJob, End, Fault, HOST, Job, Op, Place, Reply, Sample, Schedule,
 };
 
 const DUE_MS: i64 = 1_000_000;

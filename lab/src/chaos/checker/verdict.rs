@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::chaos::history::{End, Fault, Tally};
+
 /// The kinds of violations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -210,6 +212,40 @@ pub struct FaultImpact {
     pub detail: String,
 }
 
+impl From<&Fault> for FaultImpact {
+    /// A fault whose impact is not known yet.
+    fn from(fault: &Fault) -> FaultImpact {
+        FaultImpact {
+            kind: fault.kind.to_string(),
+            began_us: fault.began_us,
+            healed_us: fault.healed_us,
+            in_flight: fault.in_flight,
+            duplicates: 0,
+            overdue: 0,
+            first_us: None,
+            last_us: None,
+            lateness_us: 0,
+            beside_us: None,
+            detail: fault.detail.clone(),
+        }
+    }
+}
+
+/// The totals of a queue's campaign.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueCounts {
+    /// Hand-outs that a consumer saw.
+    pub hand_outs: u64,
+    /// Attempts that no consumer saw: the answer to a pop was lost.
+    pub unseen: u64,
+    /// The most attempts that may be unseen, by the pops without an answer.
+    pub unseen_at_most: u64,
+    /// Hand-outs that a promoted master forgot, so that their attempts came again.
+    pub forgotten: u64,
+    /// The counts of events at consumers.
+    pub consumers: Tally,
+}
+
 /// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
@@ -222,6 +258,9 @@ pub struct Verdict {
     pub findings: BTreeMap<Wrong, Vec<String>>,
     /// The faults in their order.
     pub impacts: Vec<FaultImpact>,
+    /// The counts of a queue's campaign.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueCounts>,
 }
 
 /// The most violations of each kind that are shown to people.
@@ -237,6 +276,29 @@ impl Verdict {
     /// Adds a violation.
     pub(super) fn find(&mut self, wrong: Wrong, what: impl Into<String>) {
         self.findings.entry(wrong).or_default().push(what.into());
+    }
+
+    /// The store is empty at the end.
+    pub(super) fn end(&mut self, end: Option<&End>) {
+        let Some(end) = end else {
+            self.find(Wrong::Broken, "the history has no end");
+            return;
+        };
+        if let Some(left @ 1..) = end.unacknowledged {
+            self.find(Wrong::NotEmpty, format!("the ingest has not acknowledged {left} requests"));
+        }
+        if end.scheduled + end.reserved > 0 {
+            self.find(
+                Wrong::NotEmpty,
+                format!("{} jobs wait and {} are claimed", end.scheduled, end.reserved),
+            );
+        }
+        for damage in &end.damage {
+            self.find(Wrong::Damage, damage);
+        }
+        for broken in end.broken.iter().chain(&end.exits) {
+            self.find(Wrong::Broken, broken);
+        }
     }
 }
 
@@ -280,6 +342,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.is_sound() { "sound" } else { "NOT SOUND" };
         write!(f, "{word}: {}", self.counts)?;
+        self.queue.map_or(Ok(()), |queue| write!(f, "\n  {queue:?}"))?;
         for (wrong, whats) in &self.findings {
             write!(f, "\n  {}: {}", wrong.as_str(), whats.len())?;
             for what in whats.iter().take(MAX_REPORTED_VIOLATIONS) {

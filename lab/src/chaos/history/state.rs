@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::queue::Tally;
+
 /// A sample of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -46,6 +48,9 @@ pub struct End {
     /// logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exits: Vec<String>,
+    /// The counts of events at the consumers of a queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumers: Option<Tally>,
 }
 
 /// A dead job in Redis. Older histories have the id only.

@@ -10,7 +10,7 @@ use super::draw::{NOTE_HEADER, Plan, request};
 use super::producer::{Producer, Sent, asked};
 use super::reader::{Role, read};
 use super::{REPLY_DESTINATION, by_http};
-use crate::chaos::history::{ControlRequest, Job, Op, Phase, Schedule, digest};
+use crate::chaos::history::{ControlRequest, Job, Op, Phase, digest};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::{Error, System};
 
@@ -40,7 +40,7 @@ impl<'a> Extra<'a> {
         let mut messages = Vec::with_capacity(jobs.len());
         for (id, mut job) in jobs {
             let message = message(&id, &mut job);
-            self.recorder.record(PROCESS_NAME, Phase::Invoke, schedule(&id, Some(job)));
+            self.recorder.record(PROCESS_NAME, Phase::Invoke, Op::schedule(&id, Some(job)));
             messages.push((Sent::Job(id), message));
         }
         while !messages.is_empty() {
@@ -52,7 +52,7 @@ impl<'a> Extra<'a> {
     /// Schedules this job again, with another due time.
     pub(crate) async fn again(&mut self, id: &str, mut job: Job) {
         let message = message(id, &mut job);
-        self.recorder.record(PROCESS_NAME, Phase::Invoke, schedule(id, Some(job)));
+        self.recorder.record(PROCESS_NAME, Phase::Invoke, Op::schedule(id, Some(job)));
         self.producer.send(vec![(Sent::Again(id.to_owned()), message)]).await;
     }
 
@@ -132,8 +132,4 @@ fn message(id: &str, job: &mut Job) -> Message {
         Some(waits) if waits.is_empty() => message.with_header("delay-retry", "none"),
         _ => message,
     }
-}
-
-fn schedule(id: &str, job: Option<Job>) -> Op {
-    Op::Schedule(Schedule { id: id.to_owned(), job, res: String::new() })
 }

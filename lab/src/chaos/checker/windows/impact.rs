@@ -36,21 +36,9 @@ fn impact<'a>(
     owes_from_us: i64,
     timelines: impl Iterator<Item = &'a Timeline<'a>>,
 ) -> FaultImpact {
-    let Fault { kind, began_us, healed_us, in_flight, detail, .. } = window.fault.clone();
+    let Fault { began_us, healed_us, .. } = *window.fault;
     let duplicates = window.copies.len() as u64;
-    let mut impact = FaultImpact {
-        kind: kind.to_string(),
-        began_us,
-        healed_us,
-        in_flight,
-        duplicates,
-        overdue: 0,
-        first_us: None,
-        last_us: None,
-        lateness_us: 0,
-        beside_us: None,
-        detail,
-    };
+    let mut impact = FaultImpact { duplicates, ..FaultImpact::from(window.fault) };
     // After the heal: the first arrival, and the earliest possible one.
     let mut after: Option<(i64, i64)> = None;
     for timeline in timelines {

@@ -4,9 +4,10 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use serde_json::json;
 
-use super::answers::{Answer, Job, Results};
 use super::scene::Scene;
+use crate::chaos::history::{LeaseWord, Op, Phase};
 use crate::client::Link;
+use crate::client::answers::{Answer, Job, Results};
 use dwell::clock;
 
 /// The outcome of a job, in the order of a call.
@@ -68,11 +69,10 @@ pub(super) async fn say(scene: &Scene, link: &mut Link, words: &[Word]) -> bool 
         }
     };
     let Some(answers) = answers else {
-        scene.tally.words_unanswered.add(1);
+        scene.tally.lock().words_unanswered += 1;
         return false;
     };
     let heard_ms = clock::wall_ms();
-    let mut ledger = scene.ledger.lock();
     // In the order of the call. A consumer may hold two leases of a job: one is over.
     let mut asked: Vec<&Word> = words.iter().collect();
     asked.sort_by_key(|word| word.outcome);
@@ -80,22 +80,25 @@ pub(super) async fn say(scene: &Scene, link: &mut Link, words: &[Word]) -> bool 
         let Some(at) = asked.iter().position(|word| word.id == id) else { continue };
         let word = asked.remove(at);
         if word.outcome == Outcome::Finish {
+            let mut tally = scene.tally.lock();
             match verdict.as_str() {
-                "finished" => scene.tally.finished.add(1),
-                "stale" => scene.tally.finishes_stale.add(1),
-                "fired" => scene.tally.finishes_repeated.add(1),
+                "finished" => tally.finished += 1,
+                "stale" => tally.finishes_stale += 1,
+                "fired" => tally.finishes_repeated += 1,
                 _ => {}
             }
         }
-        ledger.said(&id, &word.lease, (sent_ms, heard_ms), &verdict);
+        let said = LeaseWord { id, lease: word.lease.clone(), sent_ms, heard_ms, verdict };
+        scene.recorder.record("consumer", Phase::Ok, Op::Lease(said));
     }
     true
 }
 
 /// The answer to these words was lost. A `finish` ends a lease for good; the others do not.
 pub(super) fn unsure(scene: &Scene, words: &[Word]) {
-    let mut ledger = scene.ledger.lock();
     for word in words.iter().filter(|word| word.outcome != Outcome::Finish) {
-        ledger.unsure(&word.id, &word.lease);
+        let (id, lease) = (word.id.clone(), word.lease.clone());
+        let lost = LeaseWord { id, lease, ..LeaseWord::default() };
+        scene.recorder.record("consumer", Phase::Info, Op::Lease(lost));
     }
 }

@@ -1,27 +1,31 @@
-//! Consumers that are killed, instances that are killed with waiting pops, and a Redis that is
-//! killed and fails over: every job is finished once, by a consumer that held its lease.
+//! The queue scenario: consumers that are killed, instances that are killed with waiting pops, and a
+//! Redis that is killed and fails over: every job is finished once, by a consumer that held its lease.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
 use dwell::config::{Durability, RedisMode};
-use dwell_testkit::environment::Failure;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::consumer::consume;
-use super::faults::{self, Struck};
-use super::limit;
-use super::producer::{crowd, produce};
-use super::scene::{QUEUE, Scene};
-use super::tally::Counts;
-use crate::chaos::campaign::damage;
+use super::drain::damage;
+use super::{Campaign, Error, conclude, head, io, needs_replica};
+use crate::chaos::checker::verdict::QueueCounts;
 use crate::chaos::fault::FaultKind;
+use crate::chaos::history::{End, Fault, QUEUE as BROKER, RunHeader};
+use crate::chaos::plan::{Pace, Plan};
+use crate::chaos::queue::consumer::{TTR_MS, consume};
+use crate::chaos::queue::faults;
+use crate::chaos::queue::producer::{crowd, produce};
+use crate::chaos::queue::scene::{QUEUE, Scene};
+use crate::chaos::recorder::Recorder;
 use crate::chaos::system::{System, SystemOptions};
 use crate::client::Link;
-use crate::words::{self, word};
+use crate::queue::limit;
+use crate::words;
 
 /// After this time without a job that was finished, the campaign has failed.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(120);
@@ -72,6 +76,10 @@ pub struct Options {
     /// The seed; by default a new one
     #[arg(long)]
     pub seed: Option<u64>,
+    /// The folder for history and report, and for the logs after a violation; by default they are
+    /// not kept
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -93,17 +101,10 @@ pub struct Summary {
     /// Other queues that had a job.
     pub names: u64,
     /// Jobs that were accepted.
-    pub jobs: usize,
-    /// Hand-outs that a consumer saw.
-    pub hand_outs: usize,
-    /// Attempts that no consumer saw: the answer to a pop was lost.
-    pub unseen: u64,
-    /// The most attempts that may be unseen, by the pops without an answer.
-    pub unseen_at_most: u64,
-    /// Hand-outs that a promoted master forgot, so that their attempts came again.
-    pub forgotten: usize,
-    /// The counts of events at consumers.
-    pub consumers: Counts,
+    pub jobs: u64,
+    /// The hand-outs.
+    #[serde(flatten)]
+    pub queue: QueueCounts,
     /// Instances that were killed.
     pub instances_killed: usize,
     /// Kills of Redis.
@@ -111,7 +112,7 @@ pub struct Summary {
     /// Another master was promoted.
     pub failovers: usize,
     /// Faults by kind.
-    pub faults: BTreeMap<String, usize>,
+    pub faults: BTreeMap<String, u64>,
     /// The number of broken promises.
     pub wrongs: usize,
     /// The first of them.
@@ -122,15 +123,8 @@ pub struct Summary {
 ///
 /// # Errors
 /// The options do not fit, or the servers failed.
-pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary, Failure> {
+pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary, Error> {
     limit::allow(options.consumers)?;
-    if options.redis != RedisMode::Single
-        && !matches!(options.durability, Durability::Replica | Durability::FsyncReplica)
-    {
-        return Err(Failure::Unexpected(
-            "a Cluster and sentinels lose acknowledged jobs below durability replica".to_owned(),
-        ));
-    }
     let waits = vec!["\"100ms\""; RETRY_COUNT].join(", ");
     let system = SystemOptions {
         redis: options.redis,
@@ -139,15 +133,23 @@ pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary, Failure> {
         more: format!("queues.\"lab.*\" = {{ {QUEUE_RULES}, retry = [{waits}] }}"),
         ..SystemOptions::default()
     };
+    needs_replica(&system)?;
     let kinds =
         if options.consumers_only { Vec::new() } else { faults::kinds(&options.only, &system)? };
-    let system = System::start(system).await.map_err(failure)?;
+    let system = System::start(system).await?;
     say(&system.describe());
-    let scene = Arc::new(Scene::new(
-        (0..usize::from(options.instances)).map(|instance| system.http(instance).port()).collect(),
-    ));
-    let (began, mortal, seed) =
-        (clock::now(), mortal(options), options.seed.unwrap_or_else(rand::random));
+    let seed = options.seed.unwrap_or_else(rand::random);
+    let (name, folder) = (format!("queue-{seed}"), tempfile::tempdir());
+    let folder = folder.map_err(|error| Error::Io("a temporary folder".to_owned(), error))?;
+    let out = options.out.as_deref().unwrap_or(folder.path());
+    std::fs::create_dir_all(out).map_err(io(out))?;
+    let file = out.join(format!("history-{name}.jsonl"));
+    let head = head(system.options(), seed, TTR_MS, "");
+    let head = RunHeader { broker: BROKER.to_owned(), ..head };
+    let recorder = Arc::new(Recorder::create(&file, &head).map_err(io(&file))?);
+    let ports = (0..system.options().instances).map(|instance| system.http(instance).port());
+    let scene = Arc::new(Scene::new(Arc::clone(&recorder), ports.collect()));
+    let (began, mortal) = (clock::now(), mortal(options));
     let mut consumers = JoinSet::new();
     for number in 0..options.consumers {
         consumers.spawn(consume(scene.clone(), seed ^ (number as u64 + 1), number < mortal));
@@ -155,27 +157,47 @@ pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary, Failure> {
     let crowding = tokio::spawn(crowd(scene.clone(), options.names));
     let producing =
         tokio::spawn(produce(scene.clone(), options.jobs, options.rate, seed.wrapping_add(7)));
-    let mut struck = Struck::default();
-    let mut wrong = Vec::new();
-    let striking = struck.strike(&system, &scene, (seed, &kinds), say, || producing.is_finished());
-    let (struck_well, in_time) = tokio::join!(striking, finished(&scene, options.jobs));
-    struck_well?;
+    let campaign = Campaign { system: &system, recorder: &recorder, say, pops: true };
+    let striking = strike(&campaign, &scene, (seed, &kinds), || producing.is_finished());
+    let (struck, in_time) = tokio::join!(striking, finished(&scene, options.jobs));
+    let (faults, mut broken) = struck.map_err(Error::Unexpected)?;
     let secs = began.elapsed().as_secs_f64();
     if !in_time {
-        wrong.push(format!("no job was finished for {PROGRESS_TIMEOUT:?}"));
+        broken.push(format!("no job was finished for {PROGRESS_TIMEOUT:?}"));
     }
-    wrong.append(&mut struck.wrong);
-    wrong.extend(left(&scene).await);
+    broken.extend(left(&scene).await);
     scene.stop.cancel();
     producing.abort();
     let names = crowding.await.unwrap_or_default();
     while consumers.join_next().await.is_some() {}
     let mut inquests = std::mem::take(&mut *scene.inquests.lock());
     while inquests.join_next().await.is_some() {}
-    wrong.extend(damage(&system).await?.into_iter().map(|damage| format!("fsck: {damage}")));
-    wrong.extend(system.stop_instances().await);
-    system.stop_servers().await.map_err(failure)?;
-    Ok(Summary { seed, secs, names, ..summary(options, &scene, &struck, wrong) })
+    let damage = damage(&system).await?;
+    scene.tally.lock().names = names;
+    let consumers = Some(*scene.tally.lock());
+    let end = End { damage, broken, consumers, ..End::default() };
+    let outcome = conclude(system, &recorder, end, file, &name).await?;
+    if let Some(out) = &options.out {
+        let file = out.join(format!("report-{name}.json"));
+        let report = serde_json::to_vec_pretty(&outcome.report).map_err(std::io::Error::from);
+        report.and_then(|report| std::fs::write(&file, report)).map_err(io(&file))?;
+    }
+    let findings = outcome.verdict.findings.values().flatten();
+    let count = |is: fn(&Fault) -> bool| faults.iter().filter(|fault| is(fault)).count();
+    Ok(Summary {
+        seed,
+        redis: words::word(&options.redis),
+        secs,
+        names,
+        jobs: outcome.verdict.counts.taken,
+        queue: outcome.verdict.queue.unwrap_or_default(),
+        instances_killed: count(|fault| fault.kind == FaultKind::DwellKill),
+        redis_killed: count(faults::kills_redis),
+        failovers: count(|fault| fault.kind.replaces_master() || fault.has_forgotten()),
+        faults: outcome.report.faults.iter().map(|(kind, of)| (kind.clone(), of.count)).collect(),
+        wrongs: findings.clone().count(),
+        wrong: findings.take(MAX_REPORTED_FINDINGS).cloned().collect(),
+    })
 }
 
 /// The number of consumers that are killed again and again.
@@ -189,42 +211,46 @@ fn mortal(options: &Options) -> usize {
     (options.consumers as f64 * options.killed).ceil() as usize
 }
 
-fn summary(options: &Options, scene: &Scene, struck: &Struck, mut wrong: Vec<String>) -> Summary {
-    let ledger = scene.ledger.lock();
-    let (sums, found) = (ledger.sums(), ledger.check(&struck.faults));
-    let unseen_at_most = scene.tally.unanswered_jobs.get();
-    if sums.unseen > unseen_at_most {
-        wrong.push(format!(
-            "{} attempts were seen by nobody, and pops without an answer explain {unseen_at_most}",
-            sums.unseen
-        ));
+/// Injects one fault after another until told that it is enough. Returns the faults, and the problems
+/// during them.
+async fn strike(
+    campaign: &Campaign<'_>,
+    scene: &Scene,
+    (seed, kinds): (u64, &[FaultKind]),
+    is_enough: impl Fn() -> bool,
+) -> Result<(Vec<Fault>, Vec<String>), String> {
+    let (mut faults, mut broken) = (Vec::new(), Vec::new());
+    for step in Plan::new(seed, kinds, Pace::Even) {
+        if is_enough() {
+            break;
+        }
+        let before = *scene.tally.lock();
+        let fault = campaign.inject_one(&step).await?;
+        let now = *scene.tally.lock();
+        let (cut_off, finished) =
+            (now.pops_cut_off - before.pops_cut_off, scene.recorder.finished());
+        (campaign.say)(&format!("  {cut_off} pops cut off, {finished} jobs finished"));
+        // The masters that live have jobs.
+        if step.kind == FaultKind::RedisMasterFrozen
+            && campaign.system.options().redis == RedisMode::Cluster
+            && now.pops_with_jobs == before.pops_with_jobs
+        {
+            broken.push(format!(
+                "no pop had a job while one of the masters was frozen: {}",
+                fault.detail
+            ));
+        }
+        faults.push(fault);
+        clock::sleep(step.pause).await;
     }
-    wrong.extend(found.wrong);
-    Summary {
-        seed: 0,
-        redis: word(&options.redis),
-        secs: 0.0,
-        names: 0,
-        jobs: sums.jobs,
-        hand_outs: sums.hand_outs,
-        unseen: sums.unseen,
-        unseen_at_most,
-        forgotten: found.forgotten,
-        consumers: scene.tally.counts(),
-        instances_killed: struck.count(faults::kills_dwell),
-        redis_killed: struck.count(faults::kills_redis),
-        failovers: struck.count(faults::fails_over),
-        faults: struck.by_kind(),
-        wrongs: wrong.len(),
-        wrong: wrong.into_iter().take(MAX_REPORTED_FINDINGS).collect(),
-    }
+    Ok((faults, broken))
 }
 
 /// Waits until every job is finished; false if none is any more.
 async fn finished(scene: &Scene, jobs: u64) -> bool {
     let (mut last, mut progress_at) = (0, clock::now());
     loop {
-        let finished = scene.ledger.lock().finished();
+        let finished = scene.recorder.finished();
         if finished as u64 >= jobs {
             return true;
         }
@@ -257,9 +283,4 @@ async fn left(scene: &Scene) -> Option<String> {
         }
         clock::sleep(CHECK_INTERVAL).await;
     }
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn failure(error: crate::chaos::system::Error) -> Failure {
-    Failure::Unexpected(error.to_string())
 }

@@ -1,38 +1,35 @@
 //! The state that producer and consumers share.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::ledger::Ledger;
-use super::tally::Tally;
+use crate::chaos::history::Tally;
+use crate::chaos::recorder::Recorder;
 use crate::client::Link;
 
 /// The queue of every job.
-pub(super) const QUEUE: &str = "lab.jobs";
+pub(crate) const QUEUE: &str = "lab.jobs";
 
 /// The scene of a campaign.
-pub(super) struct Scene {
-    pub(super) ledger: Mutex<Ledger>,
-    pub(super) tally: Tally,
+pub(crate) struct Scene {
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) tally: Mutex<Tally>,
     /// The ports of the instances. The first one is never killed.
-    pub(super) ports: Vec<u16>,
-    pub(super) stop: CancellationToken,
+    pub(crate) ports: Vec<u16>,
+    pub(crate) stop: CancellationToken,
     /// Questions about the words of dead consumers.
-    pub(super) inquests: Mutex<JoinSet<()>>,
+    pub(crate) inquests: Mutex<JoinSet<()>>,
 }
 
 impl Scene {
-    pub(super) fn new(ports: Vec<u16>) -> Scene {
-        Scene {
-            ledger: Mutex::default(),
-            tally: Tally::default(),
-            ports,
-            stop: CancellationToken::new(),
-            inquests: Mutex::default(),
-        }
+    pub(crate) fn new(recorder: Arc<Recorder>, ports: Vec<u16>) -> Scene {
+        let (tally, stop, inquests) = Default::default();
+        Scene { recorder, tally, ports, stop, inquests }
     }
 
     /// A link to any instance.

@@ -1,22 +1,23 @@
 //! A consumer: it pops, works and says what became of the jobs, until it is killed or told to stop.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
 
-use super::answers::Fetched;
-use super::ledger::HandOut;
 use super::scene::{QUEUE, Scene};
 use super::words::{Outcome, Word, say, unsure};
+use crate::chaos::history::{Op, Phase, PoppedJob};
 use crate::client::Link;
+use crate::client::answers::Fetched;
 use dwell::clock;
 
 /// The lease of each pop, ms.
-const TTR_MS: i64 = 2000;
+pub(crate) const TTR_MS: i64 = 2000;
 /// The most jobs of a pop.
 const MAX_POP_JOBS: u64 = 40;
 /// The longest life of a consumer that is killed, ms.
@@ -29,7 +30,7 @@ const MAX_WORK_MS: i64 = 200;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The activity of a consumer.
-enum Phase {
+enum Activity {
     /// It asked for so many jobs.
     Popping(u64),
     /// It works on jobs.
@@ -42,17 +43,18 @@ struct Consumer<'a> {
     scene: &'a Arc<Scene>,
     random: StdRng,
     link: Link,
-    phase: Phase,
+    activity: Activity,
 }
 
 /// Consumers at one place until told to stop. A mortal one is killed at a random time, whatever it
 /// is doing, and replaced at once.
-pub(super) async fn consume(scene: Arc<Scene>, seed: u64, is_mortal: bool) {
+pub(crate) async fn consume(scene: Arc<Scene>, seed: u64, is_mortal: bool) {
     let mut random = StdRng::seed_from_u64(seed);
     while !scene.stop.is_cancelled() {
         let mut own = StdRng::seed_from_u64(random.random());
         let link = scene.link(&mut own);
-        let mut consumer = Consumer { scene: &scene, random: own, link, phase: Phase::Holding };
+        let mut consumer =
+            Consumer { scene: &scene, random: own, link, activity: Activity::Holding };
         if !is_mortal {
             return consumer.work().await;
         }
@@ -92,7 +94,7 @@ impl Consumer<'_> {
         let (path, wait_ms) =
             (format!("/v1/queues/{QUEUE}/pop"), self.random.random_range(200..=POP_WAIT_MS));
         let ask = json!({ "max": max, "wait": wait_ms, "ttr": TTR_MS });
-        self.phase = Phase::Popping(max);
+        self.activity = Activity::Popping(max);
         let popping = self.link.post(&path, &ask);
         let answer = if self.random.random_bool(0.02) {
             // The consumer goes away while it waits, or while the answer is on its way.
@@ -100,66 +102,54 @@ impl Consumer<'_> {
         } else {
             Some(popping.await)
         };
-        let tally = &self.scene.tally;
-        let answered = match answer {
-            Some(Ok((200, body))) => Some(body),
-            Some(Ok(_)) => {
-                tally.pops_unavailable.add(1);
-                tally.unanswered_jobs.add(max);
-                None
-            }
-            Some(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
-                tally.pops_refused.add(1);
-                None
-            }
-            Some(Err(_)) => {
-                tally.pops_cut_off.add(1);
-                tally.unanswered_jobs.add(max);
-                None
-            }
-            None => {
-                tally.pops_left.add(1);
-                tally.unanswered_jobs.add(max);
-                None
-            }
-        };
+        let answered = self.answered(answer, max);
         let Some(body) = answered else {
-            self.phase = Phase::Holding;
+            self.activity = Activity::Holding;
             self.link = self.scene.link(&mut self.random);
             clock::sleep(RETRY_PAUSE).await;
             return None;
         };
-        self.phase = Phase::Holding;
+        self.activity = Activity::Holding;
         self.taken(&body)
+    }
+
+    /// The body of the answer to a pop of at most so many jobs.
+    fn answered(&self, answer: Option<io::Result<(u16, Bytes)>>, max: u64) -> Option<Bytes> {
+        let mut tally = self.scene.tally.lock();
+        let count = match answer {
+            Some(Ok((200, body))) => return Some(body),
+            Some(Ok(_)) => &mut tally.pops_unavailable,
+            Some(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+                tally.pops_refused += 1;
+                return None;
+            }
+            Some(Err(_)) => &mut tally.pops_cut_off,
+            None => &mut tally.pops_left,
+        };
+        *count += 1;
+        tally.unanswered_jobs += max;
+        None
     }
 
     /// Writes down the hand-outs.
     fn taken(&mut self, body: &[u8]) -> Option<Vec<Word>> {
         let Fetched { jobs } = serde_json::from_slice(body).ok()?;
         if jobs.is_empty() {
-            self.scene.tally.pops_empty.add(1);
+            self.scene.tally.lock().pops_empty += 1;
             return None;
         }
-        self.scene.tally.pops_with_jobs.add(1);
-        let mut ledger = self.scene.ledger.lock();
+        self.scene.tally.lock().pops_with_jobs += 1;
         for job in &jobs {
-            if job.body != job.id {
-                ledger.damaged(&job.id);
-            }
-            let (lease, attempt, deadline_ms) =
-                (job.lease.clone().into_owned(), job.attempt, job.deadline_ms);
-            ledger.handed_out(
-                &job.id,
-                HandOut {
-                    lease,
-                    attempt,
-                    begun_ms: deadline_ms - TTR_MS,
-                    deadline_ms,
-                    ..HandOut::default()
-                },
-            );
+            let popped = PoppedJob {
+                id: job.id.clone().into_owned(),
+                lease: job.lease.clone().into_owned(),
+                attempt: job.attempt,
+                begun_ms: job.deadline_ms - TTR_MS,
+                deadline_ms: job.deadline_ms,
+                is_damaged: job.body != job.id,
+            };
+            self.scene.recorder.record("consumer", Phase::Ok, Op::Pop(popped));
         }
-        drop(ledger);
         Some(jobs.iter().map(|job| Word::about(job, &mut self.random)).collect())
     }
 
@@ -178,9 +168,9 @@ impl Consumer<'_> {
 
     /// Says words until they are answered.
     async fn speak(&mut self, words: Vec<Word>) {
-        self.phase = Phase::Speaking(words);
+        self.activity = Activity::Speaking(words);
         loop {
-            let Phase::Speaking(words) = &self.phase else { return };
+            let Activity::Speaking(words) = &self.activity else { return };
             if say(self.scene, &mut self.link, words).await {
                 break;
             }
@@ -188,20 +178,20 @@ impl Consumer<'_> {
             self.link = self.scene.link(&mut self.random);
             clock::sleep(RETRY_PAUSE).await;
         }
-        self.phase = Phase::Holding;
+        self.activity = Activity::Holding;
     }
 
     /// The consumer was killed: its connection is closed, and nobody says its words.
     fn killed(self) {
         let tally = &self.scene.tally;
-        match self.phase {
-            Phase::Popping(max) => {
-                tally.killed_waiting.add(1);
-                tally.unanswered_jobs.add(max);
+        match self.activity {
+            Activity::Popping(max) => {
+                tally.lock().killed_waiting += 1;
+                tally.lock().unanswered_jobs += max;
             }
-            Phase::Holding => tally.killed_holding.add(1),
-            Phase::Speaking(words) => {
-                tally.killed_speaking.add(1);
+            Activity::Holding => tally.lock().killed_holding += 1,
+            Activity::Speaking(words) => {
+                tally.lock().killed_speaking += 1;
                 unsure(self.scene, &words);
                 let finishes: Vec<Word> =
                     words.into_iter().filter(|word| word.outcome == Outcome::Finish).collect();

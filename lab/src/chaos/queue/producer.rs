@@ -8,6 +8,8 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use super::scene::{QUEUE, Scene};
+use crate::chaos::history::{Op, Phase};
+use crate::chaos::load::extra::job;
 use crate::client::Link;
 use dwell::clock;
 
@@ -20,7 +22,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Schedules so many jobs, so many a second; at 0 as many as possible. A request without an answer
 /// may have been carried out, and its jobs may be over by now: the next one has other ids.
-pub(super) async fn produce(scene: Arc<Scene>, jobs: u64, rate: u64, seed: u64) {
+pub(crate) async fn produce(scene: Arc<Scene>, jobs: u64, rate: u64, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut link, began) = (Link::to(scene.ports[0]), clock::now());
     for at in (0..jobs).step_by(usize::try_from(JOBS_PER_POST).unwrap_or(1)) {
@@ -50,11 +52,13 @@ async fn store(scene: &Scene, link: &mut Link, batch: &[(String, i64)]) -> bool 
         .iter()
         .map(|(id, due_ms)| json!({ "id": id, "queue": QUEUE, "until": due_ms, "body": id }))
         .collect();
-    batch.iter().for_each(|(id, due_ms)| scene.ledger.lock().sent(id, *due_ms));
+    let record = |phase, op| scene.recorder.record("producer", phase, op);
+    for (id, due_ms) in batch {
+        record(Phase::Invoke, Op::schedule(id, Some(job(QUEUE, *due_ms))));
+    }
     let is_accepted = is_stored(link, &jobs).await;
-    if is_accepted {
-        let at_ms = clock::wall_ms();
-        batch.iter().for_each(|(id, _)| scene.ledger.lock().accepted(id, at_ms));
+    for (id, _) in batch.iter().filter(|_| is_accepted) {
+        record(Phase::Ok, Op::schedule(id, None));
     }
     is_accepted
 }
@@ -69,7 +73,7 @@ async fn is_stored(link: &mut Link, jobs: &[Value]) -> bool {
 
 /// Gives so many other queues a job that is due later, and cancels every second one: their names
 /// are there while the campaign runs. Returns how many queues had one.
-pub(super) async fn crowd(scene: Arc<Scene>, names: u64) -> u64 {
+pub(crate) async fn crowd(scene: Arc<Scene>, names: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(names);
     let mut link = scene.link(&mut random);
     let mut done = 0;

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::chaos::fault::FaultKind;
-use crate::chaos::history::Forgotten;
-use crate::queue::ledger::{Ledger, Sums};
+use crate::chaos::history::tests::head;
+use crate::chaos::history::{End, Event, Forgotten, QUEUE, RunHeader, Tally};
+use crate::chaos::load::extra::job;
 use dwell::store::keys::bucket_of;
 
 /// A hand-out of a lease of 100 ms.
@@ -151,17 +152,52 @@ fn a_promoted_master_may_have_forgotten_hand_outs_of_its_buckets_at_that_time_an
     }
 }
 
+/// A history of these jobs, which were accepted before they were due.
+fn accepted(ids: &[&str]) -> History {
+    let head = RunHeader { broker: QUEUE.to_owned(), ..head() };
+    let mut history = History { head, events: Vec::new() };
+    for id in ids {
+        push(&mut history, Phase::Invoke, Op::schedule(id, Some(job("q", 10_000))));
+        push(&mut history, Phase::Ok, Op::schedule(id, None));
+    }
+    history
+}
+
+fn push(history: &mut History, phase: Phase, op: Op) {
+    history.events.push(Event { t_us: 9_000_000, proc: "test".to_owned(), phase, op });
+}
+
+fn handed_out(history: &mut History, id: &str, hand_out: &HandOut) {
+    let HandOut { lease, attempt, begun_ms, deadline_ms, .. } = hand_out.clone();
+    let id = id.to_owned();
+    let popped = PoppedJob { id, lease, attempt, begun_ms, deadline_ms, is_damaged: false };
+    push(history, Phase::Ok, Op::Pop(popped));
+}
+
+fn said(history: &mut History, id: &str, hand_out: &HandOut, sent_ms: i64, verdict: &str) {
+    let said = LeaseWord {
+        id: id.to_owned(),
+        lease: hand_out.lease.clone(),
+        sent_ms,
+        heard_ms: sent_ms + 1,
+        verdict: verdict.to_owned(),
+    };
+    push(history, Phase::Ok, Op::Lease(said));
+}
+
+/// The verdict, where pops without an answer explain so many attempts.
+fn judged(mut history: History, faults: &[Fault], unanswered_jobs: u64) -> Verdict {
+    let consumers = Some(Tally { unanswered_jobs, ..Tally::default() });
+    push(&mut history, Phase::Ok, Op::End(End { consumers, ..End::default() }));
+    check(&history, faults)
+}
+
 #[test]
 fn a_broken_history_is_found_from_what_its_consumers_were_told() {
-    let mut ledger = Ledger::default();
-    for id in ["sound", "lost", "early", "twice", "shared", "unseen"] {
-        ledger.sent(id, 10_000);
-        ledger.accepted(id, 9_000);
-    }
+    let mut history = accepted(&["sound", "lost", "early", "twice", "shared", "unseen"]);
     let mut round = |id: &str, hand_out: HandOut, verdict: &str| {
-        let (lease, sent_ms) = (hand_out.lease.clone(), hand_out.begun_ms + 50);
-        ledger.handed_out(id, hand_out);
-        ledger.said(id, &lease, (sent_ms, sent_ms + 1), verdict);
+        handed_out(&mut history, id, &hand_out);
+        said(&mut history, id, &hand_out, hand_out.begun_ms + 50, verdict);
     };
     round("sound", held(1, 10_000), "released");
     round("sound", held(2, 10_050), "finished");
@@ -172,10 +208,11 @@ fn a_broken_history_is_found_from_what_its_consumers_were_told() {
     round("shared", held(1, 10_000), "stale");
     round("shared", held(2, 10_020), "finished");
     round("unseen", held(3, 10_000), "finished");
-    let mut wrong: Vec<String> = ledger
-        .check(&[])
-        .wrong
-        .iter()
+    let verdict = judged(history.clone(), &[], 2);
+    let mut wrong: Vec<String> = verdict
+        .findings
+        .values()
+        .flatten()
         .filter_map(|line| Some(line.split_once(": Life")?.0.to_owned()))
         .collect();
     wrong.sort();
@@ -189,22 +226,24 @@ fn a_broken_history_is_found_from_what_its_consumers_were_told() {
         "twice: two consumers finished it",
     ];
     assert_eq!(wrong, expected);
-    assert_eq!(ledger.finished(), 5);
-    assert_eq!(ledger.sums(), Sums { jobs: 6, hand_outs: 9, unseen: 2 });
+    assert_eq!((verdict.counts.taken, verdict.counts.finished), (6, 5));
+    let counts = verdict.queue.unwrap();
+    assert_eq!((counts.hand_outs, counts.unseen), (9, 2));
+    let unexplained = |verdict: &Verdict| verdict.findings[&Wrong::Unexplained].len();
+    assert_eq!(unexplained(&judged(history, &[], 1)), unexplained(&verdict) + 1, "of 2 attempts");
 }
 
 #[test]
 fn a_word_belongs_to_its_lease_where_two_hand_outs_have_one_attempt() {
-    let mut ledger = Ledger::default();
-    ledger.sent("x", 10_000);
-    ledger.accepted("x", 9_000);
+    let mut history = accepted(&["x"]);
     // The answer of the master that was frozen comes last.
     let (of_promoted, of_frozen) = (held(1, 10_300), held(1, 10_000));
-    ledger.handed_out("x", of_promoted.clone());
-    ledger.handed_out("x", of_frozen.clone());
-    ledger.said("x", &of_promoted.lease, (10_350, 10_351), "finished");
-    ledger.said("x", &of_frozen.lease, (10_352, 10_353), "stale");
-    let found =
-        ledger.check(&[failover(FaultKind::RedisMasterFrozen, Some(vec![bucket_of("x", 16)]))]);
-    assert_eq!((found.wrong, found.forgotten), (Vec::new(), 1));
+    handed_out(&mut history, "x", &of_promoted);
+    handed_out(&mut history, "x", &of_frozen);
+    said(&mut history, "x", &of_promoted, 10_350, "finished");
+    said(&mut history, "x", &of_frozen, 10_352, "stale");
+    let faults = [failover(FaultKind::RedisMasterFrozen, Some(vec![bucket_of("x", 16)]))];
+    let verdict = judged(history, &faults, 0);
+    assert!(verdict.is_sound(), "{verdict}");
+    assert_eq!(verdict.queue.unwrap().forgotten, 1);
 }

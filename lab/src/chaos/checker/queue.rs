@@ -1,0 +1,303 @@
+//! The rules of the queue scenario: what consumers saw of each job, and the promises that it breaks.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+
+use super::verdict::{Counts, FaultImpact, QueueCounts, Verdict, Wrong};
+use crate::chaos::history::{Fault, History, LeaseWord, Op, Phase, PoppedJob};
+
+/// The most that two times of Redis's clock may be apart by rounding alone, ms.
+const ROUNDING_TOLERANCE_MS: i64 = 1;
+/// The longest travel of an answer that leaves no doubt about it, ms.
+const MAX_ANSWER_TRAVEL_MS: i64 = 5;
+/// The time before a failover, and after its end, in which the promoted master may not know a pop,
+/// ms: by the lag of its replication, and until Dwell has left the former master.
+const MAX_LOST_POP_AGE_MS: i64 = 2000;
+
+/// A broken promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Breach {
+    /// A body was not the one that was sent.
+    Damaged,
+    /// An accepted job that nobody finished.
+    Unfinished,
+    /// An accepted job that Dwell does not know.
+    Unknown,
+    /// Two consumers were told that they finished it.
+    FinishedTwice,
+    /// A lease that was over finished the job.
+    FinishedLate,
+    /// A hand-out before the due time.
+    Early,
+    /// The attempt of a hand-out is not above that of the one before.
+    AttemptAgain,
+    /// A hand-out while the lease before lasted.
+    HeldByTwo,
+    /// A word was refused although its lease lasted.
+    Refused,
+    /// A hand-out of a finished job.
+    AfterFinish,
+}
+
+/// One hand-out of a job. All times are epoch ms.
+#[derive(Debug, Clone, Default)]
+struct HandOut {
+    lease: String,
+    attempt: u32,
+    begun_ms: i64,
+    deadline_ms: i64,
+    /// When a `fail` or a `release` that was answered was sent: the lease ended then at the
+    /// earliest.
+    given_up_ms: Option<i64>,
+    /// The answer to a `fail` or a `release` was lost: the lease may have ended before its
+    /// deadline.
+    is_unsure: bool,
+    /// When the `finish` that was answered `finished` was sent.
+    finished_ms: Option<i64>,
+    /// When the consumer was told that the lease was over.
+    refused_ms: Option<i64>,
+}
+
+/// The life of a job.
+#[derive(Debug, Default)]
+struct Life {
+    due_ms: i64,
+    /// When the request was answered. Without an answer the job may be stored or not.
+    accepted_ms: Option<i64>,
+    hand_outs: Vec<HandOut>,
+    /// When a consumer was first told that the job is finished, by itself or before.
+    over_ms: Option<i64>,
+    /// When a word was last sent that was answered with: there is no such job.
+    unknown_ms: Option<i64>,
+    /// A body was not the one that was sent.
+    is_damaged: bool,
+}
+
+/// Checks a history of a queue. The faults say what a promoted master may have forgotten.
+pub(super) fn check(history: &History, faults: &[Fault]) -> Verdict {
+    let mut verdict = Verdict::default();
+    let (mut counts, lives) = (QueueCounts::default(), lives(history));
+    counts.consumers = history.end().and_then(|end| end.consumers).unwrap_or_default();
+    for (id, life) in &lives {
+        for (breach, is_excused) in life.breaches(id, faults) {
+            if is_excused {
+                counts.forgotten += u64::from(breach == Breach::AttemptAgain);
+            } else {
+                verdict.find(breach.wrong(), format!("{id}: {breach}: {life:?}"));
+            }
+        }
+    }
+    counts.hand_outs = lives.values().map(|life| life.hand_outs.len() as u64).sum();
+    counts.unseen = lives.values().map(Life::unseen).sum();
+    counts.unseen_at_most = counts.consumers.unanswered_jobs;
+    if counts.unseen > counts.unseen_at_most {
+        let (unseen, most) = (counts.unseen, counts.unseen_at_most);
+        verdict.find(
+            Wrong::Unexplained,
+            format!(
+                "{unseen} attempts were seen by nobody, and pops without an answer explain {most}"
+            ),
+        );
+    }
+    let count = |is: fn(&Life) -> bool| lives.values().filter(|life| is(life)).count() as u64;
+    verdict.counts = Counts {
+        taken: count(|life| life.accepted_ms.is_some()),
+        uncertain: count(|life| life.accepted_ms.is_none()),
+        delivered: count(|life| !life.hand_outs.is_empty()),
+        held: count(|life| !life.hand_outs.is_empty()),
+        finished: count(|life| life.over_ms.is_some()),
+        ..Counts::default()
+    };
+    verdict.impacts = faults.iter().map(FaultImpact::from).collect();
+    verdict.queue = Some(counts);
+    verdict.end(history.end());
+    verdict
+}
+
+/// The life of every job that was sent.
+fn lives(history: &History) -> BTreeMap<&str, Life> {
+    let mut lives: BTreeMap<&str, Life> = BTreeMap::new();
+    for event in &history.events {
+        match (&event.op, event.phase) {
+            (Op::Schedule(sent), phase) => {
+                let life = lives.entry(&sent.id).or_default();
+                life.due_ms = sent.job.as_ref().map_or(life.due_ms, |job| job.due_ms);
+                life.accepted_ms =
+                    life.accepted_ms.or((phase == Phase::Ok).then_some(event.t_us / 1000));
+            }
+            (Op::Pop(popped), _) => lives.entry(&popped.id).or_default().popped(popped),
+            (Op::Lease(said), phase) => lives.entry(&said.id).or_default().said(said, phase),
+            _ => {}
+        }
+    }
+    lives
+}
+
+impl Breach {
+    /// Whether a failover may cause it: pops do not wait for the durability level, all other
+    /// answers do.
+    fn may_be_forgotten(self) -> bool {
+        matches!(
+            self,
+            Breach::AttemptAgain | Breach::HeldByTwo | Breach::Refused | Breach::AfterFinish
+        )
+    }
+
+    fn wrong(self) -> Wrong {
+        match self {
+            Breach::Damaged => Wrong::Damaged,
+            Breach::Unfinished => Wrong::Lost,
+            Breach::Early => Wrong::Early,
+            Breach::AttemptAgain => Wrong::WrongAttempt,
+            Breach::HeldByTwo | Breach::AfterFinish => Wrong::Unexplained,
+            Breach::Unknown | Breach::FinishedTwice | Breach::FinishedLate | Breach::Refused => {
+                Wrong::FalseVerdict
+            }
+        }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Breach::Damaged => "another body",
+            Breach::Unfinished => "nobody finished it",
+            Breach::Unknown => "it is not known",
+            Breach::FinishedTwice => "two consumers finished it",
+            Breach::FinishedLate => "finished by a lease that was over",
+            Breach::Early => "handed out early",
+            Breach::AttemptAgain => "an attempt was handed out twice, or fell",
+            Breach::HeldByTwo => "held by two consumers at a time",
+            Breach::Refused => "a word was refused while its lease lasted",
+            Breach::AfterFinish => "handed out after its finish",
+        })
+    }
+}
+
+impl Life {
+    fn popped(&mut self, popped: &PoppedJob) {
+        let PoppedJob { lease, attempt, begun_ms, deadline_ms, is_damaged, .. } = popped.clone();
+        self.is_damaged |= is_damaged;
+        self.hand_outs.push(HandOut {
+            lease,
+            attempt,
+            begun_ms,
+            deadline_ms,
+            ..HandOut::default()
+        });
+    }
+
+    /// A word on a hand-out, and its answer.
+    fn said(&mut self, said: &LeaseWord, phase: Phase) {
+        let LeaseWord { lease, sent_ms, heard_ms, verdict, .. } = said;
+        if matches!(&**verdict, "finished" | "fired") {
+            self.over_ms = Some(self.over_ms.map_or(*heard_ms, |over_ms| over_ms.min(*heard_ms)));
+        }
+        if verdict == "not_found" {
+            self.unknown_ms = self.unknown_ms.max(Some(*sent_ms));
+        }
+        let Some(hand_out) = self.hand_outs.iter_mut().find(|known| known.lease == *lease) else {
+            return;
+        };
+        hand_out.is_unsure |= phase == Phase::Info;
+        match &**verdict {
+            "finished" => hand_out.finished_ms = Some(*sent_ms),
+            // From the moment of the word on, another consumer may have the job.
+            "failed" | "released" => hand_out.given_up_ms = Some(*sent_ms),
+            "stale" => hand_out.refused_ms = Some(*heard_ms),
+            _ => {}
+        }
+    }
+
+    /// The number of attempts before the last one that no consumer saw.
+    fn unseen(&self) -> u64 {
+        let seen: HashSet<u32> = self.hand_outs.iter().map(|hand_out| hand_out.attempt).collect();
+        let last = seen.iter().max().copied().unwrap_or(0);
+        u64::from(last) - seen.len() as u64
+    }
+
+    /// The broken promises, and whether a failover excuses each.
+    fn breaches(&self, id: &str, faults: &[Fault]) -> Vec<(Breach, bool)> {
+        let mut breaches = Vec::new();
+        // A hand-out may be forgotten: by a master that was promoted around that time.
+        let mut found = |breach: Breach, hand_outs: &[&HandOut]| {
+            let is_excused = breach.may_be_forgotten()
+                && hand_outs.iter().any(|hand_out| is_forgotten(id, hand_out, faults));
+            breaches.push((breach, is_excused));
+        };
+        if self.is_damaged {
+            found(Breach::Damaged, &[]);
+        }
+        if self.accepted_ms.is_some() && self.over_ms.is_none() {
+            found(Breach::Unfinished, &[]);
+        }
+        // Before the answer, a job may be handed out by a master that dies, and stored again by the
+        // next.
+        if self
+            .accepted_ms
+            .zip(self.unknown_ms)
+            .is_some_and(|(accepted_ms, sent_ms)| sent_ms > accepted_ms)
+        {
+            found(Breach::Unknown, &[]);
+        }
+        if self.hand_outs.iter().filter(|hand_out| hand_out.finished_ms.is_some()).count() > 1 {
+            found(Breach::FinishedTwice, &[]);
+        }
+        for hand_out in &self.hand_outs {
+            if hand_out.begun_ms + ROUNDING_TOLERANCE_MS < self.due_ms {
+                found(Breach::Early, &[hand_out]);
+            }
+            if hand_out
+                .finished_ms
+                .is_some_and(|sent_ms| sent_ms > hand_out.deadline_ms + ROUNDING_TOLERANCE_MS)
+            {
+                found(Breach::FinishedLate, &[hand_out]);
+            }
+            let lasted = |refused_ms: i64| refused_ms + MAX_ANSWER_TRAVEL_MS < hand_out.deadline_ms;
+            if hand_out.refused_ms.is_some_and(lasted) && !hand_out.is_unsure {
+                found(Breach::Refused, &[hand_out]);
+            }
+            if self
+                .over_ms
+                .is_some_and(|over_ms| hand_out.begun_ms > over_ms + ROUNDING_TOLERANCE_MS)
+            {
+                found(Breach::AfterFinish, &[hand_out]);
+            }
+        }
+        let mut in_time: Vec<&HandOut> = self.hand_outs.iter().collect();
+        in_time.sort_by_key(|hand_out| (hand_out.begun_ms, hand_out.attempt));
+        for pair in in_time.windows(2) {
+            let (one, next) = (pair[0], pair[1]);
+            if next.attempt <= one.attempt {
+                found(Breach::AttemptAgain, pair);
+            }
+            let end_ms = one.given_up_ms.map_or(one.deadline_ms, |ms| ms.min(one.deadline_ms));
+            // A `finish` whose answer was lost ended the lease for good, or not at all.
+            if !one.is_unsure
+                && one.finished_ms.is_none()
+                && next.begun_ms + ROUNDING_TOLERANCE_MS < end_ms
+            {
+                found(Breach::HeldByTwo, pair);
+            }
+            if one.finished_ms.is_some() {
+                found(Breach::AfterFinish, &[next]);
+            }
+        }
+        breaches
+    }
+}
+
+/// Whether a master that was promoted around that time may not know of this hand-out, or the former
+/// one gave it.
+fn is_forgotten(id: &str, hand_out: &HandOut, faults: &[Fault]) -> bool {
+    faults.iter().any(|fault| {
+        let (from_ms, to_ms) = (
+            fault.began_us / 1000 - MAX_LOST_POP_AGE_MS,
+            fault.healed_us / 1000 + MAX_LOST_POP_AGE_MS,
+        );
+        fault.rolls_back(id) && (from_ms..=to_ms).contains(&hand_out.begun_ms)
+    })
+}
+
+#[cfg(test)]
+mod tests;
