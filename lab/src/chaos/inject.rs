@@ -15,6 +15,7 @@ mod process;
 mod redis;
 mod silent;
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use dwell::clock;
@@ -139,7 +140,8 @@ pub async fn inject(
     let before = owners(system).await?;
     let mut in_flight = InFlight::begin(system).await;
     let began_us = clock::wall_us();
-    let done = in_flight.during(system, Box::pin(apply(kind, system, rng, hold))).await?;
+    let done =
+        in_flight.during(system, Box::pin(apply(kind, Injection { system, rng, hold }))).await?;
     let mut healed_us = done.healed_us.unwrap_or_else(clock::wall_us);
     let after = owners(system).await?;
     let of = u16::try_from(after.len()).unwrap_or(u16::MAX);
@@ -170,94 +172,115 @@ async fn owners(system: &System) -> Result<Vec<u16>, Error> {
     if system.options().redis == RedisMode::Single {
         return Ok(vec![0; usize::from(system.store_settings().buckets)]);
     }
-    let owned = clock::timeout(OWNERSHIP_TIMEOUT, async {
+    let owned = async {
         loop {
             if let Some(owners) = system.redis.census.owners().await {
-                return owners;
+                return Ok(owners);
             }
             clock::sleep(CHECK_INTERVAL).await;
         }
-    });
-    owned.await.ok_or_else(|| {
-        Error::Unexpected(format!("the buckets had no master each within {OWNERSHIP_TIMEOUT:?}"))
-    })
+    };
+    within(OWNERSHIP_TIMEOUT, "the buckets had no master each", owned).await
 }
 
-/// Applies a fault, holds it and heals it; describes the target and the method.
-async fn apply(
-    kind: FaultKind,
-    system: &System,
-    rng: &mut StdRng,
+/// A fault that is to be injected: where, with which random choices, and for how long.
+struct Injection<'a> {
+    system: &'a System,
+    rng: &'a mut StdRng,
     hold: Duration,
-) -> Result<Done, Error> {
-    let nats = system.options().broker == BrokerKind::Nats;
-    let detail = match kind {
-        FaultKind::DwellKill => process::kill(system, rng, hold).await,
-        FaultKind::DwellFreeze => process::freeze(system, rng, hold).await,
-        FaultKind::DwellTerm => process::term(system, rng, hold).await,
-        FaultKind::InstanceCutOff => return network::instance_cut_off(system, rng, hold).await,
-        FaultKind::StartWithoutBroker => {
-            return process::start_without_broker(system, rng, hold).await;
-        }
-        FaultKind::RedisKill => return redis::kill(system, rng, hold).await,
-        FaultKind::RedisFreeze => return redis::freeze(system, rng, hold).await,
-        FaultKind::RedisRestart => return redis::restart(system, rng, hold).await,
-        FaultKind::RedisFull => return redis::full(system, rng, hold).await,
-        FaultKind::RedisReadonly => return redis::readonly(system, hold).await,
-        FaultKind::RedisNoReplicas => return redis::no_replicas(system, hold).await,
-        FaultKind::RedisBusy => return redis::busy(system, rng, hold).await,
-        FaultKind::RedisScriptFlush => redis::script_flush(system, hold).await,
-        FaultKind::RedisClientKill => redis::client_kill(system, hold).await,
-        FaultKind::RedisPasswordRotated => return redis::password_rotated(system, hold).await,
-        FaultKind::RedisFailover => return redis::failover(system, rng, hold).await,
-        FaultKind::RedisMasterKilled => return failover::master_killed(system, rng, hold).await,
-        FaultKind::RedisMasterFrozen => return failover::master_frozen(system, rng, hold).await,
-        FaultKind::RedisFailoverOrdered => return failover::ordered(system, rng, hold).await,
-        FaultKind::RedisSlotsMoved => return failover::slots_moved(system, rng, hold).await,
-        FaultKind::LinkCutRedis => network::cut(&system.redis.link, hold).await,
-        FaultKind::LinkStallRedis => network::stall(&system.redis.link, hold).await,
-        FaultKind::LinkSlowRedis => network::slow(&system.redis.link, hold).await,
-        FaultKind::LinkDropAnswersRedis => network::drop_answers(&system.redis.link, hold).await,
-        FaultKind::LinkHalfOpenRedis => network::half_open(&system.redis.link, hold).await,
-        FaultKind::LinkCutBroker => network::cut(&system.broker.link, hold).await,
-        FaultKind::LinkStallBroker => network::stall(&system.broker.link, hold).await,
-        FaultKind::LinkSlowBroker => network::slow_or_thin(&system.broker.link, rng, hold).await,
-        FaultKind::LinkDropAnswersBroker => network::drop_answers(&system.broker.link, hold).await,
-        FaultKind::LinkHalfOpenBroker => network::half_open(&system.broker.link, hold).await,
-        FaultKind::BrokerKill => broker::kill(system, hold).await,
-        FaultKind::BrokerFreeze => broker::freeze(system, hold).await,
-        FaultKind::BrokerRestart => broker::restart(system, hold).await,
-        FaultKind::TargetFull if nats => nats::target_full(system, rng, hold).await,
-        FaultKind::TargetFull => amqp::target_full(system, rng, hold).await,
-        FaultKind::TargetDeleted if nats => nats::target_deleted(system, rng, hold).await,
-        FaultKind::TargetDeleted => amqp::target_deleted(system, rng, hold).await,
-        FaultKind::TargetSilent => return silent::target_silent(system, rng, hold).await,
-        FaultKind::HostDown => host::down(system, hold).await,
-        FaultKind::HostSilent => host::behaves(system, Manner::Silent, hold).await,
-        FaultKind::HostRefuses => host::behaves(system, Manner::Refuses, hold).await,
-        FaultKind::HostDropsAnswers => host::behaves(system, Manner::DropsAnswers, hold).await,
-        FaultKind::HostsSlow => return host::slow(system, hold).await,
-        FaultKind::PartitionAdded => broker::partition_added(system, hold).await,
-        FaultKind::ConsumerDeleted => nats::consumer_deleted(system, hold).await,
-        FaultKind::PermissionsWithdrawn if nats => {
-            nats::permissions_withdrawn(system, rng, hold).await
-        }
-        FaultKind::PermissionsWithdrawn => amqp::permissions_withdrawn(system, hold).await,
-        FaultKind::ConnectionBlocked => amqp::connection_blocked(system, hold).await,
-        FaultKind::ClockJump => return clocks::of_instances(system, rng, hold).await,
-        FaultKind::RedisClockJump => return clocks::of_redis(system, rng, hold).await,
-        FaultKind::DiskFull => return data::disk_full(system, rng, hold).await,
-        FaultKind::PoisonedRecords => data::poisoned_records(system, rng, hold).await,
-        FaultKind::RecordDamaged => return damaged::record_damaged(system, rng, hold).await,
-        FaultKind::WrongType => return data::wrong_type(system, rng, hold).await,
-    };
-    detail.map(Done::from)
+}
+
+type Outcome = Result<Done, Error>;
+
+/// Applies a fault, holds it and heals it; describes the target and the method.
+async fn apply(kind: FaultKind, at: Injection<'_>) -> Outcome {
+    let is_nats = at.system.options().broker == BrokerKind::Nats;
+    let (redis, broker, hold) = (&at.system.redis.link, &at.system.broker.link, at.hold);
+    match kind {
+        FaultKind::DwellKill => process::kill(at).await,
+        FaultKind::DwellFreeze => process::freeze(at).await,
+        FaultKind::DwellTerm => process::term(at).await,
+        FaultKind::InstanceCutOff => network::instance_cut_off(at).await,
+        FaultKind::StartWithoutBroker => process::start_without_broker(at).await,
+        FaultKind::RedisKill => redis::kill(at).await,
+        FaultKind::RedisFreeze => redis::freeze(at).await,
+        FaultKind::RedisRestart => redis::restart(at).await,
+        FaultKind::RedisFull => redis::full(at).await,
+        FaultKind::RedisReadonly => redis::readonly(at).await,
+        FaultKind::RedisNoReplicas => redis::no_replicas(at).await,
+        FaultKind::RedisBusy => redis::busy(at).await,
+        FaultKind::RedisScriptFlush => redis::script_flush(at).await,
+        FaultKind::RedisClientKill => redis::client_kill(at).await,
+        FaultKind::RedisPasswordRotated => redis::password_rotated(at).await,
+        FaultKind::RedisFailover => redis::failover(at).await,
+        FaultKind::RedisMasterKilled => failover::master_killed(at).await,
+        FaultKind::RedisMasterFrozen => failover::master_frozen(at).await,
+        FaultKind::RedisFailoverOrdered => failover::ordered(at).await,
+        FaultKind::RedisSlotsMoved => failover::slots_moved(at).await,
+        FaultKind::LinkCutRedis => network::cut(redis, hold).await,
+        FaultKind::LinkStallRedis => network::stall(redis, hold).await,
+        FaultKind::LinkSlowRedis => network::slow(redis, hold).await,
+        FaultKind::LinkDropAnswersRedis => network::drop_answers(redis, hold).await,
+        FaultKind::LinkHalfOpenRedis => network::half_open(redis, hold).await,
+        FaultKind::LinkCutBroker => network::cut(broker, hold).await,
+        FaultKind::LinkStallBroker => network::stall(broker, hold).await,
+        FaultKind::LinkSlowBroker => network::slow_or_thin(broker, at.rng, hold).await,
+        FaultKind::LinkDropAnswersBroker => network::drop_answers(broker, hold).await,
+        FaultKind::LinkHalfOpenBroker => network::half_open(broker, hold).await,
+        FaultKind::BrokerKill => broker::kill(at).await,
+        FaultKind::BrokerFreeze => broker::freeze(at).await,
+        FaultKind::BrokerRestart => broker::restart(at).await,
+        FaultKind::TargetFull if is_nats => nats::target_full(at).await,
+        FaultKind::TargetFull => amqp::target_full(at).await,
+        FaultKind::TargetDeleted if is_nats => nats::target_deleted(at).await,
+        FaultKind::TargetDeleted => amqp::target_deleted(at).await,
+        FaultKind::TargetSilent => silent::target_silent(at).await,
+        FaultKind::HostDown => host::down(at).await,
+        FaultKind::HostSilent => host::behaves(at, Manner::Silent).await,
+        FaultKind::HostRefuses => host::behaves(at, Manner::Refuses).await,
+        FaultKind::HostDropsAnswers => host::behaves(at, Manner::DropsAnswers).await,
+        FaultKind::HostsSlow => host::slow(at).await,
+        FaultKind::PartitionAdded => broker::partition_added(at).await,
+        FaultKind::ConsumerDeleted => nats::consumer_deleted(at).await,
+        FaultKind::PermissionsWithdrawn if is_nats => nats::permissions_withdrawn(at).await,
+        FaultKind::PermissionsWithdrawn => amqp::permissions_withdrawn(at).await,
+        FaultKind::ConnectionBlocked => amqp::connection_blocked(at).await,
+        FaultKind::ClockJump => clocks::of_instances(at).await,
+        FaultKind::RedisClockJump => clocks::of_redis(at).await,
+        FaultKind::DiskFull => data::disk_full(at).await,
+        FaultKind::PoisonedRecords => data::poisoned_records(at).await,
+        FaultKind::RecordDamaged => damaged::record_damaged(at).await,
+        FaultKind::WrongType => data::wrong_type(at).await,
+    }
 }
 
 /// The first error of a fault and of its repair, which runs in any case.
 fn both<T>(broken: Result<T, Error>, healed: Result<(), Error>) -> Result<T, Error> {
     let value = broken?;
     healed.map(|()| value)
+}
+
+/// Holds a fault that was applied, and heals it in any case.
+async fn held<T>(
+    hold: Duration,
+    broken: Result<T, Error>,
+    heal: impl Future<Output = Result<(), Error>>,
+) -> Result<T, Error> {
+    if broken.is_ok() {
+        clock::sleep(hold).await;
+    }
+    both(broken, heal.await)
+}
+
+/// Waits for this no longer than this time; `missed` says what did not happen.
+async fn within<T>(
+    limit: Duration,
+    missed: impl Display,
+    waited: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    clock::timeout(limit, waited)
+        .await
+        .unwrap_or_else(|| Err(Error::Unexpected(format!("{missed} within {limit:?}"))))
 }
 
 /// Starts a server as a supervisor would: again if it ends, because a dependency may

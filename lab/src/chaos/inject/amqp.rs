@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use dwell::clock;
 use dwell_testkit::servers::{BrokerServer, RabbitServer};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use super::both;
+use super::{Injection, Outcome, held, within};
 use crate::chaos::system::{Error, System, USER, classic, rabbitmqctl};
 
 const POLICY_NAME: &str = "chaos-full";
@@ -49,24 +48,17 @@ fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
     classic(system.targets()).nth(rng.random_range(0..count)).unwrap_or_default()
 }
 
-pub(super) async fn target_full(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<String, Error> {
+pub(super) async fn target_full(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let target = any(system, rng);
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
-    let filled = fill(server, target).await;
-    if filled.is_ok() {
-        clock::sleep(hold).await;
-    }
-    both(filled, empty(server).await)?;
-    Ok(target.to_owned())
+    held(hold, fill(server, target).await, empty(server)).await?;
+    Ok(target.to_owned().into())
 }
 
 async fn read_empty(server: &RabbitServer, target: &str) -> Result<(), Error> {
-    let emptied = clock::timeout(EMPTY_TIMEOUT, async {
+    let emptied = async {
         loop {
             let counts =
                 rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"])
@@ -80,20 +72,15 @@ async fn read_empty(server: &RabbitServer, target: &str) -> Result<(), Error> {
                 Some(_) => {}
             }
         }
-    });
-    emptied.await.unwrap_or_else(|| {
-        Err(Error::Unexpected(format!("`{target}` was not empty within {EMPTY_TIMEOUT:?}")))
-    })
+    };
+    within(EMPTY_TIMEOUT, format!("`{target}` was not empty"), emptied).await
 }
 
 /// Deletes a queue without losing delivered messages: the queue first refuses messages and is read
 /// empty, and nothing may be on its way into it, because RabbitMQ (3.10) may confirm a message
 /// whose queue is deleted before its refusal.
-pub(super) async fn target_deleted(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<String, Error> {
+pub(super) async fn target_deleted(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let target = any(system, rng);
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
@@ -105,10 +92,6 @@ pub(super) async fn target_deleted(
         read_empty(server, target).await?;
         rabbitmqctl(server, &["delete_queue", target]).await
     };
-    let deleted = deleted.await;
-    if deleted.is_ok() {
-        clock::sleep(hold).await;
-    }
     let healed = async {
         empty(server).await?;
         rabbitmqctl(
@@ -118,35 +101,30 @@ pub(super) async fn target_deleted(
         .await
         .map(drop)
     };
-    both(deleted, healed.await)?;
-    Ok(target.to_owned())
+    held(hold, deleted.await, healed).await?;
+    Ok(target.to_owned().into())
 }
 
 /// Open channels keep their permissions, so the connections are reset too.
-pub(super) async fn permissions_withdrawn(
-    system: &System,
-    hold: Duration,
-) -> Result<String, Error> {
+pub(super) async fn permissions_withdrawn(at: Injection<'_>) -> Outcome {
+    let Injection { system, hold, .. } = at;
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
-    let withdrawn = rabbitmqctl(server, &["set_permissions", USER, "^$", "^$", "^$"]).await;
-    if withdrawn.is_ok() {
-        system.broker.link.reset();
-        clock::sleep(hold).await;
-    }
-    let given = rabbitmqctl(server, &["set_permissions", USER, ".*", ".*", ".*"]).await.map(drop);
-    both(withdrawn, given)?;
-    Ok(format!("user {USER}"))
+    let set = async |rights: &'static str| {
+        rabbitmqctl(server, &["set_permissions", USER, rights, rights, rights]).await.map(drop)
+    };
+    let withdrawn = set("^$").await.map(|()| system.broker.link.reset());
+    held(hold, withdrawn, set(".*")).await?;
+    Ok(format!("user {USER}").into())
 }
 
-pub(super) async fn connection_blocked(system: &System, hold: Duration) -> Result<String, Error> {
+pub(super) async fn connection_blocked(at: Injection<'_>) -> Outcome {
+    let Injection { system, hold, .. } = at;
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
-    let blocked = rabbitmqctl(server, &["set_vm_memory_high_watermark", "0.0000001"]).await;
-    if blocked.is_ok() {
-        clock::sleep(hold).await;
-    }
-    let lifted = rabbitmqctl(server, &["set_vm_memory_high_watermark", "0.4"]).await.map(drop);
-    both(blocked, lifted)?;
-    Ok("memory alarm".to_owned())
+    let set = async |mark: &'static str| {
+        rabbitmqctl(server, &["set_vm_memory_high_watermark", mark]).await.map(drop)
+    };
+    held(hold, set("0.0000001").await, set("0.4")).await?;
+    Ok("memory alarm".to_owned().into())
 }

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use dwell::clock;
 use rand::RngExt;
-use rand::rngs::StdRng;
 
-use super::{Done, both};
-use crate::chaos::system::{Error, HostClock, System, open};
+use super::{Done, Injection, Outcome, held, within};
+use crate::chaos::system::{Error, HostClock, open};
 
 /// µs per second.
 const US_PER_SECOND: i64 = 1_000_000;
@@ -18,11 +17,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 const INSTANCE_JUMP_S: i64 = 3600;
 
 /// A jump forward or back, and then the return.
-pub(super) async fn of_instances(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn of_instances(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let seconds = if rng.random() { INSTANCE_JUMP_S } else { -INSTANCE_JUMP_S };
     jump(&system.clock, seconds, hold, async || {
         for instance in &system.instances {
@@ -35,11 +31,8 @@ pub(super) async fn of_instances(
 }
 
 /// A shorter jump: jobs due meanwhile are early or late.
-pub(super) async fn of_redis(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn of_redis(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let seconds = crate::chaos::fault::REDIS_CLOCK_JUMP.as_secs().cast_signed();
     let seconds = if rng.random() { seconds } else { -seconds };
     jump(&system.redis.clock, seconds, hold, async || {
@@ -57,21 +50,13 @@ async fn jump(
     seconds: i64,
     hold: Duration,
     step_us: impl AsyncFn() -> Result<i64, Error>,
-) -> Result<Done, Error> {
-    let wrong = match host.set(seconds) {
-        Ok(()) => clock::timeout(EFFECT_TIMEOUT, seen(seconds * US_PER_SECOND, step_us))
-            .await
-            .unwrap_or_else(|| {
-                Err(Error::Unexpected(format!(
-                    "no jump of the clock by {seconds:+} s was observed within {EFFECT_TIMEOUT:?}"
-                )))
-            }),
-        Err(error) => Err(error),
+) -> Outcome {
+    let wrong = async {
+        host.set(seconds)?;
+        let missed = format!("no jump of the clock by {seconds:+} s was observed");
+        within(EFFECT_TIMEOUT, missed, seen(seconds * US_PER_SECOND, step_us)).await
     };
-    if wrong.is_ok() {
-        clock::sleep(hold).await;
-    }
-    both(wrong, host.set(0))?;
+    held(hold, wrong.await, async { host.set(0) }).await?;
     Ok(Done {
         clock_step_us: Some(seconds * US_PER_SECOND),
         ..Done::healed(format!("{seconds:+} s"))

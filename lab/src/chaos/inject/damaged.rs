@@ -5,9 +5,8 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::store::keys::Keys;
 use rand::RngExt;
-use rand::rngs::StdRng;
 
-use super::{Done, both};
+use super::{Done, Injection, Outcome, both, within};
 use crate::chaos::history::{Job, Only};
 use crate::chaos::load::extra::{Action, Extra, job};
 use crate::chaos::system::{Error, Servers, System};
@@ -28,11 +27,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(super) async fn record_damaged(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn record_damaged(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
     let mut aside = Extra::open(system).await?;
@@ -78,7 +74,7 @@ pub(super) async fn record_damaged(
 
 /// Damages each job once it is stored.
 async fn damage(servers: &Servers, keys: &Keys, ids: &[String]) -> Result<(), Error> {
-    let damaged = clock::timeout(STORE_TIMEOUT, async {
+    let damaged = async {
         for id in ids {
             while !set_version(servers, keys, id, (dwell::store::record::VERSION, LATER_VERSION))
                 .await?
@@ -87,10 +83,8 @@ async fn damage(servers: &Servers, keys: &Keys, ids: &[String]) -> Result<(), Er
             }
         }
         Ok(())
-    });
-    damaged.await.unwrap_or_else(|| {
-        Err(Error::Unexpected(format!("the jobs were not stored within {STORE_TIMEOUT:?}")))
-    })
+    };
+    within(STORE_TIMEOUT, "the jobs were not stored", damaged).await
 }
 
 async fn set_version(

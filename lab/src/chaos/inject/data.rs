@@ -5,23 +5,19 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::store::keys::Keys;
 use rand::RngExt;
-use rand::rngs::StdRng;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use super::redis::any;
-use super::{Done, both};
+use super::{Done, Injection, Outcome, held, within};
 use crate::chaos::history::Only;
-use crate::chaos::system::{Error, Servers, System, open};
+use crate::chaos::system::{Error, Servers, open};
 
 /// The longest time until Redis writes its file again.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A full disk: no file of Redis may grow.
-pub(super) async fn disk_full(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn disk_full(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let servers = system.redis.servers.lock().await;
     let master = servers.server(any(&servers, rng).await?);
     let pid = master.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
@@ -33,14 +29,10 @@ pub(super) async fn disk_full(
             .map_err(std::io::Error::from)
             .map_err(Error::io("the limit of redis's files"))
     };
-    let filled = limit(Some(1));
-    if filled.is_ok() {
-        clock::sleep(hold).await;
-    }
-    both(filled, limit(None))?;
+    held(hold, limit(Some(1)), async { limit(None) }).await?;
     let done = Done::healed("no file may grow");
     let mut connection = open(master).await?;
-    let written = clock::timeout(WRITE_TIMEOUT, async {
+    let written = async {
         loop {
             let info: String =
                 redis::cmd("INFO").arg("persistence").query_async(&mut connection).await?;
@@ -49,20 +41,15 @@ pub(super) async fn disk_full(
             }
             clock::sleep(Duration::from_millis(20)).await;
         }
-    });
-    written.await.ok_or_else(|| {
-        Error::Unexpected(format!("redis did not write its file again within {WRITE_TIMEOUT:?}"))
-    })??;
+    };
+    within(WRITE_TIMEOUT, "redis did not write its file again", written).await?;
     Ok(done)
 }
 
 /// Writes invalid records that are due now. Removes the remaining ones at the end, as an operator
 /// would with `dwell fsck`.
-pub(super) async fn poisoned_records(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<String, Error> {
+pub(super) async fn poisoned_records(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
     let noise: Vec<u8> = (0..200).map(|_| rng.random()).collect();
@@ -75,26 +62,20 @@ pub(super) async fn poisoned_records(
         .map(|record| (format!("poison-{:016x}", rng.random::<u64>()), record))
         .collect();
     let servers = system.redis.servers.lock().await;
-    let planted = plant(&servers, &keys, &poisoned).await;
-    if planted.is_ok() {
-        clock::sleep(hold).await;
-    }
-    let mut removed = Ok(());
-    for (id, _) in &poisoned {
-        let bucket = keys.bucket_of(id);
-        let mut removing = redis::pipe();
-        for key in
-            [keys.due(bucket, "main"), keys.held(bucket).to_owned(), keys.dead(bucket).to_owned()]
-        {
-            removing.zrem(key, id).ignore();
+    let removed = async {
+        for (id, _) in &poisoned {
+            let bucket = keys.bucket_of(id);
+            let mut removing = redis::pipe();
+            removing.zrem(keys.due(bucket, "main"), id).ignore();
+            removing.zrem(keys.held(bucket), id).ignore().zrem(keys.dead(bucket), id).ignore();
+            removing.hdel(keys.jobs(bucket), id).ignore().hdel(keys.state(bucket), id).ignore();
+            let mut connection = servers.connect_to(keys.claim_deadlines(bucket)).await?;
+            removing.query_async::<()>(&mut connection).await?;
         }
-        removing.hdel(keys.jobs(bucket), id).ignore().hdel(keys.state(bucket), id).ignore();
-        let mut connection = servers.connect_to(keys.claim_deadlines(bucket)).await?;
-        removed =
-            removed.and(removing.query_async::<()>(&mut connection).await.map_err(Error::from));
-    }
-    both(planted, removed)?;
-    Ok(format!("{} records", poisoned.len()))
+        Ok(())
+    };
+    held(hold, plant(&servers, &keys, &poisoned).await, removed).await?;
+    Ok(format!("{} records", poisoned.len()).into())
 }
 
 async fn plant(
@@ -117,11 +98,8 @@ async fn plant(
 }
 
 /// Creates a missing key as a string: scripts that access it fail.
-pub(super) async fn wrong_type(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn wrong_type(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
     let servers = system.redis.servers.lock().await;

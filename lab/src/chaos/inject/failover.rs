@@ -1,25 +1,19 @@
 //! A master of a Cluster, or of sentinels, that is replaced, and slots that move.
 
-use std::time::Duration;
-
 use dwell::clock;
 use dwell::config::RedisMode;
 use rand::RngExt;
-use rand::rngs::StdRng;
 
 use super::redis::any;
-use super::{Done, both, start};
+use super::{Done, Injection, Outcome, both, start};
 use crate::chaos::system::{Error, Servers, System};
 
 /// The most buckets that move at once.
 const MAX_MOVED_BUCKETS: usize = 3;
 
 /// Kills a master and waits until another is promoted; then it returns as a replica.
-pub(super) async fn master_killed(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn master_killed(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let mut servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let slot = slot_of(&servers, index, system).await?;
@@ -46,11 +40,8 @@ pub(super) async fn master_killed(
 }
 
 /// Freezes a master until another is promoted. When it wakes up it takes itself for the master.
-pub(super) async fn master_frozen(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn master_frozen(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let slot = slot_of(&servers, index, system).await?;
@@ -65,11 +56,8 @@ pub(super) async fn master_frozen(
 
 /// A failover by command while the master lives: CLUSTER FAILOVER loses nothing, SENTINEL FAILOVER
 /// what was not replicated.
-pub(super) async fn ordered(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn ordered(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let mut handed_over = Vec::new();
@@ -94,11 +82,8 @@ pub(super) async fn ordered(
 }
 
 /// Moves the slots of some buckets to other masters.
-pub(super) async fn slots_moved(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn slots_moved(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let servers = system.redis.servers.lock().await;
     let Servers::Cluster(cluster) = &*servers else {
         return Err(Error::Unexpected("only a Cluster has slots".to_owned()));

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::both;
+use super::{Injection, Outcome, held, within};
 use crate::chaos::system::{Error, System, jetstream, nats_users};
 
 /// The log line after new settings take effect.
@@ -24,96 +24,73 @@ fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
     &system.targets()[rng.random_range(0..system.targets().len())]
 }
 
-pub(super) async fn target_full(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<String, Error> {
+pub(super) async fn target_full(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let target = any(system, rng);
     // The policy first, then the limit: otherwise the limit would discard stored messages.
     changed(system, target, hold, &[json!({ "discard": "new" }), json!({ "max_bytes": 1 })]).await
 }
 
 /// The stream keeps its unread messages, but no stream accepts messages on the subject.
-pub(super) async fn target_deleted(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<String, Error> {
+pub(super) async fn target_deleted(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let target = any(system, rng);
     changed(system, target, hold, &[json!({ "subjects": [format!("{target}.away")] })]).await
 }
 
-async fn changed(
-    system: &System,
-    target: &str,
-    hold: Duration,
-    changes: &[Value],
-) -> Result<String, Error> {
+async fn changed(system: &System, target: &str, hold: Duration, changes: &[Value]) -> Outcome {
     // No other fault may affect the server meanwhile.
     let _server = system.broker.server.lock().await;
     let (port, stream) = (system.broker.port(), jetstream::stream_of(target));
     let before = jetstream::config(port, &stream).await?;
-    let mut config = before.clone();
-    let mut broken = Ok(());
-    for change in changes {
-        if let (Value::Object(config), Value::Object(change)) = (&mut config, change.clone()) {
-            config.extend(change);
+    let update = async |config: Value| {
+        jetstream::ask(port, &format!("STREAM.UPDATE.{stream}"), config).await.map(drop)
+    };
+    let broken = async {
+        let mut config = before.clone();
+        for change in changes {
+            if let (Value::Object(config), Value::Object(change)) = (&mut config, change.clone()) {
+                config.extend(change);
+            }
+            update(config.clone()).await?;
         }
-        broken = jetstream::ask(port, &format!("STREAM.UPDATE.{stream}"), config.clone())
-            .await
-            .map(drop);
-        if broken.is_err() {
-            break;
-        }
-    }
-    if broken.is_ok() {
-        clock::sleep(hold).await;
-    }
-    let healed = jetstream::ask(port, &format!("STREAM.UPDATE.{stream}"), before).await.map(drop);
-    both(broken, healed)?;
-    Ok(target.to_owned())
+        Ok(())
+    };
+    held(hold, broken.await, update(before.clone())).await?;
+    Ok(target.to_owned().into())
 }
 
 /// Dwell itself creates the consumer again, with its own `ack_wait`; the system then sets a shorter
 /// one.
-pub(super) async fn consumer_deleted(system: &System, hold: Duration) -> Result<String, Error> {
+pub(super) async fn consumer_deleted(at: Injection<'_>) -> Outcome {
+    let Injection { system, hold, .. } = at;
     let _server = system.broker.server.lock().await;
     jetstream::ask(system.broker.port(), "CONSUMER.DELETE.DWELL_delay_in.dwell", json!({})).await?;
     clock::sleep(hold).await;
     // Dwell must create the consumer.
     let port = system.broker.port();
-    let back = clock::timeout(RECREATE_TIMEOUT, async {
+    let back = Box::pin(async {
         while jetstream::ask(port, "CONSUMER.INFO.DWELL_delay_in.dwell", json!({})).await.is_err() {
             clock::sleep(Duration::from_millis(50)).await;
         }
+        Ok(())
     });
-    if back.await.is_none() {
-        return Err(Error::Unexpected(format!(
-            "the consumer dwell of DWELL_delay_in was not created again within {RECREATE_TIMEOUT:?}"
-        )));
-    }
+    let missed = "the consumer dwell of DWELL_delay_in was not created again";
+    within(RECREATE_TIMEOUT, missed, back).await?;
     system.broker.make_consumer().await?;
-    Ok("consumer dwell of DWELL_delay_in".to_owned())
+    Ok("consumer dwell of DWELL_delay_in".to_owned().into())
 }
 
-pub(super) async fn permissions_withdrawn(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<String, Error> {
+pub(super) async fn permissions_withdrawn(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let server = system.broker.server.lock().await;
     let BrokerServer::Nats(server) = &*server else {
         return Err(Error::Unexpected(format!("{server} is not nats-server")));
     };
     let what = if rng.random() { ">" } else { any(system, rng) };
-    let withdrawn = reload(server, "{}", &format!("{{ publish: {{ deny: [\"{what}\"] }} }}")).await;
-    if withdrawn.is_ok() {
-        clock::sleep(hold).await;
-    }
-    let given = reload(server, &format!("{{ publish: {{ deny: [\"{what}\"] }} }}"), "{}").await;
-    both(withdrawn, given)?;
-    Ok(format!("may not publish on `{what}`"))
+    let denied = format!("{{ publish: {{ deny: [\"{what}\"] }} }}");
+    held(hold, reload(server, "{}", &denied).await, reload(server, &denied, "{}")).await?;
+    Ok(format!("may not publish on `{what}`").into())
 }
 
 /// Changes the permissions of the instances without a restart.
@@ -137,14 +114,11 @@ async fn reload(server: &NatsServer, from: &str, to: &str) -> Result<(), Error> 
     kill_process(pid, Signal::HUP)
         .map_err(std::io::Error::from)
         .map_err(Error::io("a signal to nats-server"))?;
-    let waited = clock::timeout(RELOAD_TIMEOUT, async {
+    let reloaded = async {
         while reloads() == before {
             clock::sleep(Duration::from_millis(10)).await;
         }
-    });
-    waited.await.ok_or_else(|| {
-        Error::Unexpected(format!(
-            "nats-server did not reload its settings within {RELOAD_TIMEOUT:?}"
-        ))
-    })
+        Ok(())
+    };
+    within(RELOAD_TIMEOUT, "nats-server did not reload its settings", reloaded).await
 }

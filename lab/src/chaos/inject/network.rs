@@ -7,7 +7,7 @@ use dwell_testkit::servers::BrokerKind;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use super::Done;
+use super::{Done, Injection, Outcome, within};
 use crate::chaos::history::Only;
 use crate::chaos::proxy::{Direction, Flow, Proxy};
 use crate::chaos::system::{Error, System};
@@ -36,12 +36,12 @@ impl Drop for Broken<'_> {
     }
 }
 
-pub(super) async fn cut(link: &Proxy, hold: Duration) -> Result<String, Error> {
+pub(super) async fn cut(link: &Proxy, hold: Duration) -> Outcome {
     let _broken = Broken(link);
     let open = link.open();
     link.cut();
     clock::sleep(hold).await;
-    Ok(format!("{open} connections"))
+    Ok(format!("{open} connections").into())
 }
 
 /// Resets every connection, and new ones too, until dropped.
@@ -56,33 +56,23 @@ pub(super) fn silenced(link: &Proxy) -> Broken<'_> {
     Broken(link)
 }
 
-pub(super) async fn stall(link: &Proxy, hold: Duration) -> Result<String, Error> {
+pub(super) async fn stall(link: &Proxy, hold: Duration) -> Outcome {
     flows(link, Some(Flow::Stall), Flow::Stall, hold).await
 }
 
-pub(super) async fn slow(link: &Proxy, hold: Duration) -> Result<String, Error> {
+pub(super) async fn slow(link: &Proxy, hold: Duration) -> Outcome {
     flows(link, Some(Flow::Delay(SLOW_DELAY)), Flow::Delay(SLOW_DELAY), hold).await
 }
 
-pub(super) async fn slow_or_thin(
-    link: &Proxy,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<String, Error> {
+pub(super) async fn slow_or_thin(link: &Proxy, rng: &mut StdRng, hold: Duration) -> Outcome {
     if rng.random() {
-        slow(link, hold).await
-    } else {
-        flows(
-            link,
-            Some(Flow::Throttle(THIN_BYTES_PER_SECOND)),
-            Flow::Throttle(THIN_BYTES_PER_SECOND),
-            hold,
-        )
-        .await
+        return slow(link, hold).await;
     }
+    let thin = Flow::Throttle(THIN_BYTES_PER_SECOND);
+    flows(link, Some(thin), thin, hold).await
 }
 
-pub(super) async fn drop_answers(link: &Proxy, hold: Duration) -> Result<String, Error> {
+pub(super) async fn drop_answers(link: &Proxy, hold: Duration) -> Outcome {
     flows(link, None, Flow::Drop, hold).await
 }
 
@@ -94,7 +84,7 @@ async fn reader(system: &System, rng: &mut StdRng) -> Result<usize, Error> {
         return Ok(any);
     }
     let mut before: Vec<u64> = Vec::new();
-    let found = clock::timeout(READ_TIMEOUT, async {
+    let found = async {
         loop {
             let mut now = Vec::new();
             for instance in &system.instances {
@@ -106,10 +96,8 @@ async fn reader(system: &System, rng: &mut StdRng) -> Result<usize, Error> {
             before = now;
             clock::sleep(CHECK_INTERVAL).await;
         }
-    });
-    found.await.unwrap_or_else(|| {
-        Err(Error::Unexpected(format!("no instance read a request within {READ_TIMEOUT:?}")))
-    })
+    };
+    within(READ_TIMEOUT, "no instance read a request", found).await
 }
 
 /// The number of requests that an instance has stored.
@@ -119,11 +107,8 @@ fn read_by(metrics: &str) -> u64 {
 }
 
 /// Cuts one instance off from Redis for longer than `hold`; the others keep their links.
-pub(super) async fn instance_cut_off(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn instance_cut_off(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let number = reader(system, rng).await?;
     let link = &system.instances[number].redis;
     // The longest `hold` of the ingests.
@@ -137,32 +122,28 @@ pub(super) async fn instance_cut_off(
     let served_us =
         clock::wall_us() + i64::try_from((held + TAKE_OVER_TIME).as_micros()).unwrap_or(i64::MAX);
     let hold = hold.max(held + TAKE_OVER_TIME + EXTRA_HOLD);
-    let (how, detail) = if rng.random() {
+    let (how, done) = if rng.random() {
         ("reset", cut(link, hold).await?)
     } else {
         ("silent", stall(link, hold).await?)
     };
-    Ok(Done::healed_beside(format!("dwell-{number}, {how}: {detail}"), served_us, Only::Nobody))
+    let detail = format!("dwell-{number}, {how}: {}", done.detail);
+    Ok(Done::healed_beside(detail, served_us, Only::Nobody))
 }
 
-pub(super) async fn half_open(link: &Proxy, hold: Duration) -> Result<String, Error> {
+pub(super) async fn half_open(link: &Proxy, hold: Duration) -> Outcome {
     let open = link.open();
     let _stranded = link.strand();
     clock::sleep(hold).await;
-    Ok(format!("{open} connections"))
+    Ok(format!("{open} connections").into())
 }
 
-async fn flows(
-    link: &Proxy,
-    up: Option<Flow>,
-    down: Flow,
-    hold: Duration,
-) -> Result<String, Error> {
+async fn flows(link: &Proxy, up: Option<Flow>, down: Flow, hold: Duration) -> Outcome {
     let _broken = Broken(link);
     if let Some(up) = up {
         link.set(Direction::Up, up);
     }
     link.set(Direction::Down, down);
     clock::sleep(hold).await;
-    Ok(format!("{} connections, {down:?}", link.open()))
+    Ok(format!("{} connections, {down:?}", link.open()).into())
 }

@@ -7,9 +7,9 @@ use dwell_testkit::servers::{DwellServer, ServerError};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use super::{Done, both, start};
+use super::in_flight::let_it_be_seen;
+use super::{Done, Injection, Outcome, both, start, within};
 use crate::chaos::history::Only;
-use crate::chaos::inject::in_flight::let_it_be_seen;
 use crate::chaos::system::{Error, SPARE_BROKER, System};
 
 /// The time beyond its lease that an instance is frozen.
@@ -43,11 +43,8 @@ fn noted(
     started
 }
 
-pub(super) async fn kill(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<String, Error> {
+pub(super) async fn kill(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let number = mortal(system, rng);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
@@ -57,14 +54,11 @@ pub(super) async fn kill(
     clock::sleep(hold).await;
     let started = start(async || noted(system, number, server.restart().await)).await;
     both(killed, started)?;
-    Ok(format!("dwell-{number}"))
+    Ok(format!("dwell-{number}").into())
 }
 
-pub(super) async fn freeze(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<String, Error> {
+pub(super) async fn freeze(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let number = any(system, rng);
     let hold = hold.max(system.options().lease() + EXTRA_FREEZE);
     let mut server = system.instances[number].server.lock().await;
@@ -72,14 +66,11 @@ pub(super) async fn freeze(
     server.freeze()?;
     clock::sleep(hold).await;
     server.thaw()?;
-    Ok(format!("dwell-{number}, for {} s", hold.as_secs()))
+    Ok(format!("dwell-{number}, for {} s", hold.as_secs()).into())
 }
 
-pub(super) async fn term(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<String, Error> {
+pub(super) async fn term(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let number = mortal(system, rng);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
@@ -92,16 +83,13 @@ pub(super) async fn term(
         Some(status) if !status.success() => {
             Err(Error::Unexpected(format!("dwell-{number} ended with {status} after SIGTERM")))
         }
-        _ => Ok(format!("dwell-{number}, which ended within {} ms", took.as_millis())),
+        _ => Ok(format!("dwell-{number}, which ended within {} ms", took.as_millis()).into()),
     }
 }
 
 /// The instance serves the reachable broker at once, and the other one once it is reachable.
-pub(super) async fn start_without_broker(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn start_without_broker(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let number = mortal(system, rng);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
@@ -143,20 +131,16 @@ fn connected() -> String {
 
 /// Waits until the value of this series satisfies the condition.
 async fn says(server: &DwellServer, series: &str, is: impl Fn(u64) -> bool) -> Result<(), Error> {
-    let said = clock::timeout(SERVE_TIMEOUT, async {
+    let said = async {
         loop {
             let metrics = server.metrics().await.unwrap_or_default();
             let value =
                 metrics.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
             if value.is_some_and(&is) {
-                return;
+                return Ok(());
             }
             clock::sleep(CHECK_INTERVAL).await;
         }
-    });
-    said.await.ok_or_else(|| {
-        Error::Unexpected(format!(
-            "`{series}` did not reach the expected value within {SERVE_TIMEOUT:?}"
-        ))
-    })
+    };
+    within(SERVE_TIMEOUT, format!("`{series}` did not reach the expected value"), said).await
 }

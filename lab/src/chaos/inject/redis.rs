@@ -8,7 +8,7 @@ use dwell_testkit::servers::RedisServer;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use super::{Done, both, start};
+use super::{Done, Injection, Outcome, both, start, within};
 use crate::chaos::system::{Error, PASSWORD, Pair, Servers, System, USER, open, order};
 
 /// The interval between repeated commands.
@@ -34,7 +34,8 @@ fn brief(system: &System, hold: Duration) -> Duration {
     if system.options().redis == RedisMode::Single { hold } else { hold.min(MAX_BRIEF_HOLD) }
 }
 
-pub(super) async fn kill(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn kill(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let mut servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let killed = servers.server_mut(index).kill().map_err(Error::from);
@@ -42,11 +43,8 @@ pub(super) async fn kill(system: &System, rng: &mut StdRng, hold: Duration) -> R
     back(system, &mut servers, index, killed).await
 }
 
-pub(super) async fn restart(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn restart(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let mut servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let stopped = servers.server_mut(index).stop().await.map(drop).map_err(Error::from);
@@ -60,18 +58,15 @@ async fn back(
     servers: &mut Servers,
     index: usize,
     broken: Result<(), Error>,
-) -> Result<Done, Error> {
+) -> Outcome {
     servers.follow(index, None);
     let started = start(async || servers.server_mut(index).restart().await).await;
     both(broken, started)?;
     healed(system, servers, "redis").await
 }
 
-pub(super) async fn freeze(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn freeze(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let servers = system.redis.servers.lock().await;
     let master = servers.server(any(&servers, rng).await?);
     master.freeze()?;
@@ -82,18 +77,15 @@ pub(super) async fn freeze(
 
 /// Healed now, and returned once the replicas are in sync. If another server can be promoted, the
 /// end is the time of that.
-async fn healed(
-    system: &System,
-    servers: &Servers,
-    detail: impl Into<String>,
-) -> Result<Done, Error> {
+async fn healed(system: &System, servers: &Servers, detail: impl Into<String>) -> Outcome {
     let done = Done::healed(detail);
     servers.in_sync(&system.redis.census).await?;
     let is_single = system.options().redis == RedisMode::Single;
     Ok(Done { healed_us: done.healed_us.filter(|_| is_single), ..done })
 }
 
-pub(super) async fn full(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn full(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let servers = system.redis.servers.lock().await;
     let master = servers.server(any(&servers, rng).await?);
     let is_cluster = system.options().redis == RedisMode::Cluster;
@@ -125,7 +117,8 @@ pub(super) async fn full(system: &System, rng: &mut StdRng, hold: Duration) -> R
         .await
 }
 
-pub(super) async fn readonly(system: &System, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn readonly(at: Injection<'_>) -> Outcome {
+    let Injection { system, hold, .. } = at;
     let servers = system.redis.servers.lock().await;
     let master = servers.server(0);
     // No server listens on this port.
@@ -134,7 +127,8 @@ pub(super) async fn readonly(system: &System, hold: Duration) -> Result<Done, Er
     held(system, &servers, &[master], broken, hold, &["REPLICAOF", "NO", "ONE"]).await
 }
 
-pub(super) async fn no_replicas(system: &System, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn no_replicas(at: Injection<'_>) -> Outcome {
+    let Injection { system, hold, .. } = at;
     let servers = system.redis.servers.lock().await;
     let masters: Vec<&RedisServer> =
         servers.masters().await?.into_iter().map(|index| servers.server(index)).collect();
@@ -158,19 +152,20 @@ async fn held(
     broken: Result<String, Error>,
     hold: Duration,
     heal: &[&str],
-) -> Result<Done, Error> {
-    if broken.is_ok() {
-        clock::sleep(hold).await;
-    }
-    let mut repaired = Ok(());
-    for master in masters {
-        repaired = repaired.and(order(master, heal).await.map(drop));
-    }
-    let detail = both(broken, repaired)?;
+) -> Outcome {
+    let repaired = async {
+        let mut repaired = Ok(());
+        for master in masters {
+            repaired = repaired.and(order(master, heal).await.map(drop));
+        }
+        repaired
+    };
+    let detail = super::held(hold, broken, repaired).await?;
     healed(system, servers, detail).await
 }
 
-pub(super) async fn busy(system: &System, rng: &mut StdRng, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn busy(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let servers = system.redis.servers.lock().await;
     let master = servers.server(any(&servers, rng).await?);
     // Opened before: a new connection to a busy Redis gets only BUSY.
@@ -186,26 +181,25 @@ pub(super) async fn busy(system: &System, rng: &mut StdRng, hold: Duration) -> R
             .await;
     });
     let began = clock::now();
-    let seen = clock::timeout(EFFECT_TIMEOUT, async {
+    let seen = async {
         while !matches!(redis::cmd("TIME").query_async::<redis::Value>(&mut probe).await, Err(error) if error.code() == Some("BUSY"))
         {
             clock::sleep(REPEAT_INTERVAL).await;
         }
-    });
-    let seen = seen
-        .await
-        .ok_or_else(|| Error::Unexpected(format!("redis was not busy within {EFFECT_TIMEOUT:?}")));
+        Ok(())
+    };
+    let seen = within(EFFECT_TIMEOUT, "redis was not busy", seen).await;
     clock::sleep(hold.saturating_sub(began.elapsed())).await;
-    let killed = clock::timeout(Duration::from_secs(20), async {
+    let killed = async {
         while !running.is_finished() {
             // NOTBUSY: the script has not begun, or has ended.
             let _ = redis::cmd("SCRIPT").arg("KILL").query_async::<redis::Value>(&mut killer).await;
             clock::sleep(REPEAT_INTERVAL).await;
         }
-    });
-    let killed = killed.await.ok_or_else(|| {
-        Error::Unexpected("the script that keeps Redis busy was not killed".to_owned())
-    });
+        Ok(())
+    };
+    let missed = "the script that keeps Redis busy was not killed";
+    let killed = within(Duration::from_secs(20), missed, killed).await;
     let healed_us = clock::wall_us();
     let repaired =
         order(master, &["CONFIG", "SET", "lua-time-limit", DEFAULT_BUSY_MS]).await.map(drop);
@@ -214,11 +208,13 @@ pub(super) async fn busy(system: &System, rng: &mut StdRng, hold: Duration) -> R
     Ok(Done { healed_us: done.healed_us.map(|_| healed_us), ..done })
 }
 
-pub(super) async fn script_flush(system: &System, hold: Duration) -> Result<String, Error> {
+pub(super) async fn script_flush(at: Injection<'_>) -> Outcome {
+    let Injection { system, hold, .. } = at;
     again(system, hold, &[&["SCRIPT", "FLUSH"]]).await
 }
 
-pub(super) async fn client_kill(system: &System, hold: Duration) -> Result<String, Error> {
+pub(super) async fn client_kill(at: Injection<'_>) -> Outcome {
+    let Injection { system, hold, .. } = at;
     again(
         system,
         hold,
@@ -229,7 +225,8 @@ pub(super) async fn client_kill(system: &System, hold: Duration) -> Result<Strin
 
 /// Changes the password of the instances' user and closes their connections; their files have the
 /// new one after the hold. Then the same back, because a server starts with the first password.
-pub(super) async fn password_rotated(system: &System, hold: Duration) -> Result<Done, Error> {
+pub(super) async fn password_rotated(at: Injection<'_>) -> Outcome {
+    let Injection { system, hold, .. } = at;
     let servers = system.redis.servers.lock().await;
     let rotated = async {
         for password in ["second", PASSWORD] {
@@ -260,7 +257,7 @@ pub(super) async fn password_rotated(system: &System, hold: Duration) -> Result<
 }
 
 /// Repeats commands. Nothing needs healing.
-async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Result<String, Error> {
+async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Outcome {
     let servers = system.redis.servers.lock().await;
     let (until, mut times) = (clock::now() + hold, 0);
     loop {
@@ -271,17 +268,14 @@ async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Result<St
         }
         times += 1;
         if clock::now() >= until {
-            return Ok(format!("{times} times"));
+            return Ok(format!("{times} times").into());
         }
         clock::sleep(REPEAT_INTERVAL).await;
     }
 }
 
-pub(super) async fn failover(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn failover(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let mut servers = system.redis.servers.lock().await;
     let pair = servers.pair()?;
     let promotes_first: bool = rng.random();

@@ -7,12 +7,11 @@ use dwell::clock;
 use dwell_testkit::servers::{BrokerServer, RabbitServer};
 use parking_lot::Mutex;
 use rand::RngExt;
-use rand::rngs::StdRng;
 
-use super::{Done, both};
+use super::{Done, Injection, Outcome, both};
 use crate::chaos::history::{Job, Only};
 use crate::chaos::load::extra::{Extra, job};
-use crate::chaos::system::{Error, SILENT_TARGETS, System, jetstream, kafka, rabbitmqctl};
+use crate::chaos::system::{Error, SILENT_TARGETS, jetstream, kafka, rabbitmqctl};
 
 /// The number of jobs for the target, all due at once: several times the size of every window.
 const SILENT_JOBS: usize = 1500;
@@ -21,11 +20,8 @@ const SINGLE_ATTEMPT_RATIO: usize = 10;
 /// The least time of silence: several publish timeouts.
 const MIN_SILENCE: Duration = Duration::from_secs(25);
 
-pub(super) async fn target_silent(
-    system: &System,
-    rng: &mut StdRng,
-    hold: Duration,
-) -> Result<Done, Error> {
+pub(super) async fn target_silent(at: Injection<'_>) -> Outcome {
+    let Injection { system, rng, hold } = at;
     let number = rng.random::<u32>();
     let target = SILENT_TARGETS.replace('*', &number.to_string());
     let mut aside = Extra::open(system).await?;
