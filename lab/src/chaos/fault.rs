@@ -18,9 +18,25 @@ use crate::words;
 /// The jump of Redis's clock.
 pub(crate) const REDIS_CLOCK_JUMP: Duration = Duration::from_secs(5);
 
-/// The kinds of faults, once.
+/// What is to know of a kind of fault.
+struct Traits {
+    /// Whether the fault applies to such a system.
+    applies: fn(&SystemOptions) -> bool,
+    /// Whether jobs in flight may arrive twice.
+    copies: bool,
+    /// Whether it takes ten seconds and more, with its recovery.
+    is_slow: bool,
+    effects: Effects,
+}
+
+const COPIES: bool = true;
+const ONCE: bool = false;
+const SLOW: bool = true;
+const FAST: bool = false;
+
+/// The kinds of faults, once, each with its traits.
 macro_rules! faults {
-    ($($name:ident,)+) => {
+    ($($name:ident: $applies:ident, $copies:ident, $pace:ident, $effects:ident;)+) => {
         /// A kind of fault, in JSON by its name with hyphens. [`FaultKind::description`] tells the
         /// action of each.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -30,62 +46,141 @@ macro_rules! faults {
 
         impl FaultKind {
             const ALL: &'static [FaultKind] = &[$(FaultKind::$name,)+];
+
+            fn traits(self) -> Traits {
+                match self {
+                    $(FaultKind::$name => Traits {
+                        applies: $applies,
+                        copies: $copies,
+                        is_slow: $pace,
+                        effects: effects::$effects,
+                    },)+
+                }
+            }
         }
     };
 }
 
+// The columns are those of `Traits`.
 faults! {
-    DwellKill,
-    DwellFreeze,
-    DwellTerm,
-    InstanceCutOff,
-    StartWithoutBroker,
-    RedisKill,
-    RedisFreeze,
-    RedisRestart,
-    RedisFull,
-    RedisReadonly,
-    RedisNoReplicas,
-    RedisBusy,
-    RedisScriptFlush,
-    RedisClientKill,
-    RedisPasswordRotated,
-    RedisFailover,
-    RedisMasterKilled,
-    RedisMasterFrozen,
-    RedisFailoverOrdered,
-    RedisSlotsMoved,
-    LinkCutRedis,
-    LinkStallRedis,
-    LinkSlowRedis,
-    LinkDropAnswersRedis,
-    LinkHalfOpenRedis,
-    LinkCutBroker,
-    LinkStallBroker,
-    LinkSlowBroker,
-    LinkDropAnswersBroker,
-    LinkHalfOpenBroker,
-    BrokerKill,
-    BrokerFreeze,
-    BrokerRestart,
-    PartitionAdded,
-    TargetFull,
-    TargetDeleted,
-    TargetSilent,
-    HostDown,
-    HostSilent,
-    HostRefuses,
-    HostDropsAnswers,
-    HostsSlow,
-    ConsumerDeleted,
-    PermissionsWithdrawn,
-    ConnectionBlocked,
-    ClockJump,
-    RedisClockJump,
-    DiskFull,
-    PoisonedRecords,
-    RecordDamaged,
-    WrongType,
+    DwellKill: anywhere, COPIES, SLOW, STOPS;
+    DwellFreeze: anywhere, COPIES, SLOW, FREEZES;
+    // All jobs are released or settled before the end.
+    DwellTerm: anywhere, ONCE, FAST, STOPS;
+    // Another instance must continue.
+    InstanceCutOff: one_for_many, COPIES, SLOW, REQUEUES;
+    // A stopped instance releases its jobs.
+    StartWithoutBroker: anywhere, ONCE, FAST, NONE;
+    RedisKill: anywhere, COPIES, FAST, NONE;
+    RedisFreeze: anywhere, COPIES, FAST, NONE;
+    RedisRestart: anywhere, COPIES, FAST, NONE;
+    // Publications are settled, if slowly.
+    RedisFull: anywhere, ONCE, FAST, NONE;
+    // Cluster and sentinels give a master that refuses writes another role.
+    RedisReadonly: one_server, COPIES, FAST, NONE;
+    RedisNoReplicas: anywhere, COPIES, FAST, NONE;
+    RedisBusy: anywhere, COPIES, FAST, NONE;
+    // Nothing separates a publish from its settle.
+    RedisScriptFlush: anywhere, ONCE, FAST, NONE;
+    RedisClientKill: anywhere, COPIES, FAST, NONE;
+    RedisPasswordRotated: anywhere, COPIES, FAST, NONE;
+    RedisFailover: one_with_replica, COPIES, FAST, ROLLS_BACK;
+    // The writes that a promoted master may have forgotten are recorded with the fault.
+    RedisMasterKilled: many_servers, COPIES, FAST, NONE;
+    RedisMasterFrozen: many_servers, COPIES, FAST, NONE;
+    // CLUSTER FAILOVER loses nothing; SENTINEL FAILOVER forgets.
+    RedisFailoverOrdered: many_servers, ONCE, FAST, NONE;
+    // A script runs on one master or on the other, and its answer arrives.
+    RedisSlotsMoved: cluster, ONCE, FAST, NONE;
+    // Clients of a Cluster and of sentinels are told the addresses of the servers: there is no link
+    // between.
+    LinkCutRedis: one_server, COPIES, FAST, NONE;
+    LinkStallRedis: one_server, COPIES, FAST, NONE;
+    // Publications are settled, if slowly.
+    LinkSlowRedis: one_server, ONCE, FAST, NONE;
+    LinkDropAnswersRedis: one_server, COPIES, FAST, NONE;
+    LinkHalfOpenRedis: one_server, COPIES, FAST, NONE;
+    LinkCutBroker: anywhere, COPIES, FAST, LINK;
+    LinkStallBroker: anywhere, COPIES, FAST, LINK;
+    LinkSlowBroker: anywhere, COPIES, FAST, SLOW_LINK;
+    LinkDropAnswersBroker: anywhere, COPIES, FAST, LINK;
+    LinkHalfOpenBroker: anywhere, COPIES, FAST, LINK;
+    BrokerKill: anywhere, COPIES, FAST, BROKER_DOWN;
+    BrokerFreeze: anywhere, COPIES, FAST, BROKER_DOWN;
+    BrokerRestart: anywhere, COPIES, FAST, BROKER_DOWN;
+    // Requests of one id may be in two partitions, which are read beside each other. Redelivered
+    // requests belong to one job.
+    PartitionAdded: kafka, ONCE, FAST, BESIDE;
+    // Kafka has no full topics. Refused messages did not arrive.
+    TargetFull: not_kafka, ONCE, FAST, UNPUBLISHED;
+    // On Kafka a deleted topic loses unread arrivals, and its offsets, which identify arrivals.
+    TargetDeleted: not_kafka, COPIES, FAST, UNPUBLISHED;
+    TargetSilent: anywhere, COPIES, SLOW, SILENCES;
+    HostDown: http, COPIES, FAST, UNPUBLISHED;
+    // Jobs arrive only with requests that the host takes.
+    HostSilent: http, ONCE, FAST, UNPUBLISHED;
+    HostRefuses: http, ONCE, FAST, UNPUBLISHED;
+    HostDropsAnswers: http, COPIES, FAST, UNPUBLISHED;
+    HostsSlow: http, COPIES, FAST, UNPUBLISHED;
+    // Redelivered requests belong to one job.
+    ConsumerDeleted: nats, ONCE, SLOW, NONE;
+    // On Kafka permissions need an authorizer.
+    PermissionsWithdrawn: not_kafka, COPIES, FAST, WITHDRAWN;
+    ConnectionBlocked: amqp, COPIES, FAST, BLOCKED;
+    // Nothing separates a publish from its settle.
+    ClockJump: anywhere, ONCE, FAST, NONE;
+    // Cluster and sentinels measure their time-outs by the clock that jumps.
+    RedisClockJump: one_server, ONCE, FAST, NONE;
+    DiskFull: anywhere, COPIES, FAST, NONE;
+    // Nothing separates a publish from its settle.
+    PoisonedRecords: anywhere, ONCE, FAST, NONE;
+    // An unreadable job is not claimed.
+    RecordDamaged: anywhere, ONCE, SLOW, NONE;
+    WrongType: anywhere, COPIES, FAST, REFUSES;
+}
+
+fn anywhere(_: &SystemOptions) -> bool {
+    true
+}
+
+fn one_server(options: &SystemOptions) -> bool {
+    options.redis == RedisMode::Single
+}
+
+fn one_with_replica(options: &SystemOptions) -> bool {
+    one_server(options) && options.has_replica()
+}
+
+fn one_for_many(options: &SystemOptions) -> bool {
+    one_server(options) && options.instances > 1
+}
+
+fn many_servers(options: &SystemOptions) -> bool {
+    !one_server(options)
+}
+
+fn cluster(options: &SystemOptions) -> bool {
+    options.redis == RedisMode::Cluster
+}
+
+fn http(options: &SystemOptions) -> bool {
+    options.http
+}
+
+fn nats(options: &SystemOptions) -> bool {
+    options.broker == BrokerKind::Nats
+}
+
+fn kafka(options: &SystemOptions) -> bool {
+    options.broker == BrokerKind::Kafka
+}
+
+fn not_kafka(options: &SystemOptions) -> bool {
+    !kafka(options)
+}
+
+fn amqp(options: &SystemOptions) -> bool {
+    options.broker == BrokerKind::Amqp
 }
 
 /// The deviations that a checker allows during a fault and until it is overcome. Losses and false
@@ -109,66 +204,12 @@ impl FaultKind {
     /// Whether the fault applies to such a system.
     #[must_use]
     pub fn applies(self, options: &SystemOptions) -> bool {
-        let is_single = options.redis == RedisMode::Single;
-        match self {
-            FaultKind::RedisFailover => is_single && options.has_replica(),
-            FaultKind::RedisMasterKilled
-            | FaultKind::RedisMasterFrozen
-            | FaultKind::RedisFailoverOrdered => !is_single,
-            FaultKind::RedisSlotsMoved => options.redis == RedisMode::Cluster,
-            // Another instance must continue.
-            FaultKind::InstanceCutOff => is_single && options.instances > 1,
-            // Clients of a Cluster and of sentinels are told the addresses of the servers: there is
-            // no link between. Cluster and sentinels measure their time-outs by the clock that
-            // jumps, and give a master that refuses writes another role.
-            FaultKind::RedisReadonly
-            | FaultKind::RedisClockJump
-            | FaultKind::LinkCutRedis
-            | FaultKind::LinkStallRedis
-            | FaultKind::LinkSlowRedis
-            | FaultKind::LinkDropAnswersRedis
-            | FaultKind::LinkHalfOpenRedis => is_single,
-            FaultKind::HostDown
-            | FaultKind::HostSilent
-            | FaultKind::HostRefuses
-            | FaultKind::HostDropsAnswers
-            | FaultKind::HostsSlow => options.http,
-            FaultKind::PartitionAdded => options.broker == BrokerKind::Kafka,
-            FaultKind::ConnectionBlocked => options.broker == BrokerKind::Amqp,
-            FaultKind::ConsumerDeleted => options.broker == BrokerKind::Nats,
-            // Kafka has no full topics. A deleted topic loses unread arrivals, and its
-            // offsets, which identify arrivals. Permissions need an authorizer.
-            FaultKind::TargetFull | FaultKind::TargetDeleted | FaultKind::PermissionsWithdrawn => {
-                options.broker != BrokerKind::Kafka
-            }
-            FaultKind::DwellKill
-            | FaultKind::DwellFreeze
-            | FaultKind::DwellTerm
-            | FaultKind::StartWithoutBroker
-            | FaultKind::RedisKill
-            | FaultKind::RedisFreeze
-            | FaultKind::RedisRestart
-            | FaultKind::RedisFull
-            | FaultKind::RedisNoReplicas
-            | FaultKind::RedisBusy
-            | FaultKind::RedisScriptFlush
-            | FaultKind::RedisClientKill
-            | FaultKind::RedisPasswordRotated
-            | FaultKind::LinkCutBroker
-            | FaultKind::LinkStallBroker
-            | FaultKind::LinkSlowBroker
-            | FaultKind::LinkDropAnswersBroker
-            | FaultKind::LinkHalfOpenBroker
-            | FaultKind::BrokerKill
-            | FaultKind::BrokerFreeze
-            | FaultKind::BrokerRestart
-            | FaultKind::TargetSilent
-            | FaultKind::ClockJump
-            | FaultKind::DiskFull
-            | FaultKind::PoisonedRecords
-            | FaultKind::RecordDamaged
-            | FaultKind::WrongType => true,
-        }
+        (self.traits().applies)(options)
+    }
+
+    /// The possible effects of the fault.
+    pub(crate) fn effects(self) -> Effects {
+        self.traits().effects
     }
 
     /// Whether another server of a Cluster or of sentinels becomes the master.
@@ -186,15 +227,7 @@ impl FaultKind {
     /// own time-out.
     #[must_use]
     pub fn is_slow(self) -> bool {
-        matches!(
-            self,
-            FaultKind::DwellKill
-                | FaultKind::DwellFreeze
-                | FaultKind::InstanceCutOff
-                | FaultKind::TargetSilent
-                | FaultKind::ConsumerDeleted
-                | FaultKind::RecordDamaged
-        )
+        self.traits().is_slow
     }
 
     /// The description for the documentation.
@@ -206,71 +239,12 @@ impl FaultKind {
     /// The allowance of a checker for the fault.
     #[must_use]
     pub fn allows(self) -> Allowance {
-        let duplicates_of_in_flight = match self {
-            // All jobs are released or settled before the end, and nothing separates a publish
-            // from its settle.
-            FaultKind::RedisScriptFlush
-            | FaultKind::PoisonedRecords
-            | FaultKind::ClockJump
-            | FaultKind::DwellTerm => false,
-            // Publications are settled, if slowly; refused messages did not
-            // arrive.
-            FaultKind::RedisFull
-            | FaultKind::LinkSlowRedis
-            | FaultKind::RedisClockJump
-            | FaultKind::TargetFull => false,
-            // Jobs arrive only with requests that the host takes.
-            FaultKind::HostSilent | FaultKind::HostRefuses => false,
-            // Redelivered requests belong to one job.
-            FaultKind::ConsumerDeleted | FaultKind::PartitionAdded => false,
-            // An unreadable job is not claimed, and a stopped instance releases its jobs.
-            FaultKind::RecordDamaged | FaultKind::StartWithoutBroker => false,
-            // A script runs on one master or on the other, and its answer arrives.
-            FaultKind::RedisSlotsMoved => false,
-            // CLUSTER FAILOVER as well; SENTINEL FAILOVER forgets.
-            FaultKind::RedisFailoverOrdered => false,
-            FaultKind::DwellKill
-            | FaultKind::DwellFreeze
-            | FaultKind::InstanceCutOff
-            | FaultKind::RedisKill
-            | FaultKind::RedisFreeze
-            | FaultKind::RedisRestart
-            | FaultKind::RedisReadonly
-            | FaultKind::RedisNoReplicas
-            | FaultKind::RedisBusy
-            | FaultKind::RedisClientKill
-            | FaultKind::RedisPasswordRotated
-            | FaultKind::RedisFailover
-            | FaultKind::RedisMasterKilled
-            | FaultKind::RedisMasterFrozen
-            | FaultKind::LinkCutRedis
-            | FaultKind::LinkStallRedis
-            | FaultKind::LinkDropAnswersRedis
-            | FaultKind::LinkHalfOpenRedis
-            | FaultKind::LinkCutBroker
-            | FaultKind::LinkStallBroker
-            | FaultKind::LinkSlowBroker
-            | FaultKind::LinkDropAnswersBroker
-            | FaultKind::LinkHalfOpenBroker
-            | FaultKind::BrokerKill
-            | FaultKind::BrokerFreeze
-            | FaultKind::BrokerRestart
-            | FaultKind::TargetDeleted
-            | FaultKind::TargetSilent
-            | FaultKind::HostDown
-            | FaultKind::HostDropsAnswers
-            | FaultKind::HostsSlow
-            | FaultKind::PermissionsWithdrawn
-            | FaultKind::ConnectionBlocked
-            | FaultKind::DiskFull
-            | FaultKind::WrongType => true,
-        };
         let early_us = if self == FaultKind::RedisClockJump {
             i64::try_from(REDIS_CLOCK_JUMP.as_micros()).unwrap_or(i64::MAX)
         } else {
             0
         };
-        Allowance { duplicates_of_in_flight, early_us }
+        Allowance { duplicates_of_in_flight: self.traits().copies, early_us }
     }
 }
 

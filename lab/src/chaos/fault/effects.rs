@@ -1,8 +1,6 @@
 //! The possible effects of each kind of fault: a checker allows a deviation only for a fault that
 //! can cause it.
 
-use super::FaultKind;
-
 /// The possible effects of a kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Effects {
@@ -29,7 +27,7 @@ pub(crate) struct Effects {
     pub(crate) stops_instance: bool,
 }
 
-const NONE: Effects = Effects {
+pub(super) const NONE: Effects = Effects {
     fails_publish: false,
     silences: false,
     refuses: false,
@@ -42,71 +40,19 @@ const NONE: Effects = Effects {
 };
 
 /// The link to the broker transfers nothing, or loses what it transfers.
-const LINK: Effects =
+pub(super) const LINK: Effects =
     Effects { fails_publish: true, holds_back: true, requeues: true, breaks_broker: true, ..NONE };
-
-impl FaultKind {
-    /// The possible effects of the fault.
-    pub(crate) fn effects(self) -> Effects {
-        match self {
-            FaultKind::BrokerKill | FaultKind::BrokerFreeze | FaultKind::BrokerRestart => {
-                Effects { stops_broker: true, ..LINK }
-            }
-            FaultKind::LinkCutBroker
-            | FaultKind::LinkStallBroker
-            | FaultKind::LinkDropAnswersBroker
-            | FaultKind::LinkHalfOpenBroker => LINK,
-            FaultKind::LinkSlowBroker => Effects { requeues: false, breaks_broker: false, ..LINK },
-            FaultKind::TargetFull
-            | FaultKind::TargetDeleted
-            | FaultKind::HostDown
-            | FaultKind::HostSilent
-            | FaultKind::HostRefuses
-            | FaultKind::HostDropsAnswers
-            | FaultKind::HostsSlow => Effects { fails_publish: true, ..NONE },
-            // Requests of one id may be in two partitions, which are read beside each other.
-            FaultKind::PartitionAdded => Effects { holds_back: true, requeues: true, ..NONE },
-            FaultKind::PermissionsWithdrawn => {
-                Effects { fails_publish: true, requeues: true, ..NONE }
-            }
-            FaultKind::ConnectionBlocked => {
-                Effects { fails_publish: true, holds_back: true, ..NONE }
-            }
-            FaultKind::TargetSilent => Effects { silences: true, ..NONE },
-            FaultKind::WrongType => Effects { refuses: true, ..NONE },
-            FaultKind::DwellKill | FaultKind::DwellTerm => Effects { stops_instance: true, ..NONE },
-            FaultKind::DwellFreeze => {
-                Effects { stops_instance: true, holds_back: true, requeues: true, ..NONE }
-            }
-            FaultKind::InstanceCutOff => Effects { requeues: true, ..NONE },
-            FaultKind::RedisFailover => Effects { rolls_back: true, ..NONE },
-            // The writes that a promoted master may have forgotten are recorded with the fault.
-            FaultKind::RedisMasterKilled
-            | FaultKind::RedisMasterFrozen
-            | FaultKind::RedisFailoverOrdered => NONE,
-            FaultKind::StartWithoutBroker
-            | FaultKind::RedisSlotsMoved
-            | FaultKind::RedisKill
-            | FaultKind::RedisFreeze
-            | FaultKind::RedisRestart
-            | FaultKind::RedisFull
-            | FaultKind::RedisReadonly
-            | FaultKind::RedisNoReplicas
-            | FaultKind::RedisBusy
-            | FaultKind::RedisScriptFlush
-            | FaultKind::RedisClientKill
-            | FaultKind::RedisPasswordRotated
-            | FaultKind::LinkCutRedis
-            | FaultKind::LinkStallRedis
-            | FaultKind::LinkSlowRedis
-            | FaultKind::LinkDropAnswersRedis
-            | FaultKind::LinkHalfOpenRedis
-            | FaultKind::ConsumerDeleted
-            | FaultKind::ClockJump
-            | FaultKind::RedisClockJump
-            | FaultKind::DiskFull
-            | FaultKind::PoisonedRecords
-            | FaultKind::RecordDamaged => NONE,
-        }
-    }
-}
+/// The link transfers slowly.
+pub(super) const SLOW_LINK: Effects = Effects { requeues: false, breaks_broker: false, ..LINK };
+pub(super) const BROKER_DOWN: Effects = Effects { stops_broker: true, ..LINK };
+pub(super) const UNPUBLISHED: Effects = Effects { fails_publish: true, ..NONE };
+pub(super) const WITHDRAWN: Effects = Effects { requeues: true, ..UNPUBLISHED };
+pub(super) const BLOCKED: Effects = Effects { holds_back: true, ..UNPUBLISHED };
+/// Requests of one id are read beside each other.
+pub(super) const BESIDE: Effects = Effects { holds_back: true, requeues: true, ..NONE };
+pub(super) const REQUEUES: Effects = Effects { requeues: true, ..NONE };
+pub(super) const SILENCES: Effects = Effects { silences: true, ..NONE };
+pub(super) const REFUSES: Effects = Effects { refuses: true, ..NONE };
+pub(super) const ROLLS_BACK: Effects = Effects { rolls_back: true, ..NONE };
+pub(super) const STOPS: Effects = Effects { stops_instance: true, ..NONE };
+pub(super) const FREEZES: Effects = Effects { stops_instance: true, ..BESIDE };
