@@ -23,9 +23,9 @@ use dwell::config::RedisMode;
 use dwell_testkit::servers::{BrokerKind, ServerError};
 use rand::rngs::StdRng;
 
-use self::in_flight::InFlight;
+use self::in_flight::counted;
 use crate::chaos::fault::FaultKind;
-use crate::chaos::history::{Fault, Forgotten, Leases, Only, Scope};
+use crate::chaos::history::{Fault, Forgotten, Only, Scope};
 use crate::chaos::system::{Error, Manner, System};
 
 /// The result of an injection.
@@ -61,55 +61,6 @@ impl Done {
     }
 }
 
-/// A fault that was injected.
-#[derive(Debug, Clone)]
-pub struct Injected {
-    /// The kind.
-    pub kind: FaultKind,
-    /// The start, wall clock, epoch µs.
-    pub began_us: i64,
-    /// The end, when everything was repaired (a killed process: ready again), wall clock,
-    /// epoch µs.
-    pub healed_us: i64,
-    /// The highest number of claimed jobs, and of leases, from just before the fault to its end, as
-    /// far as Redis answered.
-    pub leases: Leases,
-    /// The target and the method.
-    pub detail: String,
-    /// The jump of a wall clock, µs: positive is ahead.
-    pub clock_step_us: Option<i64>,
-    /// The affected jobs, if not all are affected.
-    pub beside: Option<Scope>,
-    /// The buckets whose last writes a promoted master may not know.
-    pub forgotten: Option<Forgotten>,
-}
-
-impl From<Injected> for Fault {
-    fn from(injected: Injected) -> Fault {
-        let Injected {
-            kind,
-            began_us,
-            healed_us,
-            leases,
-            detail,
-            clock_step_us,
-            beside,
-            forgotten,
-        } = injected;
-        Fault {
-            kind,
-            began_us,
-            healed_us,
-            in_flight: leases.claimed,
-            detail,
-            clock_step_us,
-            beside,
-            leases: Some(leases),
-            forgotten,
-        }
-    }
-}
-
 /// The longest time until each bucket of a Redis has one master again.
 const OWNERSHIP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval between two checks.
@@ -130,7 +81,7 @@ pub async fn inject(
     system: &System,
     rng: &mut StdRng,
     hold: Duration,
-) -> Result<Injected, Error> {
+) -> Result<Fault, Error> {
     if !kind.applies(system.options()) {
         return Err(Error::Unexpected(format!(
             "{kind} cannot be injected into {}",
@@ -138,10 +89,11 @@ pub async fn inject(
         )));
     }
     let before = owners(system).await?;
-    let mut in_flight = InFlight::begin(system).await;
-    let began_us = clock::wall_us();
-    let done =
-        in_flight.during(system, Box::pin(apply(kind, Injection { system, rng, hold }))).await?;
+    let applied = async {
+        let began_us = clock::wall_us();
+        Ok((began_us, Box::pin(apply(kind, Injection { system, rng, hold })).await?))
+    };
+    let ((began_us, done), leases) = counted(system, applied).await?;
     let mut healed_us = done.healed_us.unwrap_or_else(clock::wall_us);
     let after = owners(system).await?;
     let of = u16::try_from(after.len()).unwrap_or(u16::MAX);
@@ -154,15 +106,13 @@ pub async fn inject(
         // It was not meant to fail over: nobody knows when it did.
         healed_us = clock::wall_us();
     }
-    Ok(Injected {
-        kind,
-        began_us,
-        healed_us,
-        leases: in_flight.most(),
-        detail: done.detail,
+    Ok(Fault {
+        in_flight: leases.claimed,
+        leases: Some(leases),
         clock_step_us: done.clock_step_us,
         beside: done.beside,
         forgotten: (!buckets.is_empty()).then_some(Forgotten { buckets, of }),
+        ..Fault::new(kind, (began_us, healed_us), done.detail)
     })
 }
 

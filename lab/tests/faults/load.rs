@@ -11,8 +11,8 @@ use std::time::Duration;
 use dwell::clock;
 use dwell_connectors::{Acks, BrokerConfig, Destination, Message};
 use dwell_lab::chaos::fault::FaultKind;
-use dwell_lab::chaos::history::{Arrival, FORMAT, Op, Phase, RunHeader};
-use dwell_lab::chaos::inject::{Injected, inject};
+use dwell_lab::chaos::history::{Arrival, FORMAT, Fault, Op, Phase, RunHeader};
+use dwell_lab::chaos::inject::inject;
 use dwell_lab::chaos::recorder::Recorder;
 use dwell_lab::chaos::system::{Error, System};
 use dwell_testkit::environment::traffic::{Consumer, Producer};
@@ -51,7 +51,7 @@ pub(crate) struct Load<'a> {
 
 /// The impact of one fault.
 pub(crate) struct Outcome {
-    injected: Injected,
+    injected: Fault,
     /// From the heal to the first arrival.
     first: Duration,
     /// From the heal until all jobs due before it had arrived.
@@ -71,8 +71,7 @@ impl Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Injected { kind, began_us, healed_us, leases, detail, .. } = &self.injected;
-        let in_flight = leases.claimed;
+        let Fault { kind, began_us, healed_us, in_flight, detail, .. } = &self.injected;
         write!(
             f,
             "| {kind} | held {} ms | first {} ms | all {} ms | in flight {in_flight} | copies {} | {} | {detail} |",
@@ -144,7 +143,7 @@ impl<'a> Load<'a> {
     async fn endure(
         &self,
         kind: FaultKind,
-        strike: impl AsyncFnOnce() -> Result<Injected, Error>,
+        strike: impl AsyncFnOnce() -> Result<Fault, Error>,
     ) -> Outcome {
         self.running.store(1, Ordering::SeqCst);
         let before = self.came.lock().len();

@@ -57,21 +57,11 @@ impl Campaign<'_> {
 
     /// Injects a fault, and records its begin and its end.
     pub(super) async fn inject_one(&self, step: &Step) -> Result<Fault, String> {
-        let entry = |began_us, healed_us, detail| Fault {
-            kind: step.kind,
-            began_us,
-            healed_us,
-            in_flight: 0,
-            detail,
-            clock_step_us: None,
-            beside: None,
-            leases: None,
-            forgotten: None,
-        };
         let record = |phase, fault| self.recorder.record("faults", phase, Op::Fault(fault));
         let now_us = clock::wall_us();
         let hold_us = i64::try_from(step.hold.as_micros()).unwrap_or(i64::MAX);
-        record(Phase::Invoke, entry(now_us, now_us + hold_us, String::new()));
+        let planned = Fault::new(step.kind, (now_us, now_us + hold_us), String::new());
+        record(Phase::Invoke, planned);
         let mut rng = StdRng::seed_from_u64(step.seed);
         let injected = clock::timeout(
             STRIKE_TIMEOUT,
@@ -79,8 +69,7 @@ impl Campaign<'_> {
         )
         .await;
         let error = match injected {
-            Some(Ok(injected)) => {
-                let mut fault = Fault::from(injected);
+            Some(Ok(mut fault)) => {
                 if self.pops {
                     forget_more(&mut fault, self.system);
                 }
@@ -103,7 +92,7 @@ impl Campaign<'_> {
             Some(Err(error)) => error.to_string(),
             None => format!("it took more than {} s", STRIKE_TIMEOUT.as_secs()),
         };
-        record(Phase::Info, entry(now_us, clock::wall_us(), error.clone()));
+        record(Phase::Info, Fault::new(step.kind, (now_us, clock::wall_us()), error.clone()));
         Err(format!("{}: {error}", step.kind))
     }
 }

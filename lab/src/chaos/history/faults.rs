@@ -36,6 +36,22 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// A fault from one time to another, epoch µs, of which no more is known.
+    #[must_use]
+    pub fn new(kind: FaultKind, (began_us, healed_us): (i64, i64), detail: String) -> Fault {
+        Fault {
+            kind,
+            began_us,
+            healed_us,
+            in_flight: 0,
+            detail,
+            clock_step_us: None,
+            beside: None,
+            leases: None,
+            forgotten: None,
+        }
+    }
+
     /// Whether another master was promoted that may not know the last writes.
     #[must_use]
     pub fn has_forgotten(&self) -> bool {

@@ -17,36 +17,22 @@ pub(crate) async fn let_it_be_seen() {
     clock::sleep(VISIBLE_DURATION).await;
 }
 
-/// The most jobs and leases seen in flight so far.
-pub(super) struct InFlight {
-    most: Leases,
-}
-
-impl InFlight {
-    /// Counts just before a fault.
-    pub(super) async fn begin(system: &System) -> Self {
-        InFlight { most: system.redis.census.count(i64::MAX).await.leases }
-    }
-
-    /// Counts during this future.
-    pub(super) async fn during<T>(
-        &mut self,
-        system: &System,
-        doing: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let watching = async {
-            loop {
-                self.most = self.most.most(system.redis.census.count(i64::MAX).await.leases);
-                clock::sleep(QUERY_INTERVAL).await;
-            }
-        };
-        tokio::select! {
-            done = doing => done,
-            never = watching => never,
+/// The result of this future, and the most jobs and leases in flight just before it and during it, as
+/// far as Redis answered.
+pub(super) async fn counted<T>(
+    system: &System,
+    doing: impl Future<Output = Result<T, Error>>,
+) -> Result<(T, Leases), Error> {
+    let mut most = system.redis.census.count(i64::MAX).await.leases;
+    let watching = async {
+        loop {
+            most = most.most(system.redis.census.count(i64::MAX).await.leases);
+            clock::sleep(QUERY_INTERVAL).await;
         }
-    }
-
-    pub(super) fn most(&self) -> Leases {
-        self.most
-    }
+    };
+    let done = tokio::select! {
+        done = doing => done,
+        never = watching => never,
+    };
+    Ok((done?, most))
 }
