@@ -20,12 +20,11 @@ use std::time::Duration;
 use dwell::clock;
 use dwell::config::RedisMode;
 use dwell::dispatch::lease_of;
-use dwell_testkit::servers::BrokerKind;
 
 use crate::chaos::checker::check;
 use crate::chaos::checker::verdict::Verdict;
 use crate::chaos::history::{End, FORMAT, History, Op, Phase, RunHeader};
-use crate::chaos::load::{Load, LoadOptions, Places, REPLY_DESTINATION};
+use crate::chaos::load::{Load, REPLY_DESTINATION, destinations};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::report::Report;
 use crate::chaos::system::{System, SystemOptions};
@@ -42,14 +41,6 @@ pub struct Outcome {
     pub history: PathBuf,
 }
 
-/// The targets that are created late, and one that never exists.
-const LATE_TARGETS: [&str; 3] = ["chaos-late-0", "chaos-late-1", "chaos-late-2"];
-const NEVER_TARGET: &str = "chaos-never";
-/// The destinations of dead letters and rejected requests: the defaults of the instances.
-const DEAD_DESTINATION: &str = "delay.dead";
-const REJECTED_DESTINATION: &str = "delay.rejected";
-/// The source of requests.
-const REQUEST_DESTINATION: &str = "delay.in";
 /// An in-flight window that a silent target can fill, and a `hold` for an unreachable Redis that
 /// is shorter than a fault.
 const EXTRA_SETTINGS: &str = "delivery.max_in_flight = 128\ningest.main.hold = \"3s\"";
@@ -66,16 +57,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// The store must stay empty for this time: a redelivery would arrive within it.
 const MIN_EMPTY_DURATION: Duration = Duration::from_secs(2);
-
-/// Destinations of the instances besides the targets of the system.
-#[must_use]
-pub fn destinations() -> Vec<String> {
-    LATE_TARGETS
-        .iter()
-        .chain(&[NEVER_TARGET, REPLY_DESTINATION])
-        .map(|name| (*name).to_owned())
-        .collect()
-}
 
 /// Runs a campaign.
 ///
@@ -104,37 +85,8 @@ pub async fn run(options: Options) -> Result<Outcome, Error> {
     let head = head(&options.system, options.seed, lease_ms, &options.repeat);
     let recorder = Arc::new(Recorder::create(&file, &head).map_err(io(&file))?);
     system.record_in(&recorder);
-    let maker = system.maker();
-    maker.make(REPLY_DESTINATION).await?;
-    let places = Places {
-        targets: system.targets().to_vec(),
-        late: LATE_TARGETS.iter().map(|name| (*name).to_owned()).collect(),
-        never: NEVER_TARGET.to_owned(),
-        urls: system
-            .host()
-            .map(|host| {
-                (0..3)
-                    .map(|path| host.url(&format!("/chaos/{path}")))
-                    .chain(host.slow_urls("/chaos/slow"))
-                    .collect()
-            })
-            .unwrap_or_default(),
-        replies: REPLY_DESTINATION.to_owned(),
-    };
-    let load = LoadOptions {
-        seed: options.seed,
-        rate: options.rate,
-        broker: system.broker().clone(),
-        maker,
-        http: (0..options.system.instances).map(|instance| system.http(instance)).collect(),
-        places,
-        dead: DEAD_DESTINATION.to_owned(),
-        rejected: REJECTED_DESTINATION.to_owned(),
-        inbound: REQUEST_DESTINATION.to_owned(),
-        reads_inbound: options.system.broker == BrokerKind::Kafka,
-        host: system.host().cloned(),
-    };
-    let mut load = Load::start(load, &recorder);
+    system.maker().make(REPLY_DESTINATION).await?;
+    let mut load = Load::start(&system, (options.seed, options.rate), &recorder);
     let campaign = Campaign { system: &system, recorder: &recorder, say: options.say, pops: false };
     let mut end = tokio::select! {
         end = campaign.timeline(&options, &mut load) => end,

@@ -18,19 +18,28 @@ use std::time::Duration;
 
 use dwell::clock;
 use dwell_connectors::{BrokerConfig, Message};
+use dwell_testkit::servers::BrokerKind;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use self::consumers::confirm;
-use self::draw::{Draw, Drawn, Plan, request};
+use self::draw::{Draw, Drawn, Plan};
 use self::http::Answer;
-use self::producer::{Producer, Sent, asked};
+use self::producer::{Producer, Sent, ask, asked, control};
 use self::reader::{Role, read, take};
 use crate::chaos::history::{ControlRequest, Job, Op, Phase, Reply, Schedule};
 use crate::chaos::recorder::Recorder;
-use crate::chaos::system::{Host, Maker};
+use crate::chaos::system::{Maker, System};
 
+/// The targets that are created late, and one that never exists.
+const LATE_TARGETS: [&str; 3] = ["chaos-late-0", "chaos-late-1", "chaos-late-2"];
+const NEVER_TARGET: &str = "chaos-never";
+/// The source of requests, and the destinations of dead letters and rejected requests: the defaults
+/// of the instances.
+const REQUEST_DESTINATION: &str = "delay.in";
+const DEAD_DESTINATION: &str = "delay.dead";
+const REJECTED_DESTINATION: &str = "delay.rejected";
 /// The destination of verdicts.
 pub(crate) const REPLY_DESTINATION: &str = "chaos-replies";
 /// The interval at which the producer sends the next requests.
@@ -55,31 +64,43 @@ pub struct Places {
     pub replies: String,
 }
 
-/// The options of the load.
-#[derive(Clone)]
-pub struct LoadOptions {
-    /// The seed.
-    pub seed: u64,
+impl Places {
+    fn of(system: &System) -> Places {
+        let urls = system.host().map(|host| {
+            let paths = (0..3).map(|path| host.url(&format!("/chaos/{path}")));
+            paths.chain(host.slow_urls("/chaos/slow")).collect()
+        });
+        Places {
+            targets: system.targets().to_vec(),
+            late: LATE_TARGETS.map(str::to_owned).into(),
+            never: NEVER_TARGET.to_owned(),
+            urls: urls.unwrap_or_default(),
+            replies: REPLY_DESTINATION.to_owned(),
+        }
+    }
+}
+
+/// Destinations of the instances besides the targets of the system.
+#[must_use]
+pub fn destinations() -> Vec<String> {
+    [&LATE_TARGETS[..], &[NEVER_TARGET, REPLY_DESTINATION]]
+        .concat()
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The open loop of requests.
+struct Sender {
+    seed: u64,
     /// Jobs a second.
-    pub rate: u32,
-    /// The broker.
-    pub broker: BrokerConfig,
+    rate: u32,
+    broker: BrokerConfig,
     /// Creates the late targets.
-    pub maker: Maker,
+    maker: Maker,
     /// `/v1` of each instance.
-    pub http: Vec<SocketAddr>,
-    /// The destinations.
-    pub places: Places,
-    /// The destination of dead letters.
-    pub dead: String,
-    /// The destination of rejected requests.
-    pub rejected: String,
-    /// The source of requests, and whether it is read beside the ingest.
-    pub inbound: String,
-    /// See `inbound`.
-    pub reads_inbound: bool,
-    /// The host of the URLs.
-    pub(crate) host: Option<Arc<Host>>,
+    http: Vec<SocketAddr>,
+    places: Places,
 }
 
 /// A load that runs until it is told to stop.
@@ -90,46 +111,46 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts readers and producer.
+    /// Starts readers and producer, which sends so many jobs a second.
     #[must_use]
-    pub fn start(options: LoadOptions, recorder: &Arc<Recorder>) -> Load {
+    pub fn start(system: &System, (seed, rate): (u64, u32), recorder: &Arc<Recorder>) -> Load {
+        let (broker, maker, places) = (system.broker().clone(), system.maker(), Places::of(system));
+        let http: Vec<SocketAddr> =
+            (0..system.options().instances).map(|instance| system.http(instance)).collect();
         let mut readers = JoinSet::new();
-        let places = &options.places;
         let (received, receiving) = tokio::sync::mpsc::unbounded_channel();
-        let (broker, http, replies) =
-            (options.broker.clone(), options.http.clone(), places.replies.clone());
-        readers.spawn(confirm(broker, http, replies, Arc::clone(recorder), receiving));
-        if let Some(host) = &options.host {
+        let replies = places.replies.clone();
+        readers.spawn(confirm(
+            broker.clone(),
+            http.clone(),
+            replies,
+            Arc::clone(recorder),
+            receiving,
+        ));
+        if let Some(host) = system.host() {
             host.listen(take(Arc::clone(recorder), received.clone()));
         }
-        let targets = places
-            .targets
-            .iter()
-            .chain(&places.late)
-            .chain([&places.never])
-            .map(|topic| (topic, Role::Target));
+        // The target that never exists cannot be read.
+        let targets = places.targets.iter().chain(&places.late);
         // The queues of other brokers give a request to one reader.
-        let inbound = options.reads_inbound.then_some((&options.inbound, Role::Inbound));
+        let reads_inbound = system.options().broker == BrokerKind::Kafka;
         let others = [
-            (&places.replies, Role::Replies),
-            (&options.dead, Role::Dead),
-            (&options.rejected, Role::Rejected),
+            (REPLY_DESTINATION, Role::Replies),
+            (DEAD_DESTINATION, Role::Dead),
+            (REJECTED_DESTINATION, Role::Rejected),
         ];
-        for (topic, role) in targets.chain(others).chain(inbound) {
-            // The target never exists, so nothing can read it.
-            if *topic != places.never {
-                let consumers = (role == Role::Target).then(|| received.clone());
-                readers.spawn(read(
-                    options.broker.clone(),
-                    topic.clone(),
-                    role,
-                    Arc::clone(recorder),
-                    consumers,
-                ));
-            }
+        for (topic, role) in targets
+            .map(|topic| (&**topic, Role::Target))
+            .chain(others)
+            .chain(reads_inbound.then_some((REQUEST_DESTINATION, Role::Inbound)))
+        {
+            let consumers = (role == Role::Target).then(|| received.clone());
+            let recorder = Arc::clone(recorder);
+            readers.spawn(read(broker.clone(), topic.to_owned(), role, recorder, consumers));
         }
         let stop = CancellationToken::new();
-        let sending = tokio::spawn(send(options, Arc::clone(recorder), stop.clone()));
+        let sender = Sender { seed, rate, broker, maker, http, places };
+        let sending = tokio::spawn(send(sender, Arc::clone(recorder), stop.clone()));
         Load { stop, sending, readers }
     }
 
@@ -166,7 +187,7 @@ fn whole(ended: Result<(), JoinError>) {
 }
 
 /// The open loop.
-async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationToken) {
+async fn send(options: Sender, recorder: Arc<Recorder>, stop: CancellationToken) {
     let mut draw = Draw::new(options.seed, options.places.clone());
     let mut producer = Producer::new(options.broker.clone(), Arc::clone(&recorder));
     let mut turns: BTreeMap<(i64, String), Plan> = BTreeMap::new();
@@ -227,17 +248,7 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
                     ));
                 }
                 None => {
-                    recorder.record("producer", Phase::Invoke, asked(plan.action, ask(&id, &plan)));
-                    let message = request(&id, &plan, &options.places.replies);
-                    messages.push((
-                        Sent::ControlRequest {
-                            id,
-                            action: plan.action,
-                            due_ms: plan.due_ms,
-                            number: None,
-                        },
-                        message,
-                    ));
+                    messages.push(control(&recorder, &id, &plan, &options.places.replies));
                 }
             }
         }
@@ -255,15 +266,6 @@ async fn send(options: LoadOptions, recorder: Arc<Recorder>, stop: CancellationT
     producer.finish().await;
     asking.join_all().await;
     making.join_all().await;
-}
-
-fn ask(id: &str, plan: &Plan) -> ControlRequest {
-    ControlRequest {
-        id: id.to_owned(),
-        due_ms: plan.due_ms,
-        res: String::new(),
-        number: plan.seen.map(|seen| seen.number),
-    }
 }
 
 async fn schedule_by_http(
@@ -287,29 +289,17 @@ async fn schedule_by_http(
 
 async fn by_http(at: SocketAddr, instance: usize, id: String, plan: Plan, recorder: Arc<Recorder>) {
     let proc = format!("http-{instance}");
-    recorder.record(&proc, Phase::Invoke, asked(plan.action, ask(&id, &plan)));
-    match http::ask(at, &id, &plan).await {
-        Answer::Verdict(res) => recorder.record(
-            &proc,
-            Phase::Ok,
-            Op::Reply(Reply {
-                action: plan.action.as_str().to_owned(),
-                res,
-                number: ask(&id, &plan).number,
-                id,
-            }),
-        ),
-        Answer::Never(res) => recorder.record(
-            &proc,
-            Phase::Fail,
-            asked(plan.action, ControlRequest { res, ..ask(&id, &plan) }),
-        ),
-        Answer::Unknown(res) => recorder.record(
-            &proc,
-            Phase::Info,
-            asked(plan.action, ControlRequest { res, ..ask(&id, &plan) }),
-        ),
-    }
+    let asking = ask(&id, &plan);
+    recorder.record(&proc, Phase::Invoke, asked(plan.action, asking.clone()));
+    let (phase, op) = match http::ask(at, &id, &plan).await {
+        Answer::Verdict(res) => {
+            let (number, action) = (asking.number, plan.action.as_str().to_owned());
+            (Phase::Ok, Op::Reply(Reply { id, action, res, number }))
+        }
+        Answer::Never(res) => (Phase::Fail, asked(plan.action, ControlRequest { res, ..asking })),
+        Answer::Unknown(res) => (Phase::Info, asked(plan.action, ControlRequest { res, ..asking })),
+    };
+    recorder.record(&proc, phase, op);
 }
 
 /// Creates a target, over restarts of the broker.

@@ -12,6 +12,7 @@ pub use self::memory::Memory;
 use self::memory::memory;
 use crate::chaos::checker::verdict::{Counts, FaultImpact, LeaseStates, Verdict, Wrong};
 use crate::chaos::history::History;
+use crate::words;
 
 /// The report of one or more campaigns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -252,7 +253,7 @@ impl fmt::Display for Report {
             )?;
         }
         for (wrong, whats) in &self.findings {
-            writeln!(f, "{}: {}", wrong.as_str(), whats.len())?;
+            writeln!(f, "{}: {}", words::word(wrong), whats.len())?;
             for what in whats.iter().take(20) {
                 writeln!(f, "  {what}")?;
             }

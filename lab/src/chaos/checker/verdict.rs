@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::chaos::history::{End, Fault, Tally};
+use crate::words::word;
 
 /// The kinds of violations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -48,32 +49,6 @@ pub enum Wrong {
     Damage,
     /// The campaign itself could not go on.
     Broken,
-}
-
-impl Wrong {
-    /// The word in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Wrong::Lost => "lost",
-            Wrong::Early => "early",
-            Wrong::Unexpected => "unexpected",
-            Wrong::Damaged => "damaged",
-            Wrong::Misdated => "misdated",
-            Wrong::WrongAttempt => "wrong-attempt",
-            Wrong::Unexplained => "unexplained",
-            Wrong::FalseVerdict => "false-verdict",
-            Wrong::Differing => "differing",
-            Wrong::Unanswered => "unanswered",
-            Wrong::DeadTooEarly => "dead-too-early",
-            Wrong::Refused => "refused",
-            Wrong::Late => "late",
-            Wrong::Uncounted => "uncounted",
-            Wrong::NotEmpty => "not-empty",
-            Wrong::Damage => "damage",
-            Wrong::Broken => "broken",
-        }
-    }
 }
 
 /// Totals of a run.
@@ -340,11 +315,11 @@ impl fmt::Display for Counts {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = if self.is_sound() { "sound" } else { "NOT SOUND" };
-        write!(f, "{word}: {}", self.counts)?;
+        let sound = if self.is_sound() { "sound" } else { "NOT SOUND" };
+        write!(f, "{sound}: {}", self.counts)?;
         self.queue.map_or(Ok(()), |queue| write!(f, "\n  {queue:?}"))?;
         for (wrong, whats) in &self.findings {
-            write!(f, "\n  {}: {}", wrong.as_str(), whats.len())?;
+            write!(f, "\n  {}: {}", word(wrong), whats.len())?;
             for what in whats.iter().take(MAX_REPORTED_VIOLATIONS) {
                 write!(f, "\n    {what}")?;
             }

@@ -12,10 +12,10 @@ use rand::RngExt;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use super::draw::{Action, Plan, Seen, request};
-use super::producer::{Producer, Sent, asked};
+use super::draw::{Action, Plan, Seen};
+use super::producer::{Producer, control};
 use super::{SEND_INTERVAL, by_http, whole};
-use crate::chaos::history::{Consumer, ControlRequest, Phase, Word};
+use crate::chaos::history::{Consumer, Word};
 use crate::chaos::recorder::Recorder;
 
 /// The working time of a consumer, ms.
@@ -86,18 +86,8 @@ pub(super) async fn confirm(
             words.extend(messages.into_iter().map(|(at, id, plan)| (at, (id, plan))));
             continue;
         }
-        let mut sent = Vec::with_capacity(messages.len());
-        for (_, id, plan) in messages {
-            let number = plan.seen.map(|seen| seen.number);
-            let ask = ControlRequest { id: id.clone(), due_ms: None, res: String::new(), number };
-            recorder.record("producer", Phase::Invoke, asked(plan.action, ask));
-            let message = request(&id, &plan, &replies);
-            sent.push((
-                Sent::ControlRequest { id, action: plan.action, due_ms: None, number },
-                message,
-            ));
-        }
-        producer.send(sent).await;
+        let sent = messages.iter().map(|(_, id, plan)| control(&recorder, id, plan, &replies));
+        producer.send(sent.collect()).await;
     }
 }
 

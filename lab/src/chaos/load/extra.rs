@@ -6,11 +6,11 @@ use dwell::clock;
 use dwell_connectors::Message;
 
 pub(crate) use super::draw::Action;
-use super::draw::{NOTE_HEADER, Plan, request};
-use super::producer::{Producer, Sent, asked};
+use super::draw::{NOTE_HEADER, Plan};
+use super::producer::{Producer, Sent, control};
 use super::reader::{Role, read};
 use super::{REPLY_DESTINATION, by_http};
-use crate::chaos::history::{ControlRequest, Job, Op, Phase, digest};
+use crate::chaos::history::{Job, Op, Phase, digest};
 use crate::chaos::recorder::Recorder;
 use crate::chaos::system::{Error, System};
 
@@ -58,15 +58,9 @@ impl<'a> Extra<'a> {
 
     /// Sends a control request as a message.
     pub(crate) async fn ask(&mut self, id: &str, action: Action, due_ms: Option<i64>) {
-        let ask = ControlRequest { id: id.to_owned(), due_ms, res: String::new(), number: None };
-        self.recorder.record(PROCESS_NAME, Phase::Invoke, asked(action, ask));
         let plan = Plan { at_ms: clock::wall_ms(), action, due_ms, door: None, seen: None };
-        self.producer
-            .send(vec![(
-                Sent::ControlRequest { id: id.to_owned(), action, due_ms, number: None },
-                request(id, &plan, REPLY_DESTINATION),
-            )])
-            .await;
+        let sent = control(&self.recorder, id, &plan, REPLY_DESTINATION);
+        self.producer.send(vec![sent]).await;
     }
 
     /// Sends a control request over HTTP.
@@ -78,25 +72,14 @@ impl<'a> Extra<'a> {
             door: Some(instance),
             seen: None,
         };
-        by_http(
-            self.system.http(instance),
-            instance,
-            id.to_owned(),
-            plan,
-            Arc::clone(&self.recorder),
-        )
-        .await;
+        let (at, recorder) = (self.system.http(instance), Arc::clone(&self.recorder));
+        by_http(at, instance, id.to_owned(), plan, recorder).await;
     }
 
     /// Reads this target from now on, as long as the system exists.
     pub(crate) fn read(&self, target: &str) {
-        let reader = read(
-            self.system.broker().clone(),
-            target.to_owned(),
-            Role::Target,
-            Arc::clone(&self.recorder),
-            None,
-        );
+        let (broker, recorder) = (self.system.broker().clone(), Arc::clone(&self.recorder));
+        let reader = read(broker, target.to_owned(), Role::Target, recorder, None);
         self.system.readers.lock().spawn(reader);
     }
 

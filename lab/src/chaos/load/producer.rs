@@ -16,8 +16,8 @@ use tracing::debug;
 use crate::chaos::history::{ControlRequest, Op, Phase, Schedule};
 use crate::chaos::recorder::Recorder;
 
-use super::draw::Action;
-use super::whole;
+use super::draw::{Action, Plan, request};
+use super::{REQUEST_DESTINATION, whole};
 
 /// The timeout of a confirm.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,8 +25,6 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two connection attempts.
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
-/// The destination of requests.
-const REQUEST_DESTINATION: &str = "delay.in";
 const PROCESS_NAME: &str = "producer";
 
 /// A link to the broker that reconnects.
@@ -47,12 +45,7 @@ pub(super) enum Sent {
     /// Another schedule for the same id.
     Again(String),
     /// A control request, or a consumer's word with its number.
-    ControlRequest {
-        id: String,
-        action: Action,
-        due_ms: Option<i64>,
-        number: Option<u64>,
-    },
+    Control(Action, ControlRequest),
 }
 
 impl Sent {
@@ -62,12 +55,27 @@ impl Sent {
             Sent::Job(id) | Sent::Again(id) => {
                 Op::Schedule(Schedule { id: id.clone(), job: None, res })
             }
-            Sent::ControlRequest { id, action, due_ms, number } => asked(
-                *action,
-                ControlRequest { id: id.clone(), due_ms: *due_ms, res, number: *number },
-            ),
+            Sent::Control(action, ask) => asked(*action, ControlRequest { res, ..ask.clone() }),
         }
     }
+}
+
+/// The control request in the history.
+pub(super) fn ask(id: &str, plan: &Plan) -> ControlRequest {
+    let number = plan.seen.map(|seen| seen.number);
+    ControlRequest { id: id.to_owned(), due_ms: plan.due_ms, res: String::new(), number }
+}
+
+/// A control request as a message, recorded as invoked.
+pub(super) fn control(
+    recorder: &Recorder,
+    id: &str,
+    plan: &Plan,
+    replies: &str,
+) -> (Sent, Message) {
+    let ask = ask(id, plan);
+    recorder.record(PROCESS_NAME, Phase::Invoke, asked(plan.action, ask.clone()));
+    (Sent::Control(plan.action, ask), request(id, plan, replies))
 }
 
 /// The operation in the history.
@@ -141,11 +149,9 @@ impl Producer {
             let dedupe_id = match &sent {
                 Sent::Job(id) => format!("s-{id}"),
                 Sent::Again(id) => format!("r-{id}"),
-                Sent::ControlRequest { id, action, number: None, .. } => {
-                    format!("{}-{id}", action.as_str())
-                }
-                Sent::ControlRequest { id, action, number: Some(number), .. } => {
-                    format!("{}-{id}-{number}", action.as_str())
+                Sent::Control(action, ControlRequest { id, number, .. }) => {
+                    let number = number.map_or_else(String::new, |number| format!("-{number}"));
+                    format!("{}-{id}{number}", action.as_str())
                 }
             };
             self.open.lock().insert(token, sent);
