@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::caller::Caller;
@@ -53,14 +53,9 @@ pub(super) struct Seen {
 }
 
 /// A result with its status.
-struct Answered(view::ActionResult);
-
-impl IntoResponse for Answered {
-    fn into_response(self) -> Response {
-        let status =
-            StatusCode::from_u16(self.0.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, Json(self.0)).into_response()
-    }
+fn answered(status: u16, result: impl Serialize) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, Json(result)).into_response()
 }
 
 /// Cancel a job
@@ -186,9 +181,7 @@ impl Api {
             };
             let mut results = leases::carry_out(&self.inner.queues, vec![said]).await?;
             let result = results.pop().ok_or_else(|| Problem::bad("the lease has no answer"))?;
-            let status =
-                StatusCode::from_u16(result.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            return Ok((status, Json(result)).into_response());
+            return Ok(answered(result.status(), result));
         }
         if seen.wait.is_some() || seen.error.is_some() {
             return Err(Problem::bad("`for` and `error` need the `lease` of the job"));
@@ -207,6 +200,7 @@ impl Api {
             .apply
             .one(Request::Act(Act { own_queues: caller.own_queues(), ..act }))
             .await?;
-        Ok(Answered(view::ActionResult::of(id.as_str(), action, answer)).into_response())
+        let result = view::ActionResult::of(id.as_str(), action, answer);
+        Ok(answered(result.status(), result))
     }
 }
