@@ -16,4 +16,5 @@ pub mod demo;
 pub mod http;
 pub mod markers;
 pub mod queue;
+mod sums;
 pub mod words;

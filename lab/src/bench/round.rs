@@ -8,6 +8,7 @@ use dwell_connectors::Message;
 
 use super::JOB_TARGET;
 use super::percentiles::{Latencies, Percentiles};
+use crate::sums::sums;
 
 /// The shortest body: it contains the numbers of its round and its job.
 pub const BODY_MIN: usize = 16;
@@ -174,18 +175,7 @@ impl RoundResult {
     }
 }
 
-/// The sum of several rounds.
-impl std::ops::AddAssign for RoundResult {
-    fn add_assign(&mut self, other: RoundResult) {
-        self.sent += other.sent;
-        self.arrived += other.arrived;
-        self.lost += other.lost;
-        self.duplicates += other.duplicates;
-        self.early += other.early;
-        self.damaged += other.damaged;
-        self.stray += other.stray;
-    }
-}
+sums! { RoundResult: sent arrived lost duplicates early damaged stray }
 
 impl std::fmt::Display for RoundResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -115,8 +115,7 @@ impl Load {
     #[must_use]
     pub fn start(system: &System, (seed, rate): (u64, u32), recorder: &Arc<Recorder>) -> Load {
         let (broker, maker, places) = (system.broker().clone(), system.maker(), Places::of(system));
-        let http: Vec<SocketAddr> =
-            (0..system.options().instances).map(|instance| system.http(instance)).collect();
+        let http = system.api_addresses();
         let mut readers = JoinSet::new();
         let (received, receiving) = tokio::sync::mpsc::unbounded_channel();
         let replies = places.replies.clone();
@@ -239,13 +238,7 @@ async fn send(options: Sender, recorder: Arc<Recorder>, stop: CancellationToken)
         for ((_, id), plan) in std::mem::replace(&mut turns, later) {
             match plan.door {
                 Some(instance) => {
-                    asking.spawn(by_http(
-                        options.http[instance],
-                        instance,
-                        id,
-                        plan,
-                        Arc::clone(&recorder),
-                    ));
+                    asking.spawn(by_http(&options.http, instance, id, plan, &recorder));
                 }
                 None => {
                     messages.push(control(&recorder, &id, &plan, &options.places.replies));
@@ -287,19 +280,33 @@ async fn schedule_by_http(
     recorder.record(&proc, phase, op(None, res));
 }
 
-async fn by_http(at: SocketAddr, instance: usize, id: String, plan: Plan, recorder: Arc<Recorder>) {
-    let proc = format!("http-{instance}");
-    let asking = ask(&id, &plan);
-    recorder.record(&proc, Phase::Invoke, asked(plan.action, asking.clone()));
-    let (phase, op) = match http::ask(at, &id, &plan).await {
-        Answer::Verdict(res) => {
-            let (number, action) = (asking.number, plan.action.as_str().to_owned());
-            (Phase::Ok, Op::Reply(Reply { id, action, res, number }))
-        }
-        Answer::Never(res) => (Phase::Fail, asked(plan.action, ControlRequest { res, ..asking })),
-        Answer::Unknown(res) => (Phase::Info, asked(plan.action, ControlRequest { res, ..asking })),
-    };
-    recorder.record(&proc, phase, op);
+/// A control request over HTTP.
+fn by_http(
+    http: &[SocketAddr],
+    instance: usize,
+    id: String,
+    plan: Plan,
+    recorder: &Arc<Recorder>,
+) -> impl Future<Output = ()> + Send + use<> {
+    let (at, recorder) = (http[instance], Arc::clone(recorder));
+    async move {
+        let proc = format!("http-{instance}");
+        let asking = ask(&id, &plan);
+        recorder.record(&proc, Phase::Invoke, asked(plan.action, asking.clone()));
+        let (phase, op) = match http::ask(at, &id, &plan).await {
+            Answer::Verdict(res) => {
+                let (number, action) = (asking.number, plan.action.as_str().to_owned());
+                (Phase::Ok, Op::Reply(Reply { id, action, res, number }))
+            }
+            Answer::Never(res) => {
+                (Phase::Fail, asked(plan.action, ControlRequest { res, ..asking }))
+            }
+            Answer::Unknown(res) => {
+                (Phase::Info, asked(plan.action, ControlRequest { res, ..asking }))
+            }
+        };
+        recorder.record(&proc, phase, op);
+    }
 }
 
 /// Creates a target, over restarts of the broker.

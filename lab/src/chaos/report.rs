@@ -115,13 +115,14 @@ impl Report {
         };
         let mut faults: BTreeMap<String, FaultSummary> = BTreeMap::new();
         for impact in &verdict.impacts {
-            let tally = faults.entry(impact.kind.clone()).or_default();
-            tally.count += 1;
-            tally.duplicates += impact.duplicates;
-            tally.first_ms.extend(impact.first_us.map(|us| us / 1000));
-            tally.last_ms.extend(impact.last_us.map(|us| us / 1000));
-            tally.lateness_ms = tally.lateness_ms.max(impact.lateness_us / 1000);
-            tally.beside_ms = tally.beside_ms.max(impact.beside_us.map(|us| us / 1000));
+            faults.entry(impact.kind.clone()).or_default().add(FaultSummary {
+                count: 1,
+                duplicates: impact.duplicates,
+                first_ms: impact.first_us.map(|us| us / 1000).into_iter().collect(),
+                last_ms: impact.last_us.map(|us| us / 1000).into_iter().collect(),
+                lateness_ms: impact.lateness_us / 1000,
+                beside_ms: impact.beside_us.map(|us| us / 1000),
+            });
         }
         let named = |what: &String| format!("{} {}: {what}", head.broker, head.seed);
         let findings = verdict
@@ -136,16 +137,10 @@ impl Report {
     #[must_use]
     pub fn and(mut self, other: Report) -> Report {
         self.runs.extend(other.runs);
-        self.counts = self.counts + other.counts;
-        self.leases = self.leases + other.leases;
+        self.counts += other.counts;
+        self.leases += other.leases;
         for (kind, more) in other.faults {
-            let tally = self.faults.entry(kind).or_default();
-            tally.count += more.count;
-            tally.duplicates += more.duplicates;
-            tally.first_ms.extend(more.first_ms);
-            tally.last_ms.extend(more.last_ms);
-            tally.lateness_ms = tally.lateness_ms.max(more.lateness_ms);
-            tally.beside_ms = tally.beside_ms.max(more.beside_ms);
+            self.faults.entry(kind).or_default().add(more);
         }
         for (wrong, whats) in other.findings {
             self.findings.entry(wrong).or_default().extend(whats);
@@ -173,6 +168,17 @@ impl Report {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty() && self.runs.iter().all(|run| run.sound)
+    }
+}
+
+impl FaultSummary {
+    fn add(&mut self, more: FaultSummary) {
+        self.count += more.count;
+        self.duplicates += more.duplicates;
+        self.first_ms.extend(more.first_ms);
+        self.last_ms.extend(more.last_ms);
+        self.lateness_ms = self.lateness_ms.max(more.lateness_ms);
+        self.beside_ms = self.beside_ms.max(more.beside_ms);
     }
 }
 

@@ -134,6 +134,11 @@ impl System {
         self.instances[instance].http
     }
 
+    /// The addresses of `/v1` of all instances.
+    pub(crate) fn api_addresses(&self) -> Vec<SocketAddr> {
+        self.instances.iter().map(|instance| instance.http).collect()
+    }
+
     /// The address of `/livez`, `/readyz` and `/metrics` of an instance.
     #[must_use]
     pub fn probes(&self, instance: usize) -> SocketAddr {
@@ -165,11 +170,6 @@ impl System {
         let lease_us = i64::try_from(self.options.lease().as_micros()).unwrap_or(i64::MAX);
         let counted = self.redis.census.count(at_us.saturating_add(lease_us) / 1000).await;
         counted.is_complete.then_some(counted.leases.claimed)
-    }
-
-    /// The broker and its links.
-    pub(crate) fn broker_side(&self) -> &BrokerSide {
-        &self.broker
     }
 
     /// The logs of all instances and servers since the start: name

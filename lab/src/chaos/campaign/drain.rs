@@ -87,7 +87,7 @@ impl Campaign<'_> {
     async fn unacknowledged(&self) -> Option<u64> {
         let deadline = clock::now() + RECOVERY_TIMEOUT;
         loop {
-            match self.system.broker_side().unacknowledged().await {
+            match self.system.broker.unacknowledged().await {
                 Ok(0) => return Some(0),
                 Ok(left) if clock::now() >= deadline => return Some(left),
                 Err(error) if clock::now() >= deadline => {

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::chaos::history::{End, Fault, Tally};
+use crate::sums::sums;
 use crate::words::word;
 
 /// The kinds of violations.
@@ -91,27 +92,9 @@ pub struct Counts {
     pub sent_again: u64,
 }
 
-impl std::ops::Add for Counts {
-    type Output = Counts;
-
-    fn add(self, other: Counts) -> Counts {
-        Counts {
-            taken: self.taken + other.taken,
-            uncertain: self.uncertain + other.uncertain,
-            delivered: self.delivered + other.delivered,
-            recovered: self.recovered + other.recovered,
-            dead: self.dead + other.dead,
-            rejected: self.rejected + other.rejected,
-            asked: self.asked + other.asked,
-            answered: self.answered + other.answered,
-            untold: self.untold + other.untold,
-            held: self.held + other.held,
-            finished: self.finished + other.finished,
-            duplicates: self.duplicates + other.duplicates,
-            redelivered: self.redelivered + other.redelivered,
-            sent_again: self.sent_again + other.sent_again,
-        }
-    }
+sums! { Counts:
+    taken uncertain delivered recovered dead rejected asked answered untold held finished duplicates
+    redelivered sent_again
 }
 
 /// The states of leases that faults met, and what became of leases.
@@ -131,20 +114,7 @@ pub struct LeaseStates {
     pub lost: u64,
 }
 
-impl std::ops::Add for LeaseStates {
-    type Output = LeaseStates;
-
-    fn add(self, other: LeaseStates) -> LeaseStates {
-        LeaseStates {
-            met_claimed: self.met_claimed + other.met_claimed,
-            met_half_settled: self.met_half_settled + other.met_half_settled,
-            met_held: self.met_held + other.met_held,
-            rescued: self.rescued + other.rescued,
-            reclaimed: self.reclaimed + other.reclaimed,
-            lost: self.lost + other.lost,
-        }
-    }
-}
+sums! { LeaseStates: met_claimed met_half_settled met_held rescued reclaimed lost }
 
 impl fmt::Display for LeaseStates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::requests::Job;
 use crate::chaos::fault::FaultKind;
+use crate::sums::sums;
 
 /// A fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,18 +93,7 @@ impl Leases {
     }
 }
 
-impl std::ops::Add for Leases {
-    type Output = Leases;
-
-    fn add(self, other: Leases) -> Leases {
-        Leases {
-            claimed: self.claimed + other.claimed,
-            leases: self.leases + other.leases,
-            half_settled: self.half_settled + other.half_settled,
-            held: self.held + other.held,
-        }
-    }
-}
+sums! { Leases: claimed leases half_settled held }
 
 /// The buckets whose last writes a promoted master may not know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

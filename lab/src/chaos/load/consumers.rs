@@ -64,13 +64,7 @@ pub(super) async fn confirm(
         for (at, (id, plan)) in std::mem::replace(&mut words, later) {
             match plan.door {
                 Some(instance) => {
-                    asking.spawn(by_http(
-                        http[instance],
-                        instance,
-                        id,
-                        plan,
-                        Arc::clone(&recorder),
-                    ));
+                    asking.spawn(by_http(&http, instance, id, plan, &recorder));
                 }
                 None => messages.push((at, id, plan)),
             }

@@ -72,8 +72,8 @@ impl<'a> Extra<'a> {
             door: Some(instance),
             seen: None,
         };
-        let (at, recorder) = (self.system.http(instance), Arc::clone(&self.recorder));
-        by_http(at, instance, id.to_owned(), plan, recorder).await;
+        let http = self.system.api_addresses();
+        by_http(&http, instance, id.to_owned(), plan, &self.recorder).await;
     }
 
     /// Reads this target from now on, as long as the system exists.

@@ -60,7 +60,7 @@ impl Census {
         let (mut leases, mut covered, mut answered) = (Leases::default(), 0, Vec::new());
         for (counted, link) in answers.await {
             if let Some(counted) = counted {
-                leases = leases + counted;
+                leases += counted;
                 covered += link.buckets.len();
                 answered.push(link);
             }
