@@ -57,43 +57,31 @@ pub struct Planned {
 /// All requests of the demo.
 #[must_use]
 pub fn plan() -> Vec<Planned> {
-    let mut plan = ordinary();
-    plan.push(one("invoice-1", INVOICES, 1000, Some("1s,1s,1s"), Fate::Arrives(3)));
-    plan.push(one(
-        "parcel-1",
-        PARCELS,
-        1500,
-        Some("500ms"),
-        Fate::Dies(DeadReason::RetriesExhausted),
-    ));
-    plan
+    all(DeadReason::RetriesExhausted, None)
 }
 
 /// All requests of the demo of queues. A target is a queue, and an arrival is a job that its
 /// consumer finished.
 #[must_use]
 pub fn queues() -> Vec<Planned> {
-    let mut plan = ordinary();
-    plan.push(one("invoice-1", INVOICES, 1000, Some("1s,1s,1s"), Fate::Arrives(3)));
-    plan.push(one("parcel-1", PARCELS, 1500, Some("500ms"), Fate::Dies(DeadReason::Failed)));
-    plan.push(one("report-1", REPORTS, 2000, None, Fate::Arrives(2)));
-    plan
+    let report = one("report-1", REPORTS, 2000, None, Fate::Arrives(2));
+    all(DeadReason::Failed, Some(report))
 }
 
 /// All requests of the demo of HTTP targets. A target is the path of a URL, and an arrival is a
 /// request that was answered with success, or a job that its consumer finished.
 #[must_use]
 pub fn http() -> Vec<Planned> {
+    let report = one("report-1", REPORTS, 2000, Some("500ms"), Fate::Arrives(2));
+    all(DeadReason::RetriesExhausted, Some(report))
+}
+
+/// Ordinary jobs, one that is repeated, and one that dies for this reason.
+fn all(reason: DeadReason, report: Option<Planned>) -> Vec<Planned> {
     let mut plan = ordinary();
     plan.push(one("invoice-1", INVOICES, 1000, Some("1s,1s,1s"), Fate::Arrives(3)));
-    plan.push(one(
-        "parcel-1",
-        PARCELS,
-        1500,
-        Some("500ms"),
-        Fate::Dies(DeadReason::RetriesExhausted),
-    ));
-    plan.push(one("report-1", REPORTS, 2000, Some("500ms"), Fate::Arrives(2)));
+    plan.push(one("parcel-1", PARCELS, 1500, Some("500ms"), Fate::Dies(reason)));
+    plan.extend(report);
     plan
 }
 
