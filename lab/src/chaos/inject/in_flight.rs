@@ -24,15 +24,17 @@ pub(super) async fn counted<T>(
     doing: impl Future<Output = Result<T, Error>>,
 ) -> Result<(T, Leases), Error> {
     let mut most = system.redis.census.count(i64::MAX).await.leases;
-    let watching = async {
-        loop {
-            most = most.most(system.redis.census.count(i64::MAX).await.leases);
-            clock::sleep(QUERY_INTERVAL).await;
+    let done = {
+        let watching = async {
+            loop {
+                most = most.most(system.redis.census.count(i64::MAX).await.leases);
+                clock::sleep(QUERY_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            done = doing => done,
+            never = watching => never,
         }
-    };
-    let done = tokio::select! {
-        done = doing => done,
-        never = watching => never,
     };
     Ok((done?, most))
 }
