@@ -82,8 +82,8 @@ impl Link {
         self.call(Method::POST, path, serde_json::to_vec(body)?).await
     }
 
-    /// The status and the body of the answer. After an error, and after a call that is dropped before
-    /// its answer, the next call opens another connection.
+    /// The status and the body of the answer. After an error, and after a call that is dropped
+    /// before its answer, the next call opens another connection.
     pub(crate) async fn call(
         &mut self,
         method: Method,

@@ -1,5 +1,6 @@
-//! The queue scenario: consumers that are killed, instances that are killed with waiting pops, and a
-//! Redis that is killed and fails over: every job is finished once, by a consumer that held its lease.
+//! The queue scenario: consumers that are killed, instances that are killed with waiting pops, and
+//! a Redis that is killed and fails over: every job is finished once, by a consumer that held its
+//! lease.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -53,8 +54,9 @@ pub struct Options {
     #[arg(long, default_value_t = 50)]
     pub consumers: usize,
     /// The share of the consumers that is killed, from 0 to 1: each of them lives for a random time
-    /// of at most 4 s, is killed whatever it is doing (while it waits, between a pop and its finish,
-    /// while its finish is under way), and another one takes its place. The lease of a pop is 2 s
+    /// of at most 4 s, is killed whatever it is doing (while it waits, between a pop and its
+    /// finish, while its finish is under way), and another one takes its place. The lease of a pop
+    /// is 2 s
     #[arg(long, default_value_t = 0.33, value_parser = share)]
     pub killed: f64,
     /// How many instances; the first one is never killed
@@ -211,8 +213,8 @@ fn mortal(options: &Options) -> usize {
     (options.consumers as f64 * options.killed).ceil() as usize
 }
 
-/// Injects one fault after another until told that it is enough. Returns the faults, and the problems
-/// during them.
+/// Injects one fault after another until told that it is enough. Returns the faults, and the
+/// problems during them.
 async fn strike(
     campaign: &Campaign<'_>,
     scene: &Scene,

@@ -1,4 +1,5 @@
-//! The rules of the queue scenario: what consumers saw of each job, and the promises that it breaks.
+//! The rules of the queue scenario: what consumers saw of each job, and the promises that it
+//! breaks.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;

@@ -21,8 +21,8 @@ pub struct PoppedJob {
     pub is_damaged: bool,
 }
 
-/// A consumer's word on a lease. Only `fail` and `release` without an answer are recorded: a `finish`
-/// is repeated until its answer.
+/// A consumer's word on a lease. Only `fail` and `release` without an answer are recorded: a
+/// `finish` is repeated until its answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseWord {
     /// The job's id.

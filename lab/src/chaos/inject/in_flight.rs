@@ -17,8 +17,8 @@ pub(crate) async fn let_it_be_seen() {
     clock::sleep(VISIBLE_DURATION).await;
 }
 
-/// The result of this future, and the most jobs and leases in flight just before it and during it, as
-/// far as Redis answered.
+/// The result of this future, and the most jobs and leases in flight just before it and during it,
+/// as far as Redis answered.
 pub(super) async fn counted<T>(
     system: &System,
     doing: impl Future<Output = Result<T, Error>>,
