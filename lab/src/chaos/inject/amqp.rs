@@ -48,8 +48,7 @@ fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
     classic(system.targets()).nth(rng.random_range(0..count)).unwrap_or_default()
 }
 
-pub(super) async fn target_full(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn target_full(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let target = any(system, rng);
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
@@ -79,8 +78,7 @@ async fn read_empty(server: &RabbitServer, target: &str) -> Result<(), Error> {
 /// Deletes a queue without losing delivered messages: the queue first refuses messages and is read
 /// empty, and nothing may be on its way into it, because RabbitMQ (3.10) may confirm a message
 /// whose queue is deleted before its refusal.
-pub(super) async fn target_deleted(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn target_deleted(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let target = any(system, rng);
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
@@ -106,8 +104,9 @@ pub(super) async fn target_deleted(at: Injection<'_>) -> Outcome {
 }
 
 /// Open channels keep their permissions, so the connections are reset too.
-pub(super) async fn permissions_withdrawn(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn permissions_withdrawn(
+    Injection { system, hold, .. }: Injection<'_>,
+) -> Outcome {
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
     let set = async |rights: &'static str| {
@@ -118,8 +117,7 @@ pub(super) async fn permissions_withdrawn(at: Injection<'_>) -> Outcome {
     Ok(format!("user {USER}").into())
 }
 
-pub(super) async fn connection_blocked(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn connection_blocked(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let server = system.broker.server.lock().await;
     let server = rabbit(&server)?;
     let set = async |mark: &'static str| {

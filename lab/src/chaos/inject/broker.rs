@@ -6,8 +6,7 @@ use super::in_flight::let_it_be_seen;
 use super::{Injection, Outcome, both, start};
 use crate::chaos::system::Error;
 
-pub(super) async fn kill(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn kill(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let mut server = system.broker.server.lock().await;
     let frozen = server.freeze().map_err(Error::from);
     let_it_be_seen().await;
@@ -18,8 +17,7 @@ pub(super) async fn kill(at: Injection<'_>) -> Outcome {
     Ok(server.to_string().into())
 }
 
-pub(super) async fn freeze(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn freeze(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let server = system.broker.server.lock().await;
     server.freeze()?;
     clock::sleep(hold).await;
@@ -27,8 +25,7 @@ pub(super) async fn freeze(at: Injection<'_>) -> Outcome {
     Ok(server.to_string().into())
 }
 
-pub(super) async fn restart(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn restart(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let mut server = system.broker.server.lock().await;
     let stopped = server.stop().await.map_err(Error::from);
     clock::sleep(hold).await;
@@ -38,8 +35,7 @@ pub(super) async fn restart(at: Injection<'_>) -> Outcome {
 }
 
 /// Adds a partition. Nothing needs healing.
-pub(super) async fn partition_added(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn partition_added(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let count = system.broker.add_partition().await?;
     clock::sleep(hold).await;
     Ok(format!("{count} partitions").into())

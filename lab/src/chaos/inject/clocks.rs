@@ -17,8 +17,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 const INSTANCE_JUMP_S: i64 = 3600;
 
 /// A jump forward or back, and then the return.
-pub(super) async fn of_instances(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn of_instances(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let seconds = if rng.random() { INSTANCE_JUMP_S } else { -INSTANCE_JUMP_S };
     jump(&system.clock, seconds, hold, async || {
         for instance in &system.instances {
@@ -31,8 +30,7 @@ pub(super) async fn of_instances(at: Injection<'_>) -> Outcome {
 }
 
 /// A shorter jump: jobs due meanwhile are early or late.
-pub(super) async fn of_redis(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn of_redis(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let seconds = crate::chaos::fault::REDIS_CLOCK_JUMP.as_secs().cast_signed();
     let seconds = if rng.random() { seconds } else { -seconds };
     jump(&system.redis.clock, seconds, hold, async || {

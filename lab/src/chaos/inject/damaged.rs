@@ -27,8 +27,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(super) async fn record_damaged(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn record_damaged(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
     let mut aside = Extra::open(system).await?;

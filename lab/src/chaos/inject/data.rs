@@ -16,8 +16,7 @@ use crate::chaos::system::{Error, Servers, open};
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A full disk: no file of Redis may grow.
-pub(super) async fn disk_full(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn disk_full(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
     let master = servers.server(any(&servers, rng).await?);
     let pid = master.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
@@ -48,8 +47,7 @@ pub(super) async fn disk_full(at: Injection<'_>) -> Outcome {
 
 /// Writes invalid records that are due now. Removes the remaining ones at the end, as an operator
 /// would with `dwell fsck`.
-pub(super) async fn poisoned_records(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn poisoned_records(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
     let noise: Vec<u8> = (0..200).map(|_| rng.random()).collect();
@@ -98,8 +96,7 @@ async fn plant(
 }
 
 /// Creates a missing key as a string: scripts that access it fail.
-pub(super) async fn wrong_type(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn wrong_type(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let settings = system.store_settings();
     let keys = Keys::new(&settings.namespace, settings.buckets);
     let servers = system.redis.servers.lock().await;

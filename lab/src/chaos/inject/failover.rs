@@ -12,8 +12,7 @@ use crate::chaos::system::{Error, Servers, System};
 const MAX_MOVED_BUCKETS: usize = 3;
 
 /// Kills a master and waits until another is promoted; then it returns as a replica.
-pub(super) async fn master_killed(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn master_killed(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let mut servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let slot = slot_of(&servers, index, system).await?;
@@ -40,8 +39,7 @@ pub(super) async fn master_killed(at: Injection<'_>) -> Outcome {
 }
 
 /// Freezes a master until another is promoted. When it wakes up it takes itself for the master.
-pub(super) async fn master_frozen(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn master_frozen(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let slot = slot_of(&servers, index, system).await?;
@@ -56,8 +54,7 @@ pub(super) async fn master_frozen(at: Injection<'_>) -> Outcome {
 
 /// A failover by command while the master lives: CLUSTER FAILOVER loses nothing, SENTINEL FAILOVER
 /// what was not replicated.
-pub(super) async fn ordered(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn ordered(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let mut handed_over = Vec::new();
@@ -82,8 +79,7 @@ pub(super) async fn ordered(at: Injection<'_>) -> Outcome {
 }
 
 /// Moves the slots of some buckets to other masters.
-pub(super) async fn slots_moved(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn slots_moved(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
     let Servers::Cluster(cluster) = &*servers else {
         return Err(Error::Unexpected("only a Cluster has slots".to_owned()));

@@ -24,16 +24,14 @@ fn any<'a>(system: &'a System, rng: &mut StdRng) -> &'a str {
     &system.targets()[rng.random_range(0..system.targets().len())]
 }
 
-pub(super) async fn target_full(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn target_full(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let target = any(system, rng);
     // The policy first, then the limit: otherwise the limit would discard stored messages.
     changed(system, target, hold, &[json!({ "discard": "new" }), json!({ "max_bytes": 1 })]).await
 }
 
 /// The stream keeps its unread messages, but no stream accepts messages on the subject.
-pub(super) async fn target_deleted(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn target_deleted(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let target = any(system, rng);
     changed(system, target, hold, &[json!({ "subjects": [format!("{target}.away")] })]).await
 }
@@ -62,8 +60,7 @@ async fn changed(system: &System, target: &str, hold: Duration, changes: &[Value
 
 /// Dwell itself creates the consumer again, with its own `ack_wait`; the system then sets a shorter
 /// one.
-pub(super) async fn consumer_deleted(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn consumer_deleted(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let _server = system.broker.server.lock().await;
     jetstream::ask(system.broker.port(), "CONSUMER.DELETE.DWELL_delay_in.dwell", json!({})).await?;
     clock::sleep(hold).await;
@@ -81,8 +78,9 @@ pub(super) async fn consumer_deleted(at: Injection<'_>) -> Outcome {
     Ok("consumer dwell of DWELL_delay_in".to_owned().into())
 }
 
-pub(super) async fn permissions_withdrawn(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn permissions_withdrawn(
+    Injection { system, rng, hold }: Injection<'_>,
+) -> Outcome {
     let server = system.broker.server.lock().await;
     let BrokerServer::Nats(server) = &*server else {
         return Err(Error::Unexpected(format!("{server} is not nats-server")));

@@ -107,8 +107,7 @@ fn read_by(metrics: &str) -> u64 {
 }
 
 /// Cuts one instance off from Redis for longer than `hold`; the others keep their links.
-pub(super) async fn instance_cut_off(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn instance_cut_off(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let number = reader(system, rng).await?;
     let link = &system.instances[number].redis;
     // The longest `hold` of the ingests.

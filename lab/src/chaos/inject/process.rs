@@ -43,8 +43,7 @@ fn noted(
     started
 }
 
-pub(super) async fn kill(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn kill(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let number = mortal(system, rng);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
@@ -57,8 +56,7 @@ pub(super) async fn kill(at: Injection<'_>) -> Outcome {
     Ok(format!("dwell-{number}").into())
 }
 
-pub(super) async fn freeze(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn freeze(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let number = any(system, rng);
     let hold = hold.max(system.options().lease() + EXTRA_FREEZE);
     let mut server = system.instances[number].server.lock().await;
@@ -69,8 +67,7 @@ pub(super) async fn freeze(at: Injection<'_>) -> Outcome {
     Ok(format!("dwell-{number}, for {} s", hold.as_secs()).into())
 }
 
-pub(super) async fn term(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn term(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let number = mortal(system, rng);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);
@@ -88,8 +85,9 @@ pub(super) async fn term(at: Injection<'_>) -> Outcome {
 }
 
 /// The instance serves the reachable broker at once, and the other one once it is reachable.
-pub(super) async fn start_without_broker(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn start_without_broker(
+    Injection { system, rng, hold }: Injection<'_>,
+) -> Outcome {
     let number = mortal(system, rng);
     let mut server = system.instances[number].server.lock().await;
     system.note_end(number, &mut server);

@@ -34,8 +34,7 @@ fn brief(system: &System, hold: Duration) -> Duration {
     if system.options().redis == RedisMode::Single { hold } else { hold.min(MAX_BRIEF_HOLD) }
 }
 
-pub(super) async fn kill(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn kill(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let mut servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let killed = servers.server_mut(index).kill().map_err(Error::from);
@@ -43,8 +42,7 @@ pub(super) async fn kill(at: Injection<'_>) -> Outcome {
     back(system, &mut servers, index, killed).await
 }
 
-pub(super) async fn restart(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn restart(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let mut servers = system.redis.servers.lock().await;
     let index = any(&servers, rng).await?;
     let stopped = servers.server_mut(index).stop().await.map(drop).map_err(Error::from);
@@ -65,8 +63,7 @@ async fn back(
     healed(system, servers, "redis").await
 }
 
-pub(super) async fn freeze(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn freeze(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
     let master = servers.server(any(&servers, rng).await?);
     master.freeze()?;
@@ -84,8 +81,7 @@ async fn healed(system: &System, servers: &Servers, detail: impl Into<String>) -
     Ok(Done { healed_us: done.healed_us.filter(|_| is_single), ..done })
 }
 
-pub(super) async fn full(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn full(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
     let master = servers.server(any(&servers, rng).await?);
     let is_cluster = system.options().redis == RedisMode::Cluster;
@@ -117,8 +113,7 @@ pub(super) async fn full(at: Injection<'_>) -> Outcome {
         .await
 }
 
-pub(super) async fn readonly(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn readonly(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
     let master = servers.server(0);
     // No server listens on this port.
@@ -127,8 +122,7 @@ pub(super) async fn readonly(at: Injection<'_>) -> Outcome {
     held(system, &servers, &[master], broken, hold, &["REPLICAOF", "NO", "ONE"]).await
 }
 
-pub(super) async fn no_replicas(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn no_replicas(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
     let masters: Vec<&RedisServer> =
         servers.masters().await?.into_iter().map(|index| servers.server(index)).collect();
@@ -164,8 +158,7 @@ async fn held(
     healed(system, servers, detail).await
 }
 
-pub(super) async fn busy(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn busy(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
     let master = servers.server(any(&servers, rng).await?);
     // Opened before: a new connection to a busy Redis gets only BUSY.
@@ -208,13 +201,11 @@ pub(super) async fn busy(at: Injection<'_>) -> Outcome {
     Ok(Done { healed_us: done.healed_us.map(|_| healed_us), ..done })
 }
 
-pub(super) async fn script_flush(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn script_flush(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     again(system, hold, &[&["SCRIPT", "FLUSH"]]).await
 }
 
-pub(super) async fn client_kill(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn client_kill(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     again(
         system,
         hold,
@@ -225,8 +216,7 @@ pub(super) async fn client_kill(at: Injection<'_>) -> Outcome {
 
 /// Changes the password of the instances' user and closes their connections; their files have the
 /// new one after the hold. Then the same back, because a server starts with the first password.
-pub(super) async fn password_rotated(at: Injection<'_>) -> Outcome {
-    let Injection { system, hold, .. } = at;
+pub(super) async fn password_rotated(Injection { system, hold, .. }: Injection<'_>) -> Outcome {
     let servers = system.redis.servers.lock().await;
     let rotated = async {
         for password in ["second", PASSWORD] {
@@ -274,8 +264,7 @@ async fn again(system: &System, hold: Duration, orders: &[&[&str]]) -> Outcome {
     }
 }
 
-pub(super) async fn failover(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn failover(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let mut servers = system.redis.servers.lock().await;
     let pair = servers.pair()?;
     let promotes_first: bool = rng.random();

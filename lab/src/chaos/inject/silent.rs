@@ -20,8 +20,7 @@ const SINGLE_ATTEMPT_RATIO: usize = 10;
 /// The least time of silence: several publish timeouts.
 const MIN_SILENCE: Duration = Duration::from_secs(25);
 
-pub(super) async fn target_silent(at: Injection<'_>) -> Outcome {
-    let Injection { system, rng, hold } = at;
+pub(super) async fn target_silent(Injection { system, rng, hold }: Injection<'_>) -> Outcome {
     let number = rng.random::<u32>();
     let target = SILENT_TARGETS.replace('*', &number.to_string());
     let mut aside = Extra::open(system).await?;
