@@ -72,24 +72,12 @@ pub(crate) async fn make_leaderless(server: &KafkaServer, topic: &str) -> Result
 
 /// Moves the topic to the existing broker. The topic is empty, so nothing is lost.
 pub(crate) async fn lead(server: &KafkaServer, topic: &str) -> Result<(), Error> {
-    let mut body = Vec::new();
-    body.extend(10_000_i32.to_be_bytes());
-    body.push(2);
-    short(&mut body, topic);
-    body.push(2);
-    body.extend(0_i32.to_be_bytes());
-    body.push(2);
-    body.extend(1_i32.to_be_bytes());
-    body.extend([0, 0, 0]);
-    let answer = call(server.port(), Call::Reassign, &body).await?;
+    let one_topic = Body::default().int(10_000).bytes([2]).compact(topic);
+    let body = one_topic.bytes([2]).int(0).bytes([2]).int(1).bytes([0, 0, 0]);
+    let answer = call(server.port(), Call::Reassign, body).await?;
     refused("move the topic", &answer, 4)?;
-    let mut body = vec![UNCLEAN_ELECTION];
-    array(&mut body, 1);
-    text(&mut body, topic);
-    array(&mut body, 1);
-    body.extend(0_i32.to_be_bytes());
-    body.extend(10_000_i32.to_be_bytes());
-    let answer = call(server.port(), Call::Elect, &body).await?;
+    let body = Body::default().bytes([UNCLEAN_ELECTION]).int(1).text(topic).int(1).int(0);
+    let answer = call(server.port(), Call::Elect, body.int(10_000)).await?;
     refused("elect a leader", &answer, 4)?;
     // Throttle time, error, one topic, its name, one partition, its index, its error.
     refused("elect a leader", &answer, 4 + 2 + 4 + 2 + topic.len() + 4 + 4)
@@ -97,15 +85,9 @@ pub(crate) async fn lead(server: &KafkaServer, topic: &str) -> Result<(), Error>
 
 /// Makes the topic have this many partitions.
 pub(crate) async fn grow(server: &KafkaServer, topic: &str, partitions: i32) -> Result<(), Error> {
-    let mut body = Vec::new();
-    array(&mut body, 1);
-    text(&mut body, topic);
-    body.extend(partitions.to_be_bytes());
     // The broker chooses the replicas.
-    body.extend((-1_i32).to_be_bytes());
-    body.extend(10_000_i32.to_be_bytes());
-    body.push(0);
-    let answer = call(server.port(), Call::CreatePartitions, &body).await?;
+    let body = Body::default().int(1).text(topic).int(partitions).int(-1).int(10_000).bytes([0]);
+    let answer = call(server.port(), Call::CreatePartitions, body).await?;
     refused("add a partition", &answer, 4 + 4 + 2 + topic.len())
 }
 
@@ -129,26 +111,15 @@ async fn uncommitted_in(
     topic: &str,
     partition: i32,
 ) -> Result<u64, Error> {
-    let mut body = Vec::new();
-    body.extend((-1_i32).to_be_bytes());
-    array(&mut body, 1);
-    text(&mut body, topic);
-    array(&mut body, 1);
-    body.extend(partition.to_be_bytes());
     // The end of the log.
-    body.extend((-1_i64).to_be_bytes());
-    let answer = call(server.port(), Call::ListOffsets, &body).await?;
+    let body = Body::default().int(-1).int(1).text(topic).int(1).int(partition).long(-1);
+    let answer = call(server.port(), Call::ListOffsets, body).await?;
     // One topic, its name, one partition, its index; then error, time and offset.
     let at = 4 + 2 + topic.len() + 4 + 4;
     refused("tell the end of the log", &answer, at)?;
     let end = number(&answer, at + 2 + 8)?;
-    let mut body = Vec::new();
-    text(&mut body, group);
-    array(&mut body, 1);
-    text(&mut body, topic);
-    array(&mut body, 1);
-    body.extend(partition.to_be_bytes());
-    let answer = call(server.port(), Call::OffsetFetch, &body).await?;
+    let body = Body::default().text(group).int(1).text(topic).int(1).int(partition);
+    let answer = call(server.port(), Call::OffsetFetch, body).await?;
     // As above; then offset, metadata and error. No committed offset is -1.
     let committed = number(&answer, at)?.max(0);
     Ok(u64::try_from(end - committed).unwrap_or(0))
@@ -158,69 +129,42 @@ fn number(answer: &[u8], at: usize) -> Result<i64, Error> {
     let bytes = answer.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
     bytes
         .map(i64::from_be_bytes)
-        .ok_or_else(|| Error::Unexpected(format!("kafka: no offset in {answer:?}")))
+        .ok_or_else(|| Error::Unexpected(format!("kafka: no number in {answer:?}")))
 }
 
 /// Creates a topic with one partition on the absent broker.
 async fn create(port: u16, topic: &str) -> Result<(), Error> {
-    let mut body = Vec::new();
-    array(&mut body, 1);
-    text(&mut body, topic);
-    body.extend((-1_i32).to_be_bytes());
-    body.extend((-1_i16).to_be_bytes());
-    array(&mut body, 1);
-    body.extend(0_i32.to_be_bytes());
-    array(&mut body, 1);
-    body.extend(ABSENT_BROKER_ID.to_be_bytes());
-    array(&mut body, 0);
-    body.extend(10_000_i32.to_be_bytes());
-    body.push(0);
-    let answer = call(port, Call::CreateTopics, &body).await?;
+    let body = Body::default().int(1).text(topic).int(-1).bytes((-1_i16).to_be_bytes());
+    let body = body.int(1).int(0).int(1).int(ABSENT_BROKER_ID).int(0).int(10_000).bytes([0]);
+    let answer = call(port, Call::CreateTopics, body).await?;
     refused("create the topic", &answer, 4 + 4 + 2 + topic.len())
 }
 
 /// Registers the absent broker. Returns its epoch.
 async fn register(server: &KafkaServer) -> Result<i64, Error> {
-    let mut body = Vec::new();
-    body.extend(ABSENT_BROKER_ID.to_be_bytes());
-    short(&mut body, KafkaServer::CLUSTER);
-    body.extend(rand::random::<[u8; 16]>());
+    let mut body = Body::default().int(ABSENT_BROKER_ID).compact(KafkaServer::CLUSTER);
     // No server listens on this port.
-    body.push(3);
+    body = body.bytes(rand::random::<[u8; 16]>()).bytes([3]);
     for listener in ["PLAINTEXT", "LINK"] {
-        short(&mut body, listener);
-        short(&mut body, "127.0.0.1");
-        body.extend(1_u16.to_be_bytes());
-        body.extend(0_i16.to_be_bytes());
-        body.push(0);
+        body = body.compact(listener).compact("127.0.0.1").bytes([0, 1, 0, 0, 0]);
     }
-    body.push(u8::try_from(FEATURES.len() + 1).unwrap_or(u8::MAX));
+    body = body.bytes([u8::try_from(FEATURES.len() + 1).unwrap_or(u8::MAX)]);
     for feature in FEATURES {
-        short(&mut body, feature);
-        body.extend(0_i16.to_be_bytes());
-        body.extend(1000_i16.to_be_bytes());
-        body.push(0);
+        body = body.compact(feature).bytes([0, 0]).bytes(1000_i16.to_be_bytes()).bytes([0]);
     }
     // No rack; never on ZooKeeper; one log directory; no previous epoch.
-    body.extend([0, 0, 2]);
-    body.extend(rand::random::<[u8; 16]>());
-    body.extend((-1_i64).to_be_bytes());
-    body.push(0);
-    let answer = call(server.controller_port(), Call::Register, &body).await?;
+    body = body.bytes([0, 0, 2]).bytes(rand::random::<[u8; 16]>()).long(-1).bytes([0]);
+    let answer = call(server.controller_port(), Call::Register, body).await?;
     refused("register a broker", &answer, 4)?;
-    let epoch = answer.get(6..14).and_then(|bytes| bytes.try_into().ok()).map(i64::from_be_bytes);
-    epoch.ok_or_else(|| Error::Unexpected("kafka gave the broker no epoch".to_owned()))
+    number(&answer, 6)
 }
 
 /// Sends a heartbeat of the absent broker, which is caught up. `fenced`: whether the broker wants
 /// to be fenced.
 async fn heartbeat(server: &KafkaServer, epoch: i64, fenced: bool) -> Result<(), Error> {
-    let mut body = Vec::new();
-    body.extend(ABSENT_BROKER_ID.to_be_bytes());
-    body.extend(epoch.to_be_bytes());
-    body.extend(i64::MAX.to_be_bytes());
-    body.extend([u8::from(fenced), 0, 0]);
-    let answer = call(server.controller_port(), Call::Heartbeat, &body).await?;
+    let body = Body::default().int(ABSENT_BROKER_ID).long(epoch).long(i64::MAX);
+    let body = body.bytes([u8::from(fenced), 0, 0]);
+    let answer = call(server.controller_port(), Call::Heartbeat, body).await?;
     refused("accept the heartbeat", &answer, 4)?;
     // Throttle time, error, caught up, fenced.
     match answer.get(7) {
@@ -242,24 +186,18 @@ fn refused(what: &str, answer: &[u8], at: usize) -> Result<(), Error> {
 }
 
 /// Sends a request. Returns the body of the answer.
-async fn call(port: u16, call: Call, body: &[u8]) -> Result<Vec<u8>, Error> {
+async fn call(port: u16, call: Call, body: Body) -> Result<Vec<u8>, Error> {
     let asked = clock::timeout(ANSWER_TIMEOUT, once(port, call, body)).await;
     asked
         .unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
         .map_err(Error::io(format!("kafka on port {port}")))
 }
 
-async fn once(port: u16, call: Call, body: &[u8]) -> io::Result<Vec<u8>> {
+async fn once(port: u16, call: Call, body: Body) -> io::Result<Vec<u8>> {
     let (number, version, has_tags) = call.head();
-    let mut request = Vec::new();
-    request.extend(number.to_be_bytes());
-    request.extend(version.to_be_bytes());
-    request.extend(1_i32.to_be_bytes());
-    text(&mut request, "chaos");
-    if has_tags {
-        request.push(0);
-    }
-    request.extend(body);
+    let head = Body::default().bytes(number.to_be_bytes()).bytes(version.to_be_bytes()).int(1);
+    let tags: &[u8] = if has_tags { &[0] } else { &[] };
+    let request = [&head.text("chaos").0[..], tags, &body.0].concat();
     let mut link = TcpStream::connect(("127.0.0.1", port)).await?;
     link.write_all(&i32::try_from(request.len()).unwrap_or(i32::MAX).to_be_bytes()).await?;
     link.write_all(&request).await?;
@@ -270,17 +208,34 @@ async fn once(port: u16, call: Call, body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(answer.split_off(head.min(size)))
 }
 
-fn array(bytes: &mut Vec<u8>, length: usize) {
-    bytes.extend(i32::try_from(length).unwrap_or(i32::MAX).to_be_bytes());
-}
+/// The body of a request. An array begins with its length.
+#[derive(Default)]
+struct Body(Vec<u8>);
 
-fn text(bytes: &mut Vec<u8>, text: &str) {
-    bytes.extend(i16::try_from(text.len()).unwrap_or(i16::MAX).to_be_bytes());
-    bytes.extend(text.as_bytes());
-}
+impl Body {
+    fn bytes<const N: usize>(mut self, bytes: [u8; N]) -> Body {
+        self.0.extend(bytes);
+        self
+    }
 
-/// A compact string, as in newer requests.
-fn short(bytes: &mut Vec<u8>, text: &str) {
-    bytes.push(u8::try_from(text.len() + 1).unwrap_or(u8::MAX));
-    bytes.extend(text.as_bytes());
+    fn int(self, number: i32) -> Body {
+        self.bytes(number.to_be_bytes())
+    }
+
+    fn long(self, number: i64) -> Body {
+        self.bytes(number.to_be_bytes())
+    }
+
+    fn text(self, text: &str) -> Body {
+        let mut body = self.bytes(i16::try_from(text.len()).unwrap_or(i16::MAX).to_be_bytes());
+        body.0.extend(text.as_bytes());
+        body
+    }
+
+    /// A compact string, as in newer requests.
+    fn compact(self, text: &str) -> Body {
+        let mut body = self.bytes([u8::try_from(text.len() + 1).unwrap_or(u8::MAX)]);
+        body.0.extend(text.as_bytes());
+        body
+    }
 }
