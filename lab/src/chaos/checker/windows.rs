@@ -56,13 +56,19 @@ impl<'a> FaultWindows<'a> {
         FaultWindows { head: &history.head, windows: windows.collect() }
     }
 
+    fn faults(&self) -> impl Iterator<Item = &'a Fault> {
+        self.windows.iter().map(|window| window.fault)
+    }
+
+    /// Whether this fault was active between these times, or leases from then still ran.
+    fn is_on(&self, fault: &Fault, from_us: i64, to_us: i64) -> bool {
+        fault.began_us <= to_us && fault.healed_us + self.head.lease_ms * 1000 >= from_us
+    }
+
     /// The time between these two during which no fault was active, µs.
     pub(super) fn unbroken_us(&self, from_us: i64, to_us: i64) -> i64 {
-        let mut broken: Vec<(i64, i64)> = self
-            .windows
-            .iter()
-            .map(|window| (window.fault.began_us, window.fault.healed_us))
-            .collect();
+        let mut broken: Vec<(i64, i64)> =
+            self.faults().map(|fault| (fault.began_us, fault.healed_us)).collect();
         broken.sort_unstable();
         let (mut sum_us, mut at_us) = (0, from_us);
         for (began_us, healed_us) in broken {
@@ -80,20 +86,19 @@ impl<'a> FaultWindows<'a> {
         (sent_us, due_us): (i64, i64),
         at_us: i64,
     ) -> Option<(i64, &'a Fault)> {
-        let beside = |window: &FaultWindow<'a>| {
-            let fault = window.fault;
+        let beside = |fault: &'a Fault| {
             let Scope { from_us, only } = fault.beside.as_ref()?;
             let since_us = due_us.max(sent_us).max(*from_us);
             let late_us = at_us.min(fault.healed_us) - since_us;
             (sent_us >= fault.began_us && late_us > 0 && !only.concerns(id, job))
                 .then_some((late_us, fault))
         };
-        self.windows.iter().filter_map(beside).max_by_key(|(late_us, _)| *late_us)
+        self.faults().filter_map(beside).max_by_key(|(late_us, _)| *late_us)
     }
 
     /// The time span in which the record of this job was unreadable, µs.
     pub(super) fn unreadable_us(&self, id: &str) -> Option<(i64, i64)> {
-        self.windows.iter().map(|window| window.fault).find_map(|fault| match &fault.beside {
+        self.faults().find_map(|fault| match &fault.beside {
             Some(Scope { from_us, only: Only::Jobs(ids) }) if ids.iter().any(|of| of == id) => {
                 Some((*from_us, fault.healed_us))
             }
@@ -105,27 +110,20 @@ impl<'a> FaultWindows<'a> {
     /// unreadable. The rejection may arrive after the fault. A history without the bucket allows
     /// all.
     pub(super) fn refuses(&self, id: &str, job: &Job, at_us: i64) -> bool {
-        let reach_us = self.head.lease_ms * 1000;
-        self.windows.iter().map(|window| window.fault).any(|fault| {
-            let concerned =
-                fault.beside.as_ref().is_none_or(|beside| beside.only.concerns(id, job));
-            concerned
-                && fault.kind.effects().refuses
-                && (fault.began_us..=fault.healed_us + reach_us).contains(&at_us)
+        self.faults().any(|fault| {
+            fault.kind.effects().refuses
+                && self.is_on(fault, at_us, at_us)
+                && fault.beside.as_ref().is_none_or(|beside| beside.only.concerns(id, job))
         })
     }
 
     /// Whether a publish of this job may have failed between these times.
     pub(super) fn fails_publish(&self, id: &str, job: &Job, from_us: i64, to_us: i64) -> bool {
-        let reach_us = self.head.lease_ms * 1000;
         self.between(|effects| effects.fails_publish, from_us, to_us)
-            || self.windows.iter().map(|window| window.fault).any(|fault| {
-                let concerned =
-                    fault.beside.as_ref().is_some_and(|beside| beside.only.concerns(id, job));
-                concerned
-                    && fault.kind.effects().silences
-                    && fault.began_us <= to_us
-                    && fault.healed_us + reach_us >= from_us
+            || self.faults().any(|fault| {
+                fault.kind.effects().silences
+                    && self.is_on(fault, from_us, to_us)
+                    && fault.beside.as_ref().is_some_and(|beside| beside.only.concerns(id, job))
             })
     }
 
@@ -142,11 +140,10 @@ impl<'a> FaultWindows<'a> {
     /// The least and the greatest error of Redis's clock at this time. A history without the
     /// direction of the jump allows both.
     fn steps(&self, at_us: i64) -> impl Iterator<Item = (i64, i64)> {
-        let on = move |window: &&FaultWindow<'_>| {
-            window.fault.began_us <= at_us && at_us <= window.fault.healed_us + SLACK_US
-        };
-        self.windows.iter().filter(on).filter_map(|window| {
-            match (window.fault.kind.allows().early_us, window.fault.clock_step_us) {
+        let on =
+            move |fault: &&Fault| fault.began_us <= at_us && at_us <= fault.healed_us + SLACK_US;
+        self.faults().filter(on).filter_map(|fault| {
+            match (fault.kind.allows().early_us, fault.clock_step_us) {
                 (0, _) => None,
                 (_, Some(step_us)) => Some((step_us, step_us)),
                 (early_us, None) => Some((-early_us, early_us)),
@@ -157,30 +154,19 @@ impl<'a> FaultWindows<'a> {
     /// Whether a fault of these kinds was active between these times, or leases from then still
     /// ran.
     pub(super) fn between(&self, of: fn(Effects) -> bool, from_us: i64, to_us: i64) -> bool {
-        let reach_us = self.head.lease_ms * 1000;
-        self.windows.iter().any(|FaultWindow { fault, .. }| {
-            of(fault.kind.effects())
-                && fault.began_us <= to_us
-                && fault.healed_us + reach_us >= from_us
-        })
+        self.faults().any(|fault| of(fault.kind.effects()) && self.is_on(fault, from_us, to_us))
     }
 
     /// Whether a promoted master may have forgotten writes for this job between these times.
     pub(super) fn rolls_back(&self, id: &str, from_us: i64, to_us: i64) -> bool {
-        let reach_us = self.head.lease_ms * 1000;
-        let on = |fault: &Fault| fault.began_us <= to_us && fault.healed_us + reach_us >= from_us;
-        self.windows.iter().any(|window| on(window.fault) && window.fault.rolls_back(id))
+        self.faults().any(|fault| self.is_on(fault, from_us, to_us) && fault.rolls_back(id))
     }
 
     /// The largest jump that Redis's clock may have made between these times, µs.
     pub(super) fn jump_us(&self, from_us: i64, to_us: i64) -> i64 {
         let on = |fault: &Fault| fault.began_us <= to_us && from_us <= fault.healed_us + SLACK_US;
-        self.windows
-            .iter()
-            .filter(|window| on(window.fault))
-            .map(|window| window.fault.kind.allows().early_us)
-            .max()
-            .unwrap_or(0)
+        let jumps = self.faults().filter(|fault| on(fault));
+        jumps.map(|fault| fault.kind.allows().early_us).max().unwrap_or(0)
     }
 
     /// Whether the client library may have sent one message at both times: a fault of the broker
@@ -203,7 +189,7 @@ impl<'a> FaultWindows<'a> {
         (before_us, taken_us): (i64, i64),
     ) -> bool {
         let late_us = self.head.late_ms * 1000;
-        self.windows.iter().map(|window| window.fault).any(|fault| {
+        self.faults().any(|fault| {
             let could_us = due_ms.unwrap_or_default().saturating_mul(1000).max(fault.healed_us);
             fault.kind.effects().requeues
                 && fault.began_us <= taken_us
@@ -218,27 +204,20 @@ impl<'a> FaultWindows<'a> {
     /// the end of a fault that holds it back.
     pub(super) fn lands_by_us(&self, at_us: i64) -> i64 {
         let reach_us = self.head.lease_ms * 1000 + SLACK_US;
-        let mut by_us = at_us + reach_us;
-        for FaultWindow { fault, .. } in &self.windows {
-            if fault.kind.effects().holds_back
-                && fault.began_us <= by_us
-                && fault.healed_us >= at_us
-            {
-                by_us = by_us.max(fault.healed_us + reach_us);
-            }
-        }
-        by_us
+        self.held_back(|effects| effects.holds_back, at_us, at_us + reach_us)
     }
 
     /// Until when a message that arrived at this time is read: a broker that is down delivers
     /// nothing.
     pub(super) fn read_by_us(&self, at_us: i64) -> i64 {
-        let mut by_us = at_us + SLACK_US;
-        for FaultWindow { fault, .. } in &self.windows {
-            if fault.kind.effects().stops_broker
-                && fault.began_us <= by_us
-                && fault.healed_us >= at_us - SLACK_US
-            {
+        self.held_back(|effects| effects.stops_broker, at_us - SLACK_US, at_us + SLACK_US)
+    }
+
+    /// This time, or a lease after the last of the faults of these kinds that were active from one
+    /// time to the other.
+    fn held_back(&self, of: fn(Effects) -> bool, from_us: i64, mut by_us: i64) -> i64 {
+        for fault in self.faults().filter(|fault| of(fault.kind.effects())) {
+            if fault.began_us <= by_us && fault.healed_us >= from_us {
                 by_us = by_us.max(fault.healed_us + self.head.lease_ms * 1000 + SLACK_US);
             }
         }

@@ -38,11 +38,8 @@ impl FaultWindows<'_> {
         // No count covers two copies. The counts since the last sample are lost with a killed
         // instance.
         let copies: usize = known().map(FaultWindow::owed).sum();
-        let killed = self
-            .windows
-            .iter()
-            .filter(|window| window.fault.kind == FaultKind::DwellKill)
-            .map(|window| window.fault.in_flight);
+        let killed = self.faults().filter(|fault| fault.kind == FaultKind::DwellKill);
+        let killed = killed.map(|fault| fault.in_flight);
         let counted = increase(events, i64::MIN, i64::MAX, |sample| sample.possible_duplicates)
             + killed.sum::<u64>();
         if counted < copies as u64 {
@@ -53,10 +50,7 @@ impl FaultWindows<'_> {
     /// The states of the leases that the faults met, and the fates of leases.
     pub(in crate::chaos::checker) fn leases(&self, events: &[Event]) -> LeaseStates {
         let met = |is: fn(&Leases) -> bool| {
-            self.windows
-                .iter()
-                .filter(|window| window.fault.leases.as_ref().is_some_and(is))
-                .count() as u64
+            self.faults().filter(|fault| fault.leases.as_ref().is_some_and(is)).count() as u64
         };
         let sum = |of| increase(events, i64::MIN, i64::MAX, of);
         LeaseStates {

@@ -90,10 +90,9 @@ impl<'a> FaultWindows<'a> {
             fault.kind == FaultKind::ConsumerDeleted
                 && (fault.began_us..=fault.healed_us + late_us).contains(&copy.again_us)
         };
-        let faults = || self.windows.iter().map(|window| window.fault);
         !copy.of_job
-            && faults()
-                .filter(|kill| forgot(kill))
-                .any(|kill| faults().any(|fault| anew(fault) && kill.began_us <= fault.healed_us))
+            && self.faults().filter(|kill| forgot(kill)).any(|kill| {
+                self.faults().any(|fault| anew(fault) && kill.began_us <= fault.healed_us)
+            })
     }
 }

@@ -13,11 +13,7 @@ impl FaultWindows<'_> {
     ) -> Vec<FaultImpact> {
         let lease_us = self.head.lease_ms * 1000;
         let healed_before = |began_us: i64| {
-            self.windows
-                .iter()
-                .map(|window| window.fault.healed_us)
-                .filter(|at_us| *at_us <= began_us)
-                .max()
+            self.faults().map(|fault| fault.healed_us).filter(|at_us| *at_us <= began_us).max()
         };
         let owes_from = |window: &FaultWindow<'_>| {
             (window.fault.began_us - lease_us)
