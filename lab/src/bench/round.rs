@@ -104,12 +104,6 @@ impl Round {
         }
     }
 
-    /// The number of entered jobs.
-    #[must_use]
-    pub fn entered(&self) -> u64 {
-        self.jobs.len() as u64
-    }
-
     /// The number of jobs that arrived at least once.
     #[must_use]
     pub fn count(&self) -> u64 {
