@@ -40,6 +40,13 @@ impl Usage {
     pub fn cpu_s(&self) -> f64 {
         self.user_s + self.system_s
     }
+
+    /// CPU time for one of so many jobs, µs.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
+    pub fn cpu_us_each(&self, jobs: u64) -> f64 {
+        self.cpu_s() * 1e6 / jobs.max(1) as f64
+    }
 }
 
 /// The CPU time since `before`; the memory is the current one.

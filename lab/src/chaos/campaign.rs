@@ -1,5 +1,5 @@
 //! A campaign: a system under load, faults in the order of a plan, the wait for all outstanding
-//! jobs, and the verdict.
+//! jobs, and the verdict. [`queue`]: the scenario of consumers that fetch the jobs of a queue.
 
 mod drain;
 mod error;

@@ -90,10 +90,10 @@ pub async fn run(options: Options, say: fn(&str)) -> Result<Figures, Failure> {
         let per_s = dwell(&place, &mut receiver, &target, options, &mut figures).await?;
         say(&format!("Dwell: {per_s:.0} jobs a second"));
         figures.dwell_per_s.push(per_s);
-        let before = Usage::of([std::process::id()]).unwrap_or_default();
+        let own = || Usage::of([std::process::id()]).unwrap_or_default();
+        let before = own();
         let per_s = bare(&mut receiver, &target, options).await?;
-        figures.bare_us =
-            each(Usage::of([std::process::id()]).unwrap_or_default(), before, options.jobs);
+        figures.bare_us = (own() - before).cpu_us_each(options.jobs);
         say(&format!("the bare client: {per_s:.0} requests a second"));
         figures.bare_per_s.push(per_s);
     }
@@ -112,12 +112,6 @@ fn median(of: &[f64]) -> f64 {
 #[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
 fn per_second(jobs: u64, us: i64) -> f64 {
     jobs as f64 * 1e6 / us.max(1) as f64
-}
-
-/// CPU of one job, µs.
-#[allow(clippy::cast_precision_loss, reason = "jobs of one run")]
-fn each(now: Usage, before: Usage, jobs: u64) -> f64 {
-    (now - before).cpu_s() * 1e6 / jobs.max(1) as f64
 }
 
 async fn dwell(
@@ -148,9 +142,9 @@ async fn dwell(
     let before = used();
     let counts = receiver.answered(options.jobs, ARRIVAL_TIMEOUT).await?;
     let [of_dwell, of_redis, of_receiver] = used();
-    figures.dwell_us = each(of_dwell, before[0], options.jobs);
-    figures.redis_us = each(of_redis, before[1], options.jobs);
-    figures.receiver_us = each(of_receiver, before[2], options.jobs);
+    figures.dwell_us = (of_dwell - before[0]).cpu_us_each(options.jobs);
+    figures.redis_us = (of_redis - before[1]).cpu_us_each(options.jobs);
+    figures.receiver_us = (of_receiver - before[2]).cpu_us_each(options.jobs);
     Ok(per_second(options.jobs, counts.last_us - due_ms * 1000))
 }
 

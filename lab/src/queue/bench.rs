@@ -147,9 +147,8 @@ async fn drain(
     while consumers.join_next().await.is_some() {}
     let done = options.jobs - left.load(Ordering::Relaxed).min(options.jobs);
     figures.drain_per_s = done as f64 / clock::now().duration_since(began).as_secs_f64();
-    let each = |usage: Usage| usage.cpu_s() * 1e6 / options.jobs.max(1) as f64;
-    figures.dwell_us = each(usage(&place.dwell.pid()) - before.0);
-    figures.redis_us = each(usage(&place.redis.pid()) - before.1);
+    figures.dwell_us = (usage(&place.dwell.pid()) - before.0).cpu_us_each(options.jobs);
+    figures.redis_us = (usage(&place.redis.pid()) - before.1).cpu_us_each(options.jobs);
     Ok(())
 }
 
