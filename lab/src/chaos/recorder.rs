@@ -26,6 +26,8 @@ struct State {
     open: HashMap<String, i64>,
     arrivals: u64,
     newest_due_ms: i64,
+    /// Jobs of a queue that were taken and are over.
+    finished: usize,
 }
 
 /// The part of a job's timeline that tells whether a result is outstanding.
@@ -73,6 +75,7 @@ impl Recorder {
             open: HashMap::new(),
             arrivals: 0,
             newest_due_ms: 0,
+            finished: 0,
         };
         Ok(Recorder { state: Mutex::new(state) })
     }
@@ -136,11 +139,10 @@ impl Recorder {
         self.state.lock().jobs.get(id).map_or(0, |timeline| timeline.set_aside)
     }
 
-    /// The number of jobs that were taken and are over.
+    /// The number of jobs of a queue that were taken and are over.
     #[must_use]
     pub fn finished(&self) -> usize {
-        let state = self.state.lock();
-        state.jobs.values().filter(|timeline| timeline.certain && timeline.over).count()
+        self.state.lock().finished
     }
 
     /// The number of messages read so far, repeats included; of a queue, the hand-outs.
@@ -178,7 +180,9 @@ impl State {
             (Phase::Invoke, Op::Reschedule(ControlRequest { id, due_ms: Some(due_ms), .. })) => {
                 self.open.entry(id.clone()).and_modify(|due| *due = *due_ms);
             }
-            (Phase::Ok, Op::Schedule(schedule)) => self.timeline(&schedule.id).certain = true,
+            (Phase::Ok, Op::Schedule(schedule)) => {
+                self.finish(&schedule.id, |timeline| timeline.certain = true)
+            }
             (Phase::Invoke, Op::Cancel(ask)) => self.timeline(&ask.id).cancelling = true,
             (Phase::Fail, Op::Cancel(ask)) => self.timeline(&ask.id).cancelling = false,
             (Phase::Ok, Op::Cancel(ask) | Op::Reschedule(ask) | Op::Fire(ask)) => {
@@ -217,7 +221,7 @@ impl State {
             }
             (_, Op::Pop(_)) => self.arrivals += 1,
             (_, Op::Lease(said)) if matches!(&*said.verdict, "finished" | "fired") => {
-                self.timeline(&said.id).over = true
+                self.finish(&said.id, |timeline| timeline.over = true)
             }
             (_, Op::Deliver(arrival) | Op::Dead(arrival) | Op::Reject(arrival)) => {
                 self.timeline(&arrival.id).over = true;
@@ -227,6 +231,15 @@ impl State {
             }
             _ => {}
         }
+    }
+
+    /// Changes the timeline of a job, and counts it once it is taken and over.
+    fn finish(&mut self, id: &str, change: impl FnOnce(&mut Timeline)) {
+        let timeline = self.timeline(id);
+        let before = timeline.certain && timeline.over;
+        change(timeline);
+        let is_new = timeline.certain && timeline.over && !before;
+        self.finished += usize::from(is_new);
     }
 
     fn timeline(&mut self, id: &str) -> &mut Timeline {
