@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, rabbitmqctl};
+pub(crate) use self::broker::{BrokerSide, USER, classic, nats_users, queue_length, rabbitmqctl};
 pub(crate) use self::clock::HostClock;
 pub use self::error::Error;
 pub(crate) use self::host::{DEAD_PATH, HOOK_BROKER, Host, Manner};

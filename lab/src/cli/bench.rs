@@ -89,16 +89,14 @@ async fn one(
     rate: Option<lateness::Rate>,
 ) -> Result<(Run, Machine), Failure> {
     match what {
-        What::Drain { jobs, alone, .. } => Box::pin(drain::run(options, jobs.jobs, !alone)).await,
+        What::Drain(of) => Box::pin(drain::run(options, of.jobs.jobs, !of.alone)).await,
         What::Lateness { secs, .. } => {
             Box::pin(lateness::run(options, rate.unwrap_or(lateness::Rate::Half), *secs)).await
         }
         What::Backlog { overdue, rate, secs } => {
             Box::pin(backlog::run(options, *overdue, *rate, *secs)).await
         }
-        What::Schedule { jobs, alone, .. } => {
-            Box::pin(ingest::run(options, jobs.jobs, !alone)).await
-        }
+        What::Schedule(of) => Box::pin(ingest::run(options, of.jobs.jobs, !of.alone)).await,
         What::Memory { load_jobs, load_body, .. } => {
             Box::pin(memory::run(options, memory::Load { jobs: *load_jobs, body: *load_body }))
                 .await
@@ -138,9 +136,8 @@ fn points(args: &Args) -> Vec<scale::Point> {
 fn settings(args: &Args, say: fn(&str)) -> Vec<(Options, Option<lateness::Rate>)> {
     let of = |pending: u64| Options { pending, ..options(args, say) };
     match &args.what {
-        What::Drain { pending, .. }
-        | What::Schedule { pending, .. }
-        | What::Memory { pending, .. } => vec![(of(*pending), None)],
+        What::Drain(jobs) | What::Schedule(jobs) => vec![(of(jobs.pending), None)],
+        What::Memory { pending, .. } => vec![(of(*pending), None)],
         What::Lateness { rate, pending, .. } => pending
             .iter()
             .flat_map(|&pending| rate.iter().map(move |&rate| (of(pending), Some(rate))))
@@ -155,10 +152,10 @@ fn settings(args: &Args, say: fn(&str)) -> Vec<(Options, Option<lateness::Rate>)
 /// The empty report of each point.
 fn reports(args: &Args) -> Vec<Report> {
     let (bench, jobs, secs) = match &args.what {
-        What::Drain { jobs, .. } => ("drain", Some(jobs.jobs), None),
+        What::Drain(of) => ("drain", Some(of.jobs.jobs), None),
         What::Lateness { secs, .. } => ("lateness", None, Some(*secs)),
         What::Backlog { overdue, secs, .. } => ("backlog", Some(*overdue), Some(*secs)),
-        What::Schedule { jobs, .. } => ("schedule", Some(jobs.jobs), None),
+        What::Schedule(of) => ("schedule", Some(of.jobs.jobs), None),
         What::Memory { .. } => ("memory", None, None),
         What::Scale { jobs, .. } => ("scale", Some(jobs.jobs), None),
         What::Relay { jobs } => ("relay", Some(jobs.jobs), None),

@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 
 use super::{Injection, Outcome, held, within};
-use crate::chaos::system::{Error, System, USER, classic, rabbitmqctl};
+use crate::chaos::system::{Error, System, USER, classic, queue_length, rabbitmqctl};
 
 const POLICY_NAME: &str = "chaos-full";
 /// A queue that accepts nothing.
@@ -58,19 +58,8 @@ pub(super) async fn target_full(Injection { system, rng, hold }: Injection<'_>) 
 
 async fn read_empty(server: &RabbitServer, target: &str) -> Result<(), Error> {
     let emptied = async {
-        loop {
-            let counts =
-                rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"])
-                    .await?;
-            let left = counts
-                .lines()
-                .filter_map(|line| line.split_once('\t'))
-                .find(|(name, _)| *name == target);
-            match left {
-                Some((_, "0")) | None => return Ok(()),
-                Some(_) => {}
-            }
-        }
+        while queue_length(server, target).await?.is_some_and(|left| left > 0) {}
+        Ok(())
     };
     within(EMPTY_TIMEOUT, format!("`{target}` was not empty"), emptied).await
 }

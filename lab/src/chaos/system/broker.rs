@@ -207,15 +207,7 @@ impl BrokerSide {
                 .await
             }
             BrokerServer::Amqp(server) => {
-                let counts =
-                    rabbitmqctl(server, &["list_queues", "name", "messages", "--no-table-headers"])
-                        .await?;
-                let found = counts
-                    .lines()
-                    .filter_map(|line| line.split_once('\t'))
-                    .find(|(name, _)| *name == "delay.in");
-                let count = found.and_then(|(_, count)| count.trim().parse().ok());
-                count.ok_or_else(|| {
+                queue_length(server, "delay.in").await?.ok_or_else(|| {
                     Error::Unexpected("rabbitmqctl did not list the queue of the ingest".to_owned())
                 })
             }
@@ -257,6 +249,15 @@ fn definitions(targets: &[String]) -> serde_json::Value {
         "vhosts": [{ "name": "/" }],
         "permissions": [rights("guest"), rights(USER)],
     })
+}
+
+/// The number of messages in a queue of this server, if it is there.
+pub(crate) async fn queue_length(server: &RabbitServer, queue: &str) -> Result<Option<u64>, Error> {
+    let listed = ["list_queues", "name", "messages", "--no-table-headers"];
+    let counts = rabbitmqctl(server, &listed).await?;
+    let mut counts = counts.lines().filter_map(|line| line.split_once('\t'));
+    let found = counts.find(|(name, _)| *name == queue);
+    Ok(found.and_then(|(_, count)| count.trim().parse().ok()))
 }
 
 /// Runs `rabbitmqctl` on this server.

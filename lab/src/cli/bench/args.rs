@@ -49,17 +49,7 @@ pub(crate) struct Args {
 pub(crate) enum What {
     /// The rate of jobs that are all due at one instant, compared with a bare relay and the scripts
     /// alone
-    Drain {
-        /// How many jobs
-        #[command(flatten)]
-        jobs: Jobs,
-        /// Jobs that wait meanwhile for a later time
-        #[arg(long, default_value_t = 0)]
-        pending: u64,
-        /// Without the comparison with relay, scripts and SET
-        #[arg(long)]
-        alone: bool,
-    },
+    Drain(Compared),
     /// The lateness of jobs at a steady rate, while others wait
     Lateness {
         /// Jobs due a second, `half` of the drain rate, or `half-stored`: the same, but without
@@ -87,17 +77,7 @@ pub(crate) enum What {
     },
     /// The rate of requests from the broker to the store, compared with the source and the script
     /// alone
-    Schedule {
-        /// How many jobs
-        #[command(flatten)]
-        jobs: Jobs,
-        /// Jobs that wait already
-        #[arg(long, default_value_t = 0)]
-        pending: u64,
-        /// Without the comparison with source and script
-        #[arg(long)]
-        alone: bool,
-    },
+    Schedule(Compared),
     /// The memory of a waiting job in Redis, and of Dwell under a load of large bodies
     Memory {
         /// Jobs that wait
@@ -153,6 +133,20 @@ pub(crate) enum What {
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
     },
+}
+
+/// Jobs, beside others that wait.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Compared {
+    /// How many jobs
+    #[command(flatten)]
+    pub jobs: Jobs,
+    /// Jobs that wait meanwhile for a later time
+    #[arg(long, default_value_t = 0)]
+    pub pending: u64,
+    /// Without the comparison with the parts alone: relay, source, scripts and SET
+    #[arg(long)]
+    pub alone: bool,
 }
 
 /// How many jobs.
