@@ -27,8 +27,22 @@ struct Traits {
     /// Whether it takes ten seconds and more, with its recovery.
     is_slow: bool,
     effects: Effects,
+    queues: InQueues,
 }
 
+/// When the queue scenario injects a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InQueues {
+    /// Unless the command names others.
+    Always,
+    /// If the command names it.
+    Named,
+    Never,
+}
+
+const ALWAYS: InQueues = InQueues::Always;
+const NAMED: InQueues = InQueues::Named;
+const NEVER: InQueues = InQueues::Never;
 const COPIES: bool = true;
 const ONCE: bool = false;
 const SLOW: bool = true;
@@ -36,7 +50,7 @@ const FAST: bool = false;
 
 /// The kinds of faults, once, each with its traits.
 macro_rules! faults {
-    ($($name:ident: $applies:ident, $copies:ident, $pace:ident, $effects:ident;)+) => {
+    ($($name:ident: $applies:ident, $copies:ident, $pace:ident, $effects:ident, $queues:ident;)+) => {
         /// A kind of fault, in JSON by its name with hyphens. [`FaultKind::description`] tells the
         /// action of each.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -54,6 +68,7 @@ macro_rules! faults {
                         copies: $copies,
                         is_slow: $pace,
                         effects: effects::$effects,
+                        queues: $queues,
                     },)+
                 }
             }
@@ -63,80 +78,80 @@ macro_rules! faults {
 
 // The columns are those of `Traits`.
 faults! {
-    DwellKill: anywhere, COPIES, SLOW, STOPS;
-    DwellFreeze: anywhere, COPIES, SLOW, FREEZES;
+    DwellKill: anywhere, COPIES, SLOW, STOPS, ALWAYS;
+    DwellFreeze: anywhere, COPIES, SLOW, FREEZES, NAMED;
     // All jobs are released or settled before the end.
-    DwellTerm: anywhere, ONCE, FAST, STOPS;
+    DwellTerm: anywhere, ONCE, FAST, STOPS, ALWAYS;
     // Another instance must continue.
-    InstanceCutOff: one_for_many, COPIES, SLOW, REQUEUES;
+    InstanceCutOff: one_for_many, COPIES, SLOW, REQUEUES, NEVER;
     // A stopped instance releases its jobs.
-    StartWithoutBroker: anywhere, ONCE, FAST, NONE;
-    RedisKill: anywhere, COPIES, FAST, NONE;
-    RedisFreeze: anywhere, COPIES, FAST, NONE;
-    RedisRestart: anywhere, COPIES, FAST, NONE;
+    StartWithoutBroker: anywhere, ONCE, FAST, NONE, NEVER;
+    RedisKill: anywhere, COPIES, FAST, NONE, ALWAYS;
+    RedisFreeze: anywhere, COPIES, FAST, NONE, NAMED;
+    RedisRestart: anywhere, COPIES, FAST, NONE, NAMED;
     // Publications are settled, if slowly.
-    RedisFull: anywhere, ONCE, FAST, NONE;
+    RedisFull: anywhere, ONCE, FAST, NONE, NEVER;
     // Cluster and sentinels give a master that refuses writes another role.
-    RedisReadonly: one_server, COPIES, FAST, NONE;
-    RedisNoReplicas: anywhere, COPIES, FAST, NONE;
-    RedisBusy: anywhere, COPIES, FAST, NONE;
+    RedisReadonly: one_server, COPIES, FAST, NONE, NEVER;
+    RedisNoReplicas: anywhere, COPIES, FAST, NONE, NEVER;
+    RedisBusy: anywhere, COPIES, FAST, NONE, NEVER;
     // Nothing separates a publish from its settle.
-    RedisScriptFlush: anywhere, ONCE, FAST, NONE;
-    RedisClientKill: anywhere, COPIES, FAST, NONE;
-    RedisPasswordRotated: anywhere, COPIES, FAST, NONE;
-    RedisFailover: one_with_replica, COPIES, FAST, ROLLS_BACK;
+    RedisScriptFlush: anywhere, ONCE, FAST, NONE, NAMED;
+    RedisClientKill: anywhere, COPIES, FAST, NONE, NAMED;
+    RedisPasswordRotated: anywhere, COPIES, FAST, NONE, NAMED;
+    RedisFailover: one_with_replica, COPIES, FAST, ROLLS_BACK, ALWAYS;
     // The writes that a promoted master may have forgotten are recorded with the fault.
-    RedisMasterKilled: many_servers, COPIES, FAST, NONE;
-    RedisMasterFrozen: many_servers, COPIES, FAST, NONE;
+    RedisMasterKilled: many_servers, COPIES, FAST, NONE, ALWAYS;
+    RedisMasterFrozen: many_servers, COPIES, FAST, NONE, ALWAYS;
     // CLUSTER FAILOVER loses nothing; SENTINEL FAILOVER forgets.
-    RedisFailoverOrdered: many_servers, ONCE, FAST, NONE;
+    RedisFailoverOrdered: many_servers, ONCE, FAST, NONE, ALWAYS;
     // A script runs on one master or on the other, and its answer arrives.
-    RedisSlotsMoved: cluster, ONCE, FAST, NONE;
+    RedisSlotsMoved: cluster, ONCE, FAST, NONE, ALWAYS;
     // Clients of a Cluster and of sentinels are told the addresses of the servers: there is no link
     // between.
-    LinkCutRedis: one_server, COPIES, FAST, NONE;
-    LinkStallRedis: one_server, COPIES, FAST, NONE;
+    LinkCutRedis: one_server, COPIES, FAST, NONE, NAMED;
+    LinkStallRedis: one_server, COPIES, FAST, NONE, NAMED;
     // Publications are settled, if slowly.
-    LinkSlowRedis: one_server, ONCE, FAST, NONE;
-    LinkDropAnswersRedis: one_server, COPIES, FAST, NONE;
-    LinkHalfOpenRedis: one_server, COPIES, FAST, NONE;
-    LinkCutBroker: anywhere, COPIES, FAST, LINK;
-    LinkStallBroker: anywhere, COPIES, FAST, LINK;
-    LinkSlowBroker: anywhere, COPIES, FAST, SLOW_LINK;
-    LinkDropAnswersBroker: anywhere, COPIES, FAST, LINK;
-    LinkHalfOpenBroker: anywhere, COPIES, FAST, LINK;
-    BrokerKill: anywhere, COPIES, FAST, BROKER_DOWN;
-    BrokerFreeze: anywhere, COPIES, FAST, BROKER_DOWN;
-    BrokerRestart: anywhere, COPIES, FAST, BROKER_DOWN;
+    LinkSlowRedis: one_server, ONCE, FAST, NONE, NAMED;
+    LinkDropAnswersRedis: one_server, COPIES, FAST, NONE, NAMED;
+    LinkHalfOpenRedis: one_server, COPIES, FAST, NONE, NEVER;
+    LinkCutBroker: anywhere, COPIES, FAST, LINK, NEVER;
+    LinkStallBroker: anywhere, COPIES, FAST, LINK, NEVER;
+    LinkSlowBroker: anywhere, COPIES, FAST, SLOW_LINK, NEVER;
+    LinkDropAnswersBroker: anywhere, COPIES, FAST, LINK, NEVER;
+    LinkHalfOpenBroker: anywhere, COPIES, FAST, LINK, NEVER;
+    BrokerKill: anywhere, COPIES, FAST, BROKER_DOWN, NEVER;
+    BrokerFreeze: anywhere, COPIES, FAST, BROKER_DOWN, NEVER;
+    BrokerRestart: anywhere, COPIES, FAST, BROKER_DOWN, NEVER;
     // Requests of one id may be in two partitions, which are read beside each other. Redelivered
     // requests belong to one job.
-    PartitionAdded: kafka, ONCE, FAST, BESIDE;
+    PartitionAdded: kafka, ONCE, FAST, BESIDE, NEVER;
     // Kafka has no full topics. Refused messages did not arrive.
-    TargetFull: not_kafka, ONCE, FAST, UNPUBLISHED;
+    TargetFull: not_kafka, ONCE, FAST, UNPUBLISHED, NEVER;
     // On Kafka a deleted topic loses unread arrivals, and its offsets, which identify arrivals.
-    TargetDeleted: not_kafka, COPIES, FAST, UNPUBLISHED;
-    TargetSilent: anywhere, COPIES, SLOW, SILENCES;
-    HostDown: http, COPIES, FAST, UNPUBLISHED;
+    TargetDeleted: not_kafka, COPIES, FAST, UNPUBLISHED, NEVER;
+    TargetSilent: anywhere, COPIES, SLOW, SILENCES, NEVER;
+    HostDown: http, COPIES, FAST, UNPUBLISHED, NEVER;
     // Jobs arrive only with requests that the host takes.
-    HostSilent: http, ONCE, FAST, UNPUBLISHED;
-    HostRefuses: http, ONCE, FAST, UNPUBLISHED;
-    HostDropsAnswers: http, COPIES, FAST, UNPUBLISHED;
-    HostsSlow: http, COPIES, FAST, UNPUBLISHED;
+    HostSilent: http, ONCE, FAST, UNPUBLISHED, NEVER;
+    HostRefuses: http, ONCE, FAST, UNPUBLISHED, NEVER;
+    HostDropsAnswers: http, COPIES, FAST, UNPUBLISHED, NEVER;
+    HostsSlow: http, COPIES, FAST, UNPUBLISHED, NEVER;
     // Redelivered requests belong to one job.
-    ConsumerDeleted: nats, ONCE, SLOW, NONE;
+    ConsumerDeleted: nats, ONCE, SLOW, NONE, NEVER;
     // On Kafka permissions need an authorizer.
-    PermissionsWithdrawn: not_kafka, COPIES, FAST, WITHDRAWN;
-    ConnectionBlocked: amqp, COPIES, FAST, BLOCKED;
+    PermissionsWithdrawn: not_kafka, COPIES, FAST, WITHDRAWN, NEVER;
+    ConnectionBlocked: amqp, COPIES, FAST, BLOCKED, NEVER;
     // Nothing separates a publish from its settle.
-    ClockJump: anywhere, ONCE, FAST, NONE;
+    ClockJump: anywhere, ONCE, FAST, NONE, NEVER;
     // Cluster and sentinels measure their time-outs by the clock that jumps.
-    RedisClockJump: one_server, ONCE, FAST, NONE;
-    DiskFull: anywhere, COPIES, FAST, NONE;
+    RedisClockJump: one_server, ONCE, FAST, NONE, NEVER;
+    DiskFull: anywhere, COPIES, FAST, NONE, NEVER;
     // Nothing separates a publish from its settle.
-    PoisonedRecords: anywhere, ONCE, FAST, NONE;
+    PoisonedRecords: anywhere, ONCE, FAST, NONE, NEVER;
     // An unreadable job is not claimed.
-    RecordDamaged: anywhere, ONCE, SLOW, NONE;
-    WrongType: anywhere, COPIES, FAST, REFUSES;
+    RecordDamaged: anywhere, ONCE, SLOW, NONE, NEVER;
+    WrongType: anywhere, COPIES, FAST, REFUSES, NEVER;
 }
 
 fn anywhere(_: &SystemOptions) -> bool {
@@ -210,6 +225,11 @@ impl FaultKind {
     /// The possible effects of the fault.
     pub(crate) fn effects(self) -> Effects {
         self.traits().effects
+    }
+
+    /// When the queue scenario injects the fault.
+    pub(crate) fn in_queues(self) -> InQueues {
+        self.traits().queues
     }
 
     /// Whether another server of a Cluster or of sentinels becomes the master.

@@ -2,42 +2,18 @@
 
 use dwell::config::Durability;
 
-use crate::chaos::fault::FaultKind;
+use crate::chaos::fault::{FaultKind, InQueues};
 use crate::chaos::history::{Fault, Forgotten};
 use crate::chaos::system::{Error, System, SystemOptions};
 
-/// The faults that are injected unless the command names others.
-const DEFAULT_FAULTS: [FaultKind; 8] = [
-    FaultKind::DwellKill,
-    FaultKind::DwellTerm,
-    FaultKind::RedisKill,
-    FaultKind::RedisFailover,
-    FaultKind::RedisMasterKilled,
-    FaultKind::RedisMasterFrozen,
-    FaultKind::RedisFailoverOrdered,
-    FaultKind::RedisSlotsMoved,
-];
-/// The other faults that the command may name.
-const OPTIONAL_FAULTS: [FaultKind; 10] = [
-    FaultKind::DwellFreeze,
-    FaultKind::RedisFreeze,
-    FaultKind::RedisRestart,
-    FaultKind::RedisScriptFlush,
-    FaultKind::RedisClientKill,
-    FaultKind::RedisPasswordRotated,
-    FaultKind::LinkCutRedis,
-    FaultKind::LinkStallRedis,
-    FaultKind::LinkSlowRedis,
-    FaultKind::LinkDropAnswersRedis,
-];
-
 /// The kinds to inject into such a system: these, or all that kill.
 pub(crate) fn kinds(only: &[FaultKind], system: &SystemOptions) -> Result<Vec<FaultKind>, Error> {
+    let mut possible = FaultKind::all().to_vec();
+    possible.retain(|kind| kind.in_queues() != InQueues::Never && kind.applies(system));
     if only.is_empty() {
-        return Ok(DEFAULT_FAULTS.into_iter().filter(|kind| kind.applies(system)).collect());
+        possible.retain(|kind| kind.in_queues() == InQueues::Always);
+        return Ok(possible);
     }
-    let mut possible = [&DEFAULT_FAULTS[..], &OPTIONAL_FAULTS].concat();
-    possible.retain(|kind| kind.applies(system));
     match only.iter().find(|kind| !possible.contains(kind)) {
         None => Ok(only.to_vec()),
         Some(kind) => {
