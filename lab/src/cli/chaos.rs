@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::chaos::campaign::{self, Options};
+use crate::chaos::campaign::{self, Options, queue};
 use crate::chaos::checker::check;
 use crate::chaos::checker::verdict::Verdict;
 use crate::chaos::fault::FaultKind;
@@ -31,6 +31,8 @@ pub(super) struct Args {
 pub(super) enum What {
     /// Inject faults into real servers under load, then print the verdict
     Run(Run),
+    /// The same for a queue, whose consumers are killed too: `dwell-lab queue chaos`
+    Queue(queue::Options),
     /// Check the history of a run again
     Check {
         /// `history-….jsonl`
@@ -103,6 +105,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 pub(super) async fn run(args: Args) -> ExitCode {
     let done = match args.what {
         What::Run(args) => campaign(args).await,
+        What::Queue(options) => fetched(&options).await,
         What::Check { history, report } => again(&history, report.as_deref()),
         What::Merge { reports } => merge(&reports),
         What::Page { report, into } => write_page(&report, &into),
@@ -168,6 +171,13 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
         );
     }
     Ok(outcome.verdict.is_sound())
+}
+
+async fn fetched(options: &queue::Options) -> Result<bool, Failure> {
+    let summary = Box::pin(queue::run(options, |line| eprintln!("{line}"))).await;
+    let summary = summary.map_err(|error| error.to_string())?;
+    println!("{summary:#?}");
+    Ok(summary.wrongs == 0)
 }
 
 /// A run without faults proves nothing.

@@ -146,7 +146,7 @@ pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary, Error> {
     let out = options.out.as_deref().unwrap_or(folder.path());
     std::fs::create_dir_all(out).map_err(io(out))?;
     let file = out.join(format!("history-{name}.jsonl"));
-    let head = head(system.options(), seed, TTR_MS, "");
+    let head = head(system.options(), seed, TTR_MS, &repeat(options, seed));
     let head = RunHeader { broker: BROKER.to_owned(), ..head };
     let recorder = Arc::new(Recorder::create(&file, &head).map_err(io(&file))?);
     let ports = (0..system.options().instances).map(|instance| system.http(instance).port());
@@ -200,6 +200,22 @@ pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary, Error> {
         wrongs: findings.clone().count(),
         wrong: findings.take(MAX_REPORTED_FINDINGS).cloned().collect(),
     })
+}
+
+/// The arguments of `dwell-lab chaos` that repeat a run.
+fn repeat(options: &Options, seed: u64) -> String {
+    let Options { jobs, rate, names, consumers, killed, instances, only, .. } = options;
+    let (redis, durability) = (words::word(&options.redis), words::word(&options.durability));
+    let only: Vec<String> = only.iter().map(ToString::to_string).collect();
+    let faults = match (options.consumers_only, only.is_empty()) {
+        (true, _) => " --consumers-only".to_owned(),
+        (_, true) => String::new(),
+        _ => format!(" --only {}", only.join(",")),
+    };
+    format!(
+        "queue --jobs {jobs} --rate {rate} --names {names} --consumers {consumers} --killed {killed} \
+         --instances {instances} --redis {redis} --durability {durability} --seed {seed}{faults}"
+    )
 }
 
 /// The number of consumers that are killed again and again.

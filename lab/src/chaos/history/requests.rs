@@ -16,7 +16,7 @@ pub struct Schedule {
 }
 
 /// The expected job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// The due time, epoch ms; any value for a bad request.
     pub due_ms: i64,

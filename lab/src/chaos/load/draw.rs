@@ -116,11 +116,7 @@ impl Draw {
             due_ms,
             target,
             digest: digest(&body, [(NOTE_HEADER, &*note)]),
-            retry_ms: None,
-            absent: false,
-            refused: None,
-            broker: None,
-            consumer: None,
+            ..Job::default()
         };
         let mut ask = None;
         match lot {

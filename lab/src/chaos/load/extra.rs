@@ -91,16 +91,7 @@ impl<'a> Extra<'a> {
 
 /// A job for this target, without digest.
 pub(crate) fn job(target: &str, due_ms: i64) -> Job {
-    Job {
-        due_ms,
-        target: target.to_owned(),
-        digest: String::new(),
-        retry_ms: None,
-        absent: false,
-        refused: None,
-        broker: None,
-        consumer: None,
-    }
+    Job { due_ms, target: target.to_owned(), ..Job::default() }
 }
 
 /// The request; fills in the digest of the job.
