@@ -101,6 +101,11 @@ OLD := HEAD~1
 upgrade: tools servers ## an old binary beside the new one, on one namespace; OLD= a git revision
 	$(SERVERS) scripts/upgrade.sh $(OLD)
 
+# The release whose API is the one to keep.
+SINCE :=
+semver: ## does the API of dwell-engine keep what the last release promised? SINCE= another revision; needs cargo-semver-checks
+	scripts/semver.sh $(SINCE)
+
 # What to leave out, on a machine that lacks a tool: SKIP='fmt lint'.
 SKIP :=
 check: $(filter-out $(SKIP),fmt lint features docs links deny) ## formatting, lints, features, docs, links, licences and banned crates; SKIP= leaves some out
