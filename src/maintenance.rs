@@ -6,8 +6,8 @@
 //!   dead.
 //! - `expiry`: ends the jobs whose own end has come.
 //!
-//! The heartbeat, and the wake-ups of other instances, are tasks of `fleet`. `start`
-//! starts them all.
+//! The heartbeat, and the wake-ups of other instances, are tasks of `fleet`. `start` starts them all;
+//! `queues` runs `expiry`.
 
 mod expiry;
 mod queues;

@@ -11,7 +11,7 @@ use crate::promises;
 use crate::rules::{KINDS, NOW, broker, rules};
 
 /// Names that mean something, so that an input reaches them in a byte.
-const NAMES: [&str; 32] = [
+const NAMES: [&str; 33] = [
     "delay-for",
     "delay-until",
     "delay-target",
@@ -44,6 +44,7 @@ const NAMES: [&str; 32] = [
     "kafka-key",
     "DELAY-FOR",
     "traceparent",
+    "delay-queue",
 ];
 
 /// A frame that holds what is left of a refused request at the last.

@@ -1,4 +1,4 @@
-//! Expiry the jobs of queues whose own end has come (`ttl` of lmstfy), whatever their state.
+//! Ends the jobs of queues whose own end has come (`ttl` of lmstfy), whatever their state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Expiry {
         Expiry { store, fleet }
     }
 
-    /// Expiry jobs until told to stop.
+    /// Ends jobs until told to stop.
     pub(super) async fn run(&self, stop: &CancellationToken) {
         let buckets: Vec<u16> = (0..self.store.keys().buckets()).collect();
         loop {

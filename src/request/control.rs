@@ -251,3 +251,22 @@ pub(super) fn strip_prefix_ignore_case<'a>(name: &'a str, prefix: &str) -> Optio
     let (head, rest) = name.split_at_checked(prefix.len())?;
     head.eq_ignore_ascii_case(prefix).then_some(rest)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HEADERS;
+
+    #[test]
+    fn every_control_header_is_in_the_docs_and_in_the_lists_of_the_generators() {
+        for (place, text, quote) in [
+            ("headers.md", include_str!("../../docs/reference/headers.md"), '`'),
+            ("props.rs", include_str!("tests/props.rs"), '"'),
+            ("fuzz/src/request.rs", include_str!("../../fuzz/src/request.rs"), '"'),
+        ] {
+            for header in &HEADERS {
+                let name = format!("{quote}delay-{}{quote}", header.name);
+                assert!(text.contains(&name), "{place} lacks {name}");
+            }
+        }
+    }
+}

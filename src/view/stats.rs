@@ -67,7 +67,7 @@ pub struct Bucket {
 pub struct Broker {
     /// Scheduled jobs for the broker.
     pub scheduled: u64,
-    /// `kafka`, `amqp` or `nats`.
+    /// `kafka`, `amqp`, `nats` or `http`.
     #[schema(value_type = Option<String>)]
     pub kind: Option<&'static str>,
     /// Whether the connection for publishing is up.

@@ -186,4 +186,22 @@ mod tests {
             assert!(text.starts_with("// "), "{path} does not start with a comment");
         }
     }
+
+    #[test]
+    fn the_dashboard_has_a_word_for_every_reason_verdict_and_kind_of_broker() {
+        use crate::job::{DeadReason, Verdict as V};
+        let (words, health) = (text_of("words.js").unwrap(), text_of("health.js").unwrap());
+        for reason in DeadReason::ALL {
+            assert!(words.contains(&format!("\n  {}: [", reason.as_str())), "{reason:?}");
+        }
+        // The dashboard schedules nothing.
+        let of_schedule = [V::Added, V::Replaced, V::Duplicate, V::Kept, V::Conflict];
+        for verdict in V::ALL.into_iter().filter(|verdict| !of_schedule.contains(verdict)) {
+            assert!(words.contains(&format!("\n    {}: ", verdict.as_str())), "{verdict:?}");
+        }
+        let kinds = health.lines().find(|line| line.starts_with("const KINDS")).unwrap();
+        for kind in dwell_connectors::BrokerConfig::KINDS {
+            assert!(kinds.contains(&format!(" {}: '", kind.kind)), "{}", kind.kind);
+        }
+    }
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::job::{Due, Target};
 
-const NEAR: [&str; 26] = [
+const NEAR: [&str; 27] = [
     "delay-for",
     "delay-until",
     "delay-target",
@@ -36,6 +36,7 @@ const NEAR: [&str; 26] = [
     "Nats-Schedule-Target",
     "CC",
     "Nats-Rollup",
+    "delay-queue",
 ];
 
 const GOOD: [&str; 24] = [

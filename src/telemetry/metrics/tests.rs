@@ -46,6 +46,10 @@ fn a_scrape_has_exactly_the_families_of_the_contract() {
         "dwell_target_paused gauge",
     ];
     assert_eq!(families, expected.into_iter().map(str::to_owned).collect());
+    let page = include_str!("../../../docs/reference/metrics.md");
+    for family in families.iter().filter_map(|family| family.split(' ').next()) {
+        assert!(page.contains(&format!("`{family}")), "metrics.md lacks {family}");
+    }
 }
 
 #[test]

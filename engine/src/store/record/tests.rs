@@ -424,3 +424,20 @@ fn a_record_promises_no_more_steps_after_a_time_out_than_its_job_has() {
     let there = encode(&schedule(Job { tries: Some(0), ..queue() }, false), *b"generate");
     assert_eq!(moved(&there, &plain_job()).unwrap()[1] >> 5, 0, "moved to a broker");
 }
+
+#[test]
+fn the_scripts_know_the_codes_of_reasons() {
+    let code = |reason| code_of_reason(Some(reason));
+    for (script, line) in [
+        (
+            include_str!("../scripts/acknowledge.lua"),
+            format!("local REASON_FAILED = {}\n", code(DeadReason::Failed)),
+        ),
+        (
+            include_str!("../scripts/fsck_jobs.lua"),
+            format!("local INVALID = {}\n", code(DeadReason::Invalid)),
+        ),
+    ] {
+        assert!(script.contains(&line), "{line}");
+    }
+}

@@ -4,7 +4,7 @@ import { el, reconcile, status } from './dom.js';
 import { plural } from './format.js';
 import { live, onNews } from './live.js';
 
-const KINDS = { nats: 'NATS', kafka: 'Kafka', amqp: 'RabbitMQ' };
+const KINDS = { nats: 'NATS', kafka: 'Kafka', amqp: 'RabbitMQ', http: 'HTTP' };
 const PAUSES = {
   redis: 'Redis is away',
   redis_full: 'Redis is full',

@@ -1,10 +1,4 @@
-// Texts for states, reasons, actions and verdicts.
-
-export const STATES = {
-  scheduled: ['info', 'Scheduled'],
-  reserved: ['info', 'Reserved'],
-  dead: ['bad', 'Dead'],
-};
+// Texts for reasons, actions and verdicts.
 
 export const REASONS = {
   retries_exhausted: ['Retries exhausted', 'All attempts of the retry array failed.'],
