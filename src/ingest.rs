@@ -142,7 +142,7 @@ impl Ingest {
         self.source.declare_source(&self.options).await
     }
 
-    /// Logs once what may lose requests before they are read.
+    /// Logs once what may lose requests before they are read, or keeps them from being read.
     pub fn cautions(&self) -> impl Future<Output = ()> + Send + use<> {
         let (name, source, options) =
             (self.name.clone(), self.source.clone(), self.options.clone());
@@ -180,6 +180,15 @@ impl Ingest {
                             what = message,
                             hint,
                             "requests of wrong clocks may be lost before they are read"
+                        );
+                    }
+                    CautionKind::Paused => {
+                        tracing::warn!(
+                            ingest = name,
+                            topic = options.topic,
+                            what = message,
+                            hint,
+                            "the broker delivers no requests"
                         );
                     }
                     CautionKind::ProducerTime { deletes: false } | CautionKind::HoldsBack => {}

@@ -67,6 +67,8 @@ pub enum CautionKind {
     Loses,
     /// The broker may hold a message back before it can be read.
     HoldsBack,
+    /// The broker delivers nothing until a time, or until somebody resumes it.
+    Paused,
 }
 
 /// Result of `declare`.

@@ -265,7 +265,7 @@ async fn find(
             StoredConsumer::Fit {
                 ack_wait,
                 delivered,
-                cautions: fit.cautions(&info.config),
+                cautions: fit.cautions(&info),
                 better: fit.update(info.config)?.map(Box::new),
             }
         }

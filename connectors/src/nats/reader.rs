@@ -175,7 +175,9 @@ impl ReaderTask {
                         self.heard = now;
                     } else if !closing && now >= silent_at {
                         let why = self.trouble.take().map_or_else(|| "JetStream does not answer any more".to_owned(), |(why, _)| why);
-                        return Err(self.connection.fail(ErrorKind::Disconnected, &why));
+                        let Consumer { stream, name, .. } = &self.consumer;
+                        let hint = format!("look at `nats consumer info {stream} {name}`");
+                        return Err(self.connection.fail(ErrorKind::Disconnected, &why).hint(hint));
                     }
                 }
             }

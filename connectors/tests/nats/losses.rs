@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{AckPolicy, pull};
+use async_nats::jetstream::consumer::{AckPolicy, PriorityPolicy, pull};
 use async_nats::jetstream::stream::{
     Config, ConsumerLimits, DiscardPolicy, RetentionPolicy, StorageType,
 };
-use dwell_connectors::{Caution, CautionKind};
+use dwell_connectors::{Caution, CautionKind, ErrorKind};
 
 use crate::server::NatsServer;
 use crate::{at, context, options};
@@ -83,4 +83,48 @@ async fn a_consumer_that_loses_its_place_is_put_right_or_told() {
             if message.contains("`readers` of `S` is in memory") && !hint.is_empty()),
         "{cautions:?}"
     );
+}
+
+#[tokio::test]
+async fn a_consumer_that_delivers_nothing_is_refused_or_told() {
+    let server = NatsServer::start("");
+    let broker = at(server.url());
+    let stream = Config { name: "S".into(), subjects: vec!["s.a".into()], ..Config::default() };
+    let stream = context(&server).await.create_stream(stream).await.unwrap();
+    let durable = || pull::Config {
+        durable_name: Some("readers".into()),
+        ack_policy: AckPolicy::Explicit,
+        filter_subject: "s.a".into(),
+        ..pull::Config::default()
+    };
+    for priority_policy in
+        [PriorityPolicy::Overflow, PriorityPolicy::PinnedClient, PriorityPolicy::Prioritized]
+    {
+        let priority_groups = vec!["first".to_owned()];
+        stream
+            .create_consumer(pull::Config { priority_policy, priority_groups, ..durable() })
+            .await
+            .unwrap();
+        for error in [
+            broker.inspect(&options("s.a")).await.err().unwrap(),
+            broker.source(options("s.a")).await.err().unwrap(),
+        ] {
+            assert_eq!(error.kind, ErrorKind::Config, "{error}");
+            assert!(error.message.contains("priority_groups (first)"), "{error}");
+            assert!(!error.hint.is_empty(), "{error}");
+        }
+        stream.delete_consumer("readers").await.unwrap();
+    }
+
+    let until = async_nats::datetime::from_nanos(4_102_444_800_000_000_000).unwrap();
+    stream.create_consumer(pull::Config { pause_until: Some(until), ..durable() }).await.unwrap();
+    let cautions = broker.cautions(&options("s.a")).await.unwrap();
+    assert!(
+        matches!(&cautions[..], [Caution { kind: CautionKind::Paused, message, hint }]
+            if message.contains("`readers` of `S` is paused until 2100-01-01T00:00:00Z")
+                && hint == "nats consumer resume S readers"),
+        "{cautions:?}"
+    );
+    stream.resume_consumer("readers").await.unwrap();
+    assert_eq!(broker.cautions(&options("s.a")).await.unwrap(), []);
 }

@@ -149,9 +149,11 @@ fn of_caution(
     Caution { kind, message, hint }: Caution,
 ) -> Option<Check> {
     let (message, hint) = match kind {
-        CautionKind::Drops | CautionKind::Expires | CautionKind::Loses | CautionKind::HoldsBack => {
-            (message, hint)
-        }
+        CautionKind::Drops
+        | CautionKind::Expires
+        | CautionKind::Loses
+        | CautionKind::HoldsBack
+        | CautionKind::Paused => (message, hint),
         CautionKind::ProducerTime { deletes: false } if from_receipt => return None,
         CautionKind::ProducerTime { deletes: true } if from_receipt => (message, hint),
         CautionKind::ProducerTime { deletes } => {

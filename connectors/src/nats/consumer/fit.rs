@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::{self, AckPolicy, FromConsumer, pull};
+use async_nats::datetime::{DateTime, from_nanos};
+use async_nats::jetstream::consumer::{self, AckPolicy, FromConsumer, PriorityPolicy, pull};
 
 use crate::nats::connection::BrokerConnection;
 use crate::nats::fetch_budget::REQUEST_TTL;
@@ -60,6 +61,12 @@ impl Fit<'_> {
             format!("it does not read `{topic}` but `{}`", filters.trim())
         } else if config.headers_only {
             "it delivers headers only".to_owned()
+        } else if config.priority_policy != PriorityPolicy::None {
+            // Each policy refuses a request that names no group.
+            format!(
+                "it delivers only to requests that name one of its priority_groups ({}), and Dwell's name none",
+                config.priority_groups.join(", ")
+            )
         } else {
             return Ok(());
         };
@@ -73,10 +80,23 @@ impl Fit<'_> {
         Err(failure.hint("delete the consumer, or name another `group`"))
     }
 
-    /// The risks of the consumer that no update takes away: its place is lost.
-    pub(super) fn cautions(&self, config: &consumer::Config) -> Vec<Caution> {
+    /// The risks of the consumer that no update takes away: its place is lost, or it is paused.
+    pub(super) fn cautions(&self, info: &consumer::Info) -> Vec<Caution> {
         let Fit { stream, options: SourceOptions { group, .. }, .. } = self;
+        let config = &info.config;
         let mut cautions = Vec::new();
+        if info.paused {
+            let until = config
+                .pause_until
+                .map_or_else(String::new, |until| format!(" until {}", show_time(until)));
+            cautions.push(Caution {
+                kind: CautionKind::Paused,
+                message: format!(
+                    "the consumer `{group}` of `{stream}` is paused{until} (pause_until): no request is read meanwhile"
+                ),
+                hint: format!("nats consumer resume {stream} {}", info.name),
+            });
+        }
         let mut loses = |what: &str| {
             cautions.push(Caution {
                 kind: CautionKind::Loses,
@@ -138,4 +158,10 @@ impl Fit<'_> {
         }
         Ok(Some(Better { config, is_optional }))
     }
+}
+
+/// A time as RFC 3339 in UTC: `2026-01-31T12:00:00Z`.
+fn show_time(time: DateTime) -> String {
+    let time = from_nanos(time.unix_timestamp_nanos()).unwrap_or(time);
+    format!("{}T{:02}:{:02}:{:02}Z", time.date(), time.hour(), time.minute(), time.second())
 }
