@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamByNameErrorKind};
 use async_nats::jetstream::stream::{
-    Config as StreamConfig, DiscardPolicy, RetentionPolicy, StorageType,
+    Config as StreamConfig, DiscardPolicy, PersistenceMode, RetentionPolicy, StorageType,
 };
 
 use super::config::Config;
@@ -102,6 +102,24 @@ pub(super) fn cautions(stream: &StreamConfig, is_read: bool) -> Vec<Caution> {
         loses(
             "confirms nothing to producers (no_ack): a request that it did not store is lost without a word".to_owned(),
             format!("nats stream edit {name} --ack"),
+        );
+    }
+    if stream.persist_mode == Some(PersistenceMode::Async) {
+        loses(
+            "confirms a request before it is on disk (persist_mode async): a crash of the server loses it".to_owned(),
+            "make a stream with the default persist_mode".to_owned(),
+        );
+    }
+    if stream.allow_message_ttl {
+        loses(
+            "removes a request, read or not, after the time in its header `Nats-TTL` (allow_msg_ttl)".to_owned(),
+            "send requests without `Nats-TTL`, or make a stream without allow_msg_ttl: it cannot be turned off".to_owned(),
+        );
+    }
+    if stream.allow_rollup {
+        loses(
+            "removes the earlier requests, read or not, when one comes with the header `Nats-Rollup` (allow_rollup_hdrs)".to_owned(),
+            format!("nats stream edit {name} --no-allow-rollup"),
         );
     }
     let inactive = max_inactive(stream);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, PriorityPolicy, pull};
 use async_nats::jetstream::stream::{
-    Config, ConsumerLimits, DiscardPolicy, RetentionPolicy, StorageType,
+    Config, ConsumerLimits, DiscardPolicy, PersistenceMode, RetentionPolicy, StorageType,
 };
 use dwell_connectors::{Caution, CautionKind, ErrorKind};
 
@@ -20,7 +20,7 @@ async fn a_stream_that_loses_requests_by_its_settings_is_told() {
     let new = DiscardPolicy::New;
     let limits =
         ConsumerLimits { inactive_threshold: Duration::from_secs(3600), max_ack_pending: 0 };
-    let cases: [(Config, &[&str]); 10] = [
+    let cases: [(Config, &[&str]); 13] = [
         (Config { max_messages_per_subject: 1, ..least() }, &["keeps 1 messages a subject"]),
         (Config { max_messages: 10, ..least() }, &["beyond max_msgs 10"]),
         (Config { max_bytes: 1 << 20, ..least() }, &["beyond max_bytes 1048576"]),
@@ -30,6 +30,9 @@ async fn a_stream_that_loses_requests_by_its_settings_is_told() {
         (Config { storage: StorageType::Memory, ..least() }, &["is in memory"]),
         (Config { consumer_limits: Some(limits), ..least() }, &["inactive_threshold"]),
         (Config { no_ack: true, ..least() }, &["no_ack"]),
+        (Config { persist_mode: Some(PersistenceMode::Async), ..least() }, &["persist_mode async"]),
+        (Config { allow_message_ttl: true, ..least() }, &["allow_msg_ttl"]),
+        (Config { allow_rollup: true, ..least() }, &["allow_rollup_hdrs"]),
         (Config { retention: RetentionPolicy::WorkQueue, ..least() }, &[]),
     ];
     for (at, (mut config, expected)) in cases.into_iter().enumerate() {
