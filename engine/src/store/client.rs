@@ -11,7 +11,7 @@
 mod cluster;
 mod connection;
 pub(super) mod endpoint;
-mod login;
+pub(super) mod login;
 
 use std::sync::Arc;
 use std::time::Duration;

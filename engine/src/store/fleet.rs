@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use redis::Value;
 
-use super::client::place;
+use super::client::{login, place};
 use super::error::{Class, StoreError};
 use super::namespace::Namespace;
 use super::wake_up::WakeUp;
@@ -116,7 +116,11 @@ pub async fn listen(
     mut heard: impl FnMut(WakeUp) + Send,
 ) -> Result<(), StoreError> {
     let failed = |error: &redis::RedisError| {
-        StoreError::from_redis(&format!("listening for wake-ups at {}", place(settings)), error)
+        let doing = format!("listening for wake-ups at {}", place(settings));
+        match StoreError::from_redis(&doing, error) {
+            error if error.class == Class::Refused => error.hint(login::hint(settings)),
+            error => error,
+        }
     };
     let silent = || {
         StoreError::new(
@@ -196,5 +200,27 @@ mod tests {
         let ended = listen(&settings, "d:wake", || began = true, |_| {}).await;
         assert_eq!((ended.unwrap_err().class, began), (Class::Timeout, true));
         drop(holding);
+    }
+
+    #[tokio::test]
+    async fn a_login_that_is_refused_says_where_it_stands() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("redis://:word@{}", server.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut link, _) = server.accept().await.unwrap();
+            let mut part = vec![0; 1024];
+            while let Ok(count @ 1..) = link.read(&mut part).await {
+                let asked = String::from_utf8_lossy(&part[..count]).matches('*').count();
+                let answer = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+                link.write_all(answer.repeat(asked).as_bytes()).await.unwrap();
+            }
+        });
+        let settings = Redis { namespace: "d".to_owned(), ..Redis::new(url) };
+        let error = listen(&settings, "d:wake", || (), |_| {}).await.unwrap_err();
+        assert_eq!(
+            (error.class, error.hint.as_str()),
+            (Class::Refused, "check the user and the password in redis.urls"),
+            "{error}"
+        );
     }
 }

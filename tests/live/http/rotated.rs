@@ -85,6 +85,7 @@ impl Story {
             || self.sidecar.log_lines().into_iter().filter(|line| line["level"] == "WARN");
         let told = warnings()
             .filter(|line| line["message"] == "redis refuses the login, trying again")
+            .inspect(|line| assert_ne!(line["hint"], "", "{line}"))
             .count();
         let all: Vec<Value> =
             warnings().filter(|line| line.to_string().contains("uthentication")).collect();

@@ -48,7 +48,7 @@ fn not_there(setting: &str, why: String) -> StoreError {
 }
 
 /// The hint for a refused login with these settings.
-pub(super) fn hint(settings: &Redis) -> String {
+pub(in crate::store) fn hint(settings: &Redis) -> String {
     let urls = if settings.urls_file.is_some() {
         "redis.urls_file, which is read again at each try"
     } else {
