@@ -30,6 +30,8 @@ pub(super) struct ClaimScheduler {
     /// No claim before this instant: the last one failed in a way that concerns every bucket.
     backoff_until: Option<Instant>,
     backoff: Backoff,
+    /// The error of that claim, as it was logged.
+    logged: Option<String>,
     /// When the last claim began.
     last_claim: Option<Instant>,
     /// Buckets whose last claim failed in a way that concerns only them.
@@ -60,6 +62,7 @@ impl ClaimScheduler {
             limits: ClaimConcurrency::new(buckets),
             backoff_until: None,
             backoff: Backoff::link(),
+            logged: None,
             last_claim: None,
             bucket_backoffs: HashMap::new(),
             unreadable: UnreadableJobs::default(),
@@ -126,6 +129,7 @@ impl ClaimScheduler {
             }
         };
         self.backoff.reset();
+        self.logged = None;
         self.bucket_backoffs.remove(&bucket);
         if taken.jobs.is_empty() && self.last_claim == Some(begun) {
             // The claim used no room: the next one need not wait for more.
@@ -165,11 +169,15 @@ impl ClaimScheduler {
             &mut self.backoff
         };
         let until = now + backoff.pause();
-        if !error.is_told() {
+        // Claims of several buckets run at a time. An outage of the store is repeated in the log by
+        // the watch of the store.
+        let is_logged = !is_own && self.logged.as_ref() == Some(&error.message);
+        if !error.is_told() && !is_logged {
             tracing::warn!(broker = &*self.broker, bucket, %error, hint = error.hint, "claiming failed, trying again");
         }
         self.timers.failed(bucket, until);
         if !is_own {
+            self.logged = Some(error.message.clone());
             self.backoff_until = Some(until);
         }
     }

@@ -241,6 +241,26 @@ async fn a_sidecar_and_every_command_keep_every_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_being_written_is_told_by_one_claim_and_by_the_watch() {
+    let servers = Servers::start().await;
+    let dwell = DwellServer::start(program(), &servers.settings()).await.unwrap();
+    let log = || std::fs::read_to_string(dwell.dir().join("log")).unwrap();
+    servers.file("redis", &format!("redis://127.0.0.1/{REDIS}"));
+    servers.redis.order(&["CLIENT", "KILL", "TYPE", "normal"]).await.unwrap();
+    let told = |message: &str| {
+        let log = log();
+        let lines = log.lines().filter(|line| line.contains("a line is no URL of Redis"));
+        lines.filter(|line| line.contains(message)).count()
+    };
+    wait_until("the watch of the store repeats it", async || {
+        (told("cannot be reached, waiting") > 1).then_some(())
+    })
+    .await;
+    assert_eq!(told("claiming failed"), 1, "{}", log());
+    Heard::default().hear("the log", &log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_passwords_wrong_settings_and_servers_that_hang_up_keep_every_secret() {
     let servers = Servers::start().await;
     let mut heard = Heard::default();
