@@ -47,11 +47,12 @@ async fn the_bridge_runs_on_valkey() {
 }
 
 /// Returns the output of `check` and `run` for the server at this URL: their exit codes must be 78.
-fn refused(url: &str) -> [String; 2] {
+/// `more`: lines of `[redis]`.
+fn refused(url: &str, more: &str) -> [String; 2] {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("dwell.toml");
     let text = format!(
-        "[redis]\nurls = [{:?}]\nnamespace = {:?}\n[queues.q]\n[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n",
+        "[redis]\nurls = [{:?}]\nnamespace = {:?}\n{more}\n[queues.q]\n[probes]\nlisten = \"127.0.0.1:0\"\n[http]\nlisten = \"127.0.0.1:0\"\n",
         url,
         namespace("refused")
     );
@@ -74,7 +75,7 @@ async fn a_server_without_lua_is_told_and_not_retried() {
     if server.order(&["MODULE", "UNLOAD", "lua"]).await.is_err() {
         return println!("not tested: this Valkey has Lua built in");
     }
-    for said in refused(&server.url()) {
+    for said in refused(&server.url(), "") {
         assert!(said.contains("load the Lua module of Valkey"), "{said}");
     }
 }
@@ -82,10 +83,26 @@ async fn a_server_without_lua_is_told_and_not_retried() {
 #[tokio::test]
 async fn a_sentinel_that_is_taken_for_redis_is_told() {
     let sentinel = RedisSentinel::with_replicas(RedisOptions::default(), 0, 10_000).await.unwrap();
-    let said = refused(&sentinel.urls()[0]);
+    let said = refused(&sentinel.urls()[0], "");
     assert!(
         said.iter()
             .all(|said| said.contains("this is a sentinel") && said.contains("set redis.mode = ")),
+        "{said:?}"
+    );
+    let said = refused(&sentinel.urls()[0], "mode = \"cluster\"");
+    assert!(
+        said.iter().all(|said| said.contains("no node of a cluster")
+            && said.contains("set redis.mode = ")),
+        "{said:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_redis_that_is_taken_for_a_sentinel_is_told() {
+    let server = RedisServer::start(RedisOptions::default()).await.unwrap();
+    let said = refused(&server.url(), "mode = \"sentinel\"");
+    assert!(
+        said.iter().all(|said| said.contains("no sentinel") && said.contains("set redis.mode = ")),
         "{said:?}"
     );
 }

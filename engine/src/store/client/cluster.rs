@@ -197,6 +197,11 @@ impl Cluster {
                 return StoreError { class: Class::Settings, ..error }
                     .hint("set redis.mode = \"single\": this server is no cluster");
             }
+            if error.message.contains("unknown command") {
+                return StoreError { class: Class::Settings, ..error }.hint(
+                    "set redis.mode = \"sentinel\" if this server is a sentinel, else \"single\": it is no node of a cluster",
+                );
+            }
             error
         })?;
         let ranges = slots(answer, &node.place());

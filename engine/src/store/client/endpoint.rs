@@ -34,6 +34,19 @@ pub(super) fn refused(settings: &Redis, place: &str, error: &redis::RedisError) 
         failure.class = Class::Settings;
     }
     let text = error.to_string().to_lowercase();
+    // The client library puts it in its own words, by the version of the server.
+    if text.contains("sentinel")
+        && ["unknown command", "does not point to"].iter().any(|words| text.contains(words))
+    {
+        failure.class = Class::Settings;
+        return failure
+            .hint("set redis.mode = \"single\" or \"cluster\": this server is no sentinel");
+    }
+    if error.kind() == redis::ErrorKind::MasterNameNotFoundBySentinel {
+        return failure.hint(
+            "is redis.master one of the names that `SENTINEL MASTERS` lists, and is that master up?",
+        );
+    }
     failure.hint(if text.contains("certificate") {
         "make the authority that signed the server's certificate known to this system, or name a file of authorities in the variable \
          SSL_CERT_FILE; the name or address in redis.urls must be one that the certificate is for"
@@ -179,6 +192,14 @@ fn elsewhere(info: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_master_that_the_sentinels_do_not_know_names_the_setting() {
+        let kind = redis::ErrorKind::MasterNameNotFoundBySentinel;
+        let error = redis::RedisError::from((kind, "Master with given name not found"));
+        let error = refused(&Redis::new("redis://a"), "redis://a", &error);
+        assert!(error.class == Class::Other && error.hint.contains("redis.master"), "{error:?}");
+    }
 
     #[test]
     fn a_node_of_a_cluster_logs_in_with_its_own_url_or_else_the_first() {
