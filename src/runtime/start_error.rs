@@ -35,7 +35,11 @@ impl StartError {
     pub(super) fn joined(errors: impl IntoIterator<Item = StartError>) -> Option<StartError> {
         errors.into_iter().reduce(|one, other| StartError {
             cause: one.cause.min(other.cause),
-            message: format!("{}; {}", one.message, other.message),
+            message: if one.message == other.message {
+                one.message
+            } else {
+                format!("{}; {}", one.message, other.message)
+            },
             hint: if one.hint == other.hint {
                 one.hint
             } else {
@@ -89,5 +93,27 @@ impl From<ConnectorError> for StartError {
             ErrorKind::Disconnected => Cause::Unreachable,
         };
         StartError { cause, message: error.message, hint: error.hint }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_errors_say_alike_is_said_once() {
+        let error = |cause, message: &str| StartError {
+            cause,
+            message: message.to_owned(),
+            hint: "look".to_owned(),
+        };
+        let joined = |other: &str| {
+            let errors = [error(Cause::Unreachable, "one"), error(Cause::Missing, other)];
+            let joined = StartError::joined(errors).unwrap();
+            (joined.cause, joined.message, joined.hint)
+        };
+        let hint = "look".to_owned();
+        assert_eq!(joined("one"), (Cause::Missing, "one".to_owned(), hint.clone()));
+        assert_eq!(joined("two"), (Cause::Missing, "one; two".to_owned(), hint));
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::config::Config;
-use super::fault::{error_text, refused};
+use super::fault::{error_text, limit_hint, refused};
 use super::login;
 use super::quirks::frame_sanitizer::{self, FrameSanitizer};
 use super::read_limiter::ReadLimiter;
@@ -228,10 +228,8 @@ impl BrokerConnection {
 
     /// The error of every use of a lost connection.
     pub(super) fn error(&self) -> ConnectorError {
-        ConnectorError::new(
-            ErrorKind::Disconnected,
-            format!("amqp at {}: {}", self.place, self.shared.why.lock()),
-        )
+        let why = self.shared.why.lock().clone();
+        self.fail(ErrorKind::Disconnected, &why).hint(limit_hint(&why))
     }
 
     /// An error with the address of the broker.
@@ -263,11 +261,10 @@ impl BrokerConnection {
         let Some(connection) = &self.connection else { return Err(self.error()) };
         let opened = self.ask(connection.create_channel()).await?;
         opened.map_err(|error| {
-            self.fail(
-                ErrorKind::Disconnected,
-                &format!("cannot open a channel: {}", error_text(&error)),
-            )
-            .because(error)
+            let why = error_text(&error);
+            self.fail(ErrorKind::Disconnected, &format!("cannot open a channel: {why}"))
+                .hint(limit_hint(&why))
+                .because(error)
         })
     }
 

@@ -31,6 +31,16 @@ pub(super) fn error_text(error: &lapin::Error) -> String {
     }
 }
 
+/// The hint for a server that opens no more channels, of the user, the connection or the node;
+/// empty for any other error.
+pub(super) fn limit_hint(why: &str) -> &'static str {
+    if why.contains("number of channels opened") {
+        "raise the limit of channels (rabbitmqctl set_user_limits; channel_max, channel_max_per_node)"
+    } else {
+        ""
+    }
+}
+
 /// The error of a failed connect, by what the caller can do.
 pub(super) fn refused(place: &str, error: lapin::Error) -> ConnectorError {
     let why = error_text(&error);

@@ -22,6 +22,8 @@ pub(crate) async fn open(
     publish_timeout: Duration,
 ) -> Result<(AmqpSink, Outcomes), ConnectorError> {
     let connection = Arc::new(BrokerConnection::connect(config, "sink").await?);
+    // A limit of channels ends the connection with the first publication. Here it is an error.
+    drop(connection.channel().await?);
     let (out, outcomes) = mpsc::unbounded_channel();
     let (router, closed) = (Arc::new(PublishRouter::new(out)), Arc::new(Notify::new()));
     tokio::spawn({

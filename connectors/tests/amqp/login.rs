@@ -102,6 +102,18 @@ async fn a_limit_of_connections_is_no_missing_right() {
 }
 
 #[tokio::test]
+async fn a_limit_of_channels_is_told_when_the_connection_opens() {
+    let server = shared().await;
+    let config = Config::at(with_login(server, "mute:p"));
+    let shown = fails(config, ErrorKind::Disconnected).await;
+    assert!(
+        shown.contains("number of channels opened")
+            && shown.contains("raise the limit of channels"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
 async fn a_second_server_is_tried() {
     let server = shared().await;
     works(Config::at(format!("amqp://127.0.0.1:1, {}", server.url()))).await;

@@ -38,7 +38,8 @@ const DEFINITIONS: &str = r#"{
     {"name": "guest", "password": "guest", "tags": "administrator"},
     {"name": "some", "password": "pa:ss@w%rd", "tags": ""},
     {"name": "outside", "password": "p", "tags": ""},
-    {"name": "crowd", "password": "p", "tags": "", "limits": {"max-connections": 0}}
+    {"name": "crowd", "password": "p", "tags": "", "limits": {"max-connections": 0}},
+    {"name": "mute", "password": "p", "tags": "", "limits": {"max-channels": 0}}
   ],
   "vhosts": [{"name": "/"}, {"name": "a/b"}, {"name": "full"}],
   "parameters": [{"vhost": "full", "component": "vhost-limits", "name": "limits", "value": {"max-connections": 0}}],
@@ -47,6 +48,7 @@ const DEFINITIONS: &str = r#"{
     {"user": "guest", "vhost": "a/b", "configure": ".*", "write": ".*", "read": ".*"},
     {"user": "guest", "vhost": "full", "configure": ".*", "write": ".*", "read": ".*"},
     {"user": "crowd", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
+    {"user": "mute", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
     {"user": "some", "vhost": "/", "configure": "", "write": "some-.*", "read": "some-.*"}
   ]
 }"#;
