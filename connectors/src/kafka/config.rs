@@ -261,8 +261,32 @@ fn set(client: &mut ClientConfig, settings: &[(&str, &str)]) {
 fn read<'a>(name: &'a str, value: &'a str) -> Result<(&'a str, String), ConnectorError> {
     let Some(bare) = name.strip_suffix("_file") else { return Ok((name, value.to_owned())) };
     let file = Path::new(value);
-    let text = secret_of(&format!("`properties`: `{name}`"), file, std::fs::read_to_string(file))?;
+    let setting = format!("`properties`: `{}`", shown_name(name));
+    let text = secret_of(&setting, file, std::fs::read_to_string(file))?;
     Ok((bare, text))
+}
+
+/// A name for people. A value may stand in it by mistake: behind a sign that no name has, or as a
+/// name in the table of a secret.
+fn shown_name(name: &str) -> String {
+    let name = name.trim_start();
+    let end = name.find(|sign: char| matches!(sign, '=' | ':') || sign.is_whitespace());
+    let name = &name[..end.unwrap_or(name.len())];
+    let is_whole = |before: &&str| {
+        ["password", "secret", "passphrase", "key.pem"].iter().any(|end| before.ends_with(end))
+    };
+    let secret = name.match_indices('.').map(|(at, _)| &name[..at]).find(is_whole);
+    secret.map_or_else(|| name.to_owned(), |before| format!("{before}.…"))
+}
+
+/// The words of librdkafka without the parts of the value, which it quotes in several ways.
+fn without_value(reason: &str, value: &str) -> String {
+    const MIN_CHARS: usize = 4;
+    let parts = value.split(|sign: char| sign == ',' || sign.is_whitespace());
+    let mut parts: Vec<&str> = parts.filter(|part| part.chars().count() >= MIN_CHARS).collect();
+    // A part may begin with another one.
+    parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
+    parts.into_iter().fold(reason.to_owned(), |reason, part| reason.replace(part, "…"))
 }
 
 /// Why librdkafka rejects this property, in its own words without the value. They are left out if
@@ -278,10 +302,9 @@ fn unknown(name: &str, value: &str, is_secret: bool) -> Option<String> {
         return Some(format!("`properties`: `{name}`: {error}"));
     };
     if kind == RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN {
-        // A value may stand there by mistake.
-        let name = name.split_once('=').map_or(name, |(name, _)| name);
         return Some(format!(
-            "`properties`: `{name}` is no property of librdkafka: see its CONFIGURATION.md"
+            "`properties`: `{}` is no property of librdkafka: see its CONFIGURATION.md",
+            shown_name(name)
         ));
     }
     let reason = if is_secret {
@@ -299,6 +322,7 @@ fn unknown(name: &str, value: &str, is_secret: bool) -> Option<String> {
     } else {
         "see CONFIGURATION.md of librdkafka"
     };
+    let reason = without_value(&reason, value);
     Some(format!("`properties`: `{name}` does not take this value{reason}: {hint}"))
 }
 
@@ -331,6 +355,13 @@ mod tests {
             (with("acks", "1"), "`acks` cannot be set: an attempt counts only"),
             (with("no.such", "1"), "`no.such` is no property of librdkafka"),
             (with("sasl.password=hush", ""), "`sasl.password` is no property of librdkafka"),
+            (with("sasl.password hush7", ""), "`sasl.password` is no property of librdkafka"),
+            (
+                serde_json::json!({"bootstrap": "a:9092", "properties": {"sasl": {"password": {"hush7": "y"}}}}),
+                "`sasl.password.…` is no property of librdkafka",
+            ),
+            (with("sasl.mechanism", "hush7,x"), "\"sasl.mechanisms\": …,x)"),
+            (with("debug", "broker,hush7"), "`debug` does not take this value"),
             (with("linger.ms", "soon"), "`linger.ms` does not take this value (Invalid value"),
             (
                 with("compression.type", "hunter2"),
@@ -347,7 +378,9 @@ mod tests {
         for (settings, expected) in cases {
             let problems = problems(settings.clone());
             assert!(
-                problems.len() == 1 && problems[0].contains(expected),
+                problems.len() == 1
+                    && problems[0].contains(expected)
+                    && !problems[0].contains("hush"),
                 "{settings}: {problems:?}"
             );
         }
