@@ -181,6 +181,15 @@ impl BrokerConnection {
         Subject::from(format!("{}.{what}", self.api))
     }
 
+    /// The hint for an API that does not answer.
+    pub(super) fn api_hint(&self) -> String {
+        let question = "is JetStream enabled on the server, for this account";
+        match self.api.strip_prefix("$JS.").and_then(|rest| rest.strip_suffix(".API")) {
+            Some(domain) => format!("{question}, and is `{domain}` its `jetstream_domain`?"),
+            None => format!("{question}?"),
+        }
+    }
+
     /// Ends when the connection is lost.
     pub(super) async fn lost(&self) {
         self.shared.lost.cancelled().await;

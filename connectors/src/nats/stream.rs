@@ -32,9 +32,7 @@ pub(super) async fn find(
                 ErrorKind::Disconnected,
                 &format!("cannot ask which stream has `{subject}`: {}", innermost(&error)),
             );
-            Err(failure
-                .hint("is JetStream enabled on the server, for this account?")
-                .because(error))
+            Err(failure.hint(connection.api_hint()).because(error))
         }
     })
 }

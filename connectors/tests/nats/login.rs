@@ -169,6 +169,20 @@ async fn the_streams_of_a_domain_behind_a_leaf_are_read_through_inboxes_of_ones_
     drop(hub);
 }
 
+#[tokio::test]
+async fn a_domain_that_nobody_answers_in_is_named() {
+    let server = NatsServer::start("");
+    for (domain, is_named) in [(Some("nowhere".to_owned()), true), (None, false)] {
+        let config = Config { jetstream_domain: domain, ..Config::at(server.url()) };
+        let Err(error) = BrokerConfig::Nats(config).source(options("a")).await else {
+            panic!("it opened")
+        };
+        let kind = if is_named { ErrorKind::Disconnected } else { ErrorKind::Missing };
+        assert_eq!(error.kind, kind, "{error}");
+        assert_eq!(error.hint.contains("`nowhere` its `jetstream_domain`"), is_named, "{error:?}");
+    }
+}
+
 /// A JWT for the server's operator mode.
 fn jwt(issuer: &KeyPair, subject: &KeyPair, nats: &str) -> String {
     let header = BASE64URL_NOPAD.encode(br#"{"typ":"JWT","alg":"ed25519-nkey"}"#);
