@@ -52,7 +52,7 @@ pub struct Capabilities {
     pub parking_headers: &'static [&'static str],
     /// [`crate::Sink::exists`] accepts a pattern.
     pub finds_patterns: bool,
-    /// Log directive for the client library, such as `library=warn`; empty for none.
+    /// Log directives for the client library, such as `library=warn`, with commas; empty for none.
     pub log_filter: &'static str,
     /// The client library logs message bodies at any level: nothing that the library of
     /// `log_filter` says is ever logged.

@@ -216,6 +216,8 @@ pub(super) mod tests {
     #[test]
     fn without_a_variable_it_is_info() {
         assert!(filter(|_| None).unwrap().to_string().contains("info"));
+        #[cfg(feature = "nats")]
+        assert!(filter(|_| None).unwrap().to_string().contains("async_nats::connector=off"));
         assert!(filter(|_| Some(String::new())).unwrap().to_string().contains("info"));
     }
 

@@ -16,7 +16,8 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     header_lines: true,
     finds_patterns: true,
     silent_hint: "check that a stream has the subject and takes its messages",
-    log_filter: "async_nats=warn",
+    // Each error of a connect is returned too.
+    log_filter: "async_nats=warn,async_nats::connector=off",
     ..Capabilities::new("nats", "NATS", "subject")
 };
 /// Headers that change the effect of a publication.
