@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use dwell_engine::fleet::{Fleet, entry, heartbeat, serves};
+pub use dwell_engine::fleet::{Fleet, entry, serves};
+use dwell_engine::maintenance::rescue::WakeReaders;
+use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -70,6 +72,12 @@ impl WakeUps {
                 self.wake_own(WakeUp { bucket, due_ms: 0, broker: broker.clone() });
             }
         }
+    }
+}
+
+impl WakeReaders for WakeUps {
+    fn wake_readers(&self, head: WakeUp) -> BoxFuture<'_, ()> {
+        self.wake(vec![head]).boxed()
     }
 }
 

@@ -1,33 +1,38 @@
-//! The tasks that keep a namespace in order, each with its intervals in its file:
+//! The tasks that keep a namespace in order. Heartbeat, rescue, retention, counts and expiry are in
+//! `dwell_engine::maintenance`, a file each. Here are their options by the settings, and what only
+//! the sidecar has:
 //!
-//! - `rescue`: takes over what a claim or a lease left at its deadline.
-//! - `retention`: removes what is past its time, and updates the gauges.
-//! - `queues`: counts the jobs of queues, for the gauges and for `max_jobs`, and removes their old
-//!   dead.
-//! - `expiry`: ends the jobs whose own end has come.
+//! - `gauges`: updates the gauges of the namespace.
+//! - `queues`: what the counts of queues say.
+//! - `max_jobs`: finds the queues that are full.
 //!
-//! The heartbeat, and the wake-ups of other instances, are tasks of `fleet`. `start` starts them all;
-//! `queues` runs `expiry`.
+//! `start` starts them all, with the listener for the wake-ups of other instances.
 
-mod expiry;
+pub mod gauges;
+mod max_jobs;
 mod queues;
-pub mod rescue;
-pub mod retention;
 
 use std::sync::Arc;
 
+use dwell_engine::maintenance::Maintenance;
+use dwell_engine::maintenance::counts::CountOptions;
+use dwell_engine::maintenance::rescue::RescueOptions;
+use dwell_engine::maintenance::retention::RetentionOptions;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
+use crate::config::{Delivery, Settings};
+use crate::dispatch::lease_of;
 use crate::fleet::{self, Fleet, WakeUps};
 use crate::request::FullQueues;
 use crate::store::Store;
+use crate::store::meta::SweepRules;
 use crate::telemetry::Events;
-use queues::QueueMaintenance;
-use rescue::Rescue;
-use retention::Retention;
+use crate::units::show_duration_ms;
+use gauges::JobGauges;
+use max_jobs::MaxJobs;
+use queues::QueueGauges;
 
 /// The parts that the tasks need.
 pub(crate) struct Parts<'a> {
@@ -35,8 +40,7 @@ pub(crate) struct Parts<'a> {
     /// This instance delivers jobs.
     pub(crate) delivers: bool,
     pub(crate) events: &'a Events,
-    pub(crate) fleet_sender: watch::Sender<Fleet>,
-    pub(crate) fleet: watch::Receiver<Fleet>,
+    pub(crate) fleet: watch::Sender<Fleet>,
     pub(crate) wake_ups: WakeUps,
 }
 
@@ -53,59 +57,90 @@ pub(crate) struct Tasks<'a, E> {
 
 /// Starts the tasks of an instance. Each ends with its name.
 pub(crate) async fn start<E: Send + 'static>(tasks: Tasks<'_, E>, parts: Parts<'_>) {
-    let Parts { settings, delivers, events, fleet_sender, fleet, wake_ups } = parts;
+    let Parts { settings, delivers, events, fleet, wake_ups } = parts;
     let metrics = events.metrics();
     let Tasks { store, full_queues, workers, stop, helpers, helpers_stop } = tasks;
-    let retention =
-        Retention::new(store.clone(), &settings.delivery, metrics.clone(), fleet.clone());
-    let until = helpers_stop.clone();
-    helpers.spawn(async move {
-        retention.run(until).await;
-        Ok("the retention")
-    });
+    let gauges = JobGauges::new(store.clone(), metrics.clone(), fleet.subscribe());
+    spawn(helpers, "the gauges", gauges.run(helpers_stop.clone()));
     // Queues that cannot be listed now may exist.
     let has_none = matches!(store.reader.queues().await, Ok(queues) if queues.is_empty());
-    if !settings.queues.is_empty() || !has_none {
-        let queues = QueueMaintenance::new(
-            store.clone(),
-            settings.queues.clone(),
-            full_queues.clone(),
-            metrics.clone(),
-            fleet.clone(),
-        );
-        let until = helpers_stop.clone();
-        helpers.spawn(async move {
-            queues.run(until).await;
-            Ok("the maintenance of queues")
-        });
+    let has_queues = !settings.queues.is_empty() || !has_none;
+    let counts = has_queues.then(|| {
+        let (rules, dead) = (settings.queues.clone(), settings.queues.clone());
+        CountOptions {
+            dead_retention_ms: Arc::new(move |queue: &str| {
+                Some(dead.get(queue)?.dead_retention.ms())
+            }),
+            observer: Some(Arc::new(QueueGauges::new(store.clone(), rules, metrics.clone()))),
+        }
+    });
+    if has_queues {
+        let max_jobs = MaxJobs::new(store.clone(), settings.queues.clone(), full_queues.clone());
+        spawn(helpers, "the counts for max_jobs", max_jobs.run(helpers_stop.clone()));
     }
     // Consumers wait for what an ended lease gives back, and for jobs of other instances, whether
     // this one delivers or not.
-    if !delivers && settings.queues.is_empty() {
-        return;
-    }
-    let rescue = Rescue::new(
-        store.clone(),
-        settings.delivery.clone(),
-        events.clone(),
+    let is_in_fleet = delivers || !settings.queues.is_empty();
+    let rescue =
+        is_in_fleet.then(|| rescue_options(&settings.delivery, events.clone(), wake_ups.clone()));
+    let maintenance = Maintenance {
+        store: store.clone(),
         fleet,
-        wake_ups.clone(),
+        rescue,
+        retention: retention_options(&settings.delivery),
+        counts,
+        has_expiry: has_queues,
+    };
+    for task in maintenance.tasks(stop, helpers_stop) {
+        spawn(if task.is_drained { &mut *workers } else { &mut *helpers }, task.name, task.run);
+    }
+    if is_in_fleet {
+        let (redis, channel) = (settings.redis.clone(), store.keys().wake());
+        let listener = fleet::follow_wake_ups(redis, channel, wake_ups, helpers_stop.clone());
+        spawn(helpers, "the listener", listener);
+    }
+}
+
+fn spawn<E: Send + 'static>(
+    set: &mut JoinSet<Result<&'static str, E>>,
+    name: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    set.spawn(async move {
+        task.await;
+        Ok(name)
+    });
+}
+
+/// The options of the rescue by these settings.
+#[must_use]
+pub fn rescue_options(rules: &Delivery, events: Events, wake_ups: WakeUps) -> RescueOptions {
+    RescueOptions {
+        lease: lease_of(rules),
+        retry_ms: rules.retry.as_slice().into(),
+        observer: Arc::new(events),
+        readers: Arc::new(wake_ups),
+    }
+}
+
+/// The options of the retention by these settings.
+#[must_use]
+pub fn retention_options(rules: &Delivery) -> RetentionOptions {
+    RetentionOptions::Settings { own: rules.into(), differ: warn_of_other_rules }
+}
+
+fn warn_of_other_rules(kept: SweepRules, own: SweepRules) {
+    let show = |rules: SweepRules| {
+        format!(
+            "dead_retention {}, dedupe_window {}",
+            show_duration_ms(rules.dead_retention_ms),
+            show_duration_ms(rules.dedupe_window_ms)
+        )
+    };
+    tracing::warn!(
+        kept = show(kept),
+        settings = show(own),
+        hint = "make the settings of all instances the same; `dwell check --adopt` makes the namespace keep what the settings say",
+        "delivery.dead_retention and delivery.dedupe_window of the namespace differ from the settings; the values of the namespace apply"
     );
-    // The rescue settles what it takes over before the drain, so it stops with the workers.
-    let until = stop.clone();
-    workers.spawn(async move {
-        rescue.run(until).await;
-        Ok("the rescue")
-    });
-    let (of_heartbeat, until) = (store.clone(), stop.clone());
-    workers.spawn(async move {
-        fleet::heartbeat(of_heartbeat, fleet_sender, until).await;
-        Ok("the heartbeat")
-    });
-    let (redis, channel, until) =
-        (settings.redis.clone(), store.keys().wake(), helpers_stop.clone());
-    helpers.spawn(async move {
-        fleet::follow_wake_ups(redis, channel, wake_ups, until).await;
-        Ok("the listener")
-    });
 }

@@ -217,8 +217,7 @@ impl Runtime {
             settings,
             delivers: roles.dispatch,
             events: &events,
-            fleet_sender,
-            fleet,
+            fleet: fleet_sender,
             wake_ups,
         };
         maintenance::start(runtime.tasks(), parts).await;

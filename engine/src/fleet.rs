@@ -4,19 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::config::Redis;
 use crate::reconnect::Backoff;
-use crate::store::Store;
 use crate::store::fleet::listen;
 use crate::store::wake_up::WakeUp;
 
-/// The interval of the heartbeat of an instance: well under the 10 s after which the instance
-/// counts as dead.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 /// The floor poll of a single instance. In a fleet of n, each polls n times more rarely, so that
 /// the load on Redis stays the same.
 const FLOOR_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -57,6 +52,13 @@ impl Fleet {
     #[must_use]
     pub fn alone(me: &str) -> Self {
         Fleet { me: me.into(), living: vec![me.to_owned()] }
+    }
+
+    /// Takes these as the living instances. Returns whether that is a change.
+    pub(crate) fn set_living(&mut self, living: Vec<String>) -> bool {
+        let changed = self.living != living;
+        self.living = living;
+        changed
     }
 
     /// The instances that deliver to this broker, with this one.
@@ -110,36 +112,6 @@ impl Fleet {
     #[must_use]
     pub fn floor_poll(&self) -> Duration {
         self.shared(FLOOR_POLL_INTERVAL)
-    }
-}
-
-/// Sends heartbeats and follows the fleet until told to stop, then leaves it.
-pub async fn heartbeat(store: Arc<Store>, fleet: watch::Sender<Fleet>, stop: CancellationToken) {
-    let me = fleet.borrow().me.clone();
-    loop {
-        match store.beat(&me).await {
-            Ok(living) => {
-                fleet.send_if_modified(|fleet| {
-                    let changed = fleet.living != living;
-                    if changed {
-                        tracing::info!(
-                            instances = living.len(),
-                            "the number of living instances changed"
-                        );
-                        fleet.living = living;
-                    }
-                    changed
-                });
-            }
-            Err(error) => tracing::debug!(%error, "no heartbeat"),
-        }
-        tokio::select! {
-            () = stop.cancelled() => break,
-            () = clock::sleep(HEARTBEAT_INTERVAL) => {}
-        }
-    }
-    if let Err(error) = store.leave(&me).await {
-        tracing::debug!(%error, "could not leave the fleet; this instance counts as alive for 10 s more");
     }
 }
 

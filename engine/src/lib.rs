@@ -83,11 +83,11 @@ cfg_if::cfg_if! {
         #[doc(hidden)]
         pub mod fleet;
         #[doc(hidden)]
+        pub mod maintenance;
+        #[doc(hidden)]
         pub mod policy;
         #[doc(hidden)]
         pub mod reconnect;
-        #[doc(hidden)]
-        pub mod rescue;
         #[doc(hidden)]
         pub mod store;
     } else {
@@ -96,9 +96,9 @@ cfg_if::cfg_if! {
         mod consumers;
         mod events;
         mod fleet;
+        mod maintenance;
         mod policy;
         mod reconnect;
-        mod rescue;
         mod store;
     }
 }

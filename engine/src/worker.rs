@@ -40,7 +40,7 @@
 //! - `service` (feature `tower`): middleware.
 //! - `agents`: starts, runs and drains the other agents; `fetch`: pops and starts handlers;
 //!   `leases`: prolongs leases; `acknowledgements`: sends the answers of handlers; `upkeep`:
-//!   heartbeat, rescue and sweep.
+//!   the options of the maintenance.
 
 mod acknowledgements;
 mod agents;

@@ -10,7 +10,7 @@ use super::fetch::Fetch;
 use super::handler::release;
 use super::leases::Leases;
 use super::routes::Route;
-use super::upkeep::Upkeep;
+use super::upkeep::maintenance;
 use super::{WorkerRules, acknowledgements};
 use crate::client::Client;
 use crate::clock;
@@ -39,9 +39,10 @@ pub(super) async fn run(
     agents.spawn(leases.clone().keep(consumers.clone(), end.clone()));
     agents.spawn(listen(&client, &consumers, end.clone()));
     let queues = routes.iter().map(|route| route.queue.to_string()).collect();
-    agents.spawn(
-        Upkeep::new(&client, consumers.clone(), queues, rules.dead_retention).run(end.clone()),
-    );
+    // The handlers that are drained need the maintenance too.
+    for task in maintenance(&client, &consumers, queues, rules.dead_retention).tasks(&end, &end) {
+        agents.spawn(task.run);
+    }
     let mut speaking = JoinSet::new();
     speaking.spawn(acknowledgements::send(consumers.clone(), queued));
 

@@ -313,7 +313,7 @@ impl Steps<'_> {
                     ]);
                 }
             }
-            // As src/maintenance/rescue.rs does, with one wait.
+            // As the rescue (engine/src/maintenance/rescue.rs), with one wait.
             // Of a queue, by its `on_timeout`; the second time at the end of the retry array.
             Phase::Rescued if state.held && token.set.is_queue() && state.step > 0 => {
                 ways.push(("buries", How::Bury))

@@ -5,12 +5,13 @@ use std::time::Duration;
 use dwell::dispatch::LEASE_MARGIN;
 use dwell::fleet::{Fleet, WakeUps};
 use dwell::job::{DeadReason, JobId};
-use dwell::maintenance::rescue::Rescue;
+use dwell::maintenance::rescue_options;
 use dwell::runtime::Roles;
 use dwell::store::Store;
 use dwell::store::reader::lookup::Place;
 use dwell::telemetry::Events;
 use dwell_connectors::memory::Fault;
+use dwell_engine::maintenance::rescue::Rescue;
 use redis::AsyncCommands;
 use tokio::sync::watch;
 
@@ -24,13 +25,9 @@ async fn crash_on(env: &Environment, id: &str, times: usize) {
     let (_, fleet) = watch::channel(Fleet::alone("test"));
     let consumers = crate::support::consumers(&store);
     let wake_ups = WakeUps::new(store.clone(), Default::default(), consumers, fleet.clone());
-    let rescue = Rescue::new(
-        store.clone(),
-        env.settings.delivery.clone(),
-        Events::new(env.metrics.clone()),
-        fleet,
-        wake_ups,
-    );
+    let events = Events::new(env.metrics.clone());
+    let options = rescue_options(&env.settings.delivery, events, wake_ups);
+    let rescue = Rescue::new(store.clone(), options, fleet);
     let id = JobId::new(id).unwrap();
     let bucket = store.keys().bucket_of(id.as_str());
     for _ in 0..times {

@@ -4,14 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell::config::Settings;
 use dwell::config::values::Millis;
-use dwell::fleet::{self, Fleet};
+use dwell::config::{Delivery, Settings};
+use dwell::fleet::Fleet;
 use dwell::http::Listener;
 use dwell::http::server::probes;
-use dwell::maintenance::retention::Retention;
+use dwell::maintenance::gauges::JobGauges;
+use dwell::maintenance::retention_options;
 use dwell::readiness::Readiness;
 use dwell::store::{Store, Unobserved};
+use dwell_engine::maintenance::heartbeat::heartbeat;
+use dwell_engine::maintenance::retention::Retention;
 use dwell_testkit::servers::RedisOptions;
 use redis::AsyncCommands;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,10 +34,7 @@ async fn a_namespace_that_redis_lost_is_made_again() {
     let store = joined(&env.settings).await;
     let mut link = crate::support::redis_link(env.redis.url()).await;
     let _: () = redis::cmd("FLUSHALL").query_async(&mut link).await.unwrap();
-    Retention::new(store.clone(), &env.settings.delivery, env.metrics.clone(), alone())
-        .run_once()
-        .await
-        .unwrap();
+    retention(&store, &env.settings.delivery).run_once().await.unwrap();
     assert_eq!(env.store().await.keys().buckets(), store.keys().buckets());
 }
 
@@ -45,9 +45,7 @@ async fn a_damaged_bucket_keeps_no_other_from_being_swept() {
     let mut link = crate::support::redis_link(env.redis.url()).await;
     let _: () = link.set(store.keys().dead(0), "damage").await.unwrap();
     let _: () = link.zadd(store.keys().dead(1), "long dead", 1000).await.unwrap();
-    let swept = Retention::new(store.clone(), &env.settings.delivery, env.metrics.clone(), alone())
-        .run_once()
-        .await;
+    let swept = retention(&store, &env.settings.delivery).run_once().await;
     assert!(swept.unwrap_err().message.contains("WRONGTYPE"));
     let left: u64 = link.zcard(store.keys().dead(1)).await.unwrap();
     assert_eq!(left, 0);
@@ -61,9 +59,7 @@ async fn what_the_namespace_keeps_rules_whatever_an_instance_is_set_to() {
     // Of a version that kept none.
     let meta = format!("{}:meta", env.settings.redis.namespace);
     let _: () = link.hdel(&meta, &["dead_retention", "dedupe_window"]).await.unwrap();
-    let sweep = |settings: &Settings| {
-        Retention::new(store.clone(), &settings.delivery, env.metrics.clone(), alone())
-    };
+    let sweep = |settings: &Settings| retention(&store, &settings.delivery);
     let first = sweep(&env.settings);
     first.run_once().await.unwrap();
     let kept: (u64, u64) = link.hmget(&meta, &["dead_retention", "dedupe_window"]).await.unwrap();
@@ -91,15 +87,12 @@ async fn the_gauges_that_are_read_are_young_in_a_large_fleet_too() {
     for n in 0..100 {
         store.beat(&format!("other-{n}")).await.unwrap();
     }
-    tokio::spawn(fleet::heartbeat(store.clone(), sender, stop.clone()));
+    tokio::spawn(heartbeat(store.clone(), sender, stop.clone()));
     let mut seen = fleet.clone();
     seen.wait_for(|fleet| fleet.shared(Duration::from_secs(1)) > Duration::from_secs(100))
         .await
         .unwrap();
-    tokio::spawn(
-        Retention::new(store.clone(), &env.settings.delivery, env.metrics.clone(), fleet)
-            .run(stop.clone()),
-    );
+    tokio::spawn(JobGauges::new(store.clone(), env.metrics.clone(), fleet).run(stop.clone()));
     let listener = Listener::bind("probes.listen", "127.0.0.1:0").await.unwrap();
     let address = listener.address();
     tokio::spawn(listener.serve(
@@ -137,6 +130,7 @@ async fn the_gauges_that_are_read_are_young_in_a_large_fleet_too() {
     stop.cancel();
 }
 
-fn alone() -> tokio::sync::watch::Receiver<dwell::fleet::Fleet> {
-    tokio::sync::watch::channel(dwell::fleet::Fleet::alone("me")).1
+fn retention(store: &Arc<Store>, delivery: &Delivery) -> Retention {
+    let fleet = tokio::sync::watch::channel(Fleet::alone("me")).1;
+    Retention::new(store.clone(), retention_options(delivery), fleet)
 }

@@ -19,18 +19,20 @@ const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 const CONCURRENT_BUCKETS: usize = 16;
 
 /// The agent that ends jobs.
-pub(super) struct Expiry {
+pub struct Expiry {
     store: Arc<Store>,
     fleet: watch::Receiver<Fleet>,
 }
 
 impl Expiry {
-    pub(super) fn new(store: Arc<Store>, fleet: watch::Receiver<Fleet>) -> Self {
+    /// Makes an agent; [`Expiry::run`] starts it.
+    #[must_use]
+    pub fn new(store: Arc<Store>, fleet: watch::Receiver<Fleet>) -> Self {
         Expiry { store, fleet }
     }
 
     /// Ends jobs until told to stop.
-    pub(super) async fn run(&self, stop: &CancellationToken) {
+    pub async fn run(self, stop: CancellationToken) {
         let buckets: Vec<u16> = (0..self.store.keys().buckets()).collect();
         loop {
             // In a cluster each bucket by itself, side by side: a master that hangs must not delay

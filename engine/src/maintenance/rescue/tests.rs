@@ -28,6 +28,15 @@ impl WakeReaders for Pages {
     }
 }
 
+fn options(readers: Arc<dyn WakeReaders>) -> RescueOptions {
+    RescueOptions {
+        lease: Duration::from_secs(20),
+        retry_ms: Arc::new([0]),
+        observer: Arc::new(()),
+        readers,
+    }
+}
+
 /// Ids of this bucket.
 fn ids(store: &Store, bucket: u16, count: usize) -> Vec<String> {
     (0..)
@@ -59,10 +68,9 @@ async fn a_bucket_with_many_ended_leases_holds_up_no_other() {
         while store.queue.pop(rand::random(), bucket, QUEUE, limits).await.unwrap().more {}
     }
     let pages = Arc::new(Pages::default());
-    let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
     let stop = CancellationToken::new();
-    let rescue = Rescue::new(store.clone(), rules, Arc::new(()), pages.clone(), follows);
+    let rescue = Rescue::new(store.clone(), options(pages.clone()), follows);
     let running = tokio::spawn(rescue.run(stop.clone()));
     let crowded = CROWDED_BUCKET_JOBS.div_ceil(TIME_OUT_JOBS_PER_CALL);
     let all = crowded + usize::from(store.keys().buckets()) - 1;
@@ -108,12 +116,10 @@ async fn a_wake_up_that_hangs_holds_up_no_rescue() {
     let store =
         Arc::new(Store::open(&Redis::new(server.url()), &[], Arc::new(Unobserved)).await.unwrap());
     let observer = Arc::new(Hangs { bucket: 0, woken: Mutex::default() });
-    let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
     let stop = CancellationToken::new();
     let running = tokio::spawn(
-        Rescue::new(store.clone(), rules, Arc::new(()), observer.clone(), follows)
-            .run(stop.clone()),
+        Rescue::new(store.clone(), options(observer.clone()), follows).run(stop.clone()),
     );
     // The second round comes after a wake-up of each bucket, of which one still hangs.
     for round in 1..=2 {
@@ -234,10 +240,8 @@ async fn what_times_out_is_ready_at_its_next_step_by_one_script_unless_more_can_
     all_over().await;
     // "array" has a second wait; the default array has one only.
     assert_eq!(time_out(&store, "=q", 1).await, 2);
-    let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
-    let rescue =
-        Rescue::new(store.clone(), rules, Arc::new(()), Arc::new(Pages::default()), follows);
+    let rescue = Rescue::new(store.clone(), options(Arc::new(Pages::default())), follows);
     for bucket in 0..store.keys().buckets() {
         rescue.run_once(bucket).await.unwrap();
     }
@@ -282,10 +286,8 @@ async fn a_job_whose_record_was_cut_after_a_pop_is_dead_when_its_ttr_ends() {
         .exec_async(&mut raw)
         .await
         .unwrap();
-    let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
-    let rescue =
-        Rescue::new(store.clone(), rules, Arc::new(()), Arc::new(Pages::default()), follows);
+    let rescue = Rescue::new(store.clone(), options(Arc::new(Pages::default())), follows);
     let dead = async {
         loop {
             rescue.run_once(bucket).await.unwrap();
@@ -398,10 +400,8 @@ async fn a_queue_with_a_damaged_key_keeps_its_own_jobs_and_holds_up_no_other() {
         .exec_async(&mut raw)
         .await
         .unwrap();
-    let rules = RescueRules { lease: Duration::from_secs(20), retry_ms: Arc::new([0]) };
     let (_fleet, follows) = watch::channel(Fleet::alone("me "));
-    let rescue =
-        Rescue::new(store.clone(), rules, Arc::new(()), Arc::new(Pages::default()), follows);
+    let rescue = Rescue::new(store.clone(), options(Arc::new(Pages::default())), follows);
     let over = async {
         while store.queue.leases_end(&[CROWDED_BUCKET]).await.unwrap()[0]
             .is_some_and(|ahead_us| ahead_us > -1000)

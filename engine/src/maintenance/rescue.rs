@@ -43,22 +43,24 @@ const DEFERENCE_DELAY: Duration = Duration::from_millis(250);
 /// busy.
 const CONCURRENT_BUCKETS_PER_MASTER: usize = 8;
 
-/// The settings of a rescue.
-#[derive(Debug, Clone)]
-pub struct RescueRules {
+/// The options of a rescue.
+#[derive(Clone)]
+pub struct RescueOptions {
     /// The lease of a rescue's claim: it covers the call that sends the jobs back.
     pub lease: Duration,
     /// The waits, ms, between the attempts of jobs without a retry array.
     pub retry_ms: Arc<[u64]>,
+    /// Is told of the jobs.
+    pub observer: Arc<dyn Observer>,
+    /// Woken for jobs that are due again.
+    pub readers: Arc<dyn WakeReaders>,
 }
 
 /// The agent that takes over expired leases. Cheap to clone.
 #[derive(Clone)]
 pub struct Rescue {
     store: Arc<Store>,
-    rules: RescueRules,
-    observer: Arc<dyn Observer>,
-    readers: Arc<dyn WakeReaders>,
+    options: RescueOptions,
     fleet: watch::Receiver<Fleet>,
 }
 
@@ -74,16 +76,10 @@ struct Master {
 }
 
 impl Rescue {
-    /// Makes an agent; [`Rescue::run`] starts it. `readers`: woken for jobs that are due again.
+    /// Makes an agent; [`Rescue::run`] starts it.
     #[must_use]
-    pub fn new(
-        store: Arc<Store>,
-        rules: RescueRules,
-        observer: Arc<dyn Observer>,
-        readers: Arc<dyn WakeReaders>,
-        fleet: watch::Receiver<Fleet>,
-    ) -> Self {
-        Rescue { store, rules, observer, readers, fleet }
+    pub fn new(store: Arc<Store>, options: RescueOptions, fleet: watch::Receiver<Fleet>) -> Self {
+        Rescue { store, options, fleet }
     }
 
     /// Takes over expired leases until told to stop. Looks and rescues go on beside each other:
@@ -224,11 +220,11 @@ impl Rescue {
         let mut result = Ok(());
         loop {
             let taken =
-                self.store.queue.rescue(bucket, self.rules.lease, CALL_JOBS, CALL_BYTES).await?;
+                self.store.queue.rescue(bucket, self.options.lease, CALL_JOBS, CALL_BYTES).await?;
             let none_taken = taken.jobs.is_empty() && taken.broken.is_empty();
             let mut buries = Vec::new();
             for broken in taken.broken {
-                self.observer.observe(&JobEvent::Unreadable {
+                self.options.observer.observe(&JobEvent::Unreadable {
                     id: &broken.id,
                     bucket,
                     why: &broken.why,
@@ -272,7 +268,7 @@ impl Rescue {
             let done = match self
                 .store
                 .queue
-                .time_out(bucket, &sets, self.rules.retry_ms.len(), until_ms, TIMEOUT_ERROR)
+                .time_out(bucket, &sets, self.options.retry_ms.len(), until_ms, TIMEOUT_ERROR)
                 .await
             {
                 Ok(done) => done,
@@ -292,7 +288,7 @@ impl Rescue {
             idle_calls = if done.ready.is_empty() { idle_calls + 1 } else { 0 };
             for (set, count) in &done.ready {
                 let queue = DueSet::named(set).queue();
-                self.observer.observe(&JobEvent::TimedOut { queue, count: *count });
+                self.options.observer.observe(&JobEvent::TimedOut { queue, count: *count });
                 self.wake(WakeUp { bucket, broker: set.clone(), due_ms: done.now_us / 1000 });
             }
             if !done.left_out.is_empty() {
@@ -305,7 +301,7 @@ impl Rescue {
     /// Wakes the readers of a set. A task: a master that hangs delays its wake-up, and nothing
     /// else.
     fn wake(&self, head: WakeUp) {
-        let readers = self.readers.clone();
+        let readers = self.options.readers.clone();
         tokio::spawn(async move { readers.wake_readers(head).await });
     }
 
@@ -322,7 +318,7 @@ impl Rescue {
         let settled = buries.iter().zip(stood).filter(|(_, stood)| *stood == SettleResult::Settled);
         for (Bury { job, reason, error }, _) in settled {
             let (set, id, reason) = (queue.map(DueSet::Queue), &job.id, *reason);
-            self.observer.observe(&JobEvent::Dead { set, id, reason, error });
+            self.options.observer.observe(&JobEvent::Dead { set, id, reason, error });
         }
         Ok(())
     }
@@ -344,9 +340,9 @@ impl Rescue {
             } else {
                 JobEvent::TakenOver { set: DueSet::named(set), id, crashes }
             };
-            self.observer.observe(&event);
+            self.options.observer.observe(&event);
             let (state, job) = (&lease.state, lease.token());
-            let (of_job, retry_ms) = (&lease.record.job, &self.rules.retry_ms);
+            let (of_job, retry_ms) = (&lease.record.job, &self.options.retry_ms);
             match lease::ended(of_job, state.progress(), state.held, retry_ms, now_ms) {
                 Fate::Release { unpublished } => {
                     releases.push(Release { job, pause_ms: 0, unpublished });
