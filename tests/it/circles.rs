@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::tidy::files;
 
 /// A module, by its path in its package.
-type Module = Vec<String>;
+pub(crate) type Module = Vec<String>;
 
 /// The circles of each package, the largest first.
 const CIRCLES: [(&str, &[usize]); 6] = [
@@ -50,7 +50,7 @@ fn module_of(package: &Path, file: &Path) -> Module {
 
 /// The modules that this text of `own` imports. Its ancestors and descendants do not count: a
 /// module gathers what its parts define.
-fn imports(own: &Module, text: &str, known: &BTreeSet<Module>) -> BTreeSet<Module> {
+pub(crate) fn imports(own: &Module, text: &str, known: &BTreeSet<Module>) -> BTreeSet<Module> {
     let product = text.split("#[cfg(test)]").next().unwrap_or_default();
     let code: String = product
         .lines()
@@ -102,13 +102,18 @@ fn reached(from: &Module, edges: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSe
     seen
 }
 
-fn circles(package: &str) -> BTreeSet<BTreeSet<Module>> {
+/// The modules of a package without those of tests, each with its text.
+pub(crate) fn modules(package: &str) -> BTreeMap<Module, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(package);
-    let all: BTreeMap<Module, String> = files(&[package], ".rs")
+    files(&[package], ".rs")
         .into_iter()
         .filter(|path| !path.iter().any(|part| part == "tests") && !path.ends_with("tests.rs"))
         .map(|path| (module_of(&folder, &path), fs::read_to_string(&path).unwrap()))
-        .collect();
+        .collect()
+}
+
+fn circles(package: &str) -> BTreeSet<BTreeSet<Module>> {
+    let all = modules(package);
     let known: BTreeSet<Module> = all.keys().cloned().collect();
     let edges: BTreeMap<Module, BTreeSet<Module>> =
         all.iter().map(|(module, text)| (module.clone(), imports(module, text, &known))).collect();

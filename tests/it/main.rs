@@ -13,5 +13,6 @@ mod bridge;
 mod broker_names;
 mod circles;
 mod counting;
+mod layers;
 mod publisher;
 mod tidy;
