@@ -228,7 +228,7 @@ fn unseen(topic: &str) -> Caution {
     Caution {
         kind: CautionKind::Loses,
         message: format!(
-            "`{topic}` may lose requests before they are read (cleanup.policy compact, a short retention): this user may not see its settings"
+            "`{topic}` may lose requests before they are read (cleanup.policy compact, a short retention), and may have the times of its producers' clocks: this user may not see its settings"
         ),
         hint: "grant DescribeConfigs on the topic".to_owned(),
     }
@@ -249,12 +249,14 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
             failed(&config, &format!("cannot read the settings of `{topic}`"), error)
         })?;
         let resource = match described.into_iter().next() {
-            Some(Ok(resource)) => resource,
-            Some(Err(Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed)) => {
-                return Ok(vec![unseen(&topic)]);
+            Some(Ok(resource)) if !resource.entries.is_empty() => resource,
+            // Every topic has settings. rdkafka 0.39 does not read the error of a resource
+            // (`rd_kafka_ConfigResource_error`): a refusal is an answer without entries, and so is a
+            // missing topic, of which there is nothing to say.
+            _ => {
+                let found = partitions(&config, admin.inner(), &topic, || {})?;
+                return Ok(found.map(|_| unseen(&topic)).into_iter().collect());
             }
-            // Not there yet: there is nothing to say of it.
-            _ => return Ok(Vec::new()),
         };
         let value = |name: &str| resource.get(name).and_then(|entry| entry.value.clone());
         Ok(producer_time(&topic, value).into_iter().chain(losses(&topic, value)).collect())

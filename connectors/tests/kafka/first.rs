@@ -1,6 +1,6 @@
 //! The start of a new group, and what `inspect` reports about it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use dwell_connectors::{
@@ -10,6 +10,7 @@ use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
+use crate::raw::allow_reading_alone;
 use crate::server::{KafkaServer, shared};
 use crate::{TIMEOUT, at, confirmed, create, fresh, numbered, numbers, options, publication, read};
 
@@ -207,4 +208,33 @@ async fn a_topic_that_carries_the_time_of_its_producers_is_told() {
             "{cautions:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_topic_whose_settings_may_not_be_seen_is_told() {
+    let server = KafkaServer::start(
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
+         allow.everyone.if.no.acl.found=true\n",
+    );
+    let (broker, topic) = (at(&server), fresh("hidden"));
+    create(&server, &topic, 1, &[("message.timestamp.type", "LogAppendTime")]).await;
+    assert_eq!(broker.cautions(&options(&topic)).await.unwrap(), []);
+    allow_reading_alone(&server.address(), &topic);
+    // The controller answers before the broker obeys.
+    let deadline = Instant::now() + TIMEOUT;
+    let cautions = loop {
+        let cautions = broker.cautions(&options(&topic)).await.unwrap();
+        if !cautions.is_empty() {
+            break cautions;
+        }
+        assert!(Instant::now() < deadline, "nothing is told");
+    };
+    assert!(
+        cautions.len() == 1
+            && cautions[0].kind == CautionKind::Loses
+            && cautions[0].hint.contains("DescribeConfigs"),
+        "{cautions:?}"
+    );
+    // Of a topic that is not there yet there is nothing to say.
+    assert_eq!(broker.cautions(&options("nowhere")).await.unwrap(), []);
 }

@@ -18,6 +18,7 @@ mod links;
 mod login;
 mod messages;
 mod mocked;
+mod raw;
 mod server;
 mod sinks;
 mod starts;
