@@ -1,30 +1,24 @@
 //! Conversion of headers between librdkafka's list and Dwell's.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use bytes::Bytes;
 use rdkafka::message::{BorrowedHeaders, Header as KafkaHeader, Headers as _, OwnedHeaders};
-use tracing::warn;
 
+use super::quirks::header_names;
 use crate::{Header, Headers, Value};
 
 /// The headers of a received message: ordered, with repeated names. Null stays null, and values
-/// that are not UTF-8 stay bytes.
-pub(super) fn from_kafka(list: Option<&BorrowedHeaders>) -> Headers {
-    let Some(list) = list else { return Headers::default() };
-    (0..list.count()).map(|number| one(list, number)).collect()
-}
-
-fn one(list: &BorrowedHeaders, number: usize) -> Header {
-    // rdkafka panics on a name that is not UTF-8. The header gets a replacement name.
-    let header = catch_unwind(AssertUnwindSafe(|| {
-        list.try_get(number).map(|header| (header.key.to_owned(), header.value.map(value)))
-    }));
-    let Ok(Some((name, value))) = header else {
-        warn!("a header's name is not UTF-8: its value is lost");
-        return Header { name: char::REPLACEMENT_CHARACTER.to_string(), value: Value::Null };
-    };
-    Header { name, value: value.unwrap_or(Value::Null) }
+/// that are not UTF-8 stay bytes. Headers whose names are not UTF-8 are left out, and named by their
+/// position.
+pub(super) fn from_kafka(list: Option<&BorrowedHeaders>) -> (Headers, Vec<String>) {
+    let (mut headers, mut unreadable) = (Headers::default(), Vec::new());
+    let Some(list) = list else { return (headers, unreadable) };
+    for index in 0..list.count() {
+        match header_names::get(list, index) {
+            Some(header) => headers.push(header.key, header.value.map_or(Value::Null, value)),
+            None => unreadable.push(format!("the name of header {}", index + 1)),
+        }
+    }
+    (headers, unreadable)
 }
 
 fn value(bytes: &[u8]) -> Value {
@@ -93,7 +87,7 @@ mod tests {
             headers.push(name, value);
         }
         let list = to_kafka(&headers).unwrap().unwrap();
-        assert_eq!(from_kafka(Some(list.as_borrowed())), headers);
+        assert_eq!(from_kafka(Some(list.as_borrowed())), (headers, Vec::new()));
         assert!(to_kafka(&Headers::default()).unwrap().is_none());
     }
 
@@ -102,7 +96,7 @@ mod tests {
         let mut headers = Headers::default();
         headers.push("n", Value::I64(-5));
         headers.push("t", Value::Bool(true));
-        let back = from_kafka(Some(to_kafka(&headers).unwrap().unwrap().as_borrowed()));
+        let (back, _) = from_kafka(Some(to_kafka(&headers).unwrap().unwrap().as_borrowed()));
         assert_eq!((back.text("n"), back.text("t")), (Some("-5"), Some("true")));
         for (name, value) in [
             ("table", Value::Table(vec![])),

@@ -14,7 +14,8 @@
 //! log is about requests, not messages, so a few messages that were never sent are reported as
 //! unknown too.
 //!
-//! Known limit of rdkafka: the value of a header whose name is not UTF-8 is lost.
+//! Known limit of rdkafka: the name and the value of a header whose name is not UTF-8 cannot be
+//! read; the message is told as unreadable (see `quirks::header_names`). A name ends at a NUL byte.
 
 mod addresses;
 mod buffer;

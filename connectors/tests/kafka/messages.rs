@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use dwell_connectors::{Header, Message, Value};
+use dwell_connectors::{Header, Headers, Message, Value};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use crate::server::shared;
-use crate::{at, confirmed, create, declare, fresh, options, publication, read};
+use crate::{at, confirmed, create, declare, fresh, options, publication, raw, read};
 
 fn header(name: &str, value: Value) -> Header {
     Header { name: name.to_owned(), value }
@@ -58,6 +58,24 @@ async fn tombstones_keys_and_headers_survive() {
         assert!(came.redelivered && came.properties.is_none());
     }
     source.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_header_whose_name_is_not_utf_8_is_told_by_its_position_and_left_out() {
+    let (broker, topic) = (at(shared()), fresh("names"));
+    declare(&broker, &topic).await;
+    let headers: [(&[u8], &[u8]); 4] =
+        [(b"a", b"1"), (b"delay-i\xff", b"job1"), (b"b", b"2"), (b"x-\xfe", b"3")];
+    raw::publish(&shared().address(), &topic, b"not whole", &headers);
+    raw::publish(&shared().address(), &topic, b"whole", &[("täxt".as_bytes(), b"4")]);
+    let source = broker.source(options(&topic)).await.unwrap();
+    let came = read(&*source, 2).await;
+    source.close().await.unwrap();
+    assert_eq!((&came[0].body[..], &came[1].body[..]), (&b"not whole"[..], &b"whole"[..]));
+    assert_eq!(came[0].unreadable, ["the name of header 2", "the name of header 4"]);
+    let left = [header("a", Value::from("1")), header("b", Value::from("2"))];
+    assert_eq!(came[0].headers, Headers::from_iter(left));
+    assert_eq!((came[1].headers.text("täxt"), came[1].unreadable.len()), (Some("4"), 0));
 }
 
 #[tokio::test]

@@ -2,5 +2,6 @@
 //! the broker does and where, what Dwell does about it, and when the workaround may go.
 
 pub(super) mod empty_assignment;
+pub(super) mod header_names;
 pub(super) mod refused_batch;
 pub(super) mod stalled_partitions;
