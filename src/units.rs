@@ -3,7 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-pub use dwell_connectors::{parse_duration_ms, parse_durations_ms, quote, show_duration_ms};
+pub use dwell_connectors::{
+    MIN_EPOCH_MS, parse_duration_ms, parse_durations_ms, quote, show_duration_ms,
+};
 
 /// The units of a size, largest first within each family.
 const SIZE_UNITS: [(&str, u64); 7] = [
@@ -15,9 +17,6 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("kB", 1_000),
     ("B", 1),
 ];
-
-/// A smaller integer is probably a time in seconds: 10¹¹ ms is March 1973, 10¹¹ s is the year 5138.
-pub const MIN_EPOCH_MS: i64 = 100_000_000_000;
 
 /// An address from outside for a message: [`quote`] without the secrets of a URL. Also for names
 /// that a URL may be given for by mistake.

@@ -36,7 +36,7 @@ pub enum ConsumerState {
 pub struct FirstRead {
     /// The number of messages, at most.
     pub messages: u64,
-    /// The time of the oldest message, epoch ms, where known.
+    /// The time of the oldest message with a time, epoch ms, where known.
     pub oldest_ms: Option<i64>,
 }
 

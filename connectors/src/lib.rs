@@ -66,6 +66,6 @@ pub use dwell_core::{
 };
 pub use error::{ConnectorError, ErrorKind};
 pub use followed::follow_secret;
-pub use message::{Message, Position};
+pub use message::{MIN_EPOCH_MS, Message, Position};
 pub use sink::{Outcome, Outcomes, Publication, Sink, Token};
 pub use source::{Acks, Batch, BatchId, Source, SourceOptions, Start};

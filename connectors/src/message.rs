@@ -3,6 +3,9 @@
 use bytes::Bytes;
 use dwell_core::{Destination, Headers, Properties, Value, allocated};
 
+/// A smaller integer is probably a time in seconds: 10¹¹ ms is March 1973, 10¹¹ s is the year 5138.
+pub const MIN_EPOCH_MS: i64 = 100_000_000_000;
+
 /// A message. Nothing in it is interpreted here: the body is opaque, and headers keep their order,
 /// types and repeated names.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use super::config::Config;
 use super::connection::failed;
 use super::reader::GroupConsumer;
-use crate::{ConnectorError, FirstRead, SourceOptions, Start};
+use super::untimed::{Search, search};
+use crate::{ConnectorError, FirstRead, MIN_EPOCH_MS, SourceOptions, Start};
 
 /// The longest wait for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
@@ -35,33 +36,61 @@ struct Begin {
 fn begins(
     config: &Config,
     consumer: &GroupConsumer,
-    topic: &str,
+    options: &SourceOptions,
     count: i32,
-    start: Start,
 ) -> Result<Vec<Begin>, ConnectorError> {
+    let topic = options.topic.as_str();
     let wrong = |error| failed(config, &format!("cannot read the offsets of `{topic}`"), error);
     // Asked before the times: a message published after that answer is after this end.
     let watermarks =
         |partition| consumer.fetch_watermarks(topic, partition, ANSWER_TIMEOUT).map_err(wrong);
     let watermarks: Vec<(i64, i64)> = (0..count).map(watermarks).collect::<Result<_, _>>()?;
-    let mut times = TopicPartitionList::new();
-    if let Start::At(ms) = start {
-        for partition in 0..count {
-            times.add_partition_offset(topic, partition, Offset::Offset(ms)).map_err(wrong)?;
-        }
-        times = consumer.offsets_for_times(times, ANSWER_TIMEOUT).map_err(wrong)?;
-    }
-    let begin = |(partition, (low, end))| {
-        let from =
-            match (start, times.find_partition(topic, partition).map(|element| element.offset())) {
-                (Start::Earliest, _) => low,
-                (Start::At(_), Some(Offset::Offset(offset))) => offset,
-                // No message is that recent.
-                (Start::At(_) | Start::Latest, _) => end,
+    let ends = watermarks.iter().map(|(_, end)| *end);
+    let starts: Vec<i64> = match options.start {
+        Start::Earliest => watermarks.iter().map(|(low, _)| *low).collect(),
+        Start::Latest => ends.collect(),
+        Start::At(ms) => {
+            // No message is that recent: the end.
+            let since = |ms| -> Result<Vec<i64>, ConnectorError> {
+                let found = first_since(consumer, topic, count, ms).map_err(wrong)?;
+                Ok(found.into_iter().zip(ends.clone()).map(|(at, end)| at.unwrap_or(end)).collect())
             };
-        Begin { partition, from, end }
+            let (starts, timed) = (since(ms)?, since(MIN_EPOCH_MS)?);
+            let all = (0..).zip(&watermarks).zip(timed.into_iter().zip(starts));
+            let mut searches: Vec<Search> = all
+                .map(|((partition, (low, _)), (timed, start))| {
+                    Search::new(partition, *low, timed, start)
+                })
+                .collect();
+            search(config, options, &mut searches)?;
+            searches.into_iter().map(|search| search.start).collect()
+        }
     };
-    Ok((0..).zip(watermarks).map(begin).collect())
+    let all = (0..).zip(watermarks).zip(starts);
+    Ok(all.map(|((partition, (_, end)), from)| Begin { partition, from, end }).collect())
+}
+
+/// The first message of each partition that is not older than this; `None` if there is none.
+fn first_since(
+    consumer: &GroupConsumer,
+    topic: &str,
+    count: i32,
+    ms: i64,
+) -> Result<Vec<Option<i64>>, KafkaError> {
+    let mut times = TopicPartitionList::new();
+    for partition in 0..count {
+        times.add_partition_offset(topic, partition, Offset::Offset(ms))?;
+    }
+    let found = consumer.offsets_for_times(times, ANSWER_TIMEOUT)?;
+    let offset = |partition| -> Result<Option<i64>, KafkaError> {
+        let Some(element) = found.find_partition(topic, partition) else { return Ok(None) };
+        element.error()?;
+        Ok(match element.offset() {
+            Offset::Offset(offset) => Some(offset),
+            _ => None,
+        })
+    };
+    (0..count).map(offset).collect()
 }
 
 /// Whether the group has read the topic before.
@@ -128,8 +157,8 @@ pub(super) fn commit(
     options: &SourceOptions,
     count: i32,
 ) -> Result<bool, ConnectorError> {
-    let SourceOptions { topic, group, start, .. } = options;
-    let begins = begins(config, consumer, topic, count, *start)?;
+    let SourceOptions { topic, group, .. } = options;
+    let begins = begins(config, consumer, options, count)?;
     // The broker refuses this commit while the group has members. A group that read and left would
     // lose its offsets.
     if is_known(config, consumer, topic, group, count)? {
@@ -148,16 +177,16 @@ fn has_members(error: &KafkaError) -> bool {
     error.rdkafka_error_code().is_some_and(|code| codes.contains(&code))
 }
 
-/// The messages that a new group would read first. The time is that of the oldest readable message,
-/// if that arrives soon.
+/// The messages that a new group would read first. The time is that of the oldest readable message
+/// with a time, if that arrives soon.
 pub(super) fn inspect(
     config: &Config,
     consumer: &GroupConsumer,
-    topic: &str,
+    options: &SourceOptions,
     count: i32,
-    start: Start,
 ) -> Result<FirstRead, ConnectorError> {
-    let begins: Vec<Begin> = begins(config, consumer, topic, count, start)?
+    let topic = options.topic.as_str();
+    let begins: Vec<Begin> = begins(config, consumer, options, count)?
         .into_iter()
         .filter(|begin| begin.end > begin.from)
         .collect();
@@ -170,7 +199,8 @@ pub(super) fn inspect(
     while !open.is_empty() && begun.elapsed() < OLDEST_READ_TIMEOUT {
         let Some(Ok(message)) = consumer.poll(POLL_TIMEOUT) else { continue };
         open.retain(|begin| begin.partition != message.partition());
-        oldest_ms = oldest_ms.into_iter().chain(message.timestamp().to_millis()).min();
+        let ms = message.timestamp().to_millis().filter(|ms| *ms >= MIN_EPOCH_MS);
+        oldest_ms = oldest_ms.into_iter().chain(ms).min();
     }
     Ok(FirstRead { messages, oldest_ms })
 }

@@ -36,6 +36,7 @@ mod reader;
 mod sink;
 mod source;
 mod topic;
+mod untimed;
 mod window;
 mod writer;
 

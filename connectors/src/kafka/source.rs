@@ -60,7 +60,7 @@ pub(crate) async fn inspect(
         if known {
             return Ok(ConsumerState::Exists);
         }
-        group_start::inspect(&config, &consumer, &options.topic, count, options.start)
+        group_start::inspect(&config, &consumer, &options, count)
             .map(|read| ConsumerState::Made(Some(read)))
     })
     .await

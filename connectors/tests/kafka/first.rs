@@ -1,6 +1,6 @@
 //! The start of a new group, and what `inspect` reports about it.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dwell_connectors::conformance::proxy::{Direction, Flow, Proxy};
 use dwell_connectors::{
@@ -8,6 +8,7 @@ use dwell_connectors::{
 };
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use crate::raw::allow_reading_alone;
@@ -116,6 +117,62 @@ async fn what_is_published_while_a_group_begins_at_a_time_is_read() {
     let mut came = numbers(&read(&*source, usize::try_from(published).unwrap()).await);
     came.sort_unstable();
     assert_eq!(came, (1..=published).collect::<Vec<_>>());
+}
+
+/// Publishes numbered messages with these times, in order.
+async fn stamped(topic: &str, times: Vec<i64>) {
+    let (address, topic) = (shared().address(), topic.to_owned());
+    let publish = move || {
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", address)
+            .set("enable.idempotence", "true")
+            .create()
+            .unwrap();
+        for (time, number) in times.into_iter().zip(1_u64..) {
+            let body = number.to_string();
+            producer
+                .send(BaseRecord::<(), str>::to(&topic).payload(&body).timestamp(time))
+                .unwrap();
+        }
+        producer.flush(TIMEOUT).unwrap();
+    };
+    tokio::task::spawn_blocking(publish).await.unwrap();
+}
+
+/// To the broker's index of times such a message is of January 1970.
+#[tokio::test]
+async fn messages_in_seconds_are_not_skipped_by_a_start_at_a_time() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    let now = i64::try_from(now).unwrap();
+    let (seconds, start) = (now / 1000, now - 3_600_000);
+    let mut many = vec![seconds; 700];
+    many.insert(1, start - 1);
+    for (times, first) in [
+        (vec![seconds; 3], 1),
+        (vec![seconds, seconds, now, seconds], 1),
+        (vec![start - 2, seconds, now], 2),
+        (vec![seconds, start - 2, seconds, start - 1, seconds, seconds, now], 5),
+        (vec![start - 2, start - 1], 3),
+        // More than one window of the search.
+        (many, 3),
+    ] {
+        let (broker, topic) = (at(shared()), fresh("seconds"));
+        create(shared(), &topic, 1, &[("retention.ms", "-1")]).await;
+        let (case, count) = (format!("{} from {first}", times.len()), times.len() as u64);
+        let has_time = times[first - 1..].contains(&now);
+        stamped(&topic, times).await;
+        let expected: Vec<u64> = (first as u64..=count).collect();
+        let ConsumerState::Made(Some(found)) =
+            broker.inspect(&from(&topic, Start::At(start))).await.unwrap()
+        else {
+            panic!("the group is new")
+        };
+        assert_eq!(found.messages, expected.len() as u64, "{case}");
+        // Seconds are no time.
+        assert!(found.oldest_ms.is_none_or(|ms| has_time && ms >= start), "{case}: {found:?}");
+        let came = next(&broker, &topic, Start::At(start), expected.len()).await;
+        assert_eq!(came, expected, "{case}");
+    }
 }
 
 /// A stored and unread message is not skipped, whatever the start of a new group is.
