@@ -84,7 +84,21 @@ impl Config {
                 Err(error) => problems.push(error.message),
             }
         }
+        problems.extend(self.without_token());
         problems
+    }
+
+    /// The problem of a login by OAuth that nobody gives a token.
+    fn without_token(&self) -> Option<String> {
+        let is = |name: &str, value: &str| {
+            self.properties.get(name).is_some_and(|given| given.trim().eq_ignore_ascii_case(value))
+        };
+        let name = ["sasl.mechanism", "sasl.mechanisms"]
+            .into_iter()
+            .find(|name| is(name, "OAUTHBEARER"))?;
+        (!is("sasl.oauthbearer.method", "oidc")).then(|| {
+            format!("`properties`: `{name}` = \"OAUTHBEARER\" gets its token by `sasl.oauthbearer.method` = \"oidc\": {BUILD_HINT}")
+        })
     }
 
     fn is_refused(&self, name: &str) -> bool {
@@ -289,9 +303,18 @@ fn without_value(reason: &str, value: &str) -> String {
     parts.into_iter().fold(reason.to_owned(), |reason, part| reason.replace(part, "…"))
 }
 
+/// What to do where librdkafka lacks a library.
+const BUILD_HINT: &str = "this program brings its own librdkafka, without libcurl and libsasl2: docs/decisions/0028 says how to build with the system's";
+
 /// Why librdkafka rejects this property, in its own words without the value. They are left out if
 /// the value is secret.
 fn unknown(name: &str, value: &str, is_secret: bool) -> Option<String> {
+    // librdkafka takes it, and checks the name of the host all the same.
+    if name == "ssl.endpoint.identification.algorithm" && value.trim().is_empty() {
+        return Some(format!(
+            "`properties`: `{name}` is empty, which switches the check off in Java clients alone: write \"none\" to switch it off"
+        ));
+    }
     let mut config = ClientConfig::new();
     config.set(name, value);
     let error = config.create_native_config().err()?;
@@ -307,6 +330,7 @@ fn unknown(name: &str, value: &str, is_secret: bool) -> Option<String> {
             shown_name(name)
         ));
     }
+    let lacks_a_library = ["libcurl", "GSSAPI", "SASL"].iter().any(|word| reason.contains(word));
     let reason = if is_secret {
         String::new()
     } else {
@@ -314,11 +338,8 @@ fn unknown(name: &str, value: &str, is_secret: bool) -> Option<String> {
     };
     let hint = if name == "security.protocol" && cfg!(not(feature = "kafka-tls")) {
         "this program was built without TLS for Kafka (the feature `kafka-tls`)"
-    } else if name == "sasl.oauthbearer.method"
-        || reason.contains("GSSAPI")
-        || reason.contains("SASL")
-    {
-        "this program brings its own librdkafka, without libcurl and libsasl2: docs/decisions/0028 says how to build with the system's"
+    } else if lacks_a_library {
+        BUILD_HINT
     } else {
         "see CONFIGURATION.md of librdkafka"
     };
@@ -370,6 +391,13 @@ mod tests {
             (with("ssl.truststore.location", "/x"), "write `ssl.ca.location`"),
             (with("sasl.jaas.config", "hunter2"), "write `sasl.mechanism`"),
             (with("sasl.oauthbearer.method", "oidc"), "OAuth/OIDC depends on libcurl"),
+            (with("sasl.oauthbearer.client.id", "x"), "docs/decisions/0028"),
+            (with("sasl.oauthbearer.client.secret", "hush"), "docs/decisions/0028"),
+            (with("sasl.oauthbearer.token.endpoint.url", "http://a"), "docs/decisions/0028"),
+            (with("sasl.oauthbearer.scope", "x"), "docs/decisions/0028"),
+            (with("sasl.mechanism", "OAUTHBEARER"), "docs/decisions/0028"),
+            (with("sasl.login.callback.handler.class", "x"), "docs/decisions/0028"),
+            (with("ssl.endpoint.identification.algorithm", ""), "write \"none\""),
             (
                 with("sasl.password_file", "/nowhere/x"),
                 "`sasl.password_file`: cannot read /nowhere/x",

@@ -1,10 +1,12 @@
 //! Properties of Java clients that librdkafka does not have, and what to write instead.
 
+const OAUTH_ADVICE: &str = "write `sasl.oauthbearer.method` = \"oidc\", in a build that has OAuth: docs/decisions/0028 says how";
+
 /// Each name with the advice.
 const JAVA_NAMES: [(&str, &str); 26] = [
     ("sasl.jaas.config", "write `sasl.mechanism`, `sasl.username` and `sasl.password_file`"),
-    ("sasl.login.callback.handler.class", "write `sasl.oauthbearer.method` = \"oidc\""),
-    ("sasl.client.callback.handler.class", "write `sasl.oauthbearer.method` = \"oidc\""),
+    ("sasl.login.callback.handler.class", OAUTH_ADVICE),
+    ("sasl.client.callback.handler.class", OAUTH_ADVICE),
     (
         "ssl.truststore.location",
         "write `ssl.ca.location`, a PEM file: keytool -exportcert -rfc writes one",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The properties that Dwell sets itself, and why another value would break a promise.
@@ -128,7 +129,8 @@ impl Serialize for Properties {
 impl<'de> Deserialize<'de> for Properties {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut all = BTreeMap::new();
-        flatten("", BTreeMap::<String, Form>::deserialize(deserializer)?, &mut all);
+        flatten("", BTreeMap::<String, Form>::deserialize(deserializer)?, &mut all)
+            .map_err(D::Error::custom)?;
         Ok(Properties(all))
     }
 }
@@ -136,24 +138,40 @@ impl<'de> Deserialize<'de> for Properties {
 /// The form of a value in the settings. A table comes from a dotted name without quotes:
 /// `properties.sasl.username = "dwell"`.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a text, a number, true or false")]
+#[serde(untagged)]
 enum Form {
     Bool(bool),
-    Number(i64),
+    Integer(i64),
+    Float(f64),
     Text(String),
     Table(BTreeMap<String, Form>),
+    Other(IgnoredAny),
 }
 
-fn flatten(before: &str, table: BTreeMap<String, Form>, all: &mut BTreeMap<String, String>) {
+/// Adds the properties of a table; otherwise the sentence about the one that is none.
+fn flatten(
+    before: &str,
+    table: BTreeMap<String, Form>,
+    all: &mut BTreeMap<String, String>,
+) -> Result<(), String> {
     for (name, form) in table {
         let name = if before.is_empty() { name } else { format!("{before}.{name}") };
-        match form {
-            Form::Bool(value) => drop(all.insert(name, value.to_string())),
-            Form::Number(value) => drop(all.insert(name, value.to_string())),
-            Form::Text(value) => drop(all.insert(name, value)),
-            Form::Table(table) => flatten(&name, table, all),
-        }
+        let value = match form {
+            Form::Bool(value) => value.to_string(),
+            Form::Integer(value) => value.to_string(),
+            Form::Float(value) if value.is_finite() => value.to_string(),
+            Form::Text(value) => value,
+            Form::Table(table) => {
+                flatten(&name, table, all)?;
+                continue;
+            }
+            Form::Float(_) | Form::Other(IgnoredAny) => {
+                return Err(format!("`{name}` is no text, number, true or false"));
+            }
+        };
+        all.insert(name, value);
     }
+    Ok(())
 }
 
 impl JsonSchema for Properties {
@@ -173,19 +191,22 @@ mod tests {
 
     #[test]
     fn names_come_with_quotes_or_without() {
-        let text = serde_json::json!({"sasl.username": "a", "sasl": {"mechanism": "PLAIN"}, "linger.ms": 5, "check.crcs": true});
+        let text = serde_json::json!({"sasl.username": "a", "sasl": {"mechanism": "PLAIN"}, "linger.ms": 1.5, "retries": 5, "check.crcs": true});
         let properties: Properties = serde_json::from_value(text).unwrap();
         let all: Vec<_> = properties.iter().collect();
         assert_eq!(
             all,
             [
                 ("check.crcs", "true"),
-                ("linger.ms", "5"),
+                ("linger.ms", "1.5"),
+                ("retries", "5"),
                 ("sasl.mechanism", "PLAIN"),
                 ("sasl.username", "a")
             ]
         );
-        assert!(serde_json::from_value::<Properties>(serde_json::json!({"a": [1]})).is_err());
+        let wrong = serde_json::json!({"linger.ms": 5, "sasl": {"username": ["bob"]}});
+        let error = serde_json::from_value::<Properties>(wrong).unwrap_err().to_string();
+        assert!(error.contains("`sasl.username` is no text") && !error.contains("bob"), "{error}");
     }
 
     #[test]
