@@ -221,6 +221,23 @@ pub(super) mod tests {
         assert!(filter(|_| Some(String::new())).unwrap().to_string().contains("info"));
     }
 
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn a_consumer_that_ends_after_its_error_is_no_error() {
+        let seen = Seen::default();
+        let into = seen.clone();
+        let logs = tracing_subscriber::fmt()
+            .with_env_filter(filter(|_| None).unwrap())
+            .with_writer(move || into.clone())
+            .finish();
+        tracing::subscriber::with_default(logs, || {
+            tracing::error!(target: "rdkafka::consumer::base_consumer", "cannot close");
+            tracing::error!(target: "rdkafka::client", "another error");
+        });
+        let text = seen.text();
+        assert!(text.contains("another error") && !text.contains("cannot close"), "{text}");
+    }
+
     #[test]
     fn a_bad_filter_is_named() {
         let error = filter(|name| (name == "DWELL_LOG").then(|| "dwell=loud".to_owned()))
