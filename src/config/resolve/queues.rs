@@ -20,9 +20,10 @@ impl Resolver<'_> {
             let mut rules: QueueRules = self.read(&["queues", name]);
             rules.name.clone_from(name);
             self.check_ttr(&["queues", name, "ttr"], limits);
-            match &rules.retry {
-                Some(waits) => self.check_retry(&["queues", name, "retry"], waits, limits),
-                None => rules.retry = Some(delivery.retry.clone()),
+            let waits = rules.retry.get_or_insert_with(|| delivery.retry.clone());
+            let path = ["queues", name.as_str(), "retry"];
+            if self.written(&path).is_some() {
+                self.check_retry(&path, waits, limits);
             }
             all.push(rules);
         }

@@ -91,6 +91,15 @@ fn each_mistake_of_a_queue_is_told() {
             "{text}: {problem}"
         );
     }
+    let text = "[limits]\nmax_retries = 1\n[delivery]\nretry = []\n[queues.a]\nretry = [\"later\", \"1m\"]";
+    let problems = Given::least(text).problems();
+    assert!(
+        problems.len() == 2
+            && problems.iter().all(|problem| problem.key == "queues.a.retry")
+            && problems[0].message.contains("later")
+            && problems[1].message.contains("2 steps"),
+        "{problems:#?}"
+    );
     let problem = Given::file("[queues.a]\n[ingest.z]\nbroker = \"main\"").problem();
     assert_eq!(
         (problem.key.as_str(), problem.hint.as_str()),
