@@ -46,7 +46,7 @@ pub struct Delivery {
     pub max_in_flight: usize,
     /// How many bytes of jobs may wait for a confirm at once: `64MiB`, `100kB`. At least
     /// `limits.max_body`.
-    pub max_in_flight_bytes: Bytes<1, MAX_IN_FLIGHT_BYTES>,
+    pub max_in_flight_bytes: Bytes<0, MAX_IN_FLIGHT_BYTES>,
 }
 
 impl Default for Delivery {

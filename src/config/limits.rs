@@ -7,7 +7,7 @@ use super::defaults;
 use super::rules::MAX_DURATION_MS;
 use super::values::{Bytes, Millis, Optional};
 
-/// 49 days: a record stores the TTR in 32 bits.
+/// 49 days: a record stores the TTR in 32 bits. The only bound of [`Ttr`] is `limits.max_ttr`.
 const MAX_TTR_MS: u64 = 49 * 24 * 3600 * 1000;
 /// A Redis value has at most 512 MiB, and a record holds more than the body.
 const MAX_BODY_BYTES: u64 = 256 * 1024 * 1024;
@@ -18,7 +18,7 @@ const MAX_INBOUND_BYTES: u64 = 1 << 30;
 const DEFAULT_INBOUND_BYTES: u64 = 64 << 20;
 
 /// How long a job may take until its consumer confirms or finishes it.
-pub(super) type Ttr = Millis<1, MAX_TTR_MS>;
+pub(super) type Ttr = Millis<1, MAX_DURATION_MS>;
 
 impl Ttr {
     /// The time in ms, as a record stores it.
@@ -44,10 +44,10 @@ pub struct Limits {
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub max_rounds: u32,
     /// The longest time to run where the consumer confirms. At most 49d.
-    pub max_ttr: Ttr,
+    pub max_ttr: Millis<1, MAX_TTR_MS>,
     /// How many bytes of memory the read and not yet stored requests of each ingest may take:
     /// `64MiB`, `100kB`. At least `limits.max_body`. Empty: 64MiB, or `max_body` if larger.
-    pub max_inbound_bytes: Optional<Bytes<1, MAX_INBOUND_BYTES>>,
+    pub max_inbound_bytes: Optional<Bytes<0, MAX_INBOUND_BYTES>>,
 }
 
 impl Default for Limits {

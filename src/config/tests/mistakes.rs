@@ -127,11 +127,19 @@ fn each_wrong_wait_is_told_and_a_limit_quotes_what_was_written() {
         problems.iter().map(|problem| (problem.key.as_str(), problem.source.as_str())).collect();
     assert_eq!(told, [("delivery.retry", "dwell.toml:11"); 2], "{problems:#?}");
     assert!(problems[0].message.contains("soon") && problems[1].message.contains("later"));
+    let (ttr, size) = (
+        "write at most 12h, or raise limits.max_ttr",
+        "write at least 1MiB, which is limits.max_body",
+    );
     for (text, shown, hint) in [
-        ("ttr = \"1000m\"", "`1000m`", "write at most 12h, or raise limits.max_ttr"),
-        ("max_in_flight_bytes = \"1kB\"", "`1kB`", "write at least 1MiB, which is limits.max_body"),
+        ("[delivery]\nttr = \"1000m\"", "`1000m`", ttr),
+        ("[delivery]\nttr = \"60d\"", "`60d`", ttr),
+        ("[queues.a]\nttr = \"60d\"", "`60d`", ttr),
+        ("[delivery]\nmax_in_flight_bytes = \"1kB\"", "`1kB`", size),
+        ("[delivery]\nmax_in_flight_bytes = \"0\"", "`0`", size),
+        ("[limits]\nmax_inbound_bytes = \"0\"", "`0`", size),
     ] {
-        let problem = Given::least(&format!("[delivery]\n{text}")).problem();
+        let problem = Given::least(text).problem();
         assert!(problem.message.contains(shown), "{problem}");
         assert_eq!(problem.hint, hint);
     }
