@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::defaults;
 use super::limits::Ttr;
 use super::rules::MAX_DURATION_MS;
-use super::values::{Bytes, Millis, Optional, Waits};
+use super::values::{self, Bytes, Millis, Optional, Waits};
 use crate::job::{Confirm, Late};
 use crate::policy::late::LateRules;
 
@@ -30,6 +30,7 @@ pub struct Delivery {
     /// What happens to a job that is overdue by more than `max_late`.
     pub late: Late,
     /// How long a job may be overdue at its first attempt. Empty: for any time.
+    #[serde(deserialize_with = "values::blank_or")]
     pub max_late: Optional<Millis<0, MAX_DURATION_MS>>,
     /// The destination of dead letters, on the target's broker. Empty: dead jobs stay in Redis
     /// only.

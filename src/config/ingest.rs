@@ -54,6 +54,7 @@ pub struct Ingest {
     #[schemars(with = "String")]
     pub start: Start,
     /// The maximum age of a request; an older one is rejected as `too_old`. Empty: no maximum.
+    #[serde(deserialize_with = "values::blank_or")]
     pub max_age: Optional<Millis<1, MAX_DURATION_MS>>,
     /// A header of the producers' own that holds the due time, in a form that `delay-until` takes.
     /// It is passed on. A message where it is absent, null or empty has no due time by it. Empty:

@@ -108,7 +108,7 @@ impl<U: Unit, const LEAST: u64, const MOST: u64> Serialize for Bounded<U, LEAST,
     }
 }
 
-/// A value that may be left out: empty text is none, and so is blank text that is no value.
+/// A value that may be left out: empty text is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Optional<T>(Option<T>);
 
@@ -132,14 +132,19 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Optional<T> {
         if text.is_empty() {
             return Ok(Optional(None));
         }
-        let is_blank = text.trim().is_empty();
         let value: StringDeserializer<D::Error> = text.into_deserializer();
-        match T::deserialize(value) {
-            Ok(value) => Ok(Optional(Some(value))),
-            Err(_) if is_blank => Ok(Optional(None)),
-            Err(error) => Err(error),
-        }
+        T::deserialize(value).map(|value| Optional(Some(value)))
     }
+}
+
+/// Reads a value that blank text leaves out too.
+pub(super) fn blank_or<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Optional<T>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let text = if text.trim().is_empty() { String::new() } else { text };
+    let value: StringDeserializer<D::Error> = text.into_deserializer();
+    Optional::deserialize(value)
 }
 
 impl<T: Serialize> Serialize for Optional<T> {

@@ -123,6 +123,8 @@ fn every_rule_is_kept() {
         ("[limits]\nmax_ttr = \"50d\"", "limits.max_ttr", "too large"),
         ("[limits]\nmax_inbound_bytes = \"1000kB\"", "limits.max_inbound_bytes", "limits.max_body"),
         ("[limits]\nmax_inbound_bytes = \"2GiB\"", "limits.max_inbound_bytes", "too large"),
+        ("[limits]\nmax_inbound_bytes = \" \"", "limits.max_inbound_bytes", "is not a size"),
+        ("[limits]\nmax_inbound_bytes = \"\\u00a0\"", "limits.max_inbound_bytes", "is not a size"),
         ("[http]\nlisten = \"0.0.0.0:7464\"", "http.listen", "no token"),
         ("[http]\nlisten = \"7464\"", "http.listen", "IP address"),
         ("[http]\ntoken_file = \"/nowhere/token\"", "http.token_file", "no such file"),
@@ -145,7 +147,10 @@ fn what_is_unusual_and_right_is_taken() {
         "[http]\nlisten = \"[::1]:0\"",
         "[limits]\nmax_body = \"100MiB\"\n[delivery]\nmax_in_flight_bytes = \"100MiB\"",
         "[delivery]\nretry = []\ndead = \"\"\nmax_late = \"PT15M\"",
+        "[delivery]\nmax_late = \" \"",
+        "[limits]\nmax_inbound_bytes = \"\"",
         "[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nstart = \"2026-01-31T12:00:00+01:00\"\nmax_age = \"2d\"",
+        "[ingest.z]\nbroker = \"main\"\ntopic = \"b\"\nmax_age = \"\\u00a0\"",
         "[brokers.dead_end-2]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = []",
     ] {
         Given::least(text).settings();
