@@ -55,7 +55,7 @@ pub struct Overrides {
 /// Reads the settings: defaults, then the file, then this process's environment, then flags.
 ///
 /// # Errors
-/// Every mistake, in the order of the settings; never empty. No mistake shows a secret.
+/// Every mistake, in the order of the sections; never empty. No mistake shows a secret.
 pub fn load(file: Option<&Path>, overrides: Overrides) -> Result<Settings, Vec<Problem>> {
     let mut env = Vec::new();
     let mut problems = Vec::new();

@@ -97,7 +97,7 @@ impl Resolver<'_> {
             }
             let broker = brokers.get(&ingest.broker);
             let capabilities = broker.map(|broker| broker.connector.capabilities());
-            // Nothing else of an ingest that reads nothing is a mistake of its own.
+            // The rules between settings do not apply to an ingest that reads nothing.
             if let Some(broker) = capabilities.filter(|broker| !broker.sources) {
                 let wrong = format!(
                     "a broker of type \"{}\" takes messages, and none can be read from it",
