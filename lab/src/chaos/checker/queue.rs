@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use super::verdict::{Counts, FaultImpact, QueueCounts, Verdict, Wrong};
+use super::windows::FaultWindows;
 use crate::chaos::history::{Fault, History, LeaseWord, Op, Phase, PoppedJob};
 
 /// The most that two times of Redis's clock may be apart by rounding alone, ms.
@@ -105,10 +106,12 @@ pub(super) fn check(history: &History, faults: &[Fault]) -> Verdict {
         taken: count(|life| life.accepted_ms.is_some()),
         uncertain: count(|life| life.accepted_ms.is_none()),
         delivered: count(|life| !life.hand_outs.is_empty()),
+        recovered: count(|life| life.accepted_ms.is_none() && !life.hand_outs.is_empty()),
         held: count(|life| !life.hand_outs.is_empty()),
         finished: count(|life| life.over_ms.is_some()),
         ..Counts::default()
     };
+    verdict.leases = FaultWindows::new(history, faults).leases(&history.events);
     verdict.impacts = faults.iter().map(FaultImpact::from).collect();
     verdict.queue = Some(counts);
     verdict.end(history.end());

@@ -1,9 +1,10 @@
 //! Each broken promise is found, and a failover excuses no more than it can cause.
 
 use super::*;
+use crate::chaos::checker::verdict::LeaseStates;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::history::tests::head;
-use crate::chaos::history::{End, Event, Forgotten, QUEUE, RunHeader, Tally};
+use crate::chaos::history::{End, Event, Forgotten, Leases, QUEUE, RunHeader, Tally};
 use crate::chaos::load::extra::job;
 use dwell::store::keys::bucket_of;
 
@@ -246,4 +247,24 @@ fn a_word_belongs_to_its_lease_where_two_hand_outs_have_one_attempt() {
     let verdict = judged(history, &faults, 0);
     assert!(verdict.is_sound(), "{verdict}");
     assert_eq!(verdict.queue.unwrap().forgotten, 1);
+}
+
+#[test]
+fn a_job_whose_request_had_no_answer_is_recovered_by_its_hand_out() {
+    let mut history = accepted(&["x"]);
+    for id in ["y", "z"] {
+        push(&mut history, Phase::Invoke, Op::schedule(id, Some(job("q", 10_000))));
+    }
+    for id in ["x", "y"] {
+        handed_out(&mut history, id, &held(1, 10_000));
+        said(&mut history, id, &held(1, 10_000), 10_050, "finished");
+    }
+    let leases = Some(Leases { claimed: 2, held: 1, ..Leases::default() });
+    let faults = [Fault { leases, ..failover(FaultKind::RedisKill, None) }];
+    let verdict = judged(history, &faults, 0);
+    assert!(verdict.is_sound(), "{verdict}");
+    let Counts { taken, uncertain, delivered, recovered, .. } = verdict.counts;
+    assert_eq!((taken, uncertain, delivered, recovered), (1, 2, 2, 1));
+    let LeaseStates { met_claimed, met_half_settled, met_held, .. } = verdict.leases;
+    assert_eq!((met_claimed, met_half_settled, met_held), (1, 0, 1));
 }
