@@ -180,9 +180,10 @@ async fn fetched(options: &queue::Options) -> Result<bool, Failure> {
     Ok(summary.wrongs == 0)
 }
 
-/// A run without faults proves nothing.
+/// A run without faults proves nothing. A killed consumer is a fault too.
 fn injected(verdict: &Verdict) -> Result<(), Failure> {
-    if verdict.is_sound() && verdict.impacts.is_empty() {
+    let killed = verdict.queue.map_or(0, |queue| queue.consumers.killed());
+    if verdict.is_sound() && verdict.impacts.is_empty() && killed == 0 {
         return Err(
             "no fault was injected, so nothing was tested: run the campaign for longer".into()
         );

@@ -4,7 +4,11 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use dwell_lab::chaos::history::Tally;
 use dwell_lab::chaos::report::{Report, Run};
+
+/// The first line of a history.
+const HEAD: &str = r#"{"format":1,"seed":7,"commit":"abc","version":"0","broker":"nats","instances":2,"durability":"memory","lease_ms":8000,"late_ms":9,"repeat":""}"#;
 
 fn chaos(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dwell-lab")).arg("chaos").args(args).output().unwrap()
@@ -70,10 +74,30 @@ fn a_fault_that_cannot_be_done_is_no_campaign_and_leaves_no_report_of_another_on
 fn a_record_in_which_nothing_was_broken_proves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("history.jsonl");
-    let head = r#"{"format":1,"seed":7,"commit":"abc","version":"0","broker":"nats","instances":2,"durability":"memory","lease_ms":8000,"late_ms":9,"repeat":""}"#;
     let end = r#"{"t_us":1,"proc":"campaign","op":"end","scheduled":0,"reserved":0,"dead":[],"damage":[]}"#;
-    std::fs::write(&file, format!("{head}\n{end}\n")).unwrap();
+    std::fs::write(&file, format!("{HEAD}\n{end}\n")).unwrap();
     refused(&["check", &file.display().to_string()], "nothing was tested");
+}
+
+#[test]
+fn killed_consumers_are_the_faults_of_a_queues_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("history.jsonl");
+    let shown = file.display().to_string();
+    let write = |killed_holding| {
+        let tally = Tally { killed_holding, ..Tally::default() };
+        let end = serde_json::json!({
+            "t_us": 1, "proc": "campaign", "op": "end", "scheduled": 0, "reserved": 0, "dead": [],
+            "damage": [], "consumers": tally,
+        });
+        let head = HEAD.replace("nats", "queue");
+        std::fs::write(&file, format!("{head}\n{end}\n")).unwrap();
+    };
+    write(0);
+    refused(&["check", &shown], "nothing was tested");
+    write(1);
+    let output = chaos(&["check", &shown]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

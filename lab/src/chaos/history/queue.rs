@@ -75,3 +75,10 @@ pub struct Tally {
     /// Calls with words that got no answer.
     pub words_unanswered: u64,
 }
+
+impl Tally {
+    /// Consumers that were killed.
+    pub(crate) fn killed(&self) -> u64 {
+        self.killed_waiting + self.killed_holding + self.killed_speaking
+    }
+}
