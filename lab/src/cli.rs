@@ -61,7 +61,7 @@ pub async fn main() -> ExitCode {
         Command::Bench(args) => Box::pin(bench::run(&common, &args)).await,
         Command::Http(args) => Box::pin(http::run(&common, &args)).await,
         Command::Queue(args) => Box::pin(queue::run(&common, &args)).await,
-        Command::Chaos(args) => return Box::pin(chaos::run(args)).await,
+        Command::Chaos(args) => return Box::pin(chaos::run(&common, args)).await,
     })
 }
 

@@ -124,6 +124,14 @@ async fn conclude(
     Ok(Outcome { verdict, report, history: file })
 }
 
+/// Removes the report of an earlier run: it must not pass for the report of this one.
+pub(crate) fn remove_earlier(report: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(report) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(report)(error)),
+        _ => Ok(()),
+    }
+}
+
 fn io(what: &Path) -> impl FnOnce(std::io::Error) -> Error {
     let what = what.display().to_string();
     move |error| Error::Io(what, error)

@@ -16,6 +16,7 @@ use crate::chaos::report::Report;
 use crate::chaos::system::SystemOptions;
 use crate::words;
 use clap::Subcommand;
+use dwell::cli::{self, common::Common};
 use dwell::config::{Durability, RedisMode};
 use dwell::units::parse_duration_ms;
 use dwell_testkit::servers::BrokerKind;
@@ -101,11 +102,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration_ms(text).map(Duration::from_millis)
 }
 
-/// Exit code 0: no promise broke. 1: one did. 2: there was no campaign.
-pub(super) async fn run(args: Args) -> ExitCode {
+/// Exit code 0: no promise broke. 1: one did. 2: there was no campaign. Of a queue's campaign those
+/// of `dwell-lab queue chaos`.
+pub(super) async fn run(common: &Common, args: Args) -> ExitCode {
     let done = match args.what {
         What::Run(args) => campaign(args).await,
-        What::Queue(options) => fetched(&options).await,
+        What::Queue(options) => {
+            return cli::finish(super::queue::chaos(common, &options).await);
+        }
         What::Check { history, report } => again(&history, report.as_deref()),
         What::Merge { reports } => merge(&reports),
         What::Page { report, into } => write_page(&report, &into),
@@ -148,13 +152,7 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
         say: |line| eprintln!("{line}"),
     };
     let file = args.out.join(format!("report-{}.json", options.name()));
-    // A report of an earlier run must not pass for the report of this one.
-    match std::fs::remove_file(&file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(format!("{}: {error}", file.display()).into());
-        }
-        _ => {}
-    }
+    campaign::remove_earlier(&file).map_err(|error| error.to_string())?;
     let running: Pin<Box<dyn Future<Output = _>>> = Box::pin(campaign::run(options));
     let outcome =
         running.await.map_err(|error| format!("{error}\nto repeat: dwell-lab chaos {repeat}"))?;
@@ -171,13 +169,6 @@ async fn campaign(args: Run) -> Result<bool, Failure> {
         );
     }
     Ok(outcome.verdict.is_sound())
-}
-
-async fn fetched(options: &queue::Options) -> Result<bool, Failure> {
-    let summary = Box::pin(queue::run(options, |line| eprintln!("{line}"))).await;
-    let summary = summary.map_err(|error| error.to_string())?;
-    println!("{summary:#?}");
-    Ok(summary.wrongs == 0)
 }
 
 /// A run without faults proves nothing. A killed consumer is a fault too.

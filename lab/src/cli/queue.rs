@@ -27,22 +27,36 @@ enum What {
 /// # Errors
 /// A promise was broken, the servers failed, or a signal arrived.
 pub(super) async fn run(common: &Common, args: &Args) -> Result<Exit, Stop> {
-    let say = super::progress(common);
-    super::until_signal(Box::pin(async {
-        match &args.what {
-            What::Chaos(options) => {
-                let summary = Box::pin(campaign::run(options, say)).await;
-                let summary =
-                    summary.map_err(|error| Stop::because(Exit::Failed, error.to_string(), ""))?;
-                super::figures(common, &summary)?;
-                if summary.wrongs == 0 {
-                    Ok(Exit::Ok)
-                } else {
-                    Err(Stop::because(Exit::Failed, "a promise was broken", ""))
-                }
-            }
-            What::Bench(options) => super::figures(common, &bench::run(*options, say).await?),
+    match &args.what {
+        What::Chaos(options) => chaos(common, options).await,
+        What::Bench(options) => {
+            let say = super::progress(common);
+            super::until_signal(Box::pin(async {
+                super::figures(common, &bench::run(*options, say).await?)
+            }))
+            .await
         }
+    }
+}
+
+/// Runs a campaign: `dwell-lab queue chaos`, and `dwell-lab chaos queue`.
+///
+/// # Errors
+/// A promise was broken, the servers failed, or a signal arrived.
+pub(super) async fn chaos(common: &Common, options: &campaign::Options) -> Result<Exit, Stop> {
+    let seed = options.seed.unwrap_or_else(rand::random);
+    let repeat = format!("to repeat: dwell-lab chaos {}", options.repeat(seed));
+    super::until_signal(Box::pin(async {
+        let summary = Box::pin(campaign::run(options, seed, super::progress(common))).await;
+        let summary = summary
+            .map_err(|error| Stop::because(Exit::Failed, error.to_string(), repeat.as_str()))?;
+        super::figures(common, &summary)?;
+        if summary.wrongs == 0 {
+            return Ok(Exit::Ok);
+        }
+        let history = summary.history.map(|file| format!("history: {}\n  ", file.display()));
+        let hint = history.unwrap_or_default() + &repeat;
+        Err(Stop::because(Exit::Failed, "a promise was broken", hint))
     }))
     .await
 }

@@ -101,6 +101,27 @@ fn killed_consumers_are_the_faults_of_a_queues_record() {
 }
 
 #[test]
+fn a_campaign_on_queues_has_two_doors_and_leaves_no_report_of_another_one() {
+    for door in [["chaos", "queue"], ["queue", "chaos"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let stale = written(folder.path(), "report-queue-cluster-5.json", Vec::new());
+        let other = written(folder.path(), "report-queue-5.json", Vec::new());
+        let output = Command::new(env!("CARGO_BIN_EXE_dwell-lab"))
+            .args(door)
+            .args(["--redis", "cluster", "--durability", "memory", "--seed", "5", "--out"])
+            .arg(folder.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{door:?}: {said}");
+        for part in ["below durability replica", "to repeat: dwell-lab chaos queue --jobs"] {
+            assert!(said.contains(part), "{door:?}: {said}");
+        }
+        assert_eq!([stale, other].map(|file| Path::new(&file).exists()), [false, true]);
+    }
+}
+
+#[test]
 fn nothing_is_merged_of_nothing_and_no_run_twice() {
     let folder = tempfile::tempdir().unwrap();
     let one = written(folder.path(), "one.json", vec![run(1, "abc")]);

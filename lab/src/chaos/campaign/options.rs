@@ -40,10 +40,16 @@ impl Options {
     #[must_use]
     pub fn name(&self) -> String {
         let http = if self.system.http { "-http" } else { "" };
-        let redis = match self.system.redis {
-            RedisMode::Single => String::new(),
-            other => format!("-{}", word(&other)),
-        };
-        format!("{}{http}{redis}-{}", self.system.broker.as_str(), self.seed)
+        let what = format!("{}{http}", self.system.broker.as_str());
+        run_name(&what, self.system.redis, self.seed)
     }
+}
+
+/// The name of a run in the names of its files: its broker, the mode of Redis, and the seed.
+pub(super) fn run_name(broker: &str, redis: RedisMode, seed: u64) -> String {
+    let redis = match redis {
+        RedisMode::Single => String::new(),
+        other => format!("-{}", word(&other)),
+    };
+    format!("{broker}{redis}-{seed}")
 }

@@ -2,18 +2,21 @@
 //! a Redis that is killed and fails over: every job is finished once, by a consumer that held its
 //! lease.
 
+mod options;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dwell::clock;
-use dwell::config::{Durability, RedisMode};
+use dwell::config::RedisMode;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
+pub use self::options::Options;
 use super::drain::damage;
-use super::{Campaign, Error, conclude, head, io, needs_replica};
+use super::{Campaign, Error, conclude, head, io, needs_replica, remove_earlier};
 use crate::chaos::checker::verdict::QueueCounts;
 use crate::chaos::fault::FaultKind;
 use crate::chaos::history::{End, Fault, QUEUE as BROKER, RunHeader};
@@ -37,59 +40,6 @@ const MAX_REPORTED_FINDINGS: usize = 20;
 /// The rules of the queue: an array that no campaign uses up.
 const QUEUE_RULES: &str = "ttr = \"30s\"";
 const RETRY_COUNT: usize = 60;
-
-/// The options of a campaign.
-#[derive(Debug, Clone, clap::Args)]
-pub struct Options {
-    /// How many jobs
-    #[arg(long, default_value_t = 200_000)]
-    pub jobs: u64,
-    /// Jobs scheduled a second, due within two seconds; 0: as many as possible
-    #[arg(long, default_value_t = 1000)]
-    pub rate: u64,
-    /// Other queues with a job each, every second one cancelled
-    #[arg(long, default_value_t = 10_000)]
-    pub names: u64,
-    /// How many consumers
-    #[arg(long, default_value_t = 50)]
-    pub consumers: usize,
-    /// The share of the consumers that is killed, from 0 to 1: each of them lives for a random time
-    /// of at most 4 s, is killed whatever it is doing (while it waits, between a pop and its
-    /// finish, while its finish is under way), and another one takes its place. The lease of a pop
-    /// is 2 s
-    #[arg(long, default_value_t = 0.33, value_parser = share)]
-    pub killed: f64,
-    /// How many instances; the first one is never killed
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=16))]
-    pub instances: u16,
-    /// `redis.mode`: single (with a replica at durability replica), cluster or sentinel
-    #[arg(long, default_value = "single", value_parser = words::parse::<RedisMode>)]
-    pub redis: RedisMode,
-    /// `redis.durability`: memory, fsync, replica or fsync+replica
-    #[arg(long, default_value = "replica", value_parser = words::parse::<Durability>)]
-    pub durability: Durability,
-    /// Kill consumers only
-    #[arg(long, conflicts_with = "only")]
-    pub consumers_only: bool,
-    /// Only these kinds of faults, separated by commas; by default those that kill instances and
-    /// Redis, replace its master or move slots, as far as they apply
-    #[arg(long, value_delimiter = ',')]
-    pub only: Vec<FaultKind>,
-    /// The seed; by default a new one
-    #[arg(long)]
-    pub seed: Option<u64>,
-    /// The folder for history and report, and for the logs after a violation; by default they are
-    /// not kept
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    text.parse()
-        .ok()
-        .filter(|share| (0.0..=1.0).contains(share))
-        .ok_or_else(|| "write a number from 0 to 1".to_owned())
-}
 
 /// The result of a campaign.
 #[derive(Debug, Clone, Serialize)]
@@ -119,13 +69,21 @@ pub struct Summary {
     pub wrongs: usize,
     /// The first of them.
     pub wrong: Vec<String>,
+    /// The file of the history; `None` if it is not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<PathBuf>,
 }
 
 /// Runs a campaign.
 ///
 /// # Errors
 /// The options do not fit, or the servers failed.
-pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary, Error> {
+pub async fn run(options: &Options, seed: u64, say: fn(&str)) -> Result<Summary, Error> {
+    let name = options.name(seed);
+    let report = options.out.as_ref().map(|out| out.join(format!("report-{name}.json")));
+    if let Some(report) = &report {
+        remove_earlier(report)?;
+    }
     limit::allow(options.consumers)?;
     let waits = vec!["\"100ms\""; RETRY_COUNT].join(", ");
     let system = SystemOptions {
@@ -140,18 +98,17 @@ pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary, Error> {
         if options.consumers_only { Vec::new() } else { faults::kinds(&options.only, &system)? };
     let system = System::start(system).await?;
     say(&system.describe());
-    let seed = options.seed.unwrap_or_else(rand::random);
-    let (name, folder) = (format!("queue-{seed}"), tempfile::tempdir());
-    let folder = folder.map_err(|error| Error::Io("a temporary folder".to_owned(), error))?;
+    let folder =
+        tempfile::tempdir().map_err(|error| Error::Io("a temporary folder".to_owned(), error))?;
     let out = options.out.as_deref().unwrap_or(folder.path());
     std::fs::create_dir_all(out).map_err(io(out))?;
     let file = out.join(format!("history-{name}.jsonl"));
-    let head = head(system.options(), seed, TTR_MS, &repeat(options, seed));
+    let head = head(system.options(), seed, TTR_MS, &options.repeat(seed));
     let head = RunHeader { broker: BROKER.to_owned(), ..head };
     let recorder = Arc::new(Recorder::create(&file, &head).map_err(io(&file))?);
     let ports = (0..system.options().instances).map(|instance| system.http(instance).port());
     let scene = Arc::new(Scene::new(Arc::clone(&recorder), ports.collect()));
-    let (began, mortal) = (clock::now(), mortal(options));
+    let (began, mortal) = (clock::now(), options.mortal());
     let mut consumers = JoinSet::new();
     for number in 0..options.consumers {
         consumers.spawn(consume(scene.clone(), seed ^ (number as u64 + 1), number < mortal));
@@ -179,10 +136,9 @@ pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary, Error> {
     let consumers = Some(*scene.tally.lock());
     let end = End { damage, broken, consumers, ..End::default() };
     let outcome = conclude(system, &recorder, end, file, &name).await?;
-    if let Some(out) = &options.out {
-        let file = out.join(format!("report-{name}.json"));
+    if let Some(file) = &report {
         let report = serde_json::to_vec_pretty(&outcome.report).map_err(std::io::Error::from);
-        report.and_then(|report| std::fs::write(&file, report)).map_err(io(&file))?;
+        report.and_then(|report| std::fs::write(file, report)).map_err(io(file))?;
     }
     let findings = outcome.verdict.findings.values().flatten();
     let count = |is: fn(&Fault) -> bool| faults.iter().filter(|fault| is(fault)).count();
@@ -199,34 +155,8 @@ pub async fn run(options: &Options, say: fn(&str)) -> Result<Summary, Error> {
         faults: outcome.report.faults.iter().map(|(kind, of)| (kind.clone(), of.count)).collect(),
         wrongs: findings.clone().count(),
         wrong: findings.take(MAX_REPORTED_FINDINGS).cloned().collect(),
+        history: options.out.is_some().then(|| outcome.history.clone()),
     })
-}
-
-/// The arguments of `dwell-lab chaos` that repeat a run.
-fn repeat(options: &Options, seed: u64) -> String {
-    let Options { jobs, rate, names, consumers, killed, instances, only, .. } = options;
-    let (redis, durability) = (words::word(&options.redis), words::word(&options.durability));
-    let only: Vec<String> = only.iter().map(ToString::to_string).collect();
-    let faults = match (options.consumers_only, only.is_empty()) {
-        (true, _) => " --consumers-only".to_owned(),
-        (_, true) => String::new(),
-        _ => format!(" --only {}", only.join(",")),
-    };
-    format!(
-        "queue --jobs {jobs} --rate {rate} --names {names} --consumers {consumers} --killed {killed} \
-         --instances {instances} --redis {redis} --durability {durability} --seed {seed}{faults}"
-    )
-}
-
-/// The number of consumers that are killed again and again.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a share of consumers"
-)]
-fn mortal(options: &Options) -> usize {
-    (options.consumers as f64 * options.killed).ceil() as usize
 }
 
 /// Injects one fault after another until told that it is enough. Returns the faults, and the
