@@ -3,7 +3,7 @@
 //! No client may block others by holding connections: request heads are limited in size and time, a
 //! client that does not read its answer is disconnected, and at the limit of connections the one
 //! that has waited for its client the longest is closed for a new one. Calls that wait have a share
-//! of the connections.
+//! of the connections, and of those of their peer.
 //!
 //! - `bind`: the address; `slots`: the connections; `slot`: the state of one; `conversation`: one
 //!   connection, from request to request; `connection`: its bytes; `bodies`: those of its requests
@@ -25,13 +25,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::{Extension, Router, middleware};
+use axum::{Router, middleware};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::account::Memory;
-use super::waits::WaitShare;
+use super::waits::WaitShares;
 use crate::clock;
 use connection::TimedIo;
 use conversation::{Calls, converse};
@@ -159,8 +159,8 @@ impl Listener {
     /// Serves until `shutdown`, then answers the requests that have begun, for at most
     /// [`SHUTDOWN_GRACE`], and returns.
     pub async fn serve(self, router: Router, shutdown: CancellationToken) -> io::Result<()> {
-        let share = WaitShare::new(self.most, self.room.waits());
-        let router = router.layer(Extension(share)).layer(middleware::from_fn(doubled::refuse));
+        let mut waits = WaitShares::new(self.most, self.most_of_peer, self.room.waits());
+        let router = router.layer(middleware::from_fn(doubled::refuse));
         // Dropping the set closes the remaining connections.
         let mut connections = JoinSet::new();
         let buffers = self.room.buffers().clone();
@@ -170,7 +170,8 @@ impl Listener {
         loop {
             if let Some((stream, peer)) = next.take_if(|_| slots.has_room()) {
                 conversation::prepare(&stream);
-                let slot = Slot::new(peer.ip().to_canonical());
+                let peer = peer.ip().to_canonical();
+                let slot = Slot::new(peer, waits.of_peer(peer));
                 let calls = Calls::new(slot.clone(), router.clone(), self.memory.clone());
                 let stream = TimedIo::new(stream, slot.clone(), buffers.clone());
                 let task = connections.spawn(converse(stream, calls, shutdown.clone()));

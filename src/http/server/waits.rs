@@ -1,8 +1,10 @@
-//! The share of a listener's connections that calls which wait may have. The rest is for calls that
-//! are answered at once, however many peers have consumers that wait.
+//! The shares of a listener's connections that calls which wait may have. The rest is for calls
+//! that are answered at once, however many consumers wait: those of one peer leave some of its own.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
@@ -16,41 +18,115 @@ use crate::clock::{self, Instant};
 
 /// The longest wait of a call beyond the share: its client asks again at once.
 const MAX_WAIT_BEYOND_SHARE: Duration = Duration::from_secs(1);
+/// The number of peers from which on those that have gone are forgotten.
+const MIN_PRUNED_PEERS: usize = 64;
 
-/// The calls that may wait for long at a listener. Clones share it.
-#[derive(Debug, Clone)]
-pub(crate) struct WaitShare {
+/// The calls that may wait at a listener.
+#[derive(Debug)]
+pub(super) struct WaitShares {
     of_listener: Arc<Semaphore>,
     /// That of all listeners which share their room.
     of_all: Arc<Semaphore>,
+    /// The most connections of one peer.
+    most_of_peer: usize,
+    /// Of the peers that have connections, and of some that had.
+    peers: HashMap<IpAddr, Weak<Inner>>,
+    /// The number of peers at which those that have gone are forgotten.
+    prune_at: usize,
+}
+
+/// The calls of one peer that may wait at a listener. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct WaitShare(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// For long: of the peer, the listener, and all listeners.
+    long: [Arc<Semaphore>; 3],
+    /// For a moment.
+    brief: Arc<Semaphore>,
+}
+
+impl WaitShares {
+    /// The shares of a listener of so many connections, within that of all listeners.
+    pub(super) fn new(
+        connections: usize,
+        most_of_peer: usize,
+        of_all: Arc<Semaphore>,
+    ) -> WaitShares {
+        WaitShares {
+            of_listener: places(connections),
+            of_all,
+            most_of_peer,
+            peers: HashMap::new(),
+            prune_at: MIN_PRUNED_PEERS,
+        }
+    }
+
+    /// The share of this peer: of its connections, seven eighths for long, and a sixteenth for a
+    /// moment.
+    pub(super) fn of_peer(&mut self, peer: IpAddr) -> WaitShare {
+        if let Some(share) = self.peers.get(&peer).and_then(Weak::upgrade) {
+            return WaitShare(share);
+        }
+        if self.peers.len() >= self.prune_at {
+            self.peers.retain(|_, share| share.strong_count() > 0);
+            self.prune_at = MIN_PRUNED_PEERS.max(self.peers.len() * 2);
+        }
+        let most = self.most_of_peer;
+        let share = Arc::new(Inner {
+            long: [
+                semaphore(most - most.div_ceil(8)),
+                self.of_listener.clone(),
+                self.of_all.clone(),
+            ],
+            brief: semaphore(most / 16),
+        });
+        self.peers.insert(peer, Arc::downgrade(&share));
+        WaitShare(share)
+    }
 }
 
 impl WaitShare {
-    /// The share of a listener of so many connections, within that of all listeners.
-    pub(super) fn new(connections: usize, of_all: Arc<Semaphore>) -> WaitShare {
-        WaitShare { of_listener: places(connections), of_all }
-    }
-
-    /// The share of the listener that this request came to.
+    /// The share of the peer that this request came from, at its listener.
     pub(crate) fn of(extensions: &Extensions) -> WaitShare {
         // Without a listener there are no other calls.
-        let endless = || WaitShare::new(usize::MAX, places(usize::MAX));
-        extensions.get().cloned().unwrap_or_else(endless)
+        extensions.get().cloned().unwrap_or_else(WaitShare::endless)
     }
 
-    /// A call that waits until then, or for [`MAX_WAIT_BEYOND_SHARE`] if the share is taken.
+    /// Without a bound.
+    pub(super) fn endless() -> WaitShare {
+        WaitShares::new(usize::MAX, usize::MAX, places(usize::MAX))
+            .of_peer(Ipv4Addr::UNSPECIFIED.into())
+    }
+
+    /// A call that waits until then; for [`MAX_WAIT_BEYOND_SHARE`] if the share is taken; not at
+    /// all if too many others of its peer wait so.
     pub(crate) fn wait(&self, until: Instant) -> Wait {
         let take = |share: &Arc<Semaphore>| share.clone().try_acquire_owned().ok();
-        match take(&self.of_listener).zip(take(&self.of_all)) {
-            Some(taken) => Wait { until, taken: Some(taken) },
-            None => Wait { until: until.min(clock::now() + MAX_WAIT_BEYOND_SHARE), taken: None },
+        let [of_peer, of_listener, of_all] = &self.0.long;
+        // One after the other: a call that finds one taken gives the others back.
+        let long = take(of_peer).and_then(|peer| Some([peer, take(of_listener)?, take(of_all)?]));
+        if let Some(long) = long {
+            return Wait { until, places: Places::Long(long) };
+        }
+        let now = clock::now();
+        match take(&self.0.brief) {
+            Some(brief) => {
+                Wait { until: until.min(now + MAX_WAIT_BEYOND_SHARE), places: Places::Brief(brief) }
+            }
+            None => Wait { until: until.min(now), places: Places::None },
         }
     }
 }
 
 /// The places of calls that wait: three quarters of so many connections.
 pub(super) fn places(connections: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new((connections / 4 * 3).clamp(1, Semaphore::MAX_PERMITS)))
+    semaphore((connections / 4 * 3).max(1))
+}
+
+fn semaphore(places: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)))
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for WaitShare {
@@ -65,8 +141,15 @@ impl<S: Send + Sync> FromRequestParts<S> for WaitShare {
 #[derive(Debug)]
 pub(crate) struct Wait {
     until: Instant,
-    /// In the share of the listener, and in that of all; `None` beyond the share.
-    taken: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+    places: Places,
+}
+
+/// The places of a call in the shares.
+#[derive(Debug)]
+enum Places {
+    Long(#[allow(dead_code, reason = "given back when dropped")] [OwnedSemaphorePermit; 3]),
+    Brief(#[allow(dead_code, reason = "given back when dropped")] OwnedSemaphorePermit),
+    None,
 }
 
 impl Wait {
@@ -81,13 +164,14 @@ impl Wait {
         self,
         answer: impl Future<Output = Response>,
     ) -> impl Future<Output = Response> {
-        let taken = self.taken;
+        let places = self.places;
         // Combined: a future that is awaited here has its place twice.
         answer.map(move |mut response| {
-            if taken.is_none() {
+            if !matches!(places, Places::Long(_)) {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
             }
+            drop(places);
             response
         })
     }
@@ -97,6 +181,11 @@ impl Wait {
 mod tests {
     use super::*;
 
+    /// The share of one peer of a listener, which may have all of its connections.
+    fn share(connections: usize, of_all: Arc<Semaphore>) -> WaitShare {
+        WaitShares::new(connections, 1000, of_all).of_peer(Ipv4Addr::LOCALHOST.into())
+    }
+
     /// Whether the answer to this call ends its connection.
     async fn closes(wait: Wait) -> bool {
         let answer = wait.kept(std::future::ready(Response::default())).await;
@@ -105,7 +194,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn three_quarters_wait_for_long_and_the_rest_for_a_moment() {
-        let share = WaitShare::new(16, places(1000));
+        let share = share(16, places(1000));
         let until = clock::now() + MAX_WAIT_BEYOND_SHARE * 60;
         let within: Vec<Wait> = (0..12).map(|_| share.wait(until)).collect();
         assert!(within.iter().all(|wait| wait.until() == until));
@@ -124,11 +213,39 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn listeners_that_share_their_room_share_its_places() {
         let all = places(16);
-        let [one, other] = [(); 2].map(|()| WaitShare::new(16, all.clone()));
+        let [one, other] = [(); 2].map(|()| share(16, all.clone()));
         let until = clock::now() + MAX_WAIT_BEYOND_SHARE * 60;
         let mut within: Vec<Wait> = (0..12).map(|_| one.wait(until)).collect();
         assert!(other.wait(until).until() < until);
         within.pop();
         assert_eq!(other.wait(until).until(), until, "a call that was refused there has no place");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_calls_of_a_peer_that_wait_leave_connections_to_its_others() {
+        let mut shares = WaitShares::new(1000, 32, places(1000));
+        let [one, other] = [1, 2].map(|last| shares.of_peer(Ipv4Addr::new(192, 0, 2, last).into()));
+        let (now, moment) = (clock::now(), clock::now() + MAX_WAIT_BEYOND_SHARE);
+        let until = now + MAX_WAIT_BEYOND_SHARE * 60;
+        let same = shares.of_peer(Ipv4Addr::new(192, 0, 2, 1).into());
+        let mut waits: Vec<Wait> = (0..32).map(|_| same.wait(until)).collect();
+        let ends = |of: Instant| waits.iter().filter(|wait| wait.until() == of).count();
+        assert_eq!([until, moment, now].map(ends), [28, 2, 2]);
+        assert_eq!(other.wait(until).until(), until, "another peer has its own");
+        assert!(closes(waits.remove(31)).await && closes(waits.remove(29)).await);
+        assert_eq!(one.wait(until).until(), moment, "an answered call has no place");
+        assert!(!closes(waits.remove(0)).await);
+        assert_eq!(one.wait(until).until(), until);
+    }
+
+    #[test]
+    fn peers_that_have_gone_are_forgotten() {
+        let mut shares = WaitShares::new(1000, 32, places(1000));
+        let stays = shares.of_peer(Ipv4Addr::LOCALHOST.into());
+        for last in 0..10_000 {
+            shares.of_peer(Ipv4Addr::from_bits(last).into());
+        }
+        assert!(shares.peers.len() <= MIN_PRUNED_PEERS, "{}", shares.peers.len());
+        assert!(Arc::ptr_eq(&shares.of_peer(Ipv4Addr::LOCALHOST.into()).0, &stays.0));
     }
 }

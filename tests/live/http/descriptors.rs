@@ -58,12 +58,13 @@ async fn waiting_consumers_leave_descriptors_for_redis_and_for_others() {
                 .await,
         );
     }
-    let other = async |line: &str, body: &str| {
+    let from = async |host: &str, line: &str, body: &str| {
         let mut answer = String::new();
-        let mut link = ask("127.0.0.2", dwell.http_port(), line, body).await.ok()?;
+        let mut link = ask(host, dwell.http_port(), line, body).await.ok()?;
         link.read_to_string(&mut answer).await.ok()?;
         Some(answer)
     };
+    let other = async |line: &str, body: &str| from("127.0.0.2", line, body).await;
     // Long before a wait is over.
     let waiting = wait_until("the waiting pops", async || {
         let answer = other("GET /v1/queues/emails", "").await?;
@@ -73,6 +74,17 @@ async fn waiting_consumers_leave_descriptors_for_redis_and_for_others() {
     })
     .await;
     assert!(waiting < FILES as u64 / 2, "{waiting} pops wait");
+
+    // Producers on the host of the consumers, as those of a sidecar are.
+    let job = json!({"queue": "emails", "for": "1h", "body": "x"}).to_string();
+    let own = async || {
+        let stored = from("127.0.0.1", "POST /v1/jobs", &job).await;
+        stored.filter(|answer| answer.starts_with("HTTP/1.1 201"))
+    };
+    wait_until("the pops beyond the share are answered", async || own().await).await;
+    for count in 0..20 {
+        assert!(own().await.is_some(), "{count} jobs were stored before");
+    }
 
     let mut link = redis_link(redis.url()).await;
     for kind in ["normal", "pubsub"] {

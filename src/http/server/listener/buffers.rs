@@ -234,9 +234,12 @@ mod tests {
 
     use super::super::slot::BusyGuard;
     use super::*;
+    use crate::http::server::waits::WaitShare;
 
     fn slots(count: usize) -> Vec<Arc<Slot>> {
-        (0..count).map(|_| Slot::new(IpAddr::V4(Ipv4Addr::LOCALHOST))).collect()
+        (0..count)
+            .map(|_| Slot::new(IpAddr::V4(Ipv4Addr::LOCALHOST), WaitShare::endless()))
+            .collect()
     }
 
     fn yielding(slots: &[Arc<Slot>]) -> Vec<usize> {

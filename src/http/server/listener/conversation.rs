@@ -210,6 +210,7 @@ impl Calls {
             let (head, work) = (Head::of(&request), BusyGuard::new(&self.slot));
             let account = Account::new(&self.memory, self.slot.hang_up().clone());
             request.extensions_mut().insert(account.clone());
+            request.extensions_mut().insert(self.slot.waits().clone());
             let (request, rest) = AskedBody::of(request, account.clone(), self.slot.clone());
             Either::Right((self.calls.call(request), rest, head, work, account))
         };

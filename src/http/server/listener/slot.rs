@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{self, Instant};
 use crate::http::server::transfers::HangUp;
+use crate::http::server::waits::WaitShare;
 
 /// The longest time that a client may send or read nothing of a request or an answer that is under
 /// way, while others need the buffers of its connection.
@@ -19,8 +20,12 @@ pub(super) const STALL_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Slot {
     peer: IpAddr,
+    /// The calls of the peer that may wait.
+    waits: WaitShare,
     /// The sequence number of the last request; before the first one, of the accept.
     turn: AtomicU64,
+    /// A request has come.
+    begun: AtomicBool,
     /// A request is being answered.
     busy: AtomicBool,
     /// The client does not read the answer.
@@ -46,14 +51,16 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(peer: IpAddr) -> Arc<Self> {
-        let [busy, stuck, unread, starved, partial, over, ahead, queued] =
-            [(); 8].map(|()| AtomicBool::new(false));
+    pub(super) fn new(peer: IpAddr, waits: WaitShare) -> Arc<Self> {
+        let [begun, busy, stuck, unread, starved, partial, over, ahead, queued] =
+            [(); 9].map(|()| AtomicBool::new(false));
         let moved = Mutex::new(clock::now());
         let (turn, hang_up, yields) = (AtomicU64::new(turn()), HangUp::default(), Notify::new());
         Arc::new(Slot {
             peer: peer.to_canonical(),
+            waits,
             turn,
+            begun,
             busy,
             stuck,
             unread,
@@ -71,6 +78,11 @@ impl Slot {
     /// The address of the client.
     pub(super) fn peer(&self) -> IpAddr {
         self.peer
+    }
+
+    /// The calls of the peer that may wait.
+    pub(super) fn waits(&self) -> &WaitShare {
+        &self.waits
     }
 
     /// The sequence number of the last request; before the first one, of the accept.
@@ -165,6 +177,11 @@ impl Slot {
         self.is_idle() || self.is_slow() || self.ahead.load(Ordering::Relaxed)
     }
 
+    /// Whether a request has come.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
     /// Whether a request is being answered.
     pub(super) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed)
@@ -188,6 +205,7 @@ pub(super) struct BusyGuard(Arc<Slot>);
 impl BusyGuard {
     pub(super) fn new(slot: &Arc<Slot>) -> Self {
         slot.turn.store(turn(), Ordering::Relaxed);
+        slot.begun.store(true, Ordering::Relaxed);
         slot.busy.store(true, Ordering::Relaxed);
         slot.partial.store(false, Ordering::Relaxed);
         BusyGuard(slot.clone())

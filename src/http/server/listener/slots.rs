@@ -4,14 +4,18 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::{AbortHandle, Id};
 
 use super::room::{Place, Room};
 use super::slot::Slot;
+use crate::clock::{self, Instant};
 
 /// The most connections.
 pub(super) const MAX_CONNECTIONS: usize = 512;
+/// The least time between two lines of the log about refused connections.
+const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The connections of a listener.
 #[derive(Debug)]
@@ -23,6 +27,10 @@ pub(super) struct Slots {
     most_of_peer: usize,
     /// The room that the listeners share.
     room: Room,
+    /// The connections that were closed before their first request since the last line of the log
+    /// about them, and when that was.
+    refused: usize,
+    told_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -36,7 +44,7 @@ struct Taken {
 impl Slots {
     /// No connection yet.
     pub(super) fn new(most: usize, most_of_peer: usize, room: Room) -> Slots {
-        Slots { taken: HashMap::new(), most, most_of_peer, room }
+        Slots { taken: HashMap::new(), most, most_of_peer, room, refused: 0, told_at: None }
     }
 
     /// Whether another connection can be accepted, possibly by closing one.
@@ -75,12 +83,37 @@ impl Slots {
                 Some(other) => {
                     other.task.abort();
                     place = place.or(other.place);
+                    if !other.slot.has_begun() {
+                        self.refused(other.slot.peer());
+                    }
                 }
-                // The last place went to another listener, or to a connection that began a request.
-                None => return task.abort(),
+                // The peer has no more; or the last place went to another listener, or to a
+                // connection that began a request.
+                None => {
+                    task.abort();
+                    return self.refused(slot.peer());
+                }
             }
         }
         self.taken.insert(task.id(), Taken { slot, task, place });
+    }
+
+    /// Counts a connection that is closed before its first request, and tells of those of the last
+    /// minute.
+    fn refused(&mut self, peer: IpAddr) {
+        self.refused += 1;
+        let now = clock::now();
+        if self.told_at.is_some_and(|told| now < told + REFUSED_LOG_INTERVAL) {
+            return;
+        }
+        tracing::warn!(
+            %peer,
+            refused = self.refused,
+            most = self.most,
+            most_of_peer = self.most_of_peer,
+            "connections were closed before their first request, for lack of room"
+        );
+        (self.refused, self.told_at) = (0, Some(now));
     }
 
     /// Removes a connection.
@@ -93,6 +126,7 @@ impl Slots {
 mod tests {
     use super::super::slot::BusyGuard;
     use super::*;
+    use crate::http::server::waits::WaitShare;
 
     const MAX_CONNECTIONS_PER_PEER: usize = MAX_CONNECTIONS / 2;
 
@@ -103,7 +137,7 @@ mod tests {
 
     impl Table {
         fn add(&mut self, peer: IpAddr) -> Arc<Slot> {
-            let slot = Slot::new(peer);
+            let slot = Slot::new(peer, WaitShare::endless());
             self.0.add(slot.clone(), self.1.spawn(std::future::pending()));
             slot
         }
@@ -123,9 +157,11 @@ mod tests {
         let crowd: Vec<_> = (0..MAX_CONNECTIONS_PER_PEER).map(|_| table.add(CROWD_PEER)).collect();
         drop(BusyGuard::new(&crowd[0]));
         let working = BusyGuard::new(&crowd[1]);
+        assert_eq!(table.0.told_at, None);
         for _ in 0..2 {
             table.add(CROWD_PEER);
         }
+        assert!(table.0.told_at.is_some() && table.0.refused == 1, "both had no request");
         let left: Vec<usize> = (0..5).filter(|n| table.has(&crowd[*n])).collect();
         assert_eq!((left, table.has(&other)), (vec![0, 1, 4], true));
         // A connection whose client does not read its answer also waits for its client.
@@ -134,6 +170,7 @@ mod tests {
         drop(BusyGuard::new(&crowd[0]));
         table.add(CROWD_PEER);
         assert!(!table.has(&crowd[1]) && table.has(&crowd[0]));
+        assert_eq!(table.0.refused, 1, "an idle one is no loss");
         drop(working);
     }
 
@@ -144,6 +181,7 @@ mod tests {
             tokio::task::JoinSet::new(),
         );
         let other = table.add(OTHER_PEER);
+        assert_eq!(table.0.told_at, None);
         let _works: Vec<BusyGuard> =
             (0..MAX_CONNECTIONS_PER_PEER).map(|_| BusyGuard::new(&table.add(CROWD_PEER))).collect();
         for _ in 0..MAX_CONNECTIONS {
@@ -151,6 +189,8 @@ mod tests {
             assert!(!table.has(&one_more));
         }
         assert!(table.has(&other) && table.0.has_room());
+        // The first one is told of at once, the others in the next minute.
+        assert!(table.0.told_at.is_some() && table.0.refused > 0);
     }
 
     #[tokio::test]

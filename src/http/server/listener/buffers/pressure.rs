@@ -15,6 +15,7 @@ use super::*;
 use crate::config::Limits;
 use crate::http::server::account::Memory;
 use crate::http::server::listener::{Listener, Room, SHUTDOWN_GRACE};
+use crate::http::server::waits::WaitShare;
 
 /// Bytes of an answer that no socket's buffer holds.
 const LARGE_ANSWER_BYTES: usize = 4 << 20;
@@ -42,8 +43,9 @@ impl Pressed {
             .await
             .unwrap()
             .within(&room, &Memory::of(&Limits::default()));
-        let slots: Vec<_> =
-            (0..=MAX_BUFFERED_CONNECTIONS).map(|_| Slot::new(listener.address().ip())).collect();
+        let slots: Vec<_> = (0..=MAX_BUFFERED_CONNECTIONS)
+            .map(|_| Slot::new(listener.address().ip(), WaitShare::endless()))
+            .collect();
         let calls: Vec<_> = slots.iter().map(super::super::slot::BusyGuard::new).collect();
         let mut held: Vec<_> =
             slots[1..].iter().map(|slot| room.buffers().try_take(slot).unwrap()).collect();
