@@ -39,8 +39,8 @@ pub struct Memory(Arc<Pools>);
 #[derive(Debug)]
 struct Pools {
     calls: Budget,
-    /// Of the large bodies of requests, a part of `calls`: clients that do not send leave room to
-    /// calls without such a body.
+    /// Of the bodies of requests that come in parts, a part of `calls`: clients that do not send
+    /// leave room to calls without such a body.
     bodies: Transfers,
     /// Of the large answers until their clients have taken them. Apart, so that clients that do not
     /// read stop no other call.
@@ -91,7 +91,7 @@ pub(crate) struct Account(Arc<Held>);
 struct Held {
     memory: Memory,
     share: Mutex<Share>,
-    /// Of a large body.
+    /// Of a body that comes in parts.
     body: Mutex<Vec<Transfer>>,
     /// Of a large answer that is written.
     answer: Mutex<Option<Transfer>>,
@@ -112,8 +112,8 @@ impl Account {
         }))
     }
 
-    /// Takes room for so many bytes of a large body, which comes now. `revoked` is told where
-    /// others need the room, and the client does not send.
+    /// Takes room for so many bytes of a body that comes in parts. `revoked` is told where others
+    /// need the room, and the client does not send.
     pub(super) async fn take_body(&self, bytes: usize, revoked: &HangUp) -> Result<(), UsedUp> {
         let room = self.0.memory.0.bodies.take(bytes, revoked).await?;
         self.0.body.lock().push(room);
@@ -121,7 +121,7 @@ impl Account {
         Ok(())
     }
 
-    /// A part of the large body came.
+    /// A part of the body came.
     pub(super) fn body_goes_on(&self) {
         self.0.body.lock().iter_mut().for_each(Transfer::goes_on);
     }

@@ -1,6 +1,8 @@
 //! Memory stays small whatever callers do: a client that does not read an answer, or does not end a
 //! body, holds a share of the common memory, and others are told to try again.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -9,6 +11,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
 use crate::peers::listeners::{Listeners, call};
@@ -145,6 +148,32 @@ async fn bodies_that_do_not_end_leave_room_to_pops_and_small_calls() {
     );
     assert_eq!(stored.status, 200, "{stored:?}");
     drop(links);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_bodies_below_64_kib_that_do_not_end_leave_room_too() {
+    let server = Listeners::start("[queues.\"n.q\"]\n").await;
+    let asked = format!("POST /v1/jobs HTTP/1.1\r\n{HEADERS}content-length: 60100\r\n\r\n")
+        + &"1".repeat(60_000);
+    // Together more than the memory of all calls: each byte counts as three.
+    let (refused, mut senders) = (Arc::new(AtomicUsize::new(0)), JoinSet::new());
+    for _ in 0..450 {
+        let (http, asked, refused) = (server.http.clone(), asked.clone(), refused.clone());
+        senders.spawn(async move {
+            loop {
+                let mut link = connect(&http).await;
+                let _ = link.write_all(asked.as_bytes()).await;
+                let _ = link.read(&mut [0]).await;
+                refused.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    while refused.load(Ordering::Relaxed) < 600 {
+        let job = br#"{"queue":"n.q","for":0,"body":"x"}"#;
+        assert_eq!(call(&server.http, "POST /v1/jobs", HEADERS, job).await.status, 201);
+        let popped = call(&server.http, "POST /v1/queues/n.q/pop", HEADERS, b"{}").await;
+        assert_eq!(popped.status, 200, "{popped:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,10 +26,12 @@ const MEMORY_PER_BODY_BYTE: usize = 3;
 /// The memory that each part of a body takes besides its bytes.
 const PART_OVERHEAD_BYTES: usize = 256;
 
-/// A body of more bytes takes room of its own before it is read.
-const UNRESERVED_BODY_BYTES: usize = 64 << 10;
-/// The step of that room, where a client does not say how many bytes it sends.
-const ROOM_STEP_BYTES: usize = 1 << 20;
+/// The most memory of a body without room of its own whose end has not come. Those of all
+/// connections that have buffers take half of the memory that is not for such room.
+const UNRESERVED_BYTES: usize = 8 << 10;
+/// The room where a client does not say how many bytes it sends; and the step of that room.
+const FIRST_ROOM_BYTES: usize = (64 << 10) * MEMORY_PER_BODY_BYTE;
+const ROOM_STEP_BYTES: usize = (1 << 20) * MEMORY_PER_BODY_BYTE;
 
 /// The body of a request. Its [`Rest`] has the bytes that the call does not read.
 pub(super) struct AskedBody {
@@ -37,10 +39,12 @@ pub(super) struct AskedBody {
     rest: Rest,
     account: Account,
     slot: Arc<Slot>,
-    /// The bytes that came, and those that there is room for as of a large body.
+    /// The bytes that came, and their memory.
     came: usize,
-    has_room_for: usize,
-    /// Others need the room of the large body.
+    held: usize,
+    /// The room of its own that the body has.
+    room: usize,
+    /// Others need the room of the body.
     revoke: HangUp,
     revoked: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// A part that waits for room.
@@ -89,7 +93,8 @@ impl AskedBody {
                 account,
                 slot,
                 came: 0,
-                has_room_for: UNRESERVED_BODY_BYTES,
+                held: 0,
+                room: 0,
                 revoke: HangUp::default(),
                 revoked: None,
                 waiting: None,
@@ -148,12 +153,12 @@ impl hyper::body::Body for AskedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let AskedBody { body, rest, account, slot, came, has_room_for, revoke, revoked, waiting } =
+        let AskedBody { body, rest, account, slot, came, held, room, revoke, revoked, waiting } =
             &mut *self;
         if waiting.is_none() {
             let Some(body) = body else { return Poll::Ready(None) };
             let whole = body.size_hint().exact().and_then(|left| usize::try_from(left).ok());
-            let polled = Pin::new(body).poll_frame(context);
+            let polled = Pin::new(&mut *body).poll_frame(context);
             slot.set_starved(polled.is_pending());
             if polled.is_pending()
                 && revoked.as_mut().is_some_and(|revoked| revoked.as_mut().poll(context).is_ready())
@@ -172,31 +177,25 @@ impl hyper::body::Body for AskedBody {
             let bytes = more * MEMORY_PER_BODY_BYTE + PART_OVERHEAD_BYTES;
             // All at once: bodies that each hold a part, and wait for the rest, would wait for each
             // other.
-            let whole = whole.map_or(0, |left| *came + left);
+            let whole = whole.map_or(0, |left| came.saturating_add(left));
+            let whole = whole.saturating_mul(MEMORY_PER_BODY_BYTE);
             *came += more;
-            let needed = if *came <= *has_room_for && whole <= *has_room_for {
-                0
-            } else {
-                whole.max(came.next_multiple_of(ROOM_STEP_BYTES))
-            };
-            let room = needed.saturating_sub(if *has_room_for == UNRESERVED_BODY_BYTES {
-                0
-            } else {
-                *has_room_for
-            });
-            *has_room_for = needed.max(*has_room_for);
+            *held += bytes;
+            let needed = needed(Came { held: *held, whole, is_over: body.is_end_stream() }, *room);
+            let more_room = needed.saturating_sub(*room);
+            *room = needed.max(*room);
             account.body_goes_on();
-            if room == 0 && account.grow(bytes).is_ok() {
+            if more_room == 0 && account.grow(bytes).is_ok() {
                 return Poll::Ready(Some(Ok(frame)));
             }
             let (account, revoke) = (account.clone(), revoke.clone());
-            if room > 0 && revoked.is_none() {
+            if more_room > 0 && revoked.is_none() {
                 let revoke = revoke.clone();
                 *revoked = Some(Box::pin(async move { revoke.notified().await }));
             }
             let waits = async move {
-                if room > 0 {
-                    account.take_body(room * MEMORY_PER_BODY_BYTE, &revoke).await?;
+                if more_room > 0 {
+                    account.take_body(more_room, &revoke).await?;
                 }
                 account.take(bytes).await
             };
@@ -220,6 +219,28 @@ impl hyper::body::Body for AskedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.as_ref().map(|body| body.size_hint()).unwrap_or_default()
+    }
+}
+
+/// The memory of a body so far, and of the whole body as far as its client says so.
+struct Came {
+    held: usize,
+    whole: usize,
+    is_over: bool,
+}
+
+/// The room that this body needs, of which it has `room`. A body that came at once needs none. The
+/// overhead of ordinary parts is within an eighth of the room.
+fn needed(Came { held, whole, is_over }: Came, room: usize) -> usize {
+    let is_small = is_over || held.max(whole) <= UNRESERVED_BYTES;
+    if room == 0 && is_small || room > 0 && whole <= room && held <= room + room / 8 {
+        room
+    } else if whole >= held {
+        whole
+    } else if held <= FIRST_ROOM_BYTES {
+        FIRST_ROOM_BYTES
+    } else {
+        held.next_multiple_of(ROOM_STEP_BYTES)
     }
 }
 

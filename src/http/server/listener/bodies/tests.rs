@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use super::{Came, FIRST_ROOM_BYTES, ROOM_STEP_BYTES, UNRESERVED_BYTES, needed};
 use crate::clock;
 use crate::config::Limits;
 use crate::http::server::account::Memory;
@@ -186,4 +187,28 @@ async fn answers_that_nobody_reads_leave_memory_for_other_calls() {
         .await
         .expect("the connection ends");
     assert!(first < 8 << 20, "{first}");
+}
+
+#[test]
+fn a_body_that_comes_in_parts_has_room_of_its_own() {
+    let whole = 3 * 60_000;
+    for (held, whole, is_over, room, expected) in [
+        // It came at once, or it is small.
+        (3 * 16_000, 3 * 16_000, true, 0, 0),
+        (UNRESERVED_BYTES, 0, false, 0, 0),
+        (600, UNRESERVED_BYTES, false, 0, 0),
+        // All at once, and no more for the overhead of its parts.
+        (600, whole, false, 0, whole),
+        (whole + 256 * 40, whole, true, whole, whole),
+        // Many parts of a byte.
+        (UNRESERVED_BYTES + 1, 90, false, 0, FIRST_ROOM_BYTES),
+        (whole / 8 * 9 + 9, whole, false, whole, ROOM_STEP_BYTES),
+        // Nobody says how large it is.
+        (UNRESERVED_BYTES + 1, 0, false, 0, FIRST_ROOM_BYTES),
+        (FIRST_ROOM_BYTES * 2, 0, false, FIRST_ROOM_BYTES, ROOM_STEP_BYTES),
+        (ROOM_STEP_BYTES * 2, 0, false, ROOM_STEP_BYTES, ROOM_STEP_BYTES * 2),
+    ] {
+        let came = Came { held, whole, is_over };
+        assert_eq!(needed(came, room), expected, "{held} of {whole}, {is_over}, {room}");
+    }
 }
