@@ -47,7 +47,7 @@ pub(super) async fn run(common: &Common, _args: &Args) -> Result<Exit, Stop> {
 
 /// The answer of `/readyz`: whether the instance is ready, and what it says.
 async fn ask(address: SocketAddr) -> std::io::Result<(bool, Value)> {
-    let mut link = TcpStream::connect(reached_at(address)).await?;
+    let mut link = connect(address).await?;
     link.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
     let mut answer = String::new();
     link.take(MAX_ANSWER_BYTES).read_to_string(&mut answer).await?;
@@ -58,16 +58,21 @@ async fn ask(address: SocketAddr) -> std::io::Result<(bool, Value)> {
     Ok((head.starts_with("HTTP/1.1 200"), body))
 }
 
-/// The addresses under which an instance that listens here is reached from its own host.
-fn reached_at(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        // `[::]` takes IPv4 too, and a host without IPv6 has no other.
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) | IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
-            Ipv4Addr::LOCALHOST.into()
-        }
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
+/// Connects to an instance that listens here, from its own host.
+async fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let by_ipv4 = (Ipv4Addr::LOCALHOST, address.port());
+    match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => TcpStream::connect(by_ipv4).await,
+        // `[::]` takes IPv4 too, and a host may have one of the two alone.
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => match TcpStream::connect(by_ipv4).await {
+            Ok(link) => Ok(link),
+            Err(error) => {
+                let by_ipv6 = (Ipv6Addr::LOCALHOST, address.port());
+                TcpStream::connect(by_ipv6).await.map_err(|_| error)
+            }
+        },
+        _ => TcpStream::connect(address).await,
+    }
 }
 
 fn text(ready: bool, body: &Value) -> String {
@@ -81,4 +86,22 @@ fn text(ready: bool, body: &Value) -> String {
         detail.map(|(what, why)| format!("  {what}: {}", clean(why.as_str().unwrap_or_default()))),
     );
     lines.join("\n")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_instance_that_has_ipv6_alone_is_reached() {
+        // Where there is no IPv6, nothing listens so.
+        let Ok(listener) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await else { return };
+        let address =
+            SocketAddr::from((Ipv6Addr::UNSPECIFIED, listener.local_addr().unwrap().port()));
+        let link = connect(address).await.unwrap();
+        assert_eq!(link.peer_addr().unwrap(), listener.local_addr().unwrap());
+    }
 }

@@ -51,7 +51,8 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 pub enum ListenError {
     /// The setting is not an address of this machine: exit code 78.
     #[error(
-        "{setting} = \"{listen}\" is not an address to listen on ({error}): write HOST:PORT with an address of this machine, such as [::]:9464"
+        "{setting} = \"{listen}\" is not an address to listen on ({error}): write HOST:PORT with an address of this machine, such as {}",
+        example(setting)
     )]
     Setting {
         /// The setting's name.
@@ -83,6 +84,16 @@ impl ListenError {
             ListenError::Setting { .. } => 78,
             ListenError::Unavailable { .. } => 69,
         }
+    }
+}
+
+/// An address for this setting.
+fn example(setting: &str) -> &'static str {
+    match setting {
+        "http.listen" => "127.0.0.1:7464 or [::1]:7464",
+        "compat.delay_queue" => "127.0.0.1:9277",
+        "compat.lmstfy" => "127.0.0.1:7777",
+        _ => "[::]:9464",
     }
 }
 
@@ -293,5 +304,7 @@ mod tests {
             assert_eq!(error.exit_code(), 78, "{error}");
             assert!(error.to_string().contains("HOST:PORT"), "{error}");
         }
+        let error = Listener::bind("http.listen", "192.0.2.1:7464").await.unwrap_err().to_string();
+        assert!(error.ends_with("such as 127.0.0.1:7464 or [::1]:7464"), "{error}");
     }
 }
