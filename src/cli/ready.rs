@@ -26,8 +26,10 @@ pub struct Args {}
 /// # Errors
 /// The instance does not answer. The settings are wrong: none runs with them.
 pub(super) async fn run(common: &Common, _args: &Args) -> Result<Exit, Stop> {
-    let settings =
-        common.settings().map_err(|stop| Stop::because(Exit::Failed, stop.to_string(), ""))?;
+    let settings = common.settings().map_err(|stop| {
+        let text = stop.to_string();
+        Stop::because(Exit::Failed, text.strip_prefix("error: ").unwrap_or(&text), "")
+    })?;
     let listen = &settings.probes.listen;
     let away = |why: String| {
         Stop::because(

@@ -52,3 +52,11 @@ async fn an_instance_says_by_an_exit_code_whether_it_is_ready() {
     );
     assert_eq!(ready().code, 1);
 }
+
+#[test]
+fn wrong_settings_are_told_once_by_exit_code_1() {
+    let said = run_with(&["ready", "--set", "redis.buckets=7"], b"");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.starts_with("error: ") && said.err.contains(" in the settings\n"), "{said:?}");
+    assert!(!said.err.contains("error: error: "), "{said:?}");
+}
