@@ -17,4 +17,4 @@ pub mod trace;
 
 pub use events::Events;
 pub use labels::{DueWithin, JobState, PauseReason, publish_outcome};
-pub use metrics::{BrokerMetrics, IngestMetrics, Metrics, Paused, Totals};
+pub use metrics::{BrokerMetrics, GivenBack, IngestMetrics, Metrics, Paused, Totals};

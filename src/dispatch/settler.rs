@@ -12,13 +12,14 @@ use crate::reconnect::Backoff;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
 use crate::store::error::{Class, StoreError};
-use crate::store::queue::settle::{Bury, Completion, SettleResult};
-use crate::telemetry::Events;
+use crate::store::queue::settle::{Bury, Completion, Release, SettleResult};
+use crate::telemetry::{Events, GivenBack};
 
 /// Settles the jobs of one broker.
 pub(super) struct Settler {
     caller: Caller,
     events: Events,
+    given_back: Option<GivenBack>,
     queue: SettleQueue,
 }
 
@@ -54,7 +55,10 @@ impl Settler {
         lease: Duration,
         events: Events,
     ) -> Self {
-        Settler { caller: Caller { store, broker, lease }, events, queue: SettleQueue::default() }
+        let given_back =
+            events.metrics().broker(&broker).map(|metrics| metrics.given_back().clone());
+        let caller = Caller { store, broker, lease };
+        Settler { caller, events, given_back, queue: SettleQueue::default() }
     }
 
     pub(super) fn push(&mut self, bucket: u16, settlement: Settlement) {
@@ -97,6 +101,9 @@ impl Settler {
             let duplicates = if is_fired { taken_over as u64 } else { 0 };
             self.events.observe(&JobEvent::Lost { broker, bucket: *bucket, count, duplicates });
         }
+        if let SettleCall::Release(jobs) = call {
+            self.gave_back(jobs, results);
+        }
         if let SettleCall::Bury(jobs) = call {
             let settled =
                 jobs.iter().zip(results).filter(|(_, result)| **result == SettleResult::Settled);
@@ -105,6 +112,19 @@ impl Settler {
                 self.events.observe(&JobEvent::Dead { set, id, reason, error });
             }
         }
+    }
+
+    /// Counts jobs that went back to due for later. A job with an attempt counts from now: the time
+    /// of its retry is in the store only until its claim.
+    fn gave_back(&self, jobs: &[Release], results: &[SettleResult]) {
+        let Some(given_back) = &self.given_back else { return };
+        let now_ms = self.caller.store.now_us() / 1000;
+        let settled =
+            jobs.iter().zip(results).filter(|(_, result)| **result == SettleResult::Settled);
+        let times = settled.map(|(Release { job, pause_ms, .. }, _)| {
+            (if job.state.attempt == 0 { job.state.due_ms } else { now_ms }, *pause_ms)
+        });
+        given_back.add(now_ms, times);
     }
 }
 

@@ -57,7 +57,8 @@ impl JobGauges {
     async fn count(&self) -> Result<(), StoreError> {
         let horizons: Vec<u64> =
             DueWithin::HORIZONS.iter().map(|horizon| horizon.ms() / 1000).collect();
-        let counts = self.store.reader.counts(&horizons).await?;
+        let mut counts = self.store.reader.counts(&horizons).await?;
+        self.metrics.add_given_back(&mut counts);
         self.metrics.jobs(JobState::Scheduled, counts.scheduled.iter().sum());
         self.metrics.jobs(JobState::Reserved, counts.reserved.iter().sum());
         self.metrics.jobs(JobState::Dead, counts.dead.iter().sum());

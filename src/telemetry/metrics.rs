@@ -1,7 +1,7 @@
 //! Every metric with its name and help text. Every series exists from the start, at zero.
 //!
 //! - `jobs`: the counts of the events of jobs. `handles`, `queues`: the metrics of a broker, an
-//!   ingest and a queue.
+//!   ingest and a queue. `given_back`: overdue jobs that the store has with a later time.
 //! - `registration`: names and help texts; `exposition`: the answer to a scrape.
 
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 mod buckets;
 mod exposition;
 mod family;
+mod given_back;
 mod handles;
 mod jobs;
 mod queues;
@@ -25,6 +26,7 @@ mod stranded;
 
 pub use exposition::Exposition;
 use family::{PerLabel, gauge_value};
+pub use given_back::{GivenBack, Waiting};
 pub use handles::{BrokerMetrics, IngestMetrics, Paused};
 pub use queues::QueueMetrics;
 pub use stranded::Stranded;
@@ -37,6 +39,7 @@ use crate::events::PublishOutcome;
 use crate::job::{DeadReason, Verdict};
 use crate::store::CallObserver;
 use crate::store::error::Class;
+use crate::store::reader::counts::Counts;
 use crate::store::scripts::Name;
 
 type Labels = Vec<(&'static str, String)>;
@@ -147,6 +150,21 @@ impl Metrics {
     #[must_use]
     pub fn stranded(&self) -> &Stranded {
         &self.stranded
+    }
+
+    /// Adds the overdue jobs that this instance gave back for later to counts of the store, which
+    /// has them with the time of their next try.
+    pub fn add_given_back(&self, counts: &mut Counts) {
+        for (name, scheduled) in &counts.brokers {
+            let Some(broker) = self.broker(name) else { continue };
+            let waiting = broker.given_back().waiting(counts.now_ms);
+            // A job that was cancelled counts until its next try, but never as more than are there.
+            let count = waiting.count.min(*scheduled);
+            if count > 0 {
+                counts.overdue += count;
+                counts.next_due_ms = counts.next_due_ms.into_iter().chain(waiting.oldest_ms).min();
+            }
+        }
     }
 
     /// Sets the number of jobs that are due within this horizon.

@@ -27,7 +27,8 @@ pub struct Stats {
     pub oldest_ready_ms: Option<i64>,
     /// The paused queues: their ready jobs wait.
     pub paused_queues: BTreeSet<String>,
-    /// Scheduled jobs whose due time has passed.
+    /// Scheduled jobs whose due time has passed. Of those that wait because their destination takes
+    /// none, the ones that the answering instance gave back.
     pub overdue: u64,
     /// The earliest due time, epoch ms; null if no job is scheduled.
     pub next_due_ms: Option<i64>,

@@ -54,8 +54,10 @@ impl Api {
 
     async fn all_stats(&self) -> Result<view::Stats, StoreError> {
         let inner = &self.inner;
-        let mut stats = view::Stats::of(&inner.apply.store.reader.counts(&[]).await?);
         let metrics = inner.apply.events.metrics();
+        let mut counts = inner.apply.store.reader.counts(&[]).await?;
+        metrics.add_given_back(&mut counts);
+        let mut stats = view::Stats::of(&counts);
         stats.add_counted(metrics);
         for (name, broker) in &mut stats.brokers {
             let known = inner.about.brokers.get(name);

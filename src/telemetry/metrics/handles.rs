@@ -4,6 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::family::PerLabel;
+use super::given_back::GivenBack;
 use crate::telemetry::labels::PauseReason;
 use crate::telemetry::recent::{LastError, Reading};
 
@@ -13,6 +14,7 @@ pub struct BrokerMetrics {
     pub(super) publish: PerLabel<Counter>,
     pub(super) connected: Gauge,
     pub(super) target_paused: Gauge,
+    pub(super) given_back: GivenBack,
     pub(super) last_error: LastError,
 }
 
@@ -46,6 +48,12 @@ impl BrokerMetrics {
     #[must_use]
     pub fn paused(&self) -> u64 {
         u64::try_from(self.target_paused.get()).unwrap_or(0)
+    }
+
+    /// The overdue jobs that wait for their destination.
+    #[must_use]
+    pub fn given_back(&self) -> &GivenBack {
+        &self.given_back
     }
 
     /// The last error of the connection or of a publication.

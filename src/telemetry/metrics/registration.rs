@@ -11,6 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::buckets::{CONFIRM_SECONDS, LATENESS_SECONDS, REDIS_SECONDS};
 use super::family::{PerLabel, add, add_in, histogram, one};
+use super::given_back::GivenBack;
 use super::handles::{BrokerMetrics, IngestMetrics};
 use super::queues::Queues;
 use super::stranded::Stranded;
@@ -164,6 +165,7 @@ impl Metrics {
             }),
             connected: connected.get_or_create_owned(&vec![("broker", name.to_owned())]),
             target_paused: target_paused.get_or_create_owned(&vec![("broker", name.to_owned())]),
+            given_back: GivenBack::default(),
             last_error: LastError::default(),
         };
         let ingest = |name: &str| IngestMetrics {

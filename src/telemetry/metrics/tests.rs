@@ -109,6 +109,24 @@ fn handles_count_into_the_scrape() {
 }
 
 #[test]
+fn what_was_given_back_is_overdue_but_never_more_than_is_there() {
+    let metrics = metrics();
+    let jobs = [(1_000, 9_000), (2_000, 9_000)];
+    metrics.broker("main").unwrap().given_back().add(5_000, jobs.into_iter());
+    let counted = |scheduled| {
+        let mut counts = Counts {
+            brokers: vec![("main".to_owned(), scheduled)],
+            next_due_ms: Some(14_000),
+            now_ms: 5_000,
+            ..Counts::default()
+        };
+        metrics.add_given_back(&mut counts);
+        (counts.overdue, counts.next_due_ms)
+    };
+    assert_eq!([0, 1, 3].map(counted), [(0, Some(14_000)), (1, Some(1_000)), (2, Some(1_000))]);
+}
+
+#[test]
 fn every_label_has_its_own_place() {
     fn places<L: Label>() -> Vec<usize> {
         L::ALL.iter().map(|value| value.index()).collect()

@@ -35,6 +35,19 @@ async fn a_pause_holds_one_host_back_and_no_other() {
     fixture.until_metric(r#"dwell_publish_total{broker="hook",outcome="refused"}"#, 1.0).await;
     fixture.until_metric(r#"dwell_publish_total{broker="hook",outcome="failed"}"#, 0.0).await;
     assert!(fixture.log().contains("throttled, the host is paused"));
+
+    // They are due again in an hour, and overdue since they were first due.
+    let stats = wait_until("all that wait are overdue", async || {
+        let (_, stats) = fixture.call("GET /v1/stats", &json!({})).await;
+        (stats["overdue"] == 11).then_some(stats)
+    })
+    .await;
+    assert!(stats["next_due_ms"].as_i64().unwrap() < stats["now_ms"].as_i64().unwrap(), "{stats}");
+    wait_until("the gauge of the oldest", async || {
+        let text = fixture.dwell.metrics().await.unwrap();
+        (metric(&text, "dwell_oldest_overdue_seconds") > 0.0).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
