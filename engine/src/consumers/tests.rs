@@ -398,7 +398,7 @@ async fn a_paused_queue_gives_nothing_and_a_purged_one_has_nothing() {
     for at in 0..300 {
         fixture.add(&format!("job-{at}"), if at % 3 == 0 { FAR } else { Due::In(0) }).await;
     }
-    fixture.store.admin.pause(QUEUE).await.unwrap();
+    fixture.store.admin.pause(QUEUE, 1).await.unwrap();
     assert!(fixture.pop(10, Duration::from_millis(30)).await.is_empty());
     assert!(fixture.store.reader.queue_counts(&[QUEUE.to_owned()]).await.unwrap()[0].paused);
     let paused = fixture.store.reader.counts(&[]).await.unwrap();

@@ -22,6 +22,11 @@ use crate::view::{Fetched, FetchedJob, Queue};
 /// The default number of jobs of a peek.
 const DEFAULT_PEEK_JOBS: usize = 10;
 
+/// The most paused queues of a namespace, besides those that settings name.
+const MAX_PAUSED_QUEUES: usize = 1000;
+/// The most while a token with only some queues may pause another: the rest is for the others.
+const MAX_PAUSED_BY_RESTRICTED: usize = MAX_PAUSED_QUEUES * 3 / 4;
+
 /// All queues.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct QueueList {
@@ -33,6 +38,18 @@ impl Api {
     fn queue(&self, counts: QueueCounts) -> Queue {
         let waiting = self.inner.queues.waiting(&counts.queue);
         Queue::of(counts, Some(waiting))
+    }
+
+    /// The most paused queues of the namespace after this caller's pause of this queue.
+    fn most_paused(&self, caller: &Caller, queue: &str) -> usize {
+        if self.inner.queues.rules().is_named(queue) {
+            // The settings bound their number.
+            usize::MAX
+        } else if caller.is_restricted() {
+            MAX_PAUSED_BY_RESTRICTED
+        } else {
+            MAX_PAUSED_QUEUES
+        }
     }
 
     async fn counts_of(&self, queue: String) -> Result<Json<Queue>, Problem> {
@@ -120,17 +137,21 @@ pub(super) async fn peek(
 /// Pause a queue
 ///
 /// The queue hands nothing out, at any instance, until it is resumed. Leases and their ends go on,
-/// and new jobs are taken. A paused queue may be paused again. At most 1000 queues are paused.
+/// and new jobs are taken. A paused queue may be paused again. A queue under a pattern of the
+/// settings can be paused while fewer than 1000 queues are, with a token with only some queues
+/// while fewer than 750 are; a queue that the settings name itself, always.
 #[utoipa::path(post, path = "/v1/queues/{queue}/pause", tag = "queues", params(InPath), responses(
     (status = 200, body = Queue, description = "The queue"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
-    (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: 1000 other queues are paused"),
+    (status = 409, body = Problem, content_type = "application/problem+json", description = "`conflict`: too many other queues are paused"),
 ))]
 pub(super) async fn pause(
     State(api): State<Api>,
+    caller: Caller,
     QueueName(queue): QueueName,
 ) -> Result<Json<Queue>, Problem> {
-    api.inner.apply.store.admin.pause(&queue).await?;
+    let most = api.most_paused(&caller, &queue);
+    api.inner.apply.store.admin.pause(&queue, most).await?;
     api.counts_of(queue).await
 }
 

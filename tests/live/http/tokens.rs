@@ -319,6 +319,41 @@ fn first_event(sidecar: &Sidecar, name: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_with_some_queues_leaves_pauses_for_the_others() {
+    let fixture = Fixture::new().await;
+    let settings = format!("{}\n[queues.bills]\n[queues.\"*\"]\n", fixture.settings(true));
+    let app =
+        "[http.tokens.app]\ntoken = \"token-of-app\"\nmay = [\"act\"]\nqueues = [\"mine.*\"]\n";
+    let sidecar = Sidecar::run(&settings, &format!("{TOKENS}{app}"), &[]).await;
+    let pause = |name: &str, queue: &str| {
+        call(&sidecar, name, &format!("POST /v1/queues/{queue}/pause"), &Value::Null)
+    };
+    assert_eq!(pause("app", "mine.0").status, 200);
+    let mut raw = crate::support::redis_link(&fixture.redis.url()).await;
+    let buckets: Vec<String> =
+        redis::cmd("KEYS").arg("*:queues").query_async(&mut raw).await.unwrap();
+    assert!(!buckets.is_empty());
+    // As pauses of these queues leave every bucket.
+    let mut paused = async |numbers: std::ops::Range<usize>| {
+        for bucket in &buckets {
+            let mut fields = redis::cmd("HSET");
+            fields.arg(bucket);
+            numbers.clone().for_each(|number| {
+                fields.arg(format!("!=mine.{number}")).arg(1);
+            });
+            fields.exec_async(&mut raw).await.unwrap();
+        }
+    };
+    paused(1..750).await;
+    assert_eq!(pause("app", "mine.more").problem(409)["code"], "conflict");
+    assert_eq!(pause("app", "mine.0").status, 200, "a repeat takes no place");
+    assert_eq!(pause("ops", "orders.eu").status, 200);
+    paused(750..999).await;
+    assert_eq!(pause("ops", "orders.us").problem(409)["code"], "conflict");
+    assert_eq!(pause("till", "bills").json()["paused"], true, "the settings name it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_counts_of_others_are_not_told() {
     let fixture = Fixture::new().await;
     let sidecar = sidecar(&fixture).await;

@@ -96,7 +96,7 @@ async fn so_many_queues_can_be_paused_and_no_more() {
         others.arg(format!("!{}", DueSet::Queue(&format!("mine.{number}")))).arg(1);
     }
     others.exec_async(&mut raw).await.unwrap();
-    let pause = async |queue: &str| fixture.store.admin.pause(queue).await;
+    let pause = async |queue: &str| fixture.store.admin.pause(queue, 1000).await;
     let is_paused = async |queue: &str| {
         fixture.store.reader.queue_counts(&[queue.to_owned()]).await.unwrap()[0].paused
     };
@@ -115,5 +115,9 @@ async fn so_many_queues_can_be_paused_and_no_more() {
     pause(QUEUE).await.unwrap();
     fixture.store.admin.resume("mine.7").await.unwrap();
     pause("mine.one-more").await.unwrap();
+    // A caller may have another bound.
+    let less = fixture.store.admin.pause("mine.7", 750).await;
+    assert_eq!(less.map_err(|error| error.class), Err(Class::TooManyPaused));
+    fixture.store.admin.pause("named", usize::MAX).await.unwrap();
     assert_eq!(pause("mine.7").await.map_err(|error| error.class), Err(Class::TooManyPaused));
 }

@@ -119,7 +119,7 @@ async fn a_pop_that_waits_gets_the_oldest_job_of_all_buckets() {
     let fixture = Fixture::new().await;
     let mut order = Vec::new();
     for round in 0..12 {
-        fixture.store.admin.pause(QUEUE).await.unwrap();
+        fixture.store.admin.pause(QUEUE, 1).await.unwrap();
         let waiting = tokio::spawn({
             let consumers = fixture.consumers.clone();
             async move { consumers.pop(&request(1, Duration::from_secs(60))).await.unwrap().sent() }

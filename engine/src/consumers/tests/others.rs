@@ -11,7 +11,7 @@ async fn other_processes_hear_of_a_resume() {
     let fixture = Fixture::new().await;
     fixture.add("due", Due::In(0)).await;
     fixture.add("later", FAR).await;
-    fixture.store.admin.pause(QUEUE).await.unwrap();
+    fixture.store.admin.pause(QUEUE, 1).await.unwrap();
     let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
     let (began, begins) = tokio::sync::mpsc::unbounded_channel();
     let (settings, channel, stop) =

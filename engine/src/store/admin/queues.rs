@@ -9,25 +9,24 @@ use crate::store::reader::active::SETS_PER_PIPELINE;
 use crate::store::reader::lookup::Place;
 use crate::store::scripts::Name;
 
-/// The most paused queues of a namespace: each is a field in every bucket until someone resumes
-/// it, and every count reads all of them.
-const MAX_PAUSED_QUEUES: usize = 1000;
-
 impl Admin {
     /// Makes a queue hand nothing out until it is resumed. Leases and their rescue go on. Repeat
-    /// the call after an error.
+    /// the call after an error. `most`: the most paused queues of the namespace after it. Each is a
+    /// field in every bucket until someone resumes it, and every count reads all of them.
     ///
     /// # Errors
     /// [`Class::TooManyPaused`]: so many other queues are paused, and nothing changed. Else a master
     /// does not answer or refuses.
-    pub async fn pause(&self, queue: &str) -> Result<(), StoreError> {
+    pub async fn pause(&self, queue: &str, most: usize) -> Result<(), StoreError> {
         let _turn = self.pausing.lock().await;
         // A pause begins with the first bucket.
         let paused = self.namespace.active_queues_of(0).await?.paused;
-        if paused.len() >= MAX_PAUSED_QUEUES && !paused.contains(queue) {
-            let message = format!("{MAX_PAUSED_QUEUES} queues are paused, and no more can be");
+        if paused.len() >= most && !paused.contains(queue) {
+            let count = paused.len();
+            let message =
+                format!("{count} queues are paused, and this caller may pause {most} at most");
             return Err(StoreError::new(Class::TooManyPaused, message)
-                .hint("resume queues that need no pause: the list of all queues names them"));
+                .hint("resume queues that need no pause: the list of all queues names them; a queue that the settings name itself can be paused all the same"));
         }
         self.mark_paused(queue, |field, key| {
             let mut command = redis::cmd("HSET");
