@@ -45,10 +45,8 @@ pub enum JobEvent<'a> {
     Rejected {
         /// The name of the ingest.
         ingest: &'a str,
-        /// The code of the mistake.
+        /// The code of the mistake. What was wrong stands in `rejected`: it may quote a header.
         code: &'static str,
-        /// The mistake.
-        detail: &'a str,
         /// The parts that the broker did not take, and why it did not.
         left_out: Option<(&'a str, &'a str)>,
         /// The topic or stream of the message, and its offset there; empty and 0 if not known.

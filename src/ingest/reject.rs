@@ -96,7 +96,6 @@ impl Ingest {
         self.apply.events.observe(&JobEvent::Rejected {
             ingest: &self.name,
             code: rejection.code.as_str(),
-            detail: &rejection.detail,
             left_out: left_out.as_deref().map(|parts| (parts, invalid.as_str())),
             position: position
                 .as_ref()

@@ -114,8 +114,8 @@ mod tests {
             is_told,
         };
         let rejected = |left_out| {
-            let (code, detail, position) = ("bad_id", "an id", ("delay.in", 7));
-            JobEvent::Rejected { ingest, code, detail, left_out, position }
+            let (code, position) = ("bad_id", ("delay.in", 7));
+            JobEvent::Rejected { ingest, code, left_out, position }
         };
         let taken_over = |set| JobEvent::TakenOver { set, id, crashes: 1 };
         let table: [(JobEvent<'_>, &str, &[&str]); 19] = [
@@ -171,7 +171,7 @@ mod tests {
             (
                 rejected(None),
                 "DEBUG rejected",
-                &["ingest=\"in\"", "code=\"bad_id\"", "detail=\"an id\""],
+                &["ingest=\"in\"", "log=\"delay.in\"", "offset=7", "code=\"bad_id\""],
             ),
             (
                 rejected(Some(("the key", error))),

@@ -5,7 +5,7 @@ use super::{JobEvent, PublishOutcome, TargetPause};
 /// Writes the line of an event, if the event has one.
 pub fn write(event: &JobEvent<'_>) {
     match *event {
-        JobEvent::Rejected { ingest, code, detail, left_out, position: (log, offset) } => {
+        JobEvent::Rejected { ingest, code, left_out, position: (log, offset) } => {
             if let Some((left_out, why)) = left_out {
                 tracing::warn!(
                     ingest,
@@ -17,7 +17,7 @@ pub fn write(event: &JobEvent<'_>) {
                     "parts of a bad request were left out of `rejected` because the broker does not take them"
                 );
             }
-            tracing::debug!(ingest, code, detail, "rejected");
+            tracing::debug!(ingest, log, offset, code, "rejected");
         }
         JobEvent::Replied { outcome: PublishOutcome::Confirmed, is_told: false, .. } => {}
         JobEvent::Replied { ingest, id, to, answer: outcome, is_told, .. } => {

@@ -64,7 +64,7 @@ fn each_event_of_a_request_counts_once() {
         (received(Verdict::NotFound), &[r#"ingest_total{ingest="in",result="action"} 1"#]),
         (JobEvent::BadRequest { ingest, code, detail }, &[]),
         (
-            JobEvent::Rejected { ingest, code, detail, left_out, position },
+            JobEvent::Rejected { ingest, code, left_out, position },
             &[r#"ingest_total{ingest="in",result="rejected"} 1"#],
         ),
         (
