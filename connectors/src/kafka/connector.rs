@@ -41,6 +41,10 @@ impl Connector for Config {
         topic::allows(pattern, to)
     }
 
+    fn pattern_problem(&self, pattern: &str) -> Option<(String, String)> {
+        topic::pattern_problem(pattern)
+    }
+
     fn forbidden(&self, to: &Destination) -> Option<String> {
         topic::forbidden(to)
     }

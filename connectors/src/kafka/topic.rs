@@ -301,11 +301,24 @@ pub(super) fn malformed(topic: &str) -> Option<String> {
             "`{shown}` is no topic: it is longer than {MAX_NAME_CHARS} characters"
         ));
     }
-    let is_plain =
-        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
     (!topic.chars().all(is_plain) || topic == "." || topic == "..").then(|| {
         format!("`{shown}` is no topic: a name has only ASCII letters, digits, `.`, `_` and `-`")
     })
+}
+
+/// Why no topic matches this pattern, and what to write instead.
+pub(crate) fn pattern_problem(pattern: &str) -> Option<(String, String)> {
+    let fits = pattern.chars().all(|letter| letter == '*' || is_plain(letter));
+    (!fits).then(|| {
+        let why = format!("no topic has the characters of `{}`", pattern.escape_debug());
+        let hint = "write ASCII letters, digits, `.`, `_` and `-`; `*` is any characters";
+        (why, hint.to_owned())
+    })
+}
+
+/// Whether the name of a topic may have this character.
+fn is_plain(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-')
 }
 
 #[cfg(test)]
@@ -362,6 +375,16 @@ mod tests {
             ("", "a", false),
         ] {
             assert_eq!(allows(pattern, &Destination::new(topic)), expected, "{pattern} {topic}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_matches_no_topic_is_a_problem() {
+        for pattern in ["orders/*", "a b", "ünter.*", "orders.>", "a\0"] {
+            assert!(pattern_problem(pattern).is_some(), "{pattern}");
+        }
+        for pattern in ["orders", "orders.*", "*", "o*s*e", "A-1_b.c"] {
+            assert_eq!(pattern_problem(pattern), None, "{pattern}");
         }
     }
 

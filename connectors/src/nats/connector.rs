@@ -41,6 +41,10 @@ impl Connector for Config {
         subject::allows(pattern, to)
     }
 
+    fn pattern_problem(&self, pattern: &str) -> Option<(String, String)> {
+        subject::pattern_problem(pattern)
+    }
+
     fn forbidden(&self, to: &Destination) -> Option<String> {
         let is_inbox = |prefix: &String| {
             to.address

@@ -46,6 +46,16 @@ pub(super) fn malformed(subject: &str) -> Option<String> {
     None
 }
 
+/// Why no subject matches this pattern, and what to write instead.
+pub(crate) fn pattern_problem(pattern: &str) -> Option<(String, String)> {
+    let inner = || {
+        let mut tokens = pattern.split('.').rev().skip(1);
+        tokens.any(|token| token == ">").then(|| format!("`{pattern}` has tokens after `>`"))
+    };
+    let hint = "write tokens with dots between them: `*` is one token, `>` at the end one or more";
+    malformed(pattern).or_else(inner).map(|why| (why, hint.to_owned()))
+}
+
 /// The text as the name of a stream or durable consumer, which may not contain white space, dots,
 /// wildcards or slashes.
 pub(super) fn as_name(text: &str) -> String {
@@ -110,6 +120,16 @@ mod tests {
         }
         for subject in ["orders", "orders.close", "a*b", "_INBOXES.x", "ünter"] {
             assert_eq!(forbidden(&Destination::new(subject)), None, "{subject}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_matches_no_subject_is_a_problem() {
+        for pattern in ["a..b", ".a", "a.", "x.>.y", ">.>", "a b", "a.\tb"] {
+            assert!(pattern_problem(pattern).is_some(), "{pattern}");
+        }
+        for pattern in ["a", "a.b", "a.*", "*.b", "a.>", ">", "*", "a>.b", "ünter.>"] {
+            assert_eq!(pattern_problem(pattern), None, "{pattern}");
         }
     }
 

@@ -34,6 +34,8 @@ fn every_rule_is_kept() {
         ("[brokers.\"a b\"]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = []", "brokers.a b", "name cannot be used"),
         ("[brokers.b]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = [\"\"]", "brokers.b.allow", "empty"),
         ("[brokers.b]\ntype = \"amqp\"\nurl = \"amqp://h\"\nallow = [\"orders\"]", "brokers.b.allow", "has no `/`"),
+        ("[brokers.b]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = [\"a..b\"]", "brokers.b.allow", "empty token"),
+        ("[brokers.b]\ntype = \"nats\"\nurl = \"nats://h\"\nallow = [\"x.>.y\"]", "brokers.b.allow", "after `>`"),
         ("[brokers.b]\ntype = \"nats\"\nurl = \"nats://h\"", "brokers.b.allow", "missing"),
         ("[brokers.b]\ntype = \"nats\"\nallow = []", "brokers.b", "url"),
         ("[brokers.b]\nallow = []", "brokers.b.type", "missing"),
