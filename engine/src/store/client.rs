@@ -174,33 +174,31 @@ impl RedisClient {
         })
     }
 
-    /// Loads a script on the masters of these calls.
-    pub(super) async fn load(
+    /// Loads a script on the masters of these calls. Returns one result per call: that of its
+    /// master.
+    pub(super) async fn load<C: AsRef<Cmd>>(
         &self,
         source: &str,
-        calls: impl Iterator<Item = &Cmd>,
-    ) -> Result<(), StoreError> {
+        calls: Vec<C>,
+    ) -> Vec<Result<(), StoreError>> {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(source);
-        let wires = match &self.0 {
-            Route::One(wire) => vec![wire.clone()],
-            Route::Cluster(cluster) => {
-                let map = cluster.map().await?;
-                let mut wires: Vec<Connection> = Vec::new();
-                for call in calls {
-                    let wire = cluster.master(&map, slot_of(key_of(call).unwrap_or_default()))?;
-                    if !wires.iter().any(|other| other.is(wire)) {
-                        wires.push(wire.clone());
-                    }
-                }
-                wires
-            }
+        let mut results = vec![Ok(()); calls.len()];
+        let waves = [calls];
+        let parts = match self.parts(&waves).await {
+            Ok(parts) => parts,
+            Err(error) => return vec![Err(error); results.len()],
         };
-        join_all(wires.iter().map(|wire| wire.command("SCRIPT LOAD", &load)))
-            .await
-            .into_iter()
-            .collect::<Result<Vec<_>, _>>()
-            .map(drop)
+        let loads = parts.iter().map(|part| part.wire.command("SCRIPT LOAD", &load));
+        let loaded = join_all(loads).await;
+        for (part, loaded) in parts.iter().zip(loaded) {
+            if let Err(error) = loaded {
+                for (place, _) in part.waves.iter().flatten() {
+                    results[*place] = Err(error.clone());
+                }
+            }
+        }
+        results
     }
 
     /// Divides calls by the master of their slot. Calls for one key keep their order: they have one

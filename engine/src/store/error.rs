@@ -124,6 +124,19 @@ impl StoreError {
         matches!(self.class, Class::NoScript | Class::Moved | Class::Outdated)
     }
 
+    /// The error as the answer to a caller: that a script is missing, again after its load, says
+    /// nothing about the request.
+    pub(super) fn into_answer(self) -> Self {
+        match self.class {
+            Class::NoScript => StoreError {
+                class: Class::Unserved,
+                message: format!("{}, again after it was loaded", self.message),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     /// Whether the server did not answer, could not be reached, or refuses the login.
     pub(crate) fn is_away(&self) -> bool {
         matches!(self.class, Class::Io | Class::Timeout | Class::Refused)

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::{Mutex, RwLock};
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::call::repairs::{Repair, Repairs};
 use super::call::script_call::ScriptCall;
@@ -220,8 +221,10 @@ impl Namespace {
         let mut repairs = Repairs::without_moves();
         let answer = loop {
             let answer = self.link.command(script.as_str(), call.as_ref()).await;
-            let Some(repair) = repairs.after_call(&answer) else { break answer };
-            if let Err(error) = self.repair(&self.link, repair, std::iter::once(call)).await {
+            let Some(repair) = repairs.after_call(&answer) else {
+                break answer.map_err(StoreError::into_answer);
+            };
+            if let Some(Err(error)) = self.repair(&self.link, repair, &[call]).await.pop() {
                 break Err(error);
             }
         };
@@ -244,38 +247,51 @@ impl Namespace {
         let mut repairs = Repairs::default();
         loop {
             let answer = self.gate.pass(link, &calls).await.pop().unwrap_or(Ok(Value::Nil));
-            let Some(repair) = repairs.after_call(&answer) else { return answer };
-            self.repair(link, repair, calls.iter().flatten()).await?;
+            let Some(repair) = repairs.after_call(&answer) else {
+                return answer.map_err(StoreError::into_answer);
+            };
+            if let Some(Err(error)) = self.repair(link, repair, &[&calls[0][0]]).await.pop() {
+                return Err(error);
+            }
         }
     }
 
-    /// Carries out the repair of these calls. After an error they cannot be sent again now.
-    pub(super) async fn repair<'a>(
+    /// Carries out the repair of these calls. Returns one result per call: after an error it cannot
+    /// be sent again now.
+    pub(super) async fn repair(
         &self,
         link: &RedisClient,
         repair: Repair,
-        calls: impl Iterator<Item = &'a ScriptCall>,
-    ) -> Result<(), StoreError> {
+        calls: &[&ScriptCall],
+    ) -> Vec<Result<(), StoreError>> {
         match repair {
-            Repair::Load => self.load(link, calls.collect()).await?,
+            Repair::Load => return self.load(link, calls).await,
             Repair::Wait(pause) => rest(pause).await,
             Repair::Resend => {}
         }
-        Ok(())
+        vec![Ok(()); calls.len()]
     }
 
-    /// Loads the scripts of these calls on the masters that they address.
-    async fn load(&self, link: &RedisClient, calls: Vec<&ScriptCall>) -> Result<(), StoreError> {
+    /// Loads the scripts of these calls on the masters that they address, side by side: a master
+    /// that hangs fails its own calls alone.
+    async fn load(&self, link: &RedisClient, calls: &[&ScriptCall]) -> Vec<Result<(), StoreError>> {
+        let mut loads = Vec::new();
         for script in Name::ALL {
-            let of_script = calls.iter().copied().filter(|call| call.script() == script);
-            let of_script: Vec<&Cmd> = of_script.map(AsRef::as_ref).collect();
-            if !of_script.is_empty() {
-                link.load(&self.scripts.source(script), of_script.into_iter())
-                    .await
-                    .map_err(not_of_the_call)?;
+            let places: Vec<usize> =
+                (0..calls.len()).filter(|at| calls[*at].script() == script).collect();
+            if !places.is_empty() {
+                let of_script: Vec<&ScriptCall> = places.iter().map(|at| calls[*at]).collect();
+                let source = self.scripts.source(script);
+                loads.push(async move { (places, link.load(&source, of_script).await) });
             }
         }
-        Ok(())
+        let mut results = vec![Ok(()); calls.len()];
+        for (places, loaded) in join_all(loads).await {
+            for (at, loaded) in places.into_iter().zip(loaded) {
+                results[at] = loaded.map_err(not_of_the_call);
+            }
+        }
+        results
     }
 
     pub(super) fn observe<T>(&self, name: Name, begun: Instant, answer: &Result<T, StoreError>) {

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use dwell_engine::RedisMode;
+use dwell_engine::store::error::{Class, StoreError};
+use dwell_engine::store::queue::acknowledge::{Acknowledgement, LeaseAction};
+use dwell_engine::store::queue::batch::RequestRef;
+use dwell_engine::store::queue::pop::PopLimits;
 use dwell_engine::store::{Store, Unobserved};
+use dwell_engine::{Act, Action, RedisMode};
 use dwell_testkit::servers::RedisCluster;
 
 use super::*;
@@ -50,6 +54,23 @@ impl Masters {
             (if is_first { &mut first } else { &mut others }).push(new_job.id);
         }
         Masters { cluster, client, store, first, others }
+    }
+
+    /// Checks that each request has an answer whose master answers, and that the others have the
+    /// error of the first master.
+    fn check_answers<'a, T>(
+        &self,
+        answers: impl Iterator<Item = (&'a JobId, Result<T, StoreError>)>,
+    ) {
+        for (id, answer) in answers {
+            match answer {
+                Ok(_) => assert!(self.others.contains(id), "{id} has an answer"),
+                Err(error) => assert!(
+                    self.first.contains(id) && matches!(error.class, Class::Timeout | Class::Io),
+                    "{id}: {error:?}"
+                ),
+            }
+        }
     }
 
     /// Waits until these jobs are removed.
@@ -105,6 +126,49 @@ async fn what_handlers_answer_reaches_the_masters_that_answer_while_one_hangs() 
     masters.until_removed(&masters.first).await;
     running.stop().await;
     assert!(said.try_recv().is_err(), "no job ran twice");
+}
+
+#[tokio::test]
+async fn a_call_that_lacks_its_script_reaches_the_masters_that_answer_while_one_hangs() {
+    let masters = Masters::new().await;
+    let queue = &masters.store.queue;
+    let ttr_ms = 600_000;
+    let limits = PopLimits {
+        ttr_ms: Some(ttr_ms),
+        max_ttr_ms: ttr_ms,
+        most: 1,
+        most_bytes: 1 << 20,
+        room: None,
+    };
+    let mut acknowledgements = Vec::new();
+    for bucket in 0..masters.store.keys().buckets() {
+        let nonce = u64::from(bucket).to_be_bytes();
+        let popped = queue.pop(nonce, bucket, "q", limits).await.unwrap();
+        acknowledgements.extend(popped.jobs.into_iter().map(|job| Acknowledgement {
+            id: job.id,
+            lease: job.lease,
+            action: LeaseAction::Finish,
+        }));
+    }
+    assert_eq!(acknowledgements.len(), masters.first.len() + masters.others.len());
+    masters.cluster.nodes[0].freeze().unwrap();
+    // Nobody called `acknowledge` before: no master knows the script.
+    let answers = queue.acknowledge(&acknowledgements).await;
+    let ids = acknowledgements.iter().map(|acknowledgement| &acknowledgement.id);
+    masters.check_answers(ids.zip(answers));
+    masters.until_removed(&masters.others).await;
+
+    for node in &masters.cluster.nodes[1..3] {
+        node.order(&["SCRIPT", "FLUSH"]).await.unwrap();
+    }
+    let of = |id: &JobId| NewJob::new(Job::for_queue("r", "x"), NOW).id(id.clone());
+    let jobs: Vec<NewJob> = masters.first.iter().chain(&masters.others).map(of).collect();
+    let cancels: Vec<Act> =
+        jobs.iter().map(|job| Act::new(Action::Cancel, job.id.clone())).collect();
+    let asked: Vec<RequestRef<'_>> =
+        jobs.iter().map(RequestRef::NewJob).chain(cancels.iter().map(RequestRef::Act)).collect();
+    let answers = queue.apply(&asked, &[]).await.answers;
+    masters.check_answers(jobs.iter().chain(&jobs).map(|job| &job.id).zip(answers));
 }
 
 #[tokio::test]

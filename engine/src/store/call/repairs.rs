@@ -1,6 +1,7 @@
 //! Repairs of calls that Redis did not run: whether they are sent again, and what comes before.
 //!
-//! - `NOSCRIPT`: the scripts of the calls are loaded, once until a round makes progress.
+//! - `NOSCRIPT`: the scripts of the calls are loaded, once until a round makes progress. Where a
+//!   master fails to, its error is the answer to its calls, and the others are sent again.
 //! - `MOVED`: the calls go to the new master after a pause, up to the moves that a client follows.
 //!   That master may lack the scripts.
 //! - `DWELL_BROKER` and `DWELL_AGAIN`, and what was held back behind such a call: the calls are
@@ -24,6 +25,11 @@ pub(in crate::store) enum Repair {
     Wait(Duration),
     /// None: the round brought what the next calls need.
     Resend,
+}
+
+/// Whether Redis did not know the script of the call.
+pub(in crate::store) fn lacks_script<T>(answer: &Result<T, StoreError>) -> bool {
+    answer.as_ref().is_err_and(|error| error.class == Class::NoScript)
 }
 
 /// The repairs of one call, or of the rounds of one batch, so far.

@@ -1,12 +1,12 @@
 //! `acknowledge` ends the leases of jobs that consumers fetched, or prolongs them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::SystemTime;
 
 use crate::clock;
 use crate::job::{DeadReason, JobId};
 use crate::store::answer::Items;
-use crate::store::call::repairs::Repairs;
+use crate::store::call::repairs::{Repairs, lacks_script};
 use crate::store::call::script_call::ScriptCall;
 use crate::store::call::time::Time;
 use crate::store::call::waves::{Group, Member, waves};
@@ -207,12 +207,33 @@ impl Queue {
             let errors = open.iter().filter_map(|at| answers[*at].as_ref().err());
             let repair = repairs.after(errors, has_progress).filter(|_| attempt < MAX_ATTEMPTS);
             let Some(repair) = repair else { break };
-            if let Err(error) = self.namespace.repair(link, repair, calls.iter().flatten()).await {
-                open.iter().for_each(|at| answers[*at] = Err(error.clone()));
+            let (groups, calls): (Vec<&Group>, Vec<&ScriptCall>) = waves
+                .iter()
+                .flatten()
+                .zip(calls.iter().flatten())
+                .filter(|(group, _)| group.members.iter().any(|at| lacks_script(&answers[*at])))
+                .unzip();
+            let repaired = self.namespace.repair(link, repair, &calls).await;
+            // What waits behind a call that cannot be sent again must not overtake it.
+            let mut given_up: HashMap<&JobId, StoreError> = HashMap::new();
+            for (group, repaired) in groups.into_iter().zip(repaired) {
+                if let Err(error) = repaired {
+                    let of_group = group.members.iter().map(|at| &acknowledgements[*at].id);
+                    given_up.extend(of_group.map(|id| (id, error.clone())));
+                }
+            }
+            open.retain(|at| match given_up.get(&acknowledgements[*at].id) {
+                Some(error) => {
+                    answers[*at] = Err(error.clone());
+                    false
+                }
+                None => true,
+            });
+            if open.is_empty() {
                 break;
             }
         }
-        answers
+        answers.into_iter().map(|answer| answer.map_err(StoreError::into_answer)).collect()
     }
 
     fn acknowledge_call(&self, group: &Group, acknowledgements: &[Acknowledgement]) -> ScriptCall {

@@ -122,16 +122,27 @@ impl Queue {
             pass.keep_what_was_not_run();
             pass.pace(&waves);
             let Some(repair) = repairs.after(pass.errors(), pass.has_progress) else { break };
-            let repaired = match repair {
-                // The number of rounds has no limit: each round answers a request, or learns the
-                // facts for its repeat.
-                Repair::Resend => self.join_brokers(&pass).await,
-                repair => self.namespace.repair(link, repair, calls.iter().flatten()).await,
-            };
-            if let Err(error) = repaired {
+            // The number of rounds has no limit: each round answers a request, or learns the facts
+            // for its repeat.
+            if repair == Repair::Resend
+                && let Err(error) = self.join_brokers(&pass).await
+            {
                 pass.fail(&error);
                 break;
             }
+            let (groups, calls): (Vec<&Group>, Vec<&ScriptCall>) = waves
+                .iter()
+                .flatten()
+                .zip(calls.iter().flatten())
+                .filter(|(group, _)| pass.lacks_script(group))
+                .unzip();
+            let repaired = self.namespace.repair(link, repair, &calls).await;
+            for (group, repaired) in groups.into_iter().zip(repaired) {
+                if let Err(error) = repaired {
+                    pass.give_up(group, &error);
+                }
+            }
+            pass.keep_what_was_not_run();
         }
         pass.applied()
     }

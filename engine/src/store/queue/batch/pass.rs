@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::item::{Item, link};
 use super::{Answer, Applied, RequestRef};
 use crate::job::Action;
+use crate::store::call::repairs::lacks_script;
 use crate::store::call::waves::{Group, Member, waves};
 use crate::store::error::{Class, StoreError};
 use crate::store::keys::Keys;
@@ -289,6 +290,16 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Whether Redis did not know the script of this call.
+    pub(super) fn lacks_script(&self, group: &Group) -> bool {
+        group.members.iter().any(|at| lacks_script(&self.items[*at].answer))
+    }
+
+    /// Answers the requests of a call that cannot be sent again now.
+    pub(super) fn give_up(&mut self, group: &Group, error: &StoreError) {
+        group.members.iter().for_each(|at| self.items[*at].answer = Err(error.clone()));
+    }
+
     pub(super) fn keep_what_was_not_run(&mut self) {
         let before = self.open.len();
         // The caller sends these requests again: no later request for the same id may overtake
@@ -320,7 +331,11 @@ impl<'a> Pass<'a> {
             due_ms,
         }));
         Applied {
-            answers: self.items.into_iter().map(|item| item.answer).collect(),
+            answers: self
+                .items
+                .into_iter()
+                .map(|item| item.answer.map_err(StoreError::into_answer))
+                .collect(),
             wake_ups: self.wake_ups,
         }
     }
@@ -420,6 +435,34 @@ mod tests {
         }
         assert!(pass.items[0].answer.as_ref().is_err_and(StoreError::is_refusal));
         assert_eq!(pass.open, [1], "the next request for the id is still to send");
+    }
+
+    #[test]
+    fn a_call_that_cannot_be_repaired_is_given_up_with_what_waits_behind_it() {
+        let jobs = pairs(2);
+        let mut pass = pass_of(&jobs);
+        pass.begin();
+        let waves = pass.waves();
+        let lost = StoreError::new(Class::NoScript, "redis: schedule: NOSCRIPT");
+        pass.refused(&waves[0][0], &lost, &HashMap::new());
+        pass.refused(&waves[1][0], &StoreError::held_back("schedule"), &HashMap::new());
+        pass.keep_what_was_not_run();
+        assert_eq!(pass.open, [0, 1]);
+        assert!(pass.lacks_script(&waves[0][0]) && !pass.lacks_script(&waves[1][0]));
+        pass.give_up(&waves[0][0], &StoreError::new(Class::Timeout, "redis: SCRIPT LOAD"));
+        pass.keep_what_was_not_run();
+        assert!(pass.open.is_empty());
+        for answer in pass.applied().answers {
+            assert_eq!(answer.unwrap_err().class, Class::Timeout);
+        }
+    }
+
+    #[test]
+    fn no_caller_is_told_that_a_script_is_missing() {
+        let jobs = pairs(1);
+        let mut pass = pass_of(&jobs);
+        pass.fail(&StoreError::new(Class::NoScript, "redis: schedule: NOSCRIPT"));
+        assert_eq!(pass.applied().answers.remove(0).unwrap_err().class, Class::Unserved);
     }
 
     #[test]
