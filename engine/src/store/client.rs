@@ -126,7 +126,17 @@ impl RedisClient {
 
     /// Sends one command; in a cluster to the master of its key, or to any master if it has no key.
     pub async fn command(&self, doing: &str, command: &Cmd) -> Result<Value, StoreError> {
-        let answers = self.routed(doing, key_of(command), Call::One(command)).await?;
+        self.command_to(doing, key_of(command), command).await
+    }
+
+    /// Sends one command; in a cluster to the master of this key, or to any master without a key.
+    pub(super) async fn command_to(
+        &self,
+        doing: &str,
+        key: Option<&[u8]>,
+        command: &Cmd,
+    ) -> Result<Value, StoreError> {
+        let answers = self.routed(doing, key, Call::One(command)).await?;
         answers
             .into_iter()
             .next()

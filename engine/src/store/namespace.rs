@@ -188,6 +188,15 @@ impl Namespace {
         Ok(us)
     }
 
+    /// Asks the master of this bucket for its time, and remembers the answer. Epoch ms. Unlike
+    /// [`read_clock`](Namespace::read_clock), it does not wait for another master.
+    pub(super) async fn read_clock_of(&self, bucket: u16) -> Result<i64, StoreError> {
+        let key = Some(self.keys.jobs(bucket).as_bytes());
+        let us = answer::micros_of(self.link.command_to("TIME", key, &redis::cmd("TIME")).await?)?;
+        self.saw_clock(us);
+        Ok(us / 1000)
+    }
+
     /// A call with the bucket's keys and the keys of these brokers, and of queues by `=` and their
     /// names. The caller adds the arguments.
     pub(super) fn script_call(&self, script: Name, bucket: u16, sets: &[String]) -> ScriptCall {

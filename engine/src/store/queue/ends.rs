@@ -73,7 +73,8 @@ impl Queue {
 
     /// Looks at the index of these buckets; in a cluster, of one bucket at a time.
     pub async fn look_at_ends(&self, buckets: &[u16]) -> Result<Vec<EndsSnapshot>, StoreError> {
-        let now_ms = self.namespace.read_clock().await? / 1000;
+        let Some(first) = buckets.first() else { return Ok(Vec::new()) };
+        let now_ms = self.namespace.read_clock_of(*first).await?;
         let mut pipeline = Pipeline::new();
         for bucket in buckets {
             let key = self.namespace.keys.ends(*bucket);
@@ -98,7 +99,7 @@ impl Queue {
     pub async fn end_jobs(&self, bucket: u16) -> Result<(), StoreError> {
         let key = self.namespace.keys.ends(bucket);
         loop {
-            let now_ms = self.namespace.read_clock().await? / 1000;
+            let now_ms = self.namespace.read_clock_of(bucket).await?;
             let mut command = redis::cmd("ZRANGEBYSCORE");
             command.arg(&key).arg("-inf").arg(now_ms).arg("LIMIT").arg(0).arg(ENTRIES_PER_READ);
             let ids = strings(
