@@ -144,3 +144,6 @@ fn warn_of_other_rules(kept: SweepRules, own: SweepRules) {
         "delivery.dead_retention and delivery.dedupe_window of the namespace differ from the settings; the values of the namespace apply"
     );
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,9 +4,10 @@
 //! - [`heartbeat`]: tells the fleet that this instance lives.
 //! - [`rescue`]: takes over what a claim or a lease left at its deadline.
 //! - [`retention`]: removes what a bucket may forget.
-//! - [`counts`]: counts the jobs of queues, and removes their old dead.
+//! - [`counts`]: counts the jobs of queues, and removes their old dead; [`counting`]: a round of counts.
 //! - [`expiry`]: ends the jobs whose own end has come.
 
+pub mod counting;
 pub mod counts;
 pub mod expiry;
 pub mod heartbeat;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_engine::maintenance::counting::Counting;
 use dwell_engine::maintenance::counts::pause_after;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -74,8 +75,9 @@ impl MaxJobs {
         {
             return;
         }
+        let mut counting = Counting::new(self.store.clone());
         loop {
-            let pause = match self.count_bounded(bounded).await {
+            let pause = match self.count_bounded(&mut counting, bounded).await {
                 Ok((queues, sets)) => {
                     let mut full = full.lock();
                     full[bounded as usize] = queues;
@@ -98,9 +100,10 @@ impl MaxJobs {
     /// counted.
     async fn count_bounded(
         &self,
+        counting: &mut Counting,
         bounded: Bounded,
     ) -> Result<(HashSet<String>, usize), StoreError> {
-        let is_of = |name: &str| bounded == Bounded::of(name);
+        let is_of = move |name: &str| bounded == Bounded::of(name);
         let named: Vec<String> = self
             .rules
             .iter()
@@ -109,14 +112,15 @@ impl MaxJobs {
             .collect();
         let (counts, sets) = if bounded == Bounded::Named && named.len() <= MAX_NAMED_QUEUES {
             let sets = named.len() * usize::from(self.store.keys().buckets());
-            (self.store.reader.queue_counts(&named).await?, sets)
+            (counting.named(&named).await?, sets)
         } else {
-            let is_wanted = |queue: &str| {
-                self.rules
+            let rules = self.rules.clone();
+            let is_wanted = move |queue: &str| {
+                rules
                     .get(queue)
                     .is_some_and(|rules| rules.max_jobs().is_some() && is_of(&rules.name))
             };
-            let counted = self.store.reader.active_counts(is_wanted).await?;
+            let counted = counting.active(is_wanted).await?;
             (counted.queues.into_values().collect(), counted.sets)
         };
         let is_full = |counts: &QueueCounts| {
@@ -137,9 +141,10 @@ mod tests {
 
     use dwell_testkit::servers::{RedisOptions, RedisServer};
 
+    use super::super::tests::Masters;
     use super::*;
     use crate::config::{QueueRules, Redis};
-    use crate::job::{Due, Job};
+    use crate::job::{Due, Job, JobId};
     use crate::request::NewJob;
     use crate::store::Unobserved;
 
@@ -172,13 +177,15 @@ mod tests {
         let jobs: Vec<NewJob> = many.iter().map(String::as_str).chain(["emails"]).map(of).collect();
         store.queue.schedule(&jobs).await.unwrap();
 
-        let named = maintenance.count_bounded(Bounded::Named).await.unwrap();
+        let mut counting = Counting::new(store.clone());
+        let named = maintenance.count_bounded(&mut counting, Bounded::Named).await.unwrap();
         assert_eq!(
             named,
             (HashSet::from(["emails".to_owned()]), buckets),
             "the many cost this count nothing"
         );
-        let (by_pattern, sets) = maintenance.count_bounded(Bounded::ByPattern).await.unwrap();
+        let (by_pattern, sets) =
+            maintenance.count_bounded(&mut counting, Bounded::ByPattern).await.unwrap();
         assert_eq!(by_pattern, many.iter().cloned().collect());
         assert!(sets >= many.len(), "{sets}");
 
@@ -192,6 +199,48 @@ mod tests {
         clock::timeout(Duration::from_secs(30), all_full)
             .await
             .expect("the queues of both kinds are full");
+        stop.cancel();
+        running.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn queues_are_full_by_the_jobs_of_other_masters_while_one_hangs() {
+        let masters = Masters::new().await;
+        let Masters { store, first, others, .. } = &masters;
+        let [early, late] = [&others[..2], &others[2..22]];
+        let before = [(&first[0], "emails"), (&first[1], "mine.a")];
+        let of = |id: &JobId, queue: &str| {
+            NewJob::new(Job::for_queue(queue.to_owned(), "x"), Due::In(3_600_000)).id(id.clone())
+        };
+        let full_before = [(&early[0], "early"), (&early[1], "early.a")];
+        let jobs: Vec<NewJob> =
+            before.iter().chain(&full_before).map(|(id, queue)| of(id, queue)).collect();
+        store.queue.schedule(&jobs).await.unwrap();
+        let declared = [("early", 1), ("early.*", 1), ("emails", 11), ("mine.*", 11)];
+        let declared = declared.map(|(name, most)| rules(name, most));
+        let full_queues = FullQueues::default();
+        let rules = Arc::new(Queues::new(declared));
+        let maintenance = MaxJobs::new(store.clone(), rules, full_queues.clone());
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(maintenance.run(stop.clone()));
+        let until_full = async |count: usize| {
+            while full_queues.full().len() < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        clock::timeout(Duration::from_secs(30), until_full(2)).await.expect("all were counted");
+        masters.freeze_first();
+        // With the job that was counted on the first master, either queue is full.
+        let queues = ["emails", "mine.a"].into_iter().cycle();
+        let jobs: Vec<NewJob> = late.iter().zip(queues).map(|(id, queue)| of(id, queue)).collect();
+        tokio::select! {
+            () = async {
+                store.queue.schedule(&jobs).await.unwrap();
+                until_full(4).await;
+            } => {}
+            () = masters.first_is_given_up() => panic!("the counts waited for the first master"),
+        }
+        masters.cluster.nodes[0].thaw().unwrap();
         stop.cancel();
         running.await.unwrap();
     }

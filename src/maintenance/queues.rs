@@ -11,7 +11,6 @@ use crate::config::Queues;
 use crate::fleet::serves;
 use crate::store::Store;
 use crate::store::due_set::DueSet;
-use crate::store::error::StoreError;
 use crate::store::reader::active::ActiveCounts;
 use crate::store::reader::queues::QueueCounts;
 use crate::telemetry::Metrics;
@@ -26,7 +25,7 @@ pub(super) struct QueueGauges {
 }
 
 impl CountObserver for QueueGauges {
-    fn counted<'a>(&'a self, counts: &'a ActiveCounts) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn counted<'a>(&'a self, counts: &'a ActiveCounts) -> BoxFuture<'a, ()> {
         self.update(counts).boxed()
     }
 }
@@ -37,7 +36,7 @@ impl QueueGauges {
     }
 
     /// Sets the gauges, and reports the queues that are not declared once each.
-    async fn update(&self, counted: &ActiveCounts) -> Result<(), StoreError> {
+    async fn update(&self, counted: &ActiveCounts) {
         let counts: Vec<&QueueCounts> = counted.queues.values().collect();
         let now_ms = self.store.now_ms();
         for rules in self.rules.iter() {
@@ -56,7 +55,13 @@ impl QueueGauges {
             .collect();
         if !stranded.is_empty() {
             // A worker tells its queues.
-            let living = self.store.living().await?;
+            let living = match self.store.living().await {
+                Ok(living) => living,
+                Err(error) => {
+                    tracing::debug!(%error, "the queues of other instances are unknown");
+                    return;
+                }
+            };
             stranded.retain(|queue, _| {
                 !living.iter().any(|entry| serves(entry, &DueSet::Queue(queue).to_string()))
             });
@@ -73,6 +78,5 @@ impl QueueGauges {
         }
         *told = stranded.keys().cloned().collect();
         self.metrics.stranded().set_queues(stranded);
-        Ok(())
     }
 }

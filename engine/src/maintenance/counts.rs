@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::counting::Counting;
 use crate::clock;
 use crate::fleet::Fleet;
 use crate::store::Store;
@@ -33,8 +34,8 @@ pub fn pause_after(sets: usize) -> Duration {
 
 /// Is told of the counts.
 pub trait CountObserver: Send + Sync {
-    /// All queues that have jobs were counted. After an error nothing is swept.
-    fn counted<'a>(&'a self, counts: &'a ActiveCounts) -> BoxFuture<'a, Result<(), StoreError>>;
+    /// All queues that have jobs were counted.
+    fn counted<'a>(&'a self, counts: &'a ActiveCounts) -> BoxFuture<'a, ()>;
 }
 
 /// The retention of the dead jobs of a queue by its name, ms; `None`: they stay.
@@ -66,9 +67,10 @@ impl QueueCounter {
     /// Counts and sweeps until told to stop.
     pub async fn run(self, stop: CancellationToken) {
         let mut sweep_at = clock::now();
+        let mut counting = Counting::new(self.store.clone());
         loop {
             let (mut pause, sweep_interval) = self.intervals();
-            match self.count().await {
+            match self.count(&mut counting).await {
                 Ok(counts) => {
                     pause = pause.max(pause_after(counts.sets));
                     if clock::now() >= sweep_at {
@@ -102,11 +104,13 @@ impl QueueCounter {
     }
 
     /// Counts all queues that have jobs, and forgets those that have none any more.
-    async fn count(&self) -> Result<ActiveCounts, StoreError> {
-        let counts = self.store.reader.active_counts(|_| true).await?;
-        self.store.admin.forget_queues(&counts.empty).await?;
+    async fn count(&self, counting: &mut Counting) -> Result<ActiveCounts, StoreError> {
+        let counts = counting.active(|_| true).await?;
+        if let Err(error) = self.store.admin.forget_queues(&counts.empty).await {
+            tracing::debug!(%error, "queues without a job could not be forgotten, trying again");
+        }
         if let Some(observer) = &self.options.observer {
-            observer.counted(&counts).await?;
+            observer.counted(&counts).await;
         }
         Ok(counts)
     }

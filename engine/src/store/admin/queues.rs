@@ -82,16 +82,20 @@ impl Admin {
 
     /// Makes each bucket forget the queues of which it has no jobs: the queues of
     /// [`ActiveCounts::empty`](crate::store::reader::active::ActiveCounts). A job that came
-    /// meanwhile stays known.
+    /// meanwhile stays known. A bucket that fails does not stop the others.
     pub async fn forget_queues(&self, empty: &[Vec<String>]) -> Result<(), StoreError> {
+        let mut result = Ok(());
         for (bucket, queues) in (0..).zip(empty) {
             for queues in queues.chunks(SETS_PER_PIPELINE) {
                 let sets: Vec<String> =
                     queues.iter().map(|queue| DueSet::Queue(queue).to_string()).collect();
                 let call = self.namespace.script_call(Name::Forget, bucket, &sets);
-                self.namespace.call(&call).await?;
+                if let Err(error) = self.namespace.call(&call).await {
+                    result = Err(error);
+                    break;
+                }
             }
         }
-        Ok(())
+        result
     }
 }

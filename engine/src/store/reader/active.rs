@@ -25,6 +25,15 @@ pub(in crate::store) struct ActiveQueues {
     pub(in crate::store) paused: BTreeSet<String>,
 }
 
+/// The counts of one bucket.
+#[derive(Debug, Clone, Default)]
+pub struct BucketCounts {
+    /// The counts of each counted queue, also of one without a job.
+    queues: Vec<QueueCounts>,
+    /// The paused queues.
+    paused: BTreeSet<String>,
+}
+
 /// The counts of all queues that have jobs, and the queues without a job per bucket.
 #[derive(Debug, Clone, Default)]
 pub struct ActiveCounts {
@@ -44,6 +53,30 @@ impl ActiveCounts {
         for queue in queues {
             of(&mut self.queues, queue);
         }
+    }
+
+    /// Adds the counts of the next bucket. Only those that were read just now say what the bucket
+    /// can forget.
+    pub fn add(&mut self, bucket: &BucketCounts, is_current: bool) {
+        for queue in &bucket.paused {
+            of(&mut self.queues, queue).paused = true;
+        }
+        self.sets += bucket.queues.len();
+        let named = |is_it: fn(&QueueCounts) -> bool| {
+            bucket
+                .queues
+                .iter()
+                .filter(|counts| is_current && is_it(counts))
+                .map(|counts| counts.queue.clone())
+                .collect()
+        };
+        self.empty.push(named(|counts| counts.jobs() == 0));
+        self.dead.push(named(|counts| counts.dead > 0));
+        bucket
+            .queues
+            .iter()
+            .filter(|counts| !counts.is_unused())
+            .for_each(|counts| of(&mut self.queues, &counts.queue).join(counts));
     }
 }
 
@@ -130,41 +163,46 @@ impl Reader {
         let mut active = self.namespace.active_queues().await?;
         active.iter_mut().for_each(|active| active.retain(&is_wanted));
         let counting =
-            (0..).zip(&active).map(|(bucket, active)| self.count_active(bucket, active, now_ms));
+            (0..).zip(active).map(|(bucket, active)| self.count_active(bucket, active, now_ms));
         let mut counted = ActiveCounts::default();
-        for (active, counts) in active.iter().zip(try_join_all(counting).await?) {
-            for queue in &active.paused {
-                of(&mut counted.queues, queue).paused = true;
-            }
-            counted.sets += counts.len();
-            let named = |is_it: fn(&QueueCounts) -> bool| {
-                counts
-                    .iter()
-                    .filter(|counts| is_it(counts))
-                    .map(|counts| counts.queue.clone())
-                    .collect()
-            };
-            counted.empty.push(named(|counts| counts.jobs() == 0));
-            counted.dead.push(named(|counts| counts.dead > 0));
-            counts
-                .iter()
-                .filter(|counts| !counts.is_unused())
-                .for_each(|counts| of(&mut counted.queues, &counts.queue).join(counts));
-        }
-        for counts in counted.queues.values_mut() {
-            counts.until(now_ms);
-        }
+        try_join_all(counting).await?.iter().for_each(|bucket| counted.add(bucket, true));
         Ok(counted)
+    }
+
+    /// The part of one bucket of [`active_counts`](Reader::active_counts). Its own master alone is
+    /// asked.
+    pub async fn active_counts_of(
+        &self,
+        bucket: u16,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<BucketCounts, StoreError> {
+        let now_ms = self.namespace.read_clock_of(bucket).await?;
+        let mut active = self.namespace.active_queues_of(bucket).await?;
+        active.retain(is_wanted);
+        self.count_active(bucket, active, now_ms).await
+    }
+
+    /// The part of one bucket of [`queue_counts`](Reader::queue_counts). Its own master alone is
+    /// asked.
+    pub async fn queue_counts_of(
+        &self,
+        bucket: u16,
+        queues: &[String],
+    ) -> Result<BucketCounts, StoreError> {
+        let now_ms = self.namespace.read_clock_of(bucket).await?;
+        let sets = queues.iter().map(|queue| DueSet::Queue(queue).to_string()).collect();
+        let active = ActiveQueues { sets, paused: BTreeSet::new() };
+        self.count_active(bucket, active, now_ms).await
     }
 
     async fn count_active(
         &self,
         bucket: u16,
-        active: &ActiveQueues,
+        active: ActiveQueues,
         now_ms: i64,
-    ) -> Result<Vec<QueueCounts>, StoreError> {
-        let sets: Vec<String> = active.sets.iter().cloned().collect();
-        let mut counts = Vec::with_capacity(sets.len());
+    ) -> Result<BucketCounts, StoreError> {
+        let sets: Vec<String> = active.sets.into_iter().collect();
+        let mut queues = Vec::with_capacity(sets.len());
         for sets in sets.chunks(SETS_PER_PIPELINE) {
             let answers = self.count_in(bucket, sets, now_ms).await?;
             for (set, answers) in sets.iter().zip(answers.chunks(COMMANDS_PER_QUEUE)) {
@@ -173,10 +211,11 @@ impl Reader {
                     ..QueueCounts::default()
                 };
                 here.add(answers);
-                counts.push(here);
+                here.until(now_ms);
+                queues.push(here);
             }
         }
-        Ok(counts)
+        Ok(BucketCounts { queues, paused: active.paused })
     }
 }
 
