@@ -18,6 +18,9 @@ use crate::store::error::{Class, StoreError};
 /// The number of slots in every cluster.
 const SLOTS: u16 = 16_384;
 
+/// The hint for a cluster that has slots without a master.
+const SLOTS_HINT: &str = "look at `CLUSTER INFO`: every slot must have a master";
+
 /// After this many single moved slots, the client asks for a whole new map.
 const MAX_MOVED_SLOTS: usize = 4;
 
@@ -204,14 +207,7 @@ impl Cluster {
             }
             error
         })?;
-        let ranges = slots(answer, &node.place());
-        if ranges.is_empty() {
-            return Err(StoreError::new(
-                Class::Unserved,
-                format!("redis: {} knows of no master that has slots", node.place()),
-            ));
-        }
-        Ok(self.learn(seeds, ranges, &node))
+        Ok(self.learn(seeds, served(answer, &node.place())?, &node))
     }
 
     /// Stores a new map and keeps the connections to nodes that are still masters.
@@ -248,9 +244,19 @@ impl SlotMap {
                 Class::Unserved,
                 format!("redis: no master of the cluster has slot {slot}"),
             )
-            .hint("look at `CLUSTER INFO`: every slot must have a master")
+            .hint(SLOTS_HINT)
         })
     }
+}
+
+/// The ranges in CLUSTER SLOTS; an error if no master has slots.
+fn served(answer: Value, asked: &str) -> Result<Vec<(u16, u16, Address)>, StoreError> {
+    let ranges = slots(answer, asked);
+    if ranges.is_empty() {
+        let message = format!("redis: {asked} knows of no master that has slots");
+        return Err(StoreError::new(Class::Unserved, message).hint(SLOTS_HINT));
+    }
+    Ok(ranges)
 }
 
 /// First slot, last slot and master of each range in CLUSTER SLOTS. A node that does not know its
@@ -356,6 +362,13 @@ mod tests {
             (cluster.map.read().is_none(), asked()),
             (true, vec!["near:1".to_owned(), "dead:1".to_owned()])
         );
+    }
+
+    #[test]
+    fn a_cluster_without_slots_is_refused_with_a_hint() {
+        let error = served(Value::Array(Vec::new()), "a:1").unwrap_err();
+        assert_eq!((error.class, &*error.hint), (Class::Unserved, SLOTS_HINT));
+        assert!(error.message.contains("a:1 knows of no master"), "{error}");
     }
 
     #[test]
