@@ -1,16 +1,16 @@
 //! Pauses destinations that refuse messages or do not confirm: their jobs wait in due and use up no
 //! attempt.
 
+mod pause;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
 use dwell_connectors::{Destination, Token};
 
+use self::pause::{MIN_PAUSE, PAUSED_JOBS_PER_SECOND, Pause};
 use crate::clock::Instant;
-use crate::reconnect::jitter;
 
-/// The first pause.
-const MIN_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause: after this time a destination is tried again.
 const MAX_PAUSE: Duration = Duration::from_secs(4);
 /// The longest pause of a destination whose share of the window is full: it may confirm any moment.
@@ -20,9 +20,6 @@ const MAX_UNKNOWN_OUTCOMES: u32 = 3;
 /// A refusal that took this long counts as no answer: each try holds a place in the window for as
 /// long.
 const SLOW_REFUSAL_TIME: Duration = Duration::from_secs(2);
-/// About how many jobs of a paused destination are claimed and given back per second: the cost of
-/// its outage.
-const PAUSED_JOBS_PER_SECOND: f64 = 1000.0;
 /// The same for all destinations together whose share of the window is full: these are claimed
 /// beside the jobs that find a place.
 const CROWDED_JOBS_PER_SECOND: f64 = 1000.0;
@@ -30,9 +27,6 @@ const CROWDED_JOBS_PER_SECOND: f64 = 1000.0;
 const CROWDED_TTL: Duration = Duration::from_secs(2);
 /// The interval between counts of these destinations.
 const COUNT_INTERVAL: Duration = Duration::from_millis(250);
-/// The jobs of a paused destination are spread over at most this time, even if they then exceed
-/// [`PAUSED_JOBS_PER_SECOND`].
-const MAX_SPREAD: Duration = Duration::from_secs(30);
 /// A pause that ended this long ago is removed: a job that waits would have tried the destination.
 const PAUSE_TTL: Duration = Duration::from_secs(30);
 /// The same for a destination that did not confirm: its jobs come up again by their retry arrays
@@ -64,103 +58,6 @@ struct UnknownStreak {
     last: Instant,
     /// All came before their deadlines: the connection may have been lost.
     early: bool,
-}
-
-#[derive(Debug)]
-struct Pause {
-    began: Instant,
-    until: Instant,
-    length: Duration,
-    max: Duration,
-    /// Over how long the jobs are spread after the end of the pause.
-    spread: Duration,
-    /// Jobs that were given back since the pause began.
-    given_back: u32,
-    /// After the end of the pause, one job at a time probes the destination, because it confirms
-    /// nothing: each job holds a place in the window until its deadline.
-    one_at_a_time: bool,
-    /// The publication that probes the destination now.
-    probe: Option<Token>,
-    /// A lost connection may be the cause.
-    early: bool,
-    /// The log says that the destination does not confirm.
-    logged: bool,
-    /// The destination said how long it takes no message: nothing ends the pause before.
-    throttled: bool,
-    /// The destination's share of the window is full. While it holds its places for long, a confirm
-    /// frees one place, and no more of the jobs that wait.
-    crowded: bool,
-    /// Confirms since the pause began.
-    confirms: u32,
-    /// Confirms a second during the last pause.
-    confirm_rate: f64,
-    /// When a job was last given back.
-    gave_back: Instant,
-}
-
-impl Pause {
-    fn new(now: Instant, max: Duration) -> Self {
-        let until = now + jitter(MIN_PAUSE);
-        let (length, spread, given_back) = (MIN_PAUSE, MIN_PAUSE / 4, 0);
-        Pause {
-            began: now,
-            until,
-            length,
-            max,
-            spread,
-            given_back,
-            one_at_a_time: false,
-            probe: None,
-            early: true,
-            logged: false,
-            throttled: false,
-            crowded: false,
-            confirms: 0,
-            confirm_rate: 0.0,
-            gave_back: now,
-        }
-    }
-
-    /// The destination refused again after the pause: doubles the pause, and adapts the spread to
-    /// the rate of jobs that were given back, of which `most` a second is meant.
-    fn extend(&mut self, now: Instant, most: f64) {
-        let rate = f64::from(self.given_back) / (now - self.began).as_secs_f64().max(f64::EPSILON);
-        self.length = (self.length * 2).min(self.max);
-        self.spread = self
-            .spread
-            .mul_f64((rate / most).min(MAX_SPREAD.as_secs_f64()))
-            .clamp(self.length / 4, MAX_SPREAD);
-        (self.began, self.until, self.given_back, self.throttled) =
-            (now, now + jitter(self.length), 0, false);
-    }
-
-    /// Returns how many jobs a second come back. `crowded`: the least of a full share, to which
-    /// twice as many come back as it confirms.
-    fn rate(&self, crowded: f64) -> f64 {
-        if self.crowded { crowded.max(2.0 * self.confirm_rate) } else { PAUSED_JOBS_PER_SECOND }
-    }
-
-    /// Sets the rate of confirms since the pause began.
-    fn measure(&mut self, now: Instant) {
-        let secs = (now - self.began).as_secs_f64().max(MIN_PAUSE.as_secs_f64());
-        self.confirm_rate = f64::from(std::mem::take(&mut self.confirms)) / secs;
-    }
-
-    /// Whether the destination asked for the pause, and it is not over.
-    fn is_asked_for(&self, now: Instant) -> bool {
-        self.throttled && now < self.until
-    }
-
-    /// Returns the wait of another job, where `most` jobs a second come back.
-    fn wait(&mut self, now: Instant, most: f64) -> Duration {
-        (self.given_back, self.gave_back) = (self.given_back.saturating_add(1), now);
-        let spread = self
-            .spread
-            .max(Duration::from_secs_f64(f64::from(self.given_back) / most))
-            .min(MAX_SPREAD);
-        let left = if self.until > now { self.until - now } else { jitter(self.length) };
-        left + spread.mul_f64(rand::random_range(0.0..=1.0))
-    }
 }
 
 impl Pauses {
@@ -236,7 +133,8 @@ impl Pauses {
                 .remove(to)
                 .unwrap_or_else(|| Pause { crowded: true, ..Pause::new(now, MAX_CROWDED_PAUSE) });
             self.paused.insert(to.clone(), pause);
-        } else if let Some(pause) = self.paused.get_mut(to).filter(|pause| pause.until <= now) {
+        }
+        if let Some(pause) = self.paused.get_mut(to).filter(|pause| pause.until <= now) {
             pause.measure(now);
         }
         let crowded_rate = self.crowded_rate(now);
@@ -315,7 +213,8 @@ impl Pauses {
         if !self.unknown.is_empty() {
             self.unknown.remove(to);
         }
-        if let Some(pause) = self.paused.get_mut(to) {
+        let pause = self.paused.get_mut(to).or_else(|| self.ended.get_mut(to));
+        if let Some(pause) = pause {
             pause.confirms = pause.confirms.saturating_add(1);
         }
         let stays = |pause: &Pause| pause.is_asked_for(now) || (pause.crowded && !leaves_room);
@@ -326,7 +225,6 @@ impl Pauses {
         let logged = pause.logged;
         if pause.crowded {
             pause.until = now;
-            pause.measure(now);
             self.ended.insert(to.clone(), pause);
         }
         Some(logged)
@@ -392,6 +290,7 @@ mod tests {
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
 
+    use super::pause::MAX_SPREAD;
     use super::*;
     use crate::clock;
 
@@ -616,6 +515,17 @@ mod tests {
         pauses.forget(now + PAUSE_TTL);
         let wait = (0..100).map(|_| pauses.crowded(&to, now + PAUSE_TTL)).max().unwrap();
         assert!(wait < Duration::from_secs(1), "it starts over: {wait:?}");
+    }
+
+    #[test]
+    fn twice_as_many_jobs_come_back_as_a_destination_confirms_while_it_is_not_paused() {
+        let (mut pauses, to, now) = (Pauses::default(), Destination::new("quick"), clock::now());
+        pauses.crowded(&to, now);
+        let ended = (0..4000).filter(|_| pauses.confirmed(&to, true, now).is_some()).count();
+        assert_eq!(ended, 1, "the first confirm ends the pause");
+        let later = now + Duration::from_secs(1);
+        let wait = (0..4000).map(|_| pauses.crowded(&to, later)).max().unwrap();
+        assert!(wait < Duration::from_secs(2), "{wait:?}");
     }
 
     #[test]
