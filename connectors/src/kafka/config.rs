@@ -259,7 +259,8 @@ impl Config {
                     ],
                 );
             }
-            ClientRole::Asker => {}
+            // A question about a topic must not create it: AdminClient is a producer of librdkafka.
+            ClientRole::Asker => set(&mut client, &[("allow.auto.create.topics", "false")]),
         }
         Ok(client)
     }
