@@ -101,17 +101,22 @@ impl WaitShare {
     }
 
     /// A call that waits until then; for [`MAX_WAIT_BEYOND_SHARE`] if the share is taken; not at
-    /// all if too many others of its peer wait so.
+    /// all if too many others of its own peer wait.
     pub(crate) fn wait(&self, until: Instant) -> Wait {
         let take = |share: &Arc<Semaphore>| share.clone().try_acquire_owned().ok();
         let [of_peer, of_listener, of_all] = &self.0.long;
-        // One after the other: a call that finds one taken gives the others back.
-        let long = take(of_peer).and_then(|peer| Some([peer, take(of_listener)?, take(of_all)?]));
-        if let Some(long) = long {
-            return Wait { until, places: Places::Long(long) };
-        }
         let now = clock::now();
-        match take(&self.0.brief) {
+        let peer = match take(of_peer) {
+            None => None,
+            Some(peer) => match take(of_listener).zip(take(of_all)) {
+                Some((listener, all)) => {
+                    return Wait { until, places: Places::Long([peer, listener, all]) };
+                }
+                // Others have taken the share: the peer has room for calls that do not wait.
+                None => Some(peer),
+            },
+        };
+        match peer.or_else(|| take(&self.0.brief)) {
             Some(brief) => {
                 Wait { until: until.min(now + MAX_WAIT_BEYOND_SHARE), places: Places::Brief(brief) }
             }
