@@ -69,7 +69,7 @@ chaos: tools servers kafka rabbitmq ## break Dwell, Redis and the broker under l
 
 # `make test` visits a part of the states.
 model: tools servers ## run the scripts of the store through every state of every scene, in memory: about a quarter of an hour once built
-	$(SERVERS) DWELL_MODEL=full cargo test --locked --release --package dwell-engine --test model -- --nocapture
+	$(SERVERS) DWELL_MODEL=full cargo test --locked --release --package dwell-store --test model -- --nocapture
 
 # Tests wait for servers most of their time: two a core run side by side.
 export RUST_TEST_THREADS ?= $(shell expr 2 '*' "$$(getconf _NPROCESSORS_ONLN)")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Compares the public API of dwell-engine with that of an older revision: what breaks needs a version
-# that may break. Needs cargo-semver-checks (`cargo install cargo-semver-checks --locked`).
+# that may break. Needs cargo-semver-checks (`cargo install cargo-semver-checks --locked`), which reads one
+# package at a time: the types that dwell-engine exports of dwell-store and dwell-core are not compared.
 # usage: semver.sh [REVISION]      by default the newest tag vX.Y.Z before this commit
 set -euo pipefail
 cd "$(dirname "$0")/.."

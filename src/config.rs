@@ -2,7 +2,7 @@
 //!
 //! Each section is one struct, which documents its settings, has their bounds in the types of
 //! [`values`], and takes what is left out from `defaults`, the file of defaults. Redis alone is
-//! [`raw`] as written: the engine has the checked form. `layers` merges the sources and records
+//! [`raw`] as written: the store has the checked form. `layers` merges the sources and records
 //! where each value was written. `walk` finds unknown keys and values of the wrong type, by the
 //! `shape` of the schema of [`raw`]. `resolve` reads the sections, checks the rules between
 //! settings, and makes [`Settings`].
@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 pub use brokers::Broker;
 pub use delivery::Delivery;
-pub use dwell_engine::config::{Durability, Redis, RedisMode};
+pub use dwell_store::config::{Durability, Redis, RedisMode};
 pub use ingest::{DelayFrom, DeliverTo, Format, IdFrom, Ingest, MissingDelay};
 pub use limits::Limits;
 pub use listeners::{Compat, Http, Probes};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use dwell_engine::fleet::{Fleet, entry, serves};
-use dwell_engine::maintenance::rescue::WakeReaders;
+pub use dwell_store::fleet::{Fleet, entry, serves};
+use dwell_store::maintenance::rescue::WakeReaders;
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -91,5 +91,5 @@ pub async fn follow_wake_ups(
 ) {
     let listening = || wake_ups.wake_all();
     let heard = |head| wake_ups.wake_own(head);
-    dwell_engine::fleet::follow(settings, channel, listening, heard, stop).await;
+    dwell_store::fleet::follow(settings, channel, listening, heard, stop).await;
 }

@@ -22,8 +22,8 @@
 //! - [`cli`]: the commands, a file each.
 //! - `fuzz`: entry points to parsers for the package `fuzz`.
 //!
-//! `budget`, `clock`, `consumers`, `events`, `job`, `reconnect`, `retry` and `store` are modules of
-//! the package `dwell-engine`.
+//! `budget`, `clock`, `consumers`, `events`, `job`, `policy`, `reconnect` and `store` are modules
+//! of the package `dwell-store`.
 //!
 //! The program needs only [`cli::main`]. The feature `internals` makes everything else public, for
 //! tests and the laboratory. A Rust program that schedules jobs uses the package `dwell-engine`.
@@ -89,6 +89,6 @@ cfg_if::cfg_if! {
 }
 
 #[cfg(feature = "internals")]
-pub use dwell_engine::{budget, clock, consumers, events, job, policy, reconnect, store};
+pub use dwell_store::{budget, clock, consumers, events, job, policy, reconnect, store};
 #[cfg(not(feature = "internals"))]
-use dwell_engine::{budget, clock, consumers, events, job, policy, reconnect, store};
+use dwell_store::{budget, clock, consumers, events, job, policy, reconnect, store};

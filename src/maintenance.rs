@@ -1,5 +1,5 @@
 //! The tasks that keep a namespace in order. Heartbeat, rescue, retention, counts and expiry are in
-//! `dwell_engine::maintenance`, a file each. Here are their options by the settings, and what only
+//! `dwell_store::maintenance`, a file each. Here are their options by the settings, and what only
 //! the sidecar has:
 //!
 //! - `gauges`: updates the gauges of the namespace.
@@ -14,10 +14,10 @@ mod queues;
 
 use std::sync::Arc;
 
-use dwell_engine::maintenance::Maintenance;
-use dwell_engine::maintenance::counts::CountOptions;
-use dwell_engine::maintenance::rescue::RescueOptions;
-use dwell_engine::maintenance::retention::RetentionOptions;
+use dwell_store::maintenance::Maintenance;
+use dwell_store::maintenance::counts::CountOptions;
+use dwell_store::maintenance::rescue::RescueOptions;
+use dwell_store::maintenance::retention::RetentionOptions;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -45,4 +45,4 @@ pub use parse::{act_on, dead_job, due_within, from_fields, parse};
 pub use reject::{Code, Rejection};
 pub use rules::{BrokerRules, RequestRules};
 
-pub use dwell_engine::request::{Act, NewJob, Origin, OwnQueues, Request};
+pub use dwell_store::request::{Act, NewJob, Origin, OwnQueues, Request};

@@ -1,7 +1,7 @@
-//! The types that the engine and the connectors share: the parts of a message, and a URL without
+//! The types that the store and the connectors share: the parts of a message, and a URL without
 //! its password.
 //!
-//! The engine knows no broker and the connectors know no Redis, so the types that both use are
+//! The store knows no broker and the connectors know no Redis, so the types that both use are
 //! here. This crate does no input or output.
 //!
 //! - [`Destination`]: the destination of a message; [`shown_address`]: its text without secrets.

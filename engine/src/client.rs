@@ -10,20 +10,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_store::clock::{self, Instant};
+use dwell_store::config::Redis;
+use dwell_store::job::{Action, Due, JobId, Verdict};
+use dwell_store::policy::retry;
+use dwell_store::request::{Act, AttemptRef, NewJob};
+use dwell_store::store::error::{Class, StoreError};
+use dwell_store::store::queue::batch::{Answer, RequestRef};
+use dwell_store::store::reader::counts::Counts;
+use dwell_store::store::reader::list::{Page, Query};
+use dwell_store::store::reader::lookup::StoredJob;
+use dwell_store::store::{Store, Unobserved};
 use parking_lot::Mutex;
 
 use self::fetching::Fetching;
-use crate::clock::{self, Instant};
-use crate::config::Redis;
-use crate::job::{Action, Due, JobId, Target, Verdict};
-use crate::policy::retry;
-use crate::request::{Act, AttemptRef, NewJob};
-use crate::store::error::{Class, StoreError};
-use crate::store::queue::batch::{Answer, RequestRef};
-use crate::store::reader::counts::Counts;
-use crate::store::reader::list::{Page, Query};
-use crate::store::reader::lookup::StoredJob;
-use crate::store::{Store, Unobserved};
 
 #[cfg(test)]
 mod tests;
@@ -103,14 +103,14 @@ impl Client {
     /// would deliver the job; and where the name of its queue cannot be used. [`Class::Oom`] where
     /// Redis is full. Else as [`connect`](Client::connect).
     pub async fn schedule(&self, new_job: &NewJob) -> Result<Answer, StoreError> {
-        match &new_job.job.target {
-            Target::Queue { queue } => {
-                queues::refuse_invalid_queue(queue)?;
-                if !self.has_fresh_brokers() {
-                    self.rejoin().await?;
-                }
+        if let Some(queue) = new_job.job.queue() {
+            queues::refuse_invalid_queue(queue)?;
+            if !self.has_fresh_brokers() {
+                self.rejoin().await?;
             }
-            Target::Broker { broker, .. } => self.refuse_unknown_broker(broker).await?,
+        }
+        if let Some(broker) = new_job.job.broker() {
+            self.refuse_unknown_broker(broker).await?;
         }
         self.apply(RequestRef::NewJob(&self.with_rules(new_job))).await
     }
@@ -145,7 +145,7 @@ impl Client {
         self.act(&Act::new(Action::Fire, id.clone())).await
     }
 
-    /// Reports that the consumer has done the job ([`Confirm::Consumer`](crate::job::Confirm)):
+    /// Reports that the consumer has done the job ([`Confirm::Consumer`](crate::Confirm)):
     /// `Finished`, also where the job waits for another attempt or is dead; `Stale` where `attempt`
     /// belongs to another schedule of the id (`None`: any); `NotFound` where the job was never
     /// attempted.

@@ -47,6 +47,17 @@
 //! Redis stores the job, a [`SystemTime`](std::time::SystemTime) is a time of Redis's clock. Both are
 //! rounded up to whole milliseconds; [`Due`] says what becomes of those that do not fit.
 //!
+//! ```
+//! use std::time::{Duration, SystemTime};
+//!
+//! use dwell_engine::Due;
+//!
+//! let in_half_an_hour = Due::from(Duration::from_secs(30 * 60));
+//! assert_ne!(in_half_an_hour, Due::NOW);
+//! let long_ago = Due::from(SystemTime::UNIX_EPOCH - Duration::from_secs(1));
+//! assert_eq!(long_ago, Due::from(SystemTime::UNIX_EPOCH));
+//! ```
+//!
 //! # Growth
 //!
 //! Types that may get fields or variants are `#[non_exhaustive]`: make them by their constructors, set
@@ -55,65 +66,40 @@
 //! # What is not here
 //!
 //! No broker: the engine neither reads nor publishes messages. The feature `tower` puts middleware
-//! before the handlers of a worker. The feature `internals` opens the modules that the sidecar is
-//! built on, without a promise of stability.
-#![cfg_attr(
-    not(feature = "internals"),
-    allow(dead_code, unreachable_pub, reason = "the sidecar uses what a client does not")
-)]
+//! before the handlers of a worker.
+//!
+//! The package `dwell-store`, on which the sidecar is built too, has the calls to Redis. Only what
+//! this package exports of it is stable.
 
 mod client;
-pub mod config;
-pub mod job;
-pub mod request;
 pub mod testing;
 pub mod worker;
 
-// A macro that rustfmt looks into.
-cfg_if::cfg_if! {
-    if #[cfg(feature = "internals")] {
-        #[doc(hidden)]
-        pub mod budget;
-        #[doc(hidden)]
-        pub mod clock;
-        #[doc(hidden)]
-        pub mod consumers;
-        #[doc(hidden)]
-        pub mod events;
-        #[doc(hidden)]
-        pub mod fleet;
-        #[doc(hidden)]
-        pub mod maintenance;
-        #[doc(hidden)]
-        pub mod policy;
-        #[doc(hidden)]
-        pub mod reconnect;
-        #[doc(hidden)]
-        pub mod store;
-    } else {
-        mod budget;
-        mod clock;
-        mod consumers;
-        mod events;
-        mod fleet;
-        mod maintenance;
-        mod policy;
-        mod reconnect;
-        mod store;
-    }
-}
-
 pub use client::Client;
 pub use client::queues::{Fetched, Pop};
-pub use config::{Durability, Redis, RedisMode};
 pub use dwell_core::{Destination, Header, Headers, Properties, Value};
-pub use job::{Action, Confirm, Conflict, DeadReason, Due, Job, JobId, Late, Target, Verdict};
-pub use request::{Act, AttemptRef, NewJob};
-pub use store::error::{Class as ErrorKind, StoreError as Error};
-pub use store::queue::acknowledge::{Acknowledged, LeaseVerdict};
-pub use store::queue::batch::Answer;
-pub use store::queue::lease::Lease as ClaimedJob;
-pub use store::reader::counts::Counts;
-pub use store::reader::list::{Cursor, Page, Query};
-pub use store::reader::lookup::{Place, StoredJob};
+#[doc(inline)]
+pub use dwell_store::config::{Durability, Redis, RedisMode};
+#[doc(inline)]
+pub use dwell_store::job::{
+    Action, Confirm, Conflict, DeadReason, Due, Job, JobId, Late, Target, Verdict,
+};
+#[doc(inline)]
+pub use dwell_store::request::{Act, AttemptRef, NewJob};
+#[doc(inline)]
+pub use dwell_store::store::error::{Class as ErrorKind, StoreError as Error};
+#[doc(inline)]
+pub use dwell_store::store::queue::acknowledge::{Acknowledged, LeaseVerdict};
+#[doc(inline)]
+pub use dwell_store::store::queue::batch::Answer;
+#[doc(inline)]
+pub use dwell_store::store::queue::lease::Lease as ClaimedJob;
+#[doc(inline)]
+pub use dwell_store::store::reader::counts::Counts;
+#[doc(inline)]
+pub use dwell_store::store::reader::list::{Cursor, Page, Query};
+#[doc(inline)]
+pub use dwell_store::store::reader::lookup::{Place, StoredJob};
+#[doc(inline)]
+pub use dwell_store::{config, job, request};
 pub use worker::{Task, Worker};

@@ -41,14 +41,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use dwell_store::clock::{span_ms, time_of};
+use dwell_store::job::{Due, Job, JobId};
+use dwell_store::policy::retry;
+use dwell_store::request::NewJob;
+use dwell_store::store::error::{Class, StoreError};
+use dwell_store::store::queue::acknowledge::LeaseAction;
+use dwell_store::store::queue::lease::Lease;
+
 use crate::client::queues::refuse_invalid_queue;
-use crate::clock::{span_ms, time_of};
-use crate::job::{Due, Job, JobId};
-use crate::policy::retry;
-use crate::request::NewJob;
-use crate::store::error::{Class, StoreError};
-use crate::store::queue::acknowledge::LeaseAction;
-use crate::store::queue::lease::Lease;
 use crate::worker::handler::{self, action_of};
 use crate::worker::{Context, Routes, Task};
 
@@ -70,7 +71,7 @@ pub struct TestQueue {
 
 /// A job of a [`TestQueue`].
 #[derive(Debug, Clone, PartialEq)]
-#[cfg_attr(not(feature = "internals"), non_exhaustive)]
+#[non_exhaustive]
 pub struct TestJob {
     /// The job.
     pub job: Job,
@@ -87,7 +88,7 @@ pub struct TestJob {
 
 /// The result of a job that a [`TestQueue`] ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(not(feature = "internals"), non_exhaustive)]
+#[non_exhaustive]
 pub enum Ran {
     /// The job is done, and removed.
     Finished,
@@ -164,13 +165,7 @@ impl TestQueue {
         refuse_invalid_queue(queue.ok_or_else(|| {
             StoreError::new(Class::Other, "a job of a broker is not for a queue")
         })?)?;
-        let after =
-            |span_ms: u64| self.now_ms.saturating_add(i64::try_from(span_ms).unwrap_or(i64::MAX));
-        let due_ms = match new_job.due {
-            Due::At(at_ms) => at_ms,
-            Due::In(span_ms) => after(span_ms),
-            Due::Earlier { at_ms, in_ms } => at_ms.min(after(in_ms)),
-        };
+        let due_ms = new_job.due.at_ms(self.now_ms);
         let job = TestJob {
             job: new_job.job.clone(),
             next_ms: Some(due_ms),

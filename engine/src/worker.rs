@@ -58,6 +58,8 @@ use std::fmt::Display;
 use std::future::Future;
 use std::time::Duration;
 
+use dwell_store::job::Job;
+use dwell_store::store::error::StoreError;
 use tokio_util::sync::CancellationToken;
 
 pub use self::context::Context;
@@ -65,8 +67,6 @@ pub use self::handler::Outcome;
 pub use self::routes::Routes;
 pub use self::task::Task;
 use crate::client::Client;
-use crate::job::Job;
-use crate::store::error::StoreError;
 
 /// The default of [`Worker::concurrency`].
 const DEFAULT_CONCURRENCY: usize = 16;

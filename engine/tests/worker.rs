@@ -102,7 +102,7 @@ impl Running {
 
 /// The output of this future, which must come within the limit.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    dwell_engine::clock::timeout(CONDITION_TIMEOUT, future)
+    dwell_store::clock::timeout(CONDITION_TIMEOUT, future)
         .await
         .expect("the condition came true in time")
 }

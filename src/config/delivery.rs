@@ -1,6 +1,6 @@
 //! `[delivery]`.
 
-use dwell_engine::store::meta::SweepRules;
+use dwell_store::store::meta::SweepRules;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use dwell_connectors::{Start, known_scheme};
-use dwell_engine::config;
+use dwell_store::config;
 
 use crate::job::is_queue_name;
 use crate::units;

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dwell_engine::maintenance::counting::Counting;
-use dwell_engine::maintenance::counts::pause_after;
+use dwell_store::maintenance::counting::Counting;
+use dwell_store::maintenance::counts::pause_after;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 

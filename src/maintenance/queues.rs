@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dwell_engine::maintenance::counts::CountObserver;
+use dwell_store::maintenance::counts::CountObserver;
 use futures_util::future::{BoxFuture, FutureExt};
 use parking_lot::Mutex;
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dwell_engine::maintenance::expiry::Expiry;
+use dwell_store::maintenance::expiry::Expiry;
 use dwell_testkit::servers::{RedisCluster, RedisOptions};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

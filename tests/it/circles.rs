@@ -11,9 +11,10 @@ use crate::tidy::files;
 pub(crate) type Module = Vec<String>;
 
 /// The circles of each package, the largest first.
-const CIRCLES: [(&str, &[usize]); 6] = [
+const CIRCLES: [(&str, &[usize]); 7] = [
     ("src", &[]),
     ("engine/src", &[]),
+    ("store/src", &[]),
     ("connectors/src", &[]),
     ("core/src", &[]),
     ("lab/src", &[]),

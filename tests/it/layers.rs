@@ -6,10 +6,9 @@ use super::broker_names::code;
 use super::circles::{Module, imports, modules};
 
 /// A package, a module of it, the module that its files must not name, and the reason.
-const RULES: [(&str, &str, &str, &str); 3] = [
+const RULES: [(&str, &str, &str, &str); 2] = [
     ("src", "http::server", "http::api", "the server knows no call"),
     ("src", "http::server", "http::dashboard", "the server knows no page"),
-    ("engine/src", "maintenance", "worker", "the sidecar has no worker"),
 ];
 
 fn module(path: &str) -> Module {

@@ -24,7 +24,16 @@ pub(crate) fn files(folders: &[&str], ending: &str) -> Vec<PathBuf> {
 #[test]
 fn every_rust_file_says_first_what_it_holds() {
     let silent: Vec<PathBuf> = files(
-        &["src", "connectors/src", "core/src", "engine/src", "lab", "testkit", "tests"],
+        &[
+            "src",
+            "connectors/src",
+            "core/src",
+            "engine/src",
+            "store/src",
+            "lab",
+            "testkit",
+            "tests",
+        ],
         ".rs",
     )
     .into_iter()
@@ -40,7 +49,7 @@ fn every_rust_file_says_first_what_it_holds() {
 fn no_rust_file_outgrows_a_reader() {
     const MAX_LINES: usize = 400;
     let long: Vec<(PathBuf, usize)> = files(
-        &["src", "connectors/src", "core/src", "engine/src", "lab/src", "testkit/src"],
+        &["src", "connectors/src", "core/src", "engine/src", "store/src", "lab/src", "testkit/src"],
         ".rs",
     )
     .into_iter()
@@ -64,8 +73,8 @@ fn a_missing_script_is_repaired_in_one_place() {
         let text = fs::read_to_string(path).unwrap().to_lowercase();
         text.split("#[cfg(test)]").next().unwrap_or_default().contains("noscript")
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/src/store");
-    let mut naming: Vec<PathBuf> = files(&["engine/src/store"], ".rs");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("store/src/store");
+    let mut naming: Vec<PathBuf> = files(&["store/src/store"], ".rs");
     naming.retain(names);
     naming.sort();
     assert_eq!(naming, ["call/repairs.rs", "error.rs"].map(|path| root.join(path)));
@@ -79,7 +88,7 @@ fn toml(path: &str) -> toml::Table {
 #[test]
 fn the_lock_file_of_the_fuzzer_knows_what_dwell_needs() {
     let lock = toml("fuzz/driver/Cargo.lock");
-    for folder in [".", "connectors", "core", "engine", "fuzz"] {
+    for folder in [".", "connectors", "core", "store", "fuzz"] {
         let manifest = toml(&format!("{folder}/Cargo.toml"));
         let name = &manifest["package"]["name"];
         let package = lock["package"]
@@ -182,15 +191,16 @@ fn every_image_is_pinned() {
     assert!(count >= 9, "{count} images were found");
 }
 
-/// Packages point one way: the engine knows no broker, connectors no Redis, and nothing that ships
+/// Packages point one way: the store knows no broker, connectors no Redis, and nothing that ships
 /// needs the laboratory.
 #[test]
 fn packages_name_only_what_is_beneath_them() {
-    let allowed: [(&str, &[&str]); 4] = [
+    let allowed: [(&str, &[&str]); 5] = [
         ("core", &[]),
-        ("engine", &["dwell-core"]),
+        ("store", &["dwell-core"]),
+        ("engine", &["dwell-core", "dwell-store"]),
         ("connectors", &["dwell-core"]),
-        (".", &["dwell-connectors", "dwell-engine"]),
+        (".", &["dwell-connectors", "dwell-store"]),
     ];
     for (folder, beneath) in allowed {
         let manifest = toml(&format!("{folder}/Cargo.toml"));
@@ -198,7 +208,7 @@ fn packages_name_only_what_is_beneath_them() {
         let ours: Vec<&String> = names.filter(|name| name.starts_with("dwell")).collect();
         assert_eq!(ours, beneath, "{folder}/Cargo.toml");
         let has = |name: &str| manifest["dependencies"].get(name).is_some();
-        assert_eq!(has("redis"), folder == "engine", "{folder}/Cargo.toml names redis");
+        assert_eq!(has("redis"), folder == "store", "{folder}/Cargo.toml names redis");
         assert_eq!(
             has("lapin") || has("rdkafka") || has("async-nats"),
             folder == "connectors",

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dwell_store::config::Redis;
+use dwell_store::consumers::Consumers;
+use dwell_store::fleet;
+use dwell_store::policy::late::LateRules;
+use dwell_store::store::Store;
 use tokio_util::sync::CancellationToken;
-
-use crate::config::Redis;
-use crate::consumers::Consumers;
-use crate::fleet;
-use crate::policy::late::LateRules;
-use crate::store::Store;
 
 /// The pops of a client. Dropped with the last clone of the client; then its tasks end.
 pub(crate) struct Fetching {

@@ -2,15 +2,16 @@
 
 use std::time::{Duration, SystemTime};
 
+use dwell_store::clock::{span_ms, time_of};
+use dwell_store::consumers::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_WAIT, PopRequest};
+use dwell_store::job::{Job, JobId, is_queue_name};
+use dwell_store::policy::retry;
+use dwell_store::store::error::{Class, StoreError};
+use dwell_store::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction};
+use dwell_store::store::queue::lease::Lease;
+use dwell_store::store::queue::pop::Popped;
+
 use super::Client;
-use crate::clock::{span_ms, time_of};
-use crate::consumers::{MAX_POP_BYTES, MAX_POP_JOBS, MAX_POP_WAIT, PopRequest};
-use crate::job::{Job, JobId, is_queue_name};
-use crate::policy::retry;
-use crate::store::error::{Class, StoreError};
-use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction};
-use crate::store::queue::lease::Lease;
-use crate::store::queue::pop::Popped;
 
 /// The request of a consumer: the queues, the number of jobs, the wait, and the span of the leases.
 #[derive(Debug, Clone, PartialEq, Eq)]

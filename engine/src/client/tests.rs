@@ -2,15 +2,15 @@
 //! that comes too late. On a private Redis.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use dwell_core::Destination;
+use dwell_store::job::Job;
+use dwell_store::store::CallObserver;
+use dwell_store::store::client::RedisClient;
+use dwell_store::store::reader::lookup::Place;
+use dwell_store::store::scripts::Name;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::*;
-use crate::Destination;
-use crate::job::Job;
-use crate::store::CallObserver;
-use crate::store::client::RedisClient;
-use crate::store::reader::lookup::Place;
-use crate::store::scripts::Name;
 
 /// A due time outside the life of a test.
 const FAR: Due = Due::At(4_000_000_000_000);
@@ -90,7 +90,8 @@ async fn a_read_of_a_lost_namespace_is_an_error_and_creates_nothing() {
 async fn a_namespace_with_another_number_of_buckets_is_not_read() {
     let fixture = Fixture::new().await;
     fixture.redis("FLUSHALL").await;
-    let other = Redis { buckets: fixture.config.buckets * 2, ..fixture.config.clone() };
+    let mut other = fixture.config.clone();
+    other.buckets *= 2;
     Client::connect(&other, &["main"]).await.unwrap();
     fixture.age_brokers();
     let error = fixture.client.stats().await.unwrap_err();

@@ -6,17 +6,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_store::clock::{self, Instant};
+use dwell_store::consumers::Consumers;
+use dwell_store::reconnect::Backoff;
+use dwell_store::store::error::Class;
+use dwell_store::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-
-use crate::clock::{self, Instant};
-use crate::consumers::Consumers;
-use crate::reconnect::Backoff;
-use crate::store::error::Class;
-use crate::store::queue::acknowledge::{Acknowledgement, LeaseAction, LeaseVerdict};
 
 /// The most acknowledgements of one call.
 const MAX_PER_CALL: usize = 1024;

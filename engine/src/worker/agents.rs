@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_store::clock;
+use dwell_store::consumers::Consumers;
+use dwell_store::fleet;
+use dwell_store::policy::late::LateRules;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -13,10 +17,6 @@ use super::routes::Route;
 use super::upkeep::maintenance;
 use super::{WorkerRules, acknowledgements};
 use crate::client::Client;
-use crate::clock;
-use crate::consumers::Consumers;
-use crate::fleet;
-use crate::policy::late::LateRules;
 
 /// The longest time for the last acknowledgements; where Redis is away, their leases end instead.
 const SHUTDOWN_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);

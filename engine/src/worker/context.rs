@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::SystemTime;
 
 use dwell_core::Headers;
+use dwell_store::clock::time_of;
+use dwell_store::job::JobId;
 use tokio_util::sync::CancellationToken;
-
-use crate::clock::time_of;
-use crate::job::JobId;
 
 /// An attempt of a job, for its handler. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -3,6 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_store::clock::{self, micros};
+use dwell_store::consumers::Consumers;
+use dwell_store::reconnect::Backoff;
+use dwell_store::store::queue::acknowledge::Acknowledgement;
+use dwell_store::store::queue::pop::Popped;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -13,11 +18,6 @@ use super::leases::Leases;
 use super::routes::Route;
 use crate::client::Client;
 use crate::client::queues::Pop;
-use crate::clock::{self, micros};
-use crate::consumers::Consumers;
-use crate::reconnect::Backoff;
-use crate::store::queue::acknowledge::Acknowledgement;
-use crate::store::queue::pop::Popped;
 
 /// The longest wait of one pop for a job.
 const POP_WAIT: Duration = Duration::from_secs(30);

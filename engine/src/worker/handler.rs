@@ -5,14 +5,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_store::job::Job;
+use dwell_store::store::queue::acknowledge::LeaseAction;
+use dwell_store::store::queue::lease::Lease;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::Context;
 use crate::client::queues::fail;
-use crate::job::Job;
-use crate::store::queue::acknowledge::LeaseAction;
-use crate::store::queue::lease::Lease;
 
 /// The pause of a job that a handler or a layer gave back, so that the job does not go round at
 /// once.
@@ -20,7 +20,7 @@ const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The answer of a handler for its job. An `Err` of the handler is a `Fail` with its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(feature = "internals"), non_exhaustive)]
+#[non_exhaustive]
 pub enum Outcome {
     /// The job is done.
     Finish,
@@ -99,7 +99,7 @@ pub(crate) fn action_of(ended: Ended, lease: &Lease, is_draining: bool) -> Lease
 
 /// Gives a job back, due after this pause.
 pub(crate) fn release(pause: Duration) -> LeaseAction {
-    LeaseAction::Release { wait_ms: crate::clock::whole_ms(pause) }
+    LeaseAction::Release { wait_ms: dwell_store::clock::whole_ms(pause) }
 }
 
 #[cfg(test)]

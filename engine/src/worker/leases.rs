@@ -5,6 +5,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dwell_store::clock::{self, Instant};
+use dwell_store::consumers::Consumers;
+use dwell_store::store::error::StoreError;
+use dwell_store::store::queue::acknowledge::{
+    Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict,
+};
+use dwell_store::store::queue::lease::Lease;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
@@ -13,11 +20,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Context;
 use crate::client::queues::touch;
-use crate::clock::{self, Instant};
-use crate::consumers::Consumers;
-use crate::store::error::StoreError;
-use crate::store::queue::acknowledge::{Acknowledged, Acknowledgement, LeaseAction, LeaseVerdict};
-use crate::store::queue::lease::Lease;
 
 /// The most leases that one call prolongs.
 const MAX_LEASES_PER_CALL: usize = 1000;
@@ -224,7 +226,7 @@ impl Leases {
             .is_some_and(|touches| touches.order.remove(&(held.touch_at, key)));
         let period = period(&held.lease);
         match answer {
-            Ok(Acknowledged { verdict: LeaseVerdict::Touched, ms }) => {
+            Ok(Acknowledged { verdict: LeaseVerdict::Touched, ms, .. }) => {
                 held.deadline = now + Duration::from_millis(held.lease.ttr_ms.into());
                 held.touch_at = now + period;
                 ms.into_iter().for_each(|ms| held.context.prolonged(ms));

@@ -4,14 +4,14 @@ use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
 
+use dwell_store::job::Job;
+use dwell_store::store::error::{Class, StoreError};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::handler::{Ended, Failure, Handler};
 use super::{Context, Outcome, Task, task};
 use crate::client::queues::refuse_invalid_queue;
-use crate::job::Job;
-use crate::store::error::{Class, StoreError};
 
 /// Handlers, each with its queue: the application defines them once, for its
 /// [`Worker`](super::Worker) and for its [tests](crate::testing::TestQueue).

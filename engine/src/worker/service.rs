@@ -24,6 +24,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::task::{self, Poll};
 
+use dwell_store::job::Job;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -33,7 +34,6 @@ use tower_service::Service;
 use super::handler::{Ended, Failure, Handler};
 use super::routes::Route;
 use super::{Context, Outcome, Routes, Worker};
-use crate::job::Job;
 
 /// An attempt as a layer sees it: the request of the service.
 #[derive(Debug, Clone)]

@@ -1,12 +1,12 @@
 //! Payloads of the application's own types.
 
+use dwell_store::job::{Due, Job, JobId};
+use dwell_store::request::NewJob;
+use dwell_store::store::error::{Class, StoreError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::Client;
-use crate::job::{Due, Job, JobId};
-use crate::request::NewJob;
-use crate::store::error::{Class, StoreError};
 
 /// A payload, stored as JSON, whose type names its queue: the handler of the queue gets it back, in
 /// this process, in another one, or after a restart.

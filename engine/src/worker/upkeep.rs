@@ -3,21 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use dwell_store::clock::whole_ms;
+use dwell_store::consumers::Consumers;
+use dwell_store::events::{JobEvent, Observer, log};
+use dwell_store::fleet::{Fleet, entry};
+use dwell_store::maintenance::Maintenance;
+use dwell_store::maintenance::counts::CountOptions;
+use dwell_store::maintenance::rescue::RescueOptions;
+use dwell_store::maintenance::retention::RetentionOptions;
+use dwell_store::store::due_set::DueSet;
 use tokio::sync::watch;
 
 use crate::client::Client;
-use crate::clock::whole_ms;
-use crate::consumers::Consumers;
-use crate::events::{JobEvent, Observer, log};
-use crate::fleet::{Fleet, entry};
-use crate::maintenance::Maintenance;
-use crate::maintenance::counts::CountOptions;
-use crate::maintenance::rescue::{RescueOptions, WakeReaders};
-use crate::maintenance::retention::RetentionOptions;
-use crate::store::due_set::DueSet;
-use crate::store::wake_up::WakeUp;
 
 /// The lease of a rescue, as a sidecar with the default settings has it.
 const RESCUE_LEASE: Duration = Duration::from_secs(20);
@@ -31,12 +28,6 @@ impl Observer for Logged {
         if let JobEvent::TimedOut { queue, count } = *event {
             tracing::debug!(queue, jobs = count, "consumers did not finish jobs within the ttr");
         }
-    }
-}
-
-impl WakeReaders for Consumers {
-    fn wake_readers(&self, head: WakeUp) -> BoxFuture<'_, ()> {
-        self.wake_all(vec![head]).boxed()
     }
 }
 

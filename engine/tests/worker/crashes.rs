@@ -1,7 +1,7 @@
 //! Leases that are lost, workers that are killed, and jobs of others.
 
-use dwell_engine::store::{Store, Unobserved};
 use dwell_engine::{Destination, Query, Verdict};
+use dwell_store::store::{Store, Unobserved};
 
 use super::*;
 

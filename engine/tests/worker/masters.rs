@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use dwell_engine::store::error::{Class, StoreError};
-use dwell_engine::store::queue::acknowledge::{Acknowledgement, LeaseAction};
-use dwell_engine::store::queue::batch::RequestRef;
-use dwell_engine::store::queue::pop::PopLimits;
-use dwell_engine::store::{Store, Unobserved};
 use dwell_engine::{Act, Action, RedisMode};
+use dwell_store::store::error::{Class, StoreError};
+use dwell_store::store::queue::acknowledge::{Acknowledgement, LeaseAction};
+use dwell_store::store::queue::batch::RequestRef;
+use dwell_store::store::queue::pop::PopLimits;
+use dwell_store::store::{Store, Unobserved};
 use dwell_testkit::servers::RedisCluster;
 
 use super::*;

@@ -52,7 +52,7 @@ async fn a_waiting_pop_hears_of_a_job_that_another_program_stores() {
 #[tokio::test]
 async fn a_worker_handles_jobs_in_the_order_in_which_they_are_due() {
     let fixture = Fixture::new().await;
-    let now_ms = dwell_engine::clock::wall_ms();
+    let now_ms = dwell_store::clock::wall_ms();
     let jobs = (0..120).map(|number: i64| {
         NewJob::new(
             Job::for_queue("q", number.to_string()),

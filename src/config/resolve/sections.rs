@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use dwell_engine::config::urls_in;
+use dwell_store::config::urls_in;
 use figment::value::Value;
 
 use super::Resolver;

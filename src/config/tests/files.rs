@@ -28,9 +28,9 @@ fn the_file_of_defaults_equals_the_code() {
     Given::file(text).settings();
 }
 
-/// What the engine takes where it is asked for nothing is the default here too.
+/// What the store takes where it is asked for nothing is the default here too.
 #[test]
-fn the_engine_has_the_same_defaults() {
+fn the_store_has_the_same_defaults() {
     let (delivery, queue) = (Delivery::default(), QueueRules::default());
     assert_eq!(*delivery.retry, retry::DEFAULT_MS);
     assert_eq!([delivery.ttr, queue.ttr].map(|ttr| ttr.stored_ms()), [DEFAULT_TTR_MS; 2]);

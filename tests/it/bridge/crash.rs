@@ -11,7 +11,7 @@ use dwell::store::Store;
 use dwell::store::reader::lookup::Place;
 use dwell::telemetry::Events;
 use dwell_connectors::memory::Fault;
-use dwell_engine::maintenance::rescue::Rescue;
+use dwell_store::maintenance::rescue::Rescue;
 use redis::AsyncCommands;
 use tokio::sync::watch;
 

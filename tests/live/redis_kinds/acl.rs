@@ -153,7 +153,7 @@ async fn the_user_of_the_docs_can_do_no_more_than_is_needed() {
                 command == "SUBSCRIBE"
                     || sources.contains(&format!("'{command}'"))
                     || sources.contains(&format!("\"{command}\"")),
-                "nothing in engine/src/store runs {command}"
+                "nothing in store/src/store runs {command}"
             );
         }
         let mut fewer = all.clone();
@@ -167,7 +167,7 @@ async fn the_user_of_the_docs_can_do_no_more_than_is_needed() {
 /// Returns the text of the store, but for the list of the rights that it needs.
 fn sources() -> String {
     let mut folders =
-        vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/src/store")];
+        vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("store/src/store")];
     let mut all = String::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,0 +1,247 @@
+//! The requests to the store: a new job, or an action on an existing job.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use dwell_core::Destination;
+
+use crate::clock::ms_of;
+use crate::job::{Action, Conflict, Due, Job, JobId};
+
+/// A request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// A new job.
+    NewJob(Box<NewJob>),
+    /// An action on an existing job.
+    Act(Act),
+}
+
+impl Request {
+    /// The id of the job.
+    #[must_use]
+    pub fn id(&self) -> &JobId {
+        match self {
+            Request::NewJob(new_job) => &new_job.id,
+            Request::Act(act) => &act.id,
+        }
+    }
+
+    /// The identity of the inbound message.
+    pub fn origin_mut(&mut self) -> &mut Origin {
+        match self {
+            Request::NewJob(new_job) => &mut new_job.origin,
+            Request::Act(act) => &mut act.origin,
+        }
+    }
+
+    /// Gives a schedule a random id if another message has its id (see [`NewJob::apart`]). False
+    /// for any other request.
+    pub fn take_another_id(&mut self) -> bool {
+        let Request::NewJob(new_job) = self else { return false };
+        let is_other = std::mem::take(&mut new_job.apart);
+        if is_other {
+            new_job.id = JobId::random();
+            new_job.origin.fingerprint = rand::random();
+            new_job.first = Some(rand::random());
+        }
+        is_other
+    }
+
+    /// The size of the body, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Request::NewJob(new_job) => new_job.job.body.len(),
+            Request::Act(_) => 0,
+        }
+    }
+}
+
+/// A new job.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
+pub struct NewJob {
+    /// The id of the job.
+    pub id: JobId,
+    /// The id was generated from position or content: the job never replaces another one.
+    pub generated: bool,
+    /// Identifies the calls for this schedule if the message does not: the broker reports a first
+    /// delivery, or reports nothing. Becomes the generation of the job.
+    pub first: Option<[u8; 8]>,
+    /// A job with this id comes from another message, unless this call is a repeat: the id was
+    /// generated from the content, and the broker reports a first delivery.
+    pub apart: bool,
+    /// The job's queue has as many jobs as it may have: a job with a new id is refused, and nothing
+    /// changes.
+    pub queue_full: bool,
+    /// The caller has only these queues: if a job of another owner has the id, nothing changes.
+    pub own_queues: Option<OwnQueues>,
+    /// The due time of the job.
+    pub due: Due,
+    /// The rule for an id that exists.
+    pub conflict: Conflict,
+    /// The job.
+    pub job: Job,
+    /// The identity of the inbound message.
+    pub origin: Origin,
+    /// The destination of the verdict, on the ingest's broker.
+    pub reply_to: Option<Destination>,
+}
+
+/// An action on an existing job.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
+pub struct Act {
+    /// The action; never `NewJob`.
+    pub action: Action,
+    /// The job's id.
+    pub id: JobId,
+    /// The new time of a `reschedule`.
+    pub due: Option<Due>,
+    /// The `delayed-due` that a `finish` or `fail` returns, epoch ms.
+    pub seen_due: Option<i64>,
+    /// The `delayed-attempt` that a `finish` or `fail` returns.
+    pub seen_attempt: Option<u32>,
+    /// The caller has only these queues: a job of others is `not_found`.
+    pub own_queues: Option<OwnQueues>,
+    /// The identity of the inbound message.
+    pub origin: Origin,
+    /// The destination of the verdict, on the ingest's broker.
+    pub reply_to: Option<Destination>,
+}
+
+/// The queues of a caller that has neither all queues nor a target on a broker: the store compares
+/// them with the owner of the job in the same step that changes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnQueues(Arc<str>);
+
+impl OwnQueues {
+    /// The queues of these names and patterns; `*` in a pattern is any characters.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        // No queue has a name with a space.
+        let names: Vec<&str> =
+            names.into_iter().filter(|name| !name.contains(char::is_whitespace)).collect();
+        OwnQueues(names.join(" ").into())
+    }
+
+    /// All queues.
+    #[must_use]
+    pub fn any() -> Self {
+        OwnQueues::new(["*"])
+    }
+
+    /// The names in the notation of the scripts.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The identity of an inbound message, by which a redelivery changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// A hash of broker, position and more; random if the broker reports nothing that a redelivery
+    /// has in common.
+    pub fingerprint: [u8; 8],
+    /// The message may be a redelivery: look up its fingerprint among the applied ones.
+    pub check: bool,
+    /// True for a message, which may be redelivered after later ones. False for a call, which
+    /// nobody repeats after its answer.
+    pub is_message: bool,
+}
+
+/// The attempt that a consumer names, from its message. If the job has another one, the answer is
+/// `Stale`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptRef {
+    /// `delayed-due`, epoch ms.
+    pub due_ms: i64,
+    /// `delayed-attempt`, from 1.
+    pub number: u32,
+}
+
+impl NewJob {
+    /// A new job with a random id, due after a [`Duration`](std::time::Duration) or at a
+    /// [`SystemTime`]. `id` and `conflict` may be set before the call; the other fields identify the
+    /// call, so that repeating it stores one job.
+    #[must_use]
+    pub fn new(job: Job, due: impl Into<Due>) -> Self {
+        NewJob {
+            id: JobId::random(),
+            generated: false,
+            first: None,
+            apart: false,
+            queue_full: false,
+            own_queues: None,
+            due: due.into(),
+            conflict: Conflict::default(),
+            job,
+            origin: Origin::of_call(),
+            reply_to: None,
+        }
+    }
+
+    /// The same job with this id.
+    #[must_use]
+    pub fn id(mut self, id: JobId) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// The same job with this rule for an id that exists; default: replace.
+    #[must_use]
+    pub fn on_conflict(mut self, conflict: Conflict) -> Self {
+        self.conflict = conflict;
+        self
+    }
+}
+
+impl Act {
+    /// An action on the current schedule and attempt of this job. A `reschedule` needs a `due`.
+    #[must_use]
+    pub fn new(action: Action, id: JobId) -> Self {
+        Act {
+            action,
+            id,
+            due: None,
+            seen_due: None,
+            seen_attempt: None,
+            own_queues: None,
+            origin: Origin::of_call(),
+            reply_to: None,
+        }
+    }
+
+    /// The same with this due time, for a `reschedule`.
+    #[must_use]
+    pub fn due(mut self, due: impl Into<Due>) -> Self {
+        self.due = Some(due.into());
+        self
+    }
+
+    /// The same, for this attempt only.
+    #[must_use]
+    pub fn of(mut self, attempt: Option<AttemptRef>) -> Self {
+        (self.seen_due, self.seen_attempt) =
+            (attempt.map(|attempt| attempt.due_ms), attempt.map(|attempt| attempt.number));
+        self
+    }
+}
+
+impl AttemptRef {
+    /// The attempt of this `delayed-due`, which is a whole number of epoch ms, and this
+    /// `delayed-attempt`.
+    #[must_use]
+    pub fn new(due: SystemTime, number: u32) -> Self {
+        AttemptRef { due_ms: ms_of(due), number }
+    }
+}
+
+impl Origin {
+    /// The identity of a call: random, and looked up all the same, because a call without an answer
+    /// is repeated.
+    #[must_use]
+    pub fn of_call() -> Self {
+        Origin { fingerprint: rand::random(), check: true, is_message: false }
+    }
+}

@@ -1,0 +1,91 @@
+//! The answer to a request of a batch, as the scripts give it.
+
+use std::time::SystemTime;
+
+use crate::clock::time_of;
+use crate::job::Verdict;
+use crate::store::answer::Items;
+use crate::store::error::{Class, StoreError, UNREADABLE_HINT};
+use crate::store::queue::Queue;
+use crate::store::wake_up::WakeUp;
+
+/// The answer to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
+pub struct Answer {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The due time of the job, epoch ms, if known.
+    #[doc(hidden)]
+    pub due_ms: Option<i64>,
+}
+
+impl Answer {
+    /// The due time of the job, if known.
+    #[must_use]
+    pub fn due(&self) -> Option<SystemTime> {
+        self.due_ms.map(time_of)
+    }
+}
+
+/// The answers of one call, one per member, and the wake-ups that the call caused.
+pub(super) type CallAnswers = (Vec<Result<Answer, StoreError>>, Vec<WakeUp>);
+
+impl Queue {
+    /// The answers of one call, one per member, and the wake-ups that the call caused.
+    pub(super) fn read_scheduled(
+        &self,
+        bucket: u16,
+        jobs: usize,
+        mut items: Items,
+    ) -> Result<CallAnswers, StoreError> {
+        let now_us = items.int()?;
+        let count = items.int()?;
+        if usize::try_from(count) != Ok(jobs) {
+            return Err(StoreError::new(
+                Class::Script,
+                format!("redis: schedule answered for {count} jobs instead of {jobs}"),
+            ));
+        }
+        self.namespace.saw_clock(now_us);
+        let answers = (0..jobs).map(|_| read_answer(&mut items)).collect();
+        let mut wake_ups = Vec::new();
+        while items.left() >= 2 {
+            let broker = items.text()?;
+            if let Some(due_ms) = items.maybe_number()? {
+                wake_ups.push(WakeUp { bucket, broker, due_ms });
+            }
+        }
+        Ok((answers, wake_ups))
+    }
+}
+
+/// A verdict and a due time in the notation of the scripts.
+pub(super) fn read_answer(items: &mut Items) -> Result<Answer, StoreError> {
+    let word = items.text()?;
+    if word == "unreadable" {
+        items.text()?;
+        return Err(StoreError::new(
+            Class::Script,
+            "redis: schedule: DWELL_VERSION: the job of this id has an unreadable record",
+        )
+        .hint(UNREADABLE_HINT));
+    }
+    if word == "full" {
+        items.text()?;
+        return Err(StoreError::new(Class::QueueFull, "the queue has as many jobs as it may have")
+            .hint("send the request again later"));
+    }
+    if word == "taken" {
+        items.text()?;
+        return Err(StoreError::new(Class::Taken, "a job that is not of this token has the id")
+            .hint("send another id"));
+    }
+    let verdict = Verdict::parse(&word).ok_or_else(|| {
+        StoreError::new(
+            Class::Script,
+            format!("redis: a script answered the unknown verdict `{word}`"),
+        )
+    })?;
+    Ok(Answer { verdict, due_ms: items.maybe_number()? })
+}
