@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::addresses::Addresses;
 use super::java_names;
-use super::properties::{Properties, is_secret};
+use super::properties::{Properties, is_secret, shown_name};
 use crate::settings::secret_of;
 use crate::{ConnectorError, ErrorKind};
 
@@ -281,19 +281,6 @@ fn read<'a>(name: &'a str, value: &'a str) -> Result<(&'a str, String), Connecto
     Ok((bare, text))
 }
 
-/// A name for people. A value may stand in it by mistake: behind a sign that no name has, or as a
-/// name in the table of a secret.
-fn shown_name(name: &str) -> String {
-    let name = name.trim_start();
-    let end = name.find(|sign: char| matches!(sign, '=' | ':') || sign.is_whitespace());
-    let name = &name[..end.unwrap_or(name.len())];
-    let is_whole = |before: &&str| {
-        ["password", "secret", "passphrase", "key.pem"].iter().any(|end| before.ends_with(end))
-    };
-    let secret = name.match_indices('.').map(|(at, _)| &name[..at]).find(is_whole);
-    secret.map_or_else(|| name.to_owned(), |before| format!("{before}.…"))
-}
-
 /// The words of librdkafka without the parts of the value, which it quotes in several ways.
 fn without_value(reason: &str, value: &str) -> String {
     const MIN_CHARS: usize = 4;
@@ -323,7 +310,7 @@ fn unknown(name: &str, value: &str, is_secret: bool) -> Option<String> {
         return Some(format!("`properties`: `{name}` is a property of Java clients: {advice}"));
     }
     let KafkaError::ClientConfig(kind, reason, ..) = error else {
-        return Some(format!("`properties`: `{name}`: {error}"));
+        return Some(format!("`properties`: `{}`: {error}", shown_name(name)));
     };
     if kind == RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN {
         return Some(format!(
@@ -378,6 +365,11 @@ mod tests {
             (with("no.such", "1"), "`no.such` is no property of librdkafka"),
             (with("sasl.password=hush", ""), "`sasl.password` is no property of librdkafka"),
             (with("sasl.password hush7", ""), "`sasl.password` is no property of librdkafka"),
+            (with("sasl.password/hush7", ""), "`sasl.password` is no property of librdkafka"),
+            (with("sasl.password\"hush7\"", ""), "`sasl.password` is no property of librdkafka"),
+            (with("sasl.passwordéhush7", ""), "`sasl.password` is no property of librdkafka"),
+            (with("sasl.password\0hush7", ""), "`sasl.password`: "),
+            (with("=hush7", ""), "`…` is no property of librdkafka"),
             (
                 serde_json::json!({"bootstrap": "a:9092", "properties": {"sasl": {"password": {"hush7": "y"}}}}),
                 "`sasl.password.…` is no property of librdkafka",

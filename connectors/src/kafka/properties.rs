@@ -78,6 +78,22 @@ impl Properties {
     }
 }
 
+/// A name for people. A value may stand in it by mistake: behind a sign that no name has, or as a
+/// name in the table of a secret.
+pub(super) fn shown_name(name: &str) -> String {
+    let is_foreign = |sign: char| !sign.is_ascii_alphanumeric() && !"._-".contains(sign);
+    let name = name.trim_start();
+    let name = &name[..name.find(is_foreign).unwrap_or(name.len())];
+    if name.is_empty() {
+        return "…".to_owned();
+    }
+    let is_whole = |before: &&str| {
+        ["password", "secret", "passphrase", "key.pem"].iter().any(|end| before.ends_with(end))
+    };
+    let secret = name.match_indices('.').map(|(at, _)| &name[..at]).find(is_whole);
+    secret.map_or_else(|| name.to_owned(), |before| format!("{before}.…"))
+}
+
 /// Whether the value of this property is secret.
 pub(super) fn is_secret(name: &str) -> bool {
     let named = [
@@ -111,8 +127,9 @@ impl fmt::Debug for Properties {
 }
 
 impl Properties {
-    fn shown(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.iter().map(|(name, value)| (name, if is_secret(name) { "***" } else { value }))
+    fn shown(&self) -> impl Iterator<Item = (String, &str)> {
+        self.iter()
+            .map(|(name, value)| (shown_name(name), if is_secret(name) { "***" } else { value }))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -166,7 +183,7 @@ fn flatten(
                 continue;
             }
             Form::Float(_) | Form::Other(IgnoredAny) => {
-                return Err(format!("`{name}` is no text, number, true or false"));
+                return Err(format!("`{}` is no text, number, true or false", shown_name(&name)));
             }
         };
         all.insert(name, value);
@@ -207,6 +224,9 @@ mod tests {
         let wrong = serde_json::json!({"linger.ms": 5, "sasl": {"username": ["bob"]}});
         let error = serde_json::from_value::<Properties>(wrong).unwrap_err().to_string();
         assert!(error.contains("`sasl.username` is no text") && !error.contains("bob"), "{error}");
+        let wrong = serde_json::json!({"sasl.password=hunter2": ["x"]});
+        let error = serde_json::from_value::<Properties>(wrong).unwrap_err().to_string();
+        assert!(error.contains("`sasl.password` is no text"), "{error}");
     }
 
     #[test]
@@ -231,6 +251,10 @@ mod tests {
                 .into_iter()
                 .collect();
         assert!(format!("{properties:?}").contains("/run/password"));
+        // A value that stands in the name by mistake.
+        let properties: Properties = [("sasl.password=hunter2", "")].into_iter().collect();
+        let text = format!("{properties:?} {}", serde_json::to_string(&properties).unwrap());
+        assert!(text.contains("sasl.password") && !text.contains("hunter2"), "{text}");
     }
 
     #[test]
