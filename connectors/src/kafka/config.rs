@@ -1,5 +1,6 @@
 //! The settings of a Kafka broker.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -57,6 +58,16 @@ pub(super) enum ClientRole<'a> {
     Writer { timeout: Duration },
     /// Asks for metadata and creates topics.
     Asker,
+}
+
+impl fmt::Display for ClientRole<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientRole::Reader { group, .. } => write!(f, "reader of the group `{group}`"),
+            ClientRole::Writer { .. } => f.write_str("writer"),
+            ClientRole::Asker => f.write_str("asker"),
+        }
+    }
 }
 
 impl Config {

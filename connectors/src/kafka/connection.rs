@@ -4,7 +4,6 @@
 //! connection counts as lost when all known brokers are down and none answers within
 //! [`BROKERS_DOWN_GRACE`]. Then the source or sink ends, and the supervisor opens another.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::{debug, error, trace, warn};
 
-use super::config::Config;
+use super::config::{ClientRole, Config};
+use super::error_log;
 use super::outcome::{SendState, is_open, is_repeat};
 use crate::{ConnectorError, ErrorKind};
 
@@ -35,30 +35,6 @@ const BLOCKING_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_PRODUCER_FAILURES: u32 = 20_000;
 /// The time that all brokers may be down before the connection counts as lost.
 pub(super) const BROKERS_DOWN_GRACE: Duration = Duration::from_secs(2);
-
-/// The interval of log lines about critical errors of one kind.
-const LOG_INTERVAL: Duration = Duration::from_secs(60);
-
-/// The critical errors that were logged, of all clients: a client that is opened again and again
-/// repeats its own.
-static LOGGED: Mutex<Logged> = Mutex::new(Logged(BTreeMap::new()));
-
-/// When a critical error of each kind was last logged, and how many were left out since.
-struct Logged(BTreeMap<String, (Instant, u64)>);
-
-impl Logged {
-    /// The number of errors left out before this one; `None` if this one is left out too.
-    fn take(&mut self, kind: &str, now: Instant) -> Option<u64> {
-        if let Some((last, left_out)) = self.0.get_mut(kind)
-            && now.duration_since(*last) < LOG_INTERVAL
-        {
-            *left_out += 1;
-            return None;
-        }
-        let before = self.0.insert(kind.to_owned(), (now, 0));
-        Some(before.map_or(0, |(_, left_out)| left_out))
-    }
-}
 
 /// Collects the events of one client.
 #[derive(Default)]
@@ -168,11 +144,14 @@ impl ClientEvents {
 pub(super) struct Context<T> {
     pub(super) events: Arc<ClientEvents>,
     pub(super) of: T,
+    /// The client for people. One that is opened again has the same.
+    client: String,
 }
 
 impl<T> Context<T> {
-    pub(super) fn new(of: T) -> Self {
-        Context { events: Arc::default(), of }
+    pub(super) fn new(config: &Config, role: ClientRole<'_>, of: T) -> Self {
+        let client = format!("{role} at {}", config.place());
+        Context { events: Arc::default(), of, client }
     }
 }
 
@@ -192,13 +171,7 @@ impl<T: Send + Sync> ClientContext for Context<T> {
             level,
             RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical
         ) {
-            let logged = LOGGED.lock().take(facility, Instant::now());
-            match logged {
-                Some(left_out) => {
-                    warn!(facility, message, left_out, "librdkafka reports a critical error");
-                }
-                None => debug!(facility, message, "librdkafka repeats a critical error"),
-            }
+            error_log::report(&self.client, facility, message);
         } else {
             debug!(facility, message, "librdkafka logs");
         }
@@ -330,22 +303,6 @@ mod tests {
         let events = ClientEvents::default();
         events.message_failed(Some(Code::InvalidProducerEpoch));
         assert!(events.is_spent());
-    }
-
-    #[test]
-    fn critical_errors_of_one_kind_are_logged_once_a_minute() {
-        let (mut logged, begun) = (Logged(BTreeMap::new()), Instant::now());
-        for (second, kind, expected) in [
-            (0, "FATAL", Some(0)),
-            (1, "FATAL", None),
-            (2, "OTHER", Some(0)),
-            (59, "FATAL", None),
-            (60, "FATAL", Some(2)),
-            (61, "FATAL", None),
-        ] {
-            let now = begun + Duration::from_secs(second);
-            assert_eq!(logged.take(kind, now), expected, "{kind} after {second} s");
-        }
     }
 
     #[test]

@@ -235,10 +235,12 @@ mod tests {
             publishes_to: Vec::new(),
             expired_queue: None,
         };
-        let client =
-            config.client(ClientRole::Reader { group: &options.group, bytes: 1 << 20 }).unwrap();
-        let consumer: GroupConsumer = client
-            .create_with_context(Context::new(Arc::new(DeliveryBuffer::new(&options))))
+        let role = ClientRole::Reader { group: &options.group, bytes: 1 << 20 };
+        let buffer = Arc::new(DeliveryBuffer::new(&options));
+        let consumer: GroupConsumer = config
+            .client(role)
+            .unwrap()
+            .create_with_context(Context::new(&config, role, buffer))
             .unwrap();
         assert!(commit(&config, &consumer, &options, 1).unwrap(), "the group is new");
         // The other instance has read further, and left.

@@ -23,6 +23,7 @@ mod config;
 mod connection;
 mod connector;
 mod delivery;
+mod error_log;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
 mod group_start;

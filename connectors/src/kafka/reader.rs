@@ -409,8 +409,9 @@ mod tests {
             expired_queue,
         };
         let (config, buffer) = (Config::at(address), Arc::new(DeliveryBuffer::new(&options)));
-        let client = config.client(ClientRole::Reader { group: "g", bytes: 64 << 20 }).unwrap();
-        let consumer = client.create_with_context(Context::new(Arc::clone(&buffer))).unwrap();
+        let role = ClientRole::Reader { group: "g", bytes: 64 << 20 };
+        let context = Context::new(&config, role, Arc::clone(&buffer));
+        let consumer = config.client(role).unwrap().create_with_context(context).unwrap();
         ReaderTask {
             config,
             consumer,

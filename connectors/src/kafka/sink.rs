@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::config::{ClientRole, Config};
-use super::connection::{ask, blocking, failed};
+use super::connection::{Context, ask, blocking, failed};
 use super::outcome::not_taken;
 use super::quirks::refused_batch::ResendQueue;
 use super::window::PublishWindow;
@@ -35,10 +35,12 @@ pub(crate) async fn open(
     let (window, outcomes) = PublishWindow::start();
     let of = Arc::clone(&window);
     let opened = blocking(config, move |config| {
-        let client = config.client(ClientRole::Writer { timeout: publish_timeout })?;
+        let role = ClientRole::Writer { timeout: publish_timeout };
+        let client = config.client(role)?;
         let resend = Arc::new(ResendQueue::default());
+        let reports = Reports::new(Arc::clone(&of), Arc::clone(&resend), &client);
         let producer: ReportingProducer = client
-            .create_with_context(Reports::new(Arc::clone(&of), Arc::clone(&resend), &client))
+            .create_with_context(Context::new(&config, role, reports))
             .map_err(|error| failed(&config, "cannot create a client", error))?;
         ask(&config, producer.client(), None, || producer.poll(POLL_TIMEOUT))?;
         let (producer, may_publish) = (Arc::new(producer), Arc::new(RwLock::new(true)));

@@ -87,10 +87,10 @@ fn connect(
     if options.group.is_empty() {
         return Err(config.fail(ErrorKind::Config, "the group is empty"));
     }
-    let client = config
-        .client(ClientRole::Reader { group: &options.group, bytes: options.max_unsettled_bytes })?;
-    let consumer: GroupConsumer = client
-        .create_with_context(Context::new(buffer))
+    let role = ClientRole::Reader { group: &options.group, bytes: options.max_unsettled_bytes };
+    let consumer: GroupConsumer = config
+        .client(role)?
+        .create_with_context(Context::new(config, role, buffer))
         .map_err(|error| failed(config, "cannot create a client", error))?;
     let poll = || drop(consumer.poll(POLL_TIMEOUT));
     let Some(count) = topic::partitions(config, consumer.client(), &options.topic, poll)? else {

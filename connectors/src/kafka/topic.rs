@@ -23,7 +23,7 @@ impl ConsumerContext for Context<()> {}
 pub(super) async fn exists(config: &Config, topic: &str) -> Result<bool, ConnectorError> {
     let topic = topic.to_owned();
     blocking(config, move |config| {
-        let context = Context::new(());
+        let context = Context::new(&config, ClientRole::Asker, ());
         let consumer: BaseConsumer<Context<()>> = config
             .client(ClientRole::Asker)?
             .create_with_context(context)
@@ -81,7 +81,7 @@ async fn make(config: &Config, topic: &str) -> Result<Declared, ConnectorError> 
     blocking(config, move |config| {
         let admin: AdminClient<Context<()>> = config
             .client(ClientRole::Asker)?
-            .create_with_context(Context::new(()))
+            .create_with_context(Context::new(&config, ClientRole::Asker, ()))
             .map_err(|error| failed(&config, "cannot create a client", error))?;
         let wanted = NewTopic::new(&topic, -1, TopicReplication::Fixed(-1));
         let options = AdminOptions::new()
@@ -240,7 +240,7 @@ pub(crate) async fn cautions(config: &Config, topic: &str) -> Result<Vec<Caution
     blocking(config, move |config| {
         let admin: AdminClient<Context<()>> = config
             .client(ClientRole::Asker)?
-            .create_with_context(Context::new(()))
+            .create_with_context(Context::new(&config, ClientRole::Asker, ()))
             .map_err(|error| failed(&config, "cannot create a client", error))?;
         let options = AdminOptions::new().request_timeout(Some(CREATE_TIMEOUT));
         let described =

@@ -128,10 +128,10 @@ fn read(
 ) -> Result<Option<ConnectorError>, ConnectorError> {
     let topic = options.topic.as_str();
     let what = format!("cannot read the messages before the start in `{topic}`");
-    let client = config
-        .client(ClientRole::Reader { group: &options.group, bytes: options.max_unsettled_bytes })?;
-    let consumer: BaseConsumer<Context<()>> = client
-        .create_with_context(Context::new(()))
+    let role = ClientRole::Reader { group: &options.group, bytes: options.max_unsettled_bytes };
+    let consumer: BaseConsumer<Context<()>> = config
+        .client(role)?
+        .create_with_context(Context::new(config, role, ()))
         .map_err(|error| failed(config, "cannot create a client", error))?;
     let mut list = TopicPartitionList::with_capacity(searches.len());
     for search in searches.iter().filter(|search| !search.is_over) {

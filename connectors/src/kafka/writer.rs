@@ -51,17 +51,17 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// The context of the producer that this client configuration creates.
+    /// The reports of the producer that this client configuration creates.
     pub(super) fn new(
         window: Arc<PublishWindow>,
         resend: Arc<ResendQueue>,
         client: &ClientConfig,
-    ) -> Context<Self> {
+    ) -> Self {
         let batch = client
             .get("batch.size")
             .and_then(|size| size.trim().parse().ok())
             .unwrap_or(DEFAULT_BATCH_BYTES);
-        Context::new(Reports { window, resend, batch })
+        Reports { window, resend, batch }
     }
 }
 
@@ -312,14 +312,12 @@ mod tests {
     async fn a_panic_answers_every_token_and_ends_the_sink() {
         let (window, mut outcomes) = PublishWindow::start();
         let publish_timeout = Duration::from_secs(5);
-        let client = Config::at("127.0.0.1:1")
-            .client(ClientRole::Writer { timeout: publish_timeout })
-            .unwrap();
-        let producer = Arc::new(
-            client
-                .create_with_context(Reports::new(Arc::clone(&window), Arc::default(), &client))
-                .unwrap(),
-        );
+        let config = Config::at("127.0.0.1:1");
+        let role = ClientRole::Writer { timeout: publish_timeout };
+        let client = config.client(role).unwrap();
+        let reports = Reports::new(Arc::clone(&window), Arc::default(), &client);
+        let context = Context::new(&config, role, reports);
+        let producer = Arc::new(client.create_with_context(context).unwrap());
         let open = Arc::new(RwLock::new(true));
         let writer = Writer::new(&producer, &window, &Arc::default(), &open, publish_timeout);
         drop(producer);
