@@ -101,7 +101,8 @@ impl Pauses {
             self.paused.insert(to.clone(), Pause::new(now, MAX_PAUSE));
         } else if let Some(pause) = self.paused.get_mut(to) {
             let probed = pause.probe.take_if(|probe| *probe == token).is_some();
-            (pause.max, pause.early, pause.crowded) = (MAX_PAUSE, pause.early && !probed, false);
+            (pause.max, pause.early) = (MAX_PAUSE, pause.early && !probed);
+            pause.end_crowd();
             // Only the probe shows that the destination answers again: messages that were never
             // sent are refused too.
             pause.one_at_a_time &= !probed;
@@ -121,7 +122,7 @@ impl Pauses {
         // A probe that is out decides nothing any more.
         (pause.throttled, pause.one_at_a_time, pause.probe) = (true, false, None);
         pause.until = pause.until.max(now + wait);
-        pause.crowded = false;
+        pause.end_crowd();
         pause.wait(now, PAUSED_JOBS_PER_SECOND)
     }
 
@@ -173,8 +174,8 @@ impl Pauses {
         }
         let Some(pause) = self.paused.get_mut(to) else { return false };
         let probed = pause.probe.take_if(|probe| *probe == token).is_some();
-        (pause.one_at_a_time, pause.max, pause.early, pause.crowded) =
-            (true, MAX_PAUSE, early && !probed, false);
+        (pause.one_at_a_time, pause.max, pause.early) = (true, MAX_PAUSE, early && !probed);
+        pause.end_crowd();
         if (probed || (pause.probe.is_none() && pause.until <= now)) && !pause.is_asked_for(now) {
             pause.extend(now, PAUSED_JOBS_PER_SECOND);
         }

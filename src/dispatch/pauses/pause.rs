@@ -99,6 +99,14 @@ impl Pause {
         (self.began, self.until, self.throttled) = (now, now + jitter(self.length), false);
     }
 
+    /// The pause goes on for another reason than a full share: how many jobs of that one wait says
+    /// nothing about the next ones.
+    pub(super) fn end_crowd(&mut self) {
+        if std::mem::take(&mut self.crowded) {
+            self.given_back = 0.0;
+        }
+    }
+
     fn max_spread(&self) -> Duration {
         if self.crowded && self.confirm_rate.is_none() { MAX_FIRST_SPREAD } else { MAX_SPREAD }
     }

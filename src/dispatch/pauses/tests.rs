@@ -223,6 +223,34 @@ fn the_next_pause_of_a_full_share_keeps_the_rate_of_its_jobs() {
 }
 
 #[test]
+fn the_jobs_of_a_full_share_are_not_counted_once_the_destination_refuses() {
+    let (to, now) = (Destination::new("late"), clock::now());
+    let asked = Duration::from_secs(5);
+    let refuses: [fn(&mut Pauses, &Destination, Duration, Instant); 3] = [
+        |pauses, to, _, now| {
+            pauses.refused(to, 0, QUICK_REFUSAL_TIME, now);
+        },
+        |pauses, to, asked, now| {
+            pauses.throttled(to, asked, now);
+        },
+        |pauses, to, _, now| {
+            (0..MAX_UNKNOWN_OUTCOMES).for_each(|token| {
+                pauses.unknown(to, token.into(), false, now);
+            });
+        },
+    ];
+    for (n, refuses) in refuses.into_iter().enumerate() {
+        let mut pauses = Pauses::default();
+        (0..10_000).for_each(|_| {
+            pauses.crowded(&to, now);
+        });
+        refuses(&mut pauses, &to, asked, now);
+        let wait = (0..100).filter_map(|_| pauses.remaining(&to, now)).max().unwrap();
+        assert!(wait < asked + Duration::from_secs(1), "{n}: {wait:?}");
+    }
+}
+
+#[test]
 fn twice_as_many_jobs_come_back_as_a_destination_confirms_while_it_is_not_paused() {
     let (mut pauses, to, now) = (Pauses::default(), Destination::new("quick"), clock::now());
     pauses.crowded(&to, now);
