@@ -19,6 +19,8 @@ use crate::store::wake_up::WakeUp;
 /// While the window is nearly full, a claim that gets little room waits this long after the last
 /// one: otherwise each settlement of a few jobs would be followed by a claim of as few.
 const CLAIM_GATHER_INTERVAL: Duration = Duration::from_millis(2);
+/// An error of all buckets that lasts is logged again after this time.
+const LOG_REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Schedules the claims for one broker.
 pub(super) struct ClaimScheduler {
@@ -30,8 +32,8 @@ pub(super) struct ClaimScheduler {
     /// No claim before this instant: the last one failed in a way that concerns every bucket.
     backoff_until: Option<Instant>,
     backoff: Backoff,
-    /// The error of that claim, as it was logged.
-    logged: Option<String>,
+    /// The error of such claims in the log.
+    logged: LoggedError,
     /// When the last claim began.
     last_claim: Option<Instant>,
     /// Buckets whose last claim failed in a way that concerns only them.
@@ -62,7 +64,7 @@ impl ClaimScheduler {
             limits: ClaimConcurrency::new(buckets),
             backoff_until: None,
             backoff: Backoff::link(),
-            logged: None,
+            logged: LoggedError::default(),
             last_claim: None,
             bucket_backoffs: HashMap::new(),
             unreadable: UnreadableJobs::default(),
@@ -129,7 +131,7 @@ impl ClaimScheduler {
             }
         };
         self.backoff.reset();
-        self.logged = None;
+        self.logged = LoggedError::default();
         self.bucket_backoffs.remove(&bucket);
         if taken.jobs.is_empty() && self.last_claim == Some(begun) {
             // The claim used no room: the next one need not wait for more.
@@ -169,15 +171,12 @@ impl ClaimScheduler {
             &mut self.backoff
         };
         let until = now + backoff.pause();
-        // Claims of several buckets run at a time. An outage of the store is repeated in the log by
-        // the watch of the store.
-        let is_logged = !is_own && self.logged.as_ref() == Some(&error.message);
-        if !error.is_told() && !is_logged {
+        // Claims of several buckets run at a time.
+        if !error.is_told() && (is_own || self.logged.should_log(&error.message, now)) {
             tracing::warn!(broker = &*self.broker, bucket, %error, hint = error.hint, "claiming failed, trying again");
         }
         self.timers.failed(bucket, until);
         if !is_own {
-            self.logged = Some(error.message.clone());
             self.backoff_until = Some(until);
         }
     }
@@ -226,5 +225,41 @@ impl ClaimScheduler {
             }
             clock::sleep(self.backoff.pause()).await;
         }
+    }
+}
+
+/// The last error of all buckets that was logged, and when.
+#[derive(Debug, Default)]
+struct LoggedError(Option<(String, Instant)>);
+
+impl LoggedError {
+    /// Whether to log this error: it is another one, or the last log line is older than
+    /// [`LOG_REPEAT_INTERVAL`].
+    fn should_log(&mut self, message: &str, now: Instant) -> bool {
+        let is_repeated = self
+            .0
+            .as_ref()
+            .is_some_and(|(logged, at)| logged == message && now < *at + LOG_REPEAT_INTERVAL);
+        if !is_repeated {
+            self.0 = Some((message.to_owned(), now));
+        }
+        !is_repeated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_lasts_is_logged_once_a_minute() {
+        let (mut logged, now) = (LoggedError::default(), clock::now());
+        let later = now + LOG_REPEAT_INTERVAL;
+        let errors =
+            [("away", now), ("away", now), ("full", now), ("full", later), ("full", later)];
+        assert_eq!(
+            errors.map(|(message, at)| logged.should_log(message, at)),
+            [true, false, true, true, false]
+        );
     }
 }
