@@ -47,6 +47,12 @@ impl Budget {
         self.0.bytes
     }
 
+    /// The bytes that are free.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.0.bytes.saturating_sub(self.0.used.load(Ordering::Acquire))
+    }
+
     /// A share without bytes, to grow.
     #[must_use]
     pub fn share(&self) -> Share {
@@ -132,6 +138,7 @@ mod tests {
     async fn shares_are_never_more_than_the_budget() {
         let budget = Budget::new(10);
         let mut share = budget.take(6).await.unwrap();
+        assert_eq!(budget.free(), 4);
         assert!(!share.grow(5) && share.grow(4));
         assert_eq!((share.bytes(), budget.take(1).await.err()), (10, Some(UsedUp)));
         share.shrink_to(7);

@@ -121,6 +121,11 @@ impl Account {
         Ok(())
     }
 
+    /// Whether half of the room of such bodies is free.
+    pub(super) fn has_ample_room(&self) -> bool {
+        self.0.memory.0.bodies.is_half_free()
+    }
+
     /// A part of the body came.
     pub(super) fn body_goes_on(&self) {
         self.0.body.lock().iter_mut().for_each(Transfer::goes_on);

@@ -88,6 +88,11 @@ impl Transfers {
         Ok(Transfer { transfers: self.clone(), number: None, hang_up: hang_up.clone(), share })
     }
 
+    /// Whether half of the room is free.
+    pub(super) fn is_half_free(&self) -> bool {
+        self.0.budget.free() >= self.0.budget.bytes() / 2
+    }
+
     /// Ends the bodies of the slowest clients, until so many bytes come back.
     fn hang_up_on_slow(&self, bytes: usize) {
         let (now, mut back) = (clock::now(), 0);
@@ -181,6 +186,9 @@ mod tests {
         drop(second);
         let fourth = answers.take(6, &clients[3]).await.unwrap();
         assert_eq!((fourth.bytes(), clients[2].notified().now_or_never()), (6, None));
+        assert!(!answers.is_half_free());
+        drop(fourth);
+        assert!(answers.is_half_free());
     }
 
     #[tokio::test(start_paused = true)]

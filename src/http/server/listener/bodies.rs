@@ -29,7 +29,8 @@ const PART_OVERHEAD_BYTES: usize = 256;
 /// The most memory of a body without room of its own whose end has not come. Those of all
 /// connections that have buffers take half of the memory that is not for such room.
 const UNRESERVED_BYTES: usize = 8 << 10;
-/// The room where a client does not say how many bytes it sends; and the step of that room.
+/// The room where a client does not say how many bytes it sends. It doubles up to the step, and
+/// then grows by the step.
 const FIRST_ROOM_BYTES: usize = (64 << 10) * MEMORY_PER_BODY_BYTE;
 const ROOM_STEP_BYTES: usize = (1 << 20) * MEMORY_PER_BODY_BYTE;
 
@@ -181,7 +182,8 @@ impl hyper::body::Body for AskedBody {
             let whole = whole.saturating_mul(MEMORY_PER_BODY_BYTE);
             *came += more;
             *held += bytes;
-            let needed = needed(Came { held: *held, whole, is_over: body.is_end_stream() }, *room);
+            let so_far = Came { held: *held, whole, is_over: body.is_end_stream() };
+            let needed = needed(so_far, *room, || account.has_ample_room());
             let more_room = needed.saturating_sub(*room);
             *room = needed.max(*room);
             account.body_goes_on();
@@ -230,8 +232,14 @@ struct Came {
 }
 
 /// The room that this body needs, of which it has `room`. A body that came at once needs none. The
-/// overhead of ordinary parts is within an eighth of the room.
-fn needed(Came { held, whole, is_over }: Came, room: usize) -> usize {
+/// overhead of ordinary parts is within an eighth of the room. Where the room of all bodies is not
+/// ample, one that grows takes the whole step: many that each hold a part would wait for each
+/// other.
+fn needed(
+    Came { held, whole, is_over }: Came,
+    room: usize,
+    is_ample: impl FnOnce() -> bool,
+) -> usize {
     let is_small = is_over || held.max(whole) <= UNRESERVED_BYTES;
     if room == 0 && is_small || room > 0 && whole <= room && held <= room + room / 8 {
         room
@@ -239,6 +247,8 @@ fn needed(Came { held, whole, is_over }: Came, room: usize) -> usize {
         whole
     } else if held <= FIRST_ROOM_BYTES {
         FIRST_ROOM_BYTES
+    } else if held <= ROOM_STEP_BYTES / 2 && is_ample() {
+        FIRST_ROOM_BYTES * held.div_ceil(FIRST_ROOM_BYTES).next_power_of_two()
     } else {
         held.next_multiple_of(ROOM_STEP_BYTES)
     }

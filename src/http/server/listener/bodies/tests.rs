@@ -202,13 +202,20 @@ fn a_body_that_comes_in_parts_has_room_of_its_own() {
         (whole + 256 * 40, whole, true, whole, whole),
         // Many parts of a byte.
         (UNRESERVED_BYTES + 1, 90, false, 0, FIRST_ROOM_BYTES),
-        (whole / 8 * 9 + 9, whole, false, whole, ROOM_STEP_BYTES),
+        (whole / 8 * 9 + 9, whole, false, whole, FIRST_ROOM_BYTES * 2),
         // Nobody says how large it is.
         (UNRESERVED_BYTES + 1, 0, false, 0, FIRST_ROOM_BYTES),
-        (FIRST_ROOM_BYTES * 2, 0, false, FIRST_ROOM_BYTES, ROOM_STEP_BYTES),
+        (FIRST_ROOM_BYTES / 8 * 9 + 1, 0, false, FIRST_ROOM_BYTES, FIRST_ROOM_BYTES * 2),
+        (FIRST_ROOM_BYTES * 2 + 1, 0, false, FIRST_ROOM_BYTES, FIRST_ROOM_BYTES * 4),
+        (FIRST_ROOM_BYTES * 5, 0, false, FIRST_ROOM_BYTES * 4, FIRST_ROOM_BYTES * 8),
+        (ROOM_STEP_BYTES / 2 + 1, 0, false, FIRST_ROOM_BYTES * 4, ROOM_STEP_BYTES),
         (ROOM_STEP_BYTES * 2, 0, false, ROOM_STEP_BYTES, ROOM_STEP_BYTES * 2),
     ] {
         let came = Came { held, whole, is_over };
-        assert_eq!(needed(came, room), expected, "{held} of {whole}, {is_over}, {room}");
+        let needed = needed(came, room, || true);
+        assert_eq!(needed, expected, "{held} of {whole}, {is_over}, {room}");
     }
+    // Others have room, too.
+    let came = Came { held: FIRST_ROOM_BYTES * 2, whole: 0, is_over: false };
+    assert_eq!(needed(came, FIRST_ROOM_BYTES, || false), ROOM_STEP_BYTES);
 }
