@@ -150,6 +150,10 @@ impl Service {
         match self.inner.queues.pop_now(&asked).await {
             Ok(jobs) if jobs.is_empty() && clock::now() < until => {
                 let (service, wait) = (self.clone(), share.wait(until));
+                if let Err(error) = wait.check() {
+                    let refused = answer(self, Err(error));
+                    return wait.kept(std::future::ready(refused)).await;
+                }
                 let until = wait.until();
                 let waited = async move {
                     let popped = service.inner.queues.pop_until(&asked, until).await;

@@ -58,7 +58,7 @@ pub(super) struct Asked {
 #[utoipa::path(post, path = "/v1/queues/{queue}/pop", tag = "queues", params(InPath), request_body = Option<Asked>, responses(
     (status = 200, body = Fetched<'_>, description = "The jobs, none if there are none within the wait"),
     (status = 404, body = Problem, content_type = "application/problem+json", description = "`unknown_queue` or `bad_queue`"),
-    (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: Redis does not answer; `memory`: other pops wait for too many queues, or other calls use up the memory"),
+    (status = 503, body = Problem, content_type = "application/problem+json", description = "`redis`: Redis does not answer; `memory`: other pops of the same address have its places to wait, other pops wait for too many queues, or other calls use up the memory"),
 ))]
 pub(super) async fn pop(
     State(api): State<Api>,
@@ -90,6 +90,10 @@ pub(super) async fn pop(
         return Ok(answer(&api, account, jobs).await);
     }
     let wait = share.wait(until);
+    if let Err(error) = wait.check() {
+        let refused = Problem::from(error).into_response();
+        return Ok(wait.kept(std::future::ready(refused)).await);
+    }
     let waited = waited(api, account, asked, wait.until());
     Ok(later(wait.kept(caught(waited, trace::panicked))))
 }

@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::clock::{self, Instant};
+use crate::store::error::{Class, StoreError};
 
 /// The longest wait of a call beyond the share: its client asks again at once.
 const MAX_WAIT_BEYOND_SHARE: Duration = Duration::from_secs(1);
@@ -158,6 +159,22 @@ enum Places {
 }
 
 impl Wait {
+    /// Refuses a call without a place: an empty answer that comes at once would have its consumer
+    /// ask again at once.
+    ///
+    /// # Errors
+    /// [`Class::Memory`]: others of its peer have the places.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        match self.places {
+            Places::Long(_) | Places::Brief(_) => Ok(()),
+            Places::None => Err(StoreError::new(
+                Class::Memory,
+                "the pops of this address that wait have all of its places",
+            )
+            .hint("try again in a second, wait in fewer calls at a time, or run more instances")),
+        }
+    }
+
     /// The end of the wait.
     pub(crate) fn until(&self) -> Instant {
         self.until
@@ -236,6 +253,8 @@ mod tests {
         let mut waits: Vec<Wait> = (0..32).map(|_| same.wait(until)).collect();
         let ends = |of: Instant| waits.iter().filter(|wait| wait.until() == of).count();
         assert_eq!([until, moment, now].map(ends), [28, 2, 2]);
+        let refused: Vec<bool> = waits.iter().map(|wait| wait.check().is_err()).collect();
+        assert_eq!(refused, [vec![false; 30], vec![true; 2]].concat());
         assert_eq!(other.wait(until).until(), until, "another peer has its own");
         assert!(closes(waits.remove(31)).await && closes(waits.remove(29)).await);
         assert_eq!(one.wait(until).until(), moment, "an answered call has no place");
