@@ -30,3 +30,4 @@ pub mod policy;
 pub mod reconnect;
 pub mod request;
 pub mod store;
+mod words;

@@ -16,6 +16,7 @@ use crate::store::queue::Queue;
 use crate::store::queue::lease::Lease;
 use crate::store::record::{self, Nonce};
 use crate::store::scripts::Name;
+use crate::words::words;
 
 /// The effect of an acknowledgement on the job under the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,60 +82,33 @@ impl Acknowledged {
     }
 }
 
-/// The result of a lease action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
-pub enum LeaseVerdict {
-    /// The job is done.
-    Finished,
-    /// The job waits for its next attempt.
-    Failed,
-    /// The job is dead by this acknowledgement.
-    Dead,
-    /// The job is due again.
-    Released,
-    /// The lease lasts longer.
-    Touched,
-    /// The job was dropped.
-    Dropped,
-    /// Nothing changed: the lease is another's by now, or over.
-    Stale,
-    /// Nothing changed: the job was finished before.
-    Fired,
-    /// Nothing changed: there is no such job.
-    NotFound,
+words! {
+    /// The result of a lease action.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
+    pub enum LeaseVerdict {
+        /// The job is done.
+        Finished = "finished",
+        /// The job waits for its next attempt.
+        Failed = "failed",
+        /// The job is dead by this acknowledgement.
+        Dead = "dead",
+        /// The job is due again.
+        Released = "released",
+        /// The lease lasts longer.
+        Touched = "touched",
+        /// The job was dropped.
+        Dropped = "dropped",
+        /// Nothing changed: the lease is another's by now, or over.
+        Stale = "stale",
+        /// Nothing changed: the job was finished before.
+        Fired = "fired",
+        /// Nothing changed: there is no such job.
+        NotFound = "not_found",
+    }
 }
 
 impl LeaseVerdict {
-    /// Every verdict.
-    pub const ALL: [LeaseVerdict; 9] = [
-        LeaseVerdict::Finished,
-        LeaseVerdict::Failed,
-        LeaseVerdict::Dead,
-        LeaseVerdict::Released,
-        LeaseVerdict::Touched,
-        LeaseVerdict::Dropped,
-        LeaseVerdict::Stale,
-        LeaseVerdict::Fired,
-        LeaseVerdict::NotFound,
-    ];
-
-    /// The word of the contract.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            LeaseVerdict::Finished => "finished",
-            LeaseVerdict::Failed => "failed",
-            LeaseVerdict::Dead => "dead",
-            LeaseVerdict::Released => "released",
-            LeaseVerdict::Touched => "touched",
-            LeaseVerdict::Dropped => "dropped",
-            LeaseVerdict::Stale => "stale",
-            LeaseVerdict::Fired => "fired",
-            LeaseVerdict::NotFound => "not_found",
-        }
-    }
-
     /// Whether the lease action was carried out.
     #[must_use]
     pub fn is_done(self) -> bool {
