@@ -64,8 +64,8 @@ pub struct Job {
     pub created_ms: i64,
     /// The last error; null if no attempt failed.
     pub last_error: Option<String>,
-    /// Why the job is dead or dying: `retries_exhausted`, `invalid`, `late`, `failed`, `crashed`;
-    /// else null.
+    /// Why the job is dead or dying: `retries_exhausted`, `invalid`, `late`, `failed`, `crashed`,
+    /// `unknown`; else null.
     #[schema(value_type = Option<String>)]
     pub dead_reason: Option<&'static str>,
     /// When a dead job died, epoch ms.

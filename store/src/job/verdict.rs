@@ -21,6 +21,8 @@ words! {
         Failed = "failed",
         /// The instance that held the job crashed five times in a row.
         Crashed = "crashed",
+        /// A later version of Dwell wrote a reason that this one does not know.
+        Unknown = "unknown",
     }
 }
 

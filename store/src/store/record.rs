@@ -348,11 +348,15 @@ pub fn code_of_reason(reason: Option<DeadReason>) -> u8 {
         Some(DeadReason::Late) => 3,
         Some(DeadReason::Failed) => 4,
         Some(DeadReason::Crashed) => 5,
+        Some(DeadReason::Unknown) => u8::MAX,
     }
 }
 
+/// The reason of a code. The code of a later version is a death too: without a reason, a dying job
+/// would be published to its target.
 fn reason_of_code(code: u8) -> Option<DeadReason> {
-    DeadReason::ALL.into_iter().find(|reason| code_of_reason(Some(*reason)) == code)
+    let known = DeadReason::ALL.into_iter().find(|reason| code_of_reason(Some(*reason)) == code);
+    (code != 0).then_some(known.unwrap_or(DeadReason::Unknown))
 }
 
 /// An error text as it is stored, cut at a character.

@@ -1,11 +1,13 @@
-//! Requests for jobs that this version cannot read: each is rejected alone, and the rest goes on.
+//! What this version cannot read. Each request for such a job is rejected alone, and the rest goes
+//! on. A death for an unknown reason is a death.
 
-use dwell::job::JobId;
+use dwell::job::{DeadReason, JobId};
 use dwell::store::reader::lookup::Place;
+use dwell::store::record::State;
 use dwell_connectors::Message;
 use dwell_testkit::servers::RedisOptions;
 
-use super::environment::{ALL, Environment, action, asking, request, verdicts};
+use super::environment::{ALL, Environment, action, asking, attempt, request, verdicts};
 
 /// The actions of messages.
 const ACTIONS: [&str; 5] = ["cancel", "reschedule", "fire", "finish", "fail"];
@@ -125,4 +127,32 @@ async fn a_job_of_a_broker_that_the_namespace_forgot_is_acted_on_all_the_same() 
     env.send(asking(action("cancel", "forgotten")));
     assert_eq!(verdicts(&env.arrived("replies", 1).await), ["cancelled"]);
     env.until_over("forgotten").await;
+}
+
+#[tokio::test]
+async fn a_job_that_dies_for_a_reason_of_a_later_version_reaches_no_target() {
+    let env = Environment::start(&[]).await;
+    env.send(request("x", "1h"));
+    env.taken().await;
+    let store = env.store().await;
+    let keys = store.keys();
+    let bucket = keys.bucket_of("x");
+    let mut link = crate::support::redis_link(env.redis.url()).await;
+    let record: Vec<u8> =
+        redis::cmd("HGET").arg(keys.jobs(bucket)).arg("x").query_async(&mut link).await.unwrap();
+    let state = State { attempt: 3, ..State::of_record(&record, 1000).unwrap() };
+    let mut state = state.encode();
+    // The code of the reason; the last error follows.
+    *state.last_mut().unwrap() = 200;
+    state.extend_from_slice(b"no");
+    redis(&env, &[b"HSET", keys.state(bucket).as_bytes(), b"x", &state]).await;
+    redis(&env, &[b"ZADD", keys.due(bucket, "main").as_bytes(), b"1000", b"x"]).await;
+    let dead = env.arrived("delay.dead", 1).await.remove(0);
+    assert_eq!((dead.body.as_ref(), attempt(&dead)), (&b"x"[..], 3));
+    assert_eq!(dead.headers.text("delayed-dead-reason"), Some("unknown"));
+    assert_eq!(dead.headers.text("delayed-last-error"), Some("no"));
+    let kept = env.until_place("x", Place::Dead).await.state.unwrap();
+    assert_eq!((kept.attempt, kept.reason), (3, Some(DeadReason::Unknown)));
+    env.until_metric(r#"dwell_dead_total{reason="unknown"}"#, 1.0).await;
+    assert!(env.broker.published("orders.a").is_empty());
 }

@@ -30,9 +30,11 @@ const ELSEWHERE: [&str; 47] = [
     r#"dwell_redis_seconds_sum{script="end"}"#,
     r#"dwell_redis_seconds_count{script="forget"}"#,
     r#"dwell_redis_seconds_sum{script="forget"}"#,
-    // Five crashes in a row; an attempt that is out when it is cancelled, or fails: `tests/it`.
+    // Five crashes in a row; a death by a later version; an attempt that is out when it is
+    // cancelled, or fails: `tests/it`.
     r#"dwell_possible_duplicates_total{cause="lease_lost"}"#,
     r#"dwell_dead_total{reason="crashed"}"#,
+    r#"dwell_dead_total{reason="unknown"}"#,
     r#"dwell_cancelled_total{verdict="in_flight"}"#,
     // A frozen, a full, a failed over, a damaged Redis: `redis_away`, `tests/it`, `store`.
     r#"dwell_redis_errors_total{class="timeout"}"#,

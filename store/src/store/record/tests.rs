@@ -256,7 +256,19 @@ fn every_reason_has_a_code_of_its_own() {
         assert_eq!(reason_of_code(code_of_reason(Some(reason))), Some(reason));
     }
     assert_eq!(reason_of_code(code_of_reason(None)), None);
-    assert_eq!(reason_of_code(200), None);
+}
+
+#[test]
+fn a_reason_that_a_later_version_wrote_is_a_death_too() {
+    for code in 6..=u8::MAX {
+        assert_eq!(reason_of_code(code), Some(DeadReason::Unknown), "{code}");
+    }
+    let mut bytes = unhex(STATE_V1);
+    (bytes[1], bytes[FIXED_STATE_BYTES - 1]) = (0, 6);
+    let state = State::decode(&bytes).unwrap();
+    let attempt = state.attempt;
+    let state = State::decode(&state.in_flight().encode()).unwrap();
+    assert_eq!((state.reason, state.attempt), (Some(DeadReason::Unknown), attempt));
 }
 
 fn value() -> impl Strategy<Value = Value> {
