@@ -65,10 +65,11 @@ impl Client {
     /// ring the cryptography of rustls in this process, unless the program chose another.
     ///
     /// # Errors
-    /// [`Class::Settings`] where a name or the number of buckets cannot be used, where Redis cannot
-    /// give the durability or may evict jobs, or where the namespace has another number of buckets
-    /// or an unknown schema. [`Class::Readonly`] where Redis is a replica. Any other class where
-    /// Redis does not answer.
+    /// [`Configuration`](crate::ErrorKind::Configuration) where a name or the number of buckets
+    /// cannot be used, where Redis cannot give the durability or may evict jobs, or where the
+    /// namespace has another number of buckets.
+    /// [`Incompatible`](crate::ErrorKind::Incompatible) where it has an unknown schema. Any other
+    /// kind where Redis does not answer, is a replica, or refuses the user.
     pub async fn connect(config: &Redis, brokers: &[&str]) -> Result<Client, StoreError> {
         config.refuse_invalid(brokers)?;
         // `rediss://` needs one; a program that has chosen another keeps it.
@@ -99,9 +100,10 @@ impl Client {
     /// `Duplicate` where the same job is there.
     ///
     /// # Errors
-    /// [`Class::Other`] where nobody ever joined the namespace for the job's broker: no instance
-    /// would deliver the job; and where the name of its queue cannot be used. [`Class::Oom`] where
-    /// Redis is full. Else as [`connect`](Client::connect).
+    /// [`Rejected`](crate::ErrorKind::Rejected) where nobody ever joined the namespace for the
+    /// job's broker: no instance would deliver the job; and where the name of its queue cannot be
+    /// used. [`Full`](crate::ErrorKind::Full) where Redis is full. Else as
+    /// [`connect`](Client::connect).
     pub async fn schedule(&self, new_job: &NewJob) -> Result<Answer, StoreError> {
         if let Some(queue) = new_job.job.queue() {
             queues::refuse_invalid_queue(queue)?;
@@ -186,20 +188,18 @@ impl Client {
     /// Carries out an action. Keep the [`Act`] to repeat a call whose answer was lost.
     ///
     /// # Errors
-    /// [`Class::Script`] where the stored job cannot be read: nothing changed. [`Class::Other`]
-    /// where the action is `NewJob`, or a `Reschedule` without a `due`: nothing was sent. Any other
-    /// class where Redis did not answer or did not take the call.
+    /// [`Unreadable`](crate::ErrorKind::Unreadable) where the stored job cannot be read: nothing
+    /// changed. [`Rejected`](crate::ErrorKind::Rejected) where the action is `Schedule`, or a
+    /// `Reschedule` without a `due`: nothing was sent. Any other kind where Redis did not answer or
+    /// did not take the call.
     pub async fn act(&self, act: &Act) -> Result<Verdict, StoreError> {
         match (act.action, act.due) {
             (Action::Schedule, _) => {
-                return Err(StoreError::new(
-                    Class::Other,
-                    "`schedule` is no action on a job that exists",
-                )
-                .hint("call Client::schedule"));
+                return Err(StoreError::rejected("`schedule` is no action on a job that exists")
+                    .hint("call Client::schedule"));
             }
             (Action::Reschedule, None) => {
-                return Err(StoreError::new(Class::Other, "a `reschedule` without a due time")
+                return Err(StoreError::rejected("a `reschedule` without a due time")
                     .hint("set `due`, or call Client::reschedule"));
             }
             _ => {}
@@ -210,8 +210,9 @@ impl Client {
     /// Looks a job up, with its body. `None` where the namespace has no such job.
     ///
     /// # Errors
-    /// [`Class::Settings`] where Redis lost the namespace; the next [`schedule`](Client::schedule),
-    /// and every instance, creates it again. Else as [`act`](Client::act).
+    /// [`Configuration`](crate::ErrorKind::Configuration) where Redis lost the namespace; the next
+    /// [`schedule`](Client::schedule), and every instance, creates it again. Else as
+    /// [`act`](Client::act).
     pub async fn get(&self, id: &JobId) -> Result<Option<StoredJob>, StoreError> {
         self.refresh_brokers().await?;
         self.store.reader.find(id).await
@@ -299,7 +300,7 @@ impl Client {
             return Ok(());
         }
         let known = self.store.brokers().join(", ");
-        Err(StoreError::new(Class::Other, format!("no instance of this namespace delivers to a broker `{broker}`; known: {known}"))
+        Err(StoreError::rejected(format!("no instance of this namespace delivers to a broker `{broker}`; known: {known}"))
             .hint("name the broker as `[brokers.NAME]` of the instances does, or pass its name to Client::connect"))
     }
 }

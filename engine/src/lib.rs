@@ -39,7 +39,8 @@
 //! - [`Worker`] and [`Task`]: handlers for queues, in [`worker`]. [`testing`]: a queue in memory.
 //! - [`Answer`] and [`Verdict`], [`Acknowledged`] and [`LeaseVerdict`]: the result of a call.
 //! - [`StoredJob`], [`Page`], [`Counts`]: the stored jobs.
-//! - [`Error`] and [`ErrorKind`]: the failure, and a hint for people.
+//! - [`Error`]: the failure, with a hint for people; [`Error::kind`] says what a program can do
+//!   about it ([`ErrorKind`]).
 //!
 //! # Time
 //!
@@ -87,7 +88,7 @@ pub use dwell_store::job::{
 #[doc(inline)]
 pub use dwell_store::request::{Act, AttemptRef, NewJob};
 #[doc(inline)]
-pub use dwell_store::store::error::{Class as ErrorKind, StoreError as Error};
+pub use dwell_store::store::error::{Class as ErrorClass, ErrorKind, StoreError as Error};
 #[doc(inline)]
 pub use dwell_store::store::queue::acknowledge::{Acknowledged, LeaseVerdict};
 #[doc(inline)]

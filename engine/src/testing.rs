@@ -45,7 +45,7 @@ use dwell_store::clock::{span_ms, time_of};
 use dwell_store::job::{Due, Job, JobId};
 use dwell_store::policy::retry;
 use dwell_store::request::NewJob;
-use dwell_store::store::error::{Class, StoreError};
+use dwell_store::store::error::StoreError;
 use dwell_store::store::queue::acknowledge::LeaseAction;
 use dwell_store::store::queue::lease::Lease;
 
@@ -158,13 +158,13 @@ impl TestQueue {
     /// Stores a job.
     ///
     /// # Errors
-    /// [`ErrorKind::Other`](crate::ErrorKind::Other) where the job belongs to no queue, or the name
-    /// of its queue cannot be used.
+    /// [`Rejected`](crate::ErrorKind::Rejected) where the job belongs to no queue, or the name of
+    /// its queue cannot be used.
     pub fn schedule(&mut self, new_job: &NewJob) -> Result<(), StoreError> {
         let queue = new_job.job.queue();
-        refuse_invalid_queue(queue.ok_or_else(|| {
-            StoreError::new(Class::Other, "a job of a broker is not for a queue")
-        })?)?;
+        refuse_invalid_queue(
+            queue.ok_or_else(|| StoreError::rejected("a job of a broker is not for a queue"))?,
+        )?;
         let due_ms = new_job.due.at_ms(self.now_ms);
         let job = TestJob {
             job: new_job.job.clone(),

@@ -177,7 +177,7 @@ impl Worker {
     /// their leases are over.
     ///
     /// # Errors
-    /// [`ErrorKind::Settings`](crate::ErrorKind::Settings) where there is no queue, where two
+    /// [`Configuration`](crate::ErrorKind::Configuration) where there is no queue, where two
     /// handlers have the same queue, or where the name of a queue cannot be used. While Redis is
     /// away the worker waits for it.
     pub async fn run(self, stop: CancellationToken) -> Result<(), StoreError> {

@@ -315,7 +315,7 @@ async fn what_a_worker_cannot_serve_is_refused() {
     for (worker, said) in workers {
         let error = worker.run(CancellationToken::new()).await.unwrap_err();
         assert!(
-            error.class == ErrorKind::Settings
+            error.kind() == ErrorKind::Configuration
                 && error.message.contains(said)
                 && !error.hint.is_empty(),
             "{error}"

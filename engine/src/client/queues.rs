@@ -85,8 +85,8 @@ impl Client {
     /// Dropping this future gives the fetched jobs back.
     ///
     /// # Errors
-    /// [`Class::Other`] where a queue's name cannot be used. Any other class where Redis does not
-    /// answer, also during the wait.
+    /// [`Rejected`](crate::ErrorKind::Rejected) where a queue's name cannot be used. Any other kind
+    /// where Redis does not answer, also during the wait.
     pub async fn pop(&self, pop: &Pop) -> Result<Vec<Fetched>, StoreError> {
         pop.queues.iter().try_for_each(|queue| refuse_invalid_queue(queue))?;
         if pop.wait > Duration::ZERO {
@@ -270,11 +270,8 @@ pub(crate) fn refuse_invalid_queue(queue: &str) -> Result<(), StoreError> {
     if is_queue_name(queue) {
         return Ok(());
     }
-    Err(StoreError::new(
-        Class::Other,
-        format!("queue `{}`: this name cannot be used", queue.escape_debug()),
-    )
-    .hint("write 1 to 255 letters, digits, . _ and -"))
+    Err(StoreError::rejected(format!("queue `{}`: this name cannot be used", queue.escape_debug()))
+        .hint("write 1 to 255 letters, digits, . _ and -"))
 }
 
 /// The lease action for a failed attempt.

@@ -11,6 +11,7 @@ use dwell_store::store::scripts::Name;
 use dwell_testkit::servers::{RedisOptions, RedisServer};
 
 use super::*;
+use crate::ErrorKind;
 
 /// A due time outside the life of a test.
 const FAR: Due = Due::At(4_000_000_000_000);
@@ -105,7 +106,7 @@ async fn an_older_namespace_is_refused_with_its_place_and_left_as_it_is() {
     let older = redis::cmd("HSET").arg("dwell:meta").arg("schema").arg("2").to_owned();
     redis.command("HSET", &older).await.unwrap();
     let error = Client::connect(&fixture.config, &["later"]).await.err().unwrap();
-    assert_eq!(error.class, Class::Settings);
+    assert_eq!((error.class, error.kind()), (Class::Settings, ErrorKind::Incompatible));
     for part in ["`dwell:meta` has schema 2", "(redis://127.0.0.1:"] {
         assert!(error.message.contains(part), "{error}");
     }

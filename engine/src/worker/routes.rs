@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use dwell_store::job::Job;
-use dwell_store::store::error::{Class, StoreError};
+use dwell_store::store::error::{Class, ErrorKind, StoreError};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -88,7 +88,7 @@ impl Routes {
         for (at, route) in self.routes.iter().enumerate() {
             refuse_invalid_queue(&route.queue).map_err(|mut error| {
                 error.class = Class::Settings;
-                error
+                error.of_kind(ErrorKind::Configuration)
             })?;
             if self.routes[..at].iter().any(|other| other.queue == route.queue) {
                 return refuse(

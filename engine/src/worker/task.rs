@@ -2,7 +2,7 @@
 
 use dwell_store::job::{Due, Job, JobId};
 use dwell_store::request::NewJob;
-use dwell_store::store::error::{Class, StoreError};
+use dwell_store::store::error::StoreError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -21,13 +21,13 @@ pub trait Task: Serialize + DeserializeOwned + Send + 'static {
     /// before [`Client::schedule`].
     ///
     /// # Errors
-    /// [`ErrorKind::Other`](crate::ErrorKind::Other) where the task cannot be written as JSON.
+    /// [`Rejected`](crate::ErrorKind::Rejected) where the task cannot be written as JSON.
     fn schedule(&self, due: impl Into<Due>) -> Result<NewJob, StoreError> {
         let body = serde_json::to_vec(self).map_err(|error| {
-            StoreError::new(
-                Class::Other,
-                format!("a task for `{}` cannot be written as JSON: {error}", Self::QUEUE),
-            )
+            StoreError::rejected(format!(
+                "a task for `{}` cannot be written as JSON: {error}",
+                Self::QUEUE
+            ))
         })?;
         Ok(NewJob::new(Job::for_queue(Self::QUEUE, body), due))
     }

@@ -88,6 +88,6 @@ async fn a_name_that_is_none_is_refused() {
         fixture.client.pop(&Pop::from_queue("")).await.err(),
     ];
     for error in errors.map(Option::unwrap) {
-        assert!(error.class == ErrorKind::Other && !error.hint.is_empty(), "{error}");
+        assert!(error.kind() == ErrorKind::Rejected && !error.hint.is_empty(), "{error}");
     }
 }

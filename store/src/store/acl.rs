@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::client::RedisClient;
-use super::error::{Class, StoreError};
+use super::error::{Class, ErrorKind, StoreError};
 use super::keys::Keys;
 
 /// KEYS: one of the namespace, for its slot. ARGV: commands, each as the number of its words and
@@ -104,7 +104,9 @@ async fn refuse(
     }
     let message =
         format!("redis: the user may not run {} on the keys of the namespace", denied.join(", "));
-    Err(StoreError::new(Class::Other, message).hint(super::error::PERMISSION_HINT))
+    Err(StoreError::new(Class::Other, message)
+        .hint(super::error::PERMISSION_HINT)
+        .of_kind(ErrorKind::Permission))
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! The errors of the store, in the classes of `dwell_redis_errors_total{class}`.
 
+mod kind;
+
+pub use self::kind::ErrorKind;
+
 /// The hint for a Redis user without the permissions that Dwell needs.
 pub(super) const PERMISSION_HINT: &str = "grant it the keys `{NAMESPACE:*` and `NAMESPACE:*`, the channel `NAMESPACE:*`, and the categories \
     @read @write @scripting @pubsub @connection with INFO and TIME (docs/how-to/redis.md has the exact line); or give it `~* &* +@all`";
@@ -19,17 +23,19 @@ pub(super) const UNREADABLE_HINT: &str =
 const NOT_SENT_SUFFIX: &str = "not sent: a call before it needs a repeat";
 
 /// An error of the store. Every script is idempotent, so after any error the caller may repeat the
-/// call, after a pause.
+/// call, after a pause. [`kind`](StoreError::kind) says whether that helps.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub struct StoreError {
-    /// The kind of failure.
+    /// The class of the failure, finer than its [`kind`](StoreError::kind).
     pub class: Class,
     /// The failure, for people; contains no passwords.
     pub message: String,
     /// The hint for a person; empty if waiting helps.
     pub hint: String,
+    /// The kind, if it is not that of the class.
+    kind: Option<ErrorKind>,
     /// The answer of a script of Dwell: its first word, and the rest. The message is for people
     /// alone: it contains names that callers choose.
     pub(in crate::store) told: Option<Box<(String, String)>>,
@@ -104,6 +110,25 @@ impl Class {
             | Class::Memory => "other",
         }
     }
+
+    /// The kind of an error of this class, unless the error has one of its own.
+    fn kind(self) -> ErrorKind {
+        match self {
+            Class::Io
+            | Class::Timeout
+            | Class::Readonly
+            | Class::Outdated
+            | Class::Moved
+            | Class::Unserved
+            | Class::NoScript => ErrorKind::Unavailable,
+            Class::Oom | Class::QueueFull | Class::TooManyPaused | Class::Memory => ErrorKind::Full,
+            Class::Taken => ErrorKind::Rejected,
+            Class::Script => ErrorKind::Unreadable,
+            Class::Refused => ErrorKind::Permission,
+            Class::Settings => ErrorKind::Configuration,
+            Class::Other => ErrorKind::Other,
+        }
+    }
 }
 
 impl StoreError {
@@ -113,10 +138,29 @@ impl StoreError {
             class,
             message: message.into(),
             hint: String::new(),
+            kind: None,
             told: None,
             moved: None,
             unanswered: false,
         }
+    }
+
+    /// An error of a request that is wrong: nothing was sent.
+    pub fn rejected(message: impl Into<String>) -> Self {
+        StoreError::new(Class::Other, message).of_kind(ErrorKind::Rejected)
+    }
+
+    /// What a program can do about the error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind.unwrap_or_else(|| self.class.kind())
+    }
+
+    /// The same error, of this kind instead of that of its class.
+    #[must_use]
+    pub fn of_kind(mut self, kind: ErrorKind) -> Self {
+        self.kind = Some(kind);
+        self
     }
 
     /// Whether the call was not run and can be repeated at once, with the missing part.
@@ -291,6 +335,7 @@ impl StoreError {
             .starts_with("DWELL_")
             .then(|| Box::new((code.to_owned(), error.detail().unwrap_or_default().to_owned())));
         StoreError {
+            kind: (hint == PERMISSION_HINT).then_some(kind::ErrorKind::Permission),
             told,
             moved,
             ..StoreError::new(class, format!("redis: {doing}: {error}")).hint(hint)

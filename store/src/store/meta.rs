@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::answer::text;
 use super::client::{RedisClient, place};
-use super::error::{Class, StoreError};
+use super::error::{Class, ErrorKind, StoreError};
 use super::keys::Keys;
 use crate::config::Redis;
 
@@ -274,7 +274,8 @@ pub(super) fn refuse_schema(key: &str, schema: &str) -> Result<(), StoreError> {
         Class::Settings,
         format!("redis: `{key}` has schema {schema}, this program knows {SCHEMA}"),
     )
-    .hint(hint))
+    .hint(hint)
+    .of_kind(ErrorKind::Incompatible))
 }
 
 pub(super) async fn fields(
