@@ -1,11 +1,10 @@
 //! The settings: a file, then the environment, then flags. All mistakes are reported at once.
 //!
 //! Each section is one struct, which documents its settings, has their bounds in the types of
-//! [`values`], and takes what is left out from `defaults`, the file of defaults. Redis alone is
-//! [`raw`] as written: the store has the checked form. `layers` merges the sources and records
-//! where each value was written. `walk` finds unknown keys and values of the wrong type, by the
-//! `shape` of the schema of [`raw`]. `resolve` reads the sections, checks the rules between
-//! settings, and makes [`Settings`].
+//! [`values`], and takes what is left out from `defaults`, the file of defaults. That of Redis is
+//! the store's own. `layers` merges the sources and records where each value was written. `walk`
+//! finds unknown keys and values of the wrong type, by the `shape` of the schema of [`raw`].
+//! `resolve` reads the sections, checks the rules between settings, and makes [`Settings`].
 
 mod brokers;
 mod defaults;

@@ -45,8 +45,6 @@ pub(super) fn resolve(
         });
         return Err(problems);
     }
-    // Without problems the section exists.
-    let Some(redis) = redis else { return Err(problems) };
     Ok(Settings {
         redis,
         brokers,

@@ -81,39 +81,53 @@ pub fn check_namespace(text: &str) -> Result<(), NameProblem> {
     Ok(())
 }
 
-/// Which Redis holds the jobs, under which namespace, and what a write waits for. `[redis]` of the
-/// settings file has the same fields.
+/// Which Redis holds the jobs, under which namespace, and what a write waits for: `[redis]` of the
+/// settings file. With `urls_file`, `urls` has what the file held first. `Debug` shows no password.
 #[derive(Clone)]
+#[cfg_attr(feature = "schema", derive(Serialize, Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", serde(deny_unknown_fields))]
+#[cfg_attr(feature = "schema", schemars(default, description = "Where jobs are kept."))]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub struct Redis {
     /// The kind of Redis at the URLs.
     pub mode: RedisMode,
-    /// One server, several masters of a cluster, or several sentinels; `redis://`, or `rediss://`
-    /// for TLS. `Debug` shows them without their passwords.
+    /// The URL of one server, or the URLs of a cluster's servers or of sentinels:
+    /// `redis://user:password@host:port/db`, or `rediss://` for TLS.
+    #[cfg_attr(feature = "schema", serde(serialize_with = "shown::urls"))]
     pub urls: Vec<String>,
-    /// A file with the URLs, one a line, read anew for each connection: `urls` has what it held
-    /// first. So a changed password needs no restart.
+    /// A file with the URLs, one per line, instead of `urls`: for URLs with passwords. Read again
+    /// for each connection.
+    #[cfg_attr(feature = "schema", serde(skip_serializing_if = "Option::is_none"))]
     pub urls_file: Option<PathBuf>,
-    /// The user of the sentinels; `None`: their default user. User and password in `urls` are those
-    /// of Redis itself.
+    /// The user of the sentinels; without it their default user. User and password in the URLs of
+    /// sentinels are those of Redis itself.
+    #[cfg_attr(feature = "schema", serde(skip_serializing_if = "Option::is_none"))]
     pub sentinel_user: Option<String>,
-    /// The password of the sentinels; `None`: they ask for none.
+    /// The password of the sentinels, if they ask for one.
+    #[cfg_attr(
+        feature = "schema",
+        serde(skip_serializing_if = "Option::is_none", serialize_with = "shown::password")
+    )]
     pub sentinel_password: Option<String>,
-    /// A file with the password of the sentinels, read anew for each connection.
+    /// A file with the password of the sentinels, instead of `sentinel_password`.
+    #[cfg_attr(feature = "schema", serde(skip_serializing_if = "Option::is_none"))]
     pub sentinel_password_file: Option<PathBuf>,
-    /// The name of the master that the sentinels watch.
+    /// The name of the master that the sentinels monitor.
     pub master: String,
-    /// Prefix of every key: programs with the same namespace share their jobs.
+    /// Prefix of every key. Instances with the same namespace share their jobs.
     pub namespace: String,
-    /// The number of parts that the jobs are split into, 1 to 1024; fixed when the namespace is
-    /// created.
+    /// The number of parts that the jobs are split into, 1 to 1024. Fixed by the first use of the
+    /// namespace.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1024)))]
     pub buckets: u16,
-    /// What the answer to a request waits for.
+    /// What must have the job before the request is acknowledged.
     pub durability: Durability,
-    /// The server fsyncs each write but does not report it (managed Redis).
+    /// Assume that the server syncs each write to disk although it does not report that (managed
+    /// Redis).
     pub assume_fsync: bool,
     /// What Redis refuses the connections with these settings, those of all clones.
     #[doc(hidden)]
+    #[cfg_attr(feature = "schema", serde(skip))]
     pub refusals: Refusals,
 }
 
@@ -179,6 +193,30 @@ impl Redis {
             }
         }
         Ok(())
+    }
+}
+
+/// The defaults of `[redis]`, which config/default.toml has too.
+#[cfg(feature = "schema")]
+impl Default for Redis {
+    fn default() -> Self {
+        Redis::new("redis://127.0.0.1:6379")
+    }
+}
+
+/// The settings as text: no password is in it.
+#[cfg(feature = "schema")]
+mod shown {
+    use serde::Serializer;
+
+    use super::redacted;
+
+    pub(super) fn urls<S: Serializer>(urls: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(urls.iter().map(|url| redacted(url)))
+    }
+
+    pub(super) fn password<T, S: Serializer>(_: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("***")
     }
 }
 

@@ -1,7 +1,6 @@
 //! The sections without names: Redis, delivery, limits.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use dwell_store::config::urls_in;
@@ -10,32 +9,28 @@ use figment::value::Value;
 use super::Resolver;
 use crate::config::rules::{self, Wrong};
 use crate::config::values::Waits;
-use crate::config::{Broker, Delivery, Ingest, Limits, Redis, RedisMode, raw, secret};
+use crate::config::{Broker, Delivery, Ingest, Limits, Redis, RedisMode, secret};
 use crate::units::show_duration_ms;
 
 impl Resolver<'_> {
-    pub(super) fn redis(&mut self) -> Option<Redis> {
-        let raw: raw::Redis = self.read(&["redis"]);
-        self.check("redis.namespace", rules::namespace(&raw.namespace));
-        let key = if raw.urls_file.is_some() { "redis.urls_file" } else { "redis.urls" };
-        if raw.urls_file.is_some() && self.layers.is_set(&["redis", "urls"]) {
+    pub(super) fn redis(&mut self) -> Redis {
+        let mut redis: Redis = self.read(&["redis"]);
+        self.check("redis.namespace", rules::namespace(&redis.namespace));
+        let key = if redis.urls_file.is_some() { "redis.urls_file" } else { "redis.urls" };
+        if redis.urls_file.is_some() && self.layers.is_set(&["redis", "urls"]) {
             self.note(
                 "redis.urls",
                 ("`urls` and `urls_file` are both set".to_owned(), "remove one of them".to_owned()),
             );
         }
-        let urls = match &raw.urls_file {
-            None => raw.urls.clone(),
-            Some(file) => {
-                let text = self.check(
-                    key,
-                    secret::read(Path::new(file)).map_err(|message| {
-                        (message, "name a file that holds the URLs, one a line".to_owned())
-                    }),
-                )?;
-                urls_in(&text)
-            }
-        };
+        if let Some(file) = &redis.urls_file {
+            let read = secret::read(file).map_err(|message| {
+                (message, "name a file that holds the URLs, one a line".to_owned())
+            });
+            let Some(text) = self.check(key, read) else { return redis };
+            redis.urls = urls_in(&text);
+        }
+        let urls = &redis.urls;
         for (at, url) in urls.iter().enumerate() {
             let here = |(message, hint): Wrong| {
                 (if urls.len() == 1 { message } else { format!("URL {}: {message}", at + 1) }, hint)
@@ -48,7 +43,7 @@ impl Resolver<'_> {
                 );
             }
         }
-        match (raw.mode, urls.len()) {
+        match (redis.mode, urls.len()) {
             (_, 0) => self.note(
                 key,
                 ("there is no URL".to_owned(), "write [\"redis://127.0.0.1:6379\"]".to_owned()),
@@ -64,48 +59,35 @@ impl Resolver<'_> {
             }
             (RedisMode::Single | RedisMode::Cluster | RedisMode::Sentinel, _) => {}
         }
-        if raw.mode == RedisMode::Sentinel {
-            self.check("redis.master", rules::address(&raw.master));
+        if redis.mode == RedisMode::Sentinel {
+            self.check("redis.master", rules::address(&redis.master));
         }
-        self.sentinel_login(&raw);
-        Some(Redis {
-            mode: raw.mode,
-            urls_file: raw.urls_file.map(Into::into),
-            sentinel_user: raw.sentinel_user,
-            sentinel_password: raw.sentinel_password,
-            sentinel_password_file: raw.sentinel_password_file.map(Into::into),
-            master: raw.master,
-            namespace: raw.namespace,
-            buckets: raw.buckets,
-            durability: raw.durability,
-            assume_fsync: raw.assume_fsync,
-            urls,
-            ..Redis::new("")
-        })
+        self.sentinel_login(&redis);
+        redis
     }
 
-    fn sentinel_login(&mut self, raw: &raw::Redis) {
-        let (password, file) =
-            (raw.sentinel_password.as_ref(), raw.sentinel_password_file.as_ref());
+    fn sentinel_login(&mut self, redis: &Redis) {
+        let file = redis.sentinel_password_file.as_deref();
+        let (has_user, has_password) =
+            (redis.sentinel_user.is_some(), redis.sentinel_password.is_some());
         let settings =
-            [("user", raw.sentinel_user.as_ref()), ("password", password), ("password_file", file)]
-                .map(|(name, text)| (format!("redis.sentinel_{name}"), text));
-        for (key, _) in
-            settings.iter().filter(|(_, text)| text.is_some() && raw.mode != RedisMode::Sentinel)
+            [("user", has_user), ("password", has_password), ("password_file", file.is_some())];
+        for (name, _) in
+            settings.into_iter().filter(|(_, is_set)| *is_set && redis.mode != RedisMode::Sentinel)
         {
             self.note(
-                key,
+                &format!("redis.sentinel_{name}"),
                 (
                     "only sentinels have this login".to_owned(),
                     "set redis.mode to sentinel, or remove it".to_owned(),
                 ),
             );
         }
-        if password.is_some() && file.is_some() {
+        if has_password && file.is_some() {
             let wrong = "`sentinel_password` and `sentinel_password_file` are both set".to_owned();
             self.note("redis.sentinel_password", (wrong, "remove one of them".to_owned()));
         }
-        if raw.sentinel_user.is_some() && password.is_none() && file.is_none() {
+        if has_user && !has_password && file.is_none() {
             self.note(
                 "redis.sentinel_user",
                 (
@@ -115,7 +97,7 @@ impl Resolver<'_> {
             );
         }
         if let Some(file) = file {
-            let read = secret::read(Path::new(file))
+            let read = secret::read(file)
                 .map_err(|message| (message, "name a file that holds the password".to_owned()));
             self.check("redis.sentinel_password_file", read);
         }

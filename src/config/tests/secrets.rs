@@ -45,6 +45,9 @@ fn no_secret_is_ever_shown() {
         Given::least(right).set("brokers.main.url", "nats://me:hush@127.0.0.1:4222").settings();
     let shown = format!("{right:?} {right:#?}");
     assert!(!shown.contains("hush"), "{shown}");
+    let redis = Redis { sentinel_password: Some("hush".to_owned()), ..right.redis };
+    let shown = serde_json::to_string(&redis).unwrap();
+    assert!(shown.contains("redis://me:***@h") && !shown.contains("hush"), "{shown}");
 }
 
 #[test]
