@@ -3,7 +3,7 @@
 //! Each section is one struct, which documents its settings, has their bounds in the types of
 //! [`values`], and takes what is left out from `defaults`, the file of defaults. That of Redis is
 //! the store's own. `layers` merges the sources and records where each value was written. `walk`
-//! finds unknown keys and values of the wrong type, by the `shape` of the schema of [`raw`].
+//! finds unknown keys and values of the wrong type, by the `shape` of the JSON Schema.
 //! `resolve` reads the sections, checks the rules between settings, and makes [`Settings`].
 
 mod brokers;
@@ -16,7 +16,6 @@ mod listeners;
 pub mod problem;
 mod process;
 mod queues;
-pub mod raw;
 mod resolve;
 mod rules;
 mod secret;
@@ -41,7 +40,9 @@ pub use listeners::{Compat, Http, Probes};
 pub use problem::Problem;
 pub use process::{Runtime, Shutdown};
 pub use queues::{QueueRules, Queues};
+use schemars::JsonSchema;
 pub(crate) use secret::{Mask, read as read_secret};
+use serde::{Deserialize, Serialize};
 pub use tokens::{Scope, Secret, Token};
 
 /// Settings from flags. Flags override the environment, which overrides the file.
@@ -125,7 +126,7 @@ fn masked(
 /// The JSON Schema of the settings file.
 #[must_use]
 pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(raw::Settings).to_value()
+    schemars::schema_for!(Settings).to_value()
 }
 
 /// The candidate most similar to `word`, if any is similar.
@@ -138,30 +139,38 @@ fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<
         .map(|(_, candidate)| candidate)
 }
 
-/// All settings, checked.
-#[derive(Debug, Clone)]
+/// Settings of Dwell: a TOML file, then environment variables (`DWELL_REDIS__NAMESPACE`), then
+/// `--set redis.namespace=…`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "Dwell settings")]
 pub struct Settings {
-    /// `[redis]`
+    /// Where jobs are kept.
     pub redis: Redis,
-    /// `[brokers.NAME]`
+    /// The brokers, each with a name: up to 64 lower-case letters, digits, `-` and `_`.
     pub brokers: BTreeMap<String, Broker>,
-    /// `[ingest.NAME]`
+    /// The topics with delay requests, each with a name: up to 64 lower-case letters, digits, `-`
+    /// and `_`.
     pub ingest: BTreeMap<String, Ingest>,
-    /// `[queues.NAME]`
+    /// The queues from which consumers fetch jobs, each with a name of 1 to 255 letters, digits,
+    /// `.`, `_` and `-`; or a pattern, where `*` is any characters. An exact name applies before a
+    /// pattern, and of several patterns the one with the most characters besides `*`.
+    #[schemars(with = "BTreeMap<String, QueueRules>")]
     pub queues: Arc<Queues>,
-    /// `[delivery]`
+    /// How due jobs are published.
     pub delivery: Delivery,
-    /// `[limits]`
+    /// The limits of a request.
     pub limits: Limits,
-    /// `[http]`
+    /// Admin API and dashboard.
     pub http: Http,
-    /// `[compat]`
+    /// Listeners that speak the protocols of other delay queues, so that their clients need no
+    /// change.
     pub compat: Compat,
-    /// `[probes]`
+    /// `/livez`, `/readyz` and `/metrics`.
     pub probes: Probes,
-    /// `[shutdown]`
+    /// The drain after SIGTERM.
     pub shutdown: Shutdown,
-    /// `[runtime]`
+    /// What the process takes of its host.
     pub runtime: Runtime,
 }
 

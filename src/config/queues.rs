@@ -58,7 +58,8 @@ impl QueueRules {
 }
 
 /// `[queues]`: the rules of all queues.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<String, QueueRules>", into = "BTreeMap<String, QueueRules>")]
 pub struct Queues {
     exact: BTreeMap<String, QueueRules>,
     /// The one with the most characters besides `*` first.
@@ -106,6 +107,19 @@ impl Queues {
     /// All rules: first those of names, then those of patterns, the most specific first.
     pub fn iter(&self) -> impl Iterator<Item = &QueueRules> {
         self.exact.values().chain(&self.patterns)
+    }
+}
+
+impl From<BTreeMap<String, QueueRules>> for Queues {
+    fn from(written: BTreeMap<String, QueueRules>) -> Self {
+        Queues::new(written.into_iter().map(|(name, rules)| QueueRules { name, ..rules }))
+    }
+}
+
+impl From<Queues> for BTreeMap<String, QueueRules> {
+    fn from(queues: Queues) -> Self {
+        let rules = queues.exact.into_values().chain(queues.patterns);
+        rules.map(|rules| (rules.name.clone(), rules)).collect()
     }
 }
 

@@ -307,17 +307,8 @@ fn the_query_of_a_url_is_in_no_detail() {
 #[test]
 fn settings_without_the_ingest_are_told() {
     let unknown = crate::config::Settings {
-        redis: crate::config::Redis::new("redis://nowhere"),
-        brokers: BTreeMap::new(),
         ingest: BTreeMap::from([("main".to_owned(), rules(Kind::Nats).ingest)]),
-        queues: Arc::default(),
-        delivery: crate::config::Delivery::default(),
-        limits: rules(Kind::Nats).limits,
-        http: crate::config::Http::default(),
-        compat: crate::config::Compat::default(),
-        probes: crate::config::Probes::default(),
-        shutdown: crate::config::Shutdown::default(),
-        runtime: crate::config::Runtime::default(),
+        ..crate::config::Settings::default()
     };
     assert!(
         RequestRules::new(&unknown, "other")
