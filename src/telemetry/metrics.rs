@@ -155,11 +155,12 @@ impl Metrics {
     /// Adds the overdue jobs that this instance gave back for later to counts of the store, which
     /// has them with the time of their next try.
     pub fn add_given_back(&self, counts: &mut Counts) {
-        for (name, scheduled) in &counts.brokers {
+        for ((name, scheduled), overdue) in counts.brokers.iter().zip(&counts.overdue_of) {
             let Some(broker) = self.broker(name) else { continue };
             let waiting = broker.given_back().waiting(counts.now_ms);
-            // A job that was cancelled counts until its next try, but never as more than are there.
-            let count = waiting.count.min(*scheduled);
+            // A job that was cancelled counts until its next try, but never as more than are there
+            // besides those that the store has as overdue.
+            let count = waiting.count.min(scheduled.saturating_sub(*overdue));
             if count > 0 {
                 counts.overdue += count;
                 counts.next_due_ms = counts.next_due_ms.into_iter().chain(waiting.oldest_ms).min();

@@ -47,11 +47,12 @@ impl GivenBack {
         }
     }
 
-    /// The jobs that wait at `now_ms`.
+    /// The jobs that wait at `now_ms`, without those of the running slice: the time of their next
+    /// try may be over, and the store has them as overdue.
     #[must_use]
     pub fn waiting(&self, now_ms: i64) -> Waiting {
         let mut all = Waiting::default();
-        self.0.lock().range(slice(now_ms)..).for_each(|(_, jobs)| all.add(*jobs));
+        self.0.lock().range(slice(now_ms) + 1..).for_each(|(_, jobs)| all.add(*jobs));
         all
     }
 }
@@ -72,10 +73,10 @@ mod tests {
         given_back.add(10_000, jobs.into_iter());
         let both = Waiting { count: 2, oldest_ms: Some(1_000) };
         assert_eq!(given_back.waiting(10_000), both, "neither the one at once nor the one ahead");
-        assert_eq!(given_back.waiting(12_000), both);
+        assert_eq!(given_back.waiting(11_999), both);
         let first = Waiting { count: 1, ..both };
-        assert_eq!(given_back.waiting(12_100), first);
-        assert_eq!(given_back.waiting(15_100), Waiting::default());
+        assert_eq!(given_back.waiting(12_000), first, "the store has the other as overdue");
+        assert_eq!(given_back.waiting(15_000), Waiting::default());
         // Tried at 12 s, and given back again.
         given_back.add(12_100, [(4_000, 8_000)].into_iter());
         assert_eq!(given_back.waiting(12_100), both);

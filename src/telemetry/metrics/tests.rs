@@ -113,17 +113,22 @@ fn what_was_given_back_is_overdue_but_never_more_than_is_there() {
     let metrics = metrics();
     let jobs = [(1_000, 9_000), (2_000, 9_000)];
     metrics.broker("main").unwrap().given_back().add(5_000, jobs.into_iter());
-    let counted = |scheduled| {
+    let counted = |(scheduled, overdue): (u64, u64)| {
         let mut counts = Counts {
-            brokers: vec![("main".to_owned(), scheduled)],
+            brokers: vec![("other".to_owned(), 9), ("main".to_owned(), scheduled)],
+            overdue: overdue + 9,
+            overdue_of: vec![9, overdue],
             next_due_ms: Some(14_000),
             now_ms: 5_000,
             ..Counts::default()
         };
         metrics.add_given_back(&mut counts);
-        (counts.overdue, counts.next_due_ms)
+        (counts.overdue - 9, counts.next_due_ms)
     };
-    assert_eq!([0, 1, 3].map(counted), [(0, Some(14_000)), (1, Some(1_000)), (2, Some(1_000))]);
+    let (ahead, oldest) = (Some(14_000), Some(1_000));
+    assert_eq!([(0, 0), (1, 0), (3, 0)].map(counted), [(0, ahead), (1, oldest), (2, oldest)]);
+    // The store has these as overdue already.
+    assert_eq!([(2, 2), (2, 1), (4, 1)].map(counted), [(2, ahead), (2, oldest), (3, oldest)]);
 }
 
 #[test]

@@ -36,6 +36,9 @@ pub struct Counts {
     pub brokers: Vec<(String, u64)>,
     /// Jobs of brokers in `due` whose due time has passed.
     pub overdue: u64,
+    /// The same per broker, in the order of `brokers`.
+    #[doc(hidden)]
+    pub overdue_of: Vec<u64>,
     /// Jobs due within each of the requested spans from now, in the order of the spans; overdue
     /// ones too, but no ready ones.
     #[doc(hidden)]
@@ -75,9 +78,11 @@ impl Reader {
     /// Counts all jobs. `within`: spans from now, seconds.
     pub async fn counts(&self, within: &[u64]) -> Result<Counts, StoreError> {
         let now_ms = self.namespace.read_clock().await? / 1000;
+        let brokers = self.namespace.brokers();
         let mut counts = Counts {
             within: vec![0; within.len()],
-            brokers: self.namespace.brokers().iter().map(|name| (name.clone(), 0)).collect(),
+            brokers: brokers.iter().map(|name| (name.clone(), 0)).collect(),
+            overdue_of: vec![0; brokers.len()],
             now_ms,
             ..Counts::default()
         };
@@ -192,11 +197,11 @@ impl Reader {
                 counts.oldest_ready_ms = counts.oldest_ready_ms.into_iter().chain(oldest).min();
             } else {
                 counts.overdue += past;
-                counts
-                    .brokers
-                    .iter_mut()
-                    .filter(|(name, _)| name == set)
-                    .for_each(|(_, count)| *count += waiting);
+                let of_broker = counts.brokers.iter_mut().zip(&mut counts.overdue_of);
+                for ((_, count), overdue) in of_broker.filter(|((name, _), _)| name == set) {
+                    *count += waiting;
+                    *overdue += past;
+                }
             }
             let of_bucket = [
                 (&mut counts.scheduled, scheduled),
