@@ -18,6 +18,8 @@ use crate::store::reader::queues::QueueCounts;
 
 /// The shortest interval between counts: a queue may exceed its limit for as long.
 const BOUNDED_COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest pause after a count, however long it took.
+const MIN_PAUSE: Duration = Duration::from_millis(500);
 /// Up to so many queues are counted by their names, without a look at which queues there are.
 const MAX_NAMED_QUEUES: usize = 32;
 
@@ -34,6 +36,12 @@ impl Bounded {
     fn of(name: &str) -> Bounded {
         if name.contains('*') { Bounded::ByPattern } else { Bounded::Named }
     }
+}
+
+/// The pause after a count that took so long. A count that waits for a master that hangs delays the
+/// next one no more.
+fn rest_of_interval(took: Duration) -> Duration {
+    BOUNDED_COUNT_INTERVAL.saturating_sub(took).max(MIN_PAUSE)
 }
 
 /// The agent that finds full queues.
@@ -77,12 +85,13 @@ impl MaxJobs {
         }
         let mut counting = Counting::new(self.store.clone());
         loop {
+            let began = clock::now();
             let pause = match self.count_bounded(&mut counting, bounded).await {
                 Ok((queues, sets)) => {
                     let mut full = full.lock();
                     full[bounded as usize] = queues;
                     self.full_queues.set(full.iter().flatten().cloned().collect());
-                    BOUNDED_COUNT_INTERVAL.max(pause_after(sets))
+                    rest_of_interval(began.elapsed()).max(pause_after(sets))
                 }
                 Err(error) => {
                     tracing::debug!(%error, "the jobs of queues with max_jobs could not be counted");
@@ -201,6 +210,12 @@ mod tests {
             .expect("the queues of both kinds are full");
         stop.cancel();
         running.await.unwrap();
+    }
+
+    #[test]
+    fn a_count_is_part_of_its_interval() {
+        let pause = |took| rest_of_interval(Duration::from_millis(took)).as_millis();
+        assert_eq!([0, 100, 500, 5000].map(pause), [1000, 900, 500, 500]);
     }
 
     #[tokio::test]

@@ -15,8 +15,9 @@ use crate::store::error::StoreError;
 use crate::store::reader::active::{ActiveCounts, BucketCounts};
 use crate::store::reader::queues::QueueCounts;
 
-/// The longest wait of a round for buckets that have been counted before.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait of a round for buckets, after the first round: half of the shortest interval
+/// between rounds, so that a master that hangs makes none longer.
+const MAX_WAIT: Duration = Duration::from_millis(500);
 
 /// The counts of all buckets, as far as known.
 pub struct Counting {
