@@ -268,6 +268,14 @@ impl BrokerConnection {
         })
     }
 
+    /// Closes a channel of an answered question, and waits for the answer. A channel that is only
+    /// dropped closes later, and counts against the limits of channels until then.
+    pub(super) async fn release(&self, channel: Channel) -> Result<(), ConnectorError> {
+        // An error means that the channel is closed already.
+        let _ = self.ask(channel.close(200, "".into())).await?;
+        Ok(())
+    }
+
     /// Closes the connection, and waits for the answer within [`CLOSE_TIMEOUT`].
     pub(super) async fn close(&self) {
         if let Some(connection) = &self.connection

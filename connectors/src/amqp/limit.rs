@@ -61,7 +61,7 @@ async fn may_read(
         .await?;
     let may_read = one.is_ok() && reads.is_ok();
     // A message that the reader got goes back to the queue.
-    let _ = connection.ask(channel.close(200, "".into())).await?;
+    connection.release(channel).await?;
     Ok(may_read)
 }
 

@@ -90,7 +90,11 @@ async fn ask_for_queue(
 ) -> Result<lapin::Result<Queue>, ConnectorError> {
     let channel = connection.channel().await?;
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    connection.ask(channel.queue_declare(short(queue)?, options, FieldTable::default())).await
+    let asked = connection
+        .ask(channel.queue_declare(short(queue)?, options, FieldTable::default()))
+        .await?;
+    connection.release(channel).await?;
+    Ok(asked)
 }
 
 async fn ask_for_exchange(
@@ -99,14 +103,16 @@ async fn ask_for_exchange(
 ) -> Result<lapin::Result<()>, ConnectorError> {
     let channel = connection.channel().await?;
     let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
-    connection
+    let asked = connection
         .ask(channel.exchange_declare(
             short(exchange)?,
             ExchangeKind::Direct,
             options,
             FieldTable::default(),
         ))
-        .await
+        .await?;
+    connection.release(channel).await?;
+    Ok(asked)
 }
 
 /// The name as a short string; callers have checked its length.
@@ -198,20 +204,18 @@ async fn make(
         arguments.insert((*name).into(), value.clone());
     }
     let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-    connection
-        .ask(channel.queue_declare(short(queue)?, options, arguments))
-        .await?
-        .map(drop)
-        .map_err(|error| {
-            let kind = if reply_code(&error) == Some(code::ACCESS_REFUSED) {
-                ErrorKind::Denied
-            } else {
-                ErrorKind::Disconnected
-            };
-            let failure = connection
-                .fail(kind, &format!("cannot create the queue `{queue}`: {}", error_text(&error)));
-            failure
-                .hint("create this queue by hand, or grant the user the right to configure it")
-                .because(error)
-        })
+    let made = connection.ask(channel.queue_declare(short(queue)?, options, arguments)).await?;
+    connection.release(channel).await?;
+    made.map(drop).map_err(|error| {
+        let kind = if reply_code(&error) == Some(code::ACCESS_REFUSED) {
+            ErrorKind::Denied
+        } else {
+            ErrorKind::Disconnected
+        };
+        let failure = connection
+            .fail(kind, &format!("cannot create the queue `{queue}`: {}", error_text(&error)));
+        failure
+            .hint("create this queue by hand, or grant the user the right to configure it")
+            .because(error)
+    })
 }

@@ -23,7 +23,7 @@ pub(crate) async fn open(
 ) -> Result<(AmqpSink, Outcomes), ConnectorError> {
     let connection = Arc::new(BrokerConnection::connect(config, "sink").await?);
     // A limit of channels ends the connection with the first publication. Here it is an error.
-    drop(connection.channel().await?);
+    connection.release(connection.channel().await?).await?;
     let (out, outcomes) = mpsc::unbounded_channel();
     let (router, closed) = (Arc::new(PublishRouter::new(out)), Arc::new(Notify::new()));
     tokio::spawn({

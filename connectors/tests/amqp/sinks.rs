@@ -1,5 +1,6 @@
 //! The broker's answers, as outcomes.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use lapin::ExchangeKind;
 use lapin::options::{BasicGetOptions, ExchangeDeleteOptions};
 use lapin::types::AMQPValue;
 
-use crate::fake::confirms_and_closes;
+use crate::fake::{confirms_and_closes, counts_channels};
 use crate::server::{MAX_BODY_BYTES, shared};
 use crate::{
     TIMEOUT, at, client, collect, fresh, make_exchange, make_queue, numbered, publication, publish,
@@ -300,4 +301,15 @@ async fn what_was_confirmed_before_the_end_is_confirmed() {
             .find(|(_, outcome)| *outcome != Outcome::Confirmed);
         assert!(lost.is_none(), "round {round}: {lost:?}");
     }
+}
+
+#[tokio::test]
+async fn a_question_ends_with_its_channel_closed() {
+    let (url, most) = counts_channels();
+    let (sink, _outcomes) = at(url).sink(TIMEOUT).await.unwrap();
+    for _ in 0..20 {
+        assert!(sink.exists(&to("", "q")).await.unwrap());
+        assert!(sink.exists(&to("there", "x")).await.unwrap());
+    }
+    assert_eq!(most.load(Ordering::Relaxed), 1, "channels at once");
 }

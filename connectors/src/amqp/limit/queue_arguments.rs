@@ -79,6 +79,7 @@ pub(super) async fn made(
         let asked = connection
             .ask(channel.queue_declare(short(queue)?, options, arguments.clone().into()))
             .await?;
+        connection.release(channel).await?;
         let Err(error) = asked else { break };
         let words = error_text(&error);
         match (reply_code(&error), difference(&words)) {
