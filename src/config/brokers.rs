@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("unevaluatedProperties" = false))]
 pub struct Broker {
-    /// Patterns of the targets that producers may use, with the broker's own wildcards.
+    /// Patterns of the targets that producers may use, with the broker's own wildcards. One that
+    /// can match no target is an error.
     pub allow: Vec<String>,
     /// The kind, and the settings of that kind.
     #[serde(flatten)]
