@@ -35,7 +35,7 @@ pub struct StoreError {
     /// The hint for a person; empty if waiting helps.
     pub hint: String,
     /// The kind, if it is not that of the class.
-    kind: Option<ErrorKind>,
+    pub(crate) kind: Option<ErrorKind>,
     /// The answer of a script of Dwell: its first word, and the rest. The message is for people
     /// alone: it contains names that callers choose.
     pub(in crate::store) told: Option<Box<(String, String)>>,
