@@ -2,23 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use dwell_store::maintenance::counting::Counting;
-use dwell_store::maintenance::counts::{CountObserver, CountOptions, QueueCounter};
 use dwell_store::maintenance::expiry::Expiry;
 use dwell_testkit::servers::{RedisCluster, RedisOptions};
-use futures_util::future::{BoxFuture, FutureExt};
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
 use crate::config::{Redis, RedisMode};
 use crate::fleet::Fleet;
 use crate::job::{Due, Job, JobId};
 use crate::request::NewJob;
-use crate::store::reader::active::ActiveCounts;
 use crate::store::{Store, Unobserved};
 
 /// A cluster without failover, and ids of jobs.
@@ -93,50 +86,6 @@ async fn jobs_of_other_masters_end_in_time_while_one_hangs() {
         () = masters.first_is_given_up() => panic!("the ends waited for the first master"),
     }
     masters.cluster.nodes[0].thaw().unwrap();
-    stop.cancel();
-    running.await.unwrap();
-}
-
-/// Holds the numbers of jobs that it is told, of all queues together.
-#[derive(Default)]
-struct Told(Mutex<Vec<u64>>);
-
-impl CountObserver for Told {
-    fn counted<'a>(&'a self, counts: &'a ActiveCounts) -> BoxFuture<'a, ()> {
-        self.0.lock().push(counts.queues.values().map(|counts| counts.scheduled).sum());
-        std::future::ready(()).boxed()
-    }
-}
-
-#[tokio::test]
-async fn sums_are_told_once_each_master_was_counted() {
-    let masters = Masters::new().await;
-    let Masters { store, first, others, .. } = &masters;
-    let jobs = [&first[0], &others[0]].map(|id| {
-        NewJob::new(Job::for_queue("q".to_owned(), "x"), Due::In(3_600_000)).id(id.clone())
-    });
-    store.queue.schedule(&jobs).await.unwrap();
-    masters.freeze_first();
-    let told = Arc::new(Told::default());
-    let options = CountOptions {
-        dead_retention_ms: Arc::new(|_: &str| None::<u64>),
-        observer: Some(told.clone()),
-    };
-    let counter = QueueCounter::new(store.clone(), options, watch::channel(Fleet::alone("me ")).1);
-    let stop = CancellationToken::new();
-    let running = tokio::spawn(counter.run(stop.clone()));
-    let counted = Counting::new(store.clone()).active(|_| true).await.unwrap();
-    assert!(counted.uncounted > 0, "the first master was not counted");
-    assert_eq!(counted.queues["q"].scheduled, 1);
-    assert!(told.0.lock().is_empty(), "no sum without the first master");
-    masters.cluster.nodes[0].thaw().unwrap();
-    let is_told = async {
-        while told.0.lock().is_empty() {
-            tokio::task::yield_now().await;
-        }
-    };
-    clock::timeout(Duration::from_secs(30), is_told).await.expect("all were counted");
-    assert_eq!(told.0.lock()[0], 2);
     stop.cancel();
     running.await.unwrap();
 }

@@ -23,7 +23,7 @@ const MAX_WAIT: Duration = Duration::from_millis(500);
 pub struct Counting {
     store: Arc<Store>,
     /// By bucket: the last counts; none before the first.
-    last: Vec<Option<BucketCounts>>,
+    last: Vec<BucketCounts>,
     /// The counts on their way, and their buckets.
     calls: JoinSet<(u16, Result<BucketCounts, StoreError>)>,
     counting: BTreeSet<u16>,
@@ -45,7 +45,7 @@ impl Counting {
     /// Nothing is counted yet.
     #[must_use]
     pub fn new(store: Arc<Store>) -> Self {
-        let last = vec![None; usize::from(store.keys().buckets())];
+        let last = vec![BucketCounts::default(); usize::from(store.keys().buckets())];
         Counting {
             store,
             last,
@@ -56,8 +56,7 @@ impl Counting {
         }
     }
 
-    /// Counts the queues that have jobs, or are paused, and that are wanted. Until each bucket was
-    /// counted once, the counts are those of the others.
+    /// Counts the queues that have jobs, or are paused, and that are wanted.
     pub async fn active(
         &mut self,
         is_wanted: impl Fn(&str) -> bool + Clone + Send + 'static,
@@ -135,13 +134,7 @@ impl Counting {
         }
         let mut counted = ActiveCounts::default();
         for (bucket, counts) in buckets.zip(&self.last) {
-            match counts {
-                Some(counts) => counted.add(counts, current.contains(&bucket)),
-                None => {
-                    counted.add(&BucketCounts::default(), false);
-                    counted.uncounted += 1;
-                }
-            }
+            counted.add(counts, current.contains(&bucket));
         }
         Ok(counted)
     }
@@ -156,7 +149,7 @@ impl Counting {
         self.counting.remove(&bucket);
         match counted {
             Ok(counts) => {
-                self.last[usize::from(bucket)] = Some(counts);
+                self.last[usize::from(bucket)] = counts;
                 found.current.insert(bucket);
             }
             Err(error) => found.failed = Some(error),

@@ -34,7 +34,7 @@ pub fn pause_after(sets: usize) -> Duration {
 
 /// Is told of the counts.
 pub trait CountObserver: Send + Sync {
-    /// All queues that have jobs were counted, in each bucket at least once.
+    /// All queues that have jobs were counted.
     fn counted<'a>(&'a self, counts: &'a ActiveCounts) -> BoxFuture<'a, ()>;
 }
 
@@ -109,8 +109,7 @@ impl QueueCounter {
         if let Err(error) = self.store.admin.forget_queues(&counts.empty).await {
             tracing::debug!(%error, "queues without a job could not be forgotten, trying again");
         }
-        // Sums without the jobs of a bucket would pass for the sums of all.
-        if let Some(observer) = self.options.observer.as_ref().filter(|_| counts.uncounted == 0) {
+        if let Some(observer) = &self.options.observer {
             observer.counted(&counts).await;
         }
         Ok(counts)

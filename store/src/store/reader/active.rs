@@ -45,8 +45,6 @@ pub struct ActiveCounts {
     pub dead: Vec<Vec<String>>,
     /// The number of counted sets.
     pub sets: usize,
-    /// The number of buckets that were never counted: the jobs in them are missing here.
-    pub uncounted: usize,
 }
 
 impl ActiveCounts {
