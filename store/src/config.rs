@@ -82,11 +82,11 @@ pub fn check_namespace(text: &str) -> Result<(), NameProblem> {
 }
 
 /// Which Redis holds the jobs, under which namespace, and what a write waits for: `[redis]` of the
-/// settings file. With `urls_file`, `urls` has what the file held first. `Debug` shows no password.
+/// settings file. `Debug` and serde show no password: what serde writes is for people.
 #[derive(Clone)]
 #[cfg_attr(feature = "schema", derive(Serialize, Deserialize, schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", serde(deny_unknown_fields))]
-#[cfg_attr(feature = "schema", schemars(default, description = "Where jobs are kept."))]
+#[cfg_attr(feature = "schema", serde(default, deny_unknown_fields))]
+#[cfg_attr(feature = "schema", schemars(description = "Where jobs are kept."))]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub struct Redis {
     /// The kind of Redis at the URLs.
@@ -181,7 +181,7 @@ impl Redis {
                 ("not a number of buckets".to_owned(), "write 1 to 1024"),
             );
         }
-        if self.urls.is_empty() {
+        if self.urls.is_empty() && self.urls_file.is_none() {
             return refuse(
                 "urls".to_owned(),
                 ("there is no URL".to_owned(), "write \"redis://127.0.0.1:6379\""),

@@ -16,7 +16,7 @@
 //! - `exhaustive`: types that may get fields or variants are not `#[non_exhaustive]`. The sidecar
 //!   matches them without `_`, so that the compiler finds each place that a new variant concerns.
 //!   Programs get these types from `dwell-engine`, which does not turn the feature on.
-//! - `schema`: JSON Schema and OpenAPI of the types that settings and the HTTP API show.
+//! - `schema`: serde of [`config::Redis`]; JSON Schema and OpenAPI of the types that settings and the HTTP API show.
 
 pub mod budget;
 pub mod clock;

@@ -93,7 +93,7 @@ pub struct NewJob {
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub struct Act {
-    /// The action; never `NewJob`.
+    /// The action; never `Schedule`.
     pub action: Action,
     /// The job's id.
     pub id: JobId,

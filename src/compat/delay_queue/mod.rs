@@ -12,7 +12,7 @@ use std::any::Any;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Query, Request};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use axum::{Json, Router, middleware};
@@ -162,7 +162,10 @@ impl From<StoreError> for Failed {
         if error.class == Class::QueueFull {
             return Failed::new(error.message);
         }
-        if !error.is_told() && error.class != Class::Memory {
+        if error.class == Class::Memory {
+            return Failed { status: StatusCode::SERVICE_UNAVAILABLE, text: error.message };
+        }
+        if !error.is_told() {
             tracing::warn!(%error, hint = error.hint, "a call could not be carried out");
         }
         Failed::new(error.message)
@@ -171,8 +174,13 @@ impl From<StoreError> for Failed {
 
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
-        (self.status, Json(Answer::<()> { code: 1, message: &self.text, data: None }))
-            .into_response()
+        let mut answer =
+            (self.status, Json(Answer::<()> { code: 1, message: &self.text, data: None }))
+                .into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        answer
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Problem {
     detail: String,
     /// The violated rule of requests: `missing_delay`, `bad_delay`, `target_not_allowed`,
     /// and so on; `forbidden`: the token does not allow the call; `redis`: Redis does not answer;
-    /// `memory`: other calls use up the memory for calls.
+    /// `memory`: other calls use up the memory for calls, or the places of pops that wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
     /// For `conflict`: the existing job.

@@ -47,12 +47,16 @@ impl GivenBack {
         }
     }
 
-    /// The jobs that wait at `now_ms`, without those of the running slice: the time of their next
-    /// try may be over, and the store has them as overdue.
+    /// The jobs that wait at `now_ms`. Those of the running slice are not counted, because the time
+    /// of their next try may be over, and then the store counts them as overdue. The oldest job may
+    /// be one of them: it is overdue either way.
     #[must_use]
     pub fn waiting(&self, now_ms: i64) -> Waiting {
         let mut all = Waiting::default();
-        self.0.lock().range(slice(now_ms) + 1..).for_each(|(_, jobs)| all.add(*jobs));
+        let running = slice(now_ms);
+        for (at, jobs) in self.0.lock().range(running..) {
+            all.add(Waiting { count: if *at == running { 0 } else { jobs.count }, ..*jobs });
+        }
         all
     }
 }
@@ -76,7 +80,9 @@ mod tests {
         assert_eq!(given_back.waiting(11_999), both);
         let first = Waiting { count: 1, ..both };
         assert_eq!(given_back.waiting(12_000), first, "the store has the other as overdue");
-        assert_eq!(given_back.waiting(15_000), Waiting::default());
+        let oldest = Waiting { count: 0, ..both };
+        assert_eq!(given_back.waiting(15_000), oldest, "overdue, whoever counts it");
+        assert_eq!(given_back.waiting(15_100), Waiting::default());
         // Tried at 12 s, and given back again.
         given_back.add(12_100, [(4_000, 8_000)].into_iter());
         assert_eq!(given_back.waiting(12_100), both);

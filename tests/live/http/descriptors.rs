@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use dwell_testkit::servers::{DwellServer, RedisOptions, RedisServer};
+use futures_util::future::join_all;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -74,6 +75,16 @@ async fn waiting_consumers_leave_descriptors_for_redis_and_for_others() {
     })
     .await;
     assert!(waiting < FILES as u64 / 2, "{waiting} pops wait");
+
+    // Nothing is answered that a consumer in a loop would ask again at once.
+    wait_until("a pop beyond all places is refused", async || {
+        let pops =
+            (0..20).map(|_| from("127.0.0.1", "POST /v1/queues/emails/pop", r#"{"wait":"60s"}"#));
+        let refused = ["HTTP/1.1 503", "retry-after: 1", "connection: close", r#""memory""#];
+        let answers: Vec<String> = join_all(pops).await.into_iter().flatten().collect();
+        answers.iter().any(|answer| refused.iter().all(|part| answer.contains(part))).then_some(())
+    })
+    .await;
 
     // Producers on the host of the consumers, as those of a sidecar are.
     let job = json!({"queue": "emails", "for": "1h", "body": "x"}).to_string();
